@@ -1,6 +1,7 @@
 /** Alerts of a workspace: served by `management/`. */
 import { AlertsPut } from './alerts.ts'
 import { everyManaged, type Operation, withBody } from './operation.ts'
+import { at } from './operation-paths.ts'
 import { responseBodies } from './responses.ts'
 
 const shared = { area: 'management', auth: 'key', boundKeys: 'nothing' } as const
@@ -8,9 +9,7 @@ const shared = { area: 'management', auth: 'key', boundKeys: 'nothing' } as cons
 export const alertOperations = [
   {
     ...shared,
-    operationId: 'getAlerts',
-    method: 'GET',
-    path: '/v1/alerts',
+    ...at('getAlerts'),
     versioned: 'alerts',
     summary: 'Show where alerts go, and what became of the last ones',
     success: {
@@ -22,9 +21,7 @@ export const alertOperations = [
   },
   {
     ...shared,
-    operationId: 'putAlerts',
-    method: 'PUT',
-    path: '/v1/alerts',
+    ...at('putAlerts'),
     versioned: 'alerts',
     summary: 'Set where alerts go, as a whole',
     description:
@@ -35,9 +32,7 @@ export const alertOperations = [
   },
   {
     ...shared,
-    operationId: 'deleteAlerts',
-    method: 'DELETE',
-    path: '/v1/alerts',
+    ...at('deleteAlerts'),
     versioned: 'alerts',
     summary: 'Send no alerts any more, also not those that are pending',
     success: { status: 204, description: 'Done, also when there were none' },
@@ -45,9 +40,7 @@ export const alertOperations = [
   },
   {
     ...shared,
-    operationId: 'testAlerts',
-    method: 'POST',
-    path: '/v1/alerts/test',
+    ...at('testAlerts'),
     summary: 'Send a test alert now, and tell what came back',
     success: { status: 200, description: 'What came back', schema: responseBodies.alertsTested },
     errors: ['alerts_not_set_up', ...everyManaged],

@@ -1,14 +1,13 @@
 /** Reads the audit log: each change and the user who made it. Served by `management/`. */
 import { auditParameters } from './audit.ts'
 import { everyManaged, type Operation } from './operation.ts'
+import { at } from './operation-paths.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
 
 export const auditOperations = [
   {
-    operationId: 'listAudit',
-    method: 'GET',
-    path: '/v1/audit',
+    ...at('listAudit'),
     area: 'management',
     summary: 'List the changes of the workspace and who made them, newest first',
     description: `Kept for ${resourceLimits.auditDays} days, the last ${resourceLimits.auditEntriesPerWorkspace} of a workspace. An entry and its change are stored together or not at all.`,

@@ -1,7 +1,7 @@
 /** The audit log: who changed what, when, and from where. */
 import Type, { type Static } from 'typebox'
+import { moment, nullable } from './destinations/fields.ts'
 
-const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 const state = (description: string) => nullable(Type.Record(Type.String(), Type.Unknown(), { description }))
 
 /** How many entries one response has: the default, and the most. */
@@ -69,7 +69,7 @@ export const auditParameters = [
   {
     in: 'query',
     name: 'since',
-    schema: Type.String({ format: 'date-time' }),
+    schema: moment,
     description: 'Those from this moment on.',
   },
 ] as const

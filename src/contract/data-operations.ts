@@ -1,36 +1,35 @@
 /** Records in and out, and whether the service is up. */
 import Type from 'typebox'
-import { everyKeyed, type Operation, type OperationParameter } from './operation.ts'
+import { everyKeyed, type Operation } from './operation.ts'
+import { at } from './operation-paths.ts'
 import { responseBodies } from './responses.ts'
 
-const idempotencyKey: OperationParameter = {
+const idempotencyKey = {
   in: 'header',
   name: 'Idempotency-Key',
   schema: Type.String({ minLength: 1, maxLength: 255 }),
   description:
     'For 24 hours a request with the same key and body on the same pipe returns the first 202 again and stores nothing. The same key with another body is rejected.',
-}
-const idempotencyKeyInUrl: OperationParameter = {
+} as const
+const idempotencyKeyInUrl = {
   in: 'query',
   name: 'idempotency_key',
   schema: Type.String({ minLength: 1, maxLength: 255 }),
   description:
     'The same as Idempotency-Key, for requests that can have no header, such as those of navigator.sendBeacon. One of the two.',
-}
-const origin: OperationParameter = {
+} as const
+const origin = {
   in: 'header',
   name: 'Origin',
   schema: Type.String(),
   description: 'Sent by browsers; checked against the pipe.',
-}
+} as const
 const msgIdBody = Type.Object({ msg_id: Type.String({ format: 'uuid' }) }, { additionalProperties: false })
 const ingestRecord = Type.Object({}, { additionalProperties: true })
 
 export const healthOperations = [
   {
-    operationId: 'getHealth',
-    method: 'GET',
-    path: '/v1/health',
+    ...at('getHealth'),
     area: 'health',
     summary: 'Whether the process serves requests',
     auth: 'none',
@@ -39,9 +38,7 @@ export const healthOperations = [
     errors: [],
   },
   {
-    operationId: 'getReady',
-    method: 'GET',
-    path: '/v1/ready',
+    ...at('getReady'),
     area: 'health',
     summary: 'Whether the service can do its work now',
     description: 'For load balancers. /v1/health stays ok while the process serves.',
@@ -55,9 +52,7 @@ export const healthOperations = [
 
 export const ingestOperations = [
   {
-    operationId: 'ingestRecords',
-    method: 'POST',
-    path: '/v1/ingest/{pipe_id}',
+    ...at('ingestRecords'),
     area: 'ingest',
     summary: 'Send one record or an array of records into a pipe',
     description:
@@ -88,9 +83,7 @@ export const ingestOperations = [
     ],
   },
   {
-    operationId: 'ingestHint',
-    method: 'GET',
-    path: '/v1/ingest/{pipe_id}',
+    ...at('ingestHint'),
     area: 'ingest',
     summary: 'Show how to send records; stores nothing',
     auth: 'none',
@@ -99,9 +92,7 @@ export const ingestOperations = [
     errors: ['invalid_pipe_id', 'pipe_not_found', 'server_error'],
   },
   {
-    operationId: 'ingestPreflight',
-    method: 'OPTIONS',
-    path: '/v1/ingest/{pipe_id}',
+    ...at('ingestPreflight'),
     area: 'ingest',
     summary: 'CORS preflight',
     auth: 'none',
@@ -118,9 +109,7 @@ export const ingestOperations = [
 
 export const pullOperations = [
   {
-    operationId: 'pullMessage',
-    method: 'GET',
-    path: '/v1/pull/{destination_id}',
+    ...at('pullMessage'),
     area: 'pull',
     summary: 'Get the next message of a pull destination, waiting for one if there is none',
     auth: 'key',
@@ -153,9 +142,7 @@ export const pullOperations = [
     ],
   },
   {
-    operationId: 'ackMessage',
-    method: 'POST',
-    path: '/v1/pull/{destination_id}/ack',
+    ...at('ackMessage'),
     area: 'pull',
     summary: 'Acknowledge the leased message (ack_mode explicit)',
     auth: 'key',
@@ -171,9 +158,7 @@ export const pullOperations = [
     ],
   },
   {
-    operationId: 'nackMessage',
-    method: 'POST',
-    path: '/v1/pull/{destination_id}/nack',
+    ...at('nackMessage'),
     area: 'pull',
     summary: 'Return the leased message to be redelivered (ack_mode explicit)',
     auth: 'key',

@@ -7,17 +7,11 @@ import {
   DestinationTest,
   DestinationUpdate,
   RewindRequest,
+  withGivenConfig,
 } from './destination-requests.ts'
 import { Drift } from './drift.ts'
-import {
-  destinationBody,
-  everyManaged,
-  type Operation,
-  oneDestination,
-  onePipe,
-  sampleBody,
-  withBody,
-} from './operation.ts'
+import { destinationBody, everyManaged, type Operation, sampleBody, withBody } from './operation.ts'
+import { at } from './operation-paths.ts'
 import { responseBodies } from './responses.ts'
 import { TableInference, TableProposal } from './table-proposal.ts'
 import { TransformTrialRequest, TransformTrialResult } from './transform-trial.ts'
@@ -33,23 +27,20 @@ const checkTransform = {
 
 export const destinationOperations = [
   {
-    operationId: 'createDestination',
-    method: 'POST',
-    path: `${onePipe}/destinations`,
+    ...at('createDestination'),
     area: 'management',
     summary: 'Attach a destination to a pipe',
     auth: 'key',
     boundKeys: 'its_pipe',
     parameters: [checkTransform],
     request: DestinationCreate,
+    prepare: withGivenConfig,
     bodyLimits: destinationBody,
     success: { status: 201, description: 'Created, active', schema: responseBodies.destinationCreated },
     errors: ['pipe_not_found', 'duplicate_destination_name', 'workspace_full', ...withBody],
   },
   {
-    operationId: 'testDestination',
-    method: 'POST',
-    path: `${onePipe}/destinations/test`,
+    ...at('testDestination'),
     area: 'management',
     summary: 'Try a new or changed destination without storing it',
     auth: 'key',
@@ -64,14 +55,13 @@ export const destinationOperations = [
       },
     ],
     request: DestinationTest,
+    prepare: withGivenConfig,
     bodyLimits: destinationBody,
     success: { status: 200, description: 'The result of each check', schema: responseBodies.tested },
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],
   },
   {
-    operationId: 'inferTable',
-    method: 'POST',
-    path: `${onePipe}/destinations/infer`,
+    ...at('inferTable'),
     area: 'management',
     summary:
       'Propose a table and its column mapping from records, and create or extend the table where asked to',
@@ -80,14 +70,13 @@ export const destinationOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: TableInference,
+    prepare: withGivenConfig,
     bodyLimits: sampleBody,
     success: { status: 200, description: 'The proposal, and what was done', schema: TableProposal },
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],
   },
   {
-    operationId: 'tryTransform',
-    method: 'POST',
-    path: `${onePipe}/destinations/try-transform`,
+    ...at('tryTransform'),
     area: 'management',
     summary: 'Show what a transform makes of the newest records of the pipe, or of a sample',
     description:
@@ -100,9 +89,7 @@ export const destinationOperations = [
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],
   },
   {
-    operationId: 'getDestination',
-    method: 'GET',
-    path: oneDestination,
+    ...at('getDestination'),
     area: 'management',
     versioned: 'destination',
     summary: 'Show a destination and its lane',
@@ -112,9 +99,7 @@ export const destinationOperations = [
     errors: ['destination_not_found', ...everyManaged],
   },
   {
-    operationId: 'getDestinationUsage',
-    method: 'GET',
-    path: `${oneDestination}/usage`,
+    ...at('getDestinationUsage'),
     area: 'management',
     summary: 'Show what the lane of a destination delivered, failed and skipped, by the hour',
     description:
@@ -126,9 +111,7 @@ export const destinationOperations = [
     errors: ['destination_not_found', 'validation_error', ...everyManaged],
   },
   {
-    operationId: 'getDrift',
-    method: 'GET',
-    path: `${oneDestination}/drift`,
+    ...at('getDrift'),
     area: 'management',
     summary: 'Show the keys of delivered records that no column takes, and the columns that no record fills',
     description:
@@ -139,9 +122,7 @@ export const destinationOperations = [
     errors: ['destination_not_found', ...everyManaged],
   },
   {
-    operationId: 'updateDestination',
-    method: 'PATCH',
-    path: oneDestination,
+    ...at('updateDestination'),
     area: 'management',
     versioned: 'destination',
     summary: 'Change a destination',
@@ -158,9 +139,7 @@ export const destinationOperations = [
     errors: ['precondition_failed', 'destination_not_found', 'duplicate_destination_name', ...withBody],
   },
   {
-    operationId: 'deleteDestination',
-    method: 'DELETE',
-    path: oneDestination,
+    ...at('deleteDestination'),
     area: 'management',
     versioned: 'destination',
     summary: 'Remove a destination and its lane',
@@ -170,9 +149,7 @@ export const destinationOperations = [
     errors: ['precondition_failed', 'destination_not_found', ...everyManaged],
   },
   {
-    operationId: 'setDestinationStatus',
-    method: 'PATCH',
-    path: `${oneDestination}/status`,
+    ...at('setDestinationStatus'),
     area: 'management',
     versioned: 'destination',
     summary: 'Block a destination (it keeps its backlog) or make it active again',
@@ -183,9 +160,7 @@ export const destinationOperations = [
     errors: ['precondition_failed', 'destination_not_found', ...withBody],
   },
   {
-    operationId: 'skipBlockingMessage',
-    method: 'POST',
-    path: `${oneDestination}/skip`,
+    ...at('skipBlockingMessage'),
     area: 'management',
     summary: 'Park the blocking message, and move the lane past it',
     auth: 'key',
@@ -194,9 +169,7 @@ export const destinationOperations = [
     errors: ['destination_not_found', 'parked_full', ...withBody],
   },
   {
-    operationId: 'retryNow',
-    method: 'POST',
-    path: `${oneDestination}/retry-now`,
+    ...at('retryNow'),
     area: 'management',
     summary: 'Retry the blocking message at once',
     auth: 'key',
@@ -205,9 +178,7 @@ export const destinationOperations = [
     errors: ['destination_not_found', ...withBody],
   },
   {
-    operationId: 'getBlockingMessage',
-    method: 'GET',
-    path: `${oneDestination}/blocking-message`,
+    ...at('getBlockingMessage'),
     area: 'management',
     summary: 'Show the message that blocks the lane, with its records as sent, some at a time',
     auth: 'key',
@@ -231,9 +202,7 @@ export const destinationOperations = [
     errors: ['validation_error', 'destination_not_found', 'no_blocking_message', ...everyManaged],
   },
   {
-    operationId: 'rewindDestination',
-    method: 'POST',
-    path: `${oneDestination}/rewind`,
+    ...at('rewindDestination'),
     area: 'management',
     summary: 'Move the lane back, to redeliver messages that are still kept',
     auth: 'key',
@@ -243,9 +212,7 @@ export const destinationOperations = [
     errors: ['destination_not_found', ...withBody],
   },
   {
-    operationId: 'resetTlsPin',
-    method: 'POST',
-    path: `${oneDestination}/reset-pin`,
+    ...at('resetTlsPin'),
     area: 'management',
     summary: 'Forget the pinned key of the database server; the next connection pins the one that it finds',
     auth: 'key',

@@ -15,8 +15,10 @@ import {
 } from './destination.ts'
 import { wordsOf } from './destination-words.ts'
 import { closed } from './destinations/fields.ts'
+import { isObject } from './is-object.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { givenTransform } from './transform.ts'
+import type { Refusals } from './validate.ts'
 
 const maxRetrySeconds = (options: Type.TNumberOptions = {}) =>
   Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, ...options }))
@@ -54,39 +56,65 @@ function createSchemaOf(type: DestinationType): Type.TObject {
       ...(wordsOf(type).hasConcurrency ? givenConcurrency : {}),
       ...common,
     },
-    closed,
+    { ...closed, refusals: fieldsOfOtherTypes(type) },
   )
 }
 
-/** The same of any type, for a body that fits its own type's schema. */
-export const NewDestinationFields = Type.Object({
-  destination_config: Type.Optional(
-    Type.Object({}, { additionalProperties: true, maxProperties: resourceLimits.storedConfigKeys }),
-  ),
+/** The sentence for each field that destinations of other types have and this one does not. */
+export function fieldsOfOtherTypes(type: DestinationType): Refusals {
+  const { hasColumns, hasConcurrency } = wordsOf(type)
+  return {
+    ...(hasColumns
+      ? {}
+      : { columns: 'Only a destination_database and a destination_object_store have columns.' }),
+    ...(hasConcurrency
+      ? {}
+      : { concurrency: 'Only a destination_http_endpoint and a destination_nats have concurrency.' }),
+  }
+}
+
+const anyDestination = Type.Object({
+  destination_type: Type.Enum([...destinationTypes]),
+  destination_config: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
   columns,
   ...common,
   ...givenConcurrency,
 })
+/** The fields that the bodies of a create share, whatever its type. */
+export type DestinationCreate = Static<typeof anyDestination>
 
-/** The body of a create as one schema, for the description; validation goes by `destination_type` at once. */
-export const DestinationCreate = Type.Union(Object.values(createSchemas))
+/** POST …/destinations: `destination_type` decides which of the schemas applies. */
+export const DestinationCreate = Type.Unsafe<DestinationCreate>(Type.Union(Object.values(createSchemas)))
 
-/** Decides which of the schemas above applies. The rest of the body is checked afterwards. */
-export const DestinationTypeOnly = Type.Object({ destination_type: Type.Enum([...destinationTypes]) })
+/** A body about a new destination with its config as it is meant: null is not given, and neither is an empty optional secret. */
+export function withGivenConfig(body: Record<string, unknown>): Record<string, unknown> {
+  const { destination_type, destination_config: config } = body
+  const type = destinationTypes.find((one) => one === destination_type)
+  if (type === undefined || !isObject(config)) return body
+  const { emptyIsUnset } = wordsOf(type)
+  const given = Object.entries(config).filter(
+    ([key, value]) => value !== null && !(value === '' && emptyIsUnset.includes(key)),
+  )
+  return { ...body, destination_config: Object.fromEntries(given) }
+}
+
+/** The keys of a stored config that a body changes. */
+export function changedConfig(description?: string) {
+  const limits = { additionalProperties: true, maxProperties: resourceLimits.storedConfigKeys }
+  return Type.Unsafe<Record<string, unknown>>(
+    Type.Object({}, { ...limits, ...(description && { description }) }),
+  )
+}
+
+export const fixedType: Refusals = { destination_type: 'destination_type cannot be changed.' }
 
 /** PATCH …/destinations/{destination_id}. The merged config is checked by the type's own schema afterwards. */
 export const DestinationUpdate = Type.Object(
   {
     destination_max_retry_seconds: maxRetrySeconds(),
     destination_config: Type.Optional(
-      Type.Object(
-        {},
-        {
-          additionalProperties: true,
-          maxProperties: resourceLimits.storedConfigKeys,
-          description:
-            'Merged over the stored config, key by key. A secret sent as "" or "[redacted]" keeps its stored value; null removes an optional key. A change of the server (origin of url or endpoint, host, port) needs all secrets again.',
-        },
+      changedConfig(
+        'Merged over the stored config, key by key. A secret sent as "" or "[redacted]" keeps its stored value; null removes an optional key. A change of the server (origin of url or endpoint, host, port) needs all secrets again.',
       ),
     ),
     columns: Type.Optional(
@@ -101,16 +129,19 @@ export const DestinationUpdate = Type.Object(
     ...givenOnPermanentError,
     ...givenTransform,
   },
-  closed,
+  { ...closed, refusals: fixedType },
 )
 export type DestinationUpdate = Static<typeof DestinationUpdate>
 
 /** POST …/destinations/test of a stored destination, changed as a PATCH would; a new one has the body of a create. */
 export const StoredDestinationTest = Type.Object(
   { destination_id: Type.String({ format: 'uuid' }), ...DestinationUpdate.properties },
-  closed,
+  { ...closed, refusals: fixedType },
 )
-export const DestinationTest = Type.Union([...Object.values(createSchemas), StoredDestinationTest])
+type DestinationTest = DestinationCreate | Static<typeof StoredDestinationTest>
+export const DestinationTest = Type.Unsafe<DestinationTest>(
+  Type.Union([...Object.values(createSchemas), StoredDestinationTest]),
+)
 
 /** PATCH …/status, and its response. */
 export const DestinationStatusBody = Type.Object({ destination_status: destinationStatus }, closed)

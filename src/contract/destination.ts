@@ -22,7 +22,7 @@ const configs = {
   destination_pull: { schema: PullConfig, resolve: resolvePullConfig },
 } as const satisfies Record<DestinationType, { schema: Type.TSchema; resolve(config: never): object }>
 
-export function configSchema(type: DestinationType): Type.TSchema {
+export function configSchema<T extends DestinationType>(type: T): (typeof configs)[T]['schema'] {
   return configs[type].schema
 }
 

@@ -1,15 +1,14 @@
 /** Looking at messages: served by `management/`. */
 import Type from 'typebox'
 import { messageListParameters, tailParameters } from './message.ts'
-import { everyManaged, type Operation, onePipe } from './operation.ts'
+import { everyManaged, type Operation } from './operation.ts'
+import { at } from './operation-paths.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
 
 export const messageOperations = [
   {
-    operationId: 'getMessage',
-    method: 'GET',
-    path: '/v1/messages/{msg_id}',
+    ...at('getMessage'),
     area: 'management',
     summary: 'Show a message by its id, with its first 20 records as sent and what became of it in each lane',
     description:
@@ -20,9 +19,7 @@ export const messageOperations = [
     errors: ['message_not_found', ...everyManaged],
   },
   {
-    operationId: 'listMessages',
-    method: 'GET',
-    path: `${onePipe}/messages`,
+    ...at('listMessages'),
     area: 'management',
     summary: 'List the messages of a pipe that are kept, newest first',
     auth: 'key',
@@ -32,9 +29,7 @@ export const messageOperations = [
     errors: ['pipe_not_found', 'validation_error', ...everyManaged],
   },
   {
-    operationId: 'tailPipe',
-    method: 'GET',
-    path: `${onePipe}/tail`,
+    ...at('tailPipe'),
     area: 'tail',
     summary: 'Follow the records of a pipe as they are stored: Server-Sent Events',
     description: `Events: \`record\` with \`{msg_id, stream_seq, index, received_ts, record}\`, of which \`record\` is as it was sent; \`dropped\` with \`{records}\`, how many were left out because more came than \`sample\`, or are larger than ${resourceLimits.tailRecordBytes / 1024} KiB; \`end\` with \`{reason}\`: \`shutdown\`, \`pipe_deleted\` or \`access_ended\`. The \`id\` of an event as \`Last-Event-ID\` goes on behind it; the first id comes alone, before any event.`,

@@ -1,7 +1,7 @@
 /** Messages as people look at them: one by its id, a page of a pipe's, the newest as they come (docs/dev/contract.md#looking-at-messages). */
 import Type, { type Static } from 'typebox'
 import { LaneStatus } from './destination.ts'
-import { nullable } from './destinations/fields.ts'
+import { moment, nullable } from './destinations/fields.ts'
 import { resourceLimits } from './resource-limits.ts'
 
 export const messagePage = { default: 50, max: resourceLimits.messagesPerPage } as const
@@ -76,13 +76,13 @@ export const messageListParameters = [
   {
     in: 'query',
     name: 'since',
-    schema: Type.String({ format: 'date-time' }),
+    schema: moment,
     description: 'Those received from this moment on.',
   },
   {
     in: 'query',
     name: 'until',
-    schema: Type.String({ format: 'date-time' }),
+    schema: moment,
     description: 'Those received before this moment.',
   },
   {

@@ -15,6 +15,7 @@ export function openapiDefinition(schema: object, names: ReadonlyMap<object, str
   const inner = (value: unknown): SchemaObject => openapiSchema(asObject(value), names)
   const result: SchemaObject = {}
   for (const [key, value] of Object.entries(schema)) {
+    if (key === 'refusals') continue
     if (key === 'anyOf') Object.assign(result, union(asList(value), names))
     else if (key === 'const') result.enum = [value]
     else if (key === 'enum') Object.assign(result, enumeration(asList(value), result))

@@ -29,7 +29,7 @@ import { ifMatch, type Operation, scopeOf, takesIfMatch } from './operation.ts'
 import { operationTable } from './operations.ts'
 import { Overview, OverviewLane, OverviewPipe } from './overview.ts'
 import { ParkedDetail, ParkedRecord } from './parked.ts'
-import { AllowedOrigin, Pipe, PipeCreate, PipeLimits, PipeUpdate, PipeUsage, pipeDefaults } from './pipe.ts'
+import { AllowedOrigin, Pipe, PipeCreate, PipeLimits, PipePatch, PipeUsage, pipeDefaults } from './pipe.ts'
 import { responseBodies, StoredLimits } from './responses.ts'
 import { SetupLink, User, UserCreate, UserUpdate } from './user.ts'
 
@@ -94,7 +94,7 @@ const areas: Record<Operation['area'], { description: string; onDataUrl: boolean
 const names = new Map<object, string>([
   [Pipe, 'Pipe'],
   [PipeCreate, 'PipeCreate'],
-  [PipeUpdate, 'PipeUpdate'],
+  [PipePatch, 'PipeUpdate'],
   [PipeUsage, 'PipeUsage'],
   [PipeLimits, 'PipeLimits'],
   [StoredLimits, 'StoredPipeLimits'],
@@ -189,7 +189,7 @@ function requestBody(operation: Operation, request: TSchema): Record<string, unk
   const schema = request === DestinationCreate ? byDestinationType() : openapiSchema(request, names)
   const content: Record<string, unknown> = { 'application/json': { schema } }
   for (const type of operation.requestContentTypes ?? []) content[type] = { schema: { type: 'string' } }
-  return { required: true, content }
+  return { required: operation.isBodyOptional !== true, content }
 }
 
 /** `destination_type` says which of the bodies it is. */

@@ -2,9 +2,8 @@
 import Type, { type TSchema } from 'typebox'
 import type { ApiKeyScope } from './api-key.ts'
 import type { ErrorCode } from './errors.ts'
+import type { Method } from './operation-paths.ts'
 import { resourceLimits } from './resource-limits.ts'
-
-export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS'
 
 /** Bytes and values (nested ones included) of a request's body. */
 export interface BodyLimits {
@@ -80,8 +79,12 @@ export interface Operation {
    * takes `If-Match`.
    */
   versioned?: VersionedResource['kind']
-  /** The JSON body. Absent: the operation takes none. */
+  /** The JSON body, which is an object. Absent: the operation takes none. */
   request?: TSchema
+  /** No body stands for an empty object. */
+  isBodyOptional?: boolean
+  /** Puts a body into the form that its schema is for, e.g. trims a text. Pure, and leaves what it does not know as it is. */
+  prepare?: (body: Record<string, unknown>) => Record<string, unknown>
   /** The limits of its body. Absent: `smallBody`. */
   bodyLimits?: BodyLimits
   /** Further content types of the body, beside application/json. */
@@ -121,8 +124,6 @@ export const everyKeyed = ['storage_unavailable', 'unauthorized', 'forbidden', '
 /** The errors of a management operation, whose requests have a budget per workspace. */
 export const everyManaged = ['too_many_requests', ...everyKeyed] as const
 export const withBody = ['validation_error', 'payload_too_large', ...everyManaged] as const
-export const onePipe = '/v1/pipes/{pipe_id}'
-export const oneDestination = `${onePipe}/destinations/{destination_id}` as const
 
 export const ifMatch: OperationParameter = {
   in: 'header',

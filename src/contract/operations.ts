@@ -9,6 +9,7 @@ import { healthOperations, ingestOperations, pullOperations } from './data-opera
 import { destinationOperations } from './destination-operations.ts'
 import { messageOperations } from './message-operations.ts'
 import type { Operation } from './operation.ts'
+import type { OperationId, PathParameter } from './operation-paths.ts'
 import { parkedOperations } from './parked-operations.ts'
 import { userOperations } from './user-operations.ts'
 import { apiKeyOperations, pipeOperations, pipeSettingOperations } from './workspace-operations.ts'
@@ -32,7 +33,9 @@ export const operations = [
 /** The same table with every entry as the general type. */
 export const operationTable: readonly Operation[] = operations
 
-export type OperationId = (typeof operations)[number]['operationId']
+export type { OperationId } from './operation-paths.ts'
+
+type Entry<Id extends OperationId> = Extract<(typeof operations)[number], { operationId: Id }>
 /** The operations that `management/` serves: /v1/pipes… and /v1/api-keys… */
 export type ManagementOperationId = Extract<
   (typeof operations)[number],
@@ -40,9 +43,25 @@ export type ManagementOperationId = Extract<
 >['operationId']
 
 /** The success body of an operation; null when it has none. */
-export type SuccessBody<Id extends OperationId> = Extract<
-  (typeof operations)[number],
-  { operationId: Id }
->['success'] extends { schema: infer Schema extends TSchema }
+export type SuccessBody<Id extends OperationId> = Entry<Id>['success'] extends {
+  schema: infer Schema extends TSchema
+}
   ? Static<Schema>
   : null
+
+/** The JSON body of a request; undefined when the operation takes none. */
+export type RequestBody<Id extends OperationId> =
+  Entry<Id> extends { request: infer Schema extends TSchema } ? Static<Schema> : undefined
+
+type QueryParameter<Id extends OperationId> =
+  Entry<Id> extends { parameters: readonly (infer Parameter)[] }
+    ? Extract<Parameter, { in: 'query'; name: string; schema: TSchema }>
+    : never
+
+/** The query parameters of an operation, as their schemas type them. Each can be left out. */
+export type RequestQuery<Id extends OperationId> = {
+  [Parameter in QueryParameter<Id> as Parameter['name']]?: Static<Parameter['schema']>
+}
+
+/** The path parameters of an operation, by name. */
+export type RequestPath<Id extends OperationId> = Record<PathParameter<Id>, string>

@@ -1,5 +1,6 @@
 /** Parked records of a destination: served by `management/`. */
-import { everyManaged, type Operation, oneDestination, replayBody, withBody } from './operation.ts'
+import { everyManaged, type Operation, replayBody, withBody } from './operation.ts'
+import { at } from './operation-paths.ts'
 import {
   ParkedDetail,
   ParkedDiscarded,
@@ -11,14 +12,9 @@ import {
   parkedParameters,
 } from './parked.ts'
 
-const everyParked = `${oneDestination}/parked` as const
-const oneParked = `${everyParked}/{parked_id}` as const
-
 export const parkedOperations = [
   {
-    operationId: 'listParked',
-    method: 'GET',
-    path: everyParked,
+    ...at('listParked'),
     area: 'management',
     summary: 'List the records of a destination that were put aside, without their content',
     auth: 'key',
@@ -28,9 +24,7 @@ export const parkedOperations = [
     errors: ['destination_not_found', 'validation_error', ...everyManaged],
   },
   {
-    operationId: 'getParked',
-    method: 'GET',
-    path: oneParked,
+    ...at('getParked'),
     area: 'management',
     summary: 'Show one parked record, or parked message, with its records as sent',
     auth: 'key',
@@ -39,9 +33,7 @@ export const parkedOperations = [
     errors: ['destination_not_found', 'parked_not_found', ...everyManaged],
   },
   {
-    operationId: 'replayParked',
-    method: 'POST',
-    path: `${oneParked}/replay`,
+    ...at('replayParked'),
     area: 'management',
     summary: 'Deliver a parked record again, edited or as it is',
     description:
@@ -49,14 +41,13 @@ export const parkedOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: ParkedReplayRequest,
+    isBodyOptional: true,
     bodyLimits: replayBody,
     success: { status: 202, description: 'It will be replayed', schema: ParkedReplay },
     errors: ['destination_not_found', 'parked_not_found', 'parked_replaying', ...withBody],
   },
   {
-    operationId: 'replayManyParked',
-    method: 'POST',
-    path: `${everyParked}/replay`,
+    ...at('replayManyParked'),
     area: 'management',
     summary: 'Deliver several parked records again, or all of them, each as a batch of its own',
     auth: 'key',
@@ -66,9 +57,7 @@ export const parkedOperations = [
     errors: ['destination_not_found', ...withBody],
   },
   {
-    operationId: 'deleteParked',
-    method: 'DELETE',
-    path: oneParked,
+    ...at('deleteParked'),
     area: 'management',
     summary: 'Discard a parked record for good',
     auth: 'key',
@@ -77,9 +66,7 @@ export const parkedOperations = [
     errors: ['destination_not_found', 'parked_not_found', 'parked_replaying', ...everyManaged],
   },
   {
-    operationId: 'discardManyParked',
-    method: 'POST',
-    path: `${everyParked}/discard`,
+    ...at('discardManyParked'),
     area: 'management',
     summary: 'Discard several parked records for good, or all of them, except those that are being replayed',
     auth: 'key',

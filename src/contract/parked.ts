@@ -9,6 +9,7 @@
 import Type, { type Static } from 'typebox'
 import { closed, nullable } from './destinations/fields.ts'
 import { resourceLimits } from './resource-limits.ts'
+import { parkedNextPattern } from './validate.ts'
 
 export const parkedPage = { default: 50, max: 500 } as const
 /** Ids in one request that replays or discards several. */
@@ -146,7 +147,12 @@ export const parkedParameters = [
     schema: Type.Integer({ minimum: 1, maximum: parkedPage.max, default: parkedPage.default }),
     description: 'Parked records of one response.',
   },
-  { in: 'query', name: 'after', schema: Type.String(), description: 'The `next` of the page before.' },
+  {
+    in: 'query',
+    name: 'after',
+    schema: Type.String({ pattern: parkedNextPattern }),
+    description: 'The `next` of the page before.',
+  },
   {
     in: 'query',
     name: 'error_code',

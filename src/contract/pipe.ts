@@ -32,6 +32,16 @@ export const geoFieldKeys = [
 ] as const
 export type GeoFieldKey = (typeof geoFieldKeys)[number]
 
+/** A body with its geo targets trimmed; what is empty then is off, as null is. Other fields stay as they are. */
+export function withTrimmedGeoFields(body: Record<string, unknown>): Record<string, unknown> {
+  const trimmed = { ...body }
+  for (const key of geoFieldKeys) {
+    const value = Object.hasOwn(trimmed, key) ? trimmed[key] : undefined
+    if (typeof value === 'string') trimmed[key] = value.trim() || null
+  }
+  return trimmed
+}
+
 const settable = {
   pipe_description: Type.String({ maxLength: 500, pattern: withoutControls }),
   pipe_add_ingest_ts: Type.Boolean(),
@@ -59,11 +69,27 @@ export const PipeCreate = Type.Object(
   },
   { additionalProperties: false },
 )
-/** PATCH /v1/pipes/{pipe_id}. */
+/** The fields of a pipe that can be changed. */
 export const PipeUpdate = Type.Object(
   { ...Type.Partial(Type.Object(settable)).properties, pipe_status: Type.Optional(pipeStatus) },
   { additionalProperties: false },
 )
+const readOnly = () =>
+  Type.Optional(Type.String({ description: 'Cannot be changed; may be sent back as it is shown.' }))
+const readOnlyFields = {
+  pipe_id: readOnly(),
+  pipe_name: readOnly(),
+  pipe_created_ts: readOnly(),
+  pipe_updated_ts: readOnly(),
+}
+export const readOnlyPipeFields = ['pipe_id', 'pipe_name', 'pipe_created_ts', 'pipe_updated_ts'] as const
+/** PATCH /v1/pipes/{pipe_id}. */
+export const PipePatch = Type.Object(
+  { ...PipeUpdate.properties, ...readOnlyFields },
+  { additionalProperties: false },
+)
+export type PipePatch = Static<typeof PipePatch>
+
 /** A stored pipe, as every response shows it. */
 export const Pipe = Type.Object({
   pipe_id: Type.String({ format: 'uuid' }),
@@ -134,6 +160,12 @@ export function normaliseOrigin(origin: string): string {
   const lower = origin.toLowerCase()
   const defaultPort = lower.startsWith('https:') ? ':443' : ':80'
   return lower.endsWith(defaultPort) ? lower.slice(0, -defaultPort.length) : lower
+}
+
+/** A body of `OriginCreate` with the origin as it is stored, before its form is checked. */
+export function withNormalOrigin(body: Record<string, unknown>): Record<string, unknown> {
+  const { origin_domain } = body
+  return typeof origin_domain === 'string' ? { ...body, origin_domain: normaliseOrigin(origin_domain) } : body
 }
 
 export const AllowedOrigin = Type.Object({

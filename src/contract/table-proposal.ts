@@ -1,6 +1,7 @@
 /** POST …/destinations/infer: a table proposed from records, and what may be done about it at once. */
 import Type, { type Static } from 'typebox'
 import { columnTypes, configSchema, StoredColumn } from './destination.ts'
+import { changedConfig, fixedType } from './destination-requests.ts'
 import { closed, nullable } from './destinations/fields.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { givenTransform } from './transform.ts'
@@ -59,17 +60,13 @@ export const NewTableInference = Type.Object(
 export const StoredTableInference = Type.Object(
   {
     destination_id: Type.String({ format: 'uuid' }),
-    destination_config: Type.Optional(
-      Type.Object({}, { additionalProperties: true, maxProperties: resourceLimits.storedConfigKeys }),
-    ),
+    destination_config: Type.Optional(changedConfig()),
     ...shared,
   },
-  closed,
+  { ...closed, refusals: fixedType },
 )
 export const TableInference = Type.Union([NewTableInference, StoredTableInference])
-/** The fields that both have. */
-export const InferenceOptions = Type.Object(shared, closed)
-export type InferenceOptions = Static<typeof InferenceOptions>
+export type TableInference = Static<typeof TableInference>
 
 export const KeyObservation = Type.Object({
   key: Type.String(),

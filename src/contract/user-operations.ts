@@ -1,17 +1,15 @@
 /** The people of a workspace: served by `management/`. */
 import { everyManaged, type Operation, withBody } from './operation.ts'
+import { at } from './operation-paths.ts'
 import { responseBodies } from './responses.ts'
 import { SetupLinkCreate, UserCreate, UserUpdate } from './user.ts'
 
-const oneUser = '/v1/users/{user_id}'
 /** One password is hashed at a time, and a limited number wait. */
 const withPassword = ['sign_in_busy', ...withBody] as const
 
 export const userOperations = [
   {
-    operationId: 'listUsers',
-    method: 'GET',
-    path: '/v1/users',
+    ...at('listUsers'),
     area: 'management',
     summary: 'List the people who may sign in to the dashboard',
     auth: 'key',
@@ -21,9 +19,7 @@ export const userOperations = [
     errors: everyManaged,
   },
   {
-    operationId: 'createUser',
-    method: 'POST',
-    path: '/v1/users',
+    ...at('createUser'),
     area: 'management',
     summary: 'Create a user with a password',
     auth: 'key',
@@ -33,9 +29,7 @@ export const userOperations = [
     errors: ['duplicate_user_email', 'workspace_full', ...withPassword],
   },
   {
-    operationId: 'updateUser',
-    method: 'PATCH',
-    path: oneUser,
+    ...at('updateUser'),
     area: 'management',
     summary: 'Change the role or the password of a user, which ends every session of the user',
     auth: 'key',
@@ -45,9 +39,7 @@ export const userOperations = [
     errors: ['user_not_found', 'last_admin', ...withPassword],
   },
   {
-    operationId: 'deleteUser',
-    method: 'DELETE',
-    path: oneUser,
+    ...at('deleteUser'),
     area: 'management',
     summary: 'Delete a user, whose sessions end',
     auth: 'key',
@@ -56,9 +48,7 @@ export const userOperations = [
     errors: ['user_not_found', 'last_admin', ...everyManaged],
   },
   {
-    operationId: 'createSetupLink',
-    method: 'POST',
-    path: '/v1/setup-links',
+    ...at('createSetupLink'),
     area: 'management',
     summary: 'Make a link with which somebody creates an account of that role, once, within 24 hours',
     auth: 'key',

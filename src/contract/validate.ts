@@ -105,7 +105,8 @@ function explain(schema: TSchema, value: unknown, path: readonly string[], fault
   else if (isObject(value) && shape !== null) explainObject(shape, value, path, faults)
   else if (isObject(value) && discriminated(schema)) {
     const { key, names } = discriminated(schema)!
-    faults.add([...path, key], `must be one of ${names.join(', ')}`)
+    const isGiven = Object.hasOwn(value, key)
+    faults.add([...path, key], isGiven ? `must be one of ${names.join(', ')}` : requiredField)
   } else explainValue(schema, value, path, faults)
 }
 
@@ -132,7 +133,7 @@ function explainObject(
   faults: Faults,
 ): void {
   const { properties = {}, patternProperties, additionalProperties, required = [] } = schema
-  const { maxProperties = Number.POSITIVE_INFINITY } = schema
+  const { maxProperties = Number.POSITIVE_INFINITY, refusals = noRefusals } = schema
   const keys = Object.keys(value)
   if (keys.length > maxProperties) {
     faults.add(path, `must hold at most ${maxProperties} keys`)
@@ -144,7 +145,8 @@ function explainObject(
     if (faults.isFull) return
     const field = Object.hasOwn(properties, key) ? properties[key] : forAnyKey
     if (field === undefined) {
-      if (additionalProperties === false) faults.add([...path, key], unknownField)
+      if (additionalProperties === false)
+        faults.add([...path, key], Object.hasOwn(refusals, key) ? refusals[key]! : unknownField)
     } else if (!fits(field, value[key])) explain(field, value[key], [...path, key], faults)
   }
 }
@@ -170,27 +172,50 @@ interface Shape extends TSchema {
   additionalProperties?: boolean
   required?: readonly string[]
   maxProperties?: number
+  refusals?: Refusals
 }
+
+/** Sentences for keys that an object does not take although others of its kind do, by key. */
+export type Refusals = Readonly<Record<string, string>>
+const noRefusals: Refusals = {}
 
 /** The schema, or the only one of its alternatives, that takes lists where the value is one, or such objects; null: none does. */
 function alternativeFor(schema: Shape, value: unknown): Shape | null {
   const type = Array.isArray(value) ? 'array' : 'object'
   const alternatives = (schema.anyOf ?? [schema]).filter((one) => one.type === type)
   if (alternatives.length < 2 || !isObject(value)) return alternatives[0] ?? null
-  const key = discriminated(schema)?.key
-  const same = alternatives.find(
-    (one) => key !== undefined && one.properties?.[key]?.enum?.[0] === value[key],
-  )
-  return same ?? null
+  const found = discriminated(schema)
+  if (found === null) return null
+  const { key, named, unnamed } = found
+  if (unnamed?.required?.some((name) => Object.hasOwn(value, name))) return unnamed
+  return named.find(({ properties }) => nameIn(properties, key) === value[key]) ?? null
 }
 
-/** The key by whose only value each alternative of a union of objects is told from the others; null: there is none. */
-function discriminated({ anyOf = [] }: Shape): { key: string; names: string[] } | null {
+interface Discriminated {
+  /** By whose only value each of `named` is told from the others. */
+  key: string
+  named: readonly Shape[]
+  names: readonly string[]
+  /** The only alternative without that key, told from the others by a key that it requires; null: there is none. */
+  unnamed: Shape | null
+}
+
+/** Null: the alternatives are no union of objects of which all but one are told apart by one key. */
+function discriminated({ anyOf = [] }: Shape): Discriminated | null {
   const objects = anyOf.filter(({ type }) => type === 'object')
   const keys = Object.keys(objects[0]?.properties ?? {})
-  const key = keys.find((name) => objects.every(({ properties }) => properties?.[name]?.enum?.length === 1))
+  const key = keys.find((name) => nameIn(objects[0]?.properties, name) !== undefined)
   if (objects.length < 2 || key === undefined) return null
-  return { key, names: objects.map(({ properties }) => String(properties?.[key]?.enum?.[0])) }
+  const named = objects.filter(({ properties }) => nameIn(properties, key) !== undefined)
+  const [unnamed = null, ...others] = objects.filter((one) => !named.includes(one))
+  if (others.length > 0) return null
+  return { key, named, unnamed, names: named.map(({ properties }) => String(nameIn(properties, key))) }
+}
+
+/** The only value that this property can have; undefined: it can have several. */
+function nameIn(properties: Shape['properties'], key: string): unknown {
+  const values = properties?.[key]?.enum
+  return values?.length === 1 ? values[0] : undefined
 }
 
 /** Asked of every body, so without the paths, which only an error needs, and without a list of each object's entries. */
@@ -267,10 +292,14 @@ function sentence(error: TLocalizedValidationError, value: unknown): string {
     case 'pattern':
       return patternWords[String(error.params.pattern)] ?? `must match ${error.params.pattern}`
     case 'format':
-      return `must be a ${error.params.format}`
+      return formatWords[String(error.params.format)] ?? `must be a ${error.params.format}`
     default:
       return error.message
   }
+}
+
+const formatWords: Record<string, string> = {
+  'date-time': 'must be an ISO 8601 time such as 2026-01-31T12:00:00Z',
 }
 
 /** The pattern of texts in which control characters have no place (docs/dev/contract.md#request-bodies). */
@@ -279,6 +308,9 @@ export const withoutControls = '^[^\\u0000-\\u001F\\u007F-\\u009F]*$'
 /** PIPE/NAME is split at its slash, and blanks at the ends are not seen. */
 export const destinationNamePattern =
   '^(?! )[^\\u0000-\\u001F\\u007F-\\u009F/]*[^\\u0000-\\u0020\\u007F-\\u009F/]$'
+
+/** `next` of a page of parked records: a stream_seq and the place of a record, -1 for a whole message. */
+export const parkedNextPattern = '^[0-9]{1,15}\\.(-1|[0-9]{1,15})$'
 
 /** ASCII alone: names that look alike would be different accounts. */
 export const emailPattern =
@@ -290,6 +322,7 @@ const patternWords: Record<string, string> = {
   '^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?$':
     'must be http:// or https:// and a host of letters, digits, dots and hyphens, with an optional :port and no path',
   [emailPattern]: 'must be an e-mail address such as ada@example.com',
+  [parkedNextPattern]: 'must be the `next` of the page before',
   [withoutControls]: 'must not contain control characters',
   [destinationNamePattern]: 'must not hold a slash or control characters, nor begin or end with a space',
   '^[0-9]{1,5}$': 'must be a port number from 1 to 65535',

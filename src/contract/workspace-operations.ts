@@ -1,17 +1,23 @@
 /** Pipes, what is set on one, and the keys of the workspace: served by `management/`. */
 import { ApiKeyCreate, ApiKeyRotate } from './api-key.ts'
-import { everyManaged, type Operation, onePipe, withBody } from './operation.ts'
+import { everyManaged, type Operation, withBody } from './operation.ts'
+import { at } from './operation-paths.ts'
 import { sinceParameter } from './overview.ts'
-import { OriginCreate, PipeCreate, PipeLimits, PipeUpdate } from './pipe.ts'
+import {
+  OriginCreate,
+  PipeCreate,
+  PipeLimits,
+  PipePatch,
+  withNormalOrigin,
+  withTrimmedGeoFields,
+} from './pipe.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
 import { hoursParameter, usageFreshness } from './usage.ts'
 
 export const pipeOperations = [
   {
-    operationId: 'getOverview',
-    method: 'GET',
-    path: '/v1/overview',
+    ...at('getOverview'),
     area: 'management',
     summary:
       'Show every pipe and lane, the buffer and the service at one moment, for a screen that asks again and again',
@@ -22,9 +28,7 @@ export const pipeOperations = [
     errors: everyManaged,
   },
   {
-    operationId: 'getUsage',
-    method: 'GET',
-    path: '/v1/usage',
+    ...at('getUsage'),
     area: 'management',
     summary: 'Show what all pipes of the workspace together took in and delivered, by the hour',
     description: usageFreshness,
@@ -35,9 +39,7 @@ export const pipeOperations = [
     errors: ['validation_error', ...everyManaged],
   },
   {
-    operationId: 'listPipes',
-    method: 'GET',
-    path: '/v1/pipes',
+    ...at('listPipes'),
     area: 'management',
     summary: 'List the pipes of the workspace with their usage of the last 24 hours',
     auth: 'key',
@@ -46,21 +48,18 @@ export const pipeOperations = [
     errors: everyManaged,
   },
   {
-    operationId: 'createPipe',
-    method: 'POST',
-    path: '/v1/pipes',
+    ...at('createPipe'),
     area: 'management',
     summary: 'Create a pipe',
     auth: 'key',
     boundKeys: 'nothing',
     request: PipeCreate,
+    prepare: withTrimmedGeoFields,
     success: { status: 201, description: 'Created, active', schema: responseBodies.pipeCreated },
     errors: ['duplicate_pipe_name', 'workspace_full', ...withBody],
   },
   {
-    operationId: 'getPipe',
-    method: 'GET',
-    path: onePipe,
+    ...at('getPipe'),
     area: 'management',
     versioned: 'pipe',
     summary: 'Show a pipe with its destinations, limits, allowed origins and the keys of the workspace',
@@ -70,9 +69,7 @@ export const pipeOperations = [
     errors: ['pipe_not_found', ...everyManaged],
   },
   {
-    operationId: 'getPipeUsage',
-    method: 'GET',
-    path: `${onePipe}/usage`,
+    ...at('getPipeUsage'),
     area: 'management',
     summary: 'Show what a pipe took in and delivered, by the hour',
     description: usageFreshness,
@@ -83,22 +80,19 @@ export const pipeOperations = [
     errors: ['pipe_not_found', 'validation_error', ...everyManaged],
   },
   {
-    operationId: 'updatePipe',
-    method: 'PATCH',
-    path: onePipe,
+    ...at('updatePipe'),
     area: 'management',
     versioned: 'pipe',
     summary: 'Change, pause or resume a pipe',
     auth: 'key',
     boundKeys: 'its_pipe',
-    request: PipeUpdate,
+    request: PipePatch,
+    prepare: withTrimmedGeoFields,
     success: { status: 200, description: 'The pipe as it is now', schema: responseBodies.pipe },
     errors: ['precondition_failed', 'pipe_not_found', ...withBody],
   },
   {
-    operationId: 'deletePipe',
-    method: 'DELETE',
-    path: onePipe,
+    ...at('deletePipe'),
     area: 'management',
     versioned: 'pipe',
     summary: 'Delete a pipe with its destinations and everything buffered in it',
@@ -111,9 +105,7 @@ export const pipeOperations = [
 
 export const pipeSettingOperations = [
   {
-    operationId: 'putLimits',
-    method: 'PUT',
-    path: `${onePipe}/limits`,
+    ...at('putLimits'),
     area: 'management',
     versioned: 'pipe',
     summary: 'Set the limits of a pipe',
@@ -124,9 +116,7 @@ export const pipeSettingOperations = [
     errors: ['precondition_failed', 'pipe_not_found', ...withBody],
   },
   {
-    operationId: 'deleteLimits',
-    method: 'DELETE',
-    path: `${onePipe}/limits`,
+    ...at('deleteLimits'),
     area: 'management',
     versioned: 'pipe',
     summary: 'Remove the limits of a pipe',
@@ -136,21 +126,18 @@ export const pipeSettingOperations = [
     errors: ['precondition_failed', 'pipe_not_found', ...everyManaged],
   },
   {
-    operationId: 'addAllowedOrigin',
-    method: 'POST',
-    path: `${onePipe}/allowed-origins`,
+    ...at('addAllowedOrigin'),
     area: 'management',
     summary: 'Allow a browser origin',
     auth: 'key',
     boundKeys: 'its_pipe',
     request: OriginCreate,
+    prepare: withNormalOrigin,
     success: { status: 201, description: 'Allowed', schema: responseBodies.originCreated },
     errors: ['pipe_not_found', 'duplicate_origin', 'workspace_full', ...withBody],
   },
   {
-    operationId: 'removeAllowedOrigin',
-    method: 'DELETE',
-    path: `${onePipe}/allowed-origins/{origin_id}`,
+    ...at('removeAllowedOrigin'),
     area: 'management',
     summary: 'No longer allow a browser origin',
     auth: 'key',
@@ -165,9 +152,7 @@ const keyMaking =
 
 export const apiKeyOperations = [
   {
-    operationId: 'listApiKeys',
-    method: 'GET',
-    path: '/v1/api-keys',
+    ...at('listApiKeys'),
     area: 'management',
     summary: 'List the API keys of the workspace, never the keys themselves',
     auth: 'key',
@@ -180,9 +165,7 @@ export const apiKeyOperations = [
     errors: everyManaged,
   },
   {
-    operationId: 'createApiKey',
-    method: 'POST',
-    path: '/v1/api-keys',
+    ...at('createApiKey'),
     area: 'management',
     summary: 'Create an API key; the whole key is shown only in this response',
     description: keyMaking,
@@ -193,9 +176,7 @@ export const apiKeyOperations = [
     errors: ['duplicate_api_key_name', 'workspace_full', ...withBody],
   },
   {
-    operationId: 'rotateApiKey',
-    method: 'POST',
-    path: '/v1/api-keys/{api_key_id}/rotate',
+    ...at('rotateApiKey'),
     area: 'management',
     summary: 'Create a key with the rights of another one, which expires after an overlap',
     description: `The new key has the scopes and pipes of the old one, and its expiry unless another is given. ${keyMaking}`,
@@ -212,9 +193,7 @@ export const apiKeyOperations = [
     ],
   },
   {
-    operationId: 'purgeApiKeys',
-    method: 'POST',
-    path: '/v1/api-keys/purge',
+    ...at('purgeApiKeys'),
     area: 'management',
     summary: 'Forget the revoked and expired keys, which lists then no longer show',
     auth: 'key',
@@ -223,9 +202,7 @@ export const apiKeyOperations = [
     errors: everyManaged,
   },
   {
-    operationId: 'revokeApiKey',
-    method: 'DELETE',
-    path: '/v1/api-keys/{api_key_id}',
+    ...at('revokeApiKey'),
     area: 'management',
     summary: 'Revoke an API key; it stops working before the response is sent',
     auth: 'key',

@@ -1,5 +1,6 @@
 /** API keys on the data directory itself: for who has the machine but no key any more. A running daemon knows such a key at once. */
 import { apiKeyUseCases } from '../api/management/api-keys.ts'
+import { checkedCall } from '../api/management/call.ts'
 import type { ApiKeyCreate } from '../contract/api-key.ts'
 import { localChanges } from '../metadata/changes.ts'
 import type { Settings } from '../settings/settings.ts'
@@ -29,6 +30,6 @@ export async function createLocalKey(
     })
     const keys = apiKeyUseCases({ metadata, changes: localChanges(), now: Date.now })
     const wanted = ids.length === 0 ? body : { ...body, api_key_pipe_ids: ids }
-    return await keys.createApiKey(principal, wanted)
+    return await keys.createApiKey(checkedCall('createApiKey', { principal, body: wanted }))
   })
 }

@@ -1,5 +1,7 @@
 /** The people of a workspace, on the data directory itself: for who has the machine but no account, also while the daemon runs. */
+import { checkedCall } from '../api/management/call.ts'
 import { userUseCases } from '../api/management/users.ts'
+import type { Principal } from '../contract/principal.ts'
 import type { SetupLink, User } from '../contract/user.ts'
 import { Passwords } from '../metadata/password-hash.ts'
 import type { Metadata } from '../metadata/store.ts'
@@ -21,18 +23,19 @@ export async function withLocalUsers<T>(
   workspaceName: string,
   use: (users: LocalUsers) => Promise<T>,
 ): Promise<T> {
-  return await withLocalWorkspace(settings, env, workspaceName, (metadata, { workspaceId }) =>
-    use(localUsers(metadata, workspaceId)),
+  return await withLocalWorkspace(settings, env, workspaceName, (metadata, principal) =>
+    use(localUsers(metadata, principal)),
   )
 }
 
-function localUsers(metadata: Metadata, workspaceId: string): LocalUsers {
+function localUsers(metadata: Metadata, principal: Principal): LocalUsers {
   const users = userUseCases({ metadata, passwords: new Passwords(), now: Date.now })
   return {
-    list: async () => (await users.listUsers(workspaceId)).users,
-    create: async (body) => (await users.createUser(workspaceId, body)).user,
-    update: async (userId, body) => (await users.updateUser(workspaceId, userId, body)).user,
-    delete: (userId) => users.deleteUser(workspaceId, userId),
-    createSetupLink: (body) => users.createSetupLink(workspaceId, body),
+    list: async () => (await users.listUsers(checkedCall('listUsers', { principal }))).users,
+    create: async (body) => (await users.createUser(checkedCall('createUser', { principal, body }))).user,
+    update: async (user_id, body) =>
+      (await users.updateUser(checkedCall('updateUser', { principal, params: { user_id }, body }))).user,
+    delete: (user_id) => users.deleteUser(checkedCall('deleteUser', { principal, params: { user_id } })),
+    createSetupLink: (body) => users.createSetupLink(checkedCall('createSetupLink', { principal, body })),
   }
 }

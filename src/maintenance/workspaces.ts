@@ -1,8 +1,8 @@
 /** One workspace of a data directory, for commands that work on the files themselves, also while the daemon runs. */
-import os from 'node:os'
 import { localPrincipal, type Principal } from '../contract/principal.ts'
 import type { LocalCommand } from '../metadata/sqlite/offline-audit.ts'
 import type { Actor, Metadata } from '../metadata/store.ts'
+import { systemUser } from '../platform/system-user.ts'
 import type { Settings } from '../settings/settings.ts'
 import { openDataDirMetadata } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
@@ -33,13 +33,4 @@ export async function withLocalWorkspace<T>(
 /** For a command that changes the metadata while no daemon runs. */
 export function commandNow(): LocalCommand {
   return { user: systemUser(), nowMs: Date.now() }
-}
-
-/** A user without an entry in the list of users has a number alone. */
-export function systemUser(): string {
-  try {
-    return os.userInfo().username
-  } catch {
-    return `uid ${process.getuid?.() ?? '?'}`
-  }
 }

@@ -42,6 +42,10 @@ const bodies: Record<string, unknown> = {
   putLimits: Object.fromEntries(Object.keys(fullLimits).map((key) => [key, 1])),
   addAllowedOrigin: { origin_domain: 'https://evil.test' },
   updateUser: { password: 'of a stranger' },
+  inferTable: databaseDestination,
+  tryTransform: { transform: { filter: 'true' } },
+  replayManyParked: { all: true },
+  discardManyParked: { all: true },
 }
 const mine = (path: string) =>
   path
@@ -50,6 +54,7 @@ const mine = (path: string) =>
     .replace('{origin_id}', originId)
     .replace('{api_key_id}', keyId)
     .replace('{user_id}', userId)
+    .replaceAll(/\{\w+\}/g, unknownId)
 const nobodys = (path: string) => path.replaceAll(/\{\w+\}/g, unknownId)
 
 /** Everything of the workspace that GETs show, without when its own key was used: these GETs use it. */

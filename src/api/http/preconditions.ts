@@ -1,16 +1,17 @@
 /** `ETag` and `If-Match` of management (docs/dev/contract.md#concurrent-changes): for every versioned operation, here alone. */
 import { validationError } from '../../contract/errors.ts'
 import type { Operation, VersionedResource } from '../../contract/operation.ts'
+import type { Principal } from '../../contract/principal.ts'
 
 /** Null: the operation is about nothing that has a version. */
 export function versionedResource(
   { versioned }: Pick<Operation, 'versioned'>,
   {
-    workspaceId,
-    pipe: pipeId,
-    destination: destinationId,
-  }: Record<'workspaceId' | 'pipe' | 'destination', string>,
+    principal: { workspaceId },
+    path,
+  }: { principal: Principal; path: { pipe_id?: string; destination_id?: string } },
 ): VersionedResource | null {
+  const { pipe_id: pipeId = '', destination_id: destinationId = '' } = path
   switch (versioned) {
     case undefined:
       return null

@@ -8,13 +8,15 @@
  * goes, and with an `end` that says why: `shutdown`, `pipe_deleted`, or `access_ended` (the key or the session). Whether access has
  * ended is asked every three seconds, and at once when this process changes a key, a user or a session.
  */
-import { ApiError, validationError } from '../../contract/errors.ts'
+import assert from 'node:assert'
+import { ApiError } from '../../contract/errors.ts'
 import { tailSample } from '../../contract/message.ts'
 import { operations } from '../../contract/operations.ts'
-import { isForPipe, type Principal } from '../../contract/principal.ts'
+import type { Principal } from '../../contract/principal.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { History, TailedRecord, TailPlace } from '../../observe/history/history.ts'
 import type { Logger } from '../../platform/log.ts'
+import { checkedCall } from '../management/call.ts'
 import type { ResponseStream } from './response-stream.ts'
 import type { ApiReply, ApiRequest, Route } from './route.ts'
 
@@ -93,12 +95,14 @@ export class Tails {
   }
 
   async #tail(request: ApiRequest): Promise<ApiReply> {
-    const { params, principal, isStillAdmitted = async () => true } = request
-    const pipeId = (params.pipe_id ?? '').toLowerCase()
-    const workspaceId = principal?.workspaceId ?? ''
-    if (principal === null || !isForPipe(principal, pipeId) || !this.#deps.hasPipe(workspaceId, pipeId))
-      throw new ApiError('pipe_not_found')
-    const { sample, from } = parametersOf(request)
+    const { principal, headers, isStillAdmitted = async () => true, ...rest } = request
+    assert(principal !== null, 'a tail has a caller')
+    const { path, query } = checkedCall('tailPipe', { principal, ...rest })
+    const { pipe_id: pipeId } = path
+    const { workspaceId } = principal
+    if (!this.#deps.hasPipe(workspaceId, pipeId)) throw new ApiError('pipe_not_found')
+    const { sample = tailSample.default } = query
+    const from = placeFrom(headers['last-event-id'], query.after_seq)
     const releaseSlot = this.#begin(workspaceId)
     const tail: Tail = {
       ...{ pipeId, workspaceId, sample, by: principal.by, isStillAdmitted },
@@ -242,23 +246,12 @@ interface From {
 }
 
 /** `Last-Event-ID`, which a browser sends when it connects again, wins over `after_seq`. */
-function parametersOf({ query, headers }: ApiRequest): { sample: number; from: From | null } {
-  const errors: Record<string, string> = {}
-  const sampleText = query.get('sample')
-  const sample =
-    sampleText === null ? tailSample.default : /^\d{1,4}$/.test(sampleText) ? Number(sampleText) : 0
-  if (sample < 1 || sample > tailSample.max)
-    errors.sample = `must be a whole number from 1 to ${tailSample.max}`
-  const afterText = query.get('after_seq')
-  const afterSeq = afterText === null ? null : /^\d{1,16}$/.test(afterText) ? Number(afterText) : Number.NaN
-  if (afterSeq !== null && !Number.isSafeInteger(afterSeq))
-    errors.after_seq = 'must be a whole number, 0 or more'
-  if (Object.keys(errors).length > 0) throw validationError(errors)
-  const [, seq, index] = /^(\d{1,15})(?:\.(\d{1,9}))?$/.exec(headers['last-event-id'] ?? '') ?? []
+function placeFrom(lastEventId = '', afterSeq: number | undefined): From | null {
+  const [, seq, index] = /^(\d{1,15})(?:\.(\d{1,9}))?$/.exec(lastEventId) ?? []
   if (seq !== undefined && index !== undefined)
-    return { sample, from: { afterSeq: Math.max(0, Number(seq) - 1), records: Number(index) + 1 } }
-  if (seq !== undefined) return { sample, from: { afterSeq: Number(seq), records: 0 } }
-  return { sample, from: afterSeq === null ? null : { afterSeq, records: 0 } }
+    return { afterSeq: Math.max(0, Number(seq) - 1), records: Number(index) + 1 }
+  if (seq !== undefined) return { afterSeq: Number(seq), records: 0 }
+  return afterSeq === undefined ? null : { afterSeq, records: 0 }
 }
 
 function pause(ms: number): Promise<void> {

@@ -1,18 +1,13 @@
 /** Alerts of a workspace (docs/dev/contract.md#alerts): where they go is set as a whole, and removed as a whole. */
 import { alertEventNames, redactedAlertUrl } from '../../contract/alert-words.ts'
-import { type AlertsPut, AlertsPut as AlertsPutSchema, type AlertsShown } from '../../contract/alerts.ts'
+import type { AlertsPut, AlertsShown } from '../../contract/alerts.ts'
 import { redacted } from '../../contract/destination-words.ts'
 import { ApiError } from '../../contract/errors.ts'
 import { misdirectedSecrets } from '../../contract/secret-server.ts'
 import { restoredUrl } from '../../contract/secret-url.ts'
-import {
-  type FieldErrors,
-  requireDistinct,
-  requireObject,
-  throwIfErrors,
-  validate,
-} from '../../contract/validate.ts'
+import { type FieldErrors, requireDistinct, throwIfErrors } from '../../contract/validate.ts'
 import type { AlertSettings, StoredAlerts } from '../../metadata/store.ts'
+import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { type CheckTarget, configErrors } from './destination-rules.ts'
 import { SharedRuns } from './shared-runs.ts'
@@ -27,26 +22,25 @@ const places: Readonly<Record<string, keyof AlertsPut>> = { url: 'url', signing_
 export function alertUseCases({ metadata, checkTarget, testAlert }: Deps) {
   const tests = new SharedRuns<Tested>()
   return {
-    async getAlerts(workspaceId: string): Promise<AlertsShown> {
-      return shown(await metadata.alerts.get(workspaceId))
+    async getAlerts({ principal }: Call<'getAlerts'>): Promise<AlertsShown> {
+      return shown(await metadata.alerts.get(principal.workspaceId))
     },
 
-    async putAlerts(workspaceId: string, body: unknown): Promise<AlertsShown> {
-      const given = validate(AlertsPutSchema, requireObject(body))
+    async putAlerts({ principal, body: given }: Call<'putAlerts'>): Promise<AlertsShown> {
       requireDistinct('events', given.events)
-      const stored = await metadata.alerts.put(workspaceId, (current) =>
+      const stored = await metadata.alerts.put(principal.workspaceId, (current) =>
         newSettings(given, current, checkTarget),
       )
       return shown(stored)
     },
 
     /** Also when there are none. */
-    async deleteAlerts(workspaceId: string): Promise<void> {
-      await metadata.alerts.delete(workspaceId)
+    async deleteAlerts({ principal }: Call<'deleteAlerts'>): Promise<void> {
+      await metadata.alerts.delete(principal.workspaceId)
     },
 
     /** Who asks while one is under way shares the next one. */
-    async testAlerts(workspaceId: string): Promise<Tested> {
+    async testAlerts({ principal: { workspaceId } }: Call<'testAlerts'>): Promise<Tested> {
       const settings = await metadata.alerts.get(workspaceId)
       if (settings === null) throw new ApiError('alerts_not_set_up')
       return await tests.run(workspaceId, () => testAlert(workspaceId, settings))

@@ -1,18 +1,12 @@
 /** Workspace API keys (docs/dev/contract.md#ids-and-api-keys, docs/dev/contract.md#authentication, docs/dev/contract.md#key-scopes). */
-import {
-  type ApiKey,
-  ApiKeyCreate,
-  ApiKeyRotate,
-  fullRights,
-  type KeyRights,
-} from '../../contract/api-key.ts'
+import { type ApiKey, fullRights, type KeyRights } from '../../contract/api-key.ts'
 import { ApiError, validationError } from '../../contract/errors.ts'
 import type { Principal } from '../../contract/principal.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import { requireDistinct, requireObject, validate } from '../../contract/validate.ts'
+import { requireDistinct } from '../../contract/validate.ts'
 import { mintApiKey } from '../../metadata/key-tokens.ts'
+import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
-import { resourceId } from './lookup.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'changes' | 'now'>
 
@@ -20,20 +14,18 @@ export function apiKeyUseCases({ metadata, changes, now }: Deps) {
   /** To a key for some pipes, one that is for others too does not exist: its list would name them. */
   const visible = async (principal: Principal) =>
     (await metadata.apiKeys.list(principal.workspaceId)).filter((key) => isVisible(principal, key))
-  const requireVisible = async (principal: Principal, apiKeyId: string) => {
-    const id = resourceId(apiKeyId, 'api_key_not_found')
-    if (principal.pipeIds === null) return id
-    if ((await visible(principal)).some((key) => key.api_key_id === id)) return id
-    throw new ApiError('api_key_not_found')
+  const requireVisible = async (principal: Principal, apiKeyId: string): Promise<void> => {
+    if (principal.pipeIds === null) return
+    const isSeen = (await visible(principal)).some((key) => key.api_key_id === apiKeyId)
+    if (!isSeen) throw new ApiError('api_key_not_found')
   }
   return {
-    async listApiKeys(principal: Principal) {
+    async listApiKeys({ principal }: Call<'listApiKeys'>) {
       return { api_keys: await visible(principal) }
     },
 
     /** The one time the whole key is shown. */
-    async createApiKey(principal: Principal, body: unknown) {
-      const given = validate(ApiKeyCreate, requireObject(body))
+    async createApiKey({ principal, body: given }: Call<'createApiKey'>) {
       requireDistinct('api_key_scopes', given.api_key_scopes)
       const rights = {
         scopes: given.api_key_scopes ?? fullRights.scopes,
@@ -48,9 +40,8 @@ export function apiKeyUseCases({ metadata, changes, now }: Deps) {
     },
 
     /** A new key in place of another one, which goes on for the overlap. */
-    async rotateApiKey(principal: Principal, apiKeyId: string, body: unknown) {
-      const id = await requireVisible(principal, apiKeyId)
-      const given = validate(ApiKeyRotate, requireObject(body))
+    async rotateApiKey({ principal, path: { api_key_id: id }, body: given }: Call<'rotateApiKey'>) {
+      await requireVisible(principal, id)
       const overlapSeconds = given.overlap_seconds ?? resourceLimits.apiKeyOverlapDefaultSeconds
       if (overlapSeconds === 0) requireOther(principal, id)
       const nowMs = now()
@@ -85,15 +76,15 @@ export function apiKeyUseCases({ metadata, changes, now }: Deps) {
     },
 
     /** When this resolves the key has stopped working. */
-    async revokeApiKey(principal: Principal, apiKeyId: string): Promise<void> {
-      const id = await requireVisible(principal, apiKeyId)
+    async revokeApiKey({ principal, path: { api_key_id: id } }: Call<'revokeApiKey'>): Promise<void> {
+      await requireVisible(principal, id)
       requireOther(principal, id)
       const isRevoked = await metadata.apiKeys.revoke(principal.workspaceId, id)
       if (!isRevoked) throw new ApiError('api_key_not_found')
       await changes.publish({ apiKeyId: id, isRevoked: true })
     },
 
-    async purgeApiKeys(principal: Principal) {
+    async purgeApiKeys({ principal }: Call<'purgeApiKeys'>) {
       const over = (await visible(principal)).filter((key) => key.api_key_status !== 'active')
       const ids = over.map((key) => key.api_key_id)
       return { purged: await metadata.apiKeys.forget(principal.workspaceId, ids) }

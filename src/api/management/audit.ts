@@ -1,26 +1,19 @@
 /** The audit log, and what is written to it of changes that delivery makes. */
 import { auditPage } from '../../contract/audit.ts'
 import type { Principal } from '../../contract/principal.ts'
-import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
 import type { Actor, Metadata, StoredDestination } from '../../metadata/store.ts'
-import { isoMoment, wholeNumber } from './query-parameters.ts'
+import type { Call } from './call.ts'
 
 export function auditUseCases({ metadata }: { metadata: Pick<Metadata, 'audit'> }) {
   return {
     /** Cut to the pipes that the caller is for. */
-    async listAudit({ workspaceId, pipeIds }: Principal, query: URLSearchParams) {
-      const errors: FieldErrors = {}
-      const limit =
-        wholeNumber(query.get('limit'), 'limit', { min: 1, max: auditPage.max }, errors) ?? auditPage.default
-      const after = wholeNumber(query.get('after'), 'after', { min: 1, max: Number.MAX_SAFE_INTEGER }, errors)
-      const sinceMs = isoMoment(query.get('since'), 'since', errors)
-      throwIfErrors(errors)
+    async listAudit({ principal: { workspaceId, pipeIds }, query }: Call<'listAudit'>) {
       const { entries, next } = await metadata.audit.list(workspaceId, {
-        limit,
-        after,
-        operation: query.get('operation'),
-        resourceId: query.get('resource_id'),
-        sinceMs,
+        limit: query.limit ?? auditPage.default,
+        after: query.after ?? null,
+        operation: query.operation ?? null,
+        resourceId: query.resource_id ?? null,
+        sinceMs: query.since === undefined ? null : Date.parse(query.since),
         pipeIds,
       })
       return { audit: entries, next }

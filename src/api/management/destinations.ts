@@ -10,34 +10,26 @@ import {
   resolveConfig,
 } from '../../contract/destination.ts'
 import {
-  DestinationStatusBody,
-  DestinationTypeOnly,
-  DestinationUpdate,
-  destinationCreateSchema,
-  NewDestinationFields,
+  type DestinationCreate,
+  type DestinationUpdate,
+  fieldsOfOtherTypes,
 } from '../../contract/destination-requests.ts'
 import { mapSecrets, mergedConfig, redactedConfig } from '../../contract/destination-secrets.ts'
 import { wordsOf } from '../../contract/destination-words.ts'
-import { ApiError, validationError } from '../../contract/errors.ts'
+import { ApiError } from '../../contract/errors.ts'
 import { isObject } from '../../contract/is-object.ts'
 import type { Pipe } from '../../contract/pipe.ts'
 import { isSameServer, misdirectedSecrets } from '../../contract/secret-server.ts'
-import { shownTransform } from '../../contract/transform.ts'
-import {
-  type FieldErrors,
-  requireObject,
-  shapeFaults,
-  throwIfErrors,
-  validate,
-} from '../../contract/validate.ts'
+import { shownTransform, type Transform } from '../../contract/transform.ts'
+import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
 import type { DestinationTrials, LaneViews } from '../../delivery/delivery.ts'
 import { descriptorOf } from '../../destinations/descriptors.ts'
 import type { DestinationSpec } from '../../destinations/driver.ts'
 import type { DestinationChange, NewDestination, StoredDestination } from '../../metadata/store.ts'
+import type { Call } from './call.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
-import { givenConfig, storedColumn } from './destination-config.ts'
 import { type CheckTarget, columnErrors, configErrors } from './destination-rules.ts'
-import { requireDestination, requirePipe, resourceId } from './lookup.ts'
+import { requireDestination, requirePipe } from './lookup.ts'
 import {
   type FilterFault,
   filterFaultFor,
@@ -64,34 +56,20 @@ export function destinationUseCases({
     return { destination }
   }
   /** Before anything is locked: it takes seconds, perhaps. */
-  const transformChecked = async (
-    workspaceId: string,
-    pipeId: string,
-    destinationId: string,
-    body: Record<string, unknown>,
-    filterFault: FilterFault | null,
-  ) => {
+  const transformChecked = async ({ principal, path, body }: Call<'updateDestination'>) => {
     if (!isObject(body.transform)) return undefined
-    const current = await requireDestination(metadata, workspaceId, pipeId, destinationId)
-    const { transform } = destinationChange(current, body, checkTarget, filterFault)
+    const current = await requireDestination(metadata, principal.workspaceId, path)
+    const { transform } = destinationChange(current, body, checkTarget, await filterFaultFor(body))
     return await checkedOnSave(trials, current.pipe_id, current.transform, transform)
   }
   return {
-    async createDestination(
-      workspaceId: string,
-      pipeId: string,
-      body: unknown,
-      checksTransform?: string | null,
-    ) {
+    async createDestination({ principal, path, query, body }: Call<'createDestination'>) {
+      const { workspaceId } = principal
       // "Now" is when the request came: what is accepted while it is worked on is delivered.
       const head = await headSeq()
-      const pipe = await requirePipe(metadata, workspaceId, pipeId)
-      const { startFrom, ...destination } = newDestination(
-        requireObject(body),
-        checkTarget,
-        await filterFaultFor(body),
-      )
-      const isChecked = requireFlag('check_transform', checksTransform, true)
+      const pipe = await requirePipe(metadata, workspaceId, path.pipe_id)
+      const { startFrom, ...destination } = newDestination(body, checkTarget, await filterFaultFor(body))
+      const isChecked = query.check_transform ?? true
       const transform_check = isChecked
         ? await checkedOnSave(trials, pipe.pipe_id, null, destination.transform)
         : undefined
@@ -105,24 +83,22 @@ export function destinationUseCases({
     },
 
     /** A whole destination, or `{destination_id, …changes}`: a stored one with its secrets, as a PATCH would make it. */
-    async testDestination(workspaceId: string, pipeId: string, body: unknown, wantsSample?: string | null) {
-      const pipe = await requirePipe(metadata, workspaceId, pipeId)
-      const { destination_id, ...given } = requireObject(body)
-      const sample = requireFlag('sample', wantsSample)
+    async testDestination({ principal: { workspaceId }, path, query, body }: Call<'testDestination'>) {
+      const pipe = await requirePipe(metadata, workspaceId, path.pipe_id)
       const filterFault = await filterFaultFor(body)
       const destination =
-        destination_id === undefined
-          ? {
-              ...newDestination(given, checkTarget, filterFault),
-              destination_id: randomUUID(),
-              pinnedKey: null,
-            }
-          : changed(
-              await requireDestination(metadata, workspaceId, pipe.pipe_id, String(destination_id)),
-              given,
+        'destination_id' in body
+          ? changed(
+              await requireDestination(metadata, workspaceId, {
+                ...path,
+                destination_id: body.destination_id.toLowerCase(),
+              }),
+              body,
               checkTarget,
               filterFault,
             )
+          : unstored(newDestination(body, checkTarget, filterFault))
+      const { sample = false } = query
       const checks = await trials.test(specOf(pipe, destination, destination.pinnedKey), { sample })
       const columns = checks.find((check) => check.tableColumns !== undefined)?.tableColumns
       return {
@@ -132,54 +108,39 @@ export function destinationUseCases({
       }
     },
 
-    async getDestination(workspaceId: string, pipeId: string, destinationId: string) {
-      return shown(await requireDestination(metadata, workspaceId, pipeId, destinationId))
+    async getDestination({ principal, path }: Call<'getDestination'>) {
+      return shown(await requireDestination(metadata, principal.workspaceId, path))
     },
 
-    async updateDestination(
-      workspaceId: string,
-      pipeId: string,
-      destinationId: string,
-      body: unknown,
-      checksTransform?: string | null,
-    ) {
-      const isChecked = requireFlag('check_transform', checksTransform, true)
+    async updateDestination(call: Call<'updateDestination'>) {
+      const { principal, path, query, body } = call
+      const transform_check = (query.check_transform ?? true) ? await transformChecked(call) : undefined
       const filterFault = await filterFaultFor(body)
-      const transform_check = isChecked
-        ? await transformChecked(workspaceId, pipeId, destinationId, requireObject(body), filterFault)
-        : undefined
       const updated = await metadata.destinations.update(
-        workspaceId,
-        resourceId(pipeId, 'destination_not_found'),
-        resourceId(destinationId, 'destination_not_found'),
-        (current) => destinationChange(current, requireObject(body), checkTarget, filterFault),
+        principal.workspaceId,
+        path.pipe_id,
+        path.destination_id,
+        (current) => destinationChange(current, body, checkTarget, filterFault),
       )
       if (updated === null) throw new ApiError('destination_not_found')
       await publishChange(updated.pipe_id)
       return { ...(await shown(updated)), ...(transform_check && { transform_check }) }
     },
 
-    async setDestinationStatus(workspaceId: string, pipeId: string, destinationId: string, body: unknown) {
-      const { pipe_id, destination_id } = await requireDestination(
-        metadata,
-        workspaceId,
-        pipeId,
-        destinationId,
-      )
-      const { destination_status } = validate(DestinationStatusBody, requireObject(body))
-      const change = { destination_status }
-      const updated = await metadata.destinations.update(workspaceId, pipe_id, destination_id, change)
+    async setDestinationStatus({ principal: { workspaceId }, path, body }: Call<'setDestinationStatus'>) {
+      const { pipe_id, destination_id } = path
+      const updated = await metadata.destinations.update(workspaceId, pipe_id, destination_id, body)
       if (updated === null) throw new ApiError('destination_not_found')
       await publishChange(pipe_id)
       return { destination_status: updated.destination_status }
     },
 
-    async resetTlsPin(workspaceId: string, pipeId: string, destinationId: string) {
+    async resetTlsPin({ principal: { workspaceId }, path }: Call<'resetTlsPin'>) {
       let isPinned = false
       const updated = await metadata.destinations.update(
         workspaceId,
-        resourceId(pipeId, 'destination_not_found'),
-        resourceId(destinationId, 'destination_not_found'),
+        path.pipe_id,
+        path.destination_id,
         ({ tls_pin }) => {
           isPinned = tls_pin !== null
           return isPinned ? { tls_pin: null } : {}
@@ -191,8 +152,8 @@ export function destinationUseCases({
       return { reset: isPinned, status: isPinned ? 'reset' : 'no_pin' }
     },
 
-    async deleteDestination(workspaceId: string, pipeId: string, destinationId: string): Promise<void> {
-      const found = await requireDestination(metadata, workspaceId, pipeId, destinationId)
+    async deleteDestination({ principal: { workspaceId }, path }: Call<'deleteDestination'>): Promise<void> {
+      const found = await requireDestination(metadata, workspaceId, path)
       const { pipe_id, destination_id } = found
       const pipe = await requirePipe(metadata, workspaceId, pipe_id)
       if (!(await metadata.destinations.delete(workspaceId, pipe_id, destination_id)))
@@ -271,30 +232,21 @@ export async function shownDestinations(
   )
 }
 
-/** The checked body of a create. Throws `validation_error` with the body's own paths. */
+/** A new destination, from a body that fits its schema. Throws `validation_error` with the body's own paths. */
 export function newDestination(
-  body: Record<string, unknown>,
+  given: DestinationCreate,
   checkTarget: CheckTarget,
   filterFault: FilterFault | null = null,
-): Omit<NewDestination, 'startAfterSeq'> & { startFrom: 'now' | 'earliest' } {
-  const type = typeOf(body)
-  const config = isObject(body.destination_config)
-    ? givenConfig(type, body.destination_config)
-    : body.destination_config
-  const schema = destinationCreateSchema(type)
-  const candidate = { ...body, ...(config === undefined ? {} : { destination_config: config }) }
-  const errors = shapeFaults(schema, candidate)
-  rejectFieldsOfOtherTypes(type, body, errors)
-  if (isObject(config)) addMissing(errors, configErrors(type, config, checkTarget))
-  throwIfErrors(errors)
-  const given = validate(NewDestinationFields, candidate)
-  const transform = givenTransform(body, null, filterFault) ?? null
+): Omit<NewDestination, 'startAfterSeq'> & { transform: Transform | null; startFrom: 'now' | 'earliest' } {
+  const { destination_type: type, destination_config: config = {} } = given
+  throwIfErrors({ ...pullErrors(type, given), ...configErrors(type, config, checkTarget) })
+  const transform = givenTransform(given, null, filterFault) ?? null
   const columns = (given.columns ?? []).map(storedColumn)
-  throwIfErrors(columnErrors(type, columns, isObject(config) ? config : {}))
+  throwIfErrors(columnErrors(type, columns, config))
   return {
     destination_type: type,
     destination_max_retry_seconds: given.destination_max_retry_seconds ?? defaultMaxRetrySeconds,
-    destination_config: { ...given.destination_config },
+    destination_config: { ...config },
     columns,
     transform,
     ...deliverySettings(given),
@@ -302,39 +254,51 @@ export function newDestination(
   }
 }
 
-/** The checked body of a PATCH against what is stored (docs/dev/contract.md#destinations). */
+/** A mapping with every key present, as it is stored. An empty `source_field` is none. */
+function storedColumn(column: NonNullable<DestinationUpdate['columns']>[number]): ColumnMapping {
+  return {
+    column_name: column.column_name,
+    column_type: column.column_type,
+    source_field: column.source_field || null,
+    semantic_role: column.semantic_role ?? null,
+    nullable: column.nullable ?? true,
+  }
+}
+
+/** A PATCH that fits its schema, against what is stored (docs/dev/contract.md#destinations). */
 function destinationChange(
   current: StoredDestination,
-  body: Record<string, unknown>,
+  body: DestinationUpdate,
   checkTarget: CheckTarget,
   filterFault: FilterFault | null = null,
 ): DestinationChange {
   const type = current.destination_type
-  const errors = shapeFaults(DestinationUpdate, body)
-  if (Object.hasOwn(body, 'destination_type')) errors.destination_type = 'destination_type cannot be changed.'
-  rejectFieldsOfOtherTypes(type, body, errors)
-  const change = isObject(body.destination_config) ? body.destination_config : undefined
+  const errors: FieldErrors = pullErrors(type, body)
+  for (const [key, sentence] of Object.entries(fieldsOfOtherTypes(type)))
+    if (Object.hasOwn(body, key)) errors[key] = sentence
+  const change = body.destination_config
   const config = change && mergedConfig(type, current.destination_config, change)
-  if (config) throwIfErrors(stillUnreadable(current, config))
-  if (config) addMissing(errors, configErrors(type, config, checkTarget, current.destination_config))
+  if (config) {
+    throwIfErrors(stillUnreadable(current, config))
+    Object.assign(errors, configErrors(type, config, checkTarget, current.destination_config))
+  }
   throwIfErrors(errors)
   if (change && config)
     for (const [place, message] of misdirectedSecrets(type, current.destination_config, change, config))
       errors[`destination_config.${place}`] = message
   throwIfErrors(errors)
-  const given = validate(DestinationUpdate, body)
   const transform = givenTransform(body, current.transform, filterFault)
-  const columns: ColumnMapping[] | undefined = given.columns?.map(storedColumn)
+  const columns: ColumnMapping[] | undefined = body.columns?.map(storedColumn)
   // Mappings are looked at again when the dialect may have changed under them.
   if (columns || config)
     throwIfErrors(columnErrors(type, columns ?? current.columns, config ?? current.destination_config))
-  const { destination_max_retry_seconds } = given
+  const { destination_max_retry_seconds } = body
   return {
     ...(destination_max_retry_seconds === undefined ? {} : { destination_max_retry_seconds }),
     ...(config ? { destination_config: config } : {}),
     ...(columns ? { columns } : {}),
     ...(transform === undefined ? {} : { transform }),
-    ...deliverySettings(given),
+    ...deliverySettings(body),
   }
 }
 
@@ -344,18 +308,26 @@ function deliverySettings(given: GivenDeliverySettings): GivenDeliverySettings {
   return { destination_name, flush, rate, concurrency, on_permanent_error }
 }
 
+/** A destination that is connected to without a lane, stored or not. */
+export type TriedDestination = Pick<
+  StoredDestination,
+  'destination_id' | 'destination_type' | 'destination_config' | 'columns' | 'transform'
+> & { pinnedKey: string | null }
+
+/** It gets an id for as long as it is tried. */
+export function unstored(
+  destination: Omit<TriedDestination, 'destination_id' | 'pinnedKey'>,
+): TriedDestination {
+  return { ...destination, destination_id: randomUUID(), pinnedKey: null }
+}
+
 /** A stored destination as a PATCH with this body would make it; nothing is stored. */
 export function changed(
   current: StoredDestination,
-  body: Record<string, unknown>,
+  body: DestinationUpdate,
   checkTarget: CheckTarget,
   filterFault: FilterFault | null = null,
-): Pick<
-  StoredDestination,
-  'destination_id' | 'destination_type' | 'destination_config' | 'columns' | 'transform'
-> & {
-  pinnedKey: string | null
-} {
+): TriedDestination {
   const { destination_config, columns, transform } = destinationChange(
     current,
     body,
@@ -388,34 +360,19 @@ function stillUnreadable(current: StoredDestination, config: Record<string, unkn
   return errors
 }
 
-function requireFlag(name: string, value: string | null | undefined, otherwise = false): boolean {
-  if (value === undefined || value === null) return otherwise
-  if (value === 'true' || value === 'false') return value === 'true'
-  throw validationError({ [name]: 'must be true or false' })
-}
-
-function typeOf(body: Record<string, unknown>): DestinationType {
-  return validate(DestinationTypeOnly, body).destination_type
-}
-
-function rejectFieldsOfOtherTypes(
+/** A pull destination delivers nothing by itself, and so rejects nothing. */
+function pullErrors(
   type: DestinationType,
-  body: Record<string, unknown>,
-  errors: FieldErrors,
-): void {
-  if (!wordsOf(type).hasColumns && Object.hasOwn(body, 'columns'))
-    errors.columns = 'Only a destination_database and a destination_object_store have columns.'
-  if (!wordsOf(type).hasConcurrency && Object.hasOwn(body, 'concurrency'))
-    errors.concurrency = 'Only a destination_http_endpoint and a destination_nats have concurrency.'
-  if (type === 'destination_pull' && body.transform !== undefined && body.transform !== null)
+  given: Pick<DestinationUpdate, 'transform' | 'on_permanent_error'>,
+): FieldErrors {
+  const errors: FieldErrors = {}
+  if (type !== 'destination_pull') return errors
+  if (given.transform !== undefined && given.transform !== null)
     errors.transform =
       'A destination_pull hands out messages as they were received, to be acknowledged whole: it takes no transform.'
-  if (type === 'destination_pull' && body.on_permanent_error === 'park')
+  if (given.on_permanent_error === 'park')
     errors.on_permanent_error = 'A destination_pull refuses nothing: its on_permanent_error is block.'
-}
-
-function addMissing(errors: FieldErrors, more: FieldErrors): void {
-  for (const [path, message] of Object.entries(more)) errors[path] ??= message
+  return errors
 }
 
 /** A destination whose lane delivery has not opened yet. */

@@ -1,13 +1,14 @@
 /** Drift of a destination, as delivery saved it last. */
 import type { Drift } from '../../contract/drift.ts'
 import { mappingHash } from '../../contract/mapping-hash.ts'
+import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requireDestination, requirePipe } from './lookup.ts'
 
 export function driftUseCases({ metadata }: Pick<ManagementDeps, 'metadata'>) {
   return {
-    async getDrift(workspaceId: string, pipeId: string, destinationId: string): Promise<{ drift: Drift }> {
-      const found = await requireDestination(metadata, workspaceId, pipeId, destinationId)
+    async getDrift({ principal: { workspaceId }, path }: Call<'getDrift'>): Promise<{ drift: Drift }> {
+      const found = await requireDestination(metadata, workspaceId, path)
       const { pipe_ingest_ts_field } = await requirePipe(metadata, workspaceId, found.pipe_id)
       const none = { since_ts: null, records_seen: 0, keys: [], other_keys: 0, unfilled_columns: [] }
       if (found.destination_type !== 'destination_database') return { drift: { mapping: 'none', ...none } }

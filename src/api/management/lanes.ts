@@ -1,24 +1,20 @@
 /** The commands on a lane: skip, retry, show the blocking message, rewind (docs/dev/contract.md#lane-commands). */
-import { blockingPage, mostRecords } from '../../contract/blocking-page.ts'
-import { RewindRequest } from '../../contract/destination-requests.ts'
+import { blockingPage } from '../../contract/blocking-page.ts'
 import { ApiError, validationError } from '../../contract/errors.ts'
-import { type FieldErrors, requireObject, throwIfErrors, validate } from '../../contract/validate.ts'
-import type { BlockingMessage, BlockingPage, RewindTarget } from '../../delivery/delivery.ts'
+import type { BlockingMessage, RewindTarget } from '../../delivery/delivery.ts'
 import { auditedOnLane } from './audit.ts'
+import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requireDestination } from './lookup.ts'
-import { wholeNumber } from './query-parameters.ts'
 
 export function laneUseCases({
   metadata,
   laneViews,
   laneCommands,
 }: Pick<ManagementDeps, 'metadata' | 'laneViews' | 'laneCommands'>) {
-  const laneOf = async (workspaceId: string, pipeId: string, destinationId: string) =>
-    (await requireDestination(metadata, workspaceId, pipeId, destinationId)).destination_id
   return {
-    async skipBlockingMessage(workspaceId: string, pipeId: string, destinationId: string) {
-      const found = await requireDestination(metadata, workspaceId, pipeId, destinationId)
+    async skipBlockingMessage({ principal: { workspaceId }, path }: Call<'skipBlockingMessage'>) {
+      const found = await requireDestination(metadata, workspaceId, path)
       return await auditedOnLane(metadata, workspaceId, found, 'skipBlockingMessage', async () => {
         const skipped = await laneCommands.skip(found.destination_id)
         if (skipped === 'parked_full') throw new ApiError('parked_full')
@@ -26,8 +22,8 @@ export function laneUseCases({
       })
     },
 
-    async retryNow(workspaceId: string, pipeId: string, destinationId: string) {
-      const found = await requireDestination(metadata, workspaceId, pipeId, destinationId)
+    async retryNow({ principal: { workspaceId }, path }: Call<'retryNow'>) {
+      const found = await requireDestination(metadata, workspaceId, path)
       return await auditedOnLane(metadata, workspaceId, found, 'retryNow', async () => {
         const msgId = await laneCommands.retryNow(found.destination_id)
         const retried = msgId !== null
@@ -36,26 +32,20 @@ export function laneUseCases({
     },
 
     /** The body itself: the records' own text must not pass through a parser again. */
-    async getBlockingMessage(
-      workspaceId: string,
-      pipeId: string,
-      destinationId: string,
-      query: URLSearchParams,
-    ): Promise<Buffer> {
-      const lane = await laneOf(workspaceId, pipeId, destinationId)
-      const page = pageOf(query)
-      const message = await laneViews.blockingMessage(lane, page)
+    async getBlockingMessage({ principal, path, query }: Call<'getBlockingMessage'>): Promise<Buffer> {
+      const { destination_id } = await requireDestination(metadata, principal.workspaceId, path)
+      const { from = 0, limit = blockingPage.default } = query
+      const message = await laneViews.blockingMessage(destination_id, { from, limit })
       if (message === null) throw new ApiError('no_blocking_message')
-      if (page.from >= message.records_count) {
+      if (from >= message.records_count) {
         throw validationError({ from: `must be less than the message's ${message.records_count} records` })
       }
       return blockingMessageBody(message)
     },
 
-    async rewindDestination(workspaceId: string, pipeId: string, destinationId: string, body: unknown) {
-      const found = await requireDestination(metadata, workspaceId, pipeId, destinationId)
-      const { to } = validate(RewindRequest, requireObject(body))
-      const target = rewindTarget(to)
+    async rewindDestination({ principal: { workspaceId }, path, body }: Call<'rewindDestination'>) {
+      const found = await requireDestination(metadata, workspaceId, path)
+      const target = rewindTarget(body.to)
       return await auditedOnLane(metadata, workspaceId, found, 'rewindDestination', async () => {
         const result = await laneCommands.rewind(found.destination_id, target)
         if (result.kind === 'rewound') return { cursor_seq: result.cursorSeq }
@@ -65,15 +55,6 @@ export function laneUseCases({
       })
     },
   }
-}
-
-function pageOf(query: URLSearchParams): BlockingPage {
-  const errors: FieldErrors = {}
-  const { default: few, max } = blockingPage
-  const from = wholeNumber(query.get('from'), 'from', { min: 0, max: mostRecords }, errors) ?? 0
-  const limit = wholeNumber(query.get('limit'), 'limit', { min: 1, max }, errors) ?? few
-  throwIfErrors(errors)
-  return { from, limit }
 }
 
 /** `{msg_id, …, failing, records, truncated, next}` with each record's text as it was sent. */

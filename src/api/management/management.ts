@@ -1,11 +1,12 @@
 /**
- * The use cases of /v1 for one workspace, by operationId: plain functions without HTTP types. Every one takes the
- * workspace of the caller's key first; what belongs to another workspace does not exist. They return the success body
- * and throw ApiError. A change returns once it is durable and both delivery and the directory have seen it.
+ * The use cases of /v1 by operationId: plain functions without HTTP types, each of which takes a checked request. What belongs to
+ * another workspace than the caller's does not exist. A change returns once it is durable and both delivery and the directory have
+ * seen it.
  */
 import { alertUseCases } from './alerts.ts'
 import { apiKeyUseCases } from './api-keys.ts'
 import { auditUseCases } from './audit.ts'
+import type { UseCases } from './call.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
 import { destinationUseCases } from './destinations.ts'
 import { driftUseCases } from './drift.ts'
@@ -21,9 +22,7 @@ import { transformTrialUseCases } from './transform-trials.ts'
 import { usageUseCases } from './usage.ts'
 import { userUseCases } from './users.ts'
 
-export type Management = ReturnType<typeof openManagement>
-
-export function openManagement(deps: ManagementDeps) {
+export function openManagement(deps: ManagementDeps): UseCases {
   const { metadata, changes } = deps
   const publishChange: PublishChange = (pipeId) => changes.publish({ pipeId })
   return {

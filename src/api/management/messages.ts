@@ -1,23 +1,20 @@
 /** Looking at messages: one by its id, and a page of a pipe's, with what became of each in every lane. */
 import { ApiError } from '../../contract/errors.ts'
 import { type MessageLane, type MessageState, messagePage } from '../../contract/message.ts'
-import { isForPipe, type Principal } from '../../contract/principal.ts'
-import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
+import { isForPipe } from '../../contract/principal.ts'
 import { batchIdentity } from '../../delivery/batch.ts'
 import { isoTime, shownError } from '../../delivery/lane-status.ts'
 import type { LaneRecord } from '../../metadata/store.ts'
 import type { FoundMessage } from '../../observe/history/history.ts'
+import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
-import { requirePipe, resourceId } from './lookup.ts'
-import { isoMoment, wholeNumber } from './query-parameters.ts'
-
-const noLimit = Number.MAX_SAFE_INTEGER
+import { requirePipe } from './lookup.ts'
 
 export function messageUseCases({ metadata, history }: Pick<ManagementDeps, 'metadata' | 'history'>) {
   return {
     /** The body itself: the records' own text must not pass through a parser again. */
-    async getMessage(principal: Principal, msgId: string): Promise<Buffer> {
-      const message = await history.find(resourceId(msgId, 'message_not_found'))
+    async getMessage({ principal, path: { msg_id } }: Call<'getMessage'>): Promise<Buffer> {
+      const message = await history.find(msg_id)
       if (message === null || !isForPipe(principal, message.pipeId)) throw new ApiError('message_not_found')
       const { workspaceId } = principal
       const { pipeId, seq } = message
@@ -29,18 +26,15 @@ export function messageUseCases({ metadata, history }: Pick<ManagementDeps, 'met
       )
     },
 
-    async listMessages(workspaceId: string, pipeId: string, query: URLSearchParams) {
-      const { pipe_id } = await requirePipe(metadata, workspaceId, pipeId)
-      const errors: FieldErrors = {}
-      const limit =
-        wholeNumber(query.get('limit'), 'limit', { min: 1, max: messagePage.max }, errors) ??
-        messagePage.default
-      const beforeSeq = wholeNumber(query.get('after'), 'after', { min: 1, max: noLimit }, errors) ?? noLimit
-      const sinceMs = isoMoment(query.get('since'), 'since', errors)
-      const untilMs = isoMoment(query.get('until'), 'until', errors)
-      throwIfErrors(errors)
-      const between = { beforeSeq, afterSeq: 0, sinceMs, untilMs, limit }
-      const { messages, next } = await history.list(pipe_id, between)
+    async listMessages({ principal: { workspaceId }, path, query }: Call<'listMessages'>) {
+      const { pipe_id } = await requirePipe(metadata, workspaceId, path.pipe_id)
+      const { messages, next } = await history.list(pipe_id, {
+        beforeSeq: query.after ?? Number.MAX_SAFE_INTEGER,
+        afterSeq: 0,
+        sinceMs: query.since === undefined ? null : Date.parse(query.since),
+        untilMs: query.until === undefined ? null : Date.parse(query.until),
+        limit: query.limit ?? messagePage.default,
+      })
       const [newest, oldest] = [messages[0], messages.at(-1)]
       const lanes =
         newest === undefined || oldest === undefined

@@ -3,8 +3,9 @@
  * once at a time for a workspace, and what a look costs is what has changed since the last one: overview-view.ts.
  */
 import type { Overview, OverviewCluster } from '../../contract/overview.ts'
-import { isForPipe, type Principal } from '../../contract/principal.ts'
+import { isForPipe } from '../../contract/principal.ts'
 import { minuteMs } from '../../platform/quantities.ts'
+import type { Call } from './call.ts'
 import type { ClusterFacts, ManagementDeps } from './deps.ts'
 import { OverviewView } from './overview-view.ts'
 import { SharedRuns } from './shared-runs.ts'
@@ -38,11 +39,11 @@ export function overviewUseCases(deps: Deps) {
 
   return {
     /**
-     * `since`: the revision that the caller has; null, or one that is not known here: it gets everything. Cut to the pipes that
+     * `since`: the revision that the caller has. Without one, or with one that is not known here, it gets everything. Cut to the pipes that
      * the caller is for; buffer, service and the names of nodes are the daemon's, which every workspace is shown. How many pipes a
      * node owns is counted over the caller's own.
      */
-    async getOverview(principal: Principal, since: string | null): Promise<Overview> {
+    async getOverview({ principal, query: { since } }: Call<'getOverview'>): Promise<Overview> {
       const { workspaceId } = principal
       const view = viewOf(workspaceId)
       const parts = await runs.run(workspaceId, async () => {
@@ -51,7 +52,7 @@ export function overviewUseCases(deps: Deps) {
         await Promise.all([view.look(deps, nodeNames(cluster)), facts])
         return { ...(await serviceParts(deps, facts)), cluster }
       })
-      const overview = { ...view.since(since, deps.now()), ...parts }
+      const overview = { ...view.since(since ?? null, deps.now()), ...parts }
       const pipeIds = view.pipeIds().filter((pipeId) => isForPipe(principal, pipeId))
       return {
         ...overview,

@@ -3,102 +3,67 @@ import { ApiError, validationError } from '../../contract/errors.ts'
 import {
   type ParkedDiscarded,
   type ParkedList,
-  type ParkedReason,
   type ParkedReplay,
   type ParkedReplayed,
-  ParkedReplayRequest,
-  ParkedSelection,
+  type ParkedSelection,
   parkedPage,
-  parkedReasons,
 } from '../../contract/parked.ts'
-import { resourceLimits } from '../../contract/resource-limits.ts'
-import { isUuid } from '../../contract/uuid.ts'
-import { type FieldErrors, requireObject, throwIfErrors, validate } from '../../contract/validate.ts'
-import type { ParkedPlace, ParkedQuery, ParkedSelector, StoredDestination } from '../../metadata/store.ts'
+import type { ParkedPlace, ParkedSelector, StoredDestination } from '../../metadata/store.ts'
 import { auditedOnLane } from './audit.ts'
+import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requireDestination } from './lookup.ts'
-
-/** By operationId. Ids as the path has them: what is no UUID or another's gives the resource's 404. */
-export interface ParkedUseCases {
-  /** `query`: `limit`, `after`, `error_code`, `reason` as sent, unchecked. */
-  listParked(
-    workspaceId: string,
-    pipeId: string,
-    destinationId: string,
-    query: URLSearchParams,
-  ): Promise<ParkedList>
-  /** The body itself (ParkedDetail): the records' own text must not pass through a parser again. */
-  getParked(workspaceId: string, pipeId: string, destinationId: string, parkedId: string): Promise<Buffer>
-  /**
-   * `body`: parsed, unchecked (ParkedReplayRequest). `recordTexts`: of its `records` each one's own text on one line; null: it has
-   * none that are objects, so that either it replays what is stored or the check of `body` throws.
-   */
-  replayParked(
-    workspaceId: string,
-    pipeId: string,
-    destinationId: string,
-    parkedId: string,
-    body: unknown,
-    recordTexts: readonly string[] | null,
-  ): Promise<ParkedReplay>
-  /** `body`: ParkedSelection, unchecked. */
-  replayManyParked(
-    workspaceId: string,
-    pipeId: string,
-    destinationId: string,
-    body: unknown,
-  ): Promise<ParkedReplayed>
-  deleteParked(workspaceId: string, pipeId: string, destinationId: string, parkedId: string): Promise<void>
-  /** `body`: ParkedSelection, unchecked. */
-  discardManyParked(
-    workspaceId: string,
-    pipeId: string,
-    destinationId: string,
-    body: unknown,
-  ): Promise<ParkedDiscarded>
-}
+import { recordTextsAt } from './record-texts.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'laneCommands'>
 
-export function parkedUseCases({ metadata, laneCommands }: Deps): ParkedUseCases {
+export function parkedUseCases({ metadata, laneCommands }: Deps) {
   const { parked } = metadata
-  const find = async (workspaceId: string, pipeId: string, destinationId: string) =>
-    await requireDestination(metadata, workspaceId, pipeId, destinationId)
   return {
-    async listParked(workspaceId, pipeId, destinationId, query) {
-      const { destination_id } = await find(workspaceId, pipeId, destinationId)
-      const page = await parked.list(workspaceId, destination_id, pageOf(query))
+    async listParked({ principal: { workspaceId }, path, query }: Call<'listParked'>): Promise<ParkedList> {
+      const { destination_id } = await requireDestination(metadata, workspaceId, path)
+      const page = await parked.list(workspaceId, destination_id, {
+        limit: query.limit ?? parkedPage.default,
+        after: query.after === undefined ? null : placeOf(query.after),
+        errorCode: query.error_code ?? null,
+        reason: query.reason ?? null,
+      })
       return { parked: page.parked, next: page.next && `${page.next.seq}.${page.next.index}` }
     },
 
-    async getParked(workspaceId, pipeId, destinationId, parkedId) {
-      const { destination_id } = await find(workspaceId, pipeId, destinationId)
-      const found = isUuid(parkedId) ? await parked.get(workspaceId, destination_id, parkedId) : null
+    /** The body itself (ParkedDetail): the records' own text must not pass through a parser again. */
+    async getParked({ principal: { workspaceId }, path }: Call<'getParked'>): Promise<Buffer> {
+      const { destination_id } = await requireDestination(metadata, workspaceId, path)
+      const found = await parked.get(workspaceId, destination_id, path.parked_id)
       if (found === null) throw new ApiError('parked_not_found')
       const { record, history, recordTexts } = found
       const head = JSON.stringify({ ...record, history }).slice(0, -1)
       return Buffer.from(`${head},"records":[${recordTexts.join(',')}]}`)
     },
 
-    async replayParked(workspaceId, pipeId, destinationId, parkedId, body, recordTexts) {
-      const found = await find(workspaceId, pipeId, destinationId)
-      const { records } = validate(ParkedReplayRequest, requireObject(body ?? {}))
+    async replayParked({ principal, path, body, bodyBytes }: Call<'replayParked'>): Promise<ParkedReplay> {
+      const { workspaceId } = principal
+      const { parked_id } = path
+      const found = await requireDestination(metadata, workspaceId, path)
       requirePushed(found)
-      if (!isUuid(parkedId)) throw new ApiError('parked_not_found')
-      const texts = records === undefined ? null : recordTexts
-      const result = await parked.replay(workspaceId, found.destination_id, parkedId, texts)
+      const isEdited = body.records !== undefined && bodyBytes !== undefined
+      const texts = isEdited ? recordTextsAt(bodyBytes, 'records') : null
+      const result = await parked.replay(workspaceId, found.destination_id, parked_id, texts)
       if (result.kind === 'not_found') throw new ApiError('parked_not_found')
       if (result.kind === 'replaying') throw new ApiError('parked_replaying')
       if (result.kind === 'too_many') {
         throw validationError({ records: `must be at most ${result.most}: as many as are parked` })
       }
       await laneCommands.parkedChanged(found.destination_id)
-      return { parked_id: parkedId.toLowerCase(), replays: result.replays }
+      return { parked_id, replays: result.replays }
     },
 
-    async replayManyParked(workspaceId, pipeId, destinationId, body) {
-      const found = await find(workspaceId, pipeId, destinationId)
+    async replayManyParked({
+      principal: { workspaceId },
+      path,
+      body,
+    }: Call<'replayManyParked'>): Promise<ParkedReplayed> {
+      const found = await requireDestination(metadata, workspaceId, path)
       const which = selectionOf(body)
       requirePushed(found)
       return await auditedOnLane(metadata, workspaceId, found, 'replayManyParked', async () => {
@@ -108,18 +73,20 @@ export function parkedUseCases({ metadata, laneCommands }: Deps): ParkedUseCases
       })
     },
 
-    async deleteParked(workspaceId, pipeId, destinationId, parkedId) {
-      const { destination_id } = await find(workspaceId, pipeId, destinationId)
-      const result = isUuid(parkedId)
-        ? await parked.discard(workspaceId, destination_id, parkedId)
-        : 'not_found'
+    async deleteParked({ principal: { workspaceId }, path }: Call<'deleteParked'>): Promise<void> {
+      const { destination_id } = await requireDestination(metadata, workspaceId, path)
+      const result = await parked.discard(workspaceId, destination_id, path.parked_id)
       if (result === 'not_found') throw new ApiError('parked_not_found')
       if (result === 'replaying') throw new ApiError('parked_replaying')
       await laneCommands.parkedChanged(destination_id)
     },
 
-    async discardManyParked(workspaceId, pipeId, destinationId, body) {
-      const found = await find(workspaceId, pipeId, destinationId)
+    async discardManyParked({
+      principal: { workspaceId },
+      path,
+      body,
+    }: Call<'discardManyParked'>): Promise<ParkedDiscarded> {
+      const found = await requireDestination(metadata, workspaceId, path)
       const which = selectionOf(body)
       return await auditedOnLane(metadata, workspaceId, found, 'discardManyParked', async () => {
         const discarded = await parked.discardMany(workspaceId, found.destination_id, which)
@@ -130,8 +97,7 @@ export function parkedUseCases({ metadata, laneCommands }: Deps): ParkedUseCases
   }
 }
 
-function selectionOf(body: unknown): ParkedSelector {
-  const { ids, all, error_code } = validate(ParkedSelection, requireObject(body))
+function selectionOf({ ids, all, error_code }: ParkedSelection): ParkedSelector {
   if ((ids === undefined) === (all === undefined)) {
     throw validationError({ '': 'Give either ids or all: true.' })
   }
@@ -146,29 +112,8 @@ function requirePushed({ destination_type }: StoredDestination): void {
   })
 }
 
-function pageOf(query: URLSearchParams): ParkedQuery {
-  const errors: FieldErrors = {}
-  const limitText = query.get('limit')
-  const limit = /^\d{1,6}$/.test(limitText ?? '') ? Number(limitText) : parkedPage.default
-  if (limitText !== null && (limit < 1 || limit > parkedPage.max || String(limit) !== limitText))
-    errors.limit = `must be a whole number from 1 to ${parkedPage.max}`
-  const afterText = query.get('after')
-  const after = afterText === null ? null : placeOf(afterText)
-  if (afterText !== null && after === null) errors.after = 'must be the `next` of the page before'
-  const errorCode = query.get('error_code')
-  if (errorCode !== null && (errorCode === '' || errorCode.length > resourceLimits.errorCodeCharacters))
-    errors.error_code = `must have 1 to ${resourceLimits.errorCodeCharacters} characters`
-  const reason = query.get('reason')
-  if (reason !== null && !isReason(reason)) errors.reason = `must be one of ${parkedReasons.join(', ')}`
-  throwIfErrors(errors)
-  return { limit, after, errorCode, reason: reason !== null && isReason(reason) ? reason : null }
-}
-
-function isReason(text: string): text is ParkedReason {
-  return parkedReasons.some((reason) => reason === text)
-}
-
-function placeOf(text: string): ParkedPlace | null {
-  const [, seq, index] = /^(\d{1,15})\.(-1|\d{1,15})$/.exec(text) ?? []
-  return seq === undefined || index === undefined ? null : { seq: Number(seq), index: Number(index) }
+/** `next`: a text of the form that `parkedNextPattern` asks for. */
+function placeOf(next: string): ParkedPlace {
+  const [seq, index] = next.split('.')
+  return { seq: Number(seq), index: Number(index) }
 }

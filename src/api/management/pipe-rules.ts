@@ -5,17 +5,6 @@
 import { geoFieldKeys, type Pipe } from '../../contract/pipe.ts'
 import type { FieldErrors } from '../../contract/validate.ts'
 
-/** Geo targets are trimmed strings; what is empty then is off, as null is. Other fields stay as they are. */
-export function trimGeoFields(body: Record<string, unknown>): Record<string, unknown> {
-  const trimmed = { ...body }
-  for (const key of geoFieldKeys) {
-    if (!Object.hasOwn(trimmed, key)) continue
-    const value = trimmed[key]
-    if (typeof value === 'string') trimmed[key] = value.trim() || null
-  }
-  return trimmed
-}
-
 type EnrichmentFields = Pick<
   Pipe,
   | 'pipe_add_ingest_ts'

@@ -1,13 +1,20 @@
 /** Pipes (docs/dev/contract.md#pipes, docs/dev/contract.md#request-bodies). */
 import { ApiError } from '../../contract/errors.ts'
-import { type Pipe, PipeCreate, PipeUpdate, pipeDefaults } from '../../contract/pipe.ts'
-import { isForPipe, type Principal } from '../../contract/principal.ts'
-import { requireObject, shapeFaults, throwIfErrors, validate } from '../../contract/validate.ts'
+import {
+  type Pipe,
+  type PipePatch,
+  type PipeUpdate,
+  pipeDefaults,
+  readOnlyPipeFields,
+} from '../../contract/pipe.ts'
+import { isForPipe } from '../../contract/principal.ts'
+import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
 import { isVisible } from './api-keys.ts'
+import type { Call } from './call.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
 import { forgetDeleted, shownDestinations } from './destinations.ts'
-import { requirePipe, resourceId } from './lookup.ts'
-import { collidingTargets, trimGeoFields } from './pipe-rules.ts'
+import { requirePipe } from './lookup.ts'
+import { collidingTargets } from './pipe-rules.ts'
 import { usageByPipe } from './usage.ts'
 
 type Deps = Pick<
@@ -20,7 +27,7 @@ type Deps = Pick<
 export function pipeUseCases(deps: Deps) {
   const { metadata, laneViews, trials, publishChange } = deps
   return {
-    async listPipes(principal: Principal) {
+    async listPipes({ principal }: Call<'listPipes'>) {
       const { workspaceId } = principal
       const all = await metadata.pipes.list(workspaceId)
       const pipes = all.filter((pipe) => isForPipe(principal, pipe.pipe_id))
@@ -29,8 +36,8 @@ export function pipeUseCases(deps: Deps) {
       return { pipes, ...(await usageByPipe(deps, workspaceId, ids)), egress_private }
     },
 
-    async createPipe(workspaceId: string, body: unknown) {
-      const { pipe_status: _ignored, ...given } = validate(PipeCreate, trimGeoFields(requireObject(body)))
+    async createPipe({ principal: { workspaceId }, body }: Call<'createPipe'>) {
+      const { pipe_status: _ignored, ...given } = body
       // A new pipe is always active, whatever was sent (docs/dev/contract.md#request-bodies).
       const pipe = { ...pipeDefaults, ...given, pipe_status: 'active' as const }
       throwIfErrors(collidingTargets(pipe))
@@ -39,9 +46,9 @@ export function pipeUseCases(deps: Deps) {
       return { pipe_id }
     },
 
-    async getPipe(principal: Principal, pipeId: string) {
+    async getPipe({ principal, path }: Call<'getPipe'>) {
       const { workspaceId } = principal
-      const pipe = await requirePipe(metadata, workspaceId, pipeId)
+      const pipe = await requirePipe(metadata, workspaceId, path.pipe_id)
       const [stored, limits, allowed_origins, keys] = await Promise.all([
         metadata.destinations.list(workspaceId, pipe.pipe_id),
         metadata.limits.get(workspaceId, pipe.pipe_id),
@@ -53,16 +60,17 @@ export function pipeUseCases(deps: Deps) {
       return { pipe, destinations, limits, allowed_origins, api_keys }
     },
 
-    async updatePipe(workspaceId: string, pipeId: string, body: unknown) {
-      const id = resourceId(pipeId, 'pipe_not_found')
-      const pipe = await metadata.pipes.update(workspaceId, id, (current) => pipeChange(current, body))
+    async updatePipe({ principal: { workspaceId }, path, body }: Call<'updatePipe'>) {
+      const pipe = await metadata.pipes.update(workspaceId, path.pipe_id, (current) =>
+        pipeChange(current, body),
+      )
       if (pipe === null) throw new ApiError('pipe_not_found')
       await publishChange(pipe.pipe_id)
       return { pipe }
     },
 
-    async deletePipe(workspaceId: string, pipeId: string): Promise<void> {
-      const pipe = await requirePipe(metadata, workspaceId, pipeId)
+    async deletePipe({ principal: { workspaceId }, path }: Call<'deletePipe'>): Promise<void> {
+      const pipe = await requirePipe(metadata, workspaceId, path.pipe_id)
       const id = pipe.pipe_id
       const destinations = await metadata.destinations.list(workspaceId, id)
       if (!(await metadata.pipes.delete(workspaceId, id))) throw new ApiError('pipe_not_found')
@@ -72,22 +80,15 @@ export function pipeUseCases(deps: Deps) {
   }
 }
 
-/** The checked body of a PATCH against what is stored. */
-function pipeChange(current: Pipe, body: unknown): PipeUpdate {
-  const given = withoutReadOnly(trimGeoFields(requireObject(body)), current)
-  const errors = shapeFaults(PipeUpdate, given)
-  for (const key of readOnly) if (Object.hasOwn(given, key)) errors[key] = `${key} cannot be changed.`
+/** A PATCH against the stored pipe. A read-only field can be sent back with the value that GET showed (docs/dev/contract.md#request-bodies). */
+function pipeChange(current: Pipe, body: PipePatch): PipeUpdate {
+  const change = { ...body }
+  const errors: FieldErrors = {}
+  for (const key of readOnlyPipeFields) {
+    if (change[key] !== undefined && change[key] !== current[key]) errors[key] = `${key} cannot be changed.`
+    delete change[key]
+  }
   throwIfErrors(errors)
-  const change = validate(PipeUpdate, given)
   throwIfErrors(collidingTargets({ ...current, ...change }))
   return change
-}
-
-const readOnly = ['pipe_id', 'pipe_name', 'pipe_created_ts', 'pipe_updated_ts'] as const
-
-/** A read-only field can be sent back with the value that GET showed (docs/dev/contract.md#request-bodies). */
-function withoutReadOnly(given: Record<string, unknown>, current: Pipe): Record<string, unknown> {
-  const isUnchanged = ([key, value]: [string, unknown]) =>
-    readOnly.some((name) => name === key && current[name] === value)
-  return Object.fromEntries(Object.entries(given).filter((entry) => !isUnchanged(entry)))
 }

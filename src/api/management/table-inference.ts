@@ -1,14 +1,13 @@
 /** A table proposed from records, and made where asked to: POST …/destinations/infer. */
-import { randomUUID } from 'node:crypto'
 import { validationError } from '../../contract/errors.ts'
 import { geoFieldKeys, type Pipe } from '../../contract/pipe.ts'
-import { InferenceOptions, type TableProposal } from '../../contract/table-proposal.ts'
+import type { TableInference, TableProposal } from '../../contract/table-proposal.ts'
 import { pathKeys, type TransformStep } from '../../contract/transform.ts'
-import { requireObject, validate } from '../../contract/validate.ts'
 import type { TableInferenceRequest } from '../../delivery/delivery.ts'
 import type { DatabaseSpec, InferRequest } from '../../destinations/driver.ts'
+import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
-import { changed, newDestination, specOf } from './destinations.ts'
+import { changed, newDestination, specOf, unstored } from './destinations.ts'
 import { requireDestination, requirePipe } from './lookup.ts'
 import { sampleRecords } from './sample-records.ts'
 import { filterFaultFor } from './transform-rules.ts'
@@ -17,45 +16,39 @@ type Deps = Pick<ManagementDeps, 'metadata' | 'trials' | 'checkTarget'>
 
 export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) {
   /** The database of the body: new, or a stored destination as a PATCH would make it. */
-  const specFrom = async (workspaceId: string, pipe: Pipe, body: Record<string, unknown>) => {
-    const { destination_id, destination_type, destination_config, transform } = body
-    const given = {
-      ...(Object.hasOwn(body, 'destination_type') ? { destination_type } : {}),
-      ...(Object.hasOwn(body, 'destination_config') ? { destination_config } : {}),
-      ...(Object.hasOwn(body, 'transform') ? { transform } : {}),
-    }
-    const filterFault = await filterFaultFor(given)
+  const specFrom = async (workspaceId: string, pipe: Pipe, body: TableInference) => {
+    const { destination_config, transform } = body
+    const given = { destination_config, transform }
+    const filterFault = await filterFaultFor(body)
     const destination =
-      destination_id === undefined
-        ? {
-            ...newDestination(given, checkTarget, filterFault),
-            destination_id: randomUUID(),
-            pinnedKey: null,
-          }
-        : changed(
-            await requireDestination(metadata, workspaceId, pipe.pipe_id, String(destination_id)),
+      'destination_id' in body
+        ? changed(
+            await requireDestination(metadata, workspaceId, {
+              pipe_id: pipe.pipe_id,
+              destination_id: body.destination_id.toLowerCase(),
+            }),
             given,
             checkTarget,
             filterFault,
           )
+        : unstored(
+            newDestination({ ...given, destination_type: body.destination_type }, checkTarget, filterFault),
+          )
     const spec = specOf(pipe, destination, destination.pinnedKey)
     if (spec.type === 'destination_database') return spec
-    const field = destination_id === undefined ? 'destination_type' : 'destination_id'
-    throw validationError({ [field]: 'Only a destination_database has a table.' })
+    throw validationError({ destination_id: 'Only a destination_database has a table.' })
   }
   return {
-    async inferTable(workspaceId: string, pipeId: string, body: unknown): Promise<TableProposal> {
-      const pipe = await requirePipe(metadata, workspaceId, pipeId)
-      const { destination_id, destination_type, destination_config, transform, ...rest } = requireObject(body)
-      const options = validate(InferenceOptions, rest)
-      const spec = await specFrom(workspaceId, pipe, requireObject(body))
+    async inferTable({ principal: { workspaceId }, path, body }: Call<'inferTable'>): Promise<TableProposal> {
+      const pipe = await requirePipe(metadata, workspaceId, path.pipe_id)
+      const spec = await specFrom(workspaceId, pipe, body)
       const request: TableInferenceRequest = {
-        sample: options.sample === undefined ? null : sampleRecords(options.sample),
+        sample: body.sample === undefined ? null : sampleRecords(body.sample),
         enriched: transformedKeys(enrichedKeys(pipe), spec.transform?.map ?? []),
-        keys: options.keys ?? null,
-        createTable: options.create_table ?? false,
-        addColumns: options.add_columns ?? false,
-        dedupe: dedupeOf(options),
+        keys: body.keys ?? null,
+        createTable: body.create_table ?? false,
+        addColumns: body.add_columns ?? false,
+        dedupe: dedupeOf(body),
       }
       const work = async () => (await trials.infer(spec, request)) ?? unanswered(spec, request)
       if (!request.createTable && !request.addColumns) return await work()
@@ -95,7 +88,7 @@ async function audited(
 /** Four bytes each at most, and an entry has 16 KiB. */
 const auditedCharacters = 3_500
 
-function dedupeOf({ dedupe_key, dedupe_id = 'generated' }: InferenceOptions): InferRequest['dedupe'] {
+function dedupeOf({ dedupe_key, dedupe_id = 'generated' }: TableInference): InferRequest['dedupe'] {
   return dedupe_key === undefined ? { kind: dedupe_id } : { kind: 'key', key: dedupe_key }
 }
 

@@ -6,14 +6,14 @@ import { redacted } from '../../contract/destination-words.ts'
 import { validationError } from '../../contract/errors.ts'
 import { isObject } from '../../contract/is-object.ts'
 import {
-  GivenTransform,
+  type GivenTransform,
   maskSaltPlace,
   pathKeys,
   type Transform,
   type TransformStep,
   transformLimits,
 } from '../../contract/transform.ts'
-import { type FieldErrors, shapeFaults, throwIfErrors } from '../../contract/validate.ts'
+import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
 
 /** Returns the fault of an expression; its module is loaded when a transform is sent. */
 export type FilterFault = (filter: string) => string | null
@@ -32,15 +32,12 @@ const leastSaltCharacters = 8
  * `validation_error`.
  */
 export function givenTransform(
-  body: Record<string, unknown>,
+  { transform: given }: { transform?: GivenTransform | null | undefined },
   stored: Transform | null,
   filterFault: FilterFault | null,
 ): Transform | null | undefined {
-  const { transform: given } = body
   if (given === undefined || given === null) return given
-  throwIfErrors(shapeFaults(GivenTransform, given, 'transform'))
-  // Its shape was just checked.
-  const { filter = null, map = [], mask_salt } = given as GivenTransform
+  const { filter = null, map = [], mask_salt } = given
   const isKept = mask_salt === undefined || mask_salt === '' || mask_salt === redacted
   const transform: Transform = { filter, map, mask_salt: isKept ? (stored?.mask_salt ?? null) : mask_salt }
   throwIfErrors(ruleErrors(transform, isKept, filterFault))

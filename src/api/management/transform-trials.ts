@@ -6,12 +6,12 @@ import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { Transform } from '../../contract/transform.ts'
 import {
   type TransformCheck,
-  TransformTrialRequest,
+  type TransformTrialRequest,
   transformTrialLimits,
 } from '../../contract/transform-trial.ts'
-import { requireObject, validate } from '../../contract/validate.ts'
 import type { ShownTrial, TransformTrial } from '../../delivery/delivery.ts'
 import { count, counted } from '../../platform/quantities.ts'
+import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requireDestination, requirePipe } from './lookup.ts'
 import { sampleRecords } from './sample-records.ts'
@@ -20,12 +20,15 @@ import { filterFaultFor, givenTransform, requireReadableSalt } from './transform
 type Deps = Pick<ManagementDeps, 'metadata' | 'trials'>
 
 export function transformTrialUseCases({ metadata, trials }: Deps) {
-  const transformOf = async (workspaceId: string, pipe: Pipe, body: Record<string, unknown>) => {
+  const transformOf = async (workspaceId: string, pipe: Pipe, body: TransformTrialRequest) => {
     const { destination_id } = body
     const stored =
       destination_id === undefined
         ? null
-        : await requireDestination(metadata, workspaceId, pipe.pipe_id, String(destination_id))
+        : await requireDestination(metadata, workspaceId, {
+            pipe_id: pipe.pipe_id,
+            destination_id: destination_id.toLowerCase(),
+          })
     const given = givenTransform(body, stored?.transform ?? null, await filterFaultFor(body))
     const transform = given === undefined ? (stored?.transform ?? null) : given
     requireReadableSalt(transform)
@@ -36,10 +39,9 @@ export function transformTrialUseCases({ metadata, trials }: Deps) {
   }
   return {
     /** The body itself: the records' own text must not pass through a parser again. */
-    async tryTransform(workspaceId: string, pipeId: string, given: unknown): Promise<Buffer> {
-      const pipe = await requirePipe(metadata, workspaceId, pipeId)
-      const body = requireObject(given)
-      const { sample, limit, only } = validate(TransformTrialRequest, body)
+    async tryTransform({ principal: { workspaceId }, path, body }: Call<'tryTransform'>): Promise<Buffer> {
+      const pipe = await requirePipe(metadata, workspaceId, path.pipe_id)
+      const { sample, limit, only } = body
       const transform = await transformOf(workspaceId, pipe, body)
       const trial = await trials.tryTransform({
         pipeId: pipe.pipe_id,

@@ -4,7 +4,7 @@
  */
 import type { PipeCounters } from '../../contract/overview.ts'
 import { type PipeUsage, usageStatsWindowHours } from '../../contract/pipe.ts'
-import { isForPipe, type Principal } from '../../contract/principal.ts'
+import { isForPipe } from '../../contract/principal.ts'
 import {
   type LaneByHour,
   noLaneCounts,
@@ -12,55 +12,49 @@ import {
   type UsageByHour,
   usageHours,
 } from '../../contract/usage.ts'
-import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
 import type { IngestCounts } from '../../metadata/store.ts'
 import { hourMs } from '../../platform/quantities.ts'
+import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requireDestination, requirePipe } from './lookup.ts'
-import { wholeNumber } from './query-parameters.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'now' | 'pendingUsage'>
 
-/** `hours`: as the query has it; null: it does not. */
 export function usageUseCases(deps: Deps) {
   const { metadata } = deps
   return {
     /** Only the pipes that the caller has access to are counted. */
-    async getUsage({ workspaceId, pipeIds }: Principal, hours: string | null): Promise<UsageByHour> {
-      const asked = requireHours(hours)
+    async getUsage({ principal: { workspaceId, pipeIds }, query }: Call<'getUsage'>): Promise<UsageByHour> {
       const pipes = await metadata.pipes.list(workspaceId)
       const own = new Set(pipes.map((pipe) => pipe.pipe_id).filter((id) => isForPipe({ pipeIds }, id)))
-      return byHour(deps, workspaceId, pipeIds === null ? null : [...own], own, asked)
+      return byHour(
+        deps,
+        workspaceId,
+        pipeIds === null ? null : [...own],
+        own,
+        query.hours ?? usageHours.default,
+      )
     },
 
-    async getPipeUsage(workspaceId: string, pipeId: string, hours: string | null): Promise<UsageByHour> {
-      const asked = requireHours(hours)
-      const { pipe_id } = await requirePipe(metadata, workspaceId, pipeId)
-      return byHour(deps, workspaceId, [pipe_id], new Set([pipe_id]), asked)
+    async getPipeUsage({
+      principal: { workspaceId },
+      path,
+      query,
+    }: Call<'getPipeUsage'>): Promise<UsageByHour> {
+      const { pipe_id } = await requirePipe(metadata, workspaceId, path.pipe_id)
+      return byHour(deps, workspaceId, [pipe_id], new Set([pipe_id]), query.hours ?? usageHours.default)
     },
 
-    async getDestinationUsage(
-      workspaceId: string,
-      pipeId: string,
-      destinationId: string,
-      hours: string | null,
-    ): Promise<LaneByHour> {
-      const asked = requireHours(hours)
-      const { destination_id: id } = await requireDestination(metadata, workspaceId, pipeId, destinationId)
-      const times = hourTimes(deps.now(), asked)
+    async getDestinationUsage({ principal, path, query }: Call<'getDestinationUsage'>): Promise<LaneByHour> {
+      const { workspaceId } = principal
+      const { destination_id: id } = await requireDestination(metadata, workspaceId, path)
+      const times = hourTimes(deps.now(), query.hours ?? usageHours.default)
       const stored = await metadata.usage.ofLane(workspaceId, id, times[0] ?? 0, times.at(-1) ?? 0)
       return {
         hours: times.map((atMs) => ({ hour_ts: isoTime(atMs), ...noLaneCounts, ...stored.get(atMs) })),
       }
     },
   }
-}
-
-function requireHours(text: string | null): number {
-  const errors: FieldErrors = {}
-  const hours = wholeNumber(text, 'hours', usageHours, errors)
-  throwIfErrors(errors)
-  return hours ?? usageHours.default
 }
 
 async function byHour(

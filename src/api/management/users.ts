@@ -1,12 +1,11 @@
 /** The people of a workspace and their links (docs/dev/contract.md#sign-in-for-people). */
 import { ApiError } from '../../contract/errors.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import { type SetupLink, SetupLinkCreate, UserCreate, UserUpdate } from '../../contract/user.ts'
-import { requireObject, validate } from '../../contract/validate.ts'
+import type { SetupLink } from '../../contract/user.ts'
 import type { Passwords } from '../../metadata/password-hash.ts'
 import { mintToken } from '../../metadata/session-tokens.ts'
 import type { Metadata } from '../../metadata/store.ts'
-import { resourceId } from './lookup.ts'
+import type { Call } from './call.ts'
 
 export interface UserDeps {
   metadata: Pick<Metadata, 'users'>
@@ -19,28 +18,25 @@ export interface UserDeps {
 export function userUseCases({ metadata, passwords, now, usersChanged = () => {} }: UserDeps) {
   /** Null: there is no such user, which the change then says. */
   const storedHash = async (workspaceId: string, userId: string) => {
-    const user = (await metadata.users.list(workspaceId)).find(
-      ({ user_id }) => user_id === userId.toLowerCase(),
-    )
+    const user = (await metadata.users.list(workspaceId)).find(({ user_id }) => user_id === userId)
     const accounts = user === undefined ? [] : await metadata.users.accountsOf(user.user_email)
     return accounts.find((one) => one.user.user_id === user?.user_id)?.passwordHash ?? null
   }
   return {
-    async listUsers(workspaceId: string) {
-      return { users: await metadata.users.list(workspaceId) }
+    async listUsers({ principal }: Call<'listUsers'>) {
+      return { users: await metadata.users.list(principal.workspaceId) }
     },
 
-    async createUser(workspaceId: string, body: unknown) {
-      const { user_email: email, user_role: role, password } = validate(UserCreate, requireObject(body))
+    async createUser({ principal, body }: Call<'createUser'>) {
+      const { user_email: email, user_role: role, password } = body
       const [beside] = await metadata.users.accountsOf(email)
       const passwordHash = await passwords.hash(password, beside?.passwordHash)
-      return { user: await metadata.users.create(workspaceId, { email, role, passwordHash }) }
+      return { user: await metadata.users.create(principal.workspaceId, { email, role, passwordHash }) }
     },
 
     /** Ends every session of the user. */
-    async updateUser(workspaceId: string, userId: string, body: unknown) {
-      const { user_role: role, password } = validate(UserUpdate, requireObject(body))
-      const id = resourceId(userId, 'user_not_found')
+    async updateUser({ principal: { workspaceId }, path: { user_id: id }, body }: Call<'updateUser'>) {
+      const { user_role: role, password } = body
       const passwordHash =
         password === undefined ? undefined : await passwords.hash(password, await storedHash(workspaceId, id))
       const user = await metadata.users.update(workspaceId, id, { role, passwordHash })
@@ -49,17 +45,18 @@ export function userUseCases({ metadata, passwords, now, usersChanged = () => {}
       return { user }
     },
 
-    async deleteUser(workspaceId: string, userId: string): Promise<void> {
-      const isDeleted = await metadata.users.delete(workspaceId, resourceId(userId, 'user_not_found'))
-      if (!isDeleted) throw new ApiError('user_not_found')
+    async deleteUser({ principal: { workspaceId }, path }: Call<'deleteUser'>): Promise<void> {
+      if (!(await metadata.users.delete(workspaceId, path.user_id))) throw new ApiError('user_not_found')
       usersChanged(workspaceId)
     },
 
-    async createSetupLink(workspaceId: string, body: unknown): Promise<SetupLink> {
-      const { user_role: role } = validate(SetupLinkCreate, requireObject(body))
+    async createSetupLink({
+      principal,
+      body: { user_role: role },
+    }: Call<'createSetupLink'>): Promise<SetupLink> {
       const { token, hash } = mintToken()
       const expiresMs = now() + resourceLimits.setupLinkSeconds * 1_000
-      await metadata.users.createSetupLink(workspaceId, { role, hash, expiresMs })
+      await metadata.users.createSetupLink(principal.workspaceId, { role, hash, expiresMs })
       // A fragment stays in the browser: the token is in no log of a proxy and in no Referer.
       return { setup_path: `/dashboard/setup#${token}`, setup_expires_ts: new Date(expiresMs).toISOString() }
     },

@@ -34,7 +34,7 @@ export function addAlertsCommands(program: Command): void {
     output: formats,
     daemon: true,
     action: async (_, options) => {
-      const { body, text } = await (await connect(options)).alerts.get()
+      const { body, text } = await (await connect(options)).call('getAlerts')
       await print(viewOf(body, text), options.output)
     },
   })
@@ -68,7 +68,7 @@ ${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).j
     action: async (_, options) => {
       const change = await changeFrom(options)
       const client = await connect(options)
-      const { body: stored, etag } = await client.alerts.get()
+      const { body: stored, etag } = await client.call('getAlerts')
       const { alerts: current } = stored
       const url = change.url ?? current?.url
       if (url === undefined)
@@ -77,7 +77,10 @@ ${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).j
           'alerts have no address yet',
           `give --url, --url-file or ${urlVariable}`,
         )
-      const { body, text } = await client.alerts.put({ ...current, ...change, url }, { ifMatch: etag })
+      const { body, text } = await client.call('putAlerts', {
+        body: { ...current, ...change, url },
+        ifMatch: etag,
+      })
       say('Alerts are set. `pipectl alerts test` sends one.')
       await print(viewOf(body, text), options.output)
     },
@@ -91,7 +94,7 @@ ${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).j
     action: async (_, options) => {
       const client = await connect(options)
       await confirm('Send no alerts any more, and forget where they went?', options.yes)
-      await client.alerts.clear()
+      await client.call('deleteAlerts')
       say('No alerts are sent now.')
     },
   })
@@ -102,7 +105,7 @@ ${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).j
     output: formats,
     daemon: true,
     action: async (_, options) => {
-      const { body, text } = await (await connect(options)).alerts.test()
+      const { body, text } = await (await connect(options)).call('testAlerts')
       const rows = [
         ['arrived', body.ok ? 'yes' : 'no'],
         ['message', body.message],

@@ -88,7 +88,7 @@ export function addApplyCommands(program: Command): void {
     daemon: true,
     action: async (_, given) => {
       const client = await connect(given)
-      const details = await allPipeDetails(client, (await client.pipes.list()).body.pipes)
+      const details = await allPipeDetails(client, (await client.call('listPipes')).body.pipes)
       const { exportYaml } = await import('./manifest/export.ts')
       const { yaml, variables } = exportYaml(details, io().stdout.isTTY === true)
       io().stdout.write(yaml)
@@ -115,7 +115,7 @@ async function makePlan(options: ApplyOptions & Parameters<typeof connect>[0]): 
   ])
   const declared: DeclaredPipe[] = declaredPipes(readYamlFile(options.file), io().env)
   const client = await connect(options)
-  const existing = await allPipeDetails(client, (await client.pipes.list()).body.pipes)
+  const existing = await allPipeDetails(client, (await client.call('listPipes')).body.pipes)
   const prune = options.prune === true
   const steps = planSteps(declared, existing, { prune, updateSecrets: options.updateSecrets === true })
   const kept = prune ? [] : extras(declared, existing)

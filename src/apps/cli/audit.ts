@@ -35,7 +35,7 @@ export function addAuditCommand(program: Command): void {
     },
     action: async (_, options) => {
       const client = await connect(options)
-      const { body, text } = await client.audit(queryOf(options))
+      const { body, text } = await client.call('listAudit', { query: queryOf(options) })
       // Only a table has names; without them it has ids.
       const isTable = options.json !== true && chosenFormat(options.output) === 'table'
       const overview = isTable ? await new OverviewFeed(client).next().catch(() => null) : null

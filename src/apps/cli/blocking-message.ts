@@ -36,7 +36,10 @@ export function addBlockingMessageCommand(lanes: Command): void {
       const { pipe_id: pipeId, destination_id: id } = destination
       if (options.export !== undefined) return await exportRecords(client, { pipeId, id }, options.export)
       const from = options.from === undefined ? 0 : placeOf(options.from)
-      const { body, text } = await client.lanes.blockingMessage(pipeId, id, { from })
+      const { body, text } = await client.call('getBlockingMessage', {
+        path: { pipe_id: pipeId, destination_id: id },
+        query: { from },
+      })
       const records = recordsIn(text)
       const { failing, next } = body
       const { last_error: error, attempts, next_attempt_ts: nextAttempt } = destination.lane
@@ -46,7 +49,12 @@ export function addBlockingMessageCommand(lanes: Command): void {
       const refused = isShown
         ? []
         : recordsIn(
-            (await client.lanes.blockingMessage(pipeId, id, { from: failing.record_index, limit: 1 })).text,
+            (
+              await client.call('getBlockingMessage', {
+                path: { pipe_id: pipeId, destination_id: id },
+                query: { from: failing.record_index, limit: 1 },
+              })
+            ).text,
           )
       const shown = next === null && from === 0 ? '' : ` (shown: ${from} to ${from + records.length - 1})`
       const rows = [
@@ -73,7 +81,10 @@ interface LaneIds {
 
 /** The whole message, some records at a time. A message that stops blocking meanwhile ends it with an error. */
 async function exportRecords(client: Client, { pipeId, id }: LaneIds, path: string): Promise<void> {
-  const first = await client.lanes.blockingMessage(pipeId, id, { limit: blockingPage.max })
+  const first = await client.call('getBlockingMessage', {
+    path: { pipe_id: pipeId, destination_id: id },
+    query: { limit: blockingPage.max },
+  })
   const target = path === '-' ? io().stdout : await newFile(path)
   let page = first
   for (;;) {
@@ -81,7 +92,10 @@ async function exportRecords(client: Client, { pipeId, id }: LaneIds, path: stri
     if (!target.write(lines.join(''))) await once(target, 'drain')
     const { next: from } = page.body
     if (from === null) break
-    page = await client.lanes.blockingMessage(pipeId, id, { from, limit: blockingPage.max })
+    page = await client.call('getBlockingMessage', {
+      path: { pipe_id: pipeId, destination_id: id },
+      query: { from, limit: blockingPage.max },
+    })
     if (page.body.msg_id !== first.body.msg_id) throw noLongerBlocks(path)
   }
   if (target !== io().stdout) {

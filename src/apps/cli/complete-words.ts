@@ -99,11 +99,11 @@ async function liveNames(
   try {
     const client = await connect({}, env)
     if (argument === 'key') {
-      const { api_keys: keys } = (await client.keys.list()).body
+      const { api_keys: keys } = (await client.call('listApiKeys')).body
       return keys.filter((one) => one.api_key_status === 'active').map((one) => one.api_key_name)
     }
     if (argument === 'parked') return await parkedIds(client, given)
-    const { pipes } = (await client.pipes.list()).body
+    const { pipes } = (await client.call('listPipes')).body
     if (argument === 'pipe') return pipes.map((one) => one.pipe_name)
     return (await allDestinations(client, pipes)).map(destinationWord)
   } catch {
@@ -116,7 +116,12 @@ async function parkedIds(client: Client, [reference, ...ids]: readonly string[])
   if (reference === undefined) return []
   const { findPlace } = await import('./parked/references.ts')
   const { pipeId, destinationId } = await findPlace(client, reference)
-  const { parked } = (await client.parked.list(pipeId, destinationId, { limit: '500' })).body
+  const { parked } = (
+    await client.call('listParked', {
+      path: { pipe_id: pipeId, destination_id: destinationId },
+      query: { limit: '500' },
+    })
+  ).body
   return parked.map((one) => one.parked_id).filter((id) => !ids.includes(id))
 }
 

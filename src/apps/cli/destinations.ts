@@ -110,7 +110,9 @@ function addReading(destinations: Command): void {
       const client = await connect(options)
       const found = await findDestination(client, reference!)
       const id = found.destination.destination_id
-      const reply = await client.destinations.get(found.pipe.pipe_id, id)
+      const reply = await client.call('getDestination', {
+        path: { pipe_id: found.pipe.pipe_id, destination_id: id },
+      })
       const rows = detailRows({ pipe: found.pipe, destination: reply.body.destination })
       await print(oneView(reply.text, id, rows), options.output)
     },
@@ -148,7 +150,11 @@ function addWriting(destinations: Command): void {
       const pipe = await findPipe(client, reference!)
       if (wantsInference(options)) return await createInferred(client, pipe, options)
       const body = await destinationBody(options)
-      const reply = await client.destinations.create(pipe.pipe_id, body, savingWith(options))
+      const reply = await client.call('createDestination', {
+        path: { pipe_id: pipe.pipe_id },
+        body,
+        ...savingWith(options),
+      })
       const id = reply.body.destination_id
       sayOpenSecrets(body)
       sayTransformCheck(reply.body)
@@ -189,7 +195,11 @@ function addWriting(destinations: Command): void {
       }
       const id = found.destination.destination_id
       if (options.alterTable === true) await alterTable(client, found.pipe.pipe_id, id, options.addColumn)
-      const reply = await client.destinations.update(found.pipe.pipe_id, id, patch, savingWith(options))
+      const reply = await client.call('updateDestination', {
+        path: { pipe_id: found.pipe.pipe_id, destination_id: id },
+        body: patch,
+        ...savingWith(options),
+      })
       say(`Updated ${fullName(found.pipe, reply.body.destination)}.`)
       sayOpenSecrets(patch)
       sayTransformCheck(reply.body)
@@ -216,7 +226,11 @@ PIPE and --url, -f, --host or --type it is a new one, with the same options as c
     action: async ([reference], options) => {
       const client = await connect(options)
       const { pipeId, body } = await whatToTest(client, reference!, options)
-      const reply = await client.destinations.test(pipeId, body, options.sample === true)
+      const reply = await client.call('testDestination', {
+        path: { pipe_id: pipeId },
+        body,
+        query: { sample: options.sample === true },
+      })
       const { ok, checks } = reply.body
       const view = {
         json: reply.text,
@@ -276,7 +290,9 @@ function addDelete(destinations: Command): void {
       const pending = destination.lane.pending_messages
       const loss = pending > 0 ? ` It has not received ${counted(pending, 'message')}.` : ''
       await confirm(`Delete destination ${name}?${loss}`, options.yes)
-      await client.destinations.delete(pipe.pipe_id, destination.destination_id)
+      await client.call('deleteDestination', {
+        path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+      })
       say(`Deleted destination ${name}.`)
     },
   })

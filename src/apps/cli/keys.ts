@@ -39,7 +39,7 @@ export function addKeysCommands(program: Command): void {
       const client = await connect(options)
       const key = await findKey(client, reference!)
       await confirm(`Revoke key ${key.api_key_name} (${key.api_key_prefix}…)?`, options.yes)
-      await client.keys.revoke(key.api_key_id)
+      await client.call('revokeApiKey', { path: { api_key_id: key.api_key_id } })
       say(`Revoked key ${key.api_key_name}.`)
     },
   })
@@ -53,7 +53,7 @@ export function addKeysCommands(program: Command): void {
     action: async (_, options) => {
       const client = await connect(options)
       await confirm('Forget all revoked and expired keys?', options.yes)
-      const { purged } = (await client.keys.purge()).body
+      const { purged } = (await client.call('purgeApiKeys')).body
       say(`Forgot ${purged} ${purged === 1 ? 'key' : 'keys'}.`)
     },
   })
@@ -68,10 +68,10 @@ function addListCommand(keys: Command): void {
     daemon: true,
     action: async (_, options) => {
       const client = await connect(options)
-      const reply = await client.keys.list()
+      const reply = await client.call('listApiKeys')
       const list = reply.body.api_keys
       const isBound = list.some((one) => one.api_key_pipe_ids !== null)
-      const pipes = isBound ? (await client.pipes.list()).body.pipes : []
+      const pipes = isBound ? (await client.call('listPipes')).body.pipes : []
       const names = new Map(pipes.map((pipe) => [pipe.pipe_id, pipe.pipe_name]))
       const view = {
         json: reply.text,
@@ -164,7 +164,9 @@ async function create(body: ApiKeyCreate, options: CreateOptions & CommonOptions
   const client = await connect(options)
   const pipes = await Promise.all(options.pipe.map((reference) => findPipe(client, reference)))
   const ids = [...new Set(pipes.map((pipe) => pipe.pipe_id))]
-  return (await client.keys.create(ids.length === 0 ? body : { ...body, api_key_pipe_ids: ids })).body
+  return (
+    await client.call('createApiKey', { body: ids.length === 0 ? body : { ...body, api_key_pipe_ids: ids } })
+  ).body
 }
 
 async function createLocally(body: ApiKeyCreate, options: CreateOptions): Promise<MadeKey> {
@@ -216,7 +218,10 @@ After --overlap the old key stops working; with 0 at once, for a key that has go
       const client = await connect(options)
       const old = await findKey(client, reference)
       await confirm(`Replace key ${old.api_key_name} (${old.api_key_prefix}…)?`, options.yes)
-      const { body } = await client.keys.rotate(old.api_key_id, rotation(old, overlap, options))
+      const { body } = await client.call('rotateApiKey', {
+        path: { api_key_id: old.api_key_id },
+        body: rotation(old, overlap, options),
+      })
       say(`${old.api_key_name} ${endOf(body.replaced.api_key_expires_ts)}.`)
       await printKey(body, options)
     },
@@ -237,7 +242,9 @@ function endOf(expires: string | null): string {
 
 /** A key that is still active, by name, id or start of its id. */
 async function findKey(client: Client, reference: string): Promise<ApiKey> {
-  const active = (await client.keys.list()).body.api_keys.filter((one) => one.api_key_status === 'active')
+  const active = (await client.call('listApiKeys')).body.api_keys.filter(
+    (one) => one.api_key_status === 'active',
+  )
   const named = active.filter((one) => one.api_key_name === reference)
   const matches =
     named.length > 0
@@ -270,22 +277,25 @@ async function rotateOwn(
   const old = await ownKey(client, apiKey)
   await confirm(`Replace key ${old.api_key_name} of profile ${profileName}?`, options.yes)
   const wanted = rotation(old, overlapSeconds === 0 ? switchSeconds : overlapSeconds, options)
-  const { body: created } = await client.keys.rotate(old.api_key_id, wanted)
+  const { body: created } = await client.call('rotateApiKey', {
+    path: { api_key_id: old.api_key_id },
+    body: wanted,
+  })
   const profiles = await readProfiles(io().env)
   const profile = profiles.profiles.get(profileName)
   if (profile === undefined) throw new Error(`profile ${profileName} vanished while its key was rotated`)
   profiles.profiles.set(profileName, { ...profile, api_key: created.api_key })
   const file = await writeProfiles(io().env, profiles)
   const renewed = openClient({ ...target, apiKey: created.api_key })
-  await renewed.keys.list()
-  if (overlapSeconds === 0) await renewed.keys.revoke(old.api_key_id)
+  await renewed.call('listApiKeys')
+  if (overlapSeconds === 0) await renewed.call('revokeApiKey', { path: { api_key_id: old.api_key_id } })
   const end = endOf(overlapSeconds === 0 ? null : created.replaced.api_key_expires_ts)
   say(`Profile ${profileName} now uses key ${created.api_key_name} (${file}); ${old.api_key_name} ${end}.`)
 }
 
 /** The key in use, found by the part of it that the daemon shows. */
 async function ownKey(client: Client, apiKey: string): Promise<ApiKey> {
-  const { api_keys: all } = (await client.keys.list()).body
+  const { api_keys: all } = (await client.call('listApiKeys')).body
   const own = all.filter((one) => one.api_key_status === 'active' && apiKey.startsWith(one.api_key_prefix))
   return only('key', apiKey.slice(0, 12), own, (one) => `${one.api_key_id}  ${one.api_key_name}`)
 }

@@ -87,7 +87,9 @@ export function addLanesCommands(program: Command): void {
       const name = fullName(pipe, destination)
       if (options.force !== true && !skipHelps(destination.lane)) throw noRecordAtFault(name, destination)
       await confirm(`Skip ${what} of ${name}? It is parked, and the lane goes on.`, options.yes)
-      const reply = await client.lanes.skip(pipe.pipe_id, destination.destination_id)
+      const reply = await client.call('skipBlockingMessage', {
+        path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+      })
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
       if (!reply.body.skipped) throw nothingBlocks()
       say(`Skipped ${what} of ${name}.`)
@@ -102,7 +104,9 @@ export function addLanesCommands(program: Command): void {
     action: async ([reference], options) => {
       const client = await connect(options)
       const { pipe, destination } = await findDestination(client, reference!)
-      const reply = await client.lanes.retry(pipe.pipe_id, destination.destination_id)
+      const reply = await client.call('retryNow', {
+        path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+      })
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
       if (!reply.body.retried) throw nothingBlocks()
       say(
@@ -137,7 +141,10 @@ export function addLanesCommands(program: Command): void {
       const isAhead = typeof to === 'number' && to > destination.lane.cursor_seq
       if (again === null && !isAhead) throw nothingAgain(name)
       if (again !== null) await confirm(rewindQuestion(found, again), options.yes)
-      const reply = await client.lanes.rewind(pipe.pipe_id, destination.destination_id, to)
+      const reply = await client.call('rewindDestination', {
+        path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+        body: { to },
+      })
       const cursor = String(reply.body.cursor_seq)
       say(`The lane of ${name} continues after stream_seq ${cursor}.`)
       await print(oneView(reply.text, cursor, [['cursor_seq', cursor]]), options.output)

@@ -30,7 +30,7 @@ export function addLimitsCommands(program: Command): void {
     action: async ([reference], options) => {
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)
-      const { limits: current } = (await client.pipes.get(pipe.pipe_id)).body
+      const { limits: current } = (await client.call('getPipe', { path: { pipe_id: pipe.pipe_id } })).body
       const rows = Object.entries(current ?? {}).map(([key, value]) => [key, show(value)])
       const json = JSON.stringify({ limits: current })
       const table = () => ({ columns: ['LIMIT', 'VALUE'], rows, empty: 'no limits are set' })
@@ -59,18 +59,18 @@ ${suggestionText({})}`,
       }
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)
-      const { body: detail, etag } = await client.pipes.get(pipe.pipe_id)
+      const { body: detail, etag } = await client.call('getPipe', { path: { pipe_id: pipe.pipe_id } })
       const { limits: current } = detail
       const missing = missingOf({ ...current, ...given })
       if (missing.length > 0) {
         const question = `${pipe.pipe_name} has no limits yet. Use these for what was not given?\n${suggestionText(given)}\n`
         await confirm(question, options.yes)
       }
-      const reply = await client.limits.put(
-        pipe.pipe_id,
-        { ...suggested, ...current, ...given },
-        { ifMatch: etag },
-      )
+      const reply = await client.call('putLimits', {
+        path: { pipe_id: pipe.pipe_id },
+        body: { ...suggested, ...current, ...given },
+        ifMatch: etag,
+      })
       say(`Set the limits of ${pipe.pipe_name}.`)
       const rows = Object.entries(reply.body.limits).map(([key, value]) => [key, show(value)])
       await print(oneView(reply.text, pipe.pipe_name, rows), options.output)
@@ -87,7 +87,7 @@ ${suggestionText({})}`,
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)
       await confirm(`Remove all limits of ${pipe.pipe_name}?`, options.yes)
-      await client.limits.clear(pipe.pipe_id)
+      await client.call('deleteLimits', { path: { pipe_id: pipe.pipe_id } })
       say(`${pipe.pipe_name} has no limits now.`)
     },
   })

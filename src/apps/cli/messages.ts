@@ -32,7 +32,7 @@ export function addMessageCommands(program: Command): void {
     daemon: true,
     action: async ([msgId], options) => {
       const client = await connect(options)
-      const { body, text } = await client.messages.get(msgId!)
+      const { body, text } = await client.call('getMessage', { path: { msg_id: msgId! } })
       const names = await namesOf(client, body.pipe_id)
       describe(body, names)
       const table = () => laneTable(body, names)
@@ -64,7 +64,7 @@ export function addMessageCommands(program: Command): void {
       if (options.until !== undefined) query.until = requireMoment(options.until, '--until')
       if (options.limit !== undefined) query.limit = options.limit
       if (options.after !== undefined) query.after = options.after
-      const { body, text } = await client.messages.list(pipe.pipe_id, query)
+      const { body, text } = await client.call('listMessages', { path: { pipe_id: pipe.pipe_id }, query })
       const names = await namesOf(client, pipe.pipe_id)
       await print(
         {
@@ -91,7 +91,7 @@ interface Names {
 }
 
 async function namesOf(client: Client, pipeId: string): Promise<Names> {
-  const { pipe, destinations } = (await client.pipes.get(pipeId)).body
+  const { pipe, destinations } = (await client.call('getPipe', { path: { pipe_id: pipeId } })).body
   const named = destinations.map(
     (one) => [one.destination_id, { name: fullName(pipe, one), type: one.destination_type }] as const,
   )

@@ -18,7 +18,8 @@ export function addOriginsCommands(program: Command): void {
     action: async ([reference], options) => {
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)
-      const { allowed_origins: list } = (await client.pipes.get(pipe.pipe_id)).body
+      const { allowed_origins: list } = (await client.call('getPipe', { path: { pipe_id: pipe.pipe_id } }))
+        .body
       const view = {
         json: JSON.stringify({ allowed_origins: list }),
         items: () => list.map((one) => JSON.stringify(one)),
@@ -44,7 +45,10 @@ export function addOriginsCommands(program: Command): void {
     action: async ([reference, origin], options) => {
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)
-      const reply = await client.origins.add(pipe.pipe_id, origin!)
+      const reply = await client.call('addAllowedOrigin', {
+        path: { pipe_id: pipe.pipe_id },
+        body: { origin_domain: origin! },
+      })
       say(`Allowed ${origin} on ${pipe.pipe_name}.`)
       const id = reply.body.pipe_allowed_origin_id
       await print(oneView(reply.text, id, [['pipe_allowed_origin_id', id]]), options.output)
@@ -59,7 +63,8 @@ export function addOriginsCommands(program: Command): void {
     action: async ([reference, origin], options) => {
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)
-      const { allowed_origins: list } = (await client.pipes.get(pipe.pipe_id)).body
+      const { allowed_origins: list } = (await client.call('getPipe', { path: { pipe_id: pipe.pipe_id } }))
+        .body
       const found = list.find(
         (one) =>
           one.origin_domain === origin!.toLowerCase() ||
@@ -74,7 +79,9 @@ export function addOriginsCommands(program: Command): void {
         )
       }
       await confirm(`No longer allow ${found.origin_domain} on ${pipe.pipe_name}?`, options.yes)
-      await client.origins.remove(pipe.pipe_id, found.pipe_allowed_origin_id)
+      await client.call('removeAllowedOrigin', {
+        path: { pipe_id: pipe.pipe_id, origin_id: found.pipe_allowed_origin_id },
+      })
       say(`Removed ${found.origin_domain} from ${pipe.pipe_name}.`)
     },
   })

@@ -82,7 +82,9 @@ function addShow(parked: Command): void {
       const client = await connect(options)
       const place = await findPlace(client, reference!)
       const [parkedId] = await findParkedIds(client, place, [id!])
-      const { body, text } = await client.parked.get(place.pipeId, place.destinationId, parkedId!)
+      const { body, text } = await client.call('getParked', {
+        path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: parkedId! },
+      })
       const records = recordTextsOf(text)
       const rows = [
         ['parked_id', body.parked_id],
@@ -151,7 +153,9 @@ function addReplay(parked: Command): void {
       const found = await findParkedIds(client, place, ids)
       if (options.file !== undefined) {
         const parkedId = requireOne(found)
-        const { body } = await client.parked.get(place.pipeId, place.destinationId, parkedId)
+        const { body } = await client.call('getParked', {
+          path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: parkedId },
+        })
         const records = recordsFrom(options.file, body.records_count)
         return await replayOne(client, place, parkedId, records, options.wait)
       }
@@ -185,7 +189,12 @@ function addDiscard(parked: Command): void {
       try {
         for (let at = 0; at < found.length; at += parkedIdsAtOnce) {
           const some = { ids: found.slice(at, at + parkedIdsAtOnce) }
-          done += (await client.parked.discardMany(place.pipeId, place.destinationId, some)).body.discarded
+          done += (
+            await client.call('discardManyParked', {
+              path: { pipe_id: place.pipeId, destination_id: place.destinationId },
+              body: some,
+            })
+          ).body.discarded
           progress.update(done)
         }
       } finally {
@@ -210,7 +219,9 @@ function addExport(parked: Command): void {
       const client = await connect(options)
       const place = await findPlace(client, reference!)
       for (const parkedId of await selected(client, place, ids, filter)) {
-        const { text } = await client.parked.get(place.pipeId, place.destinationId, parkedId)
+        const { text } = await client.call('getParked', {
+          path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: parkedId },
+        })
         for (const record of recordTextsOf(text)) io().stdout.write(`${singleLine(record)}\n`)
       }
     },

@@ -21,7 +21,7 @@ export function addPipesCommands(program: Command): void {
     output: formats,
     daemon: true,
     action: async (_, options) => {
-      const reply = await (await connect(options)).pipes.list()
+      const reply = await (await connect(options)).call('listPipes')
       await print(listView(reply.body, reply.text), options.output)
     },
   })
@@ -34,7 +34,7 @@ export function addPipesCommands(program: Command): void {
     action: async ([reference], options) => {
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)
-      const reply = await client.pipes.get(pipe.pipe_id)
+      const reply = await client.call('getPipe', { path: { pipe_id: pipe.pipe_id } })
       const { pipe_name } = reply.body.pipe
       const table = () => detailTable(reply.body, client.ingestUrl(pipe.pipe_id))
       await print({ json: reply.text, names: () => [pipe_name], table }, options.output)
@@ -52,7 +52,7 @@ export function addPipesCommands(program: Command): void {
     options: addPipeFieldOptions,
     action: async ([name], options) => {
       const client = await connect(options)
-      const reply = await client.pipes.create({ pipe_name: name!, ...pipeFields(options) })
+      const reply = await client.call('createPipe', { body: { pipe_name: name!, ...pipeFields(options) } })
       const id = reply.body.pipe_id
       say(`Created pipe ${name}. Records go to POST ${client.ingestUrl(id)}`)
       await print(oneView(reply.text, name!, [['pipe_id', id]]), options.output)
@@ -82,7 +82,7 @@ export function addPipesCommands(program: Command): void {
     destructive: true,
     action: async ([reference], options) => {
       const client = await connect(options)
-      const { body } = await client.pipes.list()
+      const { body } = await client.call('listPipes')
       const pipe = pickPipe(body.pipes, reference!)
       const pending = body.usage_by_pipe[pipe.pipe_id]?.pending_messages ?? 0
       const drains =
@@ -111,11 +111,11 @@ export function addPipesCommands(program: Command): void {
     action: async ([reference], options) => {
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)
-      const { usage_by_pipe } = (await client.pipes.list()).body
+      const { usage_by_pipe } = (await client.call('listPipes')).body
       const pending = usage_by_pipe[pipe.pipe_id]?.pending_messages ?? 0
       const loss = pending > 0 ? ` ${counted(pending, 'message')} not delivered yet will be lost.` : ''
       await confirm(`Delete pipe ${pipe.pipe_name} with its destinations?${loss}`, options.yes)
-      await client.pipes.delete(pipe.pipe_id)
+      await client.call('deletePipe', { path: { pipe_id: pipe.pipe_id } })
       say(`Deleted pipe ${pipe.pipe_name}.`)
     },
   })
@@ -127,7 +127,7 @@ async function update(reference: string, fields: PipeUpdate, options: CommonOpti
 }
 
 async function change(client: Client, pipe: Pipe, fields: PipeUpdate, options: CommonOptions): Promise<void> {
-  const reply = await client.pipes.update(pipe.pipe_id, fields)
+  const reply = await client.call('updatePipe', { path: { pipe_id: pipe.pipe_id }, body: fields })
   const { pipe_name, pipe_status } = reply.body.pipe
   say(`Updated pipe ${pipe_name}; it is ${pipe_status}.`)
   const rows = Object.entries(reply.body.pipe).map(([key, value]) => [key, show(value)])

@@ -47,7 +47,7 @@ export function addProfileCommands(program: Command): void {
         )
       }
       stored.api_key = key
-      if (options.check) await openClient({ url: stored.url, apiKey: key }).keys.list()
+      if (options.check) await openClient({ url: stored.url, apiKey: key }).call('listApiKeys')
       const profiles = await readProfiles(io().env)
       profiles.profiles.set(name!, stored)
       profiles.current = name!

@@ -16,7 +16,7 @@ import { nearest } from './nearest.ts'
 const shortestPrefix = 4
 
 export async function findPipe(client: Client, reference: string): Promise<Pipe> {
-  const { pipes } = (await client.pipes.list()).body
+  const { pipes } = (await client.call('listPipes')).body
   return pickPipe(pipes, reference)
 }
 
@@ -49,15 +49,15 @@ export async function findDestination(
   among?: DestinationType,
 ): Promise<DestinationOfPipe> {
   const [pipePart, rest] = splitReference(reference)
-  const { pipes } = (await client.pipes.list()).body
+  const { pipes } = (await client.call('listPipes')).body
   const named = pipes.find((pipe) => pipe.pipe_name === reference)
   if (rest !== null) {
     const pipe = pickPipe(pipes, pipePart)
-    const { destinations } = (await client.pipes.get(pipe.pipe_id)).body
+    const { destinations } = (await client.call('getPipe', { path: { pipe_id: pipe.pipe_id } })).body
     return { pipe, destination: pickDestination(destinations, rest, pipe.pipe_name, reference) }
   }
   if (named !== undefined) {
-    const { destinations } = (await client.pipes.get(named.pipe_id)).body
+    const { destinations } = (await client.call('getPipe', { path: { pipe_id: named.pipe_id } })).body
     return {
       pipe: named,
       destination: pickOnly(amongType(destinations, among), named.pipe_name, reference),

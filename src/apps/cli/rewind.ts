@@ -2,7 +2,7 @@
 import type { Destination } from '../../contract/destination.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { counted } from '../../platform/quantities.ts'
-import type { Client } from '../client/client.ts'
+import type { Client, MessageList } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { type DestinationOfPipe, fullName } from '../client/workspace.ts'
 import { requireMoment } from './moment.ts'
@@ -41,7 +41,10 @@ export async function deliveredAgain(
   let again: Again | null = null
   let before: number | null = destination.lane.cursor_seq + 1
   for (let page = 0; before !== null && page < mostPages; page += 1) {
-    const { body } = await client.messages.list(pipe.pipe_id, { ...query, after: String(before) })
+    const { body }: { body: MessageList } = await client.call('listMessages', {
+      path: { pipe_id: pipe.pipe_id },
+      query: { ...query, after: before },
+    })
     for (const { stream_seq, received_ts, records_count } of body.messages) {
       if (stream_seq <= firstSeq) return again
       again ??= { messages: 0, records: 0, firstTs: received_ts, lastTs: received_ts, isMore: false }

@@ -45,7 +45,7 @@ const egressWords: Record<string, string> = {
 /** Null: this key may not look at them, or the daemon is older than they are. */
 async function alertsOf(client: Client): Promise<AlertsShown | null> {
   try {
-    return (await client.alerts.get()).body
+    return (await client.call('getAlerts')).body
   } catch (error) {
     if (error instanceof Failure) return null
     throw error
@@ -79,7 +79,7 @@ export function addStatusCommands(program: Command): void {
       const client = await connect(options)
       const [overview, { body: usage }, alerts] = await Promise.all([
         new OverviewFeed(client).next(),
-        client.usage(null, String(usageStatsWindowHours)),
+        client.call('getUsage', { query: { hours: usageStatsWindowHours } }),
         alertsOf(client),
       ])
       const { pipes, service, server_ts } = overview

@@ -19,7 +19,11 @@ deliveries when the progress of their lane is saved. FILTERED: records that dest
     action: async ([reference], options) => {
       const client = await connect(options)
       const pipe = reference === undefined ? null : await findPipe(client, reference)
-      const { body, text } = await client.usage(pipe?.pipe_id ?? null, options.hours)
+      const query = { hours: options.hours }
+      const { body, text } =
+        pipe === null
+          ? await client.call('getUsage', { query })
+          : await client.call('getPipeUsage', { path: { pipe_id: pipe.pipe_id }, query })
       const table = () => ({
         columns: [
           'HOUR (UTC)',

@@ -4,6 +4,7 @@
  */
 import type { Command } from 'commander'
 import type { SetupLink, User } from '../../contract/user.ts'
+import { unchecked } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { addSettingFlags, dashboardOrigin } from './daemon-commands.ts'
@@ -175,13 +176,19 @@ async function withUsers<T>(
         'leave it out, or add --data-dir',
       )
     }
-    const { url, users } = await connect(options)
+    const { url, call } = await connect(options)
     return await use({
-      ...{ url, list: async () => (await users.list()).body.users },
-      create: async (body) => (await users.create(body)).body.user,
-      update: users.update,
-      delete: users.delete,
-      createSetupLink: async (body) => (await users.createSetupLink(body)).body,
+      url,
+      list: async () => (await call('listUsers')).body.users,
+      create: async (body) => (await call('createUser', { body: unchecked<'createUser'>(body) })).body.user,
+      update: async (user_id, body) =>
+        await call('updateUser', {
+          path: { user_id },
+          body: unchecked<'updateUser'>(body),
+        }),
+      delete: async (user_id) => await call('deleteUser', { path: { user_id } }),
+      createSetupLink: async (body) =>
+        (await call('createSetupLink', { body: unchecked<'createSetupLink'>(body) })).body,
     })
   }
   const settings = daemonSettings(options)

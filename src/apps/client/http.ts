@@ -27,9 +27,9 @@ export interface SendOptions {
   /** Sent as JSON unless it is bytes. */
   body?: unknown
   headers?: Record<string, string>
-  signal?: AbortSignal
+  signal?: AbortSignal | undefined
   /** Whole request and response. Default 30 s. */
-  timeoutMs?: number
+  timeoutMs?: number | undefined
 }
 
 /**

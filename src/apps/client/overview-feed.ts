@@ -5,19 +5,21 @@ import { ApiFailure, exitCodes, Failure } from './failure.ts'
 import { continued } from './overview.ts'
 
 export class OverviewFeed {
-  readonly #client: Pick<Client, 'overview' | 'url'>
+  readonly #client: Pick<Client, 'call' | 'url'>
   #last: Overview | null = null
 
-  constructor(client: Pick<Client, 'overview' | 'url'>) {
+  constructor(client: Pick<Client, 'call' | 'url'>) {
     this.#client = client
   }
 
   /** Everything as it is now. A failed request changes nothing of what is known. */
   async next(signal?: AbortSignal): Promise<Overview> {
     const before = this.#last
-    const answer = await this.#client.overview(before?.revision ?? null, signal).catch((error: unknown) => {
-      throw isUnknownRoute(error) ? olderDaemon(this.#client.url) : error
-    })
+    const answer = await this.#client
+      .call('getOverview', { query: { since: before?.revision }, signal })
+      .catch((error: unknown) => {
+        throw isUnknownRoute(error) ? olderDaemon(this.#client.url) : error
+      })
     this.#last = continued(before, answer.body)
     return this.#last
   }

@@ -18,6 +18,11 @@ export interface ParkedPlace {
   destinationId: string
 }
 
+/** The body of a replay. `records`: each one's JSON text, which goes out as it is; null: as they are stored. */
+export function replayBody(records: readonly string[] | null): Uint8Array<ArrayBuffer> {
+  return new TextEncoder().encode(records === null ? '{}' : `{"records":[${records.join(',')}]}`)
+}
+
 export interface ParkedFilter {
   error_code?: string | undefined
   reason?: string | undefined
@@ -37,7 +42,11 @@ export async function parkedRecords(
   do {
     const limit = String(Math.min(pageSize, most - parked.length))
     const query: Record<string, string> = { ...filter, limit, ...(after !== null && { after }) }
-    const { body } = await client.parked.list(pipeId, destinationId, query, signal)
+    const { body } = await client.call('listParked', {
+      path: { pipe_id: pipeId, destination_id: destinationId },
+      query,
+      signal,
+    })
     parked.push(...body.parked)
     after = body.next
   } while (after !== null && parked.length < most)
@@ -73,7 +82,10 @@ async function outcomeNow(
   signal?: AbortSignal,
 ): Promise<ReplayOutcome> {
   try {
-    const { body } = await client.parked.get(pipeId, destinationId, parkedId, signal)
+    const { body } = await client.call('getParked', {
+      path: { pipe_id: pipeId, destination_id: destinationId, parked_id: parkedId },
+      signal,
+    })
     if (body.replays < replays) return { kind: 'left' }
     // Another replay may have been requested meanwhile: then this one failed, which is all that is known.
     return body.state === 'replaying' ? { kind: 'waiting' } : { kind: 'failed', error: body.error }

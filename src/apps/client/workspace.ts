@@ -20,7 +20,11 @@ export async function allDestinations(
   pipes?: readonly Pipe[],
   signal?: AbortSignal,
 ): Promise<DestinationOfPipe[]> {
-  const details = await allPipeDetails(client, pipes ?? (await client.pipes.list(signal)).body.pipes, signal)
+  const details = await allPipeDetails(
+    client,
+    pipes ?? (await client.call('listPipes', { signal })).body.pipes,
+    signal,
+  )
   return details.flatMap(({ pipe, destinations }) =>
     destinations.map((destination) => ({ pipe, destination })),
   )
@@ -45,7 +49,7 @@ export async function allPipeDetails(
 
 async function pipeDetail(client: Client, pipeId: string, signal?: AbortSignal): Promise<PipeDetail | null> {
   try {
-    return (await client.pipes.get(pipeId, signal)).body
+    return (await client.call('getPipe', { path: { pipe_id: pipeId }, signal })).body
   } catch (error) {
     if (error instanceof Failure && error.exitCode === exitCodes.notFound) return null
     throw error

@@ -19,19 +19,25 @@ export function laneName({ pipe, destination }: Lane): string {
 }
 
 export async function skip(client: Client, lane: Lane): Promise<string> {
-  const { body } = await client.lanes.skip(lane.pipe.pipe_id, lane.destination.destination_id)
+  const { body } = await client.call('skipBlockingMessage', {
+    path: { pipe_id: lane.pipe.pipe_id, destination_id: lane.destination.destination_id },
+  })
   return body.skipped ? `Skipped the blocking message of ${laneName(lane)}.` : nothingBlocks(lane)
 }
 
 /** Waits for the outcome of the attempt, at most ten seconds. */
 export async function retry(client: Client, lane: Lane): Promise<string> {
   const { pipe, destination } = lane
-  const { body } = await client.lanes.retry(pipe.pipe_id, destination.destination_id)
+  const { body } = await client.call('retryNow', {
+    path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+  })
   if (!body.retried) return nothingBlocks(lane)
   const name = laneName(lane)
   for (let round = 0; round < outcomeRounds; round += 1) {
     await new Promise((resolve) => setTimeout(resolve, outcomeEveryMs))
-    const { body: now } = await client.destinations.get(pipe.pipe_id, destination.destination_id)
+    const { body: now } = await client.call('getDestination', {
+      path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+    })
     const { blocking_msg_id: blocking, attempts, last_error: error } = now.destination.lane
     if (blocking !== body.msg_id) return `Retried: ${name} got on; message ${body.msg_id} is delivered.`
     if (attempts !== destination.lane.attempts && error !== null) {
@@ -43,19 +49,25 @@ export async function retry(client: Client, lane: Lane): Promise<string> {
 
 export async function toggleBlocked(client: Client, lane: Lane): Promise<string> {
   const wanted = lane.destination.destination_status === 'blocked' ? 'active' : 'blocked'
-  await client.destinations.setStatus(lane.pipe.pipe_id, lane.destination.destination_id, wanted)
+  await client.call('setDestinationStatus', {
+    path: { pipe_id: lane.pipe.pipe_id, destination_id: lane.destination.destination_id },
+    body: { destination_status: wanted },
+  })
   return `${laneName(lane)} is ${wanted}.`
 }
 
 export async function rewind(client: Client, lane: Lane, to: string): Promise<string> {
   const point = /^\d+$/.test(to) ? Number(to) : to
-  const { body } = await client.lanes.rewind(lane.pipe.pipe_id, lane.destination.destination_id, point)
+  const { body } = await client.call('rewindDestination', {
+    path: { pipe_id: lane.pipe.pipe_id, destination_id: lane.destination.destination_id },
+    body: { to: point },
+  })
   return `${laneName(lane)} goes on after stream_seq ${body.cursor_seq}.`
 }
 
 export async function togglePaused(client: Client, pipe: OverviewPipe): Promise<string> {
   const wanted = pipe.pipe_status === 'paused' ? 'active' : 'paused'
-  await client.pipes.update(pipe.pipe_id, { pipe_status: wanted })
+  await client.call('updatePipe', { path: { pipe_id: pipe.pipe_id }, body: { pipe_status: wanted } })
   return `Pipe ${pipe.pipe_name} is ${wanted}.`
 }
 
@@ -65,8 +77,11 @@ export async function blockingMessage(client: Client, lane: Lane): Promise<Block
     const { pipe, destination } = lane
     // The refused record first.
     const from = destination.lane.last_error?.record_index ?? 0
-    const { body, text } = await client.lanes.blockingMessage(pipe.pipe_id, destination.destination_id, {
-      from,
+    const { body, text } = await client.call('getBlockingMessage', {
+      path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+      query: {
+        from,
+      },
     })
     return {
       msgId: body.msg_id,

@@ -12,7 +12,7 @@ export function useAlerts(client: Client): AlertsShown | null {
     let timer: NodeJS.Timeout | undefined
     const round = async () => {
       try {
-        const { body } = await client.alerts.get(stop.signal)
+        const { body } = await client.call('getAlerts', { signal: stop.signal })
         if (!stop.signal.aborted) setShown(body)
       } catch {
         // A daemon that is away is said in the header; what was known stays.

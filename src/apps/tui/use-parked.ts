@@ -149,7 +149,9 @@ async function load(
   notify: (text: string) => void,
 ): Promise<void> {
   try {
-    const { body, text } = await client.parked.get(pipeId, destinationId, parkedId)
+    const { body, text } = await client.call('getParked', {
+      path: { pipe_id: pipeId, destination_id: destinationId, parked_id: parkedId },
+    })
     show({ parked: body, records: recordTextsOf(text).map(singleLine) })
   } catch (error) {
     notify(error instanceof Error ? error.message : String(error))
@@ -159,7 +161,10 @@ async function load(
 /** Waits for the outcome, at most ten seconds. */
 async function replay(client: Client, place: ParkedPlace, one: ParkedRecord): Promise<string> {
   const { parked_id: id } = one
-  const { body } = await client.parked.replay(place.pipeId, place.destinationId, id, null)
+  const { body } = await client.call('replayParked', {
+    path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: id },
+    body: {},
+  })
   const outcome = await replayOutcome(client, place, id, body.replays, outcomeWaitMs)
   const name = placeWords(one)
   if (outcome.kind === 'stored') return `Replayed ${name}: stored.`
@@ -169,11 +174,16 @@ async function replay(client: Client, place: ParkedPlace, one: ParkedRecord): Pr
 
 async function replayAll(client: Client, lane: Lane): Promise<string> {
   const { pipeId, destinationId } = placeOf(lane)
-  const { body } = await client.parked.replayMany(pipeId, destinationId, { all: true })
+  const { body } = await client.call('replayManyParked', {
+    path: { pipe_id: pipeId, destination_id: destinationId },
+    body: { all: true },
+  })
   return `Replaying ${counted(body.replayed, 'parked record')} of ${laneName(lane)}.`
 }
 
 async function discard(client: Client, place: ParkedPlace, one: ParkedRecord): Promise<string> {
-  await client.parked.discard(place.pipeId, place.destinationId, one.parked_id)
+  await client.call('deleteParked', {
+    path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: one.parked_id },
+  })
   return `Discarded ${placeWords(one)}.`
 }

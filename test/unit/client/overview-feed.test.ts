@@ -2,6 +2,7 @@
 import t from 'tap'
 import { openClient } from '../../../src/apps/client/client.ts'
 import { OverviewFeed } from '../../../src/apps/client/overview-feed.ts'
+import type { SuccessBody } from '../../../src/contract/operations.ts'
 import { cliEnv, makeHome, removeHome, runCli } from '../../support/cli.ts'
 import { startHttpSink } from '../../support/http-sink.ts'
 import { sharedDaemon } from '../../support/shared-daemon.ts'
@@ -13,12 +14,13 @@ t.test('each says what is known; a restart in between costs nothing but one whol
   const answers: string[] = []
   const feed = () => {
     const client = openClient({ url: daemon.url, apiKey: daemon.apiKey })
-    const overview: typeof client.overview = async (since, signal) => {
-      const reply = await client.overview(since, signal)
-      answers.push(reply.body.since === null ? 'all' : reply.body.pipes.map((one) => one.pipe_name).join())
+    const call: typeof client.call = async (id, ...given) => {
+      const reply = await client.call(id, ...given)
+      const { since, pipes } = reply.body as SuccessBody<'getOverview'>
+      answers.push(since === null ? 'all' : pipes.map((one) => one.pipe_name).join())
       return reply
     }
-    return new OverviewFeed({ url: client.url, overview })
+    return new OverviewFeed({ url: client.url, call })
   }
   const known = feed()
   const names = async () => (await known.next()).pipes.map((pipe) => pipe.pipe_name)

@@ -10,6 +10,7 @@
  * here that has to be said (`generated`), since who writes `id:number:dedupe_id` means the records' own id.
  */
 import type { ColumnMapping } from '../../../contract/destination.ts'
+import type { GivenColumn } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 
 /**
@@ -38,14 +39,14 @@ export const columnHelp = `A column is name:type[:role][:source=KEY|:generated][
   required  records without it are rejected`
 
 /** Throws Failure (usage) naming the part that is wrong. */
-export function parseColumn(text: string): Partial<ColumnMapping> {
+export function parseColumn(text: string): GivenColumn {
   const [name = '', typeWord = '', ...rest] = text.split(':')
   const wrong = (what: string) =>
     new Failure(exitCodes.usage, `--column ${JSON.stringify(text)}: ${what}`, columnHelp)
   if (name === '') throw wrong('the name is missing')
   const type = columnTypeWords.find((one) => one === typeWord)
   if (type === undefined) throw wrong(`${JSON.stringify(typeWord)} is not a type`)
-  const column: Partial<ColumnMapping> = { column_name: name, column_type: type }
+  const column: GivenColumn = { column_name: name, column_type: type }
   let isGenerated = false
   for (const word of rest) {
     const role = roleWords.find((one) => one === word)

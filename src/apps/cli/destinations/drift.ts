@@ -21,7 +21,9 @@ export function addDriftCommand(destinations: Command): void {
     action: async ([reference], options) => {
       const client = await connect(options)
       const { pipe, destination } = await findDestination(client, reference!)
-      const reply = await client.destinations.drift(pipe.pipe_id, destination.destination_id)
+      const reply = await client.call('getDrift', {
+        path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+      })
       const { mapping, keys, records_seen, other_keys, unfilled_columns } = reply.body.drift
       const name = fullName(pipe, destination)
       if (mapping !== 'columns') throw nothingMapped(name, mapping)

@@ -6,7 +6,7 @@ import type { Command } from 'commander'
 import type { Pipe } from '../../../contract/pipe.ts'
 import type { TableProposal } from '../../../contract/table-proposal.ts'
 import { counted } from '../../../platform/quantities.ts'
-import type { Client, DestinationBody } from '../../client/client.ts'
+import { type Client, type DestinationBody, unchecked } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { fullName } from '../../client/workspace.ts'
 import type { CommonOptions } from '../define.ts'
@@ -62,15 +62,17 @@ export async function createInferred(
     throw new Failure(exitCodes.usage, '--infer and --column contradict each other', 'use one of them')
   const body = await destinationBody(options)
   const { destination_type, destination_config, transform } = body
-  const reply = await client.destinations.infer(pipe.pipe_id, {
-    ...{ destination_type, destination_config },
-    ...(transform === undefined ? {} : { transform }),
-    ...(options.sampleFile === undefined ? {} : { sample: sampleText(options.sampleFile) }),
+  const asked = unchecked<'inferTable'>({
+    destination_type,
+    destination_config,
+    transform,
+    sample: options.sampleFile === undefined ? undefined : sampleText(options.sampleFile),
     create_table: options.createTable === true,
     add_columns: options.addColumns === true,
-    ...(typeof options.dedupe === 'string' ? { dedupe_key: options.dedupe } : {}),
-    ...(options.dedupe === false ? { dedupe_id: 'none' as const } : {}),
+    dedupe_key: typeof options.dedupe === 'string' ? options.dedupe : undefined,
+    dedupe_id: options.dedupe === false ? 'none' : undefined,
   })
+  const reply = await client.call('inferTable', { path: { pipe_id: pipe.pipe_id }, body: asked })
   const proposal = reply.body
   const id = isFit(proposal) ? await createFrom(client, pipe, body, proposal, options) : null
   await printProposal(reply.text, proposal, id, options)
@@ -92,7 +94,11 @@ async function createFrom(
     columns: columns.filter(({ column_name }) => !missing_columns.includes(column_name)),
     start_from: startFrom,
   }
-  const created = await client.destinations.create(pipe.pipe_id, inferred, savingWith(options))
+  const created = await client.call('createDestination', {
+    path: { pipe_id: pipe.pipe_id },
+    body: inferred,
+    ...savingWith(options),
+  })
   sayTransformCheck(created.body)
   const did = isNew ? `Created table ${table}. ` : executed.length > 0 ? `Added columns to ${table}. ` : ''
   const from = startFrom === 'earliest' ? 'every record that is kept' : 'what comes from now on'
@@ -199,10 +205,13 @@ export async function alterTable(
       'e.g. --add-column note:string',
     )
   const keys = columns.map(({ column_name, source_field }) => source_field ?? column_name ?? '')
-  const reply = await client.destinations.infer(pipeId, {
-    destination_id: destinationId,
-    keys,
-    add_columns: true,
+  const reply = await client.call('inferTable', {
+    path: { pipe_id: pipeId },
+    body: {
+      destination_id: destinationId,
+      keys,
+      add_columns: true,
+    },
   })
   const { failure, executed, columns: known, warnings } = reply.body
   if (failure !== null)

@@ -29,7 +29,9 @@ export function addPinCommand(destinations: Command): void {
           options.yes,
         )
       }
-      const reply = await client.destinations.resetPin(pipe.pipe_id, destination.destination_id)
+      const reply = await client.call('resetTlsPin', {
+        path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+      })
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
       if (!reply.body.reset) {
         throw new Failure(exitCodes.nothingToDo, `no key is pinned for ${name}`, 'there is nothing to do')

@@ -72,7 +72,10 @@ async function unblockAll(options: CommonOptions & UnblockOptions): Promise<void
   const what = `${counted(blocked.length, 'blocked destination')}${where}`
   await confirm(`Unblock ${what}? Waiting for delivery: ${counted(pending, 'message')}.`, options.yes)
   for (const { pipe, destination } of blocked) {
-    await client.destinations.setStatus(pipe.pipe_id, destination.destination_id, 'active')
+    await client.call('setDestinationStatus', {
+      path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+      body: { destination_status: 'active' },
+    })
     say(`${fullName(pipe, destination)} is active.`)
   }
   const ids = blocked.map(({ destination }) => destination.destination_id)
@@ -98,7 +101,10 @@ async function setStatus(
 ): Promise<void> {
   const client = await connect(options)
   const { pipe, destination } = await findDestination(client, reference)
-  const reply = await client.destinations.setStatus(pipe.pipe_id, destination.destination_id, status)
+  const reply = await client.call('setDestinationStatus', {
+    path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+    body: { destination_status: status },
+  })
   const now = reply.body.destination_status
   const pending = counted(destination.lane.pending_messages, 'message')
   const after =

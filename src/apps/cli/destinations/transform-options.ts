@@ -49,7 +49,7 @@ export function addTransformCheckOption(command: Command): Command {
 }
 
 export function savingWith({ transformCheck = true }: TransformCheckOptions): SaveOptions {
-  return { checksTransform: transformCheck }
+  return transformCheck ? {} : { query: { check_transform: false } }
 }
 
 /** Prints the warning of the check, if there is one. */

@@ -64,11 +64,14 @@ newest records are tried and counted, for 5 s at most; --limit of them are shown
     action: async ([reference], options) => {
       const client = await connect(options)
       const { pipeId, body } = await whatToTry(client, reference!, options)
-      const { body: trial, text } = await client.destinations.tryTransform(pipeId, {
-        ...body,
-        ...(options.sampleFile === undefined ? {} : { sample: sampleText(options.sampleFile) }),
-        ...(options.limit === undefined ? {} : { limit: Number(options.limit) }),
-        ...(options.only === undefined ? {} : { only: options.only }),
+      const { body: trial, text } = await client.call('tryTransform', {
+        path: { pipe_id: pipeId },
+        body: {
+          ...body,
+          ...(options.sampleFile === undefined ? {} : { sample: sampleText(options.sampleFile) }),
+          ...(options.limit === undefined ? {} : { limit: Number(options.limit) }),
+          ...(options.only === undefined ? {} : { only: options.only }),
+        },
       })
       const view = {
         json: text,

@@ -62,7 +62,7 @@ async function settingsOf(
   { pipe_id, isNamedAlone }: IngestTarget,
 ): Promise<Pick<PipeDetail, 'limits' | 'allowed_origins'>> {
   if (isNamedAlone === true) return { limits: null, allowed_origins: [] }
-  return (await client.pipes.get(pipe_id)).body
+  return (await client.call('getPipe', { path: { pipe_id } })).body
 }
 
 /** Sends everything. Throws Failure; an interruption (the signal) throws one with exit code 130. */

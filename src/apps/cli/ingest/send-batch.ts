@@ -39,7 +39,7 @@ export async function sendBatch(
   for (let attempt = 0; ; attempt += 1) {
     settings.signal.throwIfAborted()
     try {
-      await client.ingest(pipeId, sent, headers, settings.signal)
+      await client.ingest(pipeId, { body: sent, headers, signal: settings.signal })
       return
     } catch (error) {
       const waitMs = pauseAfter(error, attempt)

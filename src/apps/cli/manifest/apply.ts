@@ -37,7 +37,7 @@ async function executeStep(
   saving: SaveOptions,
 ): Promise<void> {
   if (step.kind === 'create-pipe') {
-    const { body } = await client.pipes.create({ pipe_name: step.name, ...step.fields })
+    const { body } = await client.call('createPipe', { body: { pipe_name: step.name, ...step.fields } })
     pipeIds.set(step.name, body.pipe_id)
     return
   }
@@ -45,36 +45,55 @@ async function executeStep(
   if (pipeId === undefined) throw new Error(`the plan changes pipe ${step.name} before it makes it`)
   switch (step.kind) {
     case 'update-pipe':
-      await client.pipes.update(pipeId, step.fields)
+      await client.call('updatePipe', { path: { pipe_id: pipeId }, body: step.fields })
       return
     case 'delete-pipe':
-      await client.pipes.delete(pipeId)
+      await client.call('deletePipe', { path: { pipe_id: pipeId } })
       return
     case 'put-limits':
-      await client.limits.put(pipeId, step.limits)
+      await client.call('putLimits', { path: { pipe_id: pipeId }, body: step.limits })
       return
     case 'add-origin':
-      await client.origins.add(pipeId, step.origin)
+      await client.call('addAllowedOrigin', {
+        path: { pipe_id: pipeId },
+        body: { origin_domain: step.origin },
+      })
       return
     case 'remove-origin':
-      await client.origins.remove(pipeId, step.originId)
+      await client.call('removeAllowedOrigin', { path: { pipe_id: pipeId, origin_id: step.originId } })
       return
     case 'create-destination': {
-      const { body } = await client.destinations.create(pipeId, step.body, saving)
+      const { body } = await client.call('createDestination', {
+        path: { pipe_id: pipeId },
+        body: step.body,
+        ...saving,
+      })
       sayTransformCheck(body)
       if (step.status === 'blocked')
-        await client.destinations.setStatus(pipeId, body.destination_id, 'blocked')
+        await client.call('setDestinationStatus', {
+          path: { pipe_id: pipeId, destination_id: body.destination_id },
+          body: { destination_status: 'blocked' },
+        })
       return
     }
     case 'update-destination': {
-      const { body } = await client.destinations.update(pipeId, step.destinationId, step.patch, saving)
+      const { body } = await client.call('updateDestination', {
+        path: { pipe_id: pipeId, destination_id: step.destinationId },
+        body: step.patch,
+        ...saving,
+      })
       sayTransformCheck(body)
       return
     }
     case 'set-status':
-      await client.destinations.setStatus(pipeId, step.destinationId, step.status)
+      await client.call('setDestinationStatus', {
+        path: { pipe_id: pipeId, destination_id: step.destinationId },
+        body: { destination_status: step.status },
+      })
       return
     case 'delete-destination':
-      await client.destinations.delete(pipeId, step.destinationId)
+      await client.call('deleteDestination', {
+        path: { pipe_id: pipeId, destination_id: step.destinationId },
+      })
   }
 }

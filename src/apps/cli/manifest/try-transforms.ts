@@ -16,7 +16,10 @@ export async function tryTransforms(
     const pipeId = existing.find(({ pipe }) => pipe.pipe_name === step.name)?.pipe.pipe_id
     const body = bodyOf(step)
     if (pipeId === undefined || body === null) continue
-    const { body: trial } = await client.destinations.tryTransform(pipeId, { ...body, limit: 1 })
+    const { body: trial } = await client.call('tryTransform', {
+      path: { pipe_id: pipeId },
+      body: { ...body, limit: 1 },
+    })
     const { is_complete, records_seen, kept, filtered, failed, faults } = trial
     const [first] = faults
     const fault = first === undefined ? '' : ` (${first.path}: ${first.message})`

@@ -27,7 +27,9 @@ export async function editedRecords(
       'give the records with -f FILE, or -f - for stdin',
     )
   }
-  const { body, text } = await client.parked.get(place.pipeId, place.destinationId, parkedId)
+  const { body, text } = await client.call('getParked', {
+    path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: parkedId },
+  })
   const stored = editableText(recordTextsOf(text))
   const notes = [
     `Parked record ${placeWords(body)} of ${place.name}: ${errorWords(body.error)}`,

@@ -3,7 +3,7 @@ import { parkedIdsAtOnce } from '../../../contract/parked.ts'
 import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import { type ParkedFilter, parkedRecords } from '../../client/parked.ts'
+import { type ParkedFilter, parkedRecords, replayBody } from '../../client/parked.ts'
 import { say } from '../terminal.ts'
 import { sayOutcome, sayOutcomes, shouldWait } from './outcome.ts'
 import type { FoundPlace } from './references.ts'
@@ -15,7 +15,10 @@ export async function replayOne(
   records: string[] | null,
   wait: boolean | undefined,
 ): Promise<void> {
-  const { body } = await client.parked.replay(place.pipeId, place.destinationId, parkedId, records)
+  const { body } = await client.call('replayParked', {
+    path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: parkedId },
+    body: replayBody(records),
+  })
   if (shouldWait(wait)) await sayOutcome(client, place, body.parked_id, body.replays)
   else say(`Replaying ${parkedId}; \`pipectl parked show ${place.name} ${parkedId}\` shows the outcome.`)
 }
@@ -35,11 +38,21 @@ export async function replayMany(
   if (ids.length === 0) {
     const { error_code } = filter
     const body = { all: true as const, ...(error_code !== undefined && { error_code }) }
-    replayed = (await client.parked.replayMany(pipeId, destinationId, body)).body.replayed
+    replayed = (
+      await client.call('replayManyParked', {
+        path: { pipe_id: pipeId, destination_id: destinationId },
+        body,
+      })
+    ).body.replayed
   }
   for (let at = 0; at < ids.length; at += parkedIdsAtOnce) {
     const body = { ids: ids.slice(at, at + parkedIdsAtOnce) }
-    replayed += (await client.parked.replayMany(pipeId, destinationId, body)).body.replayed
+    replayed += (
+      await client.call('replayManyParked', {
+        path: { pipe_id: pipeId, destination_id: destinationId },
+        body,
+      })
+    ).body.replayed
   }
   if (replayed === 0) {
     throw new Failure(

@@ -29,7 +29,7 @@ export function usePipe(pipeId: string) {
   }, [client, pipeId, shape])
   return useQuery({
     queryKey: ['pipe', pipeId],
-    queryFn: async ({ signal }) => (await api.pipes.get(pipeId, signal)).body,
+    queryFn: async ({ signal }) => (await api.call('getPipe', { path: { pipe_id: pipeId }, signal })).body,
   })
 }
 
@@ -38,7 +38,9 @@ export function useDestination(pipeId: string, destinationId: string) {
   const live = usePipeOverview(pipeId)?.lanes.find((one) => one.destination_id === destinationId)
   const query = useQuery({
     queryKey: ['pipe', pipeId, 'destination', destinationId],
-    queryFn: async () => (await api.destinations.get(pipeId, destinationId)).body.destination,
+    queryFn: async () =>
+      (await api.call('getDestination', { path: { pipe_id: pipeId, destination_id: destinationId } })).body
+        .destination,
     refetchInterval: destinationEveryMs,
   })
   const { data } = query
@@ -72,7 +74,13 @@ export function useBlockingMessage(
     enabled: msgId !== null,
     queryFn: async () => {
       try {
-        return { ...(await api.lanes.blockingMessage(pipeId, destinationId, { from })), from }
+        return {
+          ...(await api.call('getBlockingMessage', {
+            path: { pipe_id: pipeId, destination_id: destinationId },
+            query: { from },
+          })),
+          from,
+        }
       } catch (error) {
         if (error instanceof ApiFailure && error.code === 'no_blocking_message') return null
         throw error
@@ -82,7 +90,7 @@ export function useBlockingMessage(
 }
 
 export function useKeys() {
-  return useQuery({ queryKey: ['keys'], queryFn: async () => (await api.keys.list()).body.api_keys })
+  return useQuery({ queryKey: ['keys'], queryFn: async () => (await api.call('listApiKeys')).body.api_keys })
 }
 
 /** Also what became of the last ones. */
@@ -90,7 +98,7 @@ export function useAlerts() {
   const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
   return useQuery({
     queryKey: ['alerts'],
-    queryFn: async ({ signal }) => (await api.alerts.get(signal)).body,
+    queryFn: async ({ signal }) => (await api.call('getAlerts', { signal })).body,
     refetchInterval: isEnded ? false : destinationEveryMs,
   })
 }
@@ -100,7 +108,7 @@ export function useAudit(after: number | null) {
   return useQuery({
     queryKey: ['audit', after],
     queryFn: async ({ signal }) =>
-      (await api.audit(after === null ? {} : { after: String(after) }, signal)).body,
+      (await api.call('listAudit', { query: after === null ? {} : { after: String(after) }, signal })).body,
   })
 }
 
@@ -116,10 +124,15 @@ export function useUsage(pipeId: string | null) {
   const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
   return useQuery({
     queryKey: [usageKey, pipeId],
-    queryFn: async ({ signal }) => (await api.usage(pipeId, undefined, signal)).body.hours,
+    queryFn: async ({ signal }) => (await usageOf(pipeId, signal)).body.hours,
     staleTime: usageEveryMs,
     refetchInterval: isEnded ? false : usageEveryMs,
   })
+}
+
+function usageOf(pipeId: string | null, signal: AbortSignal) {
+  if (pipeId === null) return api.call('getUsage', { signal })
+  return api.call('getPipeUsage', { path: { pipe_id: pipeId }, signal })
 }
 
 /** The same of one lane. */
@@ -127,7 +140,13 @@ export function useLaneUsage(pipeId: string, destinationId: string) {
   const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
   return useQuery({
     queryKey: [usageKey, pipeId, destinationId],
-    queryFn: async ({ signal }) => (await api.destinations.usage(pipeId, destinationId, signal)).body.hours,
+    queryFn: async ({ signal }) =>
+      (
+        await api.call('getDestinationUsage', {
+          path: { pipe_id: pipeId, destination_id: destinationId },
+          signal,
+        })
+      ).body.hours,
     staleTime: usageEveryMs,
     refetchInterval: isEnded ? false : usageEveryMs,
   })
@@ -137,7 +156,9 @@ export function useLaneUsage(pipeId: string, destinationId: string) {
 export function useDrift(pipeId: string, destinationId: string) {
   return useQuery({
     queryKey: ['pipe', pipeId, 'drift', destinationId],
-    queryFn: async ({ signal }) => (await api.destinations.drift(pipeId, destinationId, signal)).body.drift,
+    queryFn: async ({ signal }) =>
+      (await api.call('getDrift', { path: { pipe_id: pipeId, destination_id: destinationId }, signal })).body
+        .drift,
     refetchInterval: destinationEveryMs,
   })
 }

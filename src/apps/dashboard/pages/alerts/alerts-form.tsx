@@ -44,10 +44,10 @@ export function AlertsForm({ stored }: { stored: Alerts | null }) {
   const [draft, setDraft] = useState(() => draftOf(stored))
   const change = (part: Partial<Draft>) => setDraft((now) => ({ ...now, ...part }))
   const save = useChange(async (isForced: boolean) => {
-    const { body: now, etag } = await api.alerts.get()
+    const { body: now, etag } = await api.call('getAlerts')
     const ifMatch = isForced ? null : etag
     if (!isForced) requireUnchanged(before ?? {}, now.alerts ?? {})
-    return (await api.alerts.put(bodyOf(draft), { ifMatch })).body.alerts
+    return (await api.call('putAlerts', { body: bodyOf(draft), ifMatch })).body.alerts
   })
   const reset = (to: Alerts | null) => {
     setBefore(to)
@@ -80,7 +80,7 @@ export function AlertsForm({ stored }: { stored: Alerts | null }) {
           failure={save.error}
           shown={['url', 'secret', 'format', 'events']}
           onOverwrite={() => submit(true)}
-          onReload={() => void api.alerts.get().then(({ body }) => reset(body.alerts))}
+          onReload={() => void api.call('getAlerts').then(({ body }) => reset(body.alerts))}
         />
         <Choice
           label="Format"

@@ -64,8 +64,8 @@ function Shown({ shown }: { shown: AlertsShown }) {
 
 function State({ shown }: { shown: AlertsShown }) {
   const [isClearing, setClearing] = useState(false)
-  const test = useChange(async () => (await api.alerts.test()).body)
-  const clear = useChange(() => api.alerts.clear())
+  const test = useChange(async () => (await api.call('testAlerts')).body)
+  const clear = useChange(() => api.call('deleteAlerts'))
   const { alerts, status } = shown
   if (alerts === null || status === null) return null
   const { last_failure: failure } = status

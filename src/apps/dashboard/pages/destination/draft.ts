@@ -2,7 +2,7 @@
 import type { ColumnMapping, Destination } from '../../../../contract/destination.ts'
 import type { DestinationType } from '../../../../contract/destination-words.ts'
 import { wordsOf } from '../../../../contract/destination-words.ts'
-import type { DestinationBody, DestinationPatch } from '../../../client/client.ts'
+import type { DestinationBody, DestinationPatch, GivenColumn } from '../../../client/client.ts'
 import { changedConfig, newConfig, numberOr, type Texts, textsOf } from './fields.ts'
 import { givenTransformOf, noTransform, type TransformDraft, transformDraftOf } from './transform-draft.ts'
 
@@ -137,7 +137,7 @@ function settingsOf(draft: DestinationDraft): Record<string, unknown> {
   }
 }
 
-function mappingOf({ name, type, source, role, isRequired }: ColumnDraft): Partial<ColumnMapping> {
+function mappingOf({ name, type, source, role, isRequired }: ColumnDraft): GivenColumn {
   return {
     column_name: name.trim(),
     column_type: type,

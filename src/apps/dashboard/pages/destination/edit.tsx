@@ -68,10 +68,17 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
   const patch = updateBody(draftOf(stored), draft)
   const update = useChange(
     async ({ isForced, checksTransform }: { isForced: boolean; checksTransform: boolean }) => {
-      const { body: now, etag } = await api.destinations.get(pipeId, id)
+      const { body: now, etag } = await api.call('getDestination', {
+        path: { pipe_id: pipeId, destination_id: id },
+      })
       const ifMatch = isForced ? null : etag
       if (!isForced) requireUnchanged(changeable(stored), changeable(now.destination))
-      return api.destinations.update(pipeId, id, patch, { checksTransform, ifMatch })
+      return api.call('updateDestination', {
+        path: { pipe_id: pipeId, destination_id: id },
+        body: patch,
+        query: { check_transform: checksTransform },
+        ifMatch,
+      })
     },
   )
   const twin = command(
@@ -94,7 +101,9 @@ function EditForm({ pipeId, destination }: { pipeId: string; destination: Destin
     }
   }
   const reload = async () => {
-    const { destination: now } = (await api.destinations.get(pipeId, id)).body
+    const { destination: now } = (
+      await api.call('getDestination', { path: { pipe_id: pipeId, destination_id: id } })
+    ).body
     setStored(now)
     setDraft(draftOf(now))
     setFailure(null)

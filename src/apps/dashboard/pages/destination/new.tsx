@@ -82,7 +82,7 @@ function NewForm({
   const body = createBody(draft)
   const table = useTableColumns(pipeId, draft)
   const create = useChange((isForced: boolean) =>
-    api.destinations.create(pipeId, body, { checksTransform: !isForced }),
+    api.call('createDestination', { path: { pipe_id: pipeId }, body, query: { check_transform: !isForced } }),
   )
   const { destination_type: _, ...fields } = body
   const twin = command(

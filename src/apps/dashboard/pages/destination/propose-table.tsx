@@ -2,7 +2,7 @@
 import { useState } from 'react'
 import type { SuccessBody } from '../../../../contract/operations.ts'
 import { counted } from '../../../../platform/quantities.ts'
-import type { TableInferenceBody } from '../../../client/client.ts'
+import { unchecked } from '../../../client/client.ts'
 import { api, change } from '../../data/api.ts'
 import { Button, Choice, formStyles } from '../../ui/controls.tsx'
 import { Code, Notice, Section, Soft, Table } from '../../ui/layout.tsx'
@@ -14,7 +14,7 @@ type Proposal = SuccessBody<'inferTable'>
 interface Props {
   pipeId: string
   /** A new destination, or a stored one with what is changed in the form. */
-  body: TableInferenceBody
+  body: object
   onFailure: (failure: unknown) => void
   /** `isNew`: the table was made for the records that were looked at. */
   onColumns: (columns: ColumnDraft[], isNew: boolean) => void
@@ -31,14 +31,17 @@ export function ProposeTable({ pipeId, body, onFailure, onColumns }: Props) {
   const of = JSON.stringify(body)
   // A proposal applies only to the form's content when it was made, not to another table or server.
   const proposal = found?.of === of ? found : null
-  const ask = async (more: Pick<TableInferenceBody, 'create_table' | 'add_columns'>, key = dedupe) => {
+  const ask = async (more: { create_table?: boolean; add_columns?: boolean }, key = dedupe) => {
     setBusy(true)
     onFailure(null)
     try {
       const unique =
         key === none ? { dedupe_id: 'none' as const } : key === generated ? {} : { dedupe_key: key }
       const { body: answer } = await change(() =>
-        api.destinations.infer(pipeId, { ...body, ...unique, ...more }),
+        api.call('inferTable', {
+          path: { pipe_id: pipeId },
+          body: unchecked<'inferTable'>({ ...body, ...unique, ...more }),
+        }),
       )
       setFound({ ...answer, of })
       if (answer.executed.length > 0) map(answer)

@@ -48,7 +48,11 @@ export function TestAndSave({
     onFailure(null)
     try {
       const { body: tested } = await change(() =>
-        api.destinations.test(pipeId, body, hasSample && withSample),
+        api.call('testDestination', {
+          path: { pipe_id: pipeId },
+          body,
+          query: { sample: hasSample && withSample },
+        }),
       )
       setResult({ ...tested, of: text })
       onTableColumns(tested.table_columns)

@@ -52,7 +52,9 @@ export function TransformTrial({ pipeId, pipeName, draft, stored, onFailure }: P
     setFailure(null)
     onFailure(null)
     try {
-      const { body: trial, text } = await change(() => api.destinations.tryTransform(pipeId, body))
+      const { body: trial, text } = await change(() =>
+        api.call('tryTransform', { path: { pipe_id: pipeId }, body }),
+      )
       setTried({ trial, text, of })
     } catch (error) {
       setTried(null)

@@ -134,7 +134,7 @@ function Ends({ at }: { at: string | null }) {
 }
 
 function Revoke({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
-  const revoke = useChange(() => api.keys.revoke(apiKey.api_key_id))
+  const revoke = useChange(() => api.call('revokeApiKey', { path: { api_key_id: apiKey.api_key_id } }))
   const twin = command('keys', 'revoke', apiKey.api_key_name, '--yes')
   return (
     <Confirm

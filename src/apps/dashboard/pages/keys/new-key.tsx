@@ -42,7 +42,7 @@ export function NewKey({ pipeId: forPipeId = '', onMade, onClose }: Props) {
   const [days, setDays] = useState<Lifetime>('')
   const [made, setMade] = useState<SuccessBody<'createApiKey'> | null>(null)
   const pipes = useOverview().data?.pipes ?? []
-  const create = useChange(() => api.keys.create(bodyOf(name, chosen, pipeId, days)))
+  const create = useChange(() => api.call('createApiKey', { body: bodyOf(name, chosen, pipeId, days) }))
   const isDuplicate = create.error instanceof ApiFailure && create.error.code === 'duplicate_api_key_name'
   const errors = fieldErrors(create.error)
   const twin = command(

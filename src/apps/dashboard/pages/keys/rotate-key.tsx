@@ -28,7 +28,10 @@ export function RotateKey({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => 
   const [overlap, setOverlap] = useState<Overlap>('604800')
   const [made, setMade] = useState<SuccessBody<'rotateApiKey'> | null>(null)
   const rotate = useChange(() =>
-    api.keys.rotate(apiKey.api_key_id, { api_key_name: name, overlap_seconds: Number(overlap) }),
+    api.call('rotateApiKey', {
+      path: { api_key_id: apiKey.api_key_id },
+      body: { api_key_name: name, overlap_seconds: Number(overlap) },
+    }),
   )
   const isDuplicate = rotate.error instanceof ApiFailure && rotate.error.code === 'duplicate_api_key_name'
   const words = overlaps.find(([seconds]) => seconds === overlap)?.[2] ?? '7d'

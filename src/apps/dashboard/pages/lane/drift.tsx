@@ -81,16 +81,24 @@ export function DriftSection({ destination, pipeName }: { destination: Destinati
 
 async function addColumn(destination: Destination, key: string): Promise<void> {
   const { pipe_id: pipeId, destination_id: id } = destination
-  const { body } = await api.destinations.infer(pipeId, {
-    destination_id: id,
-    keys: [key],
-    add_columns: true,
+  const { body } = await api.call('inferTable', {
+    path: { pipe_id: pipeId },
+    body: {
+      destination_id: id,
+      keys: [key],
+      add_columns: true,
+    },
   })
   if (body.failure !== null) throw new Error(`${body.failure.message} ${body.ddl.join('; ')}`)
   const added = body.columns.filter(({ source_field, column_name }) => (source_field ?? column_name) === key)
   if (added.length === 0)
     throw new Error(body.warnings.join(' ') || 'No column could be proposed for this key.')
   // Reads the current columns: another user may have changed them meanwhile.
-  const { columns = [] } = (await api.destinations.get(pipeId, id)).body.destination
-  await api.destinations.update(pipeId, id, { columns: [...columns, ...added] })
+  const { columns = [] } = (
+    await api.call('getDestination', { path: { pipe_id: pipeId, destination_id: id } })
+  ).body.destination
+  await api.call('updateDestination', {
+    path: { pipe_id: pipeId, destination_id: id },
+    body: { columns: [...columns, ...added] },
+  })
 }

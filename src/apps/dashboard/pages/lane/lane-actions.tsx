@@ -30,7 +30,7 @@ export function LaneActions({ pipeName, destination, blockingRecords }: LaneActi
   const isFailing = lane.blocking_msg_id !== null && !isBlocked
   const canSkip = !isFailing || skipHelps(lane)
   const twin = command('lanes', 'retry', destinationName(pipeName, destination))
-  const retry = useChange(() => api.lanes.retry(pipeId, id))
+  const retry = useChange(() => api.call('retryNow', { path: { pipe_id: pipeId, destination_id: id } }))
   const runRetry = () =>
     retry.mutate(undefined, {
       onSuccess: ({ body }) =>
@@ -148,7 +148,7 @@ function deeds(
       words: `The message is put aside and not delivered to ${name} now. You can correct and replay it on the page of parked records. The ${counted(Math.max(0, lane.pending_messages - 1), 'message')} behind it are delivered next. Other destinations are not affected.`,
       command: command('lanes', 'skip', reference, '--yes'),
       isDanger: true,
-      run: () => api.lanes.skip(pipeId, id),
+      run: () => api.call('skipBlockingMessage', { path: { pipe_id: pipeId, destination_id: id } }),
       done: `The blocking message of ${name} is parked.`,
       link: { to: `/pipes/${pipeId}/destinations/${id}/parked`, words: 'Open parked records' },
     },
@@ -158,7 +158,11 @@ function deeds(
       words: `Nothing is delivered to it until it is unblocked. What is pending (${waiting}) is kept until then, at most for the retention time of undelivered messages; new messages wait behind it.`,
       command: command('destinations', 'block', reference),
       isDanger: true,
-      run: () => api.destinations.setStatus(pipeId, id, 'blocked'),
+      run: () =>
+        api.call('setDestinationStatus', {
+          path: { pipe_id: pipeId, destination_id: id },
+          body: { destination_status: 'blocked' },
+        }),
       done: `${name} is blocked.`,
     },
     unblock: {
@@ -167,7 +171,11 @@ function deeds(
       words: `What is pending (${waiting}) is delivered at once.`,
       command: command('destinations', 'unblock', reference),
       isDanger: false,
-      run: () => api.destinations.setStatus(pipeId, id, 'active'),
+      run: () =>
+        api.call('setDestinationStatus', {
+          path: { pipe_id: pipeId, destination_id: id },
+          body: { destination_status: 'active' },
+        }),
       done: `${name} is active again.`,
     },
     delete: {
@@ -176,7 +184,7 @@ function deeds(
       words: `The ${waiting} that it has not received yet it never gets. What is stored there already stays. This cannot be undone.`,
       command: command('destinations', 'delete', reference, '--yes'),
       isDanger: true,
-      run: () => api.destinations.delete(pipeId, id),
+      run: () => api.call('deleteDestination', { path: { pipe_id: pipeId, destination_id: id } }),
       done: `${name} is deleted.`,
     },
     pin: {
@@ -186,7 +194,7 @@ function deeds(
         'The next connection trusts whichever key it finds there. Do this only when you know that the server has a new certificate. No record is affected.',
       command: command('destinations', 'reset-pin', reference),
       isDanger: true,
-      run: () => api.destinations.resetPin(pipeId, id),
+      run: () => api.call('resetTlsPin', { path: { pipe_id: pipeId, destination_id: id } }),
       done: `The pin of ${name} is reset.`,
     },
   }
@@ -208,7 +216,9 @@ function Rewind({
   const [seq, setSeq] = useState('')
   const { pipe_id: pipeId, destination_id: id, lane } = destination
   const to = pointOf(point, time, seq)
-  const rewind = useChange(() => api.lanes.rewind(pipeId, id, to))
+  const rewind = useChange(() =>
+    api.call('rewindDestination', { path: { pipe_id: pipeId, destination_id: id }, body: { to } }),
+  )
   const twin = command('lanes', 'rewind', destinationName(pipeName, destination), '--to', String(to), '--yes')
   const error = fieldErrors(rewind.error).to
   const submit = () =>

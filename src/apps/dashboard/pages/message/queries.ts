@@ -14,7 +14,7 @@ const mostParked = '500'
 export function useMessage(msgId: string) {
   return useQuery({
     queryKey: ['message', msgId],
-    queryFn: async ({ signal }) => await api.messages.get(msgId, signal),
+    queryFn: async ({ signal }) => await api.call('getMessage', { path: { msg_id: msgId }, signal }),
     refetchInterval: ({ state }) =>
       state.data?.body.lanes.some((one) => one.state === 'pending' || one.state === 'stuck')
         ? openEveryMs
@@ -34,7 +34,7 @@ export function useMessages(pipeId: string, after: number | null) {
     queryKey: ['pipe', pipeId, 'messages', after],
     queryFn: async ({ signal }) => {
       const query = { limit: perPage, ...(after !== null && { after: String(after) }) }
-      return (await api.messages.list(pipeId, query, signal)).body
+      return (await api.call('listMessages', { path: { pipe_id: pipeId }, query, signal })).body
     },
     refetchInterval: after === null ? listEveryMs : false,
   })
@@ -45,7 +45,11 @@ export function useParkedOf({ pipeId, destinationId }: ParkedPlace, msgId: strin
   return useQuery({
     queryKey: ['pipe', pipeId, 'parked', destinationId, 'of', msgId],
     queryFn: async ({ signal }) => {
-      const { body } = await api.parked.list(pipeId, destinationId, { limit: mostParked }, signal)
+      const { body } = await api.call('listParked', {
+        path: { pipe_id: pipeId, destination_id: destinationId },
+        query: { limit: mostParked },
+        signal,
+      })
       return body.parked.filter((one) => one.msg_id === msgId)
     },
   })

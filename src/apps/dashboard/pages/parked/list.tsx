@@ -115,10 +115,13 @@ function Records({ place, parked, filter, reference }: RecordsProps) {
     setChosen(next)
   }
   const replay = useChange((body: { ids?: string[]; all?: true; error_code?: string }) =>
-    api.parked.replayMany(pipeId, destinationId, body),
+    api.call('replayManyParked', { path: { pipe_id: pipeId, destination_id: destinationId }, body }),
   )
   const discard = useChange((these: string[]) =>
-    api.parked.discardMany(pipeId, destinationId, { ids: these }),
+    api.call('discardManyParked', {
+      path: { pipe_id: pipeId, destination_id: destinationId },
+      body: { ids: these },
+    }),
   )
   const all = {
     all: true as const,

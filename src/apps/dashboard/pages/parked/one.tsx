@@ -13,6 +13,7 @@ import {
   placeWords,
   type ReplayOutcome,
   recordTextsOf,
+  replayBody,
   replayOutcome,
 } from '../../../client/parked.ts'
 import { api } from '../../data/api.ts'
@@ -137,9 +138,16 @@ function Edit({ place, body, text, onOutcome }: OneProps) {
   const isChanged = edited !== stored
   const isReplaying = body.state === 'replaying'
   const replay = useChange((given: string[] | null) =>
-    api.parked.replay(place.pipeId, place.destinationId, body.parked_id, given),
+    api.call('replayParked', {
+      path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: body.parked_id },
+      body: replayBody(given),
+    }),
   )
-  const discard = useChange(() => api.parked.discard(place.pipeId, place.destinationId, body.parked_id))
+  const discard = useChange(() =>
+    api.call('deleteParked', {
+      path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: body.parked_id },
+    }),
+  )
   const run = async (given: string[] | null) => {
     onOutcome(null)
     const { replays } = (await replay.mutateAsync(given)).body

@@ -22,7 +22,14 @@ export function useParkedPage(
   }
   return useQuery({
     queryKey: ['pipe', pipeId, 'parked', destinationId, query],
-    queryFn: async ({ signal }) => (await api.parked.list(pipeId, destinationId, query, signal)).body,
+    queryFn: async ({ signal }) =>
+      (
+        await api.call('listParked', {
+          path: { pipe_id: pipeId, destination_id: destinationId },
+          query,
+          signal,
+        })
+      ).body,
     refetchInterval: ({ state }) =>
       state.data?.parked.some((one) => one.state === 'replaying') ? replayingEveryMs : otherwiseEveryMs,
   })
@@ -34,7 +41,10 @@ export function useParked({ pipeId, destinationId }: ParkedPlace, parkedId: stri
     queryKey: ['pipe', pipeId, 'parked', destinationId, 'one', parkedId],
     queryFn: async ({ signal }) => {
       try {
-        return await api.parked.get(pipeId, destinationId, parkedId, signal)
+        return await api.call('getParked', {
+          path: { pipe_id: pipeId, destination_id: destinationId, parked_id: parkedId },
+          signal,
+        })
       } catch (error) {
         if (error instanceof ApiFailure && error.code === 'parked_not_found') return null
         throw error

@@ -47,12 +47,12 @@ export function LimitsForm({ pipe, limits }: { pipe: Pipe; limits: PipeLimits | 
   const [isClearing, setClearing] = useState(false)
   const body = limitsOf(texts)
   const save = useChange(async (isForced: boolean) => {
-    const { body: now, etag } = await api.pipes.get(pipe.pipe_id)
+    const { body: now, etag } = await api.call('getPipe', { path: { pipe_id: pipe.pipe_id } })
     const ifMatch = isForced ? null : etag
     if (!isForced) requireUnchanged(before ?? {}, now.limits ?? {})
-    return (await api.limits.put(pipe.pipe_id, body, { ifMatch })).body.limits
+    return (await api.call('putLimits', { path: { pipe_id: pipe.pipe_id }, body, ifMatch })).body.limits
   })
-  const clear = useChange(() => api.limits.clear(pipe.pipe_id))
+  const clear = useChange(() => api.call('deleteLimits', { path: { pipe_id: pipe.pipe_id } }))
   const reset = (to: PipeLimits | null) => {
     setBefore(to)
     setTexts(textsOf(to))
@@ -93,7 +93,11 @@ export function LimitsForm({ pipe, limits }: { pipe: Pipe; limits: PipeLimits | 
           failure={save.error}
           shown={names}
           onOverwrite={() => submit(true)}
-          onReload={() => void api.pipes.get(pipe.pipe_id).then(({ body: now }) => reset(now.limits))}
+          onReload={() =>
+            void api
+              .call('getPipe', { path: { pipe_id: pipe.pipe_id } })
+              .then(({ body: now }) => reset(now.limits))
+          }
         />
         <div className={formStyles.pair}>
           {fields.map(([name, label]) => (

@@ -16,8 +16,12 @@ import { say } from '../../ui/toasts.tsx'
 export function Origins({ detail: { pipe, allowed_origins: origins } }: { detail: PipeDetail }) {
   const [origin, setOrigin] = useState('')
   const [removing, setRemoving] = useState<AllowedOrigin | null>(null)
-  const add = useChange(() => api.origins.add(pipe.pipe_id, origin.trim()))
-  const remove = useChange((id: string) => api.origins.remove(pipe.pipe_id, id))
+  const add = useChange(() =>
+    api.call('addAllowedOrigin', { path: { pipe_id: pipe.pipe_id }, body: { origin_domain: origin.trim() } }),
+  )
+  const remove = useChange((id: string) =>
+    api.call('removeAllowedOrigin', { path: { pipe_id: pipe.pipe_id, origin_id: id } }),
+  )
   const twin = command('origins', 'add', pipe.pipe_name, origin.trim() || 'https://example.com')
   const isDuplicate = add.error instanceof ApiFailure && add.error.code === 'duplicate_origin'
   const error = isDuplicate ? failureText(add.error) : fieldErrors(add.error).origin_domain

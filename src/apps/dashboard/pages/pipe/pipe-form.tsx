@@ -27,10 +27,11 @@ export function PipeForm({ pipe }: { pipe: Pipe }) {
     changedKeys(before, fields).map((key) => [key, fields[key as keyof Fields]]),
   ) as PipeUpdate
   const save = useChange(async (isForced: boolean) => {
-    const { body: now, etag } = await api.pipes.get(pipe.pipe_id)
+    const { body: now, etag } = await api.call('getPipe', { path: { pipe_id: pipe.pipe_id } })
     const ifMatch = isForced ? null : etag
     if (!isForced) requireUnchanged(before, fieldsOf(now.pipe))
-    return (await api.pipes.update(pipe.pipe_id, wanted, { ifMatch })).body.pipe
+    return (await api.call('updatePipe', { path: { pipe_id: pipe.pipe_id }, body: wanted, ifMatch })).body
+      .pipe
   })
   const reset = (to: Pipe) => {
     setBefore(fieldsOf(to))
@@ -59,7 +60,9 @@ export function PipeForm({ pipe }: { pipe: Pipe }) {
         failure={save.error}
         shown={[...names]}
         onOverwrite={() => submit(true)}
-        onReload={() => void api.pipes.get(pipe.pipe_id).then(({ body }) => reset(body.pipe))}
+        onReload={() =>
+          void api.call('getPipe', { path: { pipe_id: pipe.pipe_id } }).then(({ body }) => reset(body.pipe))
+        }
       />
       <Section title="Description">
         <TextArea

@@ -95,7 +95,10 @@ function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined })
   const verb = isPaused ? 'resume' : 'pause'
   const twin = command('pipes', verb, pipe.pipe_name)
   const toggle = useChange(() =>
-    api.pipes.update(pipe.pipe_id, { pipe_status: isPaused ? 'active' : 'paused' }),
+    api.call('updatePipe', {
+      path: { pipe_id: pipe.pipe_id },
+      body: { pipe_status: isPaused ? 'active' : 'paused' },
+    }),
   )
   const run = () =>
     toggle.mutateAsync().then(() => say(`Pipe ${pipe.pipe_name} is ${isPaused ? 'active' : 'paused'}.`, twin))

@@ -57,7 +57,7 @@ function DeletePipe({ detail: { pipe, destinations } }: { detail: PipeDetail }) 
   const [typed, setTyped] = useState('')
   const [, go] = useLocation()
   const live = usePipeOverview(pipe.pipe_id)
-  const remove = useChange(() => api.pipes.delete(pipe.pipe_id))
+  const remove = useChange(() => api.call('deletePipe', { path: { pipe_id: pipe.pipe_id } }))
   const twin = command('pipes', 'delete', pipe.pipe_name, '--yes')
   const isNamed = typed === pipe.pipe_name
   return (

@@ -36,7 +36,7 @@ export function NewPipePage() {
   }
   const { pipe_name: name, ...options } = body
   const twin = command('pipes', 'create', name || 'NAME', ...pipeOptions(options))
-  const create = useChange(() => api.pipes.create(body))
+  const create = useChange(() => api.call('createPipe', { body }))
   const errors = fieldErrors(create.error)
   const isTaken = create.error instanceof ApiFailure && create.error.code === 'duplicate_pipe_name'
   const nameError = isTaken ? failureText(create.error) : errors.pipe_name

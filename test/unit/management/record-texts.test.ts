@@ -1,5 +1,5 @@
 import t from 'tap'
-import { recordTextsAt } from '../../../src/api/http/record-texts.ts'
+import { recordTextsAt } from '../../../src/api/management/record-texts.ts'
 
 const textsOf = (json: string) => recordTextsAt(Buffer.from(json), 'records')
 

@@ -1,0 +1,133 @@
+/**
+ * A request of a known caller, checked against its operation: the path, then the query, then the body. The OpenAPI document shows
+ * the same schemas, so that it says what is accepted. Rules that need more than the request are the use cases'.
+ */
+import type { TSchema } from 'typebox'
+import { ApiError, type ErrorCode } from '../../contract/errors.ts'
+import type { Operation } from '../../contract/operation.ts'
+import {
+  type ManagementOperationId,
+  type OperationId,
+  operationTable,
+  type RequestBody,
+  type RequestPath,
+  type RequestQuery,
+} from '../../contract/operations.ts'
+import { isForPipe, type Principal } from '../../contract/principal.ts'
+import { isUuid } from '../../contract/uuid.ts'
+import {
+  type FieldErrors,
+  requireObject,
+  shapeFaults,
+  throwIfErrors,
+  validate,
+} from '../../contract/validate.ts'
+
+export interface Call<Id extends OperationId> {
+  principal: Principal
+  /** Ids in lower case. A pipe is one of those that the caller may look at and change. */
+  path: RequestPath<Id>
+  query: RequestQuery<Id>
+  body: RequestBody<Id>
+  /** The bytes of the body, for text that must not pass through a parser. Absent: there were none. */
+  bodyBytes?: Buffer | undefined
+}
+
+/** One use case for each operation of management. Each returns the success body and throws ApiError. */
+export type UseCases = { [Id in ManagementOperationId]: (call: Call<Id>) => Promise<unknown> }
+
+interface UncheckedRequest {
+  principal: Principal
+  /** By name, as sent. */
+  params?: Readonly<Record<string, string>>
+  query?: URLSearchParams
+  body?: unknown
+  bodyBytes?: Buffer | undefined
+}
+
+/** Throws the resource's own 404 for an id that can name none, and `validation_error` for everything else. */
+export function checkedCall<Id extends OperationId>(operationId: Id, request: UncheckedRequest): Call<Id> {
+  const operation = operationsById.get(operationId)!
+  const { principal, params = {}, query, body, bodyBytes } = request
+  const call = {
+    principal,
+    path: checkedPath(operation, params, principal),
+    query: query === undefined ? {} : checkedQuery(operation, query),
+    body: checkedBody(operation, body),
+    bodyBytes,
+  }
+  // Each part was just checked against the schemas that these types are derived from.
+  return call as Call<Id>
+}
+
+const operationsById = new Map(operationTable.map((operation) => [operation.operationId, operation]))
+
+/** The 404 of each path parameter, outer resources first. */
+const notFoundErrors: readonly (readonly [parameter: string, error: ErrorCode])[] = [
+  ['pipe_id', 'pipe_not_found'],
+  ['destination_id', 'destination_not_found'],
+  ['parked_id', 'parked_not_found'],
+  ['origin_id', 'origin_not_found'],
+  ['api_key_id', 'api_key_not_found'],
+  ['user_id', 'user_not_found'],
+  ['msg_id', 'message_not_found'],
+]
+
+function checkedPath(
+  { errors }: Operation,
+  params: Readonly<Record<string, string>>,
+  principal: Principal,
+): Record<string, string> {
+  const path: Record<string, string> = {}
+  for (const [name, text] of Object.entries(params)) {
+    const id = text.toLowerCase()
+    const isAllowed = name !== 'pipe_id' || isForPipe(principal, id)
+    if (!isUuid(text) || !isAllowed) throw new ApiError(notFoundError(name, errors))
+    path[name] = id
+  }
+  return path
+}
+
+/** An operation without an error for an outer resource gives the one of the next resource within: under an unknown pipe there is no destination. */
+function notFoundError(parameter: string, errors: readonly ErrorCode[]): ErrorCode {
+  const from = notFoundErrors.findIndex(([name]) => name === parameter)
+  const found = notFoundErrors.slice(from).find(([, error]) => errors.includes(error))
+  return found?.[1] ?? 'not_found'
+}
+
+function checkedQuery({ parameters = [] }: Operation, query: URLSearchParams): Record<string, unknown> {
+  const values: Record<string, unknown> = {}
+  const faults: FieldErrors = {}
+  for (const { in: place, name, schema } of parameters) {
+    const text = place === 'query' ? query.get(name) : null
+    if (text === null) continue
+    values[name] = parsedText(schema, text)
+    const [fault] = Object.values(shapeFaults(schema, values[name], name))
+    if (fault !== undefined) faults[name] = wordsFor(schema) ?? fault
+  }
+  throwIfErrors(faults)
+  return values
+}
+
+/** A text of the query as the type that its schema names; what cannot be one stays a text, which the schema then rejects. */
+function parsedText({ type }: TSchema & { type?: string }, text: string): unknown {
+  if (type === 'integer') return /^\d{1,16}$/.test(text) ? Number(text) : text
+  if (type === 'boolean') return text === 'true' || text === 'false' ? text === 'true' : text
+  return text
+}
+
+/** A query holds texts, so the words for a wrong type in a body do not fit it. Null: those words do fit. */
+function wordsFor(schema: TSchema & { type?: string; minimum?: number; maximum?: number }): string | null {
+  const { type, minimum = 0, maximum = Number.MAX_SAFE_INTEGER } = schema
+  if (type === 'boolean') return 'must be true or false'
+  if (type !== 'integer') return null
+  return maximum === Number.MAX_SAFE_INTEGER
+    ? `must be a whole number, ${minimum} or more`
+    : `must be a whole number from ${minimum} to ${maximum}`
+}
+
+function checkedBody({ request, prepare, isBodyOptional = false }: Operation, body: unknown): unknown {
+  if (request === undefined) return undefined
+  const given = requireObject(body === undefined && isBodyOptional ? {} : body)
+  return validate(request, prepare === undefined ? given : prepare(given))
+}
