@@ -177,7 +177,7 @@ async function dropOldestRevoked(trx: Connection, workspaceId: string): Promise<
         .where('api_key_status', '=', 'revoked')
         .orderBy('api_key_revoked_ms', 'desc')
         .orderBy('creation_order', 'desc')
-        // SQLite knows no OFFSET without a LIMIT; more than one only where an older version has left them.
+        // SQLite knows no OFFSET without a LIMIT. One row at most is beyond it.
         .limit(100_000)
         .offset(resourceLimits.revokedApiKeysPerWorkspace),
     )

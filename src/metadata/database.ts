@@ -244,8 +244,7 @@ export interface SettingRow {
 /** A pipe that was deleted while the buffer held messages of it. */
 export interface DeletedPipeRow {
   pipe_id: string
-  /** Null: it was deleted by an older version. */
-  workspace_id: string | null
+  workspace_id: string
   deleted_ms: number
 }
 

@@ -7,8 +7,7 @@
 import type { Transaction } from 'kysely'
 import { ConfigError } from '../platform/config-error.ts'
 import type { Tables } from './database.ts'
-import { createTables } from './migrations/24-tables.ts'
-import { laneStates } from './migrations/25-lane-states.ts'
+import { createTables } from './migrations/25-tables.ts'
 
 export interface Migration {
   number: number
@@ -18,8 +17,7 @@ export interface Migration {
 
 /** Earlier formats were never released: the baseline has the number that a database of it says. */
 export const migrations: readonly Migration[] = [
-  { number: 24, name: 'tables of format 24', up: createTables },
-  { number: 25, name: 'lane states', up: laneStates },
+  { number: 25, name: 'tables of format 25', up: createTables },
 ]
 
 /** The format of a database that this version has brought up to date. */

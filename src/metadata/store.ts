@@ -102,8 +102,6 @@ export interface IngestCounts {
 /** Which data directory this is. */
 export interface DataDirIdentity {
   readonly dataDirId: string
-  /** It was given to a directory of an earlier version, whose buffer has none yet. */
-  readonly isAdopted: boolean
   /** Oldest first; the last one is in force. */
   readonly epochs: readonly Epoch[]
 }

@@ -20,7 +20,7 @@ import {
 import { destinations } from '../metadata/destinations.ts'
 import { directorySource } from '../metadata/directory.ts'
 import { drift, driftStore } from '../metadata/drift.ts'
-import { loadIdentity, loadKnownSeq, requireIdentity } from '../metadata/identity.ts'
+import { giveIdentity, loadIdentity, loadKnownSeq } from '../metadata/identity.ts'
 import { laneRecords } from '../metadata/lane-records.ts'
 import { laneSource } from '../metadata/lane-specs.ts'
 import { laneStore } from '../metadata/lane-store.ts'
@@ -203,7 +203,7 @@ async function prepare(
     // Every statement sees what nodes of the version before have just saved. No other process prepares the database.
     const fromFormat = await inRowTransaction(connection, async (trx) => {
       const before = await migrate(trx, label, now)
-      await requireIdentity(trx, before > 0)
+      if (before === 0) await giveIdentity(trx)
       await checkSealingKey(trx, sealer, label)
       return before
     })

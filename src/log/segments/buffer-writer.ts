@@ -16,7 +16,7 @@ import type { Appended, Backlog, BufferStatus, Idempotency, LowWatermark } from 
 import type { Frame } from '../frame.ts'
 import { DamagedSegments } from './damaged-segments.ts'
 import { type DiskGuard, openDiskGuard } from './disk-guard.ts'
-import { type CommitRules, type CommittedFrame, isSameBody } from './frame-commit.ts'
+import type { CommitRules, CommittedFrame } from './frame-commit.ts'
 import { startClock } from './high-water.ts'
 import { type IdempotencyKeys, openIdempotencyKeys } from './idempotency.ts'
 import type { SegmentName } from './layout.ts'
@@ -270,7 +270,7 @@ export class BufferWriter {
   findRepeat(pipeId: string, { key, bodyHash }: Idempotency): Appended | 'reused' | null {
     const first = this.#keys.find(pipeId, key, this.#clock())
     if (first === null) return null
-    if (!isSameBody({ bodyHash }, first)) return 'reused'
+    if (bodyHash !== first.bodyHash) return 'reused'
     const { seq, msgId, recordCount } = first
     return { seq, msgId, recordCount, repeated: true }
   }

@@ -3,7 +3,7 @@ import { validate } from 'uuid'
 import { isStorageError } from '../../platform/storage-error.ts'
 import type { UsedKey } from './key-lookup.ts'
 import { listSegments } from './layout.ts'
-import { hasColumn, openReadOnly } from './segment-file.ts'
+import { openReadOnly } from './segment-file.ts'
 import { ContradictionError, isDamage, isDiskFull } from './sqlite-errors.ts'
 
 /**
@@ -44,9 +44,7 @@ export function* keyedRowsSince(
 function isPossible({ pipeId, key, msgId, recordCount, receivedMs, bodyHash }: UsedKey): boolean {
   const isText = (value: unknown) => typeof value === 'string'
   const areNumbers = Number.isSafeInteger(recordCount) && typeof receivedMs === 'number'
-  return (
-    isText(pipeId) && isText(key) && validate(msgId) && areNumbers && (bodyHash === null || isText(bodyHash))
-  )
+  return isText(pipeId) && isText(key) && validate(msgId) && areNumbers && isText(bodyHash)
 }
 
 function readKeyed(
@@ -60,8 +58,7 @@ function readKeyed(
     return db
       .prepare(
         `SELECT p.pipe_id AS pipeId, m.idempotency_key AS key, m.seq, m.msg_id AS msgId,
-                m.record_count AS recordCount, m.received_ms AS receivedMs,
-                ${hasColumn(db, 'message', 'body_hash') ? 'm.body_hash' : 'NULL'} AS bodyHash,
+                m.record_count AS recordCount, m.received_ms AS receivedMs, m.body_hash AS bodyHash,
                 min(coalesce((SELECT last_clock_ms FROM segment), @clockMs), @clockMs) AS usedClockMs
          FROM message m INDEXED BY message_with_key JOIN pipe p ON p.no = m.pipe
          WHERE m.idempotency_key IS NOT NULL AND m.seq > @afterSeq ORDER BY m.seq`,

@@ -1,10 +1,7 @@
 /**
  * The checksum of a message's row: over every column, with the id of the pipe instead of its number, so that a row that
- * was moved to another file, or a pipe's row that was changed, is found too.
- *
- *   format 1   CRC-32 of the body alone
- *   format 2   CRC-32 of the body, carried on over the text of the other columns: the body's own CRC comes with the
- *              frame, so the writer does not read the body again
+ * was moved to another file, or a pipe's row that was changed, is found too. It is the CRC-32 of the body, continued over
+ * the text of the other columns: the body's own CRC comes with the frame, so the writer does not read the body again.
  */
 import { crc32 } from 'node:zlib'
 
@@ -23,10 +20,8 @@ export interface RowHeader {
   bodyHash: string | null
 }
 
-export type SegmentFormat = 1 | 2
-
-export function rowChecksum(header: RowHeader, bodyCrc: number, format: SegmentFormat = 2): number {
-  return format === 1 ? bodyCrc : crc32(headerText(header), bodyCrc)
+export function rowChecksum(header: RowHeader, bodyCrc: number): number {
+  return crc32(headerText(header), bodyCrc)
 }
 
 /** One column a line, the one that can hold anything last: no two headers have the same text. */

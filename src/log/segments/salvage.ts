@@ -214,7 +214,7 @@ export class Salvage {
     for (let isDone = false; !isDone; ) {
       let bytes = 0
       isDone = true
-      for (const { seq, crc, foundCrc, body } of checkedRows(this.#target.db, 2, cursor)) {
+      for (const { seq, crc, foundCrc, body } of checkedRows(this.#target.db, cursor)) {
         assert(crc === foundCrc, 'a salvaged message is the message it was')
         missing += gapBetween(cursor, seq)
         cursor = seq

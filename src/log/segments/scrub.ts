@@ -9,7 +9,7 @@ import { existsSync } from 'node:fs'
 import type Database from 'better-sqlite3'
 import { listSegments, type SegmentName, segmentBytes, segmentFile } from './layout.ts'
 import { checkedRows } from './message-row.ts'
-import { formatOf, openReadOnly } from './segment-file.ts'
+import { openReadOnly, requireKnownFormat } from './segment-file.ts'
 import { isGone, isUnusable } from './sqlite-errors.ts'
 
 /** A disk does hundreds of this; lanes and commits must not notice it. */
@@ -58,6 +58,7 @@ async function scrubSegment(
 ): Promise<void> {
   const db = openReadOnly(dir, name)
   try {
+    requireKnownFormat(db)
     checkIndex(db)
     for (let slice = { afterSeq: 0, bytes: 0 }; ; ) {
       slice = checkRows(db, slice.afterSeq)
@@ -81,7 +82,7 @@ function checkIndex(db: Database.Database): void {
 
 function checkRows(db: Database.Database, afterSeq: number): { afterSeq: number; bytes: number } {
   const slice = { afterSeq, bytes: 0 }
-  for (const { seq, crc, foundCrc, body } of checkedRows(db, formatOf(db), afterSeq)) {
+  for (const { seq, crc, foundCrc, body } of checkedRows(db, afterSeq)) {
     slice.afterSeq = seq
     slice.bytes += body.length + 120
     if (foundCrc !== crc) throw new DamagedRowError(`${db.name}: message ${seq} is not what was written`)

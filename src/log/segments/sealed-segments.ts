@@ -73,14 +73,13 @@ export function readSealedSegments(
   return { sealed, damaged, strays }
 }
 
-/** The right position of a segment of format 1 is not known. */
 function liesWithin(
   { firstSeq }: SegmentName,
   older: readonly (SegmentContent | null)[],
   isSound: (content: SegmentContent) => boolean,
 ): boolean {
   const nearest = older.findLast((content) => content !== null) ?? null
-  if (nearest === null || nearest.identity === null) return false
+  if (nearest === null) return false
   return (nearest.lastSeq ?? 0) >= firstSeq && isSound(nearest)
 }
 

@@ -59,8 +59,8 @@ export class SegmentLog {
   readonly #dir: string
   readonly #pageBytes: number
   readonly #identity: BufferIdentity | null
-  /** The id of the segment being written; null: of format 1. */
-  #segmentId: string | null
+  /** The id of the segment being written. */
+  #segmentId: string
   #holes: SeqRange[]
   readonly #mark: HighWater
   readonly #pipes: PipeTable
@@ -80,7 +80,7 @@ export class SegmentLog {
     this.#dir = dir
     this.#pageBytes = start.pageBytes
     this.#identity = identity
-    this.#segmentId = content.identity?.segmentId ?? null
+    this.#segmentId = content.identity.segmentId
     this.#holes = holes
     this.#pipes = new PipeTable(content.pipes)
     const { damaged, sealing } = start
@@ -315,10 +315,9 @@ export class SegmentLog {
 
   #currentFacts(bytes: number): SegmentFacts {
     const known = {
-      format: this.#writer.format,
-      ...{ identity: null, isSalvaged: false, holes: [] },
-      begunClockMs: this.#begunClockMs,
-      ...{ sealedClockMs: null, lastSeq: this.#lastRowSeq },
+      identity: null,
+      sealedClockMs: null,
+      lastSeq: this.#lastRowSeq,
       firstReceivedMs: this.#firstReceivedMs,
       pipes: this.#pipes.inSegment(),
     }

@@ -17,7 +17,7 @@ export function usedKeysOf(dir: string, pipeId: string): Map<number, Idempotency
   for (const used of keyedRowsSince(dir, 0, clockMs, () => {})) {
     for (const { pipeId: of, seq, key, bodyHash, usedClockMs } of used) {
       const isAlive = clockMs - usedClockMs <= keyLifetimeMs
-      if (of === pipeId && bodyHash !== null && isAlive) keys.set(seq, { key, bodyHash })
+      if (of === pipeId && isAlive) keys.set(seq, { key, bodyHash })
     }
   }
   return keys

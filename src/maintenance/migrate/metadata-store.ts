@@ -310,6 +310,6 @@ async function setIdentity(
   dataDirId: string,
   epochs: readonly Epoch[],
 ): Promise<void> {
-  for (const { name, value } of identityRows({ dataDirId, isAdopted: false, epochs: [...epochs] }))
+  for (const { name, value } of identityRows({ dataDirId, epochs: [...epochs] }))
     await putSetting(trx, name, value)
 }
