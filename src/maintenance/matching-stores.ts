@@ -7,8 +7,8 @@ import { existsSync } from 'node:fs'
 import { current } from '../contract/epochs.ts'
 import { type FoundBuffer, findBuffer } from '../log/segments/found-identity.ts'
 import { segmentFormat } from '../log/segments/segment-file.ts'
+import type { DataDirIdentity } from '../metadata/identity.ts'
 import { readIdentity } from '../metadata/sqlite/offline.ts'
-import type { DataDirIdentity } from '../metadata/store.ts'
 import { ConfigError } from '../platform/config-error.ts'
 
 interface StorePaths {

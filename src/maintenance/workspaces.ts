@@ -1,8 +1,9 @@
 /** One workspace of a data directory, for commands that work on the files themselves, also while the daemon runs. */
 import os from 'node:os'
 import { localPrincipal, type Principal } from '../contract/principal.ts'
+import type { Actor } from '../metadata/audit.ts'
 import type { LocalCommand } from '../metadata/sqlite/offline-audit.ts'
-import type { Actor, Metadata } from '../metadata/store.ts'
+import type { Metadata } from '../metadata/store.ts'
 import type { Settings } from '../settings/settings.ts'
 import { openDataDirMetadata } from './data-dir.ts'
 import { DataDirError } from './errors.ts'

@@ -4,9 +4,16 @@
  */
 import { randomUUID } from 'node:crypto'
 import { type Epoch, firstEpochs } from '../contract/epochs.ts'
-import type { Connection, LaneRow } from './database.ts'
 import { decodeLane, isLaneRowIntact } from './lane-row.ts'
-import type { DataDirIdentity } from './store.ts'
+import type { LaneRow } from './tables.ts'
+import type { Connection } from './transactions.ts'
+
+/** Which data directory this is. */
+export interface DataDirIdentity {
+  readonly dataDirId: string
+  /** Oldest first; the last one is in force. */
+  readonly epochs: readonly Epoch[]
+}
 
 export const identitySettings = { id: 'data_dir_id', epochs: 'epochs' } as const
 

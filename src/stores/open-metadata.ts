@@ -9,14 +9,7 @@ import type { AuditEntry } from '../contract/audit.ts'
 import { alertStore } from '../metadata/alert-store.ts'
 import { alerts } from '../metadata/alerts.ts'
 import { apiKeys } from '../metadata/api-keys.ts'
-import { audit, audited, type NoteChange, notShared } from '../metadata/audit.ts'
-import {
-  type Connection,
-  inRowTransaction,
-  inWriteTransaction,
-  type OpenedDatabase,
-  writesEnded,
-} from '../metadata/database.ts'
+import { type Actor, audit, audited, type NoteChange, notShared } from '../metadata/audit.ts'
 import { destinations } from '../metadata/destinations.ts'
 import { directorySource } from '../metadata/directory.ts'
 import { drift, driftStore } from '../metadata/drift.ts'
@@ -37,7 +30,14 @@ import { createSealer, type Sealer, UnsealError } from '../metadata/secrets.ts'
 import { pinStore } from '../metadata/server-key-pins.ts'
 import { sessions } from '../metadata/sessions.ts'
 import { openSqliteDatabase } from '../metadata/sqlite/open.ts'
-import type { Actor, Metadata, MetadataSpec } from '../metadata/store.ts'
+import type { Metadata, MetadataSpec } from '../metadata/store.ts'
+import {
+  type Connection,
+  inRowTransaction,
+  inWriteTransaction,
+  type OpenedDatabase,
+  writesEnded,
+} from '../metadata/transactions.ts'
 import { usage } from '../metadata/usage.ts'
 import { users } from '../metadata/users.ts'
 import { versions } from '../metadata/versions.ts'

@@ -12,7 +12,7 @@ import {
   throwIfErrors,
   validate,
 } from '../../contract/validate.ts'
-import type { AlertSettings, StoredAlerts } from '../../metadata/store.ts'
+import type { AlertSettings, StoredAlerts } from '../../metadata/alerts.ts'
 import type { ManagementDeps } from './deps.ts'
 import { type CheckTarget, configErrors } from './destination-rules.ts'
 import { SharedRuns } from './shared-runs.ts'

@@ -2,7 +2,9 @@
 import { auditPage } from '../../contract/audit.ts'
 import type { Principal } from '../../contract/principal.ts'
 import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
-import type { Actor, Metadata, StoredDestination } from '../../metadata/store.ts'
+import type { Actor } from '../../metadata/audit.ts'
+import type { StoredDestination } from '../../metadata/destinations.ts'
+import type { Metadata } from '../../metadata/store.ts'
 import { isoMoment, wholeNumber } from './query-parameters.ts'
 
 export function auditUseCases({ metadata }: { metadata: Pick<Metadata, 'audit'> }) {

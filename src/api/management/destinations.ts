@@ -33,7 +33,7 @@ import {
 import type { DestinationTrials, LaneViews } from '../../delivery/delivery.ts'
 import { descriptorOf } from '../../destinations/descriptors.ts'
 import type { DestinationSpec } from '../../destinations/driver.ts'
-import type { DestinationChange, NewDestination, StoredDestination } from '../../metadata/store.ts'
+import type { DestinationChange, NewDestination, StoredDestination } from '../../metadata/destinations.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
 import { givenConfig, storedColumn } from './destination-config.ts'
 import { type CheckTarget, columnErrors, configErrors } from './destination-rules.ts'

@@ -5,7 +5,8 @@
 import { ApiError, type ErrorCode } from '../../contract/errors.ts'
 import type { Pipe } from '../../contract/pipe.ts'
 import { isUuid } from '../../contract/uuid.ts'
-import type { Metadata, StoredDestination } from '../../metadata/store.ts'
+import type { StoredDestination } from '../../metadata/destinations.ts'
+import type { Metadata } from '../../metadata/store.ts'
 
 /** The id as it is stored: lower case. */
 export function resourceId(text: string, notFound: ErrorCode): string {

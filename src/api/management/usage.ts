@@ -13,7 +13,7 @@ import {
   usageHours,
 } from '../../contract/usage.ts'
 import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
-import type { IngestCounts } from '../../metadata/store.ts'
+import type { IngestCounts } from '../../metadata/usage.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requireDestination, requirePipe } from './lookup.ts'

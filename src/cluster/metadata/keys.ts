@@ -19,7 +19,7 @@ import {
   type SettledClaim,
   type UsedKey,
 } from '../../log/key-store.ts'
-import type { Connection } from '../../metadata/database.ts'
+import type { Connection } from '../../metadata/transactions.ts'
 import { WriteConflictError } from '../../metadata/write-errors.ts'
 import type { DatabaseClock } from './database-clock.ts'
 

@@ -13,7 +13,8 @@
 import { randomUUID } from 'node:crypto'
 import { type RawBuilder, sql } from 'kysely'
 import type { ClusterStore, QuotaAsk } from '../../metadata/cluster-store.ts'
-import { type Connection, normaliseId } from '../../metadata/database.ts'
+import { normaliseId } from '../../metadata/tables.ts'
+import type { Connection } from '../../metadata/transactions.ts'
 import { dayMs } from '../../platform/quantities.ts'
 import type { DatabaseClock } from './database-clock.ts'
 

@@ -1,6 +1,6 @@
 /** `ClusterStore` over the tables of migrations 19, 23 and 24. */
 import type { ClusterStore } from '../../metadata/cluster-store.ts'
-import type { Connection } from '../../metadata/database.ts'
+import type { Connection } from '../../metadata/transactions.ts'
 import { changes, type ListenForNotifications, type Notify } from './changes.ts'
 import type { DatabaseClock } from './database-clock.ts'
 import { duties } from './duties.ts'

@@ -8,9 +8,9 @@
  *   parked        the message's; if the buffer does not keep it any longer, it keeps its number, which is below all others
  */
 import type { Cursor } from '../../log/buffer.ts'
-import type { LaneHistoryRow, LaneRow, ParkedRow } from '../../metadata/database.ts'
 import { encodeLane } from '../../metadata/lane-row.ts'
 import type { LaneState } from '../../metadata/lane-state.ts'
+import type { LaneHistoryRow, LaneRow, ParkedRow } from '../../metadata/tables.ts'
 import type { MovedLane } from './metadata-store.ts'
 import type { SeqMap } from './seq-map.ts'
 

@@ -6,7 +6,7 @@
  * `used_keys_…`.
  */
 import { type CreateTableBuilder, sql, type Transaction } from 'kysely'
-import type { Tables } from '../database.ts'
+import type { Tables } from '../tables.ts'
 
 interface Table {
   /** `name type`, with a comma between: not null, unless `?` follows; `= value` is its default, `key` a key without a name. */

@@ -3,9 +3,9 @@ import Database from 'better-sqlite3'
 import { type Epoch, firstEpochs } from '../../contract/epochs.ts'
 import { ConfigError } from '../../platform/config-error.ts'
 import { isCorrupt, isReadFailure } from '../../platform/storage-error.ts'
-import type { LaneRow, PipeRow } from '../database.ts'
 import { identityOf, knownSeqOf } from '../identity.ts'
 import { isLaneRowIntact, shownLane } from '../lane-row.ts'
+import type { LaneRow, PipeRow } from '../tables.ts'
 
 export interface CheckedLane {
   destinationId: string

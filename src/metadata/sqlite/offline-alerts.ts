@@ -1,8 +1,8 @@
 /** Where alerts go, in a metadata file that no daemon runs on: sealed under another key, or removed with a lost one. */
 import Sqlite, { type Database } from 'better-sqlite3'
 import { openedAlerts, sealedAlerts } from '../alerts.ts'
-import type { AlertSettingsRow } from '../database.ts'
 import { type Sealer, UnsealError } from '../secrets.ts'
+import type { AlertSettingsRow } from '../tables.ts'
 
 type StoredAlerts = Pick<AlertSettingsRow, 'workspace_id' | 'alert_url' | 'alert_secret'> & {
   workspace_name: string

@@ -5,7 +5,6 @@ import path from 'node:path'
 import Database from 'better-sqlite3'
 import { Kysely } from 'kysely'
 import t from 'tap'
-import type { Tables } from '../../../src/metadata/database.ts'
 import {
   type Migration,
   migrate,
@@ -14,6 +13,7 @@ import {
   oldestFormat,
 } from '../../../src/metadata/migrations.ts'
 import { sqliteDialect } from '../../../src/metadata/sqlite/dialect.ts'
+import type { Tables } from '../../../src/metadata/tables.ts'
 import { open, testFile } from './fixture.ts'
 
 /** A released migration never changes: what it made exists on other machines. A new one adds its line here. */
