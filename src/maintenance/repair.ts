@@ -80,7 +80,11 @@ export function repairDataDir(root: string, verified: Verified): RepairAction[] 
   const plan = planRepair(verified)
   for (const { action, file } of plan) if (action === 'rebuild') setAside(dir.root, file, dir.quarantineDir)
   const spec = {
-    ...{ dir: dir.bufferDir, quarantineDir: dir.quarantineDir, identity, knownSeq, nextSeqAtLeast },
+    dir: dir.bufferDir,
+    quarantineDir: dir.quarantineDir,
+    identity,
+    knownSeq,
+    nextSeqAtLeast,
     keysFile: path.join(dir.root, keysName),
   }
   const damaged = verified.segments.filter(({ problems }) => problems.length > 0).map(({ name }) => name)

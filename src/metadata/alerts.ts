@@ -56,7 +56,10 @@ export function alerts(db: Connection, sealer: Sealer, inAudited: Audited): Aler
           .onConflict((conflict) => conflict.column('workspace_id').doUpdateSet(values))
           .execute()
         await record({
-          ...{ workspaceId, operation: 'putAlerts', resourceId: null, pipeId: null },
+          workspaceId,
+          operation: 'putAlerts',
+          resourceId: null,
+          pipeId: null,
           before: before === null ? null : audited(before),
           after: audited(settings, before),
         })

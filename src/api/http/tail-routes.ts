@@ -101,7 +101,11 @@ export class Tails {
     const { sample, from } = parametersOf(request)
     const releaseSlot = this.#begin(workspaceId)
     const tail: Tail = {
-      ...{ pipeId, workspaceId, sample, by: principal.by, isStillAdmitted },
+      pipeId,
+      workspaceId,
+      sample,
+      by: principal.by,
+      isStillAdmitted,
       isSuspect: false,
       isRevoked: false,
       wake: () => {},

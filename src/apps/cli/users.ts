@@ -177,7 +177,8 @@ async function withUsers<T>(
     }
     const { url, users } = await connect(options)
     return await use({
-      ...{ url, list: async () => (await users.list()).body.users },
+      url,
+      list: async () => (await users.list()).body.users,
       create: async (body) => (await users.create(body)).body.user,
       update: users.update,
       delete: users.delete,

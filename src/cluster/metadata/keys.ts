@@ -214,7 +214,12 @@ function decodeUsed(row: UsedRow): UsedKey {
 function decodeClaim(row: ClaimRow): PendingClaim {
   const { key_hash: keyHash, body_hash: bodyHash, pipe_id: pipeId, chain, attempt_id: attemptId } = row
   return {
-    ...{ keyHash, bodyHash, pipeId, chain, attemptId, msgId: row.msg_id },
+    keyHash,
+    bodyHash,
+    pipeId,
+    chain,
+    attemptId,
+    msgId: row.msg_id,
     afterSeq: Number(row.after_seq),
     recordCount: Number(row.record_count),
     claimedMs: Number(row.claimed_ms),

@@ -23,7 +23,9 @@ export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['
         await trx
           .insertInto('cluster_workers')
           .values((eb) => ({
-            ...{ lease_id: leaseId, node_id: nodeId, expires_ms: eb(clock(), '+', leaseMs) },
+            lease_id: leaseId,
+            node_id: nodeId,
+            expires_ms: eb(clock(), '+', leaseMs),
             ...contactColumns(clock, buffer),
           }))
           .execute()

@@ -56,8 +56,11 @@ export function quotas(db: Connection, clock: DatabaseClock): ClusterStore['quot
       const row = rows[0]
       if (row === undefined) return null
       return {
-        ...{ ledgerId: row.ledger_id, records: row.granted_records, bytes: row.granted_bytes },
-        ...{ reserved: { records: row.records, bytes: row.bytes }, dayLeftMs: row.day_left_ms },
+        ledgerId: row.ledger_id,
+        records: row.granted_records,
+        bytes: row.granted_bytes,
+        reserved: { records: row.records, bytes: row.bytes },
+        dayLeftMs: row.day_left_ms,
       }
     },
 

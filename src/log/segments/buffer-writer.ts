@@ -106,11 +106,15 @@ export class BufferWriter {
     this.#keys = parts.keys
     this.#clock = startClock(parts.segments.lastClockMs)
     this.#damaged = new DamagedSegments(log, {
-      ...{ segments: parts.segments, dir: spec.dir, quarantineDir: spec.quarantineDir, clock: this.#clock },
+      segments: parts.segments,
+      dir: spec.dir,
+      quarantineDir: spec.quarantineDir,
+      clock: this.#clock,
       onChanged: events.onDropped,
     })
     this.#space = new SpaceKeeper(spec, log, {
-      ...{ ...parts, damaged: this.#damaged },
+      ...parts,
+      damaged: this.#damaged,
       watermarks: this.#watermarks,
       clock: this.#clock,
       roll: () => this.#roll(),

@@ -207,7 +207,11 @@ function listIn(
     .raw()
     .all(no, beforeSeq, afterSeq, limit) as ListedColumns[]
   return rows.map(([seq, msgId, receivedMs, recordCount, bytes]) => ({
-    ...{ seq, msgId, receivedMs, recordCount, bytes },
+    seq,
+    msgId,
+    receivedMs,
+    recordCount,
+    bytes,
   }))
 }
 

@@ -274,7 +274,13 @@ function salvageLast(spec: LogSpec, { source, older, knownSeq, clockMs }: LastSe
   const content = older === undefined ? null : readContentIfUsable(dir, older, identity)
   const isAdjacent = content !== null && (content.lastSeq ?? 0) + 1 === source.firstSeq
   const salvage = new Salvage({
-    ...{ dir, quarantineDir, source, lastSeq: null, knownSeq, identity, after: null },
+    dir,
+    quarantineDir,
+    source,
+    lastSeq: null,
+    knownSeq,
+    identity,
+    after: null,
     begunClockMs: content?.sealedClockMs ?? content?.begunClockMs ?? 0,
     lastClockMs: clockMs,
     before: new Map(isAdjacent ? content.pipes.map(({ pipeId, last }) => [pipeId, last]) : []),

@@ -135,7 +135,11 @@ function factsFromNeighbours(
   }
   return {
     ...name,
-    ...{ identity: null, lastSeq, pipes, firstReceivedMs: null, bytes: segmentBytes(dir, name) },
+    identity: null,
+    lastSeq,
+    pipes,
+    firstReceivedMs: null,
+    bytes: segmentBytes(dir, name),
     lastClockMs: newer.begunClockMs,
   }
 }

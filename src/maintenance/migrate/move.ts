@@ -129,7 +129,10 @@ async function openSide(spec: BufferSpec, log: LogSettings): Promise<OpenSide> {
   const reader = await openBufferReader(spec, openLog(log, 'migrate'))
   const lookup = await openMessageLookup(spec)
   return {
-    ...{ spec, buffer, reader, lookup },
+    spec,
+    buffer,
+    reader,
+    lookup,
     async close() {
       await lookup.close()
       await reader.close()

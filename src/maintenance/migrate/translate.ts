@@ -68,8 +68,13 @@ export function translatedParked(row: ParkedRow, map: SeqMap): ParkedRow {
 }
 
 const nothingUnderWay = {
-  ...{ attempts: 0, firstFailedMs: null, nextAttemptMs: null, blockingMsgId: null, lastError: null },
-  ...{ leaseMsgId: null, leaseUntilMs: null },
+  attempts: 0,
+  firstFailedMs: null,
+  nextAttemptMs: null,
+  blockingMsgId: null,
+  lastError: null,
+  leaseMsgId: null,
+  leaseUntilMs: null,
 }
 
 const noRanges = {

@@ -63,7 +63,8 @@ export async function createInferred(
   const body = await destinationBody(options)
   const { destination_type, destination_config, transform } = body
   const reply = await client.destinations.infer(pipe.pipe_id, {
-    ...{ destination_type, destination_config },
+    destination_type,
+    destination_config,
     ...(transform === undefined ? {} : { transform }),
     ...(options.sampleFile === undefined ? {} : { sample: sampleText(options.sampleFile) }),
     create_table: options.createTable === true,
