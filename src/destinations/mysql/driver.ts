@@ -5,7 +5,7 @@
  * permanent error it is read again, since somebody may have corrected the table meanwhile.
  *
  * A COMMIT whose reply was lost may have happened. The lane sends the same batch again; with a dedupe_id column
- * nothing is stored twice. With `exactly_once` the lane's row moves in the batch's transaction (`sql/lane-row.ts`), and
+ * nothing is stored twice. With `exactly_once` the lane's row moves in the batch's transaction (`sql/exactly-once-mark.ts`), and
  * says before the next attempt what of the batch is there.
  */
 import type {
@@ -20,14 +20,14 @@ import type {
 } from '../driver.ts'
 import { DeliveryError, noProgress } from '../driver.ts'
 import { parkAll } from '../park.ts'
-import { looksAtRow, rowBusy } from '../sql/lane-row.ts'
+import { looksAtRow, rowBusy } from '../sql/exactly-once-mark.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkMysql } from './check.ts'
 import { connectMysql, type MysqlConnection } from './connection.ts'
 import { mysqlError } from './errors.ts'
 import { inferMysql } from './infer.ts'
 import { storeOtherRows, storeRows } from './insert.ts'
-import { forgetLaneRow, LaneRow } from './lane-row.ts'
+import { forgetLaneRow, LaneRow } from './exactly-once-mark.ts'
 import { rowsOf } from './rows.ts'
 import { type InsertPlan, planInsert } from './statement.ts'
 

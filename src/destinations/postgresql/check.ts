@@ -5,7 +5,7 @@ import { sampleBatch, sampleCheck } from '../sql/sample.ts'
 import { comparedWithPin } from '../sql/server-key.ts'
 import { openSession, type PostgresSession } from './connection.ts'
 import { postgresError } from './errors.ts'
-import { tryLaneRow } from './lane-row.ts'
+import { tryLaneRow } from './exactly-once-mark.ts'
 import { insertStatement, recordsParameter, rulesByName } from './statement.ts'
 import { type PostgresColumn, readTable, type Table } from './table.ts'
 

@@ -5,7 +5,7 @@
  * every half minute; a rejected batch reads them again, and when they have changed is tried with them once before any
  * message is searched for.
  *
- * With `exactly_once` the same statement moves the lane's row first (`sql/lane-row.ts`, `lane-row.ts`).
+ * With `exactly_once` the same statement moves the lane's row first (`sql/exactly-once-mark.ts`, `exactly-once-mark.ts`).
  *
  * A rejected batch is then searched for its first bad record inside a transaction that is rolled back: the lane delivers
  * what comes before that record's message with its next attempt, and nothing is stored twice. Where the lane sets records
@@ -25,14 +25,14 @@ import {
   type RejectedRecord,
 } from '../driver.ts'
 import { parkAll } from '../park.ts'
-import { looksAtRow, rowBusy } from '../sql/lane-row.ts'
+import { looksAtRow, rowBusy } from '../sql/exactly-once-mark.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkPostgres } from './check.ts'
 import { openSession, type PostgresSession } from './connection.ts'
 import { concernsWholeDestination, postgresError } from './errors.ts'
 import { inferPostgres } from './infer.ts'
 import { beginSearch, firstRefusal, insert, insertOthers, singleRecords } from './insert.ts'
-import { forgetLaneRow, LaneRow } from './lane-row.ts'
+import { forgetLaneRow, LaneRow } from './exactly-once-mark.ts'
 import { type InsertStatement, insertStatement, rulesByName, withMappedKeysOnly } from './statement.ts'
 import { readTable, type Table } from './table.ts'
 

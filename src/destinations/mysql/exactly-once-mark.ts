@@ -1,6 +1,6 @@
 /**
  * The lane's row in MySQL and MariaDB: how far its records have come, moved in the transaction that stores them. Rules:
- * `sql/lane-row.ts`.
+ * `sql/exactly-once-mark.ts`.
  *
  *   UPDATE _pipectl_lanes … WHERE <it is where it was seen last> ──1 row──▶ INSERT … ──▶ COMMIT
  *                                                                └─0 rows─▶ ROLLBACK, SELECT … FOR UPDATE, once more
@@ -21,7 +21,7 @@ import {
   rowOwners,
   startOf,
   undelivered,
-} from '../sql/lane-row.ts'
+} from '../sql/exactly-once-mark.ts'
 import { comparedWithPin } from '../sql/server-key.ts'
 import { connectMysql, type MysqlConnection } from './connection.ts'
 import { mysqlError, serverErrorOf } from './errors.ts'

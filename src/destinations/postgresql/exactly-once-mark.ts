@@ -1,6 +1,6 @@
 /**
  * The lane's row in PostgreSQL: how far its records have come, moved by the statement that stores them. Rules:
- * `sql/lane-row.ts`.
+ * `sql/exactly-once-mark.ts`.
  *
  *   WITH moved AS (UPDATE _pipectl_lanes SET … WHERE <it is where it was seen last> RETURNING 1),
  *        stored AS (INSERT INTO t … SELECT … WHERE EXISTS (SELECT 1 FROM moved))
@@ -26,7 +26,7 @@ import {
   rowOwners,
   startOf,
   undelivered,
-} from '../sql/lane-row.ts'
+} from '../sql/exactly-once-mark.ts'
 import { comparedWithPin } from '../sql/server-key.ts'
 import { openSession, type PostgresSession, type Row } from './connection.ts'
 import { postgresError } from './errors.ts'
