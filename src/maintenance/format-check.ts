@@ -4,7 +4,7 @@
  */
 import { existsSync, statfsSync, statSync } from 'node:fs'
 import Database from 'better-sqlite3'
-import { findBuffer } from '../log/segments/found-identity.ts'
+import { findBuffer } from '../log/segments/read-identity.ts'
 import { segmentFormat } from '../log/segments/segment-file.ts'
 import { migrations, newestFormat, oldestFormat } from '../metadata/migrations.ts'
 import { formatOf } from '../metadata/sqlite/upgrade-copy.ts'

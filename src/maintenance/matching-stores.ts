@@ -5,7 +5,7 @@
  */
 import { existsSync } from 'node:fs'
 import { current } from '../contract/epochs.ts'
-import { type FoundBuffer, findBuffer } from '../log/segments/found-identity.ts'
+import { type FoundBuffer, findBuffer } from '../log/segments/read-identity.ts'
 import { segmentFormat } from '../log/segments/segment-file.ts'
 import type { DataDirIdentity } from '../metadata/identity.ts'
 import { readIdentity } from '../metadata/sqlite/offline.ts'

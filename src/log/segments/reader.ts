@@ -18,7 +18,7 @@ import {
   nextAfter,
   positionAt,
   segmentsFrom,
-} from './pipe-places.ts'
+} from './pipe-positions.ts'
 import { countsOf, cursorOf, difference, justBefore, type PipePosition, Place } from './position.ts'
 import type { SegmentsSpec } from './protocol.ts'
 import { quarantine, type SegmentConnection, type SegmentPipe, type StoredRow } from './segment-connection.ts'
