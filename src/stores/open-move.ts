@@ -6,7 +6,7 @@ import type { Idempotency, NewMessage, OpenBuffer } from '../log/buffer.ts'
 import type { BufferSpec } from '../log/buffer-spec.ts'
 import type { KeyStore } from '../log/key-store.ts'
 import { seqBaseOf, withoutBase } from '../log/offset.ts'
-import { usedKeysOf } from '../log/segments/used-keys.ts'
+import { usedKeysOf } from '../log/segments/keyed-rows.ts'
 
 export interface MessageSink {
   /**

@@ -1,6 +1,11 @@
 /** The messages with an idempotency key, as their rows say: what the look-up of keys is derived from. */
+
+import path from 'node:path'
 import { validate } from 'uuid'
 import { isStorageError } from '../../platform/storage-error.ts'
+import type { Idempotency } from '../buffer.ts'
+import { keyLifetimeMs } from '../key-store.ts'
+import { readHighWater } from './high-water.ts'
 import type { UsedKey } from './key-lookup.ts'
 import { listSegments } from './layout.ts'
 import { openReadOnly } from './segment-file.ts'
@@ -67,4 +72,19 @@ function readKeyed(
   } finally {
     db.close()
   }
+}
+
+export function usedKeysOf(dir: string, pipeId: string): Map<number, Idempotency> {
+  const mark = readHighWater(path.join(dir, 'high-water'))
+  // Without a mark nobody knows how old they are.
+  const clockMs = typeof mark === 'string' ? 0 : mark.clockMs
+  const keys = new Map<number, Idempotency>()
+  // A segment that cannot be read has no messages to move either.
+  for (const used of keyedRowsSince(dir, 0, clockMs, () => {})) {
+    for (const { pipeId: of, seq, key, bodyHash, usedClockMs } of used) {
+      const isAlive = clockMs - usedClockMs <= keyLifetimeMs
+      if (of === pipeId && isAlive) keys.set(seq, { key, bodyHash })
+    }
+  }
+  return keys
 }

@@ -5,7 +5,6 @@
  */
 import { crc32 } from 'node:zlib'
 import type Database from 'better-sqlite3'
-import { type RowHeader, rowChecksum } from './row-checksum.ts'
 
 export type MessageRow = [
   ...[seq: number, pipeNo: number, msgId: string, receivedMs: number, recordCount: number, crc: number],
@@ -51,4 +50,31 @@ export function* checkedRows(db: Database.Database, afterSeq = 0): Generator<Che
 
 export function bodyOf(row: MessageRow): Buffer {
   return row[10]
+}
+
+/** Everything in a row but its body. */
+export interface RowHeader {
+  seq: number
+  pipeId: string
+  msgId: string
+  receivedMs: number
+  recordCount: number
+  /** Running totals of the pipe. */
+  messages: number
+  records: number
+  bytes: number
+  idempotencyKey: string | null
+  bodyHash: string | null
+}
+
+export function rowChecksum(header: RowHeader, bodyCrc: number): number {
+  return crc32(headerText(header), bodyCrc)
+}
+
+/** One column a line, the one that can hold anything last: no two headers have the same text. */
+function headerText(header: RowHeader): string {
+  const { seq, pipeId, msgId, receivedMs, recordCount, messages, records, bytes } = header
+  const { idempotencyKey, bodyHash } = header
+  const key = idempotencyKey === null ? '' : `=${idempotencyKey}`
+  return `${seq}\n${pipeId}\n${msgId}\n${receivedMs}\n${recordCount}\n${messages}\n${records}\n${bytes}\n${bodyHash ?? ''}\n${key}`
 }

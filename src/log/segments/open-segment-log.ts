@@ -44,7 +44,7 @@ import { createSegment, newIdentity, openReadOnly, type SeqRange } from './segme
 import { SegmentLog } from './segment-log.ts'
 import { openSegmentWriter, type SegmentWriter } from './segment-writer.ts'
 import { isDiskFull, isUnusable } from './sqlite-errors.ts'
-import { isWalUsable } from './usable-wal.ts'
+import { isWalUsable } from './wal-overlay.ts'
 
 type LogSpec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'identity' | 'knownSeq' | 'nextSeqAtLeast'> &
   // A repair has no settings: what it begins has small pages.

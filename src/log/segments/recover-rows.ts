@@ -4,10 +4,10 @@
  * recognised among the ids that are known from elsewhere.
  */
 import { crc32 } from 'node:zlib'
+import { type RowHeader, rowChecksum } from './message-row.ts'
 import type { PageFile } from './page-file.ts'
 import { type Cell, type ColumnValue, isTextOf, readCells } from './page-reader.ts'
 import type { PipePosition } from './position.ts'
-import { type RowHeader, rowChecksum } from './row-checksum.ts'
 import { type SegmentIdentity, type SeqRange, segmentFormat } from './segment-file.ts'
 
 /** The findings in addition to messages. */

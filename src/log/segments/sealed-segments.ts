@@ -16,7 +16,7 @@ import {
 } from './segment-facts.ts'
 import type { SeqRange } from './segment-file.ts'
 import { isUnusable } from './sqlite-errors.ts'
-import { isWalUsable } from './usable-wal.ts'
+import { isWalUsable } from './wal-overlay.ts'
 
 export interface SealedSegments {
   sealed: SegmentFacts[]

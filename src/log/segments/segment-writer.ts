@@ -3,9 +3,8 @@ import type Database from 'better-sqlite3'
 import { fsyncDirectory } from '../../platform/fsync.ts'
 import type { FramedMessage } from '../frame.ts'
 import { type SegmentName, unlinkSegment } from './layout.ts'
-import { insertMessage } from './message-row.ts'
+import { insertMessage, rowChecksum } from './message-row.ts'
 import type { PipePosition } from './position.ts'
-import { rowChecksum } from './row-checksum.ts'
 import { readSegmentContent, type SegmentContent } from './segment-facts.ts'
 import {
   assertFull,
