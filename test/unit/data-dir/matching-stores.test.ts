@@ -68,7 +68,10 @@ for (const [which, change] of otherFormats)
     db.pragma('journal_mode = DELETE')
     db.close()
     const before = contentOf(dir.bufferDir)
-    const problem = { name: 'ConfigError', message: new RegExp(`was written by ${which} pipectl .log format`) }
+    const problem = {
+      name: 'ConfigError',
+      message: new RegExp(`was written by ${which} pipectl .log format`),
+    }
     t.throws(() => requireMatchingStores(dir), problem)
     t.throws(() => holdDataDir(root), problem)
     t.same(contentOf(dir.bufferDir), before)
