@@ -109,7 +109,9 @@ export class ClusterView {
       isThis: one.nodeId === own,
     }))
     const lost = [...this.#lost].map(([nodeId, { name }]) => ({
-      ...{ nodeId, nodeName: name, isThis: false },
+      nodeId,
+      nodeName: name,
+      isThis: false,
       state: 'expired' as const,
     }))
     return { nodes: [...listed, ...lost], owners }

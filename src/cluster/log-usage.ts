@@ -8,7 +8,8 @@
  * has an owner again. Each node adds its own rejected requests, and the time of its last request.
  */
 import type { Backlog } from '../log/buffer.ts'
-import type { Metadata, UsageMark } from '../metadata/store.ts'
+import type { Metadata } from '../metadata/store.ts'
+import type { UsageMark } from '../metadata/usage.ts'
 import type { Logger } from '../platform/log.ts'
 import { hourMs } from '../platform/quantities.ts'
 

@@ -125,9 +125,15 @@ export class NodeRequests {
       const onAbort = () => this.#giveUp(id, 'silent', 'the request was given up')
       const patienceMs = options.silenceMs ?? silenceMs
       this.#pending.set(id, {
-        ...{ to, method, silenceMs: patienceMs, resolve, reject },
+        to,
+        method,
+        silenceMs: patienceMs,
+        resolve,
+        reject,
         untilMs: performance.now() + waitMs + patienceMs,
-        ...{ parts: null, nextPart: 0, at: 0 },
+        parts: null,
+        nextPart: 0,
+        at: 0,
         detach: () => signal?.removeEventListener('abort', onAbort),
       })
       signal?.addEventListener('abort', onAbort)

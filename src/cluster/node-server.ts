@@ -189,7 +189,8 @@ export class NodeServer {
     let wasReceived = false
     try {
       const context = {
-        ...{ from, waitMs: Math.min(waitMs, longestWaitMs) },
+        from,
+        waitMs: Math.min(waitMs, longestWaitMs),
         get isCancelled() {
           return open.isCancelled
         },

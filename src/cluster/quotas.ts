@@ -146,9 +146,18 @@ export class ClusterQuotas {
 
   #open(pipeId: string, limits: IngestLimits): Pipe {
     const pipe: Pipe = {
-      ...{ limits, ledgerId: null, ledger: 0, generation: 0, waiting: [], isServed: false },
-      ...{ asked: this.#allowance(pipeId).asked, perSecond: 0, demand: 1, bytesEach: 0 },
-      ...{ usedMs: monotonicMs(), namedUntilMs: 0 },
+      limits,
+      ledgerId: null,
+      ledger: 0,
+      generation: 0,
+      waiting: [],
+      isServed: false,
+      asked: this.#allowance(pipeId).asked,
+      perSecond: 0,
+      demand: 1,
+      bytesEach: 0,
+      usedMs: monotonicMs(),
+      namedUntilMs: 0,
     }
     this.#pipes.set(pipeId, pipe)
     return pipe

@@ -365,7 +365,9 @@ class ClusterDelivery implements DeliveryHandle {
     const isKnown = new Set(known)
     const others = ids.filter((id) => !isKnown.has(id))
     const all: { revision: string; lanes: Record<string, LaneStatus>; absent: string[] } = {
-      ...{ revision: '', lanes: {}, absent: [] },
+      revision: '',
+      lanes: {},
+      absent: [],
     }
     const look = async (some: readonly string[], since: string | null) => {
       const options = { silenceMs: readSilenceMs }

@@ -193,7 +193,11 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   const bodyMemory = createBodyMemory(settings['ingest.max_in_flight_bytes'], stores.counters)
   const observed = new IngestObserved({ slots: workers })
   const { ingest, trust, silentMs } = await openIngestParts(workers, settings, {
-    ...{ ...stores, ...accounting, bodyMemory, clientIp, observed },
+    ...stores,
+    ...accounting,
+    bodyMemory,
+    clientIp,
+    observed,
     context,
   })
   // From now on the others wait for this node to see their changes: everything that follows them is there.

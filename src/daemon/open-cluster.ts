@@ -104,7 +104,10 @@ export async function openAcrossNodes(
   const served = serveDelivery(local)
   const owners = (freshSinceMs?: number) => node.owners(freshSinceMs)
   const quotas = new ClusterQuotas({
-    ...{ store: requireShared(metadata).quotas, nodeId: node.nodeId, counters, log },
+    store: requireShared(metadata).quotas,
+    nodeId: node.nodeId,
+    counters,
+    log,
     countUsage: (pipeId) => local.countUsage(pipeId),
   })
   node.changes.subscribe(async (change) => {
@@ -118,7 +121,10 @@ export async function openAcrossNodes(
   })
   link.server.serve(served.methods)
   const delivery = clusterDelivery({
-    ...{ local, log, owners, requests: link.requests },
+    local,
+    log,
+    owners,
+    requests: link.requests,
     pipesOf: (destinationIds) => metadata.laneSource.pipesOf(destinationIds),
     stored: new StoredLanes({
       source: metadata.laneSource,

@@ -167,7 +167,12 @@ export async function openStores(
 function auditLine(workspaceId: string, entry: AuditEntry): object {
   const { audit_id, operation, actor, address, resource_id, pipe_id } = entry
   return {
-    ...{ workspace_id: workspaceId, audit_id, operation, resource_id, pipe_id, address },
+    workspace_id: workspaceId,
+    audit_id,
+    operation,
+    resource_id,
+    pipe_id,
+    address,
     actor_kind: actor.kind,
     actor_id: actor.id,
     actor_name: actor.name,

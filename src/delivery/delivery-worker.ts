@@ -57,7 +57,8 @@ export class DeliveryWorker {
       },
       // Management knows only that nothing can be saved for now.
       errors: { LaneStoreUnavailableError: StorageUnavailableError },
-      ...{ mostSilentTicks, mostStartTicks },
+      mostSilentTicks,
+      mostStartTicks,
       interrupted: (reason, cause) => new DeliveryUnavailableError(reason, cause),
     })
     this.ready = this.#thread.ready

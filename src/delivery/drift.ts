@@ -122,7 +122,10 @@ export class DriftCounts {
       this.#known.set(source.key, [...(this.#known.get(source.key) ?? []), name])
     }
     this.#state = {
-      ...{ since_ms: nowMs, records: 0, keys: [], other_keys: 0 },
+      since_ms: nowMs,
+      records: 0,
+      keys: [],
+      other_keys: 0,
       unfilled: [...this.#known.values()].flat(),
     }
   }

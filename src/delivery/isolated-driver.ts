@@ -114,7 +114,8 @@ async function runApart<T>(
     limits: { maxYoungGenerationSizeMb: resourceLimits.driverYoungHeapMiB },
     host,
     errors: { DeliveryError },
-    ...{ mostSilentTicks, mostStartTicks },
+    mostSilentTicks,
+    mostStartTicks,
     interrupted: (reason, cause) => new DriverDiedError(cause?.message ?? reason),
   })
   let grace: NodeJS.Timeout | undefined

@@ -116,7 +116,9 @@ export class LaneOpener {
     log.error(
       {
         ...namesOf(spec),
-        ...{ missing_messages: missing, first_seq: seq + 1, last_seq: cursorSeq },
+        missing_messages: missing,
+        first_seq: seq + 1,
+        last_seq: cursorSeq,
       },
       'buffer.behind_lanes',
     )

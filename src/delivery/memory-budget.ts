@@ -191,7 +191,9 @@ export class MemoryBudget {
       }
       const waiter: Waiter = {
         bytes,
-        ...{ overtakenMore: 0, older: null, newer: null },
+        overtakenMore: 0,
+        older: null,
+        newer: null,
         grant: (granted) => {
           signal.removeEventListener('abort', leave)
           resolve(granted)

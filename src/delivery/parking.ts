@@ -138,7 +138,11 @@ export function parkedMessage(
   const isWhole = recordOffset === 0
   return {
     ...cause,
-    ...{ msgId, seq, receivedMs, attempts, generation },
+    msgId,
+    seq,
+    receivedMs,
+    attempts,
+    generation,
     recordIndex: null,
     firstIndex: recordOffset,
     recordCount: recordCount - recordOffset,

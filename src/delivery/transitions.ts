@@ -182,8 +182,13 @@ export function afterLease(row: LaneState, code: 'nack' | 'lease_expired', nowMs
 /** An error that is not a destination's. */
 function ownError(code: string, message: string): LaneError {
   return {
-    ...{ class: 'transient' as const, code, message },
-    ...{ fault: null, recordIndex: null, column: null, value: null },
+    class: 'transient' as const,
+    code,
+    message,
+    fault: null,
+    recordIndex: null,
+    column: null,
+    value: null,
   }
 }
 

@@ -73,7 +73,9 @@ class TrialTally {
     return {
       isComplete,
       seen: kept + filtered + failed,
-      ...{ kept, filtered, failed },
+      kept,
+      filtered,
+      failed,
       faults: faults.slice(0, transformTrialLimits.faults),
       shown: this.#shown,
       isTruncated: this.#isTruncated,

@@ -11,7 +11,8 @@
  */
 import type { Backlog } from '../log/buffer.ts'
 import type { Directory } from '../metadata/directory-source.ts'
-import type { IngestCounts, Metadata, UsageMark } from '../metadata/store.ts'
+import type { Metadata } from '../metadata/store.ts'
+import type { IngestCounts, UsageMark } from '../metadata/usage.ts'
 import type { Logger } from '../platform/log.ts'
 import { hourMs } from '../platform/quantities.ts'
 

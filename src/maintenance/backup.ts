@@ -31,6 +31,7 @@ import { createGzip } from 'node:zlib'
 import Database from 'better-sqlite3'
 import { current } from '../contract/epochs.ts'
 import { listSegments, type SegmentName, segmentFile } from '../log/segments/layout.ts'
+import type { DataDirIdentity } from '../metadata/identity.ts'
 import { readIdentity } from '../metadata/sqlite/offline.ts'
 import { errorCode } from '../platform/error-code.ts'
 import { version } from '../platform/version.ts'
@@ -51,9 +52,8 @@ export interface Manifest {
   pipectl_version: string
   created_ts: string
   includes_key: boolean
-  /** The id of the data directory; absent if an earlier version has written its metadata. */
-  data_dir_id?: string
-  epoch?: number
+  data_dir_id: string
+  epoch: number
   files: { name: string; size: number; sha256: string }[]
 }
 
@@ -71,6 +71,7 @@ export async function backUp(settings: BackupSettings): Promise<Manifest> {
   }
   // Beside the file, so that it can be renamed; of its own name, so that what a killed backup left does not stop this one.
   const parent = path.dirname(path.resolve(settings.file))
+  const { dataDirId, epochs } = requireIdentity(dir)
   const staging = mkdtempSync(path.join(parent, '.pipectl-backup-'))
   const partial = path.join(staging, 'archive.partial')
   try {
@@ -79,6 +80,8 @@ export async function backUp(settings: BackupSettings): Promise<Manifest> {
       pipectl_version: version(),
       created_ts: new Date().toISOString(),
       includes_key: settings.keyFile !== null,
+      data_dir_id: dataDirId,
+      epoch: current(epochs).epoch,
       files: [],
     }
     // An archive holds what others sent, maybe the sealing key: for its owner alone.
@@ -104,6 +107,18 @@ export function requireDataDir(root: string): DataDir {
   )
 }
 
+/** Without its identity an archive would look complete, and restore would reject it. Throws DataDirError, and what SQLite throws. */
+export function requireIdentity({ root, metadataFile }: DataDir): DataDirIdentity {
+  const stored = readIdentity(metadataFile)
+  if (stored.kind === 'found') return stored.identity
+  if (stored.kind === 'unreadable') throw stored.error
+  throw new DataDirError(
+    'missing',
+    `${root} was never set up: its metadata.db is empty`,
+    'run `pipectl init`',
+  )
+}
+
 async function* archive(
   dir: DataDir,
   settings: BackupSettings,
@@ -113,13 +128,6 @@ async function* archive(
   const held = await holdSegments(dir.bufferDir)
   try {
     const metadata = await copyDatabase(dir.metadataFile, staging, 'metadata.db')
-    const stored = readIdentity(metadata)
-    // Without its identity the archive would look whole, and restore would refuse it.
-    if (stored.kind === 'unreadable') throw stored.error
-    if (stored.kind === 'found') {
-      manifest.data_dir_id = stored.identity.dataDirId
-      manifest.epoch = current(stored.identity.epochs).epoch
-    }
     yield* entry('metadata.db', createReadStream(metadata), sizeOf(metadata), manifest)
     if (settings.keyFile !== null) {
       const file = settings.keyFile

@@ -9,8 +9,14 @@ export interface Check {
 
 export const ok = (name: string, detail: string): Check => ({ name, result: 'ok', detail, next: '' })
 export const warn = (name: string, detail: string, next: string): Check => ({
-  ...{ name, result: 'warn', detail, next },
+  name,
+  result: 'warn',
+  detail,
+  next,
 })
 export const fail = (name: string, detail: string, next: string): Check => ({
-  ...{ name, result: 'fail', detail, next },
+  name,
+  result: 'fail',
+  detail,
+  next,
 })

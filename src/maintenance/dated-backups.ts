@@ -14,8 +14,7 @@
  */
 import { accessSync, constants, readdirSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'
-import { readIdentity } from '../metadata/sqlite/offline.ts'
-import { type BackupSettings, backUp, type Manifest, requireDataDir } from './backup.ts'
+import { type BackupSettings, backUp, type Manifest, requireDataDir, requireIdentity } from './backup.ts'
 import { DataDirError } from './errors.ts'
 
 export interface DatedBackup {
@@ -76,14 +75,7 @@ function requireDirectory(directory: string): void {
 
 /** The part of a name that tells the backups of one data directory from those of another. */
 function ownerOf(dataDir: string): string {
-  const stored = readIdentity(requireDataDir(dataDir).metadataFile)
-  if (stored.kind === 'found') return stored.identity.dataDirId.slice(0, 8)
-  if (stored.kind === 'unreadable') throw stored.error
-  throw new DataDirError(
-    'unfit',
-    `--keep needs a data directory with an id, and ${dataDir} has none yet`,
-    'start the daemon of this version once, or leave out --keep to write one file',
-  )
+  return requireIdentity(requireDataDir(dataDir)).dataDirId.slice(0, 8)
 }
 
 /** Names of complete backups of this data directory, oldest first. */

@@ -99,7 +99,11 @@ async function keyCheck(
   try {
     const file = settings['secrets.key_file']
     const key = await loadSealingKey({
-      ...{ file, dataDir: settings.data_dir, create: false, env, whenMissing: copyKey },
+      file,
+      dataDir: settings.data_dir,
+      create: false,
+      env,
+      whenMissing: copyKey,
     })
     if (metadata === null) return ok(name, 'is there and for its owner alone')
     if (metadata.isSealedWith(key)) return ok(name, "is the cluster's: it opens the stored secrets")

@@ -4,8 +4,8 @@
  */
 import { existsSync, statfsSync, statSync } from 'node:fs'
 import Database from 'better-sqlite3'
-import { findBuffer } from '../log/segments/found-identity.ts'
-import { newestSegmentFormat } from '../log/segments/segment-file.ts'
+import { findBuffer } from '../log/segments/read-identity.ts'
+import { segmentFormat } from '../log/segments/segment-file.ts'
 import { migrations, newestFormat, oldestFormat } from '../metadata/migrations.ts'
 import { formatOf } from '../metadata/sqlite/upgrade-copy.ts'
 import type { Settings } from '../settings/settings.ts'
@@ -13,23 +13,23 @@ import { clusterSettings } from '../stores/cluster-settings.ts'
 import { lastOpenedBy } from '../stores/open-metadata.ts'
 import { type DataDir, dataDirAt } from './data-dir.ts'
 
-/** The formats that this version writes, and the newest that it reads. */
-export const knownFormats = { metadata_format: newestFormat, log_format: newestSegmentFormat }
+/** The formats that this version writes. */
+export const knownFormats = { metadata_format: newestFormat, log_format: segmentFormat }
 
 export interface FormatCheck {
   /** The directory, or the database of a cluster. */
   place: string
   /**
-   * `current`: opens as it is. `upgrade`: opens, after `migrations`. `newer`: a newer version has written it. `older`: a
-   * version has whose format is not read any more. `unreadable`:
-   * `problem` says why. `not_set_up`: nothing is there.
+   * `current`: opens as it is. `upgrade`: opens, after `migrations`. `newer`: a newer version has written it. `older`: an
+   * earlier version has, whose format this version does not read. `unreadable`: `problem` says why. `not_set_up`: nothing
+   * is there.
    */
   result: 'current' | 'upgrade' | 'newer' | 'older' | 'unreadable' | 'not_set_up'
   /** Null: not known. */
   metadata_format: number | null
   /** The format of the newest segment; null: there is none, or it cannot be read. A cluster has none. */
   log_format: number | null
-  /** The version that had it open last; null: not known, it was before 0.2.0. */
+  /** The version that had it open last; null: not known. */
   last_opened_by: string | null
   /** The migrations that an upgrade runs. */
   migrations: string[]
@@ -40,8 +40,13 @@ export interface FormatCheck {
 }
 
 const unknown = {
-  ...{ metadata_format: null, log_format: null, last_opened_by: null, migrations: [], copy_bytes: null },
-  ...{ free_bytes: null, problem: null },
+  metadata_format: null,
+  log_format: null,
+  last_opened_by: null,
+  migrations: [],
+  copy_bytes: null,
+  free_bytes: null,
+  problem: null,
 }
 
 /** Throws ConfigError, StorageUnavailableError where the database of a cluster cannot be asked. */
@@ -68,7 +73,10 @@ function ofDataDir({ root, metadataFile, bufferDir }: DataDir): FormatCheck {
       const isCopied = found.result === 'upgrade'
       const { bavail, bsize } = statfsSync(root)
       return {
-        ...{ ...unknown, place, last_opened_by: readLastOpenedBy(database), ...found },
+        ...unknown,
+        place,
+        last_opened_by: readLastOpenedBy(database),
+        ...found,
         ...(isCopied ? { copy_bytes: statSync(metadataFile).size, free_bytes: bavail * bsize } : {}),
       }
     } finally {
@@ -82,9 +90,9 @@ function ofDataDir({ root, metadataFile, bufferDir }: DataDir): FormatCheck {
 
 function compared(metadataFormat: number, logFormat: number | null) {
   const formats = { metadata_format: metadataFormat, log_format: logFormat }
-  if (metadataFormat > newestFormat || (logFormat ?? 0) > newestSegmentFormat)
-    return { ...formats, result: 'newer' as const }
-  if (metadataFormat < oldestFormat) return { ...formats, result: 'older' as const }
+  const log = logFormat ?? segmentFormat
+  if (metadataFormat > newestFormat || log > segmentFormat) return { ...formats, result: 'newer' as const }
+  if (metadataFormat < oldestFormat || log < segmentFormat) return { ...formats, result: 'older' as const }
   const missing = migrations.filter((one) => one.number > metadataFormat)
   const result = missing.length === 0 ? ('current' as const) : ('upgrade' as const)
   return { ...formats, result, migrations: missing.map(({ number, name }) => `${number} ${name}`) }

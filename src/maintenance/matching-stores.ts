@@ -1,13 +1,14 @@
 /**
- * Metadata and buffer know which data directory they are of. Before either is opened for writing they are compared, and
+ * Metadata and buffer know which data directory they are of, and a buffer has the format of its version. Before either is opened for writing they are compared, and
  * nothing is changed when they do not belong together: started all the same, the daemon would not know the pipes of the
  * messages, or would begin a log below the cursors of its lanes.
  */
 import { existsSync } from 'node:fs'
 import { current } from '../contract/epochs.ts'
-import { type FoundBuffer, findBuffer } from '../log/segments/found-identity.ts'
+import { type FoundBuffer, findBuffer } from '../log/segments/read-identity.ts'
+import { segmentFormat } from '../log/segments/segment-file.ts'
+import type { DataDirIdentity } from '../metadata/identity.ts'
 import { readIdentity } from '../metadata/sqlite/offline.ts'
-import type { DataDirIdentity } from '../metadata/store.ts'
 import { ConfigError } from '../platform/config-error.ts'
 
 interface StorePaths {
@@ -15,9 +16,13 @@ interface StorePaths {
   bufferDir: string
 }
 
-/** Throws ConfigError when the metadata is missing, empty or another directory's, while the buffer holds messages. */
+/**
+ * Throws ConfigError when another version has written the buffer, and when the metadata is missing, empty or another
+ * directory's while the buffer holds messages.
+ */
 export function requireMatchingStores(dir: StorePaths): void {
   const buffer = findBuffer(dir.bufferDir)
+  requireKnownFormat(dir.bufferDir, buffer)
   if (!buffer.holdsMessages && buffer.identity === null) return
   const fault = existsSync(dir.metadataFile) ? faultOf(dir, buffer) : 'is missing'
   if (fault === null) return
@@ -28,6 +33,15 @@ export function requireMatchingStores(dir: StorePaths): void {
   )
 }
 
+/** Throws ConfigError when another version has written the buffer. */
+export function requireKnownFormat(bufferDir: string, { format }: FoundBuffer = findBuffer(bufferDir)): void {
+  if (format === null || format === segmentFormat) return
+  throw new ConfigError(
+    `buffer: ${bufferDir} was written by ${format > segmentFormat ? 'a newer' : 'an earlier'} pipectl (log format ${format}, ` +
+      `this one reads ${segmentFormat}). Nothing was changed. Install that version or restore a backup`,
+  )
+}
+
 function faultOf(dir: StorePaths, buffer: FoundBuffer): string | null {
   const stored = readIdentity(dir.metadataFile)
   switch (stored.kind) {
@@ -35,17 +49,13 @@ function faultOf(dir: StorePaths, buffer: FoundBuffer): string | null {
       return 'is empty'
     case 'unreadable':
       return null
-    case 'none':
-      return buffer.identity === null ? null : 'is older than its buffer or of another data directory'
     case 'found':
       return mismatch(stored.identity, buffer)
   }
 }
 
-function mismatch({ dataDirId, isAdopted, epochs }: DataDirIdentity, buffer: FoundBuffer): string | null {
-  const { identity, isUnmarked } = buffer
-  if (identity === null)
-    return isUnmarked && !isAdopted ? 'is newer than its buffer: it was made for another' : null
+function mismatch({ dataDirId, epochs }: DataDirIdentity, { identity }: FoundBuffer): string | null {
+  if (identity === null) return null
   if (identity.dataDirId !== dataDirId) return 'is of another data directory'
   return identity.epoch > current(epochs).epoch ? 'is from before the last restore' : null
 }

@@ -7,7 +7,7 @@
  *   running        whether its last run stopped by itself
  */
 import { existsSync } from 'node:fs'
-import { findBuffer } from '../log/segments/found-identity.ts'
+import { findBuffer } from '../log/segments/read-identity.ts'
 import { ConfigError } from '../platform/config-error.ts'
 import type { ClusterSettings } from '../stores/cluster-settings.ts'
 

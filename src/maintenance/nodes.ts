@@ -114,7 +114,9 @@ async function lagByPipe(
 ): Promise<Map<string, number> | null> {
   const { laneSource: source, laneStore: store, parkedStore: parked } = metadata
   const lanes = new StoredLanes({
-    ...{ source, store, parked },
+    source,
+    store,
+    parked,
     async openReader() {
       const spec = bufferSpec(settings, dataDirAt(settings.data_dir))
       const log = openLog({ ...logSettings(settings), level: 'error' }, 'nodes')

@@ -22,6 +22,7 @@ import { dataDirAt } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
 import { addKnownLosses } from './known-losses.ts'
 import { lockDataDir } from './lock.ts'
+import { requireKnownFormat } from './matching-stores.ts'
 import { glanceAtDataDir, type Verified } from './verify.ts'
 
 export interface RepairAction {
@@ -43,8 +44,12 @@ export interface RepairReport {
 const markName = 'buffer/high-water'
 const keysName = 'buffer/idempotency.db'
 
-/** Throws DataDirInUseError beside a running daemon; the returned function releases the directory. */
+/**
+ * The returned function releases the directory. Throws DataDirInUseError beside a running daemon, and ConfigError where
+ * another version has written the buffer: all of it would look damaged.
+ */
 export function holdDataDir(root: string): () => void {
+  requireKnownFormat(dataDirAt(root).bufferDir)
   return lockDataDir(dataDirAt(root))
 }
 
@@ -75,7 +80,11 @@ export function repairDataDir(root: string, verified: Verified): RepairAction[] 
   const plan = planRepair(verified)
   for (const { action, file } of plan) if (action === 'rebuild') setAside(dir.root, file, dir.quarantineDir)
   const spec = {
-    ...{ dir: dir.bufferDir, quarantineDir: dir.quarantineDir, identity, knownSeq, nextSeqAtLeast },
+    dir: dir.bufferDir,
+    quarantineDir: dir.quarantineDir,
+    identity,
+    knownSeq,
+    nextSeqAtLeast,
     keysFile: path.join(dir.root, keysName),
   }
   const damaged = verified.segments.filter(({ problems }) => problems.length > 0).map(({ name }) => name)

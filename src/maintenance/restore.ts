@@ -22,7 +22,7 @@ import path from 'node:path'
 import { createGunzip } from 'node:zlib'
 import { isObject } from '../contract/is-object.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { type FoundBuffer, findBuffer } from '../log/segments/found-identity.ts'
+import { type FoundBuffer, findBuffer } from '../log/segments/read-identity.ts'
 import { beginEpoch, readIdentity } from '../metadata/sqlite/offline.ts'
 import { errorCode } from '../platform/error-code.ts'
 import { ArchiveError, readArchive } from './archive.ts'
@@ -38,8 +38,8 @@ const knownNames =
 export interface Restored {
   files: number
   includesKey: boolean
-  /** As the manifest says; null: an earlier version has written the metadata. */
-  dataDirId: string | null
+  /** As the manifest says. */
+  dataDirId: string
 }
 
 /** `paused`: every destination is blocked. Throws DataDirError: conflict when the directory is not empty, damaged when the backup is. */
@@ -164,7 +164,8 @@ function parsed(manifest: Buffer): unknown {
 
 function checkManifest(manifest: Buffer, found: Map<string, { size: number; sha256: string }>): Restored {
   const value = parsed(manifest)
-  if (!isObject(value) || value.format !== 1 || !Array.isArray(value.files)) {
+  const isKnown = isObject(value) && value.format === 1 && typeof value.data_dir_id === 'string'
+  if (!isKnown || !Array.isArray(value.files)) {
     throw new ArchiveError('its manifest is of a form that this version does not know')
   }
   for (const one of value.files) {
@@ -176,6 +177,5 @@ function checkManifest(manifest: Buffer, found: Map<string, { size: number; sha2
   }
   if (value.files.length !== found.size)
     throw new ArchiveError('it holds files that its manifest does not name')
-  const dataDirId = typeof value.data_dir_id === 'string' ? value.data_dir_id : null
-  return { files: found.size, includesKey: value.includes_key === true, dataDirId }
+  return { files: found.size, includesKey: value.includes_key === true, dataDirId: String(value.data_dir_id) }
 }

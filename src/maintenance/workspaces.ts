@@ -1,7 +1,8 @@
 /** One workspace of a data directory, for commands that work on the files themselves, also while the daemon runs. */
 import { localPrincipal, type Principal } from '../contract/principal.ts'
+import type { Actor } from '../metadata/audit.ts'
 import type { LocalCommand } from '../metadata/sqlite/offline-audit.ts'
-import type { Actor, Metadata } from '../metadata/store.ts'
+import type { Metadata } from '../metadata/store.ts'
 import { systemUser } from '../platform/system-user.ts'
 import type { Settings } from '../settings/settings.ts'
 import { openDataDirMetadata } from './data-dir.ts'

@@ -9,11 +9,65 @@
  * After a crash before `record` the next check raises the alert; after one behind it the queue is sent; after one
  * between a receiver's response and `settle` the alert is sent again with the same `webhook-id`.
  */
+import type { AlertEvent } from '../contract/alert-words.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { eventsOf, readAlerts } from './alerts.ts'
-import { type AlertMarkRow, type Connection, inWriteTransaction, normaliseId } from './database.ts'
+import { eventsOf, readAlerts, type StoredAlerts } from './alerts.ts'
 import type { Sealer } from './secrets.ts'
-import type { AlertMark, AlertStore } from './store.ts'
+import { type AlertMarkRow, normaliseId } from './tables.ts'
+import { type Connection, inWriteTransaction } from './transactions.ts'
+
+/** The alert state of one lane and one event: `observe/alerts/marks.ts`. */
+export interface AlertMark {
+  /** The destination's id; empty: of the service. */
+  subject: string
+  event: AlertEvent
+  /** `held`: it is so, and was not told because the last time was too short ago. `raised`: it was told and is still so. */
+  state: 'none' | 'held' | 'raised'
+  /** When it became so. */
+  sinceMs: number | null
+  toldMs: number | null
+  /** Not told since. */
+  heldBack: number
+  /** For an event that counts: the number that was reported. */
+  counted: number
+}
+
+/** A workspace with alerts, as the watch of lanes sees it. */
+export interface WatchedWorkspace {
+  workspaceId: string
+  events: readonly AlertEvent[] | null
+  hasBegun: boolean
+  pending: number
+}
+
+export interface QueuedAlert {
+  alertId: string
+  atMs: number
+  /** The alert as the standard format has it. */
+  json: string
+}
+
+export type AlertOutcome =
+  | { kind: 'sent'; atMs: number }
+  /** `isFinal`: it is not tried again. */
+  | { kind: 'failed'; atMs: number; code: string; message: string; isFinal: boolean }
+
+export interface AlertStore {
+  /** Every workspace with alerts. */
+  workspaces(): Promise<WatchedWorkspace[]>
+  marks(workspaceId: string): Promise<AlertMark[]>
+  /**
+   * Records the result of a check of the lanes: all of it or nothing. False: the workspace has no alerts any more,
+   * and nothing was stored. `gone`: marks that are no longer needed.
+   */
+  record(
+    workspaceId: string,
+    found: { marks: readonly AlertMark[]; gone: readonly AlertMark[]; alerts: readonly QueuedAlert[] },
+  ): Promise<boolean>
+  /** The oldest alert that is not sent, and where it goes; null: there is none. */
+  next(workspaceId: string): Promise<{ alert: QueuedAlert; settings: StoredAlerts } | null>
+  settle(workspaceId: string, alertId: string, outcome: AlertOutcome): Promise<void>
+}
 
 /** Rows of one statement: of 8 values each, far from what a database takes. */
 const marksAtOnce = 100

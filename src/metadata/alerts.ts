@@ -1,12 +1,42 @@
 /** Where the alerts of a workspace go: at most one row of each. Address and secret are sealed. */
-import { type AlertEvent, alertEventNames, redactedAlertUrl } from '../contract/alert-words.ts'
+import {
+  type AlertEvent,
+  type AlertFormat,
+  alertEventNames,
+  redactedAlertUrl,
+} from '../contract/alert-words.ts'
+import type { AlertsStatus } from '../contract/alerts.ts'
 import { redacted } from '../contract/destination-words.ts'
 import type { Audited } from './audit.ts'
-import { type AlertSettingsRow, type Connection, isoTime, normaliseId } from './database.ts'
 import { type Sealer, UnsealError } from './secrets.ts'
-import type { AlertSettings, Metadata, StoredAlerts } from './store.ts'
+import { type AlertSettingsRow, isoTime, normaliseId } from './tables.ts'
+import type { Connection } from './transactions.ts'
 
-export function alerts(db: Connection, sealer: Sealer, inAudited: Audited): Metadata['alerts'] {
+/** Where alerts of a workspace go, in the clear. */
+export interface AlertSettings {
+  url: string
+  secret: string | null
+  format: AlertFormat
+  /** Null: all, also what later versions add. */
+  events: readonly AlertEvent[] | null
+}
+
+export interface StoredAlerts extends AlertSettings {
+  /** The stored address or secret does not open: both are empty, and nothing can be sent. */
+  isUnreadable: boolean
+  status: AlertsStatus
+}
+
+export interface AlertSettingsStore {
+  /** Null: none are set up. */
+  get(workspaceId: string): Promise<StoredAlerts | null>
+  /** As a whole. What is pending stays, and goes to the new address. `decide` may throw. */
+  put(workspaceId: string, decide: (current: StoredAlerts | null) => AlertSettings): Promise<StoredAlerts>
+  /** With everything that is pending. False: there were none. */
+  delete(workspaceId: string): Promise<boolean>
+}
+
+export function alerts(db: Connection, sealer: Sealer, inAudited: Audited): AlertSettingsStore {
   return {
     get: (workspaceId) => readAlerts(db, sealer, normaliseId(workspaceId)),
 
@@ -26,7 +56,10 @@ export function alerts(db: Connection, sealer: Sealer, inAudited: Audited): Meta
           .onConflict((conflict) => conflict.column('workspace_id').doUpdateSet(values))
           .execute()
         await record({
-          ...{ workspaceId, operation: 'putAlerts', resourceId: null, pipeId: null },
+          workspaceId,
+          operation: 'putAlerts',
+          resourceId: null,
+          pipeId: null,
           before: before === null ? null : audited(before),
           after: audited(settings, before),
         })

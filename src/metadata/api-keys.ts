@@ -9,16 +9,47 @@ import { type ApiKey, type ApiKeyScope, apiKeyScopes, type KeyRights } from '../
 import { ApiError, validationError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Audited } from './audit.ts'
-import { type ApiKeyRow, type Connection, inWriteTransaction, isoTime, normaliseId } from './database.ts'
+import type { NewApiKey } from './key-tokens.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
-import type { Metadata, NewApiKey } from './store.ts'
+import { type ApiKeyRow, isoTime, normaliseId } from './tables.ts'
+import { type Connection, inWriteTransaction } from './transactions.ts'
+
+export interface ApiKeyStore {
+  list(workspaceId: string): Promise<ApiKey[]>
+  /**
+   * Throws `duplicate_api_key_name` (unique among active keys), and `validation_error` for a pipe that the workspace does
+   * not have.
+   */
+  create(workspaceId: string, key: NewApiKey): Promise<ApiKey>
+  /**
+   * A new key, and the end of another one at `endMs`, or earlier where it expires earlier; null: it is revoked now. `decide`
+   * is given the old one and may throw. Null: no active key with this id.
+   */
+  rotate(
+    workspaceId: string,
+    apiKeyId: string,
+    endMs: number | null,
+    decide: (old: ApiKey) => NewApiKey,
+  ): Promise<{ created: ApiKey; replaced: ApiKey } | null>
+  /** Removes the rows of these keys, where they are revoked or expired. How many there were. */
+  forget(workspaceId: string, apiKeyIds: readonly string[]): Promise<number>
+  /** They were used in the minute that began then. Of all workspaces. */
+  used(apiKeyIds: readonly string[], minuteMs: number): Promise<void>
+  /**
+   * False: no active key with this id. Its row stays listed for a while; of more revoked ones than the workspace may
+   * keep, those that were revoked first go.
+   */
+  revoke(workspaceId: string, apiKeyId: string): Promise<boolean>
+  /** Removes the rows of keys, of all workspaces, that were revoked or expired before this time. */
+  prune(revokedBeforeMs: number): Promise<void>
+}
 
 export function apiKeys(
   db: Connection,
   now: () => number,
   quotas: WorkspaceQuotas,
   inAudited: Audited,
-): Metadata['apiKeys'] {
+): ApiKeyStore {
   const create = async (trx: Connection, workspaceId: string, key: NewApiKey) => {
     await requireRoom(trx, workspaceId, 'apiKeys', quotas)
     await requirePipes(trx, workspaceId, key.rights)
@@ -177,7 +208,7 @@ async function dropOldestRevoked(trx: Connection, workspaceId: string): Promise<
         .where('api_key_status', '=', 'revoked')
         .orderBy('api_key_revoked_ms', 'desc')
         .orderBy('creation_order', 'desc')
-        // SQLite knows no OFFSET without a LIMIT; more than one only where an older version has left them.
+        // SQLite knows no OFFSET without a LIMIT. One row at most is beyond it.
         .limit(100_000)
         .offset(resourceLimits.revokedApiKeysPerWorkspace),
     )

@@ -10,17 +10,56 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Transaction } from 'kysely'
 import type { AuditEntry } from '../contract/audit.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import {
-  type AuditRow,
-  addressOf,
-  type Connection,
-  inWriteTransaction,
-  isoTime,
-  normaliseId,
-  type Tables,
-} from './database.ts'
-import type { Actor, AuditedChange, Metadata } from './store.ts'
-import { requireVersion, versionOf } from './versions.ts'
+import { type AuditRow, addressOf, isoTime, normaliseId, type Tables } from './tables.ts'
+import { type Connection, inWriteTransaction } from './transactions.ts'
+import { requireVersion, type VersionGuard, versionOf } from './versions.ts'
+
+/** On whose behalf something is changed. */
+export interface Actor {
+  readonly kind: 'key' | 'user' | 'local'
+  /** The id of the key or the user. */
+  readonly id: string | null
+  /** Null: metadata knows it by the id. */
+  readonly name: string | null
+  /** The address of the client; null: it is on the machine. */
+  readonly address: string | null
+  /** The operationId; null: what each method is by itself. */
+  readonly operation: string | null
+  /** For the first change that is made on its behalf. */
+  readonly guard?: VersionGuard
+}
+
+/** A change for the audit log, with secrets left out. */
+export interface AuditedChange {
+  workspaceId: string
+  /** The operationId, where the actor does not say which one it is. */
+  operation: string
+  resourceId: string | null
+  pipeId: string | null
+  before: Record<string, unknown> | null
+  after: Record<string, unknown> | null
+}
+
+export interface AuditQuery {
+  limit: number
+  /** Older than this entry. */
+  after: number | null
+  operation: string | null
+  resourceId: string | null
+  sinceMs: number | null
+  /** Only these pipes; null: all of the workspace. */
+  pipeIds: ReadonlySet<string> | null
+}
+
+export interface AuditStore {
+  list(workspaceId: string, query: AuditQuery): Promise<{ entries: AuditEntry[]; next: number | null }>
+  /** Records a change that another store makes. Returns its number, for `complete`. */
+  record(change: AuditedChange): Promise<number>
+  /** Adds the outcome. */
+  complete(workspaceId: string, auditId: number, after: Record<string, unknown>): Promise<void>
+  /** Removes the entries, of all workspaces, that are older, in small steps. */
+  prune(beforeMs: number): Promise<void>
+}
 
 /** Writes down, in the transaction of an audited change, what copies of metadata must be read again. */
 export type NoteChange = (trx: Connection, change: AuditedChange) => Promise<void>
@@ -67,7 +106,7 @@ export function audited(
   }
 }
 
-export function audit(db: Connection, inAudited: Audited): Metadata['audit'] {
+export function audit(db: Connection, inAudited: Audited): AuditStore {
   return {
     async list(workspaceId, { limit, after, operation, resourceId, sinceMs, pipeIds }) {
       let query = db

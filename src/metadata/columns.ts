@@ -1,6 +1,7 @@
 /** Column mappings: an ordered list per destination, replaced as a whole (docs/dev/contract.md#destinations). */
 import type { ColumnMapping } from '../contract/destination.ts'
-import { type Connection, type DestinationColumnRow, toFlag } from './database.ts'
+import { type DestinationColumnRow, toFlag } from './tables.ts'
+import type { Connection } from './transactions.ts'
 
 /** An empty `source_field` says the same as none: it is stored as null, so every reader sees one form. */
 export async function insertColumns(

@@ -1,7 +1,7 @@
 /** A destination's delivery settings of its own but its name (`destination-names.ts`), between the columns of its row and the shapes above. */
 import type { DeliverySettings, GivenDeliverySettings } from '../contract/delivery-settings.ts'
-import type { DestinationRow } from './database.ts'
 import type { FlushLimits } from './lane-state.ts'
+import type { DestinationRow } from './tables.ts'
 
 type Columns = Pick<
   DestinationRow,

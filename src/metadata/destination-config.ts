@@ -2,8 +2,8 @@
 import type { DestinationType } from '../contract/destination.ts'
 import { hasSecretPath, mapSecrets } from '../contract/destination-secrets.ts'
 import { hasUrlSecrets, redactedUrl } from '../contract/secret-url.ts'
-import type { DestinationRow } from './database.ts'
 import { type Sealer, UnsealError } from './secrets.ts'
+import type { DestinationRow } from './tables.ts'
 
 export function sealConfig(
   sealer: Sealer,

@@ -1,7 +1,8 @@
 /** A destination's name: unique in its pipe, by the index `destinations_name`; never absent, for people name lanes by it. */
 import { type DestinationType, wordsOf } from '../contract/destination-words.ts'
 import { ApiError } from '../contract/errors.ts'
-import type { Connection, DestinationRow } from './database.ts'
+import type { DestinationRow } from './tables.ts'
+import type { Connection } from './transactions.ts'
 
 type Named = Pick<DestinationRow, 'destination_id' | 'pipe_id'> & { destination_type: DestinationType }
 

@@ -1,7 +1,7 @@
 /** A destination's transform as stored: JSON, its salt replaced by a sealed text. */
 import { maskSaltPlace, type Transform } from '../contract/transform.ts'
-import type { DestinationRow } from './database.ts'
 import { type Sealer, UnsealError } from './secrets.ts'
+import type { DestinationRow } from './tables.ts'
 
 export function sealTransform(
   sealer: Sealer,

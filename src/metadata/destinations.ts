@@ -5,19 +5,19 @@
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
+import type { DeliverySettings, GivenDeliverySettings } from '../contract/delivery-settings.ts'
+import type {
+  ColumnMapping,
+  Destination,
+  DestinationStatus,
+  DestinationType,
+  TlsPin,
+} from '../contract/destination.ts'
 import { hasSecretPath, mapSecrets, redactedConfig } from '../contract/destination-secrets.ts'
 import { isSameServer } from '../contract/secret-server.ts'
-import { maskSaltPlace, shownTransform } from '../contract/transform.ts'
+import { maskSaltPlace, shownTransform, type Transform } from '../contract/transform.ts'
 import type { Audited } from './audit.ts'
 import { columnsOf, insertColumns } from './columns.ts'
-import {
-  type Connection,
-  type DestinationRow,
-  decided,
-  inSnapshot,
-  isoTime,
-  normaliseId,
-} from './database.ts'
 import { decodeDeliverySettings, deliverySettingColumns, noDeliverySettings } from './delivery-settings.ts'
 import { readableConfig, sealConfig } from './destination-config.ts'
 import { freeName } from './destination-names.ts'
@@ -28,7 +28,63 @@ import { newLaneState } from './lane-state.ts'
 import { requirePipe } from './pipes.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import type { Sealer } from './secrets.ts'
-import type { DestinationChange, Metadata, StoredDestination } from './store.ts'
+import { type DestinationRow, isoTime, normaliseId } from './tables.ts'
+import { type Connection, type Decided, decided, inSnapshot } from './transactions.ts'
+
+/** As responses show it, but for its lane; with secrets in the clear and every key present. */
+export type StoredDestination = Omit<
+  Destination,
+  'lane' | 'columns' | 'concurrency' | 'tls_pin' | 'transform'
+> &
+  Pick<DeliverySettings, 'concurrency'> & {
+    columns: ColumnMapping[]
+    transform: Transform | null
+    /** The key of its database server; null: none is pinned. */
+    tls_pin: TlsPin | null
+    /** Places in the config whose stored value does not open: they are empty there. */
+    unreadable_secrets?: string[]
+  }
+
+export interface NewDestination extends GivenDeliverySettings {
+  destination_type: DestinationType
+  destination_max_retry_seconds: number
+  destination_config: Record<string, unknown>
+  columns: ColumnMapping[]
+  transform?: Transform | null
+  /** Where its lane starts: the cursor. 0: the earliest message that is kept. */
+  startAfterSeq: number
+}
+
+/** An absent field stays as it is; null resets it. */
+export interface DestinationChange extends GivenDeliverySettings {
+  destination_max_retry_seconds?: number
+  destination_config?: Record<string, unknown>
+  columns?: ColumnMapping[]
+  transform?: Transform | null
+  destination_status?: DestinationStatus
+  /** Removes the pin. A change of the server (host, port) does so by itself. */
+  tls_pin?: null
+}
+
+export interface DestinationStore {
+  list(workspaceId: string, pipeId: string): Promise<StoredDestination[]>
+  get(workspaceId: string, pipeId: string, destinationId: string): Promise<StoredDestination | null>
+  /** By its own id alone: for pull, whose path names no pipe. */
+  find(workspaceId: string, destinationId: string): Promise<StoredDestination | null>
+  /** With its columns and its lane. Throws `pipe_not_found` and `duplicate_destination_name`. An empty `source_field` is stored as null. */
+  create(workspaceId: string, pipeId: string, destination: NewDestination): Promise<StoredDestination>
+  /**
+   * `destination_config` and `columns` are replaced as a whole. Null: no such destination on this pipe. Throws
+   * `duplicate_destination_name`.
+   */
+  update(
+    workspaceId: string,
+    pipeId: string,
+    destinationId: string,
+    change: Decided<StoredDestination, DestinationChange>,
+  ): Promise<StoredDestination | null>
+  delete(workspaceId: string, pipeId: string, destinationId: string): Promise<boolean>
+}
 
 export function destinations(
   db: Connection,
@@ -36,7 +92,7 @@ export function destinations(
   now: () => number,
   quotas: WorkspaceQuotas,
   inAudited: Audited,
-): Metadata['destinations'] {
+): DestinationStore {
   return {
     list: (workspaceId, pipeId) => inSnapshot(db, (trx) => load(trx, sealer, { workspaceId, pipeId })),
 

@@ -3,10 +3,11 @@ import { requiredFields } from '../contract/column-rules.ts'
 import type { ColumnMapping } from '../contract/destination.ts'
 import { rightsOf } from './api-keys.ts'
 import { allColumns, columnsOf } from './columns.ts'
-import { type ApiKeyRow, type Connection, inSnapshot, normaliseId } from './database.ts'
 import type { DirectoryKey, DirectoryPipe, DirectorySource } from './directory-source.ts'
 import { loadLimits } from './limits.ts'
 import { decodePipe } from './pipes.ts'
+import { type ApiKeyRow, normaliseId } from './tables.ts'
+import { type Connection, inSnapshot } from './transactions.ts'
 
 export function directorySource(db: Connection): DirectorySource {
   return {

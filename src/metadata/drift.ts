@@ -3,10 +3,11 @@
  * it from time to time.
  */
 import type { SavedDrift } from '../contract/drift.ts'
-import { type Connection, inWriteTransaction, normaliseId } from './database.ts'
 import { holdLane } from './lane-fence.ts'
 import type { DriftStore } from './lane-state.ts'
 import type { Metadata } from './store.ts'
+import { normaliseId } from './tables.ts'
+import { type Connection, inWriteTransaction } from './transactions.ts'
 
 export function driftStore(db: Connection): DriftStore {
   return {

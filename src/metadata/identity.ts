@@ -1,45 +1,42 @@
 /**
  * Which data directory this is, and its epochs: what metadata, the buffer and a backup compare with each other. Made in
- * the transaction that makes or upgrades the tables, so that a database which opens has one.
+ * the transaction that makes the tables, so that a database which opens has one.
  */
 import { randomUUID } from 'node:crypto'
 import { type Epoch, firstEpochs } from '../contract/epochs.ts'
-import type { Connection, LaneRow } from './database.ts'
 import { decodeLane, isLaneRowIntact } from './lane-row.ts'
-import type { DataDirIdentity } from './store.ts'
+import type { LaneRow } from './tables.ts'
+import type { Connection } from './transactions.ts'
 
-export const identitySettings = { id: 'data_dir_id', origin: 'data_dir_origin', epochs: 'epochs' } as const
+/** Which data directory this is. */
+export interface DataDirIdentity {
+  readonly dataDirId: string
+  /** Oldest first; the last one is in force. */
+  readonly epochs: readonly Epoch[]
+}
 
-/** From the settings rows; null when there is none yet: an earlier version wrote the database. */
+export const identitySettings = { id: 'data_dir_id', epochs: 'epochs' } as const
+
+/** From the settings rows; null when there is none yet. */
 export function identityOf(settings: ReadonlyMap<string, string>): DataDirIdentity | null {
   const dataDirId = settings.get(identitySettings.id)
   if (dataDirId === undefined) return null
   const epochs = JSON.parse(settings.get(identitySettings.epochs) ?? 'null') as Epoch[] | null
-  const isAdopted = settings.get(identitySettings.origin) === 'adopted'
-  return { dataDirId, isAdopted, epochs: epochs ?? firstEpochs }
+  return { dataDirId, epochs: epochs ?? firstEpochs }
 }
 
 /** The settings rows of an identity. */
-export function identityRows({ dataDirId, isAdopted, epochs }: DataDirIdentity) {
+export function identityRows({ dataDirId, epochs }: DataDirIdentity) {
   return [
     { name: identitySettings.id, value: dataDirId },
-    { name: identitySettings.origin, value: isAdopted ? 'adopted' : 'init' },
     { name: identitySettings.epochs, value: JSON.stringify(epochs) },
   ]
 }
 
-/** The identity of a data directory that has none: it is new, or an earlier version has written it (`isAdopted`). */
-export function newIdentity(isAdopted: boolean): DataDirIdentity {
-  return { dataDirId: randomUUID(), isAdopted, epochs: firstEpochs }
-}
-
-/** Gives the database an identity unless it has one. Inside the transaction that opens it. */
-export async function requireIdentity(trx: Connection, isAdopted: boolean): Promise<void> {
-  if ((await loadIdentity(trx)) !== null) return
-  await trx
-    .insertInto('metadata_settings')
-    .values(identityRows(newIdentity(isAdopted)))
-    .execute()
+/** Gives a new database its identity. Inside the transaction that makes its tables. */
+export async function giveIdentity(trx: Connection): Promise<void> {
+  const rows = identityRows({ dataDirId: randomUUID(), epochs: firstEpochs })
+  await trx.insertInto('metadata_settings').values(rows).execute()
 }
 
 export async function loadIdentity(db: Connection): Promise<DataDirIdentity | null> {

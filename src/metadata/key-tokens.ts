@@ -9,7 +9,14 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import { fullRights, type KeyRights } from '../contract/api-key.ts'
-import type { NewApiKey } from './store.ts'
+
+export interface NewApiKey {
+  name: string
+  prefix: string
+  /** SHA-256 of the whole key, hex. */
+  hash: string
+  rights: KeyRights
+}
 
 const version = 'ppl1_'
 const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'

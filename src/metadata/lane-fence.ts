@@ -3,9 +3,10 @@
  * owner. A write changes that row first, to what it is: so it waits for a take-over that is under way, a take-over waits for it,
  * and what an earlier owner writes is either there when `LaneStore.take` resolves, or rejected.
  */
-import { type Connection, normaliseId } from './database.ts'
 import type { LaneOwner } from './lane-ownership.ts'
 import { LaneOwnershipLostError } from './lane-state.ts'
+import { normaliseId } from './tables.ts'
+import type { Connection } from './transactions.ts'
 
 /** False: the destination is gone. Rejects with LaneOwnershipLostError when there has been a newer owner. */
 export async function holdLane(trx: Connection, { destinationId, epoch }: LaneOwner): Promise<boolean> {

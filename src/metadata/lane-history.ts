@@ -7,10 +7,11 @@
  */
 import { CompiledQuery, sql } from 'kysely'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { type Connection, inWriteTransaction, normaliseId, type ParkedRow } from './database.ts'
 import { holdLane } from './lane-fence.ts'
 import type { LaneOwner } from './lane-ownership.ts'
 import type { PassedMessages } from './lane-state.ts'
+import { normaliseId, type ParkedRow } from './tables.ts'
+import { type Connection, inWriteTransaction } from './transactions.ts'
 
 /** Rows that one transaction removes at most: saves of lanes wait for it. */
 const pruneBatch = 2_000

@@ -3,9 +3,10 @@
  * leaves both or neither.
  */
 import { CompiledQuery, sql } from 'kysely'
-import { type Connection, normaliseId } from './database.ts'
+import type { LaneHour } from '../contract/usage.ts'
 import type { LaneCounts } from './lane-state.ts'
-import type { Metadata } from './store.ts'
+import { normaliseId } from './tables.ts'
+import type { Connection } from './transactions.ts'
 
 /** Adds counts to the lane's hour; those of a destination deleted meanwhile find no row, and are dropped with it. */
 export function laneHourIncrement(db: Connection): (counts: LaneCounts, hourMs: number) => CompiledQuery {
@@ -25,8 +26,15 @@ export function laneHourIncrement(db: Connection): (counts: LaneCounts, hourMs: 
     ])
 }
 
-/** `Metadata['usage']['ofLane']` */
-export function laneHours(db: Connection): Metadata['usage']['ofLane'] {
+/** By start of hour (ms), from `firstMs` to `lastMs`, both included. Nothing of a destination of another workspace. */
+export type LaneHours = (
+  workspaceId: string,
+  destinationId: string,
+  firstMs: number,
+  lastMs: number,
+) => Promise<Map<number, Omit<LaneHour, 'hour_ts'>>>
+
+export function laneHours(db: Connection): LaneHours {
   return async (workspaceId, destinationId, firstMs, lastMs) => {
     const rows = await db
       .selectFrom('lane_hours as hour')

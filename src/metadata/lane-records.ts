@@ -1,11 +1,34 @@
 /** Lanes as they were last saved, with what became of some messages of their pipe: from one snapshot. */
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { type Connection, inSnapshot, type LaneHistoryRow, normaliseId } from './database.ts'
 import { shownLane } from './lane-row.ts'
-import type { LaneRecord, LaneRun, Metadata } from './store.ts'
+import type { LaneState, PassedMessages } from './lane-state.ts'
+import { type LaneHistoryRow, normaliseId } from './tables.ts'
+import { type Connection, inSnapshot } from './transactions.ts'
 
-/** `Metadata['laneRecords']` */
-export function laneRecords(db: Connection): Metadata['laneRecords'] {
+export interface LaneRecord {
+  state: LaneState
+  runs: LaneRun[]
+  /** The messages that have parked records now. */
+  parkedSeqs: ReadonlySet<number>
+}
+
+/** `before`: the lane began behind these messages. */
+export type LaneRun = Omit<PassedMessages, 'kind'> & {
+  kind: 'delivered' | 'parked' | 'skipped' | 'dropped' | 'before'
+}
+
+/**
+ * The lanes of a pipe, oldest destination first, each as it was last saved with what became of its messages between the two, which
+ * belong to it, newest first; at most `shownHistoryRuns` of them. Nothing of a pipe of another workspace.
+ */
+export type LaneRecords = (
+  workspaceId: string,
+  pipeId: string,
+  firstSeq: number,
+  lastSeq: number,
+) => Promise<LaneRecord[]>
+
+export function laneRecords(db: Connection): LaneRecords {
   return (workspaceId, pipeId, firstSeq, lastSeq) =>
     inSnapshot(db, async (trx) => {
       const lanes = await trx

@@ -4,13 +4,14 @@ import { type DestinationType, resolveConfig } from '../contract/destination.ts'
 import { wordsOf } from '../contract/destination-words.ts'
 import type { PipeLimits } from '../contract/pipe.ts'
 import { allColumns, columnsOf } from './columns.ts'
-import { type Connection, inSnapshot, inWriteTransaction, normaliseId } from './database.ts'
 import { ownFlush } from './delivery-settings.ts'
 import { readableConfig } from './destination-config.ts'
 import { readableTransform } from './destination-transform.ts'
 import type { FlushLimits, LaneSource, LaneSpec, PipeLanes } from './lane-state.ts'
 import { loadLimits } from './limits.ts'
 import type { Sealer } from './secrets.ts'
+import { normaliseId } from './tables.ts'
+import { type Connection, inSnapshot, inWriteTransaction } from './transactions.ts'
 
 /** A statement takes only so many parameters. */
 const destinationsAtOnce = 500

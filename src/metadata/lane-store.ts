@@ -7,13 +7,6 @@
  */
 import { CompiledQuery, sql } from 'kysely'
 import { StorageUnavailableError } from '../platform/error-code.ts'
-import {
-  type Connection,
-  inRowTransaction,
-  inWriteTransaction,
-  type LaneRow,
-  normaliseId,
-} from './database.ts'
 import { requireDeleted } from './lane-fence.ts'
 import { forgetHistory, historyRecorder, pruneHistory } from './lane-history.ts'
 import { laneHourIncrement } from './lane-hours.ts'
@@ -26,6 +19,8 @@ import {
   LaneStoreUnavailableError,
 } from './lane-state.ts'
 import { applyParkedChange } from './parked-store.ts'
+import { type LaneRow, normaliseId } from './tables.ts'
+import { type Connection, inRowTransaction, inWriteTransaction } from './transactions.ts'
 import { hourStart, type UsageIncrement, usageIncrement } from './usage.ts'
 import { UnknownOutcomeError } from './write-errors.ts'
 

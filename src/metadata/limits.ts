@@ -1,11 +1,19 @@
 /** Per-pipe limits: at most one row per pipe. */
 import type { PipeLimits } from '../contract/pipe.ts'
 import type { Audited } from './audit.ts'
-import { type Connection, type LimitsRow, normaliseId } from './database.ts'
 import { requirePipe } from './pipes.ts'
-import type { Metadata } from './store.ts'
+import { type LimitsRow, normaliseId } from './tables.ts'
+import type { Connection } from './transactions.ts'
 
-export function limits(db: Connection, inAudited: Audited): Metadata['limits'] {
+export interface LimitStore {
+  get(workspaceId: string, pipeId: string): Promise<PipeLimits | null>
+  /** Throws `pipe_not_found`. */
+  put(workspaceId: string, pipeId: string, limits: PipeLimits): Promise<PipeLimits>
+  /** False: the pipe has none, or there is no such pipe. */
+  delete(workspaceId: string, pipeId: string): Promise<boolean>
+}
+
+export function limits(db: Connection, inAudited: Audited): LimitStore {
   return {
     async get(workspaceId, pipeId) {
       const row = await db

@@ -1,14 +1,13 @@
 /**
- * Migrations: numbered steps from an empty database to the tables of `database.ts`, one file each; the first one is the
+ * Migrations: numbered steps from an empty database to the tables of `tables.ts`, one file each; the first one is the
  * baseline, which makes all tables of its format. They run on open, all missing ones in one write transaction: of two
  * processes opening an old database at once, one migrates and the other finds nothing left to do. A step that has been released is never changed (a test compares hashes of their SQL); a
  * change is a new step.
  */
 import type { Transaction } from 'kysely'
 import { ConfigError } from '../platform/config-error.ts'
-import type { Tables } from './database.ts'
-import { createTables } from './migrations/24-tables.ts'
-import { laneStates } from './migrations/25-lane-states.ts'
+import { createTables } from './migrations/25-tables.ts'
+import type { Tables } from './tables.ts'
 
 export interface Migration {
   number: number
@@ -18,8 +17,7 @@ export interface Migration {
 
 /** Earlier formats were never released: the baseline has the number that a database of it says. */
 export const migrations: readonly Migration[] = [
-  { number: 24, name: 'tables of format 24', up: createTables },
-  { number: 25, name: 'lane states', up: laneStates },
+  { number: 25, name: 'tables of format 25', up: createTables },
 ]
 
 /** The format of a database that this version has brought up to date. */

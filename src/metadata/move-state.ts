@@ -9,7 +9,7 @@
  */
 import type { Epoch } from '../contract/epochs.ts'
 import { ConfigError } from '../platform/config-error.ts'
-import type { Connection } from './database.ts'
+import type { Connection } from './transactions.ts'
 
 /** Names in `metadata_settings`. */
 export const moveSettings = { moving: 'moving', movedTo: 'moved_to', movedFrom: 'moved_from' } as const

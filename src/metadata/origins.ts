@@ -1,13 +1,21 @@
 /** Allowed origins of a pipe. Kept as given, compared in lower case: `https://App.example` is `https://app.example`. */
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
+import type { AllowedOrigin } from '../contract/pipe.ts'
 import type { Audited } from './audit.ts'
-import { type Connection, normaliseId } from './database.ts'
 import { requirePipe } from './pipes.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
-import type { Metadata } from './store.ts'
+import { normaliseId } from './tables.ts'
+import type { Connection } from './transactions.ts'
 
-export function origins(db: Connection, quotas: WorkspaceQuotas, inAudited: Audited): Metadata['origins'] {
+export interface OriginStore {
+  list(workspaceId: string, pipeId: string): Promise<AllowedOrigin[]>
+  /** Throws `duplicate_origin` (letters of either case are the same) and `pipe_not_found`. */
+  add(workspaceId: string, pipeId: string, originDomain: string): Promise<AllowedOrigin>
+  remove(workspaceId: string, pipeId: string, originId: string): Promise<boolean>
+}
+
+export function origins(db: Connection, quotas: WorkspaceQuotas, inAudited: Audited): OriginStore {
   return {
     list: (workspaceId, pipeId) =>
       db

@@ -3,14 +3,26 @@
  * Only the URLs of configs are opened, to be shown without their secrets.
  */
 import { wordsOf } from '../contract/destination-words.ts'
+import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
 import { noUsageCounts } from '../contract/usage.ts'
-import { type Connection, inSnapshot, isoTime, normaliseId } from './database.ts'
 import { urlConfig } from './destination-config.ts'
 import type { Sealer } from './secrets.ts'
-import type { Metadata, OverviewDestination } from './store.ts'
+import { isoTime, normaliseId } from './tables.ts'
+import { type Connection, inSnapshot } from './transactions.ts'
 import { countsByPipe } from './usage.ts'
 
-export function overview(db: Connection, sealer: Sealer): Metadata['overview'] {
+export type OverviewDestination = Omit<OverviewLane, 'lane'>
+
+/** The part of an overview that metadata stores. */
+export type StoredOverviewPipe = Pick<
+  OverviewPipe,
+  'pipe_id' | 'pipe_name' | 'pipe_description' | 'pipe_status' | 'usage_today' | 'last_ingest_ts'
+> & { destinations: OverviewDestination[] }
+
+/** Every pipe with its destinations, by name, and its usage since then. Costs nothing per message. */
+export type StoredOverview = (workspaceId: string, sinceMs: number) => Promise<StoredOverviewPipe[]>
+
+export function overview(db: Connection, sealer: Sealer): StoredOverview {
   return (workspaceId, sinceMs) =>
     inSnapshot(db, async (trx) => {
       const id = normaliseId(workspaceId)

@@ -5,8 +5,9 @@
  */
 import { v7 } from 'uuid'
 import { type ParkedDetail, type ParkedError, parkedHistoryEntries } from '../contract/parked.ts'
-import { type Connection, isoTime, type ParkedRow, type ParkedSumRow } from './database.ts'
 import type { NewParked, ParkedCause } from './parked-store-port.ts'
+import { isoTime, type ParkedRow, type ParkedSumRow } from './tables.ts'
+import type { Connection } from './transactions.ts'
 
 /** So many parameters a statement that every database takes them. */
 const rowsAtOnce = 25

@@ -1,10 +1,10 @@
 /** Parked records as delivery sees them (`ParkedStore`), and what of them is saved with a lane's row. */
-import { type Connection, inSnapshot, inWriteTransaction, normaliseId, type ParkedRow } from './database.ts'
 import { holdLane } from './lane-fence.ts'
 import { recordOutcome } from './lane-history.ts'
 import { bodyOf, causeColumns, cutParked, insertParked, removeParked } from './parked-rows.ts'
-import type { ParkedChange, ParkedStore, Replay } from './parked-store-port.ts'
-import { parkedRowBytes } from './parked-store-port.ts'
+import { type ParkedChange, type ParkedStore, parkedRowBytes, type Replay } from './parked-store-port.ts'
+import { normaliseId, type ParkedRow } from './tables.ts'
+import { type Connection, inSnapshot, inWriteTransaction } from './transactions.ts'
 
 export function parkedStore(db: Connection, now: () => number): ParkedStore {
   return {

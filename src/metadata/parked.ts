@@ -1,17 +1,11 @@
 /** Parked records as people see them: listed, shown, replayed, discarded (`Metadata['parked']`). */
 import type { ParkedError, ParkedRecord } from '../contract/parked.ts'
 import type { Audited } from './audit.ts'
-import {
-  type Connection,
-  inSnapshot,
-  inWriteTransaction,
-  isoTime,
-  normaliseId,
-  type ParkedRow,
-} from './database.ts'
 import { recordOutcome } from './lane-history.ts'
 import { bodyOf, parsedHistory, removeParked, replaceBody } from './parked-rows.ts'
 import type { Metadata, ParkedPlace, ParkedQuery, ParkedSelector } from './store.ts'
+import { isoTime, normaliseId, type ParkedRow } from './tables.ts'
+import { type Connection, inSnapshot, inWriteTransaction } from './transactions.ts'
 
 /** Rows of one transaction: other writers, and with SQLite the main thread, wait for it. */
 const rowsAtOnce = 200

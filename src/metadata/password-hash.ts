@@ -93,7 +93,9 @@ function encode({ logN, r, p }: Cost, salt: Buffer, hash: Buffer): string {
 function decode(stored: string): Cost & { salt: Buffer; hash: Buffer } {
   const [, logN, r, p, salt = '', hash = ''] = stored.split('$')
   return {
-    ...{ logN: Number(logN), r: Number(r), p: Number(p) },
+    logN: Number(logN),
+    r: Number(r),
+    p: Number(p),
     salt: Buffer.from(salt, 'base64url'),
     hash: Buffer.from(hash, 'base64url'),
   }

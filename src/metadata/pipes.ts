@@ -3,16 +3,30 @@ import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { geoFieldKeys, type Pipe } from '../contract/pipe.ts'
 import type { Audited } from './audit.ts'
-import { type Connection, decided, isoTime, normaliseId, type PipeRow, toFlag } from './database.ts'
 import { requireFewDeleted, requireRoom, type WorkspaceQuotas } from './quotas.ts'
-import type { Metadata } from './store.ts'
+import { isoTime, normaliseId, type PipeRow, toFlag } from './tables.ts'
+import { type Connection, type Decided, decided } from './transactions.ts'
+
+export interface PipeStore {
+  list(workspaceId: string): Promise<Pipe[]>
+  get(workspaceId: string, pipeId: string): Promise<Pipe | null>
+  /** Throws `duplicate_pipe_name`. */
+  create(
+    workspaceId: string,
+    pipe: Omit<Pipe, 'pipe_id' | 'pipe_created_ts' | 'pipe_updated_ts'>,
+  ): Promise<Pipe>
+  /** Id, name and times of the change are ignored. Null: no such pipe. */
+  update(workspaceId: string, pipeId: string, change: Decided<Pipe, Partial<Pipe>>): Promise<Pipe | null>
+  /** With destinations, lanes, limits, origins and usage. False: no such pipe. */
+  delete(workspaceId: string, pipeId: string): Promise<boolean>
+}
 
 export function pipes(
   db: Connection,
   now: () => number,
   quotas: WorkspaceQuotas,
   inAudited: Audited,
-): Metadata['pipes'] {
+): PipeStore {
   return {
     async list(workspaceId) {
       const rows = await db
@@ -105,7 +119,7 @@ async function findRow(db: Connection, workspaceId: string, pipeId: string): Pro
 async function insertPipe(
   trx: Connection,
   workspaceId: string,
-  pipe: Parameters<Metadata['pipes']['create']>[1],
+  pipe: Parameters<PipeStore['create']>[1],
   nowMs: number,
 ): Promise<Pipe> {
   const last = await trx

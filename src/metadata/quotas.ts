@@ -4,7 +4,7 @@
  */
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import type { Connection } from './database.ts'
+import type { Connection } from './transactions.ts'
 
 export interface WorkspaceQuotas {
   pipes: number

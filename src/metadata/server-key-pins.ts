@@ -7,8 +7,9 @@
  *
  * A crash before the commit leaves no pin, and nothing has been sent; after it the pin, whether anything was sent or not.
  */
-import { type Connection, inWriteTransaction, normaliseId } from './database.ts'
 import type { PinStore } from './lane-state.ts'
+import { normaliseId } from './tables.ts'
+import { type Connection, inWriteTransaction } from './transactions.ts'
 
 export function pinStore(db: Connection, now: () => number): PinStore {
   return {

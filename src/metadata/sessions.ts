@@ -1,11 +1,33 @@
 /** Sessions of people who are signed in. docs/dev/contract.md#sign-in-for-people. */
 import { resourceLimits } from '../contract/resource-limits.ts'
+import type { User } from '../contract/user.ts'
 import type { Audited } from './audit.ts'
-import { type Connection, inWriteTransaction } from './database.ts'
-import type { Metadata } from './store.ts'
-import { shownUser } from './users.ts'
+import { type Connection, inWriteTransaction } from './transactions.ts'
+import { type StoredUser, shownUser } from './users.ts'
 
-export function sessions(db: Connection, now: () => number, inAudited: Audited): Metadata['sessions'] {
+export interface StoredSession {
+  readonly workspaceId: string
+  readonly workspaceName: string
+  readonly user: User
+  readonly passwordHash: string
+  readonly createdMs: number
+  /** To the minute. */
+  readonly lastUsedMs: number
+}
+
+/** Workspace-independent: a session's hash says whose it is. */
+export interface SessionStore {
+  /** False: this is no longer the user's password, or there is no such user. Ends the oldest session of too many. */
+  begin(user: StoredUser, hash: string): Promise<boolean>
+  /** Whether it is too old is for the caller to say. */
+  find(hash: string): Promise<StoredSession | null>
+  used(hash: string): Promise<void>
+  end(hash: string): Promise<void>
+  /** Those last used, or begun, before these times. */
+  prune(lastUsedBeforeMs: number, begunBeforeMs: number): Promise<void>
+}
+
+export function sessions(db: Connection, now: () => number, inAudited: Audited): SessionStore {
   return {
     begin: ({ workspaceId, user, passwordHash }, hash) =>
       inAudited(async (trx, record) => {

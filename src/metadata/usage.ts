@@ -7,19 +7,66 @@
  */
 import { setImmediate } from 'node:timers/promises'
 import { CompiledQuery, sql } from 'kysely'
-import { noUsageCounts, type UsageCounts, usageCounts } from '../contract/usage.ts'
-import {
-  type Connection,
-  inRowTransaction,
-  inWriteTransaction,
-  isoTime,
-  normaliseId,
-  type UsageHourRow,
-  type UsageMarkRow,
-} from './database.ts'
-import { laneHours } from './lane-hours.ts'
-import type { IngestCounts, Metadata, RolledUpUsage } from './store.ts'
+import type { PipeUsage } from '../contract/pipe.ts'
+import { noUsageCounts, type UsageCounts, type UsageHour, usageCounts } from '../contract/usage.ts'
+import { type LaneHours, laneHours } from './lane-hours.ts'
+import { isoTime, normaliseId, type UsageHourRow, type UsageMarkRow } from './tables.ts'
+import { type Connection, inRowTransaction, inWriteTransaction } from './transactions.ts'
 import { UnknownOutcomeError } from './write-errors.ts'
+
+/** Usage that the hourly roll-ups know: all but the backlog. */
+export type RolledUpUsage = Omit<PipeUsage, 'pending_messages' | 'pending_bytes' | 'blocked_lanes'>
+
+/** The counts of ingest for one pipe since the last flush, and the pipe's running totals at that time. */
+export interface IngestCounts {
+  pipeId: string
+  /** Start of the UTC hour, ms. */
+  hourMs: number
+  requests: number
+  records: number
+  bytes: number
+  rejected: number
+  lastIngestMs: number | null
+}
+
+/** How much of a pipe's running totals the roll-ups include: what a crash left out is added at start. */
+export interface UsageMark {
+  pipeId: string
+  messages: number
+  records: number
+  bytes: number
+}
+
+export interface UsageStore {
+  /** Sums since `sinceMs` (whole hours), by pipe, and when its last request was, however long ago; a pipe without either is left out. */
+  byPipe(workspaceId: string, sinceMs: number): Promise<Record<string, RolledUpUsage>>
+  /**
+   * By start of hour (ms), from `firstMs` to `lastMs`, both included: summed over those pipes, or all of the workspace. An
+   * hour without any is left out, and so is everything of a pipe of another workspace.
+   */
+  byHour(
+    workspaceId: string,
+    pipeIds: readonly string[] | null,
+    firstMs: number,
+    lastMs: number,
+  ): Promise<Map<number, Omit<UsageHour, 'hour_ts'>>>
+  readonly ofLane: LaneHours
+  /**
+   * Adds what ingest counted; `marks` are the pipes' running totals that the sums now include. After it has rejected, the next
+   * call holds the same counts, grown by what came since: so they are added once also where the outcome was not known.
+   */
+  addIngest(counts: readonly IngestCounts[], marks: readonly UsageMark[]): Promise<void>
+  /**
+   * Adds to the hour what these totals are more than what is marked, and marks them: however many count, and whatever they
+   * know, each message is counted once. Totals that are less than marked add nothing.
+   */
+  countUpTo(totals: readonly UsageMark[], hourMs: number): Promise<void>
+  marks(): Promise<UsageMark[]>
+  /** Accepted since the start of the UTC day, by pipe: what the day quotas start from. */
+  ingestedSince(sinceMs: number): Promise<Record<string, { records: number; bytes: number }>>
+  /** Forgets the hours that began before then, except the newest in which a pipe had a request. */
+  prune(beforeMs: number): Promise<void>
+}
 
 const hourLength = 3_600_000
 const dayLength = 24 * hourLength
@@ -29,7 +76,7 @@ export function hourStart(ms: number): number {
   return ms - (ms % hourLength)
 }
 
-export function usage(db: Connection): Metadata['usage'] {
+export function usage(db: Connection): UsageStore {
   const addToHour = usageIncrement(db)
   const setMark = markUpsert(db)
   const unknown = new UnknownCounts()
@@ -37,7 +84,7 @@ export function usage(db: Connection): Metadata['usage'] {
     byPipe: (workspaceId, sinceMs) => sumsByPipe(db, normaliseId(workspaceId), sinceMs),
 
     async byHour(workspaceId, pipeIds, firstMs, lastMs) {
-      const found: Awaited<ReturnType<Metadata['usage']['byHour']>> = new Map()
+      const found: Awaited<ReturnType<UsageStore['byHour']>> = new Map()
       // A day of 1,000 pipes takes 12 ms of the thread that answers everybody, a week 75 ms: a day at a time.
       for (let fromMs = firstMs; fromMs <= lastMs; fromMs += dayLength) {
         if (fromMs > firstMs) await setImmediate()

@@ -2,12 +2,56 @@
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import type { User } from '../contract/user.ts'
+import type { User, UserRole } from '../contract/user.ts'
 import type { Audited } from './audit.ts'
-import { addressOf, type Connection, isoTime, normaliseId, type UserRow } from './database.ts'
-import type { Metadata, NewUser, StoredUser } from './store.ts'
+import { addressOf, isoTime, normaliseId, type UserRow } from './tables.ts'
+import type { Connection } from './transactions.ts'
 
-export function users(db: Connection, now: () => number, inAudited: Audited): Metadata['users'] {
+export interface NewUser {
+  /** As it was typed. */
+  email: string
+  role: UserRole
+  passwordHash: string
+}
+
+/** An absent field stays as it is. */
+export interface UserChange {
+  role?: UserRole
+  passwordHash?: string
+}
+
+export interface NewSetupLink {
+  role: UserRole
+  /** SHA-256 of the token, hex. */
+  hash: string
+  expiresMs: number
+}
+
+export interface StoredUser {
+  readonly workspaceId: string
+  readonly user: User
+  readonly passwordHash: string
+}
+
+export interface UserStore {
+  list(workspaceId: string): Promise<User[]>
+  /** Throws `duplicate_user_email` (in this workspace; others are not looked at) and `workspace_full`. */
+  create(workspaceId: string, user: NewUser): Promise<User>
+  /** Ends every session of the user. Null: no such user. Throws `last_admin`. */
+  update(workspaceId: string, userId: string, change: UserChange): Promise<User | null>
+  /** With its sessions. False: no such user. Throws `last_admin`. */
+  delete(workspaceId: string, userId: string): Promise<boolean>
+  /** The accounts of all workspaces, the oldest first: for signing in. */
+  accountsOf(email: string): Promise<StoredUser[]>
+  /** Makes the user and forgets the link. Null: there is no such link (any more). Throws as `create` does. */
+  redeemSetupLink(hash: string, user: Omit<NewUser, 'role'>): Promise<StoredUser | null>
+  /** Throws `workspace_full`. */
+  createSetupLink(workspaceId: string, link: NewSetupLink): Promise<void>
+  /** Whether `redeemSetupLink` would find it now. */
+  hasSetupLink(hash: string): Promise<boolean>
+}
+
+export function users(db: Connection, now: () => number, inAudited: Audited): UserStore {
   return {
     async list(workspaceId) {
       const rows = await db

@@ -6,10 +6,24 @@
 import { createHash } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import type { VersionedResource } from '../contract/operation.ts'
-import { type Connection, inSnapshot, normaliseId } from './database.ts'
-import type { Metadata, VersionGuard } from './store.ts'
+import { normaliseId } from './tables.ts'
+import { type Connection, inSnapshot } from './transactions.ts'
 
-export function versions(db: Connection): Metadata['versions'] {
+/** A change that is only made to a resource as the caller knows it. Checked in the transaction of the change. */
+export interface VersionGuard {
+  of: VersionedResource
+  /** Null: any. */
+  expected: readonly string[] | null
+  /** Called after the change is durable; null: the resource is gone. */
+  changed(version: string | null): void
+}
+
+export interface VersionStore {
+  /** Null: there is no such resource. */
+  of(resource: VersionedResource): Promise<string | null>
+}
+
+export function versions(db: Connection): VersionStore {
   return { of: (resource) => inSnapshot(db, (trx) => versionOf(trx, resource)) }
 }
 

@@ -3,12 +3,18 @@ import { randomUUID } from 'node:crypto'
 import { validationError } from '../contract/errors.ts'
 import { insertApiKey } from './api-keys.ts'
 import type { Audited } from './audit.ts'
-import type { Connection } from './database.ts'
-import type { Metadata } from './store.ts'
+import type { NewApiKey } from './key-tokens.ts'
+import type { Connection } from './transactions.ts'
+
+export interface WorkspaceStore {
+  /** Creates the workspace and its first key. Throws ApiError `validation_error`: the name is taken, or malformed. */
+  create(name: string, key: NewApiKey): Promise<{ workspaceId: string; apiKeyId: string }>
+  list(): Promise<{ workspaceId: string; name: string }[]>
+}
 
 const namePattern = /^[A-Za-z0-9_-]{1,100}$/
 
-export function workspaces(db: Connection, now: () => number, inAudited: Audited): Metadata['workspaces'] {
+export function workspaces(db: Connection, now: () => number, inAudited: Audited): WorkspaceStore {
   return {
     create(name, key) {
       return inAudited(async (trx, record) => {

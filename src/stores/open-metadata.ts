@@ -9,18 +9,11 @@ import type { AuditEntry } from '../contract/audit.ts'
 import { alertStore } from '../metadata/alert-store.ts'
 import { alerts } from '../metadata/alerts.ts'
 import { apiKeys } from '../metadata/api-keys.ts'
-import { audit, audited, type NoteChange, notShared } from '../metadata/audit.ts'
-import {
-  type Connection,
-  inRowTransaction,
-  inWriteTransaction,
-  type OpenedDatabase,
-  writesEnded,
-} from '../metadata/database.ts'
+import { type Actor, audit, audited, type NoteChange, notShared } from '../metadata/audit.ts'
 import { destinations } from '../metadata/destinations.ts'
 import { directorySource } from '../metadata/directory.ts'
 import { drift, driftStore } from '../metadata/drift.ts'
-import { loadIdentity, loadKnownSeq, requireIdentity } from '../metadata/identity.ts'
+import { giveIdentity, loadIdentity, loadKnownSeq } from '../metadata/identity.ts'
 import { laneRecords } from '../metadata/lane-records.ts'
 import { laneSource } from '../metadata/lane-specs.ts'
 import { laneStore } from '../metadata/lane-store.ts'
@@ -37,7 +30,14 @@ import { createSealer, type Sealer, UnsealError } from '../metadata/secrets.ts'
 import { pinStore } from '../metadata/server-key-pins.ts'
 import { sessions } from '../metadata/sessions.ts'
 import { openSqliteDatabase } from '../metadata/sqlite/open.ts'
-import type { Actor, Metadata, MetadataSpec } from '../metadata/store.ts'
+import type { Metadata, MetadataSpec } from '../metadata/store.ts'
+import {
+  type Connection,
+  inRowTransaction,
+  inWriteTransaction,
+  type OpenedDatabase,
+  writesEnded,
+} from '../metadata/transactions.ts'
 import { usage } from '../metadata/usage.ts'
 import { users } from '../metadata/users.ts'
 import { versions } from '../metadata/versions.ts'
@@ -203,7 +203,7 @@ async function prepare(
     // Every statement sees what nodes of the version before have just saved. No other process prepares the database.
     const fromFormat = await inRowTransaction(connection, async (trx) => {
       const before = await migrate(trx, label, now)
-      await requireIdentity(trx, before > 0)
+      if (before === 0) await giveIdentity(trx)
       await checkSealingKey(trx, sealer, label)
       return before
     })

@@ -74,7 +74,7 @@ export const setups: Record<string, Setup> = {
   },
   /** A data directory as the oldest version that this one reads has left it. */
   'earlier-data-dir': async (directory) => {
-    const archive = new URL('./fixtures/format-24.tar.gz', import.meta.url).pathname
+    const archive = new URL('./fixtures/format-25.tar.gz', import.meta.url).pathname
     const place = path.join(directory, 'earlier')
     mkdirSync(place)
     execFileSync('tar', ['-xzf', archive, '-C', place])

@@ -105,7 +105,11 @@ export class Tails {
     const from = placeFrom(headers['last-event-id'], query.after_seq)
     const releaseSlot = this.#begin(workspaceId)
     const tail: Tail = {
-      ...{ pipeId, workspaceId, sample, by: principal.by, isStillAdmitted },
+      pipeId,
+      workspaceId,
+      sample,
+      by: principal.by,
+      isStillAdmitted,
       isSuspect: false,
       isRevoked: false,
       wake: () => {},

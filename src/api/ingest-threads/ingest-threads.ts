@@ -121,7 +121,10 @@ export async function openIngestThreads(deps: IngestThreadsDeps): Promise<Ingest
     const appender = deps.shareAppender()
     const workerData: IngestThreadData = {
       ...deps.data,
-      ...{ index, appender, closed: closed.buffer, asksForQuota: deps.askQuota !== null },
+      index,
+      appender,
+      closed: closed.buffer,
+      asksForQuota: deps.askQuota !== null,
     }
     const worker = new Worker(threadEntry(import.meta.url, '../../daemon/threads/ingest-thread'), {
       name: `ingest-${index}`,

@@ -1,7 +1,9 @@
 /** The audit log, and what is written to it of changes that delivery makes. */
 import { auditPage } from '../../contract/audit.ts'
 import type { Principal } from '../../contract/principal.ts'
-import type { Actor, Metadata, StoredDestination } from '../../metadata/store.ts'
+import type { Actor } from '../../metadata/audit.ts'
+import type { StoredDestination } from '../../metadata/destinations.ts'
+import type { Metadata } from '../../metadata/store.ts'
 import type { Call } from './call.ts'
 
 export function auditUseCases({ metadata }: { metadata: Pick<Metadata, 'audit'> }) {

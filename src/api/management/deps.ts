@@ -3,9 +3,11 @@ import type { DestinationType } from '../../contract/destination.ts'
 import type { NodeState } from '../../contract/node-words.ts'
 import type { Overview } from '../../contract/overview.ts'
 import type { DestinationTrials, LaneCommands, LaneViews } from '../../delivery/delivery.ts'
+import type { StoredAlerts } from '../../metadata/alerts.ts'
 import type { Changes } from '../../metadata/changes.ts'
 import type { Passwords } from '../../metadata/password-hash.ts'
-import type { IngestCounts, Metadata, StoredAlerts } from '../../metadata/store.ts'
+import type { Metadata } from '../../metadata/store.ts'
+import type { IngestCounts } from '../../metadata/usage.ts'
 import type { History } from '../../observe/history/history.ts'
 
 export interface ManagementDeps {

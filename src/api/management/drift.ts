@@ -19,7 +19,10 @@ export function driftUseCases({ metadata }: Pick<ManagementDeps, 'metadata'>) {
         return { drift: { mapping: 'columns', ...none } }
       const { since_ms, records, keys, other_keys, unfilled } = saved.state
       const drift: Drift = {
-        ...{ mapping: 'columns', since_ts: isoTime(since_ms), records_seen: records, other_keys },
+        mapping: 'columns',
+        since_ts: isoTime(since_ms),
+        records_seen: records,
+        other_keys,
         keys: [...keys]
           .sort((a, b) => b.records - a.records)
           .map(({ first_ms, last_ms, ...key }) => ({

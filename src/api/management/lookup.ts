@@ -1,7 +1,8 @@
 /** Resources by the ids of a path, in lower case. One that is unknown or belongs to another workspace gives the resource's own 404. */
 import { ApiError } from '../../contract/errors.ts'
 import type { Pipe } from '../../contract/pipe.ts'
-import type { Metadata, StoredDestination } from '../../metadata/store.ts'
+import type { StoredDestination } from '../../metadata/destinations.ts'
+import type { Metadata } from '../../metadata/store.ts'
 
 export async function requirePipe(
   { pipes }: Pick<Metadata, 'pipes'>,

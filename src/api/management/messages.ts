@@ -4,7 +4,7 @@ import { type MessageLane, type MessageState, messagePage } from '../../contract
 import { isForPipe } from '../../contract/principal.ts'
 import { batchIdentity } from '../../delivery/batch.ts'
 import { isoTime, shownError } from '../../delivery/lane-status.ts'
-import type { LaneRecord } from '../../metadata/store.ts'
+import type { LaneRecord } from '../../metadata/lane-records.ts'
 import type { FoundMessage } from '../../observe/history/history.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'

@@ -8,7 +8,8 @@ import {
   type ParkedSelection,
   parkedPage,
 } from '../../contract/parked.ts'
-import type { ParkedPlace, ParkedSelector, StoredDestination } from '../../metadata/store.ts'
+import type { StoredDestination } from '../../metadata/destinations.ts'
+import type { ParkedPlace, ParkedSelector } from '../../metadata/store.ts'
 import { auditedOnLane } from './audit.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'

@@ -11,6 +11,7 @@ import type { Principal } from '../../contract/principal.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { type CurrentSession, PasswordChange, SetUp, SignIn } from '../../contract/session.ts'
 import { requireObject, validate } from '../../contract/validate.ts'
+import type { Actor } from '../../metadata/audit.ts'
 import type { Passwords } from '../../metadata/password-hash.ts'
 import {
   csrfTokenOf,
@@ -20,7 +21,9 @@ import {
   mintBrowserToken,
   mintToken,
 } from '../../metadata/session-tokens.ts'
-import type { Actor, Metadata, StoredSession, StoredUser } from '../../metadata/store.ts'
+import type { StoredSession } from '../../metadata/sessions.ts'
+import type { Metadata } from '../../metadata/store.ts'
+import type { StoredUser } from '../../metadata/users.ts'
 import type { Logger } from '../../platform/log.ts'
 import { SignInLimits } from './sign-in-limits.ts'
 

@@ -67,7 +67,10 @@ async function audited(
 ): Promise<TableProposal> {
   const where = { host, database, table }
   const auditId = await audit.record({
-    ...{ workspaceId, operation: 'inferTable', resourceId: pipe_id, pipeId: pipe_id },
+    workspaceId,
+    operation: 'inferTable',
+    resourceId: pipe_id,
+    pipeId: pipe_id,
     before: null,
     after: { status: 'requested', ...where },
   })
@@ -159,16 +162,20 @@ function unanswered(
   return {
     ok: false,
     failure: {
-      ...{ step: 'connect', code: 'no_answer' },
+      step: 'connect',
+      code: 'no_answer',
       message: `The database did not answer in time, or in a way that ended the look at it.${mayHaveRun}`,
     },
-    ...{
-      source: sample === null ? 'pipe' : 'sample',
-      records_seen: 0,
-      table: config.table,
-      table_exists: null,
-    },
-    ...{ ddl: [], executed: [], columns: [], missing_columns: [], dedupe_candidates: [], observations: [] },
+    source: sample === null ? 'pipe' : 'sample',
+    records_seen: 0,
+    table: config.table,
+    table_exists: null,
+    ddl: [],
+    executed: [],
+    columns: [],
+    missing_columns: [],
+    dedupe_candidates: [],
+    observations: [],
     warnings: [],
   }
 }

@@ -83,7 +83,11 @@ export async function checkedOnSave(
     throw validationError({ [first.path]: refusal(trial, first) })
   return {
     not_checked: isComplete ? null : 'timed_out',
-    ...{ records_seen: seen, kept, filtered, failed, faults },
+    records_seen: seen,
+    kept,
+    filtered,
+    failed,
+    faults,
     warning: warningOf(trial),
   }
 }

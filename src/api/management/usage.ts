@@ -12,7 +12,7 @@ import {
   type UsageByHour,
   usageHours,
 } from '../../contract/usage.ts'
-import type { IngestCounts } from '../../metadata/store.ts'
+import type { IngestCounts } from '../../metadata/usage.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'

@@ -66,7 +66,10 @@ For records that must all arrive there is \`pipectl pull\`.`,
       const format = chosenFormat(options.output)
       try {
         await follow(client, {
-          ...{ pipeId: pipe.pipe_id, pipeName: pipe.pipe_name, query, signal: interrupt.signal },
+          pipeId: pipe.pipe_id,
+          pipeName: pipe.pipe_name,
+          query,
+          signal: interrupt.signal,
           onRecords: async (records) => {
             const shown = records.filter(({ text }) => holds(text))
             if (shown.length > 0)

@@ -63,7 +63,7 @@ function rowsOf(found: FormatCheck): string[][] {
     ['  result', inWords[found.result]],
     ['  metadata format', show(found.metadata_format)],
     ['  log format', show(found.log_format)],
-    ['  last opened by', found.last_opened_by ?? 'not known (before 0.2.0)'],
+    ['  last opened by', found.last_opened_by ?? 'not known'],
     ...found.migrations.map((name, index) => [index === 0 ? '  migrations' : '', name]),
     ...copy,
   ]

@@ -46,7 +46,6 @@ export type DestinationTestBody = RequestBody<'testDestination'>
 /** A column mapping as it is sent: what is left out takes its default. */
 export type GivenColumn = NonNullable<DestinationPatch['columns']>[number]
 
-
 /** A body of what a person gave, which the daemon checks. */
 export function unchecked<Id extends OperationId>(body: object): RequestBody<Id> {
   return body as RequestBody<Id>

@@ -154,8 +154,16 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   }
   const far = rows.length
   const moves: Record<string, number> = {
-    ...{ up: -1, k: -1, down: 1, j: 1, pageUp: -10, pageDown: 10 },
-    ...{ home: -far, g: -far, end: far, G: far },
+    up: -1,
+    k: -1,
+    down: 1,
+    j: 1,
+    pageUp: -10,
+    pageDown: 10,
+    home: -far,
+    g: -far,
+    end: far,
+    G: far,
   }
 
   useKeys((pressed) => {
@@ -183,7 +191,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   const bodyHeight = Math.max(3, height - 2 - headHeight)
   return (
     <Box flexDirection="column" width={width} height={bodyHeight + 1 + headHeight} overflow="hidden">
-      <Header url={client.url} {...{ feed, alerts, readOnly, wiped }} />
+      <Header url={client.url} feed={feed} alerts={alerts} readOnly={readOnly} wiped={wiped} />
       {cluster === null ? null : <ClusterLine cluster={cluster} />}
       {feed.snapshot === null ? (
         <Box height={bodyHeight}>
@@ -223,7 +231,12 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
         <ParkedFooter question={parked.question} notice={notice} readOnly={readOnly} width={width} />
       ) : (
         <Footer
-          {...{ entry, typed, notice, filter, readOnly, width }}
+          entry={entry}
+          typed={typed}
+          notice={notice}
+          filter={filter}
+          readOnly={readOnly}
+          width={width}
           canSkip={lane === null || skipHelps(lane.destination.lane)}
         />
       )}

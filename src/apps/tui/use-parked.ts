@@ -95,8 +95,16 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
   }
   const far = list?.length ?? 0
   const moves: Record<string, number> = {
-    ...{ up: -1, k: -1, down: 1, j: 1, pageUp: -10, pageDown: 10 },
-    ...{ home: -far, g: -far, end: far, G: far },
+    up: -1,
+    k: -1,
+    down: 1,
+    j: 1,
+    pageUp: -10,
+    pageDown: 10,
+    home: -far,
+    g: -far,
+    end: far,
+    G: far,
   }
   const leave = () => {
     if (shown !== null) setShown(null)

@@ -207,7 +207,10 @@ export class JetStreamAppender implements Appender {
   #keyedAppends(keys: Pick<KeyStore, KeyQuestion>): KeyedAppends {
     const { cluster, replicas, log, observed } = this.#deps
     return new KeyedAppends({
-      ...{ cluster, publisher: this.#publisher, keys, log },
+      cluster,
+      publisher: this.#publisher,
+      keys,
+      log,
       client: new StreamClient(this.#connection, streamName(cluster), replicas),
       requireAlive: () => {
         if (!this.#isAlive()) throw unavailable('not_in_cluster')

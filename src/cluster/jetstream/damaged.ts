@@ -27,14 +27,14 @@ export function putAside(dir: string, message: DamagedMessage, log: Logger): voi
     mkdirSync(dir, { recursive: true, mode: 0o700 })
     writeFileSync(path.join(dir, `${name}.body`), body, { mode: 0o600 })
     const facts = {
-      ...{
-        pipe_id: pipeId,
-        stream_seq: seq,
-        msg_id: msgId,
-        received_ms: receivedMs,
-        records_count: recordCount,
-      },
-      ...{ crc32: crc, body_crc32: crc32(body), body_bytes: body.length },
+      pipe_id: pipeId,
+      stream_seq: seq,
+      msg_id: msgId,
+      received_ms: receivedMs,
+      records_count: recordCount,
+      crc32: crc,
+      body_crc32: crc32(body),
+      body_bytes: body.length,
     }
     // Last, so that its presence means both are there.
     writeFileSync(description, `${JSON.stringify(facts, null, 2)}\n`, { mode: 0o600 })

@@ -400,7 +400,8 @@ function frameOf(pipeId: string, messages: readonly NewMessage[]): StoredKeyed {
   const frame = openFrame(messages.reduce((sum, message) => sum + framedBytes(message), 0))
   for (const message of messages) appendToFrame(frame, message)
   return {
-    ...{ pipeId, frame },
+    pipeId,
+    frame,
     records: messages.reduce((sum, { recordCount }) => sum + recordCount, 0),
     bytes: messages.reduce((sum, { body }) => sum + body.length, 0),
     lastMs: Math.max(...messages.map(({ receivedMs }) => receivedMs)),

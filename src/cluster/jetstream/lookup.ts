@@ -192,7 +192,11 @@ class StreamLookup implements MessageLookup {
     if (message?.streamSeq !== streamSeq) return []
     const messages = storedFrame(message)?.messages() ?? []
     return messages.map(({ msgId, receivedMs, recordCount, body }, index) => ({
-      ...{ seq: seqOf(streamSeq, index), msgId, receivedMs, recordCount, bytes: body.length },
+      seq: seqOf(streamSeq, index),
+      msgId,
+      receivedMs,
+      recordCount,
+      bytes: body.length,
     }))
   }
 }

@@ -128,7 +128,11 @@ export class Totals {
         places: [],
         checkpoints: null,
         headers: null,
-        ...{ writtenSeq: 0, writtenMs: 0, uncheckpointed: 0, turn: Promise.resolve(), usedAt: 0 },
+        writtenSeq: 0,
+        writtenMs: 0,
+        uncheckpointed: 0,
+        turn: Promise.resolve(),
+        usedAt: 0,
       }
       this.#forgetSome()
       this.#pipes.set(pipeId, pipe)

@@ -4,11 +4,11 @@
  * numbers have no gaps. The newest row is always kept.
  */
 import { sql } from 'kysely'
-import type { NoteChange } from '../../metadata/audit.ts'
+import type { AuditedChange, NoteChange } from '../../metadata/audit.ts'
 import type { Change } from '../../metadata/changes.ts'
 import type { ClusterStore, NumberedChange } from '../../metadata/cluster-store.ts'
-import { type ChangeRow, type Connection, normaliseId, toFlag } from '../../metadata/database.ts'
-import type { AuditedChange } from '../../metadata/store.ts'
+import { type ChangeRow, normaliseId, toFlag } from '../../metadata/tables.ts'
+import type { Connection } from '../../metadata/transactions.ts'
 import { WriteConflictError } from '../../metadata/write-errors.ts'
 import type { DatabaseClock } from './database-clock.ts'
 import { inStatements } from './statements.ts'

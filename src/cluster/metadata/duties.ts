@@ -1,6 +1,6 @@
 /** The duties that one node does for all: held by the lease of its heartbeat. */
 import type { ClusterStore } from '../../metadata/cluster-store.ts'
-import type { Connection } from '../../metadata/database.ts'
+import type { Connection } from '../../metadata/transactions.ts'
 import { inStatements } from './statements.ts'
 
 export function duties(db: Connection): ClusterStore['duties'] {

@@ -19,7 +19,7 @@ import {
   type SettledClaim,
   type UsedKey,
 } from '../../log/key-store.ts'
-import type { Connection } from '../../metadata/database.ts'
+import type { Connection } from '../../metadata/transactions.ts'
 import { WriteConflictError } from '../../metadata/write-errors.ts'
 import type { DatabaseClock } from './database-clock.ts'
 
@@ -214,7 +214,12 @@ function decodeUsed(row: UsedRow): UsedKey {
 function decodeClaim(row: ClaimRow): PendingClaim {
   const { key_hash: keyHash, body_hash: bodyHash, pipe_id: pipeId, chain, attempt_id: attemptId } = row
   return {
-    ...{ keyHash, bodyHash, pipeId, chain, attemptId, msgId: row.msg_id },
+    keyHash,
+    bodyHash,
+    pipeId,
+    chain,
+    attemptId,
+    msgId: row.msg_id,
     afterSeq: Number(row.after_seq),
     recordCount: Number(row.record_count),
     claimedMs: Number(row.claimed_ms),

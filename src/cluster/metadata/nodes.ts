@@ -1,6 +1,7 @@
 /** The nodes that are there, each with the lease that its heartbeat renews. */
 import { type ClusterStore, leaseMs, type NodeRecord } from '../../metadata/cluster-store.ts'
-import { type Connection, toFlag } from '../../metadata/database.ts'
+import { toFlag } from '../../metadata/tables.ts'
+import type { Connection } from '../../metadata/transactions.ts'
 import type { Notify } from './changes.ts'
 import type { DatabaseClock } from './database-clock.ts'
 import { inStatements } from './statements.ts'

@@ -1,7 +1,7 @@
 import type { NoteChange } from '../../metadata/audit.ts'
 import type { ClusterStore } from '../../metadata/cluster-store.ts'
-import type { Connection, OpenedDatabase } from '../../metadata/database.ts'
 import type { MetadataSpec } from '../../metadata/store.ts'
+import type { Connection, OpenedDatabase } from '../../metadata/transactions.ts'
 import {
   changeNotes,
   changes,

@@ -3,9 +3,15 @@
  * lease: one that is gone never comes back, so `lease_id` as it was found is all that a take-over must compare.
  */
 import { sql } from 'kysely'
-import type { BufferContact, ClusterStore, FreePipe, OwnedPipe } from '../../metadata/cluster-store.ts'
-import { leaseMs } from '../../metadata/cluster-store.ts'
-import { type Connection, normaliseId, toFlag } from '../../metadata/database.ts'
+import {
+  type BufferContact,
+  type ClusterStore,
+  type FreePipe,
+  leaseMs,
+  type OwnedPipe,
+} from '../../metadata/cluster-store.ts'
+import { normaliseId, toFlag } from '../../metadata/tables.ts'
+import type { Connection } from '../../metadata/transactions.ts'
 import type { DatabaseClock } from './database-clock.ts'
 import { inStatements } from './statements.ts'
 
@@ -17,7 +23,9 @@ export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['
         await trx
           .insertInto('cluster_workers')
           .values((eb) => ({
-            ...{ lease_id: leaseId, node_id: nodeId, expires_ms: eb(clock(), '+', leaseMs) },
+            lease_id: leaseId,
+            node_id: nodeId,
+            expires_ms: eb(clock(), '+', leaseMs),
             ...contactColumns(clock, buffer),
           }))
           .execute()

@@ -13,7 +13,8 @@
 import { randomUUID } from 'node:crypto'
 import { type RawBuilder, sql } from 'kysely'
 import type { ClusterStore, QuotaAsk } from '../../metadata/cluster-store.ts'
-import { type Connection, normaliseId } from '../../metadata/database.ts'
+import { normaliseId } from '../../metadata/tables.ts'
+import type { Connection } from '../../metadata/transactions.ts'
 import { dayMs } from '../../platform/quantities.ts'
 import type { DatabaseClock } from './database-clock.ts'
 
@@ -55,8 +56,11 @@ export function quotas(db: Connection, clock: DatabaseClock): ClusterStore['quot
       const row = rows[0]
       if (row === undefined) return null
       return {
-        ...{ ledgerId: row.ledger_id, records: row.granted_records, bytes: row.granted_bytes },
-        ...{ reserved: { records: row.records, bytes: row.bytes }, dayLeftMs: row.day_left_ms },
+        ledgerId: row.ledger_id,
+        records: row.granted_records,
+        bytes: row.granted_bytes,
+        reserved: { records: row.records, bytes: row.bytes },
+        dayLeftMs: row.day_left_ms,
       }
     },
 

@@ -4,7 +4,8 @@
  * table would conflict.
  */
 import type { Transaction } from 'kysely'
-import type { Connection, Tables } from '../../metadata/database.ts'
+import type { Tables } from '../../metadata/tables.ts'
+import type { Connection } from '../../metadata/transactions.ts'
 
 export function inStatements<T>(db: Connection, work: (trx: Transaction<Tables>) => Promise<T>): Promise<T> {
   return db.transaction().setIsolationLevel('read committed').execute(work)

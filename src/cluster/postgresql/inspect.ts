@@ -18,7 +18,7 @@ export interface InspectedDatabase {
   metadata: {
     /** The newest migration. */
     format: number
-    /** The version that opened it last; null: it was before 0.2.0. */
+    /** The version that opened it last; null: not known. */
     lastOpenedBy: string | null
     /** Whether its secrets were sealed with this key. */
     isSealedWith(key: Uint8Array): boolean

@@ -1,6 +1,7 @@
 /** A PostgreSQL database for the repositories above. Loaded only where one is set. */
 import { CompiledQuery, Kysely } from 'kysely'
-import type { Connection, OpenedDatabase, Tables } from '../../metadata/database.ts'
+import type { Tables } from '../../metadata/tables.ts'
+import type { Connection, OpenedDatabase } from '../../metadata/transactions.ts'
 import { ConfigError } from '../../platform/config-error.ts'
 import { postgresDialect } from './dialect.ts'
 import { PostgresDriver } from './driver.ts'

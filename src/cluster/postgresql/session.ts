@@ -30,7 +30,11 @@ export class Session {
     this.#deadlineMs = limits.statementMs === 0 ? 0 : limits.statementMs + marginMs
     const { host, port, database, user, password, ssl } = target
     this.#client = new pg.Client({
-      ...{ host, port, database, user, ssl },
+      host,
+      port,
+      database,
+      user,
+      ssl,
       // A function, because an empty text would make the client look into the environment and ~/.pgpass.
       password: () => password,
       stream: () => this.#socket,

@@ -44,7 +44,12 @@ export function parsePostgresUrl(text: string): PostgresTarget {
   if (database === '') throw wrong('name the database, as in postgres://host/pipectl')
   if (user === '') throw wrong('name the user, as in postgres://pipectl:password@host/database')
   return {
-    ...{ host, port, database, user, password: decoded(url.password), ssl: sslOf(url.searchParams, host) },
+    host,
+    port,
+    database,
+    user,
+    password: decoded(url.password),
+    ssl: sslOf(url.searchParams, host),
     label: `PostgreSQL database ${database} at ${host.startsWith('/') ? host : `${host}:${port}`}`,
   }
 }

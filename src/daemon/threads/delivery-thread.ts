@@ -87,7 +87,8 @@ const reader = await openBufferReader(data.buffer, log, {
   owns: (pipeId) => ownership.owned(pipeId) !== null,
 })
 const feed = await openBufferFeed(data.buffer, {
-  ...{ reader, log },
+  reader,
+  log,
   owned: (pipeId) => ownership.owned(pipeId),
   keyAttempts: metadata.cluster?.keys.attempts,
 })
@@ -137,8 +138,11 @@ if (data.endsPulls) lanes.endPulls()
 await lanes.open()
 usage?.start()
 const endHistoryKeeper = keepHistoryShort({
-  ...{ lanes, reader, store: metadata.laneStore },
-  ...{ clock: systemClock, log },
+  lanes,
+  reader,
+  store: metadata.laneStore,
+  clock: systemClock,
+  log,
 })
 host.serve(
   {
@@ -165,7 +169,9 @@ host.serve(
 async function openLeases(nodeId: string): Promise<PipeLeases> {
   const { openPipeLeases } = await import('../../cluster/leases.ts')
   return await openPipeLeases({
-    ...{ store: requireShared(metadata), nodeId, log },
+    store: requireShared(metadata),
+    nodeId,
+    log,
     ...(contact === null ? {} : { buffer: () => contact.now }),
   })
 }
@@ -178,7 +184,9 @@ async function openLogUsage(): Promise<LogUsage> {
   ])
   const start = { seq: 0, mark: markOf(zeroCounts) }
   return new LogUsage({
-    ...{ usage: metadata.usage, log, now: Date.now },
+    usage: metadata.usage,
+    log,
+    now: Date.now,
     pipeIds: () => lanes.pipeIds(),
     headSeq: (pipeId) => lanes.headSeq(pipeId),
     totals: (pipeId) => reader.backlog(pipeId, start),

@@ -48,7 +48,9 @@ class Reader {
       // As JSON.parse: a member of its own, whatever it is called.
       Object.defineProperty(result, key, {
         value: this.value(),
-        ...{ configurable: true, enumerable: true, writable: true },
+        configurable: true,
+        enumerable: true,
+        writable: true,
       })
     }
     return result

@@ -214,7 +214,10 @@ class TransformThread {
     this.#post({
       kind: 'run',
       job: id,
-      ...{ workspaceId, destinationId, transform, givenUp },
+      workspaceId,
+      destinationId,
+      transform,
+      givenUp,
       bodies: bodies.map((body) => Uint8Array.from(body)),
       headStartMs: workspace.costMs,
     })

@@ -53,7 +53,9 @@ export async function postOnce(
     const { status } = response
     const ok = status >= 200 && status < 300
     return {
-      ...{ ok, status, code: `http_${status}` },
+      ok,
+      status,
+      code: `http_${status}`,
       message: scrubbed(
         `The receiver responded ${status}${redirectNote(response)}.${quoted(response, secrets)}`,
       ),
@@ -73,7 +75,11 @@ export async function postOnce(
 function specOf({ url, secret, timeoutMs }: Post): HttpEndpointSpec {
   return {
     type: 'destination_http_endpoint',
-    ...{ destinationId: '', pipeId: '', pipeName: '', columns: [], timestampField: '' },
+    destinationId: '',
+    pipeId: '',
+    pipeName: '',
+    columns: [],
+    timestampField: '',
     config: resolveHttpEndpointConfig({ url, signing_secret: secret, timeout_ms: timeoutMs }),
   }
 }

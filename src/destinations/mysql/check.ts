@@ -5,8 +5,8 @@ import { sampleBatch, sampleCheck } from '../sql/sample.ts'
 import { comparedWithPin } from '../sql/server-key.ts'
 import { connectMysql, type MysqlConnection } from './connection.ts'
 import { mysqlError, serverErrorOf } from './errors.ts'
+import { tryMark } from './exactly-once-mark.ts'
 import { storeRows } from './insert.ts'
-import { tryLaneRow } from './lane-row.ts'
 import { rowsOf } from './rows.ts'
 import { insertSql, planInsert } from './statement.ts'
 import { findColumn, type TableDescription } from './table.ts'
@@ -93,7 +93,7 @@ async function exactlyOnce(
   spec: DatabaseSpec,
 ): Promise<DestinationCheck> {
   try {
-    return passed('exactly_once', await tryLaneRow(connection, table, spec))
+    return passed('exactly_once', await tryMark(connection, table, spec))
   } catch (error) {
     return failed('exactly_once', mysqlError(error, 0))
   }

@@ -5,7 +5,7 @@
  * permanent error it is read again, since somebody may have corrected the table meanwhile.
  *
  * A COMMIT whose reply was lost may have happened. The lane sends the same batch again; with a dedupe_id column
- * nothing is stored twice. With `exactly_once` the lane's row moves in the batch's transaction (`sql/lane-row.ts`), and
+ * nothing is stored twice. With `exactly_once` the lane's mark moves in the batch's transaction (`sql/exactly-once-mark.ts`), and
  * says before the next attempt what of the batch is there.
  */
 import type {
@@ -20,37 +20,37 @@ import type {
 } from '../driver.ts'
 import { DeliveryError, noProgress } from '../driver.ts'
 import { parkAll } from '../park.ts'
-import { looksAtRow, rowBusy } from '../sql/lane-row.ts'
+import { markBusy, mostReads } from '../sql/exactly-once-mark.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkMysql } from './check.ts'
 import { connectMysql, type MysqlConnection } from './connection.ts'
 import { mysqlError } from './errors.ts'
+import { ExactlyOnceMark, forgetMarks } from './exactly-once-mark.ts'
 import { inferMysql } from './infer.ts'
 import { storeOtherRows, storeRows } from './insert.ts'
-import { forgetLaneRow, LaneRow } from './lane-row.ts'
 import { rowsOf } from './rows.ts'
 import { type InsertPlan, planInsert } from './statement.ts'
 
-/** The server ends a session whose client is gone: its open transaction would keep the lane's row locked. */
+/** The server ends a session whose client is gone: its open transaction would keep the lane's mark locked. */
 const idleSessionSeconds = 120
 
 export const mysql: DriverModule<DatabaseSpec> = {
   open: openMysql,
   check: checkMysql,
   infer: inferMysql,
-  forget: forgetLaneRow,
+  forget: forgetMarks,
 }
 
 function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerKey): DestinationDriver {
   const admit = pinnedOnFirstUse(spec, pin, settings)
   let connection: MysqlConnection | null = null
   let plan: InsertPlan | null = null
-  let row: LaneRow | null = null
+  let mark: ExactlyOnceMark | null = null
 
   async function ready(signal: AbortSignal): Promise<{ connection: MysqlConnection; plan: InsertPlan }> {
     if (connection === null || !connection.isAlive()) {
       plan = null
-      row = null
+      mark = null
       connection = await connectMysql(spec, settings, admit, signal)
       if (spec.config.exactly_once)
         await connection.command(`SET SESSION wait_timeout = ${idleSessionSeconds}`)
@@ -62,23 +62,23 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
     return { connection, plan }
   }
 
-  /** False: all of the batch was there. True: what was not is, uncommitted, and the lane's row has moved. */
+  /** False: all of the batch was there. True: what was not is, uncommitted, and the lane's mark has moved. */
   async function storeOnce(
     session: { connection: MysqlConnection; plan: InsertPlan },
     batch: Batch,
     progress: AttemptProgress,
   ): Promise<boolean> {
-    row ??= await LaneRow.open(session.connection, session.plan.table, spec, settings)
-    for (let look = 0; look < looksAtRow; look++) {
-      const rest = await row.undelivered(batch, progress)
-      if (rest !== null && (await row.move(rest)) && (await store(session, rest, progress))) return true
+    mark ??= await ExactlyOnceMark.open(session.connection, session.plan.table, spec, settings)
+    for (let look = 0; look < mostReads; look++) {
+      const rest = await mark.undelivered(batch, progress)
+      if (rest !== null && (await mark.move(rest)) && (await store(session, rest, progress))) return true
       await session.connection.command('ROLLBACK')
       if (rest === null) return false
     }
-    throw rowBusy(row.table)
+    throw markBusy(mark.table)
   }
 
-  /** False: the lane's row is not where it was. Otherwise all is stored, uncommitted, but for what is set aside. */
+  /** False: the lane's mark is not where it was. Otherwise all is stored, uncommitted, but for what is set aside. */
   async function store(
     session: { connection: MysqlConnection; plan: InsertPlan },
     batch: Batch,
@@ -93,8 +93,8 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
     const unfit: RejectedRecord[] = []
     const rows = rowsOf(batch, plan, (rejected) => void unfit.push(rejected))
     const refused = await storeOtherRows(connection, plan, rows, async () => {
-      row?.rolledBack()
-      return row === null || (await row.move(batch))
+      mark?.rolledBack()
+      return mark === null || (await mark.move(batch))
     })
     if (refused === 'moved') return false
     await parkAll(park, [...unfit, ...refused])
@@ -104,7 +104,7 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
   /** After a failure: an open transaction must not hold locks until the next attempt. */
   async function afterFailure(error: unknown): Promise<void> {
     plan = null
-    row = null
+    mark = null
     if (!connection?.isAlive()) return
     const isOrderly = error instanceof DeliveryError || mysqlError(error, 0).class === 'permanent'
     if (isOrderly) await connection.command('ROLLBACK').catch(() => connection?.destroy())
@@ -133,7 +133,7 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
       else if (!(await storeOnce(session, batch, progress))) return
       isCommitting = true
       await session.connection.command('COMMIT')
-      row?.committed()
+      mark?.committed()
     } catch (error) {
       await afterFailure(error)
       if (signal.aborted) throw aborted(isCommitting)

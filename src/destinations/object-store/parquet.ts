@@ -219,7 +219,8 @@ class RowGroup {
   data(): { name: string; data: Cell[]; statistics: boolean }[] {
     // Statistics of JSON columns would be whole values, and would not help a reader.
     return this.columns.map(({ name, kind }, at) => ({
-      ...{ name, data: this.#cells[at]! },
+      name,
+      data: this.#cells[at]!,
       statistics: kind !== 'json',
     }))
   }

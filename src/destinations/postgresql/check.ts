@@ -5,7 +5,7 @@ import { sampleBatch, sampleCheck } from '../sql/sample.ts'
 import { comparedWithPin } from '../sql/server-key.ts'
 import { openSession, type PostgresSession } from './connection.ts'
 import { postgresError } from './errors.ts'
-import { tryLaneRow } from './lane-row.ts'
+import { tryMark } from './exactly-once-mark.ts'
 import { insertStatement, recordsParameter, rulesByName } from './statement.ts'
 import { type PostgresColumn, readTable, type Table } from './table.ts'
 
@@ -48,7 +48,7 @@ export async function checkPostgres(
     step = 'privileges'
     checks.push(await privilegeCheck(session, table, dedupe.length > 0, signal))
     step = 'exactly_once'
-    if (config.exactly_once) add(step, true, await tryLaneRow(session, table, spec, settings, signal))
+    if (config.exactly_once) add(step, true, await tryMark(session, table, spec, settings, signal))
     step = 'sample'
     if (sample !== null) checks.push(await insertSample(session, table, spec, sample, signal))
   } catch (error) {

@@ -5,7 +5,7 @@
  * every half minute; a rejected batch reads them again, and when they have changed is tried with them once before any
  * message is searched for.
  *
- * With `exactly_once` the same statement moves the lane's row first (`sql/lane-row.ts`, `lane-row.ts`).
+ * With `exactly_once` the same statement moves the lane's mark first (`sql/exactly-once-mark.ts`).
  *
  * A rejected batch is then searched for its first bad record inside a transaction that is rolled back: the lane delivers
  * what comes before that record's message with its next attempt, and nothing is stored twice. Where the lane sets records
@@ -25,14 +25,14 @@ import {
   type RejectedRecord,
 } from '../driver.ts'
 import { parkAll } from '../park.ts'
-import { looksAtRow, rowBusy } from '../sql/lane-row.ts'
+import { markBusy, mostReads } from '../sql/exactly-once-mark.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkPostgres } from './check.ts'
 import { openSession, type PostgresSession } from './connection.ts'
 import { concernsWholeDestination, postgresError } from './errors.ts'
+import { ExactlyOnceMark, forgetMarks } from './exactly-once-mark.ts'
 import { inferPostgres } from './infer.ts'
 import { beginSearch, firstRefusal, insert, insertOthers, singleRecords } from './insert.ts'
-import { forgetLaneRow, LaneRow } from './lane-row.ts'
 import { type InsertStatement, insertStatement, rulesByName, withMappedKeysOnly } from './statement.ts'
 import { readTable, type Table } from './table.ts'
 
@@ -42,7 +42,7 @@ export const postgresql: DriverModule<DatabaseSpec> = {
   open,
   check: checkPostgres,
   infer: inferPostgres,
-  forget: forgetLaneRow,
+  forget: forgetMarks,
 }
 
 interface KnownTable {
@@ -53,7 +53,7 @@ interface Connection {
   session: PostgresSession
   table?: KnownTable | undefined
   /** With `exactly_once`. */
-  row?: LaneRow | undefined
+  mark?: ExactlyOnceMark | undefined
 }
 
 function open(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerKey): DestinationDriver {
@@ -94,37 +94,41 @@ interface Attempt {
   progress: AttemptProgress
 }
 
-/** Stores the part of the batch that is not stored yet according to the lane's row. */
+/** Stores the part of the batch that is not stored yet according to the lane's mark. */
 async function storeOnce(connection: Connection, attempt: Attempt): Promise<void> {
   const { spec, settings, batch, signal, progress } = attempt
   const { table } = await tableOf(connection, spec, signal)
-  connection.row ??= new LaneRow(connection.session, table, spec, settings)
-  const { row } = connection
-  for (let look = 0; look < looksAtRow; look++) {
-    const rest = await row.undelivered(batch, signal, progress)
+  connection.mark ??= new ExactlyOnceMark(connection.session, table, spec, settings)
+  const { mark } = connection
+  for (let look = 0; look < mostReads; look++) {
+    const rest = await mark.undelivered(batch, signal, progress)
     if (rest === null) return
-    if ((await store(connection, { ...attempt, batch: rest }, row)) !== 'moved') return
+    if ((await store(connection, { ...attempt, batch: rest }, mark)) !== 'moved') return
   }
-  throw rowBusy(row.table)
+  throw markBusy(mark.table)
 }
 
-/** `moved`: nothing was stored, because the lane's row is not where it was. */
-async function store(connection: Connection, attempt: Attempt, row?: LaneRow): Promise<null | 'moved'> {
+/** `moved`: nothing was stored, because the lane's mark is not where it was. */
+async function store(
+  connection: Connection,
+  attempt: Attempt,
+  mark?: ExactlyOnceMark,
+): Promise<null | 'moved'> {
   const { session } = connection
   const { batch, signal, progress } = attempt
   const insertAll = async (statement: InsertStatement, messages: Batch['messages']) =>
-    row === undefined
+    mark === undefined
       ? await insert(session, statement, messages, signal)
-      : await row.insert(statement, { ...batch, messages }, signal)
+      : await mark.insert(statement, { ...batch, messages }, signal)
   let prepared = await prepare(connection, attempt)
-  if (prepared.unmatched.length > 0) return await storeOthers(session, attempt, prepared, null, row)
+  if (prepared.unmatched.length > 0) return await storeOthers(session, attempt, prepared, null, mark)
   let rejected = await insertAll(prepared.statement, batch.messages)
   if (rejected === null || rejected === 'moved') return rejected
   connection.table = undefined
   const reread = await prepare(connection, attempt)
   if (reread.statement.text !== prepared.statement.text) {
     prepared = reread
-    if (prepared.unmatched.length > 0) return await storeOthers(session, attempt, prepared, null, row)
+    if (prepared.unmatched.length > 0) return await storeOthers(session, attempt, prepared, null, mark)
     rejected = await insertAll(prepared.statement, batch.messages)
     if (rejected === null || rejected === 'moved') return rejected
   }
@@ -134,7 +138,7 @@ async function store(connection: Connection, attempt: Attempt, row?: LaneRow): P
     rejected = await insertAll(statement, withMappedKeysOnly(batch.messages, statement.rules))
     if (rejected === null || rejected === 'moved') return rejected
   }
-  if (progress.park !== null) return await storeOthers(session, attempt, prepared, rejected, row)
+  if (progress.park !== null) return await storeOthers(session, attempt, prepared, rejected, mark)
   throw await firstRefusal(session, statement, batch.messages, rejected, signal)
 }
 
@@ -147,11 +151,11 @@ async function storeOthers(
   { batch, signal, progress }: Attempt,
   { statement, unmatched }: Prepared,
   rejected: DeliveryError | null,
-  row: LaneRow | undefined,
+  mark: ExactlyOnceMark | undefined,
 ): Promise<null | 'moved'> {
   await beginSearch(session, signal)
   try {
-    if (row !== undefined && !(await row.move(batch, signal))) {
+    if (mark !== undefined && !(await mark.move(batch, signal))) {
       await session.run(signal, 'ROLLBACK')
       return 'moved'
     }
@@ -162,7 +166,7 @@ async function storeOthers(
     const refused = await insertOthers(session, statement, runs, rejected, signal)
     if (progress.park !== null) await parkAll(progress.park, [...unmatched, ...refused])
     await session.run(signal, 'COMMIT')
-    row?.committed(batch)
+    mark?.committed(batch)
     return null
   } catch (error) {
     // After a transient failure the connection is closed.

@@ -21,7 +21,7 @@ import { type InsertStatement, type RecordRun, recordsParameter, withMappedKeysO
 /** The search gives up after this long and leaves the bisecting to the lane, well before the lane's watchdog. */
 const searchMs = 20_000
 /**
- * A client that is gone, unnoticed by the server, keeps the lane's row and the records' keys locked for this long.
+ * A client that is gone, unnoticed by the server, keeps the lane's mark and the records' keys locked for this long.
  * Handing over rejected records takes some ms.
  */
 const idleTransactionMs = 30_000

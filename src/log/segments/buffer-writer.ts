@@ -16,7 +16,7 @@ import type { Appended, Backlog, BufferStatus, Idempotency, LowWatermark } from 
 import type { Frame } from '../frame.ts'
 import { DamagedSegments } from './damaged-segments.ts'
 import { type DiskGuard, openDiskGuard } from './disk-guard.ts'
-import { type CommitRules, type CommittedFrame, isSameBody } from './frame-commit.ts'
+import type { CommitRules, CommittedFrame } from './frame-commit.ts'
 import { startClock } from './high-water.ts'
 import { type IdempotencyKeys, openIdempotencyKeys } from './idempotency.ts'
 import type { SegmentName } from './layout.ts'
@@ -106,11 +106,15 @@ export class BufferWriter {
     this.#keys = parts.keys
     this.#clock = startClock(parts.segments.lastClockMs)
     this.#damaged = new DamagedSegments(log, {
-      ...{ segments: parts.segments, dir: spec.dir, quarantineDir: spec.quarantineDir, clock: this.#clock },
+      segments: parts.segments,
+      dir: spec.dir,
+      quarantineDir: spec.quarantineDir,
+      clock: this.#clock,
       onChanged: events.onDropped,
     })
     this.#space = new SpaceKeeper(spec, log, {
-      ...{ ...parts, damaged: this.#damaged },
+      ...parts,
+      damaged: this.#damaged,
       watermarks: this.#watermarks,
       clock: this.#clock,
       roll: () => this.#roll(),
@@ -177,10 +181,10 @@ export class BufferWriter {
 
   /** Does the work that can wait until the frame has its response: checkpoint, sealing. */
   afterCommit(): void {
-    this.#contain(() => this.#careAfterCommit())
+    this.#isolateDamage(() => this.#maintain())
   }
 
-  #careAfterCommit(): void {
+  #maintain(): void {
     if (this.#segments.walBytes() > this.#walLimitBytes) this.#checkpoint()
     if (this.#segments.current().bytes >= this.#spec.segmentMaxBytes) this.#roll()
     if (this.#grownBytes > Math.min(growthBytes, this.#spec.maxBytes * growthPart)) this.housekeep()
@@ -190,7 +194,7 @@ export class BufferWriter {
    * An action that meets damage in the segment being written is done with the next segment, at the latest in the next
    * second.
    */
-  #contain(action: () => void): void {
+  #isolateDamage(action: () => void): void {
     try {
       action()
     } catch (error) {
@@ -201,10 +205,10 @@ export class BufferWriter {
 
   /** Each second: age, space, retention. */
   housekeep(): void {
-    this.#contain(() => this.#keepHouse())
+    this.#isolateDamage(() => this.#housekeep())
   }
 
-  #keepHouse(): void {
+  #housekeep(): void {
     this.#segments.sealed.sealWaiting()
     this.#makeRoom(0)
     this.#keys.measure(this.#watermarks.workspaces())
@@ -221,7 +225,7 @@ export class BufferWriter {
 
   /** A few milliseconds of it. Readers wait for what is salvaged: it comes first. */
   rewriteSlice(): void {
-    this.#contain(() => {
+    this.#isolateDamage(() => {
       if (this.#damaged.hasWork) this.#damaged.slice()
       // The next one is found at once: not one segment per second.
       else if (this.#space.compactSlice()) this.#makeRoom(0)
@@ -259,7 +263,7 @@ export class BufferWriter {
   reportLowWatermarks(watermarks: readonly LowWatermark[]): void {
     this.#watermarks.report(watermarks)
     // Nothing grows while appends are rejected: what is delivered by now must not wait for the next second.
-    if (this.#space.reported()) this.#contain(() => this.#setUnavailable(this.#space.makeRoom(0, true)))
+    if (this.#space.reported()) this.#isolateDamage(() => this.#setUnavailable(this.#space.makeRoom(0, true)))
   }
 
   pipeDeleted(pipeId: string): void {
@@ -270,7 +274,7 @@ export class BufferWriter {
   findRepeat(pipeId: string, { key, bodyHash }: Idempotency): Appended | 'reused' | null {
     const first = this.#keys.find(pipeId, key, this.#clock())
     if (first === null) return null
-    if (!isSameBody({ bodyHash }, first)) return 'reused'
+    if (bodyHash !== first.bodyHash) return 'reused'
     const { seq, msgId, recordCount } = first
     return { seq, msgId, recordCount, repeated: true }
   }

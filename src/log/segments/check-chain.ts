@@ -13,15 +13,13 @@ import type { SeqRange } from './segment-file.ts'
 export function checkChain(checks: readonly SegmentCheck[], dataDirId: string | null): SeqRange[] {
   const missing: SeqRange[] = []
   const own = checks.filter((check) => !addIdentityProblem(check, dataDirId))
-  // Holes are written down since format 2: before that a gap says nothing.
-  const knowsHoles = own.findLast((check) => check.identity !== null)?.identity?.format === 2
   const holes = own.flatMap((check) => check.holes)
   for (const [index, check] of own.entries()) {
     const before = own[index - 1]
     if (before?.identity == null) continue
     const gap = { firstSeq: endOf(before) + 1, lastSeq: check.name.firstSeq - 1 }
     if (gap.lastSeq >= gap.firstSeq) {
-      if (knowsHoles) missing.push(...without(gap, holes))
+      missing.push(...without(gap, holes))
     } else if (!follows(check, before)) {
       check.problems.push('is not the one that was written after the segment before it')
     }

@@ -3,7 +3,6 @@ import { existsSync, readFileSync, statSync } from 'node:fs'
 import Database from 'better-sqlite3'
 import { errorCode } from '../../platform/error-code.ts'
 import { decodeMark } from './high-water.ts'
-import { hasColumn } from './segment-file.ts'
 
 export interface MarkCheck {
   /** The newest seq that was acknowledged; null when the mark cannot tell. */
@@ -19,8 +18,8 @@ export function checkMark(file: string): MarkCheck {
   try {
     const mark = decodeMark(readFileSync(file))
     if (mark === null) return { ...unknown, problem: 'is damaged' }
-    const oldestKeptSeq = mark.oldestKeptSeq === 0 ? null : mark.oldestKeptSeq
-    return { seq: mark.seq, oldestKeptSeq, dataDirId: mark.identity?.dataDirId ?? null, problem: null }
+    const { seq, oldestKeptSeq, identity } = mark
+    return { seq, oldestKeptSeq, dataDirId: identity?.dataDirId ?? null, problem: null }
   } catch (error) {
     return { ...unknown, problem: `cannot be read (${errorCode(error) ?? error})` }
   }
@@ -37,8 +36,7 @@ export function checkIdempotencyKeys(file: string): string | null {
     if (said !== 'ok') return `its structure is damaged: ${said?.replaceAll(/\s+/g, ' ')}`
     // A file that is whole and of something else.
     db.prepare('SELECT count(*) FROM derived').get()
-    // An earlier version wrote it, or this one.
-    db.prepare(`SELECT 1 FROM ${hasColumn(db, 'used_key', 'key') ? 'used_key' : 'held'} LIMIT 1`).get()
+    db.prepare('SELECT 1 FROM held LIMIT 1').get()
     return null
   } catch (error) {
     return `cannot be read: ${error instanceof Error ? error.message : String(error)}`

@@ -8,7 +8,6 @@ import { counted } from '../../platform/quantities.ts'
 import { type SegmentName, segmentBytes } from './layout.ts'
 import { type CheckedRow, checkedRows } from './message-row.ts'
 import type { PipePosition } from './position.ts'
-import type { SegmentFormat } from './row-checksum.ts'
 import { readHoles } from './segment-facts.ts'
 import { openReadOnly, type SeqRange } from './segment-file.ts'
 import { isDamage, isGone } from './sqlite-errors.ts'
@@ -32,9 +31,8 @@ export interface SegmentCheck {
   problems: string[]
 }
 
-/** The identity that a segment states, believed or not. Format 1 states none of it. */
+/** The identity that a segment states, believed or not. Null: it states none. */
 export interface StatedIdentity {
-  format: SegmentFormat
   segmentId: string | null
   previousSegmentId: string | null
   dataDirId: string | null
@@ -131,14 +129,13 @@ function readHead(db: Database.Database, check: SegmentCheck): Map<number, Pipe>
   const text = (name: string) => (typeof segment[name] === 'string' ? segment[name] : null)
   const number = (name: string) => (typeof segment[name] === 'number' ? segment[name] : null)
   check.identity = {
-    format: segment.format === 2 ? 2 : 1,
     segmentId: text('segment_id'),
     previousSegmentId: text('previous_segment_id'),
     dataDirId: text('data_dir_id'),
     firstSeq: number('first_seq'),
   }
   check.lastSeq = number('last_seq')
-  if (check.identity.format === 2) check.holes = readHoles(db)
+  check.holes = readHoles(db)
   const rows = db
     .prepare('SELECT no, pipe_id, base_seq, base_messages, base_records, base_bytes FROM pipe')
     .raw()
@@ -176,7 +173,7 @@ function checkRows(
   const seen = new RowCheck(pipes)
   let unreported = 0
   try {
-    for (const row of checkedRows(db, check.identity?.format ?? 1)) {
+    for (const row of checkedRows(db)) {
       seen.row(row)
       unreported += row.body.length
       if (unreported < reportEveryBytes) continue

@@ -33,22 +33,12 @@
 import assert from 'node:assert'
 import path from 'node:path'
 import type Database from 'better-sqlite3'
-import type { BufferIdentity } from '../buffer.ts'
 import { compactedName, type SegmentName } from './layout.ts'
-import { bodyOf, headerOf, insertMessage, type MessageRow, selectMessages } from './message-row.ts'
+import { bodyOf, insertMessage, type MessageRow, selectMessages } from './message-row.ts'
 import type { PipePosition } from './position.ts'
 import { RewriteFile } from './rewrite-file.ts'
-import { rowChecksum, type SegmentFormat } from './row-checksum.ts'
 import { lacksEnd, type PipeInSegment, readSegmentContent } from './segment-facts.ts'
-import {
-  formatOf,
-  insertHoles,
-  insertSegmentRow,
-  isSalvaged,
-  markSalvaged,
-  newIdentity,
-  openReadOnly,
-} from './segment-file.ts'
+import { insertHoles, insertSegmentRow, isSalvaged, markSalvaged, openReadOnly } from './segment-file.ts'
 import { ContradictionError } from './sqlite-errors.ts'
 
 const KiB = 1024
@@ -63,8 +53,6 @@ export interface CompactionPlan {
   lastClockMs: number
   /** Where each pipe stands in the next segment before its first message there. */
   behind: ReadonlyMap<string, PipePosition>
-  /** Given to a segment that has none. */
-  identity: BufferIdentity | null
   /** Messages of the pipe up to here go; Infinity: nothing of the pipe stays. */
   deliveredThrough(pipeId: string): number
 }
@@ -75,9 +63,6 @@ export class Compaction {
   readonly #source: Database.Database
   readonly #copy: RewriteFile
   readonly #pipes: PipeInSegment[]
-  readonly #select: string
-  readonly #format: SegmentFormat
-  readonly #pipeIds: ReadonlyMap<number, string>
   readonly #isSalvaged: boolean
   #pipeIndex = 0
   #cursor = 0
@@ -94,8 +79,6 @@ export class Compaction {
     this.target = { firstSeq, generation: generation + 1 }
     this.#source = openReadOnly(plan.dir, plan.source)
     try {
-      this.#select = selectMessages(this.#source)
-      this.#format = formatOf(this.#source)
       this.#isSalvaged = isSalvaged(this.#source)
       this.#copy = new RewriteFile(path.join(plan.dir, compactedName))
     } catch (error) {
@@ -104,7 +87,6 @@ export class Compaction {
     }
     try {
       this.#pipes = this.#writeHead()
-      this.#pipeIds = new Map(this.#pipes.map(({ no, pipeId }) => [no, pipeId]))
       this.#cursor = this.#pipes[0]?.base.seq ?? 0
       this.#messages = this.#pipes[0]?.base.messages ?? 0
     } catch (error) {
@@ -141,12 +123,11 @@ export class Compaction {
     const content = readSegmentContent(this.#source)
     if (lacksEnd(content, this.#plan.behind)) throw this.#contradiction()
     const pipes = this.#keptPipes(content.pipes)
-    // The same segment: the next one refers to it by its id. One of format 1 is given an id now.
-    const { source, identity: owner, lastClockMs, lastSeq } = this.#plan
-    const identity = content.identity ?? newIdentity(owner, source.firstSeq, null)
+    const { lastClockMs, lastSeq } = this.#plan
     const { db } = this.#copy
     this.#copy.slice(() => {
-      insertSegmentRow(db, identity, { begunClockMs: content.begunClockMs, lastClockMs, lastSeq })
+      // The same segment: the next one refers to it by its id.
+      insertSegmentRow(db, content.identity, { begunClockMs: content.begunClockMs, lastClockMs, lastSeq })
       insertHoles(db, content.holes)
       if (this.#isSalvaged) markSalvaged(db)
       const insert = db.prepare('INSERT INTO pipe VALUES (?, ?, ?, ?, ?, ?)')
@@ -179,14 +160,14 @@ export class Compaction {
   }
 
   #copyRows(): void {
-    const read = this.#source.prepare(`${this.#select} WHERE pipe = ? AND seq > ? ORDER BY seq`).raw()
+    const read = this.#source.prepare(`${selectMessages} WHERE pipe = ? AND seq > ? ORDER BY seq`).raw()
     const insert = this.#copy.db.prepare(insertMessage)
     let bytes = 0
     while (this.#pipeIndex < this.#pipes.length) {
       const { no } = this.#pipes[this.#pipeIndex]!
       for (const row of read.iterate(no, this.#cursor) as IterableIterator<MessageRow>) {
         this.#checkFollows(row)
-        insert.run(...this.#written(row))
+        insert.run(...row)
         this.#cursor = row[0]
         this.#copied += 1
         bytes += bodyOf(row).length
@@ -212,15 +193,12 @@ export class Compaction {
   /** Row by row with the old segment, as they are on disk: a copy that went wrong must not replace anything. */
   #compareSlice(): void {
     const { db } = this.#copy
-    const read = db.prepare(`${selectMessages(db)} WHERE seq > ? ORDER BY seq`).raw()
-    const original = this.#source.prepare(`${this.#select} WHERE seq = ?`).raw()
+    const read = db.prepare(`${selectMessages} WHERE seq > ? ORDER BY seq`).raw()
+    const original = this.#source.prepare(`${selectMessages} WHERE seq = ?`).raw()
     let bytes = 0
     for (const row of read.iterate(this.#cursor) as IterableIterator<MessageRow>) {
       const expected = original.get(row[0]) as MessageRow | undefined
-      assert(
-        expected !== undefined && isSameRow(row, this.#written(expected)),
-        'a compacted message is the message it was',
-      )
+      assert(expected !== undefined && isSameRow(row, expected), 'a compacted message is the message it was')
       this.#cursor = row[0]
       this.#compared += 1
       bytes += bodyOf(row).length
@@ -228,15 +206,6 @@ export class Compaction {
     }
     assert(this.#compared === this.#copied, 'a compacted segment holds every message that was copied')
     this.#phase = 'complete'
-  }
-
-  /** A row of format 1 gets a checksum over all of it. One whose body is damaged keeps a checksum that fails. */
-  #written(row: MessageRow): MessageRow {
-    if (this.#format !== 1) return row
-    const [, pipeNo, , , , bodyCrc] = row
-    const written: MessageRow = [...row]
-    written[5] = rowChecksum(headerOf(row, this.#pipeIds.get(pipeNo) ?? ''), bodyCrc)
-    return written
   }
 
   #close(): void {

@@ -11,8 +11,7 @@ import type { SegmentWriter } from './segment-writer.ts'
 export interface KeyedMessage {
   pipeId: string
   key: string
-  /** Null: from before hashes were kept. */
-  bodyHash: string | null
+  bodyHash: string
   seq: number
   msgId: string
   recordCount: number
@@ -74,7 +73,7 @@ export function commitFrame(
       index += 1
       const first = firstOfKey(message, keyed, rules)
       if (first !== null) {
-        skipped.push({ index, kind: isSameBody(message, first) ? 'repeated' : 'reused', first })
+        skipped.push({ index, kind: message.bodyHash === first.bodyHash ? 'repeated' : 'reused', first })
         continue
       }
       const { pipeId, msgId, recordCount, receivedMs, body, idempotencyKey, bodyHash } = message
@@ -89,7 +88,7 @@ export function commitFrame(
       lastSeq += 1
       insert(message, lastSeq, target)
       firstReceivedMs ??= receivedMs
-      if (idempotencyKey === null) continue
+      if (idempotencyKey === null || bodyHash === null) continue
       const used = { pipeId, key: idempotencyKey, bodyHash, seq: lastSeq, msgId, recordCount, receivedMs }
       keyed.set(pipeId + idempotencyKey, used)
     }
@@ -123,9 +122,4 @@ function firstOfKey(
   const { pipeId, idempotencyKey } = message
   if (idempotencyKey === null) return null
   return inFrame.get(pipeId + idempotencyKey) ?? findKey(pipeId, idempotencyKey)
-}
-
-/** A hash that is not known counts as the same. */
-export function isSameBody({ bodyHash }: { bodyHash: string | null }, first: KeyedMessage): boolean {
-  return first.bodyHash === null || bodyHash === null || first.bodyHash === bodyHash
 }

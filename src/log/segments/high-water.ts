@@ -11,10 +11,9 @@
  *   8   f64 seq                32  f64 epoch              76  u32 CRC-32 of the 76 bytes before it
  *   16  f64 clock, ms
  *
- * (version 1: f64 seq, f64 clock, u32 CRC-32 of these 16 bytes.) The block lies in one sector and never grows, so that
- * writing it needs no disk space and a power cut leaves the old one or the new one. It is fsynced at the start, with each
- * roll and drop and on close: after a power cut it may be older than the log, which at worst hides a loss and never
- * invents one. Where it is damaged it is made again from the log.
+ * The block is in one sector and never grows, so that writing it needs no disk space and a power cut leaves the old one or
+ * the new one. It is fsynced at the start, with each roll and drop and on close: after a power cut it may be older than the
+ * log, which at worst hides a loss and never invents one. Where it is damaged it is made again from the log.
  */
 import {
   closeSync,
@@ -37,8 +36,6 @@ const magic = 'pipehwm2'
 const markBytes = 80
 const checkedBytes = 76
 const idAt = 40
-const version1Bytes = 20
-const version1CheckedBytes = 16
 
 export interface Mark {
   seq: number
@@ -183,13 +180,8 @@ function openWhole(file: string): number {
 
 /** Null when it is damaged. */
 export function decodeMark(block: Buffer): Mark | null {
-  const isVersion2 = block.length >= markBytes && block.toString('latin1', 0, 8) === magic
-  if (isVersion2) return isIntact(block, checkedBytes) ? decodeVersion2(block) : null
-  if (block.length < version1Bytes || !isIntact(block, version1CheckedBytes)) return null
-  return { ...emptyMark, seq: block.readDoubleLE(0), clockMs: block.readDoubleLE(8) }
-}
-
-function decodeVersion2(block: Buffer): Mark {
+  if (block.length < markBytes || block.toString('latin1', 0, 8) !== magic) return null
+  if (crc32(block.subarray(0, checkedBytes)) !== block.readUInt32LE(checkedBytes)) return null
   const dataDirId = block.toString('latin1', idAt, idAt + 36)
   const isOwned = !dataDirId.includes('\0')
   return {
@@ -198,10 +190,6 @@ function decodeVersion2(block: Buffer): Mark {
     oldestKeptSeq: block.readDoubleLE(24),
     identity: isOwned ? { dataDirId, epoch: block.readDoubleLE(32) } : null,
   }
-}
-
-function isIntact(block: Buffer, bytes: number): boolean {
-  return crc32(block.subarray(0, bytes)) === block.readUInt32LE(bytes)
 }
 
 /**

@@ -28,7 +28,6 @@
  *   | after the flush, before the segment goes   | everything                    | everything                        |
  *   | after the segment went                     | everything                    | everything                        |
  *   | while it is made again after damage        | a part, flushed through seq 0 | derived from the rows             |
- *   | while an earlier version's table is copied | both tables                   | copied again, then dropped        |
  *   | after tables were dropped, before the sync | both, or neither              | dropped by the next flush         |
  */
 import { rmSync, statSync } from 'node:fs'
@@ -161,7 +160,7 @@ export class IdempotencyKeys {
   /** Runs what works on the file; on a damaged one once more, when it was made again. */
   #use<T>(clockMs: number, work: (lookup: KeyLookup) => T): T {
     try {
-      this.#lookup ??= this.#openLookup(clockMs)
+      this.#lookup ??= new KeyLookup(this.#spec.file)
       return work(this.#lookup)
     } catch (error) {
       if (!isDamaged(this.#spec.file, error)) throw error
@@ -170,17 +169,13 @@ export class IdempotencyKeys {
     }
   }
 
-  #openLookup(clockMs: number): KeyLookup {
-    return new KeyLookup(this.#spec.file, clockMs, clockMs - keyLifetimeMs)
-  }
-
   #rebuild(clockMs: number, error: unknown): KeyLookup {
     const { file } = this.#spec
     this.close()
     if (isReadFailure(error)) setAsideUnreadable(file)
     for (const suffix of ['', '-wal', '-shm', '-journal'])
       rmSync(file + suffix, { force: true, recursive: true })
-    this.#lookup = this.#openLookup(clockMs)
+    this.#lookup = new KeyLookup(this.#spec.file)
     this.#derive(this.#lookup, 0, clockMs)
     return this.#lookup
   }

@@ -18,7 +18,6 @@ import { createHash } from 'node:crypto'
 import Database from 'better-sqlite3'
 import { parse, stringify } from 'uuid'
 import type { KeyedMessage } from './frame-commit.ts'
-import { hasColumn } from './segment-file.ts'
 
 /** `usedClockMs`: when the key was used, by the buffer's clock. */
 export type UsedKey = KeyedMessage & { usedClockMs: number }
@@ -28,8 +27,6 @@ const tableMs = 2 * 3_600_000
 const hashBytes = 16
 /** The bytes of a key in the file, with the space that pages leave. */
 export const keyBytes = 150
-/** Keys of a file of an earlier version that are written in one transaction. */
-const importBatch = 5_000
 
 const schema = `
   CREATE TABLE IF NOT EXISTS held (
@@ -43,7 +40,7 @@ type KeyRow = [
   msgId: Buffer,
   recordCount: number,
   receivedMs: number,
-  bodyHash: string | Buffer | null,
+  bodyHash: string | Buffer,
   usedClockMs: number,
 ]
 
@@ -60,8 +57,7 @@ export class KeyLookup {
   /** By their numbers, newest first. */
   #tables = new Map<number, KeyTable>()
 
-  /** `clockMs`: the buffer's clock; keys of a file from before it was kept count from now. */
-  constructor(file: string, clockMs: number, oldestClockMs: number) {
+  constructor(file: string) {
     this.#db = new Database(file)
     try {
       this.#db.pragma('journal_mode = WAL')
@@ -70,7 +66,6 @@ export class KeyLookup {
       // A file of another program can have tables of these names.
       this.#db.prepare('SELECT no, pipe_id, keys FROM held LIMIT 1').get()
       this.#readTables()
-      this.#importEarlier(clockMs, oldestClockMs)
     } catch (error) {
       this.#db.close()
       throw error
@@ -209,36 +204,6 @@ export class KeyLookup {
     }
   }
 
-  /**
-   * Earlier versions had one table `used_key`, with whole keys. It is dropped when all of it is written: after a crash in
-   * between, this is done again.
-   */
-  #importEarlier(clockMs: number, oldestClockMs: number): void {
-    if (!hasColumn(this.#db, 'used_key', 'pipe_id')) {
-      this.#db.exec('DROP TABLE IF EXISTS used_key')
-      return
-    }
-    const column = (name: string, otherwise: string) =>
-      hasColumn(this.#db, 'used_key', name) ? name : `${otherwise} AS ${name}`
-    // The versions before hashes and the buffer's clock were kept lack these.
-    const select = this.#db.prepare(
-      `SELECT rowid, pipe_id AS pipeId, key, seq, msg_id AS msgId, record_count AS recordCount,
-              received_ms AS receivedMs, body_hash AS bodyHash, coalesce(used_clock_ms, @clockMs) AS usedClockMs
-       FROM (SELECT rowid, *, ${column('body_hash', 'NULL')}, ${column('used_clock_ms', 'NULL')} FROM used_key)
-       WHERE rowid > @after ORDER BY rowid LIMIT ${importBatch}`,
-    )
-    for (let after = 0; ; ) {
-      const rows = select.all({ clockMs, after }) as (UsedKey & { rowid: number })[]
-      if (rows.length === 0) break
-      after = rows.at(-1)!.rowid
-      this.write(rows.filter(({ usedClockMs }) => usedClockMs >= oldestClockMs))
-    }
-    this.#transaction(() => {
-      this.#writeHeld()
-      this.#db.exec('DROP TABLE used_key')
-    })
-  }
-
   #transaction(work: () => void): void {
     this.#db.exec('BEGIN IMMEDIATE')
     try {
@@ -258,8 +223,7 @@ function hashOf(pipeId: string, key: string): Buffer {
 }
 
 /** A digest as bytes; any other text as it is. */
-function encodeHash(bodyHash: string | null): Buffer | string | null {
-  if (bodyHash === null) return null
+function encodeHash(bodyHash: string): Buffer | string {
   const bytes = Buffer.from(bodyHash, 'base64')
   return bytes.toString('base64') === bodyHash ? bytes : bodyHash
 }

@@ -1,9 +1,14 @@
 /** The messages with an idempotency key, as their rows say: what the look-up of keys is derived from. */
+
+import path from 'node:path'
 import { validate } from 'uuid'
 import { isStorageError } from '../../platform/storage-error.ts'
+import type { Idempotency } from '../buffer.ts'
+import { keyLifetimeMs } from '../key-store.ts'
+import { readHighWater } from './high-water.ts'
 import type { UsedKey } from './key-lookup.ts'
 import { listSegments } from './layout.ts'
-import { hasColumn, openReadOnly } from './segment-file.ts'
+import { openReadOnly } from './segment-file.ts'
 import { ContradictionError, isDamage, isDiskFull } from './sqlite-errors.ts'
 
 /**
@@ -44,9 +49,7 @@ export function* keyedRowsSince(
 function isPossible({ pipeId, key, msgId, recordCount, receivedMs, bodyHash }: UsedKey): boolean {
   const isText = (value: unknown) => typeof value === 'string'
   const areNumbers = Number.isSafeInteger(recordCount) && typeof receivedMs === 'number'
-  return (
-    isText(pipeId) && isText(key) && validate(msgId) && areNumbers && (bodyHash === null || isText(bodyHash))
-  )
+  return isText(pipeId) && isText(key) && validate(msgId) && areNumbers && isText(bodyHash)
 }
 
 function readKeyed(
@@ -60,8 +63,7 @@ function readKeyed(
     return db
       .prepare(
         `SELECT p.pipe_id AS pipeId, m.idempotency_key AS key, m.seq, m.msg_id AS msgId,
-                m.record_count AS recordCount, m.received_ms AS receivedMs,
-                ${hasColumn(db, 'message', 'body_hash') ? 'm.body_hash' : 'NULL'} AS bodyHash,
+                m.record_count AS recordCount, m.received_ms AS receivedMs, m.body_hash AS bodyHash,
                 min(coalesce((SELECT last_clock_ms FROM segment), @clockMs), @clockMs) AS usedClockMs
          FROM message m INDEXED BY message_with_key JOIN pipe p ON p.no = m.pipe
          WHERE m.idempotency_key IS NOT NULL AND m.seq > @afterSeq ORDER BY m.seq`,
@@ -70,4 +72,19 @@ function readKeyed(
   } finally {
     db.close()
   }
+}
+
+export function usedKeysOf(dir: string, pipeId: string): Map<number, Idempotency> {
+  const mark = readHighWater(path.join(dir, 'high-water'))
+  // Without a mark nobody knows how old they are.
+  const clockMs = typeof mark === 'string' ? 0 : mark.clockMs
+  const keys = new Map<number, Idempotency>()
+  // A segment that cannot be read has no messages to move either.
+  for (const used of keyedRowsSince(dir, 0, clockMs, () => {})) {
+    for (const { pipeId: of, seq, key, bodyHash, usedClockMs } of used) {
+      const isAlive = clockMs - usedClockMs <= keyLifetimeMs
+      if (of === pipeId && isAlive) keys.set(seq, { key, bodyHash })
+    }
+  }
+  return keys
 }

@@ -32,8 +32,6 @@
  *   6 write and fsync high-water                    it is older than the log
  *   7 first commit in the new one                   normal
  *   (5 waits, the rest does not, while someone reads the old one or a full disk has no room for what its WAL holds)
- *   (earlier versions could rename a file whose tables were still in the WAL of its old name, on a full disk: one page
- *   without tables is left, in which nothing was ever written. It is removed, the old segment goes on)
  *
  *   dropping a segment
  *   1 write down, fsynced, that it goes: in         the segment is there, inside a hole or below the oldest kept seq:
@@ -62,7 +60,7 @@ export const unfinishedName = 'next-segment.tmp'
 export const compactedName = 'compacted-segment.tmp'
 export const salvagedName = 'salvaged-segment.tmp'
 
-/** SQLite's own default: of small segments, of those written again, and of all that earlier versions wrote. */
+/** SQLite's own default: of small segments, and of those written again. */
 export const smallPageBytes = 4096
 
 /**
@@ -146,18 +144,6 @@ export function removeLeftovers(dir: string): void {
     const isUnfinished = [unfinishedName, compactedName, salvagedName].some((tmp) => name.startsWith(tmp))
     if (isStray || isUnfinished) rmSync(path.join(dir, name))
   }
-}
-
-/**
- * Removes the newest segment when it has no tables: one page at most, and no WAL. Returns it, null when there is none.
- * Earlier versions left it, with small pages.
- * Only for the writer, before it opens anything.
- */
-export function removeHollow(dir: string): SegmentName | null {
-  const newest = listSegments(dir).at(-1)
-  if (newest === undefined || segmentBytes(dir, newest) > smallPageBytes) return null
-  unlinkSegment(dir, newest)
-  return newest
 }
 
 /**

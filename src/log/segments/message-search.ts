@@ -14,9 +14,8 @@ import { crc32 } from 'node:zlib'
 import type Database from 'better-sqlite3'
 import type { ListedMessage, MessageListing, StoredMessage } from '../buffer.ts'
 import { listSegments, type SegmentName } from './layout.ts'
-import { bodyOf, headerOf, type MessageRow, selectMessages } from './message-row.ts'
-import { rowChecksum } from './row-checksum.ts'
-import { formatOf, openReadOnly } from './segment-file.ts'
+import { bodyOf, headerOf, type MessageRow, rowChecksum, selectMessages } from './message-row.ts'
+import { openReadOnly } from './segment-file.ts'
 import { isGone, isUnusable } from './sqlite-errors.ts'
 
 const probesPerSegment = 64
@@ -180,15 +179,12 @@ function findIn(db: Database.Database, msgId: string, { firstSeq, lastSeq }: Spa
 
 /** Null: it is not what was written. */
 function messageAt(db: Database.Database, seq: number): StoredMessage | null {
-  const row = db
-    .prepare(`${selectMessages(db)} WHERE seq = ?`)
-    .raw()
-    .get(seq) as MessageRow
+  const row = db.prepare(`${selectMessages} WHERE seq = ?`).raw().get(seq) as MessageRow
   const pipeId = db.prepare('SELECT pipe_id FROM pipe WHERE no = ?').pluck().get(row[1])
   if (typeof pipeId !== 'string') return null
   const header = headerOf(row, pipeId)
   const body = bodyOf(row)
-  if (rowChecksum(header, crc32(body), formatOf(db)) !== row[5]) return null
+  if (rowChecksum(header, crc32(body)) !== row[5]) return null
   const { msgId, receivedMs, recordCount } = header
   return { seq, pipeId, msgId, receivedMs, recordCount, body }
 }
@@ -210,7 +206,11 @@ function listIn(
     .raw()
     .all(no, beforeSeq, afterSeq, limit) as ListedColumns[]
   return rows.map(([seq, msgId, receivedMs, recordCount, bytes]) => ({
-    ...{ seq, msgId, receivedMs, recordCount, bytes },
+    seq,
+    msgId,
+    receivedMs,
+    recordCount,
+    bytes,
   }))
 }
 

@@ -1,14 +1,13 @@
 /**
  * Segments that are neither there nor dropped by retention: a segment is named after the last seq of the one before it,
- * so that what lacks between two of them is known by its seqs. What retention dropped is written down as holes, since
- * format 2: before the first segment of that format nothing is known.
+ * so that what lacks between two of them is known by its seqs. What retention dropped is written down as holes.
  */
 import type { SegmentIdentity, SeqRange } from './segment-file.ts'
 
 interface KnownSegment {
   firstSeq: number
   lastSeq: number
-  /** Null: of format 1. */
+  /** Null: it cannot be read. */
   identity: SegmentIdentity | null
 }
 

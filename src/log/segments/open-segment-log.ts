@@ -8,10 +8,9 @@
  *   0 files under the name of another segment go to the quarantine (misnamed-segments.ts); where the file of the newest
  *     segment is missing and its WAL is there, the segment is salvaged from that (salvage.ts: a crash leaves the WAL, or
  *     both and the newer generation, which makes the WAL a leftover)
- *   1 leftovers, and a newest segment in which nothing was ever written, are removed; names are fsynced
+ *   1 leftovers are removed; names are fsynced
  *   2 WALs are moved into their segments, fsynced (where a full disk has no room for that, the WAL itself is fsynced)
- *   3 what must be known is read; a segment that is not written on (of format 1, of an older epoch, sealed) gets its
- *     successor
+ *   3 what must be known is read; a segment that is not written on (of an older epoch, sealed) gets its successor
  *   4 the high-water mark is written and fsynced
  * A crash between any two of them leaves what the next start does again.
  *
@@ -28,7 +27,6 @@ import {
   listSegments,
   lostFiles,
   pageBytesFor,
-  removeHollow,
   removeLeftovers,
   type SegmentName,
   segmentBytes,
@@ -46,7 +44,7 @@ import { createSegment, newIdentity, openReadOnly, type SeqRange } from './segme
 import { SegmentLog } from './segment-log.ts'
 import { openSegmentWriter, type SegmentWriter } from './segment-writer.ts'
 import { isDiskFull, isUnusable } from './sqlite-errors.ts'
-import { isWalUsable } from './usable-wal.ts'
+import { isWalUsable } from './wal-overlay.ts'
 
 type LogSpec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'identity' | 'knownSeq' | 'nextSeqAtLeast'> &
   // A repair has no settings: what it begins has small pages.
@@ -61,8 +59,6 @@ export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
   const knownSeq = Math.max(mark.found.seq, spec.knownSeq ?? 0)
   const fromWal = salvageLostFiles(spec, knownSeq, clockMs, log)
   removeLeftovers(dir)
-  const hollow = removeHollow(dir)
-  if (hollow !== null) log.warn({ first_seq: hollow.firstSeq }, 'buffer.hollow_segment_removed')
   const salvaged = [...fromWal, ...salvageNewest(spec, knownSeq, clockMs)]
   const isNew = listSegments(dir).length === 0
   if (mark.loss !== null && !(isNew && mark.loss === 'missing')) {
@@ -115,7 +111,7 @@ function openFound(
   for (const name of strays) setAside(spec, name, log, { reason: 'stray' })
   const foundSeq = isNew ? mark.found.oldestKeptSeq - 1 : lastSeqOf(newest)
   const missingMessages = countMissing(knownSeq, foundSeq, nextSeqAtLeast)
-  const holes = newest.content.format === 1 ? gapsOf(sealed, newest) : newest.content.holes
+  const { holes } = newest.content
   const written =
     writable(newest, identity) ?? succeed(newest, { dir, pageBytes, identity, files, sealed, holes, clockMs })
   if (mark.oldestKeptSeq === 0) mark.raiseOldestKept(sealed[0]?.firstSeq ?? written.writer.firstSeq)
@@ -185,22 +181,13 @@ function countMissing(knownSeq: number, foundSeq: number, nextSeqAtLeast: number
   return Math.max(0, knownSeq - Math.max(foundSeq, lastOfOlderEpochs, 0))
 }
 
-/** Format 1 did not write down what it dropped: whatever is not there between two of its segments counts as that. */
-function gapsOf(sealed: readonly SegmentFacts[], newest: Newest): SeqRange[] {
-  const nextFirstSeqs = [...sealed.slice(1), newest.name].map(({ firstSeq }) => firstSeq)
-  return sealed.flatMap(({ lastSeq }, index) => {
-    const next = nextFirstSeqs[index] ?? 0
-    return next > lastSeq + 1 ? [{ firstSeq: lastSeq + 1, lastSeq: next - 1 }] : []
-  })
-}
-
 /** Null: nothing more may be written to it. */
 function writable(newest: Newest, owner: BufferIdentity | null): Newest | null {
   const { name, content } = newest
   const isSealed = name.generation > 0 || content.sealedClockMs !== null
-  const isOfEpoch = owner === null || content.identity?.epoch === owner.epoch
-  const isOwned = owner === null || content.identity?.dataDirId === owner.dataDirId
-  return content.format === 2 && !isSealed && isOfEpoch && isOwned ? newest : null
+  const isOfEpoch = owner === null || content.identity.epoch === owner.epoch
+  const isOwned = owner === null || content.identity.dataDirId === owner.dataDirId
+  return !isSealed && isOfEpoch && isOwned ? newest : null
 }
 
 interface Succession {
@@ -224,8 +211,8 @@ function succeed(newest: Newest, succession: Succession): Newest {
   const isEmpty = !isSealed && content.lastSeq === null
   const firstSeq = lastSeqOf(newest) + 1
   const lastClockMs = content.sealedClockMs ?? Math.max(clockMs, content.begunClockMs)
-  const previous = isEmpty ? content.identity?.previousSegmentId : content.identity?.segmentId
-  const identity = newIdentity(owner, firstSeq, previous ?? null)
+  const previous = isEmpty ? content.identity.previousSegmentId : content.identity.segmentId
+  const identity = newIdentity(owner, firstSeq, previous)
   const bases = content.pipes.map(({ pipeId, last }) => ({ pipeId, position: last }))
   try {
     // A new file under the name of an empty one must not meet its WAL.
@@ -287,7 +274,13 @@ function salvageLast(spec: LogSpec, { source, older, knownSeq, clockMs }: LastSe
   const content = older === undefined ? null : readContentIfUsable(dir, older, identity)
   const isAdjacent = content !== null && (content.lastSeq ?? 0) + 1 === source.firstSeq
   const salvage = new Salvage({
-    ...{ dir, quarantineDir, source, lastSeq: null, knownSeq, identity, after: null },
+    dir,
+    quarantineDir,
+    source,
+    lastSeq: null,
+    knownSeq,
+    identity,
+    after: null,
     begunClockMs: content?.sealedClockMs ?? content?.begunClockMs ?? 0,
     lastClockMs: clockMs,
     before: new Map(isAdjacent ? content.pipes.map(({ pipeId, last }) => [pipeId, last]) : []),
@@ -327,7 +320,7 @@ function areIndexesComplete(dir: string, name: SegmentName): boolean {
 /** A single foreign segment is damage; where every one is, it is the directory that is in the wrong place. */
 function assertOwned(dir: string, names: readonly SegmentName[], identity: BufferIdentity | null): void {
   if (identity === null) return
-  const owners = names.map((name) => readContentIfUsable(dir, name, null)?.identity?.dataDirId ?? null)
+  const owners = names.map((name) => readContentIfUsable(dir, name, null)?.identity.dataDirId ?? null)
   const isForeign = (owner: string | null) => owner !== null && owner !== identity.dataDirId
   if (owners.some(isForeign) && owners.every((owner) => isForeign(owner) || owner === null)) {
     throw new Error(`${dir}: the buffer of another data directory; put back the one that belongs here`)

@@ -24,7 +24,7 @@ import {
   localBytes,
   type PageLayout,
   pageLayout,
-} from './page-format.ts'
+} from './page-size.ts'
 
 export type ColumnValue = null | number | string | Buffer
 

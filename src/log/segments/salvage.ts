@@ -20,13 +20,12 @@
 import assert from 'node:assert'
 import path from 'node:path'
 import type { BufferIdentity } from '../buffer.ts'
-import { type FoundHead, type FoundMessage, findHead, findMessages } from './found-rows.ts'
 import { type SegmentName, salvagedName, segmentFile } from './layout.ts'
-import { checkedRows, insertMessage } from './message-row.ts'
+import { checkedRows, insertMessage, rowChecksum } from './message-row.ts'
 import { openPageFile, type PageFile } from './page-file.ts'
 import { quarantineSegment } from './quarantined-segment.ts'
+import { type FoundHead, type FoundMessage, findHead, findMessages } from './recover-rows.ts'
 import { RewriteFile } from './rewrite-file.ts'
-import { rowChecksum } from './row-checksum.ts'
 import { SalvagedPipes, type SalvageSource } from './salvaged-pipes.ts'
 import { insertHoles, insertSegmentRow, markSalvaged, newIdentity } from './segment-file.ts'
 
@@ -214,7 +213,7 @@ export class Salvage {
     for (let isDone = false; !isDone; ) {
       let bytes = 0
       isDone = true
-      for (const { seq, crc, foundCrc, body } of checkedRows(this.#target.db, 2, cursor)) {
+      for (const { seq, crc, foundCrc, body } of checkedRows(this.#target.db, cursor)) {
         assert(crc === foundCrc, 'a salvaged message is the message it was')
         missing += gapBetween(cursor, seq)
         cursor = seq

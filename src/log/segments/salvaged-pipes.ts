@@ -2,9 +2,10 @@
  * The pipes of a segment that is being salvaged: where each stood before it and behind it, and so how many messages are
  * lost. The segment's own rows say it, as far as they are left, and its neighbours do, as far as they are there.
  */
-import type { FoundHead, FoundMessage } from './found-rows.ts'
+
 import type { SegmentName } from './layout.ts'
 import { justBefore, type PipePosition, zeroPosition } from './position.ts'
+import type { FoundHead, FoundMessage } from './recover-rows.ts'
 
 export interface SalvageSource {
   source: SegmentName

@@ -1,4 +1,4 @@
-/** When the scrub runs: a while after the start, and then each time so long after the last one. See scrub.ts. */
+/** When the scrub runs: a while after the start, and then each time so long after the last one. See scrub-thread.ts. */
 import type { Logger } from '../../platform/log.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import { Thread, threadEntry } from '../../platform/threads.ts'

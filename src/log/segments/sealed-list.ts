@@ -140,7 +140,6 @@ export class SealedList {
     return new Compaction({
       dir: this.#dir,
       source: { firstSeq, generation },
-      identity: this.#identity,
       lastSeq: (newer ?? newest).firstSeq - 1,
       lastClockMs,
       behind: positions(behind, 'base') ?? new Map(),

@@ -16,7 +16,7 @@ import {
 } from './segment-facts.ts'
 import type { SeqRange } from './segment-file.ts'
 import { isUnusable } from './sqlite-errors.ts'
-import { isWalUsable } from './usable-wal.ts'
+import { isWalUsable } from './wal-overlay.ts'
 
 export interface SealedSegments {
   sealed: SegmentFacts[]
@@ -73,14 +73,13 @@ export function readSealedSegments(
   return { sealed, damaged, strays }
 }
 
-/** The right position of a segment of format 1 is not known. */
 function liesWithin(
   { firstSeq }: SegmentName,
   older: readonly (SegmentContent | null)[],
   isSound: (content: SegmentContent) => boolean,
 ): boolean {
   const nearest = older.findLast((content) => content !== null) ?? null
-  if (nearest === null || nearest.identity === null) return false
+  if (nearest === null) return false
   return (nearest.lastSeq ?? 0) >= firstSeq && isSound(nearest)
 }
 
@@ -136,7 +135,11 @@ function factsFromNeighbours(
   }
   return {
     ...name,
-    ...{ identity: null, lastSeq, pipes, firstReceivedMs: null, bytes: segmentBytes(dir, name) },
+    identity: null,
+    lastSeq,
+    pipes,
+    firstReceivedMs: null,
+    bytes: segmentBytes(dir, name),
     lastClockMs: newer.begunClockMs,
   }
 }

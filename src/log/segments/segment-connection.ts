@@ -9,10 +9,10 @@ import type Database from 'better-sqlite3'
 import { inWords, onFile } from '../../platform/storage-error.ts'
 import type { CursorMark } from '../buffer.ts'
 import type { SegmentName } from './layout.ts'
+import { type RowHeader, rowChecksum } from './message-row.ts'
 import { markOf, type PipePosition } from './position.ts'
-import { type RowHeader, rowChecksum, type SegmentFormat } from './row-checksum.ts'
 import { readHoles } from './segment-facts.ts'
-import { formatOf, hasColumn, isSalvaged, openReadOnly, type SeqRange } from './segment-file.ts'
+import { isSalvaged, openReadOnly, requireKnownFormat, type SeqRange } from './segment-file.ts'
 import { ContradictionError } from './sqlite-errors.ts'
 
 export interface StoredRow extends RowHeader {
@@ -108,7 +108,6 @@ export class SegmentConnection {
   readonly #db: Database.Database
   readonly #isCompacted: boolean
   readonly #isSalvaged: boolean
-  readonly #format: SegmentFormat
   readonly #pipe: Database.Statement
   readonly #rows: Database.Statement
   readonly #headers: Database.Statement
@@ -124,13 +123,12 @@ export class SegmentConnection {
     this.hasWal = db.pragma('journal_mode', { simple: true }) === 'wal'
     this.#isCompacted = isCompacted
     this.#isSalvaged = isSalvaged(db)
-    this.#format = formatOf(db)
-    const bodyHash = hasColumn(db, 'message', 'body_hash') ? 'body_hash' : 'NULL'
+    requireKnownFormat(db)
     this.#pipe = db
       .prepare('SELECT no, base_seq, base_messages, base_records, base_bytes FROM pipe WHERE pipe_id = ?')
       .raw()
     const rows = (body: string) => `
-      SELECT seq, msg_id, received_ms, record_count, crc, ${body}, messages, records, bytes, idempotency_key, ${bodyHash}
+      SELECT seq, msg_id, received_ms, record_count, crc, ${body}, messages, records, bytes, idempotency_key, body_hash
       FROM message WHERE pipe = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?`
     this.#rows = db.prepare(rows('body')).raw()
     this.#headers = db.prepare(rows('length(body)')).raw()
@@ -218,7 +216,7 @@ export class SegmentConnection {
 
   /** The row is what was written: its checksum says so. Reads the whole body. */
   isIntact(row: StoredRow): boolean {
-    return row.crc === rowChecksum(row, crc32(row.body), this.#format)
+    return row.crc === rowChecksum(row, crc32(row.body))
   }
 
   /**
@@ -256,7 +254,7 @@ export class SegmentConnection {
   }
 
   #endSeq(): number {
-    const sealed = this.#format === 1 ? null : this.#db.prepare('SELECT last_seq FROM segment').pluck().get()
+    const sealed = this.#db.prepare('SELECT last_seq FROM segment').pluck().get()
     return (sealed as number | null) ?? this.lastSeq() ?? 0
   }
 
@@ -266,7 +264,7 @@ export class SegmentConnection {
 
   /** The ranges between segments that retention had dropped up to now, as the newest segment records them. */
   holes(): SeqRange[] {
-    return this.#format === 1 ? [] : readHoles(this.#db)
+    return readHoles(this.#db)
   }
 
   /** The pipe's newest message up to `throughSeq`; null when it has none here. */

@@ -7,12 +7,17 @@ import { onFile } from '../../platform/storage-error.ts'
 import type { BufferIdentity } from '../buffer.ts'
 import type { SegmentName } from './layout.ts'
 import type { PipePosition } from './position.ts'
-import type { SegmentFormat } from './row-checksum.ts'
-import { formatOf, isSalvaged, openReadOnly, type SegmentIdentity, type SeqRange } from './segment-file.ts'
+import {
+  isSalvaged,
+  openReadOnly,
+  requireKnownFormat,
+  type SegmentIdentity,
+  type SeqRange,
+} from './segment-file.ts'
 import { isUnusable, UnknownFormatError } from './sqlite-errors.ts'
 
 export interface SegmentFacts extends SegmentName {
-  /** Null: of format 1, which does not say who it is. */
+  /** Null: it cannot be read, or was written in this run. */
   identity: SegmentIdentity | null
   /** The newest seq of all pipes, compacted away or not; one less than its first when it never had a message. */
   lastSeq: number
@@ -44,8 +49,7 @@ export interface PipeInSegment {
 }
 
 export interface SegmentContent {
-  format: SegmentFormat
-  identity: SegmentIdentity | null
+  identity: SegmentIdentity
   /** See `markSalvaged`. */
   isSalvaged: boolean
   holes: SeqRange[]
@@ -86,7 +90,6 @@ function isInPlace(
   owner: BufferIdentity | null,
 ): boolean {
   if (lastSeq !== null && lastSeq < firstSeq - 1) return false
-  if (identity === null) return true
   const { dataDirId } = identity
   return (
     identity.firstSeq === firstSeq && (owner === null || dataDirId === null || dataDirId === owner.dataDirId)
@@ -99,12 +102,11 @@ export function readSegmentContent(db: Database.Database): SegmentContent {
 }
 
 function contentOf(db: Database.Database): SegmentContent {
-  // `last_seq` is not in the first segments of format 1.
-  const segment = db.prepare('SELECT * FROM segment').get() as
-    | { begun_clock_ms: number; last_clock_ms: number | null; last_seq?: number | null }
+  const segment = db.prepare('SELECT begun_clock_ms, last_clock_ms, last_seq FROM segment').get() as
+    | { begun_clock_ms: number; last_clock_ms: number | null; last_seq: number | null }
     | undefined
   if (segment === undefined) throw new UnknownFormatError(`${db.name}: a segment that says nothing of itself`)
-  const format = formatOf(db)
+  requireKnownFormat(db)
   const newest = db.prepare('SELECT max(seq) FROM message').pluck().get() as number | null
   const oldest = db.prepare('SELECT received_ms FROM message ORDER BY seq LIMIT 1').pluck().get() as
     | number
@@ -119,10 +121,9 @@ function contentOf(db: Database.Database): SegmentContent {
     .raw()
     .all() as number[][]
   return {
-    format,
-    identity: format === 1 ? null : readIdentity(db),
+    identity: readIdentity(db),
     isSalvaged: isSalvaged(db),
-    holes: format === 1 ? [] : readHoles(db),
+    holes: readHoles(db),
     begunClockMs: segment.begun_clock_ms,
     sealedClockMs: segment.last_clock_ms,
     lastSeq: segment.last_seq ?? newest,
@@ -156,7 +157,6 @@ function readIdentity(db: Database.Database): SegmentIdentity {
   return db.prepare(`SELECT ${columns} FROM segment`).get() as SegmentIdentity
 }
 
-/** For a segment of format 2. */
 export function readHoles(db: Database.Database): SeqRange[] {
   return db
     .prepare('SELECT first_seq AS firstSeq, last_seq AS lastSeq FROM hole ORDER BY first_seq')
@@ -180,11 +180,14 @@ function decodePipe(row: unknown[]): PipeInSegment {
   return { no, pipeId, base, last: seq === null ? base : { seq, messages, records, bytes } }
 }
 
+type FactsInContent = Pick<SegmentContent, 'sealedClockMs' | 'lastSeq' | 'firstReceivedMs' | 'pipes'> &
+  Pick<SegmentFacts, 'identity'>
+
 /** `lastClockMs` is for a segment that does not know its own. */
 export function segmentFacts(
   name: SegmentName,
   bytes: number,
-  content: SegmentContent,
+  content: FactsInContent,
   lastClockMs: number,
 ): SegmentFacts {
   const pipes: SegmentFacts['pipes'] = new Map()
@@ -196,7 +199,10 @@ export function segmentFacts(
   const { identity, firstReceivedMs, sealedClockMs } = content
   return {
     ...name,
-    ...{ identity, bytes, firstReceivedMs, pipes },
+    identity,
+    bytes,
+    firstReceivedMs,
+    pipes,
     lastSeq: content.lastSeq ?? name.firstSeq - 1,
     lastClockMs: sealedClockMs ?? lastClockMs,
   }

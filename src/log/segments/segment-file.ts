@@ -6,12 +6,10 @@
  *   pipe     the pipes by a small number, valid in this file only, each with its position just before this segment:
  *            so totals survive the unlinking of every older segment.
  *   segment  one row: the buffer's clock when it was begun and, once sealed, at its last commit, with its last seq
- *            (compaction may remove the last message: the next segment is named after it all the same). Since format 2
- *            also who it is: `previous_segment_id` is null for the first one and after a segment of format 1.
- *   hole     since format 2: ranges of seqs that retention has dropped between segments that are kept. Whatever else
- *            is not there between two segments is missing.
- *
- * A file without the column `format` has format 1: see row-checksum.ts for what its checksums cover.
+ *            (compaction may remove the last message: the next segment is named after it all the same); and its
+ *            identity: `previous_segment_id` is null for the first one.
+ *   hole     ranges of seqs that retention has dropped between segments that are kept. Any other range that is not
+ *            there between two segments is missing.
  */
 import assert from 'node:assert'
 import { randomUUID } from 'node:crypto'
@@ -23,7 +21,6 @@ import { onFile } from '../../platform/storage-error.ts'
 import type { BufferIdentity } from '../buffer.ts'
 import { type SegmentName, segmentFile, unfinishedName } from './layout.ts'
 import type { PipePosition } from './position.ts'
-import type { SegmentFormat } from './row-checksum.ts'
 import { isBusy, isDiskFull, UnknownFormatError } from './sqlite-errors.ts'
 
 export const segmentSchema = `
@@ -53,8 +50,8 @@ const synchronousFull = 2
 /** The size of a WAL at which SQLite checkpoints by itself, inside COMMIT: a backstop only, see checkpoint(). */
 const backstopWalBytes = 64 * 1024 * 1024
 
-/** The format of every new segment, and the newest that can be read. */
-export const newestSegmentFormat: SegmentFormat = 2
+/** The format of every segment that this version writes, and the only one that it reads. */
+export const segmentFormat = 2
 
 /** Both ends belong to it. */
 export interface SeqRange {
@@ -152,7 +149,7 @@ export function insertSegmentRow(db: Database.Database, identity: SegmentIdentit
   const { segmentId, dataDirId, epoch, firstSeq, previousSegmentId } = identity
   const { begunClockMs, lastClockMs, lastSeq } = ends
   db.prepare('INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)').run(
-    ...[begunClockMs, lastClockMs, lastSeq, newestSegmentFormat],
+    ...[begunClockMs, lastClockMs, lastSeq, segmentFormat],
     ...[segmentId, dataDirId, epoch, firstSeq, previousSegmentId],
   )
 }
@@ -189,8 +186,6 @@ export function openForWriting(dir: string, name: SegmentName): Database.Databas
     const db = new Database(file, { fileMustExist: true })
     try {
       requireFull(db)
-      // A segment that the version before keyed hashes was still writing.
-      if (!hasColumn(db, 'message', 'body_hash')) db.exec('ALTER TABLE message ADD COLUMN body_hash TEXT')
       return db
     } catch (error) {
       db.close()
@@ -199,19 +194,12 @@ export function openForWriting(dir: string, name: SegmentName): Database.Databas
   })
 }
 
-export function hasColumn(db: Database.Database, table: string, column: string): boolean {
-  return db.prepare('SELECT 1 FROM pragma_table_info(?) WHERE name = ?').get(table, column) !== undefined
-}
-
-/** The format of a file that is a segment. */
-export function formatOf(db: Database.Database): SegmentFormat {
-  if (!hasColumn(db, 'segment', 'format')) return 1
+export function requireKnownFormat(db: Database.Database): void {
   const format = db.prepare('SELECT format FROM segment').pluck().get()
-  if (format !== 2)
+  if (format !== segmentFormat)
     throw new UnknownFormatError(
       `${db.name}: a segment of format ${format}, which this version does not know`,
     )
-  return format
 }
 
 export function openReadOnly(dir: string, name: SegmentName): Database.Database {

@@ -59,8 +59,8 @@ export class SegmentLog {
   readonly #dir: string
   readonly #pageBytes: number
   readonly #identity: BufferIdentity | null
-  /** The id of the segment being written; null: of format 1. */
-  #segmentId: string | null
+  /** The id of the segment being written. */
+  #segmentId: string
   #holes: SeqRange[]
   readonly #mark: HighWater
   readonly #pipes: PipeTable
@@ -80,7 +80,7 @@ export class SegmentLog {
     this.#dir = dir
     this.#pageBytes = start.pageBytes
     this.#identity = identity
-    this.#segmentId = content.identity?.segmentId ?? null
+    this.#segmentId = content.identity.segmentId
     this.#holes = holes
     this.#pipes = new PipeTable(content.pipes)
     const { damaged, sealing } = start
@@ -163,7 +163,7 @@ export class SegmentLog {
     // Readers can see the new segment: from here on no message may go to the old one.
     const end = { clockMs: this.#lastClockMs, lastSeq: this.#lastRowSeq }
     this.sealed.seal(this.#currentFacts(0), this.#writer, end)
-    this.#goOnIn(writer, next)
+    this.#switchTo(writer, next)
   }
 
   /**
@@ -182,7 +182,7 @@ export class SegmentLog {
     const next = this.#next(clockMs, isDeleted)
     const writer = beginSegment(this.#dir, next)
     this.sealed.setAside(this.#currentFacts(0), this.#writer, error)
-    this.#goOnIn(writer, next)
+    this.#switchTo(writer, next)
   }
 
   /** The new one gets the name of the old one, in which nothing is. Failing in between is fatal: the start makes a new one. */
@@ -193,7 +193,7 @@ export class SegmentLog {
     try {
       unlinkSegment(this.#dir, name)
       const next = this.#next(clockMs, isDeleted)
-      this.#goOnIn(beginSegment(this.#dir, next), next)
+      this.#switchTo(beginSegment(this.#dir, next), next)
     } catch (error) {
       throw new Error('the new buffer segment could not be opened', { cause: error })
     }
@@ -212,7 +212,7 @@ export class SegmentLog {
     return { pageBytes: this.#pageBytes, identity, begunClockMs: clockMs, bases, holes }
   }
 
-  #goOnIn(writer: SegmentWriter, { identity, begunClockMs, bases, holes }: NewSegment): void {
+  #switchTo(writer: SegmentWriter, { identity, begunClockMs, bases, holes }: NewSegment): void {
     this.#writer = writer
     this.markHighWater(begunClockMs)
     this.#mark.sync()
@@ -315,10 +315,9 @@ export class SegmentLog {
 
   #currentFacts(bytes: number): SegmentFacts {
     const known = {
-      format: this.#writer.format,
-      ...{ identity: null, isSalvaged: false, holes: [] },
-      begunClockMs: this.#begunClockMs,
-      ...{ sealedClockMs: null, lastSeq: this.#lastRowSeq },
+      identity: null,
+      sealedClockMs: null,
+      lastSeq: this.#lastRowSeq,
       firstReceivedMs: this.#firstReceivedMs,
       pipes: this.#pipes.inSegment(),
     }

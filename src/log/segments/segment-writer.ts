@@ -3,14 +3,12 @@ import type Database from 'better-sqlite3'
 import { fsyncDirectory } from '../../platform/fsync.ts'
 import type { FramedMessage } from '../frame.ts'
 import { type SegmentName, unlinkSegment } from './layout.ts'
-import { insertMessage } from './message-row.ts'
+import { insertMessage, rowChecksum } from './message-row.ts'
 import type { PipePosition } from './position.ts'
-import { rowChecksum, type SegmentFormat } from './row-checksum.ts'
 import { readSegmentContent, type SegmentContent } from './segment-facts.ts'
 import {
   assertFull,
   createSegment,
-  formatOf,
   insertHoles,
   leaveWal,
   type NewSegment,
@@ -51,7 +49,6 @@ export function openSegmentWriter(dir: string, name: SegmentName): SegmentWriter
 /** The segment being written, over an open connection that belongs to it. Everything from begin to commit is one transaction. */
 export class SegmentWriter {
   readonly firstSeq: number
-  readonly format: SegmentFormat
   /** For errors. */
   readonly file: string
   readonly #db: Database.Database
@@ -70,7 +67,6 @@ export class SegmentWriter {
 
   constructor(db: Database.Database, firstSeq: number) {
     this.firstSeq = firstSeq
-    this.format = formatOf(db)
     this.file = db.name
     this.#db = db
     this.#begin = db.prepare('BEGIN IMMEDIATE')
@@ -99,7 +95,7 @@ export class SegmentWriter {
     const header = {
       seq, pipeId, msgId, receivedMs, recordCount, messages, records, bytes, idempotencyKey, bodyHash,
     }
-    const crc = rowChecksum(header, message.crc, this.format)
+    const crc = rowChecksum(header, message.crc)
     // Row by row: statements of 8 or 20 rows, and one without the columns of keys, took the writer between 0 and 3 % more for
     // records of 500 bytes, 40 a commit. 16-byte ids took 5 % more, with their conversion here, for 3 % fewer bytes.
     // biome-ignore format: the order of the columns, at a glance.
@@ -146,13 +142,11 @@ export class SegmentWriter {
 
   /** Writes down the clock of the last commit and the last seq; part of sealing. */
   markSealed(lastClockMs: number, lastSeq: number): void {
-    if (this.format === 1) this.#db.prepare('UPDATE segment SET last_clock_ms = ?').run(lastClockMs)
-    else this.#db.prepare('UPDATE segment SET last_clock_ms = ?, last_seq = ?').run(lastClockMs, lastSeq)
+    this.#db.prepare('UPDATE segment SET last_clock_ms = ?, last_seq = ?').run(lastClockMs, lastSeq)
   }
 
   /** All holes there are. */
   writeHoles(holes: readonly SeqRange[]): void {
-    if (this.format === 1) return
     this.begin()
     this.#db.exec('DELETE FROM hole')
     insertHoles(this.#db, holes)

@@ -12,7 +12,11 @@
  *
  * Frames from before the last reset of the log have other salts. Everything is bounded by the size of the file.
  */
-import { type ReadableFile, readAt } from './readable-file.ts'
+
+import { fileBytes, type SegmentName, segmentFile } from './layout.ts'
+import { pageBytesOf } from './page-size.ts'
+import { closeReadable, openReadable, type ReadableFile, readAt } from './readable-file.ts'
+import { readContentIfUsable } from './segment-facts.ts'
 
 const headerBytes = 32
 const frameHeaderBytes = 24
@@ -102,4 +106,19 @@ function checksum(seed: Buffer, bytes: Buffer, isBigEndian: boolean): Buffer {
   sums.writeUInt32BE(first, 0)
   sums.writeUInt32BE(second, 4)
   return sums
+}
+
+/** `knownSeq`: the newest seq that anyone has seen. */
+export function isWalUsable(dir: string, name: SegmentName, knownSeq: number): boolean {
+  const file = `${segmentFile(dir, name)}-wal`
+  if (fileBytes(file) === 0) return true
+  const segment = openReadable(segmentFile(dir, name))
+  const wal = openReadable(file)
+  const { commitsBehindDamage } = readWalOverlay(wal, pageBytesOf(segment, wal))
+  closeReadable(wal)
+  closeReadable(segment)
+  if (commitsBehindDamage !== 1) return commitsBehindDamage === 0
+  // Damage, or a transaction that a power cut tore: of that nobody has seen anything.
+  const lastSeq = readContentIfUsable(dir, name, null)?.lastSeq ?? 0
+  return lastSeq >= knownSeq
 }

@@ -4,17 +4,7 @@ import { type DatabaseClock, databaseClock } from '../../cluster/metadata/databa
 import { keys } from '../../cluster/metadata/keys.ts'
 import type { Epoch } from '../../contract/epochs.ts'
 import type { KeyStore } from '../../log/key-store.ts'
-import {
-  type Connection,
-  inWriteTransaction,
-  type LaneHistoryRow,
-  type LaneRow,
-  type OpenedDatabase,
-  type ParkedRow,
-  type Tables,
-  type UsageMarkRow,
-} from '../../metadata/database.ts'
-import { identityRows, loadIdentity, loadKnownSeq } from '../../metadata/identity.ts'
+import { type DataDirIdentity, identityRows, loadIdentity, loadKnownSeq } from '../../metadata/identity.ts'
 import { isLaneRowIntact, shownLane } from '../../metadata/lane-row.ts'
 import type { LaneState } from '../../metadata/lane-state.ts'
 import {
@@ -27,7 +17,9 @@ import {
   moveSettings,
   putSetting,
 } from '../../metadata/move-state.ts'
-import type { DataDirIdentity, MetadataSpec } from '../../metadata/store.ts'
+import type { MetadataSpec } from '../../metadata/store.ts'
+import type { LaneHistoryRow, LaneRow, ParkedRow, Tables, UsageMarkRow } from '../../metadata/tables.ts'
+import { type Connection, inWriteTransaction, type OpenedDatabase } from '../../metadata/transactions.ts'
 import { openPrepared } from '../../stores/open-metadata.ts'
 import { type CopiedTable, copiedTables } from './metadata-tables.ts'
 
@@ -337,6 +329,6 @@ async function setIdentity(
   dataDirId: string,
   epochs: readonly Epoch[],
 ): Promise<void> {
-  for (const { name, value } of identityRows({ dataDirId, isAdopted: false, epochs: [...epochs] }))
+  for (const { name, value } of identityRows({ dataDirId, epochs: [...epochs] }))
     await putSetting(trx, name, value)
 }

@@ -1,5 +1,5 @@
 /** Which tables a move copies, in the order in which their rows can be inserted: parents first. */
-import type { Tables } from '../../metadata/database.ts'
+import type { Tables } from '../../metadata/tables.ts'
 
 export interface CopiedTable {
   name: keyof Tables

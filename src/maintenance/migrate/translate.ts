@@ -7,9 +7,10 @@
  *   history       the messages of the run that are kept; the batch that carried them has no number any more
  *   parked        the message's; if the buffer does not keep it any longer, it keeps its number, which is below all others
  */
-import type { LaneHistoryRow, LaneRow, ParkedRow } from '../../metadata/database.ts'
+
 import { encodeLane } from '../../metadata/lane-row.ts'
 import type { LaneState } from '../../metadata/lane-state.ts'
+import type { LaneHistoryRow, LaneRow, ParkedRow } from '../../metadata/tables.ts'
 import type { MovedLane } from './metadata-store.ts'
 import type { MovedSeq } from './seq-map.ts'
 

@@ -3,10 +3,9 @@ import Database from 'better-sqlite3'
 import { type Epoch, firstEpochs } from '../../contract/epochs.ts'
 import { ConfigError } from '../../platform/config-error.ts'
 import { isCorrupt, isReadFailure } from '../../platform/storage-error.ts'
-import type { LaneRow } from '../database.ts'
 import { identityOf, knownSeqOf } from '../identity.ts'
 import { isLaneRowIntact, shownLane } from '../lane-row.ts'
-import { laneRowOfColumns } from '../migrations/25-lane-states.ts'
+import type { LaneRow, PipeRow } from '../tables.ts'
 
 export interface CheckedLane {
   destinationId: string
@@ -18,7 +17,7 @@ export interface CheckedLane {
 }
 
 export interface MetadataCheck {
-  /** Null: an earlier version wrote the file, or it cannot be read. */
+  /** Null: it cannot be read. */
   dataDirId: string | null
   epochs: readonly Epoch[]
   /** The newest seq that anything here names. */
@@ -76,10 +75,7 @@ export function checkMetadata(file: string): MetadataCheck {
     check.epochs = identity?.epochs ?? firstEpochs
     const rows = readRows(database)
     check.lanes = rows.map(laneOf)
-    check.knownSeq = knownSeqOf(
-      rows.map(({ lane }) => lane),
-      check.epochs,
-    )
+    check.knownSeq = knownSeqOf(rows, check.epochs)
   } catch (error) {
     check.problems.push(`cannot be read: ${error instanceof Error ? error.message : String(error)}`)
   } finally {
@@ -88,40 +84,22 @@ export function checkMetadata(file: string): MetadataCheck {
   return check
 }
 
-interface Row {
-  lane: LaneRow
-  pipeId: string
-  pipeName: string
-}
+type LaneOfPipe = LaneRow & Pick<PipeRow, 'pipe_id' | 'pipe_name'>
 
-function readRows(database: Database.Database): Row[] {
+function readRows(database: Database.Database): LaneOfPipe[] {
   return database
-    .prepare<[], Record<string, unknown>>(
+    .prepare<[], LaneOfPipe>(
       `SELECT lanes.*, pipe_id, pipe_name FROM lanes JOIN destinations USING (destination_id) JOIN pipes USING (pipe_id)
        ORDER BY pipe_name, destinations.creation_order`,
     )
     .all()
-    .map(({ pipe_id, pipe_name, ...columns }) => ({
-      lane: laneRowOf(columns),
-      pipeId: String(pipe_id),
-      pipeName: String(pipe_name),
-    }))
 }
 
-/** The rows of all lanes, in a file of any format. */
-export function readLaneRows(database: Database.Database): LaneRow[] {
-  return database.prepare<[], Record<string, unknown>>('SELECT * FROM lanes').all().map(laneRowOf)
-}
-
-function laneRowOf(columns: Record<string, unknown>): LaneRow {
-  return 'state' in columns ? (columns as unknown as LaneRow) : laneRowOfColumns(columns)
-}
-
-function laneOf({ lane, pipeId, pipeName }: Row): CheckedLane {
+function laneOf(lane: LaneOfPipe): CheckedLane {
   return {
     destinationId: lane.destination_id,
-    pipeId,
-    pipeName,
+    pipeId: lane.pipe_id,
+    pipeName: lane.pipe_name,
     cursorSeq: shownLane(lane).cursorSeq,
     isIntact: isLaneRowIntact(lane),
   }

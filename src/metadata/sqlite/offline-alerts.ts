@@ -1,9 +1,8 @@
 /** Where alerts go, in a metadata file that no daemon runs on: sealed under another key, or removed with a lost one. */
 import Sqlite, { type Database } from 'better-sqlite3'
 import { openedAlerts, sealedAlerts } from '../alerts.ts'
-import type { AlertSettingsRow } from '../database.ts'
 import { type Sealer, UnsealError } from '../secrets.ts'
-import { hasTable } from './offline-audit.ts'
+import type { AlertSettingsRow } from '../tables.ts'
 
 type StoredAlerts = Pick<AlertSettingsRow, 'workspace_id' | 'alert_url' | 'alert_secret'> & {
   workspace_name: string
@@ -36,8 +35,7 @@ export function resealAlerts(database: Database, from: Sealer, to: Sealer): void
 export function countAlerts(file: string): { workspaces: number; withAlerts: number } {
   const database = new Sqlite(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
   try {
-    const count = (table: string) =>
-      hasTable(database, table) ? Number(database.prepare(`SELECT count(*) FROM ${table}`).pluck().get()) : 0
+    const count = (table: string) => Number(database.prepare(`SELECT count(*) FROM ${table}`).pluck().get())
     return { workspaces: count('workspaces'), withAlerts: count('alert_settings') }
   } finally {
     database.close()
@@ -46,11 +44,10 @@ export function countAlerts(file: string): { workspaces: number; withAlerts: num
 
 /** For a backup: the alerts that were pending then are long past. */
 export function dropPendingAlerts(database: Database): void {
-  if (hasTable(database, 'alert_queue')) database.exec('DELETE FROM alert_queue')
+  database.exec('DELETE FROM alert_queue')
 }
 
 function readAlerts(database: Database): StoredAlerts[] {
-  if (!hasTable(database, 'alert_settings')) return []
   return database
     .prepare<[], StoredAlerts>(
       `SELECT workspace_id, workspace_name, alert_url, alert_secret

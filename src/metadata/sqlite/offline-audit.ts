@@ -16,9 +16,8 @@ export interface LocalChange {
   after: Readonly<Record<string, unknown>>
 }
 
-/** A file of an earlier version, without an audit log, gets none. The oldest entry above the limit goes with the next change. */
+/** The oldest entry above the limit goes with the next change. */
 export function recordLocally(database: Database, { user, nowMs }: LocalCommand, change: LocalChange): void {
-  if (!hasTable(database, 'audit_log')) return
   database
     .prepare(
       `INSERT INTO audit_log (workspace_id, audit_id, audit_ms, operation, actor_kind, actor_id, actor_name, address,
@@ -27,10 +26,7 @@ export function recordLocally(database: Database, { user, nowMs }: LocalCommand,
          @resourceId, @pipeId, NULL, @after
        FROM audit_log WHERE workspace_id = @workspaceId`,
     )
-    .run({
-      ...{ resourceId: null, pipeId: null, nowMs, user },
-      ...{ ...change, after: JSON.stringify(change.after) },
-    })
+    .run({ resourceId: null, pipeId: null, nowMs, user, ...change, after: JSON.stringify(change.after) })
 }
 
 /** The same of every workspace. */
@@ -42,10 +38,4 @@ export function recordForAll(
   const workspaces = database.prepare('SELECT workspace_id FROM workspaces').pluck().all()
   for (const workspaceId of workspaces)
     recordLocally(database, command, { ...change, workspaceId: String(workspaceId) })
-}
-
-/** An earlier version may have written the file. */
-export function hasTable(database: Database, name: string): boolean {
-  const find = database.prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?")
-  return find.pluck().get(name) === 1
 }

@@ -9,15 +9,16 @@ import Database from 'better-sqlite3'
 import { type DestinationType, wordsOf } from '../../contract/destination-words.ts'
 import { nextEpoch } from '../../contract/epochs.ts'
 import { maskSaltPlace } from '../../contract/transform.ts'
-import type { DestinationRow } from '../database.ts'
+import { ConfigError } from '../../platform/config-error.ts'
 import { openConfig, sealConfig } from '../destination-config.ts'
 import { openTransform, sealTransform, withoutSalt } from '../destination-transform.ts'
-import { identityOf, identityRows, knownSeqOf, newIdentity } from '../identity.ts'
+import { type DataDirIdentity, identityOf, identityRows, knownSeqOf } from '../identity.ts'
+import { formatProblem } from '../migrations.ts'
 import { createSealer, type Sealer, UnsealError } from '../secrets.ts'
-import type { DataDirIdentity } from '../store.ts'
-import { readLaneRows } from './check.ts'
+import type { DestinationRow, LaneRow } from '../tables.ts'
 import { dropPendingAlerts, lostAlerts, removeAlerts, resealAlerts } from './offline-alerts.ts'
-import { hasTable, type LocalCommand, recordForAll, recordLocally } from './offline-audit.ts'
+import { type LocalCommand, recordForAll, recordLocally } from './offline-audit.ts'
+import { formatOf } from './upgrade-copy.ts'
 
 /** A destination some of whose secrets are lost: it is blocked until they are set again. */
 export interface LostSecrets {
@@ -46,34 +47,24 @@ const checkText = 'pipectl'
 
 /** Whether the file's secrets were sealed with this key. Changes nothing. */
 export function isSealedWith(file: string, sealingKey: Buffer): boolean {
-  const database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
-  try {
-    return checkOpens(database, createSealer(sealingKey))
-  } finally {
-    database.close()
-  }
+  return readFile(file, (database) => checkOpens(database, createSealer(sealingKey)))
 }
 
 /** Changes nothing. */
 export function countWorkspaces(file: string): number {
-  const database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
-  try {
-    return Number(database.prepare('SELECT count(*) FROM workspaces').pluck().get())
-  } finally {
-    database.close()
-  }
+  return readFile(file, (database) =>
+    Number(database.prepare('SELECT count(*) FROM workspaces').pluck().get()),
+  )
 }
 
 /** The secrets that `forgetSecrets` would remove with this key. Changes nothing. */
 export function findLostSecrets(file: string, sealingKey: Buffer): LostSecrets[] {
-  const database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
-  try {
-    const sealer = createSealer(sealingKey)
+  const sealer = createSealer(sealingKey)
+  return readFile(file, (database) => {
+    requireKnownFormat(database)
     const ofDestinations = readDestinations(database).flatMap((one) => lostOf(sealer, one) ?? [])
     return [...ofDestinations, ...lostAlerts(database, sealer).map(asLost)]
-  } finally {
-    database.close()
-  }
+  })
 }
 
 /**
@@ -142,25 +133,20 @@ export function resealSecrets(file: string, oldKey: Buffer, newKey: Buffer, comm
   })
 }
 
-/** The identity in a metadata file. `none`: an earlier version wrote it. `empty`: the file was never written. */
+/** The identity in a metadata file. `empty`: the file was never written. */
 export type StoredIdentity =
   | { kind: 'found'; identity: DataDirIdentity }
-  | { kind: 'none' | 'empty' }
+  | { kind: 'empty' }
   | { kind: 'unreadable'; error: unknown }
 
 /** Changes nothing. What cannot be read is left to the opening of the file to say. */
 export function readIdentity(file: string): StoredIdentity {
   if (statSync(file, { throwIfNoEntry: false })?.size === 0) return { kind: 'empty' }
   try {
-    const database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
-    try {
+    return readFile(file, (database) => {
       const tables = database.prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table'").pluck().get()
-      if (tables === 0) return { kind: 'empty' }
-      const identity = storedIdentity(database)
-      return identity === null ? { kind: 'none' } : { kind: 'found', identity }
-    } finally {
-      database.close()
-    }
+      return tables === 0 ? { kind: 'empty' } : { kind: 'found', identity: storedIdentity(database) }
+    })
   } catch (error) {
     return { kind: 'unreadable', error }
   }
@@ -178,15 +164,17 @@ export function beginEpoch(
 ): DataDirIdentity {
   const { nowMs } = command
   return changeFile(file, (database) => {
-    const before = storedIdentity(database) ?? newIdentity(true)
+    const before = storedIdentity(database)
+    const lanes = database.prepare<[], LaneRow>('SELECT * FROM lanes').all()
     const epochs = [
       ...before.epochs,
-      nextEpoch(before.epochs, Math.max(headSeq, knownSeqOf(readLaneRows(database), [])), nowMs),
+      nextEpoch(before.epochs, Math.max(headSeq, knownSeqOf(lanes, [])), nowMs),
     ]
     const identity = { ...before, epochs }
     const put = database.prepare('INSERT OR REPLACE INTO metadata_settings (name, value) VALUES (?, ?)')
     for (const { name, value } of identityRows(identity)) put.run(name, value)
-    endSessions(database)
+    // Sessions and links that ended after the backup must not become valid again: all users sign in again.
+    for (const table of ['sessions', 'setup_tokens']) database.exec(`DELETE FROM ${table}`)
     dropPendingAlerts(database)
     if (isPaused) blockAllDestinations(database, nowMs)
     const after = { epoch: epochs.at(-1)?.epoch, destinations_blocked: isPaused }
@@ -195,21 +183,13 @@ export function beginEpoch(
   })
 }
 
-/**
- * Sessions and links that ended after the backup must not become valid again: all users sign in again, and links are
- * created again.
- */
-function endSessions(database: Database.Database): void {
-  for (const table of ['sessions', 'setup_tokens']) {
-    if (hasTable(database, table)) database.exec(`DELETE FROM ${table}`)
-  }
-}
-
-function storedIdentity(database: Database.Database): DataDirIdentity | null {
+function storedIdentity(database: Database.Database): DataDirIdentity {
   const rows = database
     .prepare<[], { name: string; value: string }>('SELECT name, value FROM metadata_settings')
     .all()
-  return identityOf(new Map(rows.map(({ name, value }) => [name, value])))
+  const identity = identityOf(new Map(rows.map(({ name, value }) => [name, value])))
+  if (identity === null) throw new Error(`${database.name} has no data directory id`)
+  return identity
 }
 
 function blockAllDestinations(database: Database.Database, nowMs: number): void {
@@ -225,6 +205,7 @@ function changeFile<T>(file: string, change: (database: Database.Database) => T)
   const database = new Database(file, { fileMustExist: true, timeout: 10_000 })
   try {
     database.pragma('synchronous = FULL')
+    requireKnownFormat(database)
     const result = database.transaction(change).immediate(database)
     // Replaced values must not stay readable in the log next to the file.
     database.pragma('wal_checkpoint(TRUNCATE)')
@@ -234,13 +215,25 @@ function changeFile<T>(file: string, change: (database: Database.Database) => T)
   }
 }
 
+function readFile<T>(file: string, read: (database: Database.Database) => T): T {
+  const database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
+  try {
+    return read(database)
+  } finally {
+    database.close()
+  }
+}
+
+/** Throws ConfigError for a file with the tables of another version. */
+function requireKnownFormat(database: Database.Database): void {
+  const problem = formatProblem(formatOf(database))
+  if (problem !== null) throw new ConfigError(`metadata: ${database.name} ${problem}`)
+}
+
 function readDestinations(database: Database.Database): StoredDestination[] {
-  // An earlier version, without transforms, has written the file.
-  const columns = database.prepare("SELECT name FROM pragma_table_info('destinations')").pluck().all()
-  const transform = columns.includes('transform') ? 'transform' : 'NULL AS transform'
   return database
     .prepare<[], StoredDestination>(
-      `SELECT destination_id, destination_type, destination_config, ${transform}, pipe_id, pipe_name, workspace_id, workspace_name
+      `SELECT destination_id, destination_type, destination_config, transform, pipe_id, pipe_name, workspace_id, workspace_name
        FROM destinations JOIN pipes USING (pipe_id) JOIN workspaces USING (workspace_id)
        ORDER BY workspace_name, pipe_name, destinations.creation_order`,
     )
@@ -255,7 +248,10 @@ function forgotten(type: DestinationType, key: string): string | null {
 function asLost({ workspace_name }: { workspace_name: string }): LostSecrets {
   return {
     workspace_name,
-    ...{ pipe_name: null, destination_id: null, destination_type: 'alerts', secrets: ['url', 'secret'] },
+    pipe_name: null,
+    destination_id: null,
+    destination_type: 'alerts',
+    secrets: ['url', 'secret'],
   }
 }
 

@@ -1,6 +1,7 @@
 /** The SQLite file as a database for the repositories above. */
 import { CompiledQuery, Kysely } from 'kysely'
-import type { OpenedDatabase, Tables } from '../database.ts'
+import type { Tables } from '../tables.ts'
+import type { OpenedDatabase } from '../transactions.ts'
 import { sqliteDialect } from './dialect.ts'
 import { assertFullSync, openSqliteFile } from './file.ts'
 import { keepCopy } from './upgrade-copy.ts'

@@ -8,7 +8,7 @@
  */
 import type { AlertEvent } from '../../contract/alert-words.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import type { AlertMark } from '../../metadata/store.ts'
+import type { AlertMark } from '../../metadata/alert-store.ts'
 
 const everyMs = resourceLimits.alertEverySeconds * 1_000
 

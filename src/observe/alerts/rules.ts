@@ -5,7 +5,7 @@
 import type { AlertEvent } from '../../contract/alert-words.ts'
 import { isFailing } from '../../contract/lane-failing.ts'
 import type { LaneTrouble } from '../../delivery/delivery.ts'
-import type { AlertMark } from '../../metadata/store.ts'
+import type { AlertMark } from '../../metadata/alert-store.ts'
 import { minuteMs } from '../../platform/quantities.ts'
 import { DraftMarks, type Marks } from './marks.ts'
 

@@ -10,7 +10,8 @@
  * it. An alert that is an hour old is given up. The queues are in metadata; here is only who waits until when.
  */
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import type { AlertOutcome, AlertStore, QueuedAlert, StoredAlerts } from '../../metadata/store.ts'
+import type { AlertOutcome, AlertStore, QueuedAlert } from '../../metadata/alert-store.ts'
+import type { StoredAlerts } from '../../metadata/alerts.ts'
 import { StorageUnavailableError } from '../../platform/error-code.ts'
 import type { Logger } from '../../platform/log.ts'
 import { bodyOf, type StandardAlert } from './message.ts'

@@ -49,7 +49,10 @@ export function registerIngest(
       registry,
       pipeNames,
       {
-        ...{ name, help, kind: 'counter', labelNames: labelWorkers ? ['worker'] : [] },
+        name,
+        help,
+        kind: 'counter',
+        labelNames: labelWorkers ? ['worker'] : [],
         series: ({ byWorker }) => {
           const all = [...byWorker].sort(([a], [b]) => a - b)
           if (labelWorkers) return all.map(([worker, one]) => [{ worker: String(worker) }, value(one)])

@@ -15,8 +15,11 @@ const laneNames = {
   labelNames: ['pipe_id', 'pipe', 'destination_id', 'destination', 'type'],
   key: ({ destinationId }: LaneMetrics) => destinationId,
   labels: ({ pipeId, pipeName, destinationId, name, type }: LaneMetrics) => ({
-    ...{ pipe_id: pipeId, pipe: pipeName, destination_id: destinationId },
-    ...{ destination: name ?? wordsOf(type).kind, type },
+    pipe_id: pipeId,
+    pipe: pipeName,
+    destination_id: destinationId,
+    destination: name ?? wordsOf(type).kind,
+    type,
   }),
 }
 
@@ -95,13 +98,17 @@ const families: Family<LaneMetrics>[] = [
     (lane) => lane.parked_dropped_records ?? 0,
   ),
   {
-    ...{ name: 'pipectl_lane_attempts_total', help: 'Delivery attempts of this process by outcome.' },
-    ...{ kind: 'counter', labelNames: ['outcome'] },
+    name: 'pipectl_lane_attempts_total',
+    help: 'Delivery attempts of this process by outcome.',
+    kind: 'counter',
+    labelNames: ['outcome'],
     series: ({ attempts }) => Object.entries(attempts).map(([outcome, count]) => [{ outcome }, count]),
   },
   {
-    ...{ name: 'pipectl_lane_state', help: '1 for the current state of the lane.' },
-    ...{ kind: 'gauge', labelNames: ['state'] },
+    name: 'pipectl_lane_state',
+    help: '1 for the current state of the lane.',
+    kind: 'gauge',
+    labelNames: ['state'],
     series: ({ lane }) => laneStates.map((state) => [{ state }, isTrue(lane.lane_state === state)]),
   },
 ]

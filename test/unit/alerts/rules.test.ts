@@ -2,7 +2,7 @@
 import t from 'tap'
 import { type AlertEvent, alertEventNames } from '../../../src/contract/alert-words.ts'
 import type { LaneFailure, LaneTrouble } from '../../../src/delivery/delivery.ts'
-import type { AlertMark } from '../../../src/metadata/store.ts'
+import type { AlertMark } from '../../../src/metadata/alert-store.ts'
 import { markKey, marksOf } from '../../../src/observe/alerts/marks.ts'
 import { type AlertFact, type Look, lookAt } from '../../../src/observe/alerts/rules.ts'
 

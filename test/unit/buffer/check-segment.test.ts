@@ -7,7 +7,7 @@ import Database from 'better-sqlite3'
 import t from 'tap'
 import { checkSegment } from '../../../src/log/segments/check-segment.ts'
 import { largePageBytes, segmentFile, smallPageBytes } from '../../../src/log/segments/layout.ts'
-import { rowChecksum } from '../../../src/log/segments/row-checksum.ts'
+import { rowChecksum } from '../../../src/log/segments/message-row.ts'
 import { createSegment, newIdentity } from '../../../src/log/segments/segment-file.ts'
 import { temporaryDirectory } from './open.ts'
 

@@ -1,7 +1,6 @@
 /** The high-water mark: what it remembers, and that it is made again, with a word, where it is lost. */
 import { mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { crc32 } from 'node:zlib'
 import { pino } from 'pino'
 import t from 'tap'
 import { openHighWater, readHighWater } from '../../../src/log/segments/high-water.ts'
@@ -30,20 +29,6 @@ t.test('it remembers seq, clock, what is kept and whose it is, in a block that n
   const foreign = openHighWater(file, { ...identity, dataDirId: '018f0000-0000-4000-8000-00000000000e' })
   t.equal(foreign.loss, 'of_another_data_directory')
   t.equal(foreign.found.seq, 0)
-})
-
-t.test('a mark of the version before is read', async (t) => {
-  const file = path.join(temporaryDirectory(t), 'high-water')
-  const block = Buffer.alloc(20)
-  block.writeDoubleLE(42, 0)
-  block.writeDoubleLE(99, 8)
-  block.writeUInt32LE(crc32(block.subarray(0, 16)), 16)
-  writeFileSync(file, block)
-  const mark = openHighWater(file, identity)
-  t.match(mark, { loss: null, found: { seq: 42, clockMs: 99, oldestKeptSeq: 0 } })
-  mark.write(43, 100)
-  mark.close()
-  t.match(readHighWater(file), { seq: 43, clockMs: 100, identity })
 })
 
 t.test('damaged, cut short, gone or a directory: it is made again, and the log says so', async (t) => {

@@ -42,21 +42,6 @@ t.test('a key counts for 24 h of the buffer clock, whatever the wall clock said'
   }
 })
 
-t.test('keys of a file from before the buffer clock was kept count from now', async (t) => {
-  const dir = temporaryDirectory(t)
-  const pipeId = newPipeId()
-  const old = new Database(path.join(dir, 'idempotency.db'))
-  old.exec(`CREATE TABLE used_key (pipe_id TEXT NOT NULL, key TEXT NOT NULL, seq INTEGER NOT NULL, msg_id TEXT NOT NULL,
-    record_count INTEGER NOT NULL, received_ms REAL NOT NULL, body_hash TEXT, PRIMARY KEY (pipe_id, key)) STRICT;
-    CREATE INDEX used_key_by_age ON used_key (received_ms);
-    CREATE TABLE derived (through_seq INTEGER NOT NULL) STRICT`)
-  old.prepare('INSERT INTO used_key VALUES (?, ?, 1, ?, 1, 0, NULL)').run(pipeId, 'old', newPipeId())
-  old.close()
-  const { keys } = openKeys(t, dir, { clockMs: 7 * hourMs })
-  t.equal(keys.find(pipeId, 'old', 7 * hourMs + dayMs)?.seq, 1)
-  t.equal(keys.find(pipeId, 'old', 7 * hourMs + dayMs + 1), null)
-})
-
 t.test('at any rate, no key is kept for longer than its 24 h and the two hours of its table', async (t) => {
   const dir = temporaryDirectory(t)
   const { keys } = openKeys(t, dir)

@@ -4,7 +4,6 @@ import Database from 'better-sqlite3'
 import t from 'tap'
 import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
 import { until } from '../../support/until.ts'
-import { makeFormat1 } from './format-1.ts'
 import { KiB, message, newPipeId, openAt, readAll, specAt, temporaryDirectory, textsOf } from './open.ts'
 
 const small = { segmentMaxBytes: 64 * KiB }
@@ -57,57 +56,6 @@ t.test(
     t.equal((await readAll(reader, pipeId)).length, 20)
   },
 )
-
-t.test('segments of format 1 are sealed as well; new ones have format 2', async (t) => {
-  const root = temporaryDirectory(t)
-  const { dir } = specAt(root)
-  const [pipeId, quiet] = [newPipeId(), newPipeId()]
-  const first = await openAt(t, root, small)
-  const given: string[] = []
-  const append = async (opened: typeof first, count: number) => {
-    for (let n = 0; n < count; n += 1) {
-      given.push(`${given.length} ${block}`)
-      await opened.handle.appender.append(message(pipeId, given.at(-1)!))
-    }
-  }
-  await first.handle.appender.append(message(quiet, 'once'))
-  await append(first, 42)
-  await first.close()
-  makeFormat1(dir)
-  const before = listSegments(dir)
-  const second = await openAt(t, root, small)
-  t.equal(listSegments(dir).length, before.length + 1, 'the one that was written is sealed')
-  t.same(sideFiles(dir), [])
-  await append(second, 40)
-  t.same(textsOf(await readAll(second.reader, pipeId)), given)
-  t.equal((await second.handle.appended()).get(quiet)?.messages, 1)
-  t.equal((await second.handle.appended()).get(pipeId)?.messages, 82)
-  await second.close()
-  const third = await openAt(t, root, small)
-  t.same(textsOf(await readAll(third.reader, pipeId)), given)
-  const seqs = (await readAll(third.reader, pipeId)).map(({ seq }) => seq)
-  t.same(
-    seqs,
-    Array.from({ length: 82 }, (_, index) => index + 2),
-    'no seq is left out',
-  )
-})
-
-t.test('an empty segment of format 1 is replaced under its own name', async (t) => {
-  const root = temporaryDirectory(t)
-  const { dir } = specAt(root)
-  const first = await openAt(t, root)
-  await first.close()
-  makeFormat1(dir)
-  const { handle, reader } = await openAt(t, root)
-  t.same(listSegments(dir), [{ firstSeq: 1, generation: 0 }])
-  const pipeId = newPipeId()
-  t.equal((await handle.appender.append(message(pipeId, 'x'))).seq, 1)
-  t.same(textsOf(await readAll(reader, pipeId)), ['x'])
-  const db = new Database(segmentFile(dir, { firstSeq: 1, generation: 0 }), { readonly: true })
-  t.equal(db.prepare('SELECT format FROM segment').pluck().get(), 2)
-  db.close()
-})
 
 t.test('a new epoch begins a new segment, and its seqs far above the old ones', async (t) => {
   const root = temporaryDirectory(t)

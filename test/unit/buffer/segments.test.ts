@@ -5,7 +5,6 @@ import Database from 'better-sqlite3'
 import t from 'tap'
 import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
 import { until } from '../../support/until.ts'
-import { makeFormat1 } from './format-1.ts'
 import {
   countOf,
   idempotent,
@@ -243,77 +242,4 @@ t.test('a reader whose list is old finds its way when segments vanish between tw
     'from an open file, or from what is left',
   )
   await until('the floor has moved', async () => (await reader.earliest(pipeId)).seq === third!.firstSeq - 1)
-})
-
-/** The look-up as it was before it had hashes: one table, with whole keys. */
-function makeEarlierKeys(
-  file: string,
-  pipeId: string,
-  appended: readonly { seq: number; msgId: string }[],
-): void {
-  for (const suffix of ['', '-wal', '-shm']) rmSync(file + suffix, { force: true })
-  const db = new Database(file)
-  db.exec(`CREATE TABLE used_key (pipe_id TEXT NOT NULL, key TEXT NOT NULL, seq INTEGER NOT NULL, msg_id TEXT NOT NULL,
-      record_count INTEGER NOT NULL, received_ms REAL NOT NULL, used_clock_ms REAL, PRIMARY KEY (pipe_id, key)) STRICT;
-    CREATE INDEX used_key_by_clock ON used_key (used_clock_ms);
-    CREATE TABLE derived (through_seq INTEGER NOT NULL) STRICT`)
-  const insert = db.prepare('INSERT INTO used_key VALUES (?, ?, ?, ?, 1, 0, 0)')
-  for (const [n, { seq, msgId }] of appended.entries()) insert.run(pipeId, `key ${n}`, seq, msgId)
-  db.prepare('INSERT INTO derived VALUES (?)').run(appended.length)
-  db.close()
-}
-
-t.test('segments of the version before body hashes go on, and their keys count for any body', async (t) => {
-  const root = temporaryDirectory(t)
-  const pipeId = newPipeId()
-  const first = await openAt(t, root, small)
-  const appended = []
-  for (let n = 0; n < 20; n += 1) {
-    appended.push(
-      await first.handle.appender.append(message(pipeId, `${n} ${block}`, idempotent(`key ${n}`))),
-    )
-  }
-  await first.close()
-  const { dir } = specAt(root)
-  const withoutHash = (file: string, table: string) => {
-    const db = new Database(file)
-    db.exec(`ALTER TABLE ${table} DROP COLUMN body_hash`)
-    db.close()
-  }
-  makeFormat1(dir)
-  for (const name of listSegments(dir)) withoutHash(segmentFile(dir, name), 'message')
-  makeEarlierKeys(path.join(dir, 'idempotency.db'), pipeId, appended)
-  for (const isLookUpGone of [false, true]) {
-    if (isLookUpGone) rmSync(path.join(dir, 'idempotency.db'))
-    const { handle, reader, close } = await openAt(t, root, small)
-    const { appender } = handle
-    const repeat = { ...appended[3]!, repeated: true }
-    t.same(await appender.append(message(pipeId, 'x', idempotent('key 3', 'unknown'))), repeat)
-    t.same(await appender.findRepeat(pipeId, idempotent('key 3', 'other').idempotency), repeat)
-    const key = `new ${isLookUpGone}`
-    await appender.append(message(pipeId, 'new', idempotent(key, 'one')))
-    await t.rejects(appender.append(message(pipeId, 'new', idempotent(key, 'two'))), {
-      name: 'IdempotencyKeyReusedError',
-    })
-    t.equal((await readAll(reader, pipeId)).length, isLookUpGone ? 22 : 21)
-    await close()
-  }
-})
-
-t.test('a newest segment without tables, as a full disk could leave it, is removed at start', async (t) => {
-  const root = temporaryDirectory(t)
-  const pipeId = newPipeId()
-  const first = await openAt(t, root)
-  await first.handle.appender.append(message(pipeId, 'kept'))
-  await first.close()
-  const { dir } = specAt(root)
-  const hollow = segmentFile(dir, { firstSeq: 2, generation: 0 })
-  const db = new Database(hollow)
-  db.pragma('user_version = 1')
-  db.close()
-  t.ok(existsSync(hollow))
-  const again = await openAt(t, root)
-  t.notOk(existsSync(hollow))
-  await again.handle.appender.append(message(pipeId, 'more'))
-  t.same(textsOf(await readAll(again.reader, pipeId)), ['kept', 'more'])
 })

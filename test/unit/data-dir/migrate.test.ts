@@ -10,9 +10,9 @@ import {
   translatedParked,
   translatedRun,
 } from '../../../src/maintenance/migrate/translate.ts'
-import type { LaneHistoryRow, ParkedRow, Tables } from '../../../src/metadata/database.ts'
 import { decodeLane } from '../../../src/metadata/lane-row.ts'
 import { type LaneState, newLaneState } from '../../../src/metadata/lane-state.ts'
+import type { LaneHistoryRow, ParkedRow, Tables } from '../../../src/metadata/tables.ts'
 
 /** The messages of the pipe, before and after. */
 const pairs = [

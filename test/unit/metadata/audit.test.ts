@@ -1,7 +1,7 @@
 /** The audit log in the file: neither a change nor its entry without the other, bounded in size, number and age. */
 import t from 'tap'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
-import type { AuditQuery } from '../../../src/metadata/store.ts'
+import type { AuditQuery } from '../../../src/metadata/audit.ts'
 import { refuseRows, rowsOf } from './database.ts'
 import { newPipe, newWorkspace, open, testFile } from './fixture.ts'
 

@@ -271,7 +271,7 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
   t.test('a data directory has one identity, and one known newest seq, for every handle', async (t) => {
     const { writer, reader, workspaceId } = await twoHandles(await create(t))
     const identity = await writer.identity()
-    t.match(identity, { isAdopted: false, epochs: [{ epoch: 1, first_seq: 1, after_seq: 0 }] })
+    t.match(identity, { epochs: [{ epoch: 1, first_seq: 1, after_seq: 0 }] })
     t.ok(isUuid(identity.dataDirId))
     t.strictSame(await reader.identity(), identity)
     t.equal(await reader.knownSeq(), 0)

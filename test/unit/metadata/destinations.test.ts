@@ -2,7 +2,7 @@
 import t from 'tap'
 import { destinationTypes, destinationWords } from '../../../src/contract/destination-words.ts'
 import { ApiError } from '../../../src/contract/errors.ts'
-import type { DestinationChange, NewDestination } from '../../../src/metadata/store.ts'
+import type { DestinationChange, NewDestination } from '../../../src/metadata/destinations.ts'
 import { onlySqlite, refuseRows, rowsOf } from './database.ts'
 import {
   column,

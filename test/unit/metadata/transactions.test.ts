@@ -1,7 +1,7 @@
 /** Write transactions: run again after a conflict, with nothing left of the run before. */
 import t from 'tap'
-import { inWriteTransaction } from '../../../src/metadata/database.ts'
 import { openSqliteDatabase } from '../../../src/metadata/sqlite/open.ts'
+import { inWriteTransaction } from '../../../src/metadata/transactions.ts'
 import { WriteConflictError } from '../../../src/metadata/write-errors.ts'
 import { testFile } from './fixture.ts'
 

@@ -1,6 +1,6 @@
 /** Usage: hourly roll-ups and the marks they move together with. */
 import t from 'tap'
-import type { IngestCounts, RolledUpUsage } from '../../../src/metadata/store.ts'
+import type { IngestCounts, RolledUpUsage } from '../../../src/metadata/usage.ts'
 import { newPipe, newWorkspace, open, pullDestination, testFile } from './fixture.ts'
 
 const hour = 3_600_000

@@ -2,7 +2,8 @@
 import t from 'tap'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import { beginEpoch } from '../../../src/metadata/sqlite/offline.ts'
-import type { Metadata, StoredUser } from '../../../src/metadata/store.ts'
+import type { Metadata } from '../../../src/metadata/store.ts'
+import type { StoredUser } from '../../../src/metadata/users.ts'
 import { onlySqlite } from './database.ts'
 import { newWorkspace, open, openFile, testFile } from './fixture.ts'
 

@@ -23,7 +23,7 @@ import path from 'node:path'
 import { isObject } from '../../../contract/is-object.ts'
 import { stateDir } from '../profile-store.ts'
 import type { BatchLimits } from './batcher.ts'
-import { countLineBreaks, fromTheStart, type StartAt } from './input.ts'
+import { fromTheStart, type StartAt } from './input.ts'
 
 export interface ResumeState extends StartAt, BatchLimits {
   run: string
@@ -72,15 +72,15 @@ export function loadState(resume: ResumeFile, input: string): ResumeState | null
   if (!isObject(value) || value.version !== 1) return null
   const { run, fingerprint, offset, records, lines, insideArray, maxRecords, maxBytes, done, savedAt } = value
   if (typeof run !== 'string' || typeof fingerprint !== 'string' || typeof offset !== 'number') return null
-  if (typeof records !== 'number' || typeof maxRecords !== 'number' || typeof maxBytes !== 'number')
-    return null
+  if (typeof records !== 'number' || typeof lines !== 'number') return null
+  if (typeof maxRecords !== 'number' || typeof maxBytes !== 'number') return null
   if (statSync(input).size < offset || fingerprintOf(input, offset) !== fingerprint) return null
   return {
     run,
     fingerprint,
     offset,
     records,
-    lines: typeof lines === 'number' ? lines : lineBreaksBefore(input, offset),
+    lines,
     insideArray: insideArray === true,
     maxRecords,
     maxBytes,
@@ -118,20 +118,6 @@ function fingerprintOf(input: string, offset: number): string {
     hash.update(readRange(fd, 0, Math.min(offset, fingerprintBytes)))
     hash.update(readRange(fd, Math.max(0, offset - fingerprintBytes), offset))
     return hash.digest('hex')
-  } finally {
-    closeSync(fd)
-  }
-}
-
-/** For a state that an earlier version saved. */
-function lineBreaksBefore(input: string, offset: number): number {
-  const fd = openSync(input, 'r')
-  try {
-    let count = 0
-    for (let at = 0; at < offset; at += fingerprintBytes) {
-      count += countLineBreaks(readRange(fd, at, Math.min(offset, at + fingerprintBytes)))
-    }
-    return count
   } finally {
     closeSync(fd)
   }

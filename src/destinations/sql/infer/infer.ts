@@ -108,8 +108,12 @@ class Inference {
     const statement = this.#existing === null ? this.#dialect.createTable : this.#dialect.addColumns
     const hasSample = this.#observed.records > 0
     return {
-      ...{ ok: true, failure: null, source: this.#request.source, records_seen: this.#observed.records },
-      ...{ table: this.#config.table, table_exists: this.#tableExists },
+      ok: true,
+      failure: null,
+      source: this.#request.source,
+      records_seen: this.#observed.records,
+      table: this.#config.table,
+      table_exists: this.#tableExists,
       ddl: newColumns.length === 0 || !hasSample ? [] : [statement(newColumns)],
       executed: [],
       ...shown,

@@ -46,7 +46,10 @@ export function planTable(
   const names = new ColumnNames(dialect)
   const table = new ExistingColumns(existing ?? [], dialect)
   const plan: TablePlan = {
-    ...{ newColumns: [], columns: [], missing_columns: [], observations: [] },
+    newColumns: [],
+    columns: [],
+    missing_columns: [],
+    observations: [],
     dedupe_candidates: candidates(observed),
     warnings: keyWarnings(observed),
   }
@@ -78,9 +81,13 @@ export function planTable(
       if (columnName !== null) plan.columns.push(mapping(columnName, observation.key, type, isKey))
     }
     plan.observations.push({
-      ...{ key: observation.key, seen: observation.seen, nulls: observation.kinds.null ?? 0 },
-      ...{ types: seenTypes(observation), column_name: columnName },
-      ...{ proposed_type: columnName === null ? null : dataType, reason },
+      key: observation.key,
+      seen: observation.seen,
+      nulls: observation.kinds.null ?? 0,
+      types: seenTypes(observation),
+      column_name: columnName,
+      proposed_type: columnName === null ? null : dataType,
+      reason,
     })
   }
   warnOfLeftOut(plan)
@@ -112,8 +119,11 @@ export function dedupeFault(observed: Observed, request: InferRequest, { dialect
 function addGenerated(plan: TablePlan, { dialect, isMariadb }: Server, isNew: boolean): void {
   const dataType = dialect === 'postgresql' ? 'text' : binaryText(64, isMariadb)
   plan.columns.push({
-    ...{ column_name: generatedColumn, column_type: 'string', source_field: null },
-    ...{ semantic_role: 'dedupe_id', nullable: false },
+    column_name: generatedColumn,
+    column_type: 'string',
+    source_field: null,
+    semantic_role: 'dedupe_id',
+    nullable: false,
   })
   if (!isNew) return
   plan.missing_columns.push(generatedColumn)
@@ -153,8 +163,14 @@ function withEnrichment({ keys }: Observed, { enriched, keys: wanted }: InferReq
   for (const { key, kind } of enriched) {
     if (all.has(key)) continue
     const facts = {
-      ...{ wholeDigits: 3, fractionDigits: 10, isInt64: kind === 'integer', isUtc: true },
-      ...{ hasNul: false, hasLoneSurrogate: false, hasLongNumber: false, hasHugeNumber: false },
+      wholeDigits: 3,
+      fractionDigits: 10,
+      isInt64: kind === 'integer',
+      isUtc: true,
+      hasNul: false,
+      hasLoneSurrogate: false,
+      hasLongNumber: false,
+      hasHugeNumber: false,
     }
     all.set(key, { key, seen: 0, kinds: { [kind]: 1 }, facts, longestBytes: 0, repeated: null })
   }

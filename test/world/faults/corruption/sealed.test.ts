@@ -4,7 +4,7 @@ import { crc32 } from 'node:zlib'
 import Database from 'better-sqlite3'
 import t from 'tap'
 import { largePageBytes, smallPageBytes } from '../../../../src/log/segments/layout.ts'
-import { type RowHeader, rowChecksum } from '../../../../src/log/segments/row-checksum.ts'
+import { type RowHeader, rowChecksum } from '../../../../src/log/segments/message-row.ts'
 import {
   checkDamaged,
   checkFlips,

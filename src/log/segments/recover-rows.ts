@@ -1,21 +1,18 @@
 /**
  * The rows of a damaged segment, found page by page: first what it says of itself and of its pipes, then the messages.
- * A message counts only when its checksum holds. That of format 2 covers the id of its pipe, so a pipe whose own row is
- * lost is recognised among the ids that are known from elsewhere; in format 1 it covers the body alone, and of the
- * other columns only what cannot be is rejected.
+ * A message counts only when its checksum holds. The checksum covers the id of its pipe, so a pipe whose own row is lost is
+ * recognised among the ids that are known from elsewhere.
  */
 import { crc32 } from 'node:zlib'
+import { type RowHeader, rowChecksum } from './message-row.ts'
 import type { PageFile } from './page-file.ts'
 import { type Cell, type ColumnValue, isTextOf, readCells } from './page-reader.ts'
 import type { PipePosition } from './position.ts'
-import { type RowHeader, rowChecksum, type SegmentFormat } from './row-checksum.ts'
-import type { SegmentIdentity, SeqRange } from './segment-file.ts'
+import { type SegmentIdentity, type SeqRange, segmentFormat } from './segment-file.ts'
 
 /** The findings in addition to messages. */
 export interface FoundHead {
   /** Null: the segment's own row is lost. */
-  format: SegmentFormat | null
-  /** Null: lost, or of format 1. */
   identity: SegmentIdentity | null
   begunClockMs: number | null
   lastClockMs: number | null
@@ -40,15 +37,20 @@ const mostGuesses = 16
 /** Null: a place to pause. */
 export function* findHead(file: PageFile): Generator<null, FoundHead> {
   const head: FoundHead = {
-    ...{ format: null, identity: null, begunClockMs: null, lastClockMs: null, lastSeq: null },
-    ...{ holes: [], pipeIds: new Map(), bases: new Map() },
+    identity: null,
+    begunClockMs: null,
+    lastClockMs: null,
+    lastSeq: null,
+    holes: [],
+    pipeIds: new Map(),
+    bases: new Map(),
   }
   for (const cell of readCells(file)) {
     if (cell === null) yield null
     else if (cell.kind === 'index') readIndexedPipe(cell, head)
     else if (cell.types.length === 6) readPipe(cell, head)
     else if (cell.types.length === 2) readHole(cell, head)
-    else if (cell.types.length === 3 || cell.types.length === 9) readSegment(cell, head)
+    else if (cell.types.length === 9) readSegment(cell, head)
   }
   return head
 }
@@ -89,13 +91,10 @@ function readSegment(cell: Cell, head: FoundHead): void {
     previousSegmentId,
   ] = cell.read() ?? []
   if (!isCount(begunClockMs) || !isNullOr(isCount, lastClockMs) || !isNullOr(isCount, lastSeq)) return
-  if (cell.types.length === 9) {
-    if (format !== 2 || !isUuid(segmentId) || !isCount(epoch) || !isCount(firstSeq)) return
-    if (!isNullOr(isUuid, dataDirId) || !isNullOr(isUuid, previousSegmentId)) return
-    head.identity = { segmentId, dataDirId, epoch, firstSeq, previousSegmentId }
-  }
-  head.format = cell.types.length === 9 ? 2 : 1
-  Object.assign(head, { begunClockMs, lastClockMs, lastSeq })
+  if (format !== segmentFormat || !isUuid(segmentId) || !isCount(epoch) || !isCount(firstSeq)) return
+  if (!isNullOr(isUuid, dataDirId) || !isNullOr(isUuid, previousSegmentId)) return
+  const identity = { segmentId, dataDirId, epoch, firstSeq, previousSegmentId }
+  Object.assign(head, { identity, begunClockMs, lastClockMs, lastSeq })
 }
 
 function add(pipeIds: FoundHead['pipeIds'], no: number, pipeId: string): void {
@@ -109,17 +108,17 @@ export function* findMessages(
   range: SeqRange,
   knownPipeIds: ReadonlySet<string>,
 ): Generator<FoundMessage | null> {
-  const pipes = new PipeGuesses(head, knownPipeIds)
+  const pipes = new PipeGuesses(head.pipeIds, knownPipeIds)
   for (const cell of readCells(file)) {
     if (cell === null) {
       yield null
       continue
     }
-    const isMessage = (cell.types.length === 12 || cell.types.length === 11) && cell.types[0] === nullType
+    const isMessage = cell.types.length === 12 && cell.types[0] === nullType
     if (cell.kind !== 'table' || !isMessage || !isTextOf(cell.types[2], uuidCharacters)) continue
     if (cell.rowid < range.firstSeq || cell.rowid > range.lastSeq) continue
     const row = decodeMessage(cell.rowid, cell.read())
-    const message = row === null ? null : recognise(row, head.format, pipes)
+    const message = row === null ? null : recognise(row, pipes)
     if (message !== null) yield message
   }
 }
@@ -144,7 +143,7 @@ function decodeMessage(seq: number, columns: ColumnValue[] | null): DecodedRow |
     bytes,
     idempotencyKey,
     body,
-    bodyHash = null,
+    bodyHash,
   ] = columns ?? []
   if (!isCount(pipeNo) || !isUuid(msgId) || !isTime(receivedMs) || !isCount(recordCount) || !isCount(crc))
     return null
@@ -159,31 +158,24 @@ function decodeMessage(seq: number, columns: ColumnValue[] | null): DecodedRow |
   return { pipeNo, crc, message }
 }
 
-function recognise(row: DecodedRow, format: SegmentFormat | null, pipes: PipeGuesses): FoundMessage | null {
-  const { pipeNo, crc, message } = row
-  if (format !== 1) {
-    for (const pipeId of pipes.candidates(pipeNo)) {
-      if (rowChecksum({ ...message, pipeId }, message.bodyCrc, 2) !== crc) continue
-      pipes.confirm(pipeNo, pipeId)
-      return { ...message, pipeId }
-    }
+function recognise({ pipeNo, crc, message }: DecodedRow, pipes: PipeGuesses): FoundMessage | null {
+  for (const pipeId of pipes.candidates(pipeNo)) {
+    if (rowChecksum({ ...message, pipeId }, message.bodyCrc) !== crc) continue
+    pipes.confirm(pipeNo, pipeId)
+    return { ...message, pipeId }
   }
-  if (format === 2 || message.bodyCrc !== crc) return null
-  const pipeId = pipes.only(pipeNo)
-  return pipeId === null ? null : { ...message, pipeId }
+  return null
 }
 
 /** Which pipe a number stands for. */
 class PipeGuesses {
-  readonly #known: ReadonlySet<string>
   readonly #all: readonly string[]
   readonly #found: FoundHead['pipeIds']
   readonly #confirmed = new Map<number, string>()
   readonly #guessed = new Map<number, number>()
 
-  constructor({ pipeIds }: FoundHead, known: ReadonlySet<string>) {
+  constructor(pipeIds: FoundHead['pipeIds'], known: ReadonlySet<string>) {
     this.#found = pipeIds
-    this.#known = known
     this.#all = [...new Set([...known, ...[...pipeIds.values()].flatMap((ids) => [...ids])])]
   }
 
@@ -198,13 +190,6 @@ class PipeGuesses {
 
   confirm(no: number, pipeId: string): void {
     this.#confirmed.set(no, pipeId)
-  }
-
-  /** Without a checksum that says so: the one id that is found, or of those found the one that is known from elsewhere. */
-  only(no: number): string | null {
-    const found = [...(this.#found.get(no) ?? [])]
-    const known = found.filter((pipeId) => this.#known.has(pipeId))
-    return found.length === 1 ? found[0]! : known.length === 1 ? known[0]! : null
   }
 }
 

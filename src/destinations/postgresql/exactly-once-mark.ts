@@ -1,6 +1,6 @@
 /**
- * The lane's row in PostgreSQL: how far its records have come, moved by the statement that stores them. Rules:
- * `sql/lane-row.ts`.
+ * The exactly-once mark of a lane in PostgreSQL: how far its records have come, moved by the statement that stores them. Rules:
+ * `sql/exactly-once-mark.ts`.
  *
  *   WITH moved AS (UPDATE _pipectl_lanes SET … WHERE <it is where it was seen last> RETURNING 1),
  *        stored AS (INSERT INTO t … SELECT … WHERE EXISTS (SELECT 1 FROM moved))
@@ -14,19 +14,23 @@
 import assert from 'node:assert'
 import { randomUUID } from 'node:crypto'
 import type { AttemptProgress, Batch, DatabaseSpec, DeliveryError, DriverSettings } from '../driver.ts'
-import { identifierFault } from '../sql/identifiers.ts'
 import {
+  checkedTable,
   endOf,
-  type LanePosition,
-  laneTableName,
-  laneTableUnusable,
+  keyColumns,
+  keysToForget,
+  type MarkPosition,
+  markKey,
+  markTableName,
+  markTableUnusable,
   notTransactional,
+  positionColumns,
   positionOf,
-  rowOwner,
-  rowOwners,
   startOf,
   undelivered,
-} from '../sql/lane-row.ts'
+  valuesOf,
+} from '../sql/exactly-once-mark.ts'
+import { identifierFault } from '../sql/identifiers.ts'
 import { comparedWithPin } from '../sql/server-key.ts'
 import { openSession, type PostgresSession, type Row } from './connection.ts'
 import { postgresError } from './errors.ts'
@@ -34,21 +38,21 @@ import { quotePostgresIdentifier } from './identifiers.ts'
 import { type InsertStatement, recordsParameter } from './statement.ts'
 import { readTable, type Table } from './table.ts'
 
-export class LaneRow {
+export class ExactlyOnceMark {
   /** Quoted. */
   readonly table: string
   readonly #session: PostgresSession
   readonly #key: readonly string[]
   readonly #username: string
   /** As this connection moved it or saw it last. */
-  #position: LanePosition | null = null
+  #position: MarkPosition | null = null
 
   /** Throws `table_not_transactional`. */
   constructor(session: PostgresSession, table: Table, spec: DatabaseSpec, settings: DriverSettings) {
     requireTransactions(table)
     this.#session = session
-    this.table = laneTableOf(table)
-    this.#key = [rowOwner(spec), settings.timeline ?? '', spec.config.table]
+    this.table = markTableOf(table)
+    this.#key = markKey(spec, settings)
     this.#username = spec.config.username
   }
 
@@ -107,7 +111,7 @@ export class LaneRow {
   }
 
   /** Waits for an earlier attempt that is still at the row. Makes the table and the row where they are missing. */
-  async look(generation: number | undefined, signal: AbortSignal): Promise<LanePosition> {
+  async look(generation: number | undefined, signal: AbortSignal): Promise<MarkPosition> {
     try {
       const found = await this.#select(signal).catch((error: unknown) => {
         if (postgresError(error).code !== undefinedTable) throw error
@@ -125,7 +129,7 @@ export class LaneRow {
     } catch (error) {
       const failure = postgresError(error)
       if (failure.code === 'lane_row_conflict') throw failure
-      throw laneTableUnusable(failure, byHandSql(this.table, this.#username))
+      throw markTableUnusable(failure, byHandSql(this.table, this.#username))
     }
   }
 
@@ -156,30 +160,28 @@ export class LaneRow {
  * For the test of a destination: does to the lane table what an attempt does, rolled back. It uses an id of its own,
  * so that it waits for no lane. Returns the result as a sentence; rejects as an attempt would.
  */
-export async function tryLaneRow(
+export async function tryMark(
   session: PostgresSession,
   table: Table,
   spec: DatabaseSpec,
   settings: DriverSettings,
   signal: AbortSignal,
 ): Promise<string> {
-  const row = new LaneRow(session, table, { ...spec, destinationId: randomUUID() }, settings)
-  const [found] = await session.run(signal, 'SELECT to_regclass($1) IS NOT NULL AS there', [row.table])
+  const mark = new ExactlyOnceMark(session, table, { ...spec, destinationId: randomUUID() }, settings)
+  const [found] = await session.run(signal, 'SELECT to_regclass($1) IS NOT NULL AS there', [mark.table])
   await session.run(signal, 'BEGIN')
   try {
-    if (found?.there !== true) await session.run(signal, createSql(row.table))
+    if (found?.there !== true) await session.run(signal, createSql(mark.table))
   } catch (error) {
-    throw laneTableUnusable(postgresError(error), byHandSql(row.table, spec.config.username))
+    throw markTableUnusable(postgresError(error), byHandSql(mark.table, spec.config.username))
   }
-  await row.look(0, signal)
+  await mark.look(0, signal)
   await session.run(signal, 'ROLLBACK')
-  return found?.there === true
-    ? `${row.table} takes how far the lane has come.`
-    : `${row.table} is not there yet: the first delivery makes it.`
+  return checkedTable(mark.table, found?.there === true)
 }
 
-/** Removes the rows of a deleted destination, for all tables that it has had here. Rejects with the server's error. */
-export async function forgetLaneRow(
+/** Removes the marks of a deleted destination, for all tables that it has had here. Rejects with the server's error. */
+export async function forgetMarks(
   spec: DatabaseSpec,
   settings: DriverSettings,
   signal: AbortSignal,
@@ -188,21 +190,15 @@ export async function forgetLaneRow(
   const admit = comparedWithPin(spec, settings, () => {})
   const session = await openSession(spec.config, settings, admit, signal)
   try {
-    const lanes = laneTableOf(await readTable(session, spec.config.table, signal))
-    const values = [...rowOwners(spec), settings.timeline ?? '']
-    await session.run(
-      signal,
-      `DELETE FROM ${lanes} WHERE destination_id IN ($1, $2) AND timeline = $3`,
-      values,
-    )
+    const lanes = markTableOf(await readTable(session, spec.config.table, signal))
+    const sql = `DELETE FROM ${lanes} WHERE destination_id IN ($1, $2) AND timeline = $3`
+    await session.run(signal, sql, keysToForget(spec, settings))
   } finally {
     session.destroy()
   }
 }
 
 const undefinedTable = '42P01'
-const keyColumns = 'destination_id, timeline, target'
-const positionColumns = 'generation, last_seq, last_msg_id'
 /** Names that no destination table has: one that is the target of the statement could not be stored into. */
 const [moved, stored] = ['"pipectl: moved"', '"pipectl: stored"']
 
@@ -212,13 +208,9 @@ function moveSql(table: string, [g, s, m, destination, timeline, target, g0, s0,
       AND generation = ${g0}::bigint AND last_seq = ${s0}::bigint AND last_msg_id = ${m0}::text RETURNING 1`
 }
 
-function valuesOf({ generation, lastSeq, lastMsgId }: LanePosition): string[] {
-  return [String(generation), String(lastSeq), lastMsgId]
-}
-
 /** Beside the destination's table, in its schema. Quoted. */
-export function laneTableOf({ schema }: Table): string {
-  return `${quotePostgresIdentifier(schema)}.${quotePostgresIdentifier(laneTableName)}`
+export function markTableOf({ schema }: Table): string {
+  return `${quotePostgresIdentifier(schema)}.${quotePostgresIdentifier(markTableName)}`
 }
 
 export function requireTransactions({ name, isForeign }: Table): void {

@@ -1,6 +1,6 @@
 /**
- * The lane's row in MySQL and MariaDB: how far its records have come, moved in the transaction that stores them. Rules:
- * `sql/lane-row.ts`.
+ * The exactly-once mark of a lane in MySQL and MariaDB: how far its records have come, moved in the transaction that stores them. Rules:
+ * `sql/exactly-once-mark.ts`.
  *
  *   UPDATE _pipectl_lanes … WHERE <it is where it was seen last> ──1 row──▶ INSERT … ──▶ COMMIT
  *                                                                └─0 rows─▶ ROLLBACK, SELECT … FOR UPDATE, once more
@@ -9,36 +9,40 @@
  */
 import assert from 'node:assert'
 import type { AttemptProgress, Batch, DatabaseSpec, DriverSettings } from '../driver.ts'
-import { identifierFault } from '../sql/identifiers.ts'
 import {
+  checkedTable,
   endOf,
-  type LanePosition,
-  laneTableName,
-  laneTableUnusable,
+  keyColumns,
+  keysToForget,
+  type MarkPosition,
+  markKey,
+  markTableName,
+  markTableUnusable,
   notTransactional,
+  positionColumns,
   positionOf,
-  rowOwner,
-  rowOwners,
   startOf,
   undelivered,
-} from '../sql/lane-row.ts'
+  valuesOf,
+} from '../sql/exactly-once-mark.ts'
+import { identifierFault } from '../sql/identifiers.ts'
 import { comparedWithPin } from '../sql/server-key.ts'
 import { connectMysql, type MysqlConnection } from './connection.ts'
 import { mysqlError, serverErrorOf } from './errors.ts'
 import { quoteMysqlIdentifier, splitTableName } from './identifiers.ts'
 import { engineOf, type TableDescription } from './table.ts'
 
-export class LaneRow {
+export class ExactlyOnceMark {
   /** Quoted. */
   readonly table: string
   readonly #connection: MysqlConnection
   readonly #key: string[]
   readonly #byHand: string
   /** As this connection moved it or saw it last. */
-  #position: LanePosition | null = null
+  #position: MarkPosition | null = null
   /** Where an open transaction has moved it to. */
-  #moving: LanePosition | null = null
-  #from: LanePosition | null = null
+  #moving: MarkPosition | null = null
+  #from: MarkPosition | null = null
 
   /** Makes the lane table where it is missing. Rejects with `table_not_transactional` or `lane_table_unusable`. */
   static async open(
@@ -46,11 +50,11 @@ export class LaneRow {
     table: TableDescription,
     spec: DatabaseSpec,
     settings: DriverSettings,
-  ): Promise<LaneRow> {
+  ): Promise<ExactlyOnceMark> {
     requireTransactions(table)
-    const laneRow = new LaneRow(connection, table, spec, settings)
-    await laneRow.#requireTable(table)
-    return laneRow
+    const mark = new ExactlyOnceMark(connection, table, spec, settings)
+    await mark.#requireTable(table)
+    return mark
   }
 
   private constructor(
@@ -60,8 +64,8 @@ export class LaneRow {
     settings: DriverSettings,
   ) {
     this.#connection = connection
-    this.table = laneTableOf(table)
-    this.#key = [rowOwner(spec), settings.timeline ?? '', spec.config.table]
+    this.table = markTableOf(table)
+    this.#key = markKey(spec, settings)
     this.#byHand = byHandSql(this.table, spec.config.username)
   }
 
@@ -95,7 +99,7 @@ export class LaneRow {
   }
 
   /** Ends with the row locked where there is one. Makes it where it is missing, outside the batch's transaction. */
-  async #look(generation: number | undefined): Promise<LanePosition> {
+  async #look(generation: number | undefined): Promise<MarkPosition> {
     try {
       const found = await this.#select()
       if (found !== null) return found
@@ -110,20 +114,20 @@ export class LaneRow {
     }
   }
 
-  async #select(): Promise<LanePosition | null> {
+  async #select(): Promise<MarkPosition | null> {
     const [row] = await this.#connection.select(lookSql(this.table), this.#key)
     return row === undefined ? null : positionOf(row, this.table)
   }
 
   /** Creating a table commits, so it is done before anything is stored. */
   async #requireTable({ database }: TableDescription): Promise<void> {
-    const found = () => engineOf(this.#connection.select, [database, laneTableName])
+    const found = () => engineOf(this.#connection.select, [database, markTableName])
     try {
       if ((await found()) === null) await this.#connection.command(createSql(this.table))
       const made = await found()
       // The catalog was read in a transaction.
       await this.#connection.command('COMMIT')
-      if (made !== null) requireTransactions({ database, name: laneTableName, ...made })
+      if (made !== null) requireTransactions({ database, name: markTableName, ...made })
     } catch (error) {
       throw this.#unusable(error)
     }
@@ -131,7 +135,7 @@ export class LaneRow {
 
   /** Wraps the server's errors about the lane table; returns any other error unchanged. */
   #unusable(error: unknown): unknown {
-    return serverErrorOf(error) === null ? error : laneTableUnusable(mysqlError(error, 0), this.#byHand)
+    return serverErrorOf(error) === null ? error : markTableUnusable(mysqlError(error, 0), this.#byHand)
   }
 }
 
@@ -139,30 +143,28 @@ export class LaneRow {
  * For the test of a destination: has the server check the statements, and with them names and rights; none is run. Returns
  * what is right, as a sentence; rejects as an attempt would.
  */
-export async function tryLaneRow(
+export async function tryMark(
   connection: MysqlConnection,
   table: TableDescription,
   { config }: DatabaseSpec,
 ): Promise<string> {
   requireTransactions(table)
   const { database } = table
-  const lanes = laneTableOf(table)
-  const made = await engineOf(connection.select, [database, laneTableName])
-  if (made !== null) requireTransactions({ database, name: laneTableName, ...made })
+  const lanes = markTableOf(table)
+  const made = await engineOf(connection.select, [database, markTableName])
+  if (made !== null) requireTransactions({ database, name: markTableName, ...made })
   const used = [lookSql(lanes), startSql(lanes), moveSql(lanes)]
   try {
     for (const sql of made === null ? [createSql(lanes)] : used) await connection.prepare(sql)
   } catch (error) {
     if (serverErrorOf(error) === null) throw error
-    throw laneTableUnusable(mysqlError(error, 0), byHandSql(lanes, config.username))
+    throw markTableUnusable(mysqlError(error, 0), byHandSql(lanes, config.username))
   }
-  return made === null
-    ? `${lanes} is not there yet: the first delivery makes it.`
-    : `${lanes} takes how far the lane has come.`
+  return checkedTable(lanes, made !== null)
 }
 
-/** Removes the rows of a deleted destination, for all tables that it has had here. Rejects with the server's error. */
-export async function forgetLaneRow(
+/** Removes the marks of a deleted destination, for all tables that it has had here. Rejects with the server's error. */
+export async function forgetMarks(
   spec: DatabaseSpec,
   settings: DriverSettings,
   signal: AbortSignal,
@@ -173,9 +175,9 @@ export async function forgetLaneRow(
   const onAbort = () => connection.destroy()
   signal.addEventListener('abort', onAbort, { once: true })
   try {
-    const lanes = laneTableOf(splitTableName(spec.config.table, spec.config.database))
-    const values = [...rowOwners(spec), settings.timeline ?? '']
-    await connection.update(`DELETE FROM ${lanes} WHERE destination_id IN (?, ?) AND timeline = ?`, values)
+    const lanes = markTableOf(splitTableName(spec.config.table, spec.config.database))
+    const sql = `DELETE FROM ${lanes} WHERE destination_id IN (?, ?) AND timeline = ?`
+    await connection.update(sql, keysToForget(spec, settings))
     await connection.command('COMMIT')
   } finally {
     signal.removeEventListener('abort', onAbort)
@@ -184,11 +186,11 @@ export async function forgetLaneRow(
 }
 
 function lookSql(table: string): string {
-  return `SELECT generation, last_seq, last_msg_id FROM ${table} WHERE destination_id = ? AND timeline = ? AND target = ? FOR UPDATE`
+  return `SELECT ${positionColumns} FROM ${table} WHERE destination_id = ? AND timeline = ? AND target = ? FOR UPDATE`
 }
 
 function startSql(table: string): string {
-  return `INSERT INTO ${table} (destination_id, timeline, target, generation, last_seq, last_msg_id) VALUES (?, ?, ?, ?, ?, ?)
+  return `INSERT INTO ${table} (${keyColumns}, ${positionColumns}) VALUES (?, ?, ?, ?, ?, ?)
     ON DUPLICATE KEY UPDATE destination_id = VALUES(destination_id)`
 }
 
@@ -198,13 +200,9 @@ function moveSql(table: string): string {
       AND generation = CAST(? AS SIGNED) AND last_seq = CAST(? AS SIGNED) AND last_msg_id = ?`
 }
 
-function valuesOf({ generation, lastSeq, lastMsgId }: LanePosition): string[] {
-  return [String(generation), String(lastSeq), lastMsgId]
-}
-
 /** Beside the destination's table, in its database. Quoted. */
-export function laneTableOf({ database }: { database: string }): string {
-  return `${quoteMysqlIdentifier(database)}.${quoteMysqlIdentifier(laneTableName)}`
+export function markTableOf({ database }: { database: string }): string {
+  return `${quoteMysqlIdentifier(database)}.${quoteMysqlIdentifier(markTableName)}`
 }
 
 type TableNature = Pick<TableDescription, 'database' | 'name' | 'engine' | 'isTransactional'>

@@ -1,22 +1,18 @@
 /**
- * The tables, as Kysely sees them (`migrations.ts` makes them), and the two kinds of transaction. Column types are those
- * that SQLite and PostgreSQL share: booleans are 0 or 1, times are milliseconds since the epoch (`…_ms`), JSON is text.
- * Rows are turned into the shapes of the contract at the edge of each file, nowhere else.
+ * The tables, as Kysely sees them; `migrations.ts` makes them. Column types are those that SQLite and PostgreSQL share:
+ * booleans are 0 or 1, times are milliseconds since the epoch (`…_ms`), JSON is text. Rows are turned into the shapes of the
+ * contract at the edge of each file, nowhere else.
  *
  * `creation_order` counts within the parent (workspace or pipe): lists are in creation order also when the clock
  * jumped or two rows share a millisecond.
  */
-import { setTimeout as delay } from 'node:timers/promises'
-import type { Generated, Kysely, Transaction } from 'kysely'
+import type { Generated } from 'kysely'
 import type { AlertFormat } from '../contract/alert-words.ts'
 import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
 import type { ParkedReason } from '../contract/parked.ts'
 import type { GeoFieldKey } from '../contract/pipe.ts'
 import type { UserRole } from '../contract/user.ts'
-import type { Decided } from './store.ts'
-import { WriteConflictError } from './write-errors.ts'
-import { WriteTurns } from './write-turns.ts'
 
 export type Flag = 0 | 1
 
@@ -244,8 +240,7 @@ export interface SettingRow {
 /** A pipe that was deleted while the buffer held messages of it. */
 export interface DeletedPipeRow {
   pipe_id: string
-  /** Null: it was deleted by an older version. */
-  workspace_id: string | null
+  workspace_id: string
   deleted_ms: number
 }
 
@@ -454,112 +449,6 @@ export interface Tables {
   metadata_migrations: MigrationRow
 }
 
-/** A connection, inside a transaction or not. */
-export type Connection = Kysely<Tables>
-
-/** The database that a dialect's folder opens. */
-export interface OpenedDatabase {
-  db: Connection
-  /** For messages: which database it is. */
-  label: string
-  /** `Metadata.version`. */
-  version(): Promise<string>
-  /** Throws when a commit would not be durable. Called after the first write. */
-  assertDurable(): void
-  /**
-   * Runs what brings the tables up to date, on a connection that waits for other processes which do so and has no limit of
-   * time for a statement.
-   */
-  prepare<T>(work: (db: Connection) => Promise<T>): Promise<T>
-  /**
-   * Before tables of an earlier format are brought up to date: keeps a copy of them. Returns where; null: they are up to date, or
-   * this database is backed up by other means. Throws StorageUnavailableError where there is no room.
-   */
-  keepCopy(newestFormat: number, now: number): string | null
-  /**
-   * For the leases of a cluster: where the database has several connections, few of their own, whose statements end soon. What
-   * waits for the others does not hold up a heartbeat.
-   */
-  readonly leases: Connection
-  /**
-   * Calls back when any process has notified that channel; null: this database cannot. From a connection of its own, which is
-   * made again when it is lost.
-   */
-  readonly listen: ((channel: string, onNotified: () => void) => () => Promise<void>) | null
-  /** The error that ended the opening; a ConfigError if the operator has to fix something. */
-  openingError(error: unknown): unknown
-}
-
-const maxAttempts = 30
-/** From then on a transaction runs while no other one of this handle does: with many at once somebody always comes first. */
-const attemptsInCompany = 3
-
-/**
- * Runs `work` in one serialisable transaction: the result is as if write transactions ran one after the other, so what
- * is read inside may decide what is written. Every change goes this way, also one of a single statement. Durable when
- * it resolves; nothing of it stays when it rejects, unless with UnknownOutcomeError.
- *
- * `work` may run several times (WriteConflictError), so it changes nothing but the database. Inside, use `trx` alone:
- * the connection itself waits for the transaction to end.
- */
-export async function inWriteTransaction<T>(
-  db: Connection,
-  work: (trx: Transaction<Tables>) => Promise<T>,
-): Promise<T> {
-  const turns = turnsOf(db)
-  return await untilNoConflict(turns, (attempt) =>
-    turns.run(attempt > attemptsInCompany, () =>
-      db.transaction().setIsolationLevel('serializable').execute(work),
-    ),
-  )
-}
-
-/**
- * The same for work in which every statement decides by the rows that it changes, as they are at that moment, and by nothing
- * that was read before: sums that grow, an UPDATE with its condition. Such transactions wait for each other's rows and do not
- * conflict. Several rows that others change too must be changed in the order of their keys, or two wait for each other.
- */
-export async function inRowTransaction<T>(
-  db: Connection,
-  work: (trx: Transaction<Tables>) => Promise<T>,
-): Promise<T> {
-  return await untilNoConflict(turnsOf(db), () =>
-    db.transaction().setIsolationLevel('read committed').execute(work),
-  )
-}
-
-/** Resolves when no write transaction is under way. */
-export async function writesEnded(db: Connection): Promise<void> {
-  await turnsOf(db).ended()
-}
-
-function untilNoConflict<T>(turns: WriteTurns, run: (attempt: number) => Promise<T>): Promise<T> {
-  return turns.count(async () => {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        return await run(attempt)
-      } catch (error) {
-        if (!(error instanceof WriteConflictError) || attempt === maxAttempts) throw error
-        // A random pause: two that conflicted must not meet again at once.
-        await delay(Math.random() * Math.min(2 ** attempt, 100))
-      }
-    }
-  })
-}
-
-const handles = new WeakMap<Connection, WriteTurns>()
-
-function turnsOf(db: Connection): WriteTurns {
-  const turns = handles.get(db) ?? new WriteTurns()
-  handles.set(db, turns)
-  return turns
-}
-
-/** Runs several reads on one snapshot of the database, without waiting for writers. */
-export function inSnapshot<T>(db: Connection, work: (trx: Transaction<Tables>) => Promise<T>): Promise<T> {
-  return db.transaction().setIsolationLevel('repeatable read').setAccessMode('read only').execute(work)
-}
-
 /** Ids are stored and compared in lower case; a client may send either. */
 export function normaliseId(id: string): string {
   return id.toLowerCase()
@@ -576,12 +465,4 @@ export function toFlag(value: boolean): Flag {
 
 export function isoTime(ms: number): string {
   return new Date(Number(ms)).toISOString()
-}
-
-/** The change itself, also when it is decided from what is stored. */
-export function decided<Stored, Change extends object>(
-  change: Decided<Stored, Change>,
-  stored: Stored,
-): Change {
-  return typeof change === 'function' ? change(stored) : change
 }

@@ -7,21 +7,16 @@ import path from 'node:path'
 import type { BufferIdentity } from '../buffer.ts'
 import { readHighWater } from './high-water.ts'
 import { listSegments, type SegmentName } from './layout.ts'
-import { hasColumn, openReadOnly } from './segment-file.ts'
+import { openReadOnly } from './segment-file.ts'
 
 export interface FoundBuffer {
   /** There are messages, or were. A segment that cannot be read counts. */
   holdsMessages: boolean
-  /** The identity in the newest segment that can be read; null if none can be, or an earlier version wrote it. */
+  /** The identity in the newest segment that can be read; null if none can be. */
   identity: BufferIdentity | null
   /** The newest seq that the mark or a segment knows of. */
   lastSeq: number
-  /** An earlier version wrote the newest segment that can be read. */
-  isUnmarked: boolean
-  /**
-   * The format of the newest segment that can be read; null if none can be. An unknown format was written by a newer
-   * version.
-   */
+  /** The format of the newest segment that can be read; null if none can be. Another version can have written it. */
   format: number | null
 }
 
@@ -33,7 +28,6 @@ export function findBuffer(dir: string): FoundBuffer {
     holdsMessages: names.length > 1,
     identity: null,
     lastSeq: typeof mark === 'string' ? 0 : mark.seq,
-    isUnmarked: false,
     format: null,
   }
   for (const name of names.toReversed()) {
@@ -46,7 +40,6 @@ export function findBuffer(dir: string): FoundBuffer {
     // Only a buffer's very first segment is empty with this name.
     found.holdsMessages ||= segment.lastSeq !== null || name.firstSeq > 1
     found.lastSeq = Math.max(found.lastSeq, segment.lastSeq ?? name.firstSeq - 1)
-    found.isUnmarked = segment.isUnmarked
     found.format = segment.format
     found.identity = newer(segment.identity, typeof mark === 'string' ? null : mark.identity)
     return found
@@ -62,32 +55,23 @@ function newer(segment: BufferIdentity | null, mark: BufferIdentity | null): Buf
 
 interface Head {
   lastSeq: number | null
-  isUnmarked: boolean
   format: number
   identity: BufferIdentity | null
 }
 
-/** Null when the file cannot be read, for whatever reason. Segments of every version: their tables differ. */
+/** Null when the file cannot be read, for whatever reason. */
 function readHead(dir: string, name: SegmentName): Head | null {
   try {
     const db = openReadOnly(dir, name)
     try {
       const lastSeq = db.prepare('SELECT max(seq) FROM message').pluck().get() as number | null
-      const format = hasColumn(db, 'segment', 'format')
-        ? Number(db.prepare('SELECT format FROM segment').pluck().get())
-        : 1
-      if (!hasColumn(db, 'segment', 'data_dir_id'))
-        return { lastSeq, isUnmarked: true, format, identity: null }
-      const row = db.prepare('SELECT data_dir_id AS dataDirId, epoch FROM segment').get() as {
-        dataDirId: string | null
-        epoch: number
-      }
-      const { dataDirId, epoch } = row
+      const segment = db.prepare('SELECT * FROM segment').get() as Record<string, unknown>
+      const { data_dir_id: dataDirId, epoch } = segment
       return {
         lastSeq,
-        isUnmarked: false,
-        format,
-        identity: dataDirId === null ? null : { dataDirId, epoch },
+        // A segment of format 1 has no such column.
+        format: Number(segment.format ?? 1),
+        identity: typeof dataDirId === 'string' ? { dataDirId, epoch: Number(epoch) } : null,
       }
     } finally {
       db.close()

@@ -1,6 +1,6 @@
 /**
  * Exactly once (`exactly_once`): the position of a lane is stored next to its records, and moves in their
- * transaction. `_pipectl_lanes`, in the schema of the destination's table, has a row for each lane and table:
+ * transaction. This mark is a row of `_pipectl_lanes`, in the schema of the destination's table, one for each lane and table:
  *
  *   destination_id  timeline  target  │  generation  last_seq  last_msg_id
  *   └── owner of the row ────────────┘   └── position ───────────────────┘
@@ -33,54 +33,66 @@
  *   after the reply, before the lane's own cursor is saved: the same
  */
 import { v5 } from 'uuid'
-import { type AttemptProgress, type Batch, DeliveryError, type DestinationSpec } from '../driver.ts'
+import {
+  type AttemptProgress,
+  type Batch,
+  type DatabaseSpec,
+  DeliveryError,
+  type DestinationSpec,
+  type DriverSettings,
+} from '../driver.ts'
 
-export const laneTableName = '_pipectl_lanes'
+export const markTableName = '_pipectl_lanes'
 
-/** Identifies the owner of a row. */
-export interface LaneRowKey {
-  destinationId: string
-  timeline: string
-  /** The destination's table, as its config names it. */
-  target: string
+export const keyColumns = 'destination_id, timeline, target'
+export const positionColumns = 'generation, last_seq, last_msg_id'
+
+/** The values of `keyColumns`. `target` is the destination's table, as its config names it. */
+export function markKey(spec: DatabaseSpec, { timeline = '' }: DriverSettings): string[] {
+  return [markOwner(spec), timeline, spec.config.table]
+}
+
+/** The owners and the timeline of all marks that a destination has had here. */
+export function keysToForget({ destinationId }: DatabaseSpec, { timeline = '' }: DriverSettings): string[] {
+  return [markOwner({ destinationId }), markOwner({ destinationId, isForReplays: true }), timeline]
 }
 
 /**
  * The owner of the row that an attempt moves. Replays of parked records have a row of their own next to the lane's.
  * Each replay has its own generation, greater than the one before: the row says whether the last of them is stored.
  */
-export function rowOwner({
+function markOwner({
   destinationId,
   isForReplays = false,
 }: Pick<DestinationSpec, 'destinationId' | 'isForReplays'>): string {
   return isForReplays ? v5('replays', destinationId) : destinationId
 }
 
-/** All that a destination may have. */
-export function rowOwners({ destinationId }: Pick<DestinationSpec, 'destinationId'>): [string, string] {
-  return [rowOwner({ destinationId }), rowOwner({ destinationId, isForReplays: true })]
-}
-
-export interface LanePosition {
+export interface MarkPosition {
   generation: number
   lastSeq: number
   /** Empty: of no message. */
   lastMsgId: string
 }
 
-/** A row that was never moved. */
-export function startOf(generation = 0): LanePosition {
+/** A mark that was never moved. */
+export function startOf(generation = 0): MarkPosition {
   return { generation, lastSeq: 0, lastMsgId: '' }
 }
 
-/** Where the row is once the batch is stored. */
-export function endOf({ generation = 0, messages }: Batch): LanePosition {
+/** Where the mark is once the batch is stored. */
+export function endOf({ generation = 0, messages }: Batch): MarkPosition {
   const { seq, msgId } = messages.at(-1)!
   return { generation, lastSeq: seq, lastMsgId: msgId }
 }
 
+/** The values of `positionColumns`. */
+export function valuesOf({ generation, lastSeq, lastMsgId }: MarkPosition): string[] {
+  return [String(generation), String(lastSeq), lastMsgId]
+}
+
 /** From the server's texts, which may be anything. */
-export function positionOf(row: Record<string, unknown>, table: string): LanePosition {
+export function positionOf(row: Record<string, unknown>, table: string): MarkPosition {
   const [generation, lastSeq] = [Number(row.generation), Number(row.last_seq)]
   if (!Number.isSafeInteger(generation) || !Number.isSafeInteger(lastSeq)) {
     throw conflict(table, 'holds no numbers', 'Delete the row')
@@ -94,7 +106,7 @@ export function positionOf(row: Record<string, unknown>, table: string): LanePos
  */
 export async function undelivered(
   batch: Batch,
-  position: LanePosition,
+  position: MarkPosition,
   table: string,
   progress: AttemptProgress,
 ): Promise<Batch | null> {
@@ -144,17 +156,24 @@ function conflict(
   return new DeliveryError('permanent', 'lane_row_conflict', message)
 }
 
-/** Another process moves the row whenever it is read. */
-export function rowBusy(table: string): DeliveryError {
+/** Another process moves the mark whenever it is read. */
+export function markBusy(table: string): DeliveryError {
   const message = `The row of this lane in ${table} was moved by another attempt. It is read again.`
   return new DeliveryError('transient', 'lane_row_busy', message)
 }
 
-/** How often an attempt looks at a row that was moved meanwhile. */
-export const looksAtRow = 3
+/** How often an attempt reads a mark that was moved meanwhile. */
+export const mostReads = 3
 
-/** The lane table cannot be made or used. `byHand`: what to run; it stands first, because the server's words may be long. */
-export function laneTableUnusable(why: DeliveryError, byHand: string): DeliveryError {
+/** The outcome of a check of a destination, in words. `table`: of the marks. */
+export function checkedTable(table: string, isThere: boolean): string {
+  return isThere
+    ? `${table} takes how far the lane has come.`
+    : `${table} is not there yet: the first delivery makes it.`
+}
+
+/** The table of the marks cannot be made or used. `byHand`: what to run; it stands first, because the server's words may be long. */
+export function markTableUnusable(why: DeliveryError, byHand: string): DeliveryError {
   if (why.class === 'transient') return why
   const message = `exactly_once needs a table that this user cannot make or use. Run this as an administrator: ${byHand} The server said: ${why.message}`
   return new DeliveryError('permanent', 'lane_table_unusable', message, { cause: why.cause })
