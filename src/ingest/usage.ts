@@ -14,6 +14,7 @@ import type { Directory } from '../metadata/directory-source.ts'
 import type { IngestCounts, Metadata, UsageMark } from '../metadata/store.ts'
 import type { Logger } from '../platform/log.ts'
 import { hourMs } from '../platform/quantities.ts'
+import { SerialQueue } from '../platform/serial-queue.ts'
 
 export interface UsageSnapshot {
   counts: IngestCounts[]
@@ -128,7 +129,8 @@ export interface UsageFlush {
 
 export function startUsageFlush(options: UsageFlushOptions): UsageFlush {
   const { counter, usage, directory, log, everyMs = 5000 } = options
-  let last: Promise<void> = Promise.resolve()
+  // One after the other: two flushes at once could store the older marks last.
+  const queue = new SerialQueue()
 
   const flushOnce = async () => {
     const snapshot = counter.take()
@@ -141,11 +143,7 @@ export function startUsageFlush(options: UsageFlushOptions): UsageFlush {
       throw error
     }
   }
-  // One after the other: two flushes at once could store the older marks last.
-  const flush = () => {
-    last = last.catch(() => {}).then(flushOnce)
-    return last
-  }
+  const flush = () => queue.run(flushOnce)
   const timer = setInterval(() => {
     flush().catch((error) => log.error({ reason: String(error) }, 'usage.flush_failed'))
   }, everyMs)

@@ -14,6 +14,7 @@ import type { ColumnMapping, DestinationStatus, DestinationType } from '../contr
 import type { ParkedReason } from '../contract/parked.ts'
 import type { GeoFieldKey } from '../contract/pipe.ts'
 import type { UserRole } from '../contract/user.ts'
+import { backoffMs } from '../platform/backoff.ts'
 import type { Decided } from './store.ts'
 import { WriteConflictError } from './write-errors.ts'
 import { WriteTurns } from './write-turns.ts'
@@ -541,7 +542,7 @@ function untilNoConflict<T>(turns: WriteTurns, run: (attempt: number) => Promise
       } catch (error) {
         if (!(error instanceof WriteConflictError) || attempt === maxAttempts) throw error
         // A random pause: two that conflicted must not meet again at once.
-        await delay(Math.random() * Math.min(2 ** attempt, 100))
+        await delay(Math.random() * backoffMs(attempt, 2, 100))
       }
     }
   })
