@@ -20,7 +20,7 @@ import { createIngest, type Ingest } from '../../ingest/ingest.ts'
 import { IngestObserved } from '../../ingest/observed.ts'
 import { createQuota } from '../../ingest/quota.ts'
 import { SharedCounters } from '../../ingest/shared-counters.ts'
-import type { UsageCounter } from '../../ingest/usage.ts'
+import type { UsageObserver } from '../../ingest/usage.ts'
 import type { Appender } from '../../log/buffer.ts'
 import type { Directory, DirectorySource } from '../../metadata/directory-source.ts'
 import { type Logger, openLog } from '../../platform/log.ts'
@@ -211,7 +211,7 @@ export function sourceOf(main: Caller<IngestReports>): DirectorySource {
  * the writer. The first of a turn of the event loop is reported at once, before its response; the others of a flood
  * together at the end of the turn.
  */
-class RejectedCounts implements Pick<UsageCounter, 'accepted' | 'rejected'> {
+class RejectedCounts implements UsageObserver {
   readonly #main: Caller<IngestReports>
   readonly #waiting = new Map<string, RejectedCount>()
   #isScheduled = false

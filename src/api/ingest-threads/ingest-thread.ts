@@ -1,7 +1,7 @@
 /** One ingest thread as main sees it: main calls it, answers its questions and serves the requests that it forwards. */
 import assert from 'node:assert'
 import type { AskQuota } from '../../ingest/cluster-quota.ts'
-import type { UsageCounter } from '../../ingest/usage.ts'
+import type { UsageObserver } from '../../ingest/usage.ts'
 import type { DirectorySource } from '../../metadata/directory-source.ts'
 import type { Caller, Handlers } from '../../platform/thread-calls.ts'
 import { beatEveryMs, Thread, threadEntry } from '../../platform/threads.ts'
@@ -19,7 +19,7 @@ export interface IngestThreadDeps {
   source: DirectorySource
   /** In a cluster; null: limits are in shared memory alone. */
   askQuota: AskQuota | null
-  usage: Pick<UsageCounter, 'rejected'>
+  usage: Pick<UsageObserver, 'rejected'>
   onKeysUsed(apiKeyIds: readonly string[]): void
   onFatal(error: Error): void
   /** The thread is gone. */

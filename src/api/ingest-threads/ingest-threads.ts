@@ -16,7 +16,7 @@
  *   abort it. Main therefore has all of them closed first, also in the handler of its own exit.
  */
 import type { AskQuota } from '../../ingest/cluster-quota.ts'
-import type { UsageCounter } from '../../ingest/usage.ts'
+import type { UsageObserver } from '../../ingest/usage.ts'
 import type { AppenderPort } from '../../log/buffer.ts'
 import type { Change } from '../../metadata/changes.ts'
 import type { DirectorySource } from '../../metadata/directory-source.ts'
@@ -36,7 +36,7 @@ export interface IngestThreadsDeps {
   /** In a cluster; null: limits are in shared memory alone. */
   askQuota: AskQuota | null
   /** Counts for the thread with this index, which is that of its appender too. */
-  usageOf(index: number): Pick<UsageCounter, 'rejected'>
+  usageOf(index: number): Pick<UsageObserver, 'rejected'>
   /** Keys that requests of a thread came with. */
   onKeysUsed(apiKeyIds: readonly string[]): void
   onFatal(error: Error): void
