@@ -10,6 +10,7 @@
 import type { Change, Changes } from '../metadata/changes.ts'
 import type { ClusterStore } from '../metadata/cluster-store.ts'
 import type { Logger } from '../platform/log.ts'
+import { SerialQueue } from '../platform/serial-queue.ts'
 import { monotonicNs, nsOf } from './clock.ts'
 
 const pollMs = 1_000
@@ -44,7 +45,7 @@ export class ChangeFollower implements Changes {
   /** Those who wait for the others, and look again when a notification comes. */
   readonly #waiting = new Set<() => void>()
   #running: Promise<void> = Promise.resolve()
-  #reading: Promise<void> = Promise.resolve()
+  readonly #reading = new SerialQueue()
 
   /** `seen`: read before anything that the listeners keep copies of. */
   constructor(options: FollowerOptions, seen: number) {
@@ -85,9 +86,7 @@ export class ChangeFollower implements Changes {
 
   /** Every change up to now, in order. Rejects when they cannot be read or applied. One at a time. */
   catchUp(): Promise<void> {
-    const done = this.#reading.catch(() => {}).then(() => this.#catchUp())
-    this.#reading = done
-    return done
+    return this.#reading.run(() => this.#catchUp())
   }
 
   async #catchUp(): Promise<void> {

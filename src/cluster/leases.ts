@@ -32,6 +32,7 @@ import type { BufferContact } from '../log/buffer.ts'
 import { type ClusterStore, leaseMarginMs, leaseMs, type OwnedPipe } from '../metadata/cluster-store.ts'
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import type { Logger } from '../platform/log.ts'
+import { SerialQueue } from '../platform/serial-queue.ts'
 import { monotonicNs, msOf, nsOf } from './clock.ts'
 import { isCutOff, ownerOf, sharersOf } from './sharers.ts'
 
@@ -96,7 +97,7 @@ class Leases implements PipeLeases {
   #isClosing = false
   #hasFailed = false
   /** Statements that change what it holds run one after the other. */
-  #turn: Promise<unknown> = Promise.resolve()
+  readonly #queue = new SerialQueue()
   #renewTimer: NodeJS.Timeout | undefined
   #shareTimer: NodeJS.Timeout | undefined
   #endTimer: NodeJS.Timeout | undefined
@@ -113,7 +114,7 @@ class Leases implements PipeLeases {
   async open(): Promise<void> {
     await this.#join()
     this.#renewLater()
-    await this.#inTurn(() => this.#share())
+    await this.#queue.run(() => this.#share())
     this.#shareLater()
   }
 
@@ -146,7 +147,7 @@ class Leases implements PipeLeases {
     const pipeId = givenId.toLowerCase()
     if (this.#owned.has(pipeId) || this.#releasing.has(pipeId) || !this.#isMine(pipeId)) return
     try {
-      await this.#inTurn(() => this.#claim(pipeId))
+      await this.#queue.run(() => this.#claim(pipeId))
     } catch (err) {
       // The next look finds it.
       this.#log.warn({ err, pipe_id: pipeId }, 'cluster.pipe_waits')
@@ -168,7 +169,7 @@ class Leases implements PipeLeases {
     this.#forgetLease()
     if (leaseId === null) return
     try {
-      await this.#inTurn(() => this.#store.leave(leaseId))
+      await this.#queue.run(() => this.#store.leave(leaseId))
     } catch (err) {
       // The others find it over in a few seconds.
       this.#log.warn({ err }, 'cluster.pipes_not_freed')
@@ -182,12 +183,6 @@ class Leases implements PipeLeases {
   /** Its share, as far as is known who is there. */
   #isMine(pipeId: string): boolean {
     return ownerOf(pipeId, this.#sharers) === this.#nodeId
-  }
-
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#turn.then(work, work)
-    this.#turn = done.catch(() => {})
-    return done
   }
 
   /** Apart from all else: taking over thousands of pipes must not make it late. */
@@ -216,7 +211,8 @@ class Leases implements PipeLeases {
   #shareLater(): void {
     if (this.#isClosing) return
     this.#shareTimer = setTimeout(() => {
-      this.#sharing = this.#inTurn(() => this.#share())
+      this.#sharing = this.#queue
+        .run(() => this.#share())
         // Said by the renewal, which fails as well, or found again by the next look.
         .catch((err) => this.#log.debug({ err }, 'cluster.share_waits'))
         .finally(() => this.#shareLater())
@@ -259,9 +255,9 @@ class Leases implements PipeLeases {
     }
     this.#believeFrom(sentAtNs)
     if (held !== this.#owned.size + this.#releasing.size) {
-      this.#inTurn(() => this.#compare(leaseId)).catch((err) =>
-        this.#log.debug({ err }, 'cluster.share_waits'),
-      )
+      this.#queue
+        .run(() => this.#compare(leaseId))
+        .catch((err) => this.#log.debug({ err }, 'cluster.share_waits'))
     }
     return true
   }

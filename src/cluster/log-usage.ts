@@ -12,6 +12,7 @@ import type { Metadata } from '../metadata/store.ts'
 import type { UsageMark } from '../metadata/usage.ts'
 import type { Logger } from '../platform/log.ts'
 import { hourMs } from '../platform/quantities.ts'
+import { SerialQueue } from '../platform/serial-queue.ts'
 
 export interface LogUsageOptions {
   /** The pipes that this node owns now. */
@@ -33,7 +34,7 @@ export class LogUsage {
   /** The head when the pipe was counted last. */
   readonly #counted = new Map<string, number>()
   #timer: NodeJS.Timeout | null = null
-  #turn: Promise<void> = Promise.resolve()
+  readonly #queue = new SerialQueue()
 
   constructor(options: LogUsageOptions) {
     this.#options = options
@@ -57,7 +58,7 @@ export class LogUsage {
 
   /** Resolves when all that was appended before the call is counted. */
   count(): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#queue.run(async () => {
       const { pipeIds, headSeq } = this.#options
       const owned = [...pipeIds()]
       const isOwned = new Set(owned)
@@ -70,7 +71,7 @@ export class LogUsage {
 
   /** The same of one pipe, whatever is known of it. */
   countPipe(pipeId: string): Promise<void> {
-    return this.#inTurn(() => this.#add([pipeId]))
+    return this.#queue.run(() => this.#add([pipeId]))
   }
 
   async #add(pipeIds: readonly string[]): Promise<void> {
@@ -85,11 +86,5 @@ export class LogUsage {
     const nowMs = now()
     await usage.countUpTo(marks, nowMs - (nowMs % hourMs))
     for (const [pipeId, seq] of heads) this.#counted.set(pipeId, seq)
-  }
-
-  #inTurn(run: () => Promise<void>): Promise<void> {
-    const done = this.#turn.then(run)
-    this.#turn = done.catch(() => {})
-    return done
   }
 }

@@ -14,12 +14,11 @@ import { createIngest, type Ingest } from '../ingest/ingest.ts'
 import type { IngestObserved } from '../ingest/observed.ts'
 import { createQuota } from '../ingest/quota.ts'
 import {
-  createIngestTotals,
-  createUsageCounter,
-  type IngestTotals,
+  IngestTotals,
   missedUsage,
   startUsageFlush,
-  type UsageCounter,
+  UsageCounter,
+  type UsageObserver,
 } from '../ingest/usage.ts'
 import { ConfigError } from '../platform/config-error.ts'
 import { endsWithin } from '../platform/deadline.ts'
@@ -33,8 +32,8 @@ import type { StartContext } from './start-context.ts'
 
 export interface Accounting {
   usage: UsageCounter
-  /** The same, of one ingest thread. */
-  usageOf(worker: number): Pick<UsageCounter, 'accepted' | 'rejected'>
+  /** Counts the requests of one ingest thread; main is number 0 where there are none. */
+  usageOf(worker: number): UsageObserver
   ingestTotals: IngestTotals
   keyUse: KeyUse
 }
@@ -46,11 +45,10 @@ const saveUsageMs = 4_000
 export async function openAccounting(stores: Stores, { log, shutdown }: StartContext): Promise<Accounting> {
   const { cluster, now, metadata, buffer, directory } = stores
   const totals = cluster === null ? await buffer.appended() : null
-  const ingestTotals = createIngestTotals()
-  const counter = createUsageCounter(totals)
-  const workers: UsageCounter[] = []
-  const usageOf = (worker: number) => (workers[worker] ??= ingestTotals.observe(counter, worker))
-  const usage = usageOf(0)
+  const ingestTotals = new IngestTotals()
+  const usage = new UsageCounter(totals)
+  const workers: UsageObserver[] = []
+  const usageOf = (worker: number) => (workers[worker] ??= ingestTotals.observe(usage, worker))
   if (totals !== null) usage.restore(await missedUsage(metadata.usage, totals, directory, now()))
   const usageFlush = startUsageFlush({ counter: usage, usage: metadata.usage, directory, log })
   await usageFlush.flush().catch((error) => {
@@ -97,6 +95,7 @@ export async function openIngest(
       : createClusterQuota(parts.counters, (...asked) => quotas.reserve(...asked))
   return createIngest({
     ...parts,
+    usage: parts.usageOf(0),
     authenticate: parts.authenticateSender,
     appender: parts.buffer.appender,
     geo,

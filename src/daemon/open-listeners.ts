@@ -29,6 +29,7 @@ import type { IngestObserved } from '../ingest/observed.ts'
 import type { Actor } from '../metadata/audit.ts'
 import { Passwords } from '../metadata/password-hash.ts'
 import { type MetricsServer, openMetrics } from '../observe/metrics/server.ts'
+import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
 import { version } from '../platform/version.ts'
 import { formatAddress } from '../settings/config.ts'
@@ -131,7 +132,7 @@ export async function openServer(
     await server.idle()
     await threads?.idle()
   }
-  shutdown.set('finish responses', () => Promise.race([idle(), after(responseGraceMs)]))
+  shutdown.set('finish responses', () => endsWithin(responseGraceMs, idle()))
   shutdown.set('close connections', () => server.close())
   return { addresses: server.addresses }
 }
@@ -277,8 +278,4 @@ export async function openMetricsServer(
   )
   shutdown.set('close metrics', () => metrics.close())
   return metrics
-}
-
-function after(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms).unref())
 }

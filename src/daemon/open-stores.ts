@@ -17,6 +17,7 @@ import { type Change, type Changes, localChanges } from '../metadata/changes.ts'
 import type { Directory, DirectorySource } from '../metadata/directory-source.ts'
 import type { Metadata } from '../metadata/store.ts'
 import { type HistoryHandle, openHistory } from '../observe/history/history-proxy.ts'
+import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
 import { logSettings } from '../settings/log-settings.ts'
 import type { Settings } from '../settings/settings.ts'
@@ -193,12 +194,7 @@ async function refreshLanes(delivery: DeliveryHandle, change: Change, log: Logge
   if (!('pipeId' in change)) return
   const { pipeId } = change
   const refreshed = delivery.refresh(pipeId)
-  const isLate = await Promise.race([refreshed.then(() => false), after(refreshDeadlineMs).then(() => true)])
-  if (!isLate) return
+  if (await endsWithin(refreshDeadlineMs, refreshed)) return
   log.warn({ pipe_id: pipeId }, 'lanes.refresh_waits')
   refreshed.catch((error) => log.error({ pipe_id: pipeId, err: error }, 'lanes.refresh_failed'))
-}
-
-function after(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms).unref())
 }

@@ -4,8 +4,9 @@
  * happens. The unit needs NotifyAccess=all, because the messages come from a child process.
  */
 import { spawn } from 'node:child_process'
-import { setTimeout } from 'node:timers/promises'
+import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
+import { SerialQueue } from '../platform/serial-queue.ts'
 
 const closeWithinMs = 2_000
 
@@ -25,9 +26,9 @@ export function openServiceManager(env: NodeJS.ProcessEnv, log: Logger): Service
   if (env.NOTIFY_SOCKET === undefined)
     return { starting() {}, ready() {}, reloading() {}, stopping() {}, watch() {}, close: async () => {} }
   // One after the other: RELOADING=1 that overtakes the READY=1 behind it would leave the unit reloading forever.
-  let last = Promise.resolve()
+  const queue = new SerialQueue()
   const notify = (...messages: string[]) => {
-    last = last.then(() => send(messages, env, log))
+    void queue.run(() => send(messages, env, log))
   }
   // Twice in each watchdog interval, as sd_watchdog_enabled(3) advises: a hung event loop misses both.
   const watchdogMs = Number(env.WATCHDOG_USEC ?? 0) / 1000
@@ -50,7 +51,7 @@ export function openServiceManager(env: NodeJS.ProcessEnv, log: Logger): Service
     },
     close: async () => {
       if (watchdog !== null) clearInterval(watchdog)
-      await Promise.race([last, setTimeout(closeWithinMs)])
+      await endsWithin(closeWithinMs, queue.ended())
     },
   }
 }

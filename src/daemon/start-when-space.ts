@@ -7,6 +7,7 @@
  *                          └──SIGTERM, SIGINT──▶ null: nothing was opened
  */
 import { statfsSync } from 'node:fs'
+import { endsWithin } from '../platform/deadline.ts'
 import { errorCode, isNoSpace } from '../platform/error-code.ts'
 import type { Logger } from '../platform/log.ts'
 import type { ServiceManager } from './service-manager.ts'
@@ -42,8 +43,7 @@ export async function startWhenSpace<T>(start: () => Promise<T>, wait: SpaceWait
       if (tries % notifyEvery === 1) {
         wait.serviceManager.starting('waiting for disk space', 4 * notifyEvery * retryMs)
       }
-      const isStopped = await Promise.race([stopped.then(() => true), after(retryMs)])
-      if (isStopped) return null
+      if (await endsWithin(retryMs, stopped)) return null
     }
   }
 }
@@ -67,8 +67,4 @@ function freeBytes(directory: string): number {
     // Not made yet, for lack of space.
     return 0
   }
-}
-
-function after(ms: number): Promise<false> {
-  return new Promise((resolve) => setTimeout(() => resolve(false), ms))
 }

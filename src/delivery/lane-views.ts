@@ -10,6 +10,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { LaneStatus } from '../contract/destination.ts'
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { ParkedCounts } from '../metadata/parked-store-port.ts'
+import { SerialQueue } from '../platform/serial-queue.ts'
 import type { ChangedLanes } from './delivery.ts'
 import type { Lane } from './lane.ts'
 import type { LaneSet } from './lane-set.ts'
@@ -32,7 +33,7 @@ export class ChangesOfLanes {
   readonly #origin = randomUUID()
   readonly #views = new WeakMap<Lane, View>()
   #revision = 0
-  #turn: Promise<unknown> = Promise.resolve()
+  readonly #queue = new SerialQueue()
 
   constructor(lanes: LaneSet) {
     this.#lanes = lanes
@@ -40,9 +41,7 @@ export class ChangesOfLanes {
 
   /** One after the other: what a look finds new has a revision that no earlier look was given. */
   changedSince(destinationIds: readonly string[], since: string | null): Promise<ChangedLanes> {
-    const looked = this.#turn.then(() => this.#look(destinationIds, this.#parse(since)))
-    this.#turn = looked.catch(() => {})
-    return looked
+    return this.#queue.run(() => this.#look(destinationIds, this.#parse(since)))
   }
 
   async #look(destinationIds: readonly string[], since: number): Promise<ChangedLanes> {

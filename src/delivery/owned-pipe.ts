@@ -22,6 +22,7 @@
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import { LaneOwnershipLostError, type LaneSpec, type PipeLanes } from '../metadata/lane-state.ts'
 import type { Logger } from '../platform/log.ts'
+import { SerialQueue } from '../platform/serial-queue.ts'
 import type { Lane } from './lane.ts'
 import { namesOf } from './lane-log.ts'
 
@@ -49,8 +50,7 @@ export class OwnedPipe {
   /** Lanes that finish what is under way before another process gets the pipe. */
   #releasing: readonly Lane[] = []
   #committedSeq = 0
-  #queue: Promise<unknown> = Promise.resolve()
-  #queued = 0
+  readonly #queue = new SerialQueue()
 
   constructor(pipeId: string, deps: OwnedPipeDeps) {
     this.pipeId = pipeId
@@ -63,7 +63,7 @@ export class OwnedPipe {
 
   /** Nothing has to be remembered of this pipe. */
   get isIdle(): boolean {
-    return !this.isOwned && this.#queued === 0
+    return !this.isOwned && this.#queue.size === 0
   }
 
   /** Every wanted destination has its lane. */
@@ -82,14 +82,7 @@ export class OwnedPipe {
 
   /** Runs after everything that was queued before. Rejects with the error of `work`, which does not stop the queue. */
   async inTurn(work: () => Promise<void>): Promise<void> {
-    this.#queued += 1
-    const done = this.#queue.then(work)
-    this.#queue = done.catch(() => {})
-    try {
-      await done
-    } finally {
-      this.#queued -= 1
-    }
+    await this.#queue.run(work)
   }
 
   /** Resolves when everything queued so far has ended. */

@@ -15,6 +15,7 @@ import {
   type MessageRun,
   type ReadLimits,
 } from '../log/buffer.ts'
+import { backoffMs } from '../platform/backoff.ts'
 import type { Logger } from '../platform/log.ts'
 import type { Clock } from './clock.ts'
 
@@ -86,7 +87,7 @@ export class PatientReader implements BufferReader {
   }
 
   async #patiently<T>(ask: () => Promise<T>): Promise<T> {
-    for (let waitMs = firstWaitMs; ; waitMs = Math.min(waitMs * 2, longestWaitMs)) {
+    for (let failures = 1; ; failures += 1) {
       try {
         const answer = await ask()
         this.#outage.answered()
@@ -94,7 +95,7 @@ export class PatientReader implements BufferReader {
       } catch (error) {
         if (!(error instanceof BufferReadUnavailableError) || this.#isEnding) throw error
         this.#outage.failed(error)
-        await this.#wait(waitMs)
+        await this.#wait(backoffMs(failures, firstWaitMs, longestWaitMs))
       }
     }
   }

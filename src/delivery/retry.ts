@@ -4,6 +4,7 @@
  */
 import type { DeliveryError } from '../destinations/driver.ts'
 import type { LaneState } from '../metadata/lane-state.ts'
+import { backoffMs } from '../platform/backoff.ts'
 import type { Clock } from './clock.ts'
 
 const firstRetryMs = 1_000
@@ -42,9 +43,7 @@ export function retryDelayMs(failure: RetryCase, random: () => number): number {
 function ownDelayMs(failure: RetryCase, random: () => number): number {
   if (failure.isStalled) return stalledRetryMs
   if (failure.isIsolated) return isolatedRetryMs
-  // 2^9 s is over the cap already; a larger exponent would only overflow.
-  const ceilingMs = Math.min(firstRetryMs * 2 ** Math.min(failure.failures - 1, 9), longestRetryMs)
-  return Math.floor(random() * ceilingMs)
+  return Math.floor(random() * backoffMs(failure.failures, firstRetryMs, longestRetryMs))
 }
 
 /** The time that a restarted lane still waits, from the saved wall-clock time of its next attempt. */

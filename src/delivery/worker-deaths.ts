@@ -9,6 +9,7 @@
  * Innocent lanes that were under way twice are quarantined too: their first attempt apart is made at once and frees
  * them.
  */
+import { backoffMs } from '../platform/backoff.ts'
 import { minuteMs } from '../platform/quantities.ts'
 
 export interface Death {
@@ -41,6 +42,7 @@ const rememberedMs = 60 * minuteMs
 const deathsToQuarantine = 2
 const mostUnexplained = 10
 const firstHoldMs = 5 * minuteMs
+const firstRestartMs = 250
 const longestRestartMs = 8_000
 
 export class WorkerDeaths {
@@ -86,7 +88,7 @@ export class WorkerDeaths {
     const suspicion = this.#suspicions.get(destinationId)
     if (suspicion === undefined) return true
     const { quarantines, quarantinedAt } = suspicion
-    const holdMs = quarantines < 2 ? 0 : Math.min(firstHoldMs * 2 ** (quarantines - 2), rememberedMs)
+    const holdMs = quarantines < 2 ? 0 : backoffMs(quarantines - 1, firstHoldMs, rememberedMs)
     if (this.#now() - quarantinedAt < holdMs) return false
     suspicion.isQuarantined = false
     suspicion.deaths = 0
@@ -142,5 +144,5 @@ export class WorkerDeaths {
 
 /** At once after the first death in the window, then after longer and longer pauses. */
 function restartAfterMs(deaths: number): number {
-  return deaths < 2 ? 0 : Math.min(250 * 2 ** (deaths - 2), longestRestartMs)
+  return deaths < 2 ? 0 : backoffMs(deaths - 1, firstRestartMs, longestRestartMs)
 }

@@ -30,7 +30,7 @@ import { newMsgId } from './msg-id.ts'
 import type { IngestObserved } from './observed.ts'
 import { type Preparation, type Prepared, prepare, type Scanner } from './prepare.ts'
 import type { LimitState, Quota, Reservation } from './quota.ts'
-import type { UsageCounter } from './usage.ts'
+import type { UsageObserver } from './usage.ts'
 
 /** The request as ingest sees it; the peer is valid until the first await. */
 export interface IngestRequest extends BodySource {
@@ -72,7 +72,7 @@ export interface IngestDeps {
   geo: Geo
   clientIp: ClientIp
   quota: Quota
-  usage: Pick<UsageCounter, 'accepted' | 'rejected'>
+  usage: UsageObserver
   observed: IngestObserved
   bodyMemory: BodyMemory
   /** For those that decompress. */

@@ -15,101 +15,102 @@ import type { Metadata } from '../metadata/store.ts'
 import type { IngestCounts, UsageMark } from '../metadata/usage.ts'
 import type { Logger } from '../platform/log.ts'
 import { hourMs } from '../platform/quantities.ts'
+import { SerialQueue } from '../platform/serial-queue.ts'
 
 export interface UsageSnapshot {
   counts: IngestCounts[]
   marks: UsageMark[]
 }
 
-export interface UsageCounter {
-  /** One message, or several of one hour, are in the buffer. */
-  accepted(pipeId: string, records: number, bytes: number, atMs: number, messages?: number): void
-  rejected(pipeId: string, atMs: number): void
-  /** Counted and not yet flushed, for readers that want the newest; a copy. */
-  pending(): IngestCounts[]
-  /** Takes what is pending out. `restore` puts it back when it could not be stored. */
-  take(): UsageSnapshot
-  restore(snapshot: UsageSnapshot): void
-  /** Forgets the pipes that are no longer there. */
-  forget(isPipe: (pipeId: string) => boolean): void
-}
-
-/**
- * `totals`: each pipe's running totals in the buffer at start, all of them counted already. Null: in a cluster, where the owner of
- * a pipe counts what is accepted from the log (cluster/log-usage.ts); here remain when, and what was rejected.
- */
-export function createUsageCounter(totals: ReadonlyMap<string, Backlog> | null): UsageCounter {
-  const running = new Map<string, Backlog>()
-  for (const [pipeId, { messages, records, bytes }] of totals ?? [])
-    running.set(pipeId, { messages, records, bytes })
-  let pending = new Map<string, IngestCounts>()
-  let marked = new Set<string>()
-
+export class UsageCounter {
+  /** Each pipe's running totals in the buffer; null: see the constructor. */
+  readonly #running: Map<string, Backlog> | null
+  #pending = new Map<string, IngestCounts>()
   /** The counts of each pipe's latest hour: nearly every request adds to them. */
-  let latest = new Map<string, IngestCounts>()
+  #latest = new Map<string, IngestCounts>()
+  #marked = new Set<string>()
 
-  const countsOf = (pipeId: string, hour: number): IngestCounts => {
-    const found = latest.get(pipeId)
-    if (found?.hourMs === hour) return found
+  /**
+   * `totals`: each pipe's running totals in the buffer at start, all of them counted already. Null: in a cluster, where the owner of
+   * a pipe counts what is accepted from the log (cluster/log-usage.ts); here remain when, and what was rejected.
+   */
+  constructor(totals: ReadonlyMap<string, Backlog> | null) {
+    this.#running = totals && new Map([...totals].map(([pipeId, total]) => [pipeId, { ...total }]))
+  }
+
+  /** One message, or several of one hour, are in the buffer. */
+  accepted(pipeId: string, records: number, bytes: number, atMs: number, messages = 1): void {
+    const counts = this.#countsOf(pipeId, atMs - (atMs % hourMs))
+    counts.lastIngestMs = Math.max(atMs, counts.lastIngestMs ?? 0)
+    if (this.#running === null) return
+    counts.requests += messages
+    counts.records += records
+    counts.bytes += bytes
+    const total = totalOf(this.#running, pipeId)
+    total.messages += messages
+    total.records += records
+    total.bytes += bytes
+    this.#marked.add(pipeId)
+  }
+
+  rejected(pipeId: string, atMs: number): void {
+    this.#countsOf(pipeId, atMs - (atMs % hourMs)).rejected++
+  }
+
+  /** Counted and not yet flushed, for readers that want the newest; a copy. */
+  pending(): IngestCounts[] {
+    return [...this.#pending.values()].map((counts) => ({ ...counts }))
+  }
+
+  /** Takes what is pending out. `restore` puts it back when it could not be stored. */
+  take(): UsageSnapshot {
+    const running = this.#running ?? new Map()
+    const counts = [...this.#pending.values()]
+    const marks = [...this.#marked].map((pipeId) => ({ pipeId, ...totalOf(running, pipeId) }))
+    this.#pending = new Map()
+    this.#latest = new Map()
+    this.#marked = new Set()
+    return { counts, marks }
+  }
+
+  restore(snapshot: UsageSnapshot): void {
+    for (const lost of snapshot.counts) {
+      const counts = this.#countsOf(lost.pipeId, lost.hourMs)
+      counts.requests += lost.requests
+      counts.records += lost.records
+      counts.bytes += lost.bytes
+      counts.rejected += lost.rejected
+      counts.lastIngestMs = Math.max(counts.lastIngestMs ?? 0, lost.lastIngestMs ?? 0) || null
+    }
+    for (const { pipeId } of snapshot.marks) this.#marked.add(pipeId)
+  }
+
+  /** Forgets the pipes that are no longer there. */
+  forget(isPipe: (pipeId: string) => boolean): void {
+    for (const pipeId of this.#running?.keys() ?? []) if (!isPipe(pipeId)) this.#running?.delete(pipeId)
+  }
+
+  #countsOf(pipeId: string, hour: number): IngestCounts {
+    const latest = this.#latest.get(pipeId)
+    if (latest?.hourMs === hour) return latest
     const key = `${pipeId}/${hour}`
-    let counts = pending.get(key)
+    let counts = this.#pending.get(key)
     if (counts === undefined) {
       counts = { pipeId, hourMs: hour, requests: 0, records: 0, bytes: 0, rejected: 0, lastIngestMs: null }
-      pending.set(key, counts)
+      this.#pending.set(key, counts)
     }
-    latest.set(pipeId, counts)
+    this.#latest.set(pipeId, counts)
     return counts
   }
-  const totalsOf = (pipeId: string): Backlog => {
-    let total = running.get(pipeId)
-    if (total === undefined) {
-      total = { messages: 0, records: 0, bytes: 0 }
-      running.set(pipeId, total)
-    }
-    return total
-  }
+}
 
-  return {
-    accepted: (pipeId, records, bytes, atMs, messages = 1) => {
-      const counts = countsOf(pipeId, atMs - (atMs % hourMs))
-      counts.lastIngestMs = Math.max(atMs, counts.lastIngestMs ?? 0)
-      if (totals === null) return
-      counts.requests += messages
-      counts.records += records
-      counts.bytes += bytes
-      const total = totalsOf(pipeId)
-      total.messages += messages
-      total.records += records
-      total.bytes += bytes
-      marked.add(pipeId)
-    },
-    rejected: (pipeId, atMs) => {
-      countsOf(pipeId, atMs - (atMs % hourMs)).rejected++
-    },
-    pending: () => [...pending.values()].map((counts) => ({ ...counts })),
-    take: () => {
-      const counts = [...pending.values()]
-      const marks = [...marked].map((pipeId) => ({ pipeId, ...totalsOf(pipeId) }))
-      pending = new Map()
-      latest = new Map()
-      marked = new Set()
-      return { counts, marks }
-    },
-    restore: (snapshot) => {
-      for (const lost of snapshot.counts) {
-        const counts = countsOf(lost.pipeId, lost.hourMs)
-        counts.requests += lost.requests
-        counts.records += lost.records
-        counts.bytes += lost.bytes
-        counts.rejected += lost.rejected
-        counts.lastIngestMs = Math.max(counts.lastIngestMs ?? 0, lost.lastIngestMs ?? 0) || null
-      }
-      for (const { pipeId } of snapshot.marks) marked.add(pipeId)
-    },
-    forget: (isPipe) => {
-      for (const pipeId of running.keys()) if (!isPipe(pipeId)) running.delete(pipeId)
-    },
+function totalOf(running: Map<string, Backlog>, pipeId: string): Backlog {
+  let total = running.get(pipeId)
+  if (total === undefined) {
+    total = { messages: 0, records: 0, bytes: 0 }
+    running.set(pipeId, total)
   }
+  return total
 }
 
 export interface UsageFlushOptions {
@@ -129,7 +130,8 @@ export interface UsageFlush {
 
 export function startUsageFlush(options: UsageFlushOptions): UsageFlush {
   const { counter, usage, directory, log, everyMs = 5000 } = options
-  let last: Promise<void> = Promise.resolve()
+  // One after the other: two flushes at once could store the older marks last.
+  const queue = new SerialQueue()
 
   const flushOnce = async () => {
     const snapshot = counter.take()
@@ -142,11 +144,7 @@ export function startUsageFlush(options: UsageFlushOptions): UsageFlush {
       throw error
     }
   }
-  // One after the other: two flushes at once could store the older marks last.
-  const flush = () => {
-    last = last.catch(() => {}).then(flushOnce)
-    return last
-  }
+  const flush = () => queue.run(flushOnce)
   const timer = setInterval(() => {
     flush().catch((error) => log.error({ reason: String(error) }, 'usage.flush_failed'))
   }, everyMs)
@@ -205,46 +203,42 @@ export interface PipeTotals {
   rejected: number
 }
 
-export interface IngestTotals {
-  /** The same counter, whose counts are added here too, as those of one worker. */
-  observe(counter: UsageCounter, worker?: number): UsageCounter
-  /** By pipe, then by worker. Forgets the pipes that are no longer there. */
-  ofPipes(isPipe: (pipeId: string) => boolean): ReadonlyMap<string, ReadonlyMap<number, Readonly<PipeTotals>>>
-}
+/** Counts requests as they come. */
+export type UsageObserver = Pick<UsageCounter, 'accepted' | 'rejected'>
 
-export function createIngestTotals(): IngestTotals {
-  const byPipe = new Map<string, Map<number, PipeTotals>>()
-  const totalsOf = (pipeId: string, worker: number) => {
-    let byWorker = byPipe.get(pipeId)
-    if (byWorker === undefined) {
-      byWorker = new Map()
-      byPipe.set(pipeId, byWorker)
-    }
-    let totals = byWorker.get(worker)
-    if (totals === undefined) {
-      totals = { requests: 0, records: 0, bytes: 0, rejected: 0 }
-      byWorker.set(worker, totals)
-    }
-    return totals
-  }
-  return {
-    observe: (counter, worker = 0) => ({
-      ...counter,
+export class IngestTotals {
+  readonly #byPipe = new Map<string, Map<number, PipeTotals>>()
+
+  /** The same counter, whose counts are added here too, as those of one worker. */
+  observe(counter: UsageObserver, worker = 0): UsageObserver {
+    return {
       accepted: (pipeId, records, bytes, atMs, messages = 1) => {
-        const totals = totalsOf(pipeId, worker)
+        const totals = this.#totalsOf(pipeId, worker)
         totals.requests += messages
         totals.records += records
         totals.bytes += bytes
         counter.accepted(pipeId, records, bytes, atMs, messages)
       },
       rejected: (pipeId, atMs) => {
-        totalsOf(pipeId, worker).rejected++
+        this.#totalsOf(pipeId, worker).rejected++
         counter.rejected(pipeId, atMs)
       },
-    }),
-    ofPipes: (isPipe) => {
-      for (const pipeId of byPipe.keys()) if (!isPipe(pipeId)) byPipe.delete(pipeId)
-      return byPipe
-    },
+    }
+  }
+
+  /** By pipe, then by worker. Forgets the pipes that are no longer there. */
+  ofPipes(
+    isPipe: (pipeId: string) => boolean,
+  ): ReadonlyMap<string, ReadonlyMap<number, Readonly<PipeTotals>>> {
+    for (const pipeId of this.#byPipe.keys()) if (!isPipe(pipeId)) this.#byPipe.delete(pipeId)
+    return this.#byPipe
+  }
+
+  #totalsOf(pipeId: string, worker: number): PipeTotals {
+    const byWorker = this.#byPipe.get(pipeId) ?? new Map<number, PipeTotals>()
+    this.#byPipe.set(pipeId, byWorker)
+    const totals = byWorker.get(worker) ?? { requests: 0, records: 0, bytes: 0, rejected: 0 }
+    byWorker.set(worker, totals)
+    return totals
   }
 }

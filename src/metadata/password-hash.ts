@@ -10,6 +10,7 @@
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import { SerialQueue } from '../platform/serial-queue.ts'
 
 interface Cost {
   logN: number
@@ -25,8 +26,7 @@ const MiB = 1024 * 1024
 const nobodysHash = encode(cost, Buffer.alloc(saltBytes), Buffer.alloc(hashBytes))
 
 export class Passwords {
-  #last: Promise<unknown> = Promise.resolve()
-  #waiting = 0
+  readonly #queue = new SerialQueue()
 
   /**
    * Hashes a password for storage. `beside`: the stored hash of another account with the same address, if there is
@@ -60,17 +60,10 @@ export class Passwords {
 
   /** One after the other; more than may wait are turned away. */
   async #derive(password: string, salt: Buffer, its: Cost): Promise<Buffer> {
-    if (this.#waiting >= resourceLimits.waitingPasswords) {
+    if (this.#queue.size >= resourceLimits.waitingPasswords) {
       throw new ApiError('sign_in_busy', { headers: { 'Retry-After': '2' } })
     }
-    this.#waiting += 1
-    const turn = this.#last.then(() => derive(password, salt, its))
-    this.#last = turn.catch(() => {})
-    try {
-      return await turn
-    } finally {
-      this.#waiting -= 1
-    }
+    return await this.#queue.run(() => derive(password, salt, its))
   }
 }
 

@@ -1,6 +1,8 @@
 /** Connections to the database of the metadata, and transactions on them. */
+
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Kysely, Transaction } from 'kysely'
+import { backoffMs } from '../platform/backoff.ts'
 import type { Tables } from './tables.ts'
 import { WriteConflictError } from './write-errors.ts'
 import { WriteTurns } from './write-turns.ts'
@@ -92,7 +94,7 @@ function untilNoConflict<T>(turns: WriteTurns, run: (attempt: number) => Promise
       } catch (error) {
         if (!(error instanceof WriteConflictError) || attempt === maxAttempts) throw error
         // A random pause: two that conflicted must not meet again at once.
-        await delay(Math.random() * Math.min(2 ** attempt, 100))
+        await delay(Math.random() * backoffMs(attempt, 2, 100))
       }
     }
   })

@@ -2,12 +2,13 @@
  * Typed calls by number over a port, in both directions: one of these is at each end.
  *
  *   call ──['call', id, method, args]──▶ handler ──['value', id, value] or ['error', id, error]──▶ settles
- *   tell ──['tell', method, args]──▶ handler                   (nothing comes back)
+ *   tell ──['tell', method, args]──▶ handler                   (nothing comes back, and nothing is allocated for it)
  *
  * - Messages arrive in the order in which they were posted. Calls that came before `serve` wait for it.
  * - A call settles once: with its result, with the error that its handler threw, by its deadline, or because the other side ended.
  *   A message for a call that has settled is ignored.
  */
+import type { Transferable } from 'node:worker_threads'
 import { type ErrorClasses, ErrorCodec, type SentError } from './thread-error.ts'
 
 export type Method<T> = keyof T & string
@@ -32,7 +33,7 @@ export class Transferred<Value> {
 }
 
 export interface CallOptions {
-  transfer?: readonly ArrayBuffer[]
+  transfer?: readonly Transferable[]
   /** Ticks, from when the thread is ready, after which the call has failed; its result is ignored then. */
   mostTicks?: number
   /** One that does not settle in time ends the whole thread: the call itself hangs it. */
@@ -53,11 +54,21 @@ export interface OpenCall extends CallOptions {
   reject(error: Error): void
 }
 
+/** One end of a connection between two threads, as the code that uses it sees it. */
+export interface Caller<Remote> {
+  call<M extends Method<Remote>>(
+    method: M,
+    args: Args<Remote, M>,
+    options?: CallOptions,
+  ): Promise<Result<Remote, M>>
+  tell<M extends Method<Remote>>(method: M, args: Args<Remote, M>, transfer?: readonly Transferable[]): void
+}
+
 /** A handler has thrown; for the log. The caller gets the error. */
 export type OnFailure = (error: unknown, method: string) => void
 
-export class Calls<Remote, Local> {
-  readonly #post: (message: CallMessage, transfer: readonly ArrayBuffer[]) => void
+export class Calls<Remote, Local> implements Caller<Remote> {
+  readonly #post: (message: CallMessage, transfer: readonly Transferable[]) => void
   readonly #errors: ErrorCodec
   readonly #open = new Map<number, OpenCall>()
   #early: CallMessage[] = []
@@ -68,7 +79,7 @@ export class Calls<Remote, Local> {
   /** `name`: the other side, in errors. */
   constructor(
     name: string,
-    post: (message: CallMessage, transfer: readonly ArrayBuffer[]) => void,
+    post: (message: CallMessage, transfer: readonly Transferable[]) => void,
     errors?: ErrorClasses,
   ) {
     this.#post = post
@@ -98,8 +109,12 @@ export class Calls<Remote, Local> {
     })
   }
 
-  tell<M extends Method<Remote>>(method: M, args: Args<Remote, M>): void {
-    this.#post(['tell', method, args], [])
+  tell<M extends Method<Remote>>(
+    method: M,
+    args: Args<Remote, M>,
+    transfer: readonly Transferable[] = [],
+  ): void {
+    this.#post(['tell', method, args], transfer)
   }
 
   serve(handlers: Handlers<Local>, onFailure: OnFailure = () => {}): void {
@@ -113,7 +128,7 @@ export class Calls<Remote, Local> {
     else if (message[0] === 'error') this.#take(message[1])?.reject(this.#errors.decode(message[2]))
     else if (this.#handlers === null) this.#early.push(message)
     else if (message[0] === 'call') void this.#respond(message[1], message[2], message[3])
-    else void this.#run(message[1], message[2])
+    else this.#run(message[1], message[2])
   }
 
   /** These calls have failed. */
@@ -137,9 +152,10 @@ export class Calls<Remote, Local> {
     }
   }
 
-  async #run(method: string, args: readonly unknown[]): Promise<unknown> {
+  /** At once, and without a promise of its own: what a handler of a `tell` throws is an error that nothing caught. */
+  #run(method: string, args: readonly unknown[]): unknown {
     const handlers = this.#handlers as Record<string, (...args: readonly unknown[]) => unknown>
-    return await Reflect.apply(handlers[method]!, handlers, args)
+    return Reflect.apply(handlers[method]!, handlers, args)
   }
 
   #take(id: number): OpenCall | undefined {

@@ -76,13 +76,3 @@ export class ErrorCodec {
     return null
   }
 }
-
-const ofMain = new ErrorCodec('main')
-
-export function sentError(error: unknown): SentError {
-  return ofMain.encode(error)
-}
-
-export function receivedError(sent: SentError): Error {
-  return ofMain.decode(sent)
-}

@@ -6,6 +6,7 @@ import assert from 'node:assert'
 import { parentPort, type Transferable, workerData } from 'node:worker_threads'
 import {
   type Args,
+  type Caller,
   type CallOptions,
   Calls,
   type Handlers,
@@ -22,7 +23,7 @@ export interface ServeOptions {
   onClose?(): Promise<void> | void
 }
 
-export class ThreadHost<Data, Remote, Host = object> {
+export class ThreadHost<Data, Remote, Host = object> implements Caller<Host> {
   readonly data: Data
   readonly #port: NonNullable<typeof parentPort>
   readonly #calls: Calls<Host, Remote>
@@ -68,8 +69,8 @@ export class ThreadHost<Data, Remote, Host = object> {
     return this.#calls.call(method, args, options)
   }
 
-  tell<M extends Method<Host>>(method: M, args: Args<Host, M>): void {
-    this.#calls.tell(method, args)
+  tell<M extends Method<Host>>(method: M, args: Args<Host, M>, transfer?: readonly Transferable[]): void {
+    this.#calls.tell(method, args, transfer)
   }
 
   #post(message: HostMessage, transfer: readonly Transferable[] = []): void {

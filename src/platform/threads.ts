@@ -13,13 +13,15 @@
  *   deadlines are counted in ticks of this side, not on a clock: a process that was held up or stopped has not waited.
  * - A thread that is silent for too long is terminated, or left behind where a call of SQLite may be under way: one that fails in a
  *   thread that is being terminated aborts the process (better-sqlite3 12). Work without an event loop (a scan, a parser) sets no limit.
- * - A thread keeps the process alive until it is ready, while a call to it is under way, and while it is being ended.
+ * - A thread keeps the process alive until it is ready, while a call to it is under way, and while it is being ended; one that
+ *   `holdsProcess` as long as it runs.
  */
 import { type ResourceLimits, type Transferable, Worker } from 'node:worker_threads'
 import { StorageUnavailableError } from './error-code.ts'
 import { Semaphore, type SemaphoreOptions } from './semaphore.ts'
 import {
   type Args,
+  type Caller,
   type CallMessage,
   type CallOptions,
   Calls,
@@ -65,6 +67,8 @@ export interface ThreadOptions<Host> {
   /** How it is ended then. */
   whenSilent?: 'terminate' | 'abandon'
   tickMs?: number
+  /** As long as it runs: what it is told has to be done, and nothing comes back. */
+  holdsProcess?: boolean
   /** `calls`: how many of them have failed by it. */
   onAbandoned?(calls: number): void
   /**
@@ -88,7 +92,7 @@ export function threadEntry(base: string, file: string): URL {
   return new URL(`${file}.${base.endsWith('.ts') ? 'ts' : 'js'}`, base)
 }
 
-export class Thread<Remote, Host = object> {
+export class Thread<Remote, Host = object> implements Caller<Remote> {
   /** Rejects when it ended before. */
   readonly ready: Promise<void>
   readonly ended: Promise<ThreadEnd>
@@ -171,12 +175,12 @@ export class Thread<Remote, Host = object> {
     try {
       return await result
     } finally {
-      if (this.#calls.size === 0 && this.#isReady && this.isUsable) this.#worker.unref()
+      if (this.#isReady && this.isUsable) this.#unrefIdle()
     }
   }
 
-  tell<M extends Method<Remote>>(method: M, args: Args<Remote, M>): void {
-    this.#calls.tell(method, args)
+  tell<M extends Method<Remote>>(method: M, args: Args<Remote, M>, transfer?: readonly Transferable[]): void {
+    this.#calls.tell(method, args, transfer)
   }
 
   /** Asks it to end when its calls have, and resolves when it has. */
@@ -217,8 +221,12 @@ export class Thread<Remote, Host = object> {
   #isUp(): void {
     this.#isReady = true
     this.#silentTicks = 0
-    if (this.#calls.size === 0) this.#worker.unref()
+    this.#unrefIdle()
     this.#onReady.resolve()
+  }
+
+  #unrefIdle(): void {
+    if (this.#calls.size === 0 && this.#options.holdsProcess !== true) this.#worker.unref()
   }
 
   #tick(): void {

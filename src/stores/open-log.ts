@@ -27,9 +27,8 @@ import {
 import { giveUpBallastWhenFull, leaveBallast } from '../log/segments/disk-guard.ts'
 import { openSegmentFeed } from '../log/segments/feed.ts'
 import { MessageSearch } from '../log/segments/message-search.ts'
-import { openSegmentBuffer } from '../log/segments/open-buffer.ts'
+import * as segments from '../log/segments/open-buffer.ts'
 import { openSegmentReader } from '../log/segments/reader.ts'
-import * as writerClient from '../log/segments/writer-client.ts'
 import type { Logger, LogSettings } from '../platform/log.ts'
 
 export interface BufferWriterDeps {
@@ -52,7 +51,7 @@ export interface BufferReaderOptions {
 
 /** Opens it for writing; once per spec. Rejects when it cannot be opened. */
 export async function openBuffer(spec: BufferSpec, deps: BufferWriterDeps): Promise<OpenBuffer> {
-  if (spec.kind === 'segments') return await openSegmentBuffer(spec, deps)
+  if (spec.kind === 'segments') return await segments.openSegmentBuffer(spec, deps)
   // A single machine loads none of the code for a cluster.
   const { openJetStreamBuffer } = await import('../cluster/jetstream/open-buffer.ts')
   return offsetBuffer(await openJetStreamBuffer(withoutBase(spec), deps), seqBaseOf(spec))
@@ -62,7 +61,7 @@ export async function openBuffer(spec: BufferSpec, deps: BufferWriterDeps): Prom
 export async function openPortAppender(port: AppenderPort): Promise<Appender> {
   // The kind of the buffer is told first; it is there before the port is.
   const first: AppendingThreadSpec | { kind: 'segments' } | undefined = receiveMessageOnPort(port)?.message
-  if (first?.kind !== 'jetstream') return writerClient.openPortAppender(port)
+  if (first?.kind !== 'jetstream') return segments.openPortAppender(port)
   const { openJetStreamPortAppender } = await import('../cluster/jetstream/port-appender.ts')
   return offsetAppender(await openJetStreamPortAppender(port, first), seqBaseOf(first.spec))
 }

@@ -13,7 +13,7 @@ import { createAuthenticate } from '../../src/ingest/directory/authenticate.ts'
 import { createIngest } from '../../src/ingest/ingest.ts'
 import { IngestObserved } from '../../src/ingest/observed.ts'
 import { createQuota } from '../../src/ingest/quota.ts'
-import { createUsageCounter } from '../../src/ingest/usage.ts'
+import { UsageCounter } from '../../src/ingest/usage.ts'
 import type { Directory } from '../../src/metadata/directory-source.ts'
 import { Semaphore } from '../../src/platform/semaphore.ts'
 import { call } from '../support/daemon.ts'
@@ -46,7 +46,7 @@ const ingest = createIngest({
   geo: { lookup: () => null, close: () => {} },
   clientIp: createClientIp([]),
   quota: createQuota({}, 0),
-  usage: createUsageCounter(new Map()),
+  usage: new UsageCounter(new Map()),
   observed: new IngestObserved(),
   bodyMemory: createBodyMemory(1 << 20),
   decoders: new Semaphore(1),

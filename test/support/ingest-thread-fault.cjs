@@ -3,7 +3,8 @@ const { existsSync } = require('node:fs')
 const { isMainThread, workerData } = require('node:worker_threads')
 
 const fault = process.env.INGEST_THREAD_FAULT
-if (!isMainThread && fault !== undefined && workerData?.counters !== undefined && workerData.index === 0) {
+const data = workerData?.data
+if (!isMainThread && fault !== undefined && data?.counters !== undefined && data.index === 0) {
   const never = new Int32Array(new SharedArrayBuffer(4))
   setInterval(() => {
     while (existsSync(`${fault}.hang`)) Atomics.wait(never, 0, 0, 10)

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { forgetCounts, forgetDeletedPipes } from '../../src/daemon/housekeeping.ts'
 import { openDirectory } from '../../src/ingest/directory/directory-cache.ts'
-import { createIngestTotals, createUsageCounter } from '../../src/ingest/usage.ts'
+import { IngestTotals, UsageCounter } from '../../src/ingest/usage.ts'
 import { message, openAt, temporaryDirectory } from './buffer/open.ts'
 import { newPipe, newWorkspace, open } from './metadata/fixture.ts'
 
@@ -17,15 +17,17 @@ t.test(
     )
     await handle.appender.append(message(held!.pipe_id, '{}\n'))
     for (const { pipe_id } of [held!, empty!]) await metadata.pipes.delete(workspaceId, pipe_id)
-    const ingestTotals = createIngestTotals()
+    const ingestTotals = new IngestTotals()
+    const usage = new UsageCounter(new Map())
+    const observer = ingestTotals.observe(usage)
     const parts = {
       metadata,
       buffer: handle,
       directory: await openDirectory(metadata.directory),
-      usage: ingestTotals.observe(createUsageCounter(new Map())),
+      usage,
       ingestTotals,
     }
-    for (const { pipe_id } of [empty!, existing!]) parts.usage.accepted(pipe_id, 1, 1, Date.now())
+    for (const { pipe_id } of [empty!, existing!]) observer.accepted(pipe_id, 1, 1, Date.now())
     const both = [held!.pipe_id, empty!.pipe_id].sort()
 
     forgetCounts(parts)

@@ -205,7 +205,7 @@ t.test('there is no cycle of imports', async (t) => {
 t.test('the lane and everything pure know no threads', async (t) => {
   const threads = imports.filter((one) => one.to === 'node:worker_threads').map((one) => one.from)
   const allowedFiles =
-    /^(daemon\/(threads\/|daemon\.ts)|observe\/alerts\/post|stores\/open-log|log\/segments\/|cluster\/jetstream\/open-buffer|api\/ingest-threads\/ingest-(threads|thread-proxy)|api\/http\/free-now|platform\/(threads|thread-host)|delivery\/transform\/transform-threads?)/
+    /^(daemon\/(threads\/|daemon\.ts)|observe\/alerts\/post|stores\/open-log|log\/segments\/|cluster\/jetstream\/open-buffer|api\/http\/free-now|platform\/(threads|thread-host|thread-calls))/
   t.same(
     threads.filter((file) => !allowedFiles.test(file)),
     [],

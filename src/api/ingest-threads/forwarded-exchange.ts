@@ -1,12 +1,11 @@
 /** On main: a request that came in over an ingest thread, as any other is served. */
 import { payloadTooLarge } from '../../contract/errors.ts'
 import type { BodyReceiver } from '../../ingest/body-source.ts'
+import type { Caller } from '../../platform/thread-calls.ts'
 import type { Exchange, RequestHead } from '../http/exchange.ts'
 import type { HttpResponse } from '../http/response.ts'
 import type { ResponseStream } from '../http/response-stream.ts'
-import type { ForwardedHead, SendHow, ToIngestThread } from './protocol.ts'
-
-export type PostToThread = (message: ToIngestThread, transfer?: ArrayBuffer[]) => void
+import type { ForwardedHead, IngestCalls, SendHow } from './protocol.ts'
 
 export function forwardedHead(head: ForwardedHead, path: string): RequestHead {
   const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name)
@@ -23,7 +22,7 @@ export function forwardedHead(head: ForwardedHead, path: string): RequestHead {
 export class ForwardedExchange implements Exchange {
   readonly #id: number
   readonly #head: ForwardedHead
-  readonly #post: PostToThread
+  readonly #thread: Pick<Caller<IngestCalls>, 'tell'>
   readonly #onOver: () => void
   readonly #body: Promise<Uint8Array | 'too_large' | null>
   #resolveBody: (body: Uint8Array | 'too_large' | null) => void = () => {}
@@ -34,10 +33,15 @@ export class ForwardedExchange implements Exchange {
   #isAborted = false
 
   /** `onOver` once: the response is with the thread and nothing more is wanted of it, or the client has gone. */
-  constructor(id: number, head: ForwardedHead, post: PostToThread, onOver: () => void) {
+  constructor(
+    id: number,
+    head: ForwardedHead,
+    thread: Pick<Caller<IngestCalls>, 'tell'>,
+    onOver: () => void,
+  ) {
     this.#id = id
     this.#head = head
-    this.#post = post
+    this.#thread = thread
     this.#onOver = onOver
     this.#body = new Promise((resolve) => {
       this.#resolveBody = resolve
@@ -97,18 +101,18 @@ export class ForwardedExchange implements Exchange {
   }
 
   stream(response: HttpResponse): ResponseStream {
-    if (!this.#isOver) this.#post({ kind: 'stream', id: this.#id, response })
+    if (!this.#isOver) this.#thread.tell('stream', [this.#id, response])
     return {
       write: (piece) => {
         if (this.#isOver) return Promise.resolve(false)
         const bytes = ownMemory(piece)
-        this.#post({ kind: 'piece', id: this.#id, bytes }, [bytes.buffer as ArrayBuffer])
+        this.#thread.tell('piece', [this.#id, bytes], [bytes.buffer as ArrayBuffer])
         return new Promise((resolve) => {
           this.#taken = resolve
         })
       },
       end: () => {
-        if (!this.#isOver) this.#post({ kind: 'stream_end', id: this.#id })
+        if (!this.#isOver) this.#thread.tell('streamEnd', [this.#id])
         this.#over()
       },
     }
@@ -142,10 +146,8 @@ export class ForwardedExchange implements Exchange {
     if (this.#isOver) return
     const body = response.body === null ? null : ownMemory(response.body)
     const transfer = body === null ? [] : [body.buffer as ArrayBuffer]
-    this.#post(
-      { kind: 'respond', id: this.#id, how, response: { ...response, body: body as Buffer | null } },
-      transfer,
-    )
+    const sent = { ...response, body: body as Buffer | null }
+    this.#thread.tell('respond', [this.#id, how, sent], transfer)
   }
 
   #over(): void {

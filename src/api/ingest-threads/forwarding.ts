@@ -7,25 +7,22 @@
 import { ApiError } from '../../contract/errors.ts'
 import { largestBodyBytes } from '../../contract/operation.ts'
 import { wholeBody } from '../../ingest/body-source.ts'
+import type { Caller } from '../../platform/thread-calls.ts'
 import type { Handler, ServedPath } from '../http/engine.ts'
 import type { Exchange, RequestHead } from '../http/exchange.ts'
-import { errorResponse } from '../http/response.ts'
+import { errorResponse, type HttpResponse } from '../http/response.ts'
 import type { ResponseStream } from '../http/response-stream.ts'
 import { guarded, type RouteContext } from '../http/run-route.ts'
-import type { ForwardedPath, FromIngestThread, ToIngestThread } from './protocol.ts'
+import type { ForwardedPath, ForwardedResponses, IngestReports, SendHow } from './protocol.ts'
 
-type Respond = Extract<ToIngestThread, { kind: 'respond' }>
-type Streamed = Extract<ToIngestThread, { kind: 'stream' | 'piece' | 'stream_end' }>
-type PostToMain = (message: FromIngestThread, transfer?: ArrayBuffer[]) => void
-
-export class Forwarding {
-  readonly #post: PostToMain
+export class Forwarding implements ForwardedResponses {
+  readonly #main: Pick<Caller<IngestReports>, 'tell'>
   readonly #open = new Map<number, Exchange>()
   readonly #streams = new Map<number, ResponseStream>()
   #lastId = 0
 
-  constructor(post: PostToMain) {
-    this.#post = post
+  constructor(main: Pick<Caller<IngestReports>, 'tell'>) {
+    this.#main = main
   }
 
   /** `context`: for what is rejected here. */
@@ -46,10 +43,10 @@ export class Forwarding {
     return this.#handler(-1, [])
   }
 
-  respond({ id, how, response: { status, headers, body } }: Respond): void {
+  respond(id: number, how: SendHow, { status, headers, body }: HttpResponse): void {
     const exchange = this.#open.get(id)
     this.#open.delete(id)
-    const sent = (wasSent: boolean) => this.#post({ kind: 'sent', id, wasSent })
+    const sent = (wasSent: boolean) => this.#main.tell('sent', [id, wasSent])
     // The client had gone: main was told, perhaps after it had sent this.
     if (exchange === undefined) {
       if (how === 'tracked') sent(false)
@@ -62,27 +59,20 @@ export class Forwarding {
     else exchange.send(response, how === 'last')
   }
 
-  /** Main reports a client that has disconnected. */
-  stream(message: Streamed): void {
-    const { id } = message
-    switch (message.kind) {
-      case 'stream': {
-        const { status, headers } = message.response
-        const stream = this.#open.get(id)?.stream({ status, headers, body: null })
-        if (stream !== undefined) this.#streams.set(id, stream)
-        break
-      }
-      case 'piece': {
-        const { buffer, byteOffset, byteLength } = message.bytes
-        const written = this.#streams.get(id)?.write(Buffer.from(buffer, byteOffset, byteLength))
-        void written?.then((isOpen) => isOpen && this.#post({ kind: 'taken', id }))
-        break
-      }
-      case 'stream_end':
-        this.#open.delete(id)
-        this.#streams.get(id)?.end()
-        this.#streams.delete(id)
-    }
+  stream(id: number, { status, headers }: HttpResponse): void {
+    const stream = this.#open.get(id)?.stream({ status, headers, body: null })
+    if (stream !== undefined) this.#streams.set(id, stream)
+  }
+
+  piece(id: number, { buffer, byteOffset, byteLength }: Uint8Array): void {
+    const written = this.#streams.get(id)?.write(Buffer.from(buffer, byteOffset, byteLength))
+    void written?.then((isOpen) => isOpen && this.#main.tell('taken', [id]))
+  }
+
+  streamEnd(id: number): void {
+    this.#open.delete(id)
+    this.#streams.get(id)?.end()
+    this.#streams.delete(id)
   }
 
   #handler(path: number, names: readonly string[]): Handler {
@@ -91,17 +81,13 @@ export class Forwarding {
       this.#open.set(id, exchange)
       exchange.onGone(() => {
         this.#streams.delete(id)
-        if (this.#open.delete(id)) this.#post({ kind: 'gone', id })
+        if (this.#open.delete(id)) this.#main.tell('gone', [id])
       })
       const { headers, announcedBytes, hasBody } = headersOf(head)
       const params = names.map((name) => head.param(name))
       const { method, query } = head
-      this.#post({
-        kind: 'request',
-        id,
-        path,
-        head: { method, query, params, headers, peer: exchange.peer(), hasBody },
-      })
+      const forwarded = { method, query, params, headers, peer: exchange.peer(), hasBody }
+      this.#main.tell('request', [id, path, forwarded])
       if (hasBody) this.#collect(id, exchange, announcedBytes)
     }
   }
@@ -111,9 +97,9 @@ export class Forwarding {
     wholeBody(exchange, { maxBytes: largestBodyBytes, announcedBytes, reserve: () => {} }).then(
       (body) => {
         const own = body === null ? null : new Uint8Array(body)
-        this.#post({ kind: 'body', id, body: own }, own === null ? [] : [own.buffer])
+        this.#main.tell('body', [id, own], own === null ? [] : [own.buffer])
       },
-      () => this.#post({ kind: 'body', id, body: 'too_large' }),
+      () => this.#main.tell('body', [id, 'too_large']),
     )
   }
 }

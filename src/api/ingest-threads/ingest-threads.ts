@@ -15,17 +15,15 @@
  * - A thread that fails ends the process. The process never ends, in any way, while a thread has sockets: Node would
  *   abort it. Main therefore has all of them closed first, also in the handler of its own exit.
  */
-import { Worker } from 'node:worker_threads'
 import type { AskQuota } from '../../ingest/cluster-quota.ts'
-import type { UsageCounter } from '../../ingest/usage.ts'
+import type { UsageObserver } from '../../ingest/usage.ts'
 import type { AppenderPort } from '../../log/buffer.ts'
 import type { Change } from '../../metadata/changes.ts'
 import type { DirectorySource } from '../../metadata/directory-source.ts'
-import { threadEntry } from '../../platform/threads.ts'
-import type { HttpEngine } from '../http/engine.ts'
-import { IngestThread } from './ingest-thread-proxy.ts'
-import type { Command, IngestThreadData } from './protocol.ts'
-import { SharedListener } from './shared-listener.ts'
+import type { HttpEngine, Listener, ListenerOptions } from '../http/engine.ts'
+import { ListenError, requireFreeAddress } from '../http/listen.ts'
+import { IngestThread } from './ingest-thread.ts'
+import type { IngestThreadData, SharedAddress } from './protocol.ts'
 
 /** How long the end of the process waits for threads that do not close their sockets. */
 const closeWithinMs = 2_000
@@ -38,7 +36,7 @@ export interface IngestThreadsDeps {
   /** In a cluster; null: limits are in shared memory alone. */
   askQuota: AskQuota | null
   /** Counts for the thread with this index, which is that of its appender too. */
-  usageOf(index: number): Pick<UsageCounter, 'rejected'>
+  usageOf(index: number): Pick<UsageObserver, 'rejected'>
   /** Keys that requests of a thread came with. */
   onKeysUsed(apiKeyIds: readonly string[]): void
   onFatal(error: Error): void
@@ -61,31 +59,31 @@ export class IngestThreads {
   }
 
   async refresh(change: Change): Promise<void> {
-    const refresh = 'pipeId' in change ? { pipeId: change.pipeId } : { apiKeyId: change.apiKeyId }
-    await this.#all({ kind: 'refresh', refresh })
+    const changed = 'pipeId' in change ? { pipeId: change.pipeId } : { apiKeyId: change.apiKeyId }
+    await Promise.all(this.#threads.map((thread) => thread.remote.call('refresh', [changed])))
   }
 
   async trust(cidrs: readonly string[]): Promise<void> {
-    await this.#all({ kind: 'trust', cidrs })
+    await Promise.all(this.#threads.map((thread) => thread.remote.call('trust', [cidrs])))
   }
 
   loadGeo(bytes: SharedArrayBuffer): void {
-    for (const thread of this.#threads) thread.post({ kind: 'geo', bytes })
+    for (const thread of this.#threads) thread.remote.tell('loadGeo', [bytes])
   }
 
   /** Connections are closed after their response from now on. */
   stopping(): void {
-    for (const thread of this.#threads) thread.post({ kind: 'stopping' })
+    for (const thread of this.#threads) thread.remote.tell('stopping', [])
   }
 
   /** Resolves when everything appended so far is settled; later requests are rejected. */
   async drain(): Promise<void> {
-    await this.#all({ kind: 'drain' })
+    await Promise.all(this.#threads.map((thread) => thread.remote.call('drain', [])))
   }
 
   /** Resolves when no thread has a request under way. */
   async idle(): Promise<void> {
-    await this.#all({ kind: 'idle' })
+    await Promise.all(this.#threads.map((thread) => thread.remote.call('idle', [])))
   }
 
   /** How long the one that has been silent longest has given no sign of life. */
@@ -97,10 +95,6 @@ export class IngestThreads {
     for (const thread of this.#threads) thread.close()
     await Promise.all(this.#threads.map((thread) => thread.end()))
     process.off('exit', this.#onExit)
-  }
-
-  async #all(command: Command): Promise<void> {
-    await Promise.all(this.#threads.map((thread) => thread.command(command)))
   }
 
   /** Synchronous, because nothing else runs any more. A thread that hangs is waited for no longer than that. */
@@ -118,21 +112,15 @@ export class IngestThreads {
 export async function openIngestThreads(deps: IngestThreadsDeps): Promise<IngestThreads> {
   const closed = new Int32Array(new SharedArrayBuffer(deps.count * 4))
   const threads = Array.from({ length: deps.count }, (_, index) => {
-    const appender = deps.shareAppender()
-    const workerData: IngestThreadData = {
+    const data: IngestThreadData = {
       ...deps.data,
       index,
-      appender,
+      appender: deps.shareAppender(),
       closed: closed.buffer,
       asksForQuota: deps.askQuota !== null,
     }
-    const worker = new Worker(threadEntry(import.meta.url, '../../daemon/threads/ingest-thread'), {
-      name: `ingest-${index}`,
-      workerData,
-      transferList: [appender],
-    })
     const onEnd = () => Atomics.store(closed, index, 1)
-    return new IngestThread(worker, { ...deps, usage: deps.usageOf(index), onEnd })
+    return new IngestThread(data, { ...deps, usage: deps.usageOf(index), onEnd })
   })
   const opened = new IngestThreads(threads, closed)
   try {
@@ -142,4 +130,55 @@ export async function openIngestThreads(deps: IngestThreadsDeps): Promise<Ingest
     throw error
   }
   return opened
+}
+
+/** One address, listened on by every ingest thread. */
+class SharedListener implements Listener {
+  readonly #threads: readonly IngestThread[]
+  readonly #options: ListenerOptions
+  #port: number
+  #isListening = false
+
+  constructor(threads: readonly IngestThread[], options: ListenerOptions) {
+    this.#threads = threads
+    this.#options = options
+    this.#port = options.address.port
+    for (const thread of threads) thread.serve(options)
+  }
+
+  get port(): number {
+    return this.#port
+  }
+
+  async listen(): Promise<void> {
+    if (this.#isListening) return
+    const { name, address, paths } = this.#options
+    // Chosen here: uWebSockets does not share a port that the system chose for it.
+    const port = this.#port === 0 ? await requireFreeAddress(name, address) : this.#port
+    const shared: SharedAddress = {
+      name,
+      address: { host: address.host, port },
+      paths: paths.map(({ path, methods, keyed = [] }) => ({
+        path,
+        methods: [...methods.keys()],
+        keyed: [...keyed],
+      })),
+    }
+    try {
+      await Promise.all(this.#threads.map((thread) => thread.remote.call('listen', [shared])))
+    } catch {
+      throw new ListenError(name, address, 'the system does not allow it')
+    }
+    this.#port = port
+    this.#isListening = true
+  }
+
+  async stop(): Promise<void> {
+    this.#isListening = false
+    await Promise.all(this.#threads.map((thread) => thread.remote.call('stopListening', [])))
+  }
+
+  close(): void {
+    for (const thread of this.#threads) thread.close()
+  }
 }

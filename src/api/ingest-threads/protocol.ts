@@ -1,14 +1,14 @@
 /**
- * The messages between main and an ingest thread. Requests that main serves are forwarded as data and answered under
- * their number; commands are acknowledged when they are done.
+ * The calls between main and an ingest thread. Requests that main serves are forwarded as data, and their responses come
+ * back under their number.
  */
+import type { AskedQuota } from '../../ingest/cluster-quota.ts'
 import type { ObservedMemory } from '../../ingest/observed.ts'
 import type { IngestLimits } from '../../ingest/quota.ts'
 import type { DaySums } from '../../ingest/shared-counters.ts'
 import type { AppenderPort } from '../../log/buffer.ts'
 import type { DirectorySource } from '../../metadata/directory-source.ts'
 import type { LogSettings } from '../../platform/log.ts'
-import type { SentError } from '../../platform/thread-error.ts'
 import type { ListenAddress } from '../../settings/settings.ts'
 import type { HttpResponse } from '../http/response.ts'
 
@@ -50,32 +50,41 @@ export interface ForwardedPath {
 /** A pipe or a key that has changed. */
 export type Refresh = { pipeId: string } | { apiKeyId: string }
 
-export type Command =
-  | { kind: 'listen'; name: string; address: ListenAddress; paths: readonly ForwardedPath[] }
-  | { kind: 'stop_listening' }
-  /** Requests see the change once it is acknowledged. */
-  | { kind: 'refresh'; refresh: Refresh }
-  | { kind: 'trust'; cidrs: readonly string[] }
-  | { kind: 'drain' }
-  /** Acknowledged when no request is under way. */
-  | { kind: 'idle' }
+export interface SharedAddress {
+  name: string
+  address: ListenAddress
+  paths: readonly ForwardedPath[]
+}
 
 /** `send`: the response; `last`: and the end of the connection; the others as in Exchange. */
 export type SendHow = 'send' | 'last' | 'cut' | 'tracked'
 
-export type ToIngestThread =
-  | { kind: 'command'; id: number; command: Command }
-  | { kind: 'answer'; id: number; value: unknown }
-  | { kind: 'no_answer'; id: number; error: SentError }
-  | { kind: 'respond'; id: number; how: SendHow; response: HttpResponse }
+/** The responses of main to requests that the thread forwarded. `id`: the number of the request. */
+export interface ForwardedResponses {
+  respond(id: number, how: SendHow, response: HttpResponse): void
   /** The head of a response that follows piece by piece. */
-  | { kind: 'stream'; id: number; response: HttpResponse }
-  | { kind: 'piece'; id: number; bytes: Uint8Array }
-  | { kind: 'stream_end'; id: number }
-  | { kind: 'geo'; bytes: SharedArrayBuffer }
+  stream(id: number, response: HttpResponse): void
+  piece(id: number, bytes: Uint8Array): void
+  streamEnd(id: number): void
+}
+
+/** The calls of main. */
+export interface IngestCalls extends ForwardedResponses {
+  /** First: loads the directory. */
+  open(): void
+  listen(shared: SharedAddress): void
+  stopListening(): void
+  /** Requests see the change once it has returned. */
+  refresh(changed: Refresh): void
+  trust(cidrs: readonly string[]): void
+  drain(): void
+  /** Returns when no request is under way. */
+  idle(): void
+  loadGeo(bytes: SharedArrayBuffer): void
   /** Connections are closed after their response from now on. */
-  | { kind: 'stopping' }
-  | { kind: 'close' }
+  stopping(): void
+  closeSockets(): void
+}
 
 export interface ForwardedHead {
   method: string
@@ -87,50 +96,28 @@ export interface ForwardedHead {
   hasBody: boolean
 }
 
-/** One method of the directory's source: main asks metadata. */
-export interface DirectoryQuestion {
-  method: keyof DirectorySource
-  id: string
-}
-
-/** A request that needs more of a pipe's limits than the node has. */
-export interface QuotaQuestion {
-  method: 'quota'
-  pipeId: string
-  limits: IngestLimits
-  amount: DaySums
-}
-
-export type Question = DirectoryQuestion | QuotaQuestion
-
 export interface RejectedCount {
   pipeId: string
   atMs: number
   requests: number
 }
 
-export type FromIngestThread =
-  /** The first message: its directory is loaded. */
-  | { kind: 'ready' }
-  | { kind: 'alive' }
-  /** `error`: why the command could not be done. */
-  | { kind: 'done'; id: number; error: string | null }
-  | { kind: 'ask'; id: number; question: Question }
+/** The calls of the thread. The directory's source is main's, which asks metadata. */
+export interface IngestReports extends DirectorySource {
+  /** A request needs more of a pipe's limits than the node has. */
+  quota(pipeId: string, limits: IngestLimits, amount: DaySums): AskedQuota
   /** `path`: its index in `listen`; -1: none of them. */
-  | { kind: 'request'; id: number; path: number; head: ForwardedHead }
+  request(id: number, path: number, head: ForwardedHead): void
   /** Null: the client has gone. */
-  | { kind: 'body'; id: number; body: Uint8Array | 'too_large' | null }
-  | { kind: 'gone'; id: number }
-  | { kind: 'sent'; id: number; wasSent: boolean }
+  body(id: number, body: Uint8Array | 'too_large' | null): void
+  gone(id: number): void
+  sent(id: number, wasSent: boolean): void
   /** The client can take the next piece. */
-  | { kind: 'taken'; id: number }
-  | { kind: 'rejected'; counts: RejectedCount[] }
-  | { kind: 'keys_used'; apiKeyIds: string[] }
+  taken(id: number): void
+  rejected(counts: readonly RejectedCount[]): void
+  keysUsed(apiKeyIds: readonly string[]): void
   /** It has closed its sockets and does nothing any more: the process must end. */
-  | { kind: 'failed'; stack: string }
-  /** Its sockets are closed: it may be ended. */
-  | { kind: 'closed' }
-
-export const beatEveryMs = 1_000
-/** When keys were last used is stored to the minute. */
-export const keysUsedEveryMs = 2_500
+  failed(stack: string): void
+  /** Its sockets are closed: it can be terminated. */
+  closed(): void
+}

@@ -3,6 +3,7 @@
  * editable text.
  */
 import type { ParkedError, ParkedRecord } from '../../contract/parked.ts'
+import { backoffMs } from '../../platform/backoff.ts'
 import type { Client } from './client.ts'
 import { ApiFailure } from './failure.ts'
 import { elementTexts, indented, valueText } from './json-text.ts'
@@ -66,7 +67,8 @@ export async function replayOutcome(
   signal?: AbortSignal,
 ): Promise<ReplayOutcome> {
   const untilMs = Date.now() + waitMs
-  for (let pauseMs = firstLookMs; ; pauseMs = Math.min(lookEveryMs, pauseMs * 2)) {
+  for (let looks = 1; ; looks += 1) {
+    const pauseMs = backoffMs(looks, firstLookMs, lookEveryMs)
     const found = await outcomeNow(client, place, parkedId, replays, signal)
     if (found.kind !== 'waiting' || Date.now() + pauseMs > untilMs) return found
     await new Promise((resolve) => setTimeout(resolve, pauseMs))

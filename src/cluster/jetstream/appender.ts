@@ -2,13 +2,8 @@
  * A thread's side of an append: messages gather in frames, one per pipe, which are published together as a round; one or two rounds
  * at a time are with the stream.
  *
- *   append ─▶ gathering ──(it is due: at the end of this turn of the event loop)──▶ in flight (2 rounds at most) ─▶ settled
- *     │           ▲                                                                               │
- *     └─ full ─▶ queue: by turns                         (a round is settled, the next is due) ───┘
- *
- * While a round is in flight the next one gathers, so frames grow with the load and no timer is needed. A second round is published
- * beside a small one as soon as it is as large. What does not fit waits in a queue in which the workspaces take turns
- * (append-queue.ts). Messages with an Idempotency-Key have frames of their own (keyed-appends.ts).
+ * Gathering, the queue and what is in flight are group-commit.ts; a group is a round here. Messages with an Idempotency-Key have
+ * frames of their own (keyed-appends.ts).
  *
  * Nothing is acknowledged before the stream has acknowledged its frame, and no frame is published twice. When the outcome of one is
  * unknown, everything that waits behind it is rejected too: nobody waits longer than the stream is given to answer.
@@ -20,10 +15,9 @@
  *   | after the ack, before the answer       | the whole frame        | has no answer                     |
  *   | after the answer, before the commit is announced | the whole frame | 202; readers find it when they look |
  */
-import { resourceLimits } from '../../contract/resource-limits.ts'
-import { AppendQueue } from '../../log/append-queue.ts'
 import type { Appended, Appender, Idempotency, NewMessage, SharedAppends } from '../../log/buffer.ts'
 import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../../log/frame.ts'
+import { type Group, GroupCommit, type Waiter } from '../../log/group-commit.ts'
 import type { KeyQuestion, KeyStore } from '../../log/key-store.ts'
 import type { WriterObserved } from '../../log/writer-observed.ts'
 import type { Logger } from '../../platform/log.ts'
@@ -45,10 +39,6 @@ import { type UnavailableReason, unavailable } from './unavailable.ts'
 
 const KiB = 1024
 const firstCapacityBytes = 16 * KiB
-/** The limit of all frames of a round together; a message larger than this is sent alone. */
-const roundMaxBytes = resourceLimits.frameBytes
-/** Beside a round of up to this size another one may be in flight. */
-const smallRoundBytes = 128 * KiB
 /** ArrayBuffers of acknowledged frames that are kept for the next ones, and how large one may be. */
 const sparesKept = 16
 const spareMaxBytes = 512 * KiB
@@ -78,13 +68,6 @@ export interface AppenderDeps {
   onFatal(error: Error): void
 }
 
-interface Waiter {
-  msgId: string
-  recordCount: number
-  resolve(appended: Appended): void
-  reject(error: Error): void
-}
-
 /** Messages of one pipe. */
 interface PipeFrame {
   pipeId: string
@@ -97,18 +80,6 @@ interface PipeFrame {
   lastMs: number
 }
 
-interface Round {
-  frames: number
-  messages: number
-  bytes: number
-}
-
-interface Queued {
-  message: NewMessage
-  bytes: number
-  waiter: Waiter
-}
-
 export class JetStreamAppender implements Appender {
   readonly #deps: AppenderDeps
   readonly #connection: NatsConnection
@@ -116,24 +87,22 @@ export class JetStreamAppender implements Appender {
   readonly #keyed: KeyedAppends | null
   readonly #livenessUntil: BigInt64Array | null
   readonly #spares: ArrayBuffer[] = []
+  readonly #rounds = new GroupCommit({
+    put: (message, waiter, bytes) => this.#put(message, waiter, bytes),
+    send: (round) => this.#publishRound(round),
+  })
   /** The frames that take more, by pipe. */
   #open = new Map<string, PipeFrame>()
   /** All that gather, in the order they were begun. */
   #gathered: PipeFrame[] = []
-  #gatheredBytes = 0
-  #gatheredMessages = 0
-  readonly #queue = new AppendQueue<Queued>()
-  readonly #inFlight: Round[] = []
-  #isScheduled = false
   #isClosing = false
   #isDead = false
   #fullUntil = 0
   #newestStreamSeq: number
   /** By pipe: acknowledged, and not announced yet. */
   #commits = new Map<string, number>()
-  /** Messages that are neither acknowledged nor rejected. */
-  #unsettled = 0
-  #drained: (() => void)[] = []
+  /** Appends with a key that are neither acknowledged nor rejected. */
+  readonly #keyedUnderWay = new Set<Promise<Appended>>()
   #lastFailure: UnavailableReason | null = null
 
   constructor(connection: NatsConnection, deps: AppenderDeps) {
@@ -148,19 +117,14 @@ export class JetStreamAppender implements Appender {
   append(message: NewMessage): Promise<Appended> {
     const reason = this.unavailableReason
     if (reason !== null) return Promise.reject(unavailable(reason))
-    const { pipeId, msgId, recordCount, body } = message
-    const bytes = framedBytes(message)
-    if (bytes + frameHeadBytes > this.#publisher.maxPayload)
+    const { pipeId, body } = message
+    if (framedBytes(message) + frameHeadBytes > this.#publisher.maxPayload)
       return Promise.reject(
         unavailable('write_failed', `${body.length} bytes and max_payload of nats-server`),
       )
     if (!this.#deps.shares.take(pipeId, body.length)) return Promise.reject(unavailable('pipe_share'))
     if (message.idempotency !== undefined) return this.#appendKeyed(message, message.idempotency)
-    return new Promise((resolve, reject) => {
-      this.#unsettled += 1
-      this.#take(message, bytes, { msgId, recordCount, resolve, reject })
-      this.#schedule()
-    })
+    return this.#rounds.append(message)
   }
 
   async findRepeat(pipeId: string, idempotency: Idempotency): Promise<Appended | 'reused' | null> {
@@ -175,7 +139,8 @@ export class JetStreamAppender implements Appender {
 
   async drain(): Promise<void> {
     this.#isClosing = true
-    if (this.#unsettled > 0) await new Promise<void>((resolve) => this.#drained.push(resolve))
+    await this.#rounds.idle()
+    await Promise.allSettled(this.#keyedUnderWay)
     await this.#keyed?.settled()
   }
 
@@ -232,11 +197,12 @@ export class JetStreamAppender implements Appender {
 
   async #appendKeyed(message: NewMessage, idempotency: Idempotency): Promise<Appended> {
     const own = message.isLent ? { ...message, body: Buffer.from(message.body) } : message
-    this.#unsettled += 1
+    const appended = this.#requireKeyed().append(own, idempotency)
+    this.#keyedUnderWay.add(appended)
     try {
-      return await this.#requireKeyed().append(own, idempotency)
+      return await appended
     } finally {
-      this.#settled(1)
+      this.#keyedUnderWay.delete(appended)
     }
   }
 
@@ -245,55 +211,7 @@ export class JetStreamAppender implements Appender {
     return this.#livenessUntil === null || process.hrtime.bigint() < Atomics.load(this.#livenessUntil, 0)
   }
 
-  #schedule(): void {
-    if (this.#isScheduled || !this.#isDue()) return
-    this.#isScheduled = true
-    // After this turn's sockets: they all go into one round.
-    setImmediate(() => {
-      this.#isScheduled = false
-      if (this.#isDue()) this.#publishRound()
-    })
-  }
-
-  /** At once when nothing is in flight. Beside a small round, when as many have gathered as are in it. */
-  #isDue(): boolean {
-    const [inFlight, ...others] = this.#inFlight
-    if (inFlight === undefined) return true
-    return (
-      others.length === 0 &&
-      this.#gatheredBytes <= smallRoundBytes &&
-      inFlight.bytes <= smallRoundBytes &&
-      this.#gatheredMessages >= inFlight.messages
-    )
-  }
-
-  /** Into a gathering frame where nobody waits and it fits; else to the end of its line. */
-  #take(message: NewMessage, bytes: number, waiter: Waiter): void {
-    if (this.#queue.isEmpty && this.#fits(bytes)) {
-      this.#put(message, bytes, waiter)
-      return
-    }
-    // A queued message is read later than its lender allows.
-    const own = message.isLent ? { ...message, body: Buffer.from(message.body) } : message
-    this.#queue.push(message.workspaceId ?? '', bytes, { message: own, bytes, waiter })
-    this.#gather()
-  }
-
-  /** Moves what waits into frames, by turns, until the next one does not fit. */
-  #gather(): void {
-    for (;;) {
-      const next = this.#queue.peek()
-      if (next === undefined || !this.#fits(next.bytes)) return
-      this.#queue.shift()
-      this.#put(next.message, next.bytes, next.waiter)
-    }
-  }
-
-  #fits(bytes: number): boolean {
-    return this.#gatheredBytes === 0 || this.#gatheredBytes + bytes <= roundMaxBytes
-  }
-
-  #put(message: NewMessage, bytes: number, waiter: Waiter): void {
+  #put(message: NewMessage, waiter: Waiter, bytes: number): void {
     const { receivedMs, recordCount, body } = message
     const target = this.#openFrame(message, bytes)
     appendToFrame(target.frame, message)
@@ -302,8 +220,6 @@ export class JetStreamAppender implements Appender {
     target.bytes += body.length
     target.firstMs = Math.min(target.firstMs, receivedMs)
     target.lastMs = Math.max(target.lastMs, receivedMs)
-    this.#gatheredBytes += bytes
-    this.#gatheredMessages += 1
   }
 
   #openFrame(message: NewMessage, bytes: number): PipeFrame {
@@ -334,23 +250,31 @@ export class JetStreamAppender implements Appender {
     return fresh
   }
 
-  #publishRound(): void {
-    if (this.#gathered.length === 0) return
-    const reason = this.#isAlive() ? null : 'not_in_cluster'
+  #publishRound(round: Group): void {
+    const frames = this.#takeGathered()
+    let left = frames.length
+    const frameEnded = () => {
+      left -= 1
+      if (left > 0) return
+      this.#rounds.release(round)
+      // Responses from the same read of the socket: clients of their frames send their next requests meanwhile.
+      this.#rounds.schedule()
+      this.#announce()
+    }
+    for (const frame of frames) {
+      if (this.#isAlive()) this.#publish(frame, frameEnded)
+      else {
+        this.#reject(frame, unavailable('not_in_cluster'))
+        frameEnded()
+      }
+    }
+  }
+
+  #takeGathered(): PipeFrame[] {
     const frames = this.#gathered
-    const round = { frames: frames.length, messages: this.#gatheredMessages, bytes: this.#gatheredBytes }
     this.#gathered = []
     this.#open = new Map()
-    this.#gatheredBytes = 0
-    this.#gatheredMessages = 0
-    this.#gather()
-    if (reason !== null) {
-      for (const frame of frames) this.#reject(frame, unavailable(reason))
-      this.#schedule()
-      return
-    }
-    this.#inFlight.push(round)
-    for (const frame of frames) this.#publish(frame, () => this.#frameEnded(round))
+    return frames
   }
 
   #publish(one: PipeFrame, onEnd: () => void): void {
@@ -370,15 +294,6 @@ export class JetStreamAppender implements Appender {
         onEnd()
       },
     })
-  }
-
-  #frameEnded(round: Round): void {
-    round.frames -= 1
-    if (round.frames > 0) return
-    this.#inFlight.splice(this.#inFlight.indexOf(round), 1)
-    // Responses from the same read of the socket: clients of their frames send their next requests meanwhile.
-    this.#schedule()
-    this.#announce()
   }
 
   #settle(one: PipeFrame, result: PublishResult, before: number): void {
@@ -406,7 +321,6 @@ export class JetStreamAppender implements Appender {
     this.#stored(pipeId, frame, { records, bytes, lastMs }, streamSeq)
     for (const [index, { msgId, recordCount, resolve }] of waiters.entries())
       resolve({ seq: seqOf(streamSeq, index), msgId, recordCount, repeated: false })
-    this.#settled(waiters.length)
     this.#recycle(frame)
   }
 
@@ -425,27 +339,13 @@ export class JetStreamAppender implements Appender {
 
   #reject({ waiters }: PipeFrame, error: Error): void {
     for (const { reject } of waiters) reject(error)
-    this.#settled(waiters.length)
   }
 
   /** Rejects the frames that are gathered and those that are queued. */
   #rejectWaiting(error: Error): void {
     this.#keyed?.rejectWaiting(error)
-    const frames = this.#gathered
-    this.#gathered = []
-    this.#open = new Map()
-    this.#gatheredBytes = 0
-    this.#gatheredMessages = 0
-    for (const frame of frames) this.#reject(frame, error)
-    for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
-      next.waiter.reject(error)
-      this.#settled(1)
-    }
-  }
-
-  #settled(messages: number): void {
-    this.#unsettled -= messages
-    if (this.#unsettled === 0) for (const resolve of this.#drained.splice(0)) resolve()
+    for (const frame of this.#takeGathered()) this.#reject(frame, error)
+    this.#rounds.rejectWaiting(error)
   }
 
   /** Readers of all nodes learn of it; they look by themselves too. */

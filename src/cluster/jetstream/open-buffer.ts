@@ -18,14 +18,14 @@ import type { KeyStore } from '../../log/key-store.ts'
 import { sumOfHistograms, WriterObserved } from '../../log/writer-observed.ts'
 import { endsWithin } from '../../platform/deadline.ts'
 import { type LogSettings, openLog } from '../../platform/log.ts'
+import { Calls } from '../../platform/thread-calls.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection } from '../nats/headers.ts'
 import { oldestWithReplicas } from '../nats/versions.ts'
 import { JetStreamAppender } from './appender.ts'
 import { frameSubject, messagesPerFrame, pipeIdOf, seqOf, streamName } from './frames.ts'
 import { batchedKeys } from './key-batches.ts'
-import { answerKeys } from './key-port.ts'
-import type { AppendingThreadSpec, FromAppendingThread } from './protocol.ts'
+import type { AppendingThreadReports, AppendingThreadSpec } from './protocol.ts'
 import { Shares } from './shares.ts'
 import { headOf } from './stored-frame.ts'
 import { openStreams } from './stream.ts'
@@ -38,6 +38,17 @@ const roomShare = 0.05
 /** No request lasts that long: its node has ended, or stands still. */
 const abandonedMs = 60_000
 const sweepMs = 30_000
+
+const withoutKeys = () =>
+  Promise.reject(new Error('this buffer was opened without a store for idempotency keys'))
+/** No thread asks for keys then. */
+const noKeys = {
+  find: withoutKeys,
+  claim: withoutKeys,
+  settle: withoutKeys,
+  release: withoutKeys,
+  pendingFor: withoutKeys,
+}
 
 export interface JetStreamWriterDeps {
   log: LogSettings
@@ -125,13 +136,16 @@ class JetStreamBuffer implements OpenBuffer {
     const appender = this.#ports.push(port1) - 1
     const observed = new WriterObserved()
     this.#observed.push(observed)
-    port1.on('message', (message: FromAppendingThread) => {
-      if (message.kind === 'failed') deps.onFatal(new Error(message.message))
-      else if (message.kind === 'keys') {
-        if (this.#keys !== null) void answerKeys(this.#keys, port1, message)
-      } else if (message.kind === 'rejected') this.#appendRejected()
-      else this.#onSharedAppends(message.appends.map((appends) => ({ appender, ...appends })))
+    const thread = new Calls<object, AppendingThreadReports>('appender', (message) =>
+      port1.postMessage(message),
+    )
+    thread.serve({
+      ...(this.#keys ?? noKeys),
+      appended: (appends) => this.#onSharedAppends(appends.map((counts) => ({ appender, ...counts }))),
+      rejected: () => this.#appendRejected(),
+      failed: (message) => deps.onFatal(new Error(message)),
     })
+    port1.on('message', (message) => thread.receive(message))
     // The other thread decides how long it lives.
     port1.unref()
     const first: AppendingThreadSpec = {

@@ -2,15 +2,23 @@
  * The appender of a thread that is not main: it has a connection of its own, and tells main what it appended.
  */
 import { setTimeout as wait } from 'node:timers/promises'
-import type { Appended, Appender, AppenderPort, Idempotency, NewMessage } from '../../log/buffer.ts'
+import type {
+  Appended,
+  Appender,
+  AppenderPort,
+  Idempotency,
+  NewMessage,
+  SharedAppends,
+} from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
+import type { KeyQuestion, KeyStore } from '../../log/key-store.ts'
 import { WriterObserved } from '../../log/writer-observed.ts'
 import { type Logger, openLog } from '../../platform/log.ts'
+import { type Caller, Calls } from '../../platform/thread-calls.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection } from '../nats/headers.ts'
 import { JetStreamAppender } from './appender.ts'
-import { keysOverPort } from './key-port.ts'
-import type { AppendingThreadSpec, FromAppendingThread } from './protocol.ts'
+import type { AppendingThreadReports, AppendingThreadSpec } from './protocol.ts'
 import { Shares } from './shares.ts'
 
 const connectRetryMs = 1_000
@@ -23,8 +31,11 @@ export async function openJetStreamPortAppender(
   const log = openLog(logSettings, 'buffer')
   const connection = await connect(spec, log)
   const shares = new Shares(connection, spec.cluster, spec.maxBytes)
-  const post = (message: FromAppendingThread) => port.postMessage(message)
-  let appends: Extract<FromAppendingThread, { kind: 'appended' }>['appends'] = []
+  const main = new Calls<AppendingThreadReports, object>('main', (message) => port.postMessage(message))
+  port.on('message', (message) => main.receive(message))
+  // Sockets keep the thread alive, not this.
+  port.unref()
+  let appends: Omit<SharedAppends, 'appender'>[] = []
   const appender = new JetStreamAppender(connection, {
     cluster: spec.cluster,
     replicas: spec.replicas,
@@ -32,24 +43,34 @@ export async function openJetStreamPortAppender(
     liveness,
     observed: new WriterObserved(observed),
     shares,
-    keys: hasKeys ? keysOverPort(port) : null,
+    keys: hasKeys ? keysOf(main) : null,
     lastStreamSeq,
     onAppended(appended) {
       appends.push(appended)
       if (appends.length > 1) return
       queueMicrotask(() => {
-        post({ kind: 'appended', appends })
+        main.tell('appended', [appends])
         appends = []
       })
     },
-    onRejected: () => post({ kind: 'rejected' }),
-    onFatal: (error) => post({ kind: 'failed', message: error.message }),
+    onRejected: () => main.tell('rejected', []),
+    onFatal: (error) => main.tell('failed', [error.message]),
   })
   return new PortAppender(appender, async () => {
     appender.close()
     shares.close()
     await connection.drain()
   })
+}
+
+function keysOf(main: Caller<AppendingThreadReports>): Pick<KeyStore, KeyQuestion> {
+  return {
+    find: (...asked) => main.call('find', asked),
+    claim: (...asked) => main.call('claim', asked),
+    settle: (...asked) => main.call('settle', asked),
+    release: (...asked) => main.call('release', asked),
+    pendingFor: (...asked) => main.call('pendingFor', asked),
+  }
 }
 
 class PortAppender implements Appender {

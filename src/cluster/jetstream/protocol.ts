@@ -1,13 +1,9 @@
-/** The messages between main and the threads that append, over the port that `shareAppender` gives out. */
+/** The calls of the threads that append to main, over the port that `shareAppender` gives out. */
 import type { SharedAppends } from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
-import type { KeyQuestion } from '../../log/key-store.ts'
+import type { KeyQuestion, KeyStore } from '../../log/key-store.ts'
 import type { ObservedCommits } from '../../log/writer-observed.ts'
 import type { LogSettings } from '../../platform/log.ts'
-
-export type ToAppendingThread =
-  | AppendingThreadSpec
-  | { kind: 'keys'; id: number; value?: unknown; error?: string }
 
 /** The first message, there before the port is: what the thread appends with. */
 export interface AppendingThreadSpec {
@@ -21,9 +17,10 @@ export interface AppendingThreadSpec {
   hasKeys: boolean
 }
 
-export type FromAppendingThread =
-  | { kind: 'appended'; appends: Omit<SharedAppends, 'appender'>[] }
-  /** An append was rejected by the stream, or has no answer. */
-  | { kind: 'rejected' }
-  | { kind: 'failed'; message: string }
-  | { kind: 'keys'; id: number; method: KeyQuestion; args: unknown[] }
+/** The keys of a cluster: main asks the database for it, together with what other threads ask. */
+export interface AppendingThreadReports extends Pick<KeyStore, KeyQuestion> {
+  appended(appends: readonly Omit<SharedAppends, 'appender'>[]): void
+  /** An append was rejected by the stream, or has no response. */
+  rejected(): void
+  failed(message: string): void
+}

@@ -13,6 +13,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import type { Backlog } from '../../log/buffer.ts'
 import type { Logger } from '../../platform/log.ts'
 import { hourMs } from '../../platform/quantities.ts'
+import { SerialQueue } from '../../platform/serial-queue.ts'
 import type { Checkpoints } from './checkpoints.ts'
 import type { FrameChains } from './frame-chains.ts'
 import { FrameStream, type PullRoom } from './frame-stream.ts'
@@ -37,7 +38,7 @@ interface PipeTotals {
   writtenSeq: number
   writtenMs: number
   uncheckpointed: number
-  turn: Promise<unknown>
+  queue: SerialQueue
   usedAt: number
 }
 
@@ -62,7 +63,7 @@ export class Totals {
   readonly #log: Logger
   readonly #pipes = new Map<string, PipeTotals>()
   readonly #timer: NodeJS.Timeout
-  #writing: Promise<void> = Promise.resolve()
+  readonly #writing = new SerialQueue()
 
   constructor(deps: {
     client: StreamClient
@@ -111,7 +112,7 @@ export class Totals {
   /** The next checkpoints are written now. */
   async flush(): Promise<void> {
     this.#writeDue()
-    await this.#writing
+    await this.#writing.ended()
   }
 
   async close(): Promise<void> {
@@ -131,7 +132,7 @@ export class Totals {
         writtenSeq: 0,
         writtenMs: 0,
         uncheckpointed: 0,
-        turn: Promise.resolve(),
+        queue: new SerialQueue(),
         usedAt: 0,
       }
       this.#forgetSome()
@@ -139,12 +140,10 @@ export class Totals {
     }
     const known = pipe
     known.usedAt = performance.now()
-    const result = known.turn.then(async () => {
+    return await known.queue.run(async () => {
       if (known.places.length === 0) await this.#begin(pipeId, known)
       return await run(known)
     })
-    known.turn = result.catch(() => {})
-    return await result
   }
 
   /** Where counting begins: the newest checkpoint, else before the oldest frame. */
@@ -324,7 +323,7 @@ export class Totals {
     if (!isNew && pipe.writtenMs >= Date.now() - writeAgainMs) return
     pipe.uncheckpointed = 0
     pipe.writtenMs = Date.now()
-    this.#writing = this.#writing.then(async () => {
+    void this.#writing.run(async () => {
       try {
         await this.#checkpoints.write(pipeId, position)
         pipe.writtenSeq = position.seq

@@ -1,4 +1,4 @@
-/** The messages between delivery and a thread that applies transforms. */
+/** The calls between delivery and a thread that applies transforms. */
 import type { Transform } from '../../contract/transform.ts'
 
 /** The lane whose time it is. */
@@ -38,39 +38,48 @@ export interface TransformThreadData {
   isShared: boolean
 }
 
-export type ToTransformThread =
-  | {
-      kind: 'run'
-      job: number
-      workspaceId: string
-      destinationId: string
-      transform: Transform
-      bodies: Uint8Array[]
-      givenUp: GivenUp[]
-      /**
-       * The time that its workspace has cost already by threads that ended at its records: the others have that much
-       * before it.
-       */
-      headStartMs: number
-    }
-  | { kind: 'cancel'; job: number }
+export interface TransformJob extends Turn {
+  id: number
+  transform: Transform
+  bodies: Uint8Array[]
+  givenUp: GivenUp[]
+  /**
+   * The time that its workspace has cost already by threads that ended at its records: the others have that much
+   * before it.
+   */
+  headStartMs: number
+}
 
-export type FromTransformThread =
-  | { kind: 'done'; job: number; results: TransformedBody[] }
-  /** A record of the job took long, or its workspace takes more of the thread than others can spare. It goes on meanwhile. */
-  | { kind: 'slow'; job: number; what: 'lane' | 'workspace' }
-  /** At this message the job had taken too long, or become too large. */
-  | { kind: 'exceeded'; job: number; what: 'time' | 'size'; messageAt: number }
-  /** The transform does not compile here, although it was checked. */
-  | { kind: 'failed'; job: number; message: string }
+export interface TransformCalls {
+  /** Null: it was cancelled. Rejects with ExceededError. */
+  run(job: TransformJob): TransformedBody[] | null
+  cancel(id: number): void
+}
 
-/** A job that takes too much as a whole: it may go in parts. */
+export interface TransformReports {
+  /**
+   * A record of the job took long, or its workspace takes more of the thread than others can spare. It continues
+   * meanwhile.
+   */
+  slow(job: number, what: 'lane' | 'workspace'): void
+}
+
+const exceeded = {
+  time: 'The transform takes too long for it.',
+  size: 'The transform makes more than four times as much of it.',
+  records: 'Several of its records take too long or too much memory.',
+}
+
+/** A job that takes too much as a whole: it can be sent in parts. */
 export class ExceededError extends Error {
+  readonly what: keyof typeof exceeded
+  /** At this message of the job it had. */
   readonly messageAt: number
 
-  constructor(message: string, messageAt: number) {
-    super(message)
+  constructor(what: keyof typeof exceeded, messageAt: number) {
+    super(exceeded[what])
     this.name = 'ExceededError'
+    this.what = what
     this.messageAt = messageAt
   }
 }

@@ -12,17 +12,17 @@
  * Time is counted in looks at the board, not on a clock: a machine that slept has looked no more often.
  */
 import { availableParallelism } from 'node:os'
-import { Worker } from 'node:worker_threads'
 import type { Transform } from '../../contract/transform.ts'
-import { threadEntry } from '../../platform/threads.ts'
+import { errorCode } from '../../platform/error-code.ts'
+import { Thread, threadEntry } from '../../platform/threads.ts'
 import { SlowLanes } from './slow-lanes.ts'
 import {
   boardWords,
   ExceededError,
-  type FromTransformThread,
   type GivenUp,
-  type ToTransformThread,
+  type TransformCalls,
   type TransformedBody,
+  type TransformReports,
   type TransformThreadData,
   type Turn,
 } from './thread-protocol.ts'
@@ -142,8 +142,7 @@ export class TransformThreads {
     for (const job of jobs) {
       job.restarts += 1
       if (job === atFault && blamed !== null && !mayGoOn(job, blamed, why)) {
-        const what = 'Several of its records take too long or too much memory.'
-        job.reject(new ExceededError(what, blamed.message))
+        job.reject(new ExceededError('records', blamed.message))
       } else if (job.restarts > mostRestarts)
         job.reject(new Error('the thread that applies transforms ends again and again'))
       else this.#start(job)
@@ -180,6 +179,8 @@ function mayGoOn(job: Job, { message, record, step }: Blamed, why: Why): boolean
   return job.givenUp.length <= mostFailed
 }
 
+type StartedThread = Thread<TransformCalls, TransformReports>
+
 /** One thread: started with its first job, ended when it is idle. */
 class TransformThread {
   readonly #kind: ThreadKind
@@ -188,7 +189,7 @@ class TransformThread {
   readonly #jobs = new Map<number, Job>()
   /** By workspace with jobs here, what the ends of this thread at its records have cost. */
   readonly workspaces = new Map<string, { jobs: number; costMs: number }>()
-  #worker: Worker | null = null
+  #thread: StartedThread | null = null
   #board = newBoard()
   #watch: NodeJS.Timeout | null = null
   #idle: NodeJS.Timeout | null = null
@@ -209,18 +210,7 @@ class TransformThread {
     this.workspaces.set(job.workspaceId, workspace)
     this.#jobs.set(job.id, job)
     if (this.#idle !== null) clearTimeout(this.#idle)
-    const { id, workspaceId, destinationId, transform, bodies, givenUp } = job
-    this.#worker ??= this.#open()
-    this.#post({
-      kind: 'run',
-      job: id,
-      workspaceId,
-      destinationId,
-      transform,
-      givenUp,
-      bodies: bodies.map((body) => Uint8Array.from(body)),
-      headStartMs: workspace.costMs,
-    })
+    this.#send(job, workspace.costMs)
     this.#watch ??= this.#look()
   }
 
@@ -233,18 +223,18 @@ class TransformThread {
 
   /** A job that is cancelled within a record can hang there, and nothing would look any more. */
   cancel(id: number): void {
-    if (this.#remove(id) !== undefined) this.#post({ kind: 'cancel', job: id })
+    if (this.#remove(id) !== undefined) this.#thread?.tell('cancel', [id])
     if (this.#jobs.size === 0 && Atomics.load(this.#board, boardWords.job) === id) void this.close()
     else this.#rest()
   }
 
   async close(): Promise<void> {
-    const worker = this.#worker
-    this.#worker = null
+    const thread = this.#thread
+    this.#thread = null
     this.#jobs.clear()
     this.workspaces.clear()
     this.#stopTimers()
-    await worker?.terminate()
+    await thread?.terminate('it is not needed any more')
   }
 
   #remove(id: number): Job | undefined {
@@ -259,39 +249,54 @@ class TransformThread {
     return job
   }
 
-  #open(): Worker {
-    this.#board = newBoard()
-    const worker = new Worker(threadEntry(import.meta.url, './transform-thread'), {
-      name: 'transform',
-      resourceLimits: { maxOldGenerationSizeMb: oldHeapMiB, maxYoungGenerationSizeMb: youngHeapMiB },
-      workerData: { board: this.#board.buffer, isShared: this.#kind.isShared } satisfies TransformThreadData,
-    })
-    worker.unref()
-    worker.on('message', (message: FromTransformThread) => this.#receive(message))
-    worker.once('error', (error: unknown) => {
-      const isMemory = error instanceof Error && 'code' in error && error.code === 'ERR_WORKER_OUT_OF_MEMORY'
-      this.#ended(worker, isMemory ? 'memory' : 'other')
-    })
-    worker.once('exit', () => this.#ended(worker, 'other'))
-    return worker
+  #send(job: Job, headStartMs: number): void {
+    const { id, workspaceId, destinationId, transform, givenUp } = job
+    const bodies = job.bodies.map((body) => Uint8Array.from(body))
+    const transfer = bodies.map(({ buffer }) => buffer)
+    this.#thread ??= this.#open()
+    const thread = this.#thread
+    const sent = { id, workspaceId, destinationId, transform, bodies, givenUp, headStartMs }
+    // The jobs of a thread that ends begin again: see #ended.
+    const isCurrent = () => thread === this.#thread && thread.isUsable && this.#jobs.has(id)
+    thread.call('run', [sent], { transfer }).then(
+      (results) => {
+        if (isCurrent() && results !== null) this.#settled(job).resolve(results)
+      },
+      (error: Error) => {
+        if (!isCurrent()) return
+        this.#settled(job)
+        if (error instanceof ExceededError && error.what === 'time') this.#onSlow(job, 'lane')
+        job.reject(error)
+      },
+    )
   }
 
-  #receive(message: FromTransformThread): void {
-    const found = this.#jobs.get(message.job)
-    if (found === undefined) return
-    if (message.kind === 'slow') {
-      this.#onSlow(found, message.what)
-      return
-    }
-    this.#remove(message.job)
+  #settled(job: Job): Job {
+    this.#remove(job.id)
     this.#rest()
-    if (message.kind === 'done') found.resolve(message.results)
-    else if (message.kind === 'exceeded') {
-      if (message.what === 'time') this.#onSlow(found, 'lane')
-      const what =
-        message.what === 'time' ? 'takes too long for it' : 'makes more than four times as much of it'
-      found.reject(new ExceededError(`The transform ${what}.`, message.messageAt))
-    } else found.reject(new Error(`the transform does not compile: ${message.message}`))
+    return job
+  }
+
+  #open(): StartedThread {
+    this.#board = newBoard()
+    const { isShared } = this.#kind
+    const thread: StartedThread = new Thread({
+      name: 'transform',
+      entry: threadEntry(import.meta.url, './transform-thread'),
+      limits: { maxOldGenerationSizeMb: oldHeapMiB, maxYoungGenerationSizeMb: youngHeapMiB },
+      data: { board: this.#board.buffer, isShared } satisfies TransformThreadData,
+      errors: { ExceededError },
+      host: {
+        slow: (id, what) => {
+          const job = this.#jobs.get(id)
+          if (job !== undefined) this.#onSlow(job, what)
+        },
+      },
+    })
+    void thread.ended.then(({ error }) =>
+      this.#ended(thread, errorCode(error) === 'ERR_WORKER_OUT_OF_MEMORY' ? 'memory' : 'other'),
+    )
+    return thread
   }
 
   #look(): NodeJS.Timeout {
@@ -302,20 +307,20 @@ class TransformThread {
       const isBusy = Atomics.load(this.#board, boardWords.job) !== 0
       looks = steps === seen ? looks + 1 : 0
       seen = steps
-      const worker = this.#worker
-      if (worker !== null && looks >= (isBusy ? this.#kind.looks : looksWhileStarting)) {
-        looks = 0
-        this.#ended(worker, 'time')
-      }
+      const thread = this.#thread
+      // One that ends by itself says why.
+      if (!thread?.isUsable || looks < (isBusy ? this.#kind.looks : looksWhileStarting)) return
+      looks = 0
+      this.#ended(thread, 'time')
     }, lookEveryMs)
     timer.unref()
     return timer
   }
 
-  #ended(worker: Worker, why: Why): void {
-    if (this.#worker !== worker) return
-    this.#worker = null
-    void worker.terminate()
+  #ended(thread: StartedThread, why: Why): void {
+    if (this.#thread !== thread) return
+    this.#thread = null
+    void thread.terminate('a record has held it up')
     const at = (word: number) => Atomics.load(this.#board, word)
     const blamed = {
       job: at(boardWords.job),
@@ -341,7 +346,7 @@ class TransformThread {
   }
 
   #rest(): void {
-    if (this.#jobs.size > 0 || this.#worker === null) return
+    if (this.#jobs.size > 0 || this.#thread === null) return
     this.#stopTimers()
     this.#idle = setTimeout(() => void this.close(), idleMs)
     this.#idle.unref()
@@ -352,10 +357,6 @@ class TransformThread {
     if (this.#idle !== null) clearTimeout(this.#idle)
     this.#watch = null
     this.#idle = null
-  }
-
-  #post(message: ToTransformThread): void {
-    this.#worker?.postMessage(message)
   }
 }
 

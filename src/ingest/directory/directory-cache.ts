@@ -39,17 +39,17 @@ export async function openDirectory(
 ): Promise<Directory> {
   const pipes = new Map<string, DirectoryPipe>()
   for (const entry of await source.allPipes()) pipes.set(entry.pipe.pipe_id, entry)
-  const keys = createKeyCache(source, await source.allKeys(), now)
+  const keys = new KeyCache(source, await source.allKeys(), now)
   const refreshPipe = createLatestWins(source.pipe, (pipeId, entry) => {
     if (entry !== null) pipes.set(pipeId, entry)
     else if (pipes.delete(pipeId)) onPipeDeleted(pipeId)
   })
   return {
     pipe: (pipeId) => pipes.get(pipeId),
-    key: keys.find,
+    key: (hash) => keys.find(hash),
     refreshPipe: (pipeId) => refreshPipe(pipeId.toLowerCase()),
     refreshKey: (apiKeyId) => keys.refresh(apiKeyId.toLowerCase()),
-    takeUsedKeys: keys.takeUsed,
+    takeUsedKeys: () => keys.takeUsed(),
   }
 }
 
@@ -80,88 +80,88 @@ function createLatestWins<T>(
   }
 }
 
-interface KeyCache {
-  find(hash: string): KnownKey | undefined | Promise<KnownKey | undefined>
-  refresh(apiKeyId: string): Promise<void>
-  takeUsed(): string[]
-}
-
-function createKeyCache(
-  source: DirectorySource,
-  loaded: ReadonlyMap<string, DirectoryKey>,
-  now: () => number,
-): KeyCache {
-  const known = new Map([...loaded].map(([hash, key]) => [hash, knownKey(key)]))
-  const absent = new Map<string, number>()
-  const lookUps = new Map<string, Promise<KnownKey | undefined>>()
-  /** Refreshes asked for. */
-  let asked = 0
+class KeyCache {
+  readonly #source: DirectorySource
+  readonly #now: () => number
+  readonly #known: Map<string, KnownKey>
+  /** Hashes that the source does not have, until when. */
+  readonly #absent = new Map<string, number>()
+  readonly #lookUps = new Map<string, Promise<KnownKey | undefined>>()
+  /** The number of refreshes so far. */
+  #refreshes = 0
   /** Used, and no longer known as they were. */
-  const usedBefore = new Set<string>()
+  readonly #usedBefore = new Set<string>()
+  readonly #refreshKey: (apiKeyId: string) => Promise<void>
 
-  const replace = (hash: string, next: KnownKey | null) => {
-    const before = known.get(hash)
-    if (before?.isUsed && before.by.kind === 'key') usedBefore.add(before.by.apiKeyId)
-    if (next === null) known.delete(hash)
-    else known.set(hash, next)
+  constructor(source: DirectorySource, loaded: ReadonlyMap<string, DirectoryKey>, now: () => number) {
+    this.#source = source
+    this.#now = now
+    this.#known = new Map([...loaded].map(([hash, key]) => [hash, knownKey(key)]))
+    this.#refreshKey = createLatestWins(source.keyById, (apiKeyId, key) => {
+      if (key === null) this.#removeRevoked(apiKeyId)
+      else {
+        this.#absent.delete(key.hash)
+        this.#replace(key.hash, key.isActive ? knownKey(key) : null)
+      }
+    })
   }
 
-  async function lookUp(hash: string): Promise<KnownKey | undefined> {
-    const askedBefore = asked
-    const key = await source.key(hash)
+  find(hash: string): KnownKey | undefined | Promise<KnownKey | undefined> {
+    const key = this.#known.get(hash)
+    if (key !== undefined) return key
+    const until = this.#absent.get(hash)
+    if (until !== undefined) {
+      if (this.#now() < until) return undefined
+      this.#absent.delete(hash)
+    }
+    const shared = this.#lookUps.get(hash)
+    if (shared !== undefined) return shared
+    const own = this.#lookUp(hash).finally(() => this.#lookUps.delete(hash))
+    this.#lookUps.set(hash, own)
+    return own
+  }
+
+  refresh(apiKeyId: string): Promise<void> {
+    this.#refreshes += 1
+    return this.#refreshKey(apiKeyId)
+  }
+
+  takeUsed(): string[] {
+    const used = new Set(this.#usedBefore)
+    this.#usedBefore.clear()
+    for (const key of this.#known.values()) {
+      if (!key.isUsed) continue
+      key.isUsed = false
+      if (key.by.kind === 'key') used.add(key.by.apiKeyId)
+    }
+    return [...used]
+  }
+
+  async #lookUp(hash: string): Promise<KnownKey | undefined> {
+    const refreshesBefore = this.#refreshes
+    const key = await this.#source.key(hash)
     // A refresh was asked for in between: this result may be older than a revocation. Ask again.
-    if (askedBefore !== asked) return await lookUp(hash)
+    if (refreshesBefore !== this.#refreshes) return await this.#lookUp(hash)
     if (key === null) {
-      rememberAbsent(absent, hash, now() + absentForMs)
+      rememberAbsent(this.#absent, hash, this.#now() + absentForMs)
       return undefined
     }
     const found = knownKey(key)
-    replace(hash, found)
+    this.#replace(hash, found)
     return found
   }
 
-  const refresh = createLatestWins(source.keyById, (apiKeyId, key) => {
-    // Revoked, and its row is gone already.
-    if (key === null) {
-      for (const [hash, { by }] of known)
-        if (by.kind === 'key' && by.apiKeyId === apiKeyId) replace(hash, null)
-      return
-    }
-    absent.delete(key.hash)
-    replace(key.hash, key.isActive ? knownKey(key) : null)
-  })
+  /** Its row is gone already. */
+  #removeRevoked(apiKeyId: string): void {
+    for (const [hash, { by }] of this.#known)
+      if (by.kind === 'key' && by.apiKeyId === apiKeyId) this.#replace(hash, null)
+  }
 
-  return {
-    find(hash) {
-      const key = known.get(hash)
-      if (key !== undefined) return key
-      const until = absent.get(hash)
-      if (until !== undefined) {
-        if (now() < until) return undefined
-        absent.delete(hash)
-      }
-      const shared = lookUps.get(hash)
-      if (shared !== undefined) return shared
-      const own = lookUp(hash).finally(() => lookUps.delete(hash))
-      lookUps.set(hash, own)
-      return own
-    },
-
-    refresh(apiKeyId) {
-      asked += 1
-      return refresh(apiKeyId)
-    },
-
-    takeUsed() {
-      const used = new Set(usedBefore)
-      usedBefore.clear()
-      for (const key of known.values()) {
-        if (!key.isUsed) continue
-        key.isUsed = false
-        if (key.by.kind === 'key') used.add(key.by.apiKeyId)
-      }
-      return [...used]
-    },
+  #replace(hash: string, next: KnownKey | null): void {
+    const before = this.#known.get(hash)
+    if (before?.isUsed && before.by.kind === 'key') this.#usedBefore.add(before.by.apiKeyId)
+    if (next === null) this.#known.delete(hash)
+    else this.#known.set(hash, next)
   }
 }
 

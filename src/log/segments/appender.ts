@@ -1,71 +1,39 @@
 /**
- * A thread's side of an append: messages gather in a frame, one or two frames at a time are with the writer.
+ * A thread's side of an append: messages gather in a frame (group-commit.ts), which goes to the writer, whose results come in the
+ * order of the frames.
  *
- *   append ─▶ gathering ──(it is due: at the end of this turn of the event loop)──▶ in flight (2 at most) ─▶ settled
- *     │           ▲                                                                            │
- *     └─ full ─▶ queue: by turns                (a result came, the next one is due: at once) ─┘
- *
- * While a commit runs the next frame gathers, so the group grows with the load and no timer is needed. A small one goes to the
- * writer as soon as it is as large as the one in flight: the writer then never waits for this thread. What does not fit
- * waits in a queue in which the workspaces take turns (append-queue.ts). A message too large to share a frame is taken out
- * of it only when it is sent: until then smaller ones go first. So whoever has nothing else waiting waits for the frames in
- * flight and at most one more, each no larger than `frameMaxBytes` or one message; of the frames in flight one is small.
- *
- * Nothing here is acknowledged before the writer has answered for its frame: what is gathered or queued when the process
- * dies was never answered with 202.
- *
- * This is the hottest code of main: an append is one copy, one CRC and one promise.
+ * Nothing here is acknowledged before the writer has responded for its frame: what is gathered or queued when the process
+ * dies had no 202.
  */
+import assert from 'node:assert'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import { AppendQueue } from '../append-queue.ts'
 import { type Appended, type Idempotency, IdempotencyKeyReusedError, type NewMessage } from '../buffer.ts'
-import { appendToFrame, type Frame, framedBytes, type OpenFrame, openFrame } from '../frame.ts'
+import { appendToFrame, type Frame, openFrame } from '../frame.ts'
+import { type Group, GroupCommit, type Waiter } from '../group-commit.ts'
 import { type FrameResult, type SkippedResult, type UnavailableReason, unavailable } from './protocol.ts'
 
-const KiB = 1024
-const firstCapacityBytes = 256 * KiB
-/** A frame takes no more once it is this large; one message larger than this goes alone. */
-const frameMaxBytes = resourceLimits.frameBytes
-/**
- * While the writer commits a frame another one of up to this size waits in its port: it goes on at once. 64 connections with
- * single records: 39.1k requests/s with one frame, 45.0k with two. Of large frames each is an fsync that fewer messages share:
- * 16 connections with arrays of 100 (50 KB) had 6.2k requests/s with one, 5.3k with two.
- */
-const smallFrameBytes = 128 * KiB
+const firstCapacityBytes = 256 * 1024
 /** ArrayBuffers kept for the next frames: one gathering while two are in flight. */
 const sparesKept = 3
 
 export type FindRepeat = (pipeId: string, idempotency: Idempotency) => Promise<Appended | 'reused' | null>
 
-interface Waiter {
-  msgId: string
-  recordCount: number
-  resolve(appended: Appended): void
-  reject(error: Error): void
-}
-
-interface Gathering {
-  frame: OpenFrame
-  waiters: Waiter[]
-}
-
-interface Queued {
-  message: NewMessage
-  bytes: number
-  waiter: Waiter
-}
-
 export class FrameAppender {
   readonly findRepeat: FindRepeat
   readonly #send: (frame: Frame) => void
-  #unavailableReason: UnavailableReason | null = null
+  readonly #groups = new GroupCommit({
+    put: (message, waiter) => {
+      appendToFrame(this.#frame, message)
+      this.#waiters.push(waiter)
+    },
+    send: (group) => this.#sendFrame(group),
+  })
   readonly #spares: ArrayBuffer[] = []
-  #gathering: Gathering = { frame: openFrame(firstCapacityBytes), waiters: [] }
-  readonly #queue = new AppendQueue<Queued>()
-  /** Oldest first: the writer answers in this order. */
-  readonly #inFlight: Waiter[][] = []
-  #isScheduled = false
-  #drained: (() => void)[] = []
+  #frame = openFrame(firstCapacityBytes)
+  #waiters: Waiter[] = []
+  /** Oldest first: the writer responds in this order. */
+  readonly #inFlight: { group: Group; waiters: Waiter[] }[] = []
+  #unavailableReason: UnavailableReason | null = null
 
   /** `send` hands a frame to the writer; its buffer is gone then. */
   constructor(send: (frame: Frame) => void, findRepeat: FindRepeat) {
@@ -75,20 +43,12 @@ export class FrameAppender {
 
   append(message: NewMessage): Promise<Appended> {
     if (this.#unavailableReason !== null) return Promise.reject(unavailable(this.#unavailableReason))
-    return new Promise((resolve, reject) => {
-      const { msgId, recordCount } = message
-      this.#take(message, { msgId, recordCount, resolve, reject })
-      if (this.#isScheduled || !this.#isDue()) return
-      this.#isScheduled = true
-      // After this turn's sockets: they all go into one frame.
-      setImmediate(() => this.#sendGathered())
-    })
+    return this.#groups.append(message)
   }
 
   drain(): Promise<void> {
     this.#unavailableReason = 'closing'
-    const isIdle = this.#inFlight.length === 0 && this.#gathering.frame.count === 0 && this.#queue.isEmpty
-    return isIdle ? Promise.resolve() : new Promise((resolve) => this.#drained.push(resolve))
+    return this.#groups.idle()
   }
 
   /** Appends are rejected with this reason; null: accepted again. Closing is final. */
@@ -98,82 +58,25 @@ export class FrameAppender {
 
   /** The writer's result of the oldest frame in flight. */
   settle(result: FrameResult): void {
-    const waiters = this.#inFlight.shift() ?? []
+    const settled = this.#inFlight.shift()
+    assert(settled !== undefined, 'the writer has a result for each frame once')
+    const { group, waiters } = settled
     const { buffer } = result
-    if (buffer.byteLength <= frameMaxBytes && this.#spares.length < sparesKept) this.#spares.push(buffer)
+    if (buffer.byteLength <= resourceLimits.frameBytes && this.#spares.length < sparesKept)
+      this.#spares.push(buffer)
+    this.#groups.release(group)
     // The writer first: it works while this thread responds to clients.
-    if (this.#isDue()) this.#sendNext()
+    this.#groups.sendDue()
     if (result.kind === 'committed') settleAll(waiters, result.firstSeq, result.skipped)
     else for (const { reject } of waiters) reject(unavailable(result.reason))
-    if (this.#inFlight.length === 0) for (const resolve of this.#drained.splice(0)) resolve()
   }
 
-  #nextFrame(): Gathering {
-    return { frame: openFrame(firstCapacityBytes, this.#spares.pop()), waiters: [] }
-  }
-
-  #sendGathered(): void {
-    this.#isScheduled = false
-    if (this.#isDue()) this.#sendNext()
-  }
-
-  /**
-   * At once when nothing is in flight. Beside a small frame, when as many have gathered as are in it: groups become even, and
-   * the writer never has the work of many small ones.
-   */
-  #isDue(): boolean {
-    const [inFlight, ...others] = this.#inFlight
-    if (inFlight === undefined) return true
-    const { frame, waiters } = this.#gathering
-    return others.length === 0 && frame.length <= smallFrameBytes && waiters.length >= inFlight.length
-  }
-
-  #sendNext(): void {
-    if (this.#gathering.frame.count === 0) {
-      // Now it is decided: also for one that goes alone.
-      const next = this.#queue.shift()
-      if (next === undefined) return
-      this.#put(next.message, next.waiter)
-      this.#gather()
-    }
-    const { frame, waiters } = this.#gathering
-    const { buffer, length, count } = frame
-    this.#inFlight.push(waiters)
+  #sendFrame(group: Group): void {
+    const { buffer, length, count } = this.#frame
+    this.#inFlight.push({ group, waiters: this.#waiters })
     this.#send({ buffer: wholeArrayBuffer(buffer), length, count })
-    this.#gathering = this.#nextFrame()
-    this.#gather()
-  }
-
-  /** Into the gathering frame where nobody waits and it fits; else to the end of its line. */
-  #take(message: NewMessage, waiter: Waiter): void {
-    const bytes = framedBytes(message)
-    if (this.#queue.isEmpty && this.#fits(bytes)) {
-      this.#put(message, waiter)
-      return
-    }
-    // A queued message is read later than its lender allows.
-    const own = message.isLent ? { ...message, body: Buffer.from(message.body) } : message
-    this.#queue.push(message.workspaceId ?? '', bytes, { message: own, bytes, waiter })
-    this.#gather()
-  }
-
-  /** Moves what waits into the gathering frame, by turns, until the next one does not fit. */
-  #gather(): void {
-    for (;;) {
-      const next = this.#queue.peek()
-      if (next === undefined || !this.#fits(next.bytes)) return
-      this.#queue.shift()
-      this.#put(next.message, next.waiter)
-    }
-  }
-
-  #fits(bytes: number): boolean {
-    return this.#gathering.frame.length + bytes <= frameMaxBytes
-  }
-
-  #put(message: NewMessage, waiter: Waiter): void {
-    appendToFrame(this.#gathering.frame, message)
-    this.#gathering.waiters.push(waiter)
+    this.#frame = openFrame(firstCapacityBytes, this.#spares.pop())
+    this.#waiters = []
   }
 }
 

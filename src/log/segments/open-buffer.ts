@@ -1,10 +1,10 @@
 /**
  * The buffer as main opens it: starts the writer thread and speaks with it. Everything on disk is the writer's.
  */
-import assert from 'node:assert'
-import { MessageChannel, Worker } from 'node:worker_threads'
+import { MessageChannel } from 'node:worker_threads'
 import { type LogSettings, openLog } from '../../platform/log.ts'
-import { threadEntry } from '../../platform/threads.ts'
+import { type Caller, Calls, type Handlers } from '../../platform/thread-calls.ts'
+import { beatEveryMs, Thread, threadEntry } from '../../platform/threads.ts'
 import type {
   Appender,
   AppenderPort,
@@ -15,9 +15,9 @@ import type {
   WriterHistograms,
 } from '../buffer.ts'
 import { WriterObserved } from '../writer-observed.ts'
-import type { FromWriter, SegmentsSpec, ToWriter, WriterData } from './protocol.ts'
+import { FrameAppender } from './appender.ts'
+import type { AppenderCalls, SegmentsSpec, WriterCalls, WriterData, WriterReports } from './protocol.ts'
 import { Scrubber } from './scrubber.ts'
-import { WriterClient } from './writer-client.ts'
 
 export interface SegmentWriterDeps {
   log: LogSettings
@@ -26,62 +26,47 @@ export interface SegmentWriterDeps {
 
 /** Rejects when the buffer on disk cannot be opened. */
 export async function openSegmentBuffer(spec: SegmentsSpec, deps: SegmentWriterDeps): Promise<OpenBuffer> {
-  const observed = new WriterObserved()
-  const { worker, status } = await startWriter({ spec, log: deps.log, observed: observed.memory })
-  const scrubber = new Scrubber({ spec, log: deps.log }, openLog(deps.log, 'buffer'))
-  scrubber.start()
-  return new WriterProxy(worker, status, { scrubber, observed }, deps.onFatal)
+  const buffer = new SegmentBuffer(spec, deps)
+  await buffer.opened
+  return buffer
 }
 
-class WriterProxy implements OpenBuffer {
-  readonly #client: WriterClient
-  readonly #worker: Worker
+class SegmentBuffer implements OpenBuffer {
+  readonly opened: Promise<void>
+  readonly appender: FrameAppender
+  readonly #thread: Thread<WriterCalls, WriterReports>
   readonly #scrubber: Scrubber
-  readonly #observed: WriterObserved
-  readonly #onFatal: (error: Error) => void
-  #status: BufferStatus
+  readonly #observed = new WriterObserved()
+  #status: BufferStatus | null = null
   #onSharedAppends: (appends: readonly SharedAppends[]) => void = () => {}
-  readonly #ended: Promise<void>
-  #end = () => {}
-  #death: Error | null = null
-  #heardAt = performance.now()
   #isClosed = false
 
-  constructor(
-    worker: Worker,
-    status: BufferStatus,
-    { scrubber, observed }: { scrubber: Scrubber; observed: WriterObserved },
-    onFatal: (error: Error) => void,
-  ) {
-    this.#worker = worker
-    this.#scrubber = scrubber
-    this.#observed = observed
-    this.#status = status
-    this.#onFatal = onFatal
-    this.#ended = new Promise((resolve) => {
-      this.#end = resolve
+  constructor(spec: SegmentsSpec, { log, onFatal }: SegmentWriterDeps) {
+    this.#scrubber = new Scrubber({ spec, log }, openLog(log, 'buffer'))
+    this.#thread = new Thread({
+      name: 'buffer-writer',
+      entry: threadEntry(import.meta.url, './writer-thread'),
+      data: { spec, log, observed: this.#observed.memory } satisfies WriterData,
+      holdsProcess: true,
+      host: this.#handlers(),
     })
-    this.#client = new WriterClient(
-      (message, transfer) => worker.postMessage(message, transfer),
-      status.unavailableReason,
-    )
-    worker.on('message', (message: FromWriter) => this.#receive(message))
-    worker.on('error', (error) => this.#fail(error))
-    worker.on('exit', (code) => {
-      if (this.#isClosed) this.#end()
-      else this.#fail(new Error(`the buffer's writer thread ended with code ${code}`))
+    this.appender = appenderOver(this.#thread)
+    this.opened = this.#thread.ready.then(() => {
+      this.#scrubber.start()
+      void this.#thread.ended.then(({ error }) => {
+        if (this.#isClosed) return
+        // Appends in flight stay unsettled: nothing says whether they are kept.
+        this.appender.setUnavailable('write_failed')
+        onFatal(error)
+      })
     })
-  }
-
-  get appender(): Appender {
-    return this.#client.appender
   }
 
   shareAppender(): AppenderPort {
     const { port1, port2 } = new MessageChannel()
-    // See openPortAppender.
+    // See openPortAppender of stores/open-log.ts.
     port1.postMessage({ kind: 'segments' })
-    this.#worker.postMessage({ kind: 'share', port: port1 } satisfies ToWriter, [port1])
+    this.#thread.tell('share', [port1], [port1])
     return port2
   }
 
@@ -89,77 +74,64 @@ class WriterProxy implements OpenBuffer {
     this.#onSharedAppends = listener
   }
 
-  async headSeq(): Promise<number> {
-    return (await this.#client.ask({ kind: 'head' })) as number
+  headSeq(): Promise<number> {
+    return this.#thread.call('headSeq', [])
   }
 
   silentMs(): number {
-    return this.#isClosed ? 0 : performance.now() - this.#heardAt
+    return this.#thread.silentTicks * beatEveryMs
   }
 
   async status(): Promise<BufferStatus> {
-    return this.#status
+    return this.#status!
   }
 
   histograms(): WriterHistograms {
     return this.#observed.histograms()
   }
 
-  async appended(): Promise<Map<string, Backlog>> {
-    return (await this.#client.ask({ kind: 'appended' })) as Map<string, Backlog>
+  appended(): Promise<Map<string, Backlog>> {
+    return this.#thread.call('appended', [])
   }
 
   async close(): Promise<void> {
     await this.#scrubber.close()
-    if (this.#death === null) await Promise.race([this.appender.drain(), this.#ended])
-    if (this.#death === null && !this.#isClosed)
-      this.#worker.postMessage({ kind: 'close' } satisfies ToWriter)
-    await this.#ended
+    await Promise.race([this.appender.drain(), this.#thread.ended])
+    await this.#thread.close()
   }
 
-  #receive(message: FromWriter): void {
-    if (this.#death !== null) return
-    this.#heardAt = performance.now()
-    if (message.kind === 'shared_appends') this.#onSharedAppends(message.appends)
-    else if (message.kind === 'closed') this.#isClosed = true
-    else {
-      if (message.kind === 'status') this.#status = message.status
-      this.#client.receive(message)
+  #handlers(): Handlers<WriterReports> {
+    return {
+      settled: (result) => this.appender.settle(result),
+      status: (status) => {
+        this.#status = status
+        this.appender.setUnavailable(status.unavailableReason)
+      },
+      sharedAppends: (appends) => this.#onSharedAppends(appends),
+      closed: () => {
+        this.#isClosed = true
+      },
     }
-  }
-
-  #fail(error: Error): void {
-    if (this.#death !== null || this.#isClosed) return
-    this.#death = error
-    this.#client.fail(error)
-    this.#end()
-    this.#onFatal(error)
   }
 }
 
-async function startWriter(workerData: WriterData): Promise<{ worker: Worker; status: BufferStatus }> {
-  const worker = new Worker(threadEntry(import.meta.url, './writer-thread'), {
-    name: 'buffer-writer',
-    workerData,
+/** In the thread that the port of `OpenBuffer.shareAppender` was transferred to. */
+export function openPortAppender(port: AppenderPort): Appender {
+  const writer = new Calls<WriterCalls, AppenderCalls>('buffer-writer', (message, transfer) =>
+    port.postMessage(message, transfer),
+  )
+  const appender = appenderOver(writer)
+  writer.serve({
+    settled: (result) => appender.settle(result),
+    status: ({ unavailableReason }) => appender.setUnavailable(unavailableReason),
   })
-  return { worker, status: await untilOpened(worker) }
+  port.on('message', (message) => writer.receive(message))
+  return appender
 }
 
-function untilOpened(worker: Worker): Promise<BufferStatus> {
-  return new Promise((resolve, reject) => {
-    const onExit = (code: number) =>
-      reject(new Error(`the buffer's writer thread ended with code ${code} when it was started`))
-    const onMessage = (message: FromWriter) => {
-      // Opening can make room, with signs of life.
-      if (message.kind === 'beat') return
-      assert(message.kind === 'opened', 'the writer says first that it is open')
-      worker.off('error', reject)
-      worker.off('exit', onExit)
-      worker.off('message', onMessage)
-      resolve(message.status)
-    }
-    worker.once('error', reject)
-    worker.once('exit', onExit)
-    worker.on('message', onMessage)
-  })
+function appenderOver(writer: Caller<WriterCalls>): FrameAppender {
+  return new FrameAppender(
+    (frame) => writer.tell('frame', [frame], [frame.buffer]),
+    (pipeId, idempotency) => writer.call('findRepeat', [pipeId, idempotency]),
+  )
 }

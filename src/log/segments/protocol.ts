@@ -1,4 +1,4 @@
-/** The spec that opens the segments, and what main and the writer thread say to each other. */
+/** The spec that opens the segments, and the calls between the writer thread and those that append. */
 import type { LogSettings } from '../../platform/log.ts'
 import {
   type Appended,
@@ -40,14 +40,15 @@ export interface WriterData extends ScrubberData {
   observed: ObservedCommits
 }
 
-export type ToWriter =
-  | { kind: 'frame'; frame: Frame }
-  | { kind: 'head' }
-  | { kind: 'appended' }
-  | { kind: 'find_repeat'; pipeId: string; idempotency: Idempotency }
-  /** `port` is transferred: frames and questions of another thread come over it. */
-  | { kind: 'share'; port: AppenderPort }
-  | { kind: 'close' }
+/** The calls of a thread that appends. They are served in their order, frames included. */
+export interface WriterCalls {
+  frame(frame: Frame): void
+  headSeq(): number
+  appended(): Map<string, Backlog>
+  findRepeat(pipeId: string, idempotency: Idempotency): Appended | 'reused' | null
+  /** `port` is transferred: another thread appends over it. */
+  share(port: AppenderPort): void
+}
 
 /** An append of a frame that was not kept, by its place in the frame, and what becomes of it. */
 export type SkippedResult =
@@ -59,17 +60,20 @@ export type FrameResult =
   | { kind: 'committed'; buffer: ArrayBuffer; firstSeq: number; skipped: SkippedResult[] }
   | { kind: 'failed'; buffer: ArrayBuffer; reason: UnavailableReason }
 
-/** Questions are responded to in the order they were asked. */
-export type FromWriter =
-  | { kind: 'opened'; status: BufferStatus }
-  | FrameResult
-  | { kind: 'status'; status: BufferStatus }
-  | { kind: 'response'; value: number | Map<string, Backlog> | Appended | 'reused' | null }
-  /** To main alone: what others appended. */
-  | { kind: 'shared_appends'; appends: SharedAppends[] }
-  /** To main alone: a sign of life within a turn that takes longer. */
-  | { kind: 'beat' }
-  | { kind: 'closed' }
+/** The calls of the writer to every thread that appends. */
+export interface AppenderCalls {
+  /** The result of the oldest frame in flight. */
+  settled(result: FrameResult): void
+  status(status: BufferStatus): void
+}
+
+/** Its calls to main. */
+export interface WriterReports extends AppenderCalls {
+  /** The messages that other threads appended. */
+  sharedAppends(appends: readonly SharedAppends[]): void
+  /** Its end is the one that main has asked for. */
+  closed(): void
+}
 
 export type UnavailableReason = BufferUnavailableError['reason']
 

@@ -12,6 +12,7 @@
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { AlertOutcome, AlertStore, QueuedAlert } from '../../metadata/alert-store.ts'
 import type { StoredAlerts } from '../../metadata/alerts.ts'
+import { backoffMs } from '../../platform/backoff.ts'
 import { StorageUnavailableError } from '../../platform/error-code.ts'
 import type { Logger } from '../../platform/log.ts'
 import { bodyOf, type StandardAlert } from './message.ts'
@@ -116,7 +117,7 @@ export class AlertSender {
       return { kind: 'sent', atMs }
     }
     queue.failures += 1
-    const pauseMs = Math.min(firstPauseMs * 2 ** (queue.failures - 1), longestPauseMs) * (0.5 + random() / 2)
+    const pauseMs = backoffMs(queue.failures, firstPauseMs, longestPauseMs) * (0.5 + random() / 2)
     const askedMs = Math.min(result.retryAfterMs ?? 0, longestAskedPauseMs)
     queue.nextMs = result === tooLate ? 0 : atMs + Math.max(pauseMs, askedMs)
     const { code, message } = result

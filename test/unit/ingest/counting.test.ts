@@ -2,7 +2,7 @@ import t from 'tap'
 import { ApiError } from '../../../src/contract/errors.ts'
 import type { PipeLimits } from '../../../src/contract/pipe.ts'
 import { createQuota } from '../../../src/ingest/quota.ts'
-import { createUsageCounter } from '../../../src/ingest/usage.ts'
+import { UsageCounter } from '../../../src/ingest/usage.ts'
 
 const limits: PipeLimits = {
   pl_ingest_max_records_per_request: 100,
@@ -157,7 +157,7 @@ t.test('day quotas: what was accepted without a limits row counts too', async (t
 const hour = 3_600_000
 
 t.test('usage: counts by pipe and hour, marks are the running totals as of them', async (t) => {
-  const counter = createUsageCounter(new Map([['p', { messages: 7, records: 70, bytes: 700 }]]))
+  const counter = new UsageCounter(new Map([['p', { messages: 7, records: 70, bytes: 700 }]]))
   counter.accepted('p', 2, 20, noon + 1)
   counter.accepted('p', 3, 30, noon + 2)
   counter.accepted('p', 1, 10, noon + hour)
@@ -181,7 +181,7 @@ t.test('usage: counts by pipe and hour, marks are the running totals as of them'
 })
 
 t.test('usage: what could not be flushed is counted with what came meanwhile', async (t) => {
-  const counter = createUsageCounter(new Map())
+  const counter = new UsageCounter(new Map())
   counter.accepted('p', 2, 20, noon)
   const lost = counter.take()
   counter.accepted('p', 1, 10, noon + 5)
@@ -195,7 +195,7 @@ t.test('usage: what could not be flushed is counted with what came meanwhile', a
 })
 
 t.test('usage: deleted pipes are forgotten, others keep what was counted', async (t) => {
-  const counter = createUsageCounter(new Map())
+  const counter = new UsageCounter(new Map())
   for (const pipeId of ['gone', 'here']) counter.accepted(pipeId, 1, 10, noon)
   counter.take()
   counter.forget((pipeId) => pipeId === 'here')

@@ -3,35 +3,72 @@ import { MessageChannel } from 'node:worker_threads'
 import { pino } from 'pino'
 import t from 'tap'
 import { asApiError } from '../../../src/api/http/response.ts'
-import { AskedDirectorySource } from '../../../src/api/ingest-threads/asked-directory.ts'
+import { sourceOf } from '../../../src/api/ingest-threads/ingest-server.ts'
+import type { IngestCalls, IngestReports } from '../../../src/api/ingest-threads/protocol.ts'
 import { StorageUnavailableError } from '../../../src/platform/error-code.ts'
-import { sentError } from '../../../src/platform/thread-error.ts'
+import { Calls } from '../../../src/platform/thread-calls.ts'
 
 const log = pino({ level: 'silent' })
 
-/** Three threads' sources; main rejects each question with this error. */
-async function told(error: Error) {
+/** The two ends of a thread's connection to main; main rejects each question with this error. */
+function connected(error: Error) {
+  const { port1, port2 } = new MessageChannel()
+  const main = new Calls<IngestCalls, IngestReports>('ingest-0', (message, list) =>
+    port1.postMessage(message, list),
+  )
+  const thread = new Calls<IngestReports, IngestCalls>('main', (message, list) =>
+    port2.postMessage(message, list),
+  )
+  port1.on('message', (message) => main.receive(message))
+  port2.on('message', (message) => thread.receive(message))
+  const reject = () => Promise.reject(error)
+  const none = () => {}
+  main.serve({
+    ...{ allPipes: reject, allKeys: reject, pipe: reject, key: reject, keyById: reject, quota: reject },
+    ...{ request: none, body: none, gone: none, sent: none, taken: none },
+    ...{ rejected: none, keysUsed: none, failed: none, closed: none },
+  })
+  return { main, thread, close: () => port1.close() }
+}
+
+/** The responses of three threads to a request whose key is looked for. */
+async function responses(error: Error) {
   const found = []
-  for (let thread = 0; thread < 3; thread += 1) {
-    const { port1: main, port2: ingest } = new MessageChannel()
-    const source = new AskedDirectorySource((id) => ingest.postMessage(id))
-    main.on('message', (id: number) => main.postMessage({ id, error: sentError(error) }))
-    ingest.on('message', (answer) => source.failed(answer.id, answer.error))
-    const api = await source.key('unknown').then(
-      () => null,
-      (received: unknown) => asApiError(received, log, 'ingest'),
-    )
+  for (let index = 0; index < 3; index += 1) {
+    const { thread, close } = connected(error)
+    const api = await sourceOf(thread)
+      .key('unknown')
+      .then(
+        () => null,
+        (received: unknown) => asApiError(received, log, 'ingest'),
+      )
     found.push([api?.status, api?.code, api?.headers['Retry-After']])
-    main.close()
+    close()
   }
   return found
 }
 
 t.test('metadata that is unavailable is 503 in every thread, and worth a retry', async (t) => {
   const expected = Array(3).fill([503, 'storage_unavailable', '5'])
-  t.same(await told(new StorageUnavailableError('the database does not respond')), expected)
+  t.same(await responses(new StorageUnavailableError('the database does not respond')), expected)
 })
 
 t.test('anything else is an error of the service', async (t) => {
-  t.same(await told(new Error('a bug')), Array(3).fill([500, 'server_error', undefined]))
+  t.same(await responses(new Error('a bug')), Array(3).fill([500, 'server_error', undefined]))
+})
+
+t.test('a change that a thread could not load is unavailable to management as well', async (t) => {
+  const { main, thread, close } = connected(new StorageUnavailableError('the database does not respond'))
+  const none = () => {}
+  const source = sourceOf(thread)
+  thread.serve({
+    refresh: async () => void (await source.pipe('p')),
+    ...{ open: none, listen: none, stopListening: none, trust: none, drain: none, idle: none },
+    ...{ loadGeo: none, stopping: none, closeSockets: none },
+    ...{ respond: none, stream: none, piece: none, streamEnd: none },
+  })
+  const refreshed = main.call('refresh', [{ pipeId: 'p' }])
+  await t.rejects(refreshed, StorageUnavailableError)
+  t.match(await refreshed.catch((error: unknown) => asApiError(error, log, 'management')), { status: 503 })
+  close()
 })

@@ -5,6 +5,7 @@
 import { setTimeout } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
+import { backoffMs } from '../../../platform/backoff.ts'
 import { duration } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { ApiFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
@@ -53,7 +54,7 @@ export async function sendBatch(
 
 /** How long to wait before the next attempt; null: trying again would not help. */
 function pauseAfter(error: unknown, attempt: number): number | null {
-  const growing = Math.min(250 * 2 ** attempt, 15_000)
+  const growing = backoffMs(attempt + 1, 250, 15_000)
   if (error instanceof UnreachableFailure) return growing
   if (!(error instanceof ApiFailure)) return null
   if (error.status !== 429 && error.status !== 408 && error.status < 500) return null

@@ -8,6 +8,7 @@
  */
 import { setTimeout } from 'node:timers/promises'
 import type { Destination } from '../../../contract/destination.ts'
+import { backoffMs } from '../../../platform/backoff.ts'
 import type { Client } from '../../client/client.ts'
 import { ApiFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
 import { parseObject } from '../../client/http.ts'
@@ -159,7 +160,7 @@ async function patiently<T>(settings: PullSettings, ask: () => Promise<T>): Prom
         (error instanceof ApiFailure && (error.status === 429 || error.status >= 500))
       if (!passing || settings.mode !== 'follow') throw error
       const asked = error instanceof ApiFailure ? error.retryAfterMs : null
-      const waitMs = asked ?? Math.min(500 * 2 ** attempt, 15_000)
+      const waitMs = asked ?? backoffMs(attempt + 1, 500, 15_000)
       settings.onNote(`${error.message}; trying again in ${Math.ceil(waitMs / 1000)} s`)
       await setTimeout(waitMs, undefined, { signal: settings.signal })
     }

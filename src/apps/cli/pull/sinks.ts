@@ -5,6 +5,7 @@
 import { spawn } from 'node:child_process'
 import { fstatSync, fsyncSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
+import { backoffMs } from '../../../platform/backoff.ts'
 import { errorCode } from '../../../platform/error-code.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { retryAfterMs } from '../../client/http.ts'
@@ -86,7 +87,7 @@ export function forwardSink(
           'correct the receiver and run the command again: it begins with this message',
         )
       }
-      const waitMs = outcome.retryAfterMs ?? Math.min(1000 * 2 ** attempt, 60_000)
+      const waitMs = outcome.retryAfterMs ?? backoffMs(attempt + 1, 1_000, 60_000)
       onWait(outcome.why, waitMs)
       await setTimeout(waitMs, undefined, { signal })
     }

@@ -7,6 +7,7 @@
  * it leaves out. Nothing is repeated and nothing is lost without being counted, as far as the pipe keeps it.
  */
 import { setTimeout as wait } from 'node:timers/promises'
+import { backoffMs } from '../../../platform/backoff.ts'
 import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { EventStreamError, EventStreamParser, type ServerEvent } from '../../client/event-stream.ts'
@@ -56,8 +57,8 @@ export async function follow(client: Client, settings: TailSettings): Promise<ne
       cause = error
     }
     const asked = cause instanceof ApiFailure ? cause.retryAfterMs : null
-    const waitMs = asked ?? Math.min(500 * 2 ** attempts, longestWaitMs)
     attempts += 1
+    const waitMs = asked ?? backoffMs(attempts, 500, longestWaitMs)
     onNote(`${cause.message}; trying again in ${Math.ceil(waitMs / 1000)} s`)
     await wait(waitMs, undefined, { signal }).catch(() => {
       throw interrupted(settings, lastId)

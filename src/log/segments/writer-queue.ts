@@ -1,0 +1,202 @@
+/**
+ * The work of the writer thread, from main, from other threads that append and from the feed. Each turn of the event loop does one
+ * piece: a question, or the frames that wait (one transaction for those of several threads), and one slice of a compaction or a
+ * salvage while there is one: so a frame waits for one slice at most. (Done as they arrive, frames that follow each other closely
+ * would keep out everything else: Node takes up to 1,000 messages from a port before it looks at another port, or a timer.)
+ *
+ *   main, others ──frame──▶ writer thread ──settled──▶ the thread that sent it   (first: a client waits for it)
+ *                          │ committed, dropped, report_wanted
+ *                          ▼
+ *                        feed ──watermarks, pipe_deleted, segment_damaged──▶ writer thread
+ *
+ * An error that the writer throws ends the thread, in its turn: main ends the process.
+ *
+ *   | the thread or the process ends …                 | on disk                           | the client                         |
+ *   |--------------------------------------------------|-----------------------------------|------------------------------------|
+ *   | while a frame is in the port, or waits here      | nothing of it                     | has no response                    |
+ *   | within `write`                                   | none or all of it: layout.ts      | has no response: at least once     |
+ *   | after `write`, before main counts it             | the whole frame                   | no response; usage is counted anew from the rows |
+ *   | between two threads' `settled`                   | both frames: one transaction      | one has its 202, the other none    |
+ *   | after `settled`, before the feed's `committed`   | the whole frame                   | 202; lanes find it at the start    |
+ */
+import type { MessagePort } from 'node:worker_threads'
+import { type Caller, Calls, type Handlers } from '../../platform/thread-calls.ts'
+import type { BufferStatus } from '../buffer.ts'
+import type { Frame } from '../frame.ts'
+import type { BufferWriter } from './buffer-writer.ts'
+import type { FeedChannel } from './feed.ts'
+import type { SkippedAppend } from './frame-commit.ts'
+import { countAppends, joinedMaxBytes, joinFrames, splitCommitted } from './joined-frames.ts'
+import type { AppenderCalls, SkippedResult, WriterCalls, WriterReports } from './protocol.ts'
+
+const housekeepingEveryMs = 1_000
+
+/** A thread that appends. */
+interface Client {
+  calls: Pick<Caller<AppenderCalls>, 'tell'>
+  /** Which of the others it is, by the order of their ports: what they append is reported to main. Null: main itself. */
+  other: number | null
+}
+
+interface FrameWork {
+  frame: Frame
+  client: Client
+}
+
+export class WriterQueue {
+  readonly #main: Pick<Caller<WriterReports>, 'tell'>
+  readonly #writer: BufferWriter
+  readonly #feed: FeedChannel
+  readonly #clients: Client[] = []
+  readonly #ports: MessagePort[] = []
+  readonly #waiting: (FrameWork | (() => void))[] = []
+  readonly #housekeeping: NodeJS.Timeout
+  #isTurnScheduled = false
+  #isClosed = false
+
+  constructor(main: Pick<Caller<WriterReports>, 'tell'>, writer: BufferWriter, feed: FeedChannel) {
+    this.#main = main
+    this.#writer = writer
+    this.#feed = feed
+    feed.listen((message) => {
+      if (message.kind === 'watermarks') writer.reportLowWatermarks(message.watermarks)
+      else if (message.kind === 'pipe_deleted') writer.pipeDeleted(message.pipeId)
+      else if (message.kind === 'segment_damaged') {
+        writer.segmentDamaged(message, message.error)
+        this.#scheduleTurn()
+      }
+    })
+    this.#housekeeping = setInterval(() => {
+      writer.housekeep()
+      this.#postStatus()
+      this.#scheduleTurn()
+    }, housekeepingEveryMs)
+    this.#scheduleTurn()
+  }
+
+  get status(): BufferStatus {
+    return this.#writer.status()
+  }
+
+  /** The handlers of main's calls. */
+  ofMain(): Handlers<WriterCalls> {
+    return this.#handlers({ calls: this.#main, other: null })
+  }
+
+  /** Resolves when what came before is done and the files are closed. */
+  close(): Promise<void> {
+    return this.#inTurn(() => {
+      this.#isClosed = true
+      clearInterval(this.#housekeeping)
+      this.#writer.close()
+      this.#feed.close()
+      this.#main.tell('closed', [])
+      for (const port of this.#ports) port.close()
+    })
+  }
+
+  #handlers(client: Client): Handlers<WriterCalls> {
+    this.#clients.push(client)
+    return {
+      frame: (frame) => {
+        this.#waiting.push({ frame, client })
+        this.#scheduleTurn()
+      },
+      headSeq: () => this.#inTurn(() => this.#writer.headSeq),
+      appended: () => this.#inTurn(() => this.#writer.appended()),
+      findRepeat: (pipeId, idempotency) => this.#inTurn(() => this.#writer.findRepeat(pipeId, idempotency)),
+      share: (port) => void this.#inTurn(() => this.#share(port)),
+    }
+  }
+
+  #share(port: MessagePort): void {
+    const calls = new Calls<AppenderCalls, WriterCalls>('buffer-writer', (message, transfer) =>
+      port.postMessage(message, transfer),
+    )
+    // Main is a client itself, the first one.
+    calls.serve(this.#handlers({ calls, other: this.#ports.length }))
+    this.#ports.push(port)
+    port.on('message', (message) => calls.receive(message))
+    calls.tell('status', [this.status])
+  }
+
+  #inTurn<T>(work: () => T): Promise<T> {
+    return new Promise((resolve) => {
+      this.#waiting.push(() => resolve(work()))
+      this.#scheduleTurn()
+    })
+  }
+
+  #scheduleTurn(): void {
+    const hasWork = this.#waiting.length > 0 || this.#writer.isRewriting
+    if (this.#isTurnScheduled || this.#isClosed || !hasWork) return
+    this.#isTurnScheduled = true
+    setImmediate(() => {
+      this.#isTurnScheduled = false
+      const work = this.#waiting.shift()
+      if (typeof work === 'function') work()
+      else if (work !== undefined)
+        this.#commit([work, ...takeFrames(this.#waiting, joinedMaxBytes - work.frame.length)])
+      if (!this.#isClosed) this.#writer.rewriteSlice()
+      this.#scheduleTurn()
+    })
+  }
+
+  #commit(works: readonly [FrameWork, ...FrameWork[]]): void {
+    const before = this.#writer.unavailableReason
+    const [first, ...others] = works
+    const frames: [Frame, ...Frame[]] = [first.frame, ...others.map(({ frame }) => frame)]
+    const result = this.#writer.write(joinFrames(frames))
+    if (result.ok) {
+      const parts = splitCommitted(frames, result.committed)
+      // Main first: a client that asks for the usage after a 202 finds that request counted.
+      const appends = works.flatMap(({ client, frame }, index) =>
+        client.other === null ? [] : countAppends(frame, parts[index]!.skipped, client.other),
+      )
+      if (appends.length > 0) this.#main.tell('sharedAppends', [appends])
+      for (const [index, { client, frame }] of works.entries()) {
+        const { firstSeq, skipped } = parts[index]!
+        const { buffer } = frame
+        const settled = { kind: 'committed', buffer, firstSeq, skipped: skipped.map(toResult) } as const
+        client.calls.tell('settled', [settled], [buffer])
+      }
+      const { pipes } = result.committed
+      if (pipes.length > 0) this.#feed.post({ kind: 'committed', pipes })
+      this.#writer.afterCommit()
+    } else if (others.length > 0 && this.#writer.unavailableReason === null) {
+      // There is no room for all of them: each is judged by itself, as if it had come alone.
+      for (const work of works) this.#commit([work])
+    } else {
+      const { reason } = result
+      for (const { client, frame } of works)
+        client.calls.tell('settled', [{ kind: 'failed', buffer: frame.buffer, reason }], [frame.buffer])
+    }
+    // They reject by themselves while they know that the writer would.
+    if (this.#writer.unavailableReason !== before) this.#postStatus()
+  }
+
+  #postStatus(): void {
+    const { status } = this
+    for (const { calls } of this.#clients) calls.tell('status', [status])
+  }
+}
+
+/** Those at the head of the line, in their order, as far as their bytes go. */
+function takeFrames(waiting: (FrameWork | (() => void))[], maxBytes: number): FrameWork[] {
+  const taken: FrameWork[] = []
+  let bytes = 0
+  for (;;) {
+    const next = waiting[0]
+    if (next === undefined || typeof next === 'function') return taken
+    bytes += next.frame.length
+    if (bytes > maxBytes) return taken
+    taken.push(next)
+    waiting.shift()
+  }
+}
+
+function toResult(append: SkippedAppend): SkippedResult {
+  if (append.kind !== 'repeated') return { index: append.index, kind: append.kind }
+  const { seq, msgId, recordCount } = append.first
+  return { index: append.index, kind: 'repeated', seq, msgId, recordCount }
+}
