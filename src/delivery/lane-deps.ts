@@ -4,6 +4,7 @@ import type { BufferReader } from '../log/buffer.ts'
 import type { LaneCounts, LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { ParkedChange } from '../metadata/parked-store-port.ts'
 import type { Logger } from '../platform/log.ts'
+import type { AttemptSteps } from './attempt.ts'
 import type { AttemptsObserved } from './attempts-observed.ts'
 import type { Clock } from './clock.ts'
 import type { EventLoopTurns } from './event-loop-turns.ts'
@@ -18,6 +19,7 @@ export interface LaneDeps {
   /** For who asks about the lane: it rejects instead. */
   readonly viewReader: BufferReader
   openDriver(spec: LaneSpec): DestinationDriver
+  readonly steps: AttemptSteps
   /** Durable when it resolves. */
   save(row: LaneState, counts: LaneCounts | null, parked: readonly ParkedChange[]): Promise<void>
   /** The parked records of the lane. */

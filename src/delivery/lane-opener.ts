@@ -19,6 +19,7 @@ import {
 } from '../metadata/lane-state.ts'
 import type { AttemptedRange, ParkedStore } from '../metadata/parked-store-port.ts'
 import type { Logger } from '../platform/log.ts'
+import type { AttemptSteps } from './attempt.ts'
 import { AttemptsObserved } from './attempts-observed.ts'
 import type { Clock } from './clock.ts'
 import { EventLoopTurns } from './event-loop-turns.ts'
@@ -37,8 +38,8 @@ export interface LaneOpenerOptions {
   store: LaneStore
   ownership: Pick<LaneOwnership, 'holds'>
   reader: BufferReader
-  /** `epoch`: of the ownership under which the lane was opened. */
-  openDriver(spec: LaneSpec, epoch: number): DestinationDriver
+  openDriver(spec: LaneSpec): DestinationDriver
+  steps: AttemptSteps
   clock: Clock
   random(): number
   log: Logger
@@ -124,13 +125,14 @@ export class LaneOpener {
   }
 
   #depsOf(pipeId: string, epoch: number, parking: Parking): LaneDeps {
-    const { reader, openDriver, clock, random, log, epochs, ownership } = this.#options
+    const { reader, openDriver, steps, clock, random, log, epochs, ownership } = this.#options
     // Each lane has a reader of its own: one that ends waits for nothing.
     return {
       isOwned: () => ownership.holds(pipeId, epoch),
       reader: new PatientReader(reader, clock, this.#outage),
       viewReader: reader,
-      openDriver: (spec) => openDriver(spec, epoch),
+      openDriver,
+      steps,
       clock,
       random,
       log,

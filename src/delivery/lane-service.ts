@@ -22,7 +22,7 @@ import type {
   RewindTarget,
   TransformTrialRequest,
 } from './delivery.ts'
-import { DriverDiedError } from './driver-protocol.ts'
+import { DriverDiedError } from './isolated-driver.ts'
 import type { Lane, LaneBacklog } from './lane.ts'
 import type { LaneSet } from './lane-set.ts'
 import { troublesOf } from './lane-troubles.ts'

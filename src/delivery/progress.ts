@@ -19,9 +19,9 @@ import { recordsOf } from './batch.ts'
 import type { Clock } from './clock.ts'
 import type { AttemptCounts } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
-import type { FilteredRecords } from './filtered-records.ts'
 import { asParkedFull, type RefusedRecords } from './refused-records.ts'
 import type { RetryWindow } from './retry.ts'
+import { type FilteredRecords, filteredOf } from './transformed-batch.ts'
 
 /** An attempt that timed out with an unknown outcome is repeated so often under its own identity, then halved. */
 const repeatsAfterTimeout = 2
@@ -37,22 +37,14 @@ export class Progress {
   readonly #state: DurableState
   readonly #retry: RetryWindow
   readonly #refused: RefusedRecords
-  readonly #filtered: FilteredRecords
   readonly #deps: ProgressDeps
   /** The timeouts with an unknown outcome of the range under way. */
   #timeouts = 0
 
-  constructor(
-    state: DurableState,
-    retry: RetryWindow,
-    refused: RefusedRecords,
-    filtered: FilteredRecords,
-    deps: ProgressDeps,
-  ) {
+  constructor(state: DurableState, retry: RetryWindow, refused: RefusedRecords, deps: ProgressDeps) {
     this.#state = state
     this.#retry = retry
     this.#refused = refused
-    this.#filtered = filtered
     this.#deps = deps
   }
 
@@ -72,9 +64,9 @@ export class Progress {
     spec: LaneSpec,
   ): Promise<MarkedMessage[]> {
     if (outcome.kind === 'delivered' || outcome.storedRecords >= recordsOf(messages)) {
-      return this.#delivered(messages, rest, spec)
+      return this.#delivered(messages, rest, outcome, spec)
     }
-    const left = this.#keepStored(messages, outcome.storedRecords)
+    const left = this.#keepStored(messages, outcome)
     if (outcome.kind === 'failed') {
       const { error } = outcome
       const parked = await this.#park(error, left, spec)
@@ -101,11 +93,12 @@ export class Progress {
   #delivered(
     messages: readonly MarkedMessage[],
     rest: readonly MarkedMessage[],
+    { filtered }: AttemptOutcome,
     spec: LaneSpec,
   ): MarkedMessage[] {
     const { row } = this.#state
     const now = this.#deps.clock.now()
-    const left = this.#leftOut(messages)
+    const left = this.#leftOut(messages, filtered)
     this.#state.delivered(transition.afterDelivered(row, messages, rest, spec.flush.maxRecords, now), left)
     this.attempts.delivered += 1
     this.#timeouts = 0
@@ -118,16 +111,22 @@ export class Progress {
   }
 
   /** The records of finished messages that were left out. */
-  #leftOut(messages: readonly MarkedMessage[]): { aside: number; filtered: number } {
-    return { aside: this.#refused.takeAside(messages), filtered: this.#filtered.take(messages) }
+  #leftOut(
+    messages: readonly MarkedMessage[],
+    filtered: FilteredRecords,
+  ): { aside: number; filtered: number } {
+    return { aside: this.#refused.takeAside(messages), filtered: filteredOf(messages, filtered) }
   }
 
   /** Returns the messages that are not stored, or not whole. */
-  #keepStored(messages: readonly MarkedMessage[], storedRecords: number): readonly MarkedMessage[] {
+  #keepStored(
+    messages: readonly MarkedMessage[],
+    { storedRecords, filtered }: Exclude<AttemptOutcome, { kind: 'delivered' }>,
+  ): readonly MarkedMessage[] {
     if (storedRecords <= this.#state.row.recordOffset) return messages
     const now = this.#deps.clock.now()
     const { row, stored, left } = transition.afterPartlyStored(this.#state.row, messages, storedRecords, now)
-    this.#state.delivered(row, this.#leftOut(stored))
+    this.#state.delivered(row, this.#leftOut(stored, filtered))
     this.#timeouts = 0
     this.#retry.clear()
     return left

@@ -35,6 +35,7 @@ import type { DurableState } from './durable-state.ts'
 import type { LaneDeps } from './lane-deps.ts'
 import type { PushAttempts } from './push-attempts.ts'
 import { RetryWindow } from './retry.ts'
+import { filteredOf } from './transformed-batch.ts'
 
 type Failed = Extract<AttemptOutcome, { kind: 'failed' }>
 
@@ -94,8 +95,7 @@ export class Replays {
     if (reservation === null) return
     try {
       const batch = replayBatch(replay, await this.#numberOf(replay, spec))
-      const { outcome, filtered } = await this.#attempts.replay(batch, spec, this.#tries + 1)
-      await this.#settle(outcome, replay, filtered, spec)
+      await this.#settle(await this.#attempts.replay(batch, spec, this.#tries + 1), replay, spec)
     } finally {
       reservation.release()
     }
@@ -108,10 +108,11 @@ export class Replays {
     return replayNo ?? (await store.beginReplay(owner, parkedId))
   }
 
-  async #settle(outcome: AttemptOutcome, replay: Replay, filtered: number, spec: LaneSpec): Promise<void> {
+  async #settle(outcome: AttemptOutcome, replay: Replay, spec: LaneSpec): Promise<void> {
     const { parkedId, firstIndex, message } = replay
     if (outcome.kind === 'delivered' || outcome.storedRecords >= message.recordCount) {
       this.#end()
+      const filtered = filteredOf([message], outcome.filtered)
       await this.#state.replayed(parkedId, message.recordCount - filtered, filtered)
       this.#state.log.replayed(parkedId, message)
       return

@@ -51,12 +51,6 @@ export interface AttemptProgress {
    * nothing and rejects with that. At most 1,000 records a call.
    */
   readonly park: ParkRecords | null
-  /** So many records of the message at this seq are not for this destination, by its transform: they are not delivered. */
-  filtered(seq: number, records: number): void
-  /** Nothing of the batch is for this destination, or is left to send: it is not asked. */
-  notAsked(): void
-  /** The batch's transform begins, or has ended: its duration does not count as the destination's. */
-  transforming(isUnderWay: boolean): void
 }
 
 export type ParkRecords = (rejected: readonly RejectedRecord[]) => Promise<void>
@@ -67,9 +61,6 @@ export const noProgress: AttemptProgress = {
   stored: () => {},
   messageIdAt: async () => null,
   park: null,
-  filtered: () => {},
-  notAsked: () => {},
-  transforming: () => {},
 }
 
 /** A record of a batch that the destination refuses for what it holds. */

@@ -43,8 +43,6 @@ export class RecordingDestination {
   readonly records: string[] = []
   /** It tells records apart: these are refused, and set aside where the lane does that. */
   parks: (batch: Batch) => RejectedRecord[] = () => []
-  /** How many records of each message its transform leaves out. */
-  filters = 0
   /** After what is refused was set aside. */
   afterAside: 'store' | 'hang' = 'store'
   react: (batch: Batch, attempt: number) => Reaction = () => 'store'
@@ -77,7 +75,6 @@ export class RecordingDestination {
     signal.addEventListener('abort', () => {
       this.aborts += 1
     })
-    for (const seq of seqs) progress.filtered(seq, this.filters)
     const reaction = this.react(batch, this.attempts.length)
     if (reaction instanceof Error) throw reaction
     if (reaction === 'hang') await new Promise(() => {})
