@@ -82,7 +82,7 @@ import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
 import type { LaneDeps } from './lane-deps.ts'
 import { type LaneLog, openLaneLog } from './lane-log.ts'
-import { parkedMessage, skipCause } from './parking.ts'
+import { parkedMessage, skipCause } from './parked/parking.ts'
 import { passedBetween } from './passed-messages.ts'
 import * as transition from './transitions.ts'
 

@@ -9,7 +9,7 @@ import type { AttemptsObserved } from './attempts-observed.ts'
 import type { Clock } from './clock.ts'
 import type { EventLoopTurns } from './event-loop-turns.ts'
 import type { MemoryBudget } from './memory-budget.ts'
-import type { Parking } from './parking.ts'
+import type { Parking } from './parked/parking.ts'
 import type { PatientReader } from './patient-reader.ts'
 
 /** Everything outside a lane, so that tests can run one in-process and let time jump. */

@@ -4,7 +4,7 @@
  *
  *   stored ───────────────────────────────▶ the cursor moves; 8 in a row double a size limit, up to the flush plan
  *   stored half-way ──────────────────────▶ the cursor moves past the stored messages, the others have failed
- *   refused, one message, to be parked ───▶ parked, the cursor moves (`refused-records.ts`)
+ *   refused, one message, to be parked ───▶ parked, the cursor moves (`parked/park.ts`)
  *   permanent, several messages ──────────▶ bisected: the first part is tried at once
  *   timed out, rolled back ───────────────▶ halved at once; batches stay at that size
  *   timed out, perhaps stored, third time ▶ the same: twice it is repeated under its own identity
@@ -19,7 +19,7 @@ import { recordsOf } from './batch.ts'
 import type { Clock } from './clock.ts'
 import type { AttemptCounts } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
-import { asParkedFull, type RefusedRecords } from './refused-records.ts'
+import { asParkedFull, type RefusedRecords } from './parked/park.ts'
 import type { RetryWindow } from './retry.ts'
 import { type FilteredRecords, filteredOf } from './transformed-batch.ts'
 

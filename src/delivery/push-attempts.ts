@@ -10,9 +10,9 @@ import { batchOf } from './batch.ts'
 import type { AttemptCounts } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
 import type { LaneDeps } from './lane-deps.ts'
+import { RefusedRecords } from './parked/park.ts'
 import { Progress } from './progress.ts'
 import { RateGate } from './rate-gate.ts'
-import { RefusedRecords } from './refused-records.ts'
 import type { RetryWindow } from './retry.ts'
 
 export class PushAttempts {

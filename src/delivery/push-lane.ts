@@ -15,7 +15,7 @@
  * An attempt that failed half-way (`json_object`) first moves the cursor past what it stored; `recordOffset` says how
  * much of the next message is. Retry-now, a changed destination and lowered limits cut a failed range again.
  *
- * Between two batches, and between retries, parked records are replayed (`replays.ts`).
+ * Between two batches, and between retries, parked records are replayed (`parked/replay.ts`).
  *
  * Seen from outside: `idle` nothing pending · `flowing` · `retrying` a message is blocking · `stalled` it has been for
  * longer than destination_max_retry_seconds · `blocked` by its status: no attempts, the backlog is kept.
@@ -32,9 +32,9 @@ import { LaneCore } from './lane-core.ts'
 import type { LaneDeps } from './lane-deps.ts'
 import { LaneSleep } from './lane-sleep.ts'
 import { isBlocking } from './lane-status.ts'
+import { Replays } from './parked/replay.ts'
 import { PushAttempts } from './push-attempts.ts'
 import { ReadAhead } from './read-ahead.ts'
-import { Replays } from './replays.ts'
 import * as transition from './transitions.ts'
 
 /** While a batch gathers, it is looked at no more often than this: notifications come too often for a query each. */

@@ -25,17 +25,17 @@
  *   | after it was refused, before that save      | replaying             | the same try again                     |
  */
 import { v5 } from 'uuid'
-import { descriptorOf } from '../destinations/descriptors.ts'
-import { type Batch, DeliveryError } from '../destinations/driver.ts'
-import { type LaneSpec, newLaneState } from '../metadata/lane-state.ts'
-import type { ParkedCause, Replay } from '../metadata/parked-store-port.ts'
-import { StorageUnavailableError } from '../platform/error-code.ts'
-import type { AttemptOutcome } from './attempt.ts'
-import type { DurableState } from './durable-state.ts'
-import type { LaneDeps } from './lane-deps.ts'
-import type { PushAttempts } from './push-attempts.ts'
-import { RetryWindow } from './retry.ts'
-import { filteredOf } from './transformed-batch.ts'
+import { descriptorOf } from '../../destinations/descriptors.ts'
+import { type Batch, DeliveryError } from '../../destinations/driver.ts'
+import { type LaneSpec, newLaneState } from '../../metadata/lane-state.ts'
+import type { ParkedCause, Replay } from '../../metadata/parked-store-port.ts'
+import { StorageUnavailableError } from '../../platform/error-code.ts'
+import type { AttemptOutcome } from '../attempt.ts'
+import type { DurableState } from '../durable-state.ts'
+import type { LaneDeps } from '../lane-deps.ts'
+import type { PushAttempts } from '../push-attempts.ts'
+import { RetryWindow } from '../retry.ts'
+import { filteredOf } from '../transformed-batch.ts'
 
 type Failed = Extract<AttemptOutcome, { kind: 'failed' }>
 

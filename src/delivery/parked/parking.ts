@@ -3,9 +3,9 @@
  * way into the store is reserved, so that concurrent lanes do not exceed the limit together.
  */
 import { isDeepStrictEqual } from 'node:util'
-import type { StoredMessage } from '../log/buffer.ts'
-import { recordTexts } from '../log/record-text.ts'
-import type { LaneOwner } from '../metadata/lane-ownership.ts'
+import type { StoredMessage } from '../../log/buffer.ts'
+import { recordTexts } from '../../log/record-text.ts'
+import type { LaneOwner } from '../../metadata/lane-ownership.ts'
 import {
   type AttemptedRange,
   type NewParked,
@@ -15,7 +15,7 @@ import {
   type ParkedPosition,
   type ParkedStore,
   parkedRowBytes,
-} from '../metadata/parked-store-port.ts'
+} from '../../metadata/parked-store-port.ts'
 
 interface LaneIds {
   destinationId: string

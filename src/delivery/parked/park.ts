@@ -8,12 +8,12 @@
  *
  * A fault of the destination (a wrong password, a missing table) parks nothing.
  */
-import { DeliveryError, type RejectedRecord } from '../destinations/driver.ts'
-import type { MarkedMessage, StoredMessage } from '../log/buffer.ts'
-import { records } from '../log/record-text.ts'
-import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
-import type { NewParked, ParkedCause, ParkedPosition } from '../metadata/parked-store-port.ts'
-import type { DurableState } from './durable-state.ts'
+import { DeliveryError, type RejectedRecord } from '../../destinations/driver.ts'
+import type { MarkedMessage, StoredMessage } from '../../log/buffer.ts'
+import { records } from '../../log/record-text.ts'
+import type { LaneSpec, LaneState } from '../../metadata/lane-state.ts'
+import type { NewParked, ParkedCause, ParkedPosition } from '../../metadata/parked-store-port.ts'
+import type { DurableState } from '../durable-state.ts'
 import { type Parking, parkedMessage } from './parking.ts'
 
 export class RefusedRecords {
