@@ -28,7 +28,7 @@ import type { LaneDeps } from './lane-deps.ts'
 import { namesOf } from './lane-log.ts'
 import { LaneSaver } from './lane-saver.ts'
 import { MemoryBudget } from './memory-budget.ts'
-import { ParkedRoom, Parking } from './parked/parking.ts'
+import { ParkedSpace, Parking } from './parked/parking.ts'
 import { PatientReader, ReadOutage } from './patient-reader.ts'
 import { PullLane } from './pull-lane.ts'
 import { PushLane } from './push-lane.ts'
@@ -58,7 +58,7 @@ export class LaneOpener {
   readonly #pullTurns = new EventLoopTurns()
   readonly #saver: LaneSaver
   readonly #outage: ReadOutage
-  readonly #parkedRoom: ParkedRoom
+  readonly #parkedSpace: ParkedSpace
 
   /** `onSaved`: the saved cursor of a lane may have moved. */
   constructor(options: LaneOpenerOptions, onSaved: () => void) {
@@ -68,14 +68,14 @@ export class LaneOpener {
     this.#saver = new LaneSaver(options.store, options.clock, options.log)
     this.#outage = new ReadOutage(options.clock, options.log)
     this.reader = new PatientReader(options.reader, options.clock, this.#outage)
-    this.#parkedRoom = new ParkedRoom(options.parked.store, options.parked.maxBytes)
+    this.#parkedSpace = new ParkedSpace(options.parked.store, options.parked.maxBytes)
   }
 
   /** The lane is not started yet. Rejects with LaneOwnershipLostError where a newer owner has taken it. */
   async open(spec: LaneSpec, epoch: number): Promise<Lane> {
     const row = await this.#relocated(spec, await this.#take(spec, epoch))
     const opening = { epoch, attempted: attemptedRange(row) }
-    const parking = await Parking.open(spec, opening, this.#options.parked.store, this.#parkedRoom)
+    const parking = await Parking.open(spec, opening, this.#options.parked.store, this.#parkedSpace)
     const deps = this.#depsOf(spec.pipeId, epoch, parking)
     return spec.type === 'destination_pull' ? new PullLane(spec, row, deps) : new PushLane(spec, row, deps)
   }

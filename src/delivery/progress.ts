@@ -4,7 +4,7 @@
  *
  *   stored ───────────────────────────────▶ the cursor moves; 8 in a row double a size limit, up to the flush plan
  *   stored half-way ──────────────────────▶ the cursor moves past the stored messages, the others have failed
- *   refused, one message, to be parked ───▶ parked, the cursor moves (`parked/park.ts`)
+ *   rejected, one message, to be parked ──▶ parked, the cursor moves (`parked/park.ts`)
  *   permanent, several messages ──────────▶ bisected: the first part is tried at once
  *   timed out, rolled back ───────────────▶ halved at once; batches stay at that size
  *   timed out, perhaps stored, third time ▶ the same: twice it is repeated under its own identity
@@ -19,7 +19,7 @@ import { recordsOf } from './batch.ts'
 import type { Clock } from './clock.ts'
 import type { AttemptCounts } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
-import { asParkedFull, type RefusedRecords } from './parked/park.ts'
+import { asParkedFull, type RejectedRecordParking } from './parked/park.ts'
 import type { RetryWindow } from './retry.ts'
 import { type FilteredRecords, filteredOf } from './transformed-batch.ts'
 
@@ -36,15 +36,15 @@ export class Progress {
   readonly attempts: AttemptCounts = { delivered: 0, transient: 0, permanent: 0 }
   readonly #state: DurableState
   readonly #retry: RetryWindow
-  readonly #refused: RefusedRecords
+  readonly #parking: RejectedRecordParking
   readonly #deps: ProgressDeps
   /** The timeouts with an unknown outcome of the range under way. */
   #timeouts = 0
 
-  constructor(state: DurableState, retry: RetryWindow, refused: RefusedRecords, deps: ProgressDeps) {
+  constructor(state: DurableState, retry: RetryWindow, parking: RejectedRecordParking, deps: ProgressDeps) {
     this.#state = state
     this.#retry = retry
-    this.#refused = refused
+    this.#parking = parking
     this.#deps = deps
   }
 
@@ -70,7 +70,7 @@ export class Progress {
     if (outcome.kind === 'failed') {
       const { error } = outcome
       const parked = await this.#park(error, left, spec)
-      if (parked === 'passed') return []
+      if (parked === 'parked') return []
       this.#failed(left, rest, parked === 'full' ? { ...outcome, error: asParkedFull(error) } : outcome, spec)
     }
     const { batchLastSeq, bisectLastSeq } = this.#state.row
@@ -80,8 +80,8 @@ export class Progress {
   /** Parks a message that failed alone, if it is to be parked. Another range is cut behind it. */
   async #park(error: DeliveryError, left: readonly MarkedMessage[], spec: LaneSpec) {
     this.#state.dropUnsentNext()
-    const parked = await this.#refused.pass(error, left, spec)
-    if (parked === 'passed') {
+    const parked = await this.#parking.parkMessage(error, left, spec)
+    if (parked === 'parked') {
       this.#state.count({ failedAttempts: 1 })
       this.attempts[error.class] += 1
       this.#timeouts = 0
@@ -114,8 +114,8 @@ export class Progress {
   #leftOut(
     messages: readonly MarkedMessage[],
     filtered: FilteredRecords,
-  ): { aside: number; filtered: number } {
-    return { aside: this.#refused.takeAside(messages), filtered: filteredOf(messages, filtered) }
+  ): { parked: number; filtered: number } {
+    return { parked: this.#parking.takeParked(messages), filtered: filteredOf(messages, filtered) }
   }
 
   /** Returns the messages that are not stored, or not whole. */

@@ -10,7 +10,7 @@ import { batchOf } from './batch.ts'
 import type { AttemptCounts } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
 import type { LaneDeps } from './lane-deps.ts'
-import { RefusedRecords } from './parked/park.ts'
+import { RejectedRecordParking } from './parked/park.ts'
 import { Progress } from './progress.ts'
 import { RateGate } from './rate-gate.ts'
 import type { RetryWindow } from './retry.ts'
@@ -23,7 +23,7 @@ export class PushAttempts {
   readonly #replayDriver: LaneDriver
   readonly #progress: Progress
   readonly #rate: RateGate
-  readonly #refused: RefusedRecords
+  readonly #parking: RejectedRecordParking
   #current: Attempt | null = null
 
   constructor(state: DurableState, retry: RetryWindow, deps: LaneDeps) {
@@ -32,8 +32,8 @@ export class PushAttempts {
     const { destinationId } = state.row
     this.#driver = new LaneDriver(destinationId, deps)
     this.#replayDriver = new LaneDriver(destinationId, deps)
-    this.#refused = new RefusedRecords(deps.parking, state)
-    this.#progress = new Progress(state, retry, this.#refused, deps)
+    this.#parking = new RejectedRecordParking(deps.parking, state)
+    this.#progress = new Progress(state, retry, this.#parking, deps)
     this.#rate = new RateGate(deps.clock)
   }
 
@@ -56,7 +56,7 @@ export class PushAttempts {
     const rest = inMemory.slice(messages.length)
     const batch = batchOf(spec.destinationId, messages, row.recordOffset, row.generation)
     const park: AttemptCalls['park'] = (rejected, requireCurrent) =>
-      this.#refused.park(rejected, messages, row, requireCurrent)
+      this.#parking.park(rejected, messages, row, requireCurrent)
     const parks = spec.onPermanentError === 'park' ? park : null
     const { outcome: ended, tookMs } = await this.#attempt(this.#driver, spec, batch, parks)
     const isUnfinished =
@@ -131,7 +131,7 @@ export class PushAttempts {
 
   /** Before the row is changed by it. */
   transformChanged(): void {
-    this.#refused.transformChanged(this.#state.row)
+    this.#parking.transformChanged(this.#state.row)
   }
 
   /** When `closeIdle` will have something to close; Infinity: nothing is open. */

@@ -121,7 +121,7 @@ export function afterSkip(row: LaneState, message: MarkedMessage): LaneState {
   }
 }
 
-/** The destination refuses this message for good, and it is parked. */
+/** The destination rejects this message for good, and it is parked. */
 export function afterParked(row: LaneState, message: MarkedMessage): LaneState {
   assert(message.seq > row.cursorSeq)
   return movedTo(row, message)

@@ -63,7 +63,7 @@ export const noProgress: AttemptProgress = {
   park: null,
 }
 
-/** A record of a batch that the destination refuses for what it holds. */
+/** A record of a batch that the destination rejects for what it holds. */
 export interface RejectedRecord {
   /** stream_seq of its message. */
   readonly seq: number
@@ -269,7 +269,7 @@ export interface DeliveryErrorOptions {
    * transient, except for `driver_crashed` at a single message.
    */
   fault?: DeliveryFault
-  /** The first record that is known to be refused. */
+  /** The first record that is known to be rejected. */
   rejected?: RejectedRecord
   /** Details for the operator only, for the log: never stored, never in a response. */
   detail?: string

@@ -2,10 +2,10 @@
  * A lane's replays: parked records whose replay was asked for, one parked row at a time, each as a batch of its own between
  * two of the lane's batches, or between its retries.
  *
- *   asked for ──▶ (its message passed by the lane) ──▶ attempt ──stored──▶ row gone, counted, in one save
+ *   asked for ──▶ (the cursor is past its message) ──▶ attempt ──stored──▶ row gone, counted, in one save
  *                      ▲                                 │
  *                      └── pause (backoff) ◀─────────────┼─ transient, or a fault of the destination
- *                                                        └─ refused, or too long without success ─▶ parked again
+ *                                                        └─ rejected, or too long without success ─▶ parked again
  *
  * Identity: UUID version 5 of the parked row and its try, so a repeat of the same try is known as one. A replay begins only
  * when the cursor is behind its message: until then the lane itself may still store it. While one is not stored and not
@@ -22,7 +22,7 @@
  *   |   that is saved                             |                       |   exactly_once: nothing is sent        |
  *   | after that save                             | there is none         | the next one                           |
  *   | half-way (json_object), before that save    | all of its records    | the same records, the same identities  |
- *   | after it was refused, before that save      | replaying             | the same try again                     |
+ *   | after it was rejected, before that save     | replaying             | the same try again                     |
  */
 import { v5 } from 'uuid'
 import { descriptorOf } from '../../destinations/descriptors.ts'
@@ -130,8 +130,8 @@ export class Replays {
     this.#state.count({ failedAttempts: 1 })
     this.#attempts.counts[error.class] += 1
     this.#retry.failed()
-    const isRefused = error.fault === 'records' || (error.class === 'permanent' && error.fault === undefined)
-    const isGivenUp = isRefused || this.#retry.isStalled(spec.maxRetrySeconds)
+    const isRejected = error.fault === 'records' || (error.class === 'permanent' && error.fault === undefined)
+    const isGivenUp = isRejected || this.#retry.isStalled(spec.maxRetrySeconds)
     if (!isGivenUp) {
       if (storedRecords > 0) await store.replayHalfStored(owner, parkedId, unstoredFrom)
       this.#pause(error, spec)

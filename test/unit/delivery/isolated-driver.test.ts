@@ -112,7 +112,7 @@ t.test(
   },
 )
 
-t.test('what is refused is set aside by the lane, and what keeps it from that comes back', async (t) => {
+t.test('what is rejected is parked by the lane, and what keeps it from that comes back', async (t) => {
   const sink = await startHttpSink()
   t.teardown(() => sink.stop())
   sink.respondWith(({ text }) => (JSON.parse(text).n === 1 ? { status: 422, body: 'no' } : {}))
