@@ -64,7 +64,7 @@
  *   |                                             |   the message parked  |                                         |
  *   | after its repair, before the first delivery | cursor 0              | from the earliest message kept         |
  *
- * The outcome of the messages that the cursor moved past (`passed-messages.ts`) is saved in the same transaction as the
+ * The outcome of the messages that the cursor moved past (`passedBetween`) is saved in the same transaction as the
  * cursor. For the look-up of a message every line above therefore says the same: after a crash before a save the message
  * is pending and the history does not have it; after the save both agree. A rewind's save moves the cursor and voids the
  * history behind it; a repair voids all of it.
@@ -80,10 +80,9 @@ import {
 import type { NewParked, ParkedChange } from '../metadata/parked-store-port.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
-import type { LaneDeps } from './lane-deps.ts'
+import type { LaneDeps } from './lane.ts'
 import { type LaneLog, openLaneLog } from './lane-log.ts'
 import { parkedMessage, skipCause } from './parked/parking.ts'
-import { passedBetween } from './passed-messages.ts'
 import * as transition from './transitions.ts'
 
 const firstOnly = { maxRecords: 1, maxBytes: 1 }
@@ -129,7 +128,7 @@ export class DurableState {
   change(row: LaneState, isParked = false): void {
     if (row === this.#row) return
     const before = this.#row
-    const passed = passedBetween(before, row, this.#deps.clock.now())
+    const passed = transition.passedBetween(before, row, this.#deps.clock.now())
     if (passed !== null) this.#passed.push(isParked ? { ...passed, ...parkedRun(passed, before) } : passed)
     if (passed?.kind === 'delivered' && !isParked) this.#deliveredAgain(before, row)
     this.#row = row

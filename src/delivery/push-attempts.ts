@@ -9,7 +9,7 @@ import { Attempt, type AttemptCalls, type AttemptOutcome, abortGraceMs, isCutSho
 import { batchOf } from './batch.ts'
 import type { AttemptCounts } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
-import type { LaneDeps } from './lane-deps.ts'
+import type { LaneDeps } from './lane.ts'
 import { RejectedRecordParking } from './parked/park.ts'
 import { Progress } from './progress.ts'
 import { RateGate } from './rate-gate.ts'

@@ -11,6 +11,7 @@ import {
   type LaneState,
   type LaneStateDamagedError,
   newLaneState,
+  type PassedMessages,
 } from '../metadata/lane-state.ts'
 
 export const noFailure = {
@@ -190,4 +191,32 @@ function ownError(code: string, message: string): LaneError {
 /** The response could not be sent: not delivered, and not counted as a failure. */
 export function withoutLease(row: LaneState): LaneState {
   return { ...row, ...noLease }
+}
+
+/**
+ * The outcome of the messages that the cursor moved past, from the row before and after. It is saved with the row, so
+ * that a message can be looked up as long as it is kept. Null: nothing was passed. A cursor that is only located (its
+ * first mark) passes nothing that was this lane's.
+ */
+export function passedBetween(before: LaneState, after: LaneState, nowMs: number): PassedMessages | null {
+  if (after.cursorSeq === before.cursorSeq) return null
+  const run = { firstSeq: before.cursorSeq + 1, lastSeq: after.cursorSeq, batchLastSeq: null, atMs: nowMs }
+  if (after.cursorSeq < before.cursorSeq) {
+    return { ...run, kind: 'rewound', firstSeq: after.cursorSeq + 1, lastSeq: before.cursorSeq, attempts: 0 }
+  }
+  if (after.skippedMessages > before.skippedMessages) {
+    return { ...run, kind: 'skipped', attempts: before.attempts }
+  }
+  if (after.droppedMessages > before.droppedMessages) {
+    return { ...run, kind: 'dropped', attempts: before.attempts }
+  }
+  const { batchFirstSeq, batchLastSeq } = before
+  if (batchFirstSeq !== null && batchLastSeq !== null) {
+    return { ...run, kind: 'delivered', firstSeq: batchFirstSeq, batchLastSeq, attempts: before.attempts + 1 }
+  }
+  // Pulled: a consumer took them, in no batch.
+  if (after.deliveredRecords > before.deliveredRecords) {
+    return { ...run, kind: 'delivered', attempts: before.attempts + 1 }
+  }
+  return null
 }
