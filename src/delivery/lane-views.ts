@@ -89,8 +89,8 @@ export class ChangesOfLanes {
 }
 
 /**
- * Of all lanes of this thread those whose next message has failed or that have lost or parked messages. It reads what is in
- * memory; 10,000 lanes take half a millisecond, and 3 where all of them have failed.
+ * Lists the lanes of this thread whose next message has failed, or that have lost or parked messages. It reads what is in
+ * memory: 10,000 lanes take half a millisecond, and 3 where all of them have failed.
  */
 export async function troublesOf(
   lanes: LaneSet,

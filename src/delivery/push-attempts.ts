@@ -15,6 +15,9 @@ import { Progress } from './progress.ts'
 import { RateGate } from './rate-gate.ts'
 import type { RetryWindow } from './retry.ts'
 
+/** A connection that nothing was sent over for so long is closed. */
+const idleDriverMs = 60_000
+
 export class PushAttempts {
   readonly #deps: LaneDeps
   readonly #state: DurableState
@@ -152,9 +155,6 @@ export class PushAttempts {
 function hasTimedOut(outcome: AttemptOutcome): outcome is Extract<AttemptOutcome, { kind: 'failed' }> {
   return outcome.kind === 'failed' && outcome.error.code === 'attempt_timeout'
 }
-
-/** A connection that nothing was sent over for so long is closed. */
-const idleDriverMs = 60_000
 
 /** A lane's one driver: opened when first needed, given up when it hangs, closed when it is idle. */
 class LaneDriver {

@@ -1,6 +1,6 @@
 /**
  * Every change of a lane's durable state, one function each: pure, and asserting what must hold before it. The row is
- * never changed in place: a saved row stays what was saved. What an attempt changes is in `attempt-transitions.ts`.
+ * never changed in place: a saved row stays what was saved. What an attempt changes is in `progress.ts`.
  */
 import assert from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
