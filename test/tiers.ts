@@ -33,7 +33,7 @@ export const groups: Readonly<Record<string, Group>> = {
   browser: { files: ['browser/'], fast: ['browser/pages'] },
   rogue: {
     files: [
-      ...['unit/destinations/rogue-', 'unit/destinations/set-aside', 'unit/destinations/hostile-values'],
+      ...['unit/destinations/rogue-', 'unit/destinations/parks-rejected', 'unit/destinations/hostile-values'],
       ...['unit/transform/hostile-threads', 'api/management-worst-bodies'],
     ],
   },
@@ -141,14 +141,14 @@ const together: Readonly<Record<string, { files: readonly string[]; alone?: read
     files: [
       ...['attempt-limits', 'buffer-unavailable', 'drift', 'failing-lanes', 'filtered-counts'],
       ...['lane-commands', 'lane-delivers', 'lane-history', 'many-requests', 'memory-buffer', 'next-range'],
-      ...['ownership', 'parks-refused', 'plan', 'poison', 'progress.', 'pull-lane', 'read-ahead', 'replays'],
+      ...['ownership', 'parks-rejected', 'plan', 'poison', 'progress.', 'pull-lane', 'read-ahead', 'replays'],
       'skip-parks',
     ].map((name) => `unit/delivery/${name}`),
   },
   destinations: {
     files: [
       ...['config-texts', 'delivery-error', 'egress', 'error-faults', 'http-endpoint', 'http-recipes'],
-      ...['http-records', 'http-set-aside', 'interim-responses', 'mysql-shapes', 'mysql-numbers'],
+      ...['http-records', 'http-parks-rejected', 'interim-responses', 'mysql-shapes', 'mysql-numbers'],
       ...['nats-subject', 'resolver', 'server-key'],
     ].map((name) => `unit/destinations/${name}`),
   },

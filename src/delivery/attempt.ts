@@ -1,5 +1,13 @@
 /**
- * One attempt at one batch, bounded even when the driver hangs.
+ * One attempt at one batch, bounded even when the driver hangs. Its steps, in this order (`#deliver`):
+ *
+ *   transform ──▶ filter and map in a thread for transforms (`transformed-batch.ts`); none of the batch left: delivered
+ *   park ───────▶ records that the transform cannot be applied to
+ *   guard ──────▶ the worker's board knows which lane is under way; a lane that crashed it has its own thread (`containment.ts`)
+ *   driver ─────▶ the destination stores the records, and parks what it rejects
+ *   drift ──────▶ the keys of some delivered records are counted (`drift.ts`)
+ *
+ * and its end:
  *
  *   deliver ──resolves──────────────────────────────▶ delivered
  *      │  └──rejects────────────────────────────────▶ failed (the world's error, or ours as `internal`)
@@ -20,31 +28,49 @@ import {
   type Batch,
   DeliveryError,
   type DestinationDriver,
+  type ParkRecords,
   type RejectedRecord,
 } from '../destinations/driver.ts'
 import { LaneOwnershipLostError, type LaneSpec } from '../metadata/lane-state.ts'
 import type { Logger } from '../platform/log.ts'
 import type { Clock } from './clock.ts'
+import type { Containment } from './containment.ts'
+import type { DriftWatch } from './drift.ts'
+import type { TransformThreads } from './transform/transform-threads.ts'
+import {
+  type FilteredRecords,
+  isTransformed,
+  parkFailed,
+  type TransformedBatch,
+  transformBatch,
+} from './transformed-batch.ts'
 
-export type AttemptOutcome =
-  | { kind: 'delivered'; isHung: false }
-  | { kind: 'failed'; error: DeliveryError; storedRecords: number; isHung: boolean }
-  | { kind: 'aborted'; storedRecords: number; isHung: boolean }
+interface Ended {
+  filtered: FilteredRecords
+  /** False: nothing was left for the destination, or the attempt ended before. */
+  wasAsked: boolean
+  isHung: boolean
+}
+
+export type AttemptOutcome = Ended &
+  (
+    | { kind: 'delivered' }
+    | { kind: 'failed'; error: DeliveryError; storedRecords: number }
+    | { kind: 'aborted'; storedRecords: number }
+  )
 
 type Settled = { delivered: true } | { delivered: false; error: unknown } | 'hung'
 
 /** How long a driver may take to settle after it was aborted. */
-const abortGraceMs = 2_000
+export const abortGraceMs = 2_000
 const marginMs = 2_000
 /** One request per record may take hours: its batch must not hold memory that others wait for. */
 const longestAttemptMs = 300_000
 /** The limit of a transform, including the wait for its turn: a batch that waits holds memory like any other. */
 const longestTransformMs = 300_000
-/** A connection that nothing was sent over for so long is closed. */
-const idleDriverMs = 60_000
 
-/** Longest time an attempt may take before the watchdog ends it: the driver's own deadline and a margin, 5 minutes at most. */
-export function attemptLimitMs(spec: LaneSpec, batch: Batch): number {
+/** Longest time an attempt can take before the watchdog ends it: the driver's own deadline and a margin, 5 minutes at most. */
+function attemptLimitMs(spec: LaneSpec, batch: Batch): number {
   return Math.min(neededMs(spec, batch), longestAttemptMs)
 }
 
@@ -65,138 +91,203 @@ function rateWaitMs(spec: LaneSpec, batch: Batch): number {
 }
 
 /** The calls that an attempt makes to its lane; after its end none of them is made. */
-export interface AttemptServices extends Pick<AttemptProgress, 'messageIdAt' | 'filtered' | 'notAsked'> {
-  clock: Clock
-  log: Logger
+export interface AttemptCalls extends Pick<AttemptProgress, 'messageIdAt'> {
   /** Resolves when the destination's rate allows another request. */
   beforeRequest(signal: AbortSignal): Promise<void>
   /** `AttemptProgress.park`, null as there. `requireCurrent` throws once the attempt is over: called before anything is written. */
   park: ((rejected: readonly RejectedRecord[], requireCurrent: () => void) => Promise<void>) | null
 }
 
+/** The steps around the driver. All lanes of a thread share them. */
+export interface AttemptSteps {
+  transforms: Pick<TransformThreads, 'run'>
+  guard: Containment
+  drift: DriftWatch
+}
+
+export interface AttemptDeps {
+  readonly clock: Clock
+  readonly log: Logger
+  readonly steps: AttemptSteps
+  /** The epoch of the lane's ownership. */
+  readonly epoch: number
+}
+
 /** Each of an attempt's requests, and of their steps, may wait for its end: without this, Node.js warns of a leak. */
 const mostListeners = 2 * mostConcurrency + 10
 
-type Deliver = (signal: AbortSignal, progress: AttemptProgress) => Promise<void>
-
-/** Never rejects. `deliver` opens the driver where need be. `interrupt` ends the attempt without its counting as one. */
-export async function attemptDelivery(
-  deliver: Deliver,
-  limitMs: number,
-  interrupt: AbortSignal,
-  services: AttemptServices,
-): Promise<AttemptOutcome> {
-  return await new Attempt(limitMs, interrupt, services).run(deliver)
-}
-
-class Attempt {
+export class Attempt {
+  readonly #spec: LaneSpec
+  readonly #batch: Batch
+  readonly #driver: DestinationDriver
+  readonly #calls: AttemptCalls
+  readonly #deps: AttemptDeps
   readonly #limitMs: number
-  readonly #interrupt: AbortSignal
-  readonly #services: AttemptServices
   readonly #controller = new AbortController()
+  #isInterrupted = false
   /** It has an outcome: the lane continues, whatever the driver still does. */
   #isOver = false
   #isTransforming = false
-  #wasTransforming = false
+  #wasAsked = false
   #storedRecords = 0
+  #filtered: FilteredRecords = new Map()
   #cancelLimit = () => {}
   #cancelGrace = () => {}
+  #endMark = () => {}
   #onHung: (settled: 'hung') => void = () => {}
 
-  constructor(limitMs: number, interrupt: AbortSignal, services: AttemptServices) {
-    this.#limitMs = limitMs
-    this.#interrupt = interrupt
-    this.#services = services
-    setMaxListeners(mostListeners, this.#controller.signal)
+  constructor(
+    { spec, batch, driver }: { spec: LaneSpec; batch: Batch; driver: DestinationDriver },
+    calls: AttemptCalls,
+    deps: AttemptDeps,
+  ) {
+    this.#spec = spec
+    this.#batch = batch
+    this.#driver = driver
+    this.#calls = calls
+    this.#deps = deps
+    this.#limitMs = attemptLimitMs(spec, batch)
+    setMaxListeners(mostListeners, this.#signal)
   }
 
-  async run(deliver: Deliver): Promise<AttemptOutcome> {
+  /** Once. Never rejects. */
+  async run(): Promise<AttemptOutcome> {
     const hung = new Promise<'hung'>((resolve) => {
       this.#onHung = resolve
     })
-    const stop = () => this.#stop()
-    this.#interrupt.addEventListener('abort', stop, { once: true })
-    if (this.#interrupt.aborted) stop()
-    this.#limit(this.#limitMs)
-    const settled = await Promise.race([settle(deliver, this.#controller.signal, this.#progress()), hung])
+    const settled = await Promise.race([settle(this.#deliver()), hung])
     this.#isOver = true
     this.#cancelLimit()
     this.#cancelGrace()
-    this.#interrupt.removeEventListener('abort', stop)
+    // An attempt that hangs does not end its mark.
+    this.#endMark()
     return this.#outcome(settled)
+  }
+
+  /** The attempt ends, and does not count as one. */
+  interrupt(): void {
+    this.#isInterrupted = true
+    this.#stop()
+  }
+
+  async #deliver(): Promise<void> {
+    const transformed = await this.#transform()
+    this.#filtered = transformed.filtered
+    await parkFailed(transformed.failed, this.#park)
+    const { batch } = transformed
+    if (batch.recordOffset >= batch.recordCount) return
+    this.#wasAsked = true
+    await this.#send(transformed)
+    // After an abort the lane may have given the attempt up, and its repeat is counted.
+    if (!this.#signal.aborted) this.#deps.steps.drift.delivered(this.#spec, this.#deps.epoch, batch)
+  }
+
+  /** The duration of the transform does not count as the destination's. */
+  async #transform(): Promise<TransformedBatch> {
+    this.#isTransforming = isTransformed(this.#spec)
+    this.#limit(this.#isTransforming ? longestTransformMs : this.#limitMs)
+    const { transforms } = this.#deps.steps
+    const transformed = await transformBatch(transforms, this.#spec, this.#batch, this.#signal)
+    if (this.#isTransforming) this.#limit(this.#limitMs)
+    this.#isTransforming = false
+    return transformed
+  }
+
+  async #send({ batch, given }: TransformedBatch): Promise<void> {
+    const stored = (records: number) => {
+      this.#storedRecords = Math.max(this.#storedRecords, given(records))
+    }
+    try {
+      await this.#guarded(batch, { ...this.#progress(), stored })
+    } catch (error) {
+      if (error instanceof DeliveryError && error.storedRecords !== undefined) stored(error.storedRecords)
+      throw error
+    }
+  }
+
+  /** In a thread of its own when the lane has ended this one before; here its mark tells main that it is under way. */
+  async #guarded(batch: Batch, progress: AttemptProgress): Promise<void> {
+    const { guard } = this.#deps.steps
+    const { destinationId } = this.#spec
+    if (guard.isQuarantined(destinationId)) {
+      await guard.deliverApart(this.#spec, batch, this.#signal, progress)
+      return
+    }
+    this.#endMark = guard.begin(destinationId)
+    try {
+      await guard.inLane(destinationId, () => this.#driver.deliver(batch, this.#signal, progress))
+    } finally {
+      this.#endMark()
+      guard.finished(destinationId)
+    }
+  }
+
+  #progress(): Omit<AttemptProgress, 'stored'> {
+    const { beforeRequest, messageIdAt } = this.#calls
+    return {
+      beforeRequest: async () => {
+        if (!this.#isOver) await beforeRequest(this.#signal)
+      },
+      messageIdAt: async (seq) => {
+        this.#requireCurrent()
+        return await messageIdAt(seq)
+      },
+      park: this.#park,
+    }
+  }
+
+  get #park(): ParkRecords | null {
+    const { park } = this.#calls
+    const requireCurrent = () => this.#requireCurrent()
+    return (
+      park &&
+      (async (rejected) => {
+        requireCurrent()
+        await park(rejected, requireCurrent)
+      })
+    )
+  }
+
+  get #signal(): AbortSignal {
+    return this.#controller.signal
+  }
+
+  #requireCurrent(): void {
+    if (this.#isOver) throw new DeliveryError('transient', 'aborted', 'The attempt was given up.')
   }
 
   #limit(limitMs: number): void {
     this.#cancelLimit()
-    if (!this.#isOver) this.#cancelLimit = this.#services.clock.wake(limitMs, () => this.#stop())
+    this.#cancelLimit = this.#deps.clock.wake(limitMs, () => this.#stop())
   }
 
   /** The limit is reached, or the attempt is interrupted: the driver has a short time to settle. */
   #stop(): void {
-    if (this.#controller.signal.aborted) return
-    this.#wasTransforming = this.#isTransforming
+    if (this.#isOver || this.#signal.aborted) return
     this.#controller.abort()
-    this.#cancelGrace = this.#services.clock.wake(abortGraceMs, () => this.#onHung('hung'))
-  }
-
-  #progress(): AttemptProgress {
-    const { beforeRequest, messageIdAt, park, filtered, notAsked } = this.#services
-    const requireCurrent = () => {
-      if (this.#isOver) throw givenUp()
-    }
-    return {
-      beforeRequest: async () => {
-        if (!this.#isOver) await beforeRequest(this.#controller.signal)
-      },
-      messageIdAt: async (seq) => {
-        requireCurrent()
-        return await messageIdAt(seq)
-      },
-      park:
-        park &&
-        (async (rejected) => {
-          requireCurrent()
-          await park(rejected, requireCurrent)
-        }),
-      stored: (records) => {
-        this.#storedRecords = Math.max(this.#storedRecords, records)
-      },
-      filtered: (seq, records) => {
-        if (!this.#isOver) filtered(seq, records)
-      },
-      notAsked: () => {
-        if (!this.#isOver) notAsked()
-      },
-      transforming: (isUnderWay) => {
-        this.#isTransforming = isUnderWay
-        this.#limit(isUnderWay ? longestTransformMs : this.#limitMs)
-      },
-    }
+    this.#cancelGrace = this.#deps.clock.wake(abortGraceMs, () => this.#onHung('hung'))
   }
 
   #outcome(settled: Settled): AttemptOutcome {
     const isHung = settled === 'hung'
-    if (!isHung && settled.delivered) return { kind: 'delivered', isHung }
+    const known = { filtered: this.#filtered, wasAsked: this.#wasAsked, isHung }
+    if (!isHung && settled.delivered) return { ...known, kind: 'delivered' }
+    const storedRecords = this.#storedRecords
+    if (this.#isInterrupted) return { ...known, kind: 'aborted', storedRecords }
     const error = isHung ? null : settled.error
-    const known = error instanceof DeliveryError ? error : null
-    const storedRecords = Math.max(this.#storedRecords, known?.storedRecords ?? 0)
-    if (this.#interrupt.aborted) return { kind: 'aborted', storedRecords, isHung }
-    if (isHung || this.#controller.signal.aborted) {
+    if (isHung || this.#signal.aborted) {
       // A driver may know that nothing of the aborted attempt is stored.
-      const late = this.#wasTransforming ? transformWaiting() : timedOut(this.#limitMs, known?.timedOut)
-      return { kind: 'failed', error: late, storedRecords, isHung }
+      const timedOutAs = error instanceof DeliveryError ? error.timedOut : undefined
+      const late = this.#isTransforming ? transformWaiting() : timedOut(this.#limitMs, timedOutAs)
+      return { ...known, kind: 'failed', error: late, storedRecords }
     }
-    return { kind: 'failed', error: asDeliveryError(error, this.#services.log), storedRecords, isHung }
+    return { ...known, kind: 'failed', error: asDeliveryError(error, this.#deps.log), storedRecords }
   }
 }
 
-async function settle(
-  deliver: Deliver,
-  signal: AbortSignal,
-  progress: AttemptProgress,
-): Promise<Exclude<Settled, 'hung'>> {
+async function settle(delivering: Promise<void>): Promise<Exclude<Settled, 'hung'>> {
   try {
-    await deliver(signal, progress)
+    await delivering
     return { delivered: true }
   } catch (error) {
     return { delivered: false, error }
@@ -214,10 +305,6 @@ function transformWaiting(): DeliveryError {
   return new DeliveryError('transient', 'transform_waiting', message)
 }
 
-function givenUp(): DeliveryError {
-  return new DeliveryError('transient', 'aborted', 'The attempt was given up.')
-}
-
 /** Anything but a DeliveryError is an internal fault: it is logged with its stack, and the lane goes on trying. */
 function asDeliveryError(error: unknown, log: Logger): DeliveryError {
   if (error instanceof DeliveryError) return error
@@ -227,63 +314,4 @@ function asDeliveryError(error: unknown, log: Logger): DeliveryError {
   log.error({ err: error }, 'delivery.internal_error')
   const message = 'Internal error; see the pipectl log. The batch will be retried.'
   return new DeliveryError('transient', 'internal', message, { cause: error })
-}
-
-/** A lane's one driver: opened when first needed, given up when it hangs, closed when it is idle. */
-export class LaneDriver {
-  readonly #clock: Clock
-  readonly #log: Logger
-  #driver: DestinationDriver | null = null
-  #usedAt = 0
-
-  constructor(clock: Clock, log: Logger) {
-    this.#clock = clock
-    this.#log = log
-  }
-
-  async deliver(
-    batch: Batch,
-    signal: AbortSignal,
-    progress: AttemptProgress,
-    open: () => DestinationDriver,
-  ): Promise<void> {
-    this.#driver ??= open()
-    let isAsked = true
-    const notAsked = () => {
-      isAsked = false
-      progress.notAsked()
-    }
-    try {
-      await this.#driver.deliver(batch, signal, { ...progress, notAsked })
-    } finally {
-      if (isAsked) this.#usedAt = this.#clock.monotonicMs()
-    }
-  }
-
-  /** Infinity: nothing is open. */
-  get closesInMs(): number {
-    if (this.#driver === null) return Number.POSITIVE_INFINITY
-    return Math.max(0, this.#usedAt + idleDriverMs - this.#clock.monotonicMs())
-  }
-
-  async closeIdle(): Promise<void> {
-    if (this.closesInMs === 0) await this.close()
-  }
-
-  /** A driver that hangs may hang in closing too: it is not waited for longer than an abort. */
-  async close(): Promise<void> {
-    const driver = this.#driver
-    this.#driver = null
-    if (driver === null) return
-    await new Promise<void>((resolve) => {
-      const cancel = this.#clock.wake(abortGraceMs, resolve)
-      driver
-        .close()
-        .catch((error: unknown) => this.#log.warn({ err: error }, 'driver.close_failed'))
-        .finally(() => {
-          cancel()
-          resolve()
-        })
-    })
-  }
 }

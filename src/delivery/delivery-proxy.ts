@@ -25,8 +25,7 @@ import type {
   TroubleQuery,
 } from './delivery.ts'
 import { DeliveryWorker, type WorkerEnd } from './delivery-worker.ts'
-import { allBlocked } from './safe-mode.ts'
-import { StoredLanes } from './stored-lanes.ts'
+import { allBlocked, StoredLanes } from './stored-lanes.ts'
 import { WorkerDeaths } from './worker-deaths.ts'
 
 export interface DeliveryOptions {

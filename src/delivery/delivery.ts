@@ -59,7 +59,7 @@ export interface LaneFailure {
   msgId: string
   attempts: number
   firstFailedMs: number
-  /** It was refused for good, alone. */
+  /** It was rejected for good, alone. */
   isStuck: boolean
   /** For longer than `destination_max_retry_seconds`. */
   isStalled: boolean

@@ -3,8 +3,8 @@
  * records of each batch are looked at once it is delivered, so it costs nothing where nothing is mapped, little elsewhere, and
  * never holds delivery up.
  *
- *   deliver ─▶ stored ─▶ up to 20 records of the batch, 100 a second of a destination ─▶ counts in memory
- *                                                              news after 2 s, counts after 60 s ─▶ metadata
+ *   stored ─▶ up to 20 records of the batch, 100 a second of a destination ─▶ counts in memory
+ *                                                   news after 2 s, counts after 60 s ─▶ metadata
  *
  * A crash loses the counts of a minute at most. Other columns begin other counts (`mappingHash`).
  */
@@ -13,7 +13,7 @@ import type { ColumnMapping } from '../contract/destination.ts'
 import { wordsOf } from '../contract/destination-words.ts'
 import { type DriftState, driftLimits, type SavedDrift } from '../contract/drift.ts'
 import { mappingHash } from '../contract/mapping-hash.ts'
-import type { Batch, DatabaseSpec, DestinationDriver } from '../destinations/driver.ts'
+import type { Batch, DatabaseSpec } from '../destinations/driver.ts'
 import { members, records, stringValue } from '../log/record-text.ts'
 import type { LaneOwner } from '../metadata/lane-ownership.ts'
 import type { DriftStore, LaneSpec } from '../metadata/lane-state.ts'
@@ -27,11 +27,20 @@ const mostRecordBytes = 256 * 1024
 const saveNewsMs = 2_000
 const saveCountsMs = 60_000
 
+interface Counting {
+  readonly owner: LaneOwner
+  readonly counts: DriftCounts
+  /** Never rejects. */
+  readonly loading: Promise<void>
+  cancelSave: (() => void) | null
+}
+
 export class DriftWatch {
   readonly #store: DriftStore
   readonly #clock: Clock
   readonly #log: Logger
-  /** The last write of each destination that may still be under way. */
+  readonly #counting = new Map<string, Counting>()
+  /** The last write of each destination that may still be under way: counting that begins again waits for it. */
   readonly #writes = new Map<string, Promise<void>>()
 
   constructor(store: DriftStore, clock: Clock, log: Logger) {
@@ -40,45 +49,46 @@ export class DriftWatch {
     this.#log = log
   }
 
-  /** The same driver; of a database with mapped columns, one whose records are looked at. */
-  watched(spec: LaneSpec, epoch: number, driver: DestinationDriver): DestinationDriver {
-    if (!wordsOf(spec.type).isDatabase || spec.columns.length === 0) return driver
-    const counts = new DriftCounts(spec, this.#clock.now())
+  /** The destination has stored this batch. Only databases with mapped columns have drift. */
+  delivered(spec: LaneSpec, epoch: number, batch: Batch): void {
+    if (!wordsOf(spec.type).isDatabase || spec.columns.length === 0) return
+    const counting = this.#counting.get(spec.destinationId) ?? this.#begin(spec, epoch)
+    const { counts } = counting
+    const hadNews = counts.hasNews
+    counts.look(batch, this.#clock.now())
+    if (counts.hasNews && !hadNews) this.#cancelSave(counting)
+    if (!counts.isChanged || counting.cancelSave !== null) return
+    counting.cancelSave = this.#clock.wake(counts.hasNews ? saveNewsMs : saveCountsMs, () => {
+      counting.cancelSave = null
+      void this.#written(spec.destinationId, this.#save(counting))
+    })
+  }
+
+  /** The destination's driver is closed: its counts are saved and leave memory. Never rejects. */
+  async close(destinationId: string): Promise<void> {
+    const counting = this.#counting.get(destinationId)
+    if (counting === undefined) return
+    this.#counting.delete(destinationId)
+    this.#cancelSave(counting)
+    const before = Promise.all([counting.loading, this.#writes.get(destinationId)])
+    await this.#written(
+      destinationId,
+      before.then(() => this.#save(counting)),
+    )
+  }
+
+  #begin(spec: LaneSpec, epoch: number): Counting {
     const { destinationId } = spec
-    const owner = { destinationId, epoch }
+    const counts = new DriftCounts(spec, this.#clock.now())
     const loading = this.#load(destinationId, counts)
-    let cancel: (() => void) | null = null
-    let isClosed = false
-    const save = () => {
-      cancel = null
-      if (counts.isChanged && counts.isLoaded) this.#write(owner, counts)
-    }
-    const saveLater = () => {
-      if (!counts.isChanged || cancel !== null || isClosed) return
-      cancel = this.#clock.wake(counts.hasNews ? saveNewsMs : saveCountsMs, save)
-    }
-    return {
-      deliver: async (batch, signal, progress) => {
-        await driver.deliver(batch, signal, progress)
-        // After an abort the lane may have given the attempt up, and its repeat is counted.
-        if (signal.aborted) return
-        const hadNews = counts.hasNews
-        counts.look(batch, this.#clock.now())
-        if (counts.hasNews && !hadNews) {
-          cancel?.()
-          cancel = null
-        }
-        saveLater()
-      },
-      close: async () => {
-        isClosed = true
-        cancel?.()
-        await driver.close()
-        await loading
-        save()
-        await this.#writes.get(destinationId)
-      },
-    }
+    const counting = { owner: { destinationId, epoch }, counts, loading, cancelSave: null }
+    this.#counting.set(destinationId, counting)
+    return counting
+  }
+
+  #cancelSave(counting: Counting): void {
+    counting.cancelSave?.()
+    counting.cancelSave = null
   }
 
   async #load(destinationId: string, counts: DriftCounts): Promise<void> {
@@ -91,19 +101,23 @@ export class DriftWatch {
     }
   }
 
-  #write(owner: LaneOwner, counts: DriftCounts): void {
-    const { destinationId } = owner
-    const writing = this.#store.save(owner, counts.taken()).catch((err: unknown) => {
-      this.#log.warn({ err, destination_id: destinationId }, 'drift.not_saved')
-    })
+  async #save({ owner, counts }: Counting): Promise<void> {
+    if (!counts.isChanged || !counts.isLoaded) return
+    try {
+      await this.#store.save(owner, counts.taken())
+    } catch (err) {
+      this.#log.warn({ err, destination_id: owner.destinationId }, 'drift.not_saved')
+    }
+  }
+
+  async #written(destinationId: string, writing: Promise<void>): Promise<void> {
     this.#writes.set(destinationId, writing)
-    void writing.then(() => {
-      if (this.#writes.get(destinationId) === writing) this.#writes.delete(destinationId)
-    })
+    await writing
+    if (this.#writes.get(destinationId) === writing) this.#writes.delete(destinationId)
   }
 }
 
-/** The counts of one destination, as long as its driver is open. */
+/** The counts of one destination. */
 export class DriftCounts {
   readonly #hash: string
   /** By key, the columns that it fills. */

@@ -54,7 +54,7 @@
  *   |   end, before anything was delivered        |                       |   again, nothing is counted twice      |
  *   | after a damaged row was found, before its   | a failing checksum    | found so again                         |
  *   |   repair                                    |                       |                                        |
- *   | after records were set aside, before the     | cursor, range;        | the same range: refused again, they are |
+ *   | after records were parked, before the        | cursor, range;        | the same range: rejected again, they are|
  *   |   destination has the others                | the records parked    |   the same parked rows, one attempt more|
  *   | after that, before the cursor's move is     | cursor, range;        | the same; stored now after all, a       |
  *   |   saved                                     | the records parked    |   record may be there and parked        |
@@ -64,7 +64,7 @@
  *   |                                             |   the message parked  |                                         |
  *   | after its repair, before the first delivery | cursor 0              | from the earliest message kept         |
  *
- * The outcome of the messages that the cursor moved past (`passed-messages.ts`) is saved in the same transaction as the
+ * The outcome of the messages that the cursor moved past (`passedBetween`) is saved in the same transaction as the
  * cursor. For the look-up of a message every line above therefore says the same: after a crash before a save the message
  * is pending and the history does not have it; after the save both agree. A rewind's save moves the cursor and voids the
  * history behind it; a repair voids all of it.
@@ -80,10 +80,9 @@ import {
 import type { NewParked, ParkedChange } from '../metadata/parked-store-port.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
-import type { LaneDeps } from './lane-deps.ts'
+import type { LaneDeps } from './lane.ts'
 import { type LaneLog, openLaneLog } from './lane-log.ts'
-import { parkedMessage, skipCause } from './parking.ts'
-import { passedBetween } from './passed-messages.ts'
+import { parkedMessage, skipCause } from './parked/parking.ts'
 import * as transition from './transitions.ts'
 
 const firstOnly = { maxRecords: 1, maxBytes: 1 }
@@ -129,7 +128,7 @@ export class DurableState {
   change(row: LaneState, isParked = false): void {
     if (row === this.#row) return
     const before = this.#row
-    const passed = passedBetween(before, row, this.#deps.clock.now())
+    const passed = transition.passedBetween(before, row, this.#deps.clock.now())
     if (passed !== null) this.#passed.push(isParked ? { ...passed, ...parkedRun(passed, before) } : passed)
     if (passed?.kind === 'delivered' && !isParked) this.#deliveredAgain(before, row)
     this.#row = row
@@ -220,9 +219,9 @@ export class DurableState {
     this.park({ kind: 'delivered_again', afterSeq, throughSeq, generation })
   }
 
-  /** The cursor moves past what was delivered; `aside` of its records are parked instead, `filtered` are not for the destination. */
-  delivered(row: LaneState, { aside, filtered }: { aside: number; filtered: number }): void {
-    const left = aside + filtered
+  /** The cursor moves past what was delivered; `parked` of its records are parked instead, `filtered` are not for the destination. */
+  delivered(row: LaneState, { parked, filtered }: { parked: number; filtered: number }): void {
+    const left = parked + filtered
     const records = row.deliveredRecords - this.#row.deliveredRecords - left
     const deliveredRecords = row.deliveredRecords - left
     const filteredRecords = row.filteredRecords + filtered
@@ -230,10 +229,10 @@ export class DurableState {
     this.count({ deliveredRecords: records, filteredRecords: filtered })
   }
 
-  /** The destination refuses the message for good: it is parked and passed, in one save. */
+  /** The destination rejects the message for good: it is parked, and the cursor moves past it, in one save. */
   async parked(message: MarkedMessage, parked: NewParked): Promise<void> {
     this.change(transition.afterParked(this.#row, message), true)
-    this.park({ kind: 'passed', parked })
+    this.park({ kind: 'message', parked })
     await this.save()
   }
 
@@ -258,13 +257,13 @@ export class DurableState {
     this.#isDirty = true
   }
 
-  /** The message is parked and passed. False: there is no room for it, and nothing has changed. */
+  /** The message is parked, and the cursor moves past it. False: there is no room for it, and nothing has changed. */
   async skipped(message: MarkedMessage): Promise<boolean> {
     const { attempts, lastError } = this.#row
     const parked = parkedMessage(message, this.#row, attempts, skipCause(lastError))
     const isParked = await this.#deps.parking.withRoom([parked], async () => {
       this.change(transition.afterSkip(this.#row, message))
-      this.park({ kind: 'passed', parked })
+      this.park({ kind: 'message', parked })
       this.count({ skippedRecords: message.recordCount })
       await this.save()
     })

@@ -14,36 +14,59 @@ import {
   type Batch,
   DeliveryError,
   type DestinationCheck,
+  type DestinationDriver,
   type DestinationSpec,
   type DriverSettings,
   type InferRequest,
+  noProgress,
   type PinServerKey,
+  type RejectedRecord,
   type Sample,
 } from '../destinations/driver.ts'
 import { Semaphore } from '../platform/semaphore.ts'
 import type { Handlers } from '../platform/thread-calls.ts'
 import { Thread, threadEntry } from '../platform/threads.ts'
-import {
-  type DriverCalls,
-  DriverDiedError,
-  type DriverThreadData,
-  type LaneCalls,
-} from './driver-protocol.ts'
 
+export interface DriverThreadData {
+  spec: DestinationSpec
+  settings: DriverSettings
+}
+
+/** One of the first four, once. */
+export interface DriverCalls {
+  deliver(batch: Batch, parks: boolean): void
+  check(sample: Sample | null): DestinationCheck[]
+  infer(request: InferRequest): TableProposal
+  forget(): void
+  abort(): void
+}
+
+/** Metadata, the buffer and the destination's rate are with the lane. */
+export interface LaneCalls {
+  stored: AttemptProgress['stored']
+  beforeRequest: AttemptProgress['beforeRequest']
+  pin: PinServerKey
+  messageIdAt(seq: number): string | null
+  park(rejected: readonly RejectedRecord[]): void
+}
+
+/** The driver ended its thread, or kept it busy. */
+export class DriverDiedError extends Error {
+  constructor(reason: string) {
+    super(reason)
+    this.name = 'DriverDiedError'
+  }
+}
+
+/** All of them, and `deliver` of the driver, also reject with DriverDiedError. */
 export interface IsolatedDrivers {
-  /** As `DestinationDriver.deliver`; rejects with DriverDiedError when the thread died. */
-  deliver(
-    spec: DestinationSpec,
-    batch: Batch,
-    signal: AbortSignal,
-    progress: AttemptProgress,
-    pin: PinServerKey,
-  ): Promise<void>
-  /** As `DriverModule.check`; the same. */
+  /** It has a thread for each attempt. */
+  open(spec: DestinationSpec, pin: PinServerKey): DestinationDriver
+  /** As `DriverModule.check`. */
   check(spec: DestinationSpec, signal: AbortSignal, sample: Sample | null): Promise<DestinationCheck[]>
-  /** As `DriverModule.infer`; the same. */
+  /** As `DriverModule.infer`. */
   infer(spec: DestinationSpec, signal: AbortSignal, request: InferRequest): Promise<TableProposal>
-  /** As `forgetDestination`; the same. */
+  /** As `forgetDestination`. */
   forget(spec: DestinationSpec, signal: AbortSignal): Promise<void>
 }
 
@@ -62,15 +85,18 @@ export function isolatedDrivers(settings: DriverSettings): IsolatedDrivers {
   const runCheck = <T>(spec: DestinationSpec, signal: AbortSignal, work: Work<T>) =>
     inTurn(checks, signal, () => runApart({ spec, settings }, signal, work))
   return {
-    deliver: (spec, batch, signal, progress, pin) =>
-      inTurn(attempts, signal, () =>
-        runApart(
-          { spec, settings },
-          signal,
-          (thread) => thread.call('deliver', [sentBatch(batch), progress.park !== null]),
-          laneCalls(progress, pin),
+    open: (spec, pin) => ({
+      deliver: (batch, signal, progress = noProgress) =>
+        inTurn(attempts, signal, () =>
+          runApart(
+            { spec, settings },
+            signal,
+            (thread) => thread.call('deliver', [sentBatch(batch), progress.park !== null]),
+            laneCalls(progress, pin),
+          ),
         ),
-      ),
+      close: async () => {},
+    }),
     check: (spec, signal, sample) =>
       runCheck(spec, signal, (thread) => thread.call('check', [sentSample(sample)])),
     infer(spec, signal, request) {

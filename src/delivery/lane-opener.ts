@@ -19,15 +19,14 @@ import {
 } from '../metadata/lane-state.ts'
 import type { AttemptedRange, ParkedStore } from '../metadata/parked-store-port.ts'
 import type { Logger } from '../platform/log.ts'
+import type { AttemptSteps } from './attempt.ts'
 import { AttemptsObserved } from './attempts-observed.ts'
-import type { Clock } from './clock.ts'
-import { EventLoopTurns } from './event-loop-turns.ts'
-import type { Lane } from './lane.ts'
-import type { LaneDeps } from './lane-deps.ts'
+import { type Clock, EventLoopTurns } from './clock.ts'
+import type { Lane, LaneDeps } from './lane.ts'
 import { namesOf } from './lane-log.ts'
 import { LaneSaver } from './lane-saver.ts'
 import { MemoryBudget } from './memory-budget.ts'
-import { ParkedRoom, Parking } from './parking.ts'
+import { ParkedSpace, Parking } from './parked/parking.ts'
 import { PatientReader, ReadOutage } from './patient-reader.ts'
 import { PullLane } from './pull-lane.ts'
 import { PushLane } from './push-lane.ts'
@@ -37,8 +36,8 @@ export interface LaneOpenerOptions {
   store: LaneStore
   ownership: Pick<LaneOwnership, 'holds'>
   reader: BufferReader
-  /** `epoch`: of the ownership under which the lane was opened. */
-  openDriver(spec: LaneSpec, epoch: number): DestinationDriver
+  openDriver(spec: LaneSpec): DestinationDriver
+  steps: AttemptSteps
   clock: Clock
   random(): number
   log: Logger
@@ -57,7 +56,7 @@ export class LaneOpener {
   readonly #pullTurns = new EventLoopTurns()
   readonly #saver: LaneSaver
   readonly #outage: ReadOutage
-  readonly #parkedRoom: ParkedRoom
+  readonly #parkedSpace: ParkedSpace
 
   /** `onSaved`: the saved cursor of a lane may have moved. */
   constructor(options: LaneOpenerOptions, onSaved: () => void) {
@@ -67,14 +66,14 @@ export class LaneOpener {
     this.#saver = new LaneSaver(options.store, options.clock, options.log)
     this.#outage = new ReadOutage(options.clock, options.log)
     this.reader = new PatientReader(options.reader, options.clock, this.#outage)
-    this.#parkedRoom = new ParkedRoom(options.parked.store, options.parked.maxBytes)
+    this.#parkedSpace = new ParkedSpace(options.parked.store, options.parked.maxBytes)
   }
 
   /** The lane is not started yet. Rejects with LaneOwnershipLostError where a newer owner has taken it. */
   async open(spec: LaneSpec, epoch: number): Promise<Lane> {
     const row = await this.#relocated(spec, await this.#take(spec, epoch))
     const opening = { epoch, attempted: attemptedRange(row) }
-    const parking = await Parking.open(spec, opening, this.#options.parked.store, this.#parkedRoom)
+    const parking = await Parking.open(spec, opening, this.#options.parked.store, this.#parkedSpace)
     const deps = this.#depsOf(spec.pipeId, epoch, parking)
     return spec.type === 'destination_pull' ? new PullLane(spec, row, deps) : new PushLane(spec, row, deps)
   }
@@ -126,13 +125,14 @@ export class LaneOpener {
   }
 
   #depsOf(pipeId: string, epoch: number, parking: Parking): LaneDeps {
-    const { reader, openDriver, clock, random, log, epochs, ownership } = this.#options
+    const { reader, openDriver, steps, clock, random, log, epochs, ownership } = this.#options
     // Each lane has a reader of its own: one that ends waits for nothing.
     return {
       isOwned: () => ownership.holds(pipeId, epoch),
       reader: new PatientReader(reader, clock, this.#outage),
       viewReader: reader,
-      openDriver: (spec) => openDriver(spec, epoch),
+      openDriver,
+      steps,
       clock,
       random,
       log,

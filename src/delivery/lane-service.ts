@@ -22,14 +22,12 @@ import type {
   RewindTarget,
   TransformTrialRequest,
 } from './delivery.ts'
-import { DriverDiedError } from './driver-protocol.ts'
+import { DriverDiedError } from './isolated-driver.ts'
 import type { Lane, LaneBacklog } from './lane.ts'
 import type { LaneSet } from './lane-set.ts'
-import { troublesOf } from './lane-troubles.ts'
-import { ChangesOfLanes } from './lane-views.ts'
-import { newestBodies } from './newest-records.ts'
+import { ChangesOfLanes, troublesOf } from './lane-views.ts'
 import { KeptRecords, KeptSample, transformCheck, withTrial } from './transform-check.ts'
-import { type RunTransform, TransformTrials, type TrialSource } from './transform-trial.ts'
+import { newestBodies, type RunTransform, TransformTrials, type TrialSource } from './transform-trial.ts'
 import { nothingShown, type TrialKeeper, talliedTrial } from './trial-tally.ts'
 
 export interface LaneServiceDeps {

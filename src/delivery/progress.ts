@@ -4,24 +4,27 @@
  *
  *   stored ───────────────────────────────▶ the cursor moves; 8 in a row double a size limit, up to the flush plan
  *   stored half-way ──────────────────────▶ the cursor moves past the stored messages, the others have failed
- *   refused, one message, to be parked ───▶ parked, the cursor moves (`refused-records.ts`)
+ *   rejected, one message, to be parked ──▶ parked, the cursor moves (`parked/park.ts`)
  *   permanent, several messages ──────────▶ bisected: the first part is tried at once
  *   timed out, rolled back ───────────────▶ halved at once; batches stay at that size
  *   timed out, perhaps stored, third time ▶ the same: twice it is repeated under its own identity
  *   any other ────────────────────────────▶ the same range after a pause
+ *
+ * The class decides. The functions below it change the row by the rules of `transitions.ts`: pure, and never in place.
  */
+import assert from 'node:assert'
 import type { DeliveryError } from '../destinations/driver.ts'
-import type { MarkedMessage } from '../log/buffer.ts'
-import type { LaneSpec } from '../metadata/lane-state.ts'
+import type { MarkedMessage, StoredMessage } from '../log/buffer.ts'
+import type { LaneError, LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { AttemptOutcome } from './attempt.ts'
-import * as transition from './attempt-transitions.ts'
-import { recordsOf } from './batch.ts'
+import { bisectAt, firstHalf, recordsOf } from './batch.ts'
 import type { Clock } from './clock.ts'
 import type { AttemptCounts } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
-import type { FilteredRecords } from './filtered-records.ts'
-import { asParkedFull, type RefusedRecords } from './refused-records.ts'
+import { asParkedFull, type RejectedRecordParking } from './parked/park.ts'
 import type { RetryWindow } from './retry.ts'
+import { type FilteredRecords, filteredOf } from './transformed-batch.ts'
+import { noBatch, noFailure, withRange } from './transitions.ts'
 
 /** An attempt that timed out with an unknown outcome is repeated so often under its own identity, then halved. */
 const repeatsAfterTimeout = 2
@@ -36,23 +39,15 @@ export class Progress {
   readonly attempts: AttemptCounts = { delivered: 0, transient: 0, permanent: 0 }
   readonly #state: DurableState
   readonly #retry: RetryWindow
-  readonly #refused: RefusedRecords
-  readonly #filtered: FilteredRecords
+  readonly #parking: RejectedRecordParking
   readonly #deps: ProgressDeps
   /** The timeouts with an unknown outcome of the range under way. */
   #timeouts = 0
 
-  constructor(
-    state: DurableState,
-    retry: RetryWindow,
-    refused: RefusedRecords,
-    filtered: FilteredRecords,
-    deps: ProgressDeps,
-  ) {
+  constructor(state: DurableState, retry: RetryWindow, parking: RejectedRecordParking, deps: ProgressDeps) {
     this.#state = state
     this.#retry = retry
-    this.#refused = refused
-    this.#filtered = filtered
+    this.#parking = parking
     this.#deps = deps
   }
 
@@ -72,13 +67,13 @@ export class Progress {
     spec: LaneSpec,
   ): Promise<MarkedMessage[]> {
     if (outcome.kind === 'delivered' || outcome.storedRecords >= recordsOf(messages)) {
-      return this.#delivered(messages, rest, spec)
+      return this.#delivered(messages, rest, outcome, spec)
     }
-    const left = this.#keepStored(messages, outcome.storedRecords)
+    const left = this.#keepStored(messages, outcome)
     if (outcome.kind === 'failed') {
       const { error } = outcome
       const parked = await this.#park(error, left, spec)
-      if (parked === 'passed') return []
+      if (parked === 'parked') return []
       this.#failed(left, rest, parked === 'full' ? { ...outcome, error: asParkedFull(error) } : outcome, spec)
     }
     const { batchLastSeq, bisectLastSeq } = this.#state.row
@@ -88,8 +83,8 @@ export class Progress {
   /** Parks a message that failed alone, if it is to be parked. Another range is cut behind it. */
   async #park(error: DeliveryError, left: readonly MarkedMessage[], spec: LaneSpec) {
     this.#state.dropUnsentNext()
-    const parked = await this.#refused.pass(error, left, spec)
-    if (parked === 'passed') {
+    const parked = await this.#parking.parkMessage(error, left, spec)
+    if (parked === 'parked') {
       this.#state.count({ failedAttempts: 1 })
       this.attempts[error.class] += 1
       this.#timeouts = 0
@@ -101,12 +96,13 @@ export class Progress {
   #delivered(
     messages: readonly MarkedMessage[],
     rest: readonly MarkedMessage[],
+    { filtered }: AttemptOutcome,
     spec: LaneSpec,
   ): MarkedMessage[] {
     const { row } = this.#state
     const now = this.#deps.clock.now()
-    const left = this.#leftOut(messages)
-    this.#state.delivered(transition.afterDelivered(row, messages, rest, spec.flush.maxRecords, now), left)
+    const left = this.#leftOut(messages, filtered)
+    this.#state.delivered(afterDelivered(row, messages, rest, spec.flush.maxRecords, now), left)
     this.attempts.delivered += 1
     this.#timeouts = 0
     this.#retry.resetBackoff()
@@ -118,16 +114,22 @@ export class Progress {
   }
 
   /** The records of finished messages that were left out. */
-  #leftOut(messages: readonly MarkedMessage[]): { aside: number; filtered: number } {
-    return { aside: this.#refused.takeAside(messages), filtered: this.#filtered.take(messages) }
+  #leftOut(
+    messages: readonly MarkedMessage[],
+    filtered: FilteredRecords,
+  ): { parked: number; filtered: number } {
+    return { parked: this.#parking.takeParked(messages), filtered: filteredOf(messages, filtered) }
   }
 
   /** Returns the messages that are not stored, or not whole. */
-  #keepStored(messages: readonly MarkedMessage[], storedRecords: number): readonly MarkedMessage[] {
+  #keepStored(
+    messages: readonly MarkedMessage[],
+    { storedRecords, filtered }: Exclude<AttemptOutcome, { kind: 'delivered' }>,
+  ): readonly MarkedMessage[] {
     if (storedRecords <= this.#state.row.recordOffset) return messages
     const now = this.#deps.clock.now()
-    const { row, stored, left } = transition.afterPartlyStored(this.#state.row, messages, storedRecords, now)
-    this.#state.delivered(row, this.#leftOut(stored))
+    const { row, stored, left } = afterPartlyStored(this.#state.row, messages, storedRecords, now)
+    this.#state.delivered(row, this.#leftOut(stored, filtered))
     this.#timeouts = 0
     this.#retry.clear()
     return left
@@ -151,11 +153,11 @@ export class Progress {
     const isOneByOne = storedRecords > 0 || error.storedRecords !== undefined
     if (error.class === 'permanent' && isDivisible) {
       this.#retry.resetBackoff()
-      this.#state.change(transition.afterBisect(row, messages, rest, error, now))
+      this.#state.change(afterBisect(row, messages, rest, error, now))
     } else if (this.#isTooSlow(error) && isDivisible && !isOneByOne) {
       this.#timeouts = 0
       this.#retry.resetBackoff()
-      this.#state.change(transition.afterHalving(row, messages, error, now))
+      this.#state.change(afterHalving(row, messages, error, now))
     } else this.#retryLater(messages, error, spec, now)
   }
 
@@ -168,8 +170,173 @@ export class Progress {
     const { row, log } = this.#state
     const wasStuck = row.lastError?.class === 'permanent' && row.bisectLastSeq === null
     const { delayMs, hasStalled } = this.#retry.pause(error, spec.maxRetrySeconds, this.#deps.random)
-    this.#state.change(transition.afterPause(row, messages, error, now + delayMs, now))
+    this.#state.change(afterPause(row, messages, error, now + delayMs, now))
     if (error.class === 'permanent' && !wasStuck) log.stuck(messages[0]!, error)
     if (hasStalled) log.stalled(messages[0]!, error)
+  }
+}
+
+/** The size limit is doubled after so many batches in a row (docs/dev/contract.md#progress, c). */
+const successesToGrow = 8
+
+/**
+ * The range is stored at the destination. `rest`: what remains of the run that is known to hold a failing message.
+ * `maxRecords`: the flush plan, up to which a size limit grows.
+ */
+function afterDelivered(
+  row: LaneState,
+  delivered: readonly MarkedMessage[],
+  rest: readonly StoredMessage[],
+  maxRecords: number,
+  nowMs: number,
+): LaneState {
+  assert(delivered.at(-1)?.seq === row.batchLastSeq)
+  const moved = { ...pastStored(row, delivered, nowMs), ...noBatch, ...grownSize(row, maxRecords) }
+  if (rest.length === 0) return { ...moved, ...noFailure }
+  // The failing message is in what remains, since the whole failed and this part did not. It is bisected further
+  // at once; a single one is tried alone, so that the destination's response is about it and nothing else.
+  const next = rest.slice(0, rest.length === 1 ? 1 : bisectAt(rest, undefined))
+  return withRange(
+    { ...moved, blockingMsgId: rest[0]!.msgId, bisectLastSeq: rest.at(-1)!.seq, nextAttemptMs: null },
+    next,
+  )
+}
+
+function grownSize(
+  { sizeLimitRecords, sizeSuccesses }: LaneState,
+  maxRecords: number,
+): Pick<LaneState, 'sizeLimitRecords' | 'sizeSuccesses'> {
+  if (sizeLimitRecords === null) return { sizeLimitRecords, sizeSuccesses: 0 }
+  if (sizeSuccesses + 1 < successesToGrow) return { sizeLimitRecords, sizeSuccesses: sizeSuccesses + 1 }
+  const doubled = sizeLimitRecords * 2
+  return { sizeLimitRecords: doubled >= maxRecords ? null : doubled, sizeSuccesses: 0 }
+}
+
+function pastStored(row: LaneState, stored: readonly MarkedMessage[], nowMs: number): LaneState {
+  return {
+    ...row,
+    cursorSeq: stored.at(-1)!.seq,
+    cursorMark: stored.at(-1)!.mark,
+    recordOffset: 0,
+    lastDeliveredMs: nowMs,
+    deliveredRecords: row.deliveredRecords + recordsOf(stored),
+  }
+}
+
+/**
+ * An attempt that did not come through stored the first `storedRecords` of its range, counted from the first message.
+ * The cursor moves past the messages that are stored whole; `recordOffset` is how much of the next one is.
+ */
+function afterPartlyStored(
+  row: LaneState,
+  messages: readonly MarkedMessage[],
+  storedRecords: number,
+  nowMs: number,
+): { row: LaneState; stored: MarkedMessage[]; left: MarkedMessage[] } {
+  assert(storedRecords > row.recordOffset && storedRecords < recordsOf(messages))
+  let count = 0
+  let offset = storedRecords
+  while (offset >= messages[count]!.recordCount) {
+    offset -= messages[count]!.recordCount
+    count += 1
+  }
+  const stored = messages.slice(0, count)
+  const left = messages.slice(count)
+  const moved = count === 0 ? row : pastStored(row, stored, nowMs)
+  // The destination takes records: a failure from here on is a new one.
+  const { bisectLastSeq } = row
+  return {
+    row: withRange({ ...moved, ...noFailure, bisectLastSeq, recordOffset: offset }, left),
+    stored,
+    left,
+  }
+}
+
+/** Several messages were rejected for good: the search goes on in the first part of them, at once. */
+function afterBisect(
+  row: LaneState,
+  failed: readonly StoredMessage[],
+  rest: readonly StoredMessage[],
+  error: DeliveryError,
+  nowMs: number,
+): LaneState {
+  assert(failed.length > 1 && failed.at(-1)!.seq === row.batchLastSeq)
+  // With a hint the part before the hinted message is tried next and the hinted one becomes the last of the search.
+  const hinted = failed.findIndex((message) => message.seq === error.failedSeq)
+  const searched = hinted >= 0 ? failed.slice(0, hinted + 1) : failed
+  assert(rest.length === 0 || rest[0]!.seq > row.batchLastSeq!)
+  return withRange(
+    {
+      ...withFailure(row, failed[0]!, error, nowMs),
+      nextAttemptMs: null,
+      bisectLastSeq: searched.at(-1)!.seq,
+    },
+    failed.slice(0, bisectAt(failed, error.failedSeq)),
+  )
+}
+
+/** The range took too long: its first half is tried at once, and batches stay at that size until it proves too small. */
+function afterHalving(
+  row: LaneState,
+  failed: readonly StoredMessage[],
+  error: DeliveryError,
+  nowMs: number,
+): LaneState {
+  assert(failed.length > 1 && failed.at(-1)!.seq === row.batchLastSeq)
+  return withRange(
+    {
+      ...withFailure(row, failed[0]!, error, nowMs),
+      nextAttemptMs: null,
+      sizeLimitRecords: Math.floor(recordsOf(failed) / 2),
+      sizeSuccesses: 0,
+    },
+    firstHalf(failed),
+  )
+}
+
+/** The same range again after a pause; a message that is isolated is no longer searched for. */
+function afterPause(
+  row: LaneState,
+  failed: readonly StoredMessage[],
+  error: DeliveryError,
+  nextAttemptMs: number,
+  nowMs: number,
+): LaneState {
+  const isFound = error.class === 'permanent' && failed.length === 1
+  return {
+    ...withFailure(row, failed[0]!, error, nowMs),
+    nextAttemptMs,
+    bisectLastSeq: isFound ? null : row.bisectLastSeq,
+  }
+}
+
+function withFailure(
+  row: LaneState,
+  blocking: StoredMessage,
+  error: DeliveryError,
+  nowMs: number,
+): LaneState {
+  assert(row.batchFirstSeq === blocking.seq)
+  return {
+    ...row,
+    attempts: row.attempts + 1,
+    firstFailedMs: row.firstFailedMs ?? nowMs,
+    blockingMsgId: blocking.msgId,
+    lastError: laneError(error, blocking.seq),
+  }
+}
+
+/** The record that a batch's failure names may be of a later message: then the lane continues without it. */
+function laneError(
+  { class: errorClass, code, message, fault, rejected }: DeliveryError,
+  seq: number,
+): LaneError {
+  const { recordIndex, column, value } = rejected?.seq === seq ? rejected : {}
+  return {
+    ...{ class: errorClass, code, message },
+    fault: fault ?? null,
+    recordIndex: recordIndex ?? null,
+    column: column ?? null,
+    value: value ?? null,
   }
 }

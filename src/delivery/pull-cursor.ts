@@ -1,8 +1,8 @@
 /** The messages after a pull lane's cursor, in order; what was lost before them is counted on the way. */
 import type { BufferReader, Cursor, MarkedMessage } from '../log/buffer.ts'
 import { type BatchReader, pastGap } from './batch-reader.ts'
+import type { EventLoopTurns } from './clock.ts'
 import type { DurableState } from './durable-state.ts'
-import type { EventLoopTurns } from './event-loop-turns.ts'
 
 const firstOnly = { maxRecords: 1, maxBytes: 1 }
 

@@ -13,15 +13,14 @@
  * lease (which survives) is over. What the destination's status blocks is `not_found`.
  */
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
+import type { Clock } from './clock.ts'
 import { ConsumerCommands } from './consumer-commands.ts'
 import type { AttemptCounts, PullRequest, PullResult } from './delivery.ts'
-import type { LaneEnd, PullConsumers } from './lane.ts'
+import type { LaneDeps, LaneEnd, PullConsumers } from './lane.ts'
 import { LaneCore } from './lane-core.ts'
-import type { LaneDeps } from './lane-deps.ts'
 import { isBlocking } from './lane-status.ts'
 import { PullCursor } from './pull-cursor.ts'
 import * as transition from './transitions.ts'
-import { WaitingPulls } from './waiting-pulls.ts'
 
 export class PullLane extends LaneCore implements PullConsumers {
   readonly consumers: PullConsumers = this
@@ -147,5 +146,39 @@ export class PullLane extends LaneCore implements PullConsumers {
   /** After an error too: no pull waits for a lane that has ended. */
   protected override async closed(): Promise<void> {
     if (this.asked !== 'removed') this.endPulls()
+  }
+}
+
+/** Pulls that found no message: each waits until it is worth looking again, first come, first woken. */
+class WaitingPulls {
+  readonly #clock: Clock
+  readonly #waiting = new Set<() => void>()
+  #changes = 0
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** Grows with every `wakeAll`: who looked meanwhile looks again instead of waiting. */
+  get changes(): number {
+    return this.#changes
+  }
+
+  wakeAll(): void {
+    this.#changes += 1
+    for (const look of [...this.#waiting]) look()
+  }
+
+  /** Resolves at the next `wakeAll`, or after `longestMs`. */
+  wait(longestMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const look = () => {
+        cancel()
+        this.#waiting.delete(look)
+        resolve()
+      }
+      const cancel = this.#clock.wake(Math.max(0, longestMs), look)
+      this.#waiting.add(look)
+    })
   }
 }

@@ -2,26 +2,21 @@
  * A push lane's attempts, one at a time: the batch in memory ─▶ driver ─▶ outcome ─▶ what is left of the batch. Owns the
  * lane's driver and its place in the destination's rate; what an outcome does to the row is decided by `progress.ts`.
  */
-import type { Batch } from '../destinations/driver.ts'
+import type { Batch, DestinationDriver } from '../destinations/driver.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
 import type { LaneSpec } from '../metadata/lane-state.ts'
-import {
-  type AttemptOutcome,
-  type AttemptServices,
-  attemptDelivery,
-  attemptLimitMs,
-  isCutShort,
-  LaneDriver,
-} from './attempt.ts'
+import { Attempt, type AttemptCalls, type AttemptOutcome, abortGraceMs, isCutShort } from './attempt.ts'
 import { batchOf } from './batch.ts'
 import type { AttemptCounts } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
-import { FilteredRecords } from './filtered-records.ts'
-import type { LaneDeps } from './lane-deps.ts'
+import type { LaneDeps } from './lane.ts'
+import { RejectedRecordParking } from './parked/park.ts'
 import { Progress } from './progress.ts'
 import { RateGate } from './rate-gate.ts'
-import { RefusedRecords } from './refused-records.ts'
 import type { RetryWindow } from './retry.ts'
+
+/** A connection that nothing was sent over for so long is closed. */
+const idleDriverMs = 60_000
 
 export class PushAttempts {
   readonly #deps: LaneDeps
@@ -31,17 +26,17 @@ export class PushAttempts {
   readonly #replayDriver: LaneDriver
   readonly #progress: Progress
   readonly #rate: RateGate
-  readonly #refused: RefusedRecords
-  readonly #filtered = new FilteredRecords()
-  #abort: (() => void) | null = null
+  readonly #parking: RejectedRecordParking
+  #current: Attempt | null = null
 
   constructor(state: DurableState, retry: RetryWindow, deps: LaneDeps) {
     this.#deps = deps
     this.#state = state
-    this.#driver = new LaneDriver(deps.clock, deps.log)
-    this.#replayDriver = new LaneDriver(deps.clock, deps.log)
-    this.#refused = new RefusedRecords(deps.parking, state)
-    this.#progress = new Progress(state, retry, this.#refused, this.#filtered, deps)
+    const { destinationId } = state.row
+    this.#driver = new LaneDriver(destinationId, deps)
+    this.#replayDriver = new LaneDriver(destinationId, deps)
+    this.#parking = new RejectedRecordParking(deps.parking, state)
+    this.#progress = new Progress(state, retry, this.#parking, deps)
     this.#rate = new RateGate(deps.clock)
   }
 
@@ -63,80 +58,57 @@ export class PushAttempts {
     const messages = inMemory.filter(({ seq }) => seq <= row.batchLastSeq!)
     const rest = inMemory.slice(messages.length)
     const batch = batchOf(spec.destinationId, messages, row.recordOffset, row.generation)
-    const requestsPerSecond = spec.rate?.requestsPerSecond ?? null
-    const { clock, openDriver } = this.#deps
-    const interrupt = new AbortController()
-    this.#abort = () => interrupt.abort()
-    const startedAt = clock.monotonicMs()
-    this.#filtered.clear()
-    const slotAt = this.#rate.take(requestsPerSecond)
-    const ended = await attemptDelivery(
-      (signal, progress) => this.#driver.deliver(batch, signal, progress, () => openDriver(spec)),
-      attemptLimitMs(spec, batch),
-      interrupt.signal,
-      {
-        ...this.#servicesOf(spec, this.#filtered, slotAt),
-        park:
-          spec.onPermanentError === 'park'
-            ? (rejected, requireCurrent) => this.#refused.park(rejected, messages, row, requireCurrent)
-            : null,
-      },
-    )
-    this.#abort = null
+    const park: AttemptCalls['park'] = (rejected, requireCurrent) =>
+      this.#parking.park(rejected, messages, row, requireCurrent)
+    const parks = spec.onPermanentError === 'park' ? park : null
+    const { outcome: ended, tookMs } = await this.#attempt(this.#driver, spec, batch, parks)
     const isUnfinished =
       isCutShort(spec, batch) && hasTimedOut(ended) && ended.storedRecords > row.recordOffset
     const outcome: AttemptOutcome = isUnfinished ? { ...ended, kind: 'aborted' } : ended
-    const tookMs = clock.monotonicMs() - startedAt
-    this.#state.log.attempted(batch, row.attempts + 1, outcome, tookMs)
-    this.#deps.observed.attempted(spec.type, batch, outcome.kind, tookMs)
+    this.#observe(spec, batch, row.attempts + 1, outcome, tookMs)
     if (outcome.isHung) await this.#driver.close()
     const left = await this.#progress.settle(outcome, messages, rest, spec)
     // Its memory is for whoever waits for it: what is left is read again.
     return isUnfinished ? [] : left
   }
 
-  /** One attempt at parked records. Nothing is saved of its outcome here. `filtered`: so many are not for this destination. */
-  async replay(
-    batch: Batch,
-    spec: LaneSpec,
-    attempt: number,
-  ): Promise<{ outcome: AttemptOutcome; filtered: number }> {
-    const requestsPerSecond = spec.rate?.requestsPerSecond ?? null
-    const { clock, openDriver } = this.#deps
-    const interrupt = new AbortController()
-    this.#abort = () => interrupt.abort()
-    const startedAt = clock.monotonicMs()
-    const filtered = new FilteredRecords()
-    const slotAt = this.#rate.take(requestsPerSecond)
-    const outcome = await attemptDelivery(
-      (signal, progress) =>
-        this.#replayDriver.deliver(batch, signal, progress, () =>
-          openDriver({ ...spec, isForReplays: true }),
-        ),
-      attemptLimitMs(spec, batch),
-      interrupt.signal,
-      this.#servicesOf(spec, filtered, slotAt),
+  /** One attempt at parked records. Nothing is saved of its outcome here. */
+  async replay(batch: Batch, spec: LaneSpec, attempt: number): Promise<AttemptOutcome> {
+    const { outcome, tookMs } = await this.#attempt(
+      this.#replayDriver,
+      { ...spec, isForReplays: true },
+      batch,
+      null,
     )
-    this.#abort = null
-    const tookMs = clock.monotonicMs() - startedAt
-    this.#state.log.attempted(batch, attempt, outcome, tookMs)
-    this.#deps.observed.attempted(spec.type, batch, outcome.kind, tookMs)
+    this.#observe(spec, batch, attempt, outcome, tookMs)
     if (outcome.kind === 'delivered') this.counts.delivered += 1
     if (outcome.isHung) await this.#replayDriver.close()
-    return { outcome, filtered: filtered.take(batch.messages) }
+    return outcome
   }
 
-  #servicesOf({ pipeId, rate }: LaneSpec, filtered: FilteredRecords, slotAt: number): AttemptServices {
-    const { clock, log } = this.#deps
-    return {
-      clock,
-      log,
-      beforeRequest: (signal) => this.#rate.wait(rate?.requestsPerSecond ?? null, signal),
+  async #attempt(
+    driver: LaneDriver,
+    spec: LaneSpec,
+    batch: Batch,
+    park: AttemptCalls['park'],
+  ): Promise<{ outcome: AttemptOutcome; tookMs: number }> {
+    const { pipeId, rate } = spec
+    const { clock } = this.#deps
+    const requestsPerSecond = rate?.requestsPerSecond ?? null
+    const calls: AttemptCalls = {
+      beforeRequest: (signal) => this.#rate.wait(requestsPerSecond, signal),
       messageIdAt: (seq) => this.#messageIdAt(pipeId, seq),
-      park: null,
-      filtered: (seq, records) => filtered.note(seq, records),
-      notAsked: () => this.#rate.putBack(slotAt),
+      park,
     }
+    const attempt = new Attempt({ spec, batch, driver: driver.opened(spec) }, calls, this.#deps)
+    const startedAt = clock.monotonicMs()
+    const slotAt = this.#rate.take(requestsPerSecond)
+    this.#current = attempt
+    const outcome = await attempt.run()
+    this.#current = null
+    if (outcome.wasAsked) driver.used()
+    else this.#rate.putBack(slotAt)
+    return { outcome, tookMs: clock.monotonicMs() - startedAt }
   }
 
   async #messageIdAt(pipeId: string, seq: number): Promise<string | null> {
@@ -144,9 +116,15 @@ export class PushAttempts {
     return messages[0]?.seq === seq ? messages[0].msgId : null
   }
 
+  /** One line and one observation of each attempt. */
+  #observe(spec: LaneSpec, batch: Batch, attempt: number, outcome: AttemptOutcome, tookMs: number): void {
+    this.#state.log.attempted(batch, attempt, outcome, tookMs)
+    this.#deps.observed.attempted(spec.type, batch, outcome.kind, tookMs)
+  }
+
   /** The attempt under way ends without counting as one. */
   abort(): void {
-    this.#abort?.()
+    this.#current?.interrupt()
   }
 
   /** The range under way is no longer the one that timed out. */
@@ -156,7 +134,7 @@ export class PushAttempts {
 
   /** Before the row is changed by it. */
   transformChanged(): void {
-    this.#refused.transformChanged(this.#state.row)
+    this.#parking.transformChanged(this.#state.row)
   }
 
   /** When `closeIdle` will have something to close; Infinity: nothing is open. */
@@ -176,4 +154,54 @@ export class PushAttempts {
 
 function hasTimedOut(outcome: AttemptOutcome): outcome is Extract<AttemptOutcome, { kind: 'failed' }> {
   return outcome.kind === 'failed' && outcome.error.code === 'attempt_timeout'
+}
+
+/** A lane's one driver: opened when first needed, given up when it hangs, closed when it is idle. */
+class LaneDriver {
+  readonly #destinationId: string
+  readonly #deps: LaneDeps
+  #driver: DestinationDriver | null = null
+  #usedAt = 0
+
+  constructor(destinationId: string, deps: LaneDeps) {
+    this.#destinationId = destinationId
+    this.#deps = deps
+  }
+
+  opened(spec: LaneSpec): DestinationDriver {
+    this.#driver ??= this.#deps.openDriver(spec)
+    return this.#driver
+  }
+
+  used(): void {
+    this.#usedAt = this.#deps.clock.monotonicMs()
+  }
+
+  /** Infinity: nothing is open. */
+  get closesInMs(): number {
+    if (this.#driver === null) return Number.POSITIVE_INFINITY
+    return Math.max(0, this.#usedAt + idleDriverMs - this.#deps.clock.monotonicMs())
+  }
+
+  async closeIdle(): Promise<void> {
+    if (this.closesInMs === 0) await this.close()
+  }
+
+  /** A driver that hangs may hang in closing too: it is not waited for longer than an abort. */
+  async close(): Promise<void> {
+    const driver = this.#driver
+    this.#driver = null
+    if (driver === null) return
+    const { clock, log, steps } = this.#deps
+    const closed = steps.guard
+      .inLane(this.#destinationId, () => driver.close())
+      .catch((error: unknown) => log.warn({ err: error }, 'driver.close_failed'))
+    await new Promise<void>((resolve) => {
+      const cancel = clock.wake(abortGraceMs, resolve)
+      void Promise.all([closed, steps.drift.close(this.#destinationId)]).then(() => {
+        cancel()
+        resolve()
+      })
+    })
+  }
 }

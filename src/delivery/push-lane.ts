@@ -15,7 +15,7 @@
  * An attempt that failed half-way (`json_object`) first moves the cursor past what it stored; `recordOffset` says how
  * much of the next message is. Retry-now, a changed destination and lowered limits cut a failed range again.
  *
- * Between two batches, and between retries, parked records are replayed (`replays.ts`).
+ * Between two batches, and between retries, parked records are replayed (`parked/replay.ts`).
  *
  * Seen from outside: `idle` nothing pending · `flowing` · `retrying` a message is blocking · `stalled` it has been for
  * longer than destination_max_retry_seconds · `blocked` by its status: no attempts, the backlog is kept.
@@ -27,14 +27,15 @@ import type { MarkedMessage } from '../log/buffer.ts'
 import { LaneOwnershipLostError, type LaneSpec, type LaneState } from '../metadata/lane-state.ts'
 import { bytesOf } from './batch.ts'
 import { aheadLimits, type DroppedMessages, type ReservedBatch } from './batch-reader.ts'
+import { type Clock, Sleeper } from './clock.ts'
 import type { AttemptCounts } from './delivery.ts'
+import type { DurableState } from './durable-state.ts'
+import type { LaneDeps } from './lane.ts'
 import { LaneCore } from './lane-core.ts'
-import type { LaneDeps } from './lane-deps.ts'
-import { LaneSleep } from './lane-sleep.ts'
 import { isBlocking } from './lane-status.ts'
+import { Replays } from './parked/replay.ts'
 import { PushAttempts } from './push-attempts.ts'
 import { ReadAhead } from './read-ahead.ts'
-import { Replays } from './replays.ts'
 import * as transition from './transitions.ts'
 
 /** While a batch gathers, it is looked at no more often than this: notifications come too often for a query each. */
@@ -248,5 +249,69 @@ export class PushLane extends LaneCore {
   #releaseBatch(): void {
     this.#reserved?.reservation.release()
     this.#reserved = null
+  }
+}
+
+/**
+ * How a push lane sleeps. Before each sleep its state is saved, since nothing else would save it meanwhile, and
+ * connections that are not needed are closed.
+ */
+class LaneSleep {
+  readonly #clock: Clock
+  readonly #state: DurableState
+  readonly #attempts: PushAttempts
+  readonly #sleeper: Sleeper
+
+  constructor(clock: Clock, state: DurableState, attempts: PushAttempts) {
+    this.#clock = clock
+    this.#state = state
+    this.#attempts = attempts
+    this.#sleeper = new Sleeper(clock)
+  }
+
+  /**
+   * Nothing to do until a notification comes, or that time is over, but to close connections when they have been idle for long
+   * enough.
+   */
+  async idle(longestMs = Number.POSITIVE_INFINITY): Promise<void> {
+    if (this.#sleeper.isNotified) return
+    await this.#prepare()
+    await this.#sleeper.waitForNotify(Math.min(longestMs, this.#attempts.closesInMs))
+  }
+
+  /**
+   * Until the time is over or a command comes; new messages do not end it. Infinity: nothing but a command does. It ends
+   * early to close connections. The time that saving takes is part of it.
+   */
+  async pause(ms: number): Promise<void> {
+    const atMs = this.#clock.monotonicMs() + ms
+    await this.#prepare()
+    await this.#sleeper.sleep(Math.min(atMs - this.#clock.monotonicMs(), this.#attempts.closesInMs))
+  }
+
+  /** Until the time is over or messages come, but not before `quietMs`. */
+  async gather(ms: number, quietMs: number): Promise<void> {
+    const atMs = this.#clock.monotonicMs() + ms
+    await this.#prepare()
+    const longestMs = Math.min(atMs - this.#clock.monotonicMs(), this.#attempts.closesInMs)
+    await this.#sleeper.gather(longestMs, quietMs)
+  }
+
+  /** Notifications from here on are new: called before the lane looks for messages. */
+  arm(): void {
+    this.#sleeper.arm()
+  }
+
+  notify(): void {
+    this.#sleeper.notify()
+  }
+
+  interrupt(): void {
+    this.#sleeper.interrupt()
+  }
+
+  async #prepare(): Promise<void> {
+    await this.#state.saveIfDirty()
+    await this.#attempts.closeIdle()
   }
 }

@@ -13,6 +13,7 @@ import {
   LaneStateDamagedError,
   type LaneStore,
   newLaneState,
+  type PipeLanes,
 } from '../metadata/lane-state.ts'
 import type { ParkedStore } from '../metadata/parked-store-port.ts'
 import { BatchReader } from './batch-reader.ts'
@@ -145,4 +146,23 @@ export class StoredLanes {
 
 function batchesOf({ pipeId, workspaceId }: LaneSpec, reader: BufferReader): BatchReader {
   return new BatchReader(pipeId, reader, new MemoryBudget(1).of(workspaceId), systemClock)
+}
+
+/**
+ * `serve --safe`: every lane runs as if its destination were blocked, so that nothing is attempted while an operator looks for
+ * what ends the daemon. Metadata knows nothing of it: the next start without the flag delivers again.
+ */
+export function allBlocked(source: LaneSource): LaneSource {
+  return {
+    ...source,
+    allPipes: async () => (await source.allPipes()).map(blocked),
+    pipe: async (pipeId) => {
+      const pipe = await source.pipe(pipeId)
+      return pipe && blocked(pipe)
+    },
+  }
+}
+
+function blocked(pipe: PipeLanes): PipeLanes {
+  return { ...pipe, lanes: pipe.lanes.map((spec) => ({ ...spec, status: 'blocked' as const })) }
 }

@@ -1,6 +1,6 @@
 /**
  * Every change of a lane's durable state, one function each: pure, and asserting what must hold before it. The row is
- * never changed in place: a saved row stays what was saved. What an attempt changes is in `attempt-transitions.ts`.
+ * never changed in place: a saved row stays what was saved. What an attempt changes is in `progress.ts`.
  */
 import assert from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
@@ -11,6 +11,7 @@ import {
   type LaneState,
   type LaneStateDamagedError,
   newLaneState,
+  type PassedMessages,
 } from '../metadata/lane-state.ts'
 
 export const noFailure = {
@@ -121,7 +122,7 @@ export function afterSkip(row: LaneState, message: MarkedMessage): LaneState {
   }
 }
 
-/** The destination refuses this message for good, and it is parked. */
+/** The destination rejects this message for good, and it is parked. */
 export function afterParked(row: LaneState, message: MarkedMessage): LaneState {
   assert(message.seq > row.cursorSeq)
   return movedTo(row, message)
@@ -195,4 +196,32 @@ function ownError(code: string, message: string): LaneError {
 /** The response could not be sent: not delivered, and not counted as a failure. */
 export function withoutLease(row: LaneState): LaneState {
   return { ...row, ...noLease }
+}
+
+/**
+ * The outcome of the messages that the cursor moved past, from the row before and after. It is saved with the row, so
+ * that a message can be looked up as long as it is kept. Null: nothing was passed. A cursor that is only located (its
+ * first mark) passes nothing that was this lane's.
+ */
+export function passedBetween(before: LaneState, after: LaneState, nowMs: number): PassedMessages | null {
+  if (after.cursorSeq === before.cursorSeq) return null
+  const run = { firstSeq: before.cursorSeq + 1, lastSeq: after.cursorSeq, batchLastSeq: null, atMs: nowMs }
+  if (after.cursorSeq < before.cursorSeq) {
+    return { ...run, kind: 'rewound', firstSeq: after.cursorSeq + 1, lastSeq: before.cursorSeq, attempts: 0 }
+  }
+  if (after.skippedMessages > before.skippedMessages) {
+    return { ...run, kind: 'skipped', attempts: before.attempts }
+  }
+  if (after.droppedMessages > before.droppedMessages) {
+    return { ...run, kind: 'dropped', attempts: before.attempts }
+  }
+  const { batchFirstSeq, batchLastSeq } = before
+  if (batchFirstSeq !== null && batchLastSeq !== null) {
+    return { ...run, kind: 'delivered', firstSeq: batchFirstSeq, batchLastSeq, attempts: before.attempts + 1 }
+  }
+  // Pulled: a consumer took them, in no batch.
+  if (after.deliveredRecords > before.deliveredRecords) {
+    return { ...run, kind: 'delivered', attempts: before.attempts + 1 }
+  }
+  return null
 }

@@ -51,12 +51,6 @@ export interface AttemptProgress {
    * nothing and rejects with that. At most 1,000 records a call.
    */
   readonly park: ParkRecords | null
-  /** So many records of the message at this seq are not for this destination, by its transform: they are not delivered. */
-  filtered(seq: number, records: number): void
-  /** Nothing of the batch is for this destination, or is left to send: it is not asked. */
-  notAsked(): void
-  /** The batch's transform begins, or has ended: its duration does not count as the destination's. */
-  transforming(isUnderWay: boolean): void
 }
 
 export type ParkRecords = (rejected: readonly RejectedRecord[]) => Promise<void>
@@ -67,12 +61,9 @@ export const noProgress: AttemptProgress = {
   stored: () => {},
   messageIdAt: async () => null,
   park: null,
-  filtered: () => {},
-  notAsked: () => {},
-  transforming: () => {},
 }
 
-/** A record of a batch that the destination refuses for what it holds. */
+/** A record of a batch that the destination rejects for what it holds. */
 export interface RejectedRecord {
   /** stream_seq of its message. */
   readonly seq: number
@@ -278,7 +269,7 @@ export interface DeliveryErrorOptions {
    * transient, except for `driver_crashed` at a single message.
    */
   fault?: DeliveryFault
-  /** The first record that is known to be refused. */
+  /** The first record that is known to be rejected. */
   rejected?: RejectedRecord
   /** Details for the operator only, for the log: never stored, never in a response. */
   detail?: string

@@ -31,7 +31,7 @@ export interface SingleRecord {
 
 /**
  * In order, without those that are stored already. The id is the record's own: a batch that failed half-way goes on with
- * another range, and so under another identity. Of a replay it is the replay's: the receiver may have seen, and refused,
+ * another range, and so under another identity. Of a replay it is the replay's: the receiver may have seen, and rejected,
  * the record under its own.
  */
 export function* singleRecords(batch: Batch, destinationId: string): Generator<SingleRecord, void> {
@@ -71,13 +71,13 @@ export async function sendOneByOne<One>(
   let stored = batch.recordOffset
   let begun = batch.recordOffset
   let next = batch.recordOffset
-  const isOver = () => failures.length > 0 || refused.hasFailed || signal.aborted
+  const isOver = () => failures.length > 0 || parking.hasFailed || signal.aborted
   const isDone = (place: number) => {
     ahead.add(place)
     while (ahead.delete(stored)) stored += 1
     progress.stored(stored)
   }
-  const refused = new RejectedRecords(progress.park, isDone)
+  const parking = new ParkQueue(progress.park, isDone)
 
   const worker = async () => {
     while (begun < batch.recordCount && !isOver()) {
@@ -92,12 +92,12 @@ export async function sendOneByOne<One>(
         await send(record)
         isDone(place)
       } catch (error) {
-        if (!refused.takes(place, error)) failures.push({ place, error })
+        if (!parking.takes(place, error)) failures.push({ place, error })
       }
     }
   }
   await Promise.all(Array.from({ length: concurrency }, worker))
-  await refused.kept().catch((error: unknown) => failures.push({ place: stored, error }))
+  await parking.done().catch((error: unknown) => failures.push({ place: stored, error }))
   const [first] = failures.sort((one, other) => one.place - other.place)
   if (first?.error instanceof DeliveryError) throw first.error.with({ storedRecords: stored })
   if (first !== undefined) throw first.error
@@ -112,17 +112,17 @@ export function aborted(): DeliveryError {
  * Records that are parked while others are sent: those that were rejected during one call go together in the next. Each
  * counts as stored once it is parked, not before: until then it would be sent again.
  */
-class RejectedRecords {
+class ParkQueue {
   readonly #park: ParkRecords | null
-  readonly #onKept: (place: number) => void
+  readonly #onParked: (place: number) => void
   #waiting: { place: number; rejected: RejectedRecord }[] = []
-  #keeping: Promise<void> | null = null
-  /** Some could not be kept. */
+  #parking: Promise<void> | null = null
+  /** Some could not be parked. */
   hasFailed = false
 
-  constructor(park: ParkRecords | null, onKept: (place: number) => void) {
+  constructor(park: ParkRecords | null, onParked: (place: number) => void) {
     this.#park = park
-    this.#onKept = onKept
+    this.#onParked = onParked
   }
 
   /** True: the error is of this record alone, which is parked. */
@@ -130,20 +130,20 @@ class RejectedRecords {
     const rejected = error instanceof DeliveryError ? error.rejected : undefined
     if (this.#park === null || rejected === undefined) return false
     this.#waiting.push({ place, rejected })
-    this.#keeping ??= this.#keep(this.#park)
+    this.#parking ??= this.#run(this.#park)
     // The caller that waits for all of them reports the error.
-    this.#keeping.catch(() => {
+    this.#parking.catch(() => {
       this.hasFailed = true
     })
     return true
   }
 
-  /** Rejects when some could not be kept. */
-  async kept(): Promise<void> {
-    await this.#keeping
+  /** Rejects when some could not be parked. */
+  async done(): Promise<void> {
+    await this.#parking
   }
 
-  async #keep(park: ParkRecords): Promise<void> {
+  async #run(park: ParkRecords): Promise<void> {
     while (this.#waiting.length > 0) {
       const taken = this.#waiting
       this.#waiting = []
@@ -151,8 +151,8 @@ class RejectedRecords {
         park,
         taken.map(({ rejected }) => rejected),
       )
-      for (const { place } of taken) this.#onKept(place)
+      for (const { place } of taken) this.#onParked(place)
     }
-    this.#keeping = null
+    this.#parking = null
   }
 }

@@ -35,7 +35,7 @@ export async function parkAll(park: ParkRecords, rejected: readonly RejectedReco
 }
 
 /** As a rejected record's: what the destination said of it. */
-export function refusalOf(
+export function rejectionOf(
   { code, message }: Pick<DeliveryError, 'code' | 'message'>,
   place: Pick<RejectedRecord, 'seq' | 'recordIndex' | 'column' | 'value'>,
 ): RejectedRecord {

@@ -16,7 +16,7 @@ import { type Connection, inWriteTransaction } from './transactions.ts'
 /** Rows that one transaction removes at most: saves of lanes wait for it. */
 const pruneBatch = 2_000
 
-type PutAside = Pick<ParkedRow, 'destination_id' | 'stream_seq' | 'record_index'>
+type ParkedSlot = Pick<ParkedRow, 'destination_id' | 'stream_seq' | 'record_index'>
 
 interface Passed {
   destinationId: string
@@ -64,12 +64,12 @@ async function voidHistory(trx: Connection, destinationId: string, fromSeq: numb
 }
 
 /**
- * A message that was set aside as a whole is no longer so: a replay has stored it, a user has discarded it, or it was
+ * A message that was parked as a whole is no longer so: a replay has stored it, a user has discarded it, or it was
  * too old. The outcome of a single record says nothing about the others.
  */
 export async function recordOutcome(
   trx: Connection,
-  { destination_id, stream_seq, record_index }: PutAside,
+  { destination_id, stream_seq, record_index }: ParkedSlot,
   kind: 'delivered' | 'skipped' | 'dropped',
   atMs: number,
 ): Promise<void> {

@@ -152,7 +152,7 @@ export interface LaneError {
   message: string
   /** Null: transient, or a row of before it was kept. */
   fault: DeliveryFault | null
-  /** The first refused record of the blocking message, as far as the destination names it. */
+  /** The first rejected record of the blocking message, as far as the destination names it. */
   recordIndex: number | null
   column: string | null
   value: string | null

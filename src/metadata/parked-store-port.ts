@@ -1,10 +1,10 @@
 /**
- * The store of the records that a lane sets aside to continue (docs/dev/contract.md#parked-records): records that its
+ * The store of the records that a lane parks to continue (docs/dev/contract.md#parked-records): records that its
  * destination permanently rejects, and messages that a user skips. The port; metadata keeps it.
  *
- *   refused, skipped ──▶ parked ──replay asked for──▶ replaying ──stored──▶ gone
+ *   rejected, skipped ─▶ parked ──replay asked for──▶ replaying ──stored──▶ gone
  *                          ▲                              │
- *                          └───────── refused again ──────┘
+ *                          └──────── rejected again ──────┘
  *
  * A parked record is identified by destination, message and position in the message: if it is parked again (a repeat
  * after a crash, a rewind), it is the same row, with more attempts. `recordIndex` null: a message as a whole, or the
@@ -50,7 +50,7 @@ export interface ParkedCounts {
 
 export const nothingParked: ParkedCounts = { rows: 0, isReplaying: false, droppedRecords: 0 }
 
-/** Records that were put aside, without their text. */
+/** Parked records, without their text. */
 export type ParkedPosition = Pick<NewParked, 'seq' | 'recordIndex' | 'recordCount'>
 
 /** Messages that were attempted, and whose end is not saved: those after `afterSeq`, up to `throughSeq`. */
@@ -74,8 +74,8 @@ export interface Replay {
 
 /** Saved in the transaction that saves the lane's row: neither is ever there without the other. */
 export type ParkedChange =
-  /** A message is passed over: what else was parked of it is part of this. */
-  | { kind: 'passed'; parked: NewParked }
+  /** A message is parked as a whole: what else was parked of it is part of this. */
+  | { kind: 'message'; parked: NewParked }
   /** Messages after the first seq, up to the last, were delivered: what was parked of them before the rewind is stored now. */
   | { kind: 'delivered_again'; afterSeq: number; throughSeq: number; generation: number }
   /** It is stored. */
@@ -87,8 +87,8 @@ export interface ParkedStore {
   counts(destinationId: string): Promise<ParkedCounts>
   /** Bytes that everything parked takes: in all, of one workspace, and how many workspaces there are. */
   taken(workspaceId: string): Promise<{ bytes: number; ofWorkspace: number; workspaces: number }>
-  /** The records of these messages that were set aside in this generation. Bounded by the size of two batches. */
-  putAside(destinationId: string, range: AttemptedRange): Promise<ParkedPosition[]>
+  /** The records of these messages that were parked in this generation. Bounded by the size of two batches. */
+  parkedIn(destinationId: string, range: AttemptedRange): Promise<ParkedPosition[]>
   /** Durable when it resolves. Nothing of a destination that is gone. */
   park(owner: LaneOwner, parked: readonly NewParked[]): Promise<void>
   /**
@@ -99,7 +99,7 @@ export interface ParkedStore {
   /** Its number, greater than that of any replay of the destination before; durable when it resolves. */
   beginReplay(owner: LaneOwner, parkedId: string): Promise<number>
   /**
-   * It was refused, or took too long: parked again. The records before `firstIndex`, a position in the message, are stored
+   * It was rejected, or took too long: parked again. The records before `firstIndex`, a position in the message, are stored
    * and no longer part of it. An absolute position: cutting twice removes nothing that was not stored.
    */
   replayFailed(

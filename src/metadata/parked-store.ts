@@ -37,7 +37,7 @@ export function parkedStore(db: Connection, now: () => number): ParkedStore {
       return { bytes: bytesOf(sums), ofWorkspace: bytesOf(own), workspaces: Number(counted?.count ?? 0) }
     },
 
-    async putAside(destinationId, { afterSeq, throughSeq, generation }) {
+    async parkedIn(destinationId, { afterSeq, throughSeq, generation }) {
       const rows = await db
         .selectFrom('parked')
         .select(['stream_seq', 'record_index', 'records_count'])
@@ -122,7 +122,7 @@ export async function applyParkedChange(
 ): Promise<void> {
   const destinationId = normaliseId(givenId)
   switch (change.kind) {
-    case 'passed': {
+    case 'message': {
       const { parked } = change
       const records = trx
         .selectFrom('parked')

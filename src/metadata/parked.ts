@@ -55,7 +55,10 @@ export function parked(db: Connection, now: () => number, inAudited: Audited): M
           .where('parked_id', '=', row.parked_id)
           .execute()
         await record({
-          ...{ workspaceId, operation: 'replayParked', resourceId: row.destination_id, pipeId: row.pipe_id },
+          workspaceId,
+          operation: 'replayParked',
+          resourceId: row.destination_id,
+          pipeId: row.pipe_id,
           before: null,
           after: { parked_id: row.parked_id, replays, edited_records: recordTexts?.length ?? 0 },
         })
@@ -83,7 +86,10 @@ export function parked(db: Connection, now: () => number, inAudited: Audited): M
         await recordOutcome(trx, row, 'skipped', now())
         const { parked_id, msg_id, reason, error_code } = row
         await record({
-          ...{ workspaceId, operation: 'deleteParked', resourceId: row.destination_id, pipeId: row.pipe_id },
+          workspaceId,
+          operation: 'deleteParked',
+          resourceId: row.destination_id,
+          pipeId: row.pipe_id,
           before: { parked_id, msg_id, reason, error_code, records_count: Number(row.records_count) },
           after: null,
         })

@@ -24,6 +24,7 @@ import type { NewDestination } from '../../src/metadata/destinations.ts'
 import type { LaneOwnership } from '../../src/metadata/lane-ownership.ts'
 import type { Metadata } from '../../src/metadata/store.ts'
 import { openMetadata } from '../../src/stores/open-metadata.ts'
+import { attemptSteps } from './attempt-steps.ts'
 import type { LogEntry } from './lane-world.ts'
 import { MemoryBuffer } from './memory-buffer.ts'
 import { RecordingDestination } from './recording-driver.ts'
@@ -193,6 +194,7 @@ export class LaneNodes {
         close: () => {},
       },
       openDriver: (spec) => this.#destination(spec.destinationId).open(),
+      steps: attemptSteps(metadata.driftStore, clock, log),
       clock,
       random: () => 0.5,
       log,

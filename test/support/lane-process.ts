@@ -16,6 +16,7 @@ import type { LaneStore } from '../../src/metadata/lane-state.ts'
 import type { Metadata } from '../../src/metadata/store.ts'
 import type { Logger } from '../../src/platform/log.ts'
 import { openBufferFeed, openBufferReader } from '../../src/stores/open-log.ts'
+import { attemptSteps } from './attempt-steps.ts'
 import type { LogEntry } from './lane-world.ts'
 import type { RecordingDestination } from './recording-driver.ts'
 import type { TcpProxy } from './tcp-proxy.ts'
@@ -124,7 +125,7 @@ export class LaneProcess {
   }
 
   async #openLanes(log: Logger, open: Open): Promise<void> {
-    const { laneSource, laneStore, parkedStore } = this.#metadata
+    const { driftStore, laneSource, laneStore, parkedStore } = this.#metadata
     const clock = {
       ...systemClock,
       wake: (afterMs: number, callback: () => void) => this.#wake(afterMs, callback),
@@ -137,6 +138,7 @@ export class LaneProcess {
       reader,
       feed: this.#feed,
       openDriver: ({ destinationId }) => this.#mortal(open(destinationId)),
+      steps: attemptSteps(driftStore, clock, log),
       clock,
       random: () => 0.5,
       log,

@@ -21,6 +21,7 @@ import type { LaneSpec, LaneState } from '../../src/metadata/lane-state.ts'
 import type { ParkedStore } from '../../src/metadata/parked-store-port.ts'
 import type { Metadata } from '../../src/metadata/store.ts'
 import { openMetadata } from '../../src/stores/open-metadata.ts'
+import { attemptSteps } from './attempt-steps.ts'
 import { MemoryBuffer } from './memory-buffer.ts'
 import { RecordingDestination } from './recording-driver.ts'
 import { damageLanes } from './stored-lanes.ts'
@@ -32,6 +33,8 @@ export interface LogEntry {
   level: string
   [field: string]: unknown
 }
+
+type RecordText = Parameters<MemoryBuffer['append']>[3]
 
 export class LaneWorld {
   readonly clock = new TestClock()
@@ -122,8 +125,9 @@ export class LaneWorld {
   /** Appends messages of one record each and notifies the lanes. Returns their sequence numbers. */
   send(
     count = 1,
-    { pipeId = this.pipeId, records = 1, notify = true, recordText = '{"a":1}' } = {},
+    given: Partial<{ pipeId: string; records: number; notify: boolean; recordText: RecordText }> = {},
   ): number[] {
+    const { pipeId = this.pipeId, records = 1, notify = true, recordText } = given
     const seqs: number[] = []
     for (let sent = 0; sent < count; sent += 1) {
       seqs.push(this.buffer.append(pipeId, records, this.clock.now(), recordText).seq)
@@ -258,6 +262,7 @@ export class LaneWorld {
           close: driver.close,
         }
       },
+      steps: attemptSteps(metadata.driftStore, clock, log),
       clock,
       random: () => this.random(),
       log,

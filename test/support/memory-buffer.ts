@@ -42,10 +42,17 @@ export class MemoryBuffer implements BufferReader {
   /** Readers see none of the messages after this one yet, whatever they were told of. */
   visibleSeq = Number.POSITIVE_INFINITY
 
-  append(pipeId: string, records = 1, receivedMs = 0, recordText = '{"a":1}'): StoredMessage {
+  /** `recordText`: of every record, or of each by its position. */
+  append(
+    pipeId: string,
+    records = 1,
+    receivedMs = 0,
+    recordText: string | ((index: number) => string) = '{"a":1}',
+  ): StoredMessage {
     const pipe = this.#pipe(pipeId)
     this.#seq += 1
-    const body = Buffer.from(Array.from({ length: records }, () => recordText).join('\n'))
+    const textAt = typeof recordText === 'string' ? () => recordText : recordText
+    const body = Buffer.from(Array.from({ length: records }, (_, index) => textAt(index)).join('\n'))
     const { head } = pipe
     pipe.head = {
       seq: this.#seq,

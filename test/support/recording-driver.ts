@@ -41,12 +41,10 @@ export class RecordingDestination {
   isSlowWhenFull = false
   /** With `partly`: every record that was stored, as `<seq>:<index>`. */
   readonly records: string[] = []
-  /** It tells records apart: these are refused, and set aside where the lane does that. */
+  /** It tells records apart: these are rejected, and parked where the lane does that. */
   parks: (batch: Batch) => RejectedRecord[] = () => []
-  /** How many records of each message its transform leaves out. */
-  filters = 0
-  /** After what is refused was set aside. */
-  afterAside: 'store' | 'hang' = 'store'
+  /** After what is rejected was parked. */
+  afterPark: 'store' | 'hang' = 'store'
   react: (batch: Batch, attempt: number) => Reaction = () => 'store'
   readonly #slow = new Set<() => void>()
 
@@ -77,7 +75,6 @@ export class RecordingDestination {
     signal.addEventListener('abort', () => {
       this.aborts += 1
     })
-    for (const seq of seqs) progress.filtered(seq, this.filters)
     const reaction = this.react(batch, this.attempts.length)
     if (reaction instanceof Error) throw reaction
     if (reaction === 'hang') await new Promise(() => {})
@@ -87,7 +84,7 @@ export class RecordingDestination {
     if (rejected.length > 0) {
       if (progress.park === null) throw refusedRecord(rejected[0]!)
       await progress.park(rejected)
-      if (this.afterAside === 'hang') await new Promise(() => {})
+      if (this.afterPark === 'hang') await new Promise(() => {})
     }
     this.stored.push(...seqs)
     if (reaction === 'lost') throw transient('connection_lost')

@@ -48,7 +48,10 @@ export async function auditedOnLane<T extends object>(
   work: () => Promise<T>,
 ): Promise<T> {
   const auditId = await audit.record({
-    ...{ workspaceId, operation, resourceId: destination_id, pipeId: pipe_id },
+    workspaceId,
+    operation,
+    resourceId: destination_id,
+    pipeId: pipe_id,
     before: null,
     after: { status: 'requested' },
   })

@@ -12,8 +12,8 @@ import type { PipeLeases } from '../../cluster/leases.ts'
 import type { LogUsage } from '../../cluster/log-usage.ts'
 import { current, timelineOf } from '../../contract/epochs.ts'
 import { systemClock } from '../../delivery/clock.ts'
-import { ContainedDrivers } from '../../delivery/contained-driver.ts'
-import type { DeliveryCalls, DeliveryReports, DeliveryThreadData } from '../../delivery/delivery-protocol.ts'
+import { Containment } from '../../delivery/containment.ts'
+import type { DeliveryCalls, DeliveryReports, DeliveryThreadData } from '../../delivery/delivery-worker.ts'
 import { DriftWatch } from '../../delivery/drift.ts'
 import { keepHistoryShort } from '../../delivery/history-keeper.ts'
 import { isolatedDrivers } from '../../delivery/isolated-driver.ts'
@@ -22,9 +22,8 @@ import { openLaneService } from '../../delivery/lane-service.ts'
 import { LaneSet } from '../../delivery/lane-set.ts'
 import { ownedLanes } from '../../delivery/owned-lanes.ts'
 import { driverCrashed } from '../../delivery/retry.ts'
-import { allBlocked } from '../../delivery/safe-mode.ts'
+import { allBlocked } from '../../delivery/stored-lanes.ts'
 import { TransformThreads } from '../../delivery/transform/transform-threads.ts'
-import { transformedDriver } from '../../delivery/transformed-driver.ts'
 import { WorkerBoard } from '../../delivery/worker-board.ts'
 import type { PinServerKey } from '../../destinations/driver.ts'
 import { openDriver } from '../../destinations/drivers.ts'
@@ -53,21 +52,17 @@ const { data } = host
 const log = openLog(data.log, 'delivery')
 const doing = ['delivering from the buffer in', bufferPlace(data.buffer)] as const
 const board = new WorkerBoard(data.board)
-const quarantined = new Set(data.quarantined)
-const drivers = new ContainedDrivers({
+const guard = new Containment({
   board,
-  open: (spec) => openDriver(spec, driverSettings, pinFor(spec)),
-  isolated: {
-    deliver: (spec, batch, signal, progress) => isolated.deliver(spec, batch, signal, progress, pinFor(spec)),
-  },
-  quarantined,
-  suspects: new Set(data.suspects),
+  openIsolated: (spec) => isolated.open(spec, pinFor(spec)),
+  quarantined: data.quarantined,
+  suspects: data.suspects,
   onFinished: (destinationId) => host.tell('finished', [destinationId]),
   onDeliveredApart: (destinationId) => host.tell('deliveredApart', [destinationId]),
 })
 // Only here, and before the error is put into words and thrown again, is it known whose code it came from.
 process.on('uncaughtException', (error) => {
-  if (drivers.current !== undefined) board.blame(drivers.current)
+  if (guard.current !== undefined) board.blame(guard.current)
   else if (isOfStorage(error)) board.storageFailed()
 })
 describeFatalErrors(...doing)
@@ -92,7 +87,6 @@ const feed = await openBufferFeed(data.buffer, {
   owned: (pipeId) => ownership.owned(pipeId),
   keyAttempts: metadata.cluster?.keys.attempts,
 })
-const drift = new DriftWatch(metadata.driftStore, systemClock, log)
 const transforms = new TransformThreads()
 /** Trials have threads of their own, so that they do not delay delivery. */
 const trials = new TransformThreads()
@@ -102,8 +96,8 @@ const lanes = new LaneSet({
   ownership,
   reader,
   feed,
-  openDriver: (spec, epoch) =>
-    transformedDriver(spec, drift.watched(spec, epoch, drivers.openDriver(spec)), transforms),
+  openDriver: (spec) => openDriver(spec, driverSettings, pinFor(spec)),
+  steps: { transforms, guard, drift: new DriftWatch(metadata.driftStore, systemClock, log) },
   clock: systemClock,
   random: Math.random,
   log,
@@ -152,7 +146,7 @@ host.serve(
       // A pulled message is handed over, not copied.
       return result.kind === 'message' ? new Transferred(result, [result.json.buffer]) : result
     },
-    release: (destinationId) => void quarantined.delete(destinationId),
+    release: (destinationId) => guard.release(destinationId),
     async close(graceMs) {
       try {
         await close(graceMs)
@@ -221,7 +215,7 @@ async function park(owner: LaneOwner, parked: readonly NewParked[]): Promise<voi
 /** A lane that was quarantined when the process ended still is. */
 async function takeLane(destinationId: string, epoch: number): Promise<LaneState | null> {
   const row = await metadata.laneStore.take(destinationId, epoch)
-  if (row?.lastError?.code === driverCrashed) quarantined.add(destinationId)
+  if (row?.lastError?.code === driverCrashed) guard.quarantine(destinationId)
   return row
 }
 

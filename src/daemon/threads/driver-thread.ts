@@ -1,7 +1,7 @@
 /** A thread that runs one driver for one attempt or one check; `isolated-driver.ts` starts and terminates it. */
 import { Buffer } from 'node:buffer'
-import type { DriverCalls, DriverThreadData, LaneCalls } from '../../delivery/driver-protocol.ts'
-import { type AttemptProgress, DeliveryError, noProgress } from '../../destinations/driver.ts'
+import type { DriverCalls, DriverThreadData, LaneCalls } from '../../delivery/isolated-driver.ts'
+import { type AttemptProgress, DeliveryError } from '../../destinations/driver.ts'
 import {
   checkDestination,
   forgetDestination,
@@ -20,7 +20,6 @@ host.serve({
   async deliver(batch, parks) {
     const driver = openDriver(spec, settings, (sha256) => host.call('pin', [sha256]))
     const progress: AttemptProgress = {
-      ...noProgress,
       stored: (records) => host.tell('stored', [records]),
       // The lane keeps the destination's rate. An attempt that is aborted waits for no turn.
       beforeRequest: () => Promise.race([host.call('beforeRequest', []), aborted]),

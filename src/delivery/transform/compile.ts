@@ -130,7 +130,7 @@ export function compileTransform(
 
 function compileFilter(filter: string): (text: string) => boolean {
   const evaluate = environment.parse(filter)
-  // Saved before patterns were RE2's: the lane says so and waits, and no record is set aside for it.
+  // Saved before patterns were RE2's: the lane says so and waits, and no record is parked for it.
   const wrong = wrongPattern(evaluate.ast)
   if (wrong !== null) throw new Error(`a regular expression of the filter is not valid: ${wrong}`)
   for (const call of callsOfMatches(evaluate.ast)) call[0] = linearMatches

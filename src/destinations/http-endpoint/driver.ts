@@ -6,7 +6,7 @@ import { isOneByOne } from '../../contract/destinations/http-endpoint.ts'
 import type { AttemptProgress, Batch, DriverModule, HttpEndpointSpec } from '../driver.ts'
 import { DeliveryError, noProgress } from '../driver.ts'
 import { sendOneByOne } from '../one-by-one.ts'
-import { refusalOf } from '../park.ts'
+import { rejectionOf } from '../park.ts'
 import { batchBody, compress, contentType, type RequestBody, recordBodies, webhookHeaders } from './body.ts'
 import { checkHttpEndpoint } from './check.ts'
 import { concernsEndpoint, type EndpointResponse, responseError } from './errors.ts'
@@ -74,5 +74,5 @@ async function sendBody(
   const error = responseError(response, Date.now(), { secrets: endpoint.secrets, failedSeq })
   if (error === null) return response
   if (error.fault !== 'records' || body.only === undefined) throw error
-  throw error.with({ rejected: refusalOf(error, body.only) })
+  throw error.with({ rejected: rejectionOf(error, body.only) })
 }

@@ -4,7 +4,7 @@
  *
  *   201, and 409 (the id is there)   stored: every record has an id of its own, so a batch that is sent again changes nothing
  *   429, 5xx                         the batch is sent again
- *   another 4xx                      the record is refused: set aside, or the batch ends with it
+ *   another 4xx                      the record is rejected: parked, or the batch ends with it
  *
  * An answer is read whole, and is bounded as every other: of a large batch each request has a part of the records.
  */
@@ -63,7 +63,7 @@ interface ItemResult {
   reason: string
 }
 
-/** Resolves once every record of the request is stored or set aside. Rejects with a DeliveryError. */
+/** Resolves once every record of the request is stored or parked. Rejects with a DeliveryError. */
 export async function settleBulk(
   answer: string,
   sent: readonly SingleRecord[],

@@ -78,7 +78,7 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
     throw markBusy(mark.table)
   }
 
-  /** False: the lane's mark is not where it was. Otherwise all is stored, uncommitted, but for what is set aside. */
+  /** False: the lane's mark is not where it was. Otherwise all is stored, uncommitted, except for what is parked. */
   async function store(
     session: { connection: MysqlConnection; plan: InsertPlan },
     batch: Batch,

@@ -6,14 +6,14 @@
  *                     ▼
  *                 ROLLBACK, again with a savepoint before each statement; the rejected one in the next smaller size
  *                 until one row is alone
- *                     ├─ the lane sets nothing aside ─▶ ROLLBACK ──▶ permanent error naming the row's record
+ *                     ├─ the lane parks nothing ──────▶ ROLLBACK ──▶ permanent error naming the row's record
  *                     └─ it does ─▶ on to the next one, until all others are stored ──▶ the caller's COMMIT
  *
  * Few fixed sizes, because every statement text is prepared once and then only executed. Rows before the failing one are
  * there while it is tried, so that a collision within the batch is found where it happens.
  */
 import { DeliveryError, type RejectedRecord } from '../driver.ts'
-import { refusalOf } from '../park.ts'
+import { rejectionOf } from '../park.ts'
 import type { MysqlConnection } from './connection.ts'
 import { isRecordFault, mysqlError, serverErrorOf } from './errors.ts'
 import { namedValue } from './named-value.ts'
@@ -69,7 +69,7 @@ export async function storeOtherRows(
   const isTooLarge = (row: Row) => row.bytes > roomIn(connection)
   const oversized = rows
     .filter(isTooLarge)
-    .map((row) => refusalOfRow(plan, row, tooLarge(connection, plan, row)))
+    .map((row) => rejectionOfRow(plan, row, tooLarge(connection, plan, row)))
   const fitting = oversized.length === 0 ? rows : rows.filter((row) => !isTooLarge(row))
   try {
     await insertAll(connection, plan, fitting)
@@ -79,7 +79,7 @@ export async function storeOtherRows(
     await connection.command('ROLLBACK')
     if (!(await begin())) return 'moved'
     const refused = await insertOthers(connection, plan, fitting)
-    return [...oversized, ...refused.map(({ row, error }) => refusalOfRow(plan, row, asDelivery(error)))]
+    return [...oversized, ...refused.map(({ row, error }) => rejectionOfRow(plan, row, asDelivery(error)))]
   }
 }
 
@@ -253,19 +253,19 @@ function naming(plan: InsertPlan, { row, error }: FailingRow, takesOthers: boole
   return new DeliveryError('permanent', known.code, `${known.message} (${placeOf(row)})`, {
     failedSeq: row.seq,
     fault: isOfRow ? 'records' : 'destination',
-    ...(isOfRow ? { rejected: refusalOfRow(plan, row, known) } : {}),
+    ...(isOfRow ? { rejected: rejectionOfRow(plan, row, known) } : {}),
     cause: error,
   })
 }
 
-function refusalOfRow({ table }: InsertPlan, row: Row, error: Refusal): RejectedRecord {
+function rejectionOfRow({ table }: InsertPlan, row: Row, error: Rejection): RejectedRecord {
   const { seq, index: recordIndex } = row
-  return refusalOf(error, { seq, recordIndex, ...namedValue(error.message, row, table) })
+  return rejectionOf(error, { seq, recordIndex, ...namedValue(error.message, row, table) })
 }
 
-type Refusal = Pick<DeliveryError, 'code' | 'message' | 'fault'>
+type Rejection = Pick<DeliveryError, 'code' | 'message' | 'fault'>
 
-function asDelivery(error: unknown): Refusal {
+function asDelivery(error: unknown): Rejection {
   if (!(error instanceof ChangedValueError)) return mysqlError(error, 0)
   const message = `The server would have stored something else than was sent: ${error.message}.`
   return { code: serverErrorOf(error)?.code ?? error.code, message, fault: 'records' }

@@ -12,7 +12,7 @@ import type { Batch, DestinationDriver, DriverModule, DriverSettings, NatsSpec }
 import { DeliveryError, noProgress } from '../driver.ts'
 import { protocolError } from '../guarded-socket.ts'
 import { type SingleRecord, sendOneByOne, singleRecords } from '../one-by-one.ts'
-import { refusalOf } from '../park.ts'
+import { rejectionOf } from '../park.ts'
 import { subjectOf } from './addresses.ts'
 import { checkNats } from './check.ts'
 import type { Answer, NatsLink } from './connection.ts'
@@ -69,7 +69,7 @@ async function publish(
   } catch (error) {
     const failure = ofMessage(error, seq)
     if (!(failure instanceof DeliveryError) || failure.fault !== 'records') throw failure
-    throw failure.with({ rejected: refusalOf(failure, { seq, recordIndex }) })
+    throw failure.with({ rejected: rejectionOf(failure, { seq, recordIndex }) })
   }
 }
 

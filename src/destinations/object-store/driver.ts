@@ -1,7 +1,7 @@
 /**
  * Driver of S3-compatible object stores: one object per batch, under a key that the batch alone determines. Overwriting
  * is harmless, since the same key always gets the same bytes. Records that do not fit the columns of a Parquet object are
- * set aside where the lane does so, before the object with the others is put.
+ * parked where the lane does so, before the object with the others is put.
  */
 import type {
   AttemptProgress,
@@ -12,7 +12,7 @@ import type {
   ObjectStoreSpec,
 } from '../driver.ts'
 import { DeliveryError, noProgress } from '../driver.ts'
-import { parkAll, refusalOf } from '../park.ts'
+import { parkAll, rejectionOf } from '../park.ts'
 import { untilStopped } from '../until-stopped.ts'
 import { objectOf } from './body.ts'
 import { checkObjectStore } from './check.ts'
@@ -49,7 +49,7 @@ export function openObjectStore(
         if (error instanceof DeliveryError && error.rejected !== undefined) throw error
         const failure = store.deliveryError(error, batch.firstSeq)
         if (failure.fault !== 'records' || batch.messages.length > 1) throw failure
-        throw failure.with({ rejected: refusalOf(failure, { seq: batch.firstSeq, recordIndex: null }) })
+        throw failure.with({ rejected: rejectionOf(failure, { seq: batch.firstSeq, recordIndex: null }) })
       }
     },
     async close() {

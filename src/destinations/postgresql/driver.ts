@@ -8,8 +8,8 @@
  * With `exactly_once` the same statement moves the lane's mark first (`sql/exactly-once-mark.ts`).
  *
  * A rejected batch is then searched for its first bad record inside a transaction that is rolled back: the lane delivers
- * what comes before that record's message with its next attempt, and nothing is stored twice. Where the lane sets records
- * aside, the search goes on to the end and its transaction is committed, without the bad ones (`insert.ts`).
+ * what comes before that record's message with its next attempt, and nothing is stored twice. Where the lane parks
+ * records, the search goes on to the end and its transaction is committed, without the bad ones (`insert.ts`).
  */
 import { columnRules } from '../../contract/column-rules.ts'
 import {
@@ -184,7 +184,7 @@ const unreadableText = new Set(['22P05', '22P02'])
 
 interface Prepared {
   statement: InsertStatement
-  /** Where records are set aside: those that have no key in common with the table. Otherwise the first is an error. */
+  /** Where records are parked: those that have no key in common with the table. Otherwise the first is an error. */
   unmatched: RejectedRecord[]
 }
 

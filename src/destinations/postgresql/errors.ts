@@ -6,7 +6,7 @@ import { networkError } from '../network-error.ts'
 /** docs/dev/contract.md#retry: connection, rollback (deadlock), resources, lock not available, operator. */
 const transientClasses = new Set(['08', '40', '53', '55', '57'])
 
-/** Our own limit for a transaction whose records are being set aside. */
+/** Our own limit for a transaction whose records are being parked. */
 const idleInTransaction = '25P03'
 
 const advice: Record<string, string> = {

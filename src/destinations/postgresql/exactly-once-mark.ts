@@ -6,8 +6,8 @@
  *        stored AS (INSERT INTO t … SELECT … WHERE EXISTS (SELECT 1 FROM moved))
  *   SELECT count(*) FROM moved
  *
- * One statement, so one round trip and no transaction that stays open when a client is gone. Only where refused records are
- * set aside the same is done in several statements (`insert.ts`), whose transaction the server ends when nothing comes for
+ * One statement, so one round trip and no transaction that stays open when a client is gone. Only where rejected records are
+ * parked, the same is done in several statements (`insert.ts`), whose transaction the server ends when nothing comes for
  * 30 s. The update takes the row's
  * lock before a record is stored; after a wait it looks at the row as it is by then, and stores nothing if that has moved.
  */

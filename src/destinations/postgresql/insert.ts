@@ -3,7 +3,7 @@
  *
  *   all records ──taken──▶ stored
  *       │ rejected
- *       ├─ the lane sets nothing aside ─▶ BEGIN, halving behind a savepoint until the first bad record is alone, ROLLBACK
+ *       ├─ the lane parks nothing ──────▶ BEGIN, halving behind a savepoint until the first bad record is alone, ROLLBACK
  *       └─ it does ─────────────────────▶ BEGIN, the same until every bad one is alone; the others stay inserted
  *
  * Records that are known to be good stay inserted while the rest is tried, so that a record that clashes with an
@@ -12,7 +12,7 @@
 import type { StoredMessage } from '../../log/buffer.ts'
 import { recordPlace, records } from '../../log/record-text.ts'
 import type { DeliveryError, RejectedRecord } from '../driver.ts'
-import { refusalOf } from '../park.ts'
+import { rejectionOf } from '../park.ts'
 import type { PostgresSession } from './connection.ts'
 import { concernsWholeDestination, postgresError } from './errors.ts'
 import { namedValue } from './named-value.ts'
@@ -155,5 +155,5 @@ function naming(error: DeliveryError, run: RecordRun, statement: InsertStatement
 function refusal(error: DeliveryError, run: RecordRun, statement: InsertStatement): RejectedRecord {
   const { seq, firstIndex: recordIndex = 0, body } = run
   const named = namedValue(error, body.toString('utf8'), statement)
-  return refusalOf(error, { seq, recordIndex, ...named })
+  return rejectionOf(error, { seq, recordIndex, ...named })
 }

@@ -27,22 +27,25 @@ const all = (delivered: number, filtered: number) => ({
   pipe: [delivered, filtered],
 })
 
-async function filteringLane(filters: number) {
+/** Of each message with five records it filters out the first ones. */
+const without = (records: number) => ({ filter: `record.n >= ${records}`, map: [], mask_salt: null })
+const fiveRecords = { records: 5, recordText: (n: number) => `{"n":${n}}` }
+
+async function filteringLane(filtered: number) {
   const world = await LaneWorld.open()
-  const { id, destination } = await world.addLane()
-  destination.filters = filters
+  const { id, destination } = await world.addLane({ transform: without(filtered) })
   const isSaved = (seq: number) =>
     until(`${seq} is saved`, async () => (await world.saved(id)).cursorSeq === seq)
   return { world, id, destination, isSaved }
 }
 
 t.test('some of a batch, and a batch of which nothing is left', async (t) => {
-  const { world, id, destination, isSaved } = await filteringLane(2)
-  world.send(3, { records: 5 })
+  const { world, id, isSaved } = await filteringLane(2)
+  world.send(3, fiveRecords)
   await isSaved(3)
   t.strictSame(await counted(world, id), all(9, 6))
-  destination.filters = 5
-  world.send(2, { records: 5 })
+  await world.change(id, { transform: without(5) })
+  world.send(2, fiveRecords)
   await isSaved(5)
   t.strictSame(await counted(world, id), all(9, 16))
   await world.restart()
@@ -53,7 +56,7 @@ t.test('some of a batch, and a batch of which nothing is left', async (t) => {
 t.test('failed attempts count nothing, and the one that is stored counts once', async (t) => {
   const { world, id, destination, isSaved } = await filteringLane(2)
   destination.react = () => transient('connection_lost')
-  world.send(2, { records: 5 })
+  world.send(2, fiveRecords)
   await world.untilLane(id, 'it failed', ({ attempts }) => attempts === 1)
   await world.clock.advance(1_000)
   await world.untilLane(id, 'it failed again', ({ attempts }) => attempts > 1)
@@ -70,7 +73,7 @@ for (const isBefore of [true, false]) {
   t.test(`a process that dies ${when} the save of what it filtered: counted once`, async (t) => {
     const { world, id, destination, isSaved } = await filteringLane(2)
     destination.react = () => 'slow'
-    world.send(2, { records: 5 })
+    world.send(2, fiveRecords)
     await until('an attempt is under way', () => destination.waiting === 1)
     let isReached = false
     world.dieAtSave = { isBefore, onReached: () => (isReached = true) }
@@ -90,15 +93,15 @@ t.test('a replay of which nothing is left', async (t) => {
   const world = await LaneWorld.open()
   const { id, destination } = await world.addLane({ on_permanent_error: 'park' })
   destination.react = () => new DeliveryError('permanent', 'refused', 'Never.', { fault: 'records' })
-  world.send(1, { records: 3 })
+  world.send(1, fiveRecords)
   await world.untilLane(id, 'it is parked', (lane) => lane.parked_records === 1)
   t.strictSame(await counted(world, id), all(0, 0))
   destination.react = () => 'store'
-  destination.filters = 3
+  await world.change(id, { transform: without(5) })
   const which = { ids: null, errorCode: null }
   await world.metadata.parked.replayMany(world.workspaceId, id, which)
   await world.service.parkedChanged(id)
   await world.untilLane(id, 'it is replayed', (lane) => lane.parked_records === 0)
-  t.strictSame(await counted(world, id), all(0, 3))
+  t.strictSame(await counted(world, id), all(0, 5))
   await world.close()
 })

@@ -58,13 +58,8 @@ t.test(
         asked += 1
       },
     }
-    const delivering = drivers.deliver(
-      specAt(sink.url),
-      batch(),
-      new AbortController().signal,
-      progress,
-      anyKey,
-    )
+    const driver = drivers.open(specAt(sink.url), anyKey)
+    const delivering = driver.deliver(batch(), new AbortController().signal, progress)
     await t.rejects(delivering, {
       class: 'transient',
       code: 'http_429',
@@ -76,7 +71,7 @@ t.test(
       sink.records().map(({ n }) => n),
       [0, 1, 2],
     )
-    await drivers.deliver(specAt(sink.url), batch(), new AbortController().signal, progress, anyKey)
+    await driver.deliver(batch(), new AbortController().signal, progress)
     t.equal(sink.deliveries.length, 7)
     await sink.stop()
   },
@@ -97,7 +92,7 @@ t.test(
     }
     const spec = { ...specAt('http://x'), ...resolveConfig('destination_database', config) }
     const deliver = (pin: PinServerKey) =>
-      drivers.deliver(spec, makeBatch([[{ v: 'x' }]]), new AbortController().signal, noProgress, pin)
+      drivers.open(spec, pin).deliver(makeBatch([[{ v: 'x' }]]), new AbortController().signal)
     await t.rejects(
       deliver(async () => 'another'),
       { class: 'permanent', code: 'certificate_changed' },
@@ -117,7 +112,7 @@ t.test(
   },
 )
 
-t.test('what is refused is set aside by the lane, and what keeps it from that comes back', async (t) => {
+t.test('what is rejected is parked by the lane, and what keeps it from that comes back', async (t) => {
   const sink = await startHttpSink()
   t.teardown(() => sink.stop())
   sink.respondWith(({ text }) => (JSON.parse(text).n === 1 ? { status: 422, body: 'no' } : {}))
@@ -132,8 +127,8 @@ t.test('what is refused is set aside by the lane, and what keeps it from that co
       kept.push(...rejected)
     },
   }
-  const deliver = (given: AttemptProgress) =>
-    drivers.deliver(specAt(sink.url), batch(), new AbortController().signal, given, anyKey)
+  const driver = drivers.open(specAt(sink.url), anyKey)
+  const deliver = (given: AttemptProgress) => driver.deliver(batch(), new AbortController().signal, given)
   await deliver(progress)
   t.match(kept, [{ seq: 1, recordIndex: 1, code: 'http_422' }])
   failure = new Error('disk full')
@@ -150,8 +145,9 @@ t.test('an abort ends the attempt, also one that waits for its turn', async (t) 
   const sink = await startHttpSink()
   sink.respondWith(() => ({ fault: 'never' }))
   const interrupt = new AbortController()
+  const driver = drivers.open(specAt(sink.url), anyKey)
   const attempts = [1, 2, 3].map(() =>
-    drivers.deliver(specAt(sink.url), batch(), interrupt.signal, noProgress, anyKey).then(
+    driver.deliver(batch(), interrupt.signal).then(
       () => 'delivered',
       () => 'ended',
     ),

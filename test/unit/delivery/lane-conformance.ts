@@ -167,7 +167,7 @@ export async function testLanes(t: Test, open: OpenBackEnd): Promise<void> {
     },
   )
 
-  await t.test('on_permanent_error park: what is refused is put aside, and nothing else waits', async (t) => {
+  await t.test('on_permanent_error park: what is rejected is parked, and nothing else waits', async (t) => {
     const pipeId = await stack.pipe(process)
     const sent = await stack.send(pipeId, 30)
     const bad = [sent[4]!, sent[19]!]

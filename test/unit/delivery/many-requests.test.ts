@@ -4,11 +4,12 @@ import net from 'node:net'
 import { pino } from 'pino'
 import t from 'tap'
 import { mostConcurrency } from '../../../src/contract/delivery-settings.ts'
-import { attemptDelivery } from '../../../src/delivery/attempt.ts'
+import { Attempt } from '../../../src/delivery/attempt.ts'
 import { systemClock } from '../../../src/delivery/clock.ts'
 import { RateGate } from '../../../src/delivery/rate-gate.ts'
-import { noProgress } from '../../../src/destinations/driver.ts'
+import { type DestinationDriver, noProgress } from '../../../src/destinations/driver.ts'
 import { openDriver } from '../../../src/destinations/drivers.ts'
+import { attemptSteps, makeLaneSpec, noDrift } from '../../support/attempt-steps.ts'
 import { anyKey, makeBatch, makeSpec, openSettings } from '../../support/batches.ts'
 import { until } from '../../support/until.ts'
 
@@ -26,19 +27,19 @@ t.test('control: eleven that listen to one signal are a warning', async (t) => {
 
 t.test('all wait for the rate', async (t) => {
   const gate = new RateGate(systemClock)
-  const outcome = await attemptDelivery(
-    async (_, { beforeRequest }) => {
+  const log = pino({ level: 'silent' })
+  const driver: DestinationDriver = {
+    async deliver(_batch, _signal, { beforeRequest } = noProgress) {
       await Promise.all(Array.from({ length: mostConcurrency }, () => beforeRequest()))
     },
-    60_000,
-    new AbortController().signal,
-    {
-      clock: systemClock,
-      log: pino({ level: 'silent' }),
-      ...noProgress,
-      beforeRequest: (signal) => gate.wait(500, signal),
-    },
+    close: async () => {},
+  }
+  const attempt = new Attempt(
+    { spec: makeLaneSpec(), batch: makeBatch([[{ n: 0 }]]), driver },
+    { ...noProgress, beforeRequest: (signal) => gate.wait(500, signal), park: null },
+    { clock: systemClock, log, steps: attemptSteps(noDrift, systemClock, log), epoch: 1 },
   )
+  const outcome = await attempt.run()
   await turn()
   t.match(outcome, { kind: 'delivered' })
   t.same(warnings, [])

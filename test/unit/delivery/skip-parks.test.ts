@@ -2,7 +2,7 @@
 import { pino } from 'pino'
 import t from 'tap'
 import { dropOldParked } from '../../../src/daemon/housekeeping.ts'
-import { ParkedRoom } from '../../../src/delivery/parking.ts'
+import { ParkedSpace } from '../../../src/delivery/parked/parking.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { refusing, transient } from '../../support/recording-driver.ts'
 import { until } from '../../support/until.ts'
@@ -97,7 +97,7 @@ t.test('a process that dies in a skip leaves both or neither', async (t) => {
 
 t.test('of several workspaces none parks more than half, also when they park at once', async (t) => {
   const taken = { bytes: 0, ofWorkspace: 0, workspaces: 1 }
-  const room = new ParkedRoom({ taken: async () => taken }, 1_000)
+  const room = new ParkedSpace({ taken: async () => taken }, 1_000)
   const release = await room.reserve('one', 900)
   t.ok(release, 'alone it may have all of it')
   t.equal(await room.reserve('one', 101), null, 'what is on its way counts')

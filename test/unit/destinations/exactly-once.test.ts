@@ -122,9 +122,9 @@ async function exactlyOnce(t: Test, world: World): Promise<void> {
 
   await t.test('the same in a thread of its own, which asks the lane for the message', async (t) => {
     const table = await newTable()
-    const apart = isolatedDrivers(settings)
+    const apart = isolatedDrivers(settings).open(specOf(table), anyKey)
     const attempt = (batch: Batch, messageIdAt?: ReturnType<typeof knows>['messageIdAt']) =>
-      apart.deliver(specOf(table), batch, never, { ...knows(), ...(messageIdAt && { messageIdAt }) }, anyKey)
+      apart.deliver(batch, never, { ...knows(), ...(messageIdAt && { messageIdAt }) })
     await attempt(five)
     await attempt(sliceBatch(five, 0, 2), knows(five).messageIdAt)
     t.same(await numbers(table), upTo(10))

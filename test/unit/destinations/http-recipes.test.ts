@@ -53,7 +53,7 @@ t.test('es_bulk', async (t) => {
     t.equal(documents.size, 4)
   })
 
-  t.test('a refused record in an answer of 200 is set aside, the others are stored', async (t) => {
+  t.test('a rejected record in an answer of 200 is parked, the others are stored', async (t) => {
     const batch = makeBatch([[{ n: 0 }, { n: 'x' }], [{ n: 2 }], [{ n: 'y' }]], 7)
     const { kept, progress } = keeper()
     await open(t, config).deliver(batch, never, progress)
@@ -64,7 +64,7 @@ t.test('es_bulk', async (t) => {
     ])
   })
 
-  t.test('without setting aside it fails for good and names the record', async (t) => {
+  t.test('without parking it fails for good and names the record', async (t) => {
     const batch = makeBatch([[{ n: 0 }], [{ n: 1 }, { n: 'x' }]], 7)
     t.match(await failureOf(open(t, config).deliver(batch, never)), {
       ...{ class: 'permanent', fault: 'records', failedSeq: 8, code: 'document_parsing_exception' },
@@ -91,7 +91,7 @@ t.test('es_bulk', async (t) => {
     t.same(values().sort(), [0, 1, 2])
   })
 
-  t.test('what cannot be set aside is not delivered', async (t) => {
+  t.test('what cannot be parked is not delivered', async (t) => {
     const { progress } = keeper(() => Promise.reject(new Error('full')))
     const failure = await failureOf(open(t, config).deliver(makeBatch([[{ n: 'x' }]]), never, progress))
     t.match(failure, { class: 'transient', code: 'not_set_aside' })

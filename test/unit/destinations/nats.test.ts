@@ -133,7 +133,7 @@ t.test('one plain server', async (t) => {
     t.equal(new Set(await values(world)).size, 1000)
   })
 
-  t.test('a record over max_payload is set aside, the others go on', async (t) => {
+  t.test('a record over max_payload is parked, the others continue', async (t) => {
     const big = { n: 1, pad: 'x'.repeat(1024 * 1024) }
     const mixed = makeBatch([[{ n: 0 }, big], [{ n: 2 }]], 400)
     const { kept, progress } = keeper()

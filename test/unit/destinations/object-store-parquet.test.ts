@@ -253,7 +253,7 @@ t.test('what does not fit fails alone, with its record, column and value', async
     if (value !== undefined) t.ok(error.rejected?.value?.startsWith(value), value)
     t.equal(receiver.objects.size, 0)
   }
-  // The others of them go when the lane puts aside what is refused.
+  // The others of them go when the lane parks what is rejected.
   const { kept, progress } = keeper()
   await deliver(
     spec(columns),

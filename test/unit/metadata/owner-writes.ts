@@ -11,7 +11,7 @@ import type { Metadata } from '../../../src/metadata/store.ts'
 /** They change nothing, or are how an owner begins. */
 export const notFenced = {
   laneStore: ['load', 'take'],
-  parkedStore: ['counts', 'taken', 'putAside', 'nextReplay'],
+  parkedStore: ['counts', 'taken', 'parkedIn', 'nextReplay'],
   driftStore: ['load'],
 } as const
 
@@ -69,7 +69,7 @@ export function writesOf(
   }
   return {
     save: () => laneStore.save([row], [{ destinationId, pipeId, ...counts }]),
-    savePassed: () => saveWith(new Map([[destinationId, [{ kind: 'passed', parked: parkedOf(98, 2) }]]])),
+    savePassed: () => saveWith(new Map([[destinationId, [{ kind: 'message', parked: parkedOf(98, 2) }]]])),
     saveReplayed: (parkedId) => saveWith(new Map([[destinationId, [{ kind: 'replayed', parkedId }]]])),
     saveDeliveredAgain: () =>
       saveWith(

@@ -133,7 +133,7 @@ t.test(
     const { metadata, id, sums, list } = await fixture(t)
     await metadata.parkedStore.park(ownerOf(id), [refused(7, 0), refused(7, 1), refused(8, 0)])
     const whole = refused(7, null, { recordCount: 2, reason: 'skipped' })
-    const passed = new Map([[id, [{ kind: 'passed', parked: whole } as const]]])
+    const passed = new Map([[id, [{ kind: 'message', parked: whole } as const]]])
     const row = { ...newLaneState(id, 7), ownerEpoch: 5 }
     await metadata.laneStore.save([row], [], passed)
     t.match((await list()).parked, [
@@ -142,7 +142,7 @@ t.test(
     ])
     t.match((await sums()).counted, (await sums()).kept as object)
 
-    const other = new Map([[id, [{ kind: 'passed', parked: refused(9, null) } as const]]])
+    const other = new Map([[id, [{ kind: 'message', parked: refused(9, null) } as const]]])
     await t.rejects(metadata.laneStore.save([{ ...row, ownerEpoch: 4 }], [], other))
     t.equal((await list()).parked.length, 2, 'a row of an earlier owner parks nothing')
   },
@@ -285,7 +285,7 @@ t.test('all of it goes with the destination, and a lane that is late parks nothi
   t.match(await metadata.parkedStore.taken(workspaceId), { bytes: 2 * (1_024 + 10), workspaces: 1 })
   await metadata.destinations.delete(workspaceId, pipeId, id)
   await metadata.parkedStore.park(ownerOf(id), [refused(9, 0)])
-  const late = new Map([[id, [{ kind: 'passed', parked: refused(9, null) } as const]]])
+  const late = new Map([[id, [{ kind: 'message', parked: refused(9, null) } as const]]])
   await metadata.laneStore.save([newLaneState(id, 9)], [], late)
   t.match(await metadata.parkedStore.taken(workspaceId), { bytes: 0, ofWorkspace: 0 })
   for (const table of ['parked', 'parked_bodies', 'parked_sums'])

@@ -1,4 +1,4 @@
-/** Databases while the lane sets aside what is refused: one bad record of a thousand costs one record. On both dialects. */
+/** Databases while the lane parks what is rejected: one bad record of a thousand costs one record. On both dialects. */
 import t, { type Test } from 'tap'
 import {
   type Batch,
@@ -134,17 +134,14 @@ async function parks(t: Test, world: World): Promise<void> {
         if (exactly_once) t.strictSame(await laneRow(table), [150])
       })
 
-      await t.test(
-        `${kind}${exactly_once ? ', exactly_once' : ''}: nothing is set aside unasked`,
-        async (t) => {
-          const table = await newTable()
-          const driver = driverFor(table, columns, { exactly_once })
-          const error = await failureOf(driver.deliver(batchWith([517, 700]), never))
-          t.match(error, { class: 'permanent', code: world.tooLong, fault: 'records', failedSeq: 52 })
-          t.match(error.rejected, { seq: 52, recordIndex: 7, column: 'name', value: 'bad 517' })
-          t.strictSame(await stored(table), [], 'all or nothing')
-        },
-      )
+      await t.test(`${kind}${exactly_once ? ', exactly_once' : ''}: nothing is parked unasked`, async (t) => {
+        const table = await newTable()
+        const driver = driverFor(table, columns, { exactly_once })
+        const error = await failureOf(driver.deliver(batchWith([517, 700]), never))
+        t.match(error, { class: 'permanent', code: world.tooLong, fault: 'records', failedSeq: 52 })
+        t.match(error.rejected, { seq: 52, recordIndex: 7, column: 'name', value: 'bad 517' })
+        t.strictSame(await stored(table), [], 'all or nothing')
+      })
     }
   }
 
@@ -246,7 +243,7 @@ async function parks(t: Test, world: World): Promise<void> {
     t.equal(none.kept.length, 2, 'none at all')
   })
 
-  await t.test('what is wrong with the destination sets nothing aside', async (t) => {
+  await t.test('what is wrong with the destination parks nothing', async (t) => {
     const { kept, progress } = keeper()
     const attempts: [string, Record<string, unknown>, Columns][] = [
       ['gone', {}, mapped],

@@ -1,4 +1,4 @@
-/** `on_permanent_error: park`: what a destination refuses for what it holds is put aside, and the lane goes on. */
+/** `on_permanent_error: park`: what a destination rejects for what it holds is parked, and the lane continues. */
 import t from 'tap'
 import { type Batch, DeliveryError, type RejectedRecord } from '../../../src/destinations/driver.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
@@ -19,11 +19,11 @@ function refusing(seqs: readonly number[], fault: 'records' | 'destination' = 'r
       : 'store'
 }
 
-/** A destination that tells records apart: these are set aside, by message. */
-function setting(aside: Record<number, number[]>) {
+/** A destination that tells records apart: these are rejected, by message. */
+function rejecting(bad: Record<number, number[]>) {
   return ({ messages }: Batch): RejectedRecord[] =>
     messages.flatMap(({ seq }) =>
-      (aside[seq] ?? []).map((recordIndex) => ({
+      (bad[seq] ?? []).map((recordIndex) => ({
         ...{ seq, recordIndex, code: '22003', message: 'out of range', column: 'n', value: '1e99' },
       })),
     )
@@ -74,7 +74,7 @@ t.test('control: a destination that blocks stops at the refused message', async 
 t.test('refused records cost themselves alone', async (t) => {
   const world = await LaneWorld.open()
   const { id, destination } = await world.addLane(parks)
-  destination.parks = setting({ 2: [1], 3: [0, 2] })
+  destination.parks = rejecting({ 2: [1], 3: [0, 2] })
   world.send(4, { records: 3, recordText: '{"n":1.10}' })
   const lane = await world.untilLane(id, 'all is done', ({ lane_state }) => lane_state === 'idle')
   t.match(lane, { delivered_records: 9, parked_records: 3 })
@@ -93,11 +93,11 @@ t.test('refused records cost themselves alone', async (t) => {
 t.test('a rewind: refused again it is the same row; delivered now it is no longer parked', async (t) => {
   const world = await LaneWorld.open()
   const { id, destination } = await world.addLane(parks)
-  destination.parks = setting({ 2: [0], 3: [0] })
+  destination.parks = rejecting({ 2: [0], 3: [0] })
   world.send(3)
   await world.untilLane(id, 'all is done', (lane) => lane.lane_state === 'idle' && lane.parked_records === 2)
   const before = await parkedOf(world, id)
-  destination.parks = setting({ 3: [0] })
+  destination.parks = rejecting({ 3: [0] })
   await world.service.rewind(id, { to: 'earliest' })
   await world.untilLane(id, 'all is done again', (lane) => lane.cursor_seq === 3 && lane.parked_records === 1)
   const after = await parkedOf(world, id)
@@ -132,7 +132,7 @@ t.test(
     world.maxParkedBytes = 100
     await world.restart(0)
     const { id, destination } = await world.addLane(parks)
-    destination.parks = setting({ 3: [0] })
+    destination.parks = rejecting({ 3: [0] })
     world.send(4)
     const lane = await world.untilLane(
       id,
@@ -146,18 +146,18 @@ t.test(
 )
 
 t.test(
-  'a process that dies between setting aside, storing and saving loses and doubles no parked record',
+  'a process that dies between parking, storing and saving loses and doubles no parked record',
   async (t) => {
-    for (const at of ['aside', 'stored'] as const) {
+    for (const at of ['parked', 'stored'] as const) {
       const world = await LaneWorld.open()
       const { id, destination } = await world.addLane(parks)
-      destination.parks = setting({ 2: [0] })
-      if (at === 'aside') destination.afterAside = 'hang'
+      destination.parks = rejecting({ 2: [0] })
+      if (at === 'parked') destination.afterPark = 'hang'
       world.send(3)
-      if (at === 'aside')
+      if (at === 'parked')
         await until('the record is kept', async () => (await parkedOf(world, id)).length === 1)
       else await world.untilLane(id, 'all is stored', () => destination.stored.length === 3)
-      destination.afterAside = 'store'
+      destination.afterPark = 'store'
       await world.restart()
       const lane = await world.untilLane(id, 'all is done', (one) => one.cursor_seq === 3)
       t.match(lane, { parked_records: 1 })
@@ -173,7 +173,7 @@ t.test(
   async (t) => {
     const world = await LaneWorld.open()
     const { id, destination } = await world.addLane(parks)
-    destination.parks = setting({ 2: [0, 3] })
+    destination.parks = rejecting({ 2: [0, 3] })
     let isReached = false
     let saves = 0
     world.atSave = () => {

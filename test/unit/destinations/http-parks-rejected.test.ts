@@ -1,4 +1,4 @@
-/** `json_object` while the lane sets aside what is refused: one bad record costs one record. */
+/** `json_object` while the lane parks what is rejected: one bad record costs one record. */
 import t, { type Test as TapTest } from 'tap'
 import { noProgress, type RejectedRecord } from '../../../src/destinations/driver.ts'
 import { openDriver } from '../../../src/destinations/drivers.ts'
@@ -37,7 +37,7 @@ function refuse(sink: HttpSink, bad: readonly number[], status = 422) {
   )
 }
 
-t.test('refused records are set aside with the endpoint’s words, and the rest is stored', async (t) => {
+t.test('rejected records are parked with the endpoint’s words, and the rest is stored', async (t) => {
   for (const status of [400, 409, 413, 415, 422]) {
     const { sink, driver } = await start(t)
     refuse(sink, [1, 5], status)
@@ -62,7 +62,7 @@ t.test('without it the batch ends at the first one, which is named', async (t) =
   t.strictSame(numbers(sink), [0, 1])
 })
 
-t.test('what is wrong with the endpoint itself is set aside by nobody', async (t) => {
+t.test('what is wrong with the endpoint itself is parked by nobody', async (t) => {
   for (const status of [401, 403, 404, 405, 500]) {
     const { sink, driver } = await start(t)
     refuse(sink, [1], status)

@@ -3,9 +3,9 @@
  * way into the store is reserved, so that concurrent lanes do not exceed the limit together.
  */
 import { isDeepStrictEqual } from 'node:util'
-import type { StoredMessage } from '../log/buffer.ts'
-import { recordTexts } from '../log/record-text.ts'
-import type { LaneOwner } from '../metadata/lane-ownership.ts'
+import type { StoredMessage } from '../../log/buffer.ts'
+import { recordTexts } from '../../log/record-text.ts'
+import type { LaneOwner } from '../../metadata/lane-ownership.ts'
 import {
   type AttemptedRange,
   type NewParked,
@@ -15,7 +15,7 @@ import {
   type ParkedPosition,
   type ParkedStore,
   parkedRowBytes,
-} from '../metadata/parked-store-port.ts'
+} from '../../metadata/parked-store-port.ts'
 
 interface LaneIds {
   destinationId: string
@@ -23,7 +23,7 @@ interface LaneIds {
 }
 
 /** The limit, shared by all lanes of this process. */
-export class ParkedRoom {
+export class ParkedSpace {
   readonly #store: Pick<ParkedStore, 'taken'>
   readonly #maxBytes: number
   /** By workspace. */
@@ -68,7 +68,7 @@ export class Parking {
   readonly store: ParkedStore
   /** The owner of the lane, for its writes. */
   readonly owner: LaneOwner
-  readonly #room: ParkedRoom
+  readonly #space: ParkedSpace
   readonly #workspaceId: string
   #counts: ParkedCounts = nothingParked
   #inherited: readonly ParkedPosition[] = []
@@ -77,19 +77,19 @@ export class Parking {
     spec: LaneIds,
     { epoch, attempted }: { epoch: number; attempted: AttemptedRange },
     store: ParkedStore,
-    room: ParkedRoom,
+    space: ParkedSpace,
   ): Promise<Parking> {
     const { destinationId, workspaceId } = spec
-    const parking = new Parking({ destinationId, epoch }, workspaceId, store, room)
+    const parking = new Parking({ destinationId, epoch }, workspaceId, store, space)
     await parking.refresh()
     await parking.#findInherited(attempted)
     return parking
   }
 
-  private constructor(owner: LaneOwner, workspaceId: string, store: ParkedStore, room: ParkedRoom) {
+  private constructor(owner: LaneOwner, workspaceId: string, store: ParkedStore, space: ParkedSpace) {
     this.store = store
     this.owner = owner
-    this.#room = room
+    this.#space = space
     this.#workspaceId = workspaceId
   }
 
@@ -98,14 +98,14 @@ export class Parking {
     return this.#counts
   }
 
-  /** Put aside by a process before this one, of messages that the lane has not passed. */
+  /** Parked by a process before this one, of messages that the cursor has not moved past. */
   get inherited(): readonly ParkedPosition[] {
     return this.#inherited
   }
 
   async #findInherited(range: AttemptedRange): Promise<void> {
     if (this.#counts.rows === 0 || range.throughSeq <= range.afterSeq) return
-    this.#inherited = await this.store.putAside(this.owner.destinationId, range)
+    this.#inherited = await this.store.parkedIn(this.owner.destinationId, range)
   }
 
   async refresh(): Promise<void> {
@@ -116,7 +116,7 @@ export class Parking {
   /** Runs `store` with room for it. False: there is none. */
   async withRoom(parked: readonly NewParked[], store: () => Promise<void>): Promise<boolean> {
     const bytes = parked.reduce((sum, { body }) => sum + body.length + parkedRowBytes, 0)
-    const release = await this.#room.reserve(this.#workspaceId, bytes)
+    const release = await this.#space.reserve(this.#workspaceId, bytes)
     if (release === null) return false
     try {
       await store()

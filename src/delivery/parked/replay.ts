@@ -2,10 +2,10 @@
  * A lane's replays: parked records whose replay was asked for, one parked row at a time, each as a batch of its own between
  * two of the lane's batches, or between its retries.
  *
- *   asked for ──▶ (its message passed by the lane) ──▶ attempt ──stored──▶ row gone, counted, in one save
+ *   asked for ──▶ (the cursor is past its message) ──▶ attempt ──stored──▶ row gone, counted, in one save
  *                      ▲                                 │
  *                      └── pause (backoff) ◀─────────────┼─ transient, or a fault of the destination
- *                                                        └─ refused, or too long without success ─▶ parked again
+ *                                                        └─ rejected, or too long without success ─▶ parked again
  *
  * Identity: UUID version 5 of the parked row and its try, so a repeat of the same try is known as one. A replay begins only
  * when the cursor is behind its message: until then the lane itself may still store it. While one is not stored and not
@@ -22,19 +22,20 @@
  *   |   that is saved                             |                       |   exactly_once: nothing is sent        |
  *   | after that save                             | there is none         | the next one                           |
  *   | half-way (json_object), before that save    | all of its records    | the same records, the same identities  |
- *   | after it was refused, before that save      | replaying             | the same try again                     |
+ *   | after it was rejected, before that save     | replaying             | the same try again                     |
  */
 import { v5 } from 'uuid'
-import { descriptorOf } from '../destinations/descriptors.ts'
-import { type Batch, DeliveryError } from '../destinations/driver.ts'
-import { type LaneSpec, newLaneState } from '../metadata/lane-state.ts'
-import type { ParkedCause, Replay } from '../metadata/parked-store-port.ts'
-import { StorageUnavailableError } from '../platform/error-code.ts'
-import type { AttemptOutcome } from './attempt.ts'
-import type { DurableState } from './durable-state.ts'
-import type { LaneDeps } from './lane-deps.ts'
-import type { PushAttempts } from './push-attempts.ts'
-import { RetryWindow } from './retry.ts'
+import { descriptorOf } from '../../destinations/descriptors.ts'
+import { type Batch, DeliveryError } from '../../destinations/driver.ts'
+import { type LaneSpec, newLaneState } from '../../metadata/lane-state.ts'
+import type { ParkedCause, Replay } from '../../metadata/parked-store-port.ts'
+import { StorageUnavailableError } from '../../platform/error-code.ts'
+import type { AttemptOutcome } from '../attempt.ts'
+import type { DurableState } from '../durable-state.ts'
+import type { LaneDeps } from '../lane.ts'
+import type { PushAttempts } from '../push-attempts.ts'
+import { RetryWindow } from '../retry.ts'
+import { filteredOf } from '../transformed-batch.ts'
 
 type Failed = Extract<AttemptOutcome, { kind: 'failed' }>
 
@@ -94,8 +95,7 @@ export class Replays {
     if (reservation === null) return
     try {
       const batch = replayBatch(replay, await this.#numberOf(replay, spec))
-      const { outcome, filtered } = await this.#attempts.replay(batch, spec, this.#tries + 1)
-      await this.#settle(outcome, replay, filtered, spec)
+      await this.#settle(await this.#attempts.replay(batch, spec, this.#tries + 1), replay, spec)
     } finally {
       reservation.release()
     }
@@ -108,10 +108,11 @@ export class Replays {
     return replayNo ?? (await store.beginReplay(owner, parkedId))
   }
 
-  async #settle(outcome: AttemptOutcome, replay: Replay, filtered: number, spec: LaneSpec): Promise<void> {
+  async #settle(outcome: AttemptOutcome, replay: Replay, spec: LaneSpec): Promise<void> {
     const { parkedId, firstIndex, message } = replay
     if (outcome.kind === 'delivered' || outcome.storedRecords >= message.recordCount) {
       this.#end()
+      const filtered = filteredOf([message], outcome.filtered)
       await this.#state.replayed(parkedId, message.recordCount - filtered, filtered)
       this.#state.log.replayed(parkedId, message)
       return
@@ -129,8 +130,8 @@ export class Replays {
     this.#state.count({ failedAttempts: 1 })
     this.#attempts.counts[error.class] += 1
     this.#retry.failed()
-    const isRefused = error.fault === 'records' || (error.class === 'permanent' && error.fault === undefined)
-    const isGivenUp = isRefused || this.#retry.isStalled(spec.maxRetrySeconds)
+    const isRejected = error.fault === 'records' || (error.class === 'permanent' && error.fault === undefined)
+    const isGivenUp = isRejected || this.#retry.isStalled(spec.maxRetrySeconds)
     if (!isGivenUp) {
       if (storedRecords > 0) await store.replayHalfStored(owner, parkedId, unstoredFrom)
       this.#pause(error, spec)

@@ -1,40 +1,40 @@
 /**
- * Handles the records that a destination rejects for their content (`fault: 'records'`), for a lane with
+ * Parks the records that a destination rejects for their content (`fault: 'records'`), for a lane with
  * `on_permanent_error: park`.
  *
- *   refused records, named by the driver ──park──▶ parked, durable ──▶ the driver stores the others ──▶ cursor
- *   a message alone, its records not told apart ─────▶ parked and passed in one save
- *   no room (`parked.max_bytes`) ────────────────────▶ refused with `parked_full`: the lane stops there
+ *   rejected records, named by the driver ──park─▶ parked, durable ──▶ the driver stores the others ──▶ cursor
+ *   a message alone, its records not told apart ─────▶ parked, and the cursor past it, in one save
+ *   no room (`parked.max_bytes`) ────────────────────▶ rejected with `parked_full`: the lane stops there
  *
  * A fault of the destination (a wrong password, a missing table) parks nothing.
  */
-import { DeliveryError, type RejectedRecord } from '../destinations/driver.ts'
-import type { MarkedMessage, StoredMessage } from '../log/buffer.ts'
-import { records } from '../log/record-text.ts'
-import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
-import type { NewParked, ParkedCause, ParkedPosition } from '../metadata/parked-store-port.ts'
-import type { DurableState } from './durable-state.ts'
+import { DeliveryError, type RejectedRecord } from '../../destinations/driver.ts'
+import type { MarkedMessage, StoredMessage } from '../../log/buffer.ts'
+import { records } from '../../log/record-text.ts'
+import type { LaneSpec, LaneState } from '../../metadata/lane-state.ts'
+import type { NewParked, ParkedCause, ParkedPosition } from '../../metadata/parked-store-port.ts'
+import type { DurableState } from '../durable-state.ts'
 import { type Parking, parkedMessage } from './parking.ts'
 
-export class RefusedRecords {
+export class RejectedRecordParking {
   readonly #parking: Parking
   readonly #state: DurableState
-  /** Set aside since the range under way was cut, by message: they are not delivered. */
-  readonly #aside = new Map<number, Map<number | null, number>>()
+  /** Parked since the range under way was cut, by message: they are not delivered. */
+  readonly #parked = new Map<number, Map<number | null, number>>()
 
   constructor(parking: Parking, state: DurableState) {
     this.#parking = parking
     this.#state = state
-    // A destination that already has the others of a batch (`exactly_once`) is not sent it again, and refuses nothing.
+    // A destination that already has the others of a batch (`exactly_once`) is not sent it again, and rejects nothing.
     for (const position of parking.inherited) this.#note(position)
   }
 
   /** How many records of these messages are parked instead of stored; they are forgotten here. */
-  takeAside(messages: readonly StoredMessage[]): number {
+  takeParked(messages: readonly StoredMessage[]): number {
     let count = 0
     for (const { seq } of messages) {
-      for (const records of this.#aside.get(seq)?.values() ?? []) count += records
-      this.#aside.delete(seq)
+      for (const records of this.#parked.get(seq)?.values() ?? []) count += records
+      this.#parked.delete(seq)
     }
     return count
   }
@@ -45,7 +45,7 @@ export class RefusedRecords {
    * message is not attempted again.
    */
   transformChanged({ batchFirstSeq, recordOffset }: Pick<LaneState, 'batchFirstSeq' | 'recordOffset'>): void {
-    for (const [seq, places] of this.#aside) {
+    for (const [seq, places] of this.#parked) {
       for (const place of places.keys())
         if (seq !== batchFirstSeq || place === null || place >= recordOffset) places.delete(place)
     }
@@ -71,26 +71,26 @@ export class RefusedRecords {
   }
 
   #note({ seq, recordIndex, recordCount }: ParkedPosition): void {
-    const ofMessage = this.#aside.get(seq) ?? new Map<number | null, number>()
-    this.#aside.set(seq, ofMessage.set(recordIndex, recordCount))
+    const ofMessage = this.#parked.get(seq) ?? new Map<number | null, number>()
+    this.#parked.set(seq, ofMessage.set(recordIndex, recordCount))
   }
 
-  /** The message that failed alone is parked, and the lane past it; `full`: there is no room; null: it is not to be parked. */
-  async pass(
+  /** Parks a message that failed alone, and moves the cursor past it. `full`: there is no room. Null: it is not to be parked. */
+  async parkMessage(
     error: DeliveryError,
     messages: readonly MarkedMessage[],
     spec: LaneSpec,
-  ): Promise<'passed' | 'full' | null> {
+  ): Promise<'parked' | 'full' | null> {
     const [message] = messages
     if (message === undefined || messages.length > 1) return null
     if (spec.onPermanentError !== 'park' || error.fault !== 'records') return null
     const { row } = this.#state
     const parked = parkedMessage(message, row, row.attempts + 1, causeOf(error))
-    const isPassed = await this.#parking.withRoom([parked], () => this.#state.parked(message, parked))
-    if (!isPassed) return 'full'
-    this.#aside.delete(message.seq)
+    const isParked = await this.#parking.withRoom([parked], () => this.#state.parked(message, parked))
+    if (!isParked) return 'full'
+    this.#parked.delete(message.seq)
     this.#state.log.parked([parked])
-    return 'passed'
+    return 'parked'
   }
 }
 

@@ -1,0 +1,112 @@
+/**
+ * Guards a worker against its drivers. Which attempts are under way is on the board, and whatever runs because of a
+ * driver (its sockets, its timers, also long after the attempt) runs in its lane's async context. So when an error that
+ * nobody catches ends the worker, the lane whose code threw it is known.
+ *
+ * The attempts of a lane that has ended the worker before run in a thread of their own, until main releases the lane:
+ *
+ *   attempt apart ── delivered ─────────▶ main is told; it releases the lane, or keeps it apart for longer
+ *        ├── failed ────────────────────▶ as any failure
+ *        └── the thread died or hung ───▶ `driver_crashed`: halved like an attempt that timed out; a single message, or
+ *                                         one that may be stored, again after 300 s
+ */
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { descriptorOf } from '../destinations/descriptors.ts'
+import {
+  type AttemptProgress,
+  type Batch,
+  DeliveryError,
+  type DestinationDriver,
+} from '../destinations/driver.ts'
+import type { LaneSpec } from '../metadata/lane-state.ts'
+import { DriverDiedError } from './isolated-driver.ts'
+import { driverCrashed, isolatedRetryMs } from './retry.ts'
+import type { WorkerBoard } from './worker-board.ts'
+
+export interface ContainmentOptions {
+  board: WorkerBoard
+  /** A driver in a thread of its own. */
+  openIsolated(spec: LaneSpec): DestinationDriver
+  /** Lanes whose attempts run apart. */
+  quarantined: Iterable<string>
+  /** Lanes that were under way when the last worker died. */
+  suspects: Iterable<string>
+  /** A suspect has finished an attempt. */
+  onFinished(destinationId: string): void
+  /** A quarantined lane has delivered. */
+  onDeliveredApart(destinationId: string): void
+}
+
+export class Containment {
+  readonly #options: ContainmentOptions
+  readonly #quarantined: Set<string>
+  readonly #suspects: Set<string>
+  readonly #lane = new AsyncLocalStorage<string>()
+
+  constructor(options: ContainmentOptions) {
+    this.#options = options
+    this.#quarantined = new Set(options.quarantined)
+    this.#suspects = new Set(options.suspects)
+  }
+
+  /** The lane because of whose driver this code runs. */
+  get current(): string | undefined {
+    return this.#lane.getStore()
+  }
+
+  inLane<T>(destinationId: string, run: () => T): T {
+    return this.#lane.run(destinationId, run)
+  }
+
+  /** An attempt of this lane begins. The returned function ends its mark; idempotent. */
+  begin(destinationId: string): () => void {
+    return this.#options.board.begin(destinationId)
+  }
+
+  /** An attempt of this lane has ended, and the worker with its driver still lives. */
+  finished(destinationId: string): void {
+    if (this.#suspects.delete(destinationId)) this.#options.onFinished(destinationId)
+  }
+
+  quarantine(destinationId: string): void {
+    this.#quarantined.add(destinationId)
+  }
+
+  release(destinationId: string): void {
+    this.#quarantined.delete(destinationId)
+  }
+
+  isQuarantined(destinationId: string): boolean {
+    return this.#quarantined.has(destinationId)
+  }
+
+  async deliverApart(
+    spec: LaneSpec,
+    batch: Batch,
+    signal: AbortSignal,
+    progress: AttemptProgress,
+  ): Promise<void> {
+    try {
+      await this.#options.openIsolated(spec).deliver(batch, signal, progress)
+    } catch (error) {
+      throw error instanceof DriverDiedError ? crashed(spec, batch, error) : error
+    }
+    this.#options.onDeliveredApart(spec.destinationId)
+  }
+}
+
+/**
+ * A transaction whose connection is lost has stored nothing; elsewhere the batch may have been stored. A message that ends the
+ * thread alone is at fault itself, as far as can be known.
+ */
+function crashed({ type }: LaneSpec, { messages }: Batch, { message }: DriverDiedError): DeliveryError {
+  const text = `Delivering to this destination ended the thread it ran in (${message}). It is tried apart from all other lanes.`
+  const timedOut = descriptorOf(type).isTransactional ? 'rolled_back' : 'unknown'
+  const known = { retryAfterMs: isolatedRetryMs, timedOut } as const
+  const [first] = messages
+  if (messages.length > 1 || first === undefined) {
+    return new DeliveryError('transient', driverCrashed, text, known)
+  }
+  const rejected = { seq: first.seq, recordIndex: null, code: driverCrashed, message: text }
+  return new DeliveryError('transient', driverCrashed, text, { ...known, fault: 'records', rejected })
+}

@@ -1,0 +1,143 @@
+/**
+ * The step of an attempt in which its batch goes through the destination's transform.
+ *
+ *   batch ──filter, map──▶ kept records, each with its own place in its message ──▶ driver
+ *              ├─ filtered out ──▶ counted by the lane
+ *              ├─ cannot be applied ──▶ parked, or an error of that record, as when the destination rejects it
+ *              └─ nothing is left ──▶ delivered: the driver is not asked
+ *
+ * The batch keeps its identity, its range and its messages, one without records included, and each record its place: so ids are
+ * the same whatever is left out, and a repeat is a repeat. The lane counts what it gave; between it and the driver
+ * `recordOffset` and `stored` are translated. What is parked is the record as it was received: its replay is transformed.
+ */
+import { type Batch, DeliveryError, type ParkRecords, type RejectedRecord } from '../destinations/driver.ts'
+import { parkInSlices } from '../destinations/park.ts'
+import type { StoredMessage } from '../log/buffer.ts'
+import { recordPlace } from '../log/record-text.ts'
+import type { LaneSpec } from '../metadata/lane-state.ts'
+import { ExceededError, type TransformedBody } from './transform/thread-protocol.ts'
+import type { TransformThreads } from './transform/transform-threads.ts'
+
+/** By seq, how many records of a message the transform filters out, including those that are stored already. */
+export type FilteredRecords = ReadonlyMap<number, number>
+
+export function filteredOf(
+  messages: readonly Pick<StoredMessage, 'seq'>[],
+  filtered: FilteredRecords,
+): number {
+  return messages.reduce((sum, { seq }) => sum + (filtered.get(seq) ?? 0), 0)
+}
+
+export interface TransformedBatch {
+  readonly batch: Batch
+  /** Records that the transform cannot be applied to, without those that are stored or parked already. */
+  readonly failed: readonly RejectedRecord[]
+  readonly filtered: FilteredRecords
+  /** The lane's count for so many records of the driver's: those left out before the next one are done with too. */
+  readonly given: (stored: number) => number
+}
+
+/** Without its salt a transform would mask otherwise: the driver says what cannot be read, and sends nothing. */
+export function isTransformed({ transform, unreadableSecrets }: LaneSpec): boolean {
+  return transform !== null && transform !== undefined && unreadableSecrets === undefined
+}
+
+/** Rejects with a DeliveryError: when it was aborted, when the transform takes too much, when it cannot be run. */
+export async function transformBatch(
+  threads: Pick<TransformThreads, 'run'>,
+  spec: LaneSpec,
+  batch: Batch,
+  signal: AbortSignal,
+): Promise<TransformedBatch> {
+  if (!isTransformed(spec)) return { batch, failed: [], filtered: new Map(), given: (stored) => stored }
+  return keptOf(batch, await run(threads, spec, batch, signal))
+}
+
+async function run(
+  threads: Pick<TransformThreads, 'run'>,
+  { workspaceId, destinationId, transform }: LaneSpec,
+  { messages, firstSeq }: Batch,
+  signal: AbortSignal,
+): Promise<TransformedBody[]> {
+  const bodies = messages.map(({ body }) => body)
+  try {
+    const made = await threads.run({ workspaceId, destinationId }, transform!, bodies, signal)
+    signal.throwIfAborted()
+    return made
+  } catch (error) {
+    if (signal.aborted) throw new DeliveryError('transient', 'aborted', 'It was ended before it was sent.')
+    if (!(error instanceof ExceededError)) {
+      const message = error instanceof Error ? error.message : String(error)
+      throw new DeliveryError('transient', 'transform_failed', `The transform could not be run: ${message}.`)
+    }
+    throw exceeded(error, messages, firstSeq)
+  }
+}
+
+/** Nothing was sent: several messages go in smaller batches, at once. One alone is at fault itself. */
+function exceeded(
+  { message, messageAt }: ExceededError,
+  messages: readonly StoredMessage[],
+  firstSeq: number,
+): DeliveryError {
+  const code = 'transform_exceeded'
+  if (messages.length > 1) return new DeliveryError('transient', code, message, { timedOut: 'rolled_back' })
+  const seq = messages[messageAt]?.seq ?? firstSeq
+  const rejected = { seq, recordIndex: null, code, message }
+  return new DeliveryError('permanent', code, message, { fault: 'records', failedSeq: seq, rejected })
+}
+
+/** The attempt fails at the first of them where the lane parks nothing. */
+export async function parkFailed(failed: readonly RejectedRecord[], park: ParkRecords | null): Promise<void> {
+  const [first] = failed
+  if (first === undefined) return
+  if (park === null) {
+    const { code, message, seq: failedSeq } = first
+    throw new DeliveryError('permanent', code, message, { fault: 'records', failedSeq, rejected: first })
+  }
+  await parkInSlices(park, failed)
+}
+
+function keptOf(given: Batch, made: readonly TransformedBody[]): TransformedBatch {
+  /** The position of each kept record among all that were given. */
+  const origins: number[] = []
+  const messages: StoredMessage[] = []
+  const failed: RejectedRecord[] = []
+  const filtered = new Map<number, number>()
+  let before = 0
+  for (const [at, message] of given.messages.entries()) {
+    const result = made[at]!
+    const recordCount = result.places?.length ?? message.recordCount
+    for (let index = 0; index < recordCount; index += 1)
+      origins.push(before + (result.places?.[index] ?? index))
+    for (const { place, code, message: text } of result.failed) {
+      if (before + place < given.recordOffset) continue
+      failed.push({ seq: message.seq, recordIndex: recordPlace(message, place), code, message: text })
+    }
+    filtered.set(message.seq, result.filtered)
+    messages.push(keptMessage(message, recordCount, result))
+    before += message.recordCount
+  }
+  const offset = origins.findIndex((origin) => origin >= given.recordOffset)
+  const batch = {
+    ...given,
+    messages,
+    recordCount: origins.length,
+    byteCount: messages.reduce((sum, { body }) => sum + body.length, 0),
+    recordOffset: offset === -1 ? origins.length : offset,
+  }
+  return { batch, failed, filtered, given: (stored) => origins[stored] ?? given.recordCount }
+}
+
+function keptMessage(
+  message: StoredMessage,
+  recordCount: number,
+  { body, places }: TransformedBody,
+): StoredMessage {
+  return {
+    ...message,
+    recordCount,
+    ...(body === null ? {} : { body: Buffer.from(body.buffer, body.byteOffset, body.byteLength) }),
+    ...(places === null ? {} : { places: places.map((place) => recordPlace(message, place)) }),
+  }
+}
