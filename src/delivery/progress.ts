@@ -333,7 +333,9 @@ function laneError(
 ): LaneError {
   const { recordIndex, column, value } = rejected?.seq === seq ? rejected : {}
   return {
-    ...{ class: errorClass, code, message },
+    class: errorClass,
+    code,
+    message,
     fault: fault ?? null,
     recordIndex: recordIndex ?? null,
     column: column ?? null,
