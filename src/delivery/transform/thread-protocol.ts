@@ -85,4 +85,4 @@ export class ExceededError extends Error {
 }
 
 /** Int32 words of the memory that both share: what the thread is at, seen also when it hangs or is gone. */
-export const boardWords = { steps: 0, job: 1, message: 2, record: 3, step: 4, count: 5 } as const
+export const boardWords = { steps: 0, job: 1, message: 2, record: 3, step: 4, thread: 5, count: 6 } as const

@@ -9,11 +9,13 @@
  *                   the same record ends a thread again ─▶ it has failed (`transform_timeout`, `transform_memory`)
  *                   more than 3 such records in a job    ─▶ ExceededError: the batch is sent in parts
  *
- * Time is counted in looks at the board, not on a clock: a machine that slept has looked no more often.
+ * Time is the thread's processor time where the kernel tells it: on a busy machine a record that is not slow waits for the processor.
+ * It is counted in looks at the board, not on a clock: a machine that slept has looked no more often.
  */
 import { availableParallelism } from 'node:os'
 import type { Transform } from '../../contract/transform.ts'
 import { errorCode } from '../../platform/error-code.ts'
+import { processorMs } from '../../platform/processor-time.ts'
 import { Thread, threadEntry } from '../../platform/threads.ts'
 import { SlowLanes } from './slow-lanes.ts'
 import {
@@ -31,6 +33,8 @@ const lookEveryMs = 100
 const looksToBeEnded = 10
 /** In the shared thread all workspaces wait for that record. It is only moved then: it fails after a second in another thread. */
 const looksToBeMoved = 3
+/** The least that a look counts: a record that uses no processor time holds the others up too, and is given thirty times as long. */
+const leastOfLook = 1 / 30
 /** Until its code is loaded it has no board to look at. */
 const looksWhileStarting = 300
 const oldHeapMiB = 256
@@ -300,13 +304,18 @@ class TransformThread {
   }
 
   #look(): NodeJS.Timeout {
-    let seen = -1
+    let seen = { steps: -1, isBusy: false, usedMs: null as number | null }
     let looks = 0
     const timer = setInterval(() => {
-      const steps = Atomics.load(this.#board, boardWords.steps)
-      const isBusy = Atomics.load(this.#board, boardWords.job) !== 0
-      looks = steps === seen ? looks + 1 : 0
-      seen = steps
+      const now = {
+        steps: Atomics.load(this.#board, boardWords.steps),
+        isBusy: Atomics.load(this.#board, boardWords.job) !== 0,
+        usedMs: processorMs(Atomics.load(this.#board, boardWords.thread)),
+      }
+      const { isBusy } = now
+      const isSame = now.steps === seen.steps && isBusy === seen.isBusy
+      looks = isSame ? looks + (isBusy ? lookOf(seen.usedMs, now.usedMs) : 1) : 0
+      seen = now
       const thread = this.#thread
       // One that ends by itself says why.
       if (!thread?.isUsable || looks < (isBusy ? this.#kind.looks : looksWhileStarting)) return
@@ -358,6 +367,12 @@ class TransformThread {
     this.#watch = null
     this.#idle = null
   }
+}
+
+/** How much of a look the thread was at work, by its processor time at the one before and now. */
+function lookOf(beforeMs: number | null, nowMs: number | null): number {
+  if (beforeMs === null || nowMs === null) return 1
+  return Math.max(leastOfLook, Math.min(1, (nowMs - beforeMs) / lookEveryMs))
 }
 
 function newBoard(): Int32Array<SharedArrayBuffer> {
