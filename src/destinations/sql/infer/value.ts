@@ -3,7 +3,7 @@
  * Records come from untrusted clients: every function passes over its text once.
  */
 import { resourceLimits } from '../../../contract/resource-limits.ts'
-import { backslash, closeBrace, openBrace, openBracket, quote } from '../../../log/record-text.ts'
+import { backslash, openBrace, openBracket, quote } from '../../../log/record-text.ts'
 
 export const valueKinds = [
   'null',
@@ -201,9 +201,4 @@ function scanNumber(value: Buffer, start: number, found: Scanned): number {
 
 function isDigit(byte: number): boolean {
   return byte >= 0x30 && byte <= 0x39
-}
-
-/** Whether the text of a record is an object at all: a sample comes from a file. */
-export function isObjectText(text: Buffer): boolean {
-  return text[0] === openBrace && text[text.length - 1] === closeBrace
 }
