@@ -78,11 +78,13 @@ export async function openStore(
     damagedSegments: async () => (await handle.status()).damagedSegments,
     async readAll(pipeId) {
       const all: StoredMessage[] = []
-      for (let cursor = 0; ; cursor = all.at(-1)?.seq ?? cursor) {
+      for (let cursor = 0; ; ) {
         const run = await reader.read(pipeId, cursor, { maxRecords: 1000, maxBytes: 16 * 1024 * 1024 })
         for (const { seq, msgId, recordCount, body } of run.messages)
           all.push({ seq, msgId, recordCount, text: body.toString() })
         if (!run.more) return all
+        // Like a lane: what is missing after the cursor, here delivered messages that compaction removed, is passed.
+        cursor = Math.max(all.at(-1)?.seq ?? cursor, run.lost.at(-1)?.to.seq ?? cursor)
       }
     },
     async close() {
