@@ -8,7 +8,7 @@
  * - A call settles once: with its result, with the error that its handler threw, by its deadline, or because the other side ended.
  *   A message for a call that has settled is ignored.
  */
-import type { Transferable } from 'node:worker_threads'
+import type { MessagePort, Transferable } from 'node:worker_threads'
 import { type ErrorClasses, ErrorCodec, type SentError } from './thread-error.ts'
 
 export type Method<T> = keyof T & string
@@ -163,4 +163,11 @@ export class Calls<Remote, Local> implements Caller<Remote> {
     this.#open.delete(id)
     return call
   }
+}
+
+/** One end of a port between two threads of which neither has started the other. */
+export function callsOver<Remote, Local>(name: string, port: MessagePort): Calls<Remote, Local> {
+  const calls = new Calls<Remote, Local>(name, (message, transfer) => port.postMessage(message, transfer))
+  port.on('message', (message: CallMessage) => calls.receive(message))
+  return calls
 }

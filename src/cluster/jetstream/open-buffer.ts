@@ -18,7 +18,7 @@ import type { KeyStore } from '../../log/key-store.ts'
 import { sumOfHistograms, WriterObserved } from '../../log/writer-observed.ts'
 import { endsWithin } from '../../platform/deadline.ts'
 import { type LogSettings, openLog } from '../../platform/log.ts'
-import { Calls } from '../../platform/thread-calls.ts'
+import { callsOver } from '../../platform/thread-calls.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection } from '../nats/headers.ts'
 import { oldestWithReplicas } from '../nats/versions.ts'
@@ -136,16 +136,13 @@ class JetStreamBuffer implements OpenBuffer {
     const appender = this.#ports.push(port1) - 1
     const observed = new WriterObserved()
     this.#observed.push(observed)
-    const thread = new Calls<object, AppendingThreadReports>('appender', (message) =>
-      port1.postMessage(message),
-    )
+    const thread = callsOver<object, AppendingThreadReports>('appender', port1)
     thread.serve({
       ...(this.#keys ?? noKeys),
       appended: (appends) => this.#onSharedAppends(appends.map((counts) => ({ appender, ...counts }))),
       rejected: () => this.#appendRejected(),
       failed: (message) => deps.onFatal(new Error(message)),
     })
-    port1.on('message', (message) => thread.receive(message))
     // The other thread decides how long it lives.
     port1.unref()
     const first: AppendingThreadSpec = {

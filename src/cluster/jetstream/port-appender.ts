@@ -14,7 +14,7 @@ import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import type { KeyQuestion, KeyStore } from '../../log/key-store.ts'
 import { WriterObserved } from '../../log/writer-observed.ts'
 import { type Logger, openLog } from '../../platform/log.ts'
-import { type Caller, Calls } from '../../platform/thread-calls.ts'
+import { type Caller, callsOver } from '../../platform/thread-calls.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection } from '../nats/headers.ts'
 import { JetStreamAppender } from './appender.ts'
@@ -31,8 +31,7 @@ export async function openJetStreamPortAppender(
   const log = openLog(logSettings, 'buffer')
   const connection = await connect(spec, log)
   const shares = new Shares(connection, spec.cluster, spec.maxBytes)
-  const main = new Calls<AppendingThreadReports, object>('main', (message) => port.postMessage(message))
-  port.on('message', (message) => main.receive(message))
+  const main = callsOver<AppendingThreadReports, object>('main', port)
   // Sockets keep the thread alive, not this.
   port.unref()
   let appends: Omit<SharedAppends, 'appender'>[] = []

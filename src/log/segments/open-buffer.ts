@@ -3,7 +3,7 @@
  */
 import { MessageChannel } from 'node:worker_threads'
 import { type LogSettings, openLog } from '../../platform/log.ts'
-import { type Caller, Calls, type Handlers } from '../../platform/thread-calls.ts'
+import { type Caller, callsOver, type Handlers } from '../../platform/thread-calls.ts'
 import { beatEveryMs, Thread, threadEntry } from '../../platform/threads.ts'
 import type {
   Appender,
@@ -117,15 +117,12 @@ class SegmentBuffer implements OpenBuffer {
 
 /** In the thread that the port of `OpenBuffer.shareAppender` was transferred to. */
 export function openPortAppender(port: AppenderPort): Appender {
-  const writer = new Calls<WriterCalls, AppenderCalls>('buffer-writer', (message, transfer) =>
-    port.postMessage(message, transfer),
-  )
+  const writer = callsOver<WriterCalls, AppenderCalls>('buffer-writer', port)
   const appender = appenderOver(writer)
   writer.serve({
     settled: (result) => appender.settle(result),
     status: ({ unavailableReason }) => appender.setUnavailable(unavailableReason),
   })
-  port.on('message', (message) => writer.receive(message))
   return appender
 }
 

@@ -15,12 +15,12 @@
  *   |--------------------------------------------------|-----------------------------------|------------------------------------|
  *   | while a frame is in the port, or waits here      | nothing of it                     | has no response                    |
  *   | within `write`                                   | none or all of it: layout.ts      | has no response: at least once     |
- *   | after `write`, before main counts it             | the whole frame                   | no response; usage is counted anew from the rows |
+ *   | after `write`, before main counts it             | the whole frame                   | no response; usage is counted from the rows again |
  *   | between two threads' `settled`                   | both frames: one transaction      | one has its 202, the other none    |
  *   | after `settled`, before the feed's `committed`   | the whole frame                   | 202; lanes find it at the start    |
  */
 import type { MessagePort } from 'node:worker_threads'
-import { type Caller, Calls, type Handlers } from '../../platform/thread-calls.ts'
+import { type Caller, callsOver, type Handlers } from '../../platform/thread-calls.ts'
 import type { BufferStatus } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
 import type { BufferWriter } from './buffer-writer.ts'
@@ -110,13 +110,10 @@ export class WriterQueue {
   }
 
   #share(port: MessagePort): void {
-    const calls = new Calls<AppenderCalls, WriterCalls>('buffer-writer', (message, transfer) =>
-      port.postMessage(message, transfer),
-    )
+    const calls = callsOver<AppenderCalls, WriterCalls>('buffer-writer', port)
     // Main is a client itself, the first one.
     calls.serve(this.#handlers({ calls, other: this.#ports.length }))
     this.#ports.push(port)
-    port.on('message', (message) => calls.receive(message))
     calls.tell('status', [this.status])
   }
 
