@@ -4,6 +4,22 @@
  */
 import type { ColumnMapping } from './destination.ts'
 
+/** A mapping as it is sent: what is left out takes its default. */
+type GivenColumn = Pick<ColumnMapping, 'column_name' | 'column_type'> & {
+  [Key in keyof ColumnMapping]?: ColumnMapping[Key] | undefined
+}
+
+/** The mapping with every key present, as it is stored. An empty `source_field` is none. */
+export function wholeColumn(column: GivenColumn): ColumnMapping {
+  return {
+    column_name: column.column_name,
+    column_type: column.column_type,
+    source_field: column.source_field || null,
+    semantic_role: column.semantic_role ?? null,
+    nullable: column.nullable ?? true,
+  }
+}
+
 export type ColumnSource =
   /** The record's own top-level key. */
   | { kind: 'key'; key: string }

@@ -82,7 +82,7 @@ const readOnlyFields = {
   pipe_created_ts: readOnly(),
   pipe_updated_ts: readOnly(),
 }
-export const readOnlyPipeFields = ['pipe_id', 'pipe_name', 'pipe_created_ts', 'pipe_updated_ts'] as const
+export const readOnlyPipeFields = Object.keys(readOnlyFields) as (keyof typeof readOnlyFields)[]
 /** PATCH /v1/pipes/{pipe_id}. */
 export const PipePatch = Type.Object(
   { ...PipeUpdate.properties, ...readOnlyFields },

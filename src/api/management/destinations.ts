@@ -1,5 +1,6 @@
 /** Destinations: attached, shown, changed, tried (docs/dev/contract.md#destinations). */
 import { randomUUID } from 'node:crypto'
+import { wholeColumn } from '../../contract/column-rules.ts'
 import { defaultConcurrency, type GivenDeliverySettings } from '../../contract/delivery-settings.ts'
 import {
   type ColumnMapping,
@@ -241,7 +242,7 @@ export function newDestination(
   const { destination_type: type, destination_config: config = {} } = given
   throwIfErrors({ ...pullErrors(type, given), ...configErrors(type, config, checkTarget) })
   const transform = givenTransform(given, null, filterFault) ?? null
-  const columns = (given.columns ?? []).map(storedColumn)
+  const columns = (given.columns ?? []).map(wholeColumn)
   throwIfErrors(columnErrors(type, columns, config))
   return {
     destination_type: type,
@@ -251,17 +252,6 @@ export function newDestination(
     transform,
     ...deliverySettings(given),
     startFrom: given.start_from ?? 'now',
-  }
-}
-
-/** A mapping with every key present, as it is stored. An empty `source_field` is none. */
-function storedColumn(column: NonNullable<DestinationUpdate['columns']>[number]): ColumnMapping {
-  return {
-    column_name: column.column_name,
-    column_type: column.column_type,
-    source_field: column.source_field || null,
-    semantic_role: column.semantic_role ?? null,
-    nullable: column.nullable ?? true,
   }
 }
 
@@ -288,7 +278,7 @@ function destinationChange(
       errors[`destination_config.${place}`] = message
   throwIfErrors(errors)
   const transform = givenTransform(body, current.transform, filterFault)
-  const columns: ColumnMapping[] | undefined = body.columns?.map(storedColumn)
+  const columns: ColumnMapping[] | undefined = body.columns?.map(wholeColumn)
   // Mappings are looked at again when the dialect may have changed under them.
   if (columns || config)
     throwIfErrors(columnErrors(type, columns ?? current.columns, config ?? current.destination_config))

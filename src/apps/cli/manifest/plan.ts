@@ -4,7 +4,8 @@
  *
  * Secrets cannot be read back, so an existing one counts as unchanged unless `updateSecrets` is asked for.
  */
-import type { ColumnMapping, Destination, DestinationStatus } from '../../../contract/destination.ts'
+import { wholeColumn } from '../../../contract/column-rules.ts'
+import type { Destination, DestinationStatus } from '../../../contract/destination.ts'
 import { redactedConfig } from '../../../contract/destination-secrets.ts'
 import type { PipeLimits, PipeUpdate } from '../../../contract/pipe.ts'
 import { isSameServer } from '../../../contract/secret-server.ts'
@@ -263,16 +264,6 @@ function isSet(config: Record<string, unknown>, place: string): boolean {
   if (member.length === 0) return value !== null && value !== undefined
   const names = typeof value === 'object' && value !== null ? Object.keys(value) : []
   return names.some((name) => name.toLowerCase() === member.join('.').toLowerCase())
-}
-
-function wholeColumn(column: Partial<ColumnMapping>): Record<string, unknown> {
-  return {
-    column_name: column.column_name,
-    column_type: column.column_type,
-    source_field: column.source_field || null,
-    semantic_role: column.semantic_role ?? null,
-    nullable: column.nullable ?? true,
-  }
 }
 
 interface Change {
