@@ -1,7 +1,7 @@
 /** Observes the records of a sample, key by key. Bounded: records and their keys come from untrusted clients. */
 import { resourceLimits } from '../../../contract/resource-limits.ts'
 import { members, records, stringValue } from '../../../log/record-text.ts'
-import { factsOf, type ValueFacts, type ValueKind } from './value.ts'
+import { factsOf, plainFacts, type ValueFacts, type ValueKind } from './value.ts'
 
 export interface Observation {
   key: string
@@ -79,16 +79,7 @@ function begun(key: string, { keys }: Observed, dedupeKey: string | null): Obser
     key,
     seen: 0,
     kinds: {},
-    facts: {
-      wholeDigits: 0,
-      fractionDigits: 0,
-      isInt64: true,
-      isUtc: true,
-      hasNul: false,
-      hasLoneSurrogate: false,
-      hasLongNumber: false,
-      hasHugeNumber: false,
-    },
+    facts: { ...plainFacts },
     longestBytes: 0,
     repeated: mayBeId ? 0 : null,
   }

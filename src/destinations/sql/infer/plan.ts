@@ -7,6 +7,7 @@ import { ColumnNames } from './names.ts'
 import type { Observation, Observed } from './observe.ts'
 import { looksLikeId } from './observe.ts'
 import { type ProposedType, type Server, seenTypes, typeFor } from './types.ts'
+import { plainFacts } from './value.ts'
 
 /** A column that the table has. */
 export interface ExistingColumn {
@@ -162,16 +163,7 @@ function withEnrichment({ keys }: Observed, { enriched, keys: wanted }: InferReq
   const all = new Map(keys)
   for (const { key, kind } of enriched) {
     if (all.has(key)) continue
-    const facts = {
-      wholeDigits: 3,
-      fractionDigits: 10,
-      isInt64: kind === 'integer',
-      isUtc: true,
-      hasNul: false,
-      hasLoneSurrogate: false,
-      hasLongNumber: false,
-      hasHugeNumber: false,
-    }
+    const facts = { ...plainFacts, wholeDigits: 3, fractionDigits: 10, isInt64: kind === 'integer' }
     all.set(key, { key, seen: 0, kinds: { [kind]: 1 }, facts, longestBytes: 0, repeated: null })
   }
   return [...all.values()].filter(({ key }) => wanted === null || wanted.includes(key))

@@ -38,7 +38,8 @@ export interface ValueFacts {
   hasHugeNumber: boolean
 }
 
-const nothing: Omit<ValueFacts, 'kind'> = {
+/** The facts of a value that has none to speak of. */
+export const plainFacts: Omit<ValueFacts, 'kind'> = {
   wholeDigits: 0,
   fractionDigits: 0,
   isInt64: true,
@@ -55,21 +56,21 @@ export function factsOf(value: Buffer): ValueFacts {
     case quote:
       return stringFacts(value)
     case openBrace:
-      return { ...nothing, ...scan(value), kind: 'object' }
+      return { ...plainFacts, ...scan(value), kind: 'object' }
     case openBracket:
-      return { ...nothing, ...scan(value), kind: 'array' }
+      return { ...plainFacts, ...scan(value), kind: 'array' }
     case 0x74: // t
     case 0x66: // f
-      return { ...nothing, kind: 'boolean' }
+      return { ...plainFacts, kind: 'boolean' }
     case 0x6e: // n
-      return { ...nothing, kind: 'null' }
+      return { ...plainFacts, kind: 'null' }
     default:
       return numberFacts(value)
   }
 }
 
 function stringFacts(value: Buffer): ValueFacts {
-  const found = { ...nothing, ...scan(value) }
+  const found = { ...plainFacts, ...scan(value) }
   const shaped = value.length <= longestShaped ? shapeOf(value.toString('utf8').slice(1, -1)) : null
   return { ...found, ...(shaped ?? { kind: 'string' }) }
 }
@@ -104,7 +105,7 @@ function isDay(text: string): boolean {
 const numberPattern = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/
 
 function numberFacts(value: Buffer): ValueFacts {
-  const facts = { ...nothing, ...scan(value) }
+  const facts = { ...plainFacts, ...scan(value) }
   const huge: ValueFacts = { ...facts, kind: 'decimal', isInt64: false, hasHugeNumber: true }
   if (value.length > resourceLimits.numericTextCharacters) return huge
   const found = numberPattern.exec(value.toString('latin1'))
