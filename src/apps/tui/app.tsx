@@ -30,7 +30,7 @@ import { KeysHelp, keyLine, parkedKeyLine } from './keys-help.tsx'
 import { ParkedPage } from './parked.tsx'
 import { nextStuck, type Row, rowsOf } from './rows.ts'
 import { useAlerts } from './use-alerts.ts'
-import { type KeyPress, useKeys } from './use-keys.ts'
+import { type KeyPress, movesIn, useKeys } from './use-keys.ts'
 import { useParked } from './use-parked.ts'
 import { useSnapshot } from './use-snapshot.ts'
 
@@ -152,19 +152,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
       else if (row !== null) setEntry({ kind: 'pause', pipe: row.pipe })
     },
   }
-  const far = rows.length
-  const moves: Record<string, number> = {
-    up: -1,
-    k: -1,
-    down: 1,
-    j: 1,
-    pageUp: -10,
-    pageDown: 10,
-    home: -far,
-    g: -far,
-    end: far,
-    G: far,
-  }
+  const moves = movesIn(rows.length)
 
   useKeys((pressed) => {
     if (entry !== null) return onEntryKey(entry, pressed)

@@ -62,3 +62,19 @@ export function keyPressesOf(input: string, key: Partial<Key>): KeyPress[] {
     return character < ' ' ? [] : [character]
   })
 }
+
+/** How far each key moves in a list of so many rows. */
+export function movesIn(rows: number): Readonly<Record<KeyPress, number>> {
+  return {
+    up: -1,
+    k: -1,
+    down: 1,
+    j: 1,
+    pageUp: -10,
+    pageDown: 10,
+    home: -rows,
+    g: -rows,
+    end: rows,
+    G: rows,
+  }
+}

@@ -18,7 +18,7 @@ import {
   replayOutcome,
 } from '../client/parked.ts'
 import { type Lane, laneName } from './actions.ts'
-import type { KeyPress } from './use-keys.ts'
+import { type KeyPress, movesIn } from './use-keys.ts'
 
 /** More than anybody goes through line by line; the command line has all. */
 const mostShown = 500
@@ -93,19 +93,7 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
       act(discard(client, place, asking.parked))
     } else if (lane !== null) act(replayAll(client, lane))
   }
-  const far = list?.length ?? 0
-  const moves: Record<string, number> = {
-    up: -1,
-    k: -1,
-    down: 1,
-    j: 1,
-    pageUp: -10,
-    pageDown: 10,
-    home: -far,
-    g: -far,
-    end: far,
-    G: far,
-  }
+  const moves = movesIn(list?.length ?? 0)
   const leave = () => {
     if (shown !== null) setShown(null)
     else close()
