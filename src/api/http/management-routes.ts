@@ -13,6 +13,7 @@ import { etag, expectedVersions, versionedResource } from './preconditions.ts'
 import type { ApiReply, ApiRequest, Route } from './route.ts'
 
 type Actor = ReturnType<typeof actorOf>
+type Handle = (operation: Operation, id: ManagementOperationId, request: ApiRequest) => Promise<ApiReply>
 
 /** `actingAs`: the same use cases, whose changes are that actor's in the audit log. */
 export function managementRoutes(
@@ -20,11 +21,7 @@ export function managementRoutes(
   actingAs: (actor: Actor) => UseCases,
   versions: { of(resource: VersionedResource): Promise<string | null> },
 ): Route[] {
-  const read = async (
-    operation: Operation,
-    id: ManagementOperationId,
-    request: ApiRequest,
-  ): Promise<ApiReply> => {
+  const read: Handle = async (operation, id, request) => {
     const call = callOf(id, request)
     const resource = versionedResource(operation, call)
     // Before the body: of a change in between the client then has the older version, and its own change is rejected.
@@ -32,11 +29,7 @@ export function managementRoutes(
     const body = await runCase(management, id, call)
     return { status: operation.success.status, body, headers: etag(version) }
   }
-  const change = async (
-    operation: Operation,
-    id: ManagementOperationId,
-    request: ApiRequest,
-  ): Promise<ApiReply> => {
+  const change: Handle = async (operation, id, request) => {
     const call = callOf(id, request)
     const resource = versionedResource(operation, call)
     const actor = actorOf(call.principal, id, request.address ?? null)
