@@ -307,15 +307,12 @@ class TransformThread {
     let seen = { steps: -1, isBusy: false, usedMs: null as number | null }
     let looks = 0
     const timer = setInterval(() => {
-      const now = {
-        steps: Atomics.load(this.#board, boardWords.steps),
-        isBusy: Atomics.load(this.#board, boardWords.job) !== 0,
-        usedMs: processorMs(Atomics.load(this.#board, boardWords.thread)),
-      }
-      const { isBusy } = now
-      const isSame = now.steps === seen.steps && isBusy === seen.isBusy
-      looks = isSame ? looks + (isBusy ? lookOf(seen.usedMs, now.usedMs) : 1) : 0
-      seen = now
+      const steps = Atomics.load(this.#board, boardWords.steps)
+      const isBusy = Atomics.load(this.#board, boardWords.job) !== 0
+      const usedMs = isBusy ? processorMs(Atomics.load(this.#board, boardWords.thread)) : null
+      const isSame = steps === seen.steps && isBusy === seen.isBusy
+      looks = isSame ? looks + (isBusy ? lookOf(seen.usedMs, usedMs) : 1) : 0
+      seen = { steps, isBusy, usedMs }
       const thread = this.#thread
       // One that ends by itself says why.
       if (!thread?.isUsable || looks < (isBusy ? this.#kind.looks : looksWhileStarting)) return
