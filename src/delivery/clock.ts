@@ -109,7 +109,7 @@ export class Sleeper {
 export class EventLoopTurns {
   #last: Promise<void> = Promise.resolve()
 
-  /** Resolves when it is one's turn: at once when nobody was before. First come, first served. */
+  /** Resolves when it is the caller's turn: at once if nobody is waiting. First come, first served. */
   take(): Promise<void> {
     const turn = this.#last
     this.#last = turn.then(() => new Promise((resolve) => setImmediate(resolve)))

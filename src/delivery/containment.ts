@@ -1,7 +1,7 @@
 /**
  * Guards a worker against its drivers. Which attempts are under way is on the board, and whatever runs because of a
- * driver (its sockets, its timers, also long after the attempt) runs in its lane's async context. So when an error that
- * nobody catches ends the worker, the lane whose code threw it is known.
+ * driver (its sockets, its timers, also long after the attempt) runs in its lane's async context. So when an
+ * uncaught error ends the worker, the lane whose code threw it is known.
  *
  * The attempts of a lane that has ended the worker before run in a thread of their own, until main releases the lane:
  *

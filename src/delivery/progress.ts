@@ -252,7 +252,7 @@ function afterPartlyStored(
   }
 }
 
-/** Several messages were rejected for good: the search goes on in the first part of them, at once. */
+/** Several messages were rejected permanently: the search continues in the first part of them, at once. */
 function afterBisect(
   row: LaneState,
   failed: readonly StoredMessage[],

@@ -43,7 +43,7 @@ export interface Group {
 export interface GroupPort {
   /** Adds the message to what gathers. `bytes`: at most what it takes in a frame. The body is read before it returns. */
   put(message: NewMessage, waiter: Waiter, bytes: number): void
-  /** Sends what has gathered, at least one message, and begins to gather anew. The group is released when it is settled. */
+  /** Sends the gathered messages, at least one, and starts a new group. The sent one is released when it is settled. */
   send(group: Group): void
 }
 

@@ -9,7 +9,7 @@
  *
  * A rejected batch is then searched for its first bad record inside a transaction that is rolled back: the lane delivers
  * what comes before that record's message with its next attempt, and nothing is stored twice. Where the lane parks
- * records, the search goes on to the end and its transaction is committed, without the bad ones (`insert.ts`).
+ * records, the search continues to the end and its transaction is committed, without the bad ones (`insert.ts`).
  */
 import { columnRules } from '../../contract/column-rules.ts'
 import {

@@ -8,8 +8,8 @@
  *
  * One statement, so one round trip and no transaction that stays open when a client is gone. Only where rejected records are
  * parked, the same is done in several statements (`insert.ts`), whose transaction the server ends when nothing comes for
- * 30 s. The update takes the row's
- * lock before a record is stored; after a wait it looks at the row as it is by then, and stores nothing if that has moved.
+ * 30 s. The update takes the row's lock before a record is stored; after a wait it looks at the row as it is by then, and
+ * stores nothing if that has moved.
  */
 import assert from 'node:assert'
 import { randomUUID } from 'node:crypto'

@@ -76,7 +76,7 @@ function readKeyed(
 
 export function usedKeysOf(dir: string, pipeId: string): Map<number, Idempotency> {
   const mark = readHighWater(path.join(dir, 'high-water'))
-  // Without a mark nobody knows how old they are.
+  // Without a mark their age is unknown.
   const clockMs = typeof mark === 'string' ? 0 : mark.clockMs
   const keys = new Map<number, Idempotency>()
   // A segment that cannot be read has no messages to move either.

@@ -118,7 +118,7 @@ export function isWalUsable(dir: string, name: SegmentName, knownSeq: number): b
   closeReadable(wal)
   closeReadable(segment)
   if (commitsBehindDamage !== 1) return commitsBehindDamage === 0
-  // Damage, or a transaction that a power cut tore: of that nobody has seen anything.
+  // Damage, or a transaction that a power cut tore, which nobody has seen.
   const lastSeq = readContentIfUsable(dir, name, null)?.lastSeq ?? 0
   return lastSeq >= knownSeq
 }
