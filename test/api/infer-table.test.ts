@@ -180,7 +180,7 @@ t.test('bodies that are not right', async (t) => {
   t.match(await errors({ ...database('t'), create_table: 'yes' }), { create_table: /./ })
   t.match(await errors({ ...database('t'), dedupe_key: '' }), { dedupe_key: /./ })
   t.match(await errors(database('a.b.c')), { 'destination_config.table': /./ })
-  t.match(await errors(pullDestination), { destination_type: /destination_database/ })
+  t.match(await errors(pullDestination), { destination_type: 'must be one of destination_database' })
   const pullId = await created(api, `/v1/pipes/${pipeId}/destinations`, pullDestination, 'destination_id')
   t.match(await errors({ destination_id: pullId }), { destination_id: /Only a destination_database/ })
   t.equal((await api('POST', path, { destination_id: unknownId })).body.error, 'destination_not_found')

@@ -6,21 +6,15 @@ import { asApiError } from '../../../src/api/http/response.ts'
 import { sourceOf } from '../../../src/api/ingest-threads/ingest-server.ts'
 import type { IngestCalls, IngestReports } from '../../../src/api/ingest-threads/protocol.ts'
 import { StorageUnavailableError } from '../../../src/platform/error-code.ts'
-import { Calls } from '../../../src/platform/thread-calls.ts'
+import { callsOver } from '../../../src/platform/thread-calls.ts'
 
 const log = pino({ level: 'silent' })
 
 /** The two ends of a thread's connection to main; main rejects each question with this error. */
 function connected(error: Error) {
   const { port1, port2 } = new MessageChannel()
-  const main = new Calls<IngestCalls, IngestReports>('ingest-0', (message, list) =>
-    port1.postMessage(message, list),
-  )
-  const thread = new Calls<IngestReports, IngestCalls>('main', (message, list) =>
-    port2.postMessage(message, list),
-  )
-  port1.on('message', (message) => main.receive(message))
-  port2.on('message', (message) => thread.receive(message))
+  const main = callsOver<IngestCalls, IngestReports>('ingest-0', port1)
+  const thread = callsOver<IngestReports, IngestCalls>('main', port2)
   const reject = () => Promise.reject(error)
   const none = () => {}
   main.serve({
