@@ -1,5 +1,5 @@
 import t from 'tap'
-import { changedKeys, differences } from '../../../src/apps/dashboard/data/differences.ts'
+import { changedKeys, differences } from '../../../src/apps/client/differences.ts'
 
 t.test('what is different between two states is named by its path, with both values', async (t) => {
   const before = {

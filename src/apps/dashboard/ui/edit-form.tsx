@@ -6,11 +6,11 @@
  *      │                                └──another user changed it──▶ conflict: what is stored now, and the draft
  *      └──── "Use the stored values" · "Save mine", with the ETag of what the conflict showed
  *
- * What the page learns meanwhile does not change the form: a save sends the ETag that the form began with.
+ * A form does not change with what the page learns meanwhile: a save sends the ETag that the form began with.
  */
 import { type FormEvent, useState } from 'react'
+import { type Difference, differences } from '../../client/differences.ts'
 import { ApiFailure } from '../../client/failure.ts'
-import { type Difference, differences } from '../data/differences.ts'
 import { useChange } from '../data/queries.ts'
 import { Button } from './controls.tsx'
 import { FailureNotice, fieldErrors, Revealed } from './failure.tsx'
@@ -23,7 +23,7 @@ export interface Versioned<Stored> {
 }
 
 export interface SaveRequest<Stored, Draft, Options> {
-  /** What the draft is compared with: what the form began with. */
+  /** The state that the form began with: the draft is compared with it. */
   stored: Stored
   draft: Draft
   ifMatch: string | null
@@ -31,7 +31,7 @@ export interface SaveRequest<Stored, Draft, Options> {
 }
 
 interface EditFormOptions<Stored, Draft, Saved, Options> {
-  /** What the form begins with. */
+  /** The state that the form begins with. */
   initial: Versioned<Stored>
   draftOf: (stored: Stored) => Draft
   /** The part that this form edits. Another part can change meanwhile without a conflict. */

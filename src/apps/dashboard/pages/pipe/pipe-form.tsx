@@ -1,8 +1,8 @@
 /** Description, senders, enrichment: only what was changed is sent. */
 import type { Pipe, PipeUpdate } from '../../../../contract/pipe.ts'
 import { command, pipeOptions } from '../../../client/cli-twin.ts'
+import { changedKeys } from '../../../client/differences.ts'
 import { api } from '../../data/api.ts'
-import { changedKeys } from '../../data/differences.ts'
 import { Button, formStyles, TextArea } from '../../ui/controls.tsx'
 import { submitting, useEditForm } from '../../ui/edit-form.tsx'
 import { CliTwin, Section } from '../../ui/layout.tsx'

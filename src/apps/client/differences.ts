@@ -1,4 +1,4 @@
-/** What is different between two states of one resource, for a form and for people. Pure. */
+/** The differences between two states of one resource, for a form and for people. Pure. */
 
 /** Top-level keys whose values are different, compared as JSON. */
 export function changedKeys(before: object, now: object): string[] {
