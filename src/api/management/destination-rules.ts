@@ -38,7 +38,7 @@ export function configErrors(
   }
   mapSecrets(type, config, (value, place, kind) => {
     if (value === redacted || (kind === 'url' && value.includes(redacted)))
-      wrong(place, `must hold the secret itself, not ${redacted}`)
+      wrong(place, `must contain the secret itself, not ${redacted}`)
     return value
   })
   const before = stored && resolveConfig(type, stored).config
@@ -81,11 +81,13 @@ export function columnErrors(
     const first = seen.get(name)
     const bad = identifierFault(dialect, column.column_name)
     if (bad !== null) errors[`${path}.column_name`] = bad
-    else if (first !== undefined) errors[`${path}.column_name`] = `is mapped already by columns.${first}`
+    else if (first !== undefined) errors[`${path}.column_name`] = `is already mapped by columns.${first}`
     else seen.set(name, index)
     if (column.semantic_role !== 'dedupe_id') return
     if (dedupeAt === null) dedupeAt = index
-    else errors[`${path}.semantic_role`] = `only one column may be the dedupe_id; columns.${dedupeAt} is`
+    else
+      errors[`${path}.semantic_role`] =
+        `only one column can have the role dedupe_id; columns.${dedupeAt} has it`
   })
   return errors
 }
@@ -96,5 +98,5 @@ function objectColumnErrors(columns: readonly ColumnMapping[], { format }: { for
     return Object.fromEntries(
       parquetColumnFaults(columns).map(([path, message]) => [`columns${path}`, message]),
     )
-  return columns.length === 0 ? {} : { columns: 'go with format "parquet" only: send [] with another one' }
+  return columns.length === 0 ? {} : { columns: 'require format "parquet": send [] with any other format' }
 }

@@ -359,9 +359,9 @@ function pullErrors(
   if (type !== 'destination_pull') return errors
   if (given.transform !== undefined && given.transform !== null)
     errors.transform =
-      'A destination_pull hands out messages as they were received, to be acknowledged whole: it takes no transform.'
+      'A destination_pull has no transform: its messages are acknowledged as a whole, as they were received.'
   if (given.on_permanent_error === 'park')
-    errors.on_permanent_error = 'A destination_pull refuses nothing: its on_permanent_error is block.'
+    errors.on_permanent_error = 'A destination_pull rejects no records: its on_permanent_error must be block.'
   return errors
 }
 

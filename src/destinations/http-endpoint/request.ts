@@ -79,7 +79,7 @@ export function openEndpoint(spec: HttpEndpointSpec, settings: DriverSettings): 
         if (reads.error) throw reads.error
         if (deadline.aborted) throw late(config.timeout_ms, error)
         if (error instanceof errors.HTTPParserError)
-          throw protocolError('The endpoint sent something that is no HTTP response.', error)
+          throw protocolError('The endpoint sent data that is not an HTTP response.', error)
         throw networkError(error, 'The endpoint')
       }
     },

@@ -45,7 +45,7 @@ export function openObjectStore(
         // node:http drops a connection that is upgraded (101) without an error, and the SDK waits on.
         await untilStopped(store.put(object, signal), signal)
       } catch (error) {
-        if (signal.aborted) throw new DeliveryError('transient', 'aborted', 'The attempt was stopped.')
+        if (signal.aborted) throw new DeliveryError('transient', 'aborted', 'The attempt was cancelled.')
         if (error instanceof DeliveryError && error.rejected !== undefined) throw error
         const failure = store.deliveryError(error, batch.firstSeq)
         if (failure.fault !== 'records' || batch.messages.length > 1) throw failure

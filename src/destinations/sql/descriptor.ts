@@ -12,7 +12,7 @@ export const database: DestinationDescriptor<DatabaseSpec> = {
     if (!(port >= 1 && port <= 65_535)) faults.push(['port', 'must be a port number from 1 to 65535'])
     if (/[\s/\\@\p{Cc}]/u.test(host)) faults.push(['host', 'must be a host name or an address'])
     for (const [key, text] of Object.entries({ database, username }))
-      if (hasControlCharacters(text)) faults.push([key, 'must not hold control characters'])
+      if (hasControlCharacters(text)) faults.push([key, 'must not contain control characters'])
     const parts = table.split('.')
     if (parts.length > 2) faults.push(['table', 'must be table or schema.table'])
     for (const part of parts) {
