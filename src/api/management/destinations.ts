@@ -356,12 +356,11 @@ function pullErrors(
   given: Pick<DestinationUpdate, 'transform' | 'on_permanent_error'>,
 ): FieldErrors {
   const errors: FieldErrors = {}
-  if (type !== 'destination_pull') return errors
+  if (!wordsOf(type).isPulled) return errors
   if (given.transform !== undefined && given.transform !== null)
-    errors.transform =
-      'A destination_pull has no transform: its messages are acknowledged as a whole, as they were received.'
+    errors.transform = `A ${type} has no transform: its messages are acknowledged as a whole, as they were received.`
   if (given.on_permanent_error === 'park')
-    errors.on_permanent_error = 'A destination_pull rejects no records: its on_permanent_error must be block.'
+    errors.on_permanent_error = `A ${type} rejects no records: its on_permanent_error must be block.`
   return errors
 }
 

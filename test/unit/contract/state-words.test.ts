@@ -37,7 +37,10 @@ t.test('a failure is reported a minute after it began, once a retry has failed t
   }
 })
 
-type Facts = Pick<LaneStatus, 'lane_state' | 'blocking_msg_id' | 'first_failed_ts' | 'last_error' | 'attempts'>
+type Facts = Pick<
+  LaneStatus,
+  'lane_state' | 'blocking_msg_id' | 'first_failed_ts' | 'last_error' | 'attempts'
+>
 const works: Facts = {
   ...{ lane_state: 'flowing', blocking_msg_id: null, first_failed_ts: null },
   ...{ last_error: null, attempts: 0 },

@@ -107,7 +107,11 @@ t.test('the board shows state, backlog, age and rate, and fits any width and hei
     }
   }
   const { lastFrame } = render(<Board rows={rows} rates={rates} selectedId="d-2" width={80} height={10} />)
-  t.match(lastFrame(), /▶ +hook-of-the-shop +stuck +1,234 +2\.0 KiB +3m 5s +10$/m, 'at 80 columns the name comes first')
+  t.match(
+    lastFrame(),
+    /▶ +hook-of-the-shop +stuck +1,234 +2\.0 KiB +3m 5s +10$/m,
+    'at 80 columns the name comes first',
+  )
   const wide = render(<Board rows={rows} rates={rates} selectedId="d-2" width={100} height={10} />)
   t.match(wide.lastFrame(), /▶ +hook-of-the-shop +stuck +1,234 +2\.0 KiB +3m 5s +10 +▁▅█/)
 })
