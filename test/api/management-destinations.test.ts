@@ -428,7 +428,7 @@ t.test('format parquet takes its schema from columns, which it needs', async (t)
     ...minimalDestination('destination_object_store'),
     destination_config: { ...destination_config, format: 'parquet', compression: 'zstd' },
   }
-  const needed = { columns: 'must map at least one column: format "parquet" takes its schema from them' }
+  const needed = { columns: 'must map at least one column: format "parquet" gets its schema from them' }
   t.same(await refused(parquet), needed)
   const id = await attach({ ...parquet, columns: [column] })
   const destination = await shown(id)
@@ -437,7 +437,7 @@ t.test('format parquet takes its schema from columns, which it needs', async (t)
   const patch = async (body: object) => errorsIn(await api('PATCH', `${base}/${id}`, body))
   t.same(await patch({ columns: [] }), needed)
   t.same(await patch({ destination_config: { format: 'ndjson', compression: 'gzip' } }), {
-    columns: 'go with format "parquet" only: send [] with another one',
+    columns: 'require format "parquet": send [] with any other format',
   })
   t.same(await patch({ destination_config: { format: 'ndjson' }, columns: [] }), {
     'destination_config.compression': 'must be gzip or none: zstd goes with format "parquet" only',
@@ -447,7 +447,7 @@ t.test('format parquet takes its schema from columns, which it needs', async (t)
   const cases: [columns: object[], errors: Record<string, string>][] = [
     [
       [column, { ...column, column_name: column.column_name.toUpperCase() }],
-      { 'columns.1.column_name': 'is mapped already by columns.0' },
+      { 'columns.1.column_name': 'is already mapped by columns.0' },
     ],
     [
       [{ column_name: 'at', column_type: 'boolean', semantic_role: 'received_at' }],
@@ -459,7 +459,7 @@ t.test('format parquet takes its schema from columns, which it needs', async (t)
     ],
     [
       Array.from({ length: 6 }, (_, at) => ({ ...text, column_name: `c${at}`, source_field: 'key' })),
-      { 'columns.4.source_field': 'is that of 4 columns already' },
+      { 'columns.4.source_field': 'is already the key of 4 columns' },
     ],
     [
       Array.from({ length: 257 }, (_, at) => ({ ...text, column_name: `c${at}` })),

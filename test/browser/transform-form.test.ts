@@ -105,7 +105,7 @@ t.test('a transform: typed, corrected where it is wrong, saved, read, changed an
   await typeInto(page, 'Paths', 'email\nuser..email')
   await typeInto(page, 'Salt of mask', 'short')
   await press(page, 'Test and save')
-  t.match(await errorAt(page, 'Filter'), 'is no expression that can be used')
+  t.match(await errorAt(page, 'Filter'), 'is not a valid expression')
   t.match(await errorAt(page, 'From the path'), 'has an empty key')
   t.match(await errorAt(page, 'Paths'), /^Line 2: has an empty key/)
   t.match(await errorAt(page, 'Salt of mask'), 'at least 8 characters')
