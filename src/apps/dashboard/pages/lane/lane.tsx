@@ -1,8 +1,8 @@
-/** One lane: why does it not get on, and what may I do? */
+/** One lane: why does it fail, and what can I do? */
 import { type ReactNode, useState } from 'react'
 import type { Destination } from '../../../../contract/destination.ts'
 import { needsAttention } from '../../../../contract/state-words.ts'
-import { bytes, count, duration } from '../../../../platform/quantities.ts'
+import { bytes, count, counted, duration } from '../../../../platform/quantities.ts'
 import type { Rates } from '../../../client/overview.ts'
 import { describeTarget } from '../../../client/workspace.ts'
 import { isNotFound } from '../../data/api.ts'
@@ -37,7 +37,7 @@ export function LanePage({ pipeId, destinationId }: { pipeId: string; destinatio
           <div className={formStyles.actions}>
             <LaneState destination={destination} />
             <ButtonLink to={`/pipes/${pipeId}/destinations/${destinationId}/edit`} changes>
-              Change
+              Edit
             </ButtonLink>
           </div>
         )
@@ -70,7 +70,7 @@ function Lane({ destination }: { destination: Destination }) {
   return (
     <>
       <Notice kind={!hasTrouble ? 'good' : needsAttention(destination, nowMs) ? 'bad' : 'warn'}>
-        <div className={styles.error}>{hasTrouble ? <Cause lane={lane} /> : 'This lane gets on.'}</div>
+        <div className={styles.error}>{hasTrouble ? <Cause lane={lane} /> : 'Delivering normally.'}</div>
         <Since lane={lane} /> <Waiting lane={lane} />
       </Notice>
       <LaneActions
@@ -119,7 +119,7 @@ function Numbers({ destination }: { destination: Destination }) {
               ? 'nothing'
               : `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
           ],
-          ['Oldest waits for', lane.pending_messages === 0 ? '–' : duration(lane.oldest_pending_age_seconds)],
+          ['Oldest waiting for', lane.pending_messages === 0 ? '–' : duration(lane.oldest_pending_age_seconds)],
           ['Last delivered', <Ago key="at" at={lane.last_delivered_ts} />],
         ]}
       />
@@ -138,7 +138,7 @@ function Numbers({ destination }: { destination: Destination }) {
               'nothing'
             ),
           ],
-          ['Messages dropped by age', count(lane.dropped_messages)],
+          ['Messages dropped', count(lane.dropped_messages)],
           ['Cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
         ]}
       />
@@ -160,23 +160,23 @@ function Config({ destination }: { destination: Destination }) {
             key,
             <Outside key={key} text={typeof value === 'object' ? JSON.stringify(value) : String(value)} />,
           ]),
-          ['Eager retries', duration(destination.destination_max_retry_seconds)],
+          ['Retry for', duration(destination.destination_max_retry_seconds)],
           [
             'Batches',
             flush === null
-              ? 'as the pipe or the kind'
-              : `${count(flush.max_records)} records, ${bytes(flush.max_bytes)}, ${flush.max_seconds} s`,
+              ? 'default'
+              : `at most ${counted(flush.max_records, 'record')}, ${bytes(flush.max_bytes)}, ${flush.max_seconds} s`,
           ],
           ['Requests per second', rate === null ? 'no limit' : String(rate.requests_per_second)],
           [
-            'What it refuses for good',
-            destination.on_permanent_error === 'park' ? 'is parked' : 'blocks the lane',
+            'On permanent error',
+            destination.on_permanent_error === 'park' ? 'park the records' : 'block the lane',
           ],
-          ...(concurrency === undefined ? [] : [['At the same time', String(concurrency)] as const]),
+          ...(concurrency === undefined ? [] : [['Concurrency', String(concurrency)] as const]),
           ...(pin
             ? [
                 [
-                  'Pinned key of the server',
+                  'Pinned server key',
                   <span key="pin" title={`since ${exactTime(pin.first_seen_ts)}`}>
                     <code>{pin.sha256.slice(0, 16)}…</code>
                   </span>,

@@ -56,7 +56,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
       )}
       {pipe.pipe_status === 'paused' ? (
         <Notice kind="warn">
-          Paused: records sent here are rejected. What was accepted before is still delivered.
+          Paused: records sent to this pipe are rejected. Records accepted before are still delivered.
         </Notice>
       ) : null}
       {live?.last_ingest_ts === null ? <WaitingForRecords /> : null}
@@ -73,7 +73,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
           <Empty title="No destination yet">
             <p>
               Records are kept for the retention time of undelivered messages. Add a table, a bucket, an
-              endpoint, or a lane to pull from.
+              endpoint, or a destination that consumers pull from.
             </p>
           </Empty>
         ) : (
@@ -102,7 +102,7 @@ function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined })
     }),
   )
   const run = () =>
-    toggle.mutateAsync().then(() => say(`Pipe ${pipe.pipe_name} is ${isPaused ? 'active' : 'paused'}.`, twin))
+    toggle.mutateAsync().then(() => say(`Pipe ${pipe.pipe_name} ${isPaused ? 'resumed' : 'paused'}.`, twin))
   return (
     <div className={formStyles.actions}>
       <PipeStatus pipe={pipe} />
@@ -121,8 +121,8 @@ function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined })
           onClose={() => setAsking(false)}
         >
           {isPaused
-            ? 'It takes records again at once.'
-            : `Every request to it is rejected with 404 until it is resumed. What is pending (${counted(live?.pending_messages ?? 0, 'message')}) is still delivered.`}
+            ? 'It accepts records again at once.'
+            : `Requests to it get 404 until it is resumed. Pending messages (${counted(live?.pending_messages ?? 0, 'message')}) are still delivered.`}
         </Confirm>
       ) : null}
     </div>
