@@ -143,9 +143,8 @@ function EditForm({
       <TestAndSave
         pipeId={pipeId}
         body={{ destination_id: id, ...patch }}
-        hasSample={wordsOf(type).isDatabase}
+        type={type}
         isSaving={form.isSaving}
-        saveWord="save"
         save={(isForced) => form.submit({ checksTransform: !isForced })}
         onFailure={form.fail}
         onTableColumns={table.learn}

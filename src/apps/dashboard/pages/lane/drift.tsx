@@ -26,9 +26,7 @@ export function DriftSection({ destination, pipeName }: { destination: Destinati
   return (
     <Section title="Keys without a column">
       <Soft>
-        {drift.keys.length === 0
-          ? 'Every key has a column. '
-          : 'No column stores the keys below. '}
+        {drift.keys.length === 0 ? 'Every key has a column. ' : 'No column stores the keys below. '}
         Checked: {counted(drift.records_seen, 'record')}.
         {drift.other_keys > 0 ? ` Other keys occurred ${count(drift.other_keys)} times.` : null}
       </Soft>

@@ -14,6 +14,7 @@ import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
 import { nameOf } from '../../ui/lane-words.tsx'
 import { CliTwin, Soft } from '../../ui/layout.tsx'
 import { say, type ToastLink } from '../../ui/toasts.tsx'
+import styles from './lane.module.css'
 
 type Asking = 'skip' | 'rewind' | 'block' | 'unblock' | 'delete' | 'pin'
 
@@ -65,14 +66,16 @@ export function LaneActions({ pipeName, destination, blockingRecords }: LaneActi
             Reset server key …
           </Button>
         ) : null}
-        <Button changes onClick={() => setAsking('delete')}>
-          Delete …
-        </Button>
+        <span className={styles.apart}>
+          <Button changes onClick={() => setAsking('delete')}>
+            Delete …
+          </Button>
+        </span>
       </div>
       {canSkip ? null : (
         <Soft>
-          No record is at fault, so skipping does not help: the next message would fail the same way. Correct the
-          destination, test it under Edit, then retry. Nothing is lost meanwhile.
+          No record is at fault, so skipping does not help: the next message would fail the same way. Correct
+          the destination, test it under Edit, then retry. Nothing is lost meanwhile.
         </Soft>
       )}
       {isFailing ? <CliTwin command={twin} /> : null}
@@ -208,14 +211,11 @@ function nextWords(waiting: number): string {
 }
 
 /** What becomes of records that are stored already and delivered again. */
-function repeatWords({ destination_type: type, columns }: Destination): string {
-  if (type === 'destination_http_endpoint') {
-    return 'The endpoint receives them again: one that keeps the webhook-id can ignore repeats.'
-  }
-  if (type !== 'destination_database') return 'They can be there twice.'
-  return columns?.some(({ semantic_role }) => semantic_role === 'dedupe_id')
-    ? 'The table has a unique id, so each record stays once.'
-    : 'No column is a unique id, so each record is stored again.'
+function repeatWords({ destination_type: type, columns = [] }: Destination): string {
+  if (!wordsOf(type).isDatabase) return 'The destination receives those a second time.'
+  return columns.some(({ semantic_role }) => semantic_role === 'dedupe_id')
+    ? 'The table has a unique id, so each of them stays one row.'
+    : 'No column is a unique id, so they are stored a second time.'
 }
 
 type Point = 'earliest' | 'time' | 'seq'

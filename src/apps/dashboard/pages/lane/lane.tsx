@@ -2,6 +2,7 @@
 import { type ReactNode, useState } from 'react'
 import type { Destination } from '../../../../contract/destination.ts'
 import { wordsOf } from '../../../../contract/destination-words.ts'
+import type { ConfigField } from '../../../../contract/destinations/config-field.ts'
 import { needsAttention } from '../../../../contract/state-words.ts'
 import { bytes, count, counted, duration } from '../../../../platform/quantities.ts'
 import type { Rates } from '../../../client/overview.ts'
@@ -120,7 +121,10 @@ function Numbers({ destination }: { destination: Destination }) {
               ? 'nothing'
               : `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
           ],
-          ['Oldest waiting for', lane.pending_messages === 0 ? '–' : duration(lane.oldest_pending_age_seconds)],
+          [
+            'Oldest waiting for',
+            lane.pending_messages === 0 ? '–' : duration(lane.oldest_pending_age_seconds),
+          ],
           ['Last delivered', <Ago key="at" at={lane.last_delivered_ts} />],
         ]}
       />
@@ -147,20 +151,29 @@ function Numbers({ destination }: { destination: Destination }) {
   )
 }
 
+/** What is set, with the labels of the form. */
+function configFacts({ destination_type: type, destination_config: config }: Destination) {
+  const { fields } = wordsOf(type)
+  return Object.entries<ConfigField>(fields).flatMap(([key, field]): [label: string, value: string][] => {
+    const value = config[key]
+    if (value === null || value === undefined || value === '') return []
+    const text = typeof value === 'object' ? JSON.stringify(value) : String(value)
+    if (text === '{}') return []
+    return [[field.label, field.kind === 'choice' ? (field.options[text] ?? text) : text]]
+  })
+}
+
 function Config({ destination }: { destination: Destination }) {
   const { columns, flush, rate, concurrency, tls_pin: pin } = destination
-  const config = Object.entries(destination.destination_config).filter(
-    ([, value]) => value !== null && value !== undefined,
-  )
+  const target = describeTarget(destination)
   return (
     <Section title="Destination">
       <Facts
         facts={[
-          ['Delivers to', <Outside key="target" text={describeTarget(destination)} />],
-          ...config.map(([key, value]): [string, ReactNode] => [
-            key,
-            <Outside key={key} text={typeof value === 'object' ? JSON.stringify(value) : String(value)} />,
-          ]),
+          ['Target', <Outside key="target" text={target} />],
+          ...configFacts(destination)
+            .filter(([, value]) => value !== target)
+            .map(([label, value]): [string, ReactNode] => [label, <Outside key={label} text={value} />]),
           ['Retry for', duration(destination.destination_max_retry_seconds)],
           [
             'Batches',

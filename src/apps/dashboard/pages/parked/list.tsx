@@ -47,7 +47,9 @@ export function ParkedListPage(place: { pipeId: string; destinationId: string })
       <Soft>
         Records that the destination rejected permanently, or that were skipped, are kept here while the lane
         continues. You can correct and replay them.{' '}
-        {total === null ? null : `${counted(total, 'record')} of this lane ${total === 1 ? 'is' : 'are'} parked.`}
+        {total === null
+          ? null
+          : `${counted(total, 'record')} of this lane ${total === 1 ? 'is' : 'are'} parked.`}
       </Soft>
       <div className={styles.filters}>
         <TextField label="Error code" value={code} mono onValue={(value) => narrow(() => setCode(value))} />
@@ -73,7 +75,9 @@ export function ParkedListPage(place: { pipeId: string; destinationId: string })
           {data.parked.length === 0 ? (
             <Empty title="Nothing is parked">
               <p>
-                {Object.keys(filter).length === 0 ? 'The destination accepted all records.' : 'No record matches the filter.'}
+                {Object.keys(filter).length === 0
+                  ? 'The destination accepted all records.'
+                  : 'No record matches the filter.'}
               </p>
             </Empty>
           ) : (

@@ -3,7 +3,7 @@ import { useState } from 'react'
 import type { Destination } from '../../../../contract/destination.ts'
 import type { OverviewPipe } from '../../../../contract/overview.ts'
 import type { Pipe } from '../../../../contract/pipe.ts'
-import { needsAttention } from '../../../../contract/state-words.ts'
+import { severity } from '../../../../contract/state-words.ts'
 import { bytes, count, counted, duration } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import type { Rates } from '../../../client/overview.ts'
@@ -42,6 +42,13 @@ export function PipePage({ pipeId }: { pipeId: string }) {
     ...one,
     lane: live?.lanes.find((lane) => lane.destination_id === one.destination_id)?.lane ?? one.lane,
   }))
+  const isNew = live?.last_ingest_ts === null
+  // Above the data until the first record has arrived.
+  const send = (
+    <Section key="send" title="Send records">
+      <Snippets key={pipeId} pipe={pipe} destinations={destinations} />
+    </Section>
+  )
   return (
     <Page
       title={pipe.pipe_name}
@@ -59,7 +66,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
           Paused: records sent to this pipe are rejected. Records accepted before are still delivered.
         </Notice>
       ) : null}
-      {live?.last_ingest_ts === null ? <WaitingForRecords /> : null}
+      {isNew ? <WaitingForRecords /> : null}
       {live === undefined ? null : <Live pipe={live} />}
       <Section
         title="Destinations"
@@ -80,12 +87,11 @@ export function PipePage({ pipeId }: { pipeId: string }) {
           <Destinations pipeId={pipeId} destinations={destinations} />
         )}
       </Section>
-      <Section title="Send records">
-        <Snippets key={pipeId} pipe={pipe} destinations={destinations} />
-      </Section>
+      {isNew ? send : null}
       <RecentMessages pipeId={pipeId} pipeName={pipe.pipe_name} />
       <LastDay pipeId={pipeId} />
       {live === undefined ? null : <Traffic pipe={live} />}
+      {isNew ? null : send}
     </Page>
   )
 }
@@ -200,7 +206,7 @@ function Destinations({ pipeId, destinations }: { pipeId: string; destinations: 
       cell: (one) => (
         <>
           <LaneState destination={one} />
-          {needsAttention(one, nowMs) ? (
+          {severity(one, nowMs) > 0 ? (
             <div>
               <Cause lane={one.lane} />
             </div>

@@ -90,8 +90,8 @@ export function TailPage({ pipeId }: { pipeId: string }) {
           ]}
         />
         <Soft>
-          Shows new records, not earlier ones. Left out: records over the limit per second, and records that are
-          too large to show. The newest {counted(shownRows, 'record')} are shown.
+          Shows new records, not earlier ones. Left out: records over the limit per second, and records that
+          are too large to show. The newest {counted(shownRows, 'record')} are shown.
         </Soft>
         <CliTwin
           command={command('tail', name, ...(sample === defaultSample ? [] : ['--sample', sampleText]))}

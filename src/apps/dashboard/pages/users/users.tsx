@@ -140,9 +140,7 @@ function SetupLink({ onClose }: { onClose: () => void }) {
   }
   return (
     <Dialog title="Invite by link" open onClose={onClose}>
-      <Notice kind="warn">
-        It is shown only once. It works until {exactTime(link.setup_expires_ts)}.
-      </Notice>
+      <Notice kind="warn">It is shown only once. It works until {exactTime(link.setup_expires_ts)}.</Notice>
       <Code label="Setup link" text={`${location.origin}${link.setup_path}`} />
       <div>
         <Button look="primary" onClick={onClose}>
