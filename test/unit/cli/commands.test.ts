@@ -194,7 +194,7 @@ t.test(
       const wrong = await pipectl('destinations', 'update', 'named/hook', '--secret', secret)
       t.match(wrong, {
         code: 2,
-        stderr: /is not a secret of .*\n.*signing_secret, secret_headers\.NAME, url/,
+        stderr: /is not a secret of .*\n.*url, auth_header, signing_secret, secret_headers\.NAME/,
       })
     }
 
