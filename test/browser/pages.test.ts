@@ -40,7 +40,7 @@ const places: Record<string, string> = {
   [`/pipes/${pipeId}/settings`]: 'Settings of hostile',
   [`/pipes/${pipeId}/destinations/new`]: 'New destination',
   [`/pipes/${pipeId}/destinations/${destinationId}`]: '<u>under',
-  [`/pipes/${pipeId}/destinations/${destinationId}/edit`]: 'Change <u>under',
+  [`/pipes/${pipeId}/destinations/${destinationId}/edit`]: 'Edit <u>under',
   '/messages': 'Messages',
   '/messages/nonsense': 'Message not found',
   '/keys': 'API keys',
@@ -49,7 +49,7 @@ const places: Record<string, string> = {
   '/alerts': 'Alerts',
   '/service': 'Service',
   '/reference': 'API reference',
-  '/nowhere': 'There is no such page',
+  '/nowhere': 'Page not found',
 }
 
 /** The page and its data are there. */

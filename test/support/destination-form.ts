@@ -64,7 +64,7 @@ export async function look(t: Test, page: Page, secrets: string[]): Promise<void
   await page.getByRole('heading', { name: 'Destination', exact: true }).waitFor()
   t.same(await axeFindings(page), [], 'the lane')
   for (const secret of secrets) await isHidden(t, page, secret)
-  await press(page, 'Change')
+  await press(page, 'Edit')
   await page.getByRole('button', { name: 'Test and save' }).waitFor()
   t.same(await axeFindings(page), [], 'the form')
   for (const secret of secrets) await isHidden(t, page, secret)

@@ -63,7 +63,7 @@ t.test('top in a terminal of 80×24: skip, retry, resize without ghosts, quit', 
   await tmux('send-keys', '-t', 'top', 's')
   await shows(/Skip\? \[y\/N\]/)
   await tmux('send-keys', '-t', 'top', 'y')
-  await shows(/Skipped the blocking message/)
+  await shows(/Parked the blocking message/)
   t.equal((await lane()).skipped_messages, 1)
 
   await until('the next message blocks', async () => (await lane()).blocking_msg_id !== null)

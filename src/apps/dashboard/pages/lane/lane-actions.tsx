@@ -210,7 +210,7 @@ function nextWords(waiting: number): string {
   return `The ${counted(waiting, 'message')} behind it ${waiting === 1 ? 'is' : 'are'} delivered next.`
 }
 
-/** What becomes of records that are stored already and delivered again. */
+/** Describes the effect on records that are stored already. */
 function repeatWords({ destination_type: type, columns = [] }: Destination): string {
   if (!wordsOf(type).isDatabase) return 'The destination receives those a second time.'
   return columns.some(({ semantic_role }) => semantic_role === 'dedupe_id')

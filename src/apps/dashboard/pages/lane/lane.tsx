@@ -151,7 +151,7 @@ function Numbers({ destination }: { destination: Destination }) {
   )
 }
 
-/** What is set, with the labels of the form. */
+/** The fields that are set, with the labels of the form. */
 function configFacts({ destination_type: type, destination_config: config }: Destination) {
   const { fields } = wordsOf(type)
   return Object.entries<ConfigField>(fields).flatMap(([key, field]): [label: string, value: string][] => {

@@ -16,7 +16,7 @@ export function ReferencePage() {
     staleTime: Number.POSITIVE_INFINITY,
     queryFn: async ({ signal }) => {
       const response = await fetch(openapiAddress, { signal })
-      if (!response.ok) throw new Error(`The daemon did not hand out its document (HTTP ${response.status}).`)
+      if (!response.ok) throw new Error(`The daemon did not return its document (HTTP ${response.status}).`)
       return readDocument(await response.text())
     },
   })
@@ -24,7 +24,7 @@ export function ReferencePage() {
     <Page
       title="API reference"
       name="API reference"
-      actions={<a href={openapiAddress}>The document (OpenAPI 3, YAML)</a>}
+      actions={<a href={openapiAddress}>OpenAPI document (YAML)</a>}
     >
       {data === undefined ? (
         error === null ? (
@@ -59,8 +59,8 @@ function Reference({ document }: { document: ApiDocument }) {
         onValue={setFilter}
       />
       {tags.length === 0 ? (
-        <Empty title="No operation is like that">
-          <p>Look for a part of a path, a method or a word of the summary.</p>
+        <Empty title="No operation matches">
+          <p>Search for part of a path, a method or a word of the summary.</p>
         </Empty>
       ) : null}
       {tags.map((tag) => (
@@ -112,7 +112,7 @@ function Details({ operation, document }: { operation: ApiOperation; document: A
             { label: 'Parameter', cell: (one) => <code>{one.name}</code> },
             { label: 'In', cell: (one) => `${one.in}${one.required === true ? ', required' : ''}` },
             { label: 'Type', cell: (one) => (one.schema === undefined ? '' : typeWords(one.schema)) },
-            { label: 'What', cell: (one) => one.description ?? '' },
+            { label: 'Description', cell: (one) => one.description ?? '' },
           ]}
         />
       )}

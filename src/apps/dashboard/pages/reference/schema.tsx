@@ -56,7 +56,7 @@ function Nested({ schema, resolve }: { schema: Schema; resolve: Resolve }) {
   const [isOpen, setOpen] = useState(false)
   return (
     <details className={styles.nested} onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>its keys</summary>
+      <summary>Keys</summary>
       {isOpen ? <SchemaView schema={schema} resolve={resolve} /> : null}
     </details>
   )

@@ -13,7 +13,7 @@ const columns = [
     label: 'Node',
     cell: ({ node_name, is_this }: OverviewNode) => (
       <>
-        <Outside text={node_name} /> {is_this ? <Soft>answers this page</Soft> : null}
+        <Outside text={node_name} /> {is_this ? <Soft>serves this page</Soft> : null}
       </>
     ),
   },
@@ -36,12 +36,12 @@ export function Cluster({ cluster }: { cluster: OverviewCluster }) {
           <Notice key={places.get(node)} kind={node.node_state === 'expired' ? 'bad' : 'warn'}>
             <Outside text={node.node_name} />: {nodeInWords(node)}.
             {node.node_state === 'expired'
-              ? ' It stopped without a word or is cut off; other nodes take over its pipes within seconds.'
+              ? ' It stopped without notice or is disconnected. Other nodes take over its pipes within seconds.'
               : null}
           </Notice>
         ))}
       {unowned === null ? null : (
-        <Notice kind="warn">{unowned} at this moment: their records are taken, and wait.</Notice>
+        <Notice kind="warn">{unowned} now: their records are accepted, and wait.</Notice>
       )}
       <Table
         caption="Nodes"
