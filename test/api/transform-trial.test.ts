@@ -276,7 +276,7 @@ t.test('records of others are not there, and bodies that are not right are named
   t.match(await errors({ transform, only: 'x' }), { only: /one of kept, filtered, failed/ })
   t.match(await errors({ transform, records: [] }), { records: 'Unknown field.' })
   t.match(await errors({ transform, sample: '[1]' }), { sample: /line 1/ })
-  t.match(await errors({ transform: { filter: '1' } }), { 'transform.filter': /gives int/ })
+  t.match(await errors({ transform: { filter: '1' } }), { 'transform.filter': /not int/ })
   t.match(await errors({ transform: { map: [{ op: 'x' }] } }), { 'transform.map.0.op': /one of/ })
   const pull = await created(api, `/v1/pipes/${pipeId}/destinations`, pullDestination, 'destination_id')
   t.match(await errors({ destination_id: pull }), { transform: /the destination has none/ })
@@ -343,7 +343,7 @@ t.test('a sample, and a proposed table, are of what the transform gives', async 
   )
   t.match(await infer({ ...database('proposed'), transform: { filter: 'false' } }), {
     ok: false,
-    failure: { code: 'no_records', message: /leaves none of the 5 records: 5 are filtered out, and 0 fail/ },
+    failure: { code: 'no_records', message: /keeps none of the 5 records: 5 are filtered out, and 0 fail/ },
   })
 })
 
