@@ -177,11 +177,14 @@ t.test('a filter that hangs is saved unchecked within seconds, and lanes go on m
   t.match(late.body, { is_complete: false, kept: 0 })
 })
 
-t.test('what one record hangs is found beside the others', async (t) => {
+/** On a busy machine the trial can end before the record has had its second of processor time: it says so, and blames no other. */
+t.test('of three records only the one that hangs is blamed', async (t) => {
   const pipeId = await pipe('hangs-once')
   const { msg_id } = await daemon.ingest(pipeId, [{ s: 'a' }, hanging, { s: 'b' }])
-  const result = await tried(pipeId, { transform: { filter: hangs } })
-  t.match(result, {
+  const trial = { transform: { filter: hangs } }
+  const { body } = await api('POST', `/v1/pipes/${pipeId}/destinations/try-transform`, trial)
+  if (body.is_complete !== true) return t.match(body, { is_complete: false, failed: 0, faults: [] })
+  t.match(body, {
     ...{ kept: 1, filtered: 1, failed: 1 },
     faults: [{ path: 'transform.filter', code: 'transform_timeout', msg_id, record_index: 1 }],
   })
