@@ -28,7 +28,7 @@ export const alertOperations = [
       'At most one alert is sent per lane and event in 5 minutes; what was held back is counted in the next one. What cannot be sent is tried again for an hour. Every alert is described in docs/alerts.md.',
     request: AlertsPut,
     success: { status: 200, description: 'As stored', schema: responseBodies.alerts },
-    errors: ['precondition_failed', ...withBody],
+    errors: ['changed_meanwhile', ...withBody],
   },
   {
     ...shared,
@@ -36,7 +36,7 @@ export const alertOperations = [
     versioned: 'alerts',
     summary: 'Send no alerts any more, also not those that are pending',
     success: { status: 204, description: 'Done, also when there were none' },
-    errors: ['precondition_failed', ...everyManaged],
+    errors: ['changed_meanwhile', ...everyManaged],
   },
   {
     ...shared,

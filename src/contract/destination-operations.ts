@@ -136,7 +136,7 @@ export const destinationOperations = [
       description: 'The destination as it is now',
       schema: responseBodies.destinationUpdated,
     },
-    errors: ['precondition_failed', 'destination_not_found', 'duplicate_destination_name', ...withBody],
+    errors: ['changed_meanwhile', 'destination_not_found', 'duplicate_destination_name', ...withBody],
   },
   {
     ...at('deleteDestination'),
@@ -146,7 +146,7 @@ export const destinationOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'Deleted' },
-    errors: ['precondition_failed', 'destination_not_found', ...everyManaged],
+    errors: ['changed_meanwhile', 'destination_not_found', ...everyManaged],
   },
   {
     ...at('setDestinationStatus'),
@@ -157,7 +157,7 @@ export const destinationOperations = [
     boundKeys: 'its_pipe',
     request: DestinationStatusBody,
     success: { status: 200, description: 'The status as it is now', schema: DestinationStatusBody },
-    errors: ['precondition_failed', 'destination_not_found', ...withBody],
+    errors: ['changed_meanwhile', 'destination_not_found', ...withBody],
   },
   {
     ...at('skipBlockingMessage'),

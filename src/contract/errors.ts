@@ -36,10 +36,10 @@ export const errorCatalogue = {
     message:
       'A skip parks the message, and there is no room for it: nothing was skipped. Replay or discard parked records, or raise the setting parked.max_bytes.',
   },
-  precondition_failed: {
+  changed_meanwhile: {
     status: 412,
     message:
-      'This was changed after you read it, and nothing was done: read it again, then change it with the new ETag in If-Match.',
+      'This was changed after you read it, and nothing was done: see present for what it is now, then change it with the new ETag in If-Match.',
   },
   parked_replaying: {
     status: 409,

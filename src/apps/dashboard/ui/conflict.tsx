@@ -46,7 +46,7 @@ export function SaveFailure({
   onReload: () => void
 }) {
   const keys = failure instanceof ChangedMeanwhile ? failure.keys : null
-  const isStale = failure instanceof ApiFailure && failure.code === 'precondition_failed'
+  const isStale = failure instanceof ApiFailure && failure.code === 'changed_meanwhile'
   if (keys === null && !isStale) return <FailureNotice failure={failure} shown={shown} />
   return (
     <Notice
