@@ -9,8 +9,7 @@ import { counted } from '../../../platform/quantities.ts'
 import { type Client, type DestinationBody, unchecked } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { fullName } from '../../client/workspace.ts'
-import type { CommonOptions } from '../define.ts'
-import { io } from '../io.ts'
+import { type CommonOptions, defaultFormat } from '../define.ts'
 import { print } from '../output.ts'
 import { say } from '../terminal.ts'
 import { type BodyOptions, destinationBody } from './body.ts'
@@ -142,7 +141,7 @@ async function printProposal(
   options: CommonOptions,
 ): Promise<void> {
   const { observations, ddl, executed, warnings, missing_columns, dedupe_candidates, columns } = proposal
-  const isTable = (options.output ?? (io().stdout.isTTY ? 'table' : 'json')) === 'table'
+  const isTable = (options.output ?? defaultFormat) === defaultFormat
   const missing = (name: string) => proposal.table_exists === true && missing_columns.includes(name)
   const view = {
     json: `{"destination_id":${JSON.stringify(id)},${text.trimStart().slice(1)}`,
