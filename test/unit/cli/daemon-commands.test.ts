@@ -34,7 +34,7 @@ async function keyRows(dir: string): Promise<unknown[]> {
   }
 }
 
-const oneLine = /^pipectl: [^\n]+\n$/
+const oneLine = /^error: [^\n]+\n$/
 
 t.test('init sets up a data directory and shows the first key once', async (t) => {
   const dir = dataDir(t)
@@ -176,7 +176,7 @@ t.test('a running daemon', async (t) => {
       t.equal((await pipectl([...local, '--workspace', 'third'])).code, 3)
       const taken = await pipectl(['workspaces', 'create', 'second', '--data-dir', daemon.dataDir])
       t.equal(taken.code, 5, 'conflict')
-      t.match(taken.stderr, /^pipectl: workspace second exists already\n {2}next: choose another name\n$/)
+      t.match(taken.stderr, /^error: workspace second exists already\n {2}next: choose another name\n$/)
       t.equal((await pipectl(['workspaces', 'create', 'a b', '--data-dir', daemon.dataDir])).code, 2)
     },
   )

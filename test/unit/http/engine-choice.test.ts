@@ -62,7 +62,7 @@ t.test('where no binding loads, uws does not start: exit 78, and what to do', as
   await t.rejects(other.start(), /ended with 78/)
   t.match(
     other.noise.join('\n'),
-    /^pipectl: no uWebSockets binding loads .*http\.engine = "node".*GLIBC_9\.99/,
+    /^error: no uWebSockets binding loads .*http\.engine = "node".*GLIBC_9\.99/,
   )
 })
 
