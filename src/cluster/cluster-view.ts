@@ -179,16 +179,8 @@ export class ClusterView {
     const own = node.nodeId
     const isThere = new Set(now.records.map(({ nodeId }) => nodeId))
     const names = new Set(now.records.filter(({ leftMs }) => leftMs > 0).map(({ name }) => name))
-    const passedMs = now.atMs - before.atMs
-    for (const one of before.records) {
-      if (isThere.has(one.nodeId) || one.nodeId === own) continue
-      const isLost = passedMs <= longestGapMs && one.leftMs - passedMs <= clockSlackMs
-      const fields = { node: one.name, node_id: one.nodeId }
-      if (isLost) {
-        this.#lost.set(one.nodeId, { name: one.name, lostMs: now.atMs })
-        log.warn(fields, 'cluster.node_lost')
-      } else log.info(fields, 'cluster.node_left')
-    }
+    for (const one of before.records)
+      if (!isThere.has(one.nodeId) && one.nodeId !== own) this.#noteGone(one, before.atMs, now.atMs)
     const known = new Set(before.records.map(({ nodeId }) => nodeId))
     for (const { nodeId, name } of now.records)
       if (!known.has(nodeId)) log.info({ node: name, node_id: nodeId }, 'cluster.node_joined')
@@ -197,6 +189,17 @@ export class ClusterView {
     }
     for (const [pipeId, owner] of now.owners)
       if (owner === own && before.owners.get(pipeId) !== own) this.#gained += 1
+  }
+
+  #noteGone({ nodeId, name, leftMs }: NodeRecord, seenAtMs: number, nowMs: number): void {
+    const { log } = this.#options
+    const passedMs = nowMs - seenAtMs
+    const isLost = passedMs <= longestGapMs && leftMs - passedMs <= clockSlackMs
+    const fields = { node: name, node_id: nodeId }
+    if (isLost) {
+      this.#lost.set(nodeId, { name, lostMs: nowMs })
+      log.warn(fields, 'cluster.node_lost')
+    } else log.info(fields, 'cluster.node_left')
   }
 }
 

@@ -173,14 +173,13 @@ export class NodeServer {
     }
     const open: Open = { id, from, isCancelled: false, confirm: null, onAck: null }
     this.#open.set(key, open)
-    void this.#serve(open, said, run, args, reply).finally(() => this.#open.delete(key))
+    void this.#serve(open, said, { run, args }, reply).finally(() => this.#open.delete(key))
   }
 
   async #serve(
     open: Open,
     { waitMs, confirm, from, method }: Extract<ToServer, { kind: 'request' }>,
-    run: ServedMethod,
-    args: readonly unknown[],
+    { run, args }: { run: ServedMethod; args: readonly unknown[] },
     reply: Reply,
   ): Promise<void> {
     if (confirm && !(await isWanted(open, reply))) return

@@ -7,11 +7,13 @@ import { redactedUrl } from './secret-url.ts'
 /** Event → what it says, in the order of lists and forms. */
 export const alertEvents = {
   'lane.failing':
-    'The next message of a lane could not be delivered for 60 s, whatever the error. Not told where lane.stuck or lane.stalled was.',
-  'lane.stuck': 'A destination refuses a message, or everything, for good: somebody has to act.',
-  'lane.stalled': 'A lane has failed for longer than destination_max_retry_seconds.',
-  'lane.recovered': 'A lane that one of these was told of delivers again, or has nothing left to deliver.',
-  'message.parked': 'Messages or records were put aside; counted for a minute.',
+    'A lane has been failing for 60 s and a retry has failed too. Not sent if lane.stuck or lane.stalled was.',
+  'lane.stuck': 'A destination rejects a message, or everything, permanently: a person has to act.',
+  'lane.stalled':
+    'A lane has been failing for longer than destination_max_retry_seconds; it is retried every 15 minutes.',
+  'lane.recovered':
+    'A lane that one of these alerts reported delivers again, or has nothing left to deliver.',
+  'message.parked': 'Messages or records were parked; counted for a minute.',
   'messages.dropped': 'Messages were lost to retention or damage before a lane had delivered them.',
   'retention.near':
     'The oldest message of a lane has waited for more than 80 % of the time after which it is dropped.',

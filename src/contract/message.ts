@@ -14,7 +14,7 @@ const uuid = () => Type.String({ format: 'uuid' })
 const timestamp = () => Type.String({ format: 'date-time' })
 const state = Type.Enum([...messageStates], {
   description:
-    '`stuck`: it is what the lane stands at, after an attempt at it failed. `parked`: some of its records, or all, are put aside now. `dropped`: lost before the lane had delivered it, by age or to a damaged disk. After a rewind it is `pending` until it is delivered again.',
+    '`stuck`: an attempt at it failed and the lane is blocked at it; after a transient error the lane is only retrying. `parked`: some of its records, or all, are parked now. `dropped`: lost before the lane had delivered it, by age or to a damaged disk. After a rewind it is `pending` until it is delivered again.',
 })
 
 const ofMessage = {

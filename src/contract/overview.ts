@@ -7,7 +7,7 @@ import Type, { type Static } from 'typebox'
 import { destinationStatus, LaneStatus } from './destination.ts'
 import { destinationTypes } from './destination-words.ts'
 import { nodeStates } from './node-words.ts'
-import { notReadyReasons, readyWarnings } from './ready-words.ts'
+import { notReadyNames, readyWarningNames } from './ready-words.ts'
 import { ingestCountFields, usageCountFields } from './usage.ts'
 
 const count = () => Type.Integer({ minimum: 0 })
@@ -107,8 +107,8 @@ export const Overview = Type.Object({
     version: Type.String(),
     started_ts: timestamp(),
     is_ready: Type.Boolean(),
-    reasons: Type.Array(Type.Enum([...notReadyReasons])),
-    warnings: Type.Array(Type.Enum([...readyWarnings])),
+    reasons: Type.Array(Type.Enum(notReadyNames)),
+    warnings: Type.Array(Type.Enum(readyWarningNames)),
     http_engine: Type.String(),
     ingest_workers: Type.Integer({ minimum: 1 }),
     delivery_restarts: count(),

@@ -8,7 +8,7 @@ import { Destination, TableColumn } from './destination.ts'
 import { MessageDetail, MessageList } from './message.ts'
 import { Overview } from './overview.ts'
 import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
-import { notReadyReasons, readyWarnings } from './ready-words.ts'
+import { notReadyNames, readyWarningNames } from './ready-words.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { TransformCheck } from './transform-trial.ts'
 import { LaneByHour, UsageByHour } from './usage.ts'
@@ -22,7 +22,7 @@ const anyRecord = () => Type.Record(Type.String(), Type.Unknown())
 
 const warnings = () =>
   Type.Optional(
-    Type.Array(Type.Enum([...readyWarnings]), {
+    Type.Array(Type.Enum(readyWarningNames), {
       description:
         'Left out when there are none. Parts of the log that wait to be salvaged, that are missing, and acknowledged messages that are lost, since the start. `pipectl doctor` and `pipectl verify` say more. `safe_mode`: started with `serve --safe`, nothing is delivered.',
     }),
@@ -147,7 +147,7 @@ export const responseBodies = {
   ready: Type.Object({ status: Type.Enum(['ready']), warnings: warnings() }),
   notReady: Type.Object({
     status: Type.Enum(['not_ready']),
-    reasons: Type.Array(Type.Enum([...notReadyReasons])),
+    reasons: Type.Array(Type.Enum(notReadyNames)),
     warnings: warnings(),
   }),
   accepted: Type.Object({

@@ -135,8 +135,8 @@ export async function openThreadedIngest(
   })
   shutdown.set('close geolocation', () => geo.close())
   buffer.onSharedAppends((appends) => {
-    for (const { appender, pipeId, messages, records, bytes, lastMs } of appends)
-      usageOf(appender).accepted(pipeId, records, bytes, lastMs, messages)
+    for (const { appender, pipeId, lastMs, ...added } of appends)
+      usageOf(appender).accepted(pipeId, lastMs, added)
   })
   const opened = await openIngestThreads({
     count,

@@ -102,7 +102,7 @@ export class BatchReader {
       through === null ? await this.#due(row, spec) : { waitMs: 0, bytes: await this.#bytesTo(row, through) }
     if (due.waitMs > 0) return { kind: 'wait', row, waitMs: due.waitMs }
 
-    return await this.#read(row, spec, memory, due.bytes, due.bytes)
+    return await this.#read(row, spec, memory, { cutBytes: due.bytes, reservedBytes: due.bytes })
   }
 
   /** Nothing is left of the range under way, nor between it and the next one. */
@@ -136,8 +136,7 @@ export class BatchReader {
     row: LaneState,
     spec: LaneSpec,
     memory: WaitForMemory,
-    cutBytes: number,
-    reservedBytes: number,
+    { cutBytes, reservedBytes }: { cutBytes: number; reservedBytes: number },
   ): Promise<NextBatch> {
     const through = throughOf(row)
     const reservation = await this.#reserve(reservedBytes, memory)
@@ -176,7 +175,7 @@ export class BatchReader {
       if (!isKept) reservation.release()
     }
     // A message larger than the share is read again when there is room for it; otherwise many lanes would each keep such a one in memory.
-    return await this.#read(row, spec, memory, cutBytes, largerBytes)
+    return await this.#read(row, spec, memory, { cutBytes, reservedBytes: largerBytes })
   }
 
   /** When the oldest undelivered message was received; null when nothing is pending. */

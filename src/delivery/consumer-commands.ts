@@ -39,9 +39,8 @@ export class ConsumerCommands {
   #isEnding = false
 
   constructor(
-    state: DurableState,
+    { state, retry }: { state: DurableState; retry: RetryWindow },
     cursor: PullCursor,
-    retry: RetryWindow,
     { clock, epochs }: Pick<LaneDeps, 'clock' | 'epochs'>,
     spec: LaneSpec,
   ) {

@@ -198,15 +198,11 @@ export class DriftCounts {
     this.#state.records += 1
     const seen = new Set<string>()
     for (const { key: literal, value } of members(record)) {
-      const isNull = value.length === 4 && value[0] === 0x6e
       const isLong = literal.length > 6 * driftLimits.keyCharacters + 2
       const key = isLong ? null : stringValue(literal.toString('utf8'))
       const columns = key === null ? undefined : this.#known.get(key)
-      if (columns !== undefined) {
-        if (!isNull && this.#state.unfilled.length > 0) this.#fill(columns)
-        continue
-      }
-      if (key === null || key.length > driftLimits.keyCharacters) this.#state.other_keys += 1
+      if (columns !== undefined) this.#fill(columns, value)
+      else if (key === null || key.length > driftLimits.keyCharacters) this.#state.other_keys += 1
       // Twice in one record counts once.
       else if (!seen.has(key)) {
         seen.add(key)
@@ -216,7 +212,9 @@ export class DriftCounts {
     }
   }
 
-  #fill(columns: readonly string[]): void {
+  #fill(columns: readonly string[], value: Buffer): void {
+    const isNull = value.length === 4 && value[0] === 0x6e
+    if (isNull || this.#state.unfilled.length === 0) return
     const before = this.#state.unfilled.length
     this.#state.unfilled = this.#state.unfilled.filter((name) => !columns.includes(name))
     if (this.#state.unfilled.length < before) this.#hasNews = true

@@ -1,5 +1,5 @@
 /**
- * Says in the log when a lane begins to fail and when that is over (contract/lane-failing.ts): once each.
+ * Says in the log when a lane begins to fail and when that is over (contract/state-words.ts): once each.
  *
  *   (works) ──isFailing──▶ failing: lane.failing ──no failure for a minute──▶ over: lane.failing_ended
  *
@@ -7,7 +7,7 @@
  * not one per batch. A restart forgets episodes, so a lane that still fails is named again in the new process's log.
  */
 import { wordsOf } from '../contract/destination-words.ts'
-import { failingAfterMs, isFailing } from '../contract/lane-failing.ts'
+import { failingAfterMs, isFailing } from '../contract/state-words.ts'
 import type { Logger } from '../platform/log.ts'
 import type { Clock } from './clock.ts'
 import type { Lane } from './lane.ts'

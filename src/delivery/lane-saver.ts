@@ -97,16 +97,20 @@ export class LaneSaver {
         )
         if (await this.#isAnswered(saving)) return
       } catch (error) {
-        if (rejectLost(group, error)) continue
-        if (!(error instanceof LaneStoreUnavailableError)) throw error
-        if (this.#clock.monotonicMs() >= this.#givesUpAtMs) throw error
-        if (tries === 1) this.#log.error({ lanes: group.size, err: error.cause }, 'lanes.save_waits')
-        await new Promise<void>((resolve) => this.#clock.wake(retrySaveMs, resolve))
+        if (!rejectLost(group, error)) await this.#pauseAfter(error, group.size, tries)
         continue
       }
       // Never repeated: it may still take place, and what it counts would count twice.
       throw new LaneStoreUnavailableError(new Error(`no answer within ${closingMs} ms`))
     }
+  }
+
+  /** Waits before the save is repeated. Throws the error again if a repeat cannot help, or if the process ends. */
+  async #pauseAfter(error: unknown, lanes: number, tries: number): Promise<void> {
+    if (!(error instanceof LaneStoreUnavailableError)) throw error
+    if (this.#clock.monotonicMs() >= this.#givesUpAtMs) throw error
+    if (tries === 1) this.#log.error({ lanes, err: error.cause }, 'lanes.save_waits')
+    await new Promise<void>((resolve) => this.#clock.wake(retrySaveMs, resolve))
   }
 
   /** False: the process ends, and waits no longer. A save that takes place later is right: a restart begins with its row. */

@@ -6,7 +6,6 @@ import { blockingPage } from '../contract/blocking-page.ts'
 import type { LaneStatus } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
-import type { Transform } from '../contract/transform.ts'
 import type { DestinationCheck, DestinationSpec, InferRequest, Sample } from '../destinations/driver.ts'
 import type { BufferReader, StoredMessage } from '../log/buffer.ts'
 import { recordTextsIn } from '../log/record-text.ts'
@@ -27,7 +26,7 @@ import type { Lane, LaneBacklog } from './lane.ts'
 import type { LaneSet } from './lane-set.ts'
 import { ChangesOfLanes, troublesOf } from './lane-views.ts'
 import { KeptRecords, KeptSample, transformCheck, withTrial } from './transform-check.ts'
-import { newestBodies, type RunTransform, TransformTrials, type TrialSource } from './transform-trial.ts'
+import { newestBodies, type RunTransform, TransformTrials } from './transform-trial.ts'
 import { nothingShown, type TrialKeeper, talliedTrial } from './trial-tally.ts'
 
 export interface LaneServiceDeps {
@@ -58,33 +57,15 @@ export function openLaneService({
 }: LaneServiceDeps): Delivery {
   const consumers = (destinationId: string) => lanes.lane(destinationId)?.consumers
   const trials = new TransformTrials({ reader, clock, run: runTransform })
-  const tried = (
-    source: TrialSource,
-    transform: Transform,
-    show: TransformTrialRequest['show'] = nothingShown,
-    keeper?: TrialKeeper,
-  ) => talliedTrial(trials, source, transform, show, keeper)
+  const tried = (request: TransformTrialRequest, keeper?: TrialKeeper) =>
+    talliedTrial(trials, request, keeper)
   const views = new ChangesOfLanes(lanes)
 
   return {
     refresh: (pipeId) => lanes.refresh(pipeId),
-    async lanes(destinationIds) {
-      const found: Record<string, LaneStatus> = {}
-      for (const destinationId of destinationIds) {
-        const lane = lanes.lane(destinationId)
-        if (lane !== undefined) found[destinationId] = await lane.view.status()
-      }
-      return found
-    },
+    lanes: (destinationIds) => statusesOf(lanes, destinationIds),
     lanesSince: (destinationIds, since) => views.changedSince(destinationIds, since),
-    async backlogs(pipeIds) {
-      const found: Record<string, PipeBacklog> = {}
-      for (const pipeId of pipeIds) {
-        const backlogs = await Promise.all(lanes.lanesOf(pipeId).map((lane) => lane.view.backlog()))
-        found[pipeId] = await pipeBacklog(pipeId.toLowerCase(), backlogs, reader)
-      }
-      return found
-    },
+    backlogs: (pipeIds) => backlogsOf(lanes, pipeIds, reader),
     parkedChanged: async (destinationId) => await lanes.lane(destinationId)?.parkedChanged(),
     skip: async (destinationId) => (await lanes.lane(destinationId)?.skip()) ?? false,
     retryNow: async (destinationId) => (await lanes.lane(destinationId)?.retryNow()) ?? null,
@@ -98,7 +79,7 @@ export function openLaneService({
       }
       return await checkWithin(async (signal) => {
         const kept = new KeptSample()
-        const trial = tried({ pipeId, sample: null }, transform, nothingShown, kept)
+        const trial = tried({ pipeId, sample: null, transform, show: nothingShown }, kept)
         if (wantsSample) await trial
         const [checks, seen] = await Promise.all([
           check(spec, signal, wantsSample ? kept.sample : null),
@@ -115,11 +96,11 @@ export function openLaneService({
       if (!transform)
         return await propose(sample === null ? await newestBodies(pipeId, reader) : [Buffer.from(sample)])
       const kept = new KeptRecords()
-      const seen = await tried({ pipeId, sample }, transform, nothingShown, kept)
+      const seen = await tried({ pipeId, sample, transform, show: nothingShown }, kept)
       const proposal = await propose(kept.bodies)
       return proposal === null ? null : withTrial(proposal, seen)
     },
-    tryTransform: ({ pipeId, sample, transform, show }) => tried({ pipeId, sample }, transform, show),
+    tryTransform: (request) => tried(request),
     async forget(spec) {
       const deadline = new AbortController()
       const cancel = clock.wake(checkDeadlineMs, () => deadline.abort())
@@ -135,18 +116,45 @@ export function openLaneService({
     endPulls: async () => lanes.endPulls(),
     troubles: (query) => troublesOf(lanes, query),
     countUsage: async (pipeId) => await countUsage?.(pipeId),
-    async metrics() {
-      const inFlightBytes = lanes.budget.reservedBytes
-      const attempts = lanes.observed.histograms()
-      const numbers: DeliveryMetrics = { inFlightBytes, workerRestarts: 0, lanes: [], attempts }
-      for (const lane of lanes.lanes()) {
-        const { destinationId, pipeId, pipeName, name, type } = lane.spec
-        const identity = { destinationId, pipeId, pipeName, name, type }
-        numbers.lanes.push({ ...identity, lane: await lane.view.status(), attempts: { ...lane.attempts } })
-      }
-      return numbers
-    },
+    metrics: () => metricsOf(lanes),
   }
+}
+
+async function statusesOf(
+  lanes: LaneSet,
+  destinationIds: readonly string[],
+): Promise<Record<string, LaneStatus>> {
+  const statuses: Record<string, LaneStatus> = {}
+  for (const destinationId of destinationIds) {
+    const lane = lanes.lane(destinationId)
+    if (lane !== undefined) statuses[destinationId] = await lane.view.status()
+  }
+  return statuses
+}
+
+async function backlogsOf(
+  lanes: LaneSet,
+  pipeIds: readonly string[],
+  reader: BufferReader,
+): Promise<Record<string, PipeBacklog>> {
+  const backlogs: Record<string, PipeBacklog> = {}
+  for (const pipeId of pipeIds) {
+    const ofLanes = await Promise.all(lanes.lanesOf(pipeId).map((lane) => lane.view.backlog()))
+    backlogs[pipeId] = await pipeBacklog(pipeId.toLowerCase(), ofLanes, reader)
+  }
+  return backlogs
+}
+
+async function metricsOf(lanes: LaneSet): Promise<DeliveryMetrics> {
+  const inFlightBytes = lanes.budget.reservedBytes
+  const attempts = lanes.observed.histograms()
+  const numbers: DeliveryMetrics = { inFlightBytes, workerRestarts: 0, lanes: [], attempts }
+  for (const lane of lanes.lanes()) {
+    const { destinationId, pipeId, pipeName, name, type } = lane.spec
+    const identity = { destinationId, pipeId, pipeName, name, type }
+    numbers.lanes.push({ ...identity, lane: await lane.view.status(), attempts: { ...lane.attempts } })
+  }
+  return numbers
 }
 
 async function noTransforms(): Promise<never> {

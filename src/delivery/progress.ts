@@ -102,7 +102,10 @@ export class Progress {
     const { row } = this.#state
     const now = this.#deps.clock.now()
     const left = this.#leftOut(messages, filtered)
-    this.#state.delivered(afterDelivered(row, messages, rest, spec.flush.maxRecords, now), left)
+    this.#state.delivered(
+      afterDelivered(row, { delivered: messages, rest }, spec.flush.maxRecords, now),
+      left,
+    )
     this.attempts.delivered += 1
     this.#timeouts = 0
     this.#retry.resetBackoff()
@@ -143,7 +146,7 @@ export class Progress {
   ): void {
     this.#state.dropUnsentNext()
     const { row } = this.#state
-    const now = this.#deps.clock.now()
+    const nowMs = this.#deps.clock.now()
     this.#state.count({ failedAttempts: 1 })
     this.attempts[error.class] += 1
     this.#retry.failed()
@@ -153,12 +156,12 @@ export class Progress {
     const isOneByOne = storedRecords > 0 || error.storedRecords !== undefined
     if (error.class === 'permanent' && isDivisible) {
       this.#retry.resetBackoff()
-      this.#state.change(afterBisect(row, messages, rest, error, now))
+      this.#state.change(afterBisect(row, messages, rest, { error, nowMs }))
     } else if (this.#isTooSlow(error) && isDivisible && !isOneByOne) {
       this.#timeouts = 0
       this.#retry.resetBackoff()
-      this.#state.change(afterHalving(row, messages, error, now))
-    } else this.#retryLater(messages, error, spec, now)
+      this.#state.change(afterHalving(row, messages, { error, nowMs }))
+    } else this.#retryLater(messages, { error, nowMs }, spec)
   }
 
   #isTooSlow({ timedOut }: DeliveryError): boolean {
@@ -166,14 +169,20 @@ export class Progress {
     return timedOut === 'unknown' && this.#timeouts > repeatsAfterTimeout
   }
 
-  #retryLater(messages: readonly MarkedMessage[], error: DeliveryError, spec: LaneSpec, now: number): void {
+  #retryLater(messages: readonly MarkedMessage[], failure: Failure, spec: LaneSpec): void {
+    const { error, nowMs } = failure
     const { row, log } = this.#state
     const wasStuck = row.lastError?.class === 'permanent' && row.bisectLastSeq === null
     const { delayMs, hasStalled } = this.#retry.pause(error, spec.maxRetrySeconds, this.#deps.random)
-    this.#state.change(afterPause(row, messages, error, now + delayMs, now))
+    this.#state.change(afterPause(row, messages, failure, nowMs + delayMs))
     if (error.class === 'permanent' && !wasStuck) log.stuck(messages[0]!, error)
     if (hasStalled) log.stalled(messages[0]!, error)
   }
+}
+
+interface Failure {
+  error: DeliveryError
+  nowMs: number
 }
 
 /** The size limit is doubled after so many batches in a row (docs/dev/contract.md#progress, c). */
@@ -185,8 +194,7 @@ const successesToGrow = 8
  */
 function afterDelivered(
   row: LaneState,
-  delivered: readonly MarkedMessage[],
-  rest: readonly StoredMessage[],
+  { delivered, rest }: { delivered: readonly MarkedMessage[]; rest: readonly StoredMessage[] },
   maxRecords: number,
   nowMs: number,
 ): LaneState {
@@ -257,35 +265,30 @@ function afterBisect(
   row: LaneState,
   failed: readonly StoredMessage[],
   rest: readonly StoredMessage[],
-  error: DeliveryError,
-  nowMs: number,
+  failure: Failure,
 ): LaneState {
   assert(failed.length > 1 && failed.at(-1)!.seq === row.batchLastSeq)
   // With a hint the part before the hinted message is tried next and the hinted one becomes the last of the search.
-  const hinted = failed.findIndex((message) => message.seq === error.failedSeq)
+  const { failedSeq } = failure.error
+  const hinted = failed.findIndex((message) => message.seq === failedSeq)
   const searched = hinted >= 0 ? failed.slice(0, hinted + 1) : failed
   assert(rest.length === 0 || rest[0]!.seq > row.batchLastSeq!)
   return withRange(
     {
-      ...withFailure(row, failed[0]!, error, nowMs),
+      ...withFailure(row, failed[0]!, failure),
       nextAttemptMs: null,
       bisectLastSeq: searched.at(-1)!.seq,
     },
-    failed.slice(0, bisectAt(failed, error.failedSeq)),
+    failed.slice(0, bisectAt(failed, failedSeq)),
   )
 }
 
 /** The range took too long: its first half is tried at once, and batches stay at that size until it proves too small. */
-function afterHalving(
-  row: LaneState,
-  failed: readonly StoredMessage[],
-  error: DeliveryError,
-  nowMs: number,
-): LaneState {
+function afterHalving(row: LaneState, failed: readonly StoredMessage[], failure: Failure): LaneState {
   assert(failed.length > 1 && failed.at(-1)!.seq === row.batchLastSeq)
   return withRange(
     {
-      ...withFailure(row, failed[0]!, error, nowMs),
+      ...withFailure(row, failed[0]!, failure),
       nextAttemptMs: null,
       sizeLimitRecords: Math.floor(recordsOf(failed) / 2),
       sizeSuccesses: 0,
@@ -298,24 +301,18 @@ function afterHalving(
 function afterPause(
   row: LaneState,
   failed: readonly StoredMessage[],
-  error: DeliveryError,
+  failure: Failure,
   nextAttemptMs: number,
-  nowMs: number,
 ): LaneState {
-  const isFound = error.class === 'permanent' && failed.length === 1
+  const isFound = failure.error.class === 'permanent' && failed.length === 1
   return {
-    ...withFailure(row, failed[0]!, error, nowMs),
+    ...withFailure(row, failed[0]!, failure),
     nextAttemptMs,
     bisectLastSeq: isFound ? null : row.bisectLastSeq,
   }
 }
 
-function withFailure(
-  row: LaneState,
-  blocking: StoredMessage,
-  error: DeliveryError,
-  nowMs: number,
-): LaneState {
+function withFailure(row: LaneState, blocking: StoredMessage, { error, nowMs }: Failure): LaneState {
   assert(row.batchFirstSeq === blocking.seq)
   return {
     ...row,

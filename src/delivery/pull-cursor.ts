@@ -3,6 +3,7 @@ import type { BufferReader, Cursor, MarkedMessage } from '../log/buffer.ts'
 import { type BatchReader, pastGap } from './batch-reader.ts'
 import type { EventLoopTurns } from './clock.ts'
 import type { DurableState } from './durable-state.ts'
+import type { LaneDeps } from './lane.ts'
 
 const firstOnly = { maxRecords: 1, maxBytes: 1 }
 
@@ -19,17 +20,15 @@ export class PullCursor {
 
   constructor(
     pipeId: string,
-    reader: BufferReader,
-    batches: BatchReader,
-    state: DurableState,
-    turns: EventLoopTurns,
+    { batches, state }: { batches: BatchReader; state: DurableState },
+    { reader, pullTurns }: Pick<LaneDeps, 'reader' | 'pullTurns'>,
     onDropped: () => void,
   ) {
     this.#pipeId = pipeId
     this.#reader = reader
     this.#batches = batches
     this.#state = state
-    this.#turns = turns
+    this.#turns = pullTurns
     this.#onDropped = onDropped
   }
 

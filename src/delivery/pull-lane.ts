@@ -33,11 +33,13 @@ export class PullLane extends LaneCore implements PullConsumers {
   constructor(spec: LaneSpec, row: LaneState, deps: LaneDeps) {
     super(spec, row, deps)
     this.#waiting = new WaitingPulls(deps.clock)
-    this.#cursor = new PullCursor(spec.pipeId, deps.reader, this.batches, this.state, deps.pullTurns, () => {
+    const onDropped = () => {
       this.moved()
       this.#waiting.wakeAll()
-    })
-    this.#commands = new ConsumerCommands(this.state, this.#cursor, this.retry, deps, spec)
+    }
+    const { state, batches, retry } = this
+    this.#cursor = new PullCursor(spec.pipeId, { state, batches }, deps, onDropped)
+    this.#commands = new ConsumerCommands({ state, retry }, this.#cursor, deps, spec)
   }
 
   get attempts(): AttemptCounts {

@@ -18,6 +18,11 @@ import type { RetryWindow } from './retry.ts'
 /** A connection that nothing was sent over for so long is closed. */
 const idleDriverMs = 60_000
 
+interface EndedAttempt {
+  outcome: AttemptOutcome
+  tookMs: number
+}
+
 export class PushAttempts {
   readonly #deps: LaneDeps
   readonly #state: DurableState
@@ -65,7 +70,7 @@ export class PushAttempts {
     const isUnfinished =
       isCutShort(spec, batch) && hasTimedOut(ended) && ended.storedRecords > row.recordOffset
     const outcome: AttemptOutcome = isUnfinished ? { ...ended, kind: 'aborted' } : ended
-    this.#observe(spec, batch, row.attempts + 1, outcome, tookMs)
+    this.#observe(spec, batch, row.attempts + 1, { outcome, tookMs })
     if (outcome.isHung) await this.#driver.close()
     const left = await this.#progress.settle(outcome, messages, rest, spec)
     // Its memory is for whoever waits for it: what is left is read again.
@@ -74,13 +79,9 @@ export class PushAttempts {
 
   /** One attempt at parked records. Nothing is saved of its outcome here. */
   async replay(batch: Batch, spec: LaneSpec, attempt: number): Promise<AttemptOutcome> {
-    const { outcome, tookMs } = await this.#attempt(
-      this.#replayDriver,
-      { ...spec, isForReplays: true },
-      batch,
-      null,
-    )
-    this.#observe(spec, batch, attempt, outcome, tookMs)
+    const ended = await this.#attempt(this.#replayDriver, { ...spec, isForReplays: true }, batch, null)
+    this.#observe(spec, batch, attempt, ended)
+    const { outcome } = ended
     if (outcome.kind === 'delivered') this.counts.delivered += 1
     if (outcome.isHung) await this.#replayDriver.close()
     return outcome
@@ -91,7 +92,7 @@ export class PushAttempts {
     spec: LaneSpec,
     batch: Batch,
     park: AttemptCalls['park'],
-  ): Promise<{ outcome: AttemptOutcome; tookMs: number }> {
+  ): Promise<EndedAttempt> {
     const { pipeId, rate } = spec
     const { clock } = this.#deps
     const requestsPerSecond = rate?.requestsPerSecond ?? null
@@ -117,7 +118,7 @@ export class PushAttempts {
   }
 
   /** One line and one observation of each attempt. */
-  #observe(spec: LaneSpec, batch: Batch, attempt: number, outcome: AttemptOutcome, tookMs: number): void {
+  #observe(spec: LaneSpec, batch: Batch, attempt: number, { outcome, tookMs }: EndedAttempt): void {
     this.#state.log.attempted(batch, attempt, outcome, tookMs)
     this.#deps.observed.attempted(spec.type, batch, outcome.kind, tookMs)
   }

@@ -8,7 +8,7 @@ import {
   transformTrialLimits,
 } from '../contract/transform-trial.ts'
 import type { ShownTrial, TransformTrial, TransformTrialRequest } from './delivery.ts'
-import type { TransformTrials, TrialSource, TriedRecord } from './transform-trial.ts'
+import type { TransformTrials, TriedRecord } from './transform-trial.ts'
 
 /** Records may make as many different errors as there are records. */
 const distinctFaults = 100
@@ -22,9 +22,7 @@ export const nothingShown: TransformTrialRequest['show'] = { limit: 0, only: nul
 /** `keeper` gets each record too. */
 export async function talliedTrial(
   trials: TransformTrials,
-  source: TrialSource,
-  transform: Transform,
-  show: TransformTrialRequest['show'],
+  { transform, show, ...source }: TransformTrialRequest,
   keeper?: TrialKeeper,
 ): Promise<TransformTrial> {
   const tally = new TrialTally(transform, show)

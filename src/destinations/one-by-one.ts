@@ -17,7 +17,7 @@ import {
   type ParkRecords,
   type RejectedRecord,
 } from './driver.ts'
-import { parkAll } from './park.ts'
+import { parkAll, rejectedRecordOf } from './park.ts'
 
 export interface SingleRecord {
   /** UUID version 5: the same whenever this record is sent, so that the receiver can detect a repetition. */
@@ -79,21 +79,24 @@ export async function sendOneByOne<One>(
   }
   const parking = new ParkQueue(progress.park, isDone)
 
+  /** False: no record is left. Place and record are taken together, so the first call sends the earlier record. */
+  const sendNext = async () => {
+    const place = next++
+    const { value: record } = records.next()
+    if (record === undefined) return false
+    try {
+      await send(record)
+      isDone(place)
+    } catch (error) {
+      if (!parking.takes(place, error)) failures.push({ place, error })
+    }
+    return true
+  }
   const worker = async () => {
     while (begun < batch.recordCount && !isOver()) {
       begun += 1
       if (begun > batch.recordOffset + 1) await progress.beforeRequest()
-      if (isOver()) return
-      // Place and record are taken together: who passes the gate first sends the earlier record.
-      const place = next++
-      const { value: record } = records.next()
-      if (record === undefined) return
-      try {
-        await send(record)
-        isDone(place)
-      } catch (error) {
-        if (!parking.takes(place, error)) failures.push({ place, error })
-      }
+      if (isOver() || !(await sendNext())) return
     }
   }
   await Promise.all(Array.from({ length: concurrency }, worker))
@@ -127,7 +130,7 @@ class ParkQueue {
 
   /** True: the error is of this record alone, which is parked. */
   takes(place: number, error: unknown): boolean {
-    const rejected = error instanceof DeliveryError ? error.rejected : undefined
+    const rejected = rejectedRecordOf(error)
     if (this.#park === null || rejected === undefined) return false
     this.#waiting.push({ place, rejected })
     this.#parking ??= this.#run(this.#park)

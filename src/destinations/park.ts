@@ -34,6 +34,11 @@ export async function parkAll(park: ParkRecords, rejected: readonly RejectedReco
   }
 }
 
+/** The record that the error says is at fault. */
+export function rejectedRecordOf(error: unknown): RejectedRecord | undefined {
+  return error instanceof DeliveryError ? error.rejected : undefined
+}
+
 /** As a rejected record's: what the destination said of it. */
 export function rejectionOf(
   { code, message }: Pick<DeliveryError, 'code' | 'message'>,

@@ -306,14 +306,14 @@ export class Acceptance implements BodyReceiver {
     const pipeId = pipe.pipe_id
     const receivedMs = this.#receivedMs
     const msgId = newMsgId()
-    const amount = { records: recordCount, bytes: body.length }
+    const amount = { messages: 1, records: recordCount, bytes: body.length }
     const idempotency = this.#idempotency(prepared)
     // One literal: an object put together by spreads is a dictionary, 1 KB a message.
     appender.append({ pipeId, workspaceId, msgId, receivedMs, recordCount, body, isLent, idempotency }).then(
       (appended) => {
         if (!appended.repeated) {
           if (reserved === null) quota.count(pipeId, amount, receivedMs)
-          usage.accepted(pipeId, recordCount, amount.bytes, receivedMs)
+          usage.accepted(pipeId, receivedMs, amount)
         } else if (reserved !== null) quota.refund(reserved)
         this.#accepted(appended.msgId, appended.recordCount, reserved)
       },

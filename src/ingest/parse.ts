@@ -65,7 +65,10 @@ export function parseNdjsonBody(bytes: Buffer, limits: BodyLimits): ParsedBody |
       requireModest(scan, limits, parsed.records.length, `Line ${line}: `)
       values += scan.values + lineValues
       if (values > limits.maxValues) return null
-      parseLine(parsed, scan, start, end, line)
+      parsed.records.push(parseLine(bytes, start, end, line))
+      parsed.bounds.push(scan.bounds[0]!, scan.bounds[1]!)
+      // The carriage return of a CRLF line end is outside the record's bounds; one inside them is white space.
+      if (scan.hasNewlines) parsed.hasNewlines = true
     }
     start = end + 1
   }
@@ -95,18 +98,14 @@ function countLines(bytes: Buffer, start: number, enough: number): number {
   return lines
 }
 
-function parseLine(parsed: ParsedBody, scan: Scan, start: number, end: number, line: number): void {
-  const { bytes } = parsed
+function parseLine(bytes: Buffer, start: number, end: number, line: number): JsonRecord {
   const value = parseText(bytes.toString('utf8', start, end), `Line ${line} is not valid JSON`)
   if (!isRecord(value)) {
     throw new ApiError('invalid_payload', {
       message: `Line ${line} is ${describe(value)}: every line must be one JSON object.`,
     })
   }
-  parsed.records.push(value)
-  parsed.bounds.push(scan.bounds[0]!, scan.bounds[1]!)
-  // The carriage return of a CRLF line end is outside the record's bounds; one inside them is white space.
-  if (scan.hasNewlines) parsed.hasNewlines = true
+  return value
 }
 
 function requireUtf8(bytes: Buffer): void {
@@ -202,6 +201,7 @@ interface Scan {
  * text that JSON.parse then takes, and only bounded for any other. Depth is checked here because a parser copes with
  * any depth and what walks the value afterwards does not. Measured: 50 KB with 100 records, 46 µs.
  */
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one loop over every byte of a body, in which calls cost
 export function scanJson(
   bytes: Uint8Array,
   start: number,

@@ -107,7 +107,7 @@ function isEmpty(record: object): boolean {
  * of members that stay are copied as one: a record may have thousands.
  */
 function withoutMembers(bytes: Buffer, start: number, end: number, keys: readonly string[]): RecordText {
-  const names = keys.map((key) => Buffer.from(key))
+  const names = keys.map((key) => ({ text: key, bytes: Buffer.from(key) }))
   const text = Buffer.allocUnsafe(end - start)
   let length = text.write('{', 'latin1')
   const keep = (from: number, to: number) => {
@@ -120,7 +120,7 @@ function withoutMembers(bytes: Buffer, start: number, end: number, keys: readonl
     if (bytes[keyStart] !== quote) break
     const keyEnd = endOfString(bytes, keyStart, end)
     const memberEnd = endOfMember(bytes, keyEnd + 1, end)
-    if (!isNamed(bytes, keyStart + 1, keyEnd, keys, names)) {
+    if (!isNamed(bytes, keyStart + 1, keyEnd, names)) {
       if (runStart < 0) runStart = memberStart
     } else if (runStart >= 0) {
       keep(runStart, memberStart - 1)
@@ -147,22 +147,24 @@ function endOfMember(bytes: Uint8Array, at: number, end: number): number {
   return end
 }
 
-/** Whether the key between the quotes is one of `keys`. Decoded where it has to be: an escaped spelling is the same key. */
+/** Whether the key between the quotes is one of `names`. Decoded where it has to be: an escaped spelling is the same key. */
 function isNamed(
   bytes: Buffer,
   start: number,
   end: number,
-  keys: readonly string[],
-  names: readonly Buffer[],
+  names: readonly { text: string; bytes: Buffer }[],
 ): boolean {
   for (let at = start; at < end; at++) {
-    if (bytes[at] === backslash) return keys.includes(stringValue(bytes.toString('utf8', start - 1, end + 1)))
+    if (bytes[at] !== backslash) continue
+    const key = stringValue(bytes.toString('utf8', start - 1, end + 1))
+    return names.some(({ text }) => text === key)
   }
   const length = end - start
-  return names.some((name) => name.length === length && name.compare(bytes, start, end) === 0)
+  return names.some((name) => name.bytes.length === length && name.bytes.compare(bytes, start, end) === 0)
 }
 
 /** Every newline but the ones that separate records, which are known by following a closing brace outside a record. */
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one loop over every byte of a body, in which calls cost
 function blankNewlines(body: Buffer, recordCount: number): void {
   let depth = 0
   let separators = 0

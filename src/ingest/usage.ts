@@ -39,7 +39,7 @@ export class UsageCounter {
   }
 
   /** One message, or several of one hour, are in the buffer. */
-  accepted(pipeId: string, records: number, bytes: number, atMs: number, messages = 1): void {
+  accepted(pipeId: string, atMs: number, { messages, records, bytes }: Backlog): void {
     const counts = this.#countsOf(pipeId, atMs - (atMs % hourMs))
     counts.lastIngestMs = Math.max(atMs, counts.lastIngestMs ?? 0)
     if (this.#running === null) return
@@ -212,12 +212,12 @@ export class IngestTotals {
   /** The same counter, whose counts are added here too, as those of one worker. */
   observe(counter: UsageObserver, worker = 0): UsageObserver {
     return {
-      accepted: (pipeId, records, bytes, atMs, messages = 1) => {
+      accepted: (pipeId, atMs, added) => {
         const totals = this.#totalsOf(pipeId, worker)
-        totals.requests += messages
-        totals.records += records
-        totals.bytes += bytes
-        counter.accepted(pipeId, records, bytes, atMs, messages)
+        totals.requests += added.messages
+        totals.records += added.records
+        totals.bytes += added.bytes
+        counter.accepted(pipeId, atMs, added)
       },
       rejected: (pipeId, atMs) => {
         this.#totalsOf(pipeId, worker).rejected++

@@ -111,7 +111,7 @@ export async function openBufferFeed(spec: BufferSpec, keeper?: BufferKeeperDeps
   const { openRetentionKeeper } = await import('../cluster/jetstream/retention.ts')
   // It reads with the reader that this file opened: the base of that reader is taken off again.
   const reader = offsetReader(keeper.reader, -base)
-  const retention = await openRetentionKeeper(own, reader, keeper.log, keeper.owned, keeper.keyAttempts)
+  const retention = await openRetentionKeeper(own, reader, keeper.log, keeper)
   return offsetFeed(await openJetStreamFeed(own, retention), base)
 }
 

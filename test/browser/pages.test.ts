@@ -42,7 +42,7 @@ const places: Record<string, string> = {
   [`/pipes/${pipeId}/destinations/${destinationId}`]: '<u>under',
   [`/pipes/${pipeId}/destinations/${destinationId}/edit`]: 'Change <u>under',
   '/messages': 'Messages',
-  '/messages/nonsense': 'This message is not there',
+  '/messages/nonsense': 'Message not found',
   '/keys': 'API keys',
   '/users': 'Users',
   '/audit': 'Audit log',
@@ -152,7 +152,7 @@ t.test('the keyboard: g p, g o, / and ?', async (t) => {
   await page.keyboard.press('/')
   await page.keyboard.type('no such pipe')
   await page.getByRole('heading', { name: 'No pipe is like that' }).waitFor()
-  await page.getByLabel('Search').fill('stalled or what')
+  await page.getByLabel('Search').fill('stuck or what')
   await page.keyboard.type('go')
   t.match(page.url(), /pipes/, 'what is typed into a field goes nowhere')
   await page.getByLabel('Search').blur()

@@ -12,12 +12,12 @@ t.test('the daemon away and back: said at once, and no form is lost', async (t) 
   await page.getByRole('link', { name: 'New pipe' }).click()
   await page.getByLabel('Name').fill('typed-before')
   await daemon.kill()
-  await page.getByText('pipectl does not respond; trying again').waitFor()
+  await page.getByText('pipectl does not respond. Retrying').waitFor()
   await page.getByLabel('Description').fill('typed while it was away')
   await page.getByRole('button', { name: 'Create pipe' }).click()
   await page.getByText('Nothing you typed is lost: try again').waitFor()
   await daemon.start()
-  await page.getByText('pipectl does not respond; trying again').waitFor({ state: 'detached' })
+  await page.getByText('pipectl does not respond. Retrying').waitFor({ state: 'detached' })
   if (await page.getByRole('dialog').isVisible()) await signIn(page, 'admin@example.com')
   t.equal(await page.getByLabel('Description').inputValue(), 'typed while it was away')
   await page.getByRole('button', { name: 'Create pipe' }).click()
@@ -37,7 +37,7 @@ t.test('a draft is there again after a look at another page', async (t) => {
   await close()
 })
 
-t.test('whoever saves a destination second is told what is different, and decides', async (t) => {
+t.test('the second of two users who save a destination sees what is stored now, and decides', async (t) => {
   const pipeId = await daemon.createPipe({ pipe_name: 'shared' })
   const id = await daemon.createDestination(pipeId, {
     ...{ destination_type: 'destination_pull', destination_config: { ack_mode: 'auto' } },
@@ -54,47 +54,67 @@ t.test('whoever saves a destination second is told what is different, and decide
   await page.getByLabel('Name (optional)').fill('mine')
   await daemon.api('PATCH', `/v1/pipes/${pipeId}/destinations/${id}`, { destination_name: 'theirs' })
   await page.getByRole('button', { name: 'Test and save' }).click()
-  await page.getByText('Somebody else changed this since you opened the form: destination_name').waitFor()
+  await page.getByText('Another user changed this after you opened the form.').waitFor()
+  await page.getByText('destination_name: "theirs" (it was "pull")').waitFor()
   t.equal((await stored()).destination_name, 'theirs', 'nothing is overwritten unasked')
-  await page.getByRole('button', { name: 'Save mine over it' }).click()
+  t.equal(await page.getByLabel('Name (optional)').inputValue(), 'mine', 'what was typed stays')
+  const top = (await page.getByText('Another user changed this').boundingBox())?.y ?? -1
+  t.ok(top >= 0 && top < 900, 'the notice above the long form is in view')
+  await page.getByRole('button', { name: 'Save mine' }).click()
   await page.getByRole('heading', { name: 'mine', level: 1 }).waitFor()
   t.equal((await stored()).destination_name, 'mine')
   t.same(problems, [])
   await close()
 })
 
-t.test('a change that comes between the look and the save is not overwritten either', async (t) => {
+t.test('a change that comes while the conflict is shown is not overwritten either', async (t) => {
   const pipeId = await daemon.createPipe({ pipe_name: 'contested' })
   const { page, close } = await dashboard.visit('admin')
   await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/settings`)
   await page.getByLabel('What the pipe is for').fill('mine')
-  let isChanged = false
-  await page.route(`**/v1/pipes/${pipeId}`, async (route) => {
-    if (route.request().method() === 'PATCH' && !isChanged) {
-      isChanged = true
-      await daemon.api('PATCH', `/v1/pipes/${pipeId}`, { pipe_description: 'theirs' })
-    }
-    await route.continue()
-  })
+  await daemon.api('PATCH', `/v1/pipes/${pipeId}`, { pipe_description: 'theirs' })
   const stored = async () =>
     (await daemon.api<{ pipe: { pipe_description: string } }>('GET', `/v1/pipes/${pipeId}`)).body.pipe
   await page.getByRole('button', { name: 'Save', exact: true }).click()
-  await page.getByText('Someone else saved this at the same moment. Nothing is saved yet.').waitFor()
-  t.equal((await stored()).pipe_description, 'theirs')
-  await page.getByRole('button', { name: 'Save mine over it' }).click()
+  await page.getByText('pipe_description: "theirs" (it was "")').waitFor()
+  await daemon.api('PATCH', `/v1/pipes/${pipeId}`, { pipe_description: 'theirs again' })
+  await page.getByRole('button', { name: 'Save mine' }).click()
+  await page.getByText('pipe_description: "theirs again" (it was "")').waitFor()
+  t.equal((await stored()).pipe_description, 'theirs again')
+  await page.getByRole('button', { name: 'Save mine' }).click()
   await until('mine is saved', async () => (await stored()).pipe_description === 'mine')
   await close()
 })
 
-t.test('whoever saves a pipe second may take what the other one saved', async (t) => {
+t.test('a change of another part of the pipe is no conflict, and is kept', async (t) => {
+  const pipeId = await daemon.createPipe({ pipe_name: 'in-parts' })
+  const { page, problems, close } = await dashboard.visit('admin')
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/settings`)
+  await page.getByLabel('What the pipe is for').fill('mine')
+  await page.getByRole('button', { name: 'Set limits' }).click()
+  await page.getByRole('button', { name: 'Save limits' }).click()
+  await page.getByText('Limits of in-parts saved.').waitFor()
+  await daemon.api('PATCH', `/v1/pipes/${pipeId}`, { pipe_status: 'paused' })
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('Pipe in-parts updated.').waitFor()
+  const { body } = await daemon.api('GET', `/v1/pipes/${pipeId}`)
+  t.match(body, {
+    pipe: { pipe_description: 'mine', pipe_status: 'paused' },
+    limits: { pl_ingest_max_records_per_second: 10_000 },
+  })
+  t.same(problems, [])
+  await close()
+})
+
+t.test('the second of two users who save a pipe can use what is stored', async (t) => {
   const pipeId = await daemon.createPipe({ pipe_name: 'described' })
   const { page, close } = await dashboard.visit('admin')
   await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/settings`)
   await page.getByLabel('What the pipe is for').fill('mine')
   await daemon.api('PATCH', `/v1/pipes/${pipeId}`, { pipe_description: 'theirs' })
   await page.getByRole('button', { name: 'Save', exact: true }).click()
-  await page.getByRole('button', { name: 'Take theirs, drop mine' }).click()
-  await page.getByText('Somebody else changed this').waitFor({ state: 'detached' })
+  await page.getByRole('button', { name: 'Use the stored values' }).click()
+  await page.getByText('Another user changed this').waitFor({ state: 'detached' })
   t.equal(await page.getByLabel('What the pipe is for').inputValue(), 'theirs')
   await close()
 })
@@ -108,7 +128,7 @@ t.test('a pipe that is deleted under an open page is said to be gone; what was t
   await typing.page.getByLabel('What the pipe is for').fill('still typing')
   await daemon.api('DELETE', `/v1/pipes/${pipeId}`)
   await looking.page.getByRole('heading', { name: 'This pipe is not there' }).waitFor()
-  await typing.page.getByText('Somebody deleted this pipe').waitFor()
+  await typing.page.getByText('Another user deleted this pipe').waitFor()
   t.equal(await typing.page.getByLabel('What the pipe is for').inputValue(), 'still typing')
   t.same([...looking.problems, ...typing.problems], [])
   await looking.close()

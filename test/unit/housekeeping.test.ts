@@ -27,7 +27,8 @@ t.test(
       usage,
       ingestTotals,
     }
-    for (const { pipe_id } of [empty!, existing!]) observer.accepted(pipe_id, 1, 1, Date.now())
+    for (const { pipe_id } of [empty!, existing!])
+      observer.accepted(pipe_id, Date.now(), { messages: 1, records: 1, bytes: 1 })
     const both = [held!.pipe_id, empty!.pipe_id].sort()
 
     forgetCounts(parts)

@@ -172,8 +172,8 @@ t.test('browsers load of the contract only what has no schemas', async (t) => {
   )
   const light = [
     ...['contract/alert-words.ts', 'contract/destination-words.ts', 'contract/is-object.ts'],
-    ...['contract/destination-secrets.ts', 'contract/lane-failing.ts', 'contract/operation-paths.ts'],
-    ...['contract/secret-url.ts', 'contract/transform-words.ts'],
+    ...['contract/destination-secrets.ts', 'contract/operation-paths.ts', 'contract/ready-words.ts'],
+    ...['contract/secret-url.ts', 'contract/state-words.ts', 'contract/transform-words.ts'],
   ]
   t.ok(loaded.length > 0)
   t.same(

@@ -77,7 +77,7 @@ t.test('a refused message, then a recovery: each told once, signed', async (t) =
     destination: { id: destination, name: 'crm <!channel>', type: 'destination_http_endpoint' },
     held_back: 0,
     lane: { attempts: 1, error: { code: 'http_400', fault: 'records' } },
-    message: /^orders → crm <!channel> is stuck: the destination refuses a message: .*400/,
+    message: /^orders → crm <!channel> is stuck: the destination rejects a message: .*400/,
   })
   t.equal(first!.headers['webhook-id'], alert.alert_id)
   target.respondWith(() => ({}))

@@ -90,7 +90,7 @@ function addReading(destinations: Command): void {
             fullName(pipe, destination),
             kindOf(destination),
             destination.destination_status,
-            stateOf(destination, Date.now()),
+            stateOf(destination),
             count(destination.lane.pending_messages),
             describeTarget(destination),
             destination.destination_id,

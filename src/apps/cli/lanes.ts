@@ -1,6 +1,6 @@
 /** `pipectl lanes …`: how far delivery has come, and the commands to unblock a lane. */
 import type { Command } from 'commander'
-import { isFailing } from '../../contract/lane-failing.ts'
+import { isFailing, severity } from '../../contract/state-words.ts'
 import { ago, bytes, count, counted, duration } from '../../platform/quantities.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { errorLine, faultWords, skipHelps } from '../client/lane-error.ts'
@@ -11,7 +11,6 @@ import {
   fullName,
   kindOf,
   lanePath,
-  severity,
   stateOf,
 } from '../client/workspace.ts'
 import { addBlockingMessageCommand } from './blocking-message.ts'
@@ -42,8 +41,7 @@ export function addLanesCommands(program: Command): void {
     examples: ['pipectl lanes list', 'pipectl lanes list --blocked -o name'],
     output: formats,
     daemon: true,
-    options: (command) =>
-      command.option('--blocked', 'only lanes that are blocked, stalled, failing or hold a blocking message'),
+    options: (command) => command.option('--blocked', 'only lanes that are retrying, stuck or blocked'),
     action: async ([reference], options) => {
       const client = await connect(options)
       const pipes = reference === undefined ? undefined : [await findPipe(client, reference)]
@@ -66,7 +64,7 @@ export function addLanesCommands(program: Command): void {
         json: JSON.stringify({ lanes: items }),
         items: () => items.map((one) => JSON.stringify(one)),
         names: () => shown.map(({ pipe, destination }) => fullName(pipe, destination)),
-        table: () => laneTable(shown, nowMs),
+        table: () => laneTable(shown),
       }
       await print(view, options.output)
     },
@@ -171,14 +169,14 @@ function nothingBlocks(): Failure {
   )
 }
 
-function laneTable(lanes: readonly DestinationOfPipe[], nowMs: number): Table {
+function laneTable(lanes: readonly DestinationOfPipe[]): Table {
   return {
     columns: laneColumns,
     rows: lanes.map(({ pipe, destination }) => {
       const { lane } = destination
       return [
         fullName(pipe, destination),
-        stateOf(destination, nowMs),
+        stateOf(destination),
         `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
         lane.pending_messages === 0 ? '-' : duration(lane.oldest_pending_age_seconds),
         String(lane.attempts),
@@ -199,7 +197,7 @@ export function laneRows(one: Pick<DestinationOfPipe, 'destination'>, nowMs: num
   const { lane } = one.destination
   return [
     ['target', describeTarget(one.destination)],
-    ['lane_state', stateOf(one.destination, nowMs)],
+    ['lane_state', stateOf(one.destination)],
     ['backlog', `${counted(lane.pending_messages, 'message')}, ${bytes(lane.pending_bytes)}`],
     ['oldest pending', duration(lane.oldest_pending_age_seconds)],
     ['cursor', `${lane.cursor_seq} of ${lane.head_seq}`],

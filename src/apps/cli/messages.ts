@@ -1,6 +1,8 @@
 /** `pipectl why` and `pipectl messages`: what became of one message, and which messages of a pipe there are. */
 import type { Command } from 'commander'
-import type { DestinationType } from '../../contract/destination.ts'
+import type { Destination } from '../../contract/destination.ts'
+import type { Pipe } from '../../contract/pipe.ts'
+import { messageWord } from '../../contract/state-words.ts'
 import { ago, bytes, count } from '../../platform/quantities.ts'
 import type { Client, MessageDetail, MessageList } from '../client/client.ts'
 import { elementTexts, valueText } from '../client/json-text.ts'
@@ -80,32 +82,30 @@ export function addMessageCommands(program: Command): void {
   })
 }
 
-interface Named {
-  name: string
-  type: DestinationType
-}
-
 interface Names {
-  pipe: string
-  destinations: Map<string, Named>
+  pipe: Pipe
+  /** By id. */
+  destinations: ReadonlyMap<string, Destination>
 }
 
 async function namesOf(client: Client, pipeId: string): Promise<Names> {
   const { pipe, destinations } = (await client.call('getPipe', { path: { pipe_id: pipeId } })).body
-  const named = destinations.map(
-    (one) => [one.destination_id, { name: fullName(pipe, one), type: one.destination_type }] as const,
-  )
-  return { pipe: pipe.pipe_name, destinations: new Map(named) }
+  return { pipe, destinations: new Map(destinations.map((one) => [one.destination_id, one])) }
 }
 
-function nameOf({ destinations }: Names, { destination_id }: Pick<MessageLane, 'destination_id'>): string {
-  return destinations.get(destination_id)?.name ?? destination_id
+function nameOf({ pipe, destinations }: Names, { destination_id: id }: Pick<MessageLane, 'destination_id'>) {
+  const destination = destinations.get(id)
+  return destination === undefined ? id : fullName(pipe, destination)
+}
+
+function stateOf({ destinations }: Names, lane: Pick<MessageLane, 'destination_id' | 'state'>): string {
+  return messageWord(lane.state, destinations.get(lane.destination_id)?.lane)
 }
 
 function describe(body: MessageDetail, names: Names): void {
   const records = `${count(body.records_count)} ${body.records_count === 1 ? 'record' : 'records'}`
   say(
-    `${records} of pipe ${names.pipe}, received ${ago(body.received_ts, Date.now())}, stream_seq ${body.stream_seq}.`,
+    `${records} of pipe ${names.pipe.pipe_name}, received ${ago(body.received_ts, Date.now())}, stream_seq ${body.stream_seq}.`,
   )
 }
 
@@ -122,7 +122,7 @@ function laneTable({ lanes }: MessageDetail, names: Names): Table {
     ],
     rows: lanes.map((lane) => [
       nameOf(names, lane),
-      lane.state,
+      stateOf(names, lane),
       lane.state !== 'delivered'
         ? '-'
         : lane.delivered_ts === null
@@ -140,7 +140,7 @@ function laneTable({ lanes }: MessageDetail, names: Names): Table {
 function advise({ lanes }: MessageDetail, names: Names): void {
   for (const lane of lanes) {
     const name = nameOf(names, lane)
-    const next = nextStep(lane, name, names.destinations.get(lane.destination_id)?.type)
+    const next = nextStep(lane, name, names.destinations.get(lane.destination_id)?.destination_type)
     if (next !== null) say(`${name}: ${next}`)
   }
 }
@@ -148,7 +148,7 @@ function advise({ lanes }: MessageDetail, names: Names): void {
 function nextStep(
   { state, last_error }: MessageLane,
   name: string,
-  type: DestinationType | undefined,
+  type: Destination['destination_type'] | undefined,
 ): string | null {
   switch (state) {
     case 'delivered':
@@ -158,11 +158,11 @@ function nextStep(
         return `${faultWords(last_error, type)}. Then \`pipectl lanes retry ${name}\`, or \`pipectl lanes skip ${name}\`.`
       return `the lane tries again by itself; \`pipectl lanes retry ${name}\` tries at once.`
     case 'pending':
-      return 'not delivered yet; `pipectl lanes list` says what the lane is doing.'
+      return 'not delivered yet; `pipectl lanes list` shows what the lane is doing.'
     case 'parked':
-      return 'put aside; `pipectl parked list` shows it, and replays it.'
+      return 'parked; `pipectl parked list` shows it, and replays it.'
     case 'skipped':
-      return `skipped by somebody; \`pipectl lanes rewind ${name}\` delivers it again while it is kept.`
+      return `skipped by a user; \`pipectl lanes rewind ${name}\` delivers it again while it is kept.`
     case 'dropped':
       return 'lost before it could be delivered: by its age, or to a damaged disk. See the log (`lane.dropped`).'
   }
@@ -196,6 +196,6 @@ function lanesInWords(lanes: MessageList['messages'][number]['lanes'], names: Na
   if (lanes.length === 0) return 'no destination'
   const others = lanes.filter(({ state }) => state !== 'delivered')
   if (others.length === 0) return 'delivered'
-  if (lanes.length === 1) return others[0]!.state
-  return others.map((lane) => `${nameOf(names, lane)} ${lane.state}`).join(', ')
+  if (lanes.length === 1) return stateOf(names, others[0]!)
+  return others.map((lane) => `${nameOf(names, lane)} ${stateOf(names, lane)}`).join(', ')
 }

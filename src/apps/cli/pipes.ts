@@ -5,7 +5,7 @@ import { ago, bytes, count, counted } from '../../platform/quantities.ts'
 import { ifUnchanged } from '../client/changed-meanwhile.ts'
 import type { Client, PipeDetail, PipeList, Reply } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { describeTarget, fullName, kindOf } from '../client/workspace.ts'
+import { describeTarget, fullName, kindOf, stateOf } from '../client/workspace.ts'
 import { connect } from './connection.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
 import { fieldTable, oneView, print, show, type Table, type View } from './output.ts'
@@ -189,7 +189,7 @@ function detailTable(detail: PipeDetail, ingestUrl: string): Table {
   for (const [key, value] of Object.entries(detail.limits ?? {})) rows.push([key, show(value)])
   for (const origin of detail.allowed_origins) rows.push(['allowed origin', origin.origin_domain])
   for (const one of detail.destinations) {
-    const state = `${one.lane.lane_state}, ${count(one.lane.pending_messages)} pending`
+    const state = `${stateOf(one)}, ${count(one.lane.pending_messages)} pending`
     rows.push([
       'destination',
       `${fullName(detail.pipe, one)}  ${kindOf(one)} ${describeTarget(one)}  ${state}`,

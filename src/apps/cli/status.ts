@@ -1,40 +1,22 @@
-/** `pipectl status`: is the daemon there, what waits, what is stuck. `pipectl openapi`: its API document. */
+/** `pipectl status`: is the daemon there, what waits, which lanes need attention. `pipectl openapi`: its API document. */
 import type { Command } from 'commander'
 import type { AlertsShown } from '../../contract/alerts.ts'
-import { isFailing } from '../../contract/lane-failing.ts'
 import type { OverviewCluster } from '../../contract/overview.ts'
 import { usageStatsWindowHours } from '../../contract/pipe.ts'
+import { readyWords } from '../../contract/ready-words.ts'
+import { isFailing, needAttention, needsAttention } from '../../contract/state-words.ts'
 import { bytes, count, counted, duration } from '../../platform/quantities.ts'
 import { alertsInWords } from '../client/alerts.ts'
 import { type Client, openClient } from '../client/client.ts'
 import { clusterOf, nodeInWords, unownedInWords } from '../client/cluster.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
-import { fullName, needAttention, severity, stateOf } from '../client/workspace.ts'
+import { fullName, stateOf } from '../client/workspace.ts'
 import { connect, findTarget } from './connection.ts'
 import { define, formats } from './define.ts'
 import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 
-const notReadyWords: Record<string, string> = {
-  buffer_unavailable: 'the buffer accepts no messages: ingest returns 503 (buffer_unavailable)',
-  disk_full: 'the disk is full: make room, or lower buffer.max_bytes (disk_full)',
-  metadata_unreachable: 'metadata cannot be read: look at the log (metadata_unreachable)',
-  shutting_down: 'it is stopping (shutting_down)',
-  not_in_cluster:
-    'this node has lost touch with its cluster and accepts nothing: look at its log (not_in_cluster)',
-}
-const warningWords: Record<string, string> = {
-  segments_damaged:
-    'parts of the buffer are damaged and wait to be salvaged: `pipectl doctor` (segments_damaged)',
-  segments_missing: 'parts of the buffer are missing: `pipectl verify` says which (segments_missing)',
-  messages_lost: 'the disk has lost messages: the log says how many, lanes count theirs (messages_lost)',
-  safe_mode: 'it was started with --safe: nothing is delivered until it is started without (safe_mode)',
-  tls_certificate_expires:
-    'the certificate of a listener ends within two days, or has: `pipectl doctor` says which (tls_certificate_expires)',
-  tls_certificate_rejected:
-    'a new certificate cannot be used, the one before is served: `pipectl doctor` says why (tls_certificate_rejected)',
-}
 const staleWords = 'delivery is being restarted or does not respond; they are shown as they were last saved'
 
 const egressWords: Record<string, string> = {
@@ -73,7 +55,7 @@ export function addStatusCommands(program: Command): void {
     options: (command) =>
       command.option(
         '--check',
-        'exit code 1 when a lane is blocked, stalled, failing or holds a rejected message',
+        'exit code 1 if a lane is stuck or blocked, or has been retrying for a minute',
       ),
     action: async (_, options) => {
       const client = await connect(options)
@@ -88,7 +70,7 @@ export function addStatusCommands(program: Command): void {
       const nowMs = Date.parse(server_ts)
       const { reasons, warnings, egress_private: egress } = service
       const lanes = pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
-      const stuck = lanes.filter((one) => severity(one.destination, nowMs) > 1)
+      const troubled = lanes.filter((one) => needsAttention(one.destination, nowMs))
       const stale = lanes.filter(({ destination }) => destination.lane.stale === true)
       const parking = lanes.filter(({ destination }) => (destination.lane.parked_records ?? 0) > 0)
       const sum = <One>(all: readonly One[], pick: (one: One) => number) =>
@@ -116,7 +98,7 @@ export function addStatusCommands(program: Command): void {
         parked_records: sum(lanes, ({ destination }) => destination.lane.parked_records ?? 0),
         alerts: alerts?.status ?? null,
         cluster,
-        stuck_lanes: stuck.map(({ pipe, destination }) => ({
+        stuck_lanes: troubled.map(({ pipe, destination }) => ({
           pipe_name: pipe.pipe_name,
           destination_id: destination.destination_id,
           destination_name: destination.destination_name,
@@ -127,8 +109,8 @@ export function addStatusCommands(program: Command): void {
       }
       const rows = [
         ['daemon', `${status.url} (${status.health})`],
-        ...reasons.map((reason) => ['not ready', notReadyWords[reason] ?? reason]),
-        ...warnings.map((warning) => ['warning', warningWords[warning] ?? warning]),
+        ...reasons.map((reason) => ['not ready', `${readyWords(reason)} (${reason})`]),
+        ...warnings.map((warning) => ['warning', `${readyWords(warning)} (${warning})`]),
         ['private addresses', egressWords[egress] ?? egress],
         ...(cluster === null ? [] : clusterRows(cluster)),
         ['pipes', `${status.pipes_count}, ${status.paused_pipes_count} paused`],
@@ -137,12 +119,12 @@ export function addStatusCommands(program: Command): void {
         ['requests rejected, 24 h', count(status.rejected_requests_24h)],
         ['waiting', `${counted(status.pending_messages, 'message')}, ${bytes(status.pending_bytes)}`],
         ['oldest waiting', duration(status.oldest_pending_age_seconds)],
-        ['lanes', `${status.lanes_count}, ${needAttention(stuck.length)}`],
+        ['lanes', `${status.lanes_count}, ${needAttention(troubled.length)}`],
         ...(alerts === null ? [] : [['alerts', alertsInWords(alerts, nowMs)]]),
         ...(stale.length === 0 ? [] : [['stale', `${counted(stale.length, 'lane')}: ${staleWords}`]]),
-        ...stuck.map(({ pipe, destination }) => [
+        ...troubled.map(({ pipe, destination }) => [
           'needs attention',
-          `${fullName(pipe, destination)}, ${stateOf(destination, nowMs)}: ${destination.lane.last_error?.message ?? 'blocked by status'}`,
+          `${fullName(pipe, destination)}, ${stateOf(destination)}: ${destination.lane.last_error?.message ?? 'a user blocked the destination'}`,
         ]),
         ...parking.map(({ pipe, destination }) => [
           'parked',
@@ -150,13 +132,13 @@ export function addStatusCommands(program: Command): void {
         ]),
       ]
       // For scripts: what needs attention, or that nothing does.
-      const stuckNames = stuck.map(({ pipe, destination }) => fullName(pipe, destination))
-      const names = () => (stuckNames.length === 0 ? [status.health] : stuckNames)
+      const troubledNames = troubled.map(({ pipe, destination }) => fullName(pipe, destination))
+      const names = () => (troubledNames.length === 0 ? [status.health] : troubledNames)
       await print({ ...oneView(JSON.stringify(status), status.health, rows), names }, options.output)
-      if (options.check !== true || stuck.length === 0) return
+      if (options.check !== true || troubled.length === 0) return
       throw new Failure(
         exitCodes.failed,
-        `${counted(lanes.length, 'lane')}, ${needAttention(stuck.length)}`,
+        `${counted(lanes.length, 'lane')}, ${needAttention(troubled.length)}`,
         '`pipectl lanes list --blocked` shows them; `pipectl top` retries and skips',
       )
     },

@@ -209,12 +209,11 @@ function shortened(lines: readonly string[], most: number): string[] {
 
 const stateColours: Record<string, Colour> = {
   blocked: 'red',
-  stalled: 'red',
-  failing: 'red',
+  stuck: 'red',
   retrying: 'yellow',
   paused: 'yellow',
   active: 'green',
-  flowing: 'green',
+  delivering: 'green',
   fail: 'red',
   warn: 'yellow',
   ok: 'green',

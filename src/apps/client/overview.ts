@@ -3,7 +3,7 @@
  * between two of them, and finds the lanes that need attention. Pure.
  */
 import type { Overview, OverviewLane, OverviewPipe } from '../../contract/overview.ts'
-import { severity, stateWord } from './workspace.ts'
+import { laneWord, severity } from '../../contract/state-words.ts'
 
 /** Records per second at one moment: by pipe id (taken in), by destination id (delivered), and of all together. */
 export interface Rates {
@@ -73,7 +73,7 @@ export interface LaneOfPipe {
   destination: OverviewLane
 }
 
-/** Lanes that are not flowing: those that need attention first, then the one that has waited longest. */
+/** Lanes whose deliveries fail, or that are blocked: those that need attention first, then the one that has waited longest. */
 export function troubledLanes({ pipes, server_ts }: Overview): LaneOfPipe[] {
   const nowMs = Date.parse(server_ts)
   const all = pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
@@ -87,7 +87,7 @@ export function troubledLanes({ pipes, server_ts }: Overview): LaneOfPipe[] {
 }
 
 /** Whether the text of a search is in the pipe's name or description, or in a lane's name, type or state. */
-export function matchesPipe(pipe: OverviewPipe, wanted: string, nowMs: number): boolean {
+export function matchesPipe(pipe: OverviewPipe, wanted: string): boolean {
   const filter = wanted.trim().toLowerCase()
   const words = [
     pipe.pipe_name,
@@ -99,7 +99,7 @@ export function matchesPipe(pipe: OverviewPipe, wanted: string, nowMs: number): 
       `${pipe.pipe_name}/${one.destination_name}`,
       one.destination_type,
       one.lane.lane_state,
-      stateWord(one, nowMs),
+      laneWord(one),
       one.destination_id,
     ]),
   ]

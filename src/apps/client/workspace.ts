@@ -1,8 +1,8 @@
 /** The whole workspace at a glance: every pipe with its destinations and lanes, and words for them. */
-import type { Destination, LaneStatus } from '../../contract/destination.ts'
+import type { Destination } from '../../contract/destination.ts'
 import { wordsOf } from '../../contract/destination-words.ts'
-import { isFailing } from '../../contract/lane-failing.ts'
 import type { Pipe } from '../../contract/pipe.ts'
+import { laneWord } from '../../contract/state-words.ts'
 import type { Client, PipeDetail } from './client.ts'
 import { exitCodes, Failure } from './failure.ts'
 
@@ -85,35 +85,8 @@ export function describeTarget(
   return wordsOf(destination.destination_type).target(destination.destination_config)
 }
 
-/** For people, on every surface. Only a stuck lane waits for a person: a failing one can recover by itself. */
-export type StateWord = LaneStatus['lane_state'] | 'failing' | 'stuck'
-
-/**
- * A lane's state in one word: where the API says `retrying`, `stuck` if its message was rejected for good, and `failing` if it
- * has failed for a minute.
- */
-export function stateWord({ lane }: Pick<Destination, 'lane'>, nowMs: number): StateWord {
-  const isWorse = lane.lane_state === 'retrying' || lane.lane_state === 'flowing'
-  if (!isWorse || severity({ lane }, nowMs) < 2) return lane.lane_state
-  return lane.last_error?.class === 'permanent' ? 'stuck' : 'failing'
-}
-
-/** The same; `(stale)`: delivery does not respond, this is what the lane last saved. */
-export function stateOf(destination: Pick<Destination, 'lane'>, nowMs: number): string {
-  const word = stateWord(destination, nowMs)
-  return destination.lane.stale === true ? `${word} (stale)` : word
-}
-
-/** In words: how many lanes have a severity above 1. */
-export function needAttention(lanes: number): string {
-  return `${lanes} ${lanes === 1 ? 'needs' : 'need'} attention`
-}
-
-/** The attention that a lane needs; 0: none, more than 1: the operator has to act. */
-export function severity({ lane }: Pick<Destination, 'lane'>, nowMs: number): number {
-  if (lane.lane_state === 'stalled') return 4
-  if (lane.lane_state === 'blocked') return 3
-  if (lane.blocking_msg_id !== null && lane.last_error?.class === 'permanent') return 2
-  if (isFailing(lane, nowMs)) return 2
-  return lane.lane_state === 'retrying' || lane.blocking_msg_id !== null ? 1 : 0
+/** A lane's state in one word; `(stale)`: delivery does not respond, and this is the state that was saved last. */
+export function stateOf({ lane }: Pick<Destination, 'lane'>): string {
+  const word = laneWord({ lane })
+  return lane.stale === true ? `${word} (stale)` : word
 }

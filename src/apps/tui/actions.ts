@@ -1,4 +1,4 @@
-/** The actions of the keys on a pipe or lane. Each returns one line for the person; a Failure's own words otherwise. */
+/** The actions of the keys on a pipe or lane. Each returns one line for the user, or the words of its Failure. */
 import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import type { Client } from '../client/client.ts'
 import { ApiFailure, Failure } from '../client/failure.ts'
@@ -22,7 +22,7 @@ export async function skip(client: Client, lane: Lane): Promise<string> {
   const { body } = await client.call('skipBlockingMessage', {
     path: { pipe_id: lane.pipe.pipe_id, destination_id: lane.destination.destination_id },
   })
-  return body.skipped ? `Skipped the blocking message of ${laneName(lane)}.` : nothingBlocks(lane)
+  return body.skipped ? `Parked the blocking message of ${laneName(lane)}.` : nothingBlocks(lane)
 }
 
 /** Waits for the outcome of the attempt, at most ten seconds. */
@@ -39,12 +39,12 @@ export async function retry(client: Client, lane: Lane): Promise<string> {
       path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
     })
     const { blocking_msg_id: blocking, attempts, last_error: error } = now.destination.lane
-    if (blocking !== body.msg_id) return `Retried: ${name} got on; message ${body.msg_id} is delivered.`
+    if (blocking !== body.msg_id) return `Retried: ${name} continued; message ${body.msg_id} is delivered.`
     if (attempts !== destination.lane.attempts && error !== null) {
       return `Retried: ${name} failed again: ${error.code}: ${error.message}`
     }
   }
-  return `Retrying ${name}; the attempt is still under way.`
+  return `Retrying ${name}; the attempt is still running.`
 }
 
 export async function toggleBlocked(client: Client, lane: Lane): Promise<string> {
@@ -62,7 +62,7 @@ export async function rewind(client: Client, lane: Lane, to: string): Promise<st
     path: { pipe_id: lane.pipe.pipe_id, destination_id: lane.destination.destination_id },
     body: { to: point },
   })
-  return `${laneName(lane)} goes on after stream_seq ${body.cursor_seq}.`
+  return `${laneName(lane)} continues after stream_seq ${body.cursor_seq}.`
 }
 
 export async function togglePaused(client: Client, pipe: OverviewPipe): Promise<string> {

@@ -3,6 +3,7 @@
  *
  *   board ──enter──▶ detail      any page ──?──▶ keys ──any key──▶ back
  *     │ /  filter: typing narrows the board; enter keeps it, esc clears it
+ *     │ a  shows only lanes with problems, and their pipes; again: everything
  *     │ s, b, p  question: only y does it
  *     │ x  the parked records of the lane (use-parked.ts)
  *     └ w  rewind: typing says where to; enter does it, esc does not
@@ -15,20 +16,20 @@ import { Box, Text, useApp } from 'ink'
 import { useEffect, useState } from 'react'
 import type { AlertsShown } from '../../contract/alerts.ts'
 import type { OverviewPipe } from '../../contract/overview.ts'
+import { needAttention, needsAttention } from '../../contract/state-words.ts'
 import { count, counted } from '../../platform/quantities.ts'
 import { areAlertsFailing } from '../client/alerts.ts'
 import type { Client } from '../client/client.ts'
 import { clusterOf } from '../client/cluster.ts'
 import { skipHelps } from '../client/lane-error.ts'
 import { printable } from '../client/printable.ts'
-import { needAttention, severity } from '../client/workspace.ts'
 import * as actions from './actions.ts'
 import { Board } from './board.tsx'
 import { ClusterLine } from './cluster-line.tsx'
 import { type Blocking, Detail } from './detail.tsx'
 import { KeysHelp, keyLine, parkedKeyLine } from './keys-help.tsx'
 import { ParkedPage } from './parked.tsx'
-import { nextStuck, type Row, rowsOf } from './rows.ts'
+import { nextTroubled, type Row, rowsOf } from './rows.ts'
 import { useAlerts } from './use-alerts.ts'
 import { type KeyPress, movesIn, useKeys } from './use-keys.ts'
 import { useParked } from './use-parked.ts'
@@ -55,8 +56,9 @@ type Entry =
 const splitWidth = 150
 
 const readOnlyNotice = 'This screen is read-only.'
-const vainSkipNotice =
-  'No record is at fault: skipping does not help. Correct the destination, then r (retry).'
+const noLaneNotice = 'Choose a lane first: a line below a pipe.'
+// 80 columns show it whole.
+const skipWontHelpNotice = 'Skipping does not help: no record is at fault. Fix the destination, then r.'
 
 export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000 }: AppProps) {
   const { exit } = useApp()
@@ -65,16 +67,17 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   const [selectedId, select] = useState<string | null>(null)
   const [page, setPage] = useState<'board' | 'detail' | 'parked' | 'keys'>('board')
   const [filter, setFilter] = useState('')
+  const [showsProblemsOnly, setProblemsOnly] = useState(false)
   const [entry, setEntry] = useState<Entry | null>(null)
   const [typed, setTyped] = useState('')
   const [notice, setNotice] = useState('')
-  const rows = feed.snapshot === null ? [] : rowsOf(feed.snapshot, filter)
+  const rows = feed.snapshot === null ? [] : rowsOf(feed.snapshot, filter, showsProblemsOnly)
   const row = rows.find((one) => one.id === selectedId) ?? rows[0] ?? null
   // Once, with what is there first: a selection that moved by itself could be acted upon by mistake.
   const isLoaded = feed.snapshot !== null
   // biome-ignore lint/correctness/useExhaustiveDependencies: see above
   useEffect(() => {
-    if (isLoaded) select((chosen) => chosen ?? nextStuck(rows, null)?.id ?? null)
+    if (isLoaded) select((chosen) => chosen ?? nextTroubled(rows, null)?.id ?? null)
   }, [isLoaded])
   const lane = row === null ? null : laneOf(row)
   // By the daemon's clock, as are the times that are compared with it.
@@ -97,15 +100,15 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   }
   const onLane = (what: (lane: actions.Lane) => void) => {
     if (readOnly) setNotice(readOnlyNotice)
-    else if (lane === null) setNotice('Choose a lane first: a line below a pipe.')
+    else if (lane === null) setNotice(noLaneNotice)
     else what(lane)
   }
   const move = (by: number) => {
     const at = rows.findIndex((one) => one.id === row?.id)
     select(rows[Math.max(0, Math.min(rows.length - 1, at + by))]?.id ?? null)
   }
-  const selectNextStuck = () => {
-    const next = nextStuck(rows, row?.id ?? null)
+  const selectNextTroubled = () => {
+    const next = nextTroubled(rows, row?.id ?? null)
     if (next === null) setNotice('No lane needs attention.')
     else select(next.id)
   }
@@ -131,14 +134,14 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
     }
   }
   const showParked = () => {
-    if (lane === null) setNotice('Choose a lane first: a line below a pipe.')
+    if (lane === null) setNotice(noLaneNotice)
     else setPage('parked')
   }
   const changes: Record<string, () => void> = {
     s: () =>
       onLane((chosen) => {
         if (skipHelps(chosen.destination.lane)) setEntry({ kind: 'skip', lane: chosen })
-        else setNotice(vainSkipNotice)
+        else setNotice(skipWontHelpNotice)
       }),
     w: () => onLane((chosen) => setEntry({ kind: 'rewind', lane: chosen })),
     r: () => onLane((chosen) => act(actions.retry(client, chosen))),
@@ -168,7 +171,8 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
       setPage('board')
       setTyped(filter)
       setEntry({ kind: 'filter' })
-    } else if (pressed === 'n') selectNextStuck()
+    } else if (pressed === 'n') selectNextTroubled()
+    else if (pressed === 'a') setProblemsOnly(!showsProblemsOnly)
     else if (moves[pressed] !== undefined) move(moves[pressed])
     else changes[pressed]?.()
   })
@@ -183,7 +187,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
       {cluster === null ? null : <ClusterLine cluster={cluster} />}
       {feed.snapshot === null ? (
         <Box height={bodyHeight}>
-          <Text>{feed.staleBecause === null ? 'Asking the daemon…' : ''}</Text>
+          <Text>{feed.staleBecause === null ? 'Connecting to the daemon…' : ''}</Text>
         </Box>
       ) : page === 'keys' ? (
         <KeysHelp height={bodyHeight} readOnly={readOnly} />
@@ -194,7 +198,11 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
       ) : rows.length === 0 ? (
         <Box height={bodyHeight}>
           <Text>
-            {filter === '' ? 'No pipes yet: pipectl pipes create NAME' : 'Nothing fits the filter.'}
+            {showsProblemsOnly
+              ? 'No lane has a problem; a shows all.'
+              : filter === ''
+                ? 'No pipes yet: pipectl pipes create NAME'
+                : 'Nothing matches the filter.'}
           </Text>
         </Box>
       ) : (
@@ -202,7 +210,6 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
           <Board
             rows={rows}
             rates={feed.rates}
-            nowMs={takenMs}
             showsNodes={cluster !== null}
             selectedId={row?.id ?? null}
             width={page === 'detail' ? boardWidth(width) : width}
@@ -222,7 +229,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
           entry={entry}
           typed={typed}
           notice={notice}
-          filter={filter}
+          filter={[filter, ...(showsProblemsOnly ? ['problems only'] : [])].filter(Boolean).join(', ')}
           readOnly={readOnly}
           width={width}
           canSkip={lane === null || skipHelps(lane.destination.lane)}
@@ -243,7 +250,7 @@ function Header(props: {
   const nowMs = Date.parse(snapshot?.server_ts ?? '')
   const lanes = snapshot?.pipes.flatMap((one) => one.lanes) ?? []
   const stale = lanes.filter((one) => one.lane.stale === true).length
-  const stuck = lanes.filter((one) => severity(one, nowMs) > 1).length
+  const troubled = lanes.filter((one) => needsAttention(one, nowMs)).length
   const pending = snapshot?.pipes.reduce((sum, one) => sum + one.pending_messages, 0) ?? 0
   return (
     <Text wrap="truncate">
@@ -258,7 +265,7 @@ function Header(props: {
       {staleBecause === null ? null : <Text color="red">{` ${staleBecause} `}</Text>}
       {props.readOnly ? <Text color="yellow">[read-only] </Text> : null}
       {`${props.url}  ${counted(snapshot?.pipes.length ?? 0, 'pipe')}  ${counted(lanes.length, 'lane')}  `}
-      <Text color={stuck > 0 ? 'red' : 'green'}>{needAttention(stuck)}</Text>
+      <Text color={troubled > 0 ? 'red' : 'green'}>{needAttention(troubled)}</Text>
       {`  ${count(pending)} waiting`}
       <AlertsWord alerts={props.alerts} />
       {stale === 0 ? null : <Text color="yellow">{`  ${stale} stale: delivery does not respond`}</Text>}
@@ -288,9 +295,9 @@ function Footer(props: {
   const filtered = filter === '' ? '' : `[${filter}]  `
   const text =
     entry?.kind === 'skip'
-      ? `Skip? [y/N]  The blocking message of ${actions.laneName(entry.lane)} is then not delivered there.`
+      ? `Skip? [y/N]  Parks the blocking message of ${actions.laneName(entry.lane)}; the lane continues.`
       : entry?.kind === 'block'
-        ? `Block ${actions.laneName(entry.lane)}? [y/N]  Nothing is delivered to it; its backlog is kept.`
+        ? `Block ${actions.laneName(entry.lane)}? [y/N]  Deliveries stop; the backlog is kept.`
         : entry?.kind === 'pause'
           ? pauseQuestion(entry.pipe)
           : entry?.kind === 'rewind'
@@ -315,8 +322,8 @@ function ParkedFooter(props: { question: string | null; notice: string; readOnly
 }
 
 function pauseQuestion({ pipe_name: name, pipe_status: status }: OverviewPipe): string {
-  if (status === 'paused') return `Resume pipe ${name}? [y/N]  Ingest is accepted again.`
-  return `Pause pipe ${name}? [y/N]  Ingest gets 404; the backlog is still delivered.`
+  if (status === 'paused') return `Resume pipe ${name}? [y/N]  It accepts records again.`
+  return `Pause pipe ${name}? [y/N]  Senders get 404; the backlog is still delivered.`
 }
 
 /** Beside a detail: half of the screen, and no more than a board needs. */
@@ -341,7 +348,7 @@ function useBlocking(client: Client, lane: actions.Lane | null, takenMs: number)
     let isCurrent = true
     actions.blockingMessage(client, lane).then(
       (message) => isCurrent && setBlocking({ id: lane.destination.destination_id, message }),
-      // A daemon that is away is said in the header; what was shown stays.
+      // The header reports a daemon that does not respond; what was shown stays.
       () => {},
     )
     return () => {

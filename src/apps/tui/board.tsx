@@ -1,9 +1,9 @@
 /** The board: every pipe and lane on a line, those in trouble first. Knows nothing of keys or requests. */
 import { Box, Text } from 'ink'
 import type { OverviewLane } from '../../contract/overview.ts'
+import { laneWord } from '../../contract/state-words.ts'
 import { bytes, count, duration } from '../../platform/quantities.ts'
 import { printable } from '../client/printable.ts'
-import { stateWord } from '../client/workspace.ts'
 import type { Rates } from './rates.ts'
 import { type Row, visible } from './rows.ts'
 import { sparkline } from './sparkline.ts'
@@ -11,8 +11,6 @@ import { sparkline } from './sparkline.ts'
 export interface BoardProps {
   rows: readonly Row[]
   rates: Rates
-  /** When the snapshot was taken. */
-  nowMs: number
   /** There is a cluster: each pipe's line says which node has it. */
   showsNodes?: boolean
   selectedId: string | null
@@ -22,19 +20,23 @@ export interface BoardProps {
 
 const stateColours: Record<string, string> = {
   blocked: 'red',
-  stalled: 'red',
-  failing: 'red',
   stuck: 'red',
   retrying: 'yellow',
   paused: 'yellow',
-  flowing: 'green',
+  delivering: 'green',
   active: 'green',
 }
 /** Widths of everything but the name, which gets what is left. */
-const columns = { state: 9, node: 10, backlog: 9, size: 10, age: 8, rate: 8, chart: 12 } as const
-/** The columns that a narrow terminal omits, in this order. */
-const dispensable = ['chart', 'size', 'rate', 'node', 'age', 'backlog'] as const
-const shortestName = 14
+const columns = { state: 11, node: 10, backlog: 9, size: 10, age: 8, rate: 8, chart: 12 } as const
+/** The columns that a narrow terminal omits, in this order: each while the name would have less room than this. */
+const dispensable: readonly (readonly [Column, number])[] = [
+  ['chart', 24],
+  ['size', 24],
+  ['rate', 14],
+  ['node', 14],
+  ['age', 14],
+  ['backlog', 14],
+]
 const longestName = 40
 const shortestError = 20
 
@@ -46,9 +48,9 @@ type Cells = Record<'name' | 'parked' | Column, string>
 function columnsFor(width: number, showsNodes: boolean): Column[] {
   const nodes: Column[] = showsNodes ? ['node'] : []
   const shown: Column[] = ['state', ...nodes, 'backlog', 'size', 'age', 'rate', 'chart']
-  for (const one of dispensable) {
-    if (width - 2 - widthOf(shown) >= shortestName) break
-    if (shown.includes(one)) shown.splice(shown.indexOf(one), 1)
+  for (const [column, shortestName] of dispensable) {
+    const at = shown.indexOf(column)
+    if (at !== -1 && width - 2 - widthOf(shown) < shortestName) shown.splice(at, 1)
   }
   return shown
 }
@@ -67,7 +69,7 @@ const headings: Cells = {
   chart: '',
 }
 
-export function Board({ rows, rates, nowMs, showsNodes = false, selectedId, width, height }: BoardProps) {
+export function Board({ rows, rates, showsNodes = false, selectedId, width, height }: BoardProps) {
   const selected = Math.max(
     0,
     rows.findIndex((row) => row.id === selectedId),
@@ -88,7 +90,6 @@ export function Board({ rows, rates, nowMs, showsNodes = false, selectedId, widt
           key={row.id}
           row={row}
           rates={rates.get(row.id) ?? []}
-          nowMs={nowMs}
           isSelected={from + index === selected}
           nameWidth={nameWidth}
           shown={shown}
@@ -102,7 +103,6 @@ export function Board({ rows, rates, nowMs, showsNodes = false, selectedId, widt
 interface LineProps {
   row: Row
   rates: readonly number[]
-  nowMs: number
   isSelected: boolean
   nameWidth: number
   shown: readonly Column[]
@@ -110,15 +110,15 @@ interface LineProps {
   errorWidth: number
 }
 
-function Line({ row, rates, nowMs, isSelected, nameWidth, shown, errorWidth }: LineProps) {
-  const state = row.destination === null ? row.pipe.pipe_status : stateWord(row.destination, nowMs)
+function Line({ row, rates, isSelected, nameWidth, shown, errorWidth }: LineProps) {
+  const state = row.destination === null ? row.pipe.pipe_status : laneWord(row.destination)
   const cells = {
     ...(row.destination === null ? pipeCells(row) : laneCells(row.destination, state)),
     rate: count(rates.at(-1) ?? 0),
     chart: sparkline(rates, columns.chart),
   }
   const text = line(cells, nameWidth, shown)
-  const colour = stateColours[state]
+  const colour = row.severity > 1 ? 'red' : stateColours[state]
   const at = nameWidth + 1
   return (
     <Text wrap="truncate" bold={row.destination === null} inverse={isSelected}>

@@ -1,10 +1,11 @@
 /** One pipe or lane in full: for a lane what blocks it, with the records and the error. */
 import { Box, Text } from 'ink'
 import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
+import { laneWord } from '../../contract/state-words.ts'
 import { ago, bytes, count, counted, duration, until } from '../../platform/quantities.ts'
 import { errorLine, faultWords } from '../client/lane-error.ts'
 import { printable } from '../client/printable.ts'
-import { fullName, kindOf, stateWord } from '../client/workspace.ts'
+import { fullName, kindOf } from '../client/workspace.ts'
 import type { Row } from './rows.ts'
 
 /** The message that blocks a lane, as the daemon showed it. */
@@ -59,7 +60,7 @@ function pipeLines(pipe: OverviewPipe, nowMs: number): DetailLine[] {
     ['id', pipe.pipe_id],
     ['status', pipe.pipe_status],
     ['description', pipe.pipe_description || '-'],
-    ['taken in today', `${count(today.ingest_records)} records, ${bytes(today.ingest_bytes)} (UTC)`],
+    ['received today', `${count(today.ingest_records)} records, ${bytes(today.ingest_bytes)} (UTC)`],
     ['rejected today', `${count(today.rejected_requests)} requests`],
     ['delivered today', `${count(today.delivered_records)} records`],
     ...(today.filtered_records > 0
@@ -74,11 +75,11 @@ function pipeLines(pipe: OverviewPipe, nowMs: number): DetailLine[] {
 function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number): DetailLine[] {
   const { lane } = destination
   const error = lane.last_error
-  const state = stateWord(destination, nowMs)
+  const state = laneWord(destination)
   return [
     ['lane', fullName(pipe, destination)],
     ['target', `${kindOf(destination)}  ${destination.destination_target}`],
-    ['state', lane.stale === true ? `${state}, as last saved: delivery does not respond` : state],
+    ['state', lane.stale === true ? `${state}, as saved last: delivery does not respond` : state],
     ['error', error === null ? '-' : `${error.class} ${errorLine(error)}`],
     ...(error?.fault
       ? [['at fault', faultWords(error, destination.destination_type)] satisfies DetailLine]
@@ -87,7 +88,7 @@ function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number)
       'attempts',
       `${lane.attempts}${lane.next_attempt_ts === null ? '' : `, next ${until(lane.next_attempt_ts, nowMs)}`}`,
     ],
-    ['failing since', lane.first_failed_ts === null ? '-' : withTime(lane.first_failed_ts, nowMs)],
+    ['first failed', lane.first_failed_ts === null ? '-' : withTime(lane.first_failed_ts, nowMs)],
     [
       'waiting',
       `${counted(lane.pending_messages, 'message')}, ${bytes(lane.pending_bytes)}, oldest ${duration(lane.oldest_pending_age_seconds)}`,

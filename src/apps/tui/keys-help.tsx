@@ -6,7 +6,7 @@ const keyTable = [
   ['Home End g G', 'the first line, the last line'],
   ['n', 'the next lane that needs attention'],
   ['enter', 'show it in full; esc: back'],
-  ['s', 'skip the blocking message of a lane, where a record is at fault (asks)'],
+  ['s', 'skip (park) the blocking message of a lane, if a record is at fault (asks)'],
   ['r', 'retry the blocking message now, and wait for the outcome'],
   ['b', 'block the destination (asks), or unblock it'],
   ['w', 'rewind the lane: earliest, a stream_seq or a time'],
@@ -14,6 +14,7 @@ const keyTable = [
   ['x', 'the parked records of a lane: enter shows one, r replays it,'],
   ['', 'd discards it (asks), R replays all (asks), esc goes back'],
   ['/', 'filter by name, state or kind'],
+  ['a', 'show only lanes with problems, or all'],
   ['?', 'these keys'],
   ['q', 'quit'],
 ] as const
@@ -32,14 +33,14 @@ export function KeysHelp({ height, readOnly }: { height: number; readOnly: boole
   )
 }
 
-/** The keys that fit, whole; `?` shows all. */
+/** The keys that fit, whole, those that act first: 80 columns show them. `?` shows all. */
 export function keyLine(readOnly: boolean, width: number, canSkip = true): string {
-  const always = ['? keys', 'q quit', '↑↓ choose', 'n next issue', 'enter detail', '/ filter']
-  const writing = [...(canSkip ? ['s skip'] : []), 'r retry', 'b block', 'x parked', 'p pause', 'w rewind']
-  return thoseThatFit([...always, ...(readOnly ? ['x parked'] : writing)], width)
+  const writing = [...(canSkip ? ['s skip'] : []), 'r retry', 'b block', 'x parked', 'w rewind', 'p pause']
+  const first = ['? keys', 'q quit', ...(readOnly ? ['x parked'] : writing), '/ filter']
+  return thoseThatFit([...first, 'n next', 'enter detail', 'a problems', '↑↓ choose'], width)
 }
 
-/** The same of the page of parked records. */
+/** The same for the page of parked records. */
 export function parkedKeyLine(readOnly: boolean, width: number): string {
   const always = ['esc back', '↑↓ choose', 'enter show']
   return thoseThatFit(readOnly ? always : [...always, 'r replay', 'd discard', 'R replay all'], width)

@@ -17,9 +17,9 @@ export interface ParkedPageProps {
 export function ParkedPage({ name, view, height, nowMs }: ParkedPageProps) {
   const { list, hasMore, selected, shown } = view
   if (shown !== null) return <One name={name} shown={shown} height={height} nowMs={nowMs} />
-  const title = `Parked of ${printable(name)}`
-  if (list === null) return <Lines height={height} lines={[`${title}: asking the daemon…`]} />
-  if (list.length === 0) return <Lines height={height} lines={[`${title}: nothing.`]} />
+  const title = `Parked records of ${printable(name)}`
+  if (list === null) return <Lines height={height} lines={[`${title}: loading…`]} />
+  if (list.length === 0) return <Lines height={height} lines={[`${title}: none.`]} />
   const at = selected === null ? 0 : list.indexOf(selected)
   const { from, to } = visible(list.length, at, Math.max(1, height - 2))
   const short = shortIds(list.map((one) => one.parked_id))
@@ -50,7 +50,7 @@ function lineOf(one: ParkedRecord, id: string, nowMs: number): string {
 
 function stateOf({ state, reason }: Pick<ParkedRecord, 'state' | 'reason'>): string {
   if (state === 'replaying') return state
-  return reason === 'skipped' ? 'skipped' : 'refused'
+  return reason === 'skipped' ? 'skipped' : 'rejected'
 }
 
 /** So many characters of an id tell it from others of the same moment, and fit the line. */
@@ -60,11 +60,11 @@ function One({ name, shown, height, nowMs }: Omit<ParkedPageProps, 'view'> & { s
   const { parked, records } = shown
   const lines: [name: string, value: string][] = [
     ['parked record', parked.parked_id],
-    ['of', name],
+    ['lane', name],
     ['record', `${placeWords(parked)}  message ${parked.msg_id}`],
     ['state', `${stateOf(parked)} ${ago(parked.parked_ts, nowMs)} (${parked.parked_ts})`],
     ['error', errorWords(parked.error)],
-    ['attempts', `${parked.attempts}, of them ${counted(parked.replays, 'replay')}`],
+    ['attempts', `${parked.attempts}, including ${counted(parked.replays, 'replay')}`],
     ...parked.history.map((one): [string, string] => [
       `failed ${ago(one.failed_ts, nowMs)}`,
       errorWords(one.error),

@@ -1,7 +1,7 @@
 /** The rows of the board, in their order. Pure. */
 import type { Overview, OverviewLane, OverviewPipe } from '../../contract/overview.ts'
+import { severity } from '../../contract/state-words.ts'
 import { matchesPipe } from '../client/overview.ts'
-import { severity } from '../client/workspace.ts'
 
 /** A line of the board: a pipe, or one of its lanes below it. */
 export interface Row {
@@ -14,11 +14,15 @@ export interface Row {
   severity: number
 }
 
-/** Pipes with lanes in trouble first, then by name; within a pipe the worst lane first. */
-export function rowsOf({ pipes, server_ts }: Pick<Overview, 'pipes' | 'server_ts'>, filter: string): Row[] {
+/** Pipes whose lanes have problems first, then by name; within a pipe the worst lane first. */
+export function rowsOf(
+  { pipes, server_ts }: Pick<Overview, 'pipes' | 'server_ts'>,
+  filter: string,
+  showsProblemsOnly = false,
+): Row[] {
   const nowMs = Date.parse(server_ts)
   const worst = (one: OverviewPipe) => Math.max(0, ...one.lanes.map((lane) => severity(lane, nowMs)))
-  const wanted = pipes.filter((one) => matchesPipe(one, filter, nowMs))
+  const wanted = pipes.filter((one) => matchesPipe(one, filter) && (!showsProblemsOnly || worst(one) > 0))
   wanted.sort((a, b) => worst(b) - worst(a) || a.pipe_name.localeCompare(b.pipe_name, 'en'))
   return wanted.flatMap((pipe) => [
     { id: pipe.pipe_id, pipe, destination: null, severity: 0 },
@@ -29,12 +33,13 @@ export function rowsOf({ pipes, server_ts }: Pick<Overview, 'pipes' | 'server_ts
         destination,
         severity: severity(destination, nowMs),
       }))
+      .filter((row) => !showsProblemsOnly || row.severity > 0)
       .sort((a, b) => b.severity - a.severity),
   ])
 }
 
 /** The first lane below this line, or from the top again, that needs attention; null: none does. */
-export function nextStuck(rows: readonly Row[], afterId: string | null): Row | null {
+export function nextTroubled(rows: readonly Row[], afterId: string | null): Row | null {
   const at = rows.findIndex((row) => row.id === afterId)
   const inOrder = [...rows.slice(at + 1), ...rows.slice(0, at + 1)]
   return inOrder.find((row) => row.severity > 1) ?? null

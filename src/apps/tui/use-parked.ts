@@ -20,7 +20,7 @@ import {
 import { type Lane, laneName } from './actions.ts'
 import { type KeyPress, movesIn } from './use-keys.ts'
 
-/** More than anybody goes through line by line; the command line has all. */
+/** More than a user reads line by line; the command line has all. */
 const mostShown = 500
 const outcomeWaitMs = 10_000
 
@@ -129,8 +129,8 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
 }
 
 function questionOf(asking: Asking, lane: Lane): string {
-  if (asking.kind === 'replay all') return `Replay everything that is parked of ${laneName(lane)}? [y/N]`
-  return `Discard ${placeWords(asking.parked)} for good? [y/N]  ${laneName(lane)} never receives it.`
+  if (asking.kind === 'replay all') return `Replay all parked records of ${laneName(lane)}? [y/N]`
+  return `Discard ${placeWords(asking.parked)} permanently? [y/N]  ${laneName(lane)} never receives it.`
 }
 
 function placeOf({ pipe, destination }: Lane): ParkedPlace {

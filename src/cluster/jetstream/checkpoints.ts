@@ -5,6 +5,7 @@
 import Type from 'typebox'
 import { fits } from '../../contract/validate.ts'
 import { BufferReadUnavailableError } from '../../log/buffer.ts'
+import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NatsConnection } from '../nats/headers.ts'
 import { count, parsed } from '../protocol.ts'
@@ -22,7 +23,12 @@ export class Checkpoints {
   readonly #cluster: string
   readonly #log: Logger
 
-  constructor(nats: NatsConnection, cluster: string, replicas: number, room: PullRoom, log: Logger) {
+  constructor(
+    nats: NatsConnection,
+    { cluster, replicas }: Pick<JetStreamSpec, 'cluster' | 'replicas'>,
+    room: PullRoom,
+    log: Logger,
+  ) {
     this.#client = new StreamClient(nats, totalsStreamName(cluster), replicas)
     this.#room = room
     this.#cluster = cluster

@@ -30,6 +30,7 @@ import {
 } from '../../log/buffer.ts'
 import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../../log/frame.ts'
 import {
+  type Attempt,
   bodyHashOf,
   type FoundKeys,
   type KeyQuestion,
@@ -227,13 +228,12 @@ export class KeyedAppends {
     requireAlive()
     const afterSeq = chain.lastSeq ?? (await this.#begin(pipeId, chain.name))
     chain.lastSeq = afterSeq
-    const attemptId = crypto.randomUUID()
+    const attempt: Attempt = { pipeId, chain: chain.name, afterSeq, attemptId: crypto.randomUUID() }
     const claims = batch.map(({ message: { msgId, recordCount }, keyHash, bodyHash }): NewClaim => {
-      const attempt = { pipeId, chain: chain.name, afterSeq, attemptId }
       return { ...attempt, keyHash, bodyHash, msgId, recordCount }
     })
     const found = await this.#ask(() => keys.claim(claims))
-    const claimed = this.#sort(batch, found, attemptId)
+    const claimed = this.#sort(batch, found, attempt.attemptId)
     if (claimed.size === 0) return
     try {
       requireAlive()
@@ -241,7 +241,7 @@ export class KeyedAppends {
       this.#release(claimed)
       throw error
     }
-    await this.#publish(pipeId, chain, afterSeq, attemptId, claimed)
+    await this.#publish(chain, attempt, claimed)
   }
 
   /** Answers those whose key is used or pending; the others can be published. */
@@ -301,10 +301,8 @@ export class KeyedAppends {
   }
 
   async #publish(
-    pipeId: string,
     chain: Chain,
-    afterSeq: number,
-    attemptId: string,
+    { pipeId, afterSeq, attemptId }: Attempt,
     claimed: ReadonlyMap<Keyed, PendingClaim>,
   ): Promise<void> {
     const { cluster, newestSeq, onStored } = this.#deps

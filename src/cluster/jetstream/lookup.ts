@@ -74,26 +74,35 @@ class StreamLookup implements MessageLookup {
     const first = Math.max(firstSeq, streamSeqOf(afterSeq))
     while (listed.length < limit && before > first) {
       const from = await this.#partBefore(filter, first, before, limit - listed.length)
-      const heads = await this.#headsBetween(filter, from, before)
-      for (const { streamSeq } of heads.reverse()) {
-        const messages = await this.#listedIn(filter, streamSeq)
-        for (const message of messages.reverse()) {
-          if (message.seq >= beforeSeq || message.seq <= afterSeq) continue
-          listed.push(message)
-          if (listed.length === limit) return listed
-        }
+      for await (const message of this.#newestFirst(filter, from, before)) {
+        if (message.seq >= beforeSeq || message.seq <= afterSeq) continue
+        listed.push(message)
+        if (listed.length === limit) return listed
       }
       before = from
     }
     return listed
   }
 
+  async *#newestFirst(filter: string, from: number, before: number): AsyncGenerator<ListedMessage, void> {
+    const heads = await this.#headsBetween(filter, from, before)
+    for (const { streamSeq } of heads.reverse()) yield* (await this.#listedIn(filter, streamSeq)).reverse()
+  }
+
   async close(): Promise<void> {
     await this.#nats.close()
   }
 
-  /** Those frames first whose times the id's lies between, then those near it. */
   async #findFrom(msgId: string, ms: number, start: ConsumerStart): Promise<StoredMessage | null> {
+    for await (const candidate of this.#candidates(ms, start)) {
+      const found = await this.#findIn(msgId, candidate)
+      if (found !== null) return found
+    }
+    return null
+  }
+
+  /** Those frames first whose times the id's lies between, then those near it. */
+  async *#candidates(ms: number, start: ConsumerStart): AsyncGenerator<Candidate, void> {
     const near: Candidate[] = []
     let opened = 0
     const filter = bufferSubjects(this.#cluster)
@@ -107,23 +116,18 @@ class StreamLookup implements MessageLookup {
         // Everything later was received later still, by any clock.
         if (head.firstMs > ms + 2 * receivedSlackMs) break
         const candidate = { streamSeq: message.streamSeq, head }
-        if (ms < head.firstMs - closeMs || ms > head.lastMs + closeMs) {
+        if (distance(head, ms) > closeMs) {
           if (near.length < mostFrames) near.push(candidate)
           continue
         }
         opened += 1
-        const found = await this.#findIn(msgId, candidate)
-        if (found !== null) return found
+        yield candidate
       }
     } finally {
       pull.close()
     }
     near.sort((a, b) => distance(a.head, ms) - distance(b.head, ms))
-    for (const candidate of near.slice(0, mostFrames - opened)) {
-      const found = await this.#findIn(msgId, candidate)
-      if (found !== null) return found
-    }
-    return null
+    yield* near.slice(0, mostFrames - opened)
   }
 
   async #findIn(msgId: string, { streamSeq }: Candidate): Promise<StoredMessage | null> {

@@ -3,22 +3,20 @@
  * node that took them: times ascend along a pipe but for requests that overtake each other and for clocks that differ.
  */
 import { FrameStream, type PullRoom } from './frame-stream.ts'
-import { pipeSubjects, seqOf } from './frames.ts'
+import { seqOf } from './frames.ts'
 import { headOf, storedFrame } from './stored-frame.ts'
 import type { StreamClient, StreamMessage } from './stream-client.ts'
 
 /** Between clocks of nodes, and between acceptance and commit. Beyond a second of it nodes warn. */
 export const receivedSlackMs = 60_000
 
-/** Seq of the pipe's first message received at `timeMs` or later; null when there is none. */
+/** Seq of the first message of the pipe that `filter` selects received at `timeMs` or later; null when there is none. */
 export async function firstReceivedFrom(
   client: StreamClient,
   room: PullRoom,
-  cluster: string,
-  pipeId: string,
+  filter: string,
   timeMs: number,
 ): Promise<number | null> {
-  const filter = pipeSubjects(cluster, pipeId)
   const sure = await lastReceivedBefore(client, filter, timeMs - receivedSlackMs)
   const stream = new FrameStream(client, room, { filter, afterStreamSeq: sure, headersOnly: true })
   try {

@@ -38,8 +38,7 @@ export class ReadRun {
 
   /** Messages with a larger seq than this one. True: the run is at its end. */
   take(frame: StoredFrame, afterSeq: number): boolean {
-    const { streamSeq, head } = frame
-    const firstSeq = seqOf(streamSeq, 0)
+    const firstSeq = seqOf(frame.streamSeq, 0)
     if (firstSeq > this.#throughSeq) return true
     const messages = frame.messages()
     if (messages === null) return this.#passDamaged(frame, afterSeq)
@@ -51,16 +50,24 @@ export class ReadRun {
       if (seq <= afterSeq) continue
       if (seq > this.#throughSeq) return true
       const { recordCount, body } = message
-      const isIntact = message.pipeId === this.#pipeId && crc32(body) === message.crc
+      const isIntact = this.#isIntact(message)
       if (isIntact && !this.#fits(recordCount, body.length)) return true
-      this.#counts =
-        index === messages.length - 1 && frame.base !== null
-          ? plus(frame.base, head)
-          : plus(this.#counts, { messages: 1, records: recordCount, bytes: body.length })
+      this.#count(frame, index === messages.length - 1, message)
       if (isIntact) this.#push(seq, message, isWhole)
       else this.#damaged(seq, message, message.crc)
     }
     return false
+  }
+
+  #count({ base, head }: StoredFrame, isLast: boolean, { recordCount, body }: FramedMessage): void {
+    this.#counts =
+      isLast && base !== null
+        ? plus(base, head)
+        : plus(this.#counts, { messages: 1, records: recordCount, bytes: body.length })
+  }
+
+  #isIntact({ pipeId, body, crc }: FramedMessage): boolean {
+    return pipeId === this.#pipeId && crc32(body) === crc
   }
 
   #fitsWhole({ head }: StoredFrame): boolean {

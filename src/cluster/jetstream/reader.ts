@@ -25,6 +25,7 @@ import {
   indexOf,
   messagesPerFrame,
   pipeIdOf,
+  pipeSubjects,
   seqOf,
   streamName,
   streamSeqOf,
@@ -73,7 +74,7 @@ class JetStreamReader implements BufferReader {
     this.#nearEndMs = keptMs - Math.min(nearEndMs, keptMs / 2)
     const client = new StreamClient(nats, streamName(cluster), replicas)
     const room = this.#room
-    const checkpoints = new Checkpoints(nats, cluster, replicas, room, log)
+    const checkpoints = new Checkpoints(nats, spec, room, log)
     this.#client = client
     this.#chains = new FrameChains(client, room, cluster)
     this.#totals = new Totals({ client, room, chains: this.#chains, checkpoints, cluster, owns, log })
@@ -88,9 +89,15 @@ class JetStreamReader implements BufferReader {
     const run = new ReadRun(pipeId, limits, counts, (message) =>
       putAside(this.#quarantineDir, message, this.#log),
     )
+    if (await this.#fill(run, pipeId, afterSeq, given !== null)) this.#earliest.doubt(pipeId)
+    return run.run
+  }
+
+  /** `isCounted`: the reader gave the totals at `afterSeq`, so that lost messages show. True: retention is near what was read. */
+  async #fill(run: ReadRun, pipeId: string, afterSeq: number, isCounted: boolean): Promise<boolean> {
     let after = this.#framesAfter(pipeId, afterSeq)
     // In a part that was read before nothing can be missing that was not missing then.
-    let isNew = !this.#chains.covers(pipeId, after)
+    let isNew = isCounted && !this.#chains.covers(pipeId, after)
     let isNearEnd = this.#isNearEnd(this.#chains.frameAt(pipeId, streamSeqOf(afterSeq)))
     for (;;) {
       const next = this.#chains.next(pipeId, after)
@@ -98,14 +105,13 @@ class JetStreamReader implements BufferReader {
       if (frame === null) break
       if (isNew && frame.streamSeq > streamSeqOf(afterSeq)) {
         isNew = false
-        if (given !== null && (await this.#addLost(pipeId, afterSeq, run, frame))) break
+        if (await this.#addLost(pipeId, afterSeq, run, frame)) break
       }
       isNearEnd ||= this.#isNearEnd(frame)
       if (run.take(frame, afterSeq)) break
       after = frame.streamSeq
     }
-    if (isNearEnd) this.#earliest.doubt(pipeId)
-    return run.run
+    return isNearEnd
   }
 
   async head(pipeId: string): Promise<Cursor> {
@@ -127,7 +133,8 @@ class JetStreamReader implements BufferReader {
   async cursorAtTime(pipeId: string, timeMs: number): Promise<number> {
     // Before it is looked for: what comes meanwhile is of a later time.
     const head = await this.#totals.head(pipeId)
-    const first = await firstReceivedFrom(this.#client, this.#room, this.#cluster, pipeId, timeMs)
+    const filter = pipeSubjects(this.#cluster, pipeId)
+    const first = await firstReceivedFrom(this.#client, this.#room, filter, timeMs)
     const cursor = first === null ? head.seq : first - 1
     return Math.max(cursor, (await this.#earliest.of(pipeId)).seq)
   }

@@ -71,12 +71,16 @@ export async function openRetentionKeeper(
   spec: JetStreamSpec,
   reader: TotalsReader,
   log: Logger,
-  owned: OwnedEpoch = () => 1,
-  keyAttempts: KeyAttempts = async () => [],
+  { owned = () => 1, keyAttempts = async () => [] }: RetentionOptions = {},
 ): Promise<RetentionKeeper> {
   const connection = await connectNats(spec.nats)
   const manager = await jetstreamManager(connection, { checkAPI: false, timeout: requestTimeoutMs })
   return new RetentionKeeper({ spec, reader, log, owned, keyAttempts, connection, manager })
+}
+
+export interface RetentionOptions {
+  owned?: OwnedEpoch | undefined
+  keyAttempts?: KeyAttempts | undefined
 }
 
 interface Deps {

@@ -338,32 +338,34 @@ export async function withinStart<T>(spec: JetStreamSpec, run: () => Promise<T>)
       return await run()
     } catch (error) {
       if (error instanceof ConfigError) throw error
-      const code = apiCode(error)
-      const where = spec.nats.servers.join(', ')
-      if (code === codes.notEnabledForAccount || code === codes.notEnabled || isNotEnabled(error))
-        throw new ConfigError(
-          `buffer.nats: JetStream is not enabled at ${where}${code === null ? '' : ' for this account'}: start nats-server with jetstream in its configuration (or -js)`,
-          error,
-        )
-      if (performance.now() < deadline) {
-        await wait(retryMs)
-        continue
-      }
-      const said = error instanceof Error ? error.message : String(error)
-      const hint =
-        code === codes.noPeers
-          ? ` (cluster.replicas is ${spec.replicas}: as many nats-servers with JetStream must run)`
-          : ''
-      throw new StreamUnavailableError(
-        `JetStream at ${where} has not been ready for ${startWithinMs / 1000} s: ${said}${hint}`,
-        error,
-      )
+      requireEnabled(spec, error)
+      if (performance.now() >= deadline) throw notReady(spec, error)
+      await wait(retryMs)
     }
   }
 }
 
-function isNotEnabled(error: unknown): boolean {
-  return error instanceof Error && error.name === 'JetStreamNotEnabled'
+function requireEnabled({ nats }: JetStreamSpec, error: unknown): void {
+  const code = apiCode(error)
+  const isNotEnabled = error instanceof Error && error.name === 'JetStreamNotEnabled'
+  if (!isNotEnabled && code !== codes.notEnabledForAccount && code !== codes.notEnabled) return
+  const account = code === null ? '' : ' for this account'
+  throw new ConfigError(
+    `buffer.nats: JetStream is not enabled at ${nats.servers.join(', ')}${account}: start nats-server with jetstream in its configuration (or -js)`,
+    error,
+  )
+}
+
+function notReady({ nats, replicas }: JetStreamSpec, error: unknown): StreamUnavailableError {
+  const reason = error instanceof Error ? error.message : String(error)
+  const hint =
+    apiCode(error) === codes.noPeers
+      ? ` (cluster.replicas is ${replicas}: as many nats-servers with JetStream must run)`
+      : ''
+  return new StreamUnavailableError(
+    `JetStream at ${nats.servers.join(', ')} has not been ready for ${startWithinMs / 1000} s: ${reason}${hint}`,
+    error,
+  )
 }
 
 /** The code of a JetStream error; null for other errors. */

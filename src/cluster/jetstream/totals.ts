@@ -180,11 +180,8 @@ export class Totals {
         this.#count(pipeId, pipe, frame.streamSeq, frame.head)
         continue
       }
-      if (pipe.headers?.lastSeq !== high.streamSeq) {
-        pipe.headers?.rest()
-        pipe.headers = this.#headers(pipeId, high.streamSeq, true)
-      }
-      const message = pipe.headers.shift() ?? (await pipe.headers.next())
+      const headers = this.#headersAfter(pipeId, pipe, high.streamSeq)
+      const message = headers.shift() ?? (await headers.next())
       if (message === null) return
       const head = headOf(message)
       if (head !== null) this.#count(pipeId, pipe, message.streamSeq, head)
@@ -280,6 +277,13 @@ export class Totals {
     } finally {
       stream.rest()
     }
+  }
+
+  #headersAfter(pipeId: string, pipe: PipeTotals, streamSeq: number): FrameStream {
+    if (pipe.headers?.lastSeq === streamSeq) return pipe.headers
+    pipe.headers?.rest()
+    pipe.headers = this.#headers(pipeId, streamSeq, true)
+    return pipe.headers
   }
 
   #headers(pipeId: string, afterStreamSeq: number, isEndLikely: boolean): FrameStream {

@@ -53,17 +53,8 @@ interface ClaimRow {
 }
 
 export function keys(db: Connection, clock: DatabaseClock): KeyStore {
-  const foundKeys = findStatement(clock).compile(db).sql
-  const find = async (keyHashes: readonly string[]): Promise<FoundKeys> => {
-    const { rows } = await db.executeQuery<(UsedRow & { attempt_id: null }) | (ClaimRow & { seq: null })>(
-      CompiledQuery.raw(foundKeys, [keyHashes]),
-    )
-    const found: FoundKeys = { used: [], pending: [] }
-    for (const row of rows)
-      if (row.attempt_id === null) found.used.push(decodeUsed(row))
-      else found.pending.push(decodeClaim(row))
-    return found
-  }
+  const statement = findStatement(clock).compile(db).sql
+  const find = (keyHashes: readonly string[]) => findKeys(db, statement, keyHashes)
   const release: KeyStore['release'] = async (claims) => {
     await again(() =>
       sql`DELETE FROM key_claims AS claim USING (${given(claims)}) AS given (key_hash, attempt_id)
@@ -168,6 +159,17 @@ const replacing = sql`ON CONFLICT (key_hash) DO UPDATE SET body_hash = excluded.
 
 function tableOf(ms: number): string {
   return tableNames[Math.floor(ms / tableMs) % ringTables] ?? ''
+}
+
+async function findKeys(db: Connection, statement: string, keyHashes: readonly string[]): Promise<FoundKeys> {
+  const { rows } = await db.executeQuery<(UsedRow & { attempt_id: null }) | (ClaimRow & { seq: null })>(
+    CompiledQuery.raw(statement, [keyHashes]),
+  )
+  const found: FoundKeys = { used: [], pending: [] }
+  for (const row of rows)
+    if (row.attempt_id === null) found.used.push(decodeUsed(row))
+    else found.pending.push(decodeClaim(row))
+  return found
 }
 
 function byTable(claims: readonly SettledClaim[]): Map<string, SettledClaim[]> {

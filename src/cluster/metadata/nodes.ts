@@ -59,44 +59,7 @@ export function nodes(db: Connection, clock: DatabaseClock, notify: Notify): Clu
       )
     },
 
-    async list() {
-      const rows = await db
-        .selectFrom('cluster_nodes as node')
-        .selectAll()
-        .select((eb) => [
-          clock().as('now_ms'),
-          eb
-            .selectFrom('cluster_workers as worker')
-            .select((sub) => sub.fn.countAll().as('workers'))
-            .whereRef('worker.node_id', '=', 'node.node_id')
-            .where('worker.expires_ms', '>', clock())
-            .as('workers'),
-          eb
-            .selectFrom('pipe_owners as owner')
-            .innerJoin('cluster_workers as holder', 'holder.lease_id', 'owner.lease_id')
-            .select((sub) => sub.fn.countAll().as('pipes'))
-            .whereRef('holder.node_id', '=', 'node.node_id')
-            .as('pipes'),
-        ])
-        .orderBy('node_name')
-        .orderBy('node_id')
-        .execute()
-      return rows.map(
-        (row): NodeRecord => ({
-          nodeId: row.node_id,
-          name: row.node_name,
-          version: row.node_version,
-          address: row.node_address,
-          startedMs: Number(row.started_ms),
-          leftMs: Math.max(0, Number(row.expires_ms) - Number(row.now_ms)),
-          expiresMs: Number(row.expires_ms),
-          seenChange: Number(row.seen_change),
-          isDraining: Number(row.is_draining) === 1,
-          isDelivering: Number(row.workers) > 0,
-          ownedPipes: Number(row.pipes),
-        }),
-      )
-    },
+    list: () => listNodes(db, clock),
 
     async setDraining(nodeId, isDraining) {
       const { numUpdatedRows } = await inStatements(db, (trx) =>
@@ -115,4 +78,43 @@ export function nodes(db: Connection, clock: DatabaseClock, notify: Notify): Clu
       )
     },
   }
+}
+
+async function listNodes(db: Connection, clock: DatabaseClock): Promise<NodeRecord[]> {
+  const rows = await db
+    .selectFrom('cluster_nodes as node')
+    .selectAll()
+    .select((eb) => [
+      clock().as('now_ms'),
+      eb
+        .selectFrom('cluster_workers as worker')
+        .select((sub) => sub.fn.countAll().as('workers'))
+        .whereRef('worker.node_id', '=', 'node.node_id')
+        .where('worker.expires_ms', '>', clock())
+        .as('workers'),
+      eb
+        .selectFrom('pipe_owners as owner')
+        .innerJoin('cluster_workers as holder', 'holder.lease_id', 'owner.lease_id')
+        .select((sub) => sub.fn.countAll().as('pipes'))
+        .whereRef('holder.node_id', '=', 'node.node_id')
+        .as('pipes'),
+    ])
+    .orderBy('node_name')
+    .orderBy('node_id')
+    .execute()
+  return rows.map(
+    (row): NodeRecord => ({
+      nodeId: row.node_id,
+      name: row.node_name,
+      version: row.node_version,
+      address: row.node_address,
+      startedMs: Number(row.started_ms),
+      leftMs: Math.max(0, Number(row.expires_ms) - Number(row.now_ms)),
+      expiresMs: Number(row.expires_ms),
+      seenChange: Number(row.seen_change),
+      isDraining: Number(row.is_draining) === 1,
+      isDelivering: Number(row.workers) > 0,
+      ownedPipes: Number(row.pipes),
+    }),
+  )
 }

@@ -28,8 +28,7 @@ export function openSharedMetadata(
   const notify = listen === null ? notifyNobody : notifyPostgres
   return {
     store: clusterStore(
-      leases,
-      db,
+      { db: leases, work: db },
       clock,
       (onNotified) => listen?.(notifyChannel, onNotified) ?? (async () => {}),
       notify,
@@ -40,8 +39,7 @@ export function openSharedMetadata(
 
 /** Over the tables of migrations 19, 23 and 24. `db`: the connections of leases; `work`: for all that can wait. */
 function clusterStore(
-  db: Connection,
-  work: Connection,
+  { db, work }: { db: Connection; work: Connection },
   clock: DatabaseClock,
   listen: ListenForNotifications,
   notify: Notify,

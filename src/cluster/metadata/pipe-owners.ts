@@ -7,6 +7,7 @@ import {
   type BufferContact,
   type ClusterStore,
   type FreePipe,
+  type LiveWorker,
   leaseMs,
   type OwnedPipe,
 } from '../../metadata/cluster-store.ts'
@@ -62,42 +63,9 @@ export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['
       )
     },
 
-    async workers() {
-      const rows = await db
-        .selectFrom('cluster_workers as worker')
-        .leftJoin('cluster_nodes as node', 'node.node_id', 'worker.node_id')
-        .select(['worker.lease_id', 'worker.node_id', 'node.is_draining'])
-        .select(['worker.buffer_from_ms', 'worker.buffer_until_ms', 'worker.is_buffer_lost'])
-        .where('worker.expires_ms', '>', clock())
-        .orderBy('worker.lease_id')
-        .execute()
-      return rows.map((row) => ({
-        leaseId: row.lease_id,
-        nodeId: row.node_id,
-        // A thread may be there a moment before its node.
-        isDraining: Number(row.is_draining ?? 0) === 1,
-        buffer:
-          row.buffer_until_ms === null
-            ? null
-            : {
-                fromMs: Number(row.buffer_from_ms),
-                untilMs: Number(row.buffer_until_ms),
-                isLost: Number(row.is_buffer_lost) === 1,
-              },
-      }))
-    },
+    workers: () => liveWorkers(db, clock),
 
-    async free(pipeId) {
-      let query = db
-        .selectFrom('pipes as pipe')
-        .leftJoin('pipe_owners as owner', 'owner.pipe_id', 'pipe.pipe_id')
-        .leftJoin('cluster_workers as worker', 'worker.lease_id', 'owner.lease_id')
-        .select(['pipe.pipe_id', 'owner.lease_id'])
-        .where('worker.lease_id', 'is', null)
-      if (pipeId !== undefined) query = query.where('pipe.pipe_id', '=', normaliseId(pipeId))
-      const rows = await query.execute()
-      return rows.map((row) => ({ pipeId: row.pipe_id, heldBy: row.lease_id }))
-    },
+    free: (pipeId) => freePipes(db, pipeId),
 
     claim: (leaseId, pipes) => claim(db, leaseId, pipes),
 
@@ -122,16 +90,56 @@ export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['
       )
     },
 
-    async owners() {
-      const rows = await db
-        .selectFrom('pipe_owners as owner')
-        .innerJoin('cluster_workers as worker', 'worker.lease_id', 'owner.lease_id')
-        .select(['owner.pipe_id', 'worker.node_id'])
-        .where('worker.expires_ms', '>', clock())
-        .execute()
-      return new Map(rows.map((row) => [row.pipe_id, row.node_id]))
-    },
+    owners: () => holders(db, clock),
   }
+}
+
+async function liveWorkers(db: Connection, clock: DatabaseClock): Promise<LiveWorker[]> {
+  const rows = await db
+    .selectFrom('cluster_workers as worker')
+    .leftJoin('cluster_nodes as node', 'node.node_id', 'worker.node_id')
+    .select(['worker.lease_id', 'worker.node_id', 'node.is_draining'])
+    .select(['worker.buffer_from_ms', 'worker.buffer_until_ms', 'worker.is_buffer_lost'])
+    .where('worker.expires_ms', '>', clock())
+    .orderBy('worker.lease_id')
+    .execute()
+  return rows.map((row) => ({
+    leaseId: row.lease_id,
+    nodeId: row.node_id,
+    // A thread may be there a moment before its node.
+    isDraining: Number(row.is_draining ?? 0) === 1,
+    buffer:
+      row.buffer_until_ms === null
+        ? null
+        : {
+            fromMs: Number(row.buffer_from_ms),
+            untilMs: Number(row.buffer_until_ms),
+            isLost: Number(row.is_buffer_lost) === 1,
+          },
+  }))
+}
+
+async function freePipes(db: Connection, pipeId?: string): Promise<FreePipe[]> {
+  let query = db
+    .selectFrom('pipes as pipe')
+    .leftJoin('pipe_owners as owner', 'owner.pipe_id', 'pipe.pipe_id')
+    .leftJoin('cluster_workers as worker', 'worker.lease_id', 'owner.lease_id')
+    .select(['pipe.pipe_id', 'owner.lease_id'])
+    .where('worker.lease_id', 'is', null)
+  if (pipeId !== undefined) query = query.where('pipe.pipe_id', '=', normaliseId(pipeId))
+  const rows = await query.execute()
+  return rows.map((row) => ({ pipeId: row.pipe_id, heldBy: row.lease_id }))
+}
+
+/** The node of each pipe that is held. */
+async function holders(db: Connection, clock: DatabaseClock): Promise<Map<string, string>> {
+  const rows = await db
+    .selectFrom('pipe_owners as owner')
+    .innerJoin('cluster_workers as worker', 'worker.lease_id', 'owner.lease_id')
+    .select(['owner.pipe_id', 'worker.node_id'])
+    .where('worker.expires_ms', '>', clock())
+    .execute()
+  return new Map(rows.map((row) => [row.pipe_id, row.node_id]))
 }
 
 /** Ages become times of the database's clock. */

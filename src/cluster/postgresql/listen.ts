@@ -15,7 +15,6 @@ export function listenOn(
   onNotified: () => void,
 ): () => Promise<void> {
   let isEnding = false
-  let session: Session | null = null
   let cancelWait = () => {}
   const wait = (ms: number) =>
     new Promise<void>((resolve) => {
@@ -26,21 +25,25 @@ export function listenOn(
         resolve()
       }
     })
+  /** Until the session is dead, or its server does not respond. */
+  const listen = async (session: Session) => {
+    await session.listen(channel, onNotified, () => cancelWait())
+    onNotified()
+    while (!isEnding && !session.isDead) {
+      await wait(probeEveryMs)
+      if (!isEnding && !session.isDead) await session.query('SELECT 1')
+    }
+  }
   const run = async () => {
     while (!isEnding) {
+      let session: Session | null = null
       try {
         session = await open()
-        await session.listen(channel, onNotified, () => cancelWait())
-        onNotified()
-        while (!isEnding && !session.isDead) {
-          await wait(probeEveryMs)
-          if (!isEnding && !session.isDead) await session.query('SELECT 1')
-        }
+        await listen(session)
       } catch {
         // Listeners also poll from time to time; callers that need the database report that it is away.
       }
       await session?.close()
-      session = null
       if (!isEnding) await wait(reconnectMs)
     }
   }

@@ -17,7 +17,7 @@ export const httpEndpoint: DriverModule<HttpEndpointSpec> = {
   open(spec, settings) {
     const endpoint = openEndpoint(spec, settings)
     return {
-      deliver: (batch, signal, progress = noProgress) => deliver(endpoint, spec, batch, signal, progress),
+      deliver: (batch, signal, progress = noProgress) => deliver({ endpoint, spec }, batch, signal, progress),
       close: () => endpoint.close(),
     }
   },
@@ -25,8 +25,7 @@ export const httpEndpoint: DriverModule<HttpEndpointSpec> = {
 }
 
 async function deliver(
-  endpoint: Endpoint,
-  spec: HttpEndpointSpec,
+  { endpoint, spec }: { endpoint: Endpoint; spec: HttpEndpointSpec },
   batch: Batch,
   signal: AbortSignal,
   progress: AttemptProgress,

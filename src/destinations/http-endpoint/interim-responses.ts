@@ -24,6 +24,17 @@ export function withoutInterimResponses<T extends Socket>(socket: T): T {
     held = Buffer.alloc(0)
     return bytes.length === 0 || Reflect.apply(push, socket, [bytes])
   }
+  /** Drops what is complete. True: `held` is the beginning of another interim response, and within the limit. */
+  const dropInterim = () => {
+    while (isInterim(held)) {
+      const end = held.indexOf(headEnd)
+      if (end === -1) return held.length <= resourceLimits.interimResponseBytes
+      dropped += end
+      if (dropped > resourceLimits.interimResponseBytes) return false
+      held = held.subarray(end + headEnd.length)
+    }
+    return false
+  }
   return Object.assign(socket, {
     write(...args: unknown[]): boolean {
       if (typeof args[0] === 'string') {
@@ -38,15 +49,7 @@ export function withoutInterimResponses<T extends Socket>(socket: T): T {
         return Reflect.apply(push, socket, [chunk, encoding])
       }
       held = held.length === 0 ? chunk : Buffer.concat([held, chunk])
-      while (isInterim(held)) {
-        const end = held.indexOf(headEnd)
-        if (held.length > resourceLimits.interimResponseBytes && end === -1) return pass(held)
-        if (end === -1) return true
-        dropped += end
-        if (dropped > resourceLimits.interimResponseBytes) return pass(held)
-        held = held.subarray(end + headEnd.length)
-      }
-      return pass(held)
+      return dropInterim() || pass(held)
     },
   })
 }

@@ -78,12 +78,16 @@ export function openEndpoint(spec: HttpEndpointSpec, settings: DriverSettings): 
         if (signal.aborted) throw aborted()
         if (reads.error) throw reads.error
         if (deadline.aborted) throw late(config.timeout_ms, error)
-        if (error instanceof errors.HTTPParserError)
-          throw protocolError('The endpoint sent something that is no HTTP response.', error)
-        throw networkError(error, 'The endpoint')
+        throw connectionError(error)
       }
     },
   }
+}
+
+function connectionError(error: unknown): DeliveryError {
+  return error instanceof errors.HTTPParserError
+    ? protocolError('The endpoint sent something that is no HTTP response.', error)
+    : networkError(error, 'The endpoint')
 }
 
 /** The endpoint may have stored the request all the same. */

@@ -21,7 +21,7 @@ import type {
 import { DeliveryError, noProgress } from '../driver.ts'
 import { parkAll } from '../park.ts'
 import { markBusy, mostReads } from '../sql/exactly-once-mark.ts'
-import { pinnedOnFirstUse } from '../sql/server-key.ts'
+import { type AdmitServer, pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkMysql } from './check.ts'
 import { connectMysql, type MysqlConnection } from './connection.ts'
 import { mysqlError } from './errors.ts'
@@ -35,57 +35,93 @@ import { type InsertPlan, planInsert } from './statement.ts'
 const idleSessionSeconds = 120
 
 export const mysql: DriverModule<DatabaseSpec> = {
-  open: openMysql,
+  open: (spec, settings, pin) => new MysqlDriver(spec, settings, pin),
   check: checkMysql,
   infer: inferMysql,
   forget: forgetMarks,
 }
 
-function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerKey): DestinationDriver {
-  const admit = pinnedOnFirstUse(spec, pin, settings)
-  let connection: MysqlConnection | null = null
-  let plan: InsertPlan | null = null
-  let mark: ExactlyOnceMark | null = null
+interface Session {
+  connection: MysqlConnection
+  plan: InsertPlan
+}
 
-  async function ready(signal: AbortSignal): Promise<{ connection: MysqlConnection; plan: InsertPlan }> {
+class MysqlDriver implements DestinationDriver {
+  readonly #spec: DatabaseSpec
+  readonly #settings: DriverSettings
+  readonly #admit: AdmitServer
+  #connection: MysqlConnection | null = null
+  #plan: InsertPlan | null = null
+  #mark: ExactlyOnceMark | null = null
+
+  constructor(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerKey) {
+    this.#spec = spec
+    this.#settings = settings
+    this.#admit = pinnedOnFirstUse(spec, pin, settings)
+  }
+
+  async deliver(batch: Batch, signal: AbortSignal, progress: AttemptProgress = noProgress): Promise<void> {
+    const onAbort = () => this.#connection?.destroy()
+    let isCommitting = false
+    signal.addEventListener('abort', onAbort, { once: true })
+    try {
+      if (signal.aborted) throw aborted(false)
+      this.#connection?.beginAttempt()
+      const session = await this.#ready(signal)
+      if (!this.#spec.config.exactly_once) await this.#store(session, batch, progress)
+      else if (!(await this.#storeOnce(session, batch, progress))) return
+      isCommitting = true
+      await session.connection.command('COMMIT')
+      this.#mark?.committed()
+    } catch (error) {
+      await this.#afterFailure(error)
+      if (signal.aborted) throw aborted(isCommitting)
+      throw mysqlError(this.#connection?.readError() ?? error, batch.firstSeq)
+    } finally {
+      signal.removeEventListener('abort', onAbort)
+    }
+  }
+
+  async close(): Promise<void> {
+    const closing = this.#connection
+    this.#connection = null
+    if (closing?.isAlive()) await closing.close()
+  }
+
+  async #ready(signal: AbortSignal): Promise<Session> {
+    const { config, columns, timestampField } = this.#spec
+    let connection = this.#connection
     if (connection === null || !connection.isAlive()) {
-      plan = null
-      mark = null
-      connection = await connectMysql(spec, settings, admit, signal)
-      if (spec.config.exactly_once)
-        await connection.command(`SET SESSION wait_timeout = ${idleSessionSeconds}`)
+      this.#plan = null
+      this.#mark = null
+      connection = await connectMysql(this.#spec, this.#settings, this.#admit, signal)
+      this.#connection = connection
+      if (config.exactly_once) await connection.command(`SET SESSION wait_timeout = ${idleSessionSeconds}`)
     }
-    if (plan === null) {
-      const table = await connection.describe(spec.config.table)
-      plan = planInsert(table, spec.columns, spec.timestampField)
+    if (this.#plan === null) {
+      const table = await connection.describe(config.table)
+      this.#plan = planInsert(table, columns, timestampField)
     }
-    return { connection, plan }
+    return { connection, plan: this.#plan }
   }
 
   /** False: all of the batch was there. True: what was not is, uncommitted, and the lane's mark has moved. */
-  async function storeOnce(
-    session: { connection: MysqlConnection; plan: InsertPlan },
-    batch: Batch,
-    progress: AttemptProgress,
-  ): Promise<boolean> {
-    mark ??= await ExactlyOnceMark.open(session.connection, session.plan.table, spec, settings)
+  async #storeOnce(session: Session, batch: Batch, progress: AttemptProgress): Promise<boolean> {
+    const { connection, plan } = session
+    this.#mark ??= await ExactlyOnceMark.open(connection, plan.table, this.#spec, this.#settings)
+    const mark = this.#mark
     for (let look = 0; look < mostReads; look++) {
       const rest = await mark.undelivered(batch, progress)
-      if (rest !== null && (await mark.move(rest)) && (await store(session, rest, progress))) return true
-      await session.connection.command('ROLLBACK')
+      if (rest !== null && (await mark.move(rest)) && (await this.#store(session, rest, progress)))
+        return true
+      await connection.command('ROLLBACK')
       if (rest === null) return false
     }
     throw markBusy(mark.table)
   }
 
   /** False: the lane's mark is not where it was. Otherwise all is stored, uncommitted, except for what is parked. */
-  async function store(
-    session: { connection: MysqlConnection; plan: InsertPlan },
-    batch: Batch,
-    progress: AttemptProgress,
-  ): Promise<boolean> {
-    const { connection, plan } = session
-    const { park } = progress
+  async #store({ connection, plan }: Session, batch: Batch, { park }: AttemptProgress): Promise<boolean> {
     if (park === null) {
       await storeRows(connection, plan, rowsOf(batch, plan))
       return true
@@ -93,8 +129,8 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
     const unfit: RejectedRecord[] = []
     const rows = rowsOf(batch, plan, (rejected) => void unfit.push(rejected))
     const refused = await storeOtherRows(connection, plan, rows, async () => {
-      mark?.rolledBack()
-      return mark === null || (await mark.move(batch))
+      this.#mark?.rolledBack()
+      return this.#mark === null || (await this.#mark.move(batch))
     })
     if (refused === 'moved') return false
     await parkAll(park, [...unfit, ...refused])
@@ -102,48 +138,15 @@ function openMysql(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerK
   }
 
   /** After a failure: an open transaction must not hold locks until the next attempt. */
-  async function afterFailure(error: unknown): Promise<void> {
-    plan = null
-    mark = null
+  async #afterFailure(error: unknown): Promise<void> {
+    this.#plan = null
+    this.#mark = null
+    const connection = this.#connection
     if (!connection?.isAlive()) return
     const isOrderly = error instanceof DeliveryError || mysqlError(error, 0).class === 'permanent'
-    if (isOrderly) await connection.command('ROLLBACK').catch(() => connection?.destroy())
+    if (isOrderly) await connection.command('ROLLBACK').catch(() => connection.destroy())
     else connection.destroy()
   }
-
-  async function close(): Promise<void> {
-    const closing = connection
-    connection = null
-    if (closing?.isAlive()) await closing.close()
-  }
-
-  async function deliver(
-    batch: Batch,
-    signal: AbortSignal,
-    progress: AttemptProgress = noProgress,
-  ): Promise<void> {
-    const onAbort = () => connection?.destroy()
-    let isCommitting = false
-    signal.addEventListener('abort', onAbort, { once: true })
-    try {
-      if (signal.aborted) throw aborted(false)
-      connection?.beginAttempt()
-      const session = await ready(signal)
-      if (!spec.config.exactly_once) await store(session, batch, progress)
-      else if (!(await storeOnce(session, batch, progress))) return
-      isCommitting = true
-      await session.connection.command('COMMIT')
-      mark?.committed()
-    } catch (error) {
-      await afterFailure(error)
-      if (signal.aborted) throw aborted(isCommitting)
-      throw mysqlError(connection?.readError() ?? error, batch.firstSeq)
-    } finally {
-      signal.removeEventListener('abort', onAbort)
-    }
-  }
-
-  return { deliver, close }
 }
 
 /** The server rolls an uncommitted transaction back when its connection ends. */

@@ -33,27 +33,32 @@ export function isRecordFault(error: unknown): boolean {
 /** `firstSeq` is the batch's first message: the one named by an error of the whole destination. */
 export function mysqlError(error: unknown, firstSeq: number): DeliveryError {
   const server = serverErrorOf(error)
-  if (server !== null) {
-    const { errno, code, message } = server
-    if (transient.has(errno)) {
-      const timedOut = statementTimeouts.has(errno) ? 'rolled_back' : undefined
-      return new DeliveryError('transient', code, sentence(message), { timedOut, cause: error })
-    }
-    const advice = wholeDestination.get(errno)
-    if (advice === undefined) {
-      const fault = ofRecords.has(errno) ? 'records' : 'destination'
-      return new DeliveryError('permanent', code, sentence(message), { fault, cause: error })
-    }
-    return new DeliveryError('permanent', code, `${sentence(message)} ${advice}`, {
-      failedSeq: firstSeq,
-      cause: error,
-    })
-  }
+  if (server !== null) return statementError(server, firstSeq, error)
   if (error instanceof DeliveryError) return wholeIfUnknown(error, firstSeq)
   const advice = error instanceof Error && 'code' in error ? handshake[String(error.code)] : undefined
   if (advice === undefined) return networkError(error, 'The database server')
   const code = error instanceof Error && 'code' in error ? String(error.code) : 'handshake'
   return new DeliveryError('permanent', code, advice, { failedSeq: firstSeq, cause: error })
+}
+
+function statementError(
+  { errno, code, message }: ServerError,
+  firstSeq: number,
+  cause: unknown,
+): DeliveryError {
+  if (transient.has(errno)) {
+    const timedOut = statementTimeouts.has(errno) ? 'rolled_back' : undefined
+    return new DeliveryError('transient', code, sentence(message), { timedOut, cause })
+  }
+  const advice = wholeDestination.get(errno)
+  if (advice === undefined) {
+    const fault = ofRecords.has(errno) ? 'records' : 'destination'
+    return new DeliveryError('permanent', code, sentence(message), { fault, cause })
+  }
+  return new DeliveryError('permanent', code, `${sentence(message)} ${advice}`, {
+    failedSeq: firstSeq,
+    cause,
+  })
 }
 
 /** Our own rejections (no table, no column, no unique key, egress) concern every message alike. */

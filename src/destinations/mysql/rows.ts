@@ -3,6 +3,7 @@ import type { ColumnRule } from '../../contract/column-rules.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { pickMembers, recordPlace, recordTexts, stringValue } from '../../log/record-text.ts'
 import { type Batch, DeliveryError, type RejectedRecord } from '../driver.ts'
+import { rejectedRecordOf } from '../park.ts'
 import { generatedId, receivedAtValue } from '../sql/columns.ts'
 import type { NamedValue } from '../sql/named-value.ts'
 import { ColumnValueError } from './column-value-error.ts'
@@ -28,17 +29,17 @@ export interface Row {
 export function rowsOf(batch: Batch, plan: InsertPlan, refuse?: (rejected: RejectedRecord) => void): Row[] {
   const rows: Row[] = []
   const scanned: (string | undefined)[] = new Array(plan.slots.size)
-  const shapes = shapers.get(plan) ?? shapesOf(plan)
-  shapers.set(plan, shapes)
+  const shaper = shapers.get(plan) ?? { plan, shapeOf: shapesOf(plan) }
+  shapers.set(plan, shaper)
   for (const message of batch.messages) {
     const { body, receivedMs, msgId, seq } = message
     for (const [at, record] of recordTexts(body).entries()) {
       const index = recordPlace(message, at)
       pickMembers(record, plan.slots, scanned)
       try {
-        rows.push(rowOf(scanned, plan, shapes, { seq, msgId, index }, receivedMs))
+        rows.push(rowOf(scanned, shaper, { seq, msgId, index }, receivedMs))
       } catch (error) {
-        const rejected = error instanceof DeliveryError ? error.rejected : undefined
+        const rejected = rejectedRecordOf(error)
         if (refuse === undefined || rejected === undefined) throw error
         refuse(rejected)
       }
@@ -49,12 +50,11 @@ export function rowsOf(batch: Batch, plan: InsertPlan, refuse?: (rejected: Rejec
 
 function rowOf(
   scanned: readonly (string | undefined)[],
-  plan: InsertPlan,
-  shapes: Shaper,
+  { plan, shapeOf }: Shaper,
   place: Place,
   receivedMs: number,
 ): Row {
-  const shape = shapes(scanned)
+  const shape = shapeOf(scanned)
   if (shape.length === 0) throw noColumn(plan, place)
   const values: (string | null)[] = new Array(shape.length)
   let bytes = 0
@@ -89,13 +89,16 @@ export function placeOf({ msgId, index }: Place): string {
   return `record ${index + 1} of message ${msgId}`
 }
 
-type Shaper = (scanned: readonly (string | undefined)[]) => Shape
+interface Shaper {
+  plan: InsertPlan
+  shapeOf(scanned: readonly (string | undefined)[]): Shape
+}
 /** Kept with the plan: rows of later batches share their shapes, and with them the statements' texts. */
 const shapers = new WeakMap<InsertPlan, Shaper>()
 type Shape = readonly PlannedColumn[] & { columns: readonly MysqlColumn[] }
 
 /** The columns that a record fills: all of them, or without mappings those that it has keys for. */
-function shapesOf(plan: InsertPlan): Shaper {
+function shapesOf(plan: InsertPlan): Shaper['shapeOf'] {
   const shapeOf = (parts: readonly PlannedColumn[]): Shape =>
     Object.assign([...parts], { columns: parts.map(({ column }) => column) })
   const whole = shapeOf(plan.columns)

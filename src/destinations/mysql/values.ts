@@ -121,7 +121,8 @@ function booleanFor(json: 'true' | 'false', column: MysqlColumn): string {
 }
 
 /** Text that is no number is left to the server, which rejects it. */
-function numericText(text: string, shown: string, { kind, type }: MysqlColumn): string {
+function numericText(text: string, shown: string, column: MysqlColumn): string {
+  const { kind } = column
   if (text.length > resourceLimits.numericTextCharacters)
     throw new ColumnValueError(
       `${excerpt(text)} has ${text.length} characters, of which a numeric column takes at most ${resourceLimits.numericTextCharacters}`,
@@ -141,15 +142,18 @@ function numericText(text: string, shown: string, { kind, type }: MysqlColumn): 
       return text
     }
     case 'float':
-    case 'double': {
-      const decimals = /^\w+\(\d+,(\d+)\)/.exec(type)?.[1]
-      if (!fitsFloat(text, kind === 'float' ? 32 : 64) || scale > Number(decimals ?? scale))
-        throw new ColumnValueError(`the column would round ${shown}`)
+    case 'double':
+      if (roundsFloat(text, scale, column)) throw new ColumnValueError(`the column would round ${shown}`)
       return text
-    }
     default:
       return text
   }
+}
+
+/** FLOAT(7,2) keeps two digits after the point. */
+function roundsFloat(text: string, scale: number, { kind, type }: MysqlColumn): boolean {
+  const decimals = /^\w+\(\d+,(\d+)\)/.exec(type)?.[1]
+  return !fitsFloat(text, kind === 'float' ? 32 : 64) || scale > Number(decimals ?? scale)
 }
 
 /** Plain digits: the statement has CAST(? AS UNSIGNED), which reads no exponent, and takes -1 for 2^64 - 1. */

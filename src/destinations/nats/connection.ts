@@ -27,6 +27,13 @@ import { publishHead, type ServerInfo, ServerReader, type ServerSaid } from './w
 
 type NatsConfig = NatsSpec['config']
 
+/** A server, and what a connection to it needs. */
+export interface NatsTarget {
+  address: NatsAddress
+  config: NatsConfig
+  reads: ReadLimit
+}
+
 export interface Answer {
   /** 503: nobody listens there. */
   status: number | null
@@ -45,23 +52,22 @@ const mostUnsentBytes = 64 * 1024
 
 /** Rejects with a DeliveryError; nothing stays open then. */
 export async function connectNats(
-  address: NatsAddress,
-  config: NatsConfig,
+  target: NatsTarget,
   settings: DriverSettings,
-  reads: ReadLimit,
   signal: AbortSignal,
 ): Promise<NatsLink> {
   const deadline = AbortSignal.timeout(connectLimitMs)
   const stop = AbortSignal.any([signal, deadline])
   let socket: net.Socket | undefined
   try {
-    const { host, port } = address
+    const { reads } = target
+    const { host, port } = target.address
     socket = await dial({ host, port }, settings.egress, { reads, signal: stop, timeoutMs: connectLimitMs })
-    return await openLink(socket, address, config, reads, stop)
+    return await openLink(socket, target, stop)
   } catch (error) {
     socket?.destroy()
     if (signal.aborted) throw aborted()
-    if (reads.error) throw reads.error
+    if (target.reads.error) throw target.reads.error
     if (deadline.aborted)
       throw new DeliveryError(
         'transient',
@@ -72,13 +78,8 @@ export async function connectNats(
   }
 }
 
-async function openLink(
-  raw: net.Socket,
-  address: NatsAddress,
-  config: NatsConfig,
-  reads: ReadLimit,
-  stop: AbortSignal,
-): Promise<NatsLink> {
+async function openLink(raw: net.Socket, target: NatsTarget, stop: AbortSignal): Promise<NatsLink> {
+  const { address, config } = target
   const reader = new ServerReader()
   const info = await infoOf(raw, reader, stop)
   if (!info.takesHeaders)
@@ -91,7 +92,7 @@ async function openLink(
   const isTls = address.isTls || info.needsTls
   // Bytes in clear text after INFO would be taken for bytes under TLS.
   if (isTls && !reader.isEmpty) throw protocolError('The server sent more before TLS than its greeting.')
-  const socket = isTls ? await secured(raw, address, config, reads, stop) : raw
+  const socket = isTls ? await secured(raw, target, stop) : raw
   const link = new NatsLink(socket, reader, info)
   try {
     await link.enter(await connectMessage(config, info, isTls), stop)
@@ -118,11 +119,10 @@ function infoOf(socket: net.Socket, reader: ServerReader, stop: AbortSignal): Pr
 
 async function secured(
   raw: net.Socket,
-  { host }: NatsAddress,
-  { tls_ca, tls_cert, tls_key, tls_verify }: NatsConfig,
-  reads: ReadLimit,
+  { address: { host }, config, reads }: NatsTarget,
   stop: AbortSignal,
 ): Promise<tls.TLSSocket> {
+  const { tls_ca, tls_cert, tls_key, tls_verify } = config
   const options: tls.ConnectionOptions = {
     socket: raw,
     host,

@@ -34,7 +34,7 @@ function openNats(spec: NatsSpec, settings: DriverSettings): DestinationDriver {
       signal.addEventListener('abort', onAbort, { once: true })
       try {
         const records = singleRecords(batch, spec.destinationId)
-        const send = (record: SingleRecord) => publish(link, spec, subject, batch, record)
+        const send = (record: SingleRecord) => publish({ link, subject }, spec, batch, record)
         await sendOneByOne({ batch, records, concurrency: spec.concurrency ?? 1, send }, signal, progress)
       } finally {
         signal.removeEventListener('abort', onAbort)
@@ -47,9 +47,8 @@ function openNats(spec: NatsSpec, settings: DriverSettings): DestinationDriver {
 }
 
 async function publish(
-  link: NatsLink,
+  { link, subject }: { link: NatsLink; subject: string },
   { config, destinationId }: NatsSpec,
-  subject: string,
   { generation = 0 }: Batch,
   { id, body, seq, recordIndex }: SingleRecord,
 ): Promise<void> {

@@ -30,7 +30,11 @@ export class NatsServers {
     for (let tried = 1; ; tried += 1) {
       const address = addresses[this.#first % addresses.length]
       try {
-        const link = await connectNats(address!, this.#spec.config, this.#settings, this.#reads, stop)
+        const link = await connectNats(
+          { address: address!, config: this.#spec.config, reads: this.#reads },
+          this.#settings,
+          stop,
+        )
         if (this.#closing.signal.aborted) link.close()
         this.#link = link
         return link

@@ -12,7 +12,7 @@ import type {
   ObjectStoreSpec,
 } from '../driver.ts'
 import { DeliveryError, noProgress } from '../driver.ts'
-import { parkAll, rejectionOf } from '../park.ts'
+import { parkAll, rejectedRecordOf, rejectionOf } from '../park.ts'
 import { untilStopped } from '../until-stopped.ts'
 import { objectOf } from './body.ts'
 import { checkObjectStore } from './check.ts'
@@ -46,14 +46,18 @@ export function openObjectStore(
         await untilStopped(store.put(object, signal), signal)
       } catch (error) {
         if (signal.aborted) throw new DeliveryError('transient', 'aborted', 'The attempt was stopped.')
-        if (error instanceof DeliveryError && error.rejected !== undefined) throw error
-        const failure = store.deliveryError(error, batch.firstSeq)
-        if (failure.fault !== 'records' || batch.messages.length > 1) throw failure
-        throw failure.with({ rejected: rejectionOf(failure, { seq: batch.firstSeq, recordIndex: null }) })
+        if (rejectedRecordOf(error) !== undefined) throw error
+        throw rejectingSingle(store.deliveryError(error, batch.firstSeq), batch)
       }
     },
     async close() {
       store.close()
     },
   }
+}
+
+/** Names the only message of the batch as rejected, if its records are at fault. */
+function rejectingSingle(failure: DeliveryError, { messages, firstSeq }: Batch): DeliveryError {
+  if (failure.fault !== 'records' || messages.length > 1) return failure
+  return failure.with({ rejected: rejectionOf(failure, { seq: firstSeq, recordIndex: null }) })
 }

@@ -23,7 +23,7 @@ export function objectStoreError(
     // The object may have been stored all the same.
     return isTimeout(error) ? failure.with({ timedOut: 'unknown' }) : failure
   }
-  if (status === 408 || status === 425 || status === 429 || status >= 500 || status < 300 || waits.has(code))
+  if (passesByItself(status, code))
     return new DeliveryError('transient', code, `The object store answers ${status} ${code}: ${message}`, {
       retryAfterMs: retryAfterMs(headers['retry-after']),
       cause: error,
@@ -51,6 +51,10 @@ const ofObject: ReadonlySet<string> = new Set([
   'MaxMessageLengthExceeded',
   'http_413',
 ])
+
+function passesByItself(status: number, code: string): boolean {
+  return [408, 425, 429].includes(status) || status >= 500 || status < 300 || waits.has(code)
+}
 
 /** Refusals with a 4xx that pass by themselves. */
 const waits: ReadonlySet<string> = new Set([

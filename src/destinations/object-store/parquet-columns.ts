@@ -8,7 +8,7 @@
  *   number         double: what it cannot hold to the last digit does not fit
  *   string, with the role record_ts or received_at     timestamp, microseconds, UTC
  */
-import { type ColumnSource, columnRules } from '../../contract/column-rules.ts'
+import { type ColumnRule, type ColumnSource, columnRules } from '../../contract/column-rules.ts'
 import type { ColumnMapping } from '../../contract/destination.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { stringValue } from '../../log/record-text.ts'
@@ -166,10 +166,8 @@ export function parquetColumnFaults(columns: readonly ColumnMapping[]): [path: s
     // Many readers do not tell the cases apart.
     else if (first !== undefined) wrong('column_name', `is mapped already by columns.${first}`)
     else seen.set(name, at)
-    if (source.kind === 'received_at' && column_type !== 'string' && column_type !== 'number')
-      wrong('column_type', 'must be string or number with the role received_at')
-    if (source.kind === 'generated_id' && column_type !== 'string')
-      wrong('column_type', 'must be string with the role dedupe_id and no source_field')
+    const typeFault = madeTypeFault(source.kind, column_type)
+    if (typeFault !== null) wrong('column_type', typeFault)
     const from =
       source.kind === 'key' && semantic_role !== 'record_ts' ? `key ${source.key}` : (semantic_role ?? '')
     uses.set(from, (uses.get(from) ?? 0) + 1)
@@ -177,4 +175,16 @@ export function parquetColumnFaults(columns: readonly ColumnMapping[]): [path: s
       wrong('source_field', `is that of ${parquetColumnsOfKey} columns already`)
   }
   return faults
+}
+
+/** The types of columns whose values are made here. */
+function madeTypeFault(
+  kind: ColumnRule['source']['kind'],
+  type: ColumnMapping['column_type'],
+): string | null {
+  if (kind === 'received_at' && type !== 'string' && type !== 'number')
+    return 'must be string or number with the role received_at'
+  if (kind === 'generated_id' && type !== 'string')
+    return 'must be string with the role dedupe_id and no source_field'
+  return null
 }

@@ -112,22 +112,18 @@ async function encoded(
     group.clear()
     await letOthers()
   }
-  for (const message of messages) {
-    const { seq, msgId, receivedMs } = message
-    for (const [at, text] of recordTexts(message.body).entries()) {
-      const misfit = group.read(text, { seq, msgId, receivedMs, recordIndex: recordPlace(message, at) })
-      if (misfit === null) {
-        if (!group.hasRoom) await end()
-        group.add()
-      }
-      if (misfit !== null && park === null) throw refusalError(misfit)
-      if (misfit !== null) refused.push(misfit)
-      if (refused.length >= resourceLimits.parkedAtOnce) await keepRefused()
-      readCharacters += text.length
-      if (readCharacters < resourceLimits.parquetReadCharacters) continue
-      readCharacters = 0
-      await letOthers()
-    }
+  for (const { text, place } of placedRecords(messages)) {
+    const misfit = group.read(text, place)
+    if (misfit === null) {
+      if (!group.hasRoom) await end()
+      group.add()
+    } else if (park === null) throw refusalError(misfit)
+    else refused.push(misfit)
+    if (refused.length >= resourceLimits.parkedAtOnce) await keepRefused()
+    readCharacters += text.length
+    if (readCharacters < resourceLimits.parquetReadCharacters) continue
+    readCharacters = 0
+    await letOthers()
   }
   if (refused.length > 0) await keepRefused()
   if (group.rows > 0) await end()
@@ -135,6 +131,14 @@ async function encoded(
   file.finish()
   const { buffer, byteOffset, byteLength } = writer.getBytes()
   return { rowCount, bytes: Buffer.from(buffer, byteOffset, byteLength) }
+}
+
+function* placedRecords(messages: Batch['messages']): Generator<{ text: string; place: Place }> {
+  for (const message of messages) {
+    const { seq, msgId, receivedMs } = message
+    for (const [at, text] of recordTexts(message.body).entries())
+      yield { text, place: { seq, msgId, receivedMs, recordIndex: recordPlace(message, at) } }
+  }
 }
 
 /** Converts an error of the writer: nothing is stored, and fewer messages may succeed. */

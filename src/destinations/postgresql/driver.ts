@@ -103,32 +103,28 @@ async function storeOnce(connection: Connection, attempt: Attempt): Promise<void
   for (let look = 0; look < mostReads; look++) {
     const rest = await mark.undelivered(batch, signal, progress)
     if (rest === null) return
-    if ((await store(connection, { ...attempt, batch: rest }, mark)) !== 'moved') return
+    if ((await store(connection, { ...attempt, batch: rest })) !== 'moved') return
   }
   throw markBusy(mark.table)
 }
 
 /** `moved`: nothing was stored, because the lane's mark is not where it was. */
-async function store(
-  connection: Connection,
-  attempt: Attempt,
-  mark?: ExactlyOnceMark,
-): Promise<null | 'moved'> {
-  const { session } = connection
+async function store(connection: Connection, attempt: Attempt): Promise<null | 'moved'> {
+  const { session, mark } = connection
   const { batch, signal, progress } = attempt
   const insertAll = async (statement: InsertStatement, messages: Batch['messages']) =>
     mark === undefined
-      ? await insert(session, statement, messages, signal)
+      ? await insert({ session, statement, signal }, messages)
       : await mark.insert(statement, { ...batch, messages }, signal)
   let prepared = await prepare(connection, attempt)
-  if (prepared.unmatched.length > 0) return await storeOthers(session, attempt, prepared, null, mark)
+  if (prepared.unmatched.length > 0) return await storeOthers(connection, attempt, prepared, null)
   let rejected = await insertAll(prepared.statement, batch.messages)
   if (rejected === null || rejected === 'moved') return rejected
   connection.table = undefined
   const reread = await prepare(connection, attempt)
   if (reread.statement.text !== prepared.statement.text) {
     prepared = reread
-    if (prepared.unmatched.length > 0) return await storeOthers(session, attempt, prepared, null, mark)
+    if (prepared.unmatched.length > 0) return await storeOthers(connection, attempt, prepared, null)
     rejected = await insertAll(prepared.statement, batch.messages)
     if (rejected === null || rejected === 'moved') return rejected
   }
@@ -138,8 +134,8 @@ async function store(
     rejected = await insertAll(statement, withMappedKeysOnly(batch.messages, statement.rules))
     if (rejected === null || rejected === 'moved') return rejected
   }
-  if (progress.park !== null) return await storeOthers(session, attempt, prepared, rejected, mark)
-  throw await firstRefusal(session, statement, batch.messages, rejected, signal)
+  if (progress.park !== null) return await storeOthers(connection, attempt, prepared, rejected)
+  throw await firstRefusal({ session, statement, signal }, batch.messages, rejected)
 }
 
 /**
@@ -147,11 +143,10 @@ async function store(
  * committed. `rejected`: what the server said of all of them together, where that was tried.
  */
 async function storeOthers(
-  session: PostgresSession,
+  { session, mark }: Connection,
   { batch, signal, progress }: Attempt,
   { statement, unmatched }: Prepared,
   rejected: DeliveryError | null,
-  mark: ExactlyOnceMark | undefined,
 ): Promise<null | 'moved'> {
   await beginSearch(session, signal)
   try {
@@ -163,7 +158,7 @@ async function storeOthers(
     const runs = singleRecords(batch.messages, statement).filter(
       ({ seq, firstIndex = null }) => !places.has(placeOf({ seq, recordIndex: firstIndex })),
     )
-    const refused = await insertOthers(session, statement, runs, rejected, signal)
+    const refused = await insertOthers({ session, statement, signal }, runs, rejected)
     if (progress.park !== null) await parkAll(progress.park, [...unmatched, ...refused])
     await session.run(signal, 'COMMIT')
     mark?.committed(batch)

@@ -156,16 +156,21 @@ export class ExactlyOnceMark {
   }
 }
 
+/** A table that is tested over this session. */
+export interface CheckedTable {
+  session: PostgresSession
+  table: Table
+  signal: AbortSignal
+}
+
 /**
  * For the test of a destination: does to the lane table what an attempt does, rolled back. It uses an id of its own,
  * so that it waits for no lane. Returns the result as a sentence; rejects as an attempt would.
  */
 export async function tryMark(
-  session: PostgresSession,
-  table: Table,
+  { session, table, signal }: CheckedTable,
   spec: DatabaseSpec,
   settings: DriverSettings,
-  signal: AbortSignal,
 ): Promise<string> {
   const mark = new ExactlyOnceMark(session, table, { ...spec, destinationId: randomUUID() }, settings)
   const [found] = await session.run(signal, 'SELECT to_regclass($1) IS NOT NULL AS there', [mark.table])

@@ -26,12 +26,17 @@ const searchMs = 20_000
  */
 const idleTransactionMs = 30_000
 
+/** Where records are inserted. */
+interface Insertion {
+  session: PostgresSession
+  statement: InsertStatement
+  signal: AbortSignal
+}
+
 /** Null: stored. A permanent error is returned, anything else thrown. */
 export async function insert(
-  session: PostgresSession,
-  statement: InsertStatement,
+  { session, statement, signal }: Insertion,
   messages: readonly RecordRun[],
-  signal: AbortSignal,
 ): Promise<DeliveryError | null> {
   const parameter = recordsParameter(messages, statement.rules)
   try {
@@ -51,12 +56,11 @@ export async function beginSearch(session: PostgresSession, signal: AbortSignal)
 
 /** The error of the first record that cannot be stored. Everything is rolled back. */
 export async function firstRefusal(
-  session: PostgresSession,
-  statement: InsertStatement,
+  to: Insertion,
   messages: readonly StoredMessage[],
   rejected: DeliveryError,
-  signal: AbortSignal,
 ): Promise<DeliveryError> {
+  const { session, statement, signal } = to
   const runs = singleRecords(messages, statement)
   if (runs.length === 1) return naming(rejected, runs[0]!, statement)
   const giveUpMs = performance.now() + searchMs
@@ -68,7 +72,7 @@ export async function firstRefusal(
   while (bad - good > 1 && performance.now() < giveUpMs) {
     const middle = (good + bad) >> 1
     await session.run(signal, 'SAVEPOINT probe')
-    const failure = await insert(session, statement, runs.slice(good, middle), signal)
+    const failure = await insert(to, runs.slice(good, middle))
     if (failure === null) good = middle
     else {
       bad = middle
@@ -78,7 +82,7 @@ export async function firstRefusal(
   }
   // The error at hand may be that of a whole run: the failing record alone has its own.
   const isFound = bad - good === 1
-  const own = isFound ? await insert(session, statement, runs.slice(good, bad), signal) : null
+  const own = isFound ? await insert(to, runs.slice(good, bad)) : null
   await session.run(signal, 'ROLLBACK')
   if (own === null) return error
   // Whatever its code: the destination takes other records.
@@ -91,45 +95,63 @@ export async function firstRefusal(
  * at fault, and when the search takes too long.
  */
 export async function insertOthers(
-  session: PostgresSession,
-  statement: InsertStatement,
+  to: Insertion,
   runs: readonly RecordRun[],
   rejected: DeliveryError | null,
-  signal: AbortSignal,
 ): Promise<RejectedRecord[]> {
+  const { session, statement, signal } = to
   const giveUpMs = performance.now() + searchMs
-  let last = rejected
-  const refused: { failure: DeliveryError; run: RecordRun }[] = []
-  const rejectWith = ({ failure, run }: (typeof refused)[number]) => naming(failure, run, statement)
-  const isTaken = async (run: RecordRun) => {
-    const failure = await insert(session, statement, [run], signal)
-    await session.run(signal, 'ROLLBACK TO SAVEPOINT probe')
-    return failure === null
-  }
   await session.run(signal, 'SAVEPOINT probe')
-  if (rejected?.fault === 'destination' && !(await isTaken(runs[0]!)) && !(await isTaken(runs.at(-1)!))) {
+  if (
+    rejected?.fault === 'destination' &&
+    !(await isTaken(to, runs[0]!)) &&
+    !(await isTaken(to, runs.at(-1)!))
+  )
     throw naming(rejected, runs[0]!, statement)
-  }
+  const refused = await insertGood(to, runs, rejected, giveUpMs)
+  const unclear = refused.find(({ failure }) => failure.fault === 'destination')
+  if (unclear !== undefined && refused.length === runs.length)
+    throw naming(unclear.failure, unclear.run, statement)
+  return refused.map(({ failure, run }) => refusal(failure, run, statement))
+}
+
+/** Tries one record, which is not kept. */
+async function isTaken(to: Insertion, run: RecordRun): Promise<boolean> {
+  const failure = await insert(to, [run])
+  await to.session.run(to.signal, 'ROLLBACK TO SAVEPOINT probe')
+  return failure === null
+}
+
+/** Halves what is rejected until every bad record is alone. Returns the bad ones; the others are inserted. */
+async function insertGood(
+  to: Insertion,
+  runs: readonly RecordRun[],
+  rejected: DeliveryError | null,
+  giveUpMs: number,
+): Promise<{ failure: DeliveryError; run: RecordRun }[]> {
+  const { session, signal } = to
+  let last = rejected
+  // All of them together were rejected already.
+  let known = runs.length > 1 ? rejected : null
+  const refused: { failure: DeliveryError; run: RecordRun }[] = []
   const waiting: (readonly RecordRun[])[] = runs.length === 0 ? [] : [runs]
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
     // The records before it could be sent in a batch of their own.
     if (last !== null && performance.now() >= giveUpMs) throw last.with({ failedSeq: next[0]!.seq })
-    // All of them together were rejected already.
-    const known = next === runs && runs.length > 1 ? rejected : null
-    const failure = known ?? (await insert(session, statement, next, signal))
-    if (failure === null) await session.run(signal, 'RELEASE SAVEPOINT probe; SAVEPOINT probe')
-    else {
-      if (concernsWholeDestination(failure)) throw failure
-      last = failure
-      await session.run(signal, 'ROLLBACK TO SAVEPOINT probe')
-      const middle = next.length >> 1
-      if (middle > 0) waiting.push(next.slice(middle), next.slice(0, middle))
-      else refused.push({ failure, run: next[0]! })
+    const failure = known ?? (await insert(to, next))
+    known = null
+    if (failure === null) {
+      await session.run(signal, 'RELEASE SAVEPOINT probe; SAVEPOINT probe')
+      continue
     }
+    if (concernsWholeDestination(failure)) throw failure
+    last = failure
+    await session.run(signal, 'ROLLBACK TO SAVEPOINT probe')
+    const middle = next.length >> 1
+    if (middle > 0) waiting.push(next.slice(middle), next.slice(0, middle))
+    else refused.push({ failure, run: next[0]! })
   }
-  const unclear = refused.find(({ failure }) => failure.fault === 'destination')
-  if (unclear !== undefined && refused.length === runs.length) throw rejectWith(unclear)
-  return refused.map(({ failure, run }) => refusal(failure, run, statement))
+  return refused
 }
 
 /** Each with its place, and nothing in them but the mapped keys: text that the server cannot read may be in the others. */

@@ -76,20 +76,36 @@ export class MessageGate {
   #checkAuthentication(body: Buffer): void {
     const method = body.readInt32BE(0)
     const rest = body.subarray(4)
-    if (method === 0) {
-      // With SCRAM both sides prove that they know the password; a server that skips its part does not know it.
-      if (rest.length !== 0 || this.#saslState === 'begun')
-        throw malformed('an authentication that it did not complete')
-    } else if (method === 3 || method === 5) {
-      if (rest.length !== (method === 3 ? 0 : 4)) throw malformed('a damaged authentication request')
-      if (!this.#allowsPasswordInClear) throw unsafeAuthentication(method === 3)
-    } else if (method === 10) {
-      if (!areTexts(rest, 0, rest.length)) throw malformed('a damaged authentication request')
-      this.#saslState = 'begun'
-    } else if (method === 11 || method === 12) {
-      if (this.#saslState !== 'begun') throw malformed('an answer to an authentication that was not begun')
-      if (method === 12) this.#saslState = 'proved'
-    } else throw malformed('a request for a way of authentication that is not supported')
+    switch (method) {
+      case 0:
+        // With SCRAM both sides prove that they know the password; a server that skips its part does not know it.
+        if (rest.length !== 0 || this.#saslState === 'begun')
+          throw malformed('an authentication that it did not complete')
+        return
+      case 3:
+        this.#checkPasswordRequest(rest, 0)
+        return
+      case 5:
+        this.#checkPasswordRequest(rest, 4)
+        return
+      case 10:
+        if (!areTexts(rest, 0, rest.length)) throw malformed('a damaged authentication request')
+        this.#saslState = 'begun'
+        return
+      case 11:
+      case 12:
+        if (this.#saslState !== 'begun') throw malformed('an answer to an authentication that was not begun')
+        if (method === 12) this.#saslState = 'proved'
+        return
+      default:
+        throw malformed('a request for a way of authentication that is not supported')
+    }
+  }
+
+  /** MD5 has a salt, a password in clear text has none. */
+  #checkPasswordRequest(rest: Buffer, saltBytes: number): void {
+    if (rest.length !== saltBytes) throw malformed('a damaged authentication request')
+    if (!this.#allowsPasswordInClear) throw unsafeAuthentication(saltBytes === 0)
   }
 }
 

@@ -166,9 +166,8 @@ export function recordsParameter(messages: readonly RecordRun[], rules: readonly
   const whole = Buffer.allocUnsafe(bytes + count * (1 + extras.length * 120) + messages.length + 2)
   let at = 0
   for (const message of messages) {
-    const { body, msgId, receivedMs } = message
     let place = 0
-    for (const record of records(body)) {
+    for (const record of records(message.body)) {
       whole[at] = at === 0 ? openBracket : comma
       at += 1
       if (extras.length === 0) at += record.copy(whole, at)
@@ -176,7 +175,7 @@ export function recordsParameter(messages: readonly RecordRun[], rules: readonly
         const brace = record.lastIndexOf(closeBrace)
         at += record.copy(whole, at, 0, brace)
         const index = recordPlace(message, place)
-        const text = extras.map(({ rule, key }) => member(rule, key, msgId, index, receivedMs)).join(',')
+        const text = extras.map(({ rule, key }) => member(rule, key, message, index)).join(',')
         at += whole.write(`${isEmptyObject(record, brace) ? '' : ','}${text}}`, at, 'latin1')
       }
       place += 1
@@ -187,7 +186,7 @@ export function recordsParameter(messages: readonly RecordRun[], rules: readonly
   return whole.subarray(0, at)
 }
 
-function member(rule: ColumnRule, key: string, msgId: string, index: number, receivedMs: number): string {
+function member(rule: ColumnRule, key: string, { msgId, receivedMs }: RecordRun, index: number): string {
   const value =
     rule.source.kind === 'received_at' ? receivedAtValue(rule.type, receivedMs) : generatedId(msgId, index)
   return `"${key}":${JSON.stringify(value)}`

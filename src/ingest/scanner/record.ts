@@ -47,6 +47,7 @@ export function isEmptyRecord(): bool {
 }
 
 /** After the closing brace of the record whose opening brace is at `start`; or invalid. */
+// biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of the diagram above, without a call per value
 export function afterRecord(start: usize): usize {
   beginRecord()
   keys = 0

@@ -61,7 +61,7 @@ class SegmentReader implements BufferReader {
 
   async read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun> {
     const onDamaged = (row: StoredRow) => this.#onDamaged(pipeId, row)
-    return this.#pass(() => readRun(this.#segments, pipeId, afterSeq, limits, onDamaged))
+    return this.#pass(() => readRun(this.#segments, { pipeId, afterSeq }, limits, onDamaged))
   }
 
   async head(pipeId: string): Promise<Cursor> {
@@ -166,8 +166,7 @@ class SegmentReader implements BufferReader {
 /** Collects across segments until a limit is reached, something is missing, or there is no more. */
 function readRun(
   segments: OpenSegments,
-  pipeId: string,
-  afterSeq: number,
+  { pipeId, afterSeq }: { pipeId: string; afterSeq: number },
   limits: ReadLimits,
   onDamaged: (row: StoredRow) => void,
 ): MessageRun {

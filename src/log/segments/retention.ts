@@ -100,29 +100,36 @@ export interface RetentionState {
 }
 
 export function planReclaim(state: RetentionState, limits: RetentionLimits): Reclaim[] {
-  const { segments, watermarks, clockMs, neededBytes, lookUp } = state
-  if (!watermarks.isReported) return []
+  if (!state.watermarks.isReported) return []
+  const expired = planExpired(state, limits)
+  const segments = state.segments.slice(expired.length)
+  const neededBytes = expired.reduce((needed, { bytes }) => needed - bytes, state.neededBytes)
+  return [...expired, ...planDelivered({ ...state, segments, neededBytes }, limits)]
+}
+
+/** The oldest segments, which are dropped even if they are not delivered. */
+function planExpired({ segments, watermarks, clockMs }: RetentionState, limits: RetentionLimits): Reclaim[] {
   const plan: Reclaim[] = []
-  let freedBytes = 0
-  const isOlder = (segment: SegmentFacts, hours: number) => clockMs - segment.lastClockMs > hours * hourMs
-  let tooOld = 0
   for (const segment of segments) {
-    if (!isOlder(segment, limits.undeliveredHours)) break
+    if (!isOlder(segment, limits.undeliveredHours, clockMs)) break
     const reason = isDelivered(segment, watermarks) ? 'delivered_age' : 'age'
     plan.push({ kind: 'drop', firstSeq: segment.firstSeq, reason, bytes: segment.bytes })
-    freedBytes += segment.bytes
-    tooOld += 1
   }
-  const rest = segments.slice(tooOld)
-  let historyBytes = rest.reduce((sum, segment) => sum + reclaimableBytes(segment, watermarks), 0)
-  for (const segment of rest) {
-    const reason = isOlder(segment, limits.deliveredHours)
-      ? 'delivered_age'
-      : historyBytes > limits.deliveredMaxBytes
-        ? 'delivered_size'
-        : freedBytes < neededBytes
-          ? 'space'
-          : null
+  return plan
+}
+
+function planDelivered(state: RetentionState, limits: RetentionLimits): Reclaim[] {
+  const { segments, watermarks, clockMs, neededBytes, lookUp } = state
+  const plan: Reclaim[] = []
+  let freedBytes = 0
+  let historyBytes = segments.reduce((sum, segment) => sum + reclaimableBytes(segment, watermarks), 0)
+  const reasonFor = (segment: SegmentFacts): ReclaimReason | null => {
+    if (isOlder(segment, limits.deliveredHours, clockMs)) return 'delivered_age'
+    if (historyBytes > limits.deliveredMaxBytes) return 'delivered_size'
+    return freedBytes < neededBytes ? 'space' : null
+  }
+  for (const segment of segments) {
+    const reason = reasonFor(segment)
     if (reason === null) continue
     const known = reclaimableBytes(segment, watermarks)
     if (known === 0 && mayBeReclaimable(segment, watermarks)) lookUp(segment)
@@ -134,6 +141,10 @@ export function planReclaim(state: RetentionState, limits: RetentionLimits): Rec
     historyBytes -= known
   }
   return plan
+}
+
+function isOlder(segment: SegmentFacts, hours: number, clockMs: number): boolean {
+  return clockMs - segment.lastClockMs > hours * hourMs
 }
 
 function isDelivered(segment: SegmentFacts, watermarks: LowWatermarks): boolean {

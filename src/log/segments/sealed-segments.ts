@@ -58,13 +58,10 @@ export function readSealedSegments(
     } else {
       const lastSeq = beforeHoles(newerFirstSeq - 1, newest.content.holes)
       sealed.unshift(
-        factsFromNeighbours(
-          dir,
-          { firstSeq: name.firstSeq, lastSeq },
-          name,
-          contents[index - 1] ?? null,
+        factsFromNeighbours(dir, { firstSeq: name.firstSeq, lastSeq }, name, {
+          older: contents[index - 1] ?? null,
           newer,
-        ),
+        }),
       )
       damaged.push(name)
     }
@@ -117,8 +114,7 @@ function factsFromNeighbours(
   dir: string,
   { firstSeq, lastSeq }: SeqRange,
   name: SegmentName,
-  older: SegmentContent | null,
-  newer: SegmentContent,
+  { older, newer }: { older: SegmentContent | null; newer: SegmentContent },
 ): SegmentFacts {
   const before = new Map<string, PipePosition>(older?.pipes.map(({ pipeId, last }) => [pipeId, last]))
   const pipes = new Map<string, PipeFacts>()

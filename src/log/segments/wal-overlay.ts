@@ -43,27 +43,18 @@ interface Frame {
 /** Reads a WAL that no process writes. `pageBytes`: of its file. */
 export function readWalOverlay(wal: ReadableFile, pageBytes: number): WalOverlay {
   const frameBytes = frameHeaderBytes + pageBytes
-  const header = readAt(wal, 0, headerBytes)
-  const isHeaderSound = header !== null && hasSoundHeader(header, pageBytes)
   const frames: Frame[] = []
   let committed = 0
-  let hasSkipped = !isHeaderSound && wal.bytes > headerBytes
   let commitsBehindDamage = 0
-  // The words' order is in the magic. Segments are written on the machine that reads them: its order unless it says so.
-  const isBigEndian = isHeaderSound && header.readUInt32BE(0) === magicBigEndian
-  let salts = isHeaderSound ? header.subarray(16, 24) : null
-  let link = isHeaderSound ? header.subarray(24, 32) : null
+  const start = chainStart(wal, pageBytes)
+  let { salts, link } = start
+  let hasSkipped = link === null && wal.bytes > headerBytes
   for (let at = headerBytes; at + frameBytes <= wal.bytes; at += frameBytes) {
     const frame = readAt(wal, at, frameBytes)
     const ownLink = frame?.subarray(16, 24) ?? null
     // With the header gone the first frame tells: the newest round of writing always begins there.
     salts ??= frame?.subarray(8, 16) ?? null
-    const isOfThisRound = frame !== null && salts?.equals(frame.subarray(8, 16)) === true
-    if (
-      isOfThisRound &&
-      link !== null &&
-      linkAfter(link, frame, isBigEndian).equals(frame.subarray(16, 24))
-    ) {
+    if (continuesChain(frame, { ...start, salts, link })) {
       frames.push({ pageNo: frame.readUInt32BE(0), offset: at + frameHeaderBytes })
       if (frame.readUInt32BE(4) > 0) {
         committed = frames.length
@@ -76,6 +67,31 @@ export function readWalOverlay(wal: ReadableFile, pageBytes: number): WalOverlay
   }
   const pages = new Map(frames.slice(0, committed).map(({ pageNo, offset }) => [pageNo, offset]))
   return { pages, commitsBehindDamage }
+}
+
+interface Chain {
+  /** Null while no frame of this round was seen. */
+  salts: Buffer | null
+  /** The checksums that the next frame continues. Null: they cannot be read. */
+  link: Buffer | null
+  isBigEndian: boolean
+}
+
+/**
+ * The chain as the header begins it. The order of bytes in a word is in the magic. Segments are written on the machine
+ * that reads them, so a damaged header leaves the machine's own order.
+ */
+function chainStart(wal: ReadableFile, pageBytes: number): Chain {
+  const header = readAt(wal, 0, headerBytes)
+  if (header === null || !hasSoundHeader(header, pageBytes))
+    return { salts: null, link: null, isBigEndian: false }
+  const isBigEndian = header.readUInt32BE(0) === magicBigEndian
+  return { salts: header.subarray(16, 24), link: header.subarray(24, 32), isBigEndian }
+}
+
+function continuesChain(frame: Buffer | null, { salts, link, isBigEndian }: Chain): frame is Buffer {
+  if (frame === null || link === null || salts?.equals(frame.subarray(8, 16)) !== true) return false
+  return linkAfter(link, frame, isBigEndian).equals(frame.subarray(16, 24))
 }
 
 function hasSoundHeader(header: Buffer, pageBytes: number): boolean {

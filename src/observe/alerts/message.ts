@@ -147,15 +147,16 @@ function sentence(fact: AlertFact, where: string, nowMs: number, undeliveredMs: 
       const since = failure === null ? '' : ` for ${ago(failure.firstFailedMs)}`
       if (fact.type === 'lane.stuck') {
         const isOfRecords = failure?.error?.fault === 'records'
-        return `${where} is stuck: the destination ${isOfRecords ? 'refuses a message' : 'takes nothing'}${error}`
+        return `${where} is stuck: the destination rejects ${isOfRecords ? 'a message' : 'everything'}${error}`
       }
-      if (fact.type === 'lane.stalled') return `${where} is stalled: it has failed${since}${error}`
+      if (fact.type === 'lane.stalled')
+        return `${where} has been failing${since} and is now retried every 15 minutes${error}`
       return `${where} has been failing${since}${error}`
     }
     case 'lane.recovered':
-      return `${where} has recovered${fact.lane.isIdle ? ': nothing waits' : ': it delivers again'}.`
+      return `${where} has recovered${fact.lane.isIdle ? ': nothing is waiting' : ': it is delivering again'}.`
     case 'message.parked':
-      return `${where}: ${fact.count} parked (records, or messages as a whole).`
+      return `${where}: ${fact.count} parked (records, or whole messages).`
     case 'messages.dropped':
       return `${where}: ${counted(fact.count, 'message')} lost before delivery.`
     case 'retention.near':

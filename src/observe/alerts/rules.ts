@@ -3,7 +3,7 @@
  * what is stored of it is in `marks.ts`. The events are explained in `contract/alert-words.ts`.
  */
 import type { AlertEvent } from '../../contract/alert-words.ts'
-import { isFailing } from '../../contract/lane-failing.ts'
+import { isFailing } from '../../contract/state-words.ts'
 import type { LaneTrouble } from '../../delivery/delivery.ts'
 import type { AlertMark } from '../../metadata/alert-store.ts'
 import { minuteMs } from '../../platform/quantities.ts'

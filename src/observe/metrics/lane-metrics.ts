@@ -2,7 +2,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { laneStates } from '../../contract/destination.ts'
 import { wordsOf } from '../../contract/destination-words.ts'
-import { isFailing } from '../../contract/lane-failing.ts'
+import { isFailing } from '../../contract/state-words.ts'
 import type { DeliveryMetrics, LaneMetrics } from '../../delivery/delivery.ts'
 import { type Family, type FoldedSeries, registerFamily } from './families.ts'
 import { registerHistogram } from './read-histogram.ts'
@@ -52,13 +52,16 @@ const families: Family<LaneMetrics>[] = [
     (lane) => lane.oldest_pending_age_seconds,
     'max',
   ),
-  one('gauge', 'pipectl_lane_stuck', '1 while an attempt to deliver the next message has failed.', (lane) =>
-    isTrue(lane.blocking_msg_id !== null),
+  one(
+    'gauge',
+    'pipectl_lane_stuck',
+    '1 while a message blocks the lane: an attempt at it failed, and the lane is retrying or stuck.',
+    (lane) => isTrue(lane.blocking_msg_id !== null),
   ),
   one(
     'gauge',
     'pipectl_lane_failing',
-    '1 from a minute after the first failure, once a retry has failed too or the message was rejected for good.',
+    '1 from a minute after the first failure, once a retry has failed too or the message was rejected permanently.',
     (lane) => isTrue(isFailing(lane, Date.now())),
   ),
   one(
@@ -106,7 +109,7 @@ const families: Family<LaneMetrics>[] = [
   },
   {
     name: 'pipectl_lane_state',
-    help: '1 for the current state of the lane.',
+    help: '1 for the current state of the lane: idle, flowing (delivering), retrying, stalled (retrying for longer than destination_max_retry_seconds) or blocked.',
     kind: 'gauge',
     labelNames: ['state'],
     series: ({ lane }) => laneStates.map((state) => [{ state }, isTrue(lane.lane_state === state)]),

@@ -41,7 +41,10 @@ async function openAll(
     const { state } = await manager.streams.info(streamName(spec.cluster), query)
     return Object.values(state.subjects ?? {}).reduce((sum, frames) => sum + frames, 0)
   }
-  const keeper = await openRetentionKeeper(spec, reader, openLog(quiet, 'test'), owned, keys?.attempts)
+  const keeper = await openRetentionKeeper(spec, reader, openLog(quiet, 'test'), {
+    owned,
+    keyAttempts: keys?.attempts,
+  })
   const feed = await openJetStreamFeed(spec, keeper)
   t.teardown(async () => {
     feed.close()

@@ -15,8 +15,8 @@ const lanes: Table = {
   rows: [
     ['orders/warehouse', 'retrying', '3m 5s', 'db.example.com/shop orders', id],
     ['a-pipe-with-a-long-name/and-a-lane-with-one', 'idle', '-', `https://x.example/${'y'.repeat(60)}`, id],
-    ['倉庫/データベースの倉庫', 'flowing', '1s', '倉庫', id],
-    ['👩‍👩‍👧/é́', 'flowing', '1s', '-', id],
+    ['倉庫/データベースの倉庫', 'delivering', '1s', '倉庫', id],
+    ['👩‍👩‍👧/é́', 'delivering', '1s', '-', id],
   ],
   notes: [`23502: ${'null value in column "total" '.repeat(9)}`, null, `x${'字'.repeat(100)}`, null],
 }

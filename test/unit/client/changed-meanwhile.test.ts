@@ -1,6 +1,6 @@
 /** What a person is told when someone else has changed something since it was read. */
 import t from 'tap'
-import { differences, ifUnchanged } from '../../../src/apps/client/changed-meanwhile.ts'
+import { changedSettings, ifUnchanged } from '../../../src/apps/client/changed-meanwhile.ts'
 import { ApiFailure } from '../../../src/apps/client/failure.ts'
 
 const read = {
@@ -19,13 +19,13 @@ t.test('settings that differ, by name; what the service counts is left out', asy
     destinations: [],
     api_keys: [{ api_key_name: 'x' }],
   }
-  t.same(differences(read, present), [
-    { path: 'pipe.pipe_description', before: 'mine', now: 'theirs' },
-    { path: 'limits', before: { pl_ingest_max_records_per_second: 5 }, now: null },
+  t.same(changedSettings(read, present), [
+    { path: 'pipe.pipe_description', before: '"mine"', now: '"theirs"' },
+    { path: 'limits', before: '{"pl_ingest_max_records_per_second":5}', now: 'null' },
   ])
   const lane = (seq: number) => ({ destination: { rate: null, lane: { cursor_seq: seq }, tls_pin: null } })
-  t.same(differences(lane(1), lane(2)), [])
-  t.same(differences(read, structuredClone(read)), [])
+  t.same(changedSettings(lane(1), lane(2)), [])
+  t.same(changedSettings(read, structuredClone(read)), [])
 })
 
 t.test(

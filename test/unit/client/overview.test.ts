@@ -92,8 +92,9 @@ t.test('lanes in trouble: those that need somebody first, then who waits longest
 
 t.test('a pipe is found by its words and by those of its lanes', async (t) => {
   const one = pipe('a', 0, [lane('l', { lane_state: 'stalled' })])
-  for (const wanted of ['', ' NAME-a ', 'green', 'stalled', 'pull']) t.ok(matchesPipe(one, wanted, 0), wanted)
-  t.notOk(matchesPipe(one, 'retrying', 0))
+  for (const wanted of ['', ' NAME-a ', 'green', 'retrying', 'stalled', 'pull'])
+    t.ok(matchesPipe(one, wanted), wanted)
+  t.notOk(matchesPipe(one, 'delivering'))
 })
 
 t.test('what changed is put into what was known: pipes that are other, new and gone', async (t) => {

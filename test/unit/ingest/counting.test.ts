@@ -158,9 +158,9 @@ const hour = 3_600_000
 
 t.test('usage: counts by pipe and hour, marks are the running totals as of them', async (t) => {
   const counter = new UsageCounter(new Map([['p', { messages: 7, records: 70, bytes: 700 }]]))
-  counter.accepted('p', 2, 20, noon + 1)
-  counter.accepted('p', 3, 30, noon + 2)
-  counter.accepted('p', 1, 10, noon + hour)
+  counter.accepted('p', noon + 1, { messages: 1, records: 2, bytes: 20 })
+  counter.accepted('p', noon + 2, { messages: 1, records: 3, bytes: 30 })
+  counter.accepted('p', noon + hour, { messages: 1, records: 1, bytes: 10 })
   counter.rejected('q', noon)
   const { counts, marks } = counter.take()
   t.strictSame(counts, [
@@ -182,9 +182,9 @@ t.test('usage: counts by pipe and hour, marks are the running totals as of them'
 
 t.test('usage: what could not be flushed is counted with what came meanwhile', async (t) => {
   const counter = new UsageCounter(new Map())
-  counter.accepted('p', 2, 20, noon)
+  counter.accepted('p', noon, { messages: 1, records: 2, bytes: 20 })
   const lost = counter.take()
-  counter.accepted('p', 1, 10, noon + 5)
+  counter.accepted('p', noon + 5, { messages: 1, records: 1, bytes: 10 })
   counter.restore(lost)
   t.strictSame(counter.take(), {
     counts: [
@@ -196,10 +196,12 @@ t.test('usage: what could not be flushed is counted with what came meanwhile', a
 
 t.test('usage: deleted pipes are forgotten, others keep what was counted', async (t) => {
   const counter = new UsageCounter(new Map())
-  for (const pipeId of ['gone', 'here']) counter.accepted(pipeId, 1, 10, noon)
+  for (const pipeId of ['gone', 'here'])
+    counter.accepted(pipeId, noon, { messages: 1, records: 1, bytes: 10 })
   counter.take()
   counter.forget((pipeId) => pipeId === 'here')
-  for (const pipeId of ['gone', 'here']) counter.accepted(pipeId, 1, 10, noon)
+  for (const pipeId of ['gone', 'here'])
+    counter.accepted(pipeId, noon, { messages: 1, records: 1, bytes: 10 })
   t.strictSame(counter.take().marks, [
     { pipeId: 'gone', messages: 1, records: 1, bytes: 10 },
     { pipeId: 'here', messages: 2, records: 2, bytes: 20 },

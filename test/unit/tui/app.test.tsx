@@ -42,7 +42,7 @@ const skipped = async () => (await daemon.lane(pipeId, destinationId)).skipped_m
 t.test('a stuck lane: found, looked into, not skipped by default, then skipped', async (t) => {
   await until('the lane is stuck', async () => (await daemon.lane(pipeId, destinationId)).last_error !== null)
   const { press, shows, frame } = open(t)
-  await shows(/http-endpoint +(stuck|stalled)/)
+  await shows(/http-endpoint +stuck/)
   await shows(/1 needs attention/)
   await shows(/▶ +http-endpoint/)
   press('\r')
@@ -58,14 +58,14 @@ t.test('a stuck lane: found, looked into, not skipped by default, then skipped',
   press('s')
   await shows(/Skip\? \[y\/N\]/)
   press('y')
-  await shows(/Skipped the blocking message/)
+  await shows(/Parked the blocking message/)
   t.equal(await skipped(), 1)
   press('\x1b')
   await shows(/PIPE \/ LANE/)
   t.ok(frame().split('\n').length <= 23, 'one line is left to the terminal')
 })
 
-t.test('the header says whether somebody is told of trouble', async (t) => {
+t.test('the header says whether alerts are set up', async (t) => {
   await open(t).shows(/no alerts/)
   await daemon.api('PUT', '/v1/alerts', { url: 'http://127.0.0.1:1/' })
   await open(t, true, 160).shows(/alerts (on|not sent)/)
@@ -88,7 +88,7 @@ t.test('block, pause, rewind, filter and the page of keys', async (t) => {
   press('G')
   await shows(/▶ +http-endpoint/)
   press('b')
-  await shows(/Block orders\/http-endpoint\? \[y\/N\] {2}Nothing is delivered to it; its backlog is kept/)
+  await shows(/Block orders\/http-endpoint\? \[y\/N\] {2}Deliveries stop; the backlog is kept/)
   press('\r')
   await shows(/Not changed/)
   press('by')
@@ -96,12 +96,12 @@ t.test('block, pause, rewind, filter and the page of keys', async (t) => {
   press('b')
   await shows(/http-endpoint is active/)
   press('wearliest\r')
-  await shows(/goes on after stream_seq \d+/)
+  await shows(/continues after stream_seq \d+/)
   press('?')
   await shows(/choose a pipe or lane/)
   press('x')
   press('/nothing-like-it')
-  await shows(/Nothing fits the filter/)
+  await shows(/Nothing matches the filter/)
   press('\x1b')
   await shows(/▶/)
   t.equal((await daemon.lane(pipeId, destinationId)).cursor_seq, 0)
@@ -124,7 +124,7 @@ t.test('skip is not offered where no record is at fault', async (t) => {
   await shows(/▶ +shop/)
   t.notMatch(frame(), /s skip/)
   press('s')
-  await shows(/No record is at fault: skipping does not help\. Correct the destination, then r/)
+  await shows(/Skipping does not help: no record is at fault\. Fix the destination, then r/)
   press('y')
   t.equal((await daemon.lane(lockedId, shopId)).skipped_messages, 0)
   sink.respondWith(() => ({ status: 422 }))
@@ -149,7 +149,7 @@ t.test('--read-only changes nothing, whatever is pressed', async (t) => {
 })
 
 t.test(
-  'n goes to the next lane that is stuck; a wide terminal shows errors, and the detail beside the board',
+  'n goes to the next lane that needs attention; a wide terminal shows errors, and the detail beside the board',
   async (t) => {
     await daemon.api('POST', `/v1/pipes/${pipeId}/destinations/${destinationId}/rewind`, { to: 'earliest' })
     const { press, shows } = open(t, false, 180)
@@ -160,9 +160,13 @@ t.test(
     await shows(/▶ +http-endpoint/)
     press('\r')
     await shows(/▶ +http-endpoint.*target|PIPE \/ LANE.*lane +orders\/http-endpoint/)
-    await shows(/failing since +\d+s ago \(20/)
+    await shows(/first failed +\d+s ago \(20/)
     press('\x1b')
     await shows(/LAST ERROR/)
+    press('a')
+    await shows(/\[problems only\]/)
+    await shows(/http-endpoint +(1 parked +)?stuck/)
+    press('a')
   },
 )
 

@@ -52,7 +52,7 @@ t.test('top in a terminal of 80×24: skip, retry, resize without ghosts, quit', 
   chmodSync(script, 0o700)
   await tmux('new-session', '-d', '-s', 'top', '-x', '80', '-y', '24', `sh ${script}`)
 
-  await shows(/http-endpoint +(stuck|stalled)/)
+  await shows(/http-endpoint +stuck/)
   await shows(/1 needs attention/)
   await tmux('send-keys', '-t', 'top', 'n')
   await shows(/▶ +http-endpoint/)

@@ -2,7 +2,7 @@
  * The versions of what a plan changes, so that each change is made only if nobody else has made one since the plan
  * (docs/dev/contract.md#concurrent-changes).
  */
-import { changedMeanwhile, differences, ifUnchanged } from '../../client/changed-meanwhile.ts'
+import { changedMeanwhile, changedSettings, ifUnchanged } from '../../client/changed-meanwhile.ts'
 import type { Client, PipeDetail, Reply } from '../../client/client.ts'
 import { fullName } from '../../client/workspace.ts'
 import type { Step } from './plan.ts'
@@ -35,7 +35,7 @@ export class Versions {
   }
 
   #add(id: string, name: string, planned: object, { etag, body }: Reply<object>): void {
-    const found = differences(planned, body)
+    const found = changedSettings(planned, body)
     if (found.length > 0) throw changedMeanwhile(name, found)
     this.#known.set(id, { name, etag, body })
   }

@@ -1,8 +1,9 @@
 /** The frame of every page: navigation, the signed-in user, and whether the daemon responds. */
 import type { ReactNode } from 'react'
 import { Link, useRoute } from 'wouter'
-import { troubledLanes } from '../../client/overview.ts'
-import { severity } from '../../client/workspace.ts'
+import { readyWords } from '../../../contract/ready-words.ts'
+import { needsAttention } from '../../../contract/state-words.ts'
+import { counted } from '../../../platform/quantities.ts'
 import { useNow } from '../data/clock.ts'
 import { useOverview } from '../data/overview.ts'
 import { hasEnded } from '../data/session-end.ts'
@@ -17,10 +18,8 @@ import { UserMenu } from './user-menu.tsx'
 export function Shell({ children }: { children: ReactNode }) {
   const { data: overview } = useOverview()
   const nowMs = useNow()
-  const stuck =
-    overview === undefined
-      ? 0
-      : troubledLanes(overview).filter(({ destination }) => severity(destination, nowMs) > 1).length
+  const lanes = overview?.pipes.flatMap((pipe) => pipe.lanes) ?? []
+  const troubled = lanes.filter((lane) => needsAttention(lane, nowMs)).length
   return (
     <div className={styles.shell}>
       <a className={styles.skip} href="#main">
@@ -34,9 +33,12 @@ export function Shell({ children }: { children: ReactNode }) {
         <nav className={styles.nav} aria-label="Pages">
           <Place to="/" pattern="/">
             Overview
-            {stuck === 0 ? null : (
-              <span className={styles.count} title={`${stuck} lanes need somebody`}>
-                ■ {stuck}
+            {troubled === 0 ? null : (
+              <span
+                className={styles.count}
+                title={`${counted(troubled, 'lane')} ${troubled === 1 ? 'needs' : 'need'} attention`}
+              >
+                ■ {troubled}
               </span>
             )}
           </Place>
@@ -89,18 +91,18 @@ function Place({ to, pattern, children }: { to: string; pattern: string; childre
   )
 }
 
-/** The daemon is away, or takes no records. Forms stay as they are. */
+/** The daemon does not respond, or accepts no records. Forms stay as they are. */
 function Away() {
   const { data: overview, error, dataUpdatedAt } = useOverview()
   if (error !== null && !hasEnded(error)) {
     return (
       <Notice kind="bad">
-        pipectl does not respond; trying again every 2 seconds.
+        pipectl does not respond. Retrying every 2 seconds.
         {overview === undefined ? null : (
           <>
             {' '}
-            What is shown is from <Ago at={new Date(dataUpdatedAt).toISOString()} />. Nothing you typed is
-            lost.
+            The page shows the state of <Ago at={new Date(dataUpdatedAt).toISOString()} />. Nothing you typed
+            is lost.
           </>
         )}
       </Notice>
@@ -109,14 +111,14 @@ function Away() {
   if (overview === undefined || overview.service.is_ready) return null
   return (
     <Notice kind="bad">
-      No records are taken now: <Outside text={overview.service.reasons.join(', ')} />
+      No records are accepted now: <Outside text={overview.service.reasons.map(readyWords).join('; ')} />
       {overview.buffer.unavailable_reason === null ? null : (
         <>
           {' ('}
           <Outside text={overview.buffer.unavailable_reason} />)
         </>
       )}
-      . <Link to="/service">What the service says</Link>
+      . <Link to="/service">Open the service page</Link>
     </Notice>
   )
 }

@@ -12,7 +12,7 @@ const destinationEveryMs = 10_000
 const usageEveryMs = minuteMs
 const usageKey = 'usage'
 
-/** A pipe in full. It is asked for again when the overview shows that something of it is different. */
+/** A pipe in full. It is read again when the overview shows that a part of it has changed. */
 export function usePipe(pipeId: string) {
   const client = useQueryClient()
   const pipe = usePipeOverview(pipeId)
@@ -29,7 +29,10 @@ export function usePipe(pipeId: string) {
   }, [client, pipeId, shape])
   return useQuery({
     queryKey: ['pipe', pipeId],
-    queryFn: async ({ signal }) => (await api.call('getPipe', { path: { pipe_id: pipeId }, signal })).body,
+    queryFn: async ({ signal }) => {
+      const { body, etag } = await api.call('getPipe', { path: { pipe_id: pipeId }, signal })
+      return { ...body, etag }
+    },
   })
 }
 
@@ -38,14 +41,20 @@ export function useDestination(pipeId: string, destinationId: string) {
   const live = usePipeOverview(pipeId)?.lanes.find((one) => one.destination_id === destinationId)
   const query = useQuery({
     queryKey: ['pipe', pipeId, 'destination', destinationId],
-    queryFn: async () =>
-      (await api.call('getDestination', { path: { pipe_id: pipeId, destination_id: destinationId } })).body
-        .destination,
+    queryFn: async () => {
+      const path = { pipe_id: pipeId, destination_id: destinationId }
+      const { body, etag } = await api.call('getDestination', { path })
+      return { destination: body.destination, etag }
+    },
     refetchInterval: destinationEveryMs,
   })
-  const { data } = query
-  const isFresh = live !== undefined && live.destination_status === data?.destination_status
-  return { ...query, data: data !== undefined && isFresh ? { ...data, lane: live.lane } : data }
+  const { data: { destination, etag = null } = {}, error } = query
+  const isFresh = live !== undefined && live.destination_status === destination?.destination_status
+  return {
+    error,
+    etag,
+    data: destination !== undefined && isFresh ? { ...destination, lane: live.lane } : destination,
+  }
 }
 
 /**
@@ -93,12 +102,15 @@ export function useKeys() {
   return useQuery({ queryKey: ['keys'], queryFn: async () => (await api.call('listApiKeys')).body.api_keys })
 }
 
-/** Also what became of the last ones. */
+/** With the outcome of the last ones. */
 export function useAlerts() {
   const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
   return useQuery({
     queryKey: ['alerts'],
-    queryFn: async ({ signal }) => (await api.call('getAlerts', { signal })).body,
+    queryFn: async ({ signal }) => {
+      const { body, etag } = await api.call('getAlerts', { signal })
+      return { ...body, etag }
+    },
     refetchInterval: isEnded ? false : destinationEveryMs,
   })
 }

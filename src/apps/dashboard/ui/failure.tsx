@@ -1,5 +1,5 @@
 /** Shows a failure in the API's own words; for a form, those of its errors that belong to no field. */
-import { useEffect, useRef } from 'react'
+import { type ReactNode, useEffect, useRef } from 'react'
 import { isObject } from '../../../contract/is-object.ts'
 import { ApiFailure, UnreachableFailure } from '../../client/failure.ts'
 import { Notice } from './layout.tsx'
@@ -28,15 +28,11 @@ export function failureText(failure: unknown): string {
 
 /** `shown`: paths whose errors stand at their fields. */
 export function FailureNotice({ failure, shown = [] }: { failure: unknown; shown?: readonly string[] }) {
-  const notice = useRef<HTMLDivElement>(null)
-  useEffect(() => {
-    if (failure !== null && failure !== undefined) revealFailure(notice.current)
-  }, [failure])
   if (failure === null || failure === undefined) return null
   const all = Object.entries(fieldErrors(failure))
   const elsewhere = all.filter(([path]) => !shown.includes(path))
   return (
-    <div ref={notice} tabIndex={-1}>
+    <Revealed failure={failure}>
       <Notice kind="bad">
         <Outside
           text={
@@ -55,12 +51,23 @@ export function FailureNotice({ failure, shown = [] }: { failure: unknown; shown
           </ul>
         )}
       </Notice>
-    </div>
+    </Revealed>
   )
 }
 
 /** The button that was pressed can be far below: focuses and shows the first marked field, or else the notice. */
-function revealFailure(notice: HTMLElement | null): void {
+export function Revealed({ failure, children }: { failure: unknown; children: ReactNode }) {
+  const notice = useRef<HTMLDivElement>(null)
+  // biome-ignore lint/correctness/useExhaustiveDependencies: each failure is revealed once
+  useEffect(() => reveal(notice.current), [failure])
+  return (
+    <div ref={notice} tabIndex={-1}>
+      {children}
+    </div>
+  )
+}
+
+function reveal(notice: HTMLElement | null): void {
   const form = notice?.closest('form, [role="dialog"], main')
   const target = form?.querySelector<HTMLElement>('[aria-invalid="true"]') ?? notice
   target?.closest('details')?.setAttribute('open', '')

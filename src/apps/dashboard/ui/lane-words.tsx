@@ -1,9 +1,8 @@
-/** A lane in words: its name, why it does not get on, how long already, and what waits behind. */
+/** A lane in words: its name, why it fails and for how long, and what waits behind. */
 import { Link } from 'wouter'
 import type { LaneStatus } from '../../../contract/destination.ts'
 import type { DestinationType } from '../../../contract/destination-words.ts'
 import { bytes, count, counted, duration } from '../../../platform/quantities.ts'
-import { severity } from '../../client/workspace.ts'
 import { Ago, Outside, Until } from './text.tsx'
 
 interface Named {
@@ -37,7 +36,7 @@ export function LaneLink({
   )
 }
 
-/** How many of its records are parked, where they are; nothing when there are none. */
+/** How many of its records are parked, as a link to them; nothing when there are none. */
 export function ParkedLink({
   pipeId,
   destination,
@@ -56,7 +55,8 @@ export function ParkedLink({
 
 /** One sentence. */
 export function Cause({ lane }: { lane: LaneStatus }) {
-  if (lane.lane_state === 'blocked') return <>Blocked by hand: nothing is delivered until it is unblocked.</>
+  if (lane.lane_state === 'blocked')
+    return <>Blocked by a user: nothing is delivered until it is unblocked.</>
   const { last_error: error } = lane
   if (error === null) return <>An attempt failed.</>
   return (
@@ -75,11 +75,10 @@ export function Cause({ lane }: { lane: LaneStatus }) {
 }
 
 export function Waiting({ lane }: { lane: LaneStatus }) {
-  if (lane.pending_messages === 0) return <>Nothing waits.</>
+  if (lane.pending_messages === 0) return <>Nothing is waiting.</>
   return (
     <>
-      {counted(lane.pending_messages, 'message')} ({bytes(lane.pending_bytes)}){' '}
-      {lane.pending_messages === 1 ? 'waits' : 'wait'}, the oldest for{' '}
+      {counted(lane.pending_messages, 'message')} ({bytes(lane.pending_bytes)}) waiting, the oldest for{' '}
       {duration(lane.oldest_pending_age_seconds)}.
     </>
   )
@@ -99,5 +98,3 @@ export function Since({ lane }: { lane: LaneStatus }) {
     </>
   )
 }
-
-export const isUrgent = (one: { lane: LaneStatus }, nowMs: number) => severity(one, nowMs) > 1

@@ -1,46 +1,47 @@
-/** A lane's or pipe's state, by shape and colour and word: ● flowing, ▲ retrying, ■ failing or stuck, ○ blocked. */
+/** The state of a lane, pipe or message, by shape, colour and word: ● good, ▲ warn, ■ bad, ○ off. */
 import type { Destination } from '../../../contract/destination.ts'
+import type { MessageState } from '../../../contract/message.ts'
 import type { Pipe } from '../../../contract/pipe.ts'
-import { severity, stateWord } from '../../client/workspace.ts'
-import { useNow } from '../data/clock.ts'
+import { type LaneWord, laneWord } from '../../../contract/state-words.ts'
 import styles from './state.module.css'
 
-type Kind = 'flowing' | 'retrying' | 'failing' | 'stuck' | 'blocked' | 'idle'
-const marks: Record<Kind, string> = {
-  flowing: '●',
-  retrying: '▲',
-  failing: '■',
-  stuck: '■',
-  blocked: '○',
-  idle: '–',
-}
+export type Tone = 'good' | 'warn' | 'bad' | 'off' | 'none'
+const marks: Record<Tone, string> = { good: '●', warn: '▲', bad: '■', off: '○', none: '–' }
 
-/**
- * The state that a person has to know, whatever its name in the API: a lane that retries a permanently rejected
- * message is stuck, one that has retried in vain for a minute is failing.
- */
-export function laneKind(destination: Pick<Destination, 'lane'>, nowMs: number): Kind {
-  const word = stateWord(destination, nowMs)
-  if (word === 'stalled') return 'stuck'
-  return word === 'flowing' && severity(destination, nowMs) > 0 ? 'retrying' : word
+/** The words of lanes and of messages in them, the worst first. */
+const tones: Record<LaneWord | MessageState, Tone> = {
+  stuck: 'bad',
+  dropped: 'bad',
+  blocked: 'off',
+  parked: 'off',
+  retrying: 'warn',
+  delivering: 'good',
+  delivered: 'good',
+  idle: 'none',
+  pending: 'none',
+  skipped: 'none',
 }
+export const worstFirst = Object.keys(tones) as (keyof typeof tones)[]
 
 export function LaneState({ destination }: { destination: Pick<Destination, 'lane'> }) {
-  const nowMs = useNow()
-  const word = stateWord(destination, nowMs)
-  const isStale = destination.lane.stale === true
-  return <Marked kind={laneKind(destination, nowMs)}>{isStale ? `${word} (as last saved)` : word}</Marked>
+  const word = laneWord(destination)
+  return <Word word={word} text={destination.lane.stale === true ? `${word} (as saved last)` : word} />
+}
+
+/** `text` is shown instead of the word alone. */
+export function Word({ word, text = word }: { word: LaneWord | MessageState; text?: string }) {
+  return <Marked tone={tones[word]}>{text}</Marked>
 }
 
 export function PipeStatus({ pipe }: { pipe: Pick<Pipe, 'pipe_status'> }) {
-  return <Marked kind={pipe.pipe_status === 'paused' ? 'blocked' : 'flowing'}>{pipe.pipe_status}</Marked>
+  return <Marked tone={pipe.pipe_status === 'paused' ? 'off' : 'good'}>{pipe.pipe_status}</Marked>
 }
 
-export function Marked({ kind, children }: { kind: Kind; children: string }) {
+export function Marked({ tone, children }: { tone: Tone; children: string }) {
   return (
-    <span className={`${styles.state} ${styles[kind]}`}>
+    <span className={`${styles.state} ${styles[tone]}`}>
       <span className={styles.mark} aria-hidden="true">
-        {marks[kind]}
+        {marks[tone]}
       </span>
       {children}
     </span>

@@ -6,7 +6,7 @@ import { columnKey } from '../identifiers.ts'
 import { ColumnNames } from './names.ts'
 import type { Observation, Observed } from './observe.ts'
 import { looksLikeId } from './observe.ts'
-import { type ProposedType, type Server, seenTypes, typeFor } from './types.ts'
+import { type ProposedType, type Server, seenTypes, type TypeOrNot, typeFor } from './types.ts'
 import { plainFacts } from './value.ts'
 
 /** A column that the table has. */
@@ -44,59 +44,91 @@ export function planTable(
   existing: readonly ExistingColumn[] | null,
 ): TablePlan {
   const { dialect } = server
-  const names = new ColumnNames(dialect)
-  const table = new ExistingColumns(existing ?? [], dialect)
-  const plan: TablePlan = {
-    newColumns: [],
-    columns: [],
-    missing_columns: [],
-    observations: [],
-    dedupe_candidates: candidates(observed),
-    warnings: keyWarnings(observed),
-  }
-  for (const { name } of existing ?? []) names.take(name)
-  const { dedupe } = request
-  const usesGenerated = dedupe.kind === 'generated' && (existing === null || table.has(generatedColumn))
-  if (usesGenerated) addGenerated(plan, server, existing === null)
-  if (existing === null) names.take(generatedColumn)
-  const most = dialect === 'mysql' ? resourceLimits.inferredMysqlColumns : resourceLimits.inferredColumns
-  for (const observation of withEnrichment(observed, request)) {
-    const type = typeFor(observation, server)
-    const isKey = dedupe.kind === 'key' && dedupe.key === observation.key
-    let reason = type.reason
-    let columnName: string | null = null
-    let dataType = type.dataType
-    if (observation.key === '') reason = 'A mapping cannot name an empty key.'
-    else if (type.dataType !== null && !isNameable(observation.key, server))
-      reason = 'A mapping cannot name a key with a NUL character or half a surrogate pair.'
-    else if (type.dataType !== null) {
-      const found = table.take(observation.key)
-      if (found !== null) columnName = found
-      else if (plan.columns.length >= most) reason = `Left out: a proposed table has at most ${most} columns.`
-      else {
-        columnName = names.nameFor(observation.key)
-        dataType = isKey ? keyType(type, server) : type.dataType
-        plan.missing_columns.push(columnName)
-        plan.newColumns.push({ name: columnName, dataType, isPrimaryKey: isKey && existing === null })
-      }
-      if (columnName !== null) plan.columns.push(mapping(columnName, observation.key, type, isKey))
+  const planner = new TablePlanner(observed, request, server, existing)
+  for (const observation of withEnrichment(observed, request)) planner.add(observation)
+  const { plan } = planner
+  warnOfLeftOut(plan)
+  if (request.keys === null) warnOfUnfilled(plan, existing ?? [], dialect)
+  else warnOfUnseen(plan, request.keys)
+  if (request.dedupe.kind === 'none')
+    plan.warnings.push('Without a dedupe_id a batch that is delivered again is stored again.')
+  return plan
+}
+
+/** `leftOut`: why the key gets no column. */
+type ColumnOrNot = { name: string; dataType: string } | { leftOut: string }
+
+class TablePlanner {
+  readonly plan: TablePlan
+  readonly #dedupe: InferRequest['dedupe']
+  readonly #server: Server
+  readonly #isNew: boolean
+  readonly #names: ColumnNames
+  readonly #existing: ExistingColumns
+
+  constructor(
+    observed: Observed,
+    { dedupe }: InferRequest,
+    server: Server,
+    existing: readonly ExistingColumn[] | null,
+  ) {
+    this.#dedupe = dedupe
+    this.#server = server
+    this.#isNew = existing === null
+    this.#names = new ColumnNames(server.dialect)
+    this.#existing = new ExistingColumns(existing ?? [], server.dialect)
+    this.plan = {
+      newColumns: [],
+      columns: [],
+      missing_columns: [],
+      observations: [],
+      dedupe_candidates: candidates(observed),
+      warnings: keyWarnings(observed),
     }
-    plan.observations.push({
+    for (const { name } of existing ?? []) this.#names.take(name)
+    const usesGenerated = dedupe.kind === 'generated' && (this.#isNew || this.#existing.has(generatedColumn))
+    if (usesGenerated) addGenerated(this.plan, server, this.#isNew)
+    if (this.#isNew) this.#names.take(generatedColumn)
+  }
+
+  add(observation: Observation): void {
+    const type = typeFor(observation, this.#server)
+    const column = this.#columnFor(observation.key, type)
+    const isLeftOut = 'leftOut' in column
+    this.plan.observations.push({
       key: observation.key,
       seen: observation.seen,
       nulls: observation.kinds.null ?? 0,
       types: seenTypes(observation),
-      column_name: columnName,
-      proposed_type: columnName === null ? null : dataType,
-      reason,
+      column_name: isLeftOut ? null : column.name,
+      proposed_type: isLeftOut ? null : column.dataType,
+      reason: isLeftOut ? column.leftOut : type.reason,
     })
   }
-  warnOfLeftOut(plan)
-  if (request.keys === null) warnOfUnfilled(plan, existing ?? [], dialect)
-  else warnOfUnseen(plan, request.keys)
-  if (dedupe.kind === 'none')
-    plan.warnings.push('Without a dedupe_id a batch that is delivered again is stored again.')
-  return plan
+
+  #columnFor(key: string, type: TypeOrNot): ColumnOrNot {
+    if (key === '') return { leftOut: 'A mapping cannot name an empty key.' }
+    if (type.dataType === null) return { leftOut: type.reason }
+    if (!isNameable(key, this.#server))
+      return { leftOut: 'A mapping cannot name a key with a NUL character or half a surrogate pair.' }
+    const isKey = this.#dedupe.kind === 'key' && this.#dedupe.key === key
+    const name = this.#existing.take(key)
+    const column = name === null ? this.#newColumn(key, type, isKey) : { name, dataType: type.dataType }
+    if ('name' in column) this.plan.columns.push(mapping(column.name, key, type, isKey))
+    return column
+  }
+
+  #newColumn(key: string, type: ProposedType, isKey: boolean): ColumnOrNot {
+    const { dialect } = this.#server
+    const most = dialect === 'mysql' ? resourceLimits.inferredMysqlColumns : resourceLimits.inferredColumns
+    if (this.plan.columns.length >= most)
+      return { leftOut: `Left out: a proposed table has at most ${most} columns.` }
+    const name = this.#names.nameFor(key)
+    const dataType = isKey ? keyType(type, this.#server) : type.dataType
+    this.plan.missing_columns.push(name)
+    this.plan.newColumns.push({ name, dataType, isPrimaryKey: isKey && this.#isNew })
+    return { name, dataType }
+  }
 }
 
 /** Why the key cannot be the primary key; null: it can. */

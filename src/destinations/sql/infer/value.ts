@@ -167,14 +167,20 @@ function scanString(value: Buffer, start: number, found: Scanned): number {
     }
     const unit = escapedUnit(value, at)
     if (unit === 0) found.hasNul = true
-    if (unit >= 0xd800 && unit <= 0xdbff) {
-      const next = escapedUnit(value, at + 6)
-      if (next >= 0xdc00 && next <= 0xdfff) at += 6
-      else found.hasLoneSurrogate = true
-    } else if (unit >= 0xdc00 && unit <= 0xdfff) found.hasLoneSurrogate = true
+    const isPair = isHighSurrogate(unit) && isLowSurrogate(escapedUnit(value, at + 6))
+    if (!isPair && (isHighSurrogate(unit) || isLowSurrogate(unit))) found.hasLoneSurrogate = true
+    if (isPair) at += 6
     at += unit === -1 ? 2 : 6
   }
   return at + 1
+}
+
+function isHighSurrogate(unit: number): boolean {
+  return unit >= 0xd800 && unit <= 0xdbff
+}
+
+function isLowSurrogate(unit: number): boolean {
+  return unit >= 0xdc00 && unit <= 0xdfff
 }
 
 /** The code unit of a `\uXXXX` that begins at `at`; -1: there is none. */

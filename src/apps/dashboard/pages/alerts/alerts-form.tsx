@@ -1,14 +1,11 @@
 /** The form of alerts: address, secret, format, and which events. Secrets are shown as `[redacted]`, which keeps them. */
-import { useState } from 'react'
 import { type AlertEvent, alertEventNames, alertEvents } from '../../../../contract/alert-words.ts'
 import type { Alerts, AlertsPut } from '../../../../contract/alerts.ts'
 import { hasUrlSecrets } from '../../../../contract/secret-url.ts'
 import { command } from '../../../client/cli-twin.ts'
 import { api } from '../../data/api.ts'
-import { useChange } from '../../data/queries.ts'
-import { requireUnchanged, SaveFailure } from '../../ui/conflict.tsx'
 import { Button, Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
-import { fieldErrors } from '../../ui/failure.tsx'
+import { submitting, useEditForm } from '../../ui/edit-form.tsx'
 import { CliTwin, Section } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
 
@@ -33,55 +30,37 @@ function draftOf(stored: Alerts | null): Draft {
   }
 }
 
-/** All events are left out: later ones are told too. An empty secret is none. */
+/** All events are left out, so that events of later versions are sent too. An empty secret is none. */
 function bodyOf({ url, secret, format, events }: Draft): AlertsPut {
   const chosen = events.length === alertEventNames.length ? {} : { events: [...events] }
   return { url: url.trim(), secret: secret === '' ? null : secret, format, ...chosen }
 }
 
-export function AlertsForm({ stored }: { stored: Alerts | null }) {
-  const [before, setBefore] = useState(stored)
-  const [draft, setDraft] = useState(() => draftOf(stored))
-  const change = (part: Partial<Draft>) => setDraft((now) => ({ ...now, ...part }))
-  const save = useChange(async (isForced: boolean) => {
-    const { body: now, etag } = await api.call('getAlerts')
-    const ifMatch = isForced ? null : etag
-    if (!isForced) requireUnchanged(before ?? {}, now.alerts ?? {})
-    return (await api.call('putAlerts', { body: bodyOf(draft), ifMatch })).body.alerts
+export function AlertsForm({ stored, etag }: { stored: Alerts | null; etag: string | null }) {
+  const form = useEditForm({
+    initial: { stored, etag },
+    draftOf,
+    editable: (alerts) => alerts ?? {},
+    read: async () => {
+      const { body, etag } = await api.call('getAlerts')
+      return { stored: body.alerts, etag }
+    },
+    write: async ({ draft, ifMatch }) => {
+      const reply = await api.call('putAlerts', { body: bodyOf(draft), ifMatch })
+      return { stored: reply.body.alerts as Alerts | null, etag: reply.etag, reply }
+    },
+    onSaved: () => say('Alerts saved.', twin),
   })
-  const reset = (to: Alerts | null) => {
-    setBefore(to)
-    setDraft(draftOf(to))
-    save.reset()
-  }
-  const twin = twinOf(draft, before)
-  const submit = (isForced: boolean) =>
-    save.mutate(isForced, {
-      onSuccess: (saved) => {
-        reset(saved)
-        say('Alerts are set.', twin)
-      },
-    })
-  const errors = fieldErrors(save.error)
+  const { draft, change, errors, isSaving } = form
+  const twin = twinOf(draft, form.stored)
   const choose = (event: AlertEvent, isChosen: boolean) =>
     change({
       events: alertEventNames.filter((one) => (one === event ? isChosen : draft.events.includes(one))),
     })
   return (
-    <Section title={before === null ? 'Set up alerts' : 'Change'}>
-      <form
-        className={formStyles.form}
-        onSubmit={(event) => {
-          event.preventDefault()
-          submit(false)
-        }}
-      >
-        <SaveFailure
-          failure={save.error}
-          shown={['url', 'secret', 'format', 'events']}
-          onOverwrite={() => submit(true)}
-          onReload={() => void api.call('getAlerts').then(({ body }) => reset(body.alerts))}
-        />
+    <Section title={form.stored === null ? 'Set up alerts' : 'Change'}>
+      <form className={formStyles.form} onSubmit={submitting(form.submit)}>
+        {form.notice(['url', 'secret', 'format', 'events'])}
         <Choice
           label="Format"
           value={draft.format}
@@ -98,11 +77,11 @@ export function AlertsForm({ stored }: { stored: Alerts | null }) {
           placeholder={
             draft.format === 'slack' ? 'https://hooks.slack.com/services/…' : 'https://example.com/hook'
           }
-          hint="A part that shows as [redacted] stays as it is."
+          hint="A part shown as [redacted] is kept."
           error={errors.url}
         />
         <TextField
-          label="Secret to sign with"
+          label="Signing secret"
           optional
           mono
           value={draft.secret}
@@ -112,7 +91,7 @@ export function AlertsForm({ stored }: { stored: Alerts | null }) {
           error={errors.secret}
         />
         <fieldset className={formStyles.form}>
-          <legend>What is told</legend>
+          <legend>Events</legend>
           {alertEventNames.map((event, index) => (
             <Check
               key={event}
@@ -125,8 +104,8 @@ export function AlertsForm({ stored }: { stored: Alerts | null }) {
           ))}
         </fieldset>
         <div className={formStyles.actions}>
-          <Button type="submit" look="primary" changes disabled={save.isPending || draft.url.trim() === ''}>
-            {save.isPending ? 'Saving …' : 'Save'}
+          <Button type="submit" look="primary" changes disabled={isSaving || draft.url.trim() === ''}>
+            {isSaving ? 'Saving …' : 'Save'}
           </Button>
         </div>
         <CliTwin command={twin} />

@@ -1,4 +1,4 @@
-/** Where alerts of the workspace go, what became of the last ones, and a test that sends one. */
+/** The address that receives the alerts of the workspace, the outcome of the last ones, and a test alert. */
 import { useState } from 'react'
 import { alertEventNames } from '../../../../contract/alert-words.ts'
 import type { AlertsShown } from '../../../../contract/alerts.ts'
@@ -20,7 +20,8 @@ export function AlertsPage() {
   return (
     <Page title="Alerts" name="Alerts">
       <Soft>
-        One address is told when a lane fails, recovers or loses messages, and when the service is in trouble.
+        Alerts are sent to one address when a lane fails, recovers or loses messages, and when the service has
+        a problem.
       </Soft>
       {data === undefined ? (
         error === null ? (
@@ -29,26 +30,26 @@ export function AlertsPage() {
           <FailureNotice failure={error} />
         )
       ) : (
-        <Shown key={data.alerts === null ? 'none' : 'some'} shown={data} />
+        <Shown key={data.alerts === null ? 'none' : 'some'} shown={data} etag={data.etag} />
       )}
     </Page>
   )
 }
 
-function Shown({ shown }: { shown: AlertsShown }) {
+function Shown({ shown, etag }: { shown: AlertsShown; etag: string | null }) {
   const mayChange = useMayChange()
   const { alerts } = shown
   return (
     <>
       {alerts === null ? null : <State shown={shown} />}
       {mayChange ? (
-        <AlertsForm stored={alerts} />
+        <AlertsForm stored={alerts} etag={etag} />
       ) : alerts === null ? (
         <Empty title="No alerts are set up">
           <p>An admin can set them up here.</p>
         </Empty>
       ) : (
-        <Section title="What is told">
+        <Section title="Events">
           <ul>
             {alerts.events.map((event) => (
               <li key={event}>
@@ -96,10 +97,10 @@ function State({ shown }: { shown: AlertsShown }) {
           ['Format', alerts.format],
           ['Signed', alerts.secret === null ? 'no' : 'yes'],
           [
-            'Told',
-            alerts.events.length === alertEventNames.length ? 'everything' : `${alerts.events.length} events`,
+            'Events',
+            alerts.events.length === alertEventNames.length ? 'all' : `${alerts.events.length} events`,
           ],
-          ['Not sent yet', String(status.pending_alerts)],
+          ['Pending', String(status.pending_alerts)],
           ['Last sent', <Ago key="sent" at={status.last_sent_ts} />],
         ]}
       />
@@ -113,16 +114,16 @@ function State({ shown }: { shown: AlertsShown }) {
       <CliTwin command={command('alerts', 'test')} />
       {isClearing ? (
         <Confirm
-          title="Send no alerts any more?"
+          title="Remove the alerts?"
           deed="Remove"
           command={clearTwin}
           run={async () => {
             await clear.mutateAsync()
-            say('No alerts are sent.', clearTwin)
+            say('Alerts removed.', clearTwin)
           }}
           onClose={() => setClearing(false)}
         >
-          The address and its secret are forgotten, and what was not sent yet with them.
+          The address, its secret and the alerts that were not sent yet are deleted.
         </Confirm>
       ) : null}
     </Section>

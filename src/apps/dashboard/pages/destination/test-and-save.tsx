@@ -21,7 +21,7 @@ interface Props {
   isSaving: boolean
   saveWord: string
   /** `isForced`: although a check failed; then the transform is not tried again on the way. */
-  save: (isForced: boolean) => Promise<unknown>
+  save: (isForced: boolean) => unknown
   onFailure: (failure: unknown) => void
   /** Receives the columns of the table that a test of a database found. */
   onTableColumns: (columns: readonly TableColumn[] | undefined) => void
@@ -66,7 +66,7 @@ export function TestAndSave({
     }
   }
   const testAndSave = async () => {
-    if (current?.ok === true || (await test())) await save(false)
+    if (current?.ok === true || (await test())) save(false)
   }
   const isBusy = isTesting || isSaving
   return (
@@ -88,7 +88,7 @@ export function TestAndSave({
           Test only
         </Button>
         {current?.ok === false ? (
-          <Button changes disabled={isBusy} onClick={() => void save(true)}>
+          <Button changes disabled={isBusy} onClick={() => save(true)}>
             {`${saveWord.charAt(0).toUpperCase()}${saveWord.slice(1)} all the same`}
           </Button>
         ) : null}

@@ -139,9 +139,9 @@ function Fault({ fault: { path, message } }: { fault: Pick<Trial['faults'][numbe
 }
 
 const outcomes = {
-  kept: <Marked kind="flowing">kept</Marked>,
-  filtered: <Marked kind="idle">left out</Marked>,
-  failed: <Marked kind="stuck">failed</Marked>,
+  kept: <Marked tone="good">kept</Marked>,
+  filtered: <Marked tone="none">left out</Marked>,
+  failed: <Marked tone="bad">failed</Marked>,
 }
 
 function One({ record, text }: { record: TriedRecord; text: string }) {

@@ -75,9 +75,7 @@ function Keys({ keys }: { keys: readonly ApiKey[] }) {
             {
               label: 'State',
               cell: (key) => (
-                <Marked kind={key.api_key_status === 'active' ? 'flowing' : 'blocked'}>
-                  {key.api_key_status}
-                </Marked>
+                <Marked tone={key.api_key_status === 'active' ? 'good' : 'off'}>{key.api_key_status}</Marked>
               ),
             },
             { label: 'May', cell: (key) => <Rights apiKey={key} /> },

@@ -1,6 +1,7 @@
 /** One lane: why does it not get on, and what may I do? */
 import { type ReactNode, useState } from 'react'
 import type { Destination } from '../../../../contract/destination.ts'
+import { needsAttention } from '../../../../contract/state-words.ts'
 import { bytes, count, duration } from '../../../../platform/quantities.ts'
 import type { Rates } from '../../../client/overview.ts'
 import { describeTarget } from '../../../client/workspace.ts'
@@ -10,7 +11,7 @@ import { usePipeOverview, useRate } from '../../data/overview.ts'
 import { useBlockingMessage, useDestination } from '../../data/queries.ts'
 import { ButtonLink, formStyles } from '../../ui/controls.tsx'
 import { FailureNotice } from '../../ui/failure.tsx'
-import { Cause, isUrgent, nameOf, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
+import { Cause, nameOf, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
 import { Facts, Notice, Page, Section, Skeleton, Table } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState } from '../../ui/state.tsx'
@@ -68,7 +69,7 @@ function Lane({ destination }: { destination: Destination }) {
   const lines = [{ name: 'Records delivered per second', of: (rates: Rates) => rates.byId.get(id) ?? 0 }]
   return (
     <>
-      <Notice kind={!hasTrouble ? 'good' : isUrgent(destination, nowMs) ? 'bad' : 'warn'}>
+      <Notice kind={!hasTrouble ? 'good' : needsAttention(destination, nowMs) ? 'bad' : 'warn'}>
         <div className={styles.error}>{hasTrouble ? <Cause lane={lane} /> : 'This lane gets on.'}</div>
         <Since lane={lane} /> <Waiting lane={lane} />
       </Notice>

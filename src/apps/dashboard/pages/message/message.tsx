@@ -1,5 +1,6 @@
 /** One message: what was in it, what became of it in each lane, and what to do next? */
 import { Link } from 'wouter'
+import type { DestinationType } from '../../../../contract/destination-words.ts'
 import { count, counted } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import type { MessageDetail } from '../../../client/client.ts'
@@ -54,7 +55,7 @@ export function MessagePage({ msgId }: { msgId: string }) {
 
 function NoMessage({ msgId }: { msgId: string }) {
   return (
-    <Page title="Message" name="This message is not there" crumbs={<Link to="/messages">Messages</Link>}>
+    <Page title="Message" name="Message not found" crumbs={<Link to="/messages">Messages</Link>}>
       <Empty title="There is no such message, or it is no longer kept">
         <p>
           <code>
@@ -62,8 +63,8 @@ function NoMessage({ msgId }: { msgId: string }) {
           </code>
         </p>
         <p>
-          A msg_id is what the response to ingest gave, a UUID. Messages are kept until every lane is done
-          with them, and for as long as delivered ones are kept.
+          A msg_id is the UUID in the response to an ingest request. A message is kept until every lane has
+          delivered it, and then for the retention time of delivered messages.
         </p>
         <FindMessage />
       </Empty>
@@ -76,7 +77,7 @@ function Message({ body, text }: { body: MessageDetail; text: string }) {
   const records = elementTexts(valueText(text, 'records') ?? '[]')
   return (
     <>
-      <Section title="Facts">
+      <Section title="Message">
         <Facts
           facts={[
             ['msg_id', <code key="id">{body.msg_id}</code>],
@@ -93,8 +94,12 @@ function Message({ body, text }: { body: MessageDetail; text: string }) {
         />
         <CliTwin command={command('why', body.msg_id)} />
       </Section>
-      <Section title="What became of it">
-        {body.lanes.length === 0 ? <Soft>The pipe had no destination for it.</Soft> : <Lanes body={body} />}
+      <Section title="Delivery">
+        {body.lanes.length === 0 ? (
+          <Soft>The pipe had no destination when the message was received.</Soft>
+        ) : (
+          <Lanes body={body} />
+        )}
       </Section>
       <Section title="Records">
         <Soft>
@@ -121,19 +126,27 @@ function Message({ body, text }: { body: MessageDetail; text: string }) {
 function Lanes({ body }: { body: MessageDetail }) {
   const { pipe_id: pipeId, msg_id: msgId } = body
   const lanes = usePipeOverview(pipeId)?.lanes
+  const laneOf = ({ destination_id: id }: MessageLane) => lanes?.find((one) => one.destination_id === id)
   const columns: Column<MessageLane>[] = [
     {
       label: 'Lane',
-      cell: ({ destination_id: id }) => {
-        const lane = lanes?.find((one) => one.destination_id === id)
-        return lane === undefined ? <code>{id}</code> : <LaneLink pipeId={pipeId} destination={lane} />
+      cell: (lane) => {
+        const destination = laneOf(lane)
+        return destination === undefined ? (
+          <code>{lane.destination_id}</code>
+        ) : (
+          <LaneLink pipeId={pipeId} destination={destination} />
+        )
       },
     },
-    { label: 'State', cell: ({ state }) => <StateOfMessage state={state} /> },
+    {
+      label: 'State',
+      cell: (lane) => <StateOfMessage state={lane.state} lane={laneOf(lane)?.lane} />,
+    },
     {
       label: 'Delivered',
       cell: ({ state, delivered_ts: at }) =>
-        state === 'delivered' ? <Ago at={at} never="time not known" /> : '–',
+        state === 'delivered' ? <Ago at={at} never="time unknown" /> : '–',
     },
     { label: 'Batch', cell: ({ batch_id: id }) => (id === null ? '–' : <code>{id}</code>) },
     {
@@ -146,7 +159,12 @@ function Lanes({ body }: { body: MessageDetail }) {
       label: 'Last error',
       cell: ({ last_error: error }) => (error === null ? '–' : <Outside text={errorLine(error)} />),
     },
-    { label: 'What next', cell: (lane) => <Next pipeId={pipeId} msgId={msgId} lane={lane} /> },
+    {
+      label: 'Next step',
+      cell: (lane) => (
+        <Next pipeId={pipeId} msgId={msgId} lane={lane} type={laneOf(lane)?.destination_type} />
+      ),
+    },
   ]
   return <Table caption="Lanes" columns={columns} rows={body.lanes} keyOf={({ destination_id: id }) => id} />
 }
@@ -155,41 +173,48 @@ interface NextProps {
   pipeId: string
   msgId: string
   lane: MessageLane
+  /** The type of the destination, if it is known. */
+  type: DestinationType | undefined
 }
 
-function Next({ pipeId, msgId, lane }: NextProps) {
+function Next({ pipeId, msgId, lane, type }: NextProps) {
   const { destination_id: destinationId, state, last_error: error } = lane
   const toLane = (words: string) => <Link to={`/pipes/${pipeId}/destinations/${destinationId}`}>{words}</Link>
   switch (state) {
     case 'delivered':
       return <>Nothing.</>
     case 'pending':
-      return <>Not delivered yet: {toLane('see what the lane does')}.</>
+      return <>Not delivered yet: {toLane('see the lane')}.</>
     case 'stuck':
       return (
         <>
           {error !== null && error.fault !== null
-            ? `The cause is ${faultWords(error)}. `
-            : 'The lane tries again by itself. '}
+            ? `The cause is ${faultWords(error, type)}. `
+            : 'The lane retries by itself. '}
           {toLane('Retry or skip it')}
         </>
       )
     case 'parked':
       return <Parked pipeId={pipeId} destinationId={destinationId} msgId={msgId} />
     case 'skipped':
-      return <>Somebody skipped it. {toLane('Rewind the lane')} to deliver it again while it is kept.</>
+      return <>A user skipped it. {toLane('Rewind the lane')} to deliver it again while it is kept.</>
     case 'dropped':
-      return <>Lost before it was delivered, by its age or to a damaged disk: see the log (lane.dropped).</>
+      return (
+        <>
+          It was lost before it was delivered: it was too old, or the disk was damaged. See the log
+          (lane.dropped).
+        </>
+      )
   }
 }
 
 function Parked({ msgId, ...place }: { pipeId: string; destinationId: string; msgId: string }) {
   const { data: parked } = useParkedOf(place, msgId)
   if (parked === undefined || parked.length === 0)
-    return <Link to={parkedPath(place)}>See what is parked of the lane</Link>
+    return <Link to={parkedPath(place)}>See the parked records of the lane</Link>
   return (
     <>
-      Correct and replay:
+      Correct and replay it:
       {parked.slice(0, linkedParked).map(({ parked_id: id, record_index: index, error }) => (
         <div key={id}>
           <Link to={parkedPath(place, id)}>

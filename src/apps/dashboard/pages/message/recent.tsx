@@ -62,7 +62,7 @@ function Messages({ pipeId, messages }: { pipeId: string; messages: readonly Mes
           const lane = lanes?.find((one) => one.destination_id === id)
           return (
             <div key={id}>
-              <StateOfMessage state={state} />{' '}
+              <StateOfMessage state={state} lane={lane?.lane} />{' '}
               <Soft>
                 <Outside text={lane === undefined ? id : nameOf(lane)} />
               </Soft>

@@ -1,7 +1,9 @@
 /** Messages in words: their address, and what became of them in a lane. */
 import { Link } from 'wouter'
+import type { LaneStatus } from '../../../../contract/destination.ts'
 import type { MessageState } from '../../../../contract/message.ts'
-import { Marked } from '../../ui/state.tsx'
+import { messageWord } from '../../../../contract/state-words.ts'
+import { Word } from '../../ui/state.tsx'
 
 export function MessageLink({ msgId }: { msgId: string }) {
   return (
@@ -11,15 +13,7 @@ export function MessageLink({ msgId }: { msgId: string }) {
   )
 }
 
-const kinds = {
-  delivered: 'flowing',
-  pending: 'idle',
-  stuck: 'stuck',
-  parked: 'blocked',
-  skipped: 'idle',
-  dropped: 'stuck',
-} as const satisfies Record<MessageState, string>
-
-export function StateOfMessage({ state }: { state: MessageState }) {
-  return <Marked kind={kinds[state]}>{state}</Marked>
+/** `lane`: undefined if it is not known. */
+export function StateOfMessage({ state, lane }: { state: MessageState; lane?: LaneStatus | undefined }) {
+  return <Word word={messageWord(state, lane)} />
 }

@@ -1,12 +1,13 @@
 /** Is anything wrong? Lanes that do not get on come first, then rates, backlog and buffer. */
 import { Link } from 'wouter'
 import type { Overview } from '../../../../contract/overview.ts'
+import { needsAttention } from '../../../../contract/state-words.ts'
 import { bytes, count, counted } from '../../../../platform/quantities.ts'
 import { type LaneOfPipe, type Rates, troubledLanes } from '../../../client/overview.ts'
 import { useNow } from '../../data/clock.ts'
 import { useOverview, useRates } from '../../data/overview.ts'
 import { ButtonLink } from '../../ui/controls.tsx'
-import { Cause, isUrgent, LaneLink, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
+import { Cause, LaneLink, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
 import { Empty, Facts, Notice, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState } from '../../ui/state.tsx'
@@ -85,7 +86,7 @@ function Troubled({ lanes }: { lanes: readonly LaneOfPipe[] }) {
       {lanes.slice(0, lanesShown).map(({ pipe, destination }) => (
         <article
           key={destination.destination_id}
-          className={`${styles.lane} ${isUrgent(destination, nowMs) ? styles.urgent : ''}`}
+          className={`${styles.lane} ${needsAttention(destination, nowMs) ? styles.urgent : ''}`}
         >
           <div className={styles.laneHead}>
             <LaneState destination={destination} />

@@ -1,12 +1,10 @@
 /** Description, senders, enrichment: only what was changed is sent. */
-import { useState } from 'react'
 import type { Pipe, PipeUpdate } from '../../../../contract/pipe.ts'
 import { command, pipeOptions } from '../../../client/cli-twin.ts'
+import { changedKeys } from '../../../client/differences.ts'
 import { api } from '../../data/api.ts'
-import { useChange } from '../../data/queries.ts'
-import { changedKeys, requireUnchanged, SaveFailure } from '../../ui/conflict.tsx'
 import { Button, formStyles, TextArea } from '../../ui/controls.tsx'
-import { fieldErrors } from '../../ui/failure.tsx'
+import { submitting, useEditForm } from '../../ui/edit-form.tsx'
 import { CliTwin, Section } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { EnrichmentFields, type PipeFields, pipeFieldNames } from './pipe-fields.tsx'
@@ -18,67 +16,50 @@ function fieldsOf(pipe: Pipe): Fields {
   return Object.fromEntries(names.map((name) => [name, pipe[name]])) as unknown as Fields
 }
 
-export function PipeForm({ pipe }: { pipe: Pipe }) {
-  // The form keeps the values it began with, whatever the page learns meanwhile: a save compares with them.
-  const [before, setBefore] = useState(() => fieldsOf(pipe))
-  const [fields, setFields] = useState(before)
-  const change = (next: Partial<Fields>) => setFields((now) => ({ ...now, ...next }))
-  const wanted = Object.fromEntries(
-    changedKeys(before, fields).map((key) => [key, fields[key as keyof Fields]]),
-  ) as PipeUpdate
-  const save = useChange(async (isForced: boolean) => {
-    const { body: now, etag } = await api.call('getPipe', { path: { pipe_id: pipe.pipe_id } })
-    const ifMatch = isForced ? null : etag
-    if (!isForced) requireUnchanged(before, fieldsOf(now.pipe))
-    return (await api.call('updatePipe', { path: { pipe_id: pipe.pipe_id }, body: wanted, ifMatch })).body
-      .pipe
+function changesOf(pipe: Pipe, fields: Fields): PipeUpdate {
+  const changed = changedKeys(fieldsOf(pipe), fields)
+  return Object.fromEntries(changed.map((key) => [key, fields[key as keyof Fields]]))
+}
+
+export function PipeForm({ pipe, etag }: { pipe: Pipe; etag: string | null }) {
+  const path = { pipe_id: pipe.pipe_id }
+  const form = useEditForm({
+    initial: { stored: pipe, etag },
+    draftOf: fieldsOf,
+    editable: fieldsOf,
+    read: async () => {
+      const { body, etag } = await api.call('getPipe', { path })
+      return { stored: body.pipe, etag }
+    },
+    write: async ({ stored, draft, ifMatch }) => {
+      const body = changesOf(stored, draft)
+      const reply = await api.call('updatePipe', { path, body, ifMatch })
+      return { stored: reply.body.pipe, etag: reply.etag, reply }
+    },
+    onSaved: () => say(`Pipe ${pipe.pipe_name} updated.`, twin),
   })
-  const reset = (to: Pipe) => {
-    setBefore(fieldsOf(to))
-    setFields(fieldsOf(to))
-    save.reset()
-  }
+  const { draft, change, errors, isSaving } = form
+  const wanted = changesOf(form.stored, draft)
   const twin = command('pipes', 'update', pipe.pipe_name, ...pipeOptions(wanted))
-  const submit = (isForced: boolean) =>
-    save.mutate(isForced, {
-      onSuccess: (saved) => {
-        reset(saved)
-        say(`Pipe ${pipe.pipe_name} is changed.`, twin)
-      },
-    })
-  const errors = fieldErrors(save.error)
   const isChanged = Object.keys(wanted).length > 0
   return (
-    <form
-      className={formStyles.form}
-      onSubmit={(event) => {
-        event.preventDefault()
-        submit(false)
-      }}
-    >
-      <SaveFailure
-        failure={save.error}
-        shown={[...names]}
-        onOverwrite={() => submit(true)}
-        onReload={() =>
-          void api.call('getPipe', { path: { pipe_id: pipe.pipe_id } }).then(({ body }) => reset(body.pipe))
-        }
-      />
+    <form className={formStyles.form} onSubmit={submitting(form.submit)}>
+      {form.notice(names)}
       <Section title="Description">
         <TextArea
           label="What the pipe is for"
           optional
-          value={fields.pipe_description}
+          value={draft.pipe_description}
           onValue={(pipe_description) => change({ pipe_description })}
           error={errors.pipe_description}
         />
       </Section>
-      <EnrichmentFields fields={fields} errors={errors} onChange={change} />
+      <EnrichmentFields fields={draft} errors={errors} onChange={change} />
       <div className={formStyles.actions}>
-        <Button type="submit" look="primary" changes disabled={!isChanged || save.isPending}>
-          {save.isPending ? 'Saving …' : 'Save'}
+        <Button type="submit" look="primary" changes disabled={!isChanged || isSaving}>
+          {isSaving ? 'Saving …' : 'Save'}
         </Button>
-        <Button disabled={!isChanged} onClick={() => setFields(before)}>
+        <Button disabled={!isChanged} onClick={form.undo}>
           Undo
         </Button>
       </div>

@@ -3,6 +3,7 @@ import { useState } from 'react'
 import type { Destination } from '../../../../contract/destination.ts'
 import type { OverviewPipe } from '../../../../contract/overview.ts'
 import type { Pipe } from '../../../../contract/pipe.ts'
+import { needsAttention } from '../../../../contract/state-words.ts'
 import { bytes, count, counted, duration } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import type { Rates } from '../../../client/overview.ts'
@@ -14,7 +15,7 @@ import { useChange, usePipe } from '../../data/queries.ts'
 import { Button, ButtonLink, formStyles } from '../../ui/controls.tsx'
 import { Confirm } from '../../ui/dialog.tsx'
 import { FailureNotice } from '../../ui/failure.tsx'
-import { Cause, isUrgent, LaneLink, ParkedLink } from '../../ui/lane-words.tsx'
+import { Cause, LaneLink, ParkedLink } from '../../ui/lane-words.tsx'
 import { type Column, Empty, Facts, Notice, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState, PipeStatus } from '../../ui/state.tsx'
@@ -199,7 +200,7 @@ function Destinations({ pipeId, destinations }: { pipeId: string; destinations: 
       cell: (one) => (
         <>
           <LaneState destination={one} />
-          {isUrgent(one, nowMs) ? (
+          {needsAttention(one, nowMs) ? (
             <div>
               <Cause lane={one.lane} />
             </div>

@@ -32,7 +32,7 @@ export function PipeSettingsPage({ pipeId }: { pipeId: string }) {
       crumbs={<PipeCrumb pipeId={pipeId} />}
     >
       {isNotFound(error) ? (
-        <Notice kind="bad">Somebody deleted this pipe. What you typed is still here to be copied.</Notice>
+        <Notice kind="bad">Another user deleted this pipe. You can still copy what you typed.</Notice>
       ) : null}
       {data === undefined ? (
         error === null ? (
@@ -42,8 +42,8 @@ export function PipeSettingsPage({ pipeId }: { pipeId: string }) {
         )
       ) : (
         <>
-          <PipeForm pipe={data.pipe} />
-          <LimitsForm pipe={data.pipe} limits={data.limits} />
+          <PipeForm pipe={data.pipe} etag={data.etag} />
+          <LimitsForm pipe={data.pipe} limits={data.limits} etag={data.etag} />
           <Origins detail={data} />
           <DeletePipe detail={data} />
         </>
@@ -63,8 +63,8 @@ function DeletePipe({ detail: { pipe, destinations } }: { detail: PipeDetail }) 
   return (
     <Section title="Delete this pipe">
       <p>
-        Its address stops taking records, its {counted(destinations.length, 'destination')} and everything
-        that is not delivered yet are gone: {counted(live?.pending_messages ?? 0, 'message')}.
+        Its address stops accepting records. Its {counted(destinations.length, 'destination')} and{' '}
+        {counted(live?.pending_messages ?? 0, 'undelivered message')} are deleted.
       </p>
       <div>
         <Button look="danger" changes onClick={() => setAsking(true)}>
@@ -81,15 +81,15 @@ function DeletePipe({ detail: { pipe, destinations } }: { detail: PipeDetail }) 
           deed={`Delete the pipe and ${counted(live?.pending_messages ?? 0, 'message')}`}
           command={twin}
           run={async () => {
-            if (!isNamed) throw new Error('Type the name of the pipe as it is shown.')
+            if (!isNamed) throw new Error('Type the name of the pipe exactly as shown.')
             await remove.mutateAsync()
-            say(`Pipe ${pipe.pipe_name} is deleted.`, twin)
+            say(`Pipe ${pipe.pipe_name} deleted.`, twin)
             go('/pipes')
           }}
           onClose={() => setAsking(false)}
         >
           <p>This cannot be undone. Senders get 404 from then on.</p>
-          <TextField label={`Type ${pipe.pipe_name} to go on`} value={typed} onValue={setTyped} />
+          <TextField label={`Type ${pipe.pipe_name} to continue`} value={typed} onValue={setTyped} />
         </Confirm>
       ) : null}
     </Section>

@@ -2,7 +2,6 @@
 import { useDeferredValue, useEffect, useRef, useState } from 'react'
 import { useSearch } from 'wouter'
 import { matchesPipe } from '../../../client/overview.ts'
-import { useNow } from '../../data/clock.ts'
 import { useOverview } from '../../data/overview.ts'
 import { ButtonLink, TextField } from '../../ui/controls.tsx'
 import { Empty, Page, Section, Skeleton } from '../../ui/layout.tsx'
@@ -11,10 +10,9 @@ import { PipeTable } from './pipe-table.tsx'
 
 export function PipesPage() {
   const { data: overview } = useOverview()
-  const nowMs = useNow()
   const [filter, setFilter] = useState('')
   const wanted = useDeferredValue(filter)
-  const found = (overview?.pipes ?? []).filter((pipe) => matchesPipe(pipe, wanted, nowMs))
+  const found = (overview?.pipes ?? []).filter((pipe) => matchesPipe(pipe, wanted))
   const { rows, pager } = usePage(found, 'pipe')
   const field = useRef<HTMLInputElement>(null)
   const search = useSearch()
@@ -35,22 +33,22 @@ export function PipesPage() {
         ref={field}
         label="Search"
         type="search"
-        placeholder="name, destination or state, e.g. stalled"
+        placeholder="name, destination or state, e.g. stuck"
         value={filter}
         onValue={setFilter}
       />
       {overview === undefined ? (
         <Skeleton />
       ) : found.length === 0 ? (
-        <Empty title={overview.pipes.length === 0 ? 'No pipes yet' : 'No pipe is like that'}>
+        <Empty title={overview.pipes.length === 0 ? 'No pipes yet' : 'No pipe matches'}>
           {overview.pipes.length === 0 ? (
-            <p>A pipe takes records at an address of its own and delivers them to its destinations.</p>
+            <p>A pipe receives records at its own address and delivers them to its destinations.</p>
           ) : (
-            <p>Look for a part of a name, a kind of destination (database) or a state (paused, failing).</p>
+            <p>Search for part of a name, a type of destination (database) or a state (paused, stuck).</p>
           )}
         </Empty>
       ) : (
-        <Section title={wanted === '' ? 'All pipes' : 'Found'}>
+        <Section title={wanted === '' ? 'All pipes' : 'Matching pipes'}>
           <PipeTable pipes={rows} />
           {pager}
         </Section>

@@ -6,7 +6,7 @@ import { Notice, Section, Soft, Table } from '../../ui/layout.tsx'
 import { Marked } from '../../ui/state.tsx'
 import { Outside } from '../../ui/text.tsx'
 
-const marks = { live: 'flowing', draining: 'retrying', expired: 'stuck' } as const
+const tones = { live: 'good', draining: 'warn', expired: 'bad' } as const
 
 const columns = [
   {
@@ -19,7 +19,7 @@ const columns = [
   },
   {
     label: 'State',
-    cell: ({ node_state }: OverviewNode) => <Marked kind={marks[node_state]}>{node_state}</Marked>,
+    cell: ({ node_state }: OverviewNode) => <Marked tone={tones[node_state]}>{node_state}</Marked>,
   },
   { label: 'Pipes', cell: ({ owned_pipes }: OverviewNode) => count(owned_pipes), isNumber: true },
 ]

@@ -1,5 +1,6 @@
-/** How the daemon is. Read only: settings are in its file, which the page names. */
+/** The state of the daemon. Read only: its settings are in a file, which the page names. */
 import type { Overview } from '../../../../contract/overview.ts'
+import { readyWords } from '../../../../contract/ready-words.ts'
 import { bytes, count } from '../../../../platform/quantities.ts'
 import { clusterOf } from '../../../client/cluster.ts'
 import { useOverview } from '../../data/overview.ts'
@@ -7,24 +8,6 @@ import { useSession } from '../../data/session-context.ts'
 import { Code, Facts, Notice, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { Cluster } from './cluster.tsx'
-
-const warningWords: Record<string, string> = {
-  segments_damaged: 'Parts of the log are damaged and wait to be salvaged: `pipectl repair`.',
-  segments_missing: 'Parts of the log are missing: `pipectl verify` says which.',
-  messages_lost: 'Acknowledged messages are lost: `pipectl doctor` says which.',
-  safe_mode: 'Started with `serve --safe`: nothing is delivered.',
-  tls_certificate_expires:
-    'The certificate of a listener ends within two days, or has: `pipectl doctor` says which.',
-  tls_certificate_rejected:
-    'A new certificate cannot be used, the one before is served: `pipectl doctor` says why.',
-}
-const reasonWords: Record<string, string> = {
-  buffer_unavailable: 'The buffer takes no records.',
-  disk_full: 'The disk is full.',
-  metadata_unreachable: 'Metadata cannot be reached.',
-  shutting_down: 'It is shutting down.',
-  not_in_cluster: 'This node has lost touch with its cluster and accepts nothing; others deliver its pipes.',
-}
 
 export function ServicePage() {
   const { data: overview } = useOverview()
@@ -43,16 +26,16 @@ function Service({ overview }: { overview: Overview }) {
     <>
       <Notice kind={service.is_ready ? 'good' : 'bad'}>
         {service.is_ready
-          ? 'Ready: records are taken and stored.'
-          : service.reasons.map((reason) => reasonWords[reason] ?? reason).join(' ')}
+          ? 'Ready: records are accepted and stored.'
+          : `Not ready: ${service.reasons.map(readyWords).join('; ')}.`}
       </Notice>
       {service.warnings.map((warning) => (
         <Notice key={warning} kind="warn">
-          {warningWords[warning] ?? warning}
+          Warning: {readyWords(warning)}.
         </Notice>
       ))}
       {cluster === null ? null : <Cluster cluster={cluster} />}
-      <Section title={cluster === null ? 'Daemon' : 'The node that answers'}>
+      <Section title={cluster === null ? 'Daemon' : 'This node'}>
         <Facts
           facts={[
             ['Version', service.version],
@@ -70,16 +53,16 @@ function Service({ overview }: { overview: Overview }) {
           facts={[
             ['Size', `${bytes(buffer.size_bytes)} of ${bytes(buffer.max_bytes)}`],
             ['Free on the disk', bytes(buffer.free_disk_bytes)],
-            ['Takes no records below', `${bytes(buffer.min_free_disk_bytes)} free`],
+            ['Rejects records below', `${bytes(buffer.min_free_disk_bytes)} free`],
             ['Oldest message', <Ago key="at" at={buffer.oldest_ts} never="none" />],
-            ['Rejects records because', buffer.unavailable_reason ?? 'it does not'],
+            ['Rejects records now', buffer.unavailable_reason ?? 'no'],
           ]}
         />
       </Section>
-      <Section title="On its host">
-        <Soft>Settings are in the file of the daemon and in its environment; a restart applies them.</Soft>
-        <Code label="Settings in effect, and where each comes from" text="pipectl config show" />
-        <Code label="Disk, buffer, keys, ports and limits" text="pipectl doctor" />
+      <Section title="On the server">
+        <Soft>Settings are in the daemon's file and in its environment. A restart applies changes.</Soft>
+        <Code label="Show the settings in effect, and where each comes from" text="pipectl config show" />
+        <Code label="Check disk, buffer, keys, ports and limits" text="pipectl doctor" />
       </Section>
     </>
   )

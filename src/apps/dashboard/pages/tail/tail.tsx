@@ -139,12 +139,12 @@ const columns: Column<TailRow>[] = [
 ]
 
 function State({ state }: { state: TailState }) {
-  const kinds = {
-    paused: 'idle',
-    connecting: 'retrying',
-    running: 'flowing',
-    reconnecting: 'retrying',
-    ended: 'blocked',
+  const tones = {
+    paused: 'none',
+    connecting: 'warn',
+    running: 'good',
+    reconnecting: 'warn',
+    ended: 'off',
   } as const
-  return <Marked kind={kinds[state]}>{state}</Marked>
+  return <Marked tone={tones[state]}>{state}</Marked>
 }

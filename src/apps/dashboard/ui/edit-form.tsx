@@ -1,0 +1,174 @@
+/**
+ * A form for something that is stored and that other users can change too.
+ *
+ *   editing ──submit──▶ saving ──2xx──▶ editing what was saved
+ *      ▲                  └──412──▶ read again ──this form's part is the same──▶ saving, with the new ETag
+ *      │                                └──another user changed it──▶ conflict: what is stored now, and the draft
+ *      └──── "Use the stored values" · "Save mine", with the ETag of what the conflict showed
+ *
+ * A form does not change with what the page learns meanwhile: a save sends the ETag that the form began with.
+ */
+import { type FormEvent, useState } from 'react'
+import { type Difference, differences } from '../../client/differences.ts'
+import { ApiFailure } from '../../client/failure.ts'
+import { useChange } from '../data/queries.ts'
+import { Button } from './controls.tsx'
+import { FailureNotice, fieldErrors, Revealed } from './failure.tsx'
+import { Notice } from './layout.tsx'
+import { Outside } from './text.tsx'
+
+export interface Versioned<Stored> {
+  stored: Stored
+  etag: string | null
+}
+
+export interface SaveRequest<Stored, Draft, Options> {
+  /** The state that the form began with: the draft is compared with it. */
+  stored: Stored
+  draft: Draft
+  ifMatch: string | null
+  options: Options
+}
+
+interface EditFormOptions<Stored, Draft, Saved, Options> {
+  /** The state that the form begins with. */
+  initial: Versioned<Stored>
+  draftOf: (stored: Stored) => Draft
+  /** The part that this form edits. Another part can change meanwhile without a conflict. */
+  editable: (stored: Stored) => object
+  read: () => Promise<Versioned<Stored>>
+  write: (request: SaveRequest<Stored, Draft, Options>) => Promise<Versioned<Stored> & { reply: Saved }>
+  onSaved: (reply: Saved, options: Options) => void
+}
+
+/** `Options` of a submit: what is not part of the form, such as that a failed check is ignored. */
+export function useEditForm<Stored, Draft extends object, Saved, Options = void>({
+  initial,
+  draftOf,
+  editable,
+  read,
+  write,
+  onSaved,
+}: EditFormOptions<Stored, Draft, Saved, Options>) {
+  const [base, setBase] = useState(initial)
+  const [draft, setDraft] = useState(() => draftOf(initial.stored))
+  const [otherFailure, setOtherFailure] = useState<unknown>(null)
+  const save = useChange(async ({ ifMatch, options }: { ifMatch: string | null; options: Options }) => {
+    const request = { stored: base.stored, draft, options }
+    try {
+      return await write({ ...request, ifMatch })
+    } catch (error) {
+      if (!isStale(error)) throw error
+      const present = await read()
+      const changed = differences(editable(base.stored), editable(present.stored))
+      if (changed.length > 0) throw new ChangedMeanwhile(changed, present)
+      return write({ ...request, ifMatch: present.etag })
+    }
+  })
+  const fail = (failure: unknown) => {
+    save.reset()
+    setOtherFailure(failure)
+  }
+  const begin = (from: Versioned<Stored>) => {
+    setBase(from)
+    setDraft(draftOf(from.stored))
+    fail(null)
+  }
+  const send = (ifMatch: string | null, options: Options) => {
+    setOtherFailure(null)
+    save.mutate(
+      { ifMatch, options },
+      {
+        onSuccess: ({ reply, ...saved }) => {
+          begin(saved)
+          onSaved(reply, options)
+        },
+      },
+    )
+  }
+  const submit = (options: Options) => send(base.etag, options)
+  const failure = save.error ?? otherFailure
+  const conflict = failure instanceof ChangedMeanwhile ? failure : null
+  return {
+    stored: base.stored,
+    draft,
+    change: (next: Partial<Draft>) => setDraft((before) => ({ ...before, ...next })),
+    begin,
+    undo: () => setDraft(draftOf(base.stored)),
+    submit,
+    isSaving: save.isPending,
+    errors: fieldErrors(failure),
+    /** Shows the failure of another request of the form; null: of none. */
+    fail,
+    /** `shown`: as FailureNotice has it. */
+    notice: (shown: readonly string[]) =>
+      conflict === null || save.variables === undefined ? (
+        <FailureNotice failure={failure} shown={shown} />
+      ) : (
+        <Conflict
+          conflict={conflict}
+          onUseStored={() => begin(conflict.present)}
+          onSaveMine={() => send(conflict.present.etag, save.variables.options)}
+        />
+      ),
+  }
+}
+
+/** For the `onSubmit` of a form without options. */
+export function submitting(submit: () => void) {
+  return (event: FormEvent) => {
+    event.preventDefault()
+    submit()
+  }
+}
+
+function isStale(error: unknown): boolean {
+  return error instanceof ApiFailure && error.status === 412
+}
+
+class ChangedMeanwhile<Stored> extends Error {
+  readonly changed: readonly Difference[]
+  readonly present: Versioned<Stored>
+
+  constructor(changed: readonly Difference[], present: Versioned<Stored>) {
+    super('Another user changed this after you opened the form.')
+    this.name = 'ChangedMeanwhile'
+    this.changed = changed
+    this.present = present
+  }
+}
+
+function Conflict({
+  conflict,
+  onUseStored,
+  onSaveMine,
+}: {
+  conflict: Pick<ChangedMeanwhile<unknown>, 'message' | 'changed'>
+  onUseStored: () => void
+  onSaveMine: () => void
+}) {
+  return (
+    <Revealed failure={conflict}>
+      <Notice
+        kind="warn"
+        actions={
+          <>
+            <Button onClick={onUseStored}>Use the stored values</Button>
+            <Button changes onClick={onSaveMine}>
+              Save mine
+            </Button>
+          </>
+        }
+      >
+        {conflict.message} Nothing was saved. Stored now:
+        <ul>
+          {conflict.changed.map(({ path, before, now }) => (
+            <li key={path}>
+              <Outside text={`${path}: ${now ?? 'removed'} (it was ${before ?? 'not set'})`} />
+            </li>
+          ))}
+        </ul>
+      </Notice>
+    </Revealed>
+  )
+}
