@@ -13,7 +13,7 @@ import {
   destinationStatus,
   destinationTypes,
 } from './destination.ts'
-import { wordsOf } from './destination-words.ts'
+import { isEmptyUnset, typesWith, wordsOf } from './destination-words.ts'
 import { closed } from './destinations/fields.ts'
 import { isObject } from './is-object.ts'
 import { resourceLimits } from './resource-limits.ts'
@@ -64,12 +64,8 @@ function createSchemaOf(type: DestinationType): Type.TObject {
 export function fieldsOfOtherTypes(type: DestinationType): Refusals {
   const { hasColumns, hasConcurrency } = wordsOf(type)
   return {
-    ...(hasColumns
-      ? {}
-      : { columns: 'Only a destination_database and a destination_object_store have columns.' }),
-    ...(hasConcurrency
-      ? {}
-      : { concurrency: 'Only a destination_http_endpoint and a destination_nats have concurrency.' }),
+    ...(hasColumns ? {} : { columns: `Only ${typesWith('hasColumns')} have columns.` }),
+    ...(hasConcurrency ? {} : { concurrency: `Only ${typesWith('hasConcurrency')} have concurrency.` }),
   }
 }
 
@@ -91,9 +87,8 @@ export function withGivenConfig(body: Record<string, unknown>): Record<string, u
   const { destination_type, destination_config: config } = body
   const type = destinationTypes.find((one) => one === destination_type)
   if (type === undefined || !isObject(config)) return body
-  const { emptyIsUnset } = wordsOf(type)
   const given = Object.entries(config).filter(
-    ([key, value]) => value !== null && !(value === '' && emptyIsUnset.includes(key)),
+    ([key, value]) => value !== null && !(value === '' && isEmptyUnset(type, key)),
   )
   return { ...body, destination_config: Object.fromEntries(given) }
 }

@@ -1,5 +1,11 @@
-/** The secret values of a destination's config: which they are, by `DestinationWords.secrets`. Pure. */
-import { type DestinationType, redacted, type SecretKind, wordsOf } from './destination-words.ts'
+/** The secret values of a destination's config. The table of its fields says which they are. Pure. */
+import {
+  type DestinationType,
+  isEmptyUnset,
+  redacted,
+  type SecretKind,
+  secretKind,
+} from './destination-words.ts'
 import { redactedUrl, restoredUrl } from './secret-url.ts'
 
 type Config = Readonly<Record<string, unknown>>
@@ -13,10 +19,9 @@ export function mapSecrets(
   config: Config,
   replace: (value: string, place: string, kind: SecretKind) => string,
 ): Record<string, unknown> {
-  const { secrets } = wordsOf(type)
   return Object.fromEntries(
     Object.entries(config).map(([key, value]) => {
-      const kind = Object.hasOwn(secrets, key) ? secrets[key] : undefined
+      const kind = secretKind(type, key)
       if (kind === undefined) return [key, value]
       if (typeof value === 'string') return [key, replace(value, key, kind)]
       if (kind !== 'map' || typeof value !== 'object' || value === null) return [key, value]
@@ -53,13 +58,12 @@ export function hasSecretPath({ body_format, secret_path }: Config): boolean {
  * `""` or `[redacted]` keeps what is stored; null removes a key. The result still has to be checked as a whole.
  */
 export function mergedConfig(type: DestinationType, stored: Config, change: Config): Record<string, unknown> {
-  const { secrets, emptyIsUnset } = wordsOf(type)
   const merged = new Map(Object.entries(stored))
   for (const [key, value] of Object.entries(change)) {
-    const kind = Object.hasOwn(secrets, key) ? secrets[key] : undefined
+    const kind = secretKind(type, key)
     const before = merged.get(key)
     if (kind === 'text' && (value === '' || value === redacted)) continue
-    if (value === null || (value === '' && emptyIsUnset.includes(key))) merged.delete(key)
+    if (value === null || (value === '' && isEmptyUnset(type, key))) merged.delete(key)
     else if (kind === 'map') merged.set(key, mergedMembers(before, value))
     else if (kind === 'url') merged.set(key, mergedUrl(before, value, hasSecretPath(stored)))
     else merged.set(key, value)

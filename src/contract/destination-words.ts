@@ -1,109 +1,69 @@
 /**
- * The destination types, and what everybody needs to know of each: one entry per type. Free of schemas, because
- * loading those costs a command line more than all else that it does. The schemas are in `destinations/`, what the
- * server does with a type is in its folder below `src/destinations`.
+ * The destination types: one line each. Free of schemas, because loading those costs a command line more than everything else that it
+ * does. The facts about each type are in `destinations/<type>.fields.ts`, what the server does with it in `src/destinations/`.
  */
-export interface DestinationWords {
-  /** In names such as orders/database, and for --type. */
-  kind: string
-  /** Config keys that are sealed at rest and redacted in responses. */
-  secrets: Readonly<Record<string, SecretKind>>
-  /** Config keys whose empty string says that there is none. */
-  emptyIsUnset: readonly string[]
-  /** Config keys that are not text, for command lines. */
-  numbers: readonly string[]
-  booleans: readonly string[]
-  /** Has column mappings; object stores with format parquet alone. */
-  hasColumns: boolean
-  /** Has a table, and a server whose key is pinned. */
-  isDatabase: boolean
-  /** Requests of one batch may be under way at the same time. */
-  hasConcurrency: boolean
-  /** docs/dev/contract.md#destinations: the flush plan where neither the destination nor its pipe has one. */
-  defaultFlush: { maxRecords: number; maxBytes: number; maxSeconds: number }
-  /** Where it puts records, in one short text. */
-  target(config: Readonly<Record<string, unknown>>): string
-}
+import type { ConfigField, SecretKind } from './destinations/config-field.ts'
+import { database } from './destinations/database.fields.ts'
+import { httpEndpoint } from './destinations/http-endpoint.fields.ts'
+import { nats } from './destinations/nats.fields.ts'
+import { objectStore } from './destinations/object-store.fields.ts'
+import { pull } from './destinations/pull.fields.ts'
+import type { TypeFacts } from './destinations/type-facts.ts'
 
-/** `text`: the whole value. `map`: every value of an object. `url`: user information and query values, and where `hasSecretPath` the path. */
-export type SecretKind = 'text' | 'map' | 'url'
+export const typeFacts = {
+  destination_database: database,
+  destination_object_store: objectStore,
+  destination_http_endpoint: httpEndpoint,
+  destination_nats: nats,
+  destination_pull: pull,
+} as const satisfies Record<string, TypeFacts>
 
-const sendAtOnce = { maxRecords: 1_000, maxBytes: 4 * 1024 * 1024, maxSeconds: 0 }
-
-export const destinationWords = {
-  destination_database: {
-    kind: 'database',
-    secrets: { password: 'text', tls_key: 'text' },
-    emptyIsUnset: ['tls_verify', 'tls_ca', 'tls_cert', 'tls_key'],
-    numbers: ['port'],
-    booleans: ['exactly_once'],
-    hasColumns: true,
-    isDatabase: true,
-    hasConcurrency: false,
-    defaultFlush: sendAtOnce,
-    target: ({ host, database, table }) => `${host}/${database} ${table}`,
-  },
-  destination_object_store: {
-    kind: 'object-store',
-    secrets: { secret_key: 'text', session_token: 'text' },
-    emptyIsUnset: ['access_key', 'secret_key', 'session_token'],
-    numbers: [],
-    booleans: ['force_path_style'],
-    hasColumns: true,
-    isDatabase: false,
-    hasConcurrency: false,
-    defaultFlush: { maxRecords: 50_000, maxBytes: 32 * 1024 * 1024, maxSeconds: 60 },
-    target: ({ endpoint, bucket }) => `${endpoint ?? 's3'} ${bucket}`,
-  },
-  destination_http_endpoint: {
-    kind: 'http-endpoint',
-    secrets: { auth_header: 'text', signing_secret: 'text', secret_headers: 'map', url: 'url' },
-    emptyIsUnset: ['auth_header', 'signing_secret'],
-    numbers: ['timeout_ms'],
-    booleans: ['secret_path'],
-    hasColumns: false,
-    isDatabase: false,
-    hasConcurrency: true,
-    defaultFlush: sendAtOnce,
-    target: ({ url }) => String(url),
-  },
-  destination_nats: {
-    kind: 'nats',
-    secrets: { password: 'text', token: 'text', nkey_seed: 'text', credentials: 'text', tls_key: 'text' },
-    emptyIsUnset: ['password', 'token', 'nkey_seed', 'credentials', 'tls_key'],
-    numbers: ['timeout_ms'],
-    booleans: ['tls_verify'],
-    hasColumns: false,
-    isDatabase: false,
-    hasConcurrency: true,
-    defaultFlush: sendAtOnce,
-    target: ({ url, subject }) => `${url} ${subject}`,
-  },
-  destination_pull: {
-    kind: 'pull',
-    secrets: {},
-    emptyIsUnset: [],
-    numbers: ['lease_seconds'],
-    booleans: [],
-    hasColumns: false,
-    isDatabase: false,
-    hasConcurrency: false,
-    defaultFlush: { maxRecords: 1, maxBytes: 1, maxSeconds: 0 },
-    target: ({ ack_mode }) => (ack_mode === 'explicit' ? 'pull, explicit ack' : 'pull'),
-  },
-} as const satisfies Record<string, DestinationWords>
+export type DestinationType = keyof typeof typeFacts
+export type { SecretKind }
 
 /** Replaces a secret value in responses; sent back, it keeps the stored value. */
 export const redacted = '[redacted]'
 
-export type DestinationType = keyof typeof destinationWords
+export const destinationTypes = Object.keys(typeFacts).filter(isDestinationType)
 
-export const destinationTypes = Object.keys(destinationWords).filter(isDestinationType)
-
-function isDestinationType(name: string): name is DestinationType {
-  return Object.hasOwn(destinationWords, name)
+export function isDestinationType(name: string): name is DestinationType {
+  return Object.hasOwn(typeFacts, name)
 }
 
-export function wordsOf(type: DestinationType): DestinationWords {
-  return destinationWords[type]
+export function wordsOf(type: DestinationType): TypeFacts {
+  return typeFacts[type]
+}
+
+/** A field of the type's config; undefined: it has no such key. */
+export function fieldOf(type: DestinationType, key: string): ConfigField | undefined {
+  const { fields } = wordsOf(type)
+  return Object.hasOwn(fields, key) ? fields[key] : undefined
+}
+
+/** Fields of a config with their keys, without the names that are only accepted for compatibility. */
+export function fieldsOf(type: DestinationType): [key: string, field: ConfigField][] {
+  return Object.entries(wordsOf(type).fields).filter(([, { aliasOf }]) => aliasOf === undefined)
+}
+
+/** The kind of secret that this key of a config holds; undefined: it is none. */
+export function secretKind(type: DestinationType, key: string): SecretKind | undefined {
+  return fieldOf(type, key)?.secret
+}
+
+/** The keys that hold secrets. */
+export function secretKeys(type: DestinationType): string[] {
+  return fieldsOf(type).flatMap(([key, { secret }]) => (secret === undefined ? [] : [key]))
+}
+
+/** Whether an empty text in this key of a config says that there is none. */
+export function isEmptyUnset(type: DestinationType, key: string): boolean {
+  return fieldOf(type, key)?.empty === 'unset'
+}
+
+/** Names of the types with a feature, for messages: `a destination_database and a destination_object_store`. */
+export function typesWith(feature: 'hasColumns' | 'hasConcurrency' | 'isDatabase'): string {
+  return destinationTypes
+    .filter((type) => wordsOf(type)[feature])
+    .map((type) => `a ${type}`)
+    .join(' and ')
 }

@@ -1,36 +1,27 @@
 /** A destination, the table of its types' configs, its column mappings. Rules: docs/dev/contract.md#destinations. */
 import Type, { type Static } from 'typebox'
 import { DestinationConcurrency, OnPermanentError, shownDeliverySettings } from './delivery-settings.ts'
-import { type DestinationType, destinationTypes, redacted } from './destination-words.ts'
-import { DatabaseConfig, resolveDatabaseConfig } from './destinations/database.ts'
+import { type DestinationType, destinationTypes, redacted, typeFacts } from './destination-words.ts'
+import { type ResolvedFields, resolvedConfig } from './destinations/config-field.ts'
+import { configSchemaOf } from './destinations/config-schema.ts'
 import { closed, nullable, text } from './destinations/fields.ts'
-import { HttpEndpointConfig, resolveHttpEndpointConfig } from './destinations/http-endpoint.ts'
-import { NatsConfig, resolveNatsConfig } from './destinations/nats.ts'
-import { ObjectStoreConfig, resolveObjectStoreConfig } from './destinations/object-store.ts'
-import { PullConfig, resolvePullConfig } from './destinations/pull.ts'
 import { ShownTransform } from './transform.ts'
 
 export type { DestinationType }
 export { destinationTypes, redacted }
 
-/** A type's config as clients send it, and what makes of it the config that a driver works with. */
-const configs = {
-  destination_database: { schema: DatabaseConfig, resolve: resolveDatabaseConfig },
-  destination_object_store: { schema: ObjectStoreConfig, resolve: resolveObjectStoreConfig },
-  destination_http_endpoint: { schema: HttpEndpointConfig, resolve: resolveHttpEndpointConfig },
-  destination_nats: { schema: NatsConfig, resolve: resolveNatsConfig },
-  destination_pull: { schema: PullConfig, resolve: resolvePullConfig },
-} as const satisfies Record<DestinationType, { schema: Type.TSchema; resolve(config: never): object }>
+const schemas = new Map(destinationTypes.map((type) => [type, configSchemaOf(typeFacts[type].fields)]))
 
-export function configSchema<T extends DestinationType>(type: T): (typeof configs)[T]['schema'] {
-  return configs[type].schema
+/** The schema of a type's config as clients send it. */
+export function configSchema(type: DestinationType): Type.TObject {
+  return schemas.get(type)!
 }
 
 /** `type` with its config, every default filled in. */
 export type ResolvedConfig = {
   [T in DestinationType]: {
     readonly type: T
-    readonly config: Readonly<ReturnType<(typeof configs)[T]['resolve']>>
+    readonly config: ResolvedFields<(typeof typeFacts)[T]['fields']>
   }
 }[DestinationType]
 
@@ -39,7 +30,7 @@ export function resolveConfig(
   type: DestinationType,
   config: Readonly<Record<string, unknown>>,
 ): ResolvedConfig {
-  const resolved = { type, config: configs[type].resolve(config as never) }
+  const resolved = { type, config: resolvedConfig(typeFacts[type].fields, config) }
   return resolved as ResolvedConfig
 }
 

@@ -4,7 +4,7 @@
  * Pure, and free of schemas (see `destination-words.ts`).
  */
 import { hasSecretPath, mapSecrets } from './destination-secrets.ts'
-import { type DestinationType, redacted } from './destination-words.ts'
+import { type DestinationType, redacted, wordsOf } from './destination-words.ts'
 import { hasUrlSecrets, isSamePath } from './secret-url.ts'
 
 type Config = Readonly<Record<string, unknown>>
@@ -54,45 +54,14 @@ const sendAgainShown = 'must be sent again with this change: its path, a secret 
 
 /** Whether another server can now take the server's place that could not before. */
 function isLessVerified(type: DestinationType, before: Config, after: Config): boolean {
-  const rank = (config: Config) => verificationRank(type, config)
+  const rank = (config: Config) => wordsOf(type).verification?.(config) ?? 0
   return (
     rank(after) < rank(before) || (rank(before) > 0 && (before.tls_ca ?? null) !== (after.tls_ca ?? null))
   )
 }
 
-/** 0: any server that responds gets the secrets. Only for types whose verification can be set. */
-function verificationRank(type: DestinationType, { tls_verify: verify, tls_ca: ca }: Config): number {
-  if (type === 'destination_nats') return verify === false ? 0 : 1
-  if (type !== 'destination_database') return 0
-  return ['none', 'ca', 'full'].indexOf(String(verify ?? (ca ? 'full' : 'none')))
-}
-
 /** Whether both configs have their secrets sent to one server. */
 export function isSameServer(type: DestinationType, one: Config, other: Config): boolean {
-  return serverOf(type, one) === serverOf(type, other)
-}
-
-/** Compared, never shown. Whether there is TLS follows from it: the scheme of a URL, the host of a database. */
-function serverOf(type: DestinationType, config: Config): string | null {
-  switch (type) {
-    case 'destination_database': {
-      const isMysql = ['mysql', 'mariadb'].includes(String(config.dialect ?? config.sql_dialect ?? ''))
-      const port = Number(config.port ?? (isMysql ? 3306 : 5432))
-      return `${String(config.host).toLowerCase()} ${port}`
-    }
-    case 'destination_object_store':
-      // Without an endpoint, AWS.
-      return typeof config.endpoint === 'string' ? originOf(config.endpoint) : null
-    case 'destination_http_endpoint':
-      return originOf(String(config.url))
-    case 'destination_nats':
-      return String(config.url).toLowerCase()
-    case 'destination_pull':
-      return null
-  }
-}
-
-/** The text itself where it is no URL: rejected as a config by its own rules. */
-function originOf(url: string): string {
-  return URL.canParse(url) ? new URL(url).origin : url
+  const { server } = wordsOf(type)
+  return server(one) === server(other)
 }

@@ -6,6 +6,7 @@ import assert from 'node:assert'
 import { randomUUID } from 'node:crypto'
 import { current, type Epoch, epochAfterLost } from '../contract/epochs.ts'
 import type { PullSpec } from '../destinations/driver.ts'
+import { isPullSpec } from '../destinations/pull/descriptor.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
 import { toJsonArray } from '../log/record-text.ts'
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
@@ -189,7 +190,7 @@ export class ConsumerCommands {
 }
 
 function configOf(spec: LaneSpec): PullSpec['config'] {
-  assert(spec.type === 'destination_pull')
+  assert(isPullSpec(spec))
   return spec.config
 }
 

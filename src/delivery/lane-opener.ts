@@ -6,6 +6,7 @@
  * A crash between any two steps repeats them: taking a row only raises its epoch, a repair writes the row that the next start
  * would write, and the new position is saved with whatever the lane saves first.
  */
+import { wordsOf } from '../contract/destination-words.ts'
 import type { Epoch } from '../contract/epochs.ts'
 import type { DestinationDriver } from '../destinations/driver.ts'
 import type { BufferReader } from '../log/buffer.ts'
@@ -75,7 +76,7 @@ export class LaneOpener {
     const opening = { epoch, attempted: attemptedRange(row) }
     const parking = await Parking.open(spec, opening, this.#options.parked.store, this.#parkedSpace)
     const deps = this.#depsOf(spec.pipeId, epoch, parking)
-    return spec.type === 'destination_pull' ? new PullLane(spec, row, deps) : new PushLane(spec, row, deps)
+    return wordsOf(spec.type).isPulled ? new PullLane(spec, row, deps) : new PushLane(spec, row, deps)
   }
 
   /** Reads and saves that wait for the buffer or for space reject from here on. */

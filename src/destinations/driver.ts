@@ -219,8 +219,7 @@ export interface Sample {
 /**
  * The facts that the server knows of a destination type without its driver: main checks with it whatever is saved,
  * the lane learns its deadline from it, and `load` loads the driver with its client library when the first batch is
- * due. Schema, secret keys and the default flush plan are the contract's (`contract/destination-words.ts`): clients
- * need them too.
+ * due. Everything that clients need too is in the type's `contract/destinations/<type>.fields.ts`.
  */
 export interface DestinationDescriptor<Spec extends DestinationSpec = DestinationSpec> {
   readonly type: Spec['type']
@@ -229,6 +228,8 @@ export interface DestinationDescriptor<Spec extends DestinationSpec = Destinatio
    * takes the place of; what is kept of that is not refused because time has passed.
    */
   rules(config: Spec['config'], stored?: Spec['config']): [key: string, message: string][]
+  /** Everything wrong with the column mappings, as a path below `columns` (`.0.column_name`) and a sentence; only of types with columns. */
+  columnFaults?(columns: readonly ColumnMapping[], config: Spec['config']): [path: string, message: string][]
   /** The hosts to dial, and the config key that names each; none: nothing that the egress policy applies to. */
   targets(config: Spec['config']): readonly ConfigTarget[]
   /** Longest time one attempt may take: the driver's own deadlines. */

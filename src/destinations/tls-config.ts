@@ -3,9 +3,9 @@ import type { X509Certificate } from 'node:crypto'
 import { certificatesIn, normalPem, type PemFault, pairIn } from '../platform/pem.ts'
 
 export interface TlsTexts {
-  ca: string | null
-  cert: string | null
-  key: string | null
+  readonly tls_ca: string | null
+  readonly tls_cert: string | null
+  readonly tls_key: string | null
 }
 
 /**
@@ -13,7 +13,7 @@ export interface TlsTexts {
  * may have expired since: other changes must not wait for a new one.
  */
 export function tlsFaults(
-  { ca, cert, key }: TlsTexts,
+  { tls_ca: ca, tls_cert: cert, tls_key: key }: TlsTexts,
   stored: TlsTexts | undefined,
   now = Date.now(),
 ): [key: string, message: string][] {
@@ -24,13 +24,17 @@ export function tlsFaults(
   if (cert === null || key === null) return faults
   const leaf = pairIn(cert, key)
   if ('kind' in leaf) return [...faults, pairFault(leaf)]
-  if (cert !== stored?.cert && isExpired(leaf, now))
+  if (cert !== stored?.tls_cert && isExpired(leaf, now))
     faults.push(['tls_cert', `expired on ${dayOf(leaf)}: give one that is valid`])
   return faults
 }
 
 /** For `tls.connect`: what `tlsFaults` finds nothing wrong with. */
-export function tlsMaterial({ ca, cert, key }: TlsTexts): { ca?: string; cert?: string; key?: string } {
+export function tlsMaterial({ tls_ca: ca, tls_cert: cert, tls_key: key }: TlsTexts): {
+  ca?: string
+  cert?: string
+  key?: string
+} {
   return {
     ...(ca !== null && { ca: normalPem(ca) ?? ca }),
     ...(cert !== null && key !== null && { cert: normalPem(cert) ?? cert, key: normalPem(key) ?? key }),

@@ -1,6 +1,7 @@
 /** The source of the directory: pipes as ingest sees them, and the hashes of active keys, of all workspaces. */
 import { requiredFields } from '../contract/column-rules.ts'
 import type { ColumnMapping } from '../contract/destination.ts'
+import { destinationTypes, wordsOf } from '../contract/destination-words.ts'
 import { rightsOf } from './api-keys.ts'
 import { allColumns, columnsOf } from './columns.ts'
 import type { DirectoryKey, DirectoryPipe, DirectorySource } from './directory-source.ts'
@@ -87,7 +88,11 @@ async function activeColumns(trx: Connection, pipeId: string | null): Promise<Ma
   let query = trx
     .selectFrom('destinations')
     .select(['destination_id', 'pipe_id'])
-    .where('destination_type', 'in', ['destination_database', 'destination_object_store'])
+    .where(
+      'destination_type',
+      'in',
+      destinationTypes.filter((type) => wordsOf(type).hasColumns),
+    )
     .where('destination_status', '=', 'active')
     .where('transform', 'is', null)
     .orderBy('creation_order')

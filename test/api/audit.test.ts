@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import t from 'tap'
 import { type DestinationType, destinationTypes } from '../../src/contract/destination.ts'
-import { wordsOf } from '../../src/contract/destination-words.ts'
+import { secretKeys } from '../../src/contract/destination-words.ts'
 import { operationTable } from '../../src/contract/operations.ts'
 import { Browser, password } from '../support/browser.ts'
 import { TestAuthority } from '../support/certificates.ts'
@@ -177,7 +177,7 @@ function credentials(text: string): string {
 t.test('no secret of any kind of destination is in it; that one was changed is', async (t) => {
   const pipe = await created(api, '/v1/pipes', { pipe_name: 'secretive' }, 'pipe_id')
   for (const type of destinationTypes) {
-    const secrets = Object.keys(wordsOf(type).secrets)
+    const secrets = secretKeys(type)
     const tried = new Set(configs[type].flatMap((config) => Object.keys(config)))
     t.strictSame(
       secrets.filter((key) => !tried.has(key)),

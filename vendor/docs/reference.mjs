@@ -8,8 +8,8 @@
  */
 import { buildProgram } from '../../dist/apps/cli/program.js'
 import { errorHints } from '../../dist/apps/client/failure.js'
-import { configSchema, destinationTypes } from '../../dist/contract/destination.js'
-import { wordsOf } from '../../dist/contract/destination-words.js'
+import { destinationTypes, fieldsOf, wordsOf } from '../../dist/contract/destination-words.js'
+import { offeredOptions } from '../../dist/contract/destinations/config-field.js'
 import { errorCatalogue } from '../../dist/contract/errors.js'
 import { scopeOf } from '../../dist/contract/operation.js'
 import { operationTable } from '../../dist/contract/operations.js'
@@ -25,9 +25,12 @@ const sections = {
       ['code', 'meaning'],
       exits.map(([code, meaning]) => [code, meaning]),
     ),
-  environment: () => table(['variable', 'meaning'], environment.map(coded)),
-  files: () => table(['path', 'content'], files.map(coded)),
+  environment: () => table(['variable', 'meaning'], environment.map(variableRow)),
+  files: () => table(['path', 'content'], files.map(variableRow)),
   'destination-keys': destinationKeys,
+  ...Object.fromEntries(
+    destinationTypes.map((type) => [`keys-of-${wordsOf(type).kind}`, () => keysOf(type)]),
+  ),
   settings,
   errors,
   operations,
@@ -79,17 +82,43 @@ function argumentText(argument) {
 
 function destinationKeys() {
   const rows = destinationTypes.map((type) => {
-    const schema = configSchema(type)
-    const keys = Object.keys(schema.properties).map((key) =>
-      schema.required?.includes(key) ? `\`${key}\`*` : `\`${key}\``,
-    )
+    const keys = fieldsOf(type).map(([key, { needed }]) => (needed ? `\`${key}\`*` : `\`${key}\``))
     return [`\`${wordsOf(type).kind}\``, keys.join(' '), defaultBatch(type)]
   })
   return table(['type', 'config keys (* required)', 'default batch limits'], rows)
 }
 
+function keysOf(type) {
+  const rows = fieldsOf(type).map(([key, field]) => [`\`${key}\``, keyDefault(field), keyText(field)])
+  return table(['key', 'default', 'description'], rows)
+}
+
+function keyDefault({ needed, default: fallback, usual, kind }) {
+  if (needed) return 'required'
+  if (usual !== undefined) return coded(usual)
+  return fallback === undefined || kind === 'map' ? 'none' : `\`${fallback}\``
+}
+
+/** A text of the table as Markdown: words that are not English are code. */
+function coded(text) {
+  return text.replaceAll(/([^\s;,]*?(?:_|:\/\/|\{|\*|\[|(?<=\s)\.\w)[^\s;,]*?)(?=[.:;,]?(?:\s|$))/g, '`$1`')
+}
+
+function keyText(field) {
+  const { label, hint, kind, secret, minimum, maximum } = field
+  const listed = offeredOptions(field).map(([value, words]) =>
+    words === value ? `\`${value}\`` : `\`${value}\`: ${coded(words)}`,
+  )
+  return [
+    coded(hint ?? `${label}.`),
+    ...(listed.length === 0 ? [] : [`${listed.join('; ')}.`]),
+    ...(kind === 'integer' ? [`${minimum} to ${maximum}.`] : []),
+    ...(secret === 'text' || secret === 'map' ? ['Secret: responses show `[redacted]`.'] : []),
+  ].join(' ')
+}
+
 function defaultBatch(type) {
-  if (type === 'destination_pull') return 'one message'
+  if (wordsOf(type).isPulled) return 'one message'
   const { maxRecords, maxBytes, maxSeconds } = wordsOf(type).defaultFlush
   const seconds = maxSeconds === 0 ? 'sent immediately' : `${maxSeconds} s`
   return `${count(maxRecords)} records, ${bytes(maxBytes)}, ${seconds}`
@@ -160,7 +189,7 @@ function cell(text) {
   return parts.map((part, at) => (at % 2 === 0 ? part.replaceAll('<', '&lt;') : part)).join('`')
 }
 
-function coded([names, meaning]) {
+function variableRow([names, meaning]) {
   const list = names.split(', ').map((name) => (name === '…' ? name : `\`${name}\``))
   return [list.join(', '), meaning]
 }

@@ -4,6 +4,7 @@
  * A lane in auto mode moves on only when the whole response has been handed to the socket; a client that went away
  * before gets the message again.
  */
+import { type DestinationType, wordsOf } from '../../contract/destination-words.ts'
 import { ApiError } from '../../contract/errors.ts'
 import { isForPipe } from '../../contract/principal.ts'
 import { isUuid } from '../../contract/uuid.ts'
@@ -17,7 +18,7 @@ export interface PullRoutesOptions {
   findDestination(
     workspaceId: string,
     destinationId: string,
-  ): Promise<{ pipe_id: string; destination_type: string; destination_status: string } | null>
+  ): Promise<{ pipe_id: string; destination_type: DestinationType; destination_status: string } | null>
   pulls: Pick<Pulls, 'pulled' | 'abandoned' | 'acknowledge'>
   longPoll: Pick<LongPoll, 'find'>
   log: Logger
@@ -132,9 +133,8 @@ async function requireLane(
   if (!isUuid(destinationId)) throw new ApiError('invalid_destination_id')
   const workspaceId = request.principal?.workspaceId ?? ''
   const found = await options.findDestination(workspaceId, destinationId)
-  if (found?.destination_type !== 'destination_pull' || found.destination_status !== 'active') {
+  if (found === null || found.destination_status !== 'active' || !wordsOf(found.destination_type).isPulled)
     throw notAPullDestination()
-  }
   if (request.principal !== null && !isForPipe(request.principal, found.pipe_id)) {
     throw new ApiError('forbidden', { message: 'This key is for other pipes.' })
   }

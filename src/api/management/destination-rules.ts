@@ -14,8 +14,6 @@ import { mapSecrets } from '../../contract/destination-secrets.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { type FieldErrors, shapeFaults } from '../../contract/validate.ts'
 import { descriptorOf } from '../../destinations/descriptors.ts'
-import { parquetColumnFaults } from '../../destinations/object-store/parquet-columns.ts'
-import { columnKey, identifierFault } from '../../destinations/sql/identifiers.ts'
 
 type Config = Record<string, unknown>
 /** Null: may be dialled. Otherwise the key that names the target, and why the egress policy rejects it. */
@@ -68,33 +66,6 @@ export function columnErrors(
   columns: readonly ColumnMapping[],
   config: Config,
 ): FieldErrors {
-  const resolved = resolveConfig(type, config)
-  if (resolved.type === 'destination_object_store') return objectColumnErrors(columns, resolved.config)
-  if (resolved.type !== 'destination_database') return {}
-  const { dialect } = resolved.config
-  const errors: FieldErrors = {}
-  const seen = new Map<string, number>()
-  let dedupeAt: number | null = null
-  columns.forEach((column, index) => {
-    const path = `columns.${index}`
-    const name = columnKey(dialect, column.column_name)
-    const first = seen.get(name)
-    const bad = identifierFault(dialect, column.column_name)
-    if (bad !== null) errors[`${path}.column_name`] = bad
-    else if (first !== undefined) errors[`${path}.column_name`] = `is mapped already by columns.${first}`
-    else seen.set(name, index)
-    if (column.semantic_role !== 'dedupe_id') return
-    if (dedupeAt === null) dedupeAt = index
-    else errors[`${path}.semantic_role`] = `only one column may be the dedupe_id; columns.${dedupeAt} is`
-  })
-  return errors
-}
-
-/** The columns are the schema of a Parquet object; other formats hold records as they are. */
-function objectColumnErrors(columns: readonly ColumnMapping[], { format }: { format: string }): FieldErrors {
-  if (format === 'parquet')
-    return Object.fromEntries(
-      parquetColumnFaults(columns).map(([path, message]) => [`columns${path}`, message]),
-    )
-  return columns.length === 0 ? {} : { columns: 'go with format "parquet" only: send [] with another one' }
+  const faults = descriptorOf(type).columnFaults?.(columns, resolveConfig(type, config).config) ?? []
+  return Object.fromEntries(faults.map(([path, message]) => [`columns${path}`, message]))
 }

@@ -356,12 +356,11 @@ function pullErrors(
   given: Pick<DestinationUpdate, 'transform' | 'on_permanent_error'>,
 ): FieldErrors {
   const errors: FieldErrors = {}
-  if (type !== 'destination_pull') return errors
+  if (!wordsOf(type).isPulled) return errors
   if (given.transform !== undefined && given.transform !== null)
-    errors.transform =
-      'A destination_pull hands out messages as they were received, to be acknowledged whole: it takes no transform.'
+    errors.transform = `A ${type} hands out messages as they were received, to be acknowledged whole: it takes no transform.`
   if (given.on_permanent_error === 'park')
-    errors.on_permanent_error = 'A destination_pull refuses nothing: its on_permanent_error is block.'
+    errors.on_permanent_error = `A ${type} refuses nothing: its on_permanent_error is block.`
   return errors
 }
 

@@ -1,4 +1,5 @@
 /** Drift of a destination, as delivery saved it last. */
+import { wordsOf } from '../../contract/destination-words.ts'
 import type { Drift } from '../../contract/drift.ts'
 import { mappingHash } from '../../contract/mapping-hash.ts'
 import type { Call } from './call.ts'
@@ -11,7 +12,7 @@ export function driftUseCases({ metadata }: Pick<ManagementDeps, 'metadata'>) {
       const found = await requireDestination(metadata, workspaceId, path)
       const { pipe_ingest_ts_field } = await requirePipe(metadata, workspaceId, found.pipe_id)
       const none = { since_ts: null, records_seen: 0, keys: [], other_keys: 0, unfilled_columns: [] }
-      if (found.destination_type !== 'destination_database') return { drift: { mapping: 'none', ...none } }
+      if (!wordsOf(found.destination_type).isDatabase) return { drift: { mapping: 'none', ...none } }
       if (found.columns.length === 0) return { drift: { mapping: 'by_name', ...none } }
       const saved = await metadata.drift(workspaceId, found.destination_id)
       // The stored drift is about other columns: delivery has not seen a record since they were changed.

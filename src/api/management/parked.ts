@@ -1,4 +1,5 @@
 /** The operations on parked records: list, edit, replay, discard (docs/dev/contract.md#parked-records). */
+import { wordsOf } from '../../contract/destination-words.ts'
 import { ApiError, validationError } from '../../contract/errors.ts'
 import {
   type ParkedDiscarded,
@@ -107,9 +108,9 @@ function selectionOf({ ids, all, error_code }: ParkedSelection): ParkedSelector 
 
 /** A pull destination has nothing that could deliver by itself. */
 function requirePushed({ destination_type }: StoredDestination): void {
-  if (destination_type !== 'destination_pull') return
+  if (!wordsOf(destination_type).isPulled) return
   throw validationError({
-    '': 'A destination_pull delivers nothing by itself: read what is parked, or rewind the lane to before its message.',
+    '': `A ${destination_type} delivers nothing by itself: read what is parked, or rewind the lane to before its message.`,
   })
 }
 

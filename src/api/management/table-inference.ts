@@ -5,6 +5,7 @@ import type { TableInference, TableProposal } from '../../contract/table-proposa
 import { pathKeys, type TransformStep } from '../../contract/transform.ts'
 import type { TableInferenceRequest } from '../../delivery/delivery.ts'
 import type { DatabaseSpec, InferRequest } from '../../destinations/driver.ts'
+import { isDatabaseSpec } from '../../destinations/sql/descriptor.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { changed, newDestination, specOf, unstored } from './destinations.ts'
@@ -35,7 +36,7 @@ export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) 
             newDestination({ ...given, destination_type: body.destination_type }, checkTarget, filterFault),
           )
     const spec = specOf(pipe, destination, destination.pinnedKey)
-    if (spec.type === 'destination_database') return spec
+    if (isDatabaseSpec(spec)) return spec
     throw validationError({ destination_id: 'Only a destination_database has a table.' })
   }
   return {

@@ -6,6 +6,7 @@ import { count, counted } from '../../platform/quantities.ts'
 import { ifUnchanged } from '../client/changed-meanwhile.ts'
 import type { Client, DestinationTestBody } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
+import { startFromFlag } from '../client/flag-fields.ts'
 import {
   allDestinations,
   type DestinationOfPipe,
@@ -23,10 +24,11 @@ import {
   destinationBody,
   destinationPatch,
   hasChanges,
+  namesType,
   type PatchOptions,
-  typeWords,
 } from './destinations/body.ts'
 import { columnText } from './destinations/columns.ts'
+import { typeNames } from './destinations/config-keys.ts'
 import { addDriftCommand } from './destinations/drift.ts'
 import {
   type AlterOptions,
@@ -45,6 +47,7 @@ import {
   type TransformCheckOptions,
 } from './destinations/transform-options.ts'
 import { addTryTransformCommand } from './destinations/try-transform.ts'
+import { addFlagOptions } from './flag-options.ts'
 import { laneRows } from './lanes.ts'
 import { oneView, print, show } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
@@ -150,12 +153,7 @@ function addWriting(destinations: Command): void {
       addInferOptions(command)
       addTransformCheckOption(command)
       addTypeOption(command)
-      command.addOption(
-        new Option('--start-from <point>', 'first record it gets: now (default) or earliest').choices([
-          'now',
-          'earliest',
-        ]),
-      )
+      addFlagOptions(command, [startFromFlag])
     },
     action: async ([reference], options) => {
       const client = await connect(options)
@@ -274,8 +272,7 @@ async function whatToTest(
   reference: string,
   options: PatchOptions,
 ): Promise<{ pipeId: string; body: DestinationTestBody }> {
-  const { url, file, host, type } = options
-  const isNew = [url, file, host, type].some((one) => one !== undefined) && !reference.includes('/')
+  const isNew = namesType(options) && !reference.includes('/')
   if (isNew) {
     const pipe = await findPipe(client, reference)
     return { pipeId: pipe.pipe_id, body: await destinationBody(options) }
@@ -316,9 +313,9 @@ function addDelete(destinations: Command): void {
 
 function addTypeOption(command: Command): void {
   command.addOption(
-    new Option('--type <type>', 'kind of destination, where no URL or file says it').choices(
-      Object.keys(typeWords),
-    ),
+    new Option('--type <type>', 'kind of destination, where no URL or file says it').choices([
+      ...typeNames.keys(),
+    ]),
   )
 }
 

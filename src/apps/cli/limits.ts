@@ -3,22 +3,13 @@ import type { Command } from 'commander'
 import type { PipeLimits } from '../../contract/pipe.ts'
 import { ifUnchanged } from '../client/changed-meanwhile.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
+import { fieldsFromFlags, limitFlags } from '../client/flag-fields.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
+import { addFlagOptions } from './flag-options.ts'
 import { oneView, print, show } from './output.ts'
 import { findPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
-
-/** Flag → field, in the order of the contract. */
-const limitFlags = [
-  ['records-per-request', 'pl_ingest_max_records_per_request', 'most records in one ingest request'],
-  ['records-per-second', 'pl_ingest_max_records_per_second', 'most records per second'],
-  ['records-per-day', 'pl_ingest_max_records_per_day', 'most records per UTC day'],
-  ['bytes-per-day', 'pl_ingest_max_bytes_per_day', 'most bytes per UTC day; `none` for no cap'],
-  ['flush-records', 'pl_delivery_max_records_per_flush', 'records that close a batch'],
-  ['flush-bytes', 'pl_delivery_max_bytes_per_flush', 'bytes that close a batch'],
-  ['flush-seconds', 'pl_delivery_max_seconds_per_flush', 'seconds that close a batch'],
-] as const
 
 export function addLimitsCommands(program: Command): void {
   const limits = group(program, 'limits', 'how much a pipe takes and how its batches are cut')
@@ -50,9 +41,7 @@ ${suggestionText({})}`,
     ],
     output: formats,
     daemon: true,
-    options: (command) => {
-      for (const [flag, , text] of limitFlags) command.option(`--${flag} <number>`, text)
-    },
+    options: (command) => addFlagOptions(command, limitFlags),
     action: async ([reference], options) => {
       const given = limitsFrom(options)
       if (Object.keys(given).length === 0) {
@@ -116,35 +105,18 @@ const suggested: PipeLimits = {
 
 function missingOf(limits: Partial<PipeLimits>): (typeof limitFlags)[number][] {
   return limitFlags.filter(
-    ([, field]) => limits[field] === undefined && field !== 'pl_ingest_max_bytes_per_day',
+    ({ field }) => limits[field] === undefined && field !== 'pl_ingest_max_bytes_per_day',
   )
 }
 
 /** The suggestion as the flags that would set it. */
 function suggestionText(given: Partial<PipeLimits>): string {
   return missingOf(given)
-    .map(([flag, field]) => `  --${flag} ${suggested[field]}`)
+    .map(({ flag, field }) => `  --${flag} ${suggested[field]}`)
     .join('\n')
 }
 
-/** The limits among parsed options. Throws Failure (usage) for what is not a whole number of at least 1. */
-export function limitsFrom(options: Record<string, unknown>): Partial<PipeLimits> {
-  const given: Partial<PipeLimits> = {}
-  for (const [flag, field] of limitFlags) {
-    const value = options[flag.replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())]
-    if (typeof value !== 'string') continue
-    if (field === 'pl_ingest_max_bytes_per_day' && value === 'none') {
-      given[field] = null
-      continue
-    }
-    if (!/^[1-9]\d{0,15}$/.test(value) || Number(value) > Number.MAX_SAFE_INTEGER) {
-      throw new Failure(
-        exitCodes.usage,
-        `--${flag} ${JSON.stringify(value)} is not a whole number of at least 1`,
-        `give a plain number, e.g. --${flag} 1000`,
-      )
-    }
-    given[field] = Number(value)
-  }
-  return given
+/** The limits that were given. Throws Failure (usage) for what is not a whole number of at least 1. */
+export function limitsFrom(options: object): Partial<PipeLimits> {
+  return fieldsFromFlags(limitFlags, options)
 }

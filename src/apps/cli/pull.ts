@@ -1,5 +1,6 @@
 /** `pipectl pull`: records out of a pull destination, at least once. */
 import { type Command, Option } from 'commander'
+import { wordsOf } from '../../contract/destination-words.ts'
 import { counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
 import { ApiFailure, exitCodes, Failure } from '../client/failure.ts'
@@ -58,7 +59,7 @@ PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.
           throw error instanceof ApiFailure && error.code === 'forbidden' ? needsRead(client, error) : error
         },
       )
-      if (destination.destination_type !== 'destination_pull') {
+      if (!wordsOf(destination.destination_type).isPulled) {
         throw new Failure(
           exitCodes.usage,
           `${fullName(pipe, destination)} is not a pull destination: its records are delivered to it`,

@@ -1,5 +1,6 @@
 /** `pipectl lanes rewind`: what a rewind would deliver again, the question about it, and the rewind. */
 import type { Destination } from '../../contract/destination.ts'
+import { wordsOf } from '../../contract/destination-words.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { counted } from '../../platform/quantities.ts'
 import type { Client, MessageList } from '../client/client.ts'
@@ -75,7 +76,7 @@ function whatAgain({ pipe, destination }: DestinationOfPipe, again: Again): stri
 }
 
 function copies({ destination_type: type, columns }: Destination): string {
-  if (type !== 'destination_database') return 'It receives them a second time.'
+  if (!wordsOf(type).isDatabase) return 'It receives them a second time.'
   return columns?.some(({ semantic_role }) => semantic_role === 'dedupe_id')
     ? 'The table has a dedupe_id: one copy of each stays.'
     : 'The table has no dedupe_id: each record that it has is stored a second time.'

@@ -1,11 +1,21 @@
 /** The command that does what the page does: every change shows it. Pure. */
 import type { ColumnMapping } from '../../contract/destination.ts'
 import { hasSecretPath } from '../../contract/destination-secrets.ts'
-import { type DestinationType, redacted, wordsOf } from '../../contract/destination-words.ts'
+import { type DestinationType, fieldOf, redacted } from '../../contract/destination-words.ts'
 import { hasUrlSecrets } from '../../contract/secret-url.ts'
 import type { GivenTransform, ShownTransform } from '../../contract/transform.ts'
 import type { TransformTrialRequest } from '../../contract/transform-trial.ts'
 import { maskSaltPlace } from '../../contract/transform-words.ts'
+import {
+  configFlag,
+  configFlags,
+  deliveryFlags,
+  flagsFor,
+  geoDimensions,
+  limitFlags,
+  pipeFlags,
+  startFromFlag,
+} from './flag-fields.ts'
 import { printable } from './printable.ts'
 
 /** Quoted for a POSIX shell where it has to be. */
@@ -27,37 +37,13 @@ export function destinationName(
   return printable(name) === name ? `${pipeName}/${name}` : destination.destination_id
 }
 
-const geoNames: Record<string, string> = {
-  pipe_ingest_geo_country_field: 'country',
-  pipe_ingest_geo_region_field: 'region',
-  pipe_ingest_geo_city_field: 'city',
-  pipe_ingest_geo_postal_field: 'postal',
-  pipe_ingest_geo_latitude_field: 'latitude',
-  pipe_ingest_geo_longitude_field: 'longitude',
-  pipe_ingest_geo_accuracy_radius_field: 'accuracy',
-}
-const switches: Record<string, string> = {
-  pipe_add_ingest_ts: 'ingest-ts',
-  pipe_add_ingest_ip: 'ingest-ip',
-  pipe_api_key_required: 'key-required',
-  pipe_allow_any_browser_origin: 'any-origin',
-}
-const texts: Record<string, string> = {
-  pipe_description: '--description',
-  pipe_ingest_ts_field: '--ts-field',
-  pipe_ingest_ip_field: '--ip-field',
-}
-
 /** Options for `pipes create` and `pipes update`. */
-export function pipeOptions(fields: Readonly<Record<string, unknown>>): string[] {
-  return Object.entries(fields).flatMap(([key, value]) => {
-    const name = switches[key]
-    if (name !== undefined) return [value === true ? `--${name}` : `--no-${name}`]
-    const option = texts[key]
-    if (option !== undefined) return [option, String(value)]
-    const dimension = geoNames[key]
-    return dimension === undefined ? [] : ['--geo', `${dimension}=${value ?? ''}`]
+export function pipeOptions(fields: object): string[] {
+  const geo = Object.entries(geoDimensions).flatMap(([dimension, [field]]) => {
+    const key: unknown = Reflect.get(fields, field)
+    return key === undefined ? [] : ['--geo', `${dimension}=${key ?? ''}`]
   })
+  return [...flagsFor(pipeFlags, fields), ...geo]
 }
 
 interface DestinationFields {
@@ -82,43 +68,37 @@ export function destinationOptions(
   fields: DestinationFields,
   stored: Readonly<Record<string, unknown>> = {},
 ): string[] {
-  const { secrets } = wordsOf(type)
-  const options: string[] = []
-  const isPathSecret = hasSecretPath({ ...stored, ...fields.destination_config })
-  for (const [key, value] of Object.entries(fields.destination_config ?? {})) {
-    if (value === null || value === undefined) continue
-    const kind = secrets[key]
-    if (kind === 'text') {
-      if (value !== '' && value !== redacted) options.push('--secret', key)
-    } else if (kind === 'map') {
-      for (const name of Object.keys(value)) options.push('--secret', `${key}.${name}`)
-    } else if (typeof value === 'object') {
-      for (const [name, one] of Object.entries(value)) options.push('--set', `${key}.${name}=${one}`)
-    } else if (databaseOptions.has(key)) options.push(`--${key}`, String(value))
-    else if (kind === 'url')
-      options.push(
-        ...(hasUrlSecrets(String(value), isPathSecret) ? ['--secret', key] : ['--url', String(value)]),
-      )
-    else options.push('--set', `${key}=${value}`)
-  }
+  const config = fields.destination_config ?? {}
+  const isPathSecret = hasSecretPath({ ...stored, ...config })
+  const options = Object.entries(config).flatMap(([key, value]) =>
+    value === null || value === undefined ? [] : configOptions(type, key, value, isPathSecret),
+  )
   for (const column of fields.columns ?? []) options.push('--column', columnWord(column))
   if (fields.columns?.length === 0) options.push('--no-columns')
-  if (fields.destination_max_retry_seconds !== undefined) {
-    options.push('--max-retry-seconds', String(fields.destination_max_retry_seconds))
-  }
-  if (fields.destination_name !== undefined) options.push('--name', fields.destination_name ?? '')
-  const { flush, rate, concurrency, on_permanent_error: onError, start_from: startFrom } = fields
-  if (flush === null) options.push('--no-flush')
-  else if (flush !== undefined) {
-    options.push('--flush-records', String(flush.max_records), '--flush-bytes', String(flush.max_bytes))
-    options.push('--flush-seconds', String(flush.max_seconds))
-  }
-  if (rate !== undefined) options.push('--rate', rate === null ? 'none' : String(rate.requests_per_second))
-  if (typeof concurrency === 'number') options.push('--concurrency', String(concurrency))
-  if (typeof onError === 'string') options.push('--on-permanent-error', onError)
-  if (startFrom === 'earliest') options.push('--start-from', startFrom)
+  options.push(...flagsFor([...deliveryFlags, startFromFlag], fields))
   options.push(...transformOptions(fields.transform))
   return options
+}
+
+/** The options for one key of a config. */
+function configOptions(
+  type: DestinationType,
+  key: string,
+  value: object | string,
+  isPathSecret: boolean,
+): string[] {
+  const field = fieldOf(type, key)
+  const kind = field?.secret
+  if (kind === 'text') return value === '' || value === redacted ? [] : ['--secret', key]
+  if (kind === 'map') return Object.keys(value).flatMap((name) => ['--secret', `${key}.${name}`])
+  if (kind === 'url')
+    return hasUrlSecrets(String(value), isPathSecret) ? ['--secret', key] : ['--url', String(value)]
+  if (typeof value === 'object')
+    return Object.entries(value).flatMap(([name, one]) => ['--set', `${key}.${name}=${one}`])
+  // A file's name is not known here, only what it contains.
+  const flag = configFlags.get(key)
+  if (flag === undefined || flag.value === 'file') return ['--set', `${key}=${value}`]
+  return [`--${configFlag(key)}`, String(value)]
 }
 
 function transformOptions(transform: GivenTransform | null | undefined): string[] {
@@ -162,8 +142,6 @@ export function tryTransformCommand(
   return commandOf(pipeName, [...options, ...(needsSalt ? ['--secret', maskSaltPlace] : [])])
 }
 
-const databaseOptions = new Set(['host', 'port', 'database', 'username', 'table', 'dialect'])
-
 /** `name:type[:role][:source=KEY|:generated][:required]` */
 export function columnWord(column: Partial<ColumnMapping>): string {
   const { column_name: name, column_type: type, semantic_role: role, source_field: source } = column
@@ -179,20 +157,7 @@ export function columnWord(column: Partial<ColumnMapping>): string {
     .join(':')
 }
 
-const limitOptions: Record<string, string> = {
-  pl_ingest_max_records_per_request: '--records-per-request',
-  pl_ingest_max_records_per_second: '--records-per-second',
-  pl_ingest_max_records_per_day: '--records-per-day',
-  pl_ingest_max_bytes_per_day: '--bytes-per-day',
-  pl_delivery_max_records_per_flush: '--flush-records',
-  pl_delivery_max_bytes_per_flush: '--flush-bytes',
-  pl_delivery_max_seconds_per_flush: '--flush-seconds',
-}
-
 /** Options for `limits set`. */
-export function limitWords(limits: Readonly<Record<string, number | null>>): string[] {
-  return Object.entries(limits).flatMap(([key, value]) => {
-    const option = limitOptions[key]
-    return option === undefined ? [] : [option, value === null ? 'none' : String(value)]
-  })
+export function limitWords(limits: object): string[] {
+  return flagsFor(limitFlags, limits)
 }

@@ -1,5 +1,6 @@
 /** A lane's last error in words: of terminals; the dashboard has its own. */
 import type { DestinationType, LaneStatus } from '../../contract/destination.ts'
+import { wordsOf } from '../../contract/destination-words.ts'
 
 type LastError = LaneStatus['last_error']
 export type ErrorPlace = Pick<NonNullable<LastError>, 'record_index' | 'column' | 'value'>
@@ -32,11 +33,6 @@ export function skipHelps({ last_error: error }: Pick<LaneStatus, 'last_error'>)
 export function faultWords({ fault }: Pick<NonNullable<LastError>, 'fault'>, type?: DestinationType): string {
   if (fault === null) return ''
   return fault === 'records'
-    ? `the records: fix the ${receiverOf(type)}, or skip the message`
+    ? `the records: fix the ${type === undefined ? 'destination' : wordsOf(type).receiver}, or skip the message`
     : 'the destination: no record is to blame, so skipping one does not help'
-}
-
-function receiverOf(type: DestinationType | undefined): string {
-  if (type === 'destination_database') return 'table'
-  return type === 'destination_http_endpoint' ? 'endpoint' : 'destination'
 }

@@ -2,7 +2,7 @@
 import { createHmac } from 'node:crypto'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
-import type { BodyFormat } from '../../contract/destinations/http-endpoint.ts'
+import type { BodyFormat } from '../../contract/destinations/http-endpoint.fields.ts'
 import { filledBodies, toJsonArray, toNdjson } from '../../log/record-text.ts'
 import type { Batch, HttpEndpointSpec } from '../driver.ts'
 import { singleRecords } from '../one-by-one.ts'

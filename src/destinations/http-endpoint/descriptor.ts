@@ -1,5 +1,5 @@
 /** HTTP endpoints. */
-import { requestsFor } from '../../contract/destinations/http-endpoint.ts'
+import { requestsFor } from '../../contract/destinations/http-endpoint.fields.ts'
 import type { DestinationDescriptor, HttpEndpointSpec } from '../driver.ts'
 import { httpUrlFault } from '../url-rules.ts'
 import { headerErrors, headerValueError, httpSecrets } from './header-rules.ts'

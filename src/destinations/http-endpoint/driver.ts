@@ -2,7 +2,7 @@
  * HTTP endpoint driver: a batch is one request (`json_array`, `ndjson`), one request per record (`json_object`, `slack`) or one for
  * every few thousand (`es_bulk`), with the same `webhook-id` whenever it is sent.
  */
-import { isOneByOne } from '../../contract/destinations/http-endpoint.ts'
+import { isOneByOne } from '../../contract/destinations/http-endpoint.fields.ts'
 import type { AttemptProgress, Batch, DriverModule, HttpEndpointSpec } from '../driver.ts'
 import { DeliveryError, noProgress } from '../driver.ts'
 import { sendOneByOne } from '../one-by-one.ts'

@@ -2,7 +2,8 @@
  * One JSON text to an endpoint, outside any lane: what an alert is. Everything that holds for destinations holds here: the
  * egress policy, no redirects, deadlines, bounded responses, the signature, and nothing secret in what is told of it.
  */
-import { resolveHttpEndpointConfig } from '../../contract/destinations/http-endpoint.ts'
+import { resolvedConfig } from '../../contract/destinations/config-field.ts'
+import { httpEndpoint } from '../../contract/destinations/http-endpoint.fields.ts'
 import { urlSecrets } from '../../contract/secret-url.ts'
 import { DeliveryError, type DriverSettings, type HttpEndpointSpec } from '../driver.ts'
 import { cleanText, withoutSecrets } from '../error-text.ts'
@@ -80,7 +81,7 @@ function specOf({ url, secret, timeoutMs }: Post): HttpEndpointSpec {
     pipeName: '',
     columns: [],
     timestampField: '',
-    config: resolveHttpEndpointConfig({ url, signing_secret: secret, timeout_ms: timeoutMs }),
+    config: resolvedConfig(httpEndpoint.fields, { url, signing_secret: secret, timeout_ms: timeoutMs }),
   }
 }
 

@@ -122,13 +122,12 @@ async function secured(
   { address: { host }, config, reads }: NatsTarget,
   stop: AbortSignal,
 ): Promise<tls.TLSSocket> {
-  const { tls_ca, tls_cert, tls_key, tls_verify } = config
   const options: tls.ConnectionOptions = {
     socket: raw,
     host,
-    rejectUnauthorized: tls_verify,
+    rejectUnauthorized: config.tls_verify,
     ...(/^[\d.]+$|:/.test(host) ? {} : { servername: host }),
-    ...tlsMaterial({ ca: tls_ca, cert: tls_cert, key: tls_key }),
+    ...tlsMaterial(config),
   }
   const socket = guardSocket(connectTls(options), reads)
   try {

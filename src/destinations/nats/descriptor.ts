@@ -1,6 +1,6 @@
 /** Subjects of NATS JetStream. */
 import type { DestinationDescriptor, NatsSpec } from '../driver.ts'
-import { type TlsTexts, tlsFaults } from '../tls-config.ts'
+import { tlsFaults } from '../tls-config.ts'
 import { hasControlCharacters } from '../url-rules.ts'
 import { connectLimitMs, isUserSeed, parseAddresses, parseCredentials, subjectFault } from './addresses.ts'
 
@@ -71,16 +71,12 @@ function signInFaults(config: NatsConfig): Fault[] {
 
 function certificateFaults(config: NatsConfig, stored: NatsConfig | undefined): Fault[] {
   const { url, tls_ca, tls_cert, tls_verify } = config
-  const faults: Fault[] = tlsFaults(tlsTexts(config), stored && tlsTexts(stored))
+  const faults: Fault[] = tlsFaults(config, stored)
   const isClear = !/^\s*tls:/i.test(url)
   const given = Object.entries({ tls_ca, tls_cert, tls_verify: tls_verify ? null : false })
   for (const [key, value] of given)
     if (isClear && value !== null) faults.push([key, 'goes with tls:// addresses only'])
   return faults
-}
-
-function tlsTexts({ tls_ca, tls_cert, tls_key }: NatsConfig): TlsTexts {
-  return { ca: tls_ca, cert: tls_cert, key: tls_key }
 }
 
 function headerFaults(headers: NatsConfig['headers']): Fault[] {

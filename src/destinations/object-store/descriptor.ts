@@ -2,6 +2,7 @@
 import { parseKeyTemplate } from '../../contract/key-template.ts'
 import type { DestinationDescriptor, ObjectStoreSpec } from '../driver.ts'
 import { hasControlCharacters, httpUrlFault } from '../url-rules.ts'
+import { parquetColumnFaults } from './parquet-columns.ts'
 
 export const objectStore: DestinationDescriptor<ObjectStoreSpec> = {
   type: 'destination_object_store',
@@ -34,6 +35,11 @@ export const objectStore: DestinationDescriptor<ObjectStoreSpec> = {
     if (format !== 'parquet' && (compression === 'snappy' || compression === 'zstd'))
       faults.push(['compression', `must be gzip or none: ${compression} goes with format "parquet" only`])
     return faults
+  },
+  // The columns are the schema of a Parquet object; other formats hold records as they are.
+  columnFaults(columns, { format }) {
+    if (format === 'parquet') return parquetColumnFaults(columns)
+    return columns.length === 0 ? [] : [['', 'go with format "parquet" only: send [] with another one']]
   },
   targets: ({ endpoint }) => (endpoint === null ? [] : [{ key: 'endpoint', url: endpoint }]),
   // Above the 110 s that a request may take.

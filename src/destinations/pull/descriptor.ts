@@ -1,5 +1,5 @@
 /** Pull destinations: consumers come for the messages, so there is nothing to dial. */
-import type { DestinationDescriptor, PullSpec } from '../driver.ts'
+import type { DestinationDescriptor, DestinationSpec, PullSpec } from '../driver.ts'
 
 export const pull: DestinationDescriptor<PullSpec> = {
   type: 'destination_pull',
@@ -11,4 +11,8 @@ export const pull: DestinationDescriptor<PullSpec> = {
   isExactlyOnce: () => false,
   secrets: () => [],
   load: async () => (await import('./driver.ts')).pull,
+}
+
+export function isPullSpec<T extends DestinationSpec>(spec: T): spec is T & PullSpec {
+  return spec.type === 'destination_pull'
 }

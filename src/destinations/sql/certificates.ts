@@ -11,32 +11,32 @@ import { isOwnHost } from './columns.ts'
 type DatabaseConfig = DatabaseSpec['config']
 
 /** docs/dev/contract.md#database-tls: TLS unless the host is this very machine; `databaseTls` and certificates turn it on there too. */
-export function usesTls({ host, tls }: Pick<DatabaseConfig, 'host' | 'tls'>, databaseTls: boolean): boolean {
-  return databaseTls || !isOwnHost(host) || isVerified({ tls }) || tls?.cert != null
+export function usesTls(config: DatabaseConfig, databaseTls: boolean): boolean {
+  return databaseTls || !isOwnHost(config.host) || isVerified(config) || config.tls_cert !== null
 }
 
-export function isVerified({ tls }: Pick<DatabaseConfig, 'tls'>): boolean {
-  return tls !== undefined && tls.verify !== 'none'
+export function isVerified({ tls_verify }: DatabaseConfig): boolean {
+  return tls_verify !== 'none'
 }
 
 /**
  * Whether the server that responds is certainly the one of this name: no other server gets the data that is sent to
  * it.
  */
-export function isCertainlyHost({ tls }: Pick<DatabaseConfig, 'tls'>): boolean {
-  return tls?.verify === 'full'
+export function isCertainlyHost({ tls_verify }: DatabaseConfig): boolean {
+  return tls_verify === 'full'
 }
 
 /** For `tls.connect`, which only encrypts: `requireVerified` says who may answer, before anything is sent. */
-export function tlsOptions({ tls }: Pick<DatabaseConfig, 'tls'>) {
-  return { rejectUnauthorized: false, ...tlsMaterial(tls ?? { ca: null, cert: null, key: null }) }
+export function tlsOptions(config: DatabaseConfig) {
+  return { rejectUnauthorized: false, ...tlsMaterial(config) }
 }
 
 /** Throws a DeliveryError: the server is not who it should be, and nothing was sent to it. */
-export function requireVerified(socket: unknown, { host, tls }: DatabaseConfig): void {
+export function requireVerified(socket: unknown, { host, tls_ca, tls_verify }: DatabaseConfig): void {
   if (!(socket instanceof TLSSocket)) throw protocolError('The connection to the database server has no TLS.')
-  if (!socket.authorized) throw untrusted(codeOf(socket.authorizationError), tls?.ca != null)
-  if (tls?.verify !== 'full') return
+  if (!socket.authorized) throw untrusted(codeOf(socket.authorizationError), tls_ca !== null)
+  if (tls_verify !== 'full') return
   const certificate = socket.getPeerCertificate()
   if (checkServerIdentity(host, certificate) !== undefined) throw otherHost(host, certificate)
 }
@@ -71,15 +71,14 @@ function refused(code: string, what: string, advice: string): DeliveryError {
 
 /** The faults of the certificates that are to be stored. Never repeats their content. */
 export function certificateFaults(
-  { tls }: DatabaseConfig,
+  config: DatabaseConfig,
   stored: DatabaseConfig | undefined,
 ): [key: string, message: string][] {
-  if (tls === undefined) return []
-  const isForNothing = tls.ca !== null && !isVerified({ tls })
+  const isForNothing = config.tls_ca !== null && !isVerified(config)
   return isForNothing
     ? [
         ['tls_ca', 'is for tls_verify ca or full, not for none'],
-        ...tlsFaults({ ...tls, ca: null }, stored?.tls),
+        ...tlsFaults({ ...config, tls_ca: null }, stored),
       ]
-    : tlsFaults(tls, stored?.tls)
+    : tlsFaults(config, stored)
 }

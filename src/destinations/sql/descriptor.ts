@@ -1,8 +1,9 @@
 /** SQL databases of either dialect. */
-import type { DatabaseSpec, DestinationDescriptor } from '../driver.ts'
+import type { ColumnMapping } from '../../contract/destination.ts'
+import type { DatabaseSpec, DestinationDescriptor, DestinationSpec } from '../driver.ts'
 import { hasControlCharacters } from '../url-rules.ts'
 import { certificateFaults } from './certificates.ts'
-import { identifierFault } from './identifiers.ts'
+import { columnKey, identifierFault } from './identifiers.ts'
 
 export const database: DestinationDescriptor<DatabaseSpec> = {
   type: 'destination_database',
@@ -22,6 +23,7 @@ export const database: DestinationDescriptor<DatabaseSpec> = {
     faults.push(...certificateFaults(config, stored))
     return faults
   },
+  columnFaults: (columns, { dialect }) => columnFaults(columns, dialect),
   targets: ({ host, port, database }) => [{ key: 'host', host, port, database }],
   // Drivers end a statement before this by themselves.
   attemptLimitMs: () => 60_000,
@@ -33,4 +35,32 @@ export const database: DestinationDescriptor<DatabaseSpec> = {
     config.dialect === 'mysql'
       ? (await import('../mysql/driver.ts')).mysql
       : (await import('../postgresql/driver.ts')).postgresql,
+}
+
+/** Names that the server cannot have or does not tell apart, and more than one dedupe_id. */
+function columnFaults(
+  columns: readonly ColumnMapping[],
+  dialect: DatabaseSpec['config']['dialect'],
+): [path: string, message: string][] {
+  const faults: [string, string][] = []
+  const seen = new Map<string, number>()
+  let dedupeAt: number | null = null
+  for (const [index, { column_name, semantic_role }] of columns.entries()) {
+    const name = columnKey(dialect, column_name)
+    const first = seen.get(name)
+    const bad = identifierFault(dialect, column_name)
+    if (bad !== null) faults.push([`.${index}.column_name`, bad])
+    else if (first !== undefined)
+      faults.push([`.${index}.column_name`, `is mapped already by columns.${first}`])
+    else seen.set(name, index)
+    if (semantic_role !== 'dedupe_id') continue
+    if (dedupeAt === null) dedupeAt = index
+    else
+      faults.push([`.${index}.semantic_role`, `only one column may be the dedupe_id; columns.${dedupeAt} is`])
+  }
+  return faults
+}
+
+export function isDatabaseSpec<T extends DestinationSpec>(spec: T): spec is T & DatabaseSpec {
+  return spec.type === 'destination_database'
 }

@@ -1,5 +1,5 @@
 /** The rules of each dialect for names: checked when a destination is saved, and before a name is quoted. Pure. */
-import type { Dialect } from '../../contract/destinations/database.ts'
+import type { Dialect } from '../../contract/destinations/database.fields.ts'
 
 const maxPostgresBytes = 63
 const maxMysqlCharacters = 64

@@ -6,7 +6,7 @@
  */
 import { statSync } from 'node:fs'
 import Database from 'better-sqlite3'
-import { type DestinationType, wordsOf } from '../../contract/destination-words.ts'
+import { type DestinationType, secretKind } from '../../contract/destination-words.ts'
 import { nextEpoch } from '../../contract/epochs.ts'
 import { maskSaltPlace } from '../../contract/transform.ts'
 import { ConfigError } from '../../platform/config-error.ts'
@@ -242,7 +242,7 @@ function readDestinations(database: Database.Database): StoredDestination[] {
 
 /** A URL is sealed as a whole, for what is secret in it, and no destination can be without one. */
 function forgotten(type: DestinationType, key: string): string | null {
-  return wordsOf(type).secrets[key] === 'url' ? 'https://forgotten.invalid/' : null
+  return secretKind(type, key) === 'url' ? 'https://forgotten.invalid/' : null
 }
 
 function asLost({ workspace_name }: { workspace_name: string }): LostSecrets {

@@ -138,7 +138,7 @@ t.test('a password inside a URL is rejected and not repeated', async (t) => {
 
 t.test('pipe fields and limits come from flags, and only those that were given', async (t) => {
   t.same(pipeFields({}), {})
-  t.same(pipeFields({ ingestIp: true, geo: ['country', 'city=town', 'region='] }), {
+  t.same(pipeFields({ ...{ ingestIp: true }, geo: ['country', 'city=town', 'region='] }), {
     pipe_add_ingest_ip: true,
     pipe_ingest_geo_country_field: 'ingest_country_code',
     pipe_ingest_geo_city_field: 'town',

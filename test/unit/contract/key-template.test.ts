@@ -1,12 +1,14 @@
 /** Object-store key templates (docs/dev/contract.md#destinations). */
 import t from 'tap'
-import { defaultKeyTemplate } from '../../../src/contract/destinations/object-store.ts'
+import { objectStore } from '../../../src/contract/destinations/object-store.fields.ts'
 import {
   keyInEpoch,
   keyTemplateTokens,
   parseKeyTemplate,
   renderKey,
 } from '../../../src/contract/key-template.ts'
+
+const defaultKeyTemplate = objectStore.fields.key_template.default
 
 const values = {
   pipe_name: 'events',

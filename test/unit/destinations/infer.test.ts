@@ -1,6 +1,7 @@
 /** Tables proposed from records, on real servers: whatever a column was proposed for is stored by it and read back the same. */
 import t from 'tap'
-import { resolveDatabaseConfig } from '../../../src/contract/destinations/database.ts'
+import { resolvedConfig } from '../../../src/contract/destinations/config-field.ts'
+import { database as databaseType } from '../../../src/contract/destinations/database.fields.ts'
 import type { TableProposal } from '../../../src/contract/table-proposal.ts'
 import type { DatabaseSpec, InferRequest } from '../../../src/destinations/driver.ts'
 import { mysql } from '../../../src/destinations/mysql/driver.ts'
@@ -29,7 +30,16 @@ function specOf(dialect: Dialect, table: string, config: object = {}): DatabaseS
   return {
     ...{ destinationId: 'd', pipeId: 'p', pipeName: 'orders', type: 'destination_database' },
     ...{ columns: [], timestampField: 'ingest_ts' },
-    config: resolveDatabaseConfig({ host, port, username, password, database, table, dialect, ...config }),
+    config: resolvedConfig(databaseType.fields, {
+      host,
+      port,
+      username,
+      password,
+      database,
+      table,
+      dialect,
+      ...config,
+    }),
   }
 }
 

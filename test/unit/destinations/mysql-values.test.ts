@@ -4,7 +4,8 @@
  */
 import type { RowDataPacket } from 'mysql2/promise'
 import t from 'tap'
-import { resolveDatabaseConfig } from '../../../src/contract/destinations/database.ts'
+import { resolvedConfig } from '../../../src/contract/destinations/config-field.ts'
+import { database as databaseType } from '../../../src/contract/destinations/database.fields.ts'
 import { type DatabaseSpec, noProgress, type RejectedRecord } from '../../../src/destinations/driver.ts'
 import { mysql } from '../../../src/destinations/mysql/driver.ts'
 import { parameterOf } from '../../../src/destinations/mysql/values.ts'
@@ -212,7 +213,7 @@ async function store(type: string, values: readonly string[]): Promise<(string |
   const config = { host, port, username: user, password, database, table: 't', dialect: 'mysql' as const }
   const spec: DatabaseSpec = {
     ...{ destinationId: 'd', pipeId: 'p', pipeName: 'p', type: 'destination_database', columns: [] },
-    ...{ timestampField: 'ingest_ts', config: resolveDatabaseConfig(config) },
+    ...{ timestampField: 'ingest_ts', config: resolvedConfig(databaseType.fields, config) },
   }
   const driver = mysql.open(spec, settings, anyKey)
   const rejected: RejectedRecord[] = []

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import type { ColumnMapping } from '../../../src/contract/destination.ts'
-import { resolveDatabaseConfig } from '../../../src/contract/destinations/database.ts'
+import { resolvedConfig } from '../../../src/contract/destinations/config-field.ts'
+import { database as databaseType } from '../../../src/contract/destinations/database.fields.ts'
 import { type Batch, type DatabaseSpec, DeliveryError } from '../../../src/destinations/driver.ts'
 import { mysql } from '../../../src/destinations/mysql/driver.ts'
 import { anyKey } from '../../support/batches.ts'
@@ -40,7 +41,7 @@ function spec(
     type: 'destination_database',
     columns,
     timestampField: 'ingest_ts',
-    config: resolveDatabaseConfig({
+    config: resolvedConfig(databaseType.fields, {
       ...{ host, port, username: user, password, database, table, dialect: 'mysql', ...config },
     }),
   }

@@ -2,7 +2,8 @@ import { type FileMetaData, parquetMetadata, parquetReadObjects, parquetSchema }
 import { compressors } from 'hyparquet-compressors'
 import t from 'tap'
 import type { ColumnMapping } from '../../../src/contract/destination.ts'
-import { resolveObjectStoreConfig } from '../../../src/contract/destinations/object-store.ts'
+import { resolvedConfig } from '../../../src/contract/destinations/config-field.ts'
+import { objectStore as objectStoreType } from '../../../src/contract/destinations/object-store.fields.ts'
 import {
   type AttemptProgress,
   type Batch,
@@ -46,7 +47,7 @@ function spec(columns: readonly Column[], config: Record<string, unknown> = {}):
       ...column,
     })),
     timestampField: 'ingest_ts',
-    config: resolveObjectStoreConfig({
+    config: resolvedConfig(objectStoreType.fields, {
       bucket: account.bucket,
       region: account.region,
       endpoint: receiver.endpoint,

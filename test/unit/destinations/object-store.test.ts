@@ -1,6 +1,7 @@
 import { gunzipSync } from 'node:zlib'
 import t from 'tap'
-import { resolveObjectStoreConfig } from '../../../src/contract/destinations/object-store.ts'
+import { resolvedConfig } from '../../../src/contract/destinations/config-field.ts'
+import { objectStore as objectStoreType } from '../../../src/contract/destinations/object-store.fields.ts'
 import {
   type Batch,
   DeliveryError,
@@ -38,7 +39,7 @@ function spec(config: Record<string, unknown> = {}): ObjectStoreSpec {
     type: 'destination_object_store',
     columns: [],
     timestampField: 'ingest_ts',
-    config: resolveObjectStoreConfig({
+    config: resolvedConfig(objectStoreType.fields, {
       bucket: account.bucket,
       region: account.region,
       endpoint: receiver.endpoint,

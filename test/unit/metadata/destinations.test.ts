@@ -1,6 +1,6 @@
 /** Destinations: stored whole, changed in part, secrets sealed in the file and bound to their place. */
 import t from 'tap'
-import { destinationTypes, destinationWords } from '../../../src/contract/destination-words.ts'
+import { destinationTypes, secretKeys, secretKind } from '../../../src/contract/destination-words.ts'
 import { ApiError } from '../../../src/contract/errors.ts'
 import type { DestinationChange, NewDestination } from '../../../src/metadata/destinations.ts'
 import { onlySqlite, refuseRows, rowsOf } from './database.ts'
@@ -213,8 +213,8 @@ t.test('a destination of a pipe that is not there: pipe_not_found', async (t) =>
 })
 
 function withSecrets(type: NewDestination['destination_type']): NewDestination {
-  const secretKeys = Object.entries(destinationWords[type].secrets).filter(([, kind]) => kind === 'text')
-  const secrets = secretKeys.map(([key]) => [key, `open-sesame-${type}-${key}`])
+  const texts = secretKeys(type).filter((key) => secretKind(type, key) === 'text')
+  const secrets = texts.map((key) => [key, `open-sesame-${type}-${key}`])
   return {
     ...pullDestination(),
     destination_type: type,

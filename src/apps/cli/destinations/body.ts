@@ -5,38 +5,42 @@ import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import type { ColumnMapping, Destination } from '../../../contract/destination.ts'
 import { hasSecretPath } from '../../../contract/destination-secrets.ts'
-import { type DestinationType, destinationTypes, wordsOf } from '../../../contract/destination-words.ts'
+import {
+  type DestinationType,
+  destinationTypes,
+  fieldOf,
+  secretKind,
+} from '../../../contract/destination-words.ts'
+import type { ConfigField } from '../../../contract/destinations/config-field.ts'
 import { isObject } from '../../../contract/is-object.ts'
 import { hasUrlSecrets } from '../../../contract/secret-url.ts'
 import { maskSaltPlace } from '../../../contract/transform.ts'
 import { errorCode } from '../../../platform/error-code.ts'
 import type { DestinationBody, DestinationPatch } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
+import { camelCase, configFlag, configFlags, deliveryFlags, numberFrom } from '../../client/flag-fields.ts'
+import { addFlagOptions, repeated } from '../flag-options.ts'
 import { columnHelp, parseColumn } from './columns.ts'
-import { configKeysHelp } from './config-keys.ts'
-import { parseDestinationUrl } from './connection-url.ts'
-import { addDeliveryOptions, type DeliveryOptions, deliverySettings, flushHelp } from './delivery-options.ts'
+import { configKeysHelp, typeNames } from './config-keys.ts'
+import { parseDestinationUrl, urlHelp } from './connection-url.ts'
+import { deliverySettings, flushHelp } from './delivery-options.ts'
 import { bodyFromFile } from './file.ts'
-import { needSecret, secretKeysOf, secretsFromEnvironment, splitPlace } from './secrets.ts'
+import {
+  needSecret,
+  secretKeysOf,
+  secretPlace,
+  secretsFromEnvironment,
+  secretsHelp,
+  splitPlace,
+} from './secrets.ts'
 import { addTransformOptions, type TransformOptions, transformSettings } from './transform-options.ts'
 
-export interface BodyOptions extends DeliveryOptions, TransformOptions {
+export interface BodyOptions extends TransformOptions {
   type?: string
   url?: string
   file?: string
-  host?: string
-  port?: string
-  database?: string
-  username?: string
-  table?: string
-  dialect?: string
-  tlsVerify?: string
-  tlsCa?: string
-  tlsCert?: string
-  tlsKey?: string
   set?: string[]
   column?: string[]
-  maxRetrySeconds?: string
   startFrom?: 'now' | 'earliest'
   secret?: string[]
 }
@@ -61,54 +65,30 @@ export function addPatchOptions(command: Command): void {
     .option('--no-columns', "remove all mappings: columns are matched by name with the table's own")
 }
 
-/** --type → destination_type. */
-export const typeWords: Readonly<Record<string, DestinationType>> = Object.fromEntries(
-  destinationTypes.map((type) => [wordsOf(type).kind, type]),
-)
-
-const repeated = (value: string, earlier: string[] = []) => [...earlier, value]
-
 export function addBodyOptions(command: Command): void {
+  command.option('--url <url>', urlHelp).option(
+    '-f, --file <file>',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: the syntax of the file
+    'YAML or JSON with the fields of the API; secrets as ${VARIABLE}; - for stdin',
+  )
+  for (const [key, { value, help }] of configFlags) command.option(`--${configFlag(key)} <${value}>`, help)
   command
-    .option(
-      '--url <url>',
-      'the destination as a URL: postgres://user@host/db?table=events, mysql://…, https://…, nats://host?subject=events, s3://bucket',
-    )
-    .option(
-      '-f, --file <file>',
-      // biome-ignore lint/suspicious/noTemplateCurlyInString: the syntax of the file
-      'YAML or JSON with the fields of the API; secrets as ${VARIABLE}; - for stdin',
-    )
-    .option('--host <host>', 'database host')
-    .option('--port <port>', 'database port')
-    .option('--database <name>', 'database')
-    .option('--username <name>', 'database user')
-    .option('--table <table>', 'table or schema.table')
-    .option('--dialect <dialect>', 'postgresql, mysql or mariadb')
-    .option(
-      '--tls-verify <how>',
-      "what the server's certificate must be: none, ca or full; of NATS true or false",
-    )
-    .option('--tls-ca <file>', 'PEM file with the CA of that certificate')
-    .option('--tls-cert <file>', 'PEM file with the certificate that the server is shown')
-    .option('--tls-key <file>', 'PEM file with its private key')
     .option(
       '--set <key=value>',
       'any other key of the config, may be repeated; headers.NAME=value for a header, labels.NAME=value',
       repeated,
     )
     .option('--column <column>', 'a column mapping (see below), may be repeated', repeated)
-    .option('--max-retry-seconds <seconds>', 'how long a failing message is retried eagerly (default 86400)')
     .option(
       '--secret <key>',
       'ask for this secret, or read it from its variable; secret_headers.NAME for a header, transform.mask_salt for the salt; may be repeated',
       repeated,
     )
-  addDeliveryOptions(command)
+  addFlagOptions(command, deliveryFlags)
   addTransformOptions(command)
   command.addHelpText(
     'after',
-    `\n${columnHelp}\n\n${flushHelp()}\n\nConfig keys by type, for --set and -f (* needed):\n${configKeysHelp}\n\nSecrets come from PIPECTL_DESTINATION_PASSWORD, …_SECRET_KEY, …_SESSION_TOKEN, …_AUTH_HEADER,\n…_SIGNING_SECRET, …_TOKEN, …_NKEY_SEED, …_CREDENTIALS, …_TLS_KEY; with --secret …_SECRET_HEADERS_NAME and …_URL too; or they are asked for on a terminal.`,
+    `\n${columnHelp}\n\n${flushHelp()}\n\nConfig keys by type, for --set and -f (* needed):\n${configKeysHelp}\n\n${secretsHelp()}`,
   )
 }
 
@@ -116,16 +96,17 @@ export function addBodyOptions(command: Command): void {
 export async function destinationBody(options: BodyOptions): Promise<DestinationBody> {
   const file = options.file === undefined ? {} : await bodyFromFile(options.file)
   const named = options.url === undefined ? null : parseDestinationUrl(options.url)
-  const flags = configFlags(options)
-  const type = decideType(options, named?.destination_type, file.destination_type, flags)
+  const type = decideType(options, named?.destination_type, file.destination_type)
+  const flags = configFromFlags(type, options)
   const fromFile = isObject(file.destination_config) ? file.destination_config : {}
   const config = { ...fromFile, ...named?.destination_config, ...flags, ...secretsFromEnvironment(type) }
   rejectOpenSecret(options.url, config)
   await addSecrets(type, config, options.secret ?? [])
-  if (type === 'destination_database') config.password ??= await needSecret(type, 'password')
+  for (const key of secretKeysOf(type))
+    if (fieldOf(type, key)?.needed) config[key] ??= await needSecret(type, key)
   const body: DestinationBody = { ...file, destination_type: type, destination_config: config }
   const settings = {
-    ...sharedFields(options),
+    ...columnFields(options),
     ...deliverySettings(type, options, null),
     ...(await transformSettings(options, null)),
   }
@@ -155,13 +136,13 @@ export async function destinationPatch(
   const config: Record<string, unknown> = {
     ...fromFile,
     ...named?.destination_config,
-    ...configFlags(options),
+    ...configFromFlags(type, options),
   }
   rejectOpenSecret(options.url, { ...stored.destination_config, ...config })
   await addSecrets(type, config, options.secret ?? [])
   const patch: DestinationPatch = {
     ...file,
-    ...sharedFields(options),
+    ...columnFields(options),
     ...changedColumns(stored.columns ?? [], options),
     ...deliverySettings(type, options, stored.flush),
     ...(await transformSettings(options, stored.transform)),
@@ -240,33 +221,25 @@ async function addSecrets(
   }
 }
 
-function sharedFields(
-  options: BodyOptions,
-): Pick<DestinationBody, 'columns' | 'destination_max_retry_seconds'> {
-  const shared: Pick<DestinationBody, 'columns' | 'destination_max_retry_seconds'> = {}
-  if (options.column !== undefined) shared.columns = options.column.map(parseColumn)
-  if (options.maxRetrySeconds !== undefined) {
-    shared.destination_max_retry_seconds = wholeNumber('--max-retry-seconds', options.maxRetrySeconds)
-  }
-  return shared
+function columnFields({ column }: BodyOptions): Pick<DestinationBody, 'columns'> {
+  return column === undefined ? {} : { columns: column.map(parseColumn) }
 }
 
 function decideType(
   options: BodyOptions,
   fromUrl: DestinationType | undefined,
   fromFile: unknown,
-  flags: Record<string, unknown>,
 ): DestinationType {
-  const asked = options.type === undefined ? undefined : typeWords[options.type]
-  const known = Object.values(typeWords).find((one) => one === fromFile)
+  const asked = options.type === undefined ? undefined : typeNames.get(options.type)
+  const known = destinationTypes.find((one) => one === fromFile)
   if (fromFile !== undefined && known === undefined) {
     throw new Failure(
       exitCodes.usage,
       `${options.file}: destination_type ${JSON.stringify(fromFile)} is not known`,
-      `use one of ${Object.values(typeWords).join(', ')}`,
+      `use one of ${destinationTypes.join(', ')}`,
     )
   }
-  const type = asked ?? fromUrl ?? known ?? (flags.host === undefined ? undefined : 'destination_database')
+  const type = asked ?? fromUrl ?? known ?? typeOfFlags(options)
   if (type === undefined) {
     throw new Failure(
       exitCodes.usage,
@@ -284,6 +257,27 @@ function decideType(
   return type
 }
 
+/** Whether the options can describe a new destination. */
+export function namesType(options: BodyOptions): boolean {
+  const { url, file, type } = options
+  return url !== undefined || file !== undefined || type !== undefined || typeOfFlags(options) !== undefined
+}
+
+/** The only type that has every key among the flags; undefined: there are several, or no such flag. */
+function typeOfFlags(options: BodyOptions): DestinationType | undefined {
+  const keys = givenFlags(options).map(([key]) => key)
+  const types = destinationTypes.filter((type) => keys.every((key) => fieldOf(type, key) !== undefined))
+  return keys.length > 0 && types.length === 1 ? types[0] : undefined
+}
+
+/** The keys of the config that have flags of their own, with their values, as far as they were given. */
+function givenFlags(options: object): [key: string, value: string][] {
+  return [...configFlags.keys()].flatMap((key): [string, string][] => {
+    const value: unknown = Reflect.get(options, camelCase(configFlag(key)))
+    return typeof value === 'string' ? [[key, value]] : []
+  })
+}
+
 function rejectOpenSecret(url: string | undefined, config: Record<string, unknown>): void {
   if (url === undefined || !hasSecretPath(config) || !hasUrlSecrets(url, true)) return
   throw new Failure(
@@ -293,52 +287,46 @@ function rejectOpenSecret(url: string | undefined, config: Record<string, unknow
   )
 }
 
-/** The config keys among the flags, each with the type its key has. Throws for secrets: they never come from a flag. */
-function configFlags(options: BodyOptions): Record<string, unknown> {
+/** The keys of the config among the flags, each with the type its key has. Throws for secrets: they never come from a flag. */
+function configFromFlags(type: DestinationType, options: BodyOptions): Record<string, unknown> {
   const config: Record<string, unknown> = {}
-  for (const key of ['host', 'database', 'username', 'table', 'dialect'] as const) {
-    if (options[key] !== undefined) config[key] = options[key]
-  }
-  if (options.tlsVerify !== undefined) config.tls_verify = typed('tls_verify', options.tlsVerify)
-  for (const [key, flag, file] of pemFlags(options)) {
-    if (file !== undefined) config[key] = readPem(flag, file)
-  }
-  if (options.port !== undefined) config.port = wholeNumber('--port', options.port)
-  const headers: Record<string, string> = {}
-  const labels: Record<string, string> = {}
+  for (const [key, value] of givenFlags(options)) config[key] = flagValue(type, key, value)
   for (const pair of options.set ?? []) {
-    const at = pair.indexOf('=')
-    const key = pair.slice(0, at)
-    if (at < 1) {
-      throw new Failure(
-        exitCodes.usage,
-        `--set ${JSON.stringify(pair)} is not key=value`,
-        'e.g. --set compression=gzip',
-      )
-    }
-    const value = pair.slice(at + 1)
-    if (destinationTypes.flatMap(secretKeysOf).includes(key) || /^secret_headers(\.|$)/.test(key)) {
-      throw new Failure(
-        exitCodes.usage,
-        `${key} is a secret, and a flag can be seen by others`,
-        `use --secret ${key === 'secret_headers' ? 'secret_headers.NAME' : key}`,
-      )
-    }
-    if (key.startsWith('headers.')) headers[key.slice('headers.'.length)] = value
-    else if (key.startsWith('labels.')) labels[key.slice('labels.'.length)] = value
-    else config[key] = typed(key, value)
+    const [key, value] = splitPair(pair)
+    rejectSecret(key)
+    const { key: map, member } = splitPlace(key)
+    if (member === null || fieldOf(type, map)?.kind !== 'map') config[key] = typed(type, key, value)
+    else config[map] = { ...(isObject(config[map]) ? config[map] : {}), [member]: value }
   }
-  if (Object.keys(headers).length > 0) config.headers = headers
-  if (Object.keys(labels).length > 0) config.labels = labels
   return config
 }
 
-function pemFlags({ tlsCa, tlsCert, tlsKey }: BodyOptions) {
-  return [
-    ['tls_ca', '--tls-ca', tlsCa],
-    ['tls_cert', '--tls-cert', tlsCert],
-    ['tls_key', '--tls-key', tlsKey],
-  ] as const
+function splitPair(pair: string): [key: string, value: string] {
+  const at = pair.indexOf('=')
+  if (at > 0) return [pair.slice(0, at), pair.slice(at + 1)]
+  throw new Failure(
+    exitCodes.usage,
+    `--set ${JSON.stringify(pair)} is not key=value`,
+    'e.g. --set compression=gzip',
+  )
+}
+
+/** A secret of any type: it may have been meant for another one, and it can be seen. */
+function rejectSecret(place: string): void {
+  const { key } = splitPlace(place)
+  const type = destinationTypes.find((one) => ['text', 'map'].includes(secretKind(one, key) ?? ''))
+  if (type === undefined) return
+  throw new Failure(
+    exitCodes.usage,
+    `${place} is a secret, and a flag can be seen by others`,
+    `use --secret ${key === place ? secretPlace(type, key) : place}`,
+  )
+}
+
+function flagValue(type: DestinationType, key: string, value: string): unknown {
+  const flag = configFlag(key)
+  if (configFlags.get(key)?.value === 'file') return readPem(`--${flag}`, value)
+  return isNumber(fieldOf(type, key)) ? numberFrom(flag, value, 'wholeNumber') : typed(type, key, value)
 }
 
 /** The file's name may be seen by others; what is in it is not. */
@@ -356,20 +344,14 @@ function readPem(flag: string, file: string): string {
   throw new Failure(exitCodes.usage, `${flag} ${file}: is not a PEM file`, 'it has a line -----BEGIN …-----')
 }
 
-function typed(key: string, value: string): unknown {
+/** Text that is not a value of the field is left to the daemon, which says what is wrong with it. */
+function typed(type: DestinationType, key: string, value: string): unknown {
   if (value === 'null') return null
-  const all = destinationTypes.map(wordsOf)
-  if (all.some(({ booleans }) => booleans.includes(key)) && /^(true|false)$/.test(value))
-    return value === 'true'
-  if (all.some(({ numbers }) => numbers.includes(key)) && /^\d+$/.test(value)) return Number(value)
-  return value
+  const field = fieldOf(type, key)
+  if (field?.kind === 'boolean' && /^(true|false)$/.test(value)) return value === 'true'
+  return isNumber(field) && /^\d+$/.test(value) ? Number(value) : value
 }
 
-function wholeNumber(flag: string, value: string): number {
-  if (/^\d{1,15}$/.test(value)) return Number(value)
-  throw new Failure(
-    exitCodes.usage,
-    `${flag} ${JSON.stringify(value)} is not a whole number`,
-    `e.g. ${flag} 3600`,
-  )
+function isNumber(field: ConfigField | undefined): boolean {
+  return field?.kind === 'integer' || field?.kind === 'port'
 }

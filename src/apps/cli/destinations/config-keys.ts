@@ -1,47 +1,66 @@
-/** The keys of a destination's config, for `--help`. */
-import { type DestinationType, destinationTypes, wordsOf } from '../../../contract/destination-words.ts'
+/** The keys of a destination's config, for `--help`, and `pipectl help destinations TYPE`. */
+import {
+  type DestinationType,
+  destinationTypes,
+  fieldsOf,
+  wordsOf,
+} from '../../../contract/destination-words.ts'
+import { type ConfigField, offeredOptions } from '../../../contract/destinations/config-field.ts'
+import { configFlag } from '../../client/flag-fields.ts'
+import { flushWords } from './delivery-options.ts'
+import { secretPlace, secretVariable } from './secrets.ts'
 
-/** As the contract's schemas; a test compares both (their module is slow to load). */
-export const configKeys: Record<DestinationType, readonly string[]> = {
-  destination_database: [
-    'host*',
-    'port',
-    'database*',
-    'username*',
-    'password*',
-    'table*',
-    'dialect',
-    'sql_dialect',
-    'exactly_once',
-    ...['tls_verify', 'tls_ca', 'tls_cert', 'tls_key'],
-  ],
-  destination_object_store: [
-    ...['bucket*', 'region', 'endpoint', 'force_path_style', 'access_key', 'secret_key', 'session_token'],
-    ...['key_template', 'format', 'compression', 'storage_class', 'sse', 'kms_key_id'],
-  ],
-  destination_http_endpoint: [
-    ...[
-      'url*',
-      'secret_path',
-      'auth_header',
-      'headers',
-      'secret_headers',
-      'method',
-      'body_format',
-      'labels',
-      'text_template',
-      'compression',
-      'timeout_ms',
-    ],
-    'signing_secret',
-  ],
-  destination_nats: [
-    ...['url*', 'subject*', 'stream', 'username', 'password', 'token', 'nkey_seed', 'credentials'],
-    ...['tls_ca', 'tls_verify', 'tls_cert', 'tls_key', 'headers', 'timeout_ms'],
-  ],
-  destination_pull: ['ack_mode', 'lease_seconds'],
+/** The names of the types, as --type takes them, with their types. */
+export const typeNames: ReadonlyMap<string, DestinationType> = new Map(
+  destinationTypes.map((type) => [wordsOf(type).kind, type]),
+)
+
+/** The keys of each type in a few lines. */
+export const configKeysHelp = destinationTypes
+  .map((type) => {
+    const keys = fieldsOf(type).map(([key, { needed }]) => (needed ? `${key}*` : key))
+    return `  ${wordsOf(type).kind.padEnd(14)} ${keys.join(' ')}`
+  })
+  .join('\n')
+
+/** Everything about one type: its keys, how each is set, examples, and its guides. */
+export function typeHelp(type: DestinationType): string {
+  const { kind, summary, url, examples, guides, isPulled } = wordsOf(type)
+  const fields = fieldsOf(type)
+  const width = Math.max(...fields.map(([key]) => key.length)) + 2
+  const rows = (isAdvanced: boolean) =>
+    fields
+      .filter(([, { advanced }]) => advanced === (isAdvanced ? true : undefined))
+      .map(
+        ([key, field]) => `  ${(field.needed ? `${key}*` : key).padEnd(width)}${wordsFor(type, key, field)}`,
+      )
+  return [
+    `${kind}: ${summary}`,
+    `Examples:\n${examples.map((line) => `  ${line}`).join('\n')}`,
+    ...(url === undefined ? [] : [`As a URL (--url): ${url.form}`]),
+    `Config keys (* required; --set KEY=VALUE, or destination_config in a file):\n${rows(false).join('\n')}`,
+    ...(rows(true).length === 0 ? [] : [`Rarely needed:\n${rows(true).join('\n')}`]),
+    ...(isPulled ? [] : [`Default batch limits: ${flushWords(type)}`]),
+    `Guides: ${guides.map(([page, title]) => `docs/${page} (${title})`).join(', ')}`,
+  ].join('\n\n')
 }
 
-export const configKeysHelp = destinationTypes
-  .map((type) => `  ${wordsOf(type).kind.padEnd(14)} ${configKeys[type].join(' ')}`)
-  .join('\n')
+function wordsFor(type: DestinationType, key: string, field: ConfigField): string {
+  const { hint, label, secret, flag } = field
+  const options = offeredOptions(field)
+  const fallback = field.usual ?? (field.default === undefined ? undefined : String(field.default))
+  const parts = [
+    hint ?? `${label}.`,
+    ...(options.length === 0 ? [] : [`One of ${options.map(([value]) => value).join(', ')}.`]),
+    ...(field.kind === 'integer' ? [`${field.minimum} to ${field.maximum}.`] : []),
+    ...(fallback === undefined ? [] : [`Default: ${fallback}.`]),
+    ...(flag === undefined ? [] : [`Flag: --${configFlag(key)}.`]),
+    ...(secret === undefined ? [] : [`Secret: --secret ${secretPlace(type, key)}${variable(key, secret)}.`]),
+    ...(field.kind === 'map' && secret === undefined ? [`Set with --set ${key}.NAME=value.`] : []),
+  ]
+  return parts.join(' ')
+}
+
+function variable(key: string, secret: ConfigField['secret']): string {
+  return secret === 'text' ? ` or ${secretVariable(key)}` : ''
+}

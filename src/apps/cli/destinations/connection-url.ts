@@ -1,29 +1,22 @@
 /**
- * `--url`: a destination as one URL. The scheme says the type:
+ * `--url`: a destination as one URL. The scheme decides the type, which reads the rest (`url` in its table).
  *
- *   postgres://user@host:5432/database?table=schema.table     also postgresql, mysql, mariadb; &exactly_once=true
- *   https://example.com/hook?any=thing                        an HTTP endpoint, the URL as it is
- *   nats://user@host:4222?subject=orders.new&stream=ORDERS    a subject of NATS JetStream; tls:// with TLS
- *   s3://bucket?region=eu-central-1&endpoint=https://…        an object store
- *
- * A secret inside the URL is rejected: command lines are seen by others and kept in histories.
+ * A secret inside the URL is rejected: command lines are visible to other users and stored in histories.
  */
-import type { DestinationType } from '../../../contract/destination.ts'
+import { type DestinationType, destinationTypes, wordsOf } from '../../../contract/destination-words.ts'
+import type { Config } from '../../../contract/destinations/config-field.ts'
+import { ConnectionUrlError } from '../../../contract/destinations/connection-url.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 
 export interface NamedDestination {
   destination_type: DestinationType
-  destination_config: Record<string, unknown>
+  destination_config: Config
 }
 
-const dialects: Record<string, string> = {
-  'postgres:': 'postgresql',
-  'postgresql:': 'postgresql',
-  'mysql:': 'mysql',
-  'mariadb:': 'mariadb',
-}
-const natsParameters = ['subject', 'stream']
-const objectStoreParameters = ['region', 'endpoint', 'key_template', 'format', 'compression', 'access_key']
+const forms = destinationTypes.flatMap((type) => wordsOf(type).url?.form ?? [])
+
+/** For `--help`. */
+export const urlHelp = `the destination as a URL: ${forms.join(', ')}`
 
 /** Type and config, secrets left out. Throws Failure (usage); its text never repeats a password. */
 export function parseDestinationUrl(text: string): NamedDestination {
@@ -31,7 +24,7 @@ export function parseDestinationUrl(text: string): NamedDestination {
   try {
     url = new URL(text)
   } catch {
-    throw wrong('it is not a URL', 'write it as postgres://user@host/database?table=events')
+    throw wrong('it is not a URL', `write it as ${forms[0]}`)
   }
   if (url.password !== '') {
     throw wrong(
@@ -39,89 +32,21 @@ export function parseDestinationUrl(text: string): NamedDestination {
       'leave it out: it is asked for, or read from PIPECTL_DESTINATION_PASSWORD (for HTTP: PIPECTL_DESTINATION_AUTH_HEADER); and change the one you just typed',
     )
   }
-  const dialect = dialects[url.protocol]
-  if (dialect !== undefined) return database(url, dialect)
-  if (url.protocol === 'http:' || url.protocol === 'https:') return httpEndpoint(url, text)
-  if (url.protocol === 's3:') return objectStore(url)
-  if (url.protocol === 'nats:' || url.protocol === 'tls:') return natsSubject(url)
+  for (const type of destinationTypes) {
+    const { url: form } = wordsOf(type)
+    if (!form?.schemes.some((scheme) => url.protocol === `${scheme}:`)) continue
+    try {
+      return { destination_type: type, destination_config: form.parse(url, text) }
+    } catch (error) {
+      if (error instanceof ConnectionUrlError) throw wrong(error.message, error.hint)
+      throw error
+    }
+  }
+  const schemes = destinationTypes.flatMap((type) => wordsOf(type).url?.schemes ?? [])
   throw wrong(
     `${url.protocol}// is not a kind of destination`,
-    'use postgres://, mysql://, mariadb://, http://, https://, nats://, tls:// or s3://',
+    `use one of ${schemes.map((scheme) => `${scheme}://`).join(', ')}`,
   )
-}
-
-function database(url: URL, dialect: string): NamedDestination {
-  const name = decodeURIComponent(url.pathname.replace(/^\//, ''))
-  if (url.hostname === '' || name === '' || name.includes('/')) {
-    throw wrong(
-      'it names no host or no database',
-      `write it as ${url.protocol}//user@host/database?table=events`,
-    )
-  }
-  rejectUnknown(url, ['table', 'exactly_once', 'tls_verify'])
-  const config: Record<string, unknown> = {
-    host: url.hostname.replace(/^\[|\]$/g, ''),
-    database: name,
-    dialect,
-  }
-  if (url.port !== '') config.port = Number(url.port)
-  if (url.username !== '') config.username = decodeURIComponent(url.username)
-  const table = url.searchParams.get('table')
-  if (table) config.table = table
-  const verify = url.searchParams.get('tls_verify')
-  if (verify !== null) config.tls_verify = verify
-  const once = url.searchParams.get('exactly_once')
-  if (once !== null) {
-    if (once !== 'true' && once !== 'false') {
-      throw wrong(`exactly_once is ${JSON.stringify(once)}`, 'write exactly_once=true or exactly_once=false')
-    }
-    config.exactly_once = once === 'true'
-  }
-  return { destination_type: 'destination_database', destination_config: config }
-}
-
-function httpEndpoint(url: URL, text: string): NamedDestination {
-  if (url.username !== '') {
-    throw wrong('it holds credentials', 'give the Authorization header in PIPECTL_DESTINATION_AUTH_HEADER')
-  }
-  return { destination_type: 'destination_http_endpoint', destination_config: { url: text } }
-}
-
-function natsSubject(url: URL): NamedDestination {
-  const subject = url.searchParams.get('subject')
-  if (url.host === '' || url.pathname.replace(/\/$/, '') !== '' || !subject) {
-    throw wrong('it names no host or no subject', `write it as ${url.protocol}//host:4222?subject=orders.new`)
-  }
-  rejectUnknown(url, natsParameters)
-  const config: Record<string, unknown> = { url: `${url.protocol}//${url.host}`, subject }
-  if (url.username !== '') config.username = decodeURIComponent(url.username)
-  const stream = url.searchParams.get('stream')
-  if (stream) config.stream = stream
-  return { destination_type: 'destination_nats', destination_config: config }
-}
-
-function objectStore(url: URL): NamedDestination {
-  if (url.hostname === '' || url.pathname.replace(/\/$/, '') !== '') {
-    throw wrong(
-      'an object store is s3://BUCKET alone',
-      'say where objects go with --set key_template=…, which must hold {first_seq}',
-    )
-  }
-  rejectUnknown(url, objectStoreParameters)
-  const config: Record<string, unknown> = { bucket: url.hostname }
-  for (const name of objectStoreParameters) {
-    const value = url.searchParams.get(name)
-    if (value !== null) config[name] = value
-  }
-  return { destination_type: 'destination_object_store', destination_config: config }
-}
-
-function rejectUnknown(url: URL, known: readonly string[]): void {
-  for (const name of url.searchParams.keys()) {
-    if (known.includes(name)) continue
-    const tls = /^ssl/i.test(name) ? '; TLS is decided by the daemon (DESTINATION_DB_SSL), not by a URL' : ''
-    throw wrong(`it has the unknown parameter ${JSON.stringify(name)}${tls}`, `known: ${known.join(', ')}`)
-  }
 }
 
 function wrong(what: string, hint: string): Failure {

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import { isObject } from '../../../contract/is-object.ts'
 import type { DestinationBody } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
+import { destinationSettings } from '../../client/flag-fields.ts'
 import { io } from '../io.ts'
 
 /** Variables are read from the environment. Throws Failure (usage). */
@@ -14,19 +15,7 @@ export async function bodyFromFile(name: string): Promise<Partial<DestinationBod
   const file = readYamlFile(name)
   if (!isObject(file.value))
     throw wrongAt(file.name, 1, 'it holds no destination', 'it must be a mapping with destination_config')
-  const known = [
-    'destination_type',
-    'destination_config',
-    'destination_max_retry_seconds',
-    'columns',
-    'destination_name',
-    'flush',
-    'rate',
-    'concurrency',
-    'on_permanent_error',
-    'transform',
-    'start_from',
-  ]
+  const known = ['destination_type', 'destination_config', ...destinationSettings]
   rejectUnknownKeys(file, [], known, file.value)
   const body: Partial<DestinationBody> = { ...file.value }
   if (isObject(body.transform) && typeof body.transform.mask_salt === 'string') {

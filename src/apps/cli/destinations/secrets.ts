@@ -1,7 +1,12 @@
 /**
  * Secrets of a destination config: each from its environment variable, or asked for on a terminal; never from a flag.
  */
-import { type DestinationType, wordsOf } from '../../../contract/destination-words.ts'
+import {
+  type DestinationType,
+  destinationTypes,
+  secretKeys,
+  secretKind,
+} from '../../../contract/destination-words.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { io } from '../io.ts'
 import { askSecret, canAsk } from '../terminal.ts'
@@ -34,10 +39,9 @@ export async function needSecret(
   env: NodeJS.ProcessEnv = io().env,
 ): Promise<string> {
   const { key, member } = splitPlace(place)
-  const { secrets } = wordsOf(type)
-  const kind = Object.hasOwn(secrets, key) ? secrets[key] : undefined
+  const kind = secretKind(type, key)
   if (kind === undefined || (kind === 'map') !== (member !== null && member !== '')) {
-    const known = Object.entries(secrets).map(([one, itsKind]) => (itsKind === 'map' ? `${one}.NAME` : one))
+    const known = secretKeys(type).map((one) => secretPlace(type, one))
     throw new Failure(
       exitCodes.usage,
       `${JSON.stringify(place)} is not a secret of ${type}`,
@@ -66,8 +70,20 @@ export function splitPlace(place: string): { key: string; member: string | null 
     : { key: place.slice(0, dot), member: place.slice(dot + 1) }
 }
 
+/** As `--secret` takes it: `secret_headers.NAME` for one of several. */
+export function secretPlace(type: DestinationType, key: string): string {
+  return secretKind(type, key) === 'map' ? `${key}.NAME` : key
+}
+
 /** The keys that each hold one secret text. */
 export function secretKeysOf(type: DestinationType): string[] {
-  const secrets = Object.entries(wordsOf(type).secrets)
-  return secrets.filter(([, kind]) => kind === 'text').map(([key]) => key)
+  return secretKeys(type).filter((key) => secretKind(type, key) === 'text')
+}
+
+/** The variables of secrets, for `--help`. */
+export function secretsHelp(): string {
+  const [first, ...others] = new Set(destinationTypes.flatMap(secretKeysOf).map(secretVariable))
+  const short = others.map((name) => name.replace('PIPECTL_DESTINATION', '…'))
+  return `Secrets come from ${[first, ...short].join(', ')};
+with --secret …_SECRET_HEADERS_NAME and …_URL too; or they are asked for on a terminal.`
 }

@@ -18,13 +18,14 @@
 import { type DestinationType, destinationTypes } from '../../../contract/destination.ts'
 import { destinationCreateSchema } from '../../../contract/destination-requests.ts'
 import { hasSecretPath } from '../../../contract/destination-secrets.ts'
-import { redacted, wordsOf } from '../../../contract/destination-words.ts'
+import { redacted, secretKind } from '../../../contract/destination-words.ts'
 import { isObject } from '../../../contract/is-object.ts'
 import { OriginCreate, PipeCreate, PipeLimits, type PipeUpdate, pipeStatus } from '../../../contract/pipe.ts'
 import { hasUrlSecrets, redactedUrl } from '../../../contract/secret-url.ts'
 import type { GivenTransform } from '../../../contract/transform.ts'
 import { shapeFaults, validate } from '../../../contract/validate.ts'
 import type { DestinationBody } from '../../client/client.ts'
+import { destinationSettings } from '../../client/flag-fields.ts'
 import { splitPlace } from '../destinations/secrets.ts'
 import {
   expand,
@@ -74,11 +75,7 @@ const destinationKeys = [
   'destination_type',
   'destination_config',
   'destination_status',
-  'destination_max_retry_seconds',
-  'columns',
-  'transform',
-  ...settingKeys,
-  'start_from',
+  ...destinationSettings,
 ]
 
 /** Throws Failure (usage) with the line of the first mistake. */
@@ -249,7 +246,6 @@ function separateSecrets(
 ): { config: Record<string, unknown>; secrets: Map<string, string> } {
   const config: Record<string, unknown> = {}
   const secrets = new Map<string, string>()
-  const { secrets: kinds } = wordsOf(type)
   const expanded = (key: string, text: string) => expand(file, [...path, key], text, env)
   const { body_format: format, secret_path } = given
   const isPathSecret = hasSecretPath({
@@ -271,7 +267,7 @@ function separateSecrets(
     )
   }
   for (const [key, value] of Object.entries(given)) {
-    const kind = Object.hasOwn(kinds, key) ? kinds[key] : undefined
+    const kind = secretKind(type, key)
     if (kind === 'text' && value !== null) addSecret(key, value)
     else if (kind === 'map' && isObject(value)) {
       for (const [name, member] of Object.entries(value)) addSecret(`${key}.${name}`, member)

@@ -13,6 +13,7 @@
  */
 import type { Destination } from '../../../contract/destination.ts'
 import { redactedConfig } from '../../../contract/destination-secrets.ts'
+import { type DestinationType, wordsOf } from '../../../contract/destination-words.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { describeTarget, kindOf } from '../../client/workspace.ts'
 import type { DeclaredDestination } from './document.ts'
@@ -50,7 +51,7 @@ export function matchDestinations(
 
 /** Pull destinations have no target that would tell one from another: they are not renamed by a file. */
 function isNamedPull([one]: readonly DeclaredDestination[]): boolean {
-  return one?.type === 'destination_pull' && nameOf(one) !== null
+  return one !== undefined && wordsOf(one.type).isPulled && nameOf(one) !== null
 }
 
 /** The name of one with its target given to another: renamed and replaced at once, or two new targets? */
@@ -62,7 +63,7 @@ function rejectMovedName(
   matched: ReadonlyMap<DeclaredDestination, Destination>,
 ): void {
   const target = existingTarget(existing)
-  if (one.type === 'destination_pull' || declaredTarget(one) === target) return
+  if (wordsOf(one.type).isPulled || declaredTarget(one) === target) return
   const heir = declared.find((other) => !matched.has(other) && declaredTarget(other) === target)
   if (heir === undefined || nameOf(heir) === null) return
   const name = `${pipeName}/${existing.destination_name}`
@@ -86,7 +87,7 @@ function matchUnnamed(
     if (open.length === 0 || candidates.length === 0) continue
     if (open.length === 1 && candidates.length === 1) match(open[0]!, candidates[0]!)
     // Alike in all that the file says of them: any order is right.
-    else if (type === 'destination_pull' && open.length >= candidates.length)
+    else if (wordsOf(type).isPulled && open.length >= candidates.length)
       for (const [index, other] of candidates.entries()) match(open[index]!, other)
     else throw ambiguous(pipeName, open, candidates)
   }
@@ -150,19 +151,6 @@ function existingTarget({ destination_type: type, destination_config: config }: 
   return targetOf(type, config)
 }
 
-function targetOf(type: string, config: Record<string, unknown>): string {
-  const isMysql = ['mysql', 'mariadb'].includes(String(config.dialect ?? config.sql_dialect ?? ''))
-  const keys: Record<string, unknown[]> = {
-    destination_database: [
-      config.host,
-      String(config.port ?? (isMysql ? 3306 : 5432)),
-      config.database,
-      config.table,
-    ],
-    destination_object_store: [config.endpoint ?? null, config.bucket, config.key_template ?? null],
-    destination_http_endpoint: [config.url],
-    destination_nats: [config.url, config.subject],
-    destination_pull: [],
-  }
-  return JSON.stringify([type, ...(keys[type] ?? [])])
+function targetOf(type: DestinationType, config: Record<string, unknown>): string {
+  return JSON.stringify([type, ...wordsOf(type).targetKey(config)])
 }

@@ -3,7 +3,7 @@
  * of it: control and formatting characters become `_`, it is cut to the length of a name, and gets a number where the
  * name is taken. Whatever comes out is still quoted by the dialect's one function before it is part of a statement.
  */
-import type { Dialect } from '../../../contract/destinations/database.ts'
+import type { Dialect } from '../../../contract/destinations/database.fields.ts'
 import { columnKey, identifierFault } from '../identifiers.ts'
 
 /** The system columns of every table of PostgreSQL. */

@@ -16,7 +16,7 @@
  * A time without an offset is text: `timestamp` would drop the offset of a later one in silence.
  */
 import type { ColumnMapping } from '../../../contract/destination.ts'
-import type { Dialect } from '../../../contract/destinations/database.ts'
+import type { Dialect } from '../../../contract/destinations/database.fields.ts'
 import type { Observation } from './observe.ts'
 import { type ValueKind, valueKinds } from './value.ts'
 

@@ -6,7 +6,7 @@ import type { FieldErrors } from '../../ui/failure.tsx'
 import { Section, Soft } from '../../ui/layout.tsx'
 import { ColumnFields } from './columns.tsx'
 import { type DestinationDraft, hasColumns } from './draft.ts'
-import { type ConfigField, configFields } from './fields.ts'
+import { type FormField, formFields } from './fields.ts'
 import type { KnownTable } from './table-columns.tsx'
 import { isShownOfTransform, TransformForm } from './transform-form.tsx'
 
@@ -22,8 +22,8 @@ interface Props {
 }
 
 export function ConfigForm({ draft, table, errors, isStored, trial, onChange }: Props) {
-  const fields = configFields[draft.type]
-  const field = (one: ConfigField) => (
+  const fields = formFields(draft.type)
+  const field = (one: FormField) => (
     <Field
       key={one.key}
       field={one}
@@ -33,7 +33,7 @@ export function ConfigForm({ draft, table, errors, isStored, trial, onChange }: 
       onValue={(text) => onChange({ config: { ...draft.config, [one.key]: text } })}
     />
   )
-  const more = fields.filter((one) => one.more)
+  const more = fields.filter((one) => one.isAdvanced)
   return (
     <>
       <Section title="Where to">
@@ -45,7 +45,7 @@ export function ConfigForm({ draft, table, errors, isStored, trial, onChange }: 
           error={errors.destination_name}
           hint="Unique in its pipe, e.g. warehouse."
         />
-        <div className={formStyles.pair}>{fields.filter((one) => !one.more).map(field)}</div>
+        <div className={formStyles.pair}>{fields.filter((one) => !one.isAdvanced).map(field)}</div>
         {more.length === 0 ? null : (
           <details open={more.some((one) => errorOf(errors, one.key) !== undefined) || undefined}>
             <summary>More</summary>
@@ -62,7 +62,7 @@ export function ConfigForm({ draft, table, errors, isStored, trial, onChange }: 
           onChange={(columns) => onChange({ columns })}
         />
       ) : null}
-      {draft.type === 'destination_pull' ? null : (
+      {wordsOf(draft.type).isPulled ? null : (
         <>
           <TransformForm
             transform={draft.transform}
@@ -109,12 +109,12 @@ const ownFields = [
 
 /** The paths of errors that stand at a field of this form. */
 export function shownPaths(errors: FieldErrors, draft: DestinationDraft): string[] {
-  const keys = configFields[draft.type].map(({ key }) => `destination_config.${key}`)
+  const keys = formFields(draft.type).map(({ key }) => `destination_config.${key}`)
   return Object.keys(errors).filter(
     (path) =>
       keys.some((key) => path === key || path.startsWith(`${key}.`)) ||
       /^(columns\.\d+\.|flush\.|rate\.)/.test(path) ||
-      (draft.type !== 'destination_pull' && isShownOfTransform(path, draft.transform)) ||
+      (!wordsOf(draft.type).isPulled && isShownOfTransform(path, draft.transform)) ||
       ownFields.includes(path),
   )
 }
@@ -126,24 +126,23 @@ function Field({
   isStored,
   onValue,
 }: {
-  field: ConfigField
+  field: FormField
   value: string
   error: string | undefined
   isStored: boolean
   onValue: (text: string) => void
 }) {
-  const { label, hint, kind, options = [], required = false, placeholder } = field
+  const { label, hint, kind, options, isNeeded, placeholder } = field
   const common = { label, hint, error, value, onValue }
   if (kind === 'choice') return <Choice {...common} options={options} />
-  if (kind === 'headers' || kind === 'lines' || field.hasLines === true)
-    return <TextArea {...common} mono optional />
+  if (kind === 'headers' || kind === 'lines') return <TextArea {...common} mono optional />
   if (kind === 'secret') {
     return (
       <TextField
         {...common}
         type="password"
         autoComplete="new-password"
-        optional={!isStored && field.key !== 'password'}
+        optional={!isStored && !isNeeded}
         placeholder={isStored ? 'empty: stays as it is' : placeholder}
       />
     )
@@ -151,8 +150,8 @@ function Field({
   return (
     <TextField
       {...common}
-      required={required}
-      optional={!required}
+      required={isNeeded}
+      optional={!isNeeded}
       placeholder={placeholder}
       inputMode={kind === 'number' ? 'numeric' : undefined}
     />
@@ -219,7 +218,7 @@ function Delivery({ draft, errors, onChange, isStored }: Omit<Props, 'table' | '
           onValue={(maxRetrySeconds) => onChange({ maxRetrySeconds })}
           error={errors.destination_max_retry_seconds}
         />
-        {draft.type === 'destination_pull' ? null : (
+        {wordsOf(draft.type).isPulled ? null : (
           <Choice
             label="What it refuses for good"
             hint="Parked records can be corrected and replayed; what comes behind them is delivered meanwhile."

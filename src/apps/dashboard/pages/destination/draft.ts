@@ -127,7 +127,7 @@ function settingsOf(draft: DestinationDraft): Record<string, unknown> {
       ? { max_records: numberOr(records), max_bytes: numberOr(bytes), max_seconds: numberOr(seconds) }
       : null,
     rate: draft.rate.trim() === '' ? null : { requests_per_second: numberOr(draft.rate) },
-    ...(draft.type === 'destination_pull'
+    ...(words.isPulled
       ? {}
       : { on_permanent_error: draft.onPermanentError, transform: givenTransformOf(draft.transform) }),
     ...(words.hasColumns ? { columns: draft.columns.map(mappingOf) } : {}),

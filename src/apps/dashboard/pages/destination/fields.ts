@@ -1,368 +1,110 @@
 /**
- * The config of each destination type as fields of a form, and what is sent of them. Everything that is typed is text until
- * then; what is no number goes to the API as it is, which says so at the field. Pure.
+ * The config of a destination as a form, from the table of its type, and what is sent of it. Everything is text until then. What is
+ * not a number is sent as it is: the API reports the error at the field. Pure.
  */
-import { type DestinationType, redacted, wordsOf } from '../../../../contract/destination-words.ts'
+import { type DestinationType, fieldsOf, redacted, wordsOf } from '../../../../contract/destination-words.ts'
+import { type ConfigField, offeredOptions } from '../../../../contract/destinations/config-field.ts'
 
-export interface ConfigField {
+export interface FormField {
   key: string
   label: string
-  /** `headers`: `Name: value`, one a line; `lines`: text of several. */
-  kind: 'text' | 'lines' | 'secret' | 'number' | 'choice' | 'switch' | 'headers'
-  required?: boolean
-  hint?: string
-  placeholder?: string
-  options?: readonly (readonly [string, string])[]
-  /** A secret of several lines. */
-  hasLines?: boolean
-  /** Seldom needed: below "More". */
-  more?: boolean
+  /** `headers`: `Name: value`, one a line; `lines`: text of several lines. */
+  kind: 'text' | 'lines' | 'secret' | 'number' | 'choice' | 'headers'
+  isNeeded: boolean
+  hint: string | undefined
+  placeholder: string | undefined
+  options: readonly (readonly [value: string, label: string])[]
+  isAdvanced: boolean
 }
 
-const compressions = [
-  ['none', 'none'],
-  ['gzip', 'gzip'],
-] as const
+/** The fields of a type, those that are rarely needed last. */
+export function formFields(type: DestinationType): FormField[] {
+  return fieldsOf(type).map(([key, field]) => ({
+    key,
+    label: field.label,
+    kind: controlOf(field),
+    isNeeded: field.needed === true,
+    hint: hintOf(field),
+    placeholder:
+      field.example ?? field.usual ?? (field.default === undefined ? undefined : String(field.default)),
+    options: optionsOf(field),
+    isAdvanced: field.advanced === true,
+  }))
+}
 
-export const configFields: Record<DestinationType, readonly ConfigField[]> = {
-  destination_database: [
-    {
-      key: 'dialect',
-      label: 'Kind of server',
-      kind: 'choice',
-      options: [
-        ['postgresql', 'PostgreSQL'],
-        ['mysql', 'MySQL'],
-        ['mariadb', 'MariaDB'],
-      ],
-    },
-    { key: 'host', label: 'Host', kind: 'text', required: true, placeholder: 'db.example.com' },
-    { key: 'port', label: 'Port', kind: 'number', placeholder: '5432, MySQL 3306' },
-    { key: 'database', label: 'Database', kind: 'text', required: true },
-    { key: 'username', label: 'User', kind: 'text', required: true },
-    { key: 'password', label: 'Password', kind: 'secret' },
-    {
-      key: 'table',
-      label: 'Table',
-      kind: 'text',
-      required: true,
-      placeholder: 'events or schema.events',
-      hint: 'It is there already, or is created from the records, below.',
-    },
-    {
-      key: 'exactly_once',
-      label: 'After a crash or a lost reply',
-      kind: 'choice',
-      options: [
-        ['', 'may be there twice'],
-        ['true', 'there once'],
-      ],
-      hint: 'Twice: unless a column has the role unique id. Once: how far delivery has come is kept in the table _pipectl_lanes beside yours, which pipectl makes.',
-    },
-    {
-      key: 'tls_verify',
-      label: 'Certificate of the server',
-      kind: 'choice',
-      more: true,
-      options: [
-        ['', 'not verified (full with a CA)'],
-        ['none', 'not verified, its key is pinned'],
-        ['ca', 'of a trusted authority'],
-        ['full', 'of a trusted authority, and for the host'],
-      ],
-    },
-    {
-      key: 'tls_ca',
-      label: 'CA of that certificate',
-      kind: 'lines',
-      more: true,
-      hint: 'PEM. Empty: the public authorities.',
-    },
-    {
-      key: 'tls_cert',
-      label: 'Client certificate',
-      kind: 'lines',
-      more: true,
-      hint: 'PEM, where the server asks for one.',
-    },
-    {
-      key: 'tls_key',
-      label: 'Key of the client certificate',
-      kind: 'secret',
-      hasLines: true,
-      more: true,
-      hint: 'PEM. Once saved it is not shown again; empty: stays as it is.',
-    },
-  ],
-  destination_object_store: [
-    { key: 'bucket', label: 'Bucket', kind: 'text', required: true },
-    { key: 'region', label: 'Region', kind: 'text', placeholder: 'us-east-1' },
-    {
-      key: 'endpoint',
-      label: 'Endpoint',
-      kind: 'text',
-      placeholder: 'https://s3.example.com',
-      hint: 'Of a compatible store; empty for AWS.',
-    },
-    { key: 'access_key', label: 'Access key', kind: 'text' },
-    { key: 'secret_key', label: 'Secret key', kind: 'secret' },
-    {
-      key: 'format',
-      label: 'Format',
-      kind: 'choice',
-      options: [
-        ['ndjson', 'one record a line'],
-        ['json_array', 'a JSON array'],
-        ['parquet', 'Parquet, by the columns below'],
-      ],
-    },
-    {
-      key: 'compression',
-      label: 'Compression',
-      kind: 'choice',
-      options: [
-        ['', 'usual: gzip, snappy in Parquet'],
-        ['gzip', 'gzip'],
-        ['none', 'none'],
-        ['snappy', 'snappy, Parquet alone'],
-        ['zstd', 'zstd, Parquet alone'],
-      ],
-    },
-    {
-      key: 'key_template',
-      label: 'Names of objects',
-      kind: 'text',
-      more: true,
-      placeholder:
-        '{pipe_name}/date={yyyy}-{MM}-{dd}/hour={HH}/{first_seq}-{last_seq}-{destination_id}.{ext}',
-      hint: 'Must hold {first_seq}.',
-    },
-    { key: 'session_token', label: 'Session token', kind: 'secret', more: true },
-    { key: 'storage_class', label: 'Storage class', kind: 'text', more: true },
-    {
-      key: 'sse',
-      label: 'Encryption at rest',
-      kind: 'choice',
-      more: true,
-      options: [
-        ['', 'as the bucket says'],
-        ['AES256', 'AES256'],
-        ['aws:kms', 'aws:kms'],
-      ],
-    },
-    { key: 'kms_key_id', label: 'KMS key', kind: 'text', more: true },
-    {
-      key: 'force_path_style',
-      label: 'Bucket in the path',
-      kind: 'choice',
-      more: true,
-      options: [
-        ['', 'yes with an endpoint, no for AWS'],
-        ['true', 'yes'],
-        ['false', 'no'],
-      ],
-    },
-  ],
-  destination_http_endpoint: [
-    { key: 'url', label: 'URL', kind: 'text', required: true, placeholder: 'https://example.com/hook' },
-    {
-      key: 'method',
-      label: 'Method',
-      kind: 'choice',
-      options: [
-        ['POST', 'POST'],
-        ['PUT', 'PUT'],
-      ],
-    },
-    {
-      key: 'body_format',
-      label: 'Body',
-      kind: 'choice',
-      options: [
-        ['json_array', 'a JSON array of records'],
-        ['ndjson', 'one record a line'],
-        ['json_object', 'one request for each record'],
-        ['es_bulk', '_bulk of Elasticsearch, OpenSearch'],
-        ['loki', 'push to Grafana Loki'],
-        ['slack', 'a message to Slack for each record'],
-      ],
-    },
-    {
-      key: 'auth_header',
-      label: 'Authorization header',
-      kind: 'secret',
-      placeholder: 'Bearer …',
-      hint: 'The whole value.',
-    },
-    {
-      key: 'signing_secret',
-      label: 'Signing secret',
-      kind: 'secret',
-      placeholder: 'whsec_…',
-      hint: 'Requests are signed as Standard Webhooks; two secrets with a space between while rotating.',
-    },
-    {
-      key: 'headers',
-      label: 'Headers',
-      kind: 'headers',
-      more: true,
-      placeholder: 'X-Source: pipectl',
-      hint: 'Name: value, one a line.',
-    },
-    {
-      key: 'secret_headers',
-      label: 'Secret headers',
-      kind: 'headers',
-      more: true,
-      placeholder: 'X-Api-Key: …',
-      hint: `Stored sealed. ${redacted} keeps what is stored.`,
-    },
-    {
-      key: 'secret_path',
-      label: 'Path of the URL',
-      kind: 'choice',
-      more: true,
-      options: [
-        ['', 'is shown, but for Slack'],
-        ['true', 'is a secret'],
-      ],
-    },
-    {
-      key: 'labels',
-      label: 'Labels (Loki)',
-      kind: 'headers',
-      more: true,
-      placeholder: 'app: shop',
-      hint: 'Of the stream. Name: value, one a line.',
-    },
-    {
-      key: 'text_template',
-      label: 'Message (Slack)',
-      kind: 'text',
-      more: true,
-      placeholder: 'Order {id}: {total}',
-      hint: "{key} for a record's value; empty: the whole record.",
-    },
-    { key: 'compression', label: 'Compression', kind: 'choice', more: true, options: compressions },
-    {
-      key: 'timeout_ms',
-      label: 'Time for a response, in milliseconds',
-      kind: 'number',
-      more: true,
-      placeholder: '15000',
-    },
-  ],
-  destination_nats: [
-    {
-      key: 'url',
-      label: 'Servers',
-      kind: 'text',
-      required: true,
-      placeholder: 'nats://nats.example.com:4222',
-      hint: 'Servers of one cluster with commas between them; tls:// for TLS.',
-    },
-    {
-      key: 'subject',
-      label: 'Subject',
-      kind: 'text',
-      required: true,
-      placeholder: 'events.{pipe_name}',
-      hint: 'A stream of JetStream must keep it.',
-    },
-    {
-      key: 'stream',
-      label: 'Stream',
-      kind: 'text',
-      placeholder: 'EVENTS',
-      hint: 'Checked with every message where it is given.',
-    },
-    { key: 'username', label: 'User', kind: 'text' },
-    { key: 'password', label: 'Password', kind: 'secret' },
-    { key: 'token', label: 'Token', kind: 'secret', more: true },
-    { key: 'nkey_seed', label: 'NKey seed', kind: 'secret', more: true, placeholder: 'SU…' },
-    {
-      key: 'credentials',
-      label: 'Credentials',
-      kind: 'secret',
-      hasLines: true,
-      more: true,
-      hint: 'The whole content of a .creds file. Once saved it is not shown again; empty: stays as it is.',
-    },
-    { key: 'tls_ca', label: 'Authorities (PEM)', kind: 'lines', more: true },
-    {
-      key: 'tls_verify',
-      label: 'Certificate of the server',
-      kind: 'choice',
-      more: true,
-      options: [
-        ['', 'is verified'],
-        ['false', 'is not verified'],
-      ],
-    },
-    { key: 'tls_cert', label: 'Certificate to show (PEM)', kind: 'lines', more: true },
-    {
-      key: 'tls_key',
-      label: 'Key of the certificate (PEM)',
-      kind: 'secret',
-      hasLines: true,
-      more: true,
-      hint: 'Once saved it is not shown again; empty: stays as it is.',
-    },
-    {
-      key: 'headers',
-      label: 'Headers',
-      kind: 'headers',
-      more: true,
-      placeholder: 'Source: pipectl',
-      hint: 'Of every message. Name: value, one a line.',
-    },
-    {
-      key: 'timeout_ms',
-      label: 'Time for an acknowledgement, in milliseconds',
-      kind: 'number',
-      more: true,
-      placeholder: '5000',
-    },
-  ],
-  destination_pull: [
-    {
-      key: 'ack_mode',
-      label: 'A message is done',
-      kind: 'choice',
-      options: [
-        ['auto', 'when it was handed over'],
-        ['explicit', 'when the consumer acknowledges it'],
-      ],
-    },
-    {
-      key: 'lease_seconds',
-      label: 'Seconds to acknowledge',
-      kind: 'number',
-      placeholder: '30',
-      hint: 'With acknowledgement: after this long without one it is delivered again.',
-    },
-  ],
+function controlOf(field: ConfigField): FormField['kind'] {
+  switch (field.kind) {
+    case 'choice':
+    case 'boolean':
+      return 'choice'
+    case 'map':
+      return 'headers'
+    case 'integer':
+    case 'port':
+      return 'number'
+    case 'text':
+      if (field.lines !== undefined) return 'lines'
+      return field.secret === 'text' ? 'secret' : 'text'
+  }
+}
+
+function hintOf(field: ConfigField): string | undefined {
+  const hints = [
+    field.hint,
+    ...(field.kind === 'map' ? ['Name: value, one per line.'] : []),
+    ...(field.kind === 'map' && field.secret ? [`${redacted} keeps the stored value.`] : []),
+    ...(field.kind === 'text' && field.secret === 'text' && field.lines
+      ? ['It is not shown after it was saved; leave it empty to keep it.']
+      : []),
+  ].filter((hint) => hint !== undefined)
+  return hints.length === 0 ? undefined : hints.join(' ')
+}
+
+/** The empty value stands for the default. It is left out where one of the others has the words of the default. */
+function optionsOf(field: ConfigField): (readonly [string, string])[] {
+  if (field.kind === 'choice') {
+    const offered = offeredOptions(field)
+    const hasDefault = field.default !== undefined || offered.some(([, label]) => label === field.usual)
+    return hasDefault ? offered : [['', `default: ${field.usual}`], ...offered]
+  }
+  if (field.kind !== 'boolean') return []
+  const { true: yes, false: no } = field.options
+  if (field.default === undefined)
+    return [
+      ['', `default: ${field.usual}`],
+      ['true', yes],
+      ['false', no],
+    ]
+  return field.default
+    ? [
+        ['', yes],
+        ['false', no],
+      ]
+    : [
+        ['', no],
+        ['true', yes],
+      ]
 }
 
 export type Texts = Readonly<Record<string, string>>
 
 /** The form's texts for a stored config. A secret is never shown: its field is empty, which keeps it. */
 export function textsOf(type: DestinationType, config: Readonly<Record<string, unknown>>): Texts {
-  const texts = configFields[type].map(({ key, kind, options }) => {
-    const value = config[key] ?? (key === 'dialect' ? config.sql_dialect : undefined)
-    if (kind === 'secret') return [key, '']
-    if (kind === 'headers') return [key, headerLines(value)]
-    if (value === undefined || value === null)
-      return [key, kind === 'choice' ? (options?.[0]?.[0] ?? '') : '']
-    const text = key === 'dialect' ? shortDialect(String(value)) : String(value)
-    // A stored false where the choice is between nothing and true.
-    return [key, options?.every(([name]) => name !== text) ? options[0]![0] : text]
+  const texts = fieldsOf(type).map(([key, field]) => {
+    const value = config[key] ?? aliasValue(type, config, key)
+    if (field.secret === 'text') return [key, '']
+    if (field.kind === 'map') return [key, headerLines(value)]
+    const options = optionsOf(field)
+    const text = value === undefined || value === null ? '' : String(value)
+    // The value of a default, or one that is accepted but not offered: both show as the first option.
+    return [key, options.some(([name]) => name === text) ? text : (options[0]?.[0] ?? text)]
   })
   return Object.fromEntries(texts)
 }
 
-function shortDialect(name: string): string {
-  return name === 'postgres' || name === 'pg' ? 'postgresql' : name
+function aliasValue(type: DestinationType, config: Readonly<Record<string, unknown>>, key: string): unknown {
+  const alias = Object.entries(wordsOf(type).fields).find(([, { aliasOf }]) => aliasOf === key)
+  return alias && config[alias[0]]
 }
 
 function headerLines(value: unknown): string {
@@ -384,11 +126,10 @@ function headersOf(text: string): Record<string, string> {
 
 /** The config of a new destination: what is empty is left out. */
 export function newConfig(type: DestinationType, texts: Texts): Record<string, unknown> {
-  const given = configFields[type].flatMap((field) => {
-    const text = texts[field.key] ?? ''
-    // A database's password may be empty; the API wants to be told.
-    if (text.trim() === '' && field.key !== 'password') return []
-    return [[field.key, typedValue(type, field, text)]]
+  const given = fieldsOf(type).flatMap(([key, field]) => {
+    const text = texts[key] ?? ''
+    if (text.trim() === '' && !isNeededEmpty(field)) return []
+    return [[key, typedValue(field, text)]]
   })
   return Object.fromEntries(given)
 }
@@ -397,13 +138,13 @@ export function newConfig(type: DestinationType, texts: Texts): Record<string, u
  * The changes that a form makes to a stored config. An empty field removes the value, except for secrets, which stay.
  */
 export function changedConfig(type: DestinationType, before: Texts, texts: Texts): Record<string, unknown> {
-  const given = configFields[type].flatMap((field) => {
-    const text = texts[field.key] ?? ''
-    const earlier = before[field.key] ?? ''
+  const given = fieldsOf(type).flatMap(([key, field]) => {
+    const text = texts[key] ?? ''
+    const earlier = before[key] ?? ''
     if (text === earlier) return []
-    if (field.key === 'secret_headers') return [[field.key, mergedHeaders(earlier, text)]]
-    if (text.trim() === '') return field.required ? [[field.key, '']] : [[field.key, null]]
-    return [[field.key, typedValue(type, field, text)]]
+    if (field.secret === 'map') return [[key, mergedHeaders(earlier, text)]]
+    if (text.trim() === '') return [[key, field.needed ? '' : null]]
+    return [[key, typedValue(field, text)]]
   })
   return Object.fromEntries(given)
 }
@@ -415,11 +156,16 @@ function mergedHeaders(before: string, now: string): Record<string, string | nul
   return { ...wanted, ...Object.fromEntries(gone.map((name) => [name, null])) }
 }
 
-function typedValue(type: DestinationType, { key, kind }: ConfigField, text: string): unknown {
-  if (kind === 'headers') return headersOf(text)
-  if (kind === 'number') return numberOr(text)
-  if (wordsOf(type).booleans.includes(key)) return text === 'true'
-  return kind === 'secret' ? text : text.trim()
+/** The API requires this field, and an empty text is a value of it. */
+function isNeededEmpty({ needed, empty }: ConfigField): boolean {
+  return needed === true && empty === 'allowed'
+}
+
+function typedValue({ kind, secret }: ConfigField, text: string): unknown {
+  if (kind === 'map') return headersOf(text)
+  if (kind === 'integer' || kind === 'port') return numberOr(text)
+  if (kind === 'boolean') return text === 'true'
+  return secret === 'text' ? text : text.trim()
 }
 
 /** The number that a text is; the text itself where it is none. */

@@ -1,8 +1,7 @@
 /** A new destination: first its kind, then where it is; tested before it is saved. */
 import { useCallback, useState } from 'react'
 import { useLocation } from 'wouter'
-import type { DestinationType } from '../../../../contract/destination-words.ts'
-import { wordsOf } from '../../../../contract/destination-words.ts'
+import { destinationTypes, wordsOf } from '../../../../contract/destination-words.ts'
 import { command, destinationOptions } from '../../../client/cli-twin.ts'
 import { api, isNotFound } from '../../data/api.ts'
 import { useDraft } from '../../data/draft.ts'
@@ -22,14 +21,6 @@ import { TestAndSave } from './test-and-save.tsx'
 import { TransformTrial } from './transform-trial.tsx'
 import { warnOfTransform } from './transform-warning.ts'
 
-const kinds: readonly (readonly [DestinationType, string, string])[] = [
-  ['destination_database', 'Database', 'Rows of a table in PostgreSQL, MySQL or MariaDB.'],
-  ['destination_object_store', 'Object store', 'Files in a bucket of S3 or a compatible store.'],
-  ['destination_http_endpoint', 'HTTP endpoint', 'Signed requests to an address of yours.'],
-  ['destination_nats', 'NATS JetStream', 'Messages of a stream, one for each record.'],
-  ['destination_pull', 'Pull', 'Nothing is sent: consumers come for the messages.'],
-]
-
 export function NewDestinationPage({ pipeId }: { pipeId: string }) {
   const initial = useCallback((): { draft: DestinationDraft | null } => ({ draft: null }), [])
   const [{ draft }, set, forget] = useDraft(`new destination of ${pipeId}`, initial)
@@ -41,15 +32,15 @@ export function NewDestinationPage({ pipeId }: { pipeId: string }) {
       ) : null}
       {draft === null ? (
         <div className={styles.kinds}>
-          {kinds.map(([type, name, words]) => (
+          {destinationTypes.map((type) => (
             <button
               key={type}
               type="button"
               className={styles.kind}
               onClick={() => set({ draft: emptyDraft(type) })}
             >
-              <strong>{name}</strong>
-              <Soft>{words}</Soft>
+              <strong>{wordsOf(type).title}</strong>
+              <Soft>{wordsOf(type).summary}</Soft>
             </button>
           ))}
         </div>
@@ -108,7 +99,7 @@ function NewForm({
   return (
     <form className={formStyles.form} onSubmit={(event) => event.preventDefault()} noValidate>
       <div className={formStyles.actions}>
-        <Soft>{kinds.find(([type]) => type === draft.type)?.[2]}</Soft>
+        <Soft>{wordsOf(draft.type).summary}</Soft>
         <Button look="plain" onClick={onForget}>
           Another kind
         </Button>

@@ -2,6 +2,7 @@
 import { useState } from 'react'
 import { useLocation } from 'wouter'
 import type { Destination } from '../../../../contract/destination.ts'
+import { wordsOf } from '../../../../contract/destination-words.ts'
 import { bytes, counted } from '../../../../platform/quantities.ts'
 import { command, destinationName } from '../../../client/cli-twin.ts'
 import { skipHelps } from '../../../client/lane-error.ts'
@@ -41,7 +42,7 @@ export function LaneActions({ pipeName, destination, blockingRecords }: LaneActi
     <>
       <FailureNotice failure={retry.error} />
       <div className={formStyles.actions}>
-        {type === 'destination_pull' ? null : (
+        {wordsOf(type).isPulled ? null : (
           <>
             <Button look="primary" changes disabled={!isFailing || retry.isPending} onClick={runRetry}>
               Retry now

@@ -1,6 +1,7 @@
 /** One lane: why does it not get on, and what may I do? */
 import { type ReactNode, useState } from 'react'
 import type { Destination } from '../../../../contract/destination.ts'
+import { wordsOf } from '../../../../contract/destination-words.ts'
 import { needsAttention } from '../../../../contract/state-words.ts'
 import { bytes, count, duration } from '../../../../platform/quantities.ts'
 import type { Rates } from '../../../client/overview.ts'
@@ -95,7 +96,7 @@ function Lane({ destination }: { destination: Destination }) {
           lines={lines}
         />
       </Section>
-      {destination.destination_type === 'destination_database' ? (
+      {wordsOf(destination.destination_type).isDatabase ? (
         <DriftSection destination={destination} pipeName={pipeName} />
       ) : null}
       {destination.transform ? <TransformSection transform={destination.transform} /> : null}

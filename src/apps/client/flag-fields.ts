@@ -1,0 +1,313 @@
+/**
+ * Flags of commands and the fields of the API that they set: one table for each resource. It is read in both directions. A command
+ * makes a body from its flags (`fieldsFromFlags`), and the dashboard shows the command for a body (`flagsFor`). Flags of a
+ * destination's config are in the table of the type (`contract/destinations/`).
+ *
+ * Invariants: a flag is in one row of its table, and so is a field. `flagsFor` never prints a field that has no row.
+ */
+import type { OnPermanentError } from '../../contract/delivery-settings.ts'
+import { destinationTypes, fieldsOf } from '../../contract/destination-words.ts'
+import { exitCodes, Failure } from './failure.ts'
+
+export interface FlagField {
+  /** Without the dashes. */
+  readonly flag: string
+  /** In the body: `rate.requests_per_second` is within `rate`. */
+  readonly field: string
+  /** `switch`: `--flag` and `--no-flag`. `reset`: only `--no-flag`, for null. A list: one of its texts. */
+  readonly takes: 'text' | 'switch' | 'reset' | 'count' | 'wholeNumber' | 'number' | readonly string[]
+  /** In the help: `--flag <value>`. */
+  readonly value?: string
+  readonly help: string
+  /** The help of `--no-flag` for a switch. */
+  readonly off?: string
+  /** The word for null. */
+  readonly none?: string
+}
+
+export const pipeFlags = [
+  {
+    flag: 'description',
+    field: 'pipe_description',
+    takes: 'text',
+    value: 'text',
+    help: 'what the pipe is for (at most 500 characters)',
+  },
+  {
+    flag: 'ingest-ts',
+    field: 'pipe_add_ingest_ts',
+    takes: 'switch',
+    help: 'write the time of arrival into each record',
+    off: 'do not',
+  },
+  {
+    flag: 'ts-field',
+    field: 'pipe_ingest_ts_field',
+    takes: 'text',
+    value: 'key',
+    help: 'the key it is written to (default ingest_ts)',
+  },
+  {
+    flag: 'ingest-ip',
+    field: 'pipe_add_ingest_ip',
+    takes: 'switch',
+    help: "write the client's IP address into each record",
+    off: 'do not',
+  },
+  {
+    flag: 'ip-field',
+    field: 'pipe_ingest_ip_field',
+    takes: 'text',
+    value: 'key',
+    help: 'the key it is written to (default ingest_ip)',
+  },
+  {
+    flag: 'key-required',
+    field: 'pipe_api_key_required',
+    takes: 'switch',
+    help: 'ingest needs an API key',
+    off: 'ingest needs no key, but an allowed Origin',
+  },
+  {
+    flag: 'any-origin',
+    field: 'pipe_allow_any_browser_origin',
+    takes: 'switch',
+    help: 'accept browser requests from every origin',
+    off: 'only from the allowed origins',
+  },
+] as const satisfies FlagField[]
+
+/** The dimensions of `--geo`: the field, and the key that is written unless another is given. */
+export const geoDimensions = {
+  country: ['pipe_ingest_geo_country_field', 'ingest_country_code'],
+  region: ['pipe_ingest_geo_region_field', 'ingest_region'],
+  city: ['pipe_ingest_geo_city_field', 'ingest_city'],
+  postal: ['pipe_ingest_geo_postal_field', 'ingest_postal_code'],
+  latitude: ['pipe_ingest_geo_latitude_field', 'ingest_latitude'],
+  longitude: ['pipe_ingest_geo_longitude_field', 'ingest_longitude'],
+  accuracy: ['pipe_ingest_geo_accuracy_radius_field', 'ingest_geo_accuracy_radius_km'],
+} as const
+
+const flush = { takes: 'count', value: 'number' } as const
+
+export const limitFlags = [
+  {
+    ...flush,
+    flag: 'records-per-request',
+    field: 'pl_ingest_max_records_per_request',
+    help: 'most records in one ingest request',
+  },
+  {
+    ...flush,
+    flag: 'records-per-second',
+    field: 'pl_ingest_max_records_per_second',
+    help: 'most records per second',
+  },
+  {
+    ...flush,
+    flag: 'records-per-day',
+    field: 'pl_ingest_max_records_per_day',
+    help: 'most records per UTC day',
+  },
+  {
+    ...flush,
+    flag: 'bytes-per-day',
+    field: 'pl_ingest_max_bytes_per_day',
+    help: 'most bytes per UTC day; `none` for no cap',
+    none: 'none',
+  },
+  {
+    ...flush,
+    flag: 'flush-records',
+    field: 'pl_delivery_max_records_per_flush',
+    help: 'records that close a batch',
+  },
+  {
+    ...flush,
+    flag: 'flush-bytes',
+    field: 'pl_delivery_max_bytes_per_flush',
+    help: 'bytes that close a batch',
+  },
+  {
+    ...flush,
+    flag: 'flush-seconds',
+    field: 'pl_delivery_max_seconds_per_flush',
+    help: 'seconds that close a batch',
+  },
+] as const satisfies FlagField[]
+
+/** A destination's name and delivery settings. */
+export const deliveryFlags = [
+  {
+    flag: 'name',
+    field: 'destination_name',
+    takes: 'text',
+    value: 'name',
+    help: 'a name, unique in the pipe: PIPE/NAME; "" for the default, which is the kind (database, database-2, …)',
+    none: '',
+  },
+  {
+    flag: 'max-retry-seconds',
+    field: 'destination_max_retry_seconds',
+    takes: 'wholeNumber',
+    value: 'seconds',
+    help: 'how long a failing message is retried at short intervals (default 86400)',
+  },
+  {
+    flag: 'flush-records',
+    field: 'flush.max_records',
+    takes: 'wholeNumber',
+    value: 'number',
+    help: 'records that close a batch',
+  },
+  {
+    flag: 'flush-bytes',
+    field: 'flush.max_bytes',
+    takes: 'wholeNumber',
+    value: 'number',
+    help: 'bytes that close a batch',
+  },
+  {
+    flag: 'flush-seconds',
+    field: 'flush.max_seconds',
+    takes: 'wholeNumber',
+    value: 'number',
+    help: 'seconds that close a batch',
+  },
+  {
+    flag: 'flush',
+    field: 'flush',
+    takes: 'reset',
+    help: "no batch limits of its own: the pipe's limits or the defaults apply",
+  },
+  {
+    flag: 'rate',
+    field: 'rate.requests_per_second',
+    takes: 'number',
+    value: 'number',
+    help: 'most requests (statements, objects) per second; `none` for no limit',
+    none: 'none',
+  },
+  {
+    flag: 'concurrency',
+    field: 'concurrency',
+    takes: 'wholeNumber',
+    value: 'number',
+    help: 'HTTP and NATS: requests of one batch at the same time (1 to 32; default 1)',
+  },
+  {
+    flag: 'on-permanent-error',
+    field: 'on_permanent_error',
+    takes: ['block', 'park'] satisfies OnPermanentError[],
+    value: 'what',
+    help: 'a record that is rejected for good blocks the lane (default), or is parked and the lane continues',
+  },
+] as const satisfies FlagField[]
+
+export const startFromFlag = {
+  flag: 'start-from',
+  field: 'start_from',
+  takes: ['now', 'earliest'],
+  value: 'point',
+  help: 'first record it gets: now (default) or earliest',
+} as const satisfies FlagField
+
+/** The fields that a file with a destination can have, in addition to `destination_type` and `destination_config`. */
+export const destinationSettings = [
+  ...new Set(deliveryFlags.map(({ field }) => field.replace(/\..*/, ''))),
+  'columns',
+  'transform',
+  startFromFlag.field,
+]
+
+/** The flag of a config's key, which is the same for every type that has the key. */
+export function configFlag(key: string): string {
+  return key.replaceAll('_', '-')
+}
+
+/** By key: the flags for the configs of all types. A key of several types has the words of the first. */
+export const configFlags = new Map(
+  [...destinationTypes]
+    .reverse()
+    .flatMap((type) =>
+      fieldsOf(type).flatMap(([key, { flag }]) => (flag === undefined ? [] : [[key, flag]])),
+    ),
+)
+
+type Value<F> =
+  | (F extends { takes: 'switch' }
+      ? boolean
+      : F extends { takes: 'count' | 'wholeNumber' | 'number' }
+        ? number
+        : F extends { takes: 'reset' }
+          ? null
+          : F extends { takes: readonly (infer Choice)[] }
+            ? Choice
+            : string)
+  | (F extends { none: string } ? null : never)
+
+/** Fields by their path in the body. */
+export type FlagFields<T extends readonly FlagField[]> = { [F in T[number] as F['field']]?: Value<F> }
+
+/** The fields whose flags were given. Throws Failure (usage) for a value that a flag does not accept. */
+export function fieldsFromFlags<T extends readonly FlagField[]>(table: T, options: object): FlagFields<T> {
+  const given = table.flatMap((row) => {
+    const option: unknown = Reflect.get(options, camelCase(row.flag))
+    const value = optionValue(row, option)
+    return value === undefined ? [] : [[row.field, value]]
+  })
+  return Object.fromEntries(given)
+}
+
+function optionValue(row: FlagField, option: unknown): unknown {
+  const { takes, none } = row
+  if (takes === 'switch') return option
+  if (takes === 'reset') return option === false ? null : undefined
+  if (typeof option !== 'string') return undefined
+  if (none !== undefined && option === none) return null
+  return typeof takes === 'string' && takes !== 'text' ? numberFrom(row.flag, option, takes) : option
+}
+
+const numbers = {
+  count: { pattern: /^[1-9]\d{0,15}$/, words: 'is not a whole number of at least 1', example: '1000' },
+  wholeNumber: { pattern: /^\d{1,15}$/, words: 'is not a whole number', example: '3600' },
+  number: { pattern: /^\d{1,15}(\.\d{1,15})?$/, words: 'is not a number', example: '10' },
+} as const
+
+/** Throws Failure (usage). */
+export function numberFrom(flag: string, text: string, takes: keyof typeof numbers): number {
+  const { pattern, words, example } = numbers[takes]
+  if (pattern.test(text) && Number(text) <= Number.MAX_SAFE_INTEGER) return Number(text)
+  throw new Failure(
+    exitCodes.usage,
+    `--${flag} ${JSON.stringify(text)} ${words}`,
+    `give a plain number, e.g. --${flag} ${example}`,
+  )
+}
+
+/** The flags that set these fields of a body; what has no flag is left out. */
+export function flagsFor(table: readonly FlagField[], body: object): string[] {
+  return table.flatMap(({ flag, field, takes, none }) => {
+    const value = valueAt(body, field)
+    if (value === undefined) return []
+    if (takes === 'switch') return [value === true ? `--${flag}` : `--no-${flag}`]
+    if (takes === 'reset') return value === null ? [`--no-${flag}`] : []
+    const word = value === null ? none : String(value)
+    return word === undefined ? [] : [`--${flag}`, word]
+  })
+}
+
+/** The value at a path; null where one of its parents is null. */
+function valueAt(body: object, path: string): unknown {
+  let value: unknown = body
+  for (const key of path.split('.')) {
+    if (typeof value !== 'object' || value === null) return value
+    value = Reflect.get(value, key)
+  }
+  return value
+}
+
+/** As commander names the option of a flag. */
+export function camelCase(flag: string): string {
+  return flag.replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())
+}

@@ -1,0 +1,35 @@
+/** A pull destination: consumers fetch its messages. */
+import type { TypeFacts } from './type-facts.ts'
+
+export const pull = {
+  kind: 'pull',
+  title: 'Pull',
+  summary: 'Nothing is sent: consumers fetch the messages.',
+  guides: [['pull.md', 'Pull consumers']],
+  examples: ['pipectl destinations create orders --type pull --start-from earliest'],
+  fields: {
+    ack_mode: {
+      kind: 'choice',
+      label: 'A message is done',
+      options: { auto: 'when it was handed over', explicit: 'when the consumer acknowledges it' },
+      default: 'auto',
+    },
+    lease_seconds: {
+      kind: 'integer',
+      label: 'Seconds to acknowledge',
+      hint: 'With explicit acknowledgement: a message is delivered again after this time without one.',
+      minimum: 5,
+      maximum: 600,
+      default: 30,
+    },
+  },
+  hasColumns: false,
+  isDatabase: false,
+  hasConcurrency: false,
+  isPulled: true,
+  receiver: 'destination',
+  defaultFlush: { maxRecords: 1, maxBytes: 1, maxSeconds: 0 },
+  target: ({ ack_mode }) => (ack_mode === 'explicit' ? 'pull, explicit ack' : 'pull'),
+  targetKey: () => [],
+  server: () => null,
+} as const satisfies TypeFacts
