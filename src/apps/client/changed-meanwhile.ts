@@ -7,7 +7,12 @@ import { type Difference, differences } from './differences.ts'
 import { ApiFailure, exitCodes, Failure } from './failure.ts'
 
 /** Left out of a comparison: what the service counts, and what other operations change. */
-const notSettings: ReadonlySet<string> = new Set(['lane', 'tls_pin', 'api_keys', 'destinations', 'status'])
+const notSettings: ReadonlySet<string> = new Set([
+  ...['lane', 'tls_pin', 'api_keys', 'destinations', 'status'],
+  ...['pipe_updated_ts', 'destination_updated_ts'],
+])
+/** The objects of a body that have such keys. */
+const shownResources: ReadonlySet<string> = new Set(['pipe', 'destination'])
 /** More are not listed. */
 const mostListed = 8
 
@@ -16,11 +21,10 @@ export function changedSettings(before: object, now: object): Difference[] {
   return differences(settingsIn(before), settingsIn(now))
 }
 
-/** Such keys are in the body itself, and in the destination that it shows. */
 function settingsIn(body: object): object {
   const kept = Object.entries(body).filter(([key]) => !notSettings.has(key))
   return Object.fromEntries(
-    kept.map(([key, value]) => [key, key === 'destination' && isObject(value) ? settingsIn(value) : value]),
+    kept.map(([key, value]) => [key, shownResources.has(key) && isObject(value) ? settingsIn(value) : value]),
   )
 }
 

@@ -196,7 +196,7 @@ t.test(
       const wrong = await pipectl('destinations', 'update', 'named/hook', '--secret', secret)
       t.match(wrong, {
         code: 2,
-        stderr: /is not a secret of .*\n.*signing_secret, secret_headers\.NAME, url/,
+        stderr: /is not a secret of .*\n.*url, .*signing_secret, secret_headers\.NAME/,
       })
     }
 
@@ -537,6 +537,58 @@ t.test('failures say what happened and what to do next, by exit code', async (t)
     t.equal(usage.stdout, '')
     t.not(usage.stderr, '')
   }
+})
+
+t.test('a table wherever the output goes: no color, nothing cut; JSON is asked for', async (t) => {
+  const long = 'a-name-that-is-longer-than-a-column-of-a-terminal-has-room-for'.padEnd(90, '-x')
+  await json('pipes', 'create', long)
+  await json('destinations', 'create', long, '--type', 'pull')
+  const [status, lanes, audit, keys, doctor, asJson] = await Promise.all([
+    pipectl('status'),
+    pipectl('lanes', 'list'),
+    pipectl('audit'),
+    pipectl('keys', 'list'),
+    pipectl('doctor', '--data-dir', path.join(home, 'none')),
+    pipectl('audit', '--json'),
+  ])
+  t.match(status.stdout, /^FIELD +VALUE\ndaemon +http/)
+  t.match(lanes.stdout, new RegExp(`^LANE +STATE .*\\n(.*\\n)*${long}/pull +idle`))
+  t.match(audit.stdout, /^ID +TIME \(UTC\) +WHO/)
+  t.match(audit.stdout, `${long}/pull`)
+  t.match(keys.stdout, /^NAME +STATUS .*\n.* (never|\d+[smhd]( \d+[smhd])? ago) +never /)
+  t.match(doctor.stdout, /^CHECK +RESULT +DETAIL\nsettings +ok/)
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colour is a control sequence
+  for (const { stdout } of [status, lanes, audit, keys, doctor]) t.notMatch(stdout, /\x1b|…/)
+  t.match(JSON.parse(asJson.stdout), { audit: Array })
+  const checked = await pipectl('status', '--check')
+  t.match(checked.stdout, /^FIELD +VALUE\n/)
+  t.equal((await pipectl('pipes', 'delete', long, '--yes')).code, 0)
+})
+
+t.test('a misspelt pipe, destination, key or user: the one that was probably meant', async (t) => {
+  await json('pipes', 'create', 'events')
+  await json('destinations', 'create', 'events', '--type', 'pull', '--name', 'warehouse')
+  for (const [command, meant] of [
+    ['pipes get evnets', 'events'],
+    ['lanes retry events/warehose', 'events/warehouse'],
+    ['destinations get evnts/warehouse', 'events'],
+    ['lanes skip event', 'events'],
+    ['keys revoke defalt --yes', 'default'],
+  ] as const) {
+    const ran = await pipectl(...command.split(' '))
+    t.match(
+      ran,
+      { code: 3, stderr: /^error: there is no \w+ ".*" in this workspace\n {2}next: [^\n]+\n$/ },
+      command,
+    )
+    t.match(ran.stderr, `did you mean "${meant}"?`)
+  }
+  t.notMatch((await pipectl('pipes', 'get', 'nothing-like-it')).stderr, 'did you mean')
+  await json('pipes', 'create', 'empty')
+  t.match(await pipectl('lanes', 'retry', 'empty'), {
+    code: 3,
+    stderr: /pipe empty has no destination\n.*destinations create empty/,
+  })
 })
 
 t.test('usage: by the hour, of a pipe and of all', async (t) => {
