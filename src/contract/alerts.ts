@@ -9,14 +9,14 @@ export const AlertsPut = Type.Object(
   {
     url: text(
       4000,
-      'Where alerts are posted. User information and query values are secret, of format slack the path too: they show as [redacted]. Sent back as it is shown, the stored one stays.',
+      'Where alerts are posted. User information and query values are secret, with format slack the path too: they are shown as [redacted]. Sending the shown value back keeps the stored one.',
     ),
     secret: Type.Optional(
       nullable(
         Type.String({
           maxLength: 400,
           description:
-            'whsec_…: alerts are signed with it (Standard Webhooks); two, separated by a space, while rotating. `[redacted]` keeps the stored one; left out or null: they are not signed.',
+            'whsec_…: alerts are signed with it (Standard Webhooks); two of them, separated by a space, during a rotation. `[redacted]` keeps the stored one; without it or with null, alerts are not signed.',
         }),
       ),
     ),
@@ -31,7 +31,7 @@ export const AlertsPut = Type.Object(
         minItems: 1,
         maxItems: alertEventNames.length,
         description:
-          'Events that are sent, each at most once in the list. Left out: everything, also what later versions add.',
+          'The events to send, each at most once in the list. Without it: all events, including those that later versions add.',
       }),
     ),
   },
@@ -50,7 +50,7 @@ export type Alerts = Static<typeof Alerts>
 export const AlertsStatus = Type.Object({
   pending_alerts: Type.Integer({
     minimum: 0,
-    description: 'Not sent yet. Each is tried again for an hour.',
+    description: 'Alerts that are not sent yet. Each is retried for an hour.',
   }),
   last_sent_ts: nullable(Type.String({ format: 'date-time' })),
   last_failure: nullable(
@@ -71,9 +71,9 @@ export type AlertsShown = Static<typeof AlertsShown>
 
 export const AlertsTested = Type.Object({
   ok: Type.Boolean({ description: 'True: the receiver responded with a status of 200 to 299.' }),
-  status: nullable(Type.Integer({ description: 'Of the response; null: there was none.' })),
+  status: nullable(Type.Integer({ description: 'The status of the response; null: there was none.' })),
   message: Type.String({
-    description: 'What came back: one line, at most 1,024 bytes, without the secrets of the address.',
+    description: 'The response: one line, at most 1,024 bytes, without the secrets of the address.',
   }),
 })
 export type AlertsTested = Static<typeof AlertsTested>

@@ -25,20 +25,20 @@ const scopes = Type.Array(Type.Enum([...apiKeyScopes]), {
   minItems: 1,
   maxItems: apiKeyScopes.length,
   description:
-    'What the key may do, each scope at most once. `ingest`: send records. `pull`: pull, ack and nack. `read`: every GET of the management API. `manage`: everything.',
+    'What the key can do, each scope at most once. `ingest`: send records. `pull`: pull, ack and nack. `read`: every GET of the management API. `manage`: everything.',
 })
 const pipeIds = nullable(
   Type.Array(Type.String({ format: 'uuid' }), {
     minItems: 1,
     maxItems: resourceLimits.pipesPerApiKey,
     description:
-      'The pipes that the key is for; null: all of the workspace. A pipe that is deleted stays in the list and opens nothing.',
+      'The pipes that the key is limited to; null: all pipes of the workspace. A deleted pipe stays in the list and allows nothing.',
   }),
 )
 const expires = nullable(
   Type.String({
     format: 'date-time',
-    description: 'From this moment on the key is as unknown as one that never was; null: it does not expire.',
+    description: 'The time from which the key is treated as unknown; null: it does not expire.',
   }),
 )
 

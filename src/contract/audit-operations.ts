@@ -10,7 +10,7 @@ export const auditOperations = [
     ...at('listAudit'),
     area: 'management',
     summary: 'List the changes of the workspace and who made them, newest first',
-    description: `Kept for ${resourceLimits.auditDays} days, the last ${resourceLimits.auditEntriesPerWorkspace} of a workspace. An entry and its change are stored together or not at all.`,
+    description: `Entries are kept for ${resourceLimits.auditDays} days, at most ${resourceLimits.auditEntriesPerWorkspace} per workspace. An entry and its change are stored together or not at all.`,
     auth: 'key',
     needs: 'manage',
     boundKeys: 'its_part',

@@ -8,33 +8,35 @@ const state = (description: string) => nullable(Type.Record(Type.String(), Type.
 export const auditPage = { default: 50, max: 500 } as const
 
 export const AuditEntry = Type.Object({
-  audit_id: Type.Integer({ minimum: 1, description: 'Grows by one from entry to entry of the workspace.' }),
+  audit_id: Type.Integer({ minimum: 1, description: 'Grows by one with each entry of the workspace.' }),
   audit_ts: Type.String({ format: 'date-time' }),
   operation: Type.String({
     description:
-      'The operationId; `signIn`, `signInFailed`, `setUp` and `changeOwnPassword` are of the dashboard, `createWorkspace` of the command.',
+      'The operationId; `signIn`, `signInFailed`, `setUp` and `changeOwnPassword` come from the dashboard, `createWorkspace` from the command.',
   }),
   actor: Type.Object({
     kind: Type.Enum(['key', 'user', 'local'], {
-      description: 'A key, a person who is signed in, or a command on the data directory.',
+      description: 'A key, a signed-in user, or a command on the data directory.',
     }),
-    id: nullable(Type.String({ description: 'Of the key or the user; null: a command.' })),
+    id: nullable(Type.String({ description: 'The id of the key or the user; null: a command.' })),
     name: nullable(
-      Type.String({ description: 'As it was then: of the key, the user or the user of the system.' }),
+      Type.String({
+        description: 'The name at that time: of the key, the user, or the user of the operating system.',
+      }),
     ),
   }),
   address: nullable(
     Type.String({
-      description: 'Of the client, behind trusted proxies too; null: a command on the machine.',
+      description: 'The address of the client, also behind trusted proxies; null: a command on the machine.',
     }),
   ),
   resource_id: nullable(Type.String()),
-  pipe_id: nullable(Type.String({ description: 'The pipe that it is or belongs to.' })),
+  pipe_id: nullable(Type.String({ description: 'The pipe itself, or the pipe of the resource.' })),
   before: state(
-    'Null: it was made. Of a change what is different. Secrets are redacted; which of them are others, `after.secrets_changed` says.',
+    'The changed fields before the change; null: the resource was created. Secrets are redacted; `after.secrets_changed` names the ones that changed.',
   ),
   after: state(
-    'Null: it was removed. Of an operation on a lane its result; `status: requested` where the daemon ended before it was known.',
+    'The changed fields after the change; null: the resource was removed. For an operation on a lane: its result, or `status: requested` if the daemon ended before it was known.',
   ),
 })
 export type AuditEntry = Static<typeof AuditEntry>
@@ -50,26 +52,26 @@ export const auditParameters = [
     in: 'query',
     name: 'limit',
     schema: Type.Integer({ minimum: 1, maximum: auditPage.max, default: auditPage.default }),
-    description: 'Entries of one response.',
+    description: 'The number of entries in one response.',
   },
   {
     in: 'query',
     name: 'after',
     schema: Type.Integer({ minimum: 1 }),
-    description: 'Entries that are older than the one with this audit_id.',
+    description: 'Only entries older than the one with this audit_id.',
   },
-  { in: 'query', name: 'operation', schema: Type.String(), description: 'Those of this operation.' },
+  { in: 'query', name: 'operation', schema: Type.String(), description: 'Only entries of this operation.' },
   {
     in: 'query',
     name: 'resource_id',
     schema: Type.String(),
     description:
-      'Those of this pipe, destination, key or user. A pipe has those of everything that belongs to it.',
+      'Only entries of this pipe, destination, key or user. A pipe includes everything that belongs to it.',
   },
   {
     in: 'query',
     name: 'since',
     schema: moment,
-    description: 'Those from this moment on.',
+    description: 'Only entries from this time on.',
   },
 ] as const

@@ -16,7 +16,7 @@ const idempotencyKeyInUrl = {
   name: 'idempotency_key',
   schema: Type.String({ minLength: 1, maxLength: 255 }),
   description:
-    'The same as Idempotency-Key, for requests that can have no header, such as those of navigator.sendBeacon. One of the two.',
+    'The same as Idempotency-Key, for requests that cannot have headers, such as those of navigator.sendBeacon. Send only one of the two.',
 } as const
 const origin = {
   in: 'header',
@@ -34,18 +34,18 @@ export const healthOperations = [
     summary: 'Whether the process serves requests',
     auth: 'none',
     boundKeys: 'open',
-    success: { status: 200, description: 'It does', schema: responseBodies.health },
+    success: { status: 200, description: 'The process serves requests', schema: responseBodies.health },
     errors: [],
   },
   {
     ...at('getReady'),
     area: 'health',
-    summary: 'Whether the service can do its work now',
+    summary: 'Whether the service is ready',
     description: 'For load balancers. /v1/health stays ok while the process serves.',
     auth: 'none',
     boundKeys: 'open',
     success: { status: 200, description: 'Ready', schema: responseBodies.ready },
-    otherResponses: { 503: { description: 'Not ready, and why.', schema: responseBodies.notReady } },
+    otherResponses: { 503: { description: 'Not ready, with the reasons.', schema: responseBodies.notReady } },
     errors: [],
   },
 ] as const satisfies readonly Operation[]
@@ -56,7 +56,7 @@ export const ingestOperations = [
     area: 'ingest',
     summary: 'Send one record or an array of records into a pipe',
     description:
-      '202 means the message is on disk and fsynced; it is delivered afterwards. Content-Encoding may be gzip, deflate or br. A body of type text/plain is read as JSON; browsers send it to another origin without a preflight. A body that arrives slower than about 16 KB/s is cut off after 10 seconds without a response: send smaller bodies over slow links.',
+      '202 means the message is on disk and fsynced; it is delivered afterwards. Content-Encoding can be gzip, deflate or br. A body of type text/plain is read as JSON; browsers send it to another origin without a preflight. A body that arrives more slowly than about 16 KB/s is cut off after 10 seconds without a response: send smaller bodies over slow links.',
     auth: 'pipe',
     boundKeys: 'its_pipe',
     parameters: [idempotencyKey, idempotencyKeyInUrl, origin],
@@ -98,7 +98,7 @@ export const ingestOperations = [
     auth: 'none',
     boundKeys: 'open',
     parameters: [{ ...origin, required: true }],
-    success: { status: 204, description: 'The origin may send records' },
+    success: { status: 204, description: 'The origin can send records' },
     otherResponses: {
       400: { description: 'No Origin; empty body.' },
       403: { description: 'Origin not allowed; empty body.' },
@@ -148,7 +148,7 @@ export const pullOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: msgIdBody,
-    success: { status: 204, description: 'The lane moved on' },
+    success: { status: 204, description: 'Acknowledged; the lane has moved on' },
     errors: [
       'invalid_destination_id',
       'invalid_msg_id',
@@ -164,7 +164,7 @@ export const pullOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: msgIdBody,
-    success: { status: 204, description: 'It is redelivered at once' },
+    success: { status: 204, description: 'Returned; the next request gets it at once' },
     errors: [
       'invalid_destination_id',
       'invalid_msg_id',

@@ -13,7 +13,7 @@ const DestinationName = Type.String({
   maxLength: 100,
   pattern: destinationNamePattern,
   description:
-    'Unique in its pipe: PIPE/NAME names the destination wherever people do. Without one, and for null, it is the kind (`database`, `object-store`, `http-endpoint`, `nats`, `pull`), with -2, -3 … where that is taken.',
+    'Unique in its pipe: commands refer to the destination as PIPE/NAME. Without a name, or with null, it is the type (`database`, `object-store`, `http-endpoint`, `nats`, `pull`), with -2, -3 … if that name is taken.',
 })
 
 export const DestinationFlush = Type.Object(
@@ -25,14 +25,14 @@ export const DestinationFlush = Type.Object(
   {
     ...closed,
     description:
-      "The first of the three that is reached closes a batch. Wins over the pipe's limits, which win over the type's default.",
+      'The first limit that is reached closes a batch. These limits override those of the pipe, which override the defaults of the type.',
   },
 )
 export type DestinationFlush = Static<typeof DestinationFlush>
 
 export const DestinationRate = Type.Object(
   { requests_per_second: Type.Number({ minimum: 0.01, maximum: 100_000 }) },
-  { ...closed, description: 'The most requests (statements, objects) that are begun per second.' },
+  { ...closed, description: 'The maximum number of requests (statements, objects) started per second.' },
 )
 export type DestinationRate = Static<typeof DestinationRate>
 
@@ -41,7 +41,7 @@ export const DestinationConcurrency = Type.Integer({
   minimum: 1,
   maximum: mostConcurrency,
   description:
-    'HTTP endpoints and NATS: requests (messages) of one batch that are under way at the same time. More than 1 keeps order only between batches.',
+    'HTTP endpoints and NATS: requests (messages) of one batch that are sent in parallel. More than 1 keeps order only between batches.',
 })
 export const defaultConcurrency = 1
 
@@ -50,7 +50,7 @@ export type OnPermanentError = (typeof onPermanentErrors)[number]
 export const OnPermanentError = Type.Enum([...onPermanentErrors], {
   default: 'block',
   description:
-    'What a lane does with what its destination refuses for good. `block`: it stops there and tries again every 5 minutes. `park`: it puts the refused records aside (GET …/parked) and goes on; not for pull destinations.',
+    'What a lane does when its destination rejects a record permanently. `block`: it stops there and retries every 5 minutes. `park`: it sets the rejected records aside (GET …/parked) and continues; not for pull destinations.',
 })
 
 /** As responses show them: null where a destination has none. */

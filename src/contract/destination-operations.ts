@@ -22,7 +22,7 @@ const checkTransform = {
   name: 'check_transform',
   schema: Type.Boolean({ default: true }),
   description:
-    'A transform that is given or changed is tried on the newest records of the pipe first, for 5 s at most: one that fails on all of them is refused. false: it is saved without.',
+    'true: a new or changed transform is tested on the newest records of the pipe first, for 5 s at most, and rejected if it fails on all of them. false: it is saved without this test.',
 } as const
 
 export const destinationOperations = [
@@ -42,7 +42,7 @@ export const destinationOperations = [
   {
     ...at('testDestination'),
     area: 'management',
-    summary: 'Try a new or changed destination without storing it',
+    summary: 'Test a new or changed destination without storing it',
     auth: 'key',
     boundKeys: 'its_pipe',
     parameters: [
@@ -63,29 +63,32 @@ export const destinationOperations = [
   {
     ...at('inferTable'),
     area: 'management',
-    summary:
-      'Propose a table and its column mapping from records, and create or extend the table where asked to',
+    summary: 'Propose a table and its column mapping from records, and create or extend the table on request',
     description:
-      'Looks at the newest records of the pipe, or at a sample, and proposes column types that give back every value as it was sent. Stores no destination and no record. With `create_table` or `add_columns` the statements in `ddl` are run with the rights of the database user that the config names; what was run is in the audit log. What fails at the database is in `failure`, beside the proposal.',
+      'Reads the newest records of the pipe, or a sample, and proposes column types that return every value as it was sent. No destination and no record is stored. With `create_table` or `add_columns` the statements in `ddl` are run with the rights of the configured database user and recorded in the audit log. An error of the database is returned in `failure`, with the proposal.',
     auth: 'key',
     boundKeys: 'its_pipe',
     request: TableInference,
     prepare: withGivenConfig,
     bodyLimits: sampleBody,
-    success: { status: 200, description: 'The proposal, and what was done', schema: TableProposal },
+    success: {
+      status: 200,
+      description: 'The proposal, and the statements that were run',
+      schema: TableProposal,
+    },
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],
   },
   {
     ...at('tryTransform'),
     area: 'management',
-    summary: 'Show what a transform makes of the newest records of the pipe, or of a sample',
+    summary: 'Show the result of a transform for the newest records of the pipe, or for a sample',
     description:
-      'A stored transform, or one that is not stored: each record before and after, and how many are kept, filtered out and fail. Nothing is stored or delivered. For 5 s at most.',
+      'Applies a stored or a new transform for 5 s at most, and returns each record before and after, and how many are kept, filtered out and fail. Nothing is stored or delivered.',
     auth: 'key',
     boundKeys: 'its_pipe',
     request: TransformTrialRequest,
     bodyLimits: sampleBody,
-    success: { status: 200, description: 'What became of the records', schema: TransformTrialResult },
+    success: { status: 200, description: 'The result for each record', schema: TransformTrialResult },
     errors: ['pipe_not_found', 'destination_not_found', ...withBody],
   },
   {
@@ -103,7 +106,7 @@ export const destinationOperations = [
     area: 'management',
     summary: 'Show what the lane of a destination delivered, failed and skipped, by the hour',
     description:
-      'One entry per hour of UTC, oldest first, the current hour included; zeros where nothing happened. As of the last time that the progress of the lane was saved. For a pull destination, records that were pulled count as delivered.',
+      'One entry per hour (UTC), oldest first, including the current hour; zeros if nothing happened. The counts are those of the last save of the lane. For a pull destination, pulled records count as delivered.',
     auth: 'key',
     boundKeys: 'its_pipe',
     parameters: [hoursParameter],
@@ -115,10 +118,14 @@ export const destinationOperations = [
     area: 'management',
     summary: 'Show the keys of delivered records that no column takes, and the columns that no record fills',
     description:
-      'Of the records that were looked at since the columns were changed last. A new key is there after some seconds, counts after a minute at most.',
+      'Covers the records that were checked since the last change of the columns. A new key appears after some seconds, its count after a minute at most.',
     auth: 'key',
     boundKeys: 'its_pipe',
-    success: { status: 200, description: 'What was seen', schema: Type.Object({ drift: Drift }) },
+    success: {
+      status: 200,
+      description: 'Keys and columns without a counterpart',
+      schema: Type.Object({ drift: Drift }),
+    },
     errors: ['destination_not_found', ...everyManaged],
   },
   {
@@ -133,7 +140,7 @@ export const destinationOperations = [
     bodyLimits: destinationBody,
     success: {
       status: 200,
-      description: 'The destination as it is now',
+      description: 'The changed destination',
       schema: responseBodies.destinationUpdated,
     },
     errors: ['changed_meanwhile', 'destination_not_found', 'duplicate_destination_name', ...withBody],
@@ -156,7 +163,7 @@ export const destinationOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: DestinationStatusBody,
-    success: { status: 200, description: 'The status as it is now', schema: DestinationStatusBody },
+    success: { status: 200, description: 'The new status', schema: DestinationStatusBody },
     errors: ['changed_meanwhile', 'destination_not_found', ...withBody],
   },
   {
@@ -165,7 +172,11 @@ export const destinationOperations = [
     summary: 'Park the blocking message, and move the lane past it',
     auth: 'key',
     boundKeys: 'its_pipe',
-    success: { status: 200, description: 'Skipped, or nothing was blocking', schema: responseBodies.skipped },
+    success: {
+      status: 200,
+      description: 'The message was parked and skipped, or no message was blocking',
+      schema: responseBodies.skipped,
+    },
     errors: ['destination_not_found', 'parked_full', ...withBody],
   },
   {
@@ -174,13 +185,17 @@ export const destinationOperations = [
     summary: 'Retry the blocking message at once',
     auth: 'key',
     boundKeys: 'its_pipe',
-    success: { status: 200, description: 'Retried, or nothing was blocking', schema: responseBodies.retried },
+    success: {
+      status: 200,
+      description: 'The message is being retried, or no message was blocking',
+      schema: responseBodies.retried,
+    },
     errors: ['destination_not_found', ...withBody],
   },
   {
     ...at('getBlockingMessage'),
     area: 'management',
-    summary: 'Show the message that blocks the lane, with its records as sent, some at a time',
+    summary: 'Show the message that blocks the lane, with its records as sent, page by page',
     auth: 'key',
     boundKeys: 'its_pipe',
     parameters: [
@@ -189,13 +204,13 @@ export const destinationOperations = [
         name: 'from',
         schema: Type.Integer({ default: 0, minimum: 0 }),
         description:
-          'The place of the first record to show, from 0. `failing.record_index` shows the refused one.',
+          'The index of the first record to show, from 0. `failing.record_index` is the index of the rejected one.',
       },
       {
         in: 'query',
         name: 'limit',
         schema: Type.Integer({ default: blockingPage.default, minimum: 1, maximum: blockingPage.max }),
-        description: 'How many records at most.',
+        description: 'The maximum number of records.',
       },
     ],
     success: { status: 200, description: 'The blocking message', schema: responseBodies.blockingMessage },
@@ -214,10 +229,15 @@ export const destinationOperations = [
   {
     ...at('resetTlsPin'),
     area: 'management',
-    summary: 'Forget the pinned key of the database server; the next connection pins the one that it finds',
+    summary:
+      'Reset the pinned key of the database server; the next connection pins the key that the server has then',
     auth: 'key',
     boundKeys: 'its_pipe',
-    success: { status: 200, description: 'Reset, or nothing was pinned', schema: responseBodies.pinReset },
+    success: {
+      status: 200,
+      description: 'The pin was reset, or there was none',
+      schema: responseBodies.pinReset,
+    },
     errors: ['destination_not_found', ...withBody],
   },
 ] as const satisfies readonly Operation[]

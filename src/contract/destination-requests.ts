@@ -26,8 +26,7 @@ const columns = Type.Optional(Type.Array(ColumnMapping, { minItems: 1, maxItems:
 const startFrom = Type.Optional(
   Type.Enum(['now', 'earliest'], {
     default: 'now',
-    description:
-      'Where the new lane begins: at what comes from now on, or at the earliest message still kept.',
+    description: 'Where the new lane begins: at new messages, or at the earliest message that is kept.',
   }),
 )
 const common = {
@@ -109,14 +108,14 @@ export const DestinationUpdate = Type.Object(
     destination_max_retry_seconds: maxRetrySeconds(),
     destination_config: Type.Optional(
       changedConfig(
-        'Merged over the stored config, key by key. A secret sent as "" or "[redacted]" keeps its stored value; null removes an optional key. A change of the server (origin of url or endpoint, host, port) needs all secrets again.',
+        'Merged over the stored config, key by key. Sending "" or "[redacted]" for a secret keeps its stored value; null removes an optional key. A change of the server (origin of url or endpoint, host, port) requires all secrets again.',
       ),
     ),
     columns: Type.Optional(
       Type.Array(ColumnMapping, {
         maxItems: 1600,
         description:
-          "Databases, and object stores with format parquet: replaces all column mappings. An empty list removes them: columns of a table are then matched by name with the table's own; parquet needs some.",
+          'Databases, and object stores with format parquet: replaces all column mappings. An empty list removes them: keys are then matched with the columns of the table by name; parquet requires columns.',
       }),
     ),
     ...givenDeliverySettings,

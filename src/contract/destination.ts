@@ -54,11 +54,12 @@ export type ColumnMapping = Static<typeof StoredColumn>
 /** A column as the database describes it: what a mapping can be made of. */
 export const TableColumn = Type.Object({
   column_name: Type.String(),
-  data_type: Type.String({ description: 'As the database writes it: `character varying(20)`, `int(11)`.' }),
+  data_type: Type.String({
+    description: 'The type in the spelling of the database: `character varying(20)`, `int(11)`.',
+  }),
   is_nullable: Type.Boolean(),
   has_default: Type.Boolean({
-    description:
-      'True when the database has a value for it by itself: a default, an identity, auto_increment.',
+    description: 'True if the database provides a value: a default, an identity, auto_increment.',
   }),
 })
 export type TableColumn = Static<typeof TableColumn>
@@ -91,20 +92,18 @@ export const LaneStatus = Type.Object({
       fault: nullable(
         Type.Enum(['records', 'destination'], {
           description:
-            'Of a permanent error. `records`: what was sent is refused for what it holds. `destination`: no record is at fault (a wrong password, a missing table), so skipping one changes nothing.',
+            'The cause of a permanent error. `records`: the content of a record was rejected. `destination`: no record is at fault (a wrong password, a missing table), so skipping one does not help.',
         }),
       ),
       record_index: nullable(
         Type.Integer({
           minimum: 0,
           description:
-            'The first refused record of the blocking message, from 0. Null where the destination does not tell its records apart.',
+            'The index of the first rejected record of the blocking message, from 0. Null if the destination does not identify single records.',
         }),
       ),
-      column: nullable(Type.String({ description: 'The column that refuses it, where it is known.' })),
-      value: nullable(
-        Type.String({ description: 'The value that is refused, where it is known: at most 200 characters.' }),
-      ),
+      column: nullable(Type.String({ description: 'The column that rejected the record, if known.' })),
+      value: nullable(Type.String({ description: 'The rejected value, if known: at most 200 characters.' })),
     }),
   ),
   last_delivered_ts: nullable(timestamp),
@@ -112,7 +111,7 @@ export const LaneStatus = Type.Object({
   filtered_records: Type.Optional(
     Type.Integer({
       minimum: 0,
-      description: "Left out by the destination's transform: not delivered, and not in `delivered_records`.",
+      description: 'Records that the transform filtered out: not delivered, and not in `delivered_records`.',
     }),
   ),
   skipped_messages: Type.Integer({ minimum: 0 }),
@@ -121,19 +120,19 @@ export const LaneStatus = Type.Object({
     Type.Integer({
       minimum: 0,
       description:
-        'Parked now, those that are being replayed included: a message that is parked as a whole counts once.',
+        'The number of parked records, including those that are being replayed. A message that is parked as a whole counts once.',
     }),
   ),
   parked_dropped_records: Type.Optional(
     Type.Integer({
       minimum: 0,
-      description: 'Removed after `parked.days` without having been replayed or discarded.',
+      description: 'Parked records that were removed after `parked.days` without a replay or discard.',
     }),
   ),
   stale: Type.Optional(
     Type.Boolean({
       description:
-        'True while delivery is being restarted or does not respond: the lane as it was last saved.',
+        'True while delivery is being restarted or does not respond: the lane is shown as it was last saved.',
     }),
   ),
 })
@@ -149,7 +148,7 @@ export const TlsPin = Type.Object(
   },
   {
     description:
-      'Pinned by the first connection over TLS. A server with another key is refused (`last_error.code` `certificate_changed`) until the pin is reset; a change of host or port resets it.',
+      'Pinned by the first connection over TLS. A server with another key is rejected (`last_error.code` `certificate_changed`) until the pin is reset; a change of host or port resets it.',
   },
 )
 export type TlsPin = Static<typeof TlsPin>
@@ -162,7 +161,7 @@ export const Destination = Type.Object({
   destination_status: destinationStatus,
   destination_max_retry_seconds: Type.Integer({ minimum: 1 }),
   destination_config: Type.Record(Type.String(), Type.Unknown(), {
-    description: 'As stored; secret values show as "[redacted]".',
+    description: 'The stored config; secret values are shown as "[redacted]".',
   }),
   columns: Type.Optional(Type.Array(StoredColumn)),
   ...shownDeliverySettings,

@@ -34,35 +34,36 @@ const timestamp = () => Type.String({ format: 'date-time' })
 export const Drift = Type.Object({
   mapping: Type.Enum(['columns', 'by_name', 'none'], {
     description:
-      '`columns`: what follows was counted. `by_name`: there are no mappings, keys without a column of their name are not counted. `none`: the destination is no database, and nothing is counted.',
+      '`columns`: the following was counted. `by_name`: there are no mappings, and keys without a column of their name are not counted. `none`: the destination is not a database, and nothing is counted.',
   }),
   since_ts: nullable(
     Type.String({
       format: 'date-time',
-      description: 'When counting began: with the first record after the columns were changed.',
+      description:
+        'The time at which counting began: at the first record after the last change of the columns.',
     }),
   ),
   records_seen: Type.Integer({
     minimum: 0,
-    description: 'Delivered records that were looked at: up to 20 of a batch and 100 a second.',
+    description: 'The number of delivered records that were checked: up to 20 of a batch and 100 a second.',
   }),
   keys: Type.Array(
     Type.Object({
       key: Type.String({ maxLength: driftLimits.keyCharacters }),
-      records: Type.Integer({ minimum: 1, description: 'Of those that were looked at.' }),
+      records: Type.Integer({ minimum: 1, description: 'The number of checked records that have the key.' }),
       first_seen_ts: timestamp(),
       last_seen_ts: timestamp(),
       type: Type.Enum([...columnTypes]),
-      example: Type.String({ description: "The first value's JSON text, cut to 80 characters." }),
+      example: Type.String({ description: 'The JSON text of the first value, truncated to 80 characters.' }),
     }),
-    { maxItems: driftLimits.keys, description: 'Keys that no column takes, the most frequent first.' },
+    { maxItems: driftLimits.keys, description: 'Keys without a column, the most frequent first.' },
   ),
   other_keys: Type.Integer({
     minimum: 0,
     description: `Occurrences of further keys: beyond ${driftLimits.keys}, or longer than ${driftLimits.keyCharacters} characters.`,
   }),
   unfilled_columns: Type.Array(Type.String(), {
-    description: 'Mapped columns for which no record that was looked at had a value.',
+    description: 'Mapped columns for which no checked record had a value.',
   }),
 })
 export type Drift = Static<typeof Drift>

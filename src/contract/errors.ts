@@ -19,31 +19,31 @@ export const errorCatalogue = {
   api_key_not_found: { status: 404, message: 'No active API key with this id.' },
   alerts_not_set_up: {
     status: 404,
-    message: 'No alerts are set up for this workspace: PUT /v1/alerts first.',
+    message: 'This workspace has no alerts: set them up with PUT /v1/alerts.',
   },
   no_blocking_message: { status: 404, message: 'No message is blocking this lane.' },
   message_not_found: {
     status: 404,
-    message: 'No such message: there never was one with this id, or it is no longer kept.',
+    message: 'No message has this id: it never existed, or it is no longer kept.',
   },
   parked_not_found: {
     status: 404,
     message:
-      'No such parked record of this destination: it was stored by a replay, discarded, or is older than is kept.',
+      'This destination has no parked record with this id: it was replayed, discarded, or removed after parked.days.',
   },
   parked_full: {
     status: 409,
     message:
-      'A skip parks the message, and there is no room for it: nothing was skipped. Replay or discard parked records, or raise the setting parked.max_bytes.',
+      'Nothing was skipped: a skip parks the message, and there is no room for it. Replay or discard parked records, or raise the setting parked.max_bytes.',
   },
   changed_meanwhile: {
     status: 412,
     message:
-      'This was changed after you read it, and nothing was done: see present for what it is now, then change it with the new ETag in If-Match.',
+      'Nothing was done, because this was changed after you read it. `present` is the current state: send the change again with the new ETag in If-Match.',
   },
   parked_replaying: {
     status: 409,
-    message: 'This record is being replayed: wait for the outcome.',
+    message: 'This record is being replayed: wait for the result.',
   },
   duplicate_pipe_name: { status: 409, message: 'A pipe with this name already exists.' },
   duplicate_destination_name: {
@@ -54,7 +54,8 @@ export const errorCatalogue = {
   duplicate_api_key_name: { status: 409, message: 'An active API key with this name already exists.' },
   workspace_full: {
     status: 409,
-    message: 'This workspace, or this pipe, has as many of these as the service allows.',
+    message:
+      'This workspace or pipe has reached a limit of the service: delete one of these resources, or raise the setting.',
   },
   // People and their sessions
   user_not_found: { status: 404, message: 'No such user.' },
@@ -67,19 +68,20 @@ export const errorCatalogue = {
     message: 'This is the last admin of the workspace: make another user an admin first.',
   },
   sign_in_failed: { status: 401, message: 'The e-mail address or the password is wrong.' },
-  session_required: { status: 401, message: 'There is no session, or it has ended: sign in.' },
+  session_required: { status: 401, message: 'There is no session, or it has expired: sign in.' },
   setup_link_invalid: {
     status: 410,
     message:
-      'This setup link was used, has expired or never existed. Make another one: `pipectl users setup-link`.',
+      'This setup link was used, has expired or never existed. Create another one: `pipectl users setup-link`.',
   },
   csrf_token_invalid: {
     status: 403,
-    message: 'X-CSRF-Token is missing or not the one of this session: ask for the session again.',
+    message:
+      'X-CSRF-Token is missing or does not belong to this session: read the session again for its token.',
   },
   origin_mismatch: {
     status: 403,
-    message: 'The request does not come from a page of this service: Origin is missing or another one.',
+    message: 'The request does not come from a page of this service: its Origin is missing or different.',
   },
   host_not_allowed: {
     status: 421,
@@ -90,9 +92,9 @@ export const errorCatalogue = {
   too_many_requests: {
     status: 429,
     message:
-      'Too many requests from this session, or from the keys of this workspace: try again after the seconds in Retry-After.',
+      'Too many requests from this session, or from the keys of this workspace: wait for the seconds in Retry-After.',
   },
-  sign_in_busy: { status: 503, message: 'Too many people are signing in at the moment: try again.' },
+  sign_in_busy: { status: 503, message: 'Too many users are signing in at the moment: try again.' },
   // Everywhere
   unauthorized: { status: 401, message: 'A valid API key is required: Authorization: Bearer <API_KEY>.' },
   pipe_not_found: { status: 404, message: 'No such pipe.' },
@@ -101,31 +103,35 @@ export const errorCatalogue = {
   bad_request: { status: 400, message: 'The HTTP request is malformed.' },
   headers_too_large: {
     status: 431,
-    message: `The request's headers exceed ${resourceLimits.headBytes} bytes in all.`,
+    message: `The headers of the request exceed ${resourceLimits.headBytes} bytes in total.`,
   },
   payload_too_large: { status: 413, message: 'The request body exceeds the limit.' },
   storage_unavailable: {
     status: 503,
     message:
-      'The service cannot use its storage for now: a full or busy disk, or a server of its cluster that is away. Try again later.',
+      'The storage of the service is not available: a disk is full or busy, or a server of its cluster does not respond. Try again later.',
   },
   server_error: { status: 500, message: 'Internal server error. The request can be retried.' },
   // Ingest
   invalid_pipe_id: { status: 400, message: 'The pipe id in the path is not a UUID.' },
   invalid_payload: { status: 400, message: 'The body must be one JSON object or an array of objects.' },
   empty_payload: { status: 400, message: 'The body contains no records.' },
-  missing_required_fields: { status: 400, message: 'A record lacks fields that a destination requires.' },
+  missing_required_fields: {
+    status: 400,
+    message: 'A record lacks keys that a destination requires: see record_index and fields.',
+  },
   forbidden: { status: 403, message: 'This Origin is not allowed for the pipe.' },
   idempotency_key_reused: {
     status: 422,
-    message: 'This Idempotency-Key was used with another body in the last 24 hours.',
+    message:
+      'This Idempotency-Key was used with another body in the last 24 hours: use a new key for every new body.',
   },
   batch_too_large: { status: 413, message: 'Too many records in one request for this pipe.' },
   unsupported_encoding: { status: 415, message: 'Content-Encoding must be gzip, deflate or br.' },
   rate_limit_exceeded: { status: 429, message: 'Too many records per second for this pipe.' },
   daily_quota_exceeded: {
     status: 429,
-    message: 'The quota of this pipe for the current UTC day is used up.',
+    message: 'The daily limit of this pipe is used up until midnight UTC.',
   },
   configuration_error: {
     status: 500,
@@ -145,10 +151,13 @@ export const errorCatalogue = {
     message: 'This message is not leased: the lease has expired, or the message was already acknowledged.',
   },
   cursor_ahead: { status: 409, message: 'after_seq is beyond the newest message of the pipe.' },
-  cursor_expired: { status: 410, message: 'Messages after after_seq are no longer kept.' },
+  cursor_expired: {
+    status: 410,
+    message: 'The messages after after_seq are no longer kept: continue with after_seq = earliest_seq - 1.',
+  },
   tail_concurrency_exceeded: {
     status: 429,
-    message: `Too many live tails: at most ${resourceLimits.tailsPerWorkspace} of a workspace at a time, and ${resourceLimits.tails} in all.`,
+    message: `Too many live tails: at most ${resourceLimits.tailsPerWorkspace} per workspace, and ${resourceLimits.tails} in total.`,
   },
   pull_concurrency_exceeded: { status: 429, message: 'Too many waiting pulls in this workspace.' },
 } as const satisfies Record<string, { status: number; message: string }>
@@ -194,7 +203,7 @@ export function validationError(errors: Record<string, string>): ApiError {
   const first: Record<string, string> = Object.create(null)
   for (const [path, sentence] of entries.slice(0, explainedFields)) first[path] = sentence
   return new ApiError('validation_error', {
-    message: `The request is not valid in ${entries.length} places; see errors for the first ${explainedFields}.`,
+    message: `The request is not valid in ${entries.length} places; errors lists the first ${explainedFields}.`,
     details: { errors: first },
   })
 }

@@ -6,5 +6,5 @@ export function openSecretsAdvice(headers: unknown): string | null {
   if (typeof headers !== 'object' || headers === null) return null
   const names = Object.keys(headers).filter((name) => secretName.test(name))
   if (names.length === 0) return null
-  return `headers are stored and shown in clear: if ${names.join(', ')} is secret, put it into secret_headers.`
+  return `headers are stored unencrypted and shown: if ${names.join(', ')} is secret, move it to secret_headers.`
 }

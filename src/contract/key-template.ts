@@ -35,7 +35,7 @@ export function parseKeyTemplate(template: string): ParsedKeyTemplate {
   for (const [piece, inBraces] of template.matchAll(/\{([^{}]*)\}|[^{}]+|[{}]/g)) {
     if (inBraces === undefined) {
       if (piece === '{' || piece === '}')
-        return { ok: false, message: `has a "${piece}" without its counterpart` }
+        return { ok: false, message: `has a "${piece}" without the matching brace` }
       parts.push({ text: piece })
       continue
     }
@@ -47,18 +47,18 @@ export function parseKeyTemplate(template: string): ParsedKeyTemplate {
   const fault = textFault(parts)
   if (fault !== null) return { ok: false, message: fault }
   if (!parts.some((part) => 'token' in part && part.token === 'first_seq'))
-    return { ok: false, message: 'must hold {first_seq}, or two batches would get the same key' }
+    return { ok: false, message: 'must contain {first_seq}, or two batches would get the same key' }
   return { ok: true, parts }
 }
 
 /** A store that keeps its objects as files would take some texts for places outside the bucket. */
 function textFault(parts: readonly KeyTemplatePart[]): string | null {
   const text = parts.map((part) => ('text' in part ? part.text : '{}')).join('')
-  if (/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text)) return 'must not hold control characters'
+  if (/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text)) return 'must not contain control characters'
   if (text.startsWith('/')) return 'must not begin with /'
-  if (text.includes('\\')) return 'must not hold a backslash'
+  if (text.includes('\\')) return 'must not contain a backslash'
   const isStep = (segment: string) => segment === '.' || segment === '..'
-  return text.split('/').some(isStep) ? 'must not hold . or .. between slashes' : null
+  return text.split('/').some(isStep) ? 'must not contain . or .. between slashes' : null
 }
 
 /** Fills in the tokens. `values` gives each token's text; nothing is escaped. */

@@ -10,9 +10,9 @@ export const messageOperations = [
   {
     ...at('getMessage'),
     area: 'management',
-    summary: 'Show a message by its id, with its first 20 records as sent and what became of it in each lane',
+    summary: 'Show a message by its id, with its first 20 records as sent and its state in each lane',
     description:
-      'As long as the message is kept. What became of it is kept with it; of a lane that has delivered very many batches since, `delivered_ts` and `batch_id` are null.',
+      'Available as long as the message is kept, together with its delivery history. `delivered_ts` and `batch_id` are null for a lane that has delivered very many batches since.',
     auth: 'key',
     boundKeys: 'its_part',
     success: { status: 200, description: 'The message', schema: responseBodies.message },
@@ -21,7 +21,7 @@ export const messageOperations = [
   {
     ...at('listMessages'),
     area: 'management',
-    summary: 'List the messages of a pipe that are kept, newest first',
+    summary: 'List the kept messages of a pipe, newest first',
     auth: 'key',
     boundKeys: 'its_pipe',
     parameters: messageListParameters,
@@ -32,13 +32,13 @@ export const messageOperations = [
     ...at('tailPipe'),
     area: 'tail',
     summary: 'Follow the records of a pipe as they are stored: Server-Sent Events',
-    description: `Events: \`record\` with \`{msg_id, stream_seq, index, received_ts, record}\`, of which \`record\` is as it was sent; \`dropped\` with \`{records}\`, how many were left out because more came than \`sample\`, or are larger than ${resourceLimits.tailRecordBytes / 1024} KiB; \`end\` with \`{reason}\`: \`shutdown\`, \`pipe_deleted\` or \`access_ended\`. The \`id\` of an event as \`Last-Event-ID\` goes on behind it; the first id comes alone, before any event.`,
+    description: `Events: \`record\` with \`{msg_id, stream_seq, index, received_ts, record}\`, in which \`record\` is as it was sent; \`dropped\` with \`{records}\`, the number of records that were left out because there were more than \`sample\`, or because they are larger than ${resourceLimits.tailRecordBytes / 1024} KiB; \`end\` with \`{reason}\`: \`shutdown\`, \`pipe_deleted\` or \`access_ended\`. The \`id\` of an event, sent as \`Last-Event-ID\`, continues after it; the first id is sent before any event.`,
     auth: 'key',
     boundKeys: 'its_pipe',
     parameters: tailParameters,
     success: {
       status: 200,
-      description: 'The events, until the client goes',
+      description: 'The events, until the client disconnects',
       contentType: 'text/event-stream',
       schema: Type.String(),
     },

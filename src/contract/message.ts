@@ -32,10 +32,10 @@ export const MessageLane = Type.Object({
     Type.String({
       format: 'uuid',
       description:
-        'Of the batch that carried it: the `webhook-id` of an HTTP request. Null where it was pulled, or nobody knows any more.',
+        'The id of the batch that delivered it: the `webhook-id` of an HTTP request. Null if it was pulled, or is no longer known.',
     }),
   ),
-  attempts: Type.Integer({ minimum: 0, description: '0: none, or nobody knows any more.' }),
+  attempts: Type.Integer({ minimum: 0, description: 'The number of attempts; 0: none, or no longer known.' }),
   last_error: LaneStatus.properties.last_error,
 })
 export type MessageLane = Static<typeof MessageLane>
@@ -48,12 +48,12 @@ export const MessageDetail = Type.Object({
   records_count: ofMessage.records_count,
   records: Type.Array(Type.Record(Type.String(), Type.Unknown()), {
     maxItems: resourceLimits.shownRecords,
-    description: `The first ${resourceLimits.shownRecords}, as sent: fewer where they hold more than ${resourceLimits.shownRecordBytes / 1024 / 1024} MiB together.`,
+    description: `The first ${resourceLimits.shownRecords}, as sent; fewer if they are larger than ${resourceLimits.shownRecordBytes / 1024 / 1024} MiB in total.`,
   }),
   truncated: Type.Boolean({ description: 'True when the message has more records than shown.' }),
   lanes: Type.Array(MessageLane, {
     description:
-      'Of every destination that was to get it, oldest first: as of the last time that the progress of its lane was saved.',
+      'One entry for each destination of the message, oldest first, as of the last save of its lane.',
   }),
 })
 export type MessageDetail = Static<typeof MessageDetail>
@@ -62,7 +62,7 @@ export const MessageSummary = Type.Object({
   ...ofMessage,
   bytes: Type.Integer({ minimum: 0, description: 'Of its records.' }),
   lanes: Type.Array(Type.Object({ destination_id: uuid(), state }), {
-    description: 'Of every destination that was to get it, oldest first.',
+    description: 'One entry for each destination of the message, oldest first.',
   }),
 })
 
@@ -77,25 +77,25 @@ export const messageListParameters = [
     in: 'query',
     name: 'since',
     schema: moment,
-    description: 'Those received from this moment on.',
+    description: 'Only messages received from this time on.',
   },
   {
     in: 'query',
     name: 'until',
     schema: moment,
-    description: 'Those received before this moment.',
+    description: 'Only messages received before this time.',
   },
   {
     in: 'query',
     name: 'limit',
     schema: Type.Integer({ minimum: 1, maximum: messagePage.max, default: messagePage.default }),
-    description: 'Messages of one response.',
+    description: 'The number of messages in one response.',
   },
   {
     in: 'query',
     name: 'after',
     schema: Type.Integer({ minimum: 1 }),
-    description: 'Messages that are older than the one with this stream_seq.',
+    description: 'Only messages older than the one with this stream_seq.',
   },
 ] as const
 
@@ -104,18 +104,18 @@ export const tailParameters = [
     in: 'query',
     name: 'sample',
     schema: Type.Integer({ minimum: 1, maximum: tailSample.max, default: tailSample.default }),
-    description: 'Records a second at most.',
+    description: 'The maximum number of records per second.',
   },
   {
     in: 'query',
     name: 'after_seq',
     schema: Type.Integer({ minimum: 0 }),
-    description: 'From just after this stream_seq on, as far as it is kept, instead of from now on.',
+    description: 'Starts after this stream_seq, as far as messages are kept, instead of now.',
   },
   {
     in: 'header',
     name: 'Last-Event-ID',
     schema: Type.String(),
-    description: 'The id of the last event: goes on behind it. Wins over after_seq.',
+    description: 'The id of the last event: the stream continues after it. Overrides after_seq.',
   },
 ] as const

@@ -11,7 +11,7 @@ export const errorSchema: SchemaObject = {
   type: 'object',
   required: ['error', 'message'],
   properties: {
-    error: { type: 'string', description: 'The machine code.', enum: Object.keys(errorCatalogue) },
+    error: { type: 'string', description: 'The code, for programs.', enum: Object.keys(errorCatalogue) },
     message: { type: 'string', description: 'A sentence for people.' },
   },
 }
@@ -19,7 +19,8 @@ export const errorSchema: SchemaObject = {
 const exceededLimit = {
   limit: {
     type: 'string',
-    description: 'What was exceeded: a field of the limits, a setting of the daemon, or a limit of its own.',
+    description:
+      'The limit that was exceeded: a field of the pipe limits, a setting of the daemon, or a fixed limit.',
   },
   limit_value: { type: 'integer' },
   current: { type: 'integer' },
@@ -65,13 +66,13 @@ const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
         reason: {
           type: 'string',
           description:
-            'over_quota, low_disk_space, too_many_bytes_in_flight, write_failed, not_in_cluster or closing: nothing is accepted. pipe_share: the buffer is almost full and this pipe, or its workspace, holds more than its share. idempotency_full: the same of the space for idempotency keys; requests without a key are accepted.',
+            'over_quota, low_disk_space, too_many_bytes_in_flight, write_failed, not_in_cluster or closing: nothing is accepted. pipe_share: the buffer is almost full and this pipe, or its workspace, holds more than its share. idempotency_full: the same for the space of idempotency keys; requests without a key are accepted.',
         },
       },
     },
   },
   server_error: {
-    request_id: { type: 'string', format: 'uuid', description: 'Under this id the log has the cause.' },
+    request_id: { type: 'string', format: 'uuid', description: 'The log has the cause under this id.' },
   },
   cursor_ahead: { head_seq: { type: 'integer', minimum: 0 } },
   cursor_expired: {
@@ -79,7 +80,7 @@ const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
     reason: {
       type: 'string',
       enum: ['retention', 'restored'],
-      description: '`restored`: a backup was restored, and `after_seq` is of what came after the backup.',
+      description: '`restored`: a backup was restored, and `after_seq` is a number from after the backup.',
     },
   },
 }
@@ -89,21 +90,33 @@ export const sharedHeaders: Record<string, { description: string; schema: Schema
   'WWW-Authenticate': { description: 'Always `Bearer`.', schema: { type: 'string' } },
   'Retry-After': { description: 'Seconds.', schema: { type: 'integer' } },
   ETag: {
-    description: 'The version of the settings, for If-Match. What the service counts does not change it.',
+    description: 'The version of the settings, for If-Match. Counters of the service do not change it.',
     schema: { type: 'string' },
   },
   'X-RateLimit-Limit': { description: 'The limit, in records.', schema: { type: 'integer' } },
-  'X-RateLimit-Remaining': { description: 'What is left of it.', schema: { type: 'integer' } },
-  'X-RateLimit-Reset': { description: 'Seconds until it is whole again.', schema: { type: 'integer' } },
+  'X-RateLimit-Remaining': { description: 'The records that are left of it.', schema: { type: 'integer' } },
+  'X-RateLimit-Reset': {
+    description: 'Seconds until the full limit is available again.',
+    schema: { type: 'integer' },
+  },
   Vary: { description: 'Always `Origin`.', schema: { type: 'string' } },
   'Access-Control-Allow-Origin': {
-    description: "The request's Origin where the pipe allows it; absent otherwise.",
+    description: 'The Origin of the request if the pipe allows it; otherwise absent.',
     schema: { type: 'string' },
   },
-  'Access-Control-Expose-Headers': { description: 'With an allowed Origin.', schema: { type: 'string' } },
-  'Access-Control-Max-Age': { description: 'With an allowed Origin; seconds.', schema: { type: 'integer' } },
-  'Access-Control-Allow-Methods': { description: 'To a preflight.', schema: { type: 'string' } },
-  'Access-Control-Allow-Headers': { description: 'To a preflight.', schema: { type: 'string' } },
+  'Access-Control-Expose-Headers': { description: 'Sent for an allowed Origin.', schema: { type: 'string' } },
+  'Access-Control-Max-Age': {
+    description: 'Sent for an allowed Origin; in seconds.',
+    schema: { type: 'integer' },
+  },
+  'Access-Control-Allow-Methods': {
+    description: 'Sent in the response to a preflight.',
+    schema: { type: 'string' },
+  },
+  'Access-Control-Allow-Headers': {
+    description: 'Sent in the response to a preflight.',
+    schema: { type: 'string' },
+  },
 }
 
 const rateLimit = ['X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset']

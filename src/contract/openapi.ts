@@ -53,7 +53,7 @@ export function openapiDocument(urls = localUrls): Record<string, unknown> {
       version: '1.0.0',
       'x-beta': true,
       description:
-        'Beta. JSON records are accepted into pipes, buffered durably and delivered in order to destinations. Compare this document with the one you know when you upgrade.',
+        'Beta. JSON records are accepted into pipes, buffered durably and delivered in order to destinations. Compare this document with your copy when you upgrade.',
       license: { name: 'Apache-2.0', url: 'https://www.apache.org/licenses/LICENSE-2.0' },
     },
     servers: [server('base_url', 'Management API', urls.management)],

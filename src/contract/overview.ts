@@ -20,7 +20,7 @@ export type UsageToday = Static<typeof UsageToday>
 
 export const PipeCounters = Type.Object(ingestCountFields, {
   description:
-    'Since `service.started_ts`: of two overviews with the same one, the difference divided by that of `server_ts` is the rate. Of a lane, `delivered_records` is such a counter.',
+    'Counted since `service.started_ts`. For two overviews with the same `started_ts`, the rate is this difference divided by that of `server_ts`. `delivered_records` of a lane is such a counter too.',
 })
 export type PipeCounters = Static<typeof PipeCounters>
 
@@ -30,7 +30,7 @@ export const OverviewLane = Type.Object({
   destination_name: Type.String(),
   destination_status: destinationStatus,
   destination_target: Type.String({
-    description: 'Where it puts records, in one short text without secrets.',
+    description: 'The target of its records, in one short text without secrets.',
   }),
   lane: LaneStatus,
 })
@@ -49,7 +49,7 @@ export const OverviewPipe = Type.Object({
   node_name: nullable(
     Type.String({
       description:
-        'The node of the cluster that delivers what the pipe takes in; null: none at this moment, or there is no cluster.',
+        'The cluster node that delivers the pipe; null: none at this moment, or there is no cluster.',
     }),
   ),
   lanes: Type.Array(OverviewLane),
@@ -60,13 +60,13 @@ export const OverviewNode = Type.Object({
   node_name: Type.String(),
   node_state: Type.Enum([...nodeStates], {
     description:
-      'live: it takes records and delivers. draining: it takes records, and hands over its pipes. expired: it ended without a word, or is cut off; others take over its pipes.',
+      'live: it accepts records and delivers. draining: it accepts records and hands over its pipes. expired: it stopped unexpectedly or is disconnected; others take over its pipes.',
   }),
   owned_pipes: Type.Integer({
     minimum: 0,
-    description: 'Of the pipes that this key may see: those whose records the node delivers.',
+    description: 'The number of pipes that the node delivers, among those that this key can see.',
   }),
-  is_this: Type.Boolean({ description: 'It is the node that made this response.' }),
+  is_this: Type.Boolean({ description: 'True for the node that sent this response.' }),
 })
 export type OverviewNode = Static<typeof OverviewNode>
 
@@ -74,25 +74,27 @@ export const OverviewCluster = Type.Object({
   nodes: Type.Array(OverviewNode, { description: 'By name.' }),
   unowned_pipes: Type.Integer({
     minimum: 0,
-    description: 'Pipes that no node delivers at this moment: their records are taken and wait.',
+    description: 'Pipes that no node delivers at this moment: their records are accepted and wait.',
   }),
 })
 export type OverviewCluster = Static<typeof OverviewCluster>
 
 export const Overview = Type.Object({
-  revision: Type.String({ description: 'Names this state of the pipes: for `since` of the next request.' }),
+  revision: Type.String({
+    description: 'Identifies this state of the pipes, for `since` of the next request.',
+  }),
   since: nullable(
     Type.String({
       description:
-        'The revision that `pipes` and `removed_pipe_ids` continue. Null: this is everything, and what is known from before is to be forgotten.',
+        'The revision that `pipes` and `removed_pipe_ids` continue. Null: this is the complete state, and replaces everything from before.',
     }),
   ),
   server_ts: timestamp(),
   pipes: Type.Array(OverviewPipe, {
     description:
-      'By name; with `since`, each that is different, with all of its lanes. The age of what waits in a lane (`oldest_pending_age_seconds`) alone does not make it different: until then it grows as `server_ts` does.',
+      'Sorted by name; with `since`, each changed pipe with all of its lanes. The age of pending messages (`oldest_pending_age_seconds`) does not count as a change: it grows with `server_ts`.',
   }),
-  removed_pipe_ids: Type.Array(uuid(), { description: 'Deleted after `since`; empty without it.' }),
+  removed_pipe_ids: Type.Array(uuid(), { description: 'Pipes deleted after `since`; empty without it.' }),
   buffer: Type.Object({
     size_bytes: count(),
     max_bytes: count(),
@@ -100,7 +102,7 @@ export const Overview = Type.Object({
     min_free_disk_bytes: count(),
     oldest_ts: nullable(timestamp()),
     unavailable_reason: nullable(
-      Type.String({ description: 'Why ingest is rejected for all pipes; null: it is not.' }),
+      Type.String({ description: 'The reason why ingest is rejected for all pipes; null: it is not.' }),
     ),
   }),
   service: Type.Object({
@@ -115,7 +117,7 @@ export const Overview = Type.Object({
     egress_private: Type.Enum(['allow', 'deny']),
   }),
   cluster: Type.Union([OverviewCluster, Type.Null()], {
-    description: 'The nodes that serve together; null: it is one machine.',
+    description: 'The nodes of the cluster; null: a single machine.',
   }),
 })
 export type Overview = Static<typeof Overview>
@@ -125,5 +127,5 @@ export const sinceParameter = {
   name: 'since',
   schema: Type.String(),
   description:
-    'The `revision` of an overview: the response then has only the pipes that are different since. Everything when the daemon does not know it (it was started again, or nobody asked for minutes), which `since: null` says.',
+    'The `revision` of an overview: the response then has only the pipes that have changed since. If the daemon does not know the revision (after a restart, or after minutes without a request), the response is complete and has `since: null`.',
 } as const

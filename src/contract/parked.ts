@@ -26,11 +26,11 @@ const timestamp = () => Type.String({ format: 'date-time' })
 const count = (minimum = 0) => Type.Integer({ minimum })
 
 export const ParkedError = Type.Object({
-  code: Type.String({ description: "The destination's own." }),
+  code: Type.String({ description: 'The error code of the destination.' }),
   message: Type.String(),
-  column: nullable(Type.String({ description: 'Where the destination names it.' })),
+  column: nullable(Type.String({ description: 'The column, if the destination names it.' })),
   value: nullable(
-    Type.String({ description: 'Where the destination names it: at most 200 characters of it.' }),
+    Type.String({ description: 'The value, if the destination names it: at most 200 characters.' }),
   ),
 })
 export type ParkedError = Static<typeof ParkedError>
@@ -41,21 +41,21 @@ const parked = {
   record_index: nullable(
     Type.Integer({
       minimum: 0,
-      description: 'Its place in the message. Null: the message as a whole is parked.',
+      description: 'Its index in the message. Null: the message is parked as a whole.',
     }),
   ),
   stream_seq: count(1),
-  parked_ts: Type.String({ format: 'date-time', description: 'When it was parked last.' }),
+  parked_ts: Type.String({ format: 'date-time', description: 'The time at which it was last parked.' }),
   reason: Type.Enum([...parkedReasons]),
   state: Type.Enum([...parkedStates], {
     description:
-      '`replaying`: a replay of it waits in the lane or is under way. It ends in `parked` with another error, or the record is stored and gone from here.',
+      '`replaying`: a replay waits in the lane or is being delivered. Afterwards the record is either `parked` with another error, or stored and no longer listed.',
   }),
   error: ParkedError,
-  attempts: Type.Integer({ minimum: 0, description: 'Attempts to deliver it, those of replays included.' }),
+  attempts: Type.Integer({ minimum: 0, description: 'The number of delivery attempts, including replays.' }),
   replays: Type.Integer({
     minimum: 0,
-    description: 'How often it was replayed, the one under way included.',
+    description: 'The number of replays, including a running one.',
   }),
   records_count: count(1),
 } as const
@@ -66,7 +66,7 @@ export type ParkedRecord = Static<typeof ParkedRecord>
 export const ParkedList = Type.Object({
   parked: Type.Array(ParkedRecord, {
     maxItems: parkedPage.max,
-    description: 'In the order of their messages, and of the records in one.',
+    description: 'In the order of the messages, and of the records within a message.',
   }),
   next: nullable(Type.String({ description: '`after` of the next page; null: this is the last one.' })),
 })
@@ -77,11 +77,11 @@ export const ParkedDetail = Type.Object({
   ...parked,
   history: Type.Array(Type.Object({ failed_ts: timestamp(), error: ParkedError }), {
     maxItems: parkedHistoryEntries,
-    description: 'Of each time that it was parked, newest first.',
+    description: 'One entry for each time that it was parked, newest first.',
   }),
   records: Type.Array(Type.Record(Type.String(), Type.Unknown()), {
     minItems: 1,
-    description: 'As they were sent, enrichment included, or as they were last edited.',
+    description: 'The records as they were sent, including enrichment, or as they were last edited.',
   }),
 })
 
@@ -95,7 +95,7 @@ export const ParkedReplayRequest = Type.Object(
         minItems: 1,
         maxItems: resourceLimits.recordsPerRequest,
         description:
-          'Replace the stored ones, before the replay begins and whatever comes of it. As many as are parked, or fewer. Their text is kept as sent.',
+          'Records that replace the stored ones before the replay begins, whatever its result: as many as are parked, or fewer. Their text is kept as sent.',
       }),
     ),
   },
@@ -114,7 +114,7 @@ export const ParkedSelection = Type.Object(
       Type.Array(uuid(), {
         minItems: 1,
         maxItems: parkedIdsAtOnce,
-        description: 'Ids that are not parked here, or are being replayed, are not counted in the response.',
+        description: 'The response does not count ids that are not parked here or are being replayed.',
       }),
     ),
     all: Type.Optional(Type.Literal(true)),
@@ -122,7 +122,7 @@ export const ParkedSelection = Type.Object(
       Type.String({
         minLength: 1,
         maxLength: resourceLimits.errorCodeCharacters,
-        description: 'Of these, the ones with this error.',
+        description: 'Only records with this error.',
       }),
     ),
   },
@@ -131,12 +131,12 @@ export const ParkedSelection = Type.Object(
 export type ParkedSelection = Static<typeof ParkedSelection>
 
 export const ParkedReplayed = Type.Object({
-  replayed: Type.Integer({ minimum: 0, description: 'How many are replayed now.' }),
+  replayed: Type.Integer({ minimum: 0, description: 'The number of records that will be replayed.' }),
 })
 export type ParkedReplayed = Static<typeof ParkedReplayed>
 
 export const ParkedDiscarded = Type.Object({
-  discarded: Type.Integer({ minimum: 0, description: 'How many were removed.' }),
+  discarded: Type.Integer({ minimum: 0, description: 'The number of removed records.' }),
 })
 export type ParkedDiscarded = Static<typeof ParkedDiscarded>
 
@@ -145,24 +145,24 @@ export const parkedParameters = [
     in: 'query',
     name: 'limit',
     schema: Type.Integer({ minimum: 1, maximum: parkedPage.max, default: parkedPage.default }),
-    description: 'Parked records of one response.',
+    description: 'The number of parked records in one response.',
   },
   {
     in: 'query',
     name: 'after',
     schema: Type.String({ pattern: parkedNextPattern }),
-    description: 'The `next` of the page before.',
+    description: 'The `next` of the previous page.',
   },
   {
     in: 'query',
     name: 'error_code',
     schema: Type.String({ minLength: 1, maxLength: resourceLimits.errorCodeCharacters }),
-    description: 'Those with this error.',
+    description: 'Only records with this error.',
   },
   {
     in: 'query',
     name: 'reason',
     schema: Type.Enum([...parkedReasons]),
-    description: 'Those parked for this reason.',
+    description: 'Only records that were parked for this reason.',
   },
 ] as const

@@ -75,7 +75,7 @@ export const PipeUpdate = Type.Object(
   { additionalProperties: false },
 )
 const readOnly = () =>
-  Type.Optional(Type.String({ description: 'Cannot be changed; may be sent back as it is shown.' }))
+  Type.Optional(Type.String({ description: 'Cannot be changed, but can be sent back unchanged.' }))
 const readOnlyFields = {
   pipe_id: readOnly(),
   pipe_name: readOnly(),

@@ -24,7 +24,7 @@ const warnings = () =>
   Type.Optional(
     Type.Array(Type.Enum(readyWarningNames), {
       description:
-        'Left out when there are none. Parts of the log that wait to be salvaged, that are missing, and acknowledged messages that are lost, since the start. `pipectl doctor` and `pipectl verify` say more. `safe_mode`: started with `serve --safe`, nothing is delivered.',
+        'Absent if there are none. Segments of the log that wait to be salvaged or are missing, and acknowledged messages that were lost, since the start. `pipectl doctor` and `pipectl verify` show details. `safe_mode`: started with `serve --safe`, nothing is delivered.',
     }),
   )
 
@@ -38,7 +38,7 @@ export const responseBodies = {
     usage_stats_window_hours: Type.Integer(),
     egress_private: Type.Enum(['allow', 'deny'], {
       description:
-        'Whether destinations may be on loopback and private addresses of the service, as the setting egress.private comes to now.',
+        'Whether destinations can be on loopback and private addresses: the present effect of the setting egress.private.',
     }),
   }),
   pipeCreated: Type.Object({ pipe_id: uuid() }),
@@ -83,15 +83,15 @@ export const responseBodies = {
         },
         {
           description:
-            'The first refused record of the message, from 0, as far as the destination names it; null where it tells no records apart.',
+            'The index of the first rejected record of the message, from 0; null if the destination does not identify single records.',
         },
       ),
     ),
     records: Type.Array(anyRecord(), {
       maxItems: blockingPage.max,
-      description: `Those from \`from\` on, as sent: fewer than \`limit\` where they hold more than ${resourceLimits.shownRecordBytes / 1024 / 1024} MiB together.`,
+      description: `The records from \`from\` on, as sent; fewer than \`limit\` if they are larger than ${resourceLimits.shownRecordBytes / 1024 / 1024} MiB in total.`,
     }),
-    truncated: Type.Boolean({ description: 'True when the message has more records than these.' }),
+    truncated: Type.Boolean({ description: 'True if the message has more records than these.' }),
     next: nullable(
       Type.Integer({ minimum: 1, description: 'The `from` of the page after this one; null at the end.' }),
     ),
@@ -108,7 +108,7 @@ export const responseBodies = {
       Type.Array(TableColumn, {
         maxItems: resourceLimits.shownTableColumns,
         description:
-          'Databases, when the table could be read: its columns in their order, without those that take no value because the server generates it. Names and types are cut to 128 characters.',
+          'For databases, if the table could be read: its columns in order, without those that the server generates. Names and types are truncated to 128 characters.',
       }),
     ),
   }),
@@ -117,17 +117,20 @@ export const responseBodies = {
   apiKeyList: Type.Object({ api_keys: Type.Array(ApiKey) }),
   apiKeyCreated: Type.Object({
     api_key_id: uuid(),
-    api_key: Type.String({ description: 'The whole key. Shown this once.' }),
+    api_key: Type.String({ description: 'The complete key. It is shown only in this response.' }),
     api_key_name: Type.String(),
   }),
   apiKeyRotated: Type.Object({
     api_key_id: uuid(),
-    api_key: Type.String({ description: 'The whole new key. Shown this once.' }),
+    api_key: Type.String({ description: 'The complete new key. It is shown only in this response.' }),
     api_key_name: Type.String(),
     replaced: Type.Object({
       api_key_id: uuid(),
       api_key_expires_ts: nullable(
-        Type.String({ format: 'date-time', description: 'When the old key ends; null: it is revoked.' }),
+        Type.String({
+          format: 'date-time',
+          description: 'The time at which the old key expires; null: it is revoked.',
+        }),
       ),
     }),
   }),

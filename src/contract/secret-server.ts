@@ -45,12 +45,13 @@ function revealedPath(stored: Config, change: Config, merged: Config): [place: s
 }
 
 const sendAgain =
-  'must be sent again with this change: a stored secret is not sent to another server than the one it was given for'
+  'must be sent again with this change: a stored secret is not sent to a server that it was not given for'
 
 const sendAgainUnverified =
-  'must be sent again with this change: a stored secret is not sent to a server that is verified less, or by another CA, than it was given for'
+  'must be sent again with this change: a stored secret is not sent to a server that is verified less strictly, or by another CA, than before'
 
-const sendAgainShown = 'must be sent again with this change: its path, a secret until now, would be shown'
+const sendAgainShown =
+  'must be sent again with this change: its path, which was secret until now, would be shown'
 
 /** Whether another server can now take the server's place that could not before. */
 function isLessVerified(type: DestinationType, before: Config, after: Config): boolean {

@@ -46,7 +46,8 @@ export const CurrentSession = Type.Object({
   user: User,
   workspace: Type.Object({ workspace_id: Type.String({ format: 'uuid' }), workspace_name: Type.String() }),
   csrf_token: Type.String({
-    description: 'Sent as `X-CSRF-Token` with everything but GET. Another one after each sign-in.',
+    description:
+      'Must be sent as `X-CSRF-Token` with every request except GET. It changes with each sign-in.',
   }),
   /** It ends then whatever happens, and earlier after this many seconds without a request. */
   session_expires_ts: timestamp(),

@@ -14,7 +14,7 @@ const shared = {
     Type.String({
       minLength: 1,
       maxLength: inferredSampleCharacters,
-      description: `Records as NDJSON: one object a line, the first ${inferredRecords} of them. Without it the newest records of the pipe are looked at. Records as the pipe has them: the transform, the given one or the stored one, is applied to them first.`,
+      description: `Records as NDJSON, one object per line; the first ${inferredRecords} are used. Without it, the newest records of the pipe are used. The records are those before the transform: the given or the stored one is applied to them first.`,
     }),
   ),
   create_table: Type.Optional(
@@ -27,7 +27,7 @@ const shared = {
     Type.Array(Type.String({ minLength: 1, maxLength: 1000 }), {
       minItems: 1,
       maxItems: resourceLimits.inferredColumns,
-      description: 'Only these keys of the records; without it all of them.',
+      description: 'Use only these keys of the records; without it, all keys.',
     }),
   ),
   dedupe_key: Type.Optional(
@@ -70,16 +70,19 @@ export type TableInference = Static<typeof TableInference>
 
 export const KeyObservation = Type.Object({
   key: Type.String(),
-  seen: Type.Integer({ minimum: 0, description: 'Records that have it; 0: only the pipe will add it.' }),
-  nulls: Type.Integer({ minimum: 0, description: 'Records that have it as null.' }),
+  seen: Type.Integer({
+    minimum: 0,
+    description: 'The number of records that have the key; 0: only the pipe will add it.',
+  }),
+  nulls: Type.Integer({ minimum: 0, description: 'The number of records in which it is null.' }),
   types: Type.Array(Type.Enum([...columnTypes])),
-  column_name: nullable(Type.String({ description: 'Null: it gets no column; `reason` says why.' })),
-  proposed_type: nullable(Type.String({ description: 'As SQL writes it.' })),
+  column_name: nullable(Type.String({ description: 'Null: the key gets no column; `reason` explains why.' })),
+  proposed_type: nullable(Type.String({ description: 'The type in SQL.' })),
   reason: Type.String(),
 })
 
 export const TableProposal = Type.Object({
-  ok: Type.Boolean({ description: 'False: something was asked for that could not be done; see `failure`.' }),
+  ok: Type.Boolean({ description: 'False: a requested change failed; see `failure`.' }),
   failure: nullable(
     Type.Object({
       step: Type.Enum(['sample', 'connect', 'table', 'create_table', 'add_columns']),
@@ -91,18 +94,20 @@ export const TableProposal = Type.Object({
   records_seen: Type.Integer({ minimum: 0, maximum: inferredRecords }),
   table: Type.String(),
   table_exists: nullable(
-    Type.Boolean({ description: 'After what was done. Null: the database could not be asked.' }),
+    Type.Boolean({
+      description: 'Whether the table exists, after the changes. Null: the database did not respond.',
+    }),
   ),
   ddl: Type.Array(Type.String(), {
-    description: 'The statements that make the table fit, whether or not they were run; none: it fits.',
+    description: 'The statements that adapt the table, whether or not they were run; empty: the table fits.',
   }),
-  executed: Type.Array(Type.String(), { description: 'Those of them that were run.' }),
+  executed: Type.Array(Type.String(), { description: 'The statements that were run.' }),
   columns: Type.Array(StoredColumn, { description: 'The mapping of a destination once `ddl` is done.' }),
   missing_columns: Type.Array(Type.String(), {
-    description: 'Those of `columns` that the table does not have, after what was done.',
+    description: 'The `columns` that the table does not have, after the changes.',
   }),
   dedupe_candidates: Type.Array(Type.String(), {
-    description: 'Keys that look like an id and differ in every record: possible values of dedupe_key.',
+    description: 'Keys that look like an id and differ in every record: candidates for dedupe_key.',
   }),
   observations: Type.Array(KeyObservation, { maxItems: inferredKeys + 20 }),
   warnings: Type.Array(Type.String()),

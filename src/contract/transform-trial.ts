@@ -15,34 +15,37 @@ const count = (description?: string) =>
 
 const faultFields = {
   path: Type.String({
-    description: 'What fails: `transform.filter`, or the step of the map, `transform.map.0`.',
+    description: 'The part that fails: `transform.filter`, or a step of the map, `transform.map.0`.',
   }),
   code: Type.String({
-    description: 'As `last_error` of a lane would have it: `filter_error`, `transform_timeout`.',
+    description: 'The code, as in `last_error` of a lane: `filter_error`, `transform_timeout`.',
   }),
-  message: Type.String({ description: 'Without values of the record.' }),
+  message: Type.String({ description: 'The error, without values of the record.' }),
 }
 const places = {
-  msg_id: nullable(Type.String({ format: 'uuid', description: 'Null: it is of the sample.' })),
+  msg_id: nullable(Type.String({ format: 'uuid', description: 'Null: the record is from the sample.' })),
   record_index: Type.Integer({
     minimum: 0,
-    description: 'The place in its message, or in the sample, from 0.',
+    description: 'The index in its message, or in the sample, from 0.',
   }),
 }
 
 export const TransformFault = Type.Object({
   ...faultFields,
-  records: Type.Integer({ minimum: 1, description: 'How many fail so; the next two name one of them.' }),
+  records: Type.Integer({
+    minimum: 1,
+    description: 'The number of records with this error; the next two fields name one of them.',
+  }),
   ...places,
 })
 export type TransformFault = Static<typeof TransformFault>
 
 const counts = {
-  records_seen: count('The newest of the pipe, or those of the sample.'),
+  records_seen: count('The newest records of the pipe, or those of the sample.'),
   kept: count(),
   filtered: count(),
   failed: count(),
-  faults: Type.Array(TransformFault, { maxItems: faults, description: 'The commonest first.' }),
+  faults: Type.Array(TransformFault, { maxItems: faults, description: 'The most frequent error first.' }),
 }
 
 /** Beside what was created or changed. */
@@ -51,15 +54,15 @@ export const TransformCheck = Type.Object(
     not_checked: nullable(
       Type.Enum(['timed_out', 'unavailable'], {
         description:
-          '`timed_out`: it took too long, the counts are of what was tried until then. `unavailable`: the records could not be read for now. It was saved all the same.',
+          '`timed_out`: the test took too long, and the counts cover the records until then. `unavailable`: the records could not be read. The transform was saved in both cases.',
       }),
     ),
     ...counts,
-    warning: nullable(Type.String({ description: 'In words, where there is anything to say.' })),
+    warning: nullable(Type.String({ description: 'The result in words, if there is something to report.' })),
   },
   {
     description:
-      'What the transform makes of the newest records of the pipe, when it was given or changed, unless `check_transform` was false.',
+      'The result of the transform for the newest records of the pipe, if it is new or changed, unless `check_transform` was false.',
   },
 )
 export type TransformCheck = Static<typeof TransformCheck>
@@ -73,7 +76,7 @@ export const TransformTrialRequest = Type.Object(
     destination_id: Type.Optional(
       Type.String({
         format: 'uuid',
-        description: 'Its stored transform, or, with `transform`, the salt of it.',
+        description: 'Use the stored transform of this destination, or, with `transform`, only its salt.',
       }),
     ),
     ...givenTransform,
@@ -81,7 +84,7 @@ export const TransformTrialRequest = Type.Object(
       Type.String({
         minLength: 1,
         maxLength: inferredSampleCharacters,
-        description: `Records as NDJSON: one object a line, the first ${inferredRecords} of them. Without it the newest records of the pipe.`,
+        description: `Records as NDJSON, one object per line; the first ${inferredRecords} are used. Without it, the newest records of the pipe are used.`,
       }),
     ),
     limit: Type.Optional(
@@ -89,11 +92,11 @@ export const TransformTrialRequest = Type.Object(
         minimum: 1,
         maximum: mostShown,
         default: shown,
-        description: 'How many records to show. Counted are all of them.',
+        description: 'The number of records to show. All records are counted.',
       }),
     ),
     only: Type.Optional(
-      Type.Enum([...trialOutcomes], { description: 'Show only records of which this became.' }),
+      Type.Enum([...trialOutcomes], { description: 'Show only records with this result.' }),
     ),
   },
   closed,
@@ -104,7 +107,7 @@ const anyRecord = () => nullable(Type.Record(Type.String(), Type.Unknown()))
 
 export const TransformTrialResult = Type.Object({
   is_complete: Type.Boolean({
-    description: 'False: it took too long, the counts are of what was tried until then.',
+    description: 'False: the test took too long, and the counts cover the records until then.',
   }),
   ...counts,
   records: Type.Array(
@@ -115,15 +118,15 @@ export const TransformTrialResult = Type.Object({
       after: anyRecord(),
       error: nullable(Type.Object(faultFields)),
       too_large: Type.Boolean({
-        description: `More than ${resourceLimits.trialRecordBytes / 1024} KiB before and after together: neither is shown.`,
+        description: `More than ${resourceLimits.trialRecordBytes / 1024} KiB before and after in total: neither is shown.`,
       }),
     }),
     {
       maxItems: mostShown,
-      description: `The newest first, of a sample the first first; as sent. Fewer than \`limit\` where they hold more than ${resourceLimits.shownRecordBytes / 1024 / 1024} MiB together.`,
+      description: `Newest first, or in the order of the sample; as sent. Fewer than \`limit\` if they are larger than ${resourceLimits.shownRecordBytes / 1024 / 1024} MiB in total.`,
     },
   ),
-  truncated: Type.Boolean({ description: 'True when there are more such records than are shown.' }),
+  truncated: Type.Boolean({ description: 'True if there are more such records than are shown.' }),
 })
 
 /** Where a step stands in a body: 0 the filter, from 1 on the steps of the map. */

@@ -33,10 +33,9 @@ const paths = (description: string) => Type.Array(path(description), { minItems:
 const key = Type.String({
   minLength: 1,
   maxLength: pathCharacters,
-  description: 'A key at the top level, as it is: dots are part of it.',
+  description: 'A key at the top level. Dots are part of the key.',
 })
-const aPath =
-  'A key, or keys with dots between them: `user.address.city`. A dot within a key is written `\\.`.'
+const aPath = 'A key, or keys separated by dots: `user.address.city`. A dot within a key is written `\\.`.'
 
 const stepSchemas = {
   rename: Type.Object({ op: Type.Enum(['rename']), from: key, to: key }, closed),
@@ -78,14 +77,14 @@ export const GivenTransform = Type.Object(
     mask_salt: Type.Optional(
       Type.String({
         maxLength: transformLimits.saltCharacters,
-        description: `A secret, needed by \`mask\`: 8 characters or more. Left out, "" or "${redacted}": the stored one is kept.`,
+        description: `A secret that \`mask\` requires: 8 characters or more. Without it, or with "" or "${redacted}", the stored one is kept.`,
       }),
     ),
   },
   {
     ...closed,
     description:
-      'Which records the destination gets, and what is changed in them on the way: the filter first, then the steps of `map` in order. Replaces the stored one as a whole; null removes it. Not for pull destinations. It applies to all that is not delivered yet.',
+      'Which records the destination gets, and how they are changed: first the filter, then the steps of `map` in order. Replaces the stored transform as a whole; null removes it. Not for pull destinations. It applies to everything that is not delivered yet.',
   },
 )
 export type GivenTransform = Static<typeof GivenTransform>
@@ -97,7 +96,7 @@ export const givenTransform = { transform: Type.Optional(nullable(GivenTransform
 export const ShownTransform = Type.Object({
   filter: nullable(Type.String()),
   map: Type.Array(TransformStep),
-  mask_salt: Type.Optional(Type.String({ description: `"${redacted}" where one is set.` })),
+  mask_salt: Type.Optional(Type.String({ description: `"${redacted}" if one is set.` })),
 })
 export type ShownTransform = Static<typeof ShownTransform>
 
@@ -123,13 +122,13 @@ export function pathKeys(text: string): string[] | { wrong: string } {
     if (character === '\\') {
       const next = text[at + 1]
       if (next !== '.' && next !== '\\')
-        return { wrong: 'may have a backslash only before a dot or a backslash' }
+        return { wrong: 'can have a backslash only before a dot or a backslash' }
       keys[keys.length - 1] += next
       at += 1
     } else if (character === '.') keys.push('')
     else keys[keys.length - 1] += character
   }
-  if (keys.includes('')) return { wrong: 'has an empty key: dots stand between keys' }
+  if (keys.includes('')) return { wrong: 'has an empty key: dots separate keys' }
   const { pathKeys: most } = transformLimits
-  return keys.length > most ? { wrong: `may have at most ${most} keys` } : keys
+  return keys.length > most ? { wrong: `can have at most ${most} keys` } : keys
 }

@@ -42,13 +42,13 @@ const laneCountFields = {
   skipped_records: count(),
   filtered_records: Type.Integer({
     minimum: 0,
-    description: "Left out by the destinations' transforms: not in `delivered_records`.",
+    description: 'Records that transforms filtered out: not in `delivered_records`.',
   }),
 }
 export const usageCountFields = { ...ingestCountFields, ...laneCountFields }
 
 export const UsageHour = Type.Object({
-  hour_ts: Type.String({ format: 'date-time', description: 'When the hour began: a whole hour of UTC.' }),
+  hour_ts: Type.String({ format: 'date-time', description: 'The start of the hour (UTC).' }),
   ...usageCountFields,
 })
 export type UsageHour = Static<typeof UsageHour>
@@ -77,10 +77,10 @@ export const hoursParameter = {
   in: 'query',
   name: 'hours',
   schema: Type.Integer({ minimum: usageHours.min, maximum: usageHours.max, default: usageHours.default }),
-  description: 'How many hours, the current one included.',
+  description: 'The number of hours, including the current one.',
 } as const
 
 export const usageFreshness =
-  'One entry per hour of UTC, oldest first, the current hour included; zeros where nothing happened. Requests ' +
-  'count at once, deliveries when the progress of their lane is saved. What ingest counted is written down every 5 seconds: after a crash, ' +
-  'accepted records that were not are added to the hour of the next start, and rejected requests that were not are forgotten.'
+  'One entry per hour (UTC), oldest first, including the current hour; zeros if nothing happened. Requests ' +
+  'count at once, deliveries at the next save of their lane. Counts of ingest are saved every 5 seconds: after a crash, ' +
+  'unsaved accepted records are added to the hour of the next start, and unsaved rejected requests are lost.'

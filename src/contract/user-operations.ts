@@ -11,7 +11,7 @@ export const userOperations = [
   {
     ...at('listUsers'),
     area: 'management',
-    summary: 'List the people who may sign in to the dashboard',
+    summary: 'List the users who can sign in to the dashboard',
     auth: 'key',
     boundKeys: 'nothing',
     needs: 'manage',
@@ -35,13 +35,13 @@ export const userOperations = [
     auth: 'key',
     boundKeys: 'nothing',
     request: UserUpdate,
-    success: { status: 200, description: 'The user as it is now', schema: responseBodies.user },
+    success: { status: 200, description: 'The changed user', schema: responseBodies.user },
     errors: ['user_not_found', 'last_admin', ...withPassword],
   },
   {
     ...at('deleteUser'),
     area: 'management',
-    summary: 'Delete a user, whose sessions end',
+    summary: 'Delete a user and end all sessions of the user',
     auth: 'key',
     boundKeys: 'nothing',
     success: { status: 204, description: 'Deleted' },
@@ -50,11 +50,15 @@ export const userOperations = [
   {
     ...at('createSetupLink'),
     area: 'management',
-    summary: 'Make a link with which somebody creates an account of that role, once, within 24 hours',
+    summary: 'Create a link with which a person can create an account of that role, once, within 24 hours',
     auth: 'key',
     boundKeys: 'nothing',
     request: SetupLinkCreate,
-    success: { status: 201, description: 'The link, shown only here', schema: responseBodies.setupLink },
+    success: {
+      status: 201,
+      description: 'The link, which is shown only in this response',
+      schema: responseBodies.setupLink,
+    },
     errors: ['workspace_full', ...withBody],
   },
 ] as const satisfies readonly Operation[]

@@ -51,7 +51,8 @@ export type SetupLinkCreate = Static<typeof SetupLinkCreate>
 
 export const SetupLink = Type.Object({
   setup_path: Type.String({
-    description: 'Below the address of the management API: `/dashboard/setup#TOKEN`. Shown this once.',
+    description:
+      'A path below the address of the management API: `/dashboard/setup#TOKEN`. It is shown only in this response.',
   }),
   setup_expires_ts: timestamp(),
 })

@@ -37,7 +37,7 @@ export function shapeFaults(schema: TSchema, value: unknown, prefix = ''): Field
   const faults = new Faults(prefix)
   if (!fits(schema, value)) {
     explain(schema, value, [], faults)
-    if (faults.count === 0) faults.add([], 'does not have the shape that is asked for')
+    if (faults.count === 0) faults.add([], 'does not have the required structure')
   }
   if (!faults.isFull && hasLoneSurrogates(value)) {
     for (const path of loneSurrogates(value, [])) faults.replace(path, 'must be valid Unicode text')
@@ -51,7 +51,7 @@ export function shapeFaults(schema: TSchema, value: unknown, prefix = ''): Field
  */
 export function requireDistinct(path: string, list: readonly unknown[] | undefined): void {
   if (list !== undefined && new Set(list).size < list.length)
-    throw validationError({ [path]: 'must not hold the same value twice' })
+    throw validationError({ [path]: 'must not contain the same value twice' })
 }
 
 /** Compiled with the first value: without that, 1,600 columns that fit take 18 ms, and 0.3 ms with it. */
@@ -110,6 +110,8 @@ function explain(schema: TSchema, value: unknown, path: readonly string[], fault
   } else explainValue(schema, value, path, faults)
 }
 
+const elements = (many: number): string => (many === 1 ? '1 element' : `${many} elements`)
+
 function explainList(
   schema: Shape,
   value: readonly unknown[],
@@ -117,8 +119,9 @@ function explainList(
   faults: Faults,
 ): void {
   const { items, minItems = 0, maxItems = Number.POSITIVE_INFINITY } = schema
-  if (value.length > maxItems) faults.add(path, `must hold at most ${maxItems}, not ${value.length}`)
-  else if (value.length < minItems) faults.add(path, `must hold at least ${minItems}`)
+  if (value.length > maxItems)
+    faults.add(path, `must have at most ${elements(maxItems)}, not ${value.length}`)
+  else if (value.length < minItems) faults.add(path, `must have at least ${elements(minItems)}`)
   if (items === undefined || value.length > maxItems) return
   for (const [index, item] of value.entries()) {
     if (faults.isFull) return
@@ -136,7 +139,7 @@ function explainObject(
   const { maxProperties = Number.POSITIVE_INFINITY, refusals = noRefusals } = schema
   const keys = Object.keys(value)
   if (keys.length > maxProperties) {
-    faults.add(path, `must hold at most ${maxProperties} keys`)
+    faults.add(path, `must have at most ${maxProperties} keys`)
     return
   }
   for (const key of required) if (!Object.hasOwn(value, key)) faults.add([...path, key], requiredField)
@@ -318,13 +321,13 @@ export const emailPattern =
 
 /** Explains each pattern of the contract. The key is the pattern itself, so that a schema needs no second text. */
 const patternWords: Record<string, string> = {
-  '^[A-Za-z0-9_-]+$': 'must hold only letters, digits, hyphens and underscores',
+  '^[A-Za-z0-9_-]+$': 'must contain only letters, digits, hyphens and underscores',
   '^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?$':
     'must be http:// or https:// and a host of letters, digits, dots and hyphens, with an optional :port and no path',
   [emailPattern]: 'must be an e-mail address such as ada@example.com',
-  [parkedNextPattern]: 'must be the `next` of the page before',
+  [parkedNextPattern]: 'must be the `next` of the previous page',
   [withoutControls]: 'must not contain control characters',
-  [destinationNamePattern]: 'must not hold a slash or control characters, nor begin or end with a space',
+  [destinationNamePattern]: 'must not contain a slash or control characters, nor begin or end with a space',
   '^[0-9]{1,5}$': 'must be a port number from 1 to 65535',
 }
 

@@ -19,8 +19,7 @@ export const pipeOperations = [
   {
     ...at('getOverview'),
     area: 'management',
-    summary:
-      'Show every pipe and lane, the buffer and the service at one moment, for a screen that asks again and again',
+    summary: 'Show every pipe and lane, the buffer and the service at one moment, for clients that poll',
     auth: 'key',
     boundKeys: 'its_part',
     parameters: [sinceParameter],
@@ -30,7 +29,7 @@ export const pipeOperations = [
   {
     ...at('getUsage'),
     area: 'management',
-    summary: 'Show what all pipes of the workspace together took in and delivered, by the hour',
+    summary: 'Show what all pipes of the workspace accepted and delivered in each hour',
     description: usageFreshness,
     auth: 'key',
     boundKeys: 'its_part',
@@ -71,7 +70,7 @@ export const pipeOperations = [
   {
     ...at('getPipeUsage'),
     area: 'management',
-    summary: 'Show what a pipe took in and delivered, by the hour',
+    summary: 'Show what a pipe accepted and delivered in each hour',
     description: usageFreshness,
     auth: 'key',
     boundKeys: 'its_pipe',
@@ -88,7 +87,7 @@ export const pipeOperations = [
     boundKeys: 'its_pipe',
     request: PipePatch,
     prepare: withTrimmedGeoFields,
-    success: { status: 200, description: 'The pipe as it is now', schema: responseBodies.pipe },
+    success: { status: 200, description: 'The changed pipe', schema: responseBodies.pipe },
     errors: ['changed_meanwhile', 'pipe_not_found', ...withBody],
   },
   {
@@ -112,7 +111,7 @@ export const pipeSettingOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: PipeLimits,
-    success: { status: 200, description: 'The limits as they are now', schema: responseBodies.limits },
+    success: { status: 200, description: 'The new limits', schema: responseBodies.limits },
     errors: ['changed_meanwhile', 'pipe_not_found', ...withBody],
   },
   {
@@ -139,7 +138,7 @@ export const pipeSettingOperations = [
   {
     ...at('removeAllowedOrigin'),
     area: 'management',
-    summary: 'No longer allow a browser origin',
+    summary: 'Remove an allowed browser origin',
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'Removed' },
@@ -148,7 +147,7 @@ export const pipeSettingOperations = [
 ] as const satisfies readonly Operation[]
 
 const keyMaking =
-  'A key cannot create one that may more than itself: another scope, another pipe, or for longer.'
+  'A key cannot create a key with more rights than its own: another scope, another pipe, or a later expiry.'
 
 export const apiKeyOperations = [
   {
@@ -159,7 +158,7 @@ export const apiKeyOperations = [
     boundKeys: 'its_part',
     success: {
       status: 200,
-      description: `Every active key, and the ${resourceLimits.revokedApiKeysPerWorkspace} that were revoked or expired last, for ${resourceLimits.revokedApiKeyDays} days`,
+      description: `Every active key, and the last ${resourceLimits.revokedApiKeysPerWorkspace} revoked or expired ones, for ${resourceLimits.revokedApiKeyDays} days`,
       schema: responseBodies.apiKeyList,
     },
     errors: everyManaged,
@@ -167,7 +166,7 @@ export const apiKeyOperations = [
   {
     ...at('createApiKey'),
     area: 'management',
-    summary: 'Create an API key; the whole key is shown only in this response',
+    summary: 'Create an API key; the complete key is shown only in this response',
     description: keyMaking,
     auth: 'key',
     boundKeys: 'its_part',
@@ -178,8 +177,8 @@ export const apiKeyOperations = [
   {
     ...at('rotateApiKey'),
     area: 'management',
-    summary: 'Create a key with the rights of another one, which expires after an overlap',
-    description: `The new key has the scopes and pipes of the old one, and its expiry unless another is given. ${keyMaking}`,
+    summary: 'Create a key with the rights of another key, and let that one expire after an overlap',
+    description: `The new key has the scopes and pipes of the old one, and the same expiry unless you set another. ${keyMaking}`,
     auth: 'key',
     boundKeys: 'its_part',
     request: ApiKeyRotate,
@@ -195,10 +194,10 @@ export const apiKeyOperations = [
   {
     ...at('purgeApiKeys'),
     area: 'management',
-    summary: 'Forget the revoked and expired keys, which lists then no longer show',
+    summary: 'Remove the revoked and expired keys from the list',
     auth: 'key',
     boundKeys: 'its_part',
-    success: { status: 200, description: 'How many', schema: responseBodies.apiKeysPurged },
+    success: { status: 200, description: 'The number of removed keys', schema: responseBodies.apiKeysPurged },
     errors: everyManaged,
   },
   {

@@ -58,7 +58,7 @@ export async function openCluster(
 }
 
 const notInCluster =
-  'This node has lost touch with its cluster and accepts nothing until it is back. Ask another node, or try again.'
+  'This node is disconnected from its cluster and rejects requests until it reconnects. Use another node, or try again.'
 
 /**
  * Authenticates only while the cluster counts on this node: a node that the others consider lost may not know which

@@ -190,11 +190,11 @@ export function ingestWorkers(settings: Settings, engine: HttpEngine['name']): n
   }
   if (wanted > 1 && isOverTls)
     throw new ConfigError(
-      `ingest.workers: must be 1 or auto where ingest is served over TLS, whose connections main takes, not ${wanted}`,
+      `ingest.workers: must be 1 or auto if ingest uses TLS, which the main thread serves, not ${wanted}`,
     )
   if (wanted > 1 && engine !== 'uws')
     throw new ConfigError(
-      `ingest.workers: must be 1 or auto with http.engine node, whose threads cannot share an address, not ${wanted}`,
+      `ingest.workers: must be 1 or auto with http.engine node, because its threads cannot share an address, not ${wanted}`,
     )
   return wanted
 }

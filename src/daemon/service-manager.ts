@@ -45,7 +45,7 @@ export function openServiceManager(env: NodeJS.ProcessEnv, log: Logger): Service
     starting: (status, moreMs) => notify(`STATUS=${status}`, `EXTEND_TIMEOUT_USEC=${moreMs * 1000}`, mainPid),
     ready: () => notify('READY=1', 'STATUS=accepting records', mainPid),
     reloading: () => notify('RELOADING=1', mainPid),
-    stopping: () => notify('STOPPING=1', 'STATUS=delivering what is under way', mainPid),
+    stopping: () => notify('STOPPING=1', 'STATUS=finishing requests and deliveries', mainPid),
     watch: (check) => {
       silentPart = check
     },

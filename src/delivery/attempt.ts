@@ -253,7 +253,7 @@ export class Attempt {
   }
 
   #requireCurrent(): void {
-    if (this.#isOver) throw new DeliveryError('transient', 'aborted', 'The attempt was given up.')
+    if (this.#isOver) throw new DeliveryError('transient', 'aborted', 'The attempt was cancelled.')
   }
 
   #limit(limitMs: number): void {
@@ -312,6 +312,6 @@ function asDeliveryError(error: unknown, log: Logger): DeliveryError {
   if (error instanceof LaneOwnershipLostError)
     return new DeliveryError('transient', 'ownership_lost', error.message, { cause: error })
   log.error({ err: error }, 'delivery.internal_error')
-  const message = 'Internal error; see the pipectl log. The batch will be retried.'
+  const message = 'Internal error: the pipectl log has the cause. The batch will be retried.'
   return new DeliveryError('transient', 'internal', message, { cause: error })
 }

@@ -100,7 +100,7 @@ export class Containment {
  * thread alone is at fault itself, as far as can be known.
  */
 function crashed({ type }: LaneSpec, { messages }: Batch, { message }: DriverDiedError): DeliveryError {
-  const text = `Delivering to this destination ended the thread it ran in (${message}). It is tried apart from all other lanes.`
+  const text = `Delivery to this destination ended its thread (${message}). It is now retried in a thread of its own.`
   const timedOut = descriptorOf(type).isTransactional ? 'rolled_back' : 'unknown'
   const known = { retryAfterMs: isolatedRetryMs, timedOut } as const
   const [first] = messages

@@ -143,7 +143,7 @@ export type PullResult =
   | { kind: 'message'; pullId: string; msgId: string; seq: number; json: Uint8Array<ArrayBuffer> }
   | { kind: 'empty' }
   | { kind: 'not_found' }
-  /** `restored`: a backup was restored, and `after_seq` is of what came after the backup. */
+  /** `restored`: a backup was restored, and `after_seq` is a number from after the backup. */
   | { kind: 'cursor_expired'; earliestSeq: number; reason: 'retention' | 'restored' }
   /** `after_seq` is after the pipe's newest message. */
   | { kind: 'cursor_ahead'; headSeq: number }

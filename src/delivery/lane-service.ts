@@ -232,7 +232,7 @@ async function rewind(
 /** A driver in a thread of its own may end that thread: the destination caused that, too. */
 function checkEnded(error: unknown): DestinationCheck[] {
   if (!(error instanceof DriverDiedError)) throw error
-  const message = `What the destination sent could not be read: it ended the check (${error.message}).`
+  const message = `The response of the destination could not be read and ended the check (${error.message}).`
   return [{ name: 'response', ok: false, message }]
 }
 

@@ -15,9 +15,9 @@ export function transformCheck({
   faults,
 }: TransformTrial): DestinationCheck {
   const name = 'transform'
-  const late = isComplete ? '' : ' It took too long for the others.'
+  const late = isComplete ? '' : ' The others took too long.'
   if (seen === 0) {
-    const none = 'The pipe holds no records yet that it could be tried on.'
+    const none = 'The pipe has no records yet to test it with.'
     return isComplete ? { name, ok: true, message: none } : { name, ok: false, message: 'It took too long.' }
   }
   const [first] = faults
@@ -75,7 +75,7 @@ export function withTrial(
 ): TableProposal {
   if (seen === filtered + failed && seen > 0 && proposal.failure?.code === 'no_records') {
     const message = printable(
-      `The transform leaves none of the ${seen} records: ${filtered} are filtered out, and ${failed} fail${faultOf(faults)}.`,
+      `The transform keeps none of the ${seen} records: ${filtered} are filtered out, and ${failed} fail${faultOf(faults)}.`,
     )
     return { ...proposal, failure: { ...proposal.failure, message } }
   }
@@ -85,7 +85,7 @@ export function withTrial(
     warnings.push(
       printable(ended(`The transform fails on ${failed} of the ${seen} records${faultOf(faults)}`)),
     )
-  if (!isComplete) warnings.push('The transform took too long for all records: some were not looked at.')
+  if (!isComplete) warnings.push('The transform took too long: some records were not tested.')
   return { ...proposal, warnings }
 }
 

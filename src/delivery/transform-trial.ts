@@ -31,7 +31,7 @@ export interface TrialSource {
 }
 
 export interface TriedRecord {
-  /** Null: it is of the sample. */
+  /** Null: the record is from the sample. */
   message: StoredMessage | null
   /** In its message, or in the sample. */
   place: number

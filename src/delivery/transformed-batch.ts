@@ -65,7 +65,8 @@ async function run(
     signal.throwIfAborted()
     return made
   } catch (error) {
-    if (signal.aborted) throw new DeliveryError('transient', 'aborted', 'It was ended before it was sent.')
+    if (signal.aborted)
+      throw new DeliveryError('transient', 'aborted', 'The attempt was cancelled before anything was sent.')
     if (!(error instanceof ExceededError)) {
       const message = error instanceof Error ? error.message : String(error)
       throw new DeliveryError('transient', 'transform_failed', `The transform could not be run: ${message}.`)

@@ -35,7 +35,7 @@ export function afterStateDamaged(
   nowMs: number,
 ): LaneState {
   const message =
-    'The stored position of this lane was damaged: it delivers again from the earliest message kept.'
+    'The stored position of this lane was damaged: it delivers again from the earliest kept message.'
   return {
     ...newLaneState(destinationId),
     ...counters,

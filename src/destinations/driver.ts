@@ -107,11 +107,13 @@ export type DestinationSpec = ResolvedConfig & {
   /** Places in the config whose stored value does not open: nothing can be delivered until they are set again. */
   readonly unreadableSecrets?: readonly string[]
 }
-export type DatabaseSpec = Extract<DestinationSpec, { type: 'destination_database' }>
-export type ObjectStoreSpec = Extract<DestinationSpec, { type: 'destination_object_store' }>
-export type HttpEndpointSpec = Extract<DestinationSpec, { type: 'destination_http_endpoint' }>
-export type NatsSpec = Extract<DestinationSpec, { type: 'destination_nats' }>
-export type PullSpec = Extract<DestinationSpec, { type: 'destination_pull' }>
+/** The spec of one type. */
+export type SpecOf<T extends DestinationSpec['type']> = Extract<DestinationSpec, { type: T }>
+export type DatabaseSpec = SpecOf<'destination_database'>
+export type ObjectStoreSpec = SpecOf<'destination_object_store'>
+export type HttpEndpointSpec = SpecOf<'destination_http_endpoint'>
+export type NatsSpec = SpecOf<'destination_nats'>
+export type PullSpec = SpecOf<'destination_pull'>
 
 /** Settings that drivers share; from `config.ts`. */
 export interface DriverSettings {

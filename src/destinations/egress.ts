@@ -162,7 +162,7 @@ function ownAddress(): DeliveryError {
   return new DeliveryError(
     'permanent',
     'egress_denied',
-    'This address belongs to this service or holds its state, so it cannot be a destination.',
+    'This address belongs to this service or to the servers of its state, so it cannot be a destination.',
   )
 }
 
@@ -173,7 +173,7 @@ function deniedName(policy: EgressPolicy, detail: string): DeliveryError {
 
 function denialText(policy: EgressPolicy): string {
   const orElse = hidesNames(policy) ? ', or its name does not resolve' : ''
-  return `The egress policy of this server does not allow this destination's address${orElse}. Its operator can allow a private address with the setting egress.allow or egress.private.`
+  return `The egress policy of this server does not allow this destination's address${orElse}. The operator can allow a private address with the setting egress.allow or egress.private.`
 }
 
 /** Whether an address of the operator's network may be denied. Addresses that are always denied are in no network. */

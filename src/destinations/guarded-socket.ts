@@ -65,7 +65,7 @@ export function filterData<T extends Socket>(socket: T, filter: (chunk: Buffer) 
         const passed = filter(chunk)
         return passed.length > 0 && Reflect.apply(emit, socket, [event, passed])
       } catch (error) {
-        socket.destroy(protocolError('The server sent something that its protocol does not allow.', error))
+        socket.destroy(protocolError('The server sent data that its protocol does not allow.', error))
         return true
       }
     },

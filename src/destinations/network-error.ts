@@ -2,29 +2,29 @@
 import { DeliveryError } from './driver.ts'
 
 const sentences: Record<string, string> = {
-  ECONNREFUSED: 'refused the connection: is the server running, and is the port right?',
+  ECONNREFUSED: 'refused the connection: check that the server is running and the port is correct.',
   ECONNRESET: 'reset the connection.',
   EPIPE: 'closed the connection.',
   ETIMEDOUT: 'could not be reached in time.',
   EHOSTUNREACH: 'cannot be reached: there is no route to it.',
   ENETUNREACH: 'cannot be reached: there is no route to its network.',
   ENOTFOUND: 'has a host name that does not resolve.',
-  EAI_AGAIN: 'has a host name that could not be looked up just now.',
-  UND_ERR_SOCKET: 'closed the connection before it had answered.',
+  EAI_AGAIN: 'has a host name that could not be resolved at the moment.',
+  UND_ERR_SOCKET: 'closed the connection before it responded.',
   UND_ERR_CONNECT_TIMEOUT: 'could not be reached in time.',
-  UND_ERR_HEADERS_OVERFLOW: 'sent more headers than are read.',
-  HPE_HEADER_OVERFLOW: 'sent more headers than are read.',
-  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'sent a body of another length than it had announced.',
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'shows a self-signed TLS certificate that this server does not trust.',
-  SELF_SIGNED_CERT_IN_CHAIN: 'shows a TLS certificate of an authority that this server does not trust.',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'shows a TLS certificate whose issuer is not known here.',
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'shows a TLS certificate whose issuer is not known here.',
-  CERT_HAS_EXPIRED: 'shows a TLS certificate that has expired.',
-  ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED: 'wants a client certificate: set tls_cert and tls_key.',
+  UND_ERR_HEADERS_OVERFLOW: 'sent more headers than pipectl accepts.',
+  HPE_HEADER_OVERFLOW: 'sent more headers than pipectl accepts.',
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'sent a body whose length differs from Content-Length.',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'has a self-signed TLS certificate that this machine does not trust.',
+  SELF_SIGNED_CERT_IN_CHAIN: 'has a TLS certificate of an authority that this machine does not trust.',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'has a TLS certificate of an issuer that this machine does not know.',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'has a TLS certificate of an issuer that this machine does not know.',
+  CERT_HAS_EXPIRED: 'has an expired TLS certificate.',
+  ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED: 'requires a client certificate: set tls_cert and tls_key.',
   ERR_SSL_TLSV1_ALERT_UNKNOWN_CA: 'does not trust the client certificate (tls_cert).',
-  ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE: 'refuses the client certificate (tls_cert).',
-  ERR_SSL_SSLV3_ALERT_CERTIFICATE_EXPIRED: 'refuses the client certificate (tls_cert): it has expired.',
-  ERR_TLS_CERT_ALTNAME_INVALID: 'shows a TLS certificate for another host name.',
+  ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE: 'rejects the client certificate (tls_cert).',
+  ERR_SSL_SSLV3_ALERT_CERTIFICATE_EXPIRED: 'rejects the client certificate (tls_cert): it has expired.',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'has a TLS certificate for another host name.',
 }
 
 /** `subject` begins the sentence, e.g. `The database server`. A DeliveryError is returned as it is, wrapped ones too. */
@@ -35,7 +35,7 @@ export function networkError(error: unknown, subject: string): DeliveryError {
   const fallback = isTlsCode(code)
     ? 'failed in the TLS handshake'
     : code.startsWith('HPE_')
-      ? 'sent something that is no HTTP response'
+      ? 'sent data that is not an HTTP response'
       : 'dropped the connection'
   const sentence = sentences[code] ?? `${fallback} (${code}).`
   return new DeliveryError('transient', code, `${subject} ${sentence}`, { cause: error })

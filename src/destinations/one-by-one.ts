@@ -108,7 +108,7 @@ export async function sendOneByOne<One>(
 }
 
 export function aborted(): DeliveryError {
-  return new DeliveryError('transient', 'aborted', 'The attempt was stopped before it was done.')
+  return new DeliveryError('transient', 'aborted', 'The attempt was cancelled.')
 }
 
 /**

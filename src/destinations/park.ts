@@ -29,7 +29,7 @@ export async function parkAll(park: ParkRecords, rejected: readonly RejectedReco
   } catch (cause) {
     if (cause instanceof DeliveryError) throw cause
     const message =
-      'Records that the destination rejects could not be parked. Nothing was stored; see the pipectl log.'
+      'The rejected records could not be parked. Nothing was stored; the pipectl log has the cause.'
     throw new DeliveryError('transient', 'not_set_aside', message, { cause })
   }
 }

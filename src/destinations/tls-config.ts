@@ -19,13 +19,13 @@ export function tlsFaults(
 ): [key: string, message: string][] {
   const faults: [string, string][] = []
   if (ca !== null && !Array.isArray(certificatesIn(ca))) faults.push(['tls_ca', mustBeCertificates])
-  if (cert === null && key !== null) faults.push(['tls_cert', 'must be set with tls_key'])
-  if (key === null && cert !== null) faults.push(['tls_key', 'must be set with tls_cert'])
+  if (cert === null && key !== null) faults.push(['tls_cert', 'is required with tls_key'])
+  if (key === null && cert !== null) faults.push(['tls_key', 'is required with tls_cert'])
   if (cert === null || key === null) return faults
   const leaf = pairIn(cert, key)
   if ('kind' in leaf) return [...faults, pairFault(leaf)]
   if (cert !== stored?.tls_cert && isExpired(leaf, now))
-    faults.push(['tls_cert', `expired on ${dayOf(leaf)}: give one that is valid`])
+    faults.push(['tls_cert', `expired on ${dayOf(leaf)}: use a valid one`])
   return faults
 }
 
@@ -51,7 +51,7 @@ function pairFault({ kind }: PemFault): [key: string, message: string] {
     case 'no_key':
       return ['tls_key', 'must be a private key in PEM (-----BEGIN PRIVATE KEY-----)']
     case 'wrong_order':
-      return ['tls_cert', 'must begin with the certificate of tls_key, followed by those that lead to the CA']
+      return ['tls_cert', 'must begin with the certificate of tls_key, followed by the intermediate ones']
     case 'other_key':
       return ['tls_key', 'must be the key of the first certificate in tls_cert']
   }

@@ -9,7 +9,7 @@ export function httpUrlFault(text: string): string | null {
     return 'must be a URL such as https://example.com/path'
   }
   if (url.protocol !== 'http:' && url.protocol !== 'https:') return 'must begin with http:// or https://'
-  if (url.hostname === '') return 'must name a host'
+  if (url.hostname === '') return 'must contain a host'
   return null
 }
 

@@ -170,7 +170,7 @@ export class Acceptance implements BodyReceiver {
     if (idempotencyKey !== undefined && !/^[\x20-\x7e]{1,255}$/.test(idempotencyKey)) {
       throw new ApiError('invalid_payload', {
         message:
-          'Idempotency-Key must be 1 to 255 ASCII characters, given once: as a header or as ?idempotency_key=.',
+          'Idempotency-Key must be 1 to 255 ASCII characters and sent once: as a header or as ?idempotency_key=.',
       })
     }
   }

@@ -47,7 +47,7 @@ function requireKeyAndOrigin(entry: DirectoryPipe, principal: Principal | undefi
 }
 
 const lacksIngest = { message: 'This key lacks the scope ingest.' }
-const otherPipes = { message: 'This key is for other pipes.' }
+const otherPipes = { message: 'This key is limited to other pipes: use a key for this pipe.' }
 
 function requireOrigin(entry: DirectoryPipe, origin: string): void {
   const { error } = checkOrigin(entry, origin)

@@ -96,7 +96,7 @@ function change(numbers: Float64Array, at: number, bytes: number): number {
 function overloaded(): ApiError {
   return new ApiError('buffer_unavailable', {
     message:
-      'Too many bytes are in flight at once. Nothing was stored; it is safe to send the request again.',
+      'Too many large requests are in progress. Nothing was stored; it is safe to send the request again.',
     details: { msg_id: newMsgId(), details: { reason: 'too_many_bytes_in_flight' } },
     headers: { 'Retry-After': '5' },
   })

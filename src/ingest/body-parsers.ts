@@ -68,7 +68,7 @@ function ownMemory(bytes: Buffer): Uint8Array {
 function fatalError(cause: Error): Error {
   if (errorCode(cause) !== 'ERR_WORKER_OUT_OF_MEMORY') return cause
   return new ApiError('payload_too_large', {
-    message: 'Parsed, the body takes more memory than one request may have; send fewer values in a request.',
+    message: 'The parsed body takes more memory than one request can use: send fewer values in a request.',
     details: { limit: 'parser_memory' },
   })
 }
@@ -76,7 +76,7 @@ function fatalError(cause: Error): Error {
 function busy(): ApiError {
   return new ApiError('buffer_unavailable', {
     message:
-      'Too many large bodies of this pipe wait to be parsed. Nothing was stored; it is safe to send the request again.',
+      'Too many large bodies of this pipe are waiting to be parsed. Nothing was stored; it is safe to send the request again.',
     details: { msg_id: newMsgId(), details: { reason: 'too_many_bytes_in_flight' } },
     headers: { 'Retry-After': '5' },
   })

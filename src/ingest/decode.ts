@@ -60,7 +60,7 @@ function requireWithin(decodedBytes: number, sentBytes: number, maxBytes: number
     decodedBytes > sentBytes * resourceLimits.mostDecodedPerByte
   ) {
     throw new ApiError('payload_too_large', {
-      message: `The body decompresses to more than ${resourceLimits.mostDecodedPerByte} times its size; beyond ${resourceLimits.freelyDecodedBytes} bytes that is the limit.`,
+      message: `The body decompresses to more than ${resourceLimits.mostDecodedPerByte} times its size, which is the limit above ${resourceLimits.freelyDecodedBytes} bytes.`,
       details: { limit: 'compression_ratio', limit_value: resourceLimits.mostDecodedPerByte },
     })
   }

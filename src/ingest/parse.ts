@@ -122,7 +122,7 @@ function requireModest(scan: Scan, { maxKeys }: BodyLimits, before: number, wher
   if (scan.recordWithTooManyKeys >= 0) {
     const index = before + scan.recordWithTooManyKeys
     throw new ApiError('invalid_payload', {
-      message: `${where}Record ${index} has more than ${maxKeys} keys, nested ones included; the limit of a record is ${maxKeys}.`,
+      message: `${where}Record ${index} has more than ${maxKeys} keys, including nested ones, which is the limit.`,
       details: { limit: 'ingest.max_keys_per_record', limit_value: maxKeys, record_index: index },
     })
   }
@@ -130,7 +130,7 @@ function requireModest(scan: Scan, { maxKeys }: BodyLimits, before: number, wher
 
 function tooManyRecords(maxRecords: number): ApiError {
   return new ApiError('payload_too_large', {
-    message: `More than ${maxRecords} records in one request; the limit of a request is ${maxRecords}.`,
+    message: `More than ${maxRecords} records in one request, which is the limit: send fewer at once.`,
     details: { limit: 'ingest.max_records_per_request', limit_value: maxRecords },
   })
 }

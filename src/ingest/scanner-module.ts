@@ -67,7 +67,7 @@ function readCode(): Buffer {
     return readFileSync(file)
   } catch (error) {
     if (errorCode(error) !== 'ENOENT') throw error
-    throw new Error(`${file.pathname} is missing: it is made by npm run build.`)
+    throw new Error(`${file.pathname} is missing: npm run build creates it.`)
   }
 }
 

@@ -64,7 +64,7 @@ export function spliceRecords(
 
 function messageTooLarge(size: number): ApiError {
   return new ApiError('payload_too_large', {
-    message: `With what the pipe adds to each record, the request would take up to ${size} bytes in the buffer; the limit of one request is ${resourceLimits.storedBytesPerMessage}.`,
+    message: `With the fields that the pipe adds to each record, the request would take up to ${size} bytes in the buffer; the limit is ${resourceLimits.storedBytesPerMessage}. Send fewer records at once.`,
     details: {
       limit: 'stored_bytes_per_message',
       limit_value: resourceLimits.storedBytesPerMessage,

@@ -73,7 +73,8 @@ function parseHeader(header: Buffer): ArchiveEntry {
   blanked.fill(0x20, 148, 156)
   if (checksum(blanked) !== stated) throw new ArchiveError('a header of the archive is damaged')
   const type = String.fromCharCode(header[156] ?? 0)
-  if (type !== '0' && type !== '\0') throw new ArchiveError('the archive holds something that is not a file')
+  if (type !== '0' && type !== '\0')
+    throw new ArchiveError('the archive contains an entry that is not a file')
   return {
     name: header.toString('utf8', 0, 100).replace(/\0.*$/s, ''),
     size: requireSize(readSize(header)),
@@ -84,7 +85,7 @@ function parseHeader(header: Buffer): ArchiveEntry {
 /** A size that is no number would be read as content without an end, or as none. */
 function requireSize(size: number): number {
   if (Number.isSafeInteger(size) && size >= 0) return size
-  throw new ArchiveError('a header of the archive states a size that no file has')
+  throw new ArchiveError('a header of the archive has an impossible size')
 }
 
 function octal(value: number, digits: number): string {
@@ -116,7 +117,7 @@ function blockSource(stream: Readable) {
   let held: Buffer = Buffer.alloc(0)
   const more = async () => {
     const next: IteratorResult<Buffer> = await chunks.next()
-    if (next.done) throw new ArchiveError('the archive is cut short')
+    if (next.done) throw new ArchiveError('the archive is truncated')
     held = next.value
   }
   return {

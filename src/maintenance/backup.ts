@@ -65,7 +65,7 @@ export async function backUp(settings: BackupSettings): Promise<Manifest> {
   if (existsSync(settings.file)) {
     throw new DataDirError(
       'conflict',
-      `${settings.file} exists already`,
+      `${settings.file} already exists`,
       'choose another name: a backup never replaces a file',
     )
   }

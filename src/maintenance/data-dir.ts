@@ -173,16 +173,16 @@ export function makeDirectory(directory: string): void {
  */
 export function requirePrivate({ root, metadataFile }: DataDir): void {
   if ((statSync(root).mode & 0o077) === 0) return
-  const instead = `give a directory inside it, such as ${path.join(root, 'pipectl')}, which is then made`
+  const instead = `use a directory inside it, such as ${path.join(root, 'pipectl')}, which is then created`
   const ours = new Set(['lost+found', ...nodeFiles])
   if (!existsSync(metadataFile) && readdirSync(root).some((name) => !ours.has(name)))
-    throw new ConfigError(`data_dir: ${root} is open to other users and holds other files; ${instead}`)
+    throw new ConfigError(`data_dir: ${root} can be read by other users and contains other files; ${instead}`)
   try {
     chmodSync(root, 0o700)
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     throw new ConfigError(
-      `data_dir: ${root} is open to other users and cannot be closed (${code}); ${instead}`,
+      `data_dir: ${root} can be read by other users, and its mode cannot be changed (${code}); ${instead}`,
     )
   }
 }
@@ -207,7 +207,7 @@ export async function createWorkspace(
   keep: (apiKey: string) => void = () => {},
 ): Promise<CreatedWorkspace> {
   if ((await metadata.workspaces.list()).some((one) => one.name === name)) {
-    throw new DataDirError('conflict', `workspace ${name} exists already`, 'choose another name')
+    throw new DataDirError('conflict', `workspace ${name} already exists`, 'choose another name')
   }
   const { apiKey, key } = mintApiKey('default')
   keep(apiKey)
@@ -239,7 +239,7 @@ export function requireSetUp(dir: DataDir): void {
 /** Throws ConfigError when `init` was cut short: the first key was never made. */
 export async function requireWorkspace(settings: Settings, metadata: Metadata): Promise<void> {
   if ((await metadata.workspaces.list()).length > 0) return
-  const what = 'has no workspace and no API key: its set-up was not finished'
+  const what = 'has no workspace and no API key: its setup was not finished'
   if (clusterSettings(settings) !== null) throw clusterNotSetUp(what)
   throw notSetUp(dataDirAt(settings.data_dir), what)
 }
@@ -299,5 +299,5 @@ async function isMetadataSetUp(settings: Settings, dir: DataDir): Promise<boolea
 function notSetUpYet(settings: Settings, dir: DataDir): ConfigError {
   return clusterSettings(settings) === null
     ? notSetUp(dir, 'is not set up')
-    : clusterNotSetUp('holds no pipectl yet')
+    : clusterNotSetUp('contains no pipectl data yet')
 }

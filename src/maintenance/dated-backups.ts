@@ -58,7 +58,7 @@ function requireDirectory(directory: string): void {
     throw new DataDirError(
       'conflict',
       `--keep writes into a directory, and ${directory} is a file`,
-      'name a directory, or leave out --keep to write one file',
+      'use a directory, or omit --keep to write one file',
     )
   }
   try {
@@ -67,7 +67,7 @@ function requireDirectory(directory: string): void {
     throw new DataDirError(
       'unfit',
       `--keep writes into a directory, and ${directory} cannot be written by this user`,
-      'run it as the owner of the directory, or name another one',
+      'run it as the owner of the directory, or use another one',
       error,
     )
   }
@@ -93,8 +93,8 @@ function remove(old: string, made: string): void {
   } catch (error) {
     throw new DataDirError(
       'conflict',
-      `${made} is made and complete, but --keep cannot remove ${old}: ${(error as Error).message}`,
-      'remove it by hand, or see who owns it',
+      `${made} is complete, but --keep cannot remove ${old}: ${(error as Error).message}`,
+      'remove it manually, or check its owner',
       error,
     )
   }

@@ -47,11 +47,11 @@ function bufferCheck({ files, missing, totals, data_dir: root }: VerifyReport): 
 function lanesCheck({ files }: VerifyReport): Check {
   const name = 'lanes'
   const problems = files.find((one) => one.file === 'metadata.db')?.problems ?? []
-  if (problems.length === 0) return ok(name, 'are where the log knows them')
+  if (problems.length === 0) return ok(name, 'match the log')
   return fail(
     name,
     problems.join('; '),
-    'see docs/damaged-disk.md: what the daemon does about it, and a restore',
+    'see docs/damaged-disk.md for the behavior of the daemon and for a restore',
   )
 }
 
@@ -59,23 +59,23 @@ function lanesCheck({ files }: VerifyReport): Check {
 function ballastCheck(bufferDir: string): Check {
   const name = 'ballast'
   const size = fileBytes(path.join(bufferDir, 'ballast'))
-  if (size > 0) return ok(name, `${bytes(size)} are held back for a full disk`)
+  if (size > 0) return ok(name, `${bytes(size)} are reserved for a full disk`)
   return warn(
     name,
-    'is not in place: nothing is held back for a full disk',
-    'a running daemon makes it when there is room for three; free disk space',
+    'is missing: no space is reserved for a full disk',
+    'free disk space: a running daemon creates it when there is room for three times its size',
   )
 }
 
 function quarantineCheck(quarantineDir: string): Check {
   const name = 'quarantine'
   const files = filesIn(quarantineDir).filter((file) => path.basename(file) !== knownLossesName)
-  if (files.length === 0) return ok(name, 'nothing was put aside')
+  if (files.length === 0) return ok(name, 'nothing was set aside')
   const size = files.reduce((sum, file) => sum + fileBytes(file), 0)
   return warn(
     name,
-    `${counted(files.length, 'file')}, ${bytes(size)}: damaged messages or segments were put aside`,
-    `look at ${quarantineDir}; what is in it is deleted by nobody but you`,
+    `${counted(files.length, 'file')}, ${bytes(size)}: damaged messages or segments were set aside`,
+    `check ${quarantineDir}; pipectl never deletes these files`,
   )
 }
 

@@ -46,7 +46,7 @@ async function orFailed<T extends object>(
     return fail(
       name,
       why,
-      `start the server, or correct ${setting}; the daemon tries for 30 s, then systemd starts it again`,
+      `start the server, or correct ${setting}; the daemon retries for 30 s, then systemd restarts it`,
     )
   }
 }
@@ -56,7 +56,7 @@ function databaseCheck({ label, version, metadata }: InspectedDatabase): Check {
   if (metadata === null)
     return warn(
       name,
-      `${label}, version ${version}: no pipectl is set up in it`,
+      `${label}, version ${version}: it contains no pipectl data`,
       'run `pipectl init` on one node, once',
     )
   return ok(name, `${label}, version ${version}, ${counted(metadata.workspaces, 'workspace')}`)
@@ -67,14 +67,14 @@ function commitCheck({ synchronousCommit }: InspectedDatabase): Check {
   if (synchronousCommit === 'off')
     return fail(
       name,
-      'is off: changes that were confirmed can be lost, and the daemon does not start',
+      'is off: confirmed changes can be lost, and the daemon does not start',
       'set synchronous_commit = on for the database or the user of metadata.url',
     )
   if (synchronousCommit === 'local')
     return warn(
       name,
-      'is local: a change is on the disk of the primary, and a failover to a standby may lose it',
-      'set it to on, with synchronous_standby_names, where you fail over',
+      'is local: a change is on the disk of the primary, and a failover to a standby can lose it',
+      'set it to on, with synchronous_standby_names, if you fail over',
     )
   return ok(name, `is ${synchronousCommit}`)
 }
@@ -85,8 +85,8 @@ function clockCheck({ clockOffsetMs }: InspectedDatabase): Check {
   if (Math.abs(clockOffsetMs) <= skewMs) return ok(name, `within ${skewMs / 1000} s of PostgreSQL's`)
   return warn(
     name,
-    `this host's is ${apart}: times that people read differ from node to node`,
-    'let NTP (chrony, systemd-timesyncd) set the clocks of all hosts',
+    `this host's is ${apart}: displayed times differ from node to node`,
+    'synchronize the clocks of all hosts with NTP (chrony, systemd-timesyncd)',
   )
 }
 
@@ -105,12 +105,12 @@ async function keyCheck(
       env,
       whenMissing: copyKey,
     })
-    if (metadata === null) return ok(name, 'is there and for its owner alone')
-    if (metadata.isSealedWith(key)) return ok(name, "is the cluster's: it opens the stored secrets")
-    return fail(name, "is not the cluster's: the daemon does not start with it", copyKey)
+    if (metadata === null) return ok(name, 'exists and is readable only by its owner')
+    if (metadata.isSealedWith(key)) return ok(name, 'belongs to the cluster: it opens the stored secrets')
+    return fail(name, 'does not belong to the cluster: the daemon does not start with it', copyKey)
   } catch (error) {
     if (metadata === null && settings['secrets.key_file'] === null)
-      return ok(name, 'is made by `pipectl init`')
+      return ok(name, 'is created by `pipectl init`')
     return fail(
       name,
       error instanceof Error ? error.message : String(error),
@@ -128,11 +128,11 @@ function nodesCheck(
   const nodes = metadata?.nodes ?? []
   const names = nodes.map((node) => node.name)
   const twice = names.find((one, index) => names.indexOf(one) !== index)
-  const give = 'give each node a node.name of its own'
+  const give = 'give each node its own node.name'
   if (twice !== undefined)
-    return warn(name, `${names.filter((one) => one === twice).length} nodes are called ${twice}`, give)
+    return warn(name, `${names.filter((one) => one === twice).length} nodes have the name ${twice}`, give)
   if (!isRunning && names.includes(nodeName))
-    return warn(name, `another node is called ${nodeName} already, and this one would be too`, give)
+    return warn(name, `another node already has the name ${nodeName}, and this one would have it too`, give)
   const here = `this one is ${nodeName} of cluster ${cluster}`
   return ok(name, names.length === 0 ? `none is running; ${here}` : `${names.join(', ')}; ${here}`)
 }
@@ -179,7 +179,7 @@ async function versionsCheck({ nats, replicas }: ClusterSettings, stream: FoundS
       ? warn(name, oldServersText(old), next)
       : fail(
           name,
-          `${oldServersText(old)}: no stream is made, the daemon does not start`,
+          `${oldServersText(old)}: no stream is created, and the daemon does not start`,
           `${next}, or set cluster.replicas = 1`,
         )
   const known = found.flatMap(({ version }) => version ?? [])
@@ -188,7 +188,7 @@ async function versionsCheck({ nats, replicas }: ClusterSettings, stream: FoundS
   if (silent.length === 0) return ok(name, versions)
   return warn(
     name,
-    `${versions === '' ? 'none answers' : versions}; not known of ${silent.join(', ')}`,
+    `${versions === '' ? 'none responds' : versions}; unknown for ${silent.join(', ')}`,
     'start the nats-servers that are down',
   )
 }
@@ -210,7 +210,7 @@ type FoundStream = Exclude<
 
 function streamCheck(name: string, stream: FoundStream, { replicas }: ClusterSettings): Check {
   if (stream === null)
-    return ok('JetStream', `is enabled; the first node that starts makes the stream ${name}`)
+    return ok('JetStream', `is enabled; the first node that starts creates the stream ${name}`)
   const { bytes: size, maxBytes, currentReplicas, hasLeader } = stream
   const full = `${bytes(size)} of ${bytes(maxBytes)}`
   if (!hasLeader)
@@ -223,13 +223,13 @@ function streamCheck(name: string, stream: FoundStream, { replicas }: ClusterSet
     return warn(
       'JetStream',
       `the stream ${name} has ${counted(stream.replicas, 'replica')}, and cluster.replicas is ${replicas}`,
-      'set cluster.replicas alike on every node: more replicas are made when a node starts',
+      'set the same cluster.replicas on every node: a node creates missing replicas when it starts',
     )
   if (currentReplicas < stream.replicas)
     return warn(
       'JetStream',
       `${currentReplicas} of ${stream.replicas} replicas of the stream ${name} are up to date, ${full}`,
-      'start the nats-servers that are down; one that comes back catches up by itself',
+      'start the nats-servers that are down; a restarted one catches up by itself',
     )
   return ok('JetStream', `stream ${name}, ${counted(stream.replicas, 'replica')}, ${full}`)
 }
@@ -243,11 +243,11 @@ function durabilityCheck({ replicas }: ClusterSettings, version: string): Check 
   if (replicas === 3)
     return ok(
       name,
-      `two of three nats-servers have written the message, and with ${always} in their configuration synced it to their disks. Without it they sync every sync_interval (2 minutes unless set), and a power cut of two at once loses what came since`,
+      `two of three nats-servers have written the message, and with ${always} in their configuration synced it to their disks. Without it they sync every sync_interval (2 minutes by default), and a power cut of two at once loses later messages`,
     )
   return warn(
     name,
-    `the one nats-server has written the message, and with ${always} in its configuration synced it to its disk. Without it a power cut of its machine loses what came since it synced, every sync_interval (2 minutes unless set)`,
+    `the one nats-server has written the message, and with ${always} in its configuration synced it to its disk. Without it a power cut of its machine loses the messages since the last sync, every sync_interval (2 minutes by default)`,
     'set sync_interval: always, or use three nats-servers and cluster.replicas = 3',
   )
 }

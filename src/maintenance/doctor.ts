@@ -88,11 +88,11 @@ function nodeDirCheck(root: string): Check {
     requireNoStores(dataDirAt(root))
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    return fail(name, error.message, 'run `pipectl migrate`, or give this node another data_dir')
+    return fail(name, error.message, 'run `pipectl migrate`, or use another data_dir for this node')
   }
-  if (!existsSync(root)) return ok(name, `${root} is made by the daemon; it holds no messages`)
+  if (!existsSync(root)) return ok(name, `the daemon creates ${root}; it contains no messages`)
   const denied = notWritable(root)
-  return denied === null ? ok(name, `${root}; it holds no messages`) : fail(name, ...denied)
+  return denied === null ? ok(name, `${root}; it contains no messages`) : fail(name, ...denied)
 }
 
 function notWritable(root: string): [string, string] | null {
@@ -112,7 +112,7 @@ function certificateCheck(settings: Settings, listener: string): Check[] {
   const files = certificateFiles(settings, listener)
   if (files === null) return []
   const name = `certificate of ${listener}`
-  const renew = 'renew it; the daemon takes the new files by itself'
+  const renew = 'renew it; the daemon loads the new files by itself'
   try {
     const { expiresMs } = readCertificate(files)
     const at = new Date(expiresMs).toISOString()
@@ -122,9 +122,7 @@ function certificateCheck(settings: Settings, listener: string): Check[] {
     return [days < warnDays ? warn(name, words, renew) : ok(name, words)]
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    return [
-      fail(name, error.message, 'put right what it says; a running daemon serves the certificate before'),
-    ]
+    return [fail(name, error.message, 'fix this error; a running daemon serves the previous certificate')]
   }
 }
 
@@ -140,7 +138,7 @@ function nodeCheck(): Check {
   }
   const ended = endOfSupport()
   if (ended !== null) {
-    const words = `${process.version} gets no security fixes since ${ended}`
+    const words = `${process.version} has had no security fixes since ${ended}`
     return warn(name, words, otherNode)
   }
   return ok(name, process.version)
@@ -155,7 +153,7 @@ function dataDirCheck(root: string, isRunning: boolean): Check {
     return warn(name, `${root} is not set up`, `run: pipectl init --data-dir ${root}`)
   }
   if ((statSync(root).mode & 0o007) !== 0) {
-    return warn(name, `${root} is open to other users`, `run: chmod 700 ${root}`)
+    return warn(name, `${root} can be read by other users`, `run: chmod 700 ${root}`)
   }
   return ok(name, `${root}, ${isRunning ? 'a daemon is running on it' : 'no daemon is running on it'}`)
 }
@@ -194,8 +192,8 @@ function diskCheck(settings: Settings): Check {
   if (free < wanted) {
     return warn(
       name,
-      `${room}, but the buffer may grow to ${bytes(wanted)}`,
-      'give the disk more room, or lower buffer.max_bytes',
+      `${room}, but the buffer can grow to ${bytes(wanted)}`,
+      'use a larger disk, or lower buffer.max_bytes',
     )
   }
   return ok(name, room)
@@ -207,7 +205,7 @@ function fsyncCheck(root: string): Check {
   try {
     directory = mkdtempSync(path.join(root, '.doctor-'))
   } catch {
-    return fail(name, `nothing can be written to ${root}`, 'look at the data directory first')
+    return fail(name, `nothing can be written to ${root}`, 'fix the data directory first')
   }
   try {
     const fd = openSync(path.join(directory, 'probe'), 'w')
@@ -221,9 +219,9 @@ function fsyncCheck(root: string): Check {
     closeSync(fd)
     times.sort((a, b) => a - b)
     const median = times[Math.floor(times.length / 2)] ?? 0
-    const detail = `${median.toFixed(2)} ms at the median, ${(times.at(-1) ?? 0).toFixed(2)} ms at most`
+    const detail = `${median.toFixed(2)} ms (median), ${(times.at(-1) ?? 0).toFixed(2)} ms (maximum)`
     if (median <= slowFsyncMs) return ok(name, detail)
-    return warn(name, detail, 'every 202 waits for it: put the data directory on a faster disk')
+    return warn(name, detail, 'every 202 waits for it: move the data directory to a faster disk')
   } finally {
     rmSync(directory, { recursive: true, force: true })
   }
@@ -233,7 +231,7 @@ async function keyCheck(settings: Settings, env: NodeJS.ProcessEnv): Promise<Che
   const name = 'sealing key'
   const { metadataFile } = dataDirAt(settings.data_dir)
   const isSetUp = existsSync(metadataFile)
-  if (settings['secrets.key_file'] === null && !isSetUp) return ok(name, 'is made with the data directory')
+  if (settings['secrets.key_file'] === null && !isSetUp) return ok(name, 'is created with the data directory')
   try {
     const key = await loadSealingKey({
       file: settings['secrets.key_file'],
@@ -241,11 +239,11 @@ async function keyCheck(settings: Settings, env: NodeJS.ProcessEnv): Promise<Che
       create: false,
       env,
     })
-    if (!isSetUp) return ok(name, 'is there and for its owner alone')
+    if (!isSetUp) return ok(name, 'exists and is readable only by its owner')
     if (isSealedWith(metadataFile, key)) return ok(name, 'opens the stored secrets')
     return fail(
       name,
-      `is not the one that ${metadataFile} was sealed with: the daemon does not start with it`,
+      `did not encrypt the secrets of ${metadataFile}: the daemon does not start with it`,
       'put back the right key or set secrets.key_file; if it is lost, run: pipectl secrets forget',
     )
   } catch (error) {
@@ -264,7 +262,7 @@ function geoCheck(file: string | null): Check {
   if (!existsSync(file)) {
     return warn(
       name,
-      `${file} does not exist: geo fields are left out`,
+      `${file} does not exist: geolocation fields are omitted`,
       'install the database, or unset geoip.database',
     )
   }
@@ -274,7 +272,9 @@ function geoCheck(file: string | null): Check {
     if (content.lastIndexOf(mark) === -1) throw new Error('it is not a MaxMind DB')
     const days = Math.floor((Date.now() - statSync(file).mtimeMs) / 86_400_000)
     const detail = `${file}, ${bytes(content.length)}, ${count(days)} days old`
-    return days > 90 ? warn(name, detail, 'replace it with a newer one: addresses move') : ok(name, detail)
+    return days > 90
+      ? warn(name, detail, 'replace it with a newer one: the locations of addresses change')
+      : ok(name, detail)
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
     return fail(
@@ -300,7 +300,7 @@ async function portCheck(name: string, address: ListenAddress, isRunning: boolea
   }
   return fail(
     name,
-    `${where} cannot be listened on (${error})`,
+    `cannot listen on ${where} (${error})`,
     error === 'EACCES' ? 'ports below 1024 need a privilege: use a higher one' : `correct ${name}`,
   )
 }
@@ -322,7 +322,7 @@ function openFilesCheck(): Check {
   if (soft === 'unlimited' || Number(soft) >= openFilesWanted) return ok(name, `limit ${soft}`)
   return warn(
     name,
-    `limit ${soft}: every connection takes one`,
+    `limit ${soft}: every connection uses one`,
     `raise it to ${openFilesWanted}: \`ulimit -n\`, or LimitNOFILE in the unit`,
   )
 }

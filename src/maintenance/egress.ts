@@ -37,17 +37,17 @@ export function egressCheck(settings: Settings): Check {
     found = egressInEffect(settings)
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
-    return warn(name, `${rule}; workspaces cannot be counted: ${why}`, 'look at the metadata file first')
+    return warn(name, `${rule}; the workspaces cannot be counted: ${why}`, 'fix the metadata file first')
   }
   if (found === null) return ok(name, rule)
   const { isDenied, workspaces } = found
   const many = workspaces > 1
-  const detail = `${rule}: with ${many ? `${workspaces} workspaces` : 'one workspace'} private addresses are ${isDenied ? 'denied' : 'dialled'}`
+  const detail = `${rule}: with ${many ? `${workspaces} workspaces` : 'one workspace'} private addresses are ${isDenied ? 'denied' : 'allowed'}`
   if (!many || isDenied) return ok(name, detail)
   return warn(
     name,
     detail,
-    'with workspaces of people you do not trust set egress.private to "auto" or "deny"; egress.allow lists exceptions',
+    'if you do not trust all workspaces, set egress.private to "auto" or "deny"; egress.allow lists exceptions',
   )
 }
 

@@ -33,7 +33,7 @@ export interface FormatCheck {
   last_opened_by: string | null
   /** The migrations that an upgrade runs. */
   migrations: string[]
-  /** Bytes of the copy that is kept before an upgrade; null: none is made. */
+  /** Bytes of the copy that pipectl keeps before an upgrade; null: none is made. */
   copy_bytes: number | null
   free_bytes: number | null
   problem: string | null

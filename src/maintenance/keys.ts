@@ -26,7 +26,7 @@ export async function createLocalKey(
     const ids = pipes.map((reference) => {
       const found = all.find((one) => one.pipe_name === reference || one.pipe_id === reference.toLowerCase())
       if (found !== undefined) return found.pipe_id
-      throw new DataDirError('missing', `there is no pipe ${reference}`, 'name it by its name or its id')
+      throw new DataDirError('missing', `there is no pipe ${reference}`, 'use its name or its id')
     })
     const keys = apiKeyUseCases({ metadata, changes: localChanges(), now: Date.now })
     const wanted = ids.length === 0 ? body : { ...body, api_key_pipe_ids: ids }

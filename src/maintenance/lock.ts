@@ -17,7 +17,7 @@ import { errorCode, isNoSpace } from '../platform/error-code.ts'
 /** Another daemon has the data directory: exit 75. */
 export class DataDirInUseError extends Error {
   constructor(root: string) {
-    super(`data directory ${root} is in use by another pipectl daemon; stop it, or give another --data-dir`)
+    super(`data directory ${root} is in use by another pipectl daemon; stop it, or use another --data-dir`)
     this.name = 'DataDirInUseError'
   }
 }
@@ -54,7 +54,7 @@ function lock(file: string): () => void {
 function makeEmpty(file: string): void {
   const found = statOrMake(file)
   if (!found.isFile()) {
-    throw new ConfigError(`data_dir: ${file} is in the way: it is not a file; move it away, then start again`)
+    throw new ConfigError(`data_dir: ${file} is not a file; move it away, then start again`)
   }
   if ((found.mode & 0o077) !== 0) chmodSync(file, 0o600)
   if (found.size > 0) truncateSync(file)

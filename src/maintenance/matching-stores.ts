@@ -27,9 +27,9 @@ export function requireMatchingStores(dir: StorePaths): void {
   const fault = existsSync(dir.metadataFile) ? faultOf(dir, buffer) : 'is missing'
   if (fault === null) return
   throw new ConfigError(
-    `metadata: ${dir.metadataFile} ${fault}, and ${dir.bufferDir} holds messages. Nothing was changed. ` +
+    `metadata: ${dir.metadataFile} ${fault}, and ${dir.bufferDir} contains messages. Nothing was changed. ` +
       'Put back the metadata.db of this buffer, or restore a backup into a new directory (pipectl restore). ' +
-      `To begin without these messages, move ${dir.bufferDir} away`,
+      `To start without these messages, move ${dir.bufferDir} away`,
   )
 }
 

@@ -15,7 +15,7 @@ import type { ClusterSettings } from '../stores/cluster-settings.ts'
 export const nodeFiles = ['sealing.key', 'quarantine', 'daemon.lock', 'running', 'first-key', 'first-link']
 
 export const copyKey =
-  'copy sealing.key of the first node here (mode 0600), or set secrets.key_file: every node of a cluster has the same key'
+  'copy sealing.key of the first node here (mode 0600), or set secrets.key_file: every node of a cluster needs the same key'
 
 /** Throws ConfigError when the directory is a single machine's: as a node it would leave its messages lying. */
 export function requireNoStores(dir: { root: string; metadataFile: string; bufferDir: string }): void {
@@ -26,8 +26,8 @@ export function requireNoStores(dir: { root: string; metadataFile: string; buffe
       : null
   if (found === null) return
   throw new ConfigError(
-    `data_dir: ${dir.root} is a single machine's (${found}), but metadata.url and buffer.nats are set. Nothing was changed. ` +
-      'Take what it holds into the cluster with `pipectl migrate`, then give this node another data_dir with the same sealing.key',
+    `data_dir: ${dir.root} belongs to a single machine (${found}), but metadata.url and buffer.nats are set. Nothing was changed. ` +
+      'Move its data into the cluster with `pipectl migrate`, then use another data_dir for this node, with the same sealing.key',
   )
 }
 

@@ -56,7 +56,7 @@ export async function withLocalCluster<T>(
     throw new DataDirError(
       'unfit',
       'there is no cluster: these are the settings of a single machine',
-      'with metadata.url and buffer.nats this machine is a node (give the file with --config); docs/cluster.md says how to get there',
+      'a node needs metadata.url and buffer.nats (set the file with --config); docs/cluster.md describes the setup',
     )
   }
   const { metadata } = await openDataDirMetadata(settings, env, { create: false })

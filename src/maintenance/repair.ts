@@ -105,8 +105,8 @@ export function repairDataDir(root: string, verified: Verified): RepairAction[] 
 }
 
 const outcomeText = {
-  salvaged: 'written again with what can be read; the damaged file is in quarantine/segments',
-  foreign: 'no segment of this log; it is in quarantine/segments',
+  salvaged: 'rewritten with every readable message; the damaged file is in quarantine/segments',
+  foreign: 'not a segment of this log; it is in quarantine/segments',
   nothing: 'nothing in it can be read; it is in quarantine/segments',
 } as const
 

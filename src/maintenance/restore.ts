@@ -49,7 +49,7 @@ export async function restoreBackup(
   { paused = false }: { paused?: boolean } = {},
 ): Promise<Restored> {
   if (!existsSync(file)) {
-    throw new DataDirError('missing', `${file} does not exist`, 'name a file that `pipectl backup` made')
+    throw new DataDirError('missing', `${file} does not exist`, 'use a file that `pipectl backup` created')
   }
   if (existsSync(dataDir) && readdirSync(dataDir).length > 0) {
     throw new DataDirError(
@@ -78,10 +78,10 @@ export async function restoreBackup(
     rmSync(beside, { recursive: true, force: true })
     const isDamage = error instanceof ArchiveError || errorCode(error)?.startsWith('Z_')
     if (!isDamage) throw error
-    const why = error instanceof ArchiveError ? error.message : 'its compression is damaged or cut short'
+    const why = error instanceof ArchiveError ? error.message : 'its compression is damaged or truncated'
     throw new DataDirError(
       'damaged',
-      `${file} is not a whole backup: ${why}; nothing was changed`,
+      `${file} is not a complete backup: ${why}; nothing was changed`,
       'use another backup',
       error,
     )
@@ -102,7 +102,7 @@ function requireOwnBuffer(bufferDir: string, metadataFile: string, { dataDirId }
   const stored = readIdentity(metadataFile)
   const found = stored.kind === 'found' ? stored.identity.dataDirId : null
   const ids = new Set([dataDirId, found, ...(buffer.identity === null ? [] : [buffer.identity.dataDirId])])
-  if (ids.size > 1) throw new ArchiveError('its metadata and its buffer are of different data directories')
+  if (ids.size > 1) throw new ArchiveError('its metadata and its buffer are from different data directories')
   return buffer
 }
 
@@ -131,7 +131,7 @@ async function unpack(file: string, into: string): Promise<Restored> {
       for await (const part of content) parts.push(part)
       manifest = Buffer.concat(parts)
     } else if (!knownNames.test(name) || found.has(name)) {
-      throw new ArchiveError(`it holds ${JSON.stringify(name)}, which no backup has`)
+      throw new ArchiveError(`it contains ${JSON.stringify(name)}, which no backup has`)
     } else found.set(name, { size, sha256: await writeFlushed(path.join(into, name), content) })
   }
   if (manifest === null) throw new ArchiveError('it has no manifest')
@@ -166,7 +166,7 @@ function checkManifest(manifest: Buffer, found: Map<string, { size: number; sha2
   const value = parsed(manifest)
   const isKnown = isObject(value) && value.format === 1 && typeof value.data_dir_id === 'string'
   if (!isKnown || !Array.isArray(value.files)) {
-    throw new ArchiveError('its manifest is of a form that this version does not know')
+    throw new ArchiveError('its manifest has a format that this version does not know')
   }
   for (const one of value.files) {
     const name = isObject(one) ? String(one.name) : ''
@@ -176,6 +176,6 @@ function checkManifest(manifest: Buffer, found: Map<string, { size: number; sha2
     }
   }
   if (value.files.length !== found.size)
-    throw new ArchiveError('it holds files that its manifest does not name')
+    throw new ArchiveError('it contains files that its manifest does not list')
   return { files: found.size, includesKey: value.includes_key === true, dataDirId: String(value.data_dir_id) }
 }

@@ -81,7 +81,7 @@ export function rotateSealingKey(settings: Settings, env: NodeJS.ProcessEnv): Pr
       destinations = resealSecrets(dir.metadataFile, oldKey, await readKeyFile(next, dir.root), commandNow())
     } else if (!existsSync(next) || !isSealedWith(dir.metadataFile, await readKeyFile(next, dir.root))) {
       throw new ConfigError(
-        `sealing key: ${keyFile} is not the one that ${dir.metadataFile} was sealed with; put back the right key`,
+        `sealing key: ${keyFile} did not encrypt the secrets of ${dir.metadataFile}; put back the right key`,
       )
     }
     rmSync(previous, { force: true })
@@ -123,7 +123,7 @@ function writableKeyFile(settings: Settings, env: NodeJS.ProcessEnv): string {
     throw new DataDirError(
       'conflict',
       'the sealing key is a systemd credential, which cannot be replaced from inside the unit',
-      'run this outside the unit with PIPECTL_SECRETS_KEY_FILE set to the file behind the credential',
+      'run this outside the unit, with PIPECTL_SECRETS_KEY_FILE set to the file of the credential',
     )
   }
   return named ?? path.join(settings.data_dir, 'sealing.key')

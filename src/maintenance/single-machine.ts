@@ -9,10 +9,9 @@ const instead = {
   backup:
     'back up PostgreSQL first (pg_dump), then the stream (nats stream backup): see "Backup" in docs/cluster.md',
   restore:
-    'restore the database and the stream, then run `pipectl nodes renumber`: see "Backup" in docs/cluster.md. For a single machine, leave metadata.url and buffer.nats out of the settings',
-  verify: 'PostgreSQL and nats-server check what they keep; `pipectl doctor` looks at both',
-  repair:
-    'a replica that is damaged is made again by nats-server from the others; `pipectl doctor` says how they are',
+    'restore the database and the stream, then run `pipectl nodes renumber`: see "Backup" in docs/cluster.md. For a single machine, remove metadata.url and buffer.nats from the settings',
+  verify: 'PostgreSQL and nats-server check their own data; `pipectl doctor` checks both servers',
+  repair: 'nats-server rebuilds a damaged replica from the others; `pipectl doctor` shows their state',
 } as const
 
 /** Throws DataDirError for the settings of a node, unless a single machine's directory is named besides. */
@@ -22,7 +21,7 @@ export function requireSingleMachine(command: keyof typeof instead, settings: Se
   if (command !== 'restore' && existsSync(dataDirAt(settings.data_dir).metadataFile)) return
   throw new DataDirError(
     'conflict',
-    `these are the settings of a node of the cluster ${cluster.name}, whose data are in PostgreSQL and NATS; ${command} works on the data directory of a single machine`,
+    `these are the settings of a node of the cluster ${cluster.name}, which has its data in PostgreSQL and NATS; ${command} works on the data directory of a single machine`,
     instead[command],
   )
 }

@@ -134,7 +134,7 @@ function laneProblems(
   const head = Math.max(end, mark.seq ?? 0)
   return lanes.flatMap(({ destinationId, pipeName, cursorSeq, isIntact }) => {
     const lane = `the lane of ${destinationId} (pipe ${pipeName})`
-    if (!isIntact) return [`${lane} is not as it was written`]
+    if (!isIntact) return [`${lane} has changed since it was written`]
     return cursorSeq > head ? [`${lane} is at stream_seq ${cursorSeq}, the log ends at ${head}`] : []
   })
 }

@@ -227,7 +227,7 @@ async function requirePipes(trx: Connection, workspaceId: string, { pipeIds }: K
   const known = new Set(found.map((row) => row.pipe_id))
   const errors: Record<string, string> = {}
   for (const [index, pipeId] of pipeIds.entries())
-    if (!known.has(pipeId)) errors[`api_key_pipe_ids.${index}`] = 'is no pipe of this workspace'
+    if (!known.has(pipeId)) errors[`api_key_pipe_ids.${index}`] = 'is not a pipe of this workspace'
   if (Object.keys(errors).length > 0) throw validationError(errors)
 }
 

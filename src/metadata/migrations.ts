@@ -31,9 +31,9 @@ export function formatProblem(format: number, steps: readonly Migration[] = migr
   const [oldest, newest] = [steps[0]?.number ?? 0, steps.at(-1)?.number ?? 0]
   const action = 'install that version or restore a backup'
   if (format > newest)
-    return `was written by a newer pipectl (format ${format}, this one knows ${newest}); ${action}`
+    return `was written by a newer pipectl (format ${format}, this version supports ${newest}); ${action}`
   if (format > 0 && format < oldest)
-    return `was written by an earlier pipectl (format ${format}, this one reads from ${oldest} on); ${action}`
+    return `was written by an earlier pipectl (format ${format}, this version supports ${oldest} and newer); ${action}`
   return null
 }
 

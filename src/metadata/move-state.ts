@@ -48,7 +48,7 @@ export async function loadMovedTo(db: Connection): Promise<MovedTo | null> {
 export async function requireNotMoved(db: Connection, label: string): Promise<void> {
   if ((await loadMoving(db)) !== null) {
     throw new ConfigError(
-      `metadata: a move into ${label} is not finished: run the same \`pipectl migrate\` again, it begins again`,
+      `metadata: a move into ${label} is not finished: run the same \`pipectl migrate\` again, which starts from the beginning`,
     )
   }
   const moved = await loadMovedTo(db)

@@ -32,7 +32,7 @@ export async function requireRoom(
   if ((await counts[what](trx, workspaceId)) < most) return
   const { setting, words } = named[what]
   throw new ApiError('workspace_full', {
-    message: `This workspace may have ${most} ${words} (setting ${setting}).`,
+    message: `This workspace has reached its limit of ${most} ${words}. Delete one, or raise ${setting}.`,
     details: { limit: setting, limit_value: most },
   })
 }
@@ -47,7 +47,7 @@ export async function requireFewDeleted(trx: Connection, workspaceId: string): P
   const deleted = numberOf(await query.where('workspace_id', '=', workspaceId).executeTakeFirst())
   if (deleted < most) return
   throw new ApiError('workspace_full', {
-    message: `This workspace has deleted ${deleted} pipes whose messages are still in the buffer; new ones can be made when those are dropped.`,
+    message: `This workspace has deleted ${deleted} pipes whose messages are still in the buffer. Create a new pipe once those are dropped.`,
     details: { limit: 'deleted_pipes_per_workspace', limit_value: most },
   })
 }

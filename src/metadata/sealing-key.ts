@@ -31,7 +31,7 @@ export interface SealingKeyOptions {
   env: Readonly<Record<string, string | undefined>>
 }
 
-const putBack = 'put back the key this data directory was made with, or set secrets.key_file'
+const putBack = 'put back the key of this data directory, or set secrets.key_file'
 const keyBytes = 32
 const credentialName = 'pipectl-sealing-key'
 
@@ -66,12 +66,14 @@ function readKey(label: string, file: string, forbiddenBits: number, whenMissing
   }
   if ((mode & forbiddenBits) !== 0) {
     const shown = (mode & 0o777).toString(8).padStart(4, '0')
-    throw new ConfigError(`${label}: ${file} is open to others (mode ${shown}); run \`chmod 600 ${file}\``)
+    throw new ConfigError(
+      `${label}: ${file} can be read by other users (mode ${shown}); run \`chmod 600 ${file}\``,
+    )
   }
   const key = content.length === keyBytes ? content : decodeBase64(content)
   if (key === null) {
     throw new ConfigError(
-      `${label}: ${file} must hold 32 bytes, raw or as base64 (\`openssl rand -base64 32\`), not ${content.length} bytes of something else`,
+      `${label}: ${file} must contain 32 bytes, raw or as base64 (\`openssl rand -base64 32\`), not ${content.length} bytes of other content`,
     )
   }
   return key
@@ -103,7 +105,7 @@ export function makeSealingKey(file: string): void {
     fsyncDirectory(path.dirname(file))
   } catch (error) {
     if (isNoSpace(error)) throw error
-    throw new ConfigError(`sealing key: ${file} cannot be made (${errorCode(error) ?? 'unknown error'})`)
+    throw new ConfigError(`sealing key: ${file} cannot be created (${errorCode(error) ?? 'unknown error'})`)
   }
 }
 

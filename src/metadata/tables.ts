@@ -140,7 +140,7 @@ export interface ParkedRow {
   /** Place in the message of its first record. */
   first_index: number
   received_ms: number
-  /** When it was parked last. */
+  /** The time at which it was last parked. */
   parked_ms: number
   reason: ParkedReason
   error_code: string
@@ -156,7 +156,7 @@ export interface ParkedRow {
   generation: number
   is_edited: Flag
   is_replaying: Flag
-  /** How often it was replayed, the one under way included. */
+  /** The number of replays, including a running one. */
   replays: number
   /** The number of the replay under way, once it has begun; null: there is none. */
   replay_no: number | null
@@ -281,7 +281,7 @@ export interface SetupTokenRow {
 
 export interface AuditRow {
   workspace_id: string
-  /** Grows by one from entry to entry of the workspace. */
+  /** Grows by one with each entry of the workspace. */
   audit_id: number
   audit_ms: number
   operation: string

@@ -151,11 +151,7 @@ export function users(db: Connection, now: () => number, inAudited: Audited): Us
           .selectFrom('setup_tokens')
           .select((eb) => eb.fn.countAll().as('count'))
           .where('workspace_id', '=', normaliseId(workspaceId))
-        requireRoom(
-          await ofWorkspace.executeTakeFirst(),
-          'setup links that nobody has used',
-          'setupLinksPerWorkspace',
-        )
+        requireRoom(await ofWorkspace.executeTakeFirst(), 'unused setup links', 'setupLinksPerWorkspace')
         await trx
           .insertInto('setup_tokens')
           .values({
@@ -255,7 +251,7 @@ function requireRoom(
   const most = resourceLimits[limit]
   if (Number(row?.count ?? 0) < most) return
   throw new ApiError('workspace_full', {
-    message: `This workspace may have ${most} ${words}.`,
+    message: `This workspace has reached its limit of ${most} ${words}.`,
     details: { limit: limit === 'usersPerWorkspace' ? 'users' : 'setup_links', limit_value: most },
   })
 }

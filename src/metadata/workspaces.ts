@@ -37,7 +37,7 @@ export function workspaces(db: Connection, now: () => number, inAudited: Audited
           .onConflict((conflict) => conflict.doNothing())
           .executeTakeFirst()
         if (inserted.numInsertedOrUpdatedRows === 0n) {
-          throw validationError({ workspace_name: 'A workspace with this name exists already.' })
+          throw validationError({ workspace_name: 'A workspace with this name already exists.' })
         }
         const created = await insertApiKey(trx, workspaceId, key, now())
         const after = { workspace_name: name, first_key: created.api_key_id }

@@ -34,7 +34,7 @@ export function requireSoundSqliteAddon(
 ): void {
   if (Number.parseInt(version, 10) < 24 || !addon()?.includes('RemoveEnvironmentCleanupHook')) return
   throw new ConfigError(
-    `Node.js ${version}: better-sqlite3 was compiled against headers with which the process aborts sooner or later. ` +
+    `Node.js ${version}: better-sqlite3 was compiled against headers with which the process will abort. ` +
       'Compile it against the headers of Node.js 24.18: docs/tuning.md#better-sqlite3.',
   )
 }

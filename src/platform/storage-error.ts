@@ -107,10 +107,10 @@ function isWithMessage(error: unknown): error is { message: string } {
 function hintFor(code: string): string {
   if (isNoSpace({ code })) return 'free disk space, then start the daemon again'
   if (isCorrupt({ code }))
-    return 'the file is damaged: `pipectl verify` shows what can be read, `pipectl restore` puts a backup back'
+    return 'the file is damaged: `pipectl verify` shows what can be read, `pipectl restore` restores a backup'
   if (/^SQLITE_IOERR|^EIO$/.test(code))
-    return 'look for disk errors in the system log, then start the daemon again: it goes on from what is on disk'
+    return 'look for disk errors in the system log, then start the daemon again: it continues from the data on disk'
   if (/^SQLITE_(CANTOPEN|READONLY|PERM|AUTH)|^E(ROFS|ACCES|PERM|ISDIR|NOTDIR|NOENT)$/.test(code))
-    return 'make it a file that the user of the daemon may read and write, then start the daemon again'
+    return 'make it a file that the user of the daemon can read and write, then start the daemon again'
   return 'start the daemon again; if it fails in the same way, run `pipectl doctor`'
 }

@@ -78,7 +78,7 @@ function requireBothServers(settings: Settings): void {
   if (missing === undefined || others.length > 0) return
   const [given] = keys.filter((key) => key !== missing)
   throw new ConfigError(
-    `${missing}: is not set, but ${given} is: a node of a cluster needs both, a single machine neither`,
+    `${missing}: is not set, but ${given} is: set both for a node of a cluster, or neither for a single machine`,
   )
 }
 
@@ -91,7 +91,7 @@ function requireWholePairs(settings: Settings): void {
     if (missing !== undefined && others.length === 0)
       throw new ConfigError(`${missing}: is not set, but ${given} is: TLS needs both`)
     if (given === 'tls.data_cert_file' && settings.data_listen === null)
-      throw new ConfigError(`${given}: needs data_listen; of one listener the certificate is tls.cert_file`)
+      throw new ConfigError(`${given}: needs data_listen; with one listener, set tls.cert_file`)
   }
 }
 
@@ -130,7 +130,9 @@ function readSettingsFile(file: string): Map<string, unknown> {
   const known = new Set<string>(settingDefinitions.map((definition) => definition.key))
   for (const key of flat.keys()) {
     if (!known.has(key))
-      throw new ConfigError(`${key} (in ${file}): no such setting; \`pipectl config show\` lists them`)
+      throw new ConfigError(
+        `${key} (in ${file}): no such setting; \`pipectl config show\` lists all settings`,
+      )
   }
   return flat
 }
@@ -191,7 +193,7 @@ function parseSetting(definition: SettingDefinition, value: unknown, label: stri
       return (
         natsServers(value) ??
         fault(
-          `${label}: must be nats:// or tls:// URLs with commas, such as nats://a:4222,b:4222, with one user`,
+          `${label}: must be nats:// or tls:// URLs separated by commas, with one user, such as nats://a:4222,b:4222`,
         )
       )
     case 'replicas':
@@ -288,7 +290,8 @@ function parseList(kind: 'cidrs' | 'names' | 'targets', value: unknown, label: s
   const list = Array.isArray(items)
     ? items.map((item) => String(item).trim()).filter((item) => item !== '')
     : null
-  if (list === null) throw new ConfigError(`${label}: must be a list, or comma-separated, not ${show(value)}`)
+  if (list === null)
+    throw new ConfigError(`${label}: must be a list or comma-separated text, not ${show(value)}`)
   for (const given of list) {
     const item = kind === 'targets' ? withoutPort(given) : given
     const isRange = ipaddr.isValidCIDR(item) || ipaddr.isValid(item)
@@ -305,7 +308,7 @@ function parseList(kind: 'cidrs' | 'names' | 'targets', value: unknown, label: s
 const listItems = {
   cidrs: 'an address or a CIDR',
   names: 'an address, a CIDR or a host name',
-  targets: 'an address, a CIDR or a host name, the first and the last with an optional port',
+  targets: 'an address or a host name, with an optional port, or a CIDR',
 }
 
 /** The host of an entry such as `127.0.0.1:5432` or `[::1]:5432`; another entry as it is. */

@@ -258,7 +258,7 @@ async function checkSealingKey(trx: Connection, sealer: Sealer, label: string): 
   } catch (error) {
     if (!(error instanceof UnsealError)) throw error
     throw new ConfigError(
-      `sealing key: not the one that ${label} was sealed with; put back the right key or set secrets.key_file`,
+      `sealing key: it did not encrypt the secrets of ${label}; put back the right key or set secrets.key_file`,
     )
   }
 }

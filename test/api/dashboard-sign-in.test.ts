@@ -102,7 +102,7 @@ t.test(
       eve.api('PUT', '/v1/session/password', { current_password, password: 'a quite different one' })
     t.match(await change('a wrong guess'), {
       status: 400,
-      body: { error: 'validation_error', errors: { current_password: 'This is not your present password.' } },
+      body: { error: 'validation_error', errors: { current_password: 'This is not your current password.' } },
     })
     t.equal((await elsewhere.api('GET', '/v1/session')).status, 200, 'control: nothing has changed')
     const before = eve.cookie

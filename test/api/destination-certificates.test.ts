@@ -48,8 +48,8 @@ for (const [name, body] of Object.entries(types)) {
       [{ tls_ca: 'no PEM' }, 'tls_ca', /must be one or more certificates in PEM/],
       [{ tls_ca: ours.key }, 'tls_ca', /must be one or more certificates in PEM/],
       [{ tls_ca: ca + damaged }, 'tls_ca', /must be one or more certificates in PEM/],
-      [{ tls_cert: ours.certificate }, 'tls_key', /must be set with tls_cert/],
-      [{ tls_key: ours.key }, 'tls_cert', /must be set with tls_key/],
+      [{ tls_cert: ours.certificate }, 'tls_key', /is required with tls_cert/],
+      [{ tls_key: ours.key }, 'tls_cert', /is required with tls_key/],
       [{ ...pair, tls_cert: ours.key }, 'tls_cert', /must be one or more certificates/],
       [{ ...pair, tls_cert: damaged }, 'tls_cert', /must be one or more certificates/],
       [{ ...pair, tls_key: encrypted }, 'tls_key', /must not be encrypted/],
@@ -64,7 +64,7 @@ for (const [name, body] of Object.entries(types)) {
       [
         { tls_cert: expired.certificate, tls_key: expired.key },
         'tls_cert',
-        /expired on \d{4}-\d\d-\d\d: give one that is valid/,
+        /expired on \d{4}-\d\d-\d\d: use a valid one/,
       ],
     ]
     for (const [config, key, message] of cases) {

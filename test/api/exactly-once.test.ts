@@ -36,7 +36,7 @@ async function lifeOf(t: Test, server: typeof postgres | typeof mariadb, dialect
   t.match(tested.body, { ok: true })
   t.match(
     tested.body.checks.find((check) => Object(check).name === 'exactly_once'),
-    { message: /_pipectl_lanes.* is not there yet: the first delivery makes it/ },
+    { message: /_pipectl_lanes.* does not exist yet: the first delivery creates it/ },
   )
   const wrong = {
     ...destination,

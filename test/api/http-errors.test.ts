@@ -186,7 +186,7 @@ t.test('stopAccepting: a request on an open connection, and one that fails meanw
   release(failing)
   const outcomes = [
     [idle, /"error":"storage_unavailable".*being stopped\. Nothing was done/],
-    [held, /"error":"storage_unavailable".*Whether this was done is unknown/],
+    [held, /"error":"storage_unavailable".*It is unknown whether this was done/],
   ] as const
   for (const [connection, body] of outcomes) {
     const answer = await connection.answer()

@@ -123,7 +123,7 @@ t.test('?idempotency_key= is the header of those that can have none', async (t) 
   ] as const) {
     const answer = await post(pipeId, '{}', headers, { query: bad })
     t.same([answer.status, answer.body.error], [400, 'invalid_payload'], what)
-    t.match(answer.body.message, /Idempotency-Key must be 1 to 255 ASCII characters, given once/, what)
+    t.match(answer.body.message, /Idempotency-Key must be 1 to 255 ASCII characters and sent once/, what)
   }
   t.equal(await stored(), null)
 })

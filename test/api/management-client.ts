@@ -5,6 +5,7 @@
  */
 import assert from 'node:assert/strict'
 import type { TSchema } from 'typebox'
+import { type DestinationType, fieldsOf } from '../../src/contract/destination-words.ts'
 import { errorCatalogue } from '../../src/contract/errors.ts'
 import { operationTable } from '../../src/contract/operations.ts'
 import { shapeFaults } from '../../src/contract/validate.ts'
@@ -89,6 +90,24 @@ export const natsDestination = {
   },
 }
 export const pullDestination = { destination_type: 'destination_pull', destination_config: {} }
+
+interface DestinationBody {
+  destination_type: string
+  destination_config: Record<string, unknown>
+}
+
+/** A destination of the type that has only what it needs, from the table of its fields. */
+export function minimalDestination(type: DestinationType): DestinationBody {
+  const needed = fieldsOf(type).filter(([, field]) => field.needed)
+  const config = needed.map(([key, { example }]) => [key, example ?? 'x'])
+  return { destination_type: type, destination_config: Object.fromEntries(config) }
+}
+
+/** A destination of the type with its secrets, which have the mark in them; of a type without secrets, a minimal one. */
+export function fullDestination(type: DestinationType): DestinationBody {
+  const full = [databaseDestination, objectStoreDestination, httpDestination, natsDestination]
+  return full.find((one) => one.destination_type === type) ?? minimalDestination(type)
+}
 
 export const fullLimits = {
   pl_ingest_max_records_per_request: 100,

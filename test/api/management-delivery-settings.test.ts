@@ -8,6 +8,7 @@ import {
   created,
   databaseDestination,
   errorsIn,
+  fullDestination,
   httpDestination,
   natsDestination,
   objectStoreDestination,
@@ -21,22 +22,19 @@ const pipeId = await created(api, '/v1/pipes', { pipe_name: 'main' }, 'pipe_id')
 const base = `/v1/pipes/${pipeId}/destinations`
 const attach = (body: unknown) => created(api, base, body, 'destination_id')
 const shown = async (id: string) => Object((await api('GET', `${base}/${id}`)).body.destination)
-const byType = {
-  destination_database: databaseDestination,
-  destination_object_store: objectStoreDestination,
-  destination_http_endpoint: httpDestination,
-  destination_nats: natsDestination,
-  destination_pull: pullDestination,
-}
 const flush = { max_records: 10, max_bytes: 1_000_000, max_seconds: 0 }
 const rate = { requests_per_second: 2.5 }
 
 t.test('every type takes a name, flush and rate; without them it has its kind for a name', async (t) => {
   for (const type of destinationTypes) {
     const kind = wordsOf(type).kind
-    t.match(await shown(await attach(byType[type])), { destination_name: kind, flush: null, rate: null })
+    t.match(await shown(await attach(fullDestination(type))), {
+      destination_name: kind,
+      flush: null,
+      rate: null,
+    })
     const settings = { destination_name: `the ${type}`, flush, rate }
-    t.match(await shown(await attach({ ...byType[type], ...settings })), settings)
+    t.match(await shown(await attach({ ...fullDestination(type), ...settings })), settings)
   }
 })
 

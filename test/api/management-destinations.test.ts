@@ -1,6 +1,7 @@
 /** Destinations over HTTP on the real daemon: docs/dev/contract.md#destinations, docs/dev/contract.md#column-rules. */
 import t from 'tap'
-import { destinationTypes } from '../../src/contract/destination.ts'
+import { type DestinationType, destinationTypes } from '../../src/contract/destination.ts'
+import { wordsOf } from '../../src/contract/destination-words.ts'
 import { sharedDaemon } from '../support/shared-daemon.ts'
 import {
   checkedApi,
@@ -9,6 +10,7 @@ import {
   databaseDestination,
   errorsIn,
   httpDestination,
+  minimalDestination,
   objectStoreDestination,
   pullDestination,
   secretMark,
@@ -36,26 +38,9 @@ const withoutConfigKey = (destination: { destination_config: object }, key: stri
   ),
 })
 
-const minimal = {
-  destination_database: databaseDestination,
-  destination_object_store: {
-    destination_type: 'destination_object_store',
-    destination_config: { bucket: 'archive' },
-  },
-  destination_http_endpoint: {
-    destination_type: 'destination_http_endpoint',
-    destination_config: { url: 'https://example.test/hook' },
-  },
-  destination_nats: {
-    destination_type: 'destination_nats',
-    destination_config: { url: 'nats://nats.example.test:4222', subject: 'events' },
-  },
-  destination_pull: pullDestination,
-}
-
 t.test('a new destination is active, with the defaults and a lane, of every type', async (t) => {
   for (const type of destinationTypes) {
-    const destination = await shown(await attach(minimal[type]))
+    const destination = await shown(await attach(minimalDestination(type)))
     t.match(destination, {
       pipe_id: pipeId,
       destination_type: type,
@@ -63,7 +48,7 @@ t.test('a new destination is active, with the defaults and a lane, of every type
       destination_max_retry_seconds: 86_400,
       lane: { lane_state: 'idle', pending_messages: 0, attempts: 0, blocking_msg_id: null, last_error: null },
     })
-    t.equal('columns' in destination, type === 'destination_database', `columns on databases alone: ${type}`)
+    t.equal('columns' in destination, wordsOf(type).isDatabase, `columns on databases alone: ${type}`)
   }
   t.match(await attach({ destination_type: 'destination_pull' }), /-/, 'a pull destination needs no config')
 })
@@ -87,14 +72,14 @@ t.test('required config keys are named one by one', async (t) => {
     t.same(await refused(withoutConfigKey(databaseDestination, key)), {
       [`destination_config.${key}`]: 'is required',
     })
-  t.same(await refused(withoutConfigKey(minimal.destination_object_store, 'bucket')), {
+  t.same(await refused(withoutConfigKey(minimalDestination('destination_object_store'), 'bucket')), {
     'destination_config.bucket': 'is required',
   })
-  t.same(await refused(withoutConfigKey(minimal.destination_http_endpoint, 'url')), {
+  t.same(await refused(withoutConfigKey(minimalDestination('destination_http_endpoint'), 'url')), {
     'destination_config.url': 'is required',
   })
   for (const key of ['url', 'subject'])
-    t.same(await refused(withoutConfigKey(minimal.destination_nats, key)), {
+    t.same(await refused(withoutConfigKey(minimalDestination('destination_nats'), key)), {
       [`destination_config.${key}`]: 'is required',
     })
 })
@@ -115,10 +100,10 @@ t.test('destination_max_retry_seconds: whole, at least 1', async (t) => {
 
 t.test('unknown fields are rejected, in the body and in the config', async (t) => {
   for (const type of destinationTypes) {
-    t.same(await refused({ ...minimal[type], destination_status: 'active' }), {
+    t.same(await refused({ ...minimalDestination(type), destination_status: 'active' }), {
       destination_status: 'Unknown field.',
     })
-    t.same(await refused(withConfig(minimal[type], { nonsense: 1 })), {
+    t.same(await refused(withConfig(minimalDestination(type), { nonsense: 1 })), {
       'destination_config.nonsense': 'Unknown field.',
     })
   }
@@ -127,7 +112,7 @@ t.test('unknown fields are rejected, in the body and in the config', async (t) =
   t.same(Object.keys(await refused(prototype)), ['destination_config.__proto__'])
 })
 
-const wrongConfigs: [type: keyof typeof minimal, key: string, values: unknown[]][] = [
+const wrongConfigs: [type: DestinationType, key: string, values: unknown[]][] = [
   ['destination_database', 'host', ['', 5, 'a b', 'a/b', '/var/run/postgresql', 'x'.repeat(256), 'u@h']],
   ['destination_database', 'port', [0, 65_536, 1.5, '0', '65536', 'http', '', '-1', true, {}]],
   ['destination_database', 'database', ['', 5]],
@@ -218,19 +203,19 @@ t.test('a wrong config value is an error on its own path', async (t) => {
   for (const [type, key, values] of wrongConfigs)
     for (const value of values)
       t.same(
-        Object.keys(await refused(withConfig(minimal[type], { [key]: value }))),
+        Object.keys(await refused(withConfig(minimalDestination(type), { [key]: value }))),
         [`destination_config.${key}`],
         `${type} ${key} ${JSON.stringify(value).slice(0, 60)}`,
       )
 })
 
-const rightConfigs: [type: keyof typeof minimal, config: Record<string, unknown>][] = [
-  ...[1, 65_535, '1', '65535', '05432'].map((port): [keyof typeof minimal, Record<string, unknown>] => [
+const rightConfigs: [type: DestinationType, config: Record<string, unknown>][] = [
+  ...[1, 65_535, '1', '65535', '05432'].map((port): [DestinationType, Record<string, unknown>] => [
     'destination_database',
     { port },
   ]),
   ...['postgresql', 'postgres', 'pg', 'mysql', 'mariadb'].map(
-    (dialect): [keyof typeof minimal, Record<string, unknown>] => [
+    (dialect): [DestinationType, Record<string, unknown>] => [
       'destination_database',
       { dialect, sql_dialect: dialect, table: 'app.events' },
     ],
@@ -274,7 +259,7 @@ const rightConfigs: [type: keyof typeof minimal, config: Record<string, unknown>
 t.test('every config key is taken and shown as it was given', async (t) => {
   for (const [type, config] of rightConfigs) {
     const secret = 'access_key' in config ? { secret_key: secretMark } : {}
-    const stored = await shown(await attach(withConfig(minimal[type], { ...config, ...secret })))
+    const stored = await shown(await attach(withConfig(minimalDestination(type), { ...config, ...secret })))
     for (const [key, value] of Object.entries(config))
       t.same(stored.destination_config[key], key === 'password' ? '[redacted]' : value, `${type} ${key}`)
   }
@@ -291,22 +276,29 @@ t.test('headers: not those that the service or the connection sets, and no line 
   ]
   const malformed = ['', 'a b', 'a:b', 'ä', 'a\nb', 'Authorization', 'upgrade', 'expect']
   for (const name of [...forbidden, ...malformed]) {
-    const errors = await refused(withConfig(minimal.destination_http_endpoint, { headers: { [name]: 'x' } }))
+    const errors = await refused(
+      withConfig(minimalDestination('destination_http_endpoint'), { headers: { [name]: 'x' } }),
+    )
     t.same(Object.keys(errors), [`destination_config.headers.${name}`], name)
   }
   for (const value of ['a\r\nEvil: 1', 'a\nb', '\0', '→', 5, null]) {
-    const errors = await refused(withConfig(minimal.destination_http_endpoint, { headers: { 'x-a': value } }))
+    const errors = await refused(
+      withConfig(minimalDestination('destination_http_endpoint'), { headers: { 'x-a': value } }),
+    )
     t.same(Object.keys(errors), ['destination_config.headers.x-a'], JSON.stringify(value))
   }
   const twice = { 'X-A': '1', 'x-a': '2' }
-  t.same(Object.keys(await refused(withConfig(minimal.destination_http_endpoint, { headers: twice }))), [
-    'destination_config.headers.x-a',
-  ])
+  t.same(
+    Object.keys(
+      await refused(withConfig(minimalDestination('destination_http_endpoint'), { headers: twice })),
+    ),
+    ['destination_config.headers.x-a'],
+  )
 })
 
 t.test('the bad token of a key_template is named', async (t) => {
   const errors = await refused(
-    withConfig(minimal.destination_object_store, { key_template: '{first_seq}{hour}' }),
+    withConfig(minimalDestination('destination_object_store'), { key_template: '{first_seq}{hour}' }),
   )
   t.match(errors['destination_config.key_template'], /\{hour\}/)
 })
@@ -314,7 +306,7 @@ t.test('the bad token of a key_template is named', async (t) => {
 t.test(
   'access_key and secret_key: both or neither; session_token needs them; kms_key_id needs aws:kms',
   async (t) => {
-    const object = minimal.destination_object_store
+    const object = minimalDestination('destination_object_store')
     t.same(Object.keys(await refused(withConfig(object, { access_key: 'AKIA' }))), [
       'destination_config.secret_key',
     ])
@@ -336,13 +328,14 @@ t.test('a target that the egress policy rejects is rejected when it is saved', a
     'destination_config.host',
   ])
   const url = `http://${metadataAddress}/latest/meta-data`
-  t.same(Object.keys(await refused(withConfig(minimal.destination_http_endpoint, { url }))), [
+  t.same(Object.keys(await refused(withConfig(minimalDestination('destination_http_endpoint'), { url }))), [
     'destination_config.url',
   ])
-  t.same(Object.keys(await refused(withConfig(minimal.destination_object_store, { endpoint: url }))), [
-    'destination_config.endpoint',
-  ])
-  const id = await attach(minimal.destination_http_endpoint)
+  t.same(
+    Object.keys(await refused(withConfig(minimalDestination('destination_object_store'), { endpoint: url }))),
+    ['destination_config.endpoint'],
+  )
+  const id = await attach(minimalDestination('destination_http_endpoint'))
   const change = await api('PATCH', `${base}/${id}`, { destination_config: { url } })
   t.same(Object.keys(errorsIn(change)), ['destination_config.url'])
 })
@@ -423,19 +416,19 @@ t.test('a wrong column is an error on its own path', async (t) => {
 
 t.test('columns belong to databases and Parquet objects only', async (t) => {
   for (const type of destinationTypes.filter((type) => type !== 'destination_database')) {
-    t.same(Object.keys(await refused({ ...minimal[type], columns: [column] })), ['columns'])
-    const id = await attach(minimal[type])
+    t.same(Object.keys(await refused({ ...minimalDestination(type), columns: [column] })), ['columns'])
+    const id = await attach(minimalDestination(type))
     t.same(Object.keys(errorsIn(await api('PATCH', `${base}/${id}`, { columns: [column] }))), ['columns'])
   }
 })
 
 t.test('format parquet takes its schema from columns, which it needs', async (t) => {
-  const { destination_config } = minimal.destination_object_store
+  const { destination_config } = minimalDestination('destination_object_store')
   const parquet = {
-    ...minimal.destination_object_store,
+    ...minimalDestination('destination_object_store'),
     destination_config: { ...destination_config, format: 'parquet', compression: 'zstd' },
   }
-  const needed = { columns: 'must map at least one column: format "parquet" takes its schema from them' }
+  const needed = { columns: 'must map at least one column: format "parquet" gets its schema from them' }
   t.same(await refused(parquet), needed)
   const id = await attach({ ...parquet, columns: [column] })
   const destination = await shown(id)
@@ -444,7 +437,7 @@ t.test('format parquet takes its schema from columns, which it needs', async (t)
   const patch = async (body: object) => errorsIn(await api('PATCH', `${base}/${id}`, body))
   t.same(await patch({ columns: [] }), needed)
   t.same(await patch({ destination_config: { format: 'ndjson', compression: 'gzip' } }), {
-    columns: 'go with format "parquet" only: send [] with another one',
+    columns: 'require format "parquet": send [] with any other format',
   })
   t.same(await patch({ destination_config: { format: 'ndjson' }, columns: [] }), {
     'destination_config.compression': 'must be gzip or none: zstd goes with format "parquet" only',
@@ -454,7 +447,7 @@ t.test('format parquet takes its schema from columns, which it needs', async (t)
   const cases: [columns: object[], errors: Record<string, string>][] = [
     [
       [column, { ...column, column_name: column.column_name.toUpperCase() }],
-      { 'columns.1.column_name': 'is mapped already by columns.0' },
+      { 'columns.1.column_name': 'is already mapped by columns.0' },
     ],
     [
       [{ column_name: 'at', column_type: 'boolean', semantic_role: 'received_at' }],
@@ -466,7 +459,7 @@ t.test('format parquet takes its schema from columns, which it needs', async (t)
     ],
     [
       Array.from({ length: 6 }, (_, at) => ({ ...text, column_name: `c${at}`, source_field: 'key' })),
-      { 'columns.4.source_field': 'is that of 4 columns already' },
+      { 'columns.4.source_field': 'is already the key of 4 columns' },
     ],
     [
       Array.from({ length: 257 }, (_, at) => ({ ...text, column_name: `c${at}` })),
@@ -504,7 +497,9 @@ t.test('PATCH: destination_config is shallow-merged over the stored one (rule 1)
     table: 'app.other',
   })
   t.same((await shown(id)).destination_config, Object(change.body.destination).destination_config)
-  const nested = await attach(withConfig(minimal.destination_http_endpoint, { headers: { a: '1', b: '2' } }))
+  const nested = await attach(
+    withConfig(minimalDestination('destination_http_endpoint'), { headers: { a: '1', b: '2' } }),
+  )
   const headers = await api('PATCH', `${base}/${nested}`, { destination_config: { headers: { c: '3' } } })
   t.same(
     Object(headers.body.destination).destination_config.headers,
@@ -590,8 +585,8 @@ t.test('secrets are write-only: present as [redacted] in every response, absent 
       for (const [key, value] of Object.entries(body.destination_config))
         t.equal(destination_config[key], keys.includes(key) ? '[redacted]' : value, key)
   }
-  const bare = await shown(await attach(minimal.destination_http_endpoint))
-  t.same(bare.destination_config, minimal.destination_http_endpoint.destination_config)
+  const bare = await shown(await attach(minimalDestination('destination_http_endpoint')))
+  t.same(bare.destination_config, minimalDestination('destination_http_endpoint').destination_config)
 })
 
 t.test('DELETE: 204, then 404 destination_not_found', async (t) => {

@@ -4,7 +4,6 @@
  */
 import t from 'tap'
 import type { TSchema } from 'typebox'
-import type { DestinationType } from '../../src/contract/destination.ts'
 import { destinationTypes } from '../../src/contract/destination-words.ts'
 import { type Operation, smallBody } from '../../src/contract/operation.ts'
 import { operationTable } from '../../src/contract/operations.ts'
@@ -14,12 +13,9 @@ import { startDaemon } from '../support/daemon.ts'
 import {
   checkedApi,
   created,
-  databaseDestination,
   errorsIn,
+  fullDestination,
   httpDestination,
-  natsDestination,
-  objectStoreDestination,
-  pullDestination,
   unknownId,
 } from './management-client.ts'
 
@@ -98,17 +94,9 @@ async function stored() {
   return [body.destinations, body.pipe, alerts.body, listed.map((key) => key.api_key_id)]
 }
 
-const valid: Record<DestinationType, { destination_type: string; destination_config: object }> = {
-  destination_database: databaseDestination,
-  destination_object_store: objectStoreDestination,
-  destination_http_endpoint: httpDestination,
-  destination_nats: natsDestination,
-  destination_pull: pullDestination,
-}
-
 for (const type of destinationTypes) {
   t.test(`unknown keys of a ${type} are rejected, however many there are`, async (t) => {
-    const whole = valid[type]
+    const whole = fullDestination(type)
     const id = await created(api, destinations, whole, 'destination_id')
     for (const count of keyCounts) {
       const config = { ...whole.destination_config, ...keys(count) }

@@ -226,9 +226,9 @@ t.test('wrong settings: exit 78 and one line that names the setting', async (t) 
     [`${directory}/none`, first.keyFile, /tls\.cert_file: \S+ does not exist/],
     [first.certFile, directory, /tls\.key_file: \S+ is not a file/],
     [first.certFile, other.keyFile, /tls\.key_file: \S+ is not the key of the certificate in \S+/],
-    [first.certFile, encrypted, /tls\.key_file: \S+ is encrypted; the daemon has no passphrase/],
-    [first.certFile, file('text.key', 'no key'), /tls\.key_file: \S+ holds no private key in PEM/],
-    [first.keyFile, first.keyFile, /tls\.cert_file: \S+ holds no certificate in PEM/],
+    [first.certFile, encrypted, /tls\.key_file: \S+ is encrypted, and the daemon has no passphrase/],
+    [first.certFile, file('text.key', 'no key'), /tls\.key_file: \S+ contains no private key in PEM/],
+    [first.keyFile, first.keyFile, /tls\.cert_file: \S+ contains no certificate in PEM/],
     [
       first.certFile,
       file('open.key', first.key, 0o644),
@@ -269,7 +269,7 @@ t.test('wrong settings: exit 78 and one line that names the setting', async (t) 
   const asStarted: [cert: string, key: string, line: RegExp][] = [
     [first.certFile, '', /^error: tls\.key_file: is not set, but tls\.cert_file is: TLS needs both$/],
     ['', first.keyFile, /^error: tls\.cert_file: is not set, but tls\.key_file is/],
-    [first.certFile, encrypted, /^error: tls\.key_file: \S+ is encrypted; the daemon has no passphrase/],
+    [first.certFile, encrypted, /^error: tls\.key_file: \S+ is encrypted, and the daemon has no passphrase/],
   ]
   for (const [cert, key, line] of asStarted) {
     const { status, stderr } = start({ PIPECTL_TLS_CERT_FILE: cert, PIPECTL_TLS_KEY_FILE: key })
@@ -296,7 +296,7 @@ t.test(
     const { daemon } = await serve(t, pairOf(expired))
     t.match(
       daemon.log.find(({ msg }) => msg === 'tls.certificate_expired'),
-      { level: 'error', reason: /^tls\.cert_file: \S+ expired on \S+; clients will refuse it$/ },
+      { level: 'error', reason: /^tls\.cert_file: \S+ expired on \S+; clients will reject it: renew it$/ },
     )
     await t.rejects(call('GET', `${daemon.url}/v1/health`), { code: 'CERT_HAS_EXPIRED' })
     const { stdout } = spawnSync(process.execPath, [binary, 'doctor', '--data-dir', daemon.dataDir], {

@@ -126,7 +126,7 @@ t.test('what fails on some is saved, and the response says on how many', async (
       kept: 0,
       filtered: 3,
       failed: 0,
-      warning: 'The filter passes 0 of the 3 newest records.',
+      warning: 'The filter keeps 0 of the 3 newest records.',
     },
     destination: { transform: { filter: 'has(record.x)' } },
   })
@@ -318,7 +318,7 @@ t.test('a sample, and a proposed table, are of what the transform gives', async 
   )
   t.match(
     (await test({ ...transform, filter: 'false' })).find(({ name }: { name: string }) => name === 'sample'),
-    { message: /^A made-up record/ },
+    { message: /^A generated record/ },
   )
 
   const infer = async (more: object) => {

@@ -260,14 +260,17 @@ t.test('what cannot be a transform is refused, and the field is named', async (t
     t.strictSame(Object.keys(errorsIn(response)), Object.keys(errors))
   }
   await wrong('x', { transform: 'must be an object or null, not a string' })
-  await wrong({ filter: 'record.a ==' }, { 'transform.filter': /^is no expression that can be used/ })
-  await wrong({ filter: '1 + 1' }, { 'transform.filter': 'must give true or false, and gives int' })
+  await wrong({ filter: 'record.a ==' }, { 'transform.filter': /^is not a valid expression/ })
+  await wrong({ filter: '1 + 1' }, { 'transform.filter': 'must result in true or false, not int' })
   await wrong({ filter: 'x'.repeat(2_001) }, { 'transform.filter': /at most 2000 characters/ })
   await wrong({ run: 'x' }, { 'transform.run': 'Unknown field.' })
   await wrong({ map: [{ op: 'eval' }] }, { 'transform.map.0.op': /^must be one of rename, drop, keep/ })
   await wrong({ map: ['x'] }, { 'transform.map.0': 'must be an object, not a string' })
   await wrong({ map: [{ op: 'rename', from: 'a' }] }, { 'transform.map.0.to': 'is required' })
-  await wrong({ map: [{ op: 'drop', paths: [] }] }, { 'transform.map.0.paths': 'must hold at least 1' })
+  await wrong(
+    { map: [{ op: 'drop', paths: [] }] },
+    { 'transform.map.0.paths': 'must have at least 1 element' },
+  )
   await wrong({ map: [{ op: 'drop', paths: ['a', 'a..b'] }] }, { 'transform.map.0.paths.1': /empty key/ })
   await wrong({ map: [{ op: 'move', from: 'a\\b', to: 'c' }] }, { 'transform.map.0.from': /backslash/ })
   await wrong({ map: [{ op: 'constant', key: 'a', value: {} }] }, { 'transform.map.0.value': /must be/ })
@@ -284,7 +287,7 @@ t.test('what cannot be a transform is refused, and the field is named', async (t
   )
   await wrong(
     { filter: 'true' },
-    { transform: /destination_pull hands out messages/ },
+    { transform: /destination_pull has no transform/ },
     { destination_type: 'destination_pull' },
   )
 })

@@ -47,7 +47,7 @@ async function confirm(page: Page, ask: string, deed: RegExp): Promise<string> {
 
 t.test('a pipe: created, described, paused and resumed, limited, opened to an origin, deleted', async (t) => {
   const { page, problems, close } = await dashboard.visit('admin')
-  await page.getByRole('link', { name: 'Make the first pipe' }).click()
+  await page.getByRole('link', { name: 'Create the first pipe' }).click()
   await page.getByLabel('Name').fill('two words')
   await page.getByRole('button', { name: 'Create pipe' }).click()
   t.match(await page.locator('[aria-invalid="true"] ~ div').last().innerText(), /letters/, 'at its field')
@@ -72,7 +72,7 @@ t.test('a pipe: created, described, paused and resumed, limited, opened to an or
   // The hours are asked for once a minute: the first record of all does not wait for that.
   await page.getByRole('img', { name: /^Records per hour.*Records in 1,/ }).waitFor({ timeout: 45_000 })
 
-  t.match(await confirm(page, 'Pause', /^Pause$/), /rejected with 404/)
+  t.match(await confirm(page, 'Pause', /^Pause$/), /get 404/)
   t.equal((await stored(pipeId)).pipe.pipe_status, 'paused')
   await page.getByRole('button', { name: 'Resume' }).waitFor()
   await confirm(page, 'Resume', /^Resume$/)
@@ -111,7 +111,7 @@ t.test('a pipe: created, described, paused and resumed, limited, opened to an or
   const dialog = page.getByRole('dialog')
   await dialog.getByRole('button', { name: /^Delete the pipe and / }).click()
   t.match(await dialog.getByRole('alert').innerText(), /name of the pipe/, 'not before it is named')
-  await dialog.getByLabel('Type orders to go on').fill('orders')
+  await dialog.getByLabel('Type orders to continue').fill('orders')
   await dialog.getByRole('button', { name: /^Delete the pipe and / }).click()
   await page.getByRole('heading', { name: 'Pipes', level: 1 }).waitFor()
   t.equal((await daemon.api('GET', `/v1/pipes/${pipeId}`)).status, 404)
@@ -142,14 +142,14 @@ t.test('a database: tested, its checks listed, saved with its columns', async (t
   await column.getByLabel('Key of the record').fill('id')
   await column.getByLabel('Role').selectOption('dedupe_id')
   await page.getByRole('button', { name: 'Test and save' }).click()
-  await page.getByText('Not every check passed').waitFor()
+  await page.getByText('Some checks failed').waitFor()
   t.equal((await stored(pipeId)).destinations.length, 0, 'nothing is stored')
   await page.getByLabel('Password').fill(postgres.password)
   await page.getByRole('button', { name: 'Test only' }).click()
   await page.getByText('Every check passed').waitFor()
   t.ok((await page.getByRole('list', { name: 'Checks' }).getByRole('listitem').count()) > 3)
   const inTable = (name: string) => page.getByRole('group', { name: `Table column ${name}`, exact: true })
-  const keyOf = (name: string) => inTable(name).getByLabel('Takes the key')
+  const keyOf = (name: string) => inTable(name).getByLabel('Key')
   t.equal(await inTable('id').count(), 0, 'what is mapped is not offered')
   t.same(
     await Promise.all(['name', 'ts', 'arrived'].map((name) => keyOf(name).inputValue())),
@@ -171,7 +171,7 @@ t.test('a database: tested, its checks listed, saved with its columns', async (t
   t.match(twin, /destinations create rows --type database .*--column id:number:dedupe_id/)
   t.notMatch(twin, postgres.password, 'the password is in no command')
   await page.getByRole('button', { name: 'Test and save' }).click()
-  await page.getByText('This lane gets on').waitFor()
+  await page.getByText('Delivering normally').waitFor()
   const [made] = (await stored(pipeId)).destinations
   t.match(made, {
     destination_type: 'destination_database',
@@ -186,7 +186,7 @@ t.test('a database: tested, its checks listed, saved with its columns', async (t
   const [row] = await postgres.query('SELECT name, ts, arrived IS NOT NULL AS has_arrived FROM events')
   t.match(row, { name: 'first', ts: /^20/, has_arrived: true })
 
-  await page.getByRole('link', { name: 'Change' }).click()
+  await page.getByRole('link', { name: 'Edit' }).click()
   await page.getByLabel('Name (optional)').fill('warehouse')
   await page.getByRole('button', { name: 'Test only' }).click()
   t.equal(await page.getByRole('button', { name: 'Map 0 columns' }).isDisabled(), true)
@@ -217,7 +217,7 @@ t.test('the pinned key of a database server: shown, and reset when a person says
   const { page, problems, close } = await dashboard.visit('admin')
   await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/${id}`)
   await page.getByRole('button', { name: 'Rewind …' }).waitFor()
-  const reset = page.getByRole('button', { name: 'Reset the pin …' })
+  const reset = page.getByRole('button', { name: 'Reset server key …' })
   t.equal(await reset.count(), 0, 'not before a key is pinned')
 
   await daemon.ingest(pipeId, { id: 1 })
@@ -232,8 +232,8 @@ t.test('the pinned key of a database server: shown, and reset when a person says
   await page.getByRole('dialog').waitFor({ state: 'detached' })
   t.same(await pin(), pinned, 'nothing is reset by asking')
 
-  const words = await confirm(page, 'Reset the pin …', /^Reset the pin$/)
-  t.match(words, /trusts whichever key it finds/)
+  const words = await confirm(page, 'Reset server key …', /^Reset server key$/)
+  t.match(words, /trusts the key that the server presents/)
   await reset.waitFor({ state: 'detached' })
   t.equal(await pin(), null)
   await daemon.ingest(pipeId, { id: 2 })
@@ -257,11 +257,11 @@ t.test('a bucket and a pull lane', async (t) => {
   await page.getByLabel('Access key').fill('S3RVER')
   await page.getByLabel('Secret key').fill('S3RVER')
   await page.getByRole('button', { name: 'Test and save' }).click()
-  await page.getByText('This lane gets on').waitFor()
+  await page.getByText('Delivering normally').waitFor()
   await add(/^Pull/)
   await page.getByLabel('A message is done').selectOption('explicit')
-  await page.getByRole('button', { name: 'Test and save' }).click()
-  await page.getByText('This lane gets on').waitFor()
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await page.getByText('Delivering normally').waitFor()
   t.match(
     (await stored(pipeId)).destinations.map((one) => [one.destination_type, one.destination_config]).sort(),
     [
@@ -297,7 +297,7 @@ t.test(
     await page.getByLabel('URL', { exact: true }).fill(`${sink.url}/readings?token=S3CR3T`)
     await page.getByLabel('Authorization header').fill('Bearer S3CR3T')
     await page.getByRole('button', { name: 'Test and save' }).click()
-    await page.getByText('This lane gets on').waitFor()
+    await page.getByText('Delivering normally').waitFor()
     const id = (await stored(pipeId)).destinations[0]?.destination_id ?? ''
     const lane = async () => (await daemon.lane(pipeId, id)) as unknown as Lane
     t.notMatch(await page.content(), /S3CR3T/, 'no secret comes back')
@@ -320,7 +320,7 @@ t.test(
     await until('it was tried again', () => sink.deliveries.length > attempts)
     t.match(await confirm(page, 'Skip the message …', /^Park 1 record$/), /correct and replay it/)
     await page.getByRole('link', { name: 'Open parked records' }).waitFor()
-    await page.getByText('This lane gets on').waitFor()
+    await page.getByText('Delivering normally').waitFor()
     await until('the lane went on', async () => (await lane()).delivered_records === 1)
     t.equal((await lane()).skipped_messages, 1)
 
@@ -333,11 +333,11 @@ t.test(
 
     sink.respondWith(() => ({ status: 401 }))
     await daemon.ingest(pipeId, { sensor: 'bed-6' })
-    await page.getByText('No record is at fault, so skipping one would not help').waitFor()
+    await page.getByText('No record is at fault, so skipping does not help').waitFor()
     t.equal(await page.getByRole('button', { name: 'Skip the message …' }).count(), 0, 'it is not offered')
     sink.respondWith(() => ({}))
     await page.getByRole('button', { name: 'Retry now' }).click()
-    await page.getByText('This lane gets on').waitFor()
+    await page.getByText('Delivering normally').waitFor()
     await page.getByRole('button', { name: 'Skip the message …' }).waitFor()
 
     await confirm(page, 'Block …', /^Block$/)
@@ -393,7 +393,7 @@ t.test('the last 24 hours: what was sent, drawn and in a table, looked at once a
   }
   await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}`)
   const own = await seen()
-  t.match(own.words, 'Together: Records in 5, Records delivered 5, Records filtered out 0.')
+  t.match(own.words, 'Total: Records in 5, Records delivered 5, Records filtered out 0.')
   t.same(own.sums, [5, 5, 0], 'the table has the same')
 
   asked.length = 0
@@ -401,10 +401,7 @@ t.test('the last 24 hours: what was sent, drawn and in a table, looked at once a
   const all = await seen()
   const [ingested, delivered] = await total('/v1/usage')
   t.ok(ingested > 5, 'control: the workspace has more than that pipe')
-  t.match(
-    all.words,
-    `Together: Records in ${ingested}, Records delivered ${delivered}, Records filtered out 0.`,
-  )
+  t.match(all.words, `Total: Records in ${ingested}, Records delivered ${delivered}, Records filtered out 0.`)
   t.same(all.sums, [ingested, delivered, 0])
 
   const times = (end: string) => asked.filter(({ path }) => path.endsWith(end)).map(({ atMs }) => atMs)
@@ -457,8 +454,8 @@ t.test('a key is shown once, works, and is revoked', async (t) => {
   await page.getByLabel('Send records').uncheck()
   await page.getByRole('button', { name: 'Create key' }).click()
   await page.getByText('must').first().waitFor()
-  await page.getByLabel('Look').check()
-  await page.getByLabel('Ends').selectOption('after 90 days')
+  await page.getByLabel('Read').check()
+  await page.getByLabel('Expires').selectOption('after 90 days')
   t.match(
     await page.getByRole('dialog').locator('details', { hasText: 'Copy as CLI' }).textContent(),
     /pipectl keys create 'shop backend' --scope read --expires 90d/,
@@ -488,7 +485,7 @@ t.test('a key is shown once, works, and is revoked', async (t) => {
     await page.getByLabel('The old key still works').selectOption(overlap)
     const made = `next ${overlap}`
     await page.getByLabel('Name of the new key').fill(made)
-    await page.getByRole('button', { name: 'Make the new key' }).click()
+    await page.getByRole('button', { name: 'Create the new key' }).click()
     const words = await shown.innerText()
     const next = await shown.locator('pre').innerText()
     await page.getByRole('button', { name: 'I have copied it' }).click()
@@ -498,7 +495,7 @@ t.test('a key is shown once, works, and is revoked', async (t) => {
   const first = await rotated('for a day')
   t.match(first.words, /shop backend works until /)
   t.strictSame([await status(key), await status(first.next)], [200, 200], 'both work meanwhile')
-  const second = await rotated('not at all: it has got into the wrong hands')
+  const second = await rotated('not at all: it was leaked')
   t.match(second.words, /shop backend is revoked/)
   t.strictSame([await status(key), await status(second.next)], [401, 200])
   t.notMatch(await page.content(), second.next)

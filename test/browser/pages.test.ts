@@ -151,7 +151,7 @@ t.test('the keyboard: g p, g o, / and ?', async (t) => {
   await page.getByRole('heading', { name: 'Pipes', level: 1 }).waitFor()
   await page.keyboard.press('/')
   await page.keyboard.type('no such pipe')
-  await page.getByRole('heading', { name: 'No pipe is like that' }).waitFor()
+  await page.getByRole('heading', { name: 'No pipe matches' }).waitFor()
   await page.getByLabel('Search').fill('stuck or what')
   await page.keyboard.type('go')
   t.match(page.url(), /pipes/, 'what is typed into a field goes nowhere')

@@ -43,9 +43,9 @@ t.test('the first table: proposed, created, filled; then a key without a column 
   if (shots !== undefined) await page.screenshot({ path: `${shots}/propose.png`, fullPage: true })
   t.same(await pg.query("SELECT to_regclass('orders') AS found"), [{ found: null }], 'nothing is created yet')
   await page.getByRole('button', { name: 'Create table' }).click()
-  await page.getByText('This was run, and the columns below are mapped.').waitFor()
+  await page.getByText('Done. The columns below are mapped.').waitFor()
   await page.getByRole('button', { name: 'Test and save' }).click()
-  await page.getByText('This lane gets on.').waitFor()
+  await page.getByText('Delivering normally.').waitFor()
   await until('both rows are there', async () => (await pg.query('SELECT 1 FROM orders')).length === 2)
 
   await daemon.ingest(pipeId, { id: 3, total: 2, coupon: 'SPRING' })

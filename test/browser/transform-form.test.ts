@@ -64,7 +64,7 @@ for (const [width, colourScheme] of [
       const { page, problems, close } = await dashboard.visit('admin', { width, colourScheme })
       for (const place of ['', '/edit']) {
         await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/${body.destination_id}${place}`)
-        await page.getByRole('heading', { name: 'Filter and changes' }).waitFor()
+        await page.getByRole('heading', { name: 'Filter and transform' }).waitFor()
         if (place === '/edit') {
           const button = page.getByRole('button', { name: 'Try on the newest records' })
           const counts = await triedOn(page, () => button.click())
@@ -103,12 +103,12 @@ t.test('a transform: typed, corrected where it is wrong, saved, read, changed an
   await typeInto(page, 'To the key', 'email')
   await choose(page, 'Step', 'mask values')
   await typeInto(page, 'Paths', 'email\nuser..email')
-  await typeInto(page, 'Salt of mask', 'short')
+  await typeInto(page, 'Salt for masking', 'short')
   await press(page, 'Test and save')
-  t.match(await errorAt(page, 'Filter'), 'is no expression that can be used')
+  t.match(await errorAt(page, 'Filter'), 'is not a valid expression')
   t.match(await errorAt(page, 'From the path'), 'has an empty key')
   t.match(await errorAt(page, 'Paths'), /^Line 2: has an empty key/)
-  t.match(await errorAt(page, 'Salt of mask'), 'at least 8 characters')
+  t.match(await errorAt(page, 'Salt for masking'), 'at least 8 characters')
   t.same(await axeFindings(page), [])
   if (shots !== undefined) await page.screenshot({ path: `${shots}/transform-errors.png`, fullPage: true })
 
@@ -118,11 +118,11 @@ t.test('a transform: typed, corrected where it is wrong, saved, read, changed an
   await typeInto(page, 'Paths', 'email')
   await press(page, 'Move step 2 up')
   await press(page, 'Move step 1 down')
-  await typeInto(page, 'Salt of mask', salt)
+  await typeInto(page, 'Salt for masking', salt)
   await press(page, 'Test only')
   await page.getByText('Of the 2 newest records 1 are kept, 1 filtered out, and 0 fail').waitFor()
   await press(page, 'Test and save')
-  await page.getByText('This lane gets on.').waitFor()
+  await page.getByText('Delivering normally.').waitFor()
   const stored = await storedOf(daemon, pipeId)
   t.strictSame(stored.transform, {
     filter: 'record.kind == "sale"',
@@ -132,7 +132,7 @@ t.test('a transform: typed, corrected where it is wrong, saved, read, changed an
     ],
     mask_salt: '[redacted]',
   })
-  await page.getByRole('heading', { name: 'Filter and changes' }).waitFor()
+  await page.getByRole('heading', { name: 'Filter and transform' }).waitFor()
   await page.getByText('record.kind == "sale"').waitFor()
   await page.getByText('move user.email to email at the top level').waitFor()
   await page.getByText('mask email', { exact: true }).waitFor()
@@ -159,7 +159,7 @@ t.test('a transform: typed, corrected where it is wrong, saved, read, changed an
       mask_salt: '[redacted]',
     },
   })
-  await press(page, 'Change')
+  await press(page, 'Edit')
   await page.getByRole('button', { name: 'Test and save' }).waitFor()
   await typeInto(page, 'Filter', '')
   await press(page, 'Remove step 1')
@@ -167,14 +167,14 @@ t.test('a transform: typed, corrected where it is wrong, saved, read, changed an
   await press(page, 'Remove step 1')
   await fromTop(page)
   await press(page, 'Test and save')
-  await page.getByText('This lane gets on.').waitFor()
+  await page.getByText('Delivering normally.').waitFor()
   await until('it is taken away', async () => (await storedOf(daemon, pipeId)).transform === null)
-  t.equal(await page.getByRole('heading', { name: 'Filter and changes' }).count(), 0)
+  t.equal(await page.getByRole('heading', { name: 'Filter and transform' }).count(), 0)
   t.same(problems, [])
   await close()
 })
 
-t.test('a filter that fails on all records is saved all the same by who insists', async (t) => {
+t.test('a filter that fails on all records is saved anyway if the user insists', async (t) => {
   const pipeId = await daemon.createPipe({ pipe_name: 'insisting', pipe_add_ingest_ts: false })
   await daemon.ingest(pipeId, Array(9).fill({ s: `${'a'.repeat(40)}!` }))
   const { page, problems, close } = await dashboard.visit('admin', { width: 1280 })
@@ -186,9 +186,9 @@ t.test('a filter that fails on all records is saved all the same by who insists'
   await fromTop(page)
   await typeInto(page, 'Filter', 'record.later > 1')
   await press(page, 'Test and save')
-  await page.getByText('Not every check passed').waitFor()
-  await press(page, 'Save all the same')
-  await page.getByText('This lane gets on.').waitFor()
+  await page.getByText('Some checks failed').waitFor()
+  await press(page, 'Save anyway')
+  await page.getByText('Delivering normally.').waitFor()
   await page.getByText('Its transform was not tried on the newest records.').waitFor()
   t.match(await storedOf(daemon, pipeId), { transform: { filter: 'record.later > 1' } })
   t.same(problems, [])
@@ -224,9 +224,9 @@ t.test('a transform is tried in its form, and what saving it finds stays until i
   t.equal(await list.getByRole('listitem').count(), 1)
 
   await press(page, 'Test and save')
-  await page.getByText('This lane gets on.').waitFor()
+  await page.getByText('Delivering normally.').waitFor()
   const warning = page.locator('span', { has: page.locator('> strong', { hasText: 'Warning:' }) })
-  t.match(await warning.innerText(), /is saved\. .*(fails on 1 of the 3 newest records|took too long)/)
+  t.match(await warning.innerText(), / saved\. .*(fails on 1 of the 3 newest records|took too long)/)
   await page.keyboard.type('gp')
   await page.getByRole('heading', { name: 'Pipes', level: 1 }).waitFor()
   t.equal(await warning.count(), 1, 'also on another page')

@@ -58,7 +58,7 @@ t.test('what the move refuses the dry run refuses', async (t) => {
       code: 78,
       env: { PIPECTL_BUFFER_MAX_BYTES: '2048GiB' },
     },
-    { why: /is no cluster of nats-servers/, code: 78, env: { PIPECTL_CLUSTER_REPLICAS: '3' } },
+    { why: /is not a cluster of nats-servers/, code: 78, env: { PIPECTL_CLUSTER_REPLICAS: '3' } },
     {
       why: /max_payload of nats-server is 16777216 bytes/,
       code: 78,

@@ -129,7 +129,7 @@ t.test('negative control: a stream that no run of the move has written is not re
   for (const more of [['--dry-run'], [], []]) {
     const result = await targets.migrate(['--to-cluster', ...more], daemon.dataDir)
     t.equal(result.code, 78, result.stdout)
-    t.match(result.stderr, /holds messages already; nothing was changed/)
+    t.match(result.stderr, /already contains messages; nothing was changed/)
     t.equal(await framesIn(targets), frames)
   }
   await daemon.start()

@@ -171,7 +171,7 @@ t.test('the sealing key is the daemon’s alone, and the settings are read by it
   const env = { ...ports, PIPECTL_BUFFER_MIN_FREE_BYTES: '0' }
   const doctor = JSON.parse(await pipectl(['doctor', '--config', settings, '-o', 'json'], env)).checks
   const found = (name: string) => doctor.find((one: { name: string }) => one.name === name)
-  t.match(found('sealing key'), { result: 'ok', detail: 'is there and for its owner alone' })
+  t.match(found('sealing key'), { result: 'ok', detail: 'exists and is readable only by its owner' })
   t.match(found('Node.js'), { result: 'ok', detail: `v${runtime.version}` }, 'one with security fixes')
   t.notOk(existsSync(inRoot('var/lib/pipectl/sealing.key')))
 })

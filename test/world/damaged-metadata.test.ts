@@ -65,7 +65,7 @@ for (const [what, damage] of keys) {
     damage(path.join(dataDir, 'sealing.key'))
     await refusesToStart(t, dataDir, 78, [
       /sealing\.key|sealed/,
-      /put back|restore|chmod|secrets forget|must hold 32 bytes/,
+      /put back|restore|chmod|secrets forget|must contain 32 bytes/,
     ])
   })
 }

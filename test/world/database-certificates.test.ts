@@ -127,9 +127,9 @@ for (const { name, dialect, server, makeUser, plain, secure } of [
       for (const tls_verify of ['ca', 'full']) {
         t.match(await firstFault({ tls_verify, tls_ca: stranger.ca }), {
           name: 'certificate',
-          message: /not trusted \([A-Z_]+\), and nothing was sent to it: tls_ca does not hold its CA/,
+          message: /not trusted \([A-Z_]+\), and nothing was sent to it: tls_ca does not contain its CA/,
         })
-        t.match(await firstFault({ tls_verify }), { message: /the public authorities alone are trusted/ })
+        t.match(await firstFault({ tls_verify }), { message: /only the public authorities are trusted/ })
       }
       await server.show(authority.issue({ names: 'DNS:localhost', days: -1 }))
       t.match(await firstFault({ tls_ca: ca }), {
@@ -219,11 +219,11 @@ for (const { name, dialect, server, makeUser, plain, secure } of [
     t.test('what cannot be stored', async (t) => {
       const encrypted = openssl('pkey', '-in', ours.keyFile, '-aes256', '-passout', 'pass:x')
       const cases: [Record<string, unknown>, string, RegExp][] = [
-        [{ tls_ca: ca, tls_verify: 'none' }, 'tls_ca', /is for tls_verify ca or full/],
+        [{ tls_ca: ca, tls_verify: 'none' }, 'tls_ca', /requires tls_verify ca or full/],
         [{ tls_ca: 'no PEM' }, 'tls_ca', /must be one or more certificates in PEM/],
         [{ tls_verify: 'maybe' }, 'tls_verify', /./],
-        [{ tls_cert: ours.certificate }, 'tls_key', /must be set with tls_cert/],
-        [{ tls_key: ours.key }, 'tls_cert', /must be set with tls_key/],
+        [{ tls_cert: ours.certificate }, 'tls_key', /is required with tls_cert/],
+        [{ tls_key: ours.key }, 'tls_cert', /is required with tls_key/],
         [{ tls_cert: ours.key, tls_key: ours.key }, 'tls_cert', /must be one or more certificates/],
         [{ tls_cert: ours.certificate, tls_key: encrypted }, 'tls_key', /must not be encrypted/],
         [

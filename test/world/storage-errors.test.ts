@@ -73,5 +73,5 @@ t.test('a page of zeros in metadata.db: exit 78, and the file is named', async (
   const { code, stderr } = await serve(dataDir, {})
   t.equal(code, 78, stderr)
   t.match(stderr, `${file} is damaged (`)
-  t.match(stderr, /Nothing was changed\. Keep it, and restore the newest backup/)
+  t.match(stderr, /Nothing was changed\. Keep the file, and restore the newest backup/)
 })

@@ -219,7 +219,7 @@ for (const [what, change] of Object.entries(strangers)) {
         (error: { code: number; stderr: string }) => error,
       )
       t.equal(code, 78, `${args.join(' ')}: ${stderr}`)
-      t.match(stderr, /holds messages\. Nothing was changed\. .*restore/s)
+      t.match(stderr, /contains messages\. Nothing was changed\. .*restore/s)
       t.same(contentOf(dataDir), before, args.join(' '))
     }
   })

@@ -79,7 +79,7 @@ const findings: Finding[] = [
       flipBitOfRecord(one!.file, one!.numbers[3]!)
     },
     file: inSegment(2),
-    says: /1 message not as written: stream_seq \d+/,
+    says: /1 message changed since they were written: stream_seq \d+/,
   },
   {
     what: 'a page of zeros',
@@ -133,7 +133,7 @@ const findings: Finding[] = [
     damage: ({ dataDir }) =>
       damageLanes(path.join(dataDir, 'metadata.db'), ({ cursorSeq }) => ({ cursorSeq: cursorSeq + 1 })),
     file: beside('metadata.db'),
-    says: /not as it was written/,
+    says: /changed since it was written/,
   },
   {
     what: 'a lane ahead of the log',

@@ -191,7 +191,7 @@ function remember(refused: Map<string, number>, wait: PullWait, bytes: number): 
 }
 
 function tooManyUnread(): ApiError {
-  return tooManyPulls('Responses of pulls that are not read yet hold too much memory: read them first.')
+  return tooManyPulls('Unread responses of pulls use too much memory: read them first.')
 }
 
 function tooManyPulls(message?: string): ApiError {

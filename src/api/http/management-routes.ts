@@ -112,8 +112,7 @@ function callOf(
   assert(principal !== null, 'a management route has a caller')
   if (outlasting.has(id) && principal.expiresMs !== Number.POSITIVE_INFINITY) {
     throw new ApiError('forbidden', {
-      message:
-        'This key expires, and a user or a setup link would not: this takes a key that does not expire.',
+      message: 'This key expires, and a user or a setup link does not: use a key that does not expire.',
     })
   }
   return checkedCall(id, { principal, ...request })

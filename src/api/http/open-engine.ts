@@ -24,7 +24,7 @@ export async function openEngine(
 ): Promise<HttpEngine> {
   if (perAddress > 0 && wanted !== 'node') {
     throw new ConfigError(
-      `http.max_connections_per_address: needs http.engine node, not ${wanted}: uWebSockets does not tell when a connection opens`,
+      `http.max_connections_per_address: needs http.engine node, not ${wanted}: uWebSockets does not report new connections`,
     )
   }
   if (wanted !== 'node') {

@@ -34,7 +34,7 @@ export function expectedVersions(header: string | undefined): string[] | null {
   const tags = text.split(',').map((tag) => /^(?:W\/)?"([^"]*)"$/.exec(tag.trim())?.[1])
   const named = tags.filter((tag) => tag !== undefined)
   if (named.length === tags.length) return named
-  throw validationError({ 'If-Match': 'Must be * or the ETag of an earlier response, with its quotes.' })
+  throw validationError({ 'If-Match': 'must be * or the ETag of an earlier response, with its quotes' })
 }
 
 export function etag(version: string | null): [name: string, value: string][] {

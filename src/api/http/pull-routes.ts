@@ -80,7 +80,7 @@ async function pull(options: PullRoutesOptions, request: ApiRequest): Promise<Ap
 function cursorExpired({ earliestSeq, reason }: Extract<PullResult, { kind: 'cursor_expired' }>): ApiError {
   const details = { earliest_seq: earliestSeq, reason }
   if (reason === 'retention') return new ApiError('cursor_expired', { details })
-  const message = `The sequence numbers have changed since: a backup was restored, or the data moved to another place. Go on with after_seq=${earliestSeq - 1}.`
+  const message = `The sequence numbers have changed: a backup was restored, or the data was moved. Continue with after_seq=${earliestSeq - 1}.`
   return new ApiError('cursor_expired', { message, details })
 }
 
@@ -136,7 +136,9 @@ async function requireLane(
   if (found === null || found.destination_status !== 'active' || !wordsOf(found.destination_type).isPulled)
     throw notAPullDestination()
   if (request.principal !== null && !isForPipe(request.principal, found.pipe_id)) {
-    throw new ApiError('forbidden', { message: 'This key is for other pipes.' })
+    throw new ApiError('forbidden', {
+      message: 'This key is limited to other pipes: use a key for this pipe.',
+    })
   }
   return { workspaceId, destinationId }
 }

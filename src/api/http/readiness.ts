@@ -1,4 +1,4 @@
-/** Whether the service can do its work now, and what its disk has cost (docs/dev/contract.md#health-and-readiness). */
+/** Whether the service is ready, and what its disk has cost (docs/dev/contract.md#health-and-readiness). */
 import type { NotReadyReason, ReadyWarning } from '../../contract/ready-words.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { ListenerCertificate } from '../tls/listener-certificate.ts'

@@ -71,12 +71,12 @@ function unexpected(error: unknown, log: Logger, where: string): ApiError {
 }
 
 const deliveryRestarts =
-  'Delivery is being restarted; whether this was done is unknown. Look at the lane, then try again.'
+  'Delivery is being restarted, and it is unknown whether the command was executed. Check the lane, then try again.'
 
 /** In a cluster. */
-const noOwner = 'No node delivers this pipe for the moment; nothing was done. Try again.'
+const noOwner = 'No node delivers this pipe at the moment, and nothing was done. Try again.'
 const ownerSilent =
-  'The node that delivers this pipe does not answer; whether this was done is unknown. Look at the lane, then try again.'
+  'The node that delivers this pipe does not respond, and it is unknown whether the command was executed. Check the lane, then try again.'
 
 /** Status line and headers as HTTP/1.1 has them, without the version before and the newline after. */
 export function encodedHead(status: number, headers: readonly Header[]): Buffer {

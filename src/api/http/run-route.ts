@@ -64,7 +64,7 @@ function usesStores({ auth }: Route): boolean {
 }
 
 function stopping(outcome: string): ApiError {
-  const message = `The service is being stopped. ${outcome}`
+  const message = `The service is stopping. ${outcome}`
   return new ApiError('storage_unavailable', { message, headers: { 'Retry-After': '2' } })
 }
 
@@ -72,7 +72,7 @@ function stopping(outcome: string): ApiError {
 function whileStopping(error: unknown, { operationId }: Route, log: Logger): ApiError {
   if (error instanceof ApiError) return error
   log.warn({ where: operationId, err: error }, 'http.interrupted')
-  return stopping('Whether this was done is unknown. Look at it, then try again.')
+  return stopping('It is unknown whether this was done. Check the resource, then try again.')
 }
 
 function gone(exchange: Exchange): Promise<void> {
@@ -213,12 +213,12 @@ function requireRight(
     const message =
       by.kind === 'key'
         ? `This key lacks the scope ${needs}.`
-        : 'This takes the role admin: yours may only look.'
+        : 'This requires the role admin: your role can only read.'
     throw new ApiError('forbidden', { message })
   }
   if (pipeIds !== null && !isForBoundKeys) {
     throw new ApiError('forbidden', {
-      message: 'This key is for some pipes alone: this takes a key for the whole workspace.',
+      message: 'This key is limited to some pipes: use a key for the whole workspace.',
     })
   }
 }
@@ -268,7 +268,7 @@ function parseBody(
   }
   // Counted before anything is made of them: a body of the largest size may hold 350,000.
   if (valuesIn(bytes) > limits.values)
-    throw bodyError(route.bodyError, `The body holds more than ${limits.values} values.`)
+    throw bodyError(route.bodyError, `The body has more than ${limits.values} values.`)
   let value: unknown
   try {
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))

@@ -127,12 +127,12 @@ function requireWithin(principal: Principal, { pipeIds, expiresMs }: KeyRights):
   const own = principal.pipeIds
   if (own !== null && !(pipeIds?.every((id) => own.has(id)) ?? false)) {
     throw new ApiError('forbidden', {
-      message: 'This key is for some pipes alone: api_key_pipe_ids may name those and no others.',
+      message: 'This key is limited to some pipes: api_key_pipe_ids can name only those.',
     })
   }
   if ((expiresMs ?? Number.POSITIVE_INFINITY) > principal.expiresMs) {
     throw new ApiError('forbidden', {
-      message: `This key expires: api_key_expires_ts may be ${new Date(principal.expiresMs).toISOString()} at the latest.`,
+      message: `This key expires: api_key_expires_ts can be ${new Date(principal.expiresMs).toISOString()} at the latest.`,
     })
   }
 }

@@ -36,7 +36,7 @@ export function configErrors(
   }
   mapSecrets(type, config, (value, place, kind) => {
     if (value === redacted || (kind === 'url' && value.includes(redacted)))
-      wrong(place, `must hold the secret itself, not ${redacted}`)
+      wrong(place, `must contain the secret itself, not ${redacted}`)
     return value
   })
   const before = stored && resolveConfig(type, stored).config

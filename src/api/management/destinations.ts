@@ -358,9 +358,9 @@ function pullErrors(
   const errors: FieldErrors = {}
   if (!wordsOf(type).isPulled) return errors
   if (given.transform !== undefined && given.transform !== null)
-    errors.transform = `A ${type} hands out messages as they were received, to be acknowledged whole: it takes no transform.`
+    errors.transform = `A ${type} has no transform: its messages are acknowledged as a whole, as they were received.`
   if (given.on_permanent_error === 'park')
-    errors.on_permanent_error = `A ${type} refuses nothing: its on_permanent_error is block.`
+    errors.on_permanent_error = `A ${type} rejects no records: its on_permanent_error must be block.`
   return errors
 }
 

@@ -38,7 +38,9 @@ export function laneUseCases({
       const message = await laneViews.blockingMessage(destination_id, { from, limit })
       if (message === null) throw new ApiError('no_blocking_message')
       if (from >= message.records_count) {
-        throw validationError({ from: `must be less than the message's ${message.records_count} records` })
+        throw validationError({
+          from: `must be less than ${message.records_count}, the number of records of the message`,
+        })
       }
       return blockingMessageBody(message)
     },
@@ -50,7 +52,7 @@ export function laneUseCases({
         const result = await laneCommands.rewind(found.destination_id, target)
         if (result.kind === 'rewound') return { cursor_seq: result.cursorSeq }
         throw validationError({
-          to: `is after the lane's cursor (${result.cursorSeq}): a rewind only goes back; skip moves past a blocking message.`,
+          to: `is after the lane's cursor (${result.cursorSeq}): a rewind only goes back. To move past a blocking message, use skip.`,
         })
       })
     },

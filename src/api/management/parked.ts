@@ -54,7 +54,7 @@ export function parkedUseCases({ metadata, laneCommands }: Deps) {
       if (result.kind === 'not_found') throw new ApiError('parked_not_found')
       if (result.kind === 'replaying') throw new ApiError('parked_replaying')
       if (result.kind === 'too_many') {
-        throw validationError({ records: `must be at most ${result.most}: as many as are parked` })
+        throw validationError({ records: `must have at most ${result.most} records, as many as are parked` })
       }
       await laneCommands.parkedChanged(found.destination_id)
       return { parked_id, replays: result.replays }
@@ -101,7 +101,7 @@ export function parkedUseCases({ metadata, laneCommands }: Deps) {
 
 function selectionOf({ ids, all, error_code }: ParkedSelection): ParkedSelector {
   if ((ids === undefined) === (all === undefined)) {
-    throw validationError({ '': 'Give either ids or all: true.' })
+    throw validationError({ '': 'Send either ids or all: true.' })
   }
   return { ids: ids ?? null, errorCode: error_code ?? null }
 }
@@ -110,7 +110,7 @@ function selectionOf({ ids, all, error_code }: ParkedSelection): ParkedSelector 
 function requirePushed({ destination_type }: StoredDestination): void {
   if (!wordsOf(destination_type).isPulled) return
   throw validationError({
-    '': `A ${destination_type} delivers nothing by itself: read what is parked, or rewind the lane to before its message.`,
+    '': `A ${destination_type} cannot replay parked records: read them, or rewind the lane to before their message.`,
   })
 }
 

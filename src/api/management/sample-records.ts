@@ -6,10 +6,12 @@ import { isObject } from '../../contract/is-object.ts'
 export function sampleRecords(sample: string): string {
   const lines = sample.split('\n').map((line) => line.trim())
   const records = lines.filter((line) => line !== '')
-  if (records.length === 0) throw validationError({ sample: 'holds no records' })
+  if (records.length === 0) throw validationError({ sample: 'contains no records' })
   lines.forEach((line, index) => {
     if (line !== '' && !isRecord(line))
-      throw validationError({ sample: `line ${index + 1} is not a JSON object: NDJSON has one on each line` })
+      throw validationError({
+        sample: `line ${index + 1} is not a JSON object: NDJSON has one object per line`,
+      })
   })
   return records.join('\n')
 }

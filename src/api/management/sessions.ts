@@ -176,7 +176,7 @@ export class Sessions {
     } catch (error) {
       // The session goes on: 401 would say that it has ended.
       if (!(error instanceof ApiError && error.code === 'sign_in_failed')) throw error
-      throw validationError({ current_password: 'This is not your present password.' })
+      throw validationError({ current_password: 'This is not your current password.' })
     }
     const passwordHash = await this.#deps.passwords.hash(password, account.passwordHash)
     const { users } = this.#as(user.user_id, user.user_email, 'changeOwnPassword', address)

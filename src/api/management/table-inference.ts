@@ -159,13 +159,13 @@ function unanswered(
   { sample, createTable, addColumns }: TableInferenceRequest,
 ): TableProposal {
   const mayHaveRun =
-    createTable || addColumns ? ' A statement that was begun may still be done: look at the table.' : ''
+    createTable || addColumns ? ' A started statement may still be executed: check the table.' : ''
   return {
     ok: false,
     failure: {
       step: 'connect',
       code: 'no_answer',
-      message: `The database did not answer in time, or in a way that ended the look at it.${mayHaveRun}`,
+      message: `The database did not respond in time, or its response could not be read.${mayHaveRun}`,
     },
     source: sample === null ? 'pipe' : 'sample',
     records_seen: 0,

@@ -67,7 +67,7 @@ function ruleErrors(
   const characters = JSON.stringify(map).length
   if (characters > transformLimits.mapCharacters)
     errors['transform.map'] =
-      `may have at most ${transformLimits.mapCharacters} characters as JSON, not ${characters}`
+      `can have at most ${transformLimits.mapCharacters} characters as JSON, not ${characters}`
   map.forEach((step, at) => {
     for (const [place, path] of pathsOf(step)) {
       const keys = pathKeys(path)

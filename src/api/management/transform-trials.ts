@@ -73,8 +73,8 @@ export async function checkedOnSave(
   if (typeof trial === 'string') {
     const warning =
       trial === 'timed_out'
-        ? 'The transform was not checked: that took too long.'
-        : 'The transform was not checked: the newest records cannot be read for now.'
+        ? 'The transform was not tested completely: the test took too long.'
+        : 'The transform was not tested: the newest records cannot be read at the moment.'
     return { not_checked: trial, ...noCounts, warning }
   }
   const { isComplete, seen, kept, filtered, failed, faults } = trial
@@ -118,20 +118,20 @@ async function within(work: Promise<TransformTrial>): Promise<TransformTrial | '
 type Fault = TransformTrial['faults'][number]
 
 function refusal({ seen, failed }: TransformTrial, fault: Fault): string {
-  const on = seen === 1 ? 'the only record that there is to try it on' : `all ${count(seen)} newest records`
+  const on = seen === 1 ? 'the only record of the pipe' : `all ${count(seen)} newest records`
   const how = fault.records === failed ? '' : `, on ${count(fault.records)} of them so`
-  return `fails on ${on} of the pipe${how}: ${sentence(fault.message)} (${where(fault)}.) With check_transform=false (--no-transform-check) it is saved all the same.`
+  return `fails on ${on} of the pipe${how}: ${sentence(fault.message)} (${where(fault)}.) With check_transform=false (--no-transform-check) it is saved anyway.`
 }
 
 function warningOf({ isComplete, seen, kept, failed, faults }: TransformTrial): string | null {
   const parts: string[] = []
-  if (!isComplete) parts.push(`The check took too long, and came to ${counted(seen, 'record')}.`)
+  if (!isComplete) parts.push(`The test took too long, and covered ${counted(seen, 'record')}.`)
   const [first] = faults
   if (first !== undefined)
     parts.push(
       `The transform fails on ${count(failed)} of the ${counted(seen, 'newest record')}: ${first.path}: ${sentence(first.message)} (${where(first)}.)`,
     )
-  if (kept === 0 && seen > 0) parts.push(`The filter passes 0 of the ${counted(seen, 'newest record')}.`)
+  if (kept === 0 && seen > 0) parts.push(`The filter keeps 0 of the ${counted(seen, 'newest record')}.`)
   return parts.length === 0 ? null : parts.join(' ')
 }
 

@@ -73,7 +73,7 @@ function readPem(setting: string, file: string, forbiddenBits: number): Buffer {
   if ((stats.mode & forbiddenBits) !== 0) {
     const shown = (stats.mode & 0o777).toString(8).padStart(4, '0')
     throw new ConfigError(
-      `${setting}: ${file} is open to others (mode ${shown}); run \`chmod o-rwx ${file}\``,
+      `${setting}: ${file} can be read by other users (mode ${shown}); run \`chmod o-rwx ${file}\``,
     )
   }
   return content
@@ -82,13 +82,13 @@ function readPem(setting: string, file: string, forbiddenBits: number): Buffer {
 function faultText(fault: PemFault, labels: { cert: string; key: string; certFile: string }): string {
   switch (fault.kind) {
     case 'no_certificate':
-      return `${labels.cert} holds no certificate in PEM`
+      return `${labels.cert} contains no certificate in PEM`
     case 'damaged_certificate':
-      return `${labels.cert}: certificate ${fault.which} of ${fault.of} in it is damaged`
+      return `${labels.cert}: its certificate ${fault.which} of ${fault.of} is damaged`
     case 'encrypted_key':
-      return `${labels.key} is encrypted; the daemon has no passphrase: store it without one (\`openssl pkey\`)`
+      return `${labels.key} is encrypted, and the daemon has no passphrase: store it without one (\`openssl pkey\`)`
     case 'no_key':
-      return `${labels.key} holds no private key in PEM`
+      return `${labels.key} contains no private key in PEM`
     case 'wrong_order':
       return `${labels.cert} is in the wrong order: the certificate of the key must be the first`
     case 'other_key':

@@ -139,7 +139,7 @@ export class ListenerCertificate {
   #warnOfExpiry(): void {
     if (!this.isExpired) return
     const { certSetting, certFile } = this.#files
-    const reason = `${certSetting}: ${certFile} expired on ${day(this.#current.expiresMs)}; clients will refuse it`
+    const reason = `${certSetting}: ${certFile} expired on ${day(this.#current.expiresMs)}; clients will reject it: renew it`
     this.#log.error({ listener: this.listener, reason }, 'tls.certificate_expired')
   }
 }

@@ -154,7 +154,7 @@ function forbiddenHint(message: string): string | undefined {
   const [, scope] = /lacks the scope (\w+)/.exec(message) ?? []
   if (scope !== undefined)
     return `use a key with the scope ${scope}: \`pipectl keys create NAME --scope ${scope}\` makes one`
-  if (/for (other|some) pipes/.test(message))
+  if (/(for|limited to) (other|some) pipes/.test(message))
     return 'use a key of this pipe, or of the whole workspace; `pipectl keys list` shows the pipes of each key'
   return /origin/i.test(message) ? 'allow it with `pipectl origins add PIPE ORIGIN`' : undefined
 }

@@ -72,7 +72,7 @@ async function openUnused(
   const { info } = await openStreams(connection, spec)
   if (info.state.last_seq === 0 || info.created === created) return info
   throw new ConfigError(
-    `the stream ${info.config.name} at ${spec.nats.servers.join(', ')} holds messages already; nothing was changed. Move into another cluster.name, or delete the stream if nothing in it is needed`,
+    `the stream ${info.config.name} at ${spec.nats.servers.join(', ')} already contains messages; nothing was changed. Use another cluster.name, or delete the stream if it is not needed`,
   )
 }
 
@@ -233,5 +233,8 @@ function headOf(messages: readonly NewMessage[]): FrameHead {
 
 function unavailable(error: unknown): BufferUnavailableError {
   const said = error instanceof Error ? error.message : String(error)
-  return new BufferUnavailableError('write_failed', `JetStream does not take frames: ${said}. Run it again`)
+  return new BufferUnavailableError(
+    'write_failed',
+    `JetStream does not accept frames: ${said}. Run the command again`,
+  )
 }

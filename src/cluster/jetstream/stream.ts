@@ -189,12 +189,12 @@ async function openStream(
   if (fixed.length > 0) {
     const list = fixed.map((name) => `${name} is ${text(found.config[name])}, not ${text(wanted[name])}`)
     throw new ConfigError(
-      `the stream ${wanted.name} has other settings than pipectl gives it: ${list.join('; ')}. Give the cluster another cluster.name, or change the stream with the nats command`,
+      `the stream ${wanted.name} has different settings than pipectl expects: ${list.join('; ')}. Give the cluster another cluster.name, or change the stream with the nats command`,
     )
   }
   if (found.config.num_replicas > wanted.num_replicas)
     throw new ConfigError(
-      `cluster.replicas is ${wanted.num_replicas}, and the stream ${wanted.name} has ${found.config.num_replicas}: set cluster.replicas = ${found.config.num_replicas}, or run \`nats stream edit ${wanted.name} --replicas=${wanted.num_replicas}\` if fewer copies are meant`,
+      `cluster.replicas is ${wanted.num_replicas}, and the stream ${wanted.name} has ${found.config.num_replicas}: set cluster.replicas = ${found.config.num_replicas}, or run \`nats stream edit ${wanted.name} --replicas=${wanted.num_replicas}\` if you want fewer copies`,
     )
   const updated =
     different.length === 0
@@ -238,12 +238,12 @@ async function inWords<T>(spec: JetStreamSpec, wanted: WantedConfig, run: () => 
     const said = error instanceof Error ? error.message : String(error)
     if (code === codes.subjectsOverlap)
       throw new ConfigError(
-        `another stream takes the subjects ${wanted.subjects.join(', ')} (${said}): give the cluster another cluster.name`,
+        `another stream has the subjects ${wanted.subjects.join(', ')} (${said}): give the cluster another cluster.name`,
         error,
       )
     if (code === codes.replicasWithoutCluster)
       throw new ConfigError(
-        `cluster.replicas is ${spec.replicas}, and ${spec.nats.servers.join(', ')} is no cluster of nats-servers: three of them are needed`,
+        `cluster.replicas is ${spec.replicas}, and ${spec.nats.servers.join(', ')} is not a cluster of nats-servers: three are needed`,
         error,
       )
     if (code !== null && codes.noRoom.includes(code))
@@ -326,7 +326,7 @@ async function refuseLostStream(
   }
   if (lastSeq >= knownStreamSeq) return
   throw new ConfigError(
-    `the stream ${name} at ${spec.nats.servers.join(', ')} ends with frame ${lastSeq}, and lanes have delivered frame ${knownStreamSeq}: messages are lost, or this is another stream. Check buffer.nats and cluster.name, or restore the stream. To go on without what is missing: stop every node and run \`pipectl nodes renumber\``,
+    `the stream ${name} at ${spec.nats.servers.join(', ')} ends with frame ${lastSeq}, and lanes have delivered frame ${knownStreamSeq}: messages are lost, or this is another stream. Check buffer.nats and cluster.name, or restore the stream. To continue without the missing messages, stop every node and run \`pipectl nodes renumber\``,
   )
 }
 

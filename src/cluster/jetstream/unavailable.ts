@@ -5,13 +5,14 @@ export type UnavailableReason = BufferUnavailableError['reason']
 
 const messages: Record<UnavailableReason, string> = {
   over_quota:
-    'the stream has reached buffer.max_bytes or a limit of its servers, and what it holds is not delivered yet',
+    'the stream has reached buffer.max_bytes or a limit of its servers, and its messages are not delivered yet',
   pipe_share: 'the buffer is almost full, and this pipe or its workspace holds more than its share of it',
   idempotency_full:
     'this pipe or its workspace has used its share of the space for idempotency keys, which are kept for 24 hours',
   low_disk_space: 'the servers of the stream have no disk space left',
-  write_failed: 'the stream has not acknowledged it: no connection, no leader, or no answer in time',
-  not_in_cluster: 'this node could not renew its place in the cluster in time',
+  write_failed:
+    'the stream has not acknowledged the message: no connection, no leader, or no response in time',
+  not_in_cluster: 'this node could not renew its lease in time',
   closing: 'the service is shutting down',
 }
 

@@ -59,7 +59,7 @@ function connectError(error: unknown, isRefused: boolean, spec: NatsSpec): Error
   const reason = whatToCorrect(error, isRefused, spec)
   if (reason !== null) return new ConfigError(reason, error)
   return new StorageUnavailableError(
-    `buffer.nats: no server answers at ${spec.servers.join(', ')}: ${errorText(error)}`,
+    `buffer.nats: no server responds at ${spec.servers.join(', ')}: ${errorText(error)}`,
     error,
   )
 }
@@ -96,12 +96,12 @@ function whatToCorrect(error: unknown, isRefused: boolean, spec: NatsSpec): stri
   const { servers, user, credentialsFile, caFile } = spec
   const where = servers.join(', ')
   if (credentialsFile !== null && errorText(error) === 'unable to parse credentials')
-    return `buffer.nats_credentials: ${credentialsFile} is no credentials file of NATS (a JWT and a seed)`
+    return `buffer.nats_credentials: ${credentialsFile} is not a credentials file of NATS (a JWT and a seed)`
   if (isRefused) {
     if (credentialsFile !== null)
-      return `buffer.nats_credentials: ${where} refuses the credentials in ${credentialsFile}`
-    if (user !== null) return `buffer.nats: ${where} refuses the user ${user} or its password`
-    return `buffer.nats: ${where} asks for a user and password (nats://user:password@…) or for credentials (buffer.nats_credentials)`
+      return `buffer.nats_credentials: ${where} rejects the credentials in ${credentialsFile}`
+    if (user !== null) return `buffer.nats: ${where} rejects the user ${user} or its password`
+    return `buffer.nats: ${where} requires a user and password (nats://user:password@…) or for credentials (buffer.nats_credentials)`
   }
   const code = errorCode(error)
   if (isAboutCertificate(code))

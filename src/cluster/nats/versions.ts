@@ -36,7 +36,7 @@ export function tooOldForReplicas(found: readonly ServerVersion[]): ServerVersio
 /** For people: which they are, what may happen and what to do. */
 export function oldServersText(old: readonly ServerVersion[]): string {
   const list = old.map(({ server, version }) => `${server} is nats-server ${version}`).join(', ')
-  return `${list}: three replicas need ${oldestWithReplicas} or newer on every one of them. A leader of an older one that is paused or cut off and goes on may lose messages that were acknowledged`
+  return `${list}: three replicas need ${oldestWithReplicas} or newer on every one of them. An older leader that is paused or cut off, and then continues, can lose acknowledged messages`
 }
 
 function versionAt(server: string): Promise<string | null> {

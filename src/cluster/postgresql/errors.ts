@@ -51,14 +51,15 @@ function openingAdvice(error: unknown): string | null {
   const code = sqlState(error) ?? errorCode(error)
   const said = inWords(error)
   if (code === '3D000') return `${said}: create it (createdb), or correct metadata.url`
-  if (code === '42501') return `${said}: the user must own the tables, or may create them in the schema`
-  if (code === '25006') return `${said}: the server is a standby, name the primary in metadata.url`
+  if (code === '42501')
+    return `${said}: the user must own the tables, or have the right to create them in the schema`
+  if (code === '25006') return `${said}: the server is a standby: set the primary in metadata.url`
   if (code === 'ENOTFOUND') return `${said}: correct the host in metadata.url`
   if (code?.startsWith('28') || /^SASL/.test(messageOf(error))) {
     return `${said}: check user and password in metadata.url, and pg_hba.conf of the server`
   }
   if (/does not support SSL/.test(messageOf(error))) {
-    return 'the server offers no TLS: turn ssl on there, or add ?sslmode=disable to metadata.url where the network is trusted'
+    return 'the server offers no TLS: enable ssl on it, or add ?sslmode=disable to metadata.url if the network is trusted'
   }
   if (code !== null && /CERT|^ERR_TLS|^ERR_SSL|SELF_SIGNED|UNABLE_TO/.test(code)) {
     return `${said}: check sslmode and sslrootcert in metadata.url`

@@ -106,11 +106,12 @@ async function checkServer(target: PostgresTarget): Promise<void> {
   if (settings.server_encoding !== 'UTF8') {
     throw refuse(`its encoding is ${settings.server_encoding}: create the database with ENCODING 'UTF8'`)
   }
-  if (settings.is_standby) throw refuse('the server is a standby: name the primary in metadata.url')
-  if (settings.schema === null) throw refuse('no schema of search_path is there, or the user may not use it')
+  if (settings.is_standby) throw refuse('the server is a standby: set the primary in metadata.url')
+  if (settings.schema === null)
+    throw refuse('no schema of search_path exists, or the user has no right to use it')
   if (settings.synchronous_commit === 'off') {
     throw refuse(
-      'synchronous_commit is off, changes would not be durable: set it to on for this user or database',
+      'synchronous_commit is off, so changes would not be durable: set it to on for this user or database',
     )
   }
 }

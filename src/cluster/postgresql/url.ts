@@ -34,15 +34,15 @@ export function parsePostgresUrl(text: string): PostgresTarget {
   }
   const unknown = [...url.searchParams.keys()].find((name) => !parameters.includes(name))
   if (unknown !== undefined) {
-    throw wrong(`parameter ${JSON.stringify(unknown)} is not known; those are ${parameters.join(', ')}`)
+    throw wrong(`parameter ${JSON.stringify(unknown)} is not known; use ${parameters.join(', ')}`)
   }
   const named = decoded(url.hostname).replace(/^\[(.*)\]$/, '$1')
   const host = url.searchParams.get('host') ?? (named === '' ? 'localhost' : named)
   const port = url.port === '' ? 5432 : Number(url.port)
   const database = decoded(url.pathname.slice(1))
   const user = decoded(url.username)
-  if (database === '') throw wrong('name the database, as in postgres://host/pipectl')
-  if (user === '') throw wrong('name the user, as in postgres://pipectl:password@host/database')
+  if (database === '') throw wrong('add the database, as in postgres://host/pipectl')
+  if (user === '') throw wrong('add the user, as in postgres://pipectl:password@host/database')
   return {
     host,
     port,

@@ -97,21 +97,26 @@ export class RejectedRecordParking {
 /** The error of a lane that has no room to park: the destination's own text would not say why the lane stopped. */
 export function asParkedFull(error: DeliveryError): DeliveryError {
   if (error.code === parkedFullCode) return error
-  const message = `${fullText} The destination said: ${error.message}`
+  const message = `${fullText} The error of the destination: ${error.message}`
   return new DeliveryError(error.class, parkedFullCode, message, error.known)
 }
 
 const parkedFullCode = 'parked_full'
 const fullText =
-  'There is no room to park what the destination refuses: replay or discard parked records, or raise parked.max_bytes.'
+  'There is no room to park the rejected records: replay or discard parked records, or raise parked.max_bytes.'
 
 function parkedFull(rejected: RejectedRecord): DeliveryError {
   const { seq, message } = rejected
-  return new DeliveryError('permanent', parkedFullCode, `${fullText} The destination said: ${message}`, {
-    fault: 'records',
-    failedSeq: seq,
-    rejected,
-  })
+  return new DeliveryError(
+    'permanent',
+    parkedFullCode,
+    `${fullText} The error of the destination: ${message}`,
+    {
+      fault: 'records',
+      failedSeq: seq,
+      rejected,
+    },
+  )
 }
 
 function causeOf({ code, message, rejected }: DeliveryError): ParkedCause {

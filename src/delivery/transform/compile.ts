@@ -51,13 +51,13 @@ const environment = new Environment({
  */
 export function filterFault(filter: string): string | null {
   const { valid, type, error } = environment.check(filter)
-  if (!valid) return `is no expression that can be used: ${firstLine(error)}`
+  if (!valid) return `is not a valid expression: ${firstLine(error)}`
   const { ast } = environment.parse(filter)
-  if (hasBytes(ast)) return 'must do without bytes: a record has none'
+  if (hasBytes(ast)) return 'must not use bytes: a record has none'
   const wrong = wrongPattern(ast)
-  if (wrong !== null) return `has a regular expression that is not valid: ${wrong}`
+  if (wrong !== null) return `has an invalid regular expression: ${wrong}`
   if (type === 'bool' || type === 'dyn') return null
-  return `must give true or false, and gives ${type}`
+  return `must result in true or false, not ${type}`
 }
 
 /**
@@ -132,7 +132,7 @@ function compileFilter(filter: string): (text: string) => boolean {
   const evaluate = environment.parse(filter)
   // Saved before patterns were RE2's: the lane says so and waits, and no record is parked for it.
   const wrong = wrongPattern(evaluate.ast)
-  if (wrong !== null) throw new Error(`a regular expression of the filter is not valid: ${wrong}`)
+  if (wrong !== null) throw new Error(`a regular expression of the filter is invalid: ${wrong}`)
   for (const call of callsOfMatches(evaluate.ast)) call[0] = linearMatches
   // Types are looked at once, not with each record.
   evaluate.check()
@@ -143,10 +143,13 @@ function compileFilter(filter: string): (text: string) => boolean {
       result = evaluate({ record })
     } catch (error) {
       const why = withoutValues(error, filter)
-      throw new TransformError('filter_error', `The filter cannot be applied to it: ${why}.`)
+      throw new TransformError('filter_error', `The filter cannot be applied to the record: ${why}.`)
     }
     if (typeof result === 'boolean') return result
-    throw new TransformError('filter_not_boolean', 'The filter gives neither true nor false for it.')
+    throw new TransformError(
+      'filter_not_boolean',
+      'The result of the filter for the record is neither true nor false.',
+    )
   }
 }
 

@@ -65,9 +65,9 @@ export interface TransformReports {
 }
 
 const exceeded = {
-  time: 'The transform takes too long for it.',
-  size: 'The transform makes more than four times as much of it.',
-  records: 'Several of its records take too long or too much memory.',
+  time: 'The transform takes too long for the record.',
+  size: 'The transform makes the record more than four times as large.',
+  records: 'Several records of the message take too long or too much memory.',
 }
 
 /** A job that takes too much as a whole: it can be sent in parts. */

@@ -190,7 +190,7 @@ class BodyMaker {
       const message =
         error instanceof TransformError
           ? error.message
-          : `The transform cannot be applied to it (${error instanceof Error ? error.name : 'an error'}).`
+          : `The transform cannot be applied to the record (${error instanceof Error ? error.name : 'an error'}).`
       const step = Atomics.load(this.#board, boardWords.step)
       this.#failed.push({ place, code, message: message.slice(0, 500), step })
       return 0

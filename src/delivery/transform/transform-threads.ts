@@ -177,8 +177,8 @@ function mayGoOn(job: Job, { message, record, step }: Blamed, why: Why): boolean
   if (ends < endsToFail) return true
   const what =
     why === 'memory'
-      ? { code: 'transform_memory', message: 'The transform takes too much memory for it.' }
-      : { code: 'transform_timeout', message: 'The transform takes longer than a second for it.' }
+      ? { code: 'transform_memory', message: 'The transform takes too much memory for the record.' }
+      : { code: 'transform_timeout', message: 'The transform takes longer than a second for the record.' }
   job.givenUp.push({ messageAt: message, place: record, step, ...what })
   return job.givenUp.length <= mostFailed
 }

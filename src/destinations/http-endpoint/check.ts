@@ -23,12 +23,12 @@ export async function checkHttpEndpoint(
     if (status === 405)
       return result(
         false,
-        'The endpoint can be reached but responded 405 to a HEAD request: it was not tested further.',
+        'The endpoint is reachable, but responded 405 to a HEAD request, so it was not tested further.',
       )
     const error = responseError(response, Date.now(), { secrets: endpoint.secrets })
     return error === null
       ? result(true, `The endpoint responded ${status} to a HEAD request.`)
-      : result(false, `${error.message} (To a HEAD request; nothing was posted.)`)
+      : result(false, `${error.message} (This was a HEAD request; nothing was posted.)`)
   } catch (error) {
     return result(false, networkError(error, 'The endpoint').message)
   } finally {

@@ -17,7 +17,7 @@ export const httpEndpoint: DestinationDescriptor<HttpEndpointSpec> = {
     for (const [name, message] of headerErrors(config.secret_headers)) add(`secret_headers.${name}`, message)
     const open = new Set(Object.keys(config.headers).map((name) => name.toLowerCase()))
     for (const name of Object.keys(config.secret_headers))
-      if (open.has(name.toLowerCase())) add(`secret_headers.${name}`, 'is given in headers too')
+      if (open.has(name.toLowerCase())) add(`secret_headers.${name}`, 'is also in headers')
     for (const [name, message] of formatErrors(config)) add(name, message)
     if (config.signing_secret !== null) add('signing_secret', signingSecretsFault(config.signing_secret))
     return faults
@@ -41,14 +41,14 @@ function formatErrors({
 }: HttpEndpointSpec['config']): [string, string][] {
   const faults: [string, string][] = []
   if (Object.keys(labels).length > 0 && body_format !== 'loki')
-    faults.push(['labels', 'goes with body_format loki only'])
+    faults.push(['labels', 'requires body_format loki'])
   for (const name of Object.keys(labels)) {
-    if (name.startsWith('__')) faults.push([`labels.${name}`, 'begins with __, which is reserved by Loki'])
+    if (name.startsWith('__')) faults.push([`labels.${name}`, 'begins with __, which Loki reserves'])
     if (!/^[a-zA-Z_][a-zA-Z0-9_]{0,99}$/.test(name))
-      faults.push([`labels.${name}`, 'is not the name of a label: letters, digits and _, no digit first'])
+      faults.push([`labels.${name}`, 'is not a label name: use letters, digits and _, and no digit first'])
   }
   if (text_template !== null && body_format !== 'slack')
-    faults.push(['text_template', 'goes with body_format slack only'])
+    faults.push(['text_template', 'requires body_format slack'])
   return faults
 }
 
@@ -59,7 +59,9 @@ function urlFault({ url: text, auth_header }: HttpEndpointSpec['config']): strin
   if (!/^https?:\/\/[^\s\\]+$/i.test(text)) return 'must be written as https://example.com/path'
   const { username, password } = new URL(text)
   const hasUser = username !== '' || password !== ''
-  return hasUser && auth_header !== null ? 'must not hold a user name or password beside auth_header' : null
+  return hasUser && auth_header !== null
+    ? 'must not contain a user name or password together with auth_header'
+    : null
 }
 
 /** Standard Webhooks: one secret, or while rotating two, separated by a space. */

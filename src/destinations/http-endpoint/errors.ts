@@ -95,9 +95,9 @@ function explanation({ status, headers }: EndpointResponse): string {
   if (status === 401 || status === 403) return ': check auth_header and headers.'
   if (status === 404 || status === 410) return ': check url.'
   if (status === 405) return ': check method.'
-  if (status === 413) return ': the body is too large for it; lower the flush limits of the pipe.'
+  if (status === 413) return ': the body is too large; lower the flush limits of the destination.'
   if (status === 415) return ': check body_format and compression.'
-  if (status === 429) return ': it takes no more requests for now.'
+  if (status === 429) return ': too many requests; limit them with rate.'
   return '.'
 }
 

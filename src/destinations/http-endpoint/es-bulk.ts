@@ -81,7 +81,7 @@ export async function settleBulk(
         seq,
         recordIndex,
         code: type,
-        message: `The index refuses the record (${status}): ${reason}`,
+        message: `The index rejected the record (${status}): ${reason}`,
       })
     else later ??= result
   }
@@ -98,7 +98,7 @@ export async function settleBulk(
     throw new DeliveryError(
       'transient',
       type,
-      `The index takes some of the records later (${status}): ${reason}`,
+      `The index cannot store some of the records now (${status}): ${reason}`,
     )
   }
 }
@@ -119,12 +119,13 @@ function parseResults(answer: string, count: number): ItemResult[] {
     return {
       status,
       type: typeof type === 'string' ? type : `http_${status}`,
-      reason: typeof reason === 'string' ? reason : 'no reason is given.',
+      reason: typeof reason === 'string' ? reason : 'no reason was given.',
     }
   })
 }
 
 function unclear(cause?: unknown): DeliveryError {
-  const message = 'The answer of _bulk does not say what became of each record: does url end with /_bulk?'
+  const message =
+    'The response of _bulk does not report a result for each record: check that url ends with /_bulk.'
   return protocolError(message, cause)
 }

@@ -10,7 +10,7 @@ export function headerErrors(headers: Readonly<Record<string, unknown>>): [strin
     const message =
       nameError(lower) ??
       headerValueError(String(value)) ??
-      (seen.has(lower) ? 'is given twice: names differ in case alone' : null)
+      (seen.has(lower) ? 'is given twice: the names differ only in case' : null)
     seen.add(lower)
     if (message !== null) errors.push([name, message])
   }
@@ -19,7 +19,7 @@ export function headerErrors(headers: Readonly<Record<string, unknown>>): [strin
 
 /** Allows visible Latin-1, spaces and tabs; a line break would begin another header. */
 export function headerValueError(value: string): string | null {
-  return /^[\t\x20-\x7e\x80-\xff]*$/.test(value) ? null : 'must not hold line breaks or control characters'
+  return /^[\t\x20-\x7e\x80-\xff]*$/.test(value) ? null : 'must not contain line breaks or control characters'
 }
 
 /** Ours, the connection's, or a secret's: the client library rejects some of them, and each would break deliveries. */
@@ -27,8 +27,8 @@ const reserved = /^(host|connection|transfer-encoding|keep-alive|upgrade|expect|
 
 function nameError(lower: string): string | null {
   if (!/^[!#$%&'*+.^_`|~0-9a-z-]+$/.test(lower)) return 'is not a header name'
-  if (reserved.test(lower)) return 'is set by the service and cannot be given'
-  if (lower === 'authorization') return 'belongs into auth_header, where it is kept secret'
+  if (reserved.test(lower)) return 'is set by pipectl: remove it'
+  if (lower === 'authorization') return 'must be set as auth_header, which is stored as a secret'
   return null
 }
 

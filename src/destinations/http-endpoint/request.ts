@@ -86,7 +86,7 @@ export function openEndpoint(spec: HttpEndpointSpec, settings: DriverSettings): 
 
 function connectionError(error: unknown): DeliveryError {
   return error instanceof errors.HTTPParserError
-    ? protocolError('The endpoint sent something that is no HTTP response.', error)
+    ? protocolError('The endpoint sent data that is not an HTTP response.', error)
     : networkError(error, 'The endpoint')
 }
 

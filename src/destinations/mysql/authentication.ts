@@ -37,6 +37,6 @@ function unsafeAuthentication(method: string): DeliveryError {
   return new DeliveryError(
     'permanent',
     'unsafe_authentication',
-    `The database server asks for the password itself (${method}), which is not sent over TLS whose certificate is not verified: log in once as this user by other means, which fills the cache of caching_sha2_password, or give the user mysql_native_password. (The setting destination_db_cleartext_auth lifts this.)`,
+    `The database server asks for the password itself (${method}), which pipectl does not send over TLS with an unverified certificate: log in once as this user by other means, which fills the cache of caching_sha2_password, or give the user mysql_native_password. (The setting destination_db_cleartext_auth lifts this.)`,
   )
 }

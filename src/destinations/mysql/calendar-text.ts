@@ -112,7 +112,7 @@ export function timeText(text: string, column: CalendarColumn): string {
   const [whole, fraction = ''] = found
   if (!isZero(fraction.slice(column.timePrecision)))
     throw new ColumnValueError(
-      `"${excerpt(text)}" has more digits of a second than the ${column.timePrecision} that the column keeps`,
+      `"${excerpt(text)}" has more digits of a second than the column (${column.timePrecision})`,
     )
   return fraction === '' ? whole : whole.slice(0, whole.length - fraction.length + column.timePrecision)
 }

@@ -70,15 +70,13 @@ async function checkPlan(
   const checks = [transactions(table)]
   try {
     const plan = planInsert(table, spec.columns, spec.timestampField)
-    checks.push(unfilled(table, spec) ?? passed('columns', 'The table has every column that is asked for.'))
+    checks.push(unfilled(table, spec) ?? passed('columns', 'The table has every mapped column.'))
     if (plan.dedupe.length > 0)
-      checks.push(
-        passed('dedupe_id', 'The dedupe_id column has a unique key of its own: delivery is an upsert.'),
-      )
+      checks.push(passed('dedupe_id', 'The dedupe_id column has a unique key: delivery is an upsert.'))
     const columns = plan.columns.map(({ column }) => column)
     // Preparing checks names and rights as executing would, and stores nothing.
     await connection.prepare(insertSql(plan, columns, 1))
-    checks.push(passed('insert', 'This user may store rows in the table.'))
+    checks.push(passed('insert', 'This user has the rights to store rows in the table.'))
   } catch (error) {
     const failure = mysqlError(error, 0)
     const names: Record<string, string> = { ER_BAD_FIELD_ERROR: 'columns', no_unique_key: 'dedupe_id' }
@@ -110,7 +108,7 @@ async function insertSample(
     return {
       name: 'sample',
       ok: false,
-      message: 'Nothing was inserted: the table has no transactions, so it could not be rolled back.',
+      message: 'Nothing was inserted: the table has no transactions, so an insert could not be rolled back.',
     }
   const batch = sampleBatch(sample, spec, (name) => madeUpText(findColumn(table, name)))
   try {
@@ -156,7 +154,7 @@ function lengthOf(column: MysqlColumn | undefined): number {
 
 function transactions({ isTransactional }: TableDescription): DestinationCheck {
   return isTransactional
-    ? passed('transactions', 'The table takes a batch as a whole or not at all.')
+    ? passed('transactions', 'The table stores a batch as a whole or not at all.')
     : {
         name: 'transactions',
         ok: false,
@@ -174,12 +172,12 @@ function unfilled(table: TableDescription, { columns }: DatabaseSpec): Destinati
       !isNullable && !hasDefault && !isGenerated && !mapped.has(name.toLowerCase()),
   )
   if (missing === undefined) return null
-  const message = `Column "${missing.name}" is NOT NULL without a default, and no mapping fills it.`
+  const message = `Column "${missing.name}" is NOT NULL without a default, and has no mapping: add one.`
   return { name: 'columns', ok: false, message }
 }
 
 function connected(config: DatabaseSpec['config'], settings: DriverSettings): DestinationCheck {
-  return passed('connect', `The server answers${usesTls(config, settings.databaseTls) ? ' over TLS' : ''}.`)
+  return passed('connect', `The server responds${usesTls(config, settings.databaseTls) ? ' over TLS' : ''}.`)
 }
 function passed(name: string, message: string): DestinationCheck {
   return { name, ok: true, message }

@@ -97,11 +97,14 @@ export async function connectMysql(
 
 /** Packets out of order: mysql2 would print a line for each of them and go on. Thrown in the middle of its parser. */
 function rejectWarning(cause: unknown): never {
-  throw protocolError('The database server sent packets out of order: is it a MySQL server?', cause)
+  throw protocolError(
+    'The database server sent packets out of order: check that it is a MySQL server.',
+    cause,
+  )
 }
 
 function late(cause: unknown): DeliveryError {
-  const message = `The database server did not complete authentication within ${connectTimeoutMs / 1000} s: is it a MySQL server?`
+  const message = `The database server did not complete authentication within ${connectTimeoutMs / 1000} s: check that it is a MySQL server.`
   return new DeliveryError('transient', 'ETIMEDOUT', message, { cause })
 }
 
@@ -167,7 +170,9 @@ function admitOverTls(core: Core, reads: ReadLimit, admit: AdmitServer, refuse: 
       })
       filterData(guardSocket(core.stream, reads), (chunk) => {
         if (!isAdmitted)
-          throw protocolError('The database server spoke before the log-in: is it a MySQL server?')
+          throw protocolError(
+            'The database server sent data before the log-in: check that it is a MySQL server.',
+          )
         return chunk
       })
     },

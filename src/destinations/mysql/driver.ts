@@ -151,7 +151,7 @@ class MysqlDriver implements DestinationDriver {
 
 /** The server rolls an uncommitted transaction back when its connection ends. */
 function aborted(isCommitting: boolean): DeliveryError {
-  return new DeliveryError('transient', 'aborted', 'The attempt was stopped; the connection was dropped.', {
+  return new DeliveryError('transient', 'aborted', 'The attempt was cancelled, and the connection closed.', {
     timedOut: isCommitting ? 'unknown' : 'rolled_back',
   })
 }

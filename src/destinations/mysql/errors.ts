@@ -125,23 +125,23 @@ const statementTimeouts: ReadonlySet<number> = new Set([1969, 3024])
 
 const wholeDestination: ReadonlyMap<number, string> = new Map([
   [1044, 'Grant this user the right to the database.'],
-  [1045, 'Check username and password, and from which hosts the user may connect.'],
+  [1045, 'Check username and password, and the hosts from which the user can connect.'],
   [1049, 'Create the database or correct its name.'],
   [1054, 'Add the column to the table or change the column mappings.'],
   [1109, 'Create the table or correct its name.'],
   [1130, 'Allow the user to connect from this host.'],
-  [1142, 'Grant this user INSERT on the table, and UPDATE where a column has the role dedupe_id.'],
-  [1143, 'Grant this user INSERT on the column, and UPDATE where a column has the role dedupe_id.'],
+  [1142, 'Grant this user INSERT on the table, and UPDATE if a column has the role dedupe_id.'],
+  [1143, 'Grant this user INSERT on the column, and UPDATE if a column has the role dedupe_id.'],
   [1146, 'Create the table or correct its name.'],
   [1251, 'Change the authentication plugin of the user.'],
-  [1370, 'Grant this user the right that is missing.'],
-  [1449, 'The trigger or view is defined by a user that no longer exists.'],
-  [1471, 'The target is a view that takes no rows: name a table.'],
-  [1698, 'Check username and password: this user may not log in with a password.'],
+  [1370, 'Grant this user the missing right.'],
+  [1449, 'The definer of the trigger or view no longer exists.'],
+  [1471, 'The target is a view that accepts no rows: set table to a table.'],
+  [1698, 'Check username and password: this user cannot log in with a password.'],
   [1820, 'The password of this user has expired: set a new one.'],
   [1862, 'The password of this user has expired: set a new one.'],
   [3118, 'The account is locked: unlock it.'],
-  [3159, 'The server takes encrypted connections only.'],
+  [3159, 'The server accepts only encrypted connections.'],
   [4151, 'The account is locked: unlock it.'],
 ])
 
@@ -193,7 +193,7 @@ const ofRecords: ReadonlySet<number> = new Set([
 /** Errors of the client library before authentication is complete. */
 const handshake: Record<string, string> = {
   HANDSHAKE_NO_SSL_SUPPORT:
-    'The database server does not offer TLS, which is used for every host but localhost and 127.0.0.1: enable it on the server.',
+    'The database server offers no TLS, which is required for every host except localhost and 127.0.0.1: enable it on the server.',
   AUTH_SWITCH_PLUGIN_ERROR:
     'The database server asks for an authentication plugin that is not supported: use mysql_native_password or caching_sha2_password.',
 }

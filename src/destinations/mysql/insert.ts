@@ -50,7 +50,7 @@ export async function storeRows(
     throw new DeliveryError(
       'transient',
       'not_reproduced',
-      `${asDelivery(error).message} It did not happen again.`,
+      `${asDelivery(error).message} The error did not occur again.`,
     )
   }
 }
@@ -267,6 +267,6 @@ type Rejection = Pick<DeliveryError, 'code' | 'message' | 'fault'>
 
 function asDelivery(error: unknown): Rejection {
   if (!(error instanceof ChangedValueError)) return mysqlError(error, 0)
-  const message = `The server would have stored something else than was sent: ${error.message}.`
+  const message = `The server would have stored a different value than was sent: ${error.message}.`
   return { code: serverErrorOf(error)?.code ?? error.code, message, fault: 'records' }
 }

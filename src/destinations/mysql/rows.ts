@@ -121,7 +121,7 @@ function bind(json: string | undefined, column: MysqlColumn, place: Place): stri
     return parameterOf(json, column)
   } catch (error) {
     if (!(error instanceof ColumnValueError)) throw error
-    const why = `Column "${column.name}" (${column.type}) cannot take the value unchanged: ${error.message}`
+    const why = `Column "${column.name}" (${column.type}) cannot store the value unchanged: ${error.message}`
     const value = json?.startsWith('"') ? stringValue(json) : json
     throw refused('invalid_value', why, place, {
       column: column.name,

@@ -111,7 +111,7 @@ function columnOf(table: TableDescription, name: string): MysqlColumn {
     'permanent',
     'ER_BAD_FIELD_ERROR',
     column
-      ? `Column "${name}" of ${where} is computed by the server: take it out of the mappings.`
+      ? `Column "${name}" of ${where} is computed by the server: remove it from the mappings.`
       : `Table ${where} has no column "${name}": add it or change the mappings.`,
   )
 }

@@ -35,7 +35,7 @@ export async function describeTable(
     throw new DeliveryError(
       'permanent',
       'ER_NO_SUCH_TABLE',
-      `There is no table ${database}.${table}, or this user has no right to it: create it or grant INSERT.`,
+      `Table ${database}.${table} does not exist, or this user has no right to it: create it or grant INSERT.`,
     )
   const jsonColumns = isMariadb ? await jsonColumnsOfMariadb(select, names) : new Set<string>()
   return {

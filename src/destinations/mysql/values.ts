@@ -67,7 +67,7 @@ export function parameterOf(json: string | undefined, column: MysqlColumn): stri
 function wellFormed(json: string): string {
   const text = stringValue(json)
   if (json.includes('\\') && /\p{Surrogate}/u.test(text))
-    throw new ColumnValueError('it has half a surrogate pair, which is no text')
+    throw new ColumnValueError('it has half a surrogate pair, which is not valid text')
   return text
 }
 
@@ -125,7 +125,7 @@ function numericText(text: string, shown: string, column: MysqlColumn): string {
   const { kind } = column
   if (text.length > resourceLimits.numericTextCharacters)
     throw new ColumnValueError(
-      `${excerpt(text)} has ${text.length} characters, of which a numeric column takes at most ${resourceLimits.numericTextCharacters}`,
+      `${excerpt(text)} has ${text.length} characters, and a numeric column accepts at most ${resourceLimits.numericTextCharacters}`,
     )
   if (kind === 'bit') return bitText(text, shown)
   const number = decimalOf(text)
@@ -172,7 +172,7 @@ function memberText(text: string, { kind, members, type }: MysqlColumn): string 
   const parts = kind === 'set' && text !== '' ? text.split(',') : [text]
   const isMember = (part: string) => members.has(part)
   if (!(kind === 'set' && text === '') && !parts.every(isMember))
-    throw new ColumnValueError(`${excerpt(text)} is none of ${excerpt(type)}`)
+    throw new ColumnValueError(`${excerpt(text)} is not one of ${excerpt(type)}`)
   return text
 }
 

@@ -17,9 +17,9 @@ const mostAddresses = 8
 /** Throws a RangeError whose message goes after the name of the key. */
 export function parseAddresses(urls: string): NatsAddress[] {
   const addresses = urls.split(',').map((url) => parseAddress(url.trim()))
-  if (addresses.length > mostAddresses) throw new RangeError(`must name at most ${mostAddresses} servers`)
+  if (addresses.length > mostAddresses) throw new RangeError(`must have at most ${mostAddresses} servers`)
   if (new Set(addresses.map(({ isTls }) => isTls)).size > 1)
-    throw new RangeError('must begin with nats:// everywhere, or with tls:// everywhere')
+    throw new RangeError('must use either nats:// or tls:// for all servers')
   return addresses
 }
 
@@ -29,8 +29,8 @@ function parseAddress(url: string): NatsAddress {
     const hasUser = /^[a-z]+:\/\/[^/]*@/i.test(url)
     throw new RangeError(
       hasUser
-        ? 'must not hold a user name or password: set username and password'
-        : 'must be nats://host:4222 or tls://host:4222, servers of one cluster with commas between them',
+        ? 'must not contain a user name or password: set username and password'
+        : 'must be nats://host:4222 or tls://host:4222; separate the servers of one cluster with commas',
     )
   }
   const [, scheme = '', host = '', port] = found
@@ -45,14 +45,14 @@ const subjectTokens = ['pipe_name', 'pipe_id', 'destination_id'] as const
 export function subjectFault(template: string): string | null {
   const unknown = [...template.matchAll(/\{([^{}]*)\}/g)].find(([, name]) => !isSubjectToken(name ?? ''))
   if (unknown !== undefined)
-    return `has the unknown ${unknown[0]}: use ${subjectTokens.map((one) => `{${one}}`).join(', ')}`
+    return `has the unknown placeholder ${unknown[0]}: use ${subjectTokens.map((one) => `{${one}}`).join(', ')}`
   const plain = template.replace(/\{[^{}]*\}/g, 'x')
   if (/[^\x21-\x7e]|[{}*>]/.test(plain)) return 'must be visible ASCII without spaces, *, > and single braces'
   if (plain.split('.').includes('')) return 'must not have an empty part between its dots'
   // `$JS.API.…` and `$SYS.…` are commands to the servers, `_INBOX.…` answers to clients.
-  if (/^[$_]/.test(plain)) return 'must not begin with $ or _: those subjects belong to the servers'
+  if (/^[$_]/.test(plain)) return 'must not begin with $ or _: those subjects are reserved by the servers'
   return isOfClusters(template)
-    ? `must not begin with ${clusterPrefix}: those subjects hold buffers of pipectl`
+    ? `must not begin with ${clusterPrefix}: those subjects are reserved for buffers of pipectl`
     : null
 }
 
@@ -77,7 +77,7 @@ export function subjectOf({ config, pipeName, pipeId, destinationId }: NatsSpec)
   throw new DeliveryError(
     'permanent',
     'invalid_subject',
-    `The subject ${subject} belongs to clusters of pipectl.`,
+    `The subject ${subject} is reserved for clusters of pipectl: use another one.`,
     {
       fault: 'destination',
     },

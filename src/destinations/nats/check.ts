@@ -15,7 +15,7 @@ export async function checkNats(
     const link = await servers.connect(signal)
     const onAbort = () => link.close()
     signal.addEventListener('abort', onAbort, { once: true })
-    const entered = { name: 'connect', ok: true, message: 'A NATS server has let pipectl in.' }
+    const entered = { name: 'connect', ok: true, message: 'Connected to a NATS server.' }
     return [entered, await checkStream(link, spec)]
   } catch (error) {
     if (!(error instanceof DeliveryError)) throw error
@@ -32,12 +32,12 @@ async function checkStream(link: NatsLink, spec: NatsSpec): Promise<DestinationC
   const question = Buffer.from(JSON.stringify({ subject }))
   try {
     const { status, payload } = await link.request('$JS.API.STREAM.NAMES', [], question, timeout_ms)
-    if (status === 503) return result(false, 'JetStream is not enabled for this account.')
+    if (status === 503) return result(false, 'JetStream is not enabled for this account: enable it.')
     const names = streamNames(payload)
-    if (names === null) return result(false, 'JetStream did not say which stream keeps the subject.')
+    if (names === null) return result(false, 'JetStream did not report which stream keeps the subject.')
     const [name] = names
     if (name === undefined)
-      return result(false, `No stream keeps the subject ${subject}: make one with \`nats stream add\`.`)
+      return result(false, `No stream keeps the subject ${subject}: create one with \`nats stream add\`.`)
     if (stream !== null && name !== stream)
       return result(false, `The subject ${subject} is kept by the stream ${name}, not by ${stream}.`)
     return result(true, `The stream ${name} keeps the subject ${subject}.`)
@@ -46,7 +46,10 @@ async function checkStream(link: NatsLink, spec: NatsSpec): Promise<DestinationC
     // Who may publish need not be allowed to ask.
     const isForbidden = error.code === 'permissions_violation'
     if (isForbidden)
-      return result(true, 'Note: this user may not ask which stream keeps the subject: it was not looked at.')
+      return result(
+        true,
+        'Note: this user has no right to request the stream of the subject, so it was not checked.',
+      )
     return result(false, error.message)
   }
 }

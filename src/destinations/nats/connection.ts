@@ -72,7 +72,7 @@ export async function connectNats(
       throw new DeliveryError(
         'transient',
         'timeout',
-        `${subject} did not let pipectl in within ${connectLimitMs / 1000} s.`,
+        `${subject} did not complete the log-in within ${connectLimitMs / 1000} s.`,
       )
     throw networkError(error, subject)
   }
@@ -85,13 +85,13 @@ async function openLink(raw: net.Socket, target: NatsTarget, stop: AbortSignal):
   if (!info.takesHeaders)
     throw permanent(
       'no_headers',
-      'The NATS server takes no headers: it must be version 2.2 or later, with JetStream.',
+      'The NATS server does not support headers: it must be version 2.2 or later, with JetStream.',
     )
   if (address.isTls && !info.offersTls)
-    throw permanent('no_tls', 'The NATS server offers no TLS, and tls:// asks for it.')
+    throw permanent('no_tls', 'The NATS server offers no TLS, and tls:// requires it.')
   const isTls = address.isTls || info.needsTls
   // Bytes in clear text after INFO would be taken for bytes under TLS.
-  if (isTls && !reader.isEmpty) throw protocolError('The server sent more before TLS than its greeting.')
+  if (isTls && !reader.isEmpty) throw protocolError('The server sent more than its greeting before TLS.')
   const socket = isTls ? await secured(raw, target, stop) : raw
   const link = new NatsLink(socket, reader, info)
   try {
@@ -109,7 +109,7 @@ function infoOf(socket: net.Socket, reader: ServerReader, stop: AbortSignal): Pr
     for (const said of reader.read(chunk)) {
       if (said.kind === 'error') throw serverError(said.text)
       if (said.kind !== 'info')
-        throw protocolError('The server began with something else than the greeting of NATS.')
+        throw protocolError('The server did not send the greeting of NATS: check host and port.')
       socket.pause()
       // The bytes after it in this chunk stay in the reader.
       return resolve(said.info)
@@ -181,7 +181,7 @@ async function signIn(config: NatsConfig, nonce: string | undefined): Promise<ob
     throw new DeliveryError(
       'permanent',
       'bad_seed',
-      `The seed in ${key} is not valid: a character of it is wrong.`,
+      `The seed in ${key} is not valid: one of its characters is wrong.`,
       { cause },
     )
   }

@@ -57,9 +57,9 @@ function signInFaults(config: NatsConfig): Fault[] {
   )
   const [first, second] = ways.map(([key]) => key)
   if (first !== undefined && second !== undefined)
-    faults.push([second, `cannot be given beside ${first}: there is one way to sign in`])
+    faults.push([second, `cannot be combined with ${first}: use one way to authenticate`])
   if (username !== null && hasControlCharacters(username))
-    faults.push(['username', 'must not hold control characters'])
+    faults.push(['username', 'must not contain control characters'])
   if (username !== null && password === null) faults.push(['password', 'is required with username'])
   if (username === null && password !== null) faults.push(['username', 'is required with password'])
   if (nkey_seed !== null && !isUserSeed(nkey_seed))
@@ -75,14 +75,14 @@ function certificateFaults(config: NatsConfig, stored: NatsConfig | undefined): 
   const isClear = !/^\s*tls:/i.test(url)
   const given = Object.entries({ tls_ca, tls_cert, tls_verify: tls_verify ? null : false })
   for (const [key, value] of given)
-    if (isClear && value !== null) faults.push([key, 'goes with tls:// addresses only'])
+    if (isClear && value !== null) faults.push([key, 'requires tls:// addresses'])
   return faults
 }
 
 function headerFaults(headers: NatsConfig['headers']): Fault[] {
   return Object.entries(headers).flatMap(([name, value]): Fault[] => {
     if (!/^[!#$%&'*+.^_`|~0-9a-z-]{1,100}$/i.test(name)) return [[`headers.${name}`, 'is not a header name']]
-    if (/^nats-/i.test(name)) return [[`headers.${name}`, 'belongs to the protocol and cannot be given']]
-    return hasControlCharacters(value) ? [[`headers.${name}`, 'must not hold control characters']] : []
+    if (/^nats-/i.test(name)) return [[`headers.${name}`, 'is reserved by the protocol: remove it']]
+    return hasControlCharacters(value) ? [[`headers.${name}`, 'must not contain control characters']] : []
   })
 }

@@ -73,7 +73,7 @@ async function publish(
 }
 
 function tooLarge(bytes: number, maxPayload: number): DeliveryError {
-  const message = `The record makes a message of ${bytes} bytes; the NATS server takes at most ${maxPayload} (its max_payload).`
+  const message = `The record makes a message of ${bytes} bytes; the NATS server accepts at most ${maxPayload} (its max_payload).`
   return permanent('max_payload', message, 'records')
 }
 
@@ -103,7 +103,7 @@ function apiErrorOf(error: unknown): ApiError {
 
 function notAnAcknowledgement(cause?: unknown): DeliveryError {
   return protocolError(
-    'What answers at this subject is no stream: its answer is no acknowledgement of JetStream.',
+    'The response on this subject is not an acknowledgement of JetStream: a stream must keep the subject.',
     cause,
   )
 }

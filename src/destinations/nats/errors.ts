@@ -7,7 +7,7 @@ export function serverError(text: string): DeliveryError {
   if (lower.startsWith('permissions violation'))
     return permanent(
       'permissions_violation',
-      `The NATS server refuses it: ${text}. Allow this user to publish to the subject and to subscribe to _INBOX.>.`,
+      `The NATS server denied it: ${text}. Allow this user to publish to the subject and to subscribe to _INBOX.>.`,
     )
   if (
     /^(authorization violation|user authentication (expired|revoked)|account authentication expired)/.test(
@@ -16,15 +16,15 @@ export function serverError(text: string): DeliveryError {
   )
     return permanent(
       'authorization_violation',
-      `The NATS server refuses the log-in (${text}): check username and password, token, nkey_seed or credentials.`,
+      `The NATS server rejected the log-in (${text}): check username and password, token, nkey_seed or credentials.`,
     )
   if (lower.startsWith('maximum payload'))
     return new DeliveryError(
       'transient',
       'max_payload',
-      `The NATS server refuses a message (${text}): it takes smaller ones now than when it was connected to.`,
+      `The NATS server rejected a message (${text}): its maximum size is smaller now than at the time of the connection.`,
     )
-  return new DeliveryError('transient', 'nats_error', `The NATS server ended the connection: ${text}`)
+  return new DeliveryError('transient', 'nats_error', `The NATS server closed the connection: ${text}`)
 }
 
 export interface ApiError {
@@ -38,15 +38,12 @@ export function publishError(
   { code, err_code: number, description }: ApiError,
   subject: string,
 ): DeliveryError {
-  const said = `JetStream refuses the message (${description || `error ${number}`})`
+  const said = `JetStream rejected the message (${description || `error ${number}`})`
   const name = `jetstream_${number || code}`
   if (number === codes.tooLarge)
     return permanent(name, `${said}: the stream's max_msg_size is smaller than the record.`, 'records')
   if (number === codes.otherStream)
-    return permanent(
-      name,
-      `${said}: the subject ${subject} is kept by another stream than the one that stream names.`,
-    )
+    return permanent(name, `${said}: another stream than the configured one keeps the subject ${subject}.`)
   if (number === codes.notEnabled || number === codes.notEnabledForAccount)
     return permanent(name, `${said}: enable JetStream on the server, for this account too.`)
   if (number === codes.sealed) return permanent(name, `${said}: the stream is sealed.`)
@@ -64,12 +61,12 @@ const codes = {
 
 /** It names another stream than the config does. */
 export function otherStream(subject: string, named: string): DeliveryError {
-  const message = `The message to ${subject} was acknowledged by the stream ${named}, not by the one that stream names: something else answers at this subject, or the server does not look at Nats-Expected-Stream.`
+  const message = `The message to ${subject} was acknowledged by the stream ${named}, not by the configured one: a different responder listens on this subject, or the server ignores Nats-Expected-Stream.`
   return permanent('other_stream', message)
 }
 
 export function noStream(subject: string): DeliveryError {
-  const message = `No stream keeps the subject ${subject}: make one (\`nats stream add\`), or wait for the servers of its cluster.`
+  const message = `No stream keeps the subject ${subject}: create one (\`nats stream add\`), or wait for the servers of its cluster.`
   return new DeliveryError('transient', 'no_stream', message)
 }
 

@@ -149,5 +149,5 @@ function parseInfo(text: string): ServerInfo {
 }
 
 function notNats(cause?: unknown) {
-  return protocolError('The server sent something that the protocol of NATS does not allow.', cause)
+  return protocolError('The server sent data that the protocol of NATS does not allow.', cause)
 }

@@ -111,13 +111,18 @@ function keyOf(
     throw new DeliveryError(
       'permanent',
       'invalid_key_template',
-      'key_template gives a key with . or .. in it.',
+      'key_template produces a key with . or .. as a part.',
       {
         failedSeq: batch.firstSeq,
       },
     )
   if (Buffer.byteLength(key) <= 1024) return key
-  throw new DeliveryError('permanent', 'KeyTooLongError', 'key_template gives a key of over 1024 bytes.', {
-    failedSeq: batch.firstSeq,
-  })
+  throw new DeliveryError(
+    'permanent',
+    'KeyTooLongError',
+    'key_template produces a key of more than 1024 bytes.',
+    {
+      failedSeq: batch.firstSeq,
+    },
+  )
 }

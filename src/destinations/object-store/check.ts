@@ -62,7 +62,10 @@ async function checkSchema(spec: ObjectStoreSpec, sample: Sample | null): Promis
   if (sample === null) return [schema]
   const { recent, isTransformed = false } = sample
   if (recent === null)
-    return [schema, { name: 'sample', ok: true, message: 'The pipe has no record yet that it would get.' }]
+    return [
+      schema,
+      { name: 'sample', ok: true, message: 'The pipe has no record yet that the destination would get.' },
+    ]
   const batch = { ...emptyBatch(Date.now()), messages: [recent], recordCount: recent.recordCount }
   const refused: { count: number; first?: RejectedRecord | undefined } = { count: 0 }
   const park = async (some: readonly RejectedRecord[]) => {

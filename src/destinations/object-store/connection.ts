@@ -131,8 +131,8 @@ function mayUseMachineCredentials(
 function noCredentials({ bucket, endpoint }: ObjectStoreConfig): DeliveryError {
   const message =
     endpoint === null
-      ? `Set access_key and secret_key. The credentials of this server itself are for the buckets that its setting object_store.machine_credentials lists; "${bucket}" is none of them.`
-      : 'Set access_key and secret_key. The credentials of this server itself are never used with an endpoint.'
+      ? `Set access_key and secret_key. The credentials of this machine are used only for the buckets in the setting object_store.machine_credentials, and "${bucket}" is not one of them.`
+      : 'Set access_key and secret_key. The credentials of this machine are never used with an endpoint.'
   return new DeliveryError('permanent', 'no_credentials', message)
 }
 

@@ -18,7 +18,7 @@ export const objectStore: DestinationDescriptor<ObjectStoreSpec> = {
       'secret_key',
       'session_token',
     ] as const)
-      if (hasControlCharacters(config[key] ?? '')) faults.push([key, 'must not hold control characters'])
+      if (hasControlCharacters(config[key] ?? '')) faults.push([key, 'must not contain control characters'])
     const endpointFault = config.endpoint === null ? null : endpointFaultOf(config.endpoint)
     if (endpointFault !== null) faults.push(['endpoint', endpointFault])
     if (config.access_key !== null && config.secret_key === null)
@@ -30,16 +30,16 @@ export const objectStore: DestinationDescriptor<ObjectStoreSpec> = {
     const template = parseKeyTemplate(config.key_template)
     if (!template.ok) faults.push(['key_template', template.message])
     if (config.kms_key_id !== null && config.sse !== 'aws:kms')
-      faults.push(['kms_key_id', 'goes with sse "aws:kms" only'])
+      faults.push(['kms_key_id', 'requires sse "aws:kms"'])
     const { format, compression } = config
     if (format !== 'parquet' && (compression === 'snappy' || compression === 'zstd'))
-      faults.push(['compression', `must be gzip or none: ${compression} goes with format "parquet" only`])
+      faults.push(['compression', `must be gzip or none: ${compression} requires format "parquet"`])
     return faults
   },
   // The columns are the schema of a Parquet object; other formats hold records as they are.
   columnFaults(columns, { format }) {
     if (format === 'parquet') return parquetColumnFaults(columns)
-    return columns.length === 0 ? [] : [['', 'go with format "parquet" only: send [] with another one']]
+    return columns.length === 0 ? [] : [['', 'require format "parquet": send [] with any other format']]
   },
   targets: ({ endpoint }) => (endpoint === null ? [] : [{ key: 'endpoint', url: endpoint }]),
   // Above the 110 s that a request may take.
@@ -58,5 +58,5 @@ function endpointFaultOf(endpoint: string): string | null {
   const { username, password } = new URL(endpoint)
   return username === '' && password === ''
     ? null
-    : 'must not hold a user name or password: they would be shown'
+    : 'must not contain a user name or password: they would be shown'
 }

@@ -45,7 +45,7 @@ export function openObjectStore(
         // node:http drops a connection that is upgraded (101) without an error, and the SDK waits on.
         await untilStopped(store.put(object, signal), signal)
       } catch (error) {
-        if (signal.aborted) throw new DeliveryError('transient', 'aborted', 'The attempt was stopped.')
+        if (signal.aborted) throw new DeliveryError('transient', 'aborted', 'The attempt was cancelled.')
         if (rejectedRecordOf(error) !== undefined) throw error
         throw rejectingSingle(store.deliveryError(error, batch.firstSeq), batch)
       }

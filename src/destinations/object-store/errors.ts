@@ -16,7 +16,7 @@ export function objectStoreError(
   if (code === 'CredentialsProviderError')
     return permanent(
       code,
-      'No credentials were found: set access_key and secret_key, or give this server credentials of its own.',
+      'No credentials were found: set access_key and secret_key, or set up credentials on this machine.',
     )
   if (status === undefined) {
     const failure = networkError(error, 'The object store')
@@ -24,7 +24,7 @@ export function objectStoreError(
     return isTimeout(error) ? failure.with({ timedOut: 'unknown' }) : failure
   }
   if (passesByItself(status, code))
-    return new DeliveryError('transient', code, `The object store answers ${status} ${code}: ${message}`, {
+    return new DeliveryError('transient', code, `The object store responded ${status} ${code}: ${message}`, {
       retryAfterMs: retryAfterMs(headers['retry-after']),
       cause: error,
     })
@@ -36,7 +36,7 @@ export function objectStoreError(
         ? `Bucket "${bucket}" is in region ${rightRegion}, not ${region}: set region to ${rightRegion}.`
         : `Bucket "${bucket}" is not in region ${region} or not at this endpoint: correct region or endpoint.`,
     )
-  return permanent(code, advice[code]?.(bucket) ?? `The object store answers ${status} ${code}: ${message}`)
+  return permanent(code, advice[code]?.(bucket) ?? `The object store responded ${status} ${code}: ${message}`)
 
   function permanent(code: string, text: string): DeliveryError {
     const fault = ofObject.has(code) ? 'records' : 'destination'
@@ -75,8 +75,9 @@ const redirects: ReadonlySet<string> = new Set([
 ])
 
 const advice: Record<string, (bucket: string) => string> = {
-  NoSuchBucket: (bucket) => `There is no bucket "${bucket}" at this endpoint: create it or correct its name.`,
-  NotFound: (bucket) => `There is no bucket "${bucket}" at this endpoint: create it or correct its name.`,
+  NoSuchBucket: (bucket) =>
+    `Bucket "${bucket}" does not exist at this endpoint: create it or correct its name.`,
+  NotFound: (bucket) => `Bucket "${bucket}" does not exist at this endpoint: create it or correct its name.`,
   SignatureDoesNotMatch: () => 'The signature is wrong: secret_key does not belong to access_key.',
   InvalidAccessKeyId: () => 'The object store does not know this access_key.',
   ExpiredToken: () => 'The credentials have expired: set new ones.',

@@ -90,6 +90,6 @@ async function remove(client: S3Client, upload: Upload, signal: AbortSignal | nu
 
 function required(value: string | undefined, name: string): string {
   if (typeof value === 'string' && value !== '') return value
-  const message = `The object store took part of the object, but its response has no ${name}.`
+  const message = `The object store accepted a part of the object, but its response has no ${name}.`
   throw new DeliveryError('transient', 'incomplete_response', message)
 }

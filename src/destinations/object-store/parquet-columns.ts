@@ -87,7 +87,7 @@ export function cellOf({ name, kind, isRequired }: ParquetColumn, json: string |
 }
 
 function wrongType(name: string, taken: string, json: string): Misfit {
-  return new Misfit('wrong_type', `Column "${name}" takes ${taken}, and the record has ${typeName(json)}.`)
+  return new Misfit('wrong_type', `Column "${name}" accepts ${taken}, and the record has ${typeName(json)}.`)
 }
 
 function typeName(json: string): string {
@@ -100,7 +100,10 @@ function textOf(name: string, json: string): string | Misfit {
   const text = stringValue(json)
   // Only an escape can say one; UTF-8 has no bytes for it.
   if (json.includes('\\') && /\p{Surrogate}/u.test(text))
-    return new Misfit('invalid_text', `Column "${name}" takes Unicode text, and half a character is in this.`)
+    return new Misfit(
+      'invalid_text',
+      `Column "${name}" accepts Unicode text, and this value contains half a surrogate pair.`,
+    )
   return text
 }
 
@@ -109,7 +112,7 @@ function doubleOf(name: string, json: string): number | Misfit {
   const value = Number(json)
   const isShort = json.length <= resourceLimits.numericTextCharacters
   if (isShort && fitsFloat(json, 64)) return value
-  const message = `Column "${name}" is a 64-bit float, which would change this number. Map it as a string to keep each digit.`
+  const message = `Column "${name}" is a 64-bit float, which would change this number. Map it as a string to keep every digit.`
   return new Misfit('inexact_number', message)
 }
 
@@ -125,7 +128,7 @@ function timestampOf(name: string, json: string): bigint | Misfit {
   const wrong = () =>
     new Misfit(
       'invalid_timestamp',
-      `Column "${name}" takes times like 2026-01-31T12:00:00.000Z, with an offset.`,
+      `Column "${name}" accepts times with an offset, such as 2026-01-31T12:00:00.000Z.`,
     )
   if (!json.startsWith('"') || json.length > 100) return wrong()
   const found = time.exec(stringValue(json))
@@ -138,7 +141,10 @@ function timestampOf(name: string, json: string): bigint | Misfit {
   if (Number(hours) > 23 || Number(minutes) > 59) return wrong()
   const digits = fraction.padEnd(9, '0')
   if (!digits.endsWith('000'))
-    return new Misfit('inexact_timestamp', `Column "${name}" has microseconds, and this time is finer.`)
+    return new Misfit(
+      'inexact_timestamp',
+      `Column "${name}" has microseconds, and this time has more digits.`,
+    )
   const offsetMs = (sign === '-' ? -1 : 1) * (Number(hours) * 60 + Number(minutes)) * 60_000
   return BigInt(localMs - offsetMs) * 1_000n + BigInt(digits.slice(0, 6))
 }
@@ -152,7 +158,7 @@ export function receivedAtCell(kind: ParquetKind, receivedMs: number): Cell {
 export function parquetColumnFaults(columns: readonly ColumnMapping[]): [path: string, message: string][] {
   const { parquetColumns: most, parquetColumnsOfKey } = resourceLimits
   if (columns.length === 0)
-    return [['', 'must map at least one column: format "parquet" takes its schema from them']]
+    return [['', 'must map at least one column: format "parquet" gets its schema from them']]
   if (columns.length > most) return [['', `must be at most ${most} columns with format "parquet"`]]
   const faults: [string, string][] = []
   const seen = new Map<string, number>()
@@ -162,9 +168,9 @@ export function parquetColumnFaults(columns: readonly ColumnMapping[]): [path: s
     const wrong = (key: keyof ColumnMapping, message: string) => faults.push([`.${at}.${key}`, message])
     const name = column_name.toLowerCase()
     const first = seen.get(name)
-    if (hasControlCharacters(column_name)) wrong('column_name', 'must not hold control characters')
+    if (hasControlCharacters(column_name)) wrong('column_name', 'must not contain control characters')
     // Many readers do not tell the cases apart.
-    else if (first !== undefined) wrong('column_name', `is mapped already by columns.${first}`)
+    else if (first !== undefined) wrong('column_name', `is already mapped by columns.${first}`)
     else seen.set(name, at)
     const typeFault = madeTypeFault(source.kind, column_type)
     if (typeFault !== null) wrong('column_type', typeFault)
@@ -172,7 +178,7 @@ export function parquetColumnFaults(columns: readonly ColumnMapping[]): [path: s
       source.kind === 'key' && semantic_role !== 'record_ts' ? `key ${source.key}` : (semantic_role ?? '')
     uses.set(from, (uses.get(from) ?? 0) + 1)
     if (uses.get(from) === parquetColumnsOfKey + 1)
-      wrong('source_field', `is that of ${parquetColumnsOfKey} columns already`)
+      wrong('source_field', `is already the key of ${parquetColumnsOfKey} columns`)
   }
   return faults
 }

@@ -145,7 +145,7 @@ function* placedRecords(messages: Batch['messages']): Generator<{ text: string; 
 export function encodingError(cause: unknown, { messages }: Batch): DeliveryError {
   if (cause instanceof DeliveryError) return cause
   const what = cause instanceof Error ? cause.message : String(cause)
-  const message = `The Parquet object could not be made: ${what}.`
+  const message = `The Parquet object could not be created: ${what}.`
   const isDivisible = messages.length > 1
   return new DeliveryError('transient', 'parquet_failed', message, {
     ...(isDivisible ? { timedOut: 'rolled_back' } : {}),

@@ -103,7 +103,7 @@ async function startTls(socket: Socket, config: DatabaseConfig, reads: ReadLimit
   const letter = chunk.length === 1 ? chunk.toString('latin1') : ''
   if (letter === 'N') throw tlsUnavailable()
   if (letter !== 'S')
-    throw wrongServer(chunk) ?? protocolError('The database server did not answer to the request for TLS.')
+    throw wrongServer(chunk) ?? protocolError('The database server did not respond to the request for TLS.')
   return new Promise((resolve, reject) => {
     const servername = isIP(config.host) === 0 ? { servername: config.host } : {}
     const options = { socket, ...tlsOptions(config), ...servername, checkServerIdentity: () => undefined }
@@ -197,7 +197,7 @@ function untilAborted<T>(signal: AbortSignal, work: () => Promise<T>, destroy: (
 }
 
 function aborted(): DeliveryError {
-  return new DeliveryError('transient', 'aborted', 'The attempt was ended before it was done.')
+  return new DeliveryError('transient', 'aborted', 'The attempt was cancelled.')
 }
 
 function lost(): Error {

@@ -21,7 +21,7 @@ const advice: Record<string, string> = {
   '42703': 'Correct the column mappings, or add the column.',
   '42P10': 'The dedupe_id column must be the primary key or have a unique constraint of its own.',
   '42501': 'Grant the user INSERT on the table, and SELECT and UPDATE too for a dedupe_id column.',
-  '25006': 'This server takes no writes: is it a standby?',
+  '25006': 'This server accepts no writes: check whether it is a standby.',
 }
 
 /** These concern every record alike: there is no failing message to look for. */
@@ -67,7 +67,7 @@ export function postgresError(error: unknown): DeliveryError {
 
 export function tlsUnavailable(): DeliveryError {
   const message =
-    'The database server offers no TLS, which every host but localhost and 127.0.0.1 must use: turn ssl on there.'
+    'The database server offers no TLS, which is required for every host except localhost and 127.0.0.1: enable ssl on the server.'
   return new DeliveryError('permanent', 'tls_unavailable', message)
 }
 

@@ -94,11 +94,12 @@ export class MessageGate {
         return
       case 11:
       case 12:
-        if (this.#saslState !== 'begun') throw malformed('an answer to an authentication that was not begun')
+        if (this.#saslState !== 'begun')
+          throw malformed('a response to an authentication that was not started')
         if (method === 12) this.#saslState = 'proved'
         return
       default:
-        throw malformed('a request for a way of authentication that is not supported')
+        throw malformed('a request for an unsupported authentication method')
     }
   }
 
@@ -124,7 +125,7 @@ export function wrongServer(chunk: Buffer): DeliveryError | null {
     return new DeliveryError(
       'permanent',
       'wrong_server',
-      `This is no PostgreSQL server (it speaks ${beginning.startsWith('S') ? 'SSH' : 'HTTP'}): check host and port.`,
+      `This is not a PostgreSQL server (it speaks ${beginning.startsWith('S') ? 'SSH' : 'HTTP'}): check host and port.`,
     )
   return null
 }
@@ -225,6 +226,6 @@ function unsafeAuthentication(isClear: boolean): DeliveryError {
   return new DeliveryError(
     'permanent',
     'unsafe_authentication',
-    `The database server asks for ${asked}, which is not sent over TLS whose certificate is not verified: set password_encryption to scram-sha-256 there, set the password again, and use it in pg_hba.conf. (The setting destination_db_cleartext_auth lifts this.)`,
+    `The database server asks for ${asked}, which pipectl does not send over TLS with an unverified certificate: set password_encryption to scram-sha-256 there, set the password again, and use it in pg_hba.conf. (The setting destination_db_cleartext_auth lifts this.)`,
   )
 }

@@ -112,7 +112,7 @@ export function rulesByName(
         present.add(names[slot]!)
       }
       if (matching === 0) {
-        const text = `No key of the record is a column of ${table.name}, and the destination has no column mappings.`
+        const text = `No key of the record is a column of ${table.name}, and the destination has no column mappings: add some.`
         const place = { seq: message.seq, recordIndex: recordPlace(message, at) }
         refuse({ ...place, code: 'no_matching_column', message: text })
       }
@@ -202,7 +202,7 @@ function toTarget(table: Table, rule: InsertRule, index: number): Target {
   const column = table.columns.find(({ name }) => name === rule.name)
   if (column === undefined) {
     quotePostgresIdentifier(rule.name)
-    const message = `Table ${table.name} has no column ${JSON.stringify(rule.name)}: correct the column mappings, or add it.`
+    const message = `Table ${table.name} has no column ${JSON.stringify(rule.name)}: correct the column mappings, or add the column.`
     throw new DeliveryError('permanent', '42703', message)
   }
   return { rule, column, key: keyOf(rule, index), alias: `c${index}` }

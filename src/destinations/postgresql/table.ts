@@ -64,7 +64,7 @@ export async function readTable(
     throw new DeliveryError(
       'permanent',
       '42P01',
-      `There is no table ${name} in the database, or it has no columns.`,
+      `Table ${name} does not exist in the database, or has no columns.`,
     )
   }
   const { schema, is_foreign } = first

@@ -1,4 +1,4 @@
-/** Pull destinations: consumers come for the messages, so there is nothing to dial. */
+/** Pull destinations: consumers fetch the messages, so there is nothing to dial. */
 import type { DestinationDescriptor, DestinationSpec, PullSpec } from '../driver.ts'
 
 export const pull: DestinationDescriptor<PullSpec> = {

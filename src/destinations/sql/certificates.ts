@@ -48,20 +48,20 @@ function codeOf(error: unknown): string {
 function untrusted(code: string, hasOwnCa: boolean): DeliveryError {
   if (code === 'CERT_HAS_EXPIRED' || code === 'CERT_NOT_YET_VALID') {
     const when = code === 'CERT_HAS_EXPIRED' ? 'has expired' : 'is not valid yet'
-    return refused('certificate_expired', `shows a certificate that ${when}`, 'it must be renewed there')
+    return refused('certificate_expired', `has a certificate that ${when}`, 'it must be renewed there')
   }
   const authority = hasOwnCa
-    ? 'tls_ca does not hold its CA'
-    : 'without tls_ca the public authorities alone are trusted'
-  return refused('certificate_untrusted', `shows a certificate that is not trusted (${code})`, authority)
+    ? 'tls_ca does not contain its CA'
+    : 'without tls_ca only the public authorities are trusted'
+  return refused('certificate_untrusted', `has a certificate that is not trusted (${code})`, authority)
 }
 
 function otherHost(host: string, { subjectaltname, subject }: PeerCertificate): DeliveryError {
   const names = (subjectaltname ?? String(subject?.CN ?? 'nobody'))
     .slice(0, 200)
     .replace(/[^\x20-\x7e]/g, '?')
-  const advice = 'correct host, or set tls_verify to ca if other names are to be taken'
-  return refused('certificate_other_host', `shows a certificate for ${names}, not for ${host}`, advice)
+  const advice = 'correct host, or set tls_verify to ca to accept other names'
+  return refused('certificate_other_host', `has a certificate for ${names}, not for ${host}`, advice)
 }
 
 function refused(code: string, what: string, advice: string): DeliveryError {
@@ -77,7 +77,7 @@ export function certificateFaults(
   const isForNothing = config.tls_ca !== null && !isVerified(config)
   return isForNothing
     ? [
-        ['tls_ca', 'is for tls_verify ca or full, not for none'],
+        ['tls_ca', 'requires tls_verify ca or full, not none'],
         ...tlsFaults({ ...config, tls_ca: null }, stored),
       ]
     : tlsFaults(config, stored)

@@ -13,7 +13,7 @@ export const database: DestinationDescriptor<DatabaseSpec> = {
     if (!(port >= 1 && port <= 65_535)) faults.push(['port', 'must be a port number from 1 to 65535'])
     if (/[\s/\\@\p{Cc}]/u.test(host)) faults.push(['host', 'must be a host name or an address'])
     for (const [key, text] of Object.entries({ database, username }))
-      if (hasControlCharacters(text)) faults.push([key, 'must not hold control characters'])
+      if (hasControlCharacters(text)) faults.push([key, 'must not contain control characters'])
     const parts = table.split('.')
     if (parts.length > 2) faults.push(['table', 'must be table or schema.table'])
     for (const part of parts) {
@@ -51,12 +51,15 @@ function columnFaults(
     const bad = identifierFault(dialect, column_name)
     if (bad !== null) faults.push([`.${index}.column_name`, bad])
     else if (first !== undefined)
-      faults.push([`.${index}.column_name`, `is mapped already by columns.${first}`])
+      faults.push([`.${index}.column_name`, `is already mapped by columns.${first}`])
     else seen.set(name, index)
     if (semantic_role !== 'dedupe_id') continue
     if (dedupeAt === null) dedupeAt = index
     else
-      faults.push([`.${index}.semantic_role`, `only one column may be the dedupe_id; columns.${dedupeAt} is`])
+      faults.push([
+        `.${index}.semantic_role`,
+        `only one column can have the role dedupe_id; columns.${dedupeAt} has it`,
+      ])
   }
   return faults
 }

@@ -95,7 +95,7 @@ export function valuesOf({ generation, lastSeq, lastMsgId }: MarkPosition): stri
 export function positionOf(row: Record<string, unknown>, table: string): MarkPosition {
   const [generation, lastSeq] = [Number(row.generation), Number(row.last_seq)]
   if (!Number.isSafeInteger(generation) || !Number.isSafeInteger(lastSeq)) {
-    throw conflict(table, 'holds no numbers', 'Delete the row')
+    throw conflict(table, 'contains no numbers', 'Delete the row')
   }
   return { generation, lastSeq, lastMsgId: String(row.last_msg_id).slice(0, 100) }
 }
@@ -112,7 +112,7 @@ export async function undelivered(
 ): Promise<Batch | null> {
   const { generation = 0, firstSeq, lastSeq, messages } = batch
   if (position.generation > generation) {
-    throw conflict(table, 'was moved after a later rewind than this lane knows of')
+    throw conflict(table, 'has a later rewind than this lane')
   }
   if (position.generation < generation || position.lastSeq < firstSeq) return batch
   const at = messages.findIndex(({ seq }) => seq === position.lastSeq)
@@ -120,7 +120,7 @@ export async function undelivered(
   if (msgId !== position.lastMsgId) {
     throw conflict(
       table,
-      `is at seq ${position.lastSeq}, where this data directory has another message or none`,
+      `is at seq ${position.lastSeq}, where this data directory has a different message or none`,
     )
   }
   if (position.lastSeq >= lastSeq) return null
@@ -132,7 +132,7 @@ async function messageIdAt(seq: number, progress: AttemptProgress): Promise<stri
   try {
     return await progress.messageIdAt(seq)
   } catch (cause) {
-    const message = `The message at seq ${seq} could not be read from the buffer, to compare it with the lane's row. Nothing was stored; see the pipectl log.`
+    const message = `The message at seq ${seq} could not be read from the buffer to compare it with the lane's row. Nothing was stored; the pipectl log has the cause.`
     throw new DeliveryError('transient', 'message_unreadable', message, { cause })
   }
 }
@@ -150,15 +150,15 @@ function withMessages(batch: Batch, messages: Batch['messages']): Batch {
 function conflict(
   table: string,
   what: string,
-  next = 'Stop the other one. Then rewind this lane, which delivers again what is kept from there on',
+  next = 'Stop the other one, then rewind this lane to deliver the kept messages again',
 ): DeliveryError {
-  const message = `The row of this lane in ${table} ${what}. Does a copy of this data directory deliver too? Nothing was stored. ${next}.`
+  const message = `The row of this lane in ${table} ${what}. Check whether a copy of this data directory delivers too. Nothing was stored. ${next}.`
   return new DeliveryError('permanent', 'lane_row_conflict', message)
 }
 
 /** Another process moves the mark whenever it is read. */
 export function markBusy(table: string): DeliveryError {
-  const message = `The row of this lane in ${table} was moved by another attempt. It is read again.`
+  const message = `The row of this lane in ${table} was changed by another attempt. It will be read again.`
   return new DeliveryError('transient', 'lane_row_busy', message)
 }
 
@@ -168,19 +168,19 @@ export const mostReads = 3
 /** The outcome of a check of a destination, in words. `table`: of the marks. */
 export function checkedTable(table: string, isThere: boolean): string {
   return isThere
-    ? `${table} takes how far the lane has come.`
-    : `${table} is not there yet: the first delivery makes it.`
+    ? `${table} can store the position of the lane.`
+    : `${table} does not exist yet: the first delivery creates it.`
 }
 
 /** The table of the marks cannot be made or used. `byHand`: what to run; it stands first, because the server's words may be long. */
 export function markTableUnusable(why: DeliveryError, byHand: string): DeliveryError {
   if (why.class === 'transient') return why
-  const message = `exactly_once needs a table that this user cannot make or use. Run this as an administrator: ${byHand} The server said: ${why.message}`
+  const message = `exactly_once needs a table that this user cannot create or use. Run this as an administrator: ${byHand} The error of the server: ${why.message}`
   return new DeliveryError('permanent', 'lane_table_unusable', message, { cause: why.cause })
 }
 
 /** A table whose rows are not stored in the server's transaction. */
 export function notTransactional(table: string, what: string, next: string): DeliveryError {
-  const message = `exactly_once needs transactions, and ${table} is ${what}: ${next}, or turn exactly_once off.`
+  const message = `exactly_once needs transactions, and ${table} is ${what}: ${next}, or disable exactly_once.`
   return new DeliveryError('permanent', 'table_not_transactional', message)
 }

@@ -10,7 +10,7 @@ const maxMysqlCharacters = 64
  */
 export function identifierFault(dialect: Dialect, name: string): string | null {
   if (name.trim() === '') return 'must not be empty'
-  if (/\p{Cc}/u.test(name)) return 'must not hold control characters'
+  if (/\p{Cc}/u.test(name)) return 'must not contain control characters'
   if (dialect === 'mysql') {
     if (name.endsWith(' ')) return 'must not end with a space'
     return [...name].length > maxMysqlCharacters

@@ -51,7 +51,7 @@ export function sampleCheck(
   error: DeliveryError | null,
 ): DestinationCheck {
   const newest = isTransformed ? 'The newest record that the transform keeps' : "The pipe's newest record"
-  const what = recent === null ? 'A made-up record' : newest
+  const what = recent === null ? 'A generated record' : newest
   return {
     name: 'sample',
     ok: error === null,

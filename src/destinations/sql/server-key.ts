@@ -53,7 +53,7 @@ export function comparedWithPin(
 ): AdmitServer {
   if (isVerified(spec.config)) return verified(spec.config, report)
   const pinned = pinsDatabaseKeys ? (spec.pinnedKey ?? null) : null
-  const next = pinsDatabaseKeys ? 'delivery pins the first key that it meets' : 'it is not pinned'
+  const next = pinsDatabaseKeys ? 'delivery pins the first key that it sees' : 'it is not pinned'
   return async (socket) => {
     const seen = keyFingerprint(socket)
     const changed = pinned === null || pinned === seen ? null : certificateChanged(pinned, seen)
@@ -79,7 +79,7 @@ function verified(config: DatabaseSpec['config'], report: (check: DestinationChe
     report({
       name,
       ok: true,
-      message: `The certificate is verified: it is of a trusted authority${forHost}.`,
+      message: `The certificate is verified: a trusted authority issued it${forHost}.`,
     })
   }
 }
@@ -92,22 +92,22 @@ function keyFingerprint(socket: unknown): string {
     const key = certificate.publicKey.export({ type: 'spki', format: 'der' })
     return createHash('sha256').update(key).digest('hex')
   } catch (error) {
-    throw protocolError('The certificate of the database server has no key that can be read.', error)
+    throw protocolError('The key in the certificate of the database server cannot be read.', error)
   }
 }
 
 function certificateChanged(pinned: string, seen: string): DeliveryError {
-  const message = `The database server has another key than before, and nothing was sent to it. SHA-256 of its certificate's public key: pinned ${pinned}, now ${seen}. If the server was given a new key, reset the pin (pipectl destinations reset-pin); if not, somebody may be answering in its place.`
+  const message = `The database server has a different key than before, and nothing was sent to it. SHA-256 of its certificate's public key: pinned ${pinned}, now ${seen}. If the server has a new key, reset the pin (pipectl destinations reset-pin). If not, another server may be responding in its place.`
   return new DeliveryError('permanent', 'certificate_changed', message)
 }
 
 function destinationChanged(): DeliveryError {
-  const message = 'The destination was changed while it was being connected to; nothing was sent.'
+  const message = 'The destination was changed during the connection; nothing was sent.'
   return new DeliveryError('transient', 'destination_changed', message)
 }
 
 function notStored(cause: unknown): DeliveryError {
   const message =
-    'The key of the database server could not be pinned: metadata cannot be written for now. Nothing was sent.'
+    'The key of the database server could not be pinned: the metadata cannot be written. Nothing was sent.'
   return new DeliveryError('transient', 'pin_not_stored', message, { cause })
 }

@@ -21,7 +21,7 @@ export function checkChain(checks: readonly SegmentCheck[], dataDirId: string | 
     if (gap.lastSeq >= gap.firstSeq) {
       missing.push(...without(gap, holes))
     } else if (!follows(check, before)) {
-      check.problems.push('is not the one that was written after the segment before it')
+      check.problems.push('is not the segment that was written after the previous one')
     }
   }
   return missing

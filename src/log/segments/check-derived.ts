@@ -14,7 +14,7 @@ export interface MarkCheck {
 
 export function checkMark(file: string): MarkCheck {
   const unknown = { seq: null, oldestKeptSeq: null, dataDirId: null }
-  if (!existsSync(file)) return { ...unknown, problem: 'is not there' }
+  if (!existsSync(file)) return { ...unknown, problem: 'does not exist' }
   try {
     const mark = decodeMark(readFileSync(file))
     if (mark === null) return { ...unknown, problem: 'is damaged' }
@@ -25,7 +25,7 @@ export function checkMark(file: string): MarkCheck {
   }
 }
 
-/** Null: nothing is wrong with it, or it is not there, which says nothing either. */
+/** Null: nothing is wrong with it, or it does not exist, which says nothing either. */
 export function checkIdempotencyKeys(file: string): string | null {
   if (!existsSync(file)) return null
   let db: Database.Database | null = null

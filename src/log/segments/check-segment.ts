@@ -221,7 +221,7 @@ class RowCheck {
     if (this.#damaged > 0) {
       const more = this.#damaged > namedRows ? ', …' : ''
       const seqs = `stream_seq ${this.#damagedSeqs.join(', ')}${more}`
-      check.problems.push(`${counted(this.#damaged, 'message')} not as written: ${seqs}`)
+      check.problems.push(`${counted(this.#damaged, 'message')} changed since they were written: ${seqs}`)
     }
     // Compaction and salvage write a segment again: what is missing there was lost before, and counted then.
     if (check.name.generation > 0) check.lostMessages = this.#missing

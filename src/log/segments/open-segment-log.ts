@@ -151,7 +151,7 @@ interface OpenedSegments extends SealedSegments {
 function openSegments(dir: string, files: OpenFiles, owner: BufferIdentity | null): OpenedSegments {
   const names = listSegments(dir)
   const name = names.pop()
-  if (name === undefined) throw new Error(`${dir}: there is no segment although one was made`)
+  if (name === undefined) throw new Error(`${dir}: a segment was created, but there is none`)
   const newest = openNewest(dir, name, files)
   const { sealing } = files
   const { sealed, damaged, strays } = readSealedSegments(dir, names, { newest, sealing, owner })

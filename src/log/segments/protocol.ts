@@ -78,13 +78,13 @@ export interface WriterReports extends AppenderCalls {
 export type UnavailableReason = BufferUnavailableError['reason']
 
 const messages: Record<UnavailableReason, string> = {
-  over_quota: 'the buffer has reached buffer.max_bytes, and what it holds is not delivered yet',
+  over_quota: 'the buffer has reached buffer.max_bytes, and its messages are not delivered yet',
   pipe_share: 'the buffer is almost full, and this pipe or its workspace holds more than its share of it',
   idempotency_full:
     'this pipe or its workspace has used its share of the space for idempotency keys, which are kept for 24 hours',
   low_disk_space: 'free disk space is below buffer.min_free_bytes',
   write_failed: 'the buffer could not be written',
-  not_in_cluster: 'this node has lost its place in the cluster',
+  not_in_cluster: 'this node is disconnected from its cluster',
   closing: 'the service is shutting down',
 }
 

@@ -149,8 +149,8 @@ async function requireUnmoved({ store, place }: MoveSide): Promise<void> {
   if (moved === null) return
   throw new DataDirError(
     'conflict',
-    `what ${place} held was moved to ${moved.place} on ${new Date(moved.movedMs).toISOString()}`,
-    'serve from there; to go back to what was here then, restore the backup that was taken before the move',
+    `the data of ${place} were moved to ${moved.place} on ${new Date(moved.movedMs).toISOString()}`,
+    'serve from there; to return to the earlier data here, restore the backup from before the move',
   )
 }
 
@@ -160,8 +160,8 @@ async function requireNothingExactUnderWay({ store }: MoveSide): Promise<void> {
   if (names.length === 0) return
   throw new DataDirError(
     'conflict',
-    `a batch is under way to destinations with exactly_once, and might be stored twice after the move: ${names.join(', ')}; nothing was changed`,
-    'serve from here until it is delivered, and stop in order; or give --allow-repeats',
+    `destinations with exactly_once have an unfinished batch, which could be stored twice after the move: ${names.join(', ')}; nothing was changed`,
+    'serve from here until it is delivered, and stop with SIGTERM; or use --allow-repeats',
   )
 }
 
@@ -178,7 +178,7 @@ async function movingOrNew(
     throw new DataDirError(
       'conflict',
       `${target.place}: another move into it is not finished`,
-      'finish that one, or begin with an empty database and another cluster.name',
+      'finish that one, or use an empty database and another cluster.name',
     )
   }
   const newest = await newestSeq(source, reader)
@@ -187,7 +187,7 @@ async function movingOrNew(
     // A source that was served from since holds what the target does not.
     if (isOurs && (await target.store.movedFrom()) === (await source.store.stateOf(newest))) return null
     const why = isOurs
-      ? 'an earlier move from here, and here more was accepted or changed since'
+      ? 'an earlier move from here, and more was accepted or changed here since'
       : 'workspaces'
     throw new DataDirError(
       'conflict',
@@ -222,7 +222,7 @@ function requireRoom({ messages, bytes }: MovePlan, { buffer, place }: MoveSide)
   if (needed < buffer.maxBytes * 0.8) return
   throw new DataDirError(
     'conflict',
-    `${place} may hold ${buffer.maxBytes} bytes (buffer.max_bytes), and ${needed} are to be moved; nothing was changed`,
+    `${place} can store ${buffer.maxBytes} bytes (buffer.max_bytes), and ${needed} must be moved; nothing was changed`,
     `set buffer.max_bytes to ${Math.ceil(needed / 0.8)} or more`,
   )
 }

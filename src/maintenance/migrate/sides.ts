@@ -78,7 +78,7 @@ async function clusterSide(settings: Settings, key: Buffer): Promise<MoveSide<Je
   const cluster = clusterSettings(settings)
   if (cluster === null) {
     throw new ConfigError(
-      'metadata.url and buffer.nats are not set: give the settings of the nodes, in --config or in PIPECTL_METADATA_URL and PIPECTL_BUFFER_NATS (never as flags: they may carry passwords)',
+      'metadata.url and buffer.nats are not set: set them in --config, or in PIPECTL_METADATA_URL and PIPECTL_BUFFER_NATS (never as flags, because they can contain passwords)',
     )
   }
   const store = await openMoveStore(cluster.metadata, key)
@@ -92,7 +92,7 @@ function requireSource(dir: DataDir): void {
     throw new DataDirError(
       'missing',
       `${dir.root} is not a data directory of pipectl: it has no metadata.db`,
-      'name the one to move with --data-dir, or PIPECTL_DATA_DIR',
+      'set the directory to move with --data-dir or PIPECTL_DATA_DIR',
     )
   }
   requireMatchingStores(dir)
@@ -104,6 +104,6 @@ async function requireNoNodes({ store, place }: MoveSide): Promise<void> {
   throw new DataDirError(
     'conflict',
     `nodes of the ${place} are running: ${nodes.join(', ')}`,
-    'stop every node, then run it again (a node that was killed is counted out after 6 s)',
+    'stop every node, then run it again (a killed node is ignored after 6 s)',
   )
 }

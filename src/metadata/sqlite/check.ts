@@ -36,7 +36,7 @@ export function requireIntactMetadata(file: string): void {
   const problem = structureProblem(file)
   if (problem === null) return
   throw new ConfigError(
-    `metadata: ${file} is damaged (${problem}). Nothing was changed. Keep it, and restore the newest backup into ` +
+    `metadata: ${file} is damaged (${problem}). Nothing was changed. Keep the file, and restore the newest backup into ` +
       'another directory (pipectl restore)',
   )
 }

@@ -59,7 +59,7 @@ export function keepCopy(database: Database.Database, newestFormat: number, now:
     rmSync(unfinished, { force: true })
     if (!isNoSpace(error)) throw inWords(error, 'copying before an upgrade', database.name)
     throw new StorageUnavailableError(
-      `no room for the copy of ${database.name} (${bytes(statSync(database.name).size)}) that is kept before an upgrade`,
+      `no room for the copy of ${database.name} (${bytes(statSync(database.name).size)}) that pipectl keeps before an upgrade`,
       error,
     )
   }

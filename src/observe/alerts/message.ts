@@ -166,7 +166,7 @@ function sentence(fact: AlertFact, where: string, nowMs: number, undeliveredMs: 
         ? 'The buffer of the service is more than 80 % full; when it is full, records are rejected.'
         : 'The disk of the service is nearly full; when it is full, records are rejected.'
     case 'daemon.restarted_after_crash':
-      return 'The service was started again after it ended without stopping (a crash, a kill or a power cut). What it had accepted is kept.'
+      return 'The service was restarted after a crash, a kill or a power cut. Accepted records are kept.'
   }
 }
 

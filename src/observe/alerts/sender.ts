@@ -144,7 +144,7 @@ const nothingCame = { ok: false, status: null, retryAfterMs: null } as const
 const tooLate = {
   ...nothingCame,
   code: 'too_late',
-  message: 'An alert was given up: it could not be sent within an hour.',
+  message: 'An alert was discarded: it could not be sent within an hour.',
 }
 const unreadable = {
   ...nothingCame,

@@ -67,7 +67,7 @@ class HistoryProxy implements HistoryHandle {
     args: Args<History, Method>,
   ): Promise<Result<History, Method>> {
     if (this.#looks >= mostWaiting) {
-      throw new StorageUnavailableError('history: too many looks at the buffer at a time')
+      throw new StorageUnavailableError('history: too many concurrent reads of the buffer')
     }
     this.#looks += 1
     try {

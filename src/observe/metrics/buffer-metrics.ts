@@ -43,17 +43,17 @@ export function registerBuffer(registry: Registry, { buffer, limits }: BufferSou
   )
   metric(
     'pipectl_buffer_missing_acknowledged_messages',
-    'Acknowledged messages of earlier runs that the disk no longer held at start.',
+    'Acknowledged messages of earlier runs that were missing on the disk at the start.',
     (status) => status.missingAcknowledged,
   )
   metric(
     'pipectl_buffer_damaged_segments',
-    'Files of the buffer that cannot be read and wait until what can be is saved.',
+    'Damaged files of the buffer that wait to be salvaged.',
     (status) => status.damagedSegments,
   )
   metric(
     'pipectl_buffer_missing_segments',
-    'Files of the buffer found gone, without having been dropped, since the start.',
+    'Files of the buffer that are missing without having been dropped, since the start.',
     (status) => status.missingSegments,
   )
   const lost = new Counter({

@@ -11,7 +11,7 @@ export function registerCertificates(registry: Registry, certificates: readonly 
   const labelNames = ['listener']
   new Gauge({
     name: 'pipectl_tls_certificate_expiry_seconds',
-    help: 'When the certificate that is served expires, as Unix time. None without TLS.',
+    help: 'Expiry of the served certificate, as Unix time. None without TLS.',
     labelNames,
     registers: [registry],
     collect() {
@@ -20,7 +20,7 @@ export function registerCertificates(registry: Registry, certificates: readonly 
   })
   new Gauge({
     name: 'pipectl_tls_certificate_rejected',
-    help: '1: the files hold a certificate that cannot be used, and the one before is served.',
+    help: '1: the files contain an unusable certificate, and the previous one is served.',
     labelNames,
     registers: [registry],
     collect() {

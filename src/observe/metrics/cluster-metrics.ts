@@ -10,7 +10,7 @@ export function registerCluster(registry: Registry, measured: ClusterSource): ()
   const gauge = (name: string, help: string) => new Gauge({ name, help, registers })
   const nodes = new Gauge({
     name: 'pipectl_cluster_nodes',
-    help: 'Nodes by state; one that ended without a word is expired for an hour, or until one of its name is there.',
+    help: 'Nodes by state; a node that stopped unexpectedly is expired for an hour, or until a node of its name is back.',
     labelNames: ['state'],
     registers,
   })
@@ -18,10 +18,10 @@ export function registerCluster(registry: Registry, measured: ClusterSource): ()
   const unowned = gauge('pipectl_cluster_unowned_pipes', 'Pipes that no node delivers at this moment.')
   const gained = new Counter({
     name: 'pipectl_cluster_gained_pipes_total',
-    help: 'Pipes that this node took over, by looks every two seconds.',
+    help: 'Pipes that this node took over, checked every two seconds.',
     registers,
   })
-  const age = gauge('pipectl_cluster_heartbeat_age_seconds', "Since this node's lease was renewed.")
+  const age = gauge('pipectl_cluster_heartbeat_age_seconds', 'Seconds since this node renewed its lease.')
   const behind = gauge('pipectl_cluster_changes_behind', 'Changes that this node has not applied yet.')
   const offset = gauge('pipectl_cluster_clock_offset_seconds', "The database's clock minus this machine's.")
   return async () => {

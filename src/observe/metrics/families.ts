@@ -37,7 +37,7 @@ export class FoldedSeries {
   constructor(registry: Registry) {
     this.#gauge = new Gauge({
       name: 'pipectl_metrics_folded_series',
-      help: `Series of a metric over ${mostSeries}, which are added up in those named ${other}.`,
+      help: `Series of a metric over ${mostSeries}, which are added up in the series ${other}.`,
       labelNames: ['metric'],
       registers: [registry],
     })

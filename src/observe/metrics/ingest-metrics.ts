@@ -38,7 +38,7 @@ export function registerIngest(
   const { totals, observed, labelWorkers, bodyBytes, pipeName } = sources
   new Gauge({
     name: 'pipectl_ingest_in_flight_bytes',
-    help: 'Memory of the bodies of all requests under way.',
+    help: 'Memory of the bodies of all requests in progress.',
     registers: [registry],
     collect() {
       this.set(bodyBytes())
@@ -77,7 +77,7 @@ export function registerIngest(
   ]
   const errors = new Counter({
     name: 'pipectl_ingest_errors_total',
-    help: 'Requests on the ingest path that were answered with an error, by its code and status.',
+    help: 'Ingest requests that got an error, by its code and status.',
     labelNames: ['error', 'status'],
     registers: [registry],
   })

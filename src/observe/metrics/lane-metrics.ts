@@ -73,13 +73,13 @@ const families: Family<LaneMetrics>[] = [
   one(
     'counter',
     'pipectl_lane_filtered_records_total',
-    "Records left out by the destination's transform.",
+    'Records that the transform of the destination filtered out.',
     (lane) => lane.filtered_records ?? 0,
   ),
   one(
     'counter',
     'pipectl_lane_skipped_messages_total',
-    'Messages passed over by skip.',
+    'Messages that were skipped.',
     (lane) => lane.skipped_messages,
   ),
   one(
@@ -91,7 +91,7 @@ const families: Family<LaneMetrics>[] = [
   one(
     'gauge',
     'pipectl_parked_records',
-    'Records put aside, to be replayed or discarded by hand.',
+    'Parked records, to be replayed or discarded by a user.',
     (lane) => lane.parked_records ?? 0,
   ),
   one(
@@ -124,19 +124,19 @@ export function registerLanes(
 ): () => Promise<void> {
   const inFlight = new Gauge({
     name: 'pipectl_delivery_in_flight_bytes',
-    help: 'Memory of all batches under way.',
+    help: 'Memory of all batches in progress.',
     registers: [registry],
   })
   const restarts = new Counter({
     name: 'pipectl_delivery_worker_restarts_total',
-    help: 'Delivery workers that died or hung and were started again.',
+    help: 'Delivery workers that crashed or hung and were restarted.',
     registers: [registry],
   })
   const fillers = families.map((family) => registerFamily(registry, laneNames, family, folded))
   const showSeconds = registerHistogram(
     registry,
     'pipectl_delivery_attempt_seconds',
-    'How long delivery attempts took, by how they ended.',
+    'Duration of delivery attempts, by outcome.',
     ['type', 'outcome'],
   )
   const showRecords = registerHistogram(

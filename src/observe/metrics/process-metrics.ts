@@ -7,18 +7,18 @@ export function registerProcess(
 ): void {
   new Gauge({
     name: 'pipectl_build_info',
-    help: '1; its labels say what runs.',
+    help: '1; its labels describe the running program.',
     labelNames: Object.keys(build),
     registers: [registry],
   }).set(build, 1)
   new Gauge({
     name: 'pipectl_follows_crash',
-    help: '1: the run before this one ended without stopping (a crash, kill -9, a power cut).',
+    help: '1: the previous run did not stop normally (a crash, kill -9, a power cut).',
     registers: [registry],
   }).set(followsCrash ? 1 : 0)
   new Gauge({
     name: 'pipectl_time_seconds',
-    help: "The service's wall clock: retention and retries go by it.",
+    help: 'The wall clock of the service.',
     registers: [registry],
     collect() {
       this.set(Date.now() / 1000)

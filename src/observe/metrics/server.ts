@@ -57,7 +57,7 @@ export async function openMetrics(
     if (!isOwnHost(request.headers.host, listen.host)) {
       response
         .writeHead(403, { 'Content-Type': 'text/plain' })
-        .end('Ask by address: this listener is for this machine alone.\n')
+        .end('Use an address: this listener is only for this machine.\n')
       return
     }
     if (request.url !== '/metrics' || request.method !== 'GET') {

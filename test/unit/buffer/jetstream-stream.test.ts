@@ -98,7 +98,7 @@ t.test('one server', async (t) => {
     const spec = jetStreamSpec(t, nats)
     const manager = await managerOf(t, nats)
     await manager.streams.add({ name: `taken-${spec.cluster}`, subjects: [`pipectl.${spec.cluster}.>`] })
-    await refused(t, spec, /another stream takes the subjects/, /cluster\.name/)
+    await refused(t, spec, /another stream has the subjects/, /cluster\.name/)
     await refused(t, jetStreamSpec(t, nats, { replicas: 3 }), /cluster\.replicas is 3/, /three of them/)
   })
 

@@ -68,7 +68,7 @@ t.test(
     t.equal(statSync(empty).mode & 0o777, 0o700)
     const refused = await pipectl(['init', '--data-dir', shared])
     t.equal(refused.code, 78)
-    t.match(refused.stderr, /is open to other users and holds other files; give a directory inside it/)
+    t.match(refused.stderr, /can be read by other users and contains other files; give a directory inside it/)
     t.equal(statSync(shared).mode & 0o777, 0o755, 'and is left as it is')
   },
 )

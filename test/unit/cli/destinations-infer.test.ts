@@ -26,7 +26,7 @@ const pipeIdOf = async (name: string) => {
 t.test('from records to rows: the proposal, then the table', async (t) => {
   const pipeId = await daemon.createPipe({ pipe_name: 'orders' })
   const early = await create('orders', 'orders', '--infer')
-  t.match(early, { code: 1, stderr: /no records to look at.*\n.*next:.*--sample-file/ })
+  t.match(early, { code: 1, stderr: /no records to read.*\n.*next:.*--sample-file/ })
   await daemon.ingest(pipeId, [
     { id: 1, total: 1.5 },
     { id: 2, 'the\u001b[31m note': 'x' },
@@ -177,6 +177,6 @@ t.test('a table that exists, and a user who may not create one', async (t) => {
     ],
     { env: { ...env, PIPECTL_DESTINATION_PASSWORD: 'p' } },
   )
-  t.match(denied, { code: 1, stderr: /permission denied.*Have somebody who may/ })
+  t.match(denied, { code: 1, stderr: /permission denied.*Let an administrator/ })
   t.match(JSON.parse(denied.stdout), { destination_id: null, ddl: [/CREATE TABLE/] })
 })

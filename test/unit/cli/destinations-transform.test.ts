@@ -55,7 +55,7 @@ t.test('create and update refuse what fails on all records, and say what fails o
   t.match(await update('--filter', 'record.state == 1', '--no-transform-check'), { code: 0 })
   t.match(await update('--filter', 'record.status == "none"'), {
     code: 0,
-    stderr: /Note: The filter passes 0 of the 2 newest records\./,
+    stderr: /Note: The filter keeps 0 of the 2 newest records\./,
   })
   const good = await update('--filter', 'record.status == "paid"')
   t.equal(good.code, 0)

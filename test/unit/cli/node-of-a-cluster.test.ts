@@ -17,7 +17,7 @@ for (const [command, instead] of [
   [['backup', path.join(root, 'x.tar.gz')], /pg_dump\), then the stream \(nats stream backup\)/],
   [['restore', path.join(root, 'x.tar.gz')], /restore the database and the stream/],
   [['verify'], /pipectl doctor/],
-  [['repair', '--yes'], /made again by nats-server/],
+  [['repair', '--yes'], /nats-server rebuilds/],
 ] as const) {
   t.test(`${command[0]} says what a cluster has instead`, async (t) => {
     const { code, stdout, stderr } = await runCli([...command, '--data-dir', path.join(root, 'node')], {

@@ -73,7 +73,7 @@ t.test(
     writeFileSync(keyFile, Buffer.alloc(32, 7).toString('base64'))
     const wrong = await secrets(daemon, 'rotate-key')
     t.equal(wrong.code, 78)
-    t.match(wrong.stderr, /is not the one that/)
+    t.match(wrong.stderr, /did not encrypt the secrets of/)
   },
 )
 

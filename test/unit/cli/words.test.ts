@@ -273,9 +273,12 @@ t.test('a 403 has the advice that fits its cause', async (t) => {
       /^use a key with the scope read: `pipectl keys create NAME --scope read`/,
     ],
     ['This key lacks the scope ingest.', /--scope ingest/],
-    ['This key is for other pipes.', /^use a key of this pipe/],
+    ['This key is limited to other pipes: use a key for this pipe.', /^use a key of this pipe/],
     ['The origin "https://a.example" is not allowed for this pipe.', /pipectl origins add/],
-    ['This key expires, and a user or a setup link would not.', /^use a key with the scope and the pipes/],
+    [
+      'This key expires, and a user or a setup link does not: use a key that does not expire.',
+      /^use a key with the scope and the pipes/,
+    ],
   ] as const)
     t.match(new ApiFailure(403, { error: 'forbidden', message }, null).hint, advice)
 })

@@ -46,7 +46,7 @@ t.test('a bad token is named', async (t) => {
 })
 
 t.test('{first_seq} must be there', async (t) => {
-  t.match(parseKeyTemplate('{pipe_name}/{last_seq}'), { ok: false, message: 'must hold {first_seq}' })
+  t.match(parseKeyTemplate('{pipe_name}/{last_seq}'), { ok: false, message: 'must contain {first_seq}' })
 })
 
 t.test('a brace without its counterpart is rejected', async (t) => {

@@ -49,11 +49,11 @@ t.test('each kind of mistake is told in words, on its own path', async (t) => {
     [{ name: 'a', port: 'http' }, 'port', 'must be a port number from 1 to 65535'],
     [{ name: 'a', port: true }, 'port', 'must be a whole number or a string, not true'],
     [{ name: 'a', list: {} }, 'list', 'must be a list, not an object'],
-    [{ name: 'a', list: [] }, 'list', 'must hold at least 1'],
+    [{ name: 'a', list: [] }, 'list', 'must have at least 1 element'],
     [{ name: 'a', list: [{ field: 'x' }, {}] }, 'list.1.field', 'is required'],
     [{ name: 'a', list: [{ field: 'x', other: 1 }] }, 'list.0.other', 'Unknown field.'],
     [{ name: 'a', map: { 'x-y': 'long' } }, 'map.x-y', 'must be at most 2 characters, not 4'],
-    [{ name: 'a', map: { a: '', b: '', c: '' } }, 'map', 'must hold at most 2 keys'],
+    [{ name: 'a', map: { a: '', b: '', c: '' } }, 'map', 'must have at most 2 keys'],
     [{ name: 'a', other: 1 }, 'other', 'Unknown field.'],
   ]
   for (const [value, path, message] of cases) t.same(errorsOf(value), { [path]: message }, message)

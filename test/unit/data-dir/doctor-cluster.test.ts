@@ -43,10 +43,10 @@ t.test('before and after the set-up', async (t) => {
   const before = await checksOf(settings)
   t.match(before('PostgreSQL'), {
     result: 'warn',
-    detail: /no pipectl is set up in it/,
+    detail: /it contains no pipectl data/,
     next: /pipectl init/,
   })
-  t.match(before('data directory'), { result: 'ok', detail: /is made by the daemon/ })
+  t.match(before('data directory'), { result: 'ok', detail: /the daemon creates/ })
   t.match(before('sealing key'), { result: 'ok' })
   t.equal(before('disk space'), undefined, 'nothing is stored on this host')
 
@@ -84,7 +84,7 @@ t.test('what prevents a start is a failed check', async (t) => {
   writeFileSync(path.join(other, 'sealing.key'), Buffer.alloc(32, 1), { mode: 0o600 })
   t.match((await checksOf(settingsOf(other, env)))('sealing key'), {
     result: 'fail',
-    detail: /not the cluster's/,
+    detail: /does not belong to the cluster/,
   })
   const away = await checksOf(
     settingsOf(other, {

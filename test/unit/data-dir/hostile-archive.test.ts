@@ -46,31 +46,31 @@ const binary = (size: bigint) => {
 
 const manifest = (text: string | Buffer): Entry => ({ name: 'manifest.json', content: Buffer.from(text) })
 const hostile: [string, Entry[], RegExp][] = [
+  ['a size of letters', [{ name: 'metadata.db', size: Buffer.from('what') }], /has an impossible size/],
+  ['a size of nothing', [{ name: 'metadata.db', size: Buffer.from('') }], /has an impossible size/],
+  ['a negative size', [{ name: 'metadata.db', size: Buffer.from('-7') }], /has an impossible size/],
   [
-    'a size of letters',
-    [{ name: 'metadata.db', size: Buffer.from('what') }],
-    /states a size that no file has/,
+    'a size with letters behind',
+    [{ name: 'metadata.db', size: Buffer.from('12x') }],
+    /has an impossible size/,
   ],
-  ['a size of nothing', [{ name: 'metadata.db', size: Buffer.from('') }], /states a size that no file has/],
-  ['a negative size', [{ name: 'metadata.db', size: Buffer.from('-7') }], /states a size that no file has/],
-  ['a size with letters behind', [{ name: 'metadata.db', size: Buffer.from('12x') }], /states a size/],
-  ['a size of 2^53', [{ name: 'metadata.db', size: binary(2n ** 53n) }], /states a size that no file has/],
-  ['a size of 2^64 - 1', [{ name: 'manifest.json', size: binary(2n ** 64n - 1n) }], /states a size/],
-  ['a size beyond the archive', [{ name: 'metadata.db', size: binary(2n ** 40n) }], /cut short/],
+  ['a size of 2^53', [{ name: 'metadata.db', size: binary(2n ** 53n) }], /has an impossible size/],
+  ['a size of 2^64 - 1', [{ name: 'manifest.json', size: binary(2n ** 64n - 1n) }], /has an impossible size/],
+  ['a size beyond the archive', [{ name: 'metadata.db', size: binary(2n ** 40n) }], /truncated/],
   [
     'a manifest of 300 MB',
     [manifest(Buffer.alloc(300_000_000, ' '))],
     /manifest has more than 16777216 bytes/,
   ],
   ['a manifest that is no JSON', [manifest('{"files": [')], /manifest is not JSON/],
-  ['a manifest that is no object', [manifest('[]')], /of a form that this version does not know/],
+  ['a manifest that is no object', [manifest('[]')], /a format that this version does not know/],
 ]
 
 for (const [what, entries, why] of hostile) {
   t.test(`${what} is no whole backup`, async (t) => {
     const target = path.join(home, 'data')
     const failure = await restoreBackup(archive(entries), target).catch((error: unknown) => error)
-    t.match(failure, { name: 'DataDirError', message: /is not a whole backup: / })
+    t.match(failure, { name: 'DataDirError', message: /is not a complete backup: / })
     t.match(failure, { message: why })
     t.same(readdirSync(home), ['hostile.tar.gz'], 'nothing is left behind')
   })

@@ -55,6 +55,6 @@ t.test('a directory in its place is a matter of configuration, and is named', as
   mkdirSync(dir.lockFile)
   t.throws(() => lockDataDir(dir), {
     name: 'ConfigError',
-    message: new RegExp(`${dir.lockFile} is in the way`),
+    message: new RegExp(`${dir.lockFile} is not a file`),
   })
 })

@@ -279,7 +279,7 @@ async function exactlyOnce(t: Test, world: World): Promise<void> {
     const check = async () =>
       (await checkDestination(spec, settings, never, null)).find(({ name }) => name === 'exactly_once')
     t.match(await check(), { ok: false, message: error.message })
-    const byHand = /administrator: (CREATE TABLE .*;) (GRANT .*;) The server said/.exec(error.message)
+    const byHand = /administrator: (CREATE TABLE .*;) (GRANT .*;) The error of the server/.exec(error.message)
     for (const sql of byHand?.slice(1) ?? []) await query(sql)
     t.match(await check(), { ok: true })
     await openFor(t, spec).deliver(five, never, knows(five))

@@ -260,7 +260,7 @@ t.test('test of a destination: bucket and write, nothing left behind; a wrong se
   const bad = await objectStore.check(spec({ secret_key: 'wrong' }), settings, never)
   t.ok(bad.some(({ ok }) => !ok))
   const missing = await objectStore.check(spec({ bucket: 'other' }), settings, never)
-  t.match(missing, [{ name: 'bucket', ok: false, message: /no bucket/ }])
+  t.match(missing, [{ name: 'bucket', ok: false, message: /does not exist at this endpoint/ }])
 })
 
 t.test('a general S3 server takes and gives back the object', async (t) => {

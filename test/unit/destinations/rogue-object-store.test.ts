@@ -112,7 +112,7 @@ t.test('what the lane says', async (t) => {
   const said: [step: number, fault: string, expected: RegExp][] = [
     [steps.put, 'closes at once', /^transient ECONNRESET/],
     [steps.put, 'an upgrade nobody asked for', /^transient ECONNRESET/],
-    [steps.put, 'speaks SSH', /^transient HPE_.*no HTTP response/],
+    [steps.put, 'speaks SSH', /^transient HPE_.*not an HTTP response/],
     [steps.put, 'headers without end', /^transient HPE_HEADER_OVERFLOW/],
     [steps.put, 'is cut in the body', /^transient /],
     [steps.put, 'text without end', /^transient response_too_large.*64 KiB/],

@@ -21,7 +21,7 @@ t.test('no owner: nothing was done, and it takes two seconds', (t) => {
 t.test('an owner that does not answer: nobody knows', (t) => {
   const { status, retryAfter, body } = told(new DeliveryElsewhereError(false, 'silent'))
   t.strictSame([status, retryAfter], [503, '2'])
-  t.match(body, /whether this was done is unknown/)
+  t.match(body, /it is unknown whether/)
   t.end()
 })
 

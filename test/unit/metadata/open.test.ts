@@ -91,7 +91,7 @@ t.test('a file sealed with another key is rejected and stays as it was', async (
   const before = readFileSync(options.file)
   t.match(
     await refusal(t, { ...options, sealingKey: randomBytes(32) }),
-    /^sealing key: not the one that .*metadata\.db was sealed with; put back the right key/,
+    /^sealing key: it did not encrypt the secrets of .*metadata\.db; put back the right key/,
   )
   t.ok(before.equals(readFileSync(options.file)), 'not a byte changed')
   const again = await open(t, options)

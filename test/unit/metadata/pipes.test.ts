@@ -50,7 +50,7 @@ t.test('a workspace is made with its first key, and its name is taken then', asy
   ])
   await t.rejects(metadata.workspaces.create('default', mintApiKey('x').key), {
     code: 'validation_error',
-    details: { errors: { workspace_name: 'A workspace with this name exists already.' } },
+    details: { errors: { workspace_name: 'A workspace with this name already exists.' } },
   })
   t.equal((await metadata.directory.allKeys()).size, 1, 'the key of the refused workspace is not kept')
   for (const name of ['', 'two words', 'x'.repeat(101), 'ä']) {

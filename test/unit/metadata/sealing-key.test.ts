@@ -111,11 +111,11 @@ t.test('a key that others can read is rejected, with the command that corrects i
     const file = keyFile(randomBytes(32), mode)
     t.equal(
       await refusal(t, { file }),
-      `secrets.key_file: ${file} is open to others (mode 0${mode.toString(8)}); run \`chmod 600 ${file}\``,
+      `secrets.key_file: ${file} can be read by other users (mode 0${mode.toString(8)}); run \`chmod 600 ${file}\``,
     )
   }
   const credentials = path.dirname(keyFile(randomBytes(32), 0o444, 'pipectl-sealing-key'))
-  t.match(await refusal(t, { env: { CREDENTIALS_DIRECTORY: credentials } }), /open to others/)
+  t.match(await refusal(t, { env: { CREDENTIALS_DIRECTORY: credentials } }), /can be read by other users/)
   t.ok(await load({ file: keyFile(randomBytes(32), 0o400) }))
 })
 
@@ -130,7 +130,7 @@ t.test('a key of another size or spelling is rejected and not shown', async (t) 
     Buffer.alloc(44, '!'),
   ]) {
     const message = await refusal(t, { file: keyFile(content) })
-    t.match(message, /must hold 32 bytes, raw or as base64/)
+    t.match(message, /must contain 32 bytes, raw or as base64/)
     if (content.length > 0) t.notOk(message.includes(content.toString()))
   }
 })
@@ -146,7 +146,7 @@ t.test('a missing key is an error and is not made where it must not be', async (
   t.match(await refusal(t, { file: dataDir }), /cannot be read \(EISDIR\)/)
   t.match(
     await refusal(t, { dataDir: path.join(dataDir, 'nowhere'), create: true }),
-    /cannot be made \(ENOENT\)/,
+    /cannot be created \(ENOENT\)/,
   )
   const readable = keyFile(randomBytes(32))
   t.ok(readFileSync(readable).length === 32)

@@ -1,4 +1,4 @@
-/** The copy of a metadata file that is kept before an upgrade. */
+/** The copy of a metadata file that pipectl keeps before an upgrade. */
 import {
   existsSync,
   mkdirSync,

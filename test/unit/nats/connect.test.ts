@@ -34,7 +34,7 @@ async function failure(changes: Partial<NatsSpec>): Promise<string> {
   } catch (error) {
     const { message } = error as Error
     const mayCome = error instanceof StorageUnavailableError
-    t.equal(mayCome, /no server answers/.test(message))
+    t.equal(mayCome, /no server responds/.test(message))
     t.ok(mayCome || error instanceof ConfigError)
     t.notMatch(message, /s3cret|wr0ng|\n/)
     return message
@@ -61,7 +61,7 @@ t.test('a login that is refused says whose', async (t) => {
     await failure({ user: 'me', password: 'wr0ng', servers: [dead, plainUrl] }),
     `buffer.nats: ${dead}, ${plainUrl} refuses the user me or its password`,
   )
-  t.match(await failure({}), /asks for a user and password \(nats:\/\/user:password@…\)/)
+  t.match(await failure({}), /requires a user and password \(nats:\/\/user:password@…\)/)
 })
 
 t.test('credentials that cannot be used name their file', async (t) => {
@@ -70,21 +70,21 @@ t.test('credentials that cannot be used name their file', async (t) => {
   writeFileSync(file, 's3cret')
   t.equal(
     await failure({ credentialsFile: file }),
-    `buffer.nats_credentials: ${file} is no credentials file of NATS (a JWT and a seed)`,
+    `buffer.nats_credentials: ${file} is not a credentials file of NATS (a JWT and a seed)`,
   )
 })
 
 t.test('servers that are not there are told from those that do not let us in', async (t) => {
   t.match(
     await failure({ ...login, servers: [dead] }),
-    `buffer.nats: no server answers at ${dead}: connection`,
+    `buffer.nats: no server responds at ${dead}: connection`,
   )
-  t.match(await failure({ servers: ['nats://nobody.invalid:4222'] }), /no server answers at .*ENOTFOUND/)
+  t.match(await failure({ servers: ['nats://nobody.invalid:4222'] }), /no server responds at .*ENOTFOUND/)
   const other = createServer((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))
   await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
   const address = other.address()
   const port = typeof address === 'object' ? address?.port : 0
-  t.match(await failure({ servers: [`nats://127.0.0.1:${port}`] }), /no server answers at .*unexpected/)
+  t.match(await failure({ servers: [`nats://127.0.0.1:${port}`] }), /no server responds at .*unexpected/)
   await new Promise((resolve) => other.close(resolve))
 })
 

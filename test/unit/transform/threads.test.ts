@@ -39,7 +39,11 @@ t.test('a failure says what was applied then: the filter, or which step of the m
   const broken = body('{"a":1,"b":"\\x"}')
   const [step] = await threads.run(lane('steps'), { filter: null, map, mask_salt: 'salt' }, [broken], ever)
   t.match(step?.failed, [
-    { step: 2, code: 'transform_error', message: 'The transform cannot be applied to it (SyntaxError).' },
+    {
+      step: 2,
+      code: 'transform_error',
+      message: 'The transform cannot be applied to the record (SyntaxError).',
+    },
   ])
   const [filter] = await threads.run(lane('steps'), transform('record.x == 1', map), [body('{"b":1}')], ever)
   t.match(filter?.failed, [{ step: 0, code: 'filter_error' }])

@@ -31,7 +31,7 @@ t.test('cut off: 503 for everything, then as if nothing had been', async (t) => 
   t.match(await a.api('POST', `/v1/ingest/${pipeId}`, { n: 2 }, { isBroken: true }), { status: 503 })
   t.match(await a.api('GET', '/v1/pipes'), {
     status: 503,
-    body: { error: 'storage_unavailable', message: /lost touch with its cluster/ },
+    body: { error: 'storage_unavailable', message: /disconnected from its cluster/ },
   })
   t.equal((await a.api('GET', '/v1/health')).status, 200, 'the process itself is alive')
   const pulled = await b.api<{ msg_id: string }>('GET', `/v1/pull/${lane}?wait_ms=20000`)

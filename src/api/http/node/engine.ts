@@ -160,7 +160,7 @@ class NodeListener implements Listener {
     const exchange = new NodeExchange(request, response, connection, awaitsContinue, begin())
     try {
       if (request.httpVersion === '1.1' && request.headers.host === undefined) {
-        exchange.sendAndCut(failed(new ApiError('bad_request', { message: 'Host is missing.' })))
+        exchange.sendAndCut(failed(new ApiError('bad_request', { message: 'The header Host is missing.' })))
       } else this.#handle(request, exchange)
     } catch (error) {
       exchange.send(failed(error), true)
@@ -199,7 +199,9 @@ function originForm({ url = '', headers, httpVersion }: IncomingMessage): string
   if (absolute === null) return url
   const [, authority = '', rest = ''] = absolute
   if (httpVersion === '1.1' && authority.toLowerCase() !== headers.host?.toLowerCase()) {
-    throw new ApiError('bad_request', { message: 'The request target names another host than Host.' })
+    throw new ApiError('bad_request', {
+      message: 'The request target and the header Host name different hosts.',
+    })
   }
   return rest.startsWith('/') ? rest : `/${rest}`
 }

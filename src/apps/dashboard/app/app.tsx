@@ -128,9 +128,9 @@ function PageAt() {
         <ReferencePage />
       </Route>
       <Route>
-        <Page title="Not found" name="There is no such page">
-          <Empty title="Nothing is at this address">
-            <Link to="/">To the overview</Link>
+        <Page title="Not found" name="Page not found">
+          <Empty title="There is no page at this address">
+            <Link to="/">Go to the overview</Link>
           </Empty>
         </Page>
       </Route>

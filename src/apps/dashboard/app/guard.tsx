@@ -16,8 +16,8 @@ export class Guard extends Component<{ children: ReactNode }, { error: Error | n
     if (error === null) return this.props.children
     // After an update of pipectl the parts of an old page are gone: loading the page again gets the new ones.
     return (
-      <Notice kind="bad" actions={<Button onClick={() => location.reload()}>Load the page again</Button>}>
-        This page could not be shown: <Outside text={error.message} />
+      <Notice kind="bad" actions={<Button onClick={() => location.reload()}>Reload the page</Button>}>
+        This page cannot be shown: <Outside text={error.message} />
       </Notice>
     )
   }

@@ -20,7 +20,7 @@ export function PasswordDialog({ email, onClose }: { email: string; onClose: () 
       onSuccess: () => {
         // The session has another id now, and another token for changes.
         void queryClient.invalidateQueries({ queryKey: ['session'] })
-        say('Your password is changed. Your other sessions have ended.')
+        say('Password changed. Your other sessions have ended.')
         onClose()
       },
     })

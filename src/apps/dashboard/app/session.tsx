@@ -1,4 +1,4 @@
-/** Who is signed in. Nothing of the application is shown before that is known; what is open stays open when it ends. */
+/** The session. Nothing is shown before it is known; open pages stay open when it ends. */
 import { useQuery } from '@tanstack/react-query'
 import { type ReactNode, useSyncExternalStore } from 'react'
 import { currentSession } from '../data/api.ts'
@@ -29,7 +29,7 @@ export function SessionGate({ children }: { children: ReactNode }) {
     }
     return (
       <FrontPage title="pipectl">
-        <Notice kind="bad">pipectl does not respond. This page tries again every 2 seconds.</Notice>
+        <Notice kind="bad">pipectl does not respond. This page retries every 2 seconds.</Notice>
       </FrontPage>
     )
   }
@@ -37,7 +37,7 @@ export function SessionGate({ children }: { children: ReactNode }) {
     <SessionContext value={session}>
       {children}
       <Dialog title="Your session has ended" open={isEnded} top>
-        <p>Sign in to go on. What you typed is still there.</p>
+        <p>Sign in to continue. What you typed is kept.</p>
         <SignInForm onDone={signedIn} email={session.user.user_email} />
       </Dialog>
     </SessionContext>

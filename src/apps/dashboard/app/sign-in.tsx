@@ -1,4 +1,4 @@
-/** Signing in, and making the first account with a setup link. Both are a page, signing in also a dialog. */
+/** Sign-in, and the first account with a setup link. Both are pages; sign-in is a dialog too. */
 import { type FormEvent, type ReactNode, useEffect, useState } from 'react'
 import { dashboard } from '../data/api.ts'
 import icon from '../favicon.svg'
@@ -55,7 +55,7 @@ export function SignInForm({ onDone, email: given = '' }: { onDone: () => Promis
   )
 }
 
-/** The 401 of a wrong password says nothing of a session that ended. */
+/** The 401 of a wrong password does not mean that a session ended. */
 function signInWords(failure: unknown): unknown {
   if (!(failure instanceof Error) || !('body' in failure)) return failure
   const { message } = failure.body as { message?: unknown }
@@ -76,7 +76,7 @@ export function SetupPage() {
     return (
       <FrontPage title="Set up">
         <Notice kind="warn">
-          This address lacks its token. Open the whole link, or make a new one:{' '}
+          This link is incomplete: its token is missing. Open the whole link, or create a new one:{' '}
           <code>pipectl users setup-link</code>
         </Notice>
       </FrontPage>
@@ -93,14 +93,14 @@ export function SetupPage() {
           required
           value={email}
           onValue={setEmail}
-          hint="Only your name here: nothing is ever sent to it."
+          hint="It identifies you here. No e-mail is ever sent."
           error={errors.email}
         />
         <NewPasswordField
           label="Password"
           value={password}
           onValue={setPassword}
-          advice="; a sentence is good."
+          advice=". A sentence is a good password."
           error={errors.password}
         />
         <Button type="submit" look="primary" disabled={isRunning}>

@@ -16,9 +16,9 @@ export interface UserMenuProps {
 }
 
 const themes: readonly [Theme, string][] = [
-  ['system', 'As the system'],
-  ['light', 'Light'],
-  ['dark', 'Dark'],
+  ['system', 'System theme'],
+  ['light', 'Light theme'],
+  ['dark', 'Dark theme'],
 ]
 
 export function UserMenuItems(props: UserMenuProps) {

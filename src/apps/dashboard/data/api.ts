@@ -1,4 +1,4 @@
-/** How the pages speak to the daemon: the clients of `client/`, with the session's CSRF token on every change. */
+/** The connection of the pages to the daemon: the clients of `client/`, with the session's CSRF token on every change. */
 import { openClient } from '../../client/client.ts'
 import { openDashboardClient } from '../../client/dashboard.ts'
 import { ApiFailure } from '../../client/failure.ts'

@@ -6,7 +6,7 @@ let nowMs = Date.now()
 const listeners = new Set<() => void>()
 let timer: ReturnType<typeof setInterval> | undefined
 
-/** Seconds of a request's way do not matter; a computer whose clock is an hour off does. */
+/** The seconds that a request takes do not matter; a computer whose clock is off by an hour does. */
 export function setServiceTime(serviceMs: number): void {
   skewMs = serviceMs - Date.now()
 }

@@ -36,7 +36,7 @@ export function usePipe(pipeId: string) {
   })
 }
 
-/** Its lane is as fresh as the overview; everything else changes only when a user changes it. */
+/** Its lane is as fresh as the overview; the rest changes only when a user changes it. */
 export function useDestination(pipeId: string, destinationId: string) {
   const live = usePipeOverview(pipeId)?.lanes.find((one) => one.destination_id === destinationId)
   const query = useQuery({
@@ -58,8 +58,7 @@ export function useDestination(pipeId: string, destinationId: string) {
 }
 
 /**
- * Where records are sent: the address of ingest may be another one than that of this page. The daemon's own description of
- * its API says it.
+ * The address that records are sent to, which can differ from that of this page. The daemon's OpenAPI document has it.
  */
 export function useIngestUrl(pipeId: string): string {
   const { data } = useQuery({
@@ -164,7 +163,7 @@ export function useLaneUsage(pipeId: string, destinationId: string) {
   })
 }
 
-/** Delivery saves a new key after some seconds. */
+/** Delivery saves a new key after a few seconds. */
 export function useDrift(pipeId: string, destinationId: string) {
   return useQuery({
     queryKey: ['pipe', pipeId, 'drift', destinationId],
@@ -175,7 +174,7 @@ export function useDrift(pipeId: string, destinationId: string) {
   })
 }
 
-/** A change: when it is done, everything that is shown is asked for again, but for what no change makes different. */
+/** A change. After it everything that is shown is read again, except usage, which no change affects. */
 export function useChange<Result, Input = void>(run: (input: Input) => Promise<Result>) {
   const client = useQueryClient()
   return useMutation({

@@ -1,8 +1,8 @@
-/** The cache of what the server said. */
+/** The cache of the server's responses. */
 import { MutationCache, QueryCache, QueryClient } from '@tanstack/react-query'
 import { noticeEnd } from './session-end.ts'
 
-/** Requests go out whatever the browser thinks of the network: the daemon may be on this machine. */
+/** Requests are sent even if the browser reports no network: the daemon may be on this machine. */
 export const queryClient = new QueryClient({
   queryCache: new QueryCache({ onError: noticeEnd }),
   mutationCache: new MutationCache({ onError: noticeEnd }),

@@ -8,7 +8,7 @@ export function useSession(): CurrentSession | null {
   return useContext(SessionContext)
 }
 
-/** Viewers look, admins change. The daemon decides; this is for what a page offers. */
+/** Viewers read, admins change. The daemon decides; pages use this to offer only what is allowed. */
 export function useMayChange(): boolean {
   return useContext(SessionContext)?.user.user_role === 'admin'
 }

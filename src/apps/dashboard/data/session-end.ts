@@ -1,4 +1,4 @@
-/** Whether the session has ended while pages are open. Every answer of the API that says so is noticed here. */
+/** Whether the session has ended while pages are open. Every response of the API that says so is noticed here. */
 import { ApiFailure } from '../../client/failure.ts'
 
 let isEnded = false

@@ -1,4 +1,4 @@
-/** Lines over time. uPlot draws on a canvas; what it shows is also said in words, for those who cannot see it. */
+/** Lines over time. uPlot draws on a canvas; its data is also described in words, for users who cannot see it. */
 import { useEffect, useRef } from 'react'
 import UPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'

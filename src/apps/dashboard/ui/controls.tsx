@@ -1,4 +1,4 @@
-/** Buttons and fields of forms. Errors are the API's own, on the field they belong to. */
+/** Buttons and fields of forms. Errors come from the API and are shown at their field. */
 import { type ComponentProps, type ReactNode, useId } from 'react'
 import { Link } from 'wouter'
 import { useMayChange } from '../data/session-context.ts'
@@ -10,7 +10,7 @@ const classOf = (look: Look) => `${styles.button} ${look === 'normal' ? '' : (st
 
 interface ButtonProps extends Omit<ComponentProps<'button'>, 'className'> {
   look?: Look
-  /** It changes something: a viewer sees it, and why it does nothing. */
+  /** It changes something: for a viewer it is disabled, with the reason. */
   changes?: boolean
 }
 
@@ -30,7 +30,7 @@ export function Button({
       type={type}
       className={classOf(look)}
       disabled={disabled || isLocked}
-      title={isLocked ? 'Viewers can look at everything and change nothing.' : title}
+      title={isLocked ? 'Viewers can read everything and change nothing.' : title}
     />
   )
 }

@@ -11,7 +11,7 @@ export function Copy({ text, what, label = 'Copy' }: { text: string; what: strin
     const timer = setTimeout(() => setOutcome(null), shownMs)
     return () => clearTimeout(timer)
   }, [outcome])
-  const words = { copied: 'Copied', failed: 'Select and copy by hand' }
+  const words = { copied: 'Copied', failed: 'Copying failed: select the text' }
   return (
     <Button
       look="plain"

@@ -1,4 +1,4 @@
-/** Shows a failure in the API's own words; for a form, those of its errors that belong to no field. */
+/** Shows a failure in the words of the API; for a form, the errors that belong to no field. */
 import { type ReactNode, useEffect, useRef } from 'react'
 import { isObject } from '../../../contract/is-object.ts'
 import { ApiFailure, UnreachableFailure } from '../../client/failure.ts'
@@ -16,7 +16,7 @@ export function fieldErrors(failure: unknown): FieldErrors {
 
 export function failureText(failure: unknown): string {
   if (failure instanceof UnreachableFailure) {
-    return 'pipectl does not respond. Nothing you typed is lost: try again when it is back.'
+    return 'pipectl does not respond. Nothing you typed is lost: try again when it responds.'
   }
   if (failure instanceof ApiFailure) {
     if (failure.status === 401) return 'Your session has ended. Sign in again; nothing you typed is lost.'

@@ -15,7 +15,7 @@ export function RatesChart({ label, lines }: { label: string; lines: readonly Li
   const rates = useRates()
   const times = useMemo(() => rates.map((one) => one.atMs / 1000), [rates])
   const series = useMemo(() => lines.map(({ name, of }) => ({ name, values: rates.map(of) })), [rates, lines])
-  if (rates.length < 2) return <Soft>Measuring: two looks at the service make a rate.</Soft>
+  if (rates.length < 2) return <Soft>Collecting data…</Soft>
   const last = series.map(({ name, values }) => `${name} ${count(values.at(-1) ?? 0)}`).join(', ')
   return (
     <Suspense fallback={<Skeleton lines={4} />}>

@@ -52,7 +52,7 @@ export function LastDay({ pipeId }: { pipeId: string | null }) {
       error={error}
       lines={pipeLines}
       others={[filtered]}
-      nothing="No record came in or was delivered, as of a minute ago at most."
+      nothing="No records were received or delivered."
     />
   )
 }
@@ -71,7 +71,7 @@ export function LastDayOfLane({ pipeId, destinationId }: { pipeId: string; desti
       error={error}
       lines={laneLines}
       others={[filtered, failedAttempts]}
-      nothing="Nothing was delivered, skipped or filtered out and no attempt failed, as of a minute ago at most."
+      nothing="No records were delivered, skipped or filtered out, and no attempt failed."
     />
   )
 }
@@ -124,7 +124,7 @@ function Hours<Hour extends { hour_ts: string }>({ hours, lines, others, nothing
     <>
       <Suspense fallback={<Skeleton lines={4} />}>
         <Chart
-          description={`Records per hour of the last 24 hours. Together: ${totals.join(', ')}.`}
+          description={`Records per hour of the last 24 hours. Total: ${totals.join(', ')}.`}
           times={times}
           series={series}
           isStepped

@@ -53,7 +53,7 @@ export async function inferTable(
 
 const noRecords = {
   code: 'no_records',
-  message: 'There are no records to look at: send some to the pipe first, or give a sample.',
+  message: 'There are no records to read: send some to the pipe first, or provide a sample.',
 }
 
 class Inference {
@@ -97,7 +97,7 @@ class Inference {
 
   failed(step: Step, { code, message }: { code: string; message: string }): TableProposal {
     const isDdl = step === 'create_table' || step === 'add_columns'
-    const advice = isDdl ? ' Have somebody who may do it run the statements in ddl.' : ''
+    const advice = isDdl ? ' Let an administrator run the statements in ddl.' : ''
     return { ...this.#proposal(), ok: false, failure: { step, code, message: `${message}${advice}` } }
   }
 

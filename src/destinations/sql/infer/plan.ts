@@ -140,7 +140,8 @@ export function dedupeFault(observed: Observed, request: InferRequest, { dialect
   if (found.seen < observed.records || (found.kinds.null ?? 0) > 0)
     return 'is missing or null in records of the sample, and every record needs a dedupe_id'
   const { boolean = 0, object = 0, array = 0, decimal = 0 } = found.kinds
-  if (boolean + object + array + decimal > 0) return 'has values that are no ids: text and whole numbers are'
+  if (boolean + object + array + decimal > 0)
+    return 'has values that cannot be ids: only text and whole numbers can'
   const kinds = Object.keys(found.kinds)
   if (kinds.includes('integer') && kinds.length > 1) return 'is a number in some records and text in others'
   if (dialect === 'mysql' && found.longestBytes > mostMysqlKeyCharacters + 2)
@@ -222,14 +223,14 @@ function keyWarnings({ longKeys, furtherKeys }: Observed): string[] {
     warnings.push('Some records have keys of more than 1000 characters, which no mapping can name.')
   if (furtherKeys > 0)
     warnings.push(
-      `The records have more than ${resourceLimits.inferredKeys} keys: the further ones were not looked at.`,
+      `The records have more than ${resourceLimits.inferredKeys} keys: the others were not checked.`,
     )
   return warnings
 }
 
 function warnOfLeftOut({ observations, warnings }: TablePlan): void {
   const left = observations.filter(({ column_name }) => column_name === null).length
-  if (left > 0) warnings.push(`${left} of the keys get no column; observations say why.`)
+  if (left > 0) warnings.push(`${left} of the keys get no column; observations explain why.`)
 }
 
 function warnOfUnseen({ observations, warnings }: TablePlan, keys: readonly string[]): void {

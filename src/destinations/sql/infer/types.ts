@@ -39,13 +39,13 @@ export function typeFor(observation: Observation, server: Server): TypeOrNot {
   const { facts } = observation
   const isPostgres = server.dialect === 'postgresql'
   if (facts.hasLoneSurrogate)
-    return { dataType: null, reason: 'A value holds half a surrogate pair, which is no text.' }
+    return { dataType: null, reason: 'A value contains half a surrogate pair, which is not valid text.' }
   if (facts.hasNul && isPostgres)
-    return { dataType: null, reason: 'A value holds a NUL character, which PostgreSQL cannot store.' }
+    return { dataType: null, reason: 'A value contains a NUL character, which PostgreSQL cannot store.' }
   const kinds = valueKinds.filter((kind) => kind !== 'null' && (observation.kinds[kind] ?? 0) > 0)
   const text = (reason: string) => proposed(isPostgres ? 'text' : 'longtext', 'string', reason)
   const are = (...allowed: ValueKind[]) => kinds.every((kind) => allowed.includes(kind))
-  if (kinds.length === 0) return text('Only null so far: text holds whatever comes.')
+  if (kinds.length === 0) return text('Only null so far: text can store any value.')
   if (are('boolean')) return proposed('boolean', 'boolean', 'true or false.')
   if (are('integer', 'decimal')) return numberType(observation, isPostgres)
   if (are('uuid')) return proposed(isPostgres ? 'uuid' : 'char(36)', 'string', 'UUIDs in lower case.')
@@ -73,7 +73,7 @@ function numberType({ facts }: Observation, isPostgres: boolean): ProposedType {
   return proposed(
     isPostgres ? 'text' : 'longtext',
     'string',
-    'Numbers with more digits than a numeric column takes: as text.',
+    'Numbers with more digits than a numeric column can store: stored as text.',
   )
 }
 
@@ -86,7 +86,7 @@ function timeType({ facts }: Observation, isPostgres: boolean): ProposedType {
     )
   return facts.isUtc
     ? proposed('datetime(6)', 'string', 'Times in UTC, stored in UTC.')
-    : proposed('varchar(64)', 'string', 'Times with offsets, which datetime would lose: as text.')
+    : proposed('varchar(64)', 'string', 'Times with offsets, which datetime would drop: stored as text.')
 }
 
 function jsonType({ facts }: Observation, { dialect, isMariadb }: Server): string {

@@ -1,4 +1,4 @@
-/** Who changed what, and from where. Admins alone see it. */
+/** The audit log: who changed what, and from where. Only admins see it. */
 import { useState } from 'react'
 import type { AuditEntry } from '../../../../contract/audit.ts'
 import { resourceName } from '../../../client/audit-name.ts'
@@ -18,7 +18,7 @@ export function AuditPage() {
   return (
     <Page title="Audit" name="Audit log">
       <Soft>Every change, and every sign-in, of the last 400 days. Secrets are never in it.</Soft>
-      {mayChange ? <Entries /> : <Notice>Only admins see who changed what.</Notice>}
+      {mayChange ? <Entries /> : <Notice>Only admins can see the audit log.</Notice>}
     </Page>
   )
 }
@@ -33,8 +33,8 @@ function Entries() {
   return (
     <Section title="Newest first">
       {audit.length === 0 ? (
-        <Empty title="Nothing was changed">
-          <p>Changes that you make are shown here.</p>
+        <Empty title="No changes yet">
+          <p>Changes appear here.</p>
         </Empty>
       ) : (
         <Table
@@ -44,13 +44,13 @@ function Entries() {
           columns={[
             { label: 'When', cell: (entry) => <Ago at={entry.audit_ts} />, isShort: true },
             { label: 'Who', cell: (entry) => <Outside text={whoOf(entry)} /> },
-            { label: 'From', cell: (entry) => entry.address ?? 'the machine itself' },
+            { label: 'From', cell: (entry) => entry.address ?? 'this server' },
             {
               label: 'Operation',
               cell: ({ operation }) => <span title={operation}>{operationWords(operation)}</span>,
               isShort: true,
             },
-            { label: 'On', cell: (entry) => <Outside text={resourceName(entry, overview ?? null)} /> },
+            { label: 'Resource', cell: (entry) => <Outside text={resourceName(entry, overview ?? null)} /> },
             { label: 'Changed', cell: (entry) => <Outside text={changeOf(entry)} /> },
             {
               label: '',
@@ -78,7 +78,7 @@ function Entry({ entry, onClose }: { entry: AuditEntry; onClose: () => void }) {
     <Dialog title={`Change ${entry.audit_id}`} open onClose={onClose}>
       <Code label="Before" text={stateText(entry.before)} />
       <Code label="After" text={stateText(entry.after)} />
-      <Code label="On" text={entry.resource_id ?? 'the workspace'} />
+      <Code label="Resource" text={entry.resource_id ?? 'the workspace'} />
       <div>
         <Button onClick={onClose}>Close</Button>
       </div>
@@ -97,7 +97,7 @@ function stateText(state: AuditEntry['before']): string {
 
 function whoOf({ actor }: AuditEntry): string {
   const name = actor.name ?? actor.id
-  if (actor.kind === 'local') return name === null ? 'a command' : `a command of ${name}`
+  if (actor.kind === 'local') return name === null ? 'a command' : `command of ${name}`
   return `${actor.kind} ${name ?? '(unknown)'}`
 }
 

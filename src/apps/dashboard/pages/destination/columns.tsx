@@ -1,4 +1,4 @@
-/** Which column takes which key of a record. */
+/** The mapping of keys of a record to columns. */
 import type { ColumnMapping } from '../../../../contract/destination.ts'
 import { Button, Check, Choice, TextField } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'
@@ -10,7 +10,7 @@ import { type KnownTable, TableColumns, typeIn } from './table-columns.tsx'
 
 const types = ['string', 'number', 'boolean', 'object', 'array', 'null'] as const
 const roles: readonly (readonly [ColumnDraft['role'], string])[] = [
-  ['', 'a value'],
+  ['', 'value'],
   ['dedupe_id', 'unique id'],
   ['record_ts', 'record time'],
   ['received_at', 'arrival time'],
@@ -25,7 +25,7 @@ export function ColumnFields({
   errors,
   onChange,
 }: {
-  /** Otherwise they are those of a Parquet object. */
+  /** False: they are the columns of a Parquet object. */
   hasTable: boolean
   columns: readonly ColumnDraft[]
   table: KnownTable
@@ -51,8 +51,8 @@ export function ColumnFields({
       {columns.length === 0 ? (
         <Soft>
           {hasTable
-            ? 'None mapped: each key of a record goes to the column of its name, and keys without a column are left out.'
-            : 'None mapped: a Parquet object needs at least one. Keys without a column are left out.'}
+            ? 'No columns are mapped: each key goes to the column of the same name, and keys without a column are left out.'
+            : 'No columns are mapped: a Parquet object needs at least one. Keys without a column are left out.'}
         </Soft>
       ) : null}
       <div className={styles.rows}>
@@ -71,10 +71,10 @@ export function ColumnFields({
       {columns.length === 0 ? null : (
         <Soft>
           {hasTable
-            ? 'A record whose unique id is in the table already replaces that row, so that what is sent twice is stored once. '
-            : 'A number is a 64-bit float; one that would lose a digit does not fit, and goes in a column of strings. '}
-          Required: a record without that key is rejected when it is sent. Record time and arrival time
-          without a key are those that pipectl has noted.
+            ? 'A record whose unique id is already in the table replaces that row, so a record that is sent twice is stored once. '
+            : 'A number is a 64-bit float. A number that would lose digits is rejected: use a column of strings for it. '}
+          Required: a record without that key is rejected when it is sent. Without a key, record time and
+          arrival time are the time at which pipectl received the record.
         </Soft>
       )}
       <TableColumns table={table} mapped={columns} onMap={add} />
@@ -118,7 +118,7 @@ function Row({
       <TextField
         label="Key of the record"
         mono
-        placeholder={column.role === 'dedupe_id' ? 'made by pipectl' : column.name}
+        placeholder={column.role === 'dedupe_id' ? 'created by pipectl' : column.name}
         value={column.source}
         onValue={(source) => onChange({ source })}
         error={error('source_field')}

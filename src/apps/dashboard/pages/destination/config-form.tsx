@@ -36,7 +36,7 @@ export function ConfigForm({ draft, table, errors, isStored, trial, onChange }: 
   const more = fields.filter((one) => one.isAdvanced)
   return (
     <>
-      <Section title="Where to">
+      <Section title="Target">
         <TextField
           label="Name"
           optional
@@ -48,7 +48,7 @@ export function ConfigForm({ draft, table, errors, isStored, trial, onChange }: 
         <div className={formStyles.pair}>{fields.filter((one) => !one.isAdvanced).map(field)}</div>
         {more.length === 0 ? null : (
           <details open={more.some((one) => errorOf(errors, one.key) !== undefined) || undefined}>
-            <summary>More</summary>
+            <summary>Advanced</summary>
             <div className={formStyles.pair}>{more.map(field)}</div>
           </details>
         )}
@@ -75,10 +75,10 @@ export function ConfigForm({ draft, table, errors, isStored, trial, onChange }: 
         </>
       )}
       {isStored ? null : (
-        <Section title="Where to begin">
+        <Section title="Start">
           <Check
-            label="Also deliver what the pipe still keeps from before"
-            hint="Otherwise delivery begins with the next record."
+            label="Deliver from the beginning: also the records that the pipe still keeps"
+            hint="If not selected, delivery starts with the next record."
             checked={draft.startFrom === 'earliest'}
             onValue={(all) => onChange({ startFrom: all ? 'earliest' : 'now' })}
             error={errors.start_from}
@@ -143,7 +143,7 @@ function Field({
         type="password"
         autoComplete="new-password"
         optional={!isStored && !isNeeded}
-        placeholder={isStored ? 'empty: stays as it is' : placeholder}
+        placeholder={isStored ? 'leave empty to keep it' : placeholder}
       />
     )
   }
@@ -163,11 +163,11 @@ function Delivery({ draft, errors, onChange, isStored }: Omit<Props, 'table' | '
   const set = (next: Partial<typeof flush>) => onChange({ flush: { ...flush, ...next } })
   const usual = wordsOf(draft.type).defaultFlush
   return (
-    <Section title="How to deliver">
-      <Soft>Empty: the limits of the pipe, or what is usual for this kind.</Soft>
+    <Section title="Delivery">
+      <Soft>Empty fields use the limits of the pipe, or the defaults of this type.</Soft>
       <div className={formStyles.pair}>
         <TextField
-          label="Records that close a batch"
+          label="Max records per batch"
           inputMode="numeric"
           placeholder={String(usual.maxRecords)}
           value={flush.records}
@@ -175,7 +175,7 @@ function Delivery({ draft, errors, onChange, isStored }: Omit<Props, 'table' | '
           error={errors['flush.max_records'] ?? errors.flush}
         />
         <TextField
-          label="Bytes that close a batch"
+          label="Max bytes per batch"
           inputMode="numeric"
           placeholder={String(usual.maxBytes)}
           value={flush.bytes}
@@ -183,7 +183,7 @@ function Delivery({ draft, errors, onChange, isStored }: Omit<Props, 'table' | '
           error={errors['flush.max_bytes']}
         />
         <TextField
-          label="Seconds that close a batch"
+          label="Max seconds per batch"
           inputMode="numeric"
           placeholder={String(usual.maxSeconds)}
           value={flush.seconds}
@@ -191,7 +191,7 @@ function Delivery({ draft, errors, onChange, isStored }: Omit<Props, 'table' | '
           error={errors['flush.max_seconds']}
         />
         <TextField
-          label="Requests per second, at most"
+          label="Max requests per second"
           inputMode="decimal"
           placeholder="no limit"
           value={draft.rate}
@@ -200,32 +200,32 @@ function Delivery({ draft, errors, onChange, isStored }: Omit<Props, 'table' | '
         />
         {wordsOf(draft.type).hasConcurrency ? (
           <TextField
-            label="Requests at the same time"
+            label="Concurrency"
             inputMode="numeric"
             placeholder="1"
-            hint="1 to 32; more than 1 keeps order only between batches."
+            hint="Requests in flight, 1 to 32. More than 1 keeps the order only between batches."
             value={draft.concurrency}
             onValue={(concurrency) => onChange({ concurrency })}
             error={errors.concurrency}
           />
         ) : null}
         <TextField
-          label="Seconds of eager retries"
+          label="Retry for (seconds)"
           inputMode="numeric"
           placeholder={isStored ? undefined : '86400'}
-          hint="After that a failing lane is stalled and retried every 15 minutes. Nothing is dropped for it."
+          hint="After this time a failing lane is retried every 15 minutes. Nothing is dropped."
           value={draft.maxRetrySeconds}
           onValue={(maxRetrySeconds) => onChange({ maxRetrySeconds })}
           error={errors.destination_max_retry_seconds}
         />
         {wordsOf(draft.type).isPulled ? null : (
           <Choice
-            label="What it refuses for good"
-            hint="Parked records can be corrected and replayed; what comes behind them is delivered meanwhile."
+            label="On permanent error"
+            hint="You can correct and replay parked records; the records behind them are delivered meanwhile."
             value={draft.onPermanentError}
             options={[
-              ['block', 'blocks the lane'],
-              ['park', 'is parked, and the lane goes on'],
+              ['block', 'block the lane'],
+              ['park', 'park the records, and continue'],
             ]}
             onValue={(onPermanentError) => onChange({ onPermanentError })}
             error={errors.on_permanent_error}

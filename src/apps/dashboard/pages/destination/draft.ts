@@ -23,7 +23,7 @@ export interface DestinationDraft {
   columns: readonly ColumnDraft[]
   transform: TransformDraft
   maxRetrySeconds: string
-  /** All empty: no plan of its own. */
+  /** All empty: it has no batch limits of its own. */
   flush: { records: string; bytes: string; seconds: string }
   rate: string
   concurrency: string
@@ -33,7 +33,10 @@ export interface DestinationDraft {
 
 const noFlush = { records: '', bytes: '', seconds: '' }
 
-export function emptyDraft(type: DestinationType): DestinationDraft {
+export function emptyDraft(
+  type: DestinationType,
+  startFrom: DestinationDraft['startFrom'] = 'now',
+): DestinationDraft {
   return {
     type,
     name: '',
@@ -45,7 +48,7 @@ export function emptyDraft(type: DestinationType): DestinationDraft {
     rate: '',
     concurrency: '',
     onPermanentError: 'block',
-    startFrom: 'now',
+    startFrom,
   }
 }
 

@@ -27,8 +27,8 @@ export function EditDestinationPage({ pipeId, destinationId }: { pipeId: string;
   if (isNotFound(error) && data === undefined) return <Gone what="destination" />
   return (
     <Page
-      title={data === undefined ? 'Destination' : `Change ${nameOf(data)}`}
-      name={data === undefined ? 'Destination' : <Outside text={`Change ${nameOf(data)}`} />}
+      title={data === undefined ? 'Destination' : `Edit ${nameOf(data)}`}
+      name={data === undefined ? 'Destination' : <Outside text={`Edit ${nameOf(data)}`} />}
       crumbs={<PipeCrumb pipeId={pipeId} />}
     >
       {isNotFound(error) ? (
@@ -143,9 +143,8 @@ function EditForm({
       <TestAndSave
         pipeId={pipeId}
         body={{ destination_id: id, ...patch }}
-        hasSample={wordsOf(type).isDatabase}
+        type={type}
         isSaving={form.isSaving}
-        saveWord="save"
         save={(isForced) => form.submit({ checksTransform: !isForced })}
         onFailure={form.fail}
         onTableColumns={table.learn}

@@ -1,4 +1,4 @@
-/** A new destination: first its kind, then where it is; tested before it is saved. */
+/** A new destination: first its type, then its target; tested before it is saved. */
 import { useCallback, useState } from 'react'
 import { useLocation } from 'wouter'
 import { destinationTypes, wordsOf } from '../../../../contract/destination-words.ts'
@@ -24,11 +24,11 @@ import { warnOfTransform } from './transform-warning.ts'
 export function NewDestinationPage({ pipeId }: { pipeId: string }) {
   const initial = useCallback((): { draft: DestinationDraft | null } => ({ draft: null }), [])
   const [{ draft }, set, forget] = useDraft(`new destination of ${pipeId}`, initial)
-  const { error } = usePipe(pipeId)
+  const { data: pipe, error } = usePipe(pipeId)
   return (
     <Page title="New destination" name="New destination" crumbs={<PipeCrumb pipeId={pipeId} />}>
       {isNotFound(error) ? (
-        <Notice kind="bad">Somebody deleted this pipe. What you typed is still here to be copied.</Notice>
+        <Notice kind="bad">Another user deleted this pipe. You can still copy what you typed.</Notice>
       ) : null}
       {draft === null ? (
         <div className={styles.kinds}>
@@ -37,7 +37,7 @@ export function NewDestinationPage({ pipeId }: { pipeId: string }) {
               key={type}
               type="button"
               className={styles.kind}
-              onClick={() => set({ draft: emptyDraft(type) })}
+              onClick={() => set({ draft: emptyDraft(type, startOf(pipe)) })}
             >
               <strong>{wordsOf(type).title}</strong>
               <Soft>{wordsOf(type).summary}</Soft>
@@ -54,6 +54,11 @@ export function NewDestinationPage({ pipeId }: { pipeId: string }) {
       )}
     </Page>
   )
+}
+
+/** Records that were sent before there was a destination are kept for the first one. */
+function startOf(pipe: { destinations: readonly unknown[] } | undefined): DestinationDraft['startFrom'] {
+  return pipe?.destinations.length === 0 ? 'earliest' : 'now'
 }
 
 function NewForm({
@@ -86,7 +91,7 @@ function NewForm({
       const { body: created } = await create.mutateAsync(isForced)
       onForget()
       say(
-        `The destination is there; its lane starts ${draft.startFrom === 'now' ? 'with the next record' : 'with what is kept'}.`,
+        `Destination created. Delivery starts ${draft.startFrom === 'now' ? 'with the next record' : 'from the beginning'}.`,
         twin,
       )
       warnOfTransform({ ...created, pipe_id: pipeId, isUnchecked: isForced && Boolean(body.transform) })
@@ -101,7 +106,7 @@ function NewForm({
       <div className={formStyles.actions}>
         <Soft>{wordsOf(draft.type).summary}</Soft>
         <Button look="plain" onClick={onForget}>
-          Another kind
+          Another type
         </Button>
       </div>
       <FailureNotice failure={failure} shown={shownPaths(errors, draft)} />
@@ -132,9 +137,8 @@ function NewForm({
       <TestAndSave
         pipeId={pipeId}
         body={body}
-        hasSample={wordsOf(draft.type).isDatabase}
+        type={draft.type}
         isSaving={create.isPending}
-        saveWord="save"
         save={save}
         onFailure={setFailure}
         onTableColumns={table.learn}

@@ -16,7 +16,7 @@ interface Props {
   /** A new destination, or a stored one with what is changed in the form. */
   body: object
   onFailure: (failure: unknown) => void
-  /** `isNew`: the table was made for the records that were looked at. */
+  /** `isNew`: the table was created for the records that were read. */
   onColumns: (columns: ColumnDraft[], isNew: boolean) => void
 }
 
@@ -59,17 +59,17 @@ export function ProposeTable({ pipeId, body, onFailure, onColumns }: Props) {
   }
   return (
     <Section
-      title="From the records"
+      title="Columns from the records"
       actions={
         <Button changes disabled={isBusy} onClick={() => void ask({})}>
-          {isBusy ? 'Looking …' : 'Propose columns'}
+          {isBusy ? 'Reading …' : 'Propose columns'}
         </Button>
       }
     >
       {proposal === null ? (
         <Soft>
-          Looks at the newest records of the pipe and proposes columns that give back every value as it was
-          sent. Nothing is created until you say so.
+          Reads the newest records of the pipe and proposes columns that keep every value as sent. Nothing is
+          created until you confirm it.
         </Soft>
       ) : (
         <Found
@@ -115,7 +115,7 @@ function Found({
           <Outside text={failure.message} />
         </Notice>
       )}
-      {isDone ? <Notice kind="good">This was run, and the columns below are mapped.</Notice> : null}
+      {isDone ? <Notice kind="good">Done. The columns below are mapped.</Notice> : null}
       {proposal.observations.length === 0 ? null : (
         <>
           <Soft>
@@ -152,10 +152,10 @@ function Found({
       {table_exists === true || isDone ? null : (
         <Choice
           label="Unique id"
-          hint="The primary key: a record with the same one replaces the row."
+          hint="The primary key. A record with the same id replaces the row."
           value={dedupe}
           options={[
-            [generated, 'made by pipectl, of message and place'],
+            [generated, 'created by pipectl, from message and position'],
             ...keys,
             [none, 'none: a repeated delivery is stored again'],
           ]}
@@ -163,11 +163,7 @@ function Found({
         />
       )}
       {ddl.map((statement) => (
-        <Code
-          key={statement}
-          label={isDone ? 'This was run' : 'To make the table fit'}
-          text={`${statement};`}
-        />
+        <Code key={statement} label={isDone ? 'Executed' : 'To be executed'} text={`${statement};`} />
       ))}
       {warnings.map((warning) => (
         <Notice key={warning} kind="warn">

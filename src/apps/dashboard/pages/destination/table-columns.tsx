@@ -1,4 +1,4 @@
-/** The columns of the table, as a test found them, that nothing is mapped to yet: each with the key that it could take. */
+/** The unmapped columns of the table, as a test found them, each with a suggested key. */
 import { useState } from 'react'
 import type { ColumnMapping, TableColumn } from '../../../../contract/destination.ts'
 import type { Pipe } from '../../../../contract/pipe.ts'
@@ -59,8 +59,8 @@ export function TableColumns({
   return (
     <div className={styles.rows}>
       <Soft>
-        Columns of the table that nothing is mapped to. Once there are mappings, a column without one gets its
-        default, or NULL.
+        Columns of the table without a mapping. As soon as any column is mapped, a column without a mapping
+        gets its default, or NULL.
       </Soft>
       {open.map((column) => (
         <fieldset
@@ -78,7 +78,7 @@ export function TableColumns({
             </Soft>
           </div>
           <TextField
-            label="Takes the key"
+            label="Key"
             mono
             placeholder="not mapped"
             value={keyOf(column)}

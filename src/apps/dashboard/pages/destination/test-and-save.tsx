@@ -1,9 +1,10 @@
 /**
- * Tries a destination as the daemon would use it, lists the checks, and saves when they pass or when the user
- * insists.
+ * Tests a destination as the daemon would use it, lists the checks, and saves when they pass or when the user insists.
+ * A destination that consumers pull from has nothing to test.
  */
 import { useState } from 'react'
 import type { TableColumn } from '../../../../contract/destination.ts'
+import { type DestinationType, wordsOf } from '../../../../contract/destination-words.ts'
 import type { SuccessBody } from '../../../../contract/operations.ts'
 import type { DestinationTestBody } from '../../../client/client.ts'
 import { api, change } from '../../data/api.ts'
@@ -17,26 +18,17 @@ type Result = SuccessBody<'testDestination'>
 interface Props {
   pipeId: string
   body: DestinationTestBody
-  hasSample: boolean
+  type: DestinationType
   isSaving: boolean
-  saveWord: string
-  /** `isForced`: although a check failed; then the transform is not tried again on the way. */
+  /** `isForced`: although a check failed; the transform is then not tried again. */
   save: (isForced: boolean) => unknown
   onFailure: (failure: unknown) => void
   /** Receives the columns of the table that a test of a database found. */
   onTableColumns: (columns: readonly TableColumn[] | undefined) => void
 }
 
-export function TestAndSave({
-  pipeId,
-  body,
-  hasSample,
-  isSaving,
-  saveWord,
-  save,
-  onFailure,
-  onTableColumns,
-}: Props) {
+export function TestAndSave({ pipeId, body, type, isSaving, save, onFailure, onTableColumns }: Props) {
+  const { isDatabase: hasSample, isPulled } = wordsOf(type)
   const [withSample, setWithSample] = useState(false)
   const [result, setResult] = useState<(Result & { of: string }) | null>(null)
   const [isTesting, setTesting] = useState(false)
@@ -69,12 +61,21 @@ export function TestAndSave({
     if (current?.ok === true || (await test())) save(false)
   }
   const isBusy = isTesting || isSaving
+  if (isPulled) {
+    return (
+      <div>
+        <Button look="primary" changes disabled={isSaving} onClick={() => save(false)}>
+          {isSaving ? 'Saving …' : 'Save'}
+        </Button>
+      </div>
+    )
+  }
   return (
     <Section title="Test and save">
       {hasSample ? (
         <Check
-          label="Also insert a record, and roll it back"
-          hint="The pipe's newest record, or a made-up one."
+          label="Also insert a record and roll it back"
+          hint="The newest record of the pipe, or a sample."
           checked={withSample}
           onValue={setWithSample}
         />
@@ -82,14 +83,14 @@ export function TestAndSave({
       {current === null ? null : <Checks result={current} />}
       <div className={formStyles.actions}>
         <Button look="primary" changes disabled={isBusy} onClick={() => void testAndSave()}>
-          {isTesting ? 'Testing …' : isSaving ? 'Saving …' : `Test and ${saveWord}`}
+          {isTesting ? 'Testing …' : isSaving ? 'Saving …' : 'Test and save'}
         </Button>
         <Button changes disabled={isBusy} onClick={() => void test()}>
           Test only
         </Button>
         {current?.ok === false ? (
           <Button changes disabled={isBusy} onClick={() => save(true)}>
-            {`${saveWord.charAt(0).toUpperCase()}${saveWord.slice(1)} all the same`}
+            Save anyway
           </Button>
         ) : null}
       </div>
@@ -101,7 +102,7 @@ function Checks({ result }: { result: Result }) {
   return (
     <>
       <Notice kind={result.ok ? 'good' : 'warn'}>
-        {result.ok ? 'Every check passed.' : 'Not every check passed: records would wait until it does.'}
+        {result.ok ? 'Every check passed.' : 'Some checks failed. Records wait until all checks pass.'}
       </Notice>
       <ul className={styles.checks} aria-label="Checks">
         {result.checks.map((check) => (

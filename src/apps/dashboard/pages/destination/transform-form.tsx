@@ -1,4 +1,4 @@
-/** Which records a destination gets, and what is changed in them on the way. */
+/** The filter and the steps of a transform. */
 import type { ReactNode } from 'react'
 import { type TransformOp, transformOps } from '../../../../contract/transform-words.ts'
 import { Button, Choice, formStyles, TextArea, TextField } from '../../ui/controls.tsx'
@@ -25,7 +25,7 @@ export function TransformForm({ transform, errors, isStored, trial, onChange }: 
   const hasSalt = steps.some(({ op }) => op === 'mask') || salt !== ''
   return (
     <Section
-      title="Filter and changes"
+      title="Filter and transform"
       actions={
         <Button changes onClick={() => setSteps(withStep(steps))}>
           Add a step
@@ -37,7 +37,7 @@ export function TransformForm({ transform, errors, isStored, trial, onChange }: 
         optional
         mono
         hint={
-          'In CEL, e.g. record.status == "paid" && record.total > 10. The destination gets records for which it is true. Empty: all of them.'
+          'In CEL, e.g. record.status == "paid" && record.total > 10. The destination receives the records for which it is true. Empty: all records.'
         }
         value={filter}
         onValue={(text) => set({ filter: text })}
@@ -48,7 +48,7 @@ export function TransformForm({ transform, errors, isStored, trial, onChange }: 
           <Outside text={whole} />
         </Notice>
       )}
-      {steps.length === 0 ? <Soft>No steps: records go as they are.</Soft> : null}
+      {steps.length === 0 ? <Soft>No steps: records are sent unchanged.</Soft> : null}
       <ol className={styles.steps} aria-label="Steps of the map">
         {steps.map((step, index) => (
           <li key={step.id}>
@@ -66,17 +66,17 @@ export function TransformForm({ transform, errors, isStored, trial, onChange }: 
       </ol>
       {steps.length === 0 ? null : (
         <Soft>
-          In this order, to what the filter keeps. A path is a key, or keys with dots between them:
-          user.address.city. What a step does not find it leaves as it is.
+          Steps run in this order, on the records that the filter keeps. A path is a key, or several keys with
+          dots between them: user.address.city. A step ignores a path that does not exist.
         </Soft>
       )}
       {hasSalt ? (
         <TextField
-          label="Salt of mask"
+          label="Salt for masking"
           type="password"
           autoComplete="new-password"
-          hint="A secret of 8 characters or more, which goes into each hash. It is not shown again."
-          placeholder={isStored ? 'empty: stays as it is' : undefined}
+          hint="A secret of 8 characters or more that is part of each hash. It is not shown again."
+          placeholder={isStored ? 'leave empty to keep it' : undefined}
           value={salt}
           onValue={(text) => set({ salt: text })}
           error={errors['transform.mask_salt']}
@@ -89,8 +89,8 @@ export function TransformForm({ transform, errors, isStored, trial, onChange }: 
 
 const words: Record<TransformOp, string> = {
   rename: 'rename a key',
-  drop: 'drop members',
-  keep: 'keep only members',
+  drop: 'drop keys',
+  keep: 'keep only keys',
   mask: 'mask values',
   constant: 'set a constant',
   move: 'move to the top level',
@@ -150,14 +150,14 @@ function Step({
       ) : step.op === 'constant' ? (
         <>
           {text('key', 'Key')}
-          {text('value', 'Value', 'true, 12, null or "12" as in JSON; anything else is a text.')}
+          {text('value', 'Value', 'true, 12, null or "12" as in JSON; anything else is text.')}
         </>
       ) : (
         <div className={styles.wide}>
           <TextArea
             label="Paths"
             mono
-            hint="One a line."
+            hint="One per line."
             value={step.paths}
             onValue={(paths) => onChange({ paths })}
             error={pathErrors(errors, `${at}.paths`)}

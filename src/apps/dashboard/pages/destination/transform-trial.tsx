@@ -76,13 +76,13 @@ export function TransformTrial({ pipeId, pipeName, draft, stored, onFailure }: P
       <FailureNotice failure={failure} />
       <div role="status">
         {tried === null ? (
-          <Soft>Counts up to 1,000 of them, for 5 seconds at most. Nothing is stored or delivered.</Soft>
+          <Soft>Tries up to 1,000 records, for 5 seconds at most. Nothing is stored or delivered.</Soft>
         ) : (
           countsIn(tried.trial)
         )}
       </div>
       {tried === null || tried.of === of ? null : (
-        <Soft>The form has changed since: this is of what was in it before.</Soft>
+        <Soft>The form has changed since: this result is for the earlier version.</Soft>
       )}
       {tried === null ? null : <Found trial={tried.trial} text={tried.text} />}
       <CliTwin command={tryTransformCommand(pipeName, stored, transform, shown)} />
@@ -94,7 +94,7 @@ function countsIn({ is_complete, records_seen, kept, filtered, failed }: Trial):
   if (records_seen === 0)
     return is_complete
       ? 'The pipe has no records to try it on.'
-      : 'Time ran out before the first record was through.'
+      : 'Time ran out before the first record was done.'
   const counts = `Of the ${counted(records_seen, 'newest record')}: ${count(kept)} kept, ${count(filtered)} left out, ${count(failed)} failed.`
   return is_complete ? counts : `${counts} Time ran out: the others were not tried.`
 }
@@ -105,7 +105,7 @@ function Found({ trial, text }: { trial: Trial; text: string }) {
   return (
     <>
       {faults.length === 0 ? null : (
-        <ul aria-label="What fails">
+        <ul aria-label="Failures">
           {faults.map((fault) => (
             <li key={`${fault.path} ${fault.code} ${fault.message}`}>
               Fails on {counted(fault.records, 'record')}: <Fault fault={fault} />
@@ -115,7 +115,7 @@ function Found({ trial, text }: { trial: Trial; text: string }) {
       )}
       {records.length === 0 ? (
         records_seen === 0 ? null : (
-          <Soft>There are no such records among them.</Soft>
+          <Soft>No record has this result.</Soft>
         )
       ) : (
         <ol className={styles.records} aria-label="Records before and after">
@@ -161,7 +161,7 @@ function One({ record, text }: { record: TriedRecord; text: string }) {
         </div>
       )}
       {too_large ? (
-        <Soft>Too large to be shown here.</Soft>
+        <Soft>Too large to show here.</Soft>
       ) : (
         <div className={styles.panes}>
           <Pane label="Before">
@@ -169,7 +169,7 @@ function One({ record, text }: { record: TriedRecord; text: string }) {
           </Pane>
           {outcome === 'kept' ? (
             <Pane label="After">
-              {after === before ? <Soft>As it is.</Soft> : <Json text={after ?? ''} />}
+              {after === before ? <Soft>Unchanged.</Soft> : <Json text={after ?? ''} />}
             </Pane>
           ) : null}
         </div>

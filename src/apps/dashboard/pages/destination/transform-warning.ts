@@ -21,5 +21,5 @@ export function warnOfTransform({
 }): void {
   const warning = isUnchecked ? 'Its transform was not tried on the newest records.' : check?.warning
   const link = { to: `/pipes/${pipeId}/destinations/${id}/edit`, words: 'Try it' }
-  warn(id, warning ? `${name} is saved. ${warning}` : null, link)
+  warn(id, warning ? `${name} saved. ${warning}` : null, link)
 }

@@ -1,4 +1,4 @@
-/** API keys: made, shown once, rotated, revoked. */
+/** API keys: created, shown once, rotated, revoked. */
 import { useState } from 'react'
 import type { ApiKey } from '../../../../contract/api-key.ts'
 import { until } from '../../../../platform/quantities.ts'
@@ -31,7 +31,7 @@ export function KeysPage() {
         </Button>
       }
     >
-      <Soft>Give every program a key of its own, for no more than it does.</Soft>
+      <Soft>Give each program its own key, with only the scopes that it needs.</Soft>
       {keys === undefined ? (
         error === null ? (
           <Skeleton />
@@ -61,8 +61,8 @@ function Keys({ keys }: { keys: readonly ApiKey[] }) {
         <TextField label="Search" type="search" value={filter} onValue={setFilter} />
       ) : null}
       {found.length === 0 ? (
-        <Empty title="No such key">
-          <p>Look for a part of a name, or the first characters of a key.</p>
+        <Empty title="No key matches">
+          <p>Search for part of a name, or the first characters of a key.</p>
         </Empty>
       ) : (
         <Table
@@ -71,17 +71,17 @@ function Keys({ keys }: { keys: readonly ApiKey[] }) {
           keyOf={(key) => key.api_key_id}
           columns={[
             { label: 'Name', cell: (key) => <Outside text={key.api_key_name} /> },
-            { label: 'Begins with', cell: (key) => <code>{key.api_key_prefix}</code> },
+            { label: 'Prefix', cell: (key) => <code>{key.api_key_prefix}</code> },
             {
               label: 'State',
               cell: (key) => (
                 <Marked tone={key.api_key_status === 'active' ? 'good' : 'off'}>{key.api_key_status}</Marked>
               ),
             },
-            { label: 'May', cell: (key) => <Rights apiKey={key} /> },
+            { label: 'Scopes', cell: (key) => <Rights apiKey={key} /> },
             { label: 'Last used', cell: (key) => <Ago at={key.api_key_last_used_ts} /> },
-            { label: 'Ends', cell: (key) => <Ends at={key.api_key_expires_ts} /> },
-            { label: 'Made', cell: (key) => <Ago at={key.api_key_created_ts} /> },
+            { label: 'Expires', cell: (key) => <Expires at={key.api_key_expires_ts} /> },
+            { label: 'Created', cell: (key) => <Ago at={key.api_key_created_ts} /> },
             {
               label: '',
               cell: (key) =>
@@ -126,7 +126,7 @@ function Rights({ apiKey: { api_key_scopes: scopes, api_key_pipe_ids: pipeIds } 
   )
 }
 
-function Ends({ at }: { at: string | null }) {
+function Expires({ at }: { at: string | null }) {
   const nowMs = useNow()
   return at === null ? 'never' : <time title={exactTime(at)}>{until(at, nowMs)}</time>
 }
@@ -145,12 +145,12 @@ function Revoke({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
       command={twin}
       run={async () => {
         await revoke.mutateAsync()
-        say(`${apiKey.api_key_name} is revoked.`, twin)
+        say(`Key ${apiKey.api_key_name} revoked.`, twin)
       }}
       onClose={onClose}
     >
-      Every program that uses it gets 401 from the next request on. Records that were accepted are still
-      delivered. This cannot be undone.
+      Programs that use it get 401 from their next request on. Accepted records are still delivered. This
+      cannot be undone.
     </Confirm>
   )
 }

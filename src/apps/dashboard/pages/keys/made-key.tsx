@@ -1,4 +1,4 @@
-/** A key that was just created: shown once, until the user says that it is copied. */
+/** A key that was just created: shown once, until the user confirms that it is copied. */
 import type { ReactNode } from 'react'
 import { Button } from '../../ui/controls.tsx'
 import { Dialog } from '../../ui/dialog.tsx'
@@ -14,7 +14,7 @@ interface Props {
 export function MadeKey({ made, onClose, children }: Props) {
   return (
     <Dialog title="Copy the key now" open>
-      <Notice kind="warn">This is the only time that it is shown. Only its hash is stored.</Notice>
+      <Notice kind="warn">It is shown only once: only its hash is stored.</Notice>
       <Code label={`Key ${made.api_key_name}`} text={made.api_key} />
       {children}
       <div>

@@ -14,10 +14,10 @@ import { failureText, fieldErrors } from '../../ui/failure.tsx'
 import { MadeKey } from './made-key.tsx'
 
 const scopes: readonly (readonly [ApiKeyScope, string, string])[] = [
-  ['ingest', 'Send records', 'For apps and devices: they can then do nothing else.'],
+  ['ingest', 'Send records', 'For apps and devices, which then can do nothing else.'],
   ['pull', 'Pull messages', 'For consumers of pull destinations.'],
-  ['read', 'Look', 'Every page and list, no change.'],
-  ['manage', 'Everything', 'Includes the others, and making and revoking keys.'],
+  ['read', 'Read', 'All pages and lists, without changes.'],
+  ['manage', 'Manage', 'Everything, including the other scopes and API keys.'],
 ]
 const lifetimes = [
   ['', 'never'],
@@ -28,7 +28,7 @@ const lifetimes = [
 type Lifetime = (typeof lifetimes)[number][0]
 
 interface Props {
-  /** The pipe that the key is made for; it can be changed. */
+  /** The pipe that is selected first. */
   pipeId?: string
   /** Gets the key itself, once. */
   onMade?: (key: string) => void
@@ -75,11 +75,11 @@ export function NewKey({ pipeId: forPipeId = '', onMade, onClose }: Props) {
         required
         value={name}
         onValue={setName}
-        hint="Of the program that will use it."
+        hint="The program that will use it."
         error={isDuplicate ? failureText(create.error) : errors.api_key_name}
       />
       <fieldset className={formStyles.form}>
-        <legend>What it may do</legend>
+        <legend>Scopes</legend>
         {scopes.map(([scope, label, hint]) => (
           <Check
             key={scope}
@@ -92,14 +92,14 @@ export function NewKey({ pipeId: forPipeId = '', onMade, onClose }: Props) {
         ))}
       </fieldset>
       <Choice
-        label="Where"
+        label="Pipes"
         value={pipeId}
-        options={[['', 'all pipes, those to come too'], ...pipes.map(pipeOption)]}
+        options={[['', 'all pipes, including future ones'], ...pipes.map(pipeOption)]}
         onValue={setPipeId}
         error={errors.api_key_pipe_ids}
       />
       <Choice
-        label="Ends"
+        label="Expires"
         value={days}
         options={lifetimes}
         onValue={setDays}

@@ -1,4 +1,4 @@
-/** A key replaced by a new one with the same rights; the old one goes on for a while, so that nothing stops between. */
+/** Replaces a key with a new one with the same scopes. The old one works for a while, so that no request fails meanwhile. */
 import { useState } from 'react'
 import type { ApiKey } from '../../../../contract/api-key.ts'
 import type { SuccessBody } from '../../../../contract/operations.ts'
@@ -19,7 +19,7 @@ const overlaps = [
   ['604800', 'for 7 days', '7d'],
   ['86400', 'for a day', '1d'],
   ['3600', 'for an hour', '1h'],
-  ['0', 'not at all: it has got into the wrong hands', '0'],
+  ['0', 'not at all: it was leaked', '0'],
 ] as const
 type Overlap = (typeof overlaps)[number][0]
 
@@ -58,15 +58,15 @@ export function RotateKey({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => 
       onSubmit={() => rotate.mutate(undefined, { onSuccess: ({ body }) => setMade(body) })}
       failure={isDuplicate ? null : rotate.error}
       shown={['api_key_name', 'overlap_seconds']}
-      deed="Make the new key"
+      deed="Create the new key"
       running="Rotating …"
       isRunning={rotate.isPending}
       isDanger={overlap === '0'}
       command={twin}
     >
       <p>
-        The new key may do what this one may, and ends when it does. Give it to the program before the old one
-        stops working.
+        The new key has the same scopes and the same expiry. Give it to the program before the old one stops
+        working.
       </p>
       <TextField
         label="Name of the new key"

@@ -1,4 +1,4 @@
-/** The message that blocks a lane: its refused record first, the others some at a time. */
+/** The message that blocks a lane: its rejected record first, the others a few at a time. */
 import type { Destination } from '../../../../contract/destination.ts'
 import type { SuccessBody } from '../../../../contract/operations.ts'
 import { count, counted } from '../../../../platform/quantities.ts'
@@ -28,17 +28,17 @@ export function Blocking({ response, body, from, onFrom, destination }: Blocking
   const isMarked = records.some((lines) => lines.some((line) => line.isNamed))
   const isRefused = (index: number) => from + index === failing?.record_index
   return (
-    <Section title="The message that blocks">
+    <Section title="The blocking message">
       <Facts
         facts={[
           ['Message', <MessageLink key="id" msgId={body.msg_id} />],
           ['stream_seq', count(body.stream_seq)],
           ['Received', <Ago key="at" at={body.received_ts} />],
           ['Records', count(body.records_count)],
-          ...(failing === null ? [] : [['Refused', <Refused key="refused" failing={failing} />] as const]),
+          ...(failing === null ? [] : [['Rejected', <Rejected key="rejected" failing={failing} />] as const]),
         ]}
       />
-      {isMarked ? <Soft>Marked: what the error names.</Soft> : null}
+      {isMarked ? <Soft>Highlighted: the field that the error names.</Soft> : null}
       <div className={styles.records}>
         {records.map((lines, index) => (
           <details
@@ -48,7 +48,7 @@ export function Blocking({ response, body, from, onFrom, destination }: Blocking
           >
             <summary>
               Record {count(from + index + 1)}
-              {isRefused(index) ? ', refused' : ''}
+              {isRefused(index) ? ', rejected' : ''}
             </summary>
             <RecordText lines={lines} />
           </details>
@@ -72,7 +72,7 @@ export function Blocking({ response, body, from, onFrom, destination }: Blocking
   )
 }
 
-function Refused({ failing }: { failing: NonNullable<BlockingProps['body']['failing']> }) {
+function Rejected({ failing }: { failing: NonNullable<BlockingProps['body']['failing']> }) {
   return (
     <>
       Record {count(failing.record_index + 1)}

@@ -1,4 +1,4 @@
-/** Keys of the records that no column takes, and what may be done about one: the column is added to table and mapping. */
+/** Keys of the records without a column, and a button that adds a column for one to table and mapping. */
 import { useState } from 'react'
 import type { Destination } from '../../../../contract/destination.ts'
 import { count, counted } from '../../../../platform/quantities.ts'
@@ -24,13 +24,11 @@ export function DriftSection({ destination, pipeName }: { destination: Destinati
     ...['--add-column', `${adding}:${type}`, '--alter-table'],
   )
   return (
-    <Section title="Drift">
+    <Section title="Keys without a column">
       <Soft>
-        {drift.keys.length === 0
-          ? 'Every key has a column. '
-          : 'Keys that no column takes: they are not stored. '}
-        Of {counted(drift.records_seen, 'record')} that were looked at.
-        {drift.other_keys > 0 ? ` Further keys occurred ${count(drift.other_keys)} times.` : null}
+        {drift.keys.length === 0 ? 'Every key has a column. ' : 'No column stores the keys below. '}
+        Checked: {counted(drift.records_seen, 'record')}.
+        {drift.other_keys > 0 ? ` Other keys occurred ${count(drift.other_keys)} times.` : null}
       </Soft>
       {drift.keys.length === 0 ? null : (
         <Table
@@ -56,7 +54,7 @@ export function DriftSection({ destination, pipeName }: { destination: Destinati
       )}
       {drift.unfilled_columns.length === 0 ? null : (
         <Soft>
-          No record filled: <Outside text={drift.unfilled_columns.join(', ')} />.
+          Columns that no record filled: <Outside text={drift.unfilled_columns.join(', ')} />.
         </Soft>
       )}
       {adding === null ? null : (
@@ -67,12 +65,12 @@ export function DriftSection({ destination, pipeName }: { destination: Destinati
           command={twin}
           run={async () => {
             await add.mutateAsync(adding)
-            say('The column is added; records get it from now on.', twin)
+            say('Column added. New records fill it.', twin)
           }}
           onClose={() => setAdding(null)}
         >
-          The table gets a column for <Outside text={adding} />, with a type that fits the newest records,
-          unless it has one. Then the key is mapped to it.
+          Unless the table has a column for <Outside text={adding} />, one is added, with a type that fits the
+          newest records. Then the key is mapped to it.
         </Confirm>
       )}
     </Section>

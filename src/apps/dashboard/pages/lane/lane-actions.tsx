@@ -1,4 +1,4 @@
-/** The actions on a lane, the gentlest first: retry, skip, rewind, block. */
+/** The actions on a lane, the gentlest first: retry, skip, rewind, block; apart from them, delete. */
 import { useState } from 'react'
 import { useLocation } from 'wouter'
 import type { Destination } from '../../../../contract/destination.ts'
@@ -14,6 +14,7 @@ import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
 import { nameOf } from '../../ui/lane-words.tsx'
 import { CliTwin, Soft } from '../../ui/layout.tsx'
 import { say, type ToastLink } from '../../ui/toasts.tsx'
+import styles from './lane.module.css'
 
 type Asking = 'skip' | 'rewind' | 'block' | 'unblock' | 'delete' | 'pin'
 
@@ -35,7 +36,7 @@ export function LaneActions({ pipeName, destination, blockingRecords }: LaneActi
   const runRetry = () =>
     retry.mutate(undefined, {
       onSuccess: ({ body }) =>
-        say(body.retried ? 'Trying again now.' : 'Nothing blocks this lane any more.', twin),
+        say(body.retried ? 'Retrying now.' : 'No message blocks this lane any longer.', twin),
     })
   const close = () => setAsking(null)
   return (
@@ -62,17 +63,19 @@ export function LaneActions({ pipeName, destination, blockingRecords }: LaneActi
         </Button>
         {destination.tls_pin ? (
           <Button changes onClick={() => setAsking('pin')}>
-            Reset the pin …
+            Reset server key …
           </Button>
         ) : null}
-        <Button changes onClick={() => setAsking('delete')}>
-          Delete …
-        </Button>
+        <span className={styles.apart}>
+          <Button changes onClick={() => setAsking('delete')}>
+            Delete …
+          </Button>
+        </span>
       </div>
       {canSkip ? null : (
         <Soft>
-          No record is at fault, so skipping one would not help: the next would fail the same way. Correct the
-          destination, test it under Change, then retry. Nothing is lost meanwhile.
+          No record is at fault, so skipping does not help: the next message would fail the same way. Correct
+          the destination, test it under Edit, then retry. Nothing is lost meanwhile.
         </Soft>
       )}
       {isFailing ? <CliTwin command={twin} /> : null}
@@ -146,17 +149,17 @@ function deeds(
     skip: {
       title: `Park this message (${records})?`,
       deed: blockingRecords === null ? 'Park it' : `Park ${records}`,
-      words: `The message is put aside and not delivered to ${name} now. You can correct and replay it on the page of parked records. The ${counted(Math.max(0, lane.pending_messages - 1), 'message')} behind it are delivered next. Other destinations are not affected.`,
+      words: `The message is moved to the parked records of ${name} and not delivered now. You can correct and replay it there. ${nextWords(lane.pending_messages - 1)} Other destinations are not affected.`,
       command: command('lanes', 'skip', reference, '--yes'),
       isDanger: true,
       run: () => api.call('skipBlockingMessage', { path: { pipe_id: pipeId, destination_id: id } }),
-      done: `The blocking message of ${name} is parked.`,
+      done: `The blocking message of ${name} was parked.`,
       link: { to: `/pipes/${pipeId}/destinations/${id}/parked`, words: 'Open parked records' },
     },
     block: {
       title: `Block ${name}?`,
       deed: 'Block',
-      words: `Nothing is delivered to it until it is unblocked. What is pending (${waiting}) is kept until then, at most for the retention time of undelivered messages; new messages wait behind it.`,
+      words: `Nothing is delivered to it until it is unblocked. Pending messages (${waiting}) and new ones are kept until then, at most for the retention time of undelivered messages.`,
       command: command('destinations', 'block', reference),
       isDanger: true,
       run: () =>
@@ -164,12 +167,12 @@ function deeds(
           path: { pipe_id: pipeId, destination_id: id },
           body: { destination_status: 'blocked' },
         }),
-      done: `${name} is blocked.`,
+      done: `${name} blocked.`,
     },
     unblock: {
       title: `Unblock ${name}?`,
       deed: 'Unblock',
-      words: `What is pending (${waiting}) is delivered at once.`,
+      words: `Pending messages (${waiting}) are delivered at once.`,
       command: command('destinations', 'unblock', reference),
       isDanger: false,
       run: () =>
@@ -177,28 +180,42 @@ function deeds(
           path: { pipe_id: pipeId, destination_id: id },
           body: { destination_status: 'active' },
         }),
-      done: `${name} is active again.`,
+      done: `${name} unblocked.`,
     },
     delete: {
       title: `Delete ${name}?`,
       deed: lane.pending_messages === 0 ? 'Delete' : `Delete it and its ${waiting}`,
-      words: `The ${waiting} that it has not received yet it never gets. What is stored there already stays. This cannot be undone.`,
+      words: `Messages that it has not received yet (${waiting}) are not delivered to it. Records that are stored there already stay. This cannot be undone.`,
       command: command('destinations', 'delete', reference, '--yes'),
       isDanger: true,
       run: () => api.call('deleteDestination', { path: { pipe_id: pipeId, destination_id: id } }),
-      done: `${name} is deleted.`,
+      done: `${name} deleted.`,
     },
     pin: {
-      title: 'Trust another key of the database server?',
-      deed: 'Reset the pin',
+      title: 'Trust a new key of the database server?',
+      deed: 'Reset server key',
       words:
-        'The next connection trusts whichever key it finds there. Do this only when you know that the server has a new certificate. No record is affected.',
+        'The next connection trusts the key that the server presents. Do this only if you know that the server has a new certificate. No record is affected.',
       command: command('destinations', 'reset-pin', reference),
       isDanger: true,
       run: () => api.call('resetTlsPin', { path: { pipe_id: pipeId, destination_id: id } }),
-      done: `The pin of ${name} is reset.`,
+      done: `Server key of ${name} reset.`,
     },
   }
+}
+
+/** `waiting`: behind the message that is skipped. */
+function nextWords(waiting: number): string {
+  if (waiting <= 0) return 'No message is waiting behind it.'
+  return `The ${counted(waiting, 'message')} behind it ${waiting === 1 ? 'is' : 'are'} delivered next.`
+}
+
+/** What becomes of records that are stored already and delivered again. */
+function repeatWords({ destination_type: type, columns = [] }: Destination): string {
+  if (!wordsOf(type).isDatabase) return 'The destination receives those a second time.'
+  return columns.some(({ semantic_role }) => semantic_role === 'dedupe_id')
+    ? 'The table has a unique id, so each of them stays one row.'
+    : 'No column is a unique id, so they are stored a second time.'
 }
 
 type Point = 'earliest' | 'time' | 'seq'
@@ -225,7 +242,7 @@ function Rewind({
   const submit = () =>
     rewind.mutate(undefined, {
       onSuccess: ({ body }) => {
-        say(`The lane goes on after ${body.cursor_seq}.`, twin)
+        say(`The lane continues after stream_seq ${body.cursor_seq}.`, twin)
         onClose()
       },
     })
@@ -243,9 +260,8 @@ function Rewind({
       command={twin}
     >
       <p>
-        Everything from that point on is delivered again, also what is stored there already: with a column for
-        a unique id each record stays once, otherwise it is there twice. The lane is now after stream_seq{' '}
-        {lane.cursor_seq}.
+        All records from that point on are delivered again, including those that are stored already.{' '}
+        {repeatWords(destination)} The lane is now after stream_seq {lane.cursor_seq}.
       </p>
       <Choice
         label="Back to"
@@ -259,7 +275,7 @@ function Rewind({
       />
       {point === 'time' ? (
         <TextField
-          label="Time, as of this computer"
+          label="Time (time zone of this computer)"
           type="datetime-local"
           step="1"
           required

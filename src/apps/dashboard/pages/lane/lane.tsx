@@ -1,9 +1,10 @@
-/** One lane: why does it not get on, and what may I do? */
+/** One lane: why does it fail, and what can I do? */
 import { type ReactNode, useState } from 'react'
 import type { Destination } from '../../../../contract/destination.ts'
 import { wordsOf } from '../../../../contract/destination-words.ts'
+import type { ConfigField } from '../../../../contract/destinations/config-field.ts'
 import { needsAttention } from '../../../../contract/state-words.ts'
-import { bytes, count, duration } from '../../../../platform/quantities.ts'
+import { bytes, count, counted, duration } from '../../../../platform/quantities.ts'
 import type { Rates } from '../../../client/overview.ts'
 import { describeTarget } from '../../../client/workspace.ts'
 import { isNotFound } from '../../data/api.ts'
@@ -38,7 +39,7 @@ export function LanePage({ pipeId, destinationId }: { pipeId: string; destinatio
           <div className={formStyles.actions}>
             <LaneState destination={destination} />
             <ButtonLink to={`/pipes/${pipeId}/destinations/${destinationId}/edit`} changes>
-              Change
+              Edit
             </ButtonLink>
           </div>
         )
@@ -71,7 +72,7 @@ function Lane({ destination }: { destination: Destination }) {
   return (
     <>
       <Notice kind={!hasTrouble ? 'good' : needsAttention(destination, nowMs) ? 'bad' : 'warn'}>
-        <div className={styles.error}>{hasTrouble ? <Cause lane={lane} /> : 'This lane gets on.'}</div>
+        <div className={styles.error}>{hasTrouble ? <Cause lane={lane} /> : 'Delivering normally.'}</div>
         <Since lane={lane} /> <Waiting lane={lane} />
       </Notice>
       <LaneActions
@@ -120,7 +121,10 @@ function Numbers({ destination }: { destination: Destination }) {
               ? 'nothing'
               : `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
           ],
-          ['Oldest waits for', lane.pending_messages === 0 ? '–' : duration(lane.oldest_pending_age_seconds)],
+          [
+            'Oldest waiting for',
+            lane.pending_messages === 0 ? '–' : duration(lane.oldest_pending_age_seconds),
+          ],
           ['Last delivered', <Ago key="at" at={lane.last_delivered_ts} />],
         ]}
       />
@@ -139,7 +143,7 @@ function Numbers({ destination }: { destination: Destination }) {
               'nothing'
             ),
           ],
-          ['Messages dropped by age', count(lane.dropped_messages)],
+          ['Messages dropped', count(lane.dropped_messages)],
           ['Cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
         ]}
       />
@@ -147,37 +151,46 @@ function Numbers({ destination }: { destination: Destination }) {
   )
 }
 
+/** What is set, with the labels of the form. */
+function configFacts({ destination_type: type, destination_config: config }: Destination) {
+  const { fields } = wordsOf(type)
+  return Object.entries<ConfigField>(fields).flatMap(([key, field]): [label: string, value: string][] => {
+    const value = config[key]
+    if (value === null || value === undefined || value === '') return []
+    const text = typeof value === 'object' ? JSON.stringify(value) : String(value)
+    if (text === '{}') return []
+    return [[field.label, field.kind === 'choice' ? (field.options[text] ?? text) : text]]
+  })
+}
+
 function Config({ destination }: { destination: Destination }) {
   const { columns, flush, rate, concurrency, tls_pin: pin } = destination
-  const config = Object.entries(destination.destination_config).filter(
-    ([, value]) => value !== null && value !== undefined,
-  )
+  const target = describeTarget(destination)
   return (
     <Section title="Destination">
       <Facts
         facts={[
-          ['Delivers to', <Outside key="target" text={describeTarget(destination)} />],
-          ...config.map(([key, value]): [string, ReactNode] => [
-            key,
-            <Outside key={key} text={typeof value === 'object' ? JSON.stringify(value) : String(value)} />,
-          ]),
-          ['Eager retries', duration(destination.destination_max_retry_seconds)],
+          ['Target', <Outside key="target" text={target} />],
+          ...configFacts(destination)
+            .filter(([, value]) => value !== target)
+            .map(([label, value]): [string, ReactNode] => [label, <Outside key={label} text={value} />]),
+          ['Retry for', duration(destination.destination_max_retry_seconds)],
           [
             'Batches',
             flush === null
-              ? 'as the pipe or the kind'
-              : `${count(flush.max_records)} records, ${bytes(flush.max_bytes)}, ${flush.max_seconds} s`,
+              ? 'default'
+              : `at most ${counted(flush.max_records, 'record')}, ${bytes(flush.max_bytes)}, ${flush.max_seconds} s`,
           ],
           ['Requests per second', rate === null ? 'no limit' : String(rate.requests_per_second)],
           [
-            'What it refuses for good',
-            destination.on_permanent_error === 'park' ? 'is parked' : 'blocks the lane',
+            'On permanent error',
+            destination.on_permanent_error === 'park' ? 'park the records' : 'block the lane',
           ],
-          ...(concurrency === undefined ? [] : [['At the same time', String(concurrency)] as const]),
+          ...(concurrency === undefined ? [] : [['Concurrency', String(concurrency)] as const]),
           ...(pin
             ? [
                 [
-                  'Pinned key of the server',
+                  'Pinned server key',
                   <span key="pin" title={`since ${exactTime(pin.first_seen_ts)}`}>
                     <code>{pin.sha256.slice(0, 16)}…</code>
                   </span>,

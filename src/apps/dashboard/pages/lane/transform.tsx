@@ -6,14 +6,14 @@ import { Outside } from '../../ui/text.tsx'
 export function TransformSection({ transform }: { transform: ShownTransform }) {
   const { filter, map, mask_salt: salt } = transform
   return (
-    <Section title="Filter and changes">
+    <Section title="Filter and transform">
       {filter === null ? (
-        <Soft>No filter: it gets all records of the pipe.</Soft>
+        <Soft>No filter: the destination receives all records of the pipe.</Soft>
       ) : (
-        <Code label="It gets the records for which this is true" text={filter} />
+        <Code label="The destination receives the records for which this is true" text={filter} />
       )}
       {map.length === 0 ? (
-        <Soft>No steps: records go as they are.</Soft>
+        <Soft>No steps: records are sent unchanged.</Soft>
       ) : (
         <ol aria-label="Steps of the map">
           {map.map((step, index) => (
@@ -25,7 +25,7 @@ export function TransformSection({ transform }: { transform: ShownTransform }) {
           ))}
         </ol>
       )}
-      {salt === undefined ? null : <Soft>Masked with a salt that is set and never shown ({salt}).</Soft>}
+      {salt === undefined ? null : <Soft>Masked with a salt, which is never shown ({salt}).</Soft>}
     </Section>
   )
 }

@@ -1,4 +1,4 @@
-/** A message by its id: who sent it knows it from the response to ingest. */
+/** Finds a message by its id, which the sender has from the response to ingest. */
 import { useState } from 'react'
 import { useLocation } from 'wouter'
 import { Button, TextField } from '../../ui/controls.tsx'
@@ -28,7 +28,7 @@ export function FindMessage() {
 export function FindMessagePage() {
   return (
     <Page title="Messages" name="Messages">
-      <Section title="What became of a message?">
+      <Section title="Find out what happened to a message">
         <FindMessage />
         <Soft>The msg_id is in the response to ingest. The page of each pipe lists its newest messages.</Soft>
         <CliTwin command="pipectl why MSG_ID" />

@@ -28,7 +28,7 @@ export function RecentMessages({ pipeId, pipeName }: { pipeId: string; pipeName:
           <FailureNotice failure={error} />
         )
       ) : data.messages.length === 0 ? (
-        <Soft>No messages: none were sent, or none are kept any more.</Soft>
+        <Soft>No messages: none were sent, or none are kept any longer.</Soft>
       ) : (
         <Messages pipeId={pipeId} messages={data.messages} />
       )}

@@ -1,4 +1,5 @@
-/** Is anything wrong? Lanes that do not get on come first, then rates, backlog and buffer. */
+/** Is anything wrong? Lanes with problems come first, then rates, backlog and buffer. */
+import { useState } from 'react'
 import { Link } from 'wouter'
 import type { Overview } from '../../../../contract/overview.ts'
 import { needsAttention } from '../../../../contract/state-words.ts'
@@ -6,7 +7,7 @@ import { bytes, count, counted } from '../../../../platform/quantities.ts'
 import { type LaneOfPipe, type Rates, troubledLanes } from '../../../client/overview.ts'
 import { useNow } from '../../data/clock.ts'
 import { useOverview, useRates } from '../../data/overview.ts'
-import { ButtonLink } from '../../ui/controls.tsx'
+import { Button, ButtonLink } from '../../ui/controls.tsx'
 import { Cause, LaneLink, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
 import { Empty, Facts, Notice, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
@@ -19,7 +20,8 @@ const lines = [
   { name: 'Records in per second', of: (rates: Rates) => rates.ingested },
   { name: 'Records delivered per second', of: (rates: Rates) => rates.delivered },
 ]
-const lanesShown = 20
+/** Before the user asks for all. */
+const lanesShown = 5
 const pipesShown = 10
 
 export function OverviewPage() {
@@ -49,11 +51,11 @@ function FirstSteps() {
   return (
     <Empty title="No pipes yet">
       <p>
-        A pipe takes JSON records at an address of its own and delivers them, in order, to your database,
-        bucket or endpoint. Make one, send it a record, then attach a destination.
+        A pipe receives JSON records at its own address and delivers them, in order, to your database, bucket
+        or endpoint. Create one, send a record to it, then add a destination.
       </p>
       <ButtonLink to="/pipes/new" look="primary" changes>
-        Make the first pipe
+        Create the first pipe
       </ButtonLink>
     </Empty>
   )
@@ -71,7 +73,7 @@ function Everything({ overview }: { overview: Overview }) {
       <Section title="Since this page was opened">
         <RatesChart label="Records per second since this page was opened, at most an hour" lines={lines} />
       </Section>
-      <Section title="Pipes" actions={<Link to="/pipes">All {counted(overview.pipes.length, 'pipe')}</Link>}>
+      <Section title="Pipes" actions={<Link to="/pipes">All pipes ({count(overview.pipes.length)})</Link>}>
         <PipeTable pipes={busiest(overview).slice(0, pipesShown)} />
       </Section>
     </>
@@ -80,10 +82,11 @@ function Everything({ overview }: { overview: Overview }) {
 
 function Troubled({ lanes }: { lanes: readonly LaneOfPipe[] }) {
   const nowMs = useNow()
-  if (lanes.length === 0) return <Notice kind="good">Every lane gets on.</Notice>
+  const [showsAll, setShowsAll] = useState(false)
+  if (lanes.length === 0) return <Notice kind="good">All lanes are delivering.</Notice>
   return (
-    <section className={styles.lanes} aria-label="Lanes that do not get on">
-      {lanes.slice(0, lanesShown).map(({ pipe, destination }) => (
+    <section className={styles.lanes} aria-label="Lanes with problems">
+      {(showsAll ? lanes : lanes.slice(0, lanesShown)).map(({ pipe, destination }) => (
         <article
           key={destination.destination_id}
           className={`${styles.lane} ${needsAttention(destination, nowMs) ? styles.urgent : ''}`}
@@ -101,9 +104,11 @@ function Troubled({ lanes }: { lanes: readonly LaneOfPipe[] }) {
         </article>
       ))}
       {lanes.length > lanesShown ? (
-        <Soft>
-          and {counted(lanes.length - lanesShown, 'more lane')}; the list of pipes finds them by their state
-        </Soft>
+        <div>
+          <Button onClick={() => setShowsAll(!showsAll)}>
+            {showsAll ? 'Show fewer' : `Show ${counted(lanes.length - lanesShown, 'more lane')}`}
+          </Button>
+        </div>
       ) : null}
     </section>
   )
@@ -115,12 +120,13 @@ function LostNodes({ overview }: { overview: Overview }) {
   if (lost.length === 0) return null
   return (
     <Notice kind="bad">
-      <Link to="/service">{counted(lost.length, 'node')} expired</Link>: stopped without a word, or cut off.
+      <Link to="/service">{counted(lost.length, 'node')} expired</Link>: they stopped without notice, or are
+      disconnected.
     </Notice>
   )
 }
 
-/** Lanes that parked records: they deliver, and need attention all the same. */
+/** Lanes that parked records: they deliver, but the records need attention. */
 function Parked({ overview }: { overview: Overview }) {
   const lanes = overview.pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
   const parked = lanes.filter(({ destination }) => (destination.lane.parked_records ?? 0) > 0)
@@ -173,7 +179,7 @@ function Numbers({ overview }: { overview: Overview }) {
   )
 }
 
-/** Those with most waiting, then those with most records today. */
+/** The pipes with the most messages waiting first, then those with the most records today. */
 function busiest({ pipes }: Overview) {
   return [...pipes].sort(
     (a, b) =>

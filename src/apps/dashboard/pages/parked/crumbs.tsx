@@ -1,4 +1,4 @@
-/** Where the pages of parked records stand, and how the command line names their lane. */
+/** The path to the pages of parked records, and the name of their lane in commands. */
 import { Link } from 'wouter'
 import { destinationName } from '../../../client/cli-twin.ts'
 import type { ParkedPlace } from '../../../client/parked.ts'

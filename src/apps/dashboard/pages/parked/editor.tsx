@@ -66,7 +66,7 @@ export function JsonEditor({
             Line {fault.line}, column {fault.column}: <Outside text={fault.message} />
           </span>
           <Button look="plain" onClick={goThere}>
-            Go there
+            Go to it
           </Button>
         </div>
       )}

@@ -45,18 +45,20 @@ export function ParkedListPage(place: { pipeId: string; destinationId: string })
   return (
     <Page title="Parked" name="Parked records" crumbs={<LaneCrumb place={place} />}>
       <Soft>
-        What the destination refused for good, and what was skipped, is kept here, and the lane goes on. A
-        record can be corrected and replayed.{' '}
-        {total === null ? null : `${counted(total, 'record')} of this lane now.`}
+        Records that the destination rejected permanently, or that were skipped, are kept here while the lane
+        continues. You can correct and replay them.{' '}
+        {total === null
+          ? null
+          : `${counted(total, 'record')} of this lane ${total === 1 ? 'is' : 'are'} parked.`}
       </Soft>
       <div className={styles.filters}>
         <TextField label="Error code" value={code} mono onValue={(value) => narrow(() => setCode(value))} />
         <Choice
-          label="Why"
+          label="Reason"
           value={reason}
           options={[
-            ['all', 'refused or skipped'],
-            ['permanent_error', 'refused'],
+            ['all', 'rejected or skipped'],
+            ['permanent_error', 'rejected'],
             ['skipped', 'skipped'],
           ]}
           onValue={(value) => narrow(() => setReason(value))}
@@ -69,11 +71,13 @@ export function ParkedListPage(place: { pipeId: string; destinationId: string })
           <FailureNotice failure={error} />
         )
       ) : (
-        <Section title="In the order of their messages">
+        <Section title="In message order">
           {data.parked.length === 0 ? (
             <Empty title="Nothing is parked">
               <p>
-                {Object.keys(filter).length === 0 ? 'The lane took everything.' : 'Nothing fits the filter.'}
+                {Object.keys(filter).length === 0
+                  ? 'The destination accepted all records.'
+                  : 'No record matches the filter.'}
               </p>
             </Empty>
           ) : (
@@ -133,14 +137,14 @@ function Records({ place, parked, filter, reference }: RecordsProps) {
   )
   const replayThose = async (body: Parameters<typeof replay.mutateAsync>[0], twin: string) => {
     const { replayed } = (await replay.mutateAsync(body)).body
-    say(replayed === 0 ? 'Nothing was left to replay.' : `Replaying ${counted(replayed, 'record')}.`, twin)
+    say(replayed === 0 ? 'There was nothing to replay.' : `Replaying ${counted(replayed, 'record')}.`, twin)
     setChosen(new Set())
   }
   const replayTwin = command('parked', 'replay', reference, ...ids)
   const discardTwin = command('parked', 'discard', reference, ...ids, '--yes')
   const columns: Column<ParkedRecord>[] = [
     {
-      label: 'Choose',
+      label: 'Select',
       cell: (one) => (
         <div className={styles.whole}>
           <Check
@@ -168,7 +172,7 @@ function Records({ place, parked, filter, reference }: RecordsProps) {
       ),
     },
     { label: 'State', cell: (one) => <Whole>{stateWords(one)}</Whole> },
-    { label: 'Message', cell: (one) => <Link to={`/messages/${one.msg_id}`}>Its message</Link> },
+    { label: 'Message', cell: (one) => <Link to={`/messages/${one.msg_id}`}>Open message</Link> },
     { label: 'Error', cell: (one) => <Outside text={errorWords(one.error)} /> },
     { label: 'Attempts', cell: (one) => count(one.attempts), isNumber: true },
   ]
@@ -177,7 +181,7 @@ function Records({ place, parked, filter, reference }: RecordsProps) {
       <FailureNotice failure={asking === null ? (replay.error ?? discard.error) : null} />
       <div className={formStyles.actions}>
         <Check
-          label="All of this page"
+          label="All on this page"
           checked={ids.length === parked.length}
           onValue={(isChosen) => toggle([...short.keys()], isChosen)}
         />
@@ -187,7 +191,7 @@ function Records({ place, parked, filter, reference }: RecordsProps) {
           disabled={ids.length === 0 || replay.isPending}
           onClick={() => void replayThose({ ids }, replayTwin).catch(() => {})}
         >
-          Replay {ids.length === 0 ? 'the chosen' : counted(ids.length, 'record')}
+          Replay {ids.length === 0 ? 'selected' : counted(ids.length, 'record')}
         </Button>
         <Button changes disabled={ids.length === 0} onClick={() => setAsking('discard')}>
           Discard …
@@ -206,7 +210,7 @@ function Records({ place, parked, filter, reference }: RecordsProps) {
             const { discarded } = (await discard.mutateAsync(ids)).body
             const isPart = discarded < ids.length
             say(
-              `${counted(discarded, 'parked record')} discarded.${isPart ? ' The others are being replayed, or are gone.' : ''}`,
+              `${counted(discarded, 'parked record')} discarded.${isPart ? ' The others are being replayed, or no longer exist.' : ''}`,
               discardTwin,
             )
             setChosen(new Set())
@@ -220,10 +224,10 @@ function Records({ place, parked, filter, reference }: RecordsProps) {
         <Confirm
           title={
             filter.error_code === undefined ? (
-              'Replay everything that is parked of this lane?'
+              'Replay all parked records of this lane?'
             ) : (
               <>
-                Replay everything with the error <Outside text={filter.error_code} />?
+                Replay all records with the error <Outside text={filter.error_code} />?
               </>
             )
           }
@@ -233,7 +237,7 @@ function Records({ place, parked, filter, reference }: RecordsProps) {
           run={() => replayThose(all, replayAllTwin)}
           onClose={() => setAsking(null)}
         >
-          Each is delivered again as it is stored, one after the other. What is refused again stays parked.
+          Each is delivered again as stored, one after the other. Records that are rejected again stay parked.
         </Confirm>
       ) : null}
     </>
@@ -246,6 +250,6 @@ function Whole({ children }: { children: ReactNode }) {
 }
 
 function stateWords({ state, reason }: ParkedRecord): string {
-  if (state === 'replaying') return 'being replayed'
-  return reason === 'skipped' ? 'skipped' : 'refused'
+  if (state === 'replaying') return 'replaying'
+  return reason === 'skipped' ? 'skipped' : 'rejected'
 }

@@ -1,4 +1,4 @@
-/** One parked record: why was it refused, and what must be changed for the destination to take it? */
+/** One parked record: why was it rejected, and what must change for the destination to accept it? */
 import { useState } from 'react'
 import { Link, useLocation } from 'wouter'
 import type { ParkedDetail } from '../../../../contract/parked.ts'
@@ -53,9 +53,9 @@ export function ParkedPage(params: { pipeId: string; destinationId: string; park
       ) : data !== null ? (
         <One place={place} body={data.body} text={data.text} onOutcome={setOutcome} />
       ) : outcome === null ? (
-        <Empty title="This record is not parked, or not any more">
-          <p>A replay stored it, somebody discarded it, or it was kept for as long as parked records are.</p>
-          <Link to={parkedPath(place)}>To what is parked</Link>
+        <Empty title="This record is not parked, or no longer">
+          <p>A replay stored it, a user discarded it, or its retention time ended.</p>
+          <Link to={parkedPath(place)}>Go to the parked records</Link>
         </Empty>
       ) : null}
     </Page>
@@ -66,8 +66,8 @@ function Outcome({ outcome, place }: { outcome: ReplayOutcome; place: ParkedPlac
   switch (outcome.kind) {
     case 'stored':
       return (
-        <Notice kind="good" actions={<Link to={parkedPath(place)}>To what is parked</Link>}>
-          Stored: the destination took it.
+        <Notice kind="good" actions={<Link to={parkedPath(place)}>Go to the parked records</Link>}>
+          Stored: the destination accepted it.
         </Notice>
       )
     case 'failed':
@@ -77,7 +77,7 @@ function Outcome({ outcome, place }: { outcome: ReplayOutcome; place: ParkedPlac
         </Notice>
       )
     case 'waiting':
-      return <Notice>The replay waits in the lane: this page shows when it is over.</Notice>
+      return <Notice>The replay is waiting in the lane. This page shows its outcome.</Notice>
     case 'left':
       return <Notice kind="warn">It was not replayed.</Notice>
   }
@@ -94,7 +94,7 @@ function One({ place, body, text, onOutcome }: OneProps) {
   return (
     <>
       <Notice kind="warn">
-        {body.reason === 'skipped' ? 'Skipped. The destination had said: ' : 'Refused: '}
+        {body.reason === 'skipped' ? 'Skipped. The destination reported: ' : 'Rejected: '}
         <Outside text={errorWords(body.error)} />
       </Notice>
       <Facts
@@ -102,7 +102,7 @@ function One({ place, body, text, onOutcome }: OneProps) {
           ['Message', <MessageLink key="id" msgId={body.msg_id} />],
           ['Record', body.record_index === null ? 'the whole message' : placeWords(body)],
           ['Parked', <Ago key="at" at={body.parked_ts} />],
-          ['Attempts', `${count(body.attempts)}, of them ${counted(body.replays, 'replay')}`],
+          ['Attempts', `${count(body.attempts)}, including ${counted(body.replays, 'replay')}`],
           ['Records', count(body.records_count)],
         ]}
       />
@@ -182,12 +182,12 @@ function Edit({ place, body, text, onOutcome }: OneProps) {
           </Button>
         )}
         {draft === null || draft === stored ? null : (
-          <Button onClick={() => setDraft(null)}>Back to the stored text</Button>
+          <Button onClick={() => setDraft(null)}>Restore the stored text</Button>
         )}
         <Button changes disabled={isReplaying} onClick={() => setAsking('discard')}>
           Discard …
         </Button>
-        {isReplaying ? <Soft>Being replayed …</Soft> : null}
+        {isReplaying ? <Soft>Replaying …</Soft> : null}
       </div>
       <CliTwin command={isChanged ? command('parked', 'edit', reference, body.parked_id) : replayTwin} />
       {asking === 'replay' && records !== null ? (
@@ -202,7 +202,7 @@ function Edit({ place, body, text, onOutcome }: OneProps) {
           }}
           onClose={() => setAsking(null)}
         >
-          <p>They replace what is stored, and the destination gets them after the batch under way.</p>
+          <p>They replace the stored record. The destination receives it after the current batch.</p>
           <Diff before={stored} after={edited ?? stored} />
         </Confirm>
       ) : null}
@@ -213,7 +213,7 @@ function Edit({ place, body, text, onOutcome }: OneProps) {
           command={discardTwin}
           run={async () => {
             await discard.mutateAsync()
-            say(`Parked record ${name} is discarded.`, discardTwin)
+            say(`Parked record ${name} discarded.`, discardTwin)
             go(parkedPath(place))
           }}
           onClose={() => setAsking(null)}

@@ -1,4 +1,4 @@
-/** Where a page below a pipe stands. */
+/** The path to a page below a pipe. */
 import { Link } from 'wouter'
 import { usePipeOverview } from '../../data/overview.ts'
 import { Empty, Page } from '../../ui/layout.tsx'
@@ -23,9 +23,9 @@ export function PipeCrumb({ pipeId }: { pipeId: string }) {
 /** It never existed, or was deleted while the page was open. */
 export function Gone({ what }: { what: string }) {
   return (
-    <Page title="Not there" name={`This ${what} is not there`} crumbs={<PipesCrumb />}>
+    <Page title="Not found" name={`This ${what} does not exist`} crumbs={<PipesCrumb />}>
       <Empty title={`There is no such ${what}, or it was deleted`}>
-        <Link to="/pipes">To the pipes</Link>
+        <Link to="/pipes">Go to the pipes</Link>
       </Empty>
     </Page>
   )

@@ -1,4 +1,4 @@
-/** Browser origins that may send to a pipe. */
+/** Browser origins that can send to a pipe. */
 import { useState } from 'react'
 import type { AllowedOrigin } from '../../../../contract/pipe.ts'
 import { command } from '../../../client/cli-twin.ts'
@@ -29,14 +29,14 @@ export function Origins({ detail: { pipe, allowed_origins: origins } }: { detail
   return (
     <Section title="Allowed browser origins">
       {pipe.pipe_allow_any_browser_origin ? (
-        <Soft>Browsers of any origin may send to this pipe, so these are not looked at.</Soft>
+        <Soft>Browsers of any origin can send to this pipe, so this list is not used.</Soft>
       ) : null}
       {origins.length === 0 ? (
         <p>
           None.{' '}
           {pipe.pipe_api_key_required
-            ? 'With a key, browsers of any origin may send.'
-            : 'Without a key and without an origin nobody can send: add the origin of your site.'}
+            ? 'With a key, browsers of any origin can send.'
+            : 'Without a key and without an origin no one can send: add the origin of your site.'}
         </p>
       ) : (
         <Table
@@ -62,7 +62,7 @@ export function Origins({ detail: { pipe, allowed_origins: origins } }: { detail
           event.preventDefault()
           add.mutate(undefined, {
             onSuccess: () => {
-              say(`${origin.trim()} may send to ${pipe.pipe_name}.`, twin)
+              say(`${origin.trim()} can send to ${pipe.pipe_name}.`, twin)
               setOrigin('')
             },
           })
@@ -74,7 +74,7 @@ export function Origins({ detail: { pipe, allowed_origins: origins } }: { detail
           placeholder="https://example.com"
           value={origin}
           onValue={setOrigin}
-          hint="Scheme, host and, if it is not the usual one, port. No path."
+          hint="Scheme, host and, if it is not the default, port. No path."
           error={error}
         />
         <div>
@@ -95,11 +95,11 @@ export function Origins({ detail: { pipe, allowed_origins: origins } }: { detail
           command={removeTwin}
           run={async () => {
             await remove.mutateAsync(removing.pipe_allowed_origin_id)
-            say(`${removing.origin_domain} may no longer send.`, removeTwin)
+            say(`${removing.origin_domain} can no longer send.`, removeTwin)
           }}
           onClose={() => setRemoving(null)}
         >
-          Pages of this origin get 403 from then on. Records that were accepted are still delivered.
+          Pages of this origin then get 403. Accepted records are still delivered.
         </Confirm>
       )}
     </Section>

@@ -49,23 +49,23 @@ export function EnrichmentFields({
 }) {
   return (
     <>
-      <Section title="Who may send">
+      <Section title="Who can send">
         <Check
-          label="Senders need an API key"
-          hint="Without a key, only browsers on an allowed origin may send."
+          label="Require an API key"
+          hint="If not required, only browsers on an allowed origin can send."
           checked={fields.pipe_api_key_required}
           onValue={(pipe_api_key_required) => onChange({ pipe_api_key_required })}
           error={errors.pipe_api_key_required}
         />
         <Check
-          label="Browsers of any origin may send"
-          hint="Otherwise those of the allowed origins."
+          label="Allow browsers of any origin"
+          hint="Otherwise only those on the allowed origins."
           checked={fields.pipe_allow_any_browser_origin}
           onValue={(pipe_allow_any_browser_origin) => onChange({ pipe_allow_any_browser_origin })}
           error={errors.pipe_allow_any_browser_origin}
         />
       </Section>
-      <Section title="Written into each record">
+      <Section title="Added to each record">
         <KeyedSwitch
           label="Time of arrival"
           isOn={fields.pipe_add_ingest_ts}
@@ -94,7 +94,7 @@ export function EnrichmentFields({
           />
         ))}
         <Soft>
-          Places come from the geolocation file of the service; without one these keys are left out.
+          Locations come from the geolocation file of the service. Without that file these keys are not added.
         </Soft>
       </Section>
     </>

@@ -3,7 +3,7 @@ import { useState } from 'react'
 import type { Destination } from '../../../../contract/destination.ts'
 import type { OverviewPipe } from '../../../../contract/overview.ts'
 import type { Pipe } from '../../../../contract/pipe.ts'
-import { needsAttention } from '../../../../contract/state-words.ts'
+import { severity } from '../../../../contract/state-words.ts'
 import { bytes, count, counted, duration } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import type { Rates } from '../../../client/overview.ts'
@@ -42,6 +42,13 @@ export function PipePage({ pipeId }: { pipeId: string }) {
     ...one,
     lane: live?.lanes.find((lane) => lane.destination_id === one.destination_id)?.lane ?? one.lane,
   }))
+  const isNew = live?.last_ingest_ts === null
+  // Above the data until the first record has arrived.
+  const send = (
+    <Section key="send" title="Send records">
+      <Snippets key={pipeId} pipe={pipe} destinations={destinations} />
+    </Section>
+  )
   return (
     <Page
       title={pipe.pipe_name}
@@ -56,10 +63,10 @@ export function PipePage({ pipeId }: { pipeId: string }) {
       )}
       {pipe.pipe_status === 'paused' ? (
         <Notice kind="warn">
-          Paused: records sent here are rejected. What was accepted before is still delivered.
+          Paused: records sent to this pipe are rejected. Records accepted before are still delivered.
         </Notice>
       ) : null}
-      {live?.last_ingest_ts === null ? <WaitingForRecords /> : null}
+      {isNew ? <WaitingForRecords /> : null}
       {live === undefined ? null : <Live pipe={live} />}
       <Section
         title="Destinations"
@@ -73,19 +80,18 @@ export function PipePage({ pipeId }: { pipeId: string }) {
           <Empty title="No destination yet">
             <p>
               Records are kept for the retention time of undelivered messages. Add a table, a bucket, an
-              endpoint, or a lane to pull from.
+              endpoint, or a destination that consumers pull from.
             </p>
           </Empty>
         ) : (
           <Destinations pipeId={pipeId} destinations={destinations} />
         )}
       </Section>
-      <Section title="Send records">
-        <Snippets key={pipeId} pipe={pipe} destinations={destinations} />
-      </Section>
+      {isNew ? send : null}
       <RecentMessages pipeId={pipeId} pipeName={pipe.pipe_name} />
       <LastDay pipeId={pipeId} />
       {live === undefined ? null : <Traffic pipe={live} />}
+      {isNew ? null : send}
     </Page>
   )
 }
@@ -102,7 +108,7 @@ function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined })
     }),
   )
   const run = () =>
-    toggle.mutateAsync().then(() => say(`Pipe ${pipe.pipe_name} is ${isPaused ? 'active' : 'paused'}.`, twin))
+    toggle.mutateAsync().then(() => say(`Pipe ${pipe.pipe_name} ${isPaused ? 'resumed' : 'paused'}.`, twin))
   return (
     <div className={formStyles.actions}>
       <PipeStatus pipe={pipe} />
@@ -121,8 +127,8 @@ function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined })
           onClose={() => setAsking(false)}
         >
           {isPaused
-            ? 'It takes records again at once.'
-            : `Every request to it is rejected with 404 until it is resumed. What is pending (${counted(live?.pending_messages ?? 0, 'message')}) is still delivered.`}
+            ? 'It accepts records again at once.'
+            : `Requests to it get 404 until it is resumed. Pending messages (${counted(live?.pending_messages ?? 0, 'message')}) are still delivered.`}
         </Confirm>
       ) : null}
     </div>
@@ -200,7 +206,7 @@ function Destinations({ pipeId, destinations }: { pipeId: string; destinations: 
       cell: (one) => (
         <>
           <LaneState destination={one} />
-          {needsAttention(one, nowMs) ? (
+          {severity(one, nowMs) > 0 ? (
             <div>
               <Cause lane={one.lane} />
             </div>

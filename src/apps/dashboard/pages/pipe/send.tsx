@@ -1,4 +1,4 @@
-/** How to send to a pipe, and whether something has come. */
+/** How to send records to a pipe, and whether one has arrived. */
 import { useRef, useState } from 'react'
 import { Link } from 'wouter'
 import type { Destination } from '../../../../contract/destination.ts'
@@ -55,8 +55,8 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
       </div>
       {unmapped === undefined ? null : (
         <Soft>
-          No column of the table <Outside text={String(unmapped.destination_config.table)} /> is mapped: it
-          takes each key into the column of that name. Send keys that are its columns.
+          No column of the table <Outside text={String(unmapped.destination_config.table)} /> is mapped: each
+          key goes to the column of the same name. Send keys that are names of its columns.
         </Soft>
       )}
       <div role="tabpanel" id="send-panel" aria-labelledby={`send-tab-${at}`}>
@@ -64,7 +64,7 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
           <>
             <Code label={shown.label} text={shown.text} />
             <Soft>
-              More in the guide <a href={`/docs/${shown.guide.name}.html`}>{shown.guide.title}</a>.
+              See the guide <a href={`/docs/${shown.guide.name}.html`}>{shown.guide.title}</a>.
             </Soft>
           </>
         )}
@@ -76,8 +76,8 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
           </Button>
           <Soft>
             {key === null
-              ? 'A key that can do nothing but send records here. The snippets then carry it.'
-              : 'The snippets carry the key that was just made, until this page is left.'}{' '}
+              ? 'A key that can only send records to this pipe. The snippets then contain it.'
+              : 'The snippets contain the new key until you leave this page.'}{' '}
             All keys are on the page <Link to="/keys">API keys</Link>.
           </Soft>
         </div>
@@ -87,14 +87,14 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
   )
 }
 
-/** Turns by itself when the first record comes. */
+/** Shown until the first record arrives. */
 export function WaitingForRecords() {
   return (
     <Notice>
       <span className={styles.pulse} aria-hidden="true">
         ●
       </span>{' '}
-      Waiting for the first record. Send one with a snippet below; this page shows it within two seconds.
+      Waiting for the first record. Send one with a snippet below: it appears here within two seconds.
     </Notice>
   )
 }

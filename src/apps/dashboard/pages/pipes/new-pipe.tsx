@@ -49,7 +49,7 @@ export function NewPipePage() {
           create.mutate(undefined, {
             onSuccess: (reply) => {
               forget()
-              say(`Pipe ${name} is there.`, twin)
+              say(`Pipe ${name} created.`, twin)
               go(`/pipes/${reply.body.pipe_id}`)
             },
           })

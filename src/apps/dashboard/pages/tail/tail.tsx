@@ -33,7 +33,7 @@ export function TailPage({ pipeId }: { pipeId: string }) {
   const name = data?.pipe.pipe_name ?? 'PIPE'
   return (
     <Page title="Live tail" name="Live tail" crumbs={<PipeCrumb pipeId={pipeId} />}>
-      <Section title="Follow the records of this pipe">
+      <Section title="Watch the records of this pipe">
         <form
           className={styles.controls}
           onSubmit={(event) => {
@@ -42,7 +42,7 @@ export function TailPage({ pipeId }: { pipeId: string }) {
           }}
         >
           <TextField
-            label="Records a second at most"
+            label="Max records per second"
             inputMode="numeric"
             value={sampleText}
             disabled={isOn}
@@ -50,7 +50,7 @@ export function TailPage({ pipeId }: { pipeId: string }) {
             onValue={setSampleText}
           />
           <TextField
-            label="Only records with"
+            label="Only records where"
             optional
             mono
             placeholder="key=value"
@@ -73,7 +73,7 @@ export function TailPage({ pipeId }: { pipeId: string }) {
         </div>
         {tail.state === 'reconnecting' ? (
           <Notice kind="warn">
-            The connection was lost: connecting again, to go on behind the last one.
+            The connection was lost. Reconnecting, to continue after the last record.
           </Notice>
         ) : null}
         {tail.state === 'ended' && tail.ended !== null ? (
@@ -90,8 +90,8 @@ export function TailPage({ pipeId }: { pipeId: string }) {
           ]}
         />
         <Soft>
-          Records from now on, not those of before. Left out: what came beyond the limit a second, and records
-          that are too large to be shown. The newest {counted(shownRows, 'record')} are shown.
+          Shows new records, not earlier ones. Left out: records over the limit per second, and records that
+          are too large to show. The newest {counted(shownRows, 'record')} are shown.
         </Soft>
         <CliTwin
           command={command('tail', name, ...(sample === defaultSample ? [] : ['--sample', sampleText]))}
@@ -99,7 +99,7 @@ export function TailPage({ pipeId }: { pipeId: string }) {
       </Section>
       <Section title="Records, newest first">
         {rows.length === 0 ? (
-          <Soft>{isOn ? 'Nothing has come yet.' : 'Nothing is followed yet.'}</Soft>
+          <Soft>{isOn ? 'No records yet.' : 'Press Start to watch records.'}</Soft>
         ) : (
           <Table caption="Records" columns={columns} rows={rows} keyOf={({ id }) => id} />
         )}
@@ -132,7 +132,7 @@ const columns: Column<TailRow>[] = [
         <pre className={styles.record}>
           <Outside text={singleLine(text)} />
         </pre>
-        {isCut ? <Soft>… cut: its message has the rest.</Soft> : null}
+        {isCut ? <Soft>… cut: see its message for the rest.</Soft> : null}
       </>
     ),
   },

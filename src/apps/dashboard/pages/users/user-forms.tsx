@@ -14,7 +14,7 @@ import { say } from '../../ui/toasts.tsx'
 
 export const roles: readonly (readonly [UserRole, string])[] = [
   ['viewer', 'viewer: sees everything, changes nothing'],
-  ['admin', 'admin: may do everything'],
+  ['admin', 'admin: can do everything'],
 ]
 
 export function NewUser({ onClose }: { onClose: () => void }) {
@@ -28,7 +28,7 @@ export function NewUser({ onClose }: { onClose: () => void }) {
   const submit = () =>
     create.mutate(undefined, {
       onSuccess: () => {
-        say(`${email} may sign in.`, twin)
+        say(`User ${email} created.`, twin)
         onClose()
       },
     })
@@ -80,7 +80,7 @@ export function ChangeUser({ user, onClose }: { user: User; onClose: () => void 
   const submit = () =>
     save.mutate(undefined, {
       onSuccess: () => {
-        say(`${user.user_email} is changed and has to sign in again.`, twin)
+        say(`User ${user.user_email} updated. They must sign in again.`, twin)
         onClose()
       },
     })
@@ -97,7 +97,7 @@ export function ChangeUser({ user, onClose }: { user: User; onClose: () => void 
       isDisabled={Object.keys(body).length === 0}
       command={twin}
     >
-      <p>A change ends every session of this user.</p>
+      <p>A change ends all sessions of this user.</p>
       <Choice label="Role" value={role} options={roles} onValue={setRole} error={errors.user_role} />
       <NewPasswordField
         label="New password"

@@ -32,7 +32,7 @@ export function UsersPage() {
         </div>
       }
     >
-      {mayChange ? <Users /> : <Notice>Only admins see who may sign in here.</Notice>}
+      {mayChange ? <Users /> : <Notice>Only admins can see the users.</Notice>}
       {asking === 'user' ? <NewUser onClose={() => setAsking(null)} /> : null}
       {asking === 'link' ? <SetupLink onClose={() => setAsking(null)} /> : null}
     </Page>
@@ -47,7 +47,7 @@ function Users() {
   const { rows, pager } = usePage(users ?? [], 'user')
   if (users === undefined) return error === null ? <Skeleton /> : <FailureNotice failure={error} />
   return (
-    <Section title="Who may sign in">
+    <Section title="Users">
       <Table
         caption="Users"
         rows={rows}
@@ -64,7 +64,7 @@ function Users() {
           },
           { label: 'Role', cell: (user) => user.user_role },
           { label: 'Last sign-in', cell: (user) => <Ago at={user.user_last_sign_in_ts} /> },
-          { label: 'Made', cell: (user) => <Ago at={user.user_created_ts} /> },
+          { label: 'Created', cell: (user) => <Ago at={user.user_created_ts} /> },
           {
             label: '',
             cell: (user) => (
@@ -101,11 +101,11 @@ function DeleteUser({ user, onClose }: { user: User; onClose: () => void }) {
       command={twin}
       run={async () => {
         await remove.mutateAsync()
-        say(`${user.user_email} is deleted.`, twin)
+        say(`User ${user.user_email} deleted.`, twin)
       }}
       onClose={onClose}
     >
-      Every session of this user ends at once. Pipes, keys and records stay as they are.
+      All sessions of this user end at once. Pipes, keys and records stay as they are.
     </Confirm>
   )
 }
@@ -122,12 +122,12 @@ function SetupLink({ onClose }: { onClose: () => void }) {
         onSubmit={() => create.mutate()}
         failure={create.error}
         shown={['user_role']}
-        deed="Make a link"
-        running="Making it …"
+        deed="Create link"
+        running="Creating …"
         isRunning={create.isPending}
         command={command('users', 'setup-link', '--role', role)}
       >
-        <p>Whoever opens the link chooses an e-mail address and a password. It works once.</p>
+        <p>The person who opens the link chooses an e-mail address and a password. It works once.</p>
         <Choice
           label="Role"
           value={role}
@@ -140,9 +140,7 @@ function SetupLink({ onClose }: { onClose: () => void }) {
   }
   return (
     <Dialog title="Invite by link" open onClose={onClose}>
-      <Notice kind="warn">
-        This is the only time that it is shown. It works until {exactTime(link.setup_expires_ts)}.
-      </Notice>
+      <Notice kind="warn">It is shown only once. It works until {exactTime(link.setup_expires_ts)}.</Notice>
       <Code label="Setup link" text={`${location.origin}${link.setup_path}`} />
       <div>
         <Button look="primary" onClick={onClose}>

@@ -1,0 +1,123 @@
+/** Lanes that retry, are stuck or are new: the words, the advice and the order of what a page shows. */
+import t from 'tap'
+import { axeFindings, openDashboard } from '../support/dashboard.ts'
+import { startHttpSink } from '../support/http-sink.ts'
+import { until } from '../support/until.ts'
+
+const dashboard = await openDashboard()
+const { daemon } = dashboard
+const sink = await startHttpSink()
+t.teardown(async () => {
+  await dashboard.close()
+  await sink.stop()
+})
+
+const endpoint = (name: string, path = name) => ({
+  destination_type: 'destination_http_endpoint',
+  destination_name: name,
+  destination_config: { url: `${sink.url}/${path}` },
+})
+
+t.test('a 500 is retrying and a 422 is stuck, in the table, in the messages and in the error', async (t) => {
+  sink.respondWith(({ path }) => ({ status: Number(path.slice(1)) }))
+  const pipeId = await daemon.createPipe({ pipe_name: 'hooks' })
+  await daemon.createDestination(pipeId, endpoint('flaky', '500'))
+  await daemon.createDestination(pipeId, endpoint('strict', '422'))
+  const { msg_id: msgId } = await daemon.ingest(pipeId, { n: 1 })
+  const { page, problems, close } = await dashboard.visit('admin')
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}`)
+  const lanes = page.getByRole('table', { name: 'Destinations' })
+  const rowOf = (name: string) => lanes.getByRole('row', { name: new RegExp(`^${name}`) })
+  await rowOf('flaky').getByText('retrying', { exact: true }).waitFor()
+  await rowOf('flaky')
+    .getByText(/Cannot deliver: .*500/)
+    .waitFor()
+  await rowOf('strict').getByText('stuck', { exact: true }).waitFor()
+  const messages = page.getByRole('table', { name: 'Recent messages' })
+  await messages.getByText('stuck').waitFor()
+  t.match(await messages.innerText(), /retrying\s+flaky/, 'the API calls both stuck')
+  t.match(await messages.innerText(), /stuck\s+strict/)
+
+  await page.goto(`${daemon.url}/dashboard/messages/${msgId}`)
+  await page.getByText('The cause is the records: fix the endpoint, or skip the message.').waitFor()
+  t.same(await axeFindings(page), [])
+  await page.getByRole('link', { name: 'strict' }).click()
+  await page.getByRole('heading', { name: 'strict', level: 1 }).waitFor()
+  t.equal(
+    await page.getByText(`${sink.url}/422`, { exact: true }).count(),
+    1,
+    'the address is shown once, not as target and as url',
+  )
+  t.equal(await page.locator('dt', { hasText: /^[a-z_]+$/ }).count(), 1, 'labels, and one key: stream_seq')
+  const box = async (name: string) =>
+    (await page.getByRole('button', { name }).boundingBox()) ?? { x: 0, width: 0 }
+  const [block, remove] = [await box('Block …'), await box('Delete …')]
+  t.ok(remove.x > block.x + block.width + 100, 'the button that deletes is apart from the others')
+  await page.getByRole('button', { name: 'Rewind …' }).click()
+  const words = await page.getByRole('dialog').innerText()
+  t.match(words, /The destination receives those a second time\./)
+  t.notMatch(words, /column|unique id/, 'an endpoint has no columns')
+  t.same(problems, [])
+  await close()
+})
+
+t.test('many failing lanes do not push the rest of the overview away', async (t) => {
+  sink.respondWith(() => ({ status: 500 }))
+  const pipeId = await daemon.createPipe({ pipe_name: 'many' })
+  for (let n = 0; n < 7; n += 1) await daemon.createDestination(pipeId, endpoint(`lane-${n}`))
+  await daemon.ingest(pipeId, { n: 1 })
+  const { page, problems, close } = await dashboard.visit('viewer')
+  const lanes = page.getByRole('region', { name: 'Lanes with problems' })
+  const more = lanes.getByRole('button', { name: /^Show \d+ more lanes?$/ })
+  await until('all seven have failed', async () => {
+    const hidden = /\d+/.exec((await more.count()) === 0 ? '' : await more.innerText())
+    return Number(hidden?.[0] ?? 0) >= 2
+  })
+  t.equal(await lanes.getByRole('article').count(), 5)
+  await more.click()
+  t.ok((await lanes.getByRole('article').count()) >= 7)
+  await lanes.getByRole('button', { name: 'Show fewer' }).click()
+  t.equal(await lanes.getByRole('article').count(), 5)
+  t.same(problems, [])
+  await close()
+})
+
+t.test(
+  'the first destination of a pipe begins with the records that are kept, later ones do not',
+  async (t) => {
+    const pipeId = await daemon.createPipe({ pipe_name: 'kept' })
+    await daemon.ingest(pipeId, { n: 1 })
+    const { page, problems, close } = await dashboard.visit('admin')
+    const fromTheBeginning = async () => {
+      await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}`)
+      await page.getByRole('link', { name: 'Add a destination' }).click()
+      await page.getByRole('button', { name: /^Pull/ }).click()
+      return await page.getByLabel('Deliver from the beginning').isChecked()
+    }
+    t.equal(await fromTheBeginning(), true)
+    await page.getByRole('button', { name: 'Save', exact: true }).click()
+    await page.getByRole('heading', { name: 'pull', level: 1 }).waitFor()
+    t.equal(await page.getByRole('button', { name: /^Test/ }).count(), 0, 'there is nothing to test')
+    const { body } = await daemon.api<{ destinations: { lane: { pending_messages: number } }[] }>(
+      'GET',
+      `/v1/pipes/${pipeId}`,
+    )
+    t.equal(body.destinations[0]?.lane.pending_messages, 1)
+    t.equal(await fromTheBeginning(), false)
+    t.same(problems, [])
+    await close()
+  },
+)
+
+t.test('on a narrow screen the navigation shows that there is more to the right', async (t) => {
+  const { page, problems, close } = await dashboard.visit('viewer', { width: 390, height: 800 })
+  const [isCut, background] = await page.evaluate<[boolean, string]>(`(() => {
+    const nav = document.querySelector('nav[aria-label="Pages"]')
+    return [nav.scrollWidth > nav.clientWidth, getComputedStyle(nav).backgroundImage]
+  })()`)
+  t.equal(isCut, true, 'not all pages fit')
+  t.match(background, /linear-gradient/)
+  t.same(await axeFindings(page), [])
+  t.same(problems, [])
+  await close()
+})
