@@ -120,7 +120,7 @@ static void random_bytes(unsigned char *bytes, size_t length) {
 }
 
 static void send_batch(void) {
-  /* The same in every attempt: what was stored by one whose response was lost is not stored again. */
+  /* The same key in every attempt: a batch whose response was lost is not stored again. */
   unsigned char random[16];
   char key[2 * sizeof random + 1];
   random_bytes(random, sizeof random);

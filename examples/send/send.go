@@ -1,7 +1,7 @@
 // Sends the lines of stdin, one JSON object each, to a pipe:  go run send.go < records.ndjson
 //
 // PIPECTL_INGEST_URL is https://…/v1/ingest/PIPE_ID, PIPECTL_API_KEY a key with the scope ingest.
-// Ends with 0 once every record is stored, else with 1. Go 1.19 or newer, its standard library alone.
+// Exits with 0 once every record is stored, otherwise with 1. Go 1.19 or newer, only its standard library.
 package main
 
 import (
@@ -75,7 +75,7 @@ func run(url, apiKey string) (sent int, err error) {
 }
 
 func sendBatch(url, apiKey string, body []byte) error {
-	// The same in every attempt: what was stored by one whose response was lost is not stored again.
+	// The same key in every attempt: a batch whose response was lost is not stored again.
 	key := make([]byte, 16)
 	if _, err := rand.Read(key); err != nil {
 		return err

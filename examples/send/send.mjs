@@ -3,7 +3,7 @@
  * Sends the lines of stdin, one JSON object each, to a pipe, with Node.js 18 or newer:  node send.mjs < records.ndjson
  *
  * PIPECTL_INGEST_URL is https://…/v1/ingest/PIPE_ID, PIPECTL_API_KEY a key with the scope ingest.
- * Ends with 0 once every record is stored, else with 1.
+ * Exits with 0 once every record is stored, otherwise with 1.
  */
 import { randomUUID } from 'node:crypto'
 import { createInterface } from 'node:readline'
@@ -47,7 +47,7 @@ async function sendBatch(batch) {
     headers: {
       Authorization: `Bearer ${apiKey}`,
       'Content-Type': 'application/x-ndjson',
-      // The same in every attempt: what was stored by one whose response was lost is not stored again.
+      // The same key in every attempt: a batch whose response was lost is not stored again.
       'Idempotency-Key': randomUUID(),
     },
     body: batch.join('\n'),

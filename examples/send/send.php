@@ -4,7 +4,7 @@
  * Sends the lines of stdin, one JSON object each, to a pipe:  php send.php < records.ndjson
  *
  * PIPECTL_INGEST_URL is https://…/v1/ingest/PIPE_ID, PIPECTL_API_KEY a key with the scope ingest.
- * Ends with 0 once every record is stored, else with 1. PHP 7.4 or newer, without extensions (https needs openssl).
+ * Exits with 0 once every record is stored, otherwise with 1. PHP 7.4 or newer, without extensions (https needs openssl).
  */
 declare(strict_types=1);
 
@@ -50,7 +50,7 @@ function sendBatch(string $url, string $apiKey, string $body): void
     $headers = [
         "Authorization: Bearer $apiKey",
         'Content-Type: application/x-ndjson',
-        // The same in every attempt: what was stored by one whose response was lost is not stored again.
+        // The same key in every attempt: a batch whose response was lost is not stored again.
         'Idempotency-Key: ' . bin2hex(random_bytes(16)),
         'Connection: close',
     ];

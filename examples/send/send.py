@@ -2,7 +2,7 @@
 """Sends the lines of stdin, one JSON object each, to a pipe:  python3 send.py < records.ndjson
 
 PIPECTL_INGEST_URL is https://…/v1/ingest/PIPE_ID, PIPECTL_API_KEY a key with the scope ingest.
-Ends with 0 once every record is stored, else with 1. Python 3.8 or newer, its standard library alone.
+Exits with 0 once every record is stored, otherwise with 1. Python 3.8 or newer, only its standard library.
 """
 import http.client
 import os
@@ -37,7 +37,7 @@ def send_batch(url, api_key, batch):
     headers = {
         "Authorization": f"Bearer {api_key}",
         "Content-Type": "application/x-ndjson",
-        # The same in every attempt: what was stored by one whose response was lost is not stored again.
+        # The same key in every attempt: a batch whose response was lost is not stored again.
         "Idempotency-Key": str(uuid.uuid4()),
     }
     for attempt in range(ATTEMPTS):

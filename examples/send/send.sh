@@ -2,7 +2,7 @@
 # Sends the lines of stdin, one JSON object each, to a pipe, with curl 7.71 or newer:  ./send.sh < records.ndjson
 #
 # PIPECTL_INGEST_URL is https://…/v1/ingest/PIPE_ID, PIPECTL_API_KEY a key with the scope ingest.
-# Ends with 0 once every record is stored, else with 1.
+# Exits with 0 once every record is stored, otherwise with 1.
 set -eu
 if [ -z "${PIPECTL_INGEST_URL:-}" ] || [ -z "${PIPECTL_API_KEY:-}" ]; then
   echo "send: PIPECTL_INGEST_URL and PIPECTL_API_KEY must be set" >&2
@@ -18,7 +18,7 @@ grep -v '^[[:space:]]*$' | split -l 500 - "$work/batch."
 sent=0
 for batch in "$work"/batch.*; do
   [ -e "$batch" ] || break
-  # One for the batch, the same in every attempt: what was stored by one whose response was lost is not stored again.
+  # One key per batch, the same in every attempt: a batch whose response was lost is not stored again.
   idempotency_key=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
   # curl waits 1 s, 2 s, 4 s … or as long as Retry-After says, after 408, 429, 5xx and whatever fails without a status.
   status=$(curl -sS "$PIPECTL_INGEST_URL" --data-binary "@$batch" \

@@ -185,7 +185,7 @@ t.test('stopAccepting: a request on an open connection, and one that fails meanw
   failing.catch(() => {})
   release(failing)
   const outcomes = [
-    [idle, /"error":"storage_unavailable".*being stopped\. Nothing was done/],
+    [idle, /"error":"storage_unavailable".*is stopping\. Nothing was done/],
     [held, /"error":"storage_unavailable".*It is unknown whether this was done/],
   ] as const
   for (const [connection, body] of outcomes) {

@@ -440,7 +440,7 @@ t.test('format parquet takes its schema from columns, which it needs', async (t)
     columns: 'require format "parquet": send [] with any other format',
   })
   t.same(await patch({ destination_config: { format: 'ndjson' }, columns: [] }), {
-    'destination_config.compression': 'must be gzip or none: zstd goes with format "parquet" only',
+    'destination_config.compression': 'must be gzip or none: zstd requires format "parquet"',
   })
 
   const text = { column_type: 'string' as const }

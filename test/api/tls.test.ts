@@ -232,7 +232,7 @@ t.test('wrong settings: exit 78 and one line that names the setting', async (t) 
     [
       first.certFile,
       file('open.key', first.key, 0o644),
-      /tls\.key_file: \S+ is open to others \(mode 0644\); run `chmod o-rwx/,
+      /tls\.key_file: \S+ can be read by other users \(mode 0644\); run `chmod o-rwx/,
     ],
     [
       file('order.pem', authority.ca + first.certificate),
@@ -242,7 +242,7 @@ t.test('wrong settings: exit 78 and one line that names the setting', async (t) 
     [
       file('damaged.pem', first.certificate.replace(/\n\w{10}/, '\nAAAAAAAAAA')),
       first.keyFile,
-      /tls\.cert_file: \S+: certificate 1 of 1 in it is damaged/,
+      /tls\.cert_file: \S+: its certificate 1 of 1 is damaged/,
     ],
     [file('large.pem', 'x'.repeat(1_100_000)), first.keyFile, /tls\.cert_file: \S+ is larger than 1 MiB/],
     ...(unreadable as [string, string, RegExp][]),

@@ -276,7 +276,7 @@ t.test('what cannot be a transform is refused, and the field is named', async (t
   await wrong({ map: [{ op: 'constant', key: 'a', value: {} }] }, { 'transform.map.0.value': /must be/ })
   await wrong(
     { map: Array(51).fill({ op: 'drop', paths: ['a'] }) },
-    { 'transform.map': /at most 50, not 51/ },
+    { 'transform.map': /at most 50 elements, not 51/ },
   )
   const long = { op: 'constant', key: 'k', value: 'x'.repeat(1_000) }
   await wrong({ map: Array(9).fill(long) }, { 'transform.map': /at most 8000 characters/ })

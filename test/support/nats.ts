@@ -75,8 +75,8 @@ export interface TestNats {
   connect(): Promise<NatsConnection>
   /** The server that leads the stream now; null while nobody does. */
   leaderOf(stream: string): Promise<TestNatsServer | null>
-  /** JetStream answers and every running server takes part. */
-  ready(): Promise<void>
+  /** JetStream answers and every running server takes part. Rejects after `timeoutMs`, 120 s unless given. */
+  ready(timeoutMs?: number): Promise<void>
   /** Ends the servers and removes their data. */
   stop(): Promise<void>
 }
@@ -229,7 +229,7 @@ export async function startNats(options: NatsOptions = {}): Promise<TestNats> {
         await connection.close()
       }
     },
-    ready: () => ready(),
+    ready,
     stop,
   }
 }

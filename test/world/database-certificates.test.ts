@@ -114,11 +114,11 @@ for (const { name, dialect, server, makeUser, plain, secure } of [
       t.equal(await firstFault({ tls_ca: ca }), undefined)
       t.match(await certificateOf({ tls_ca: ca }), {
         ok: true,
-        message: 'The certificate is verified: it is of a trusted authority, and for localhost.',
+        message: 'The certificate is verified: a trusted authority issued it, and it is valid for localhost.',
       })
       t.match(await firstFault({ tls_ca: ca, host: '127.0.0.1' }), {
         name: 'certificate',
-        message: /shows a certificate for DNS:localhost, not for 127\.0\.0\.1, and nothing was sent/,
+        message: /has a certificate for DNS:localhost, not for 127\.0\.0\.1, and nothing was sent/,
       })
       t.equal(await firstFault({ tls_ca: ca, host: '127.0.0.1', tls_verify: 'ca' }), undefined)
     })

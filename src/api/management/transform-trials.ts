@@ -118,7 +118,7 @@ async function within(work: Promise<TransformTrial>): Promise<TransformTrial | '
 type Fault = TransformTrial['faults'][number]
 
 function refusal({ seen, failed }: TransformTrial, fault: Fault): string {
-  const on = seen === 1 ? 'the only record of the pipe' : `all ${count(seen)} newest records`
+  const on = seen === 1 ? 'the only record' : `all ${count(seen)} newest records`
   const how = fault.records === failed ? '' : `, on ${count(fault.records)} of them so`
   return `fails on ${on} of the pipe${how}: ${sentence(fault.message)} (${where(fault)}.) With check_transform=false (--no-transform-check) it is saved anyway.`
 }

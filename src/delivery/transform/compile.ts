@@ -23,8 +23,58 @@ export class TransformError extends Error {
   }
 }
 
-/** Called in place of `matches`: an environment does not let its own functions be replaced. */
-const linearMatches = 'matchesInLinearTime'
+/** Called in place of the library's own: an environment does not let its own functions be replaced. */
+const replaced: Readonly<Record<string, string>> = {
+  matches: 'matchesInLinearTime',
+  join: 'joinWithinLimit',
+  split: 'splitWithinLimit',
+}
+
+/**
+ * The heap limit of a thread ends the thread only as long as nothing larger than 16 MB is allocated at once; beyond that V8 ends the
+ * process. So what an expression makes has a bound: 8 MB, as text of two bytes a character or as list.
+ */
+const mostCharacters = 4 * 1024 * 1024
+const mostElements = 1024 * 1024
+
+function requireAtMost(size: number, most: number, what: string): void {
+  if (size > most) throw new EvaluationError(`It makes more than ${most} ${what}`)
+}
+
+function joined(list: readonly unknown[], separator: string): string {
+  let length = 0
+  for (const element of list) {
+    if (typeof element !== 'string')
+      throw new EvaluationError('string.join(): list must contain only strings')
+    length += element.length + separator.length
+    requireAtMost(length, mostCharacters, 'characters')
+  }
+  return list.join(separator)
+}
+
+/** `limit`: as many parts at most, the last with the rest of the text; below zero: all. */
+function parts(text: string, separator: string, limit = -1): string[] {
+  const found: string[] = []
+  if (limit === 0) return found
+  let start = 0
+  while (found.length + 1 !== limit) {
+    const next = separator === '' ? start + 1 : text.indexOf(separator, start)
+    if (next === -1 || (separator === '' && next >= text.length)) break
+    found.push(text.slice(start, next))
+    requireAtMost(found.length, mostElements, 'elements')
+    start = next + separator.length
+  }
+  if (separator !== '' || start < text.length) found.push(text.slice(start))
+  return found
+}
+
+/** `+` of texts and of lists. */
+function requireSumWithinLimit(left: unknown, right: unknown): void {
+  if (typeof left === 'string' && typeof right === 'string')
+    requireAtMost(left.length + right.length, mostCharacters, 'characters')
+  else if (Array.isArray(left) && Array.isArray(right))
+    requireAtMost(left.length + right.length, mostElements, 'elements')
+}
 
 const environment = new Environment({
   enableOptionalTypes: true,
@@ -38,13 +88,22 @@ const environment = new Environment({
   },
 })
   .registerVariable('record', 'map')
-  .registerFunction(`string.${linearMatches}(string): bool`, (text: string, pattern: string) => {
+  .registerFunction(`string.${replaced.matches}(string): bool`, (text: string, pattern: string) => {
     try {
       return isFound(text, pattern)
     } catch {
       throw new EvaluationError(`Invalid regular expression: ${pattern}`)
     }
   })
+  .registerFunction(`list<string>.${replaced.join}(): string`, (list: unknown[]) => joined(list, ''))
+  .registerFunction(`list<string>.${replaced.join}(string): string`, joined)
+  .registerFunction(`string.${replaced.split}(string): list<string>`, (text: string, separator: string) =>
+    parts(text, separator),
+  )
+  .registerFunction(
+    `string.${replaced.split}(string, int): list<string>`,
+    (text: string, separator: string, limit: bigint) => parts(text, separator, Number(limit)),
+  )
 
 /**
  * The fault of a filter, in a sentence that goes after the field's name; null: none that can be known before it runs.
@@ -75,19 +134,26 @@ function hasBytes(node: unknown): boolean {
 interface Node {
   op: unknown
   args: unknown
+  /** Binary operators have it once the types are checked. */
+  handle?: (left: unknown, right: unknown, ...others: unknown[]) => unknown
 }
 
 function isNode(value: unknown): value is Node {
   return typeof value === 'object' && value !== null && 'op' in value && 'args' in value
 }
 
-/** Every call of `matches` in an expression, as its list `[name, receiver, arguments]`. */
-function* callsOfMatches(node: unknown): Generator<unknown[]> {
-  if (Array.isArray(node)) for (const inner of node) yield* callsOfMatches(inner)
-  if (!isNode(node)) return
-  const { op, args } = node
-  if (op === 'rcall' && Array.isArray(args) && args[0] === 'matches') yield args
-  yield* callsOfMatches(args)
+function* nodesOf(value: unknown): Generator<Node> {
+  if (Array.isArray(value)) for (const inner of value) yield* nodesOf(inner)
+  if (!isNode(value)) return
+  yield value
+  yield* nodesOf(value.args)
+}
+
+/** Every call of a replaced function in an expression, as its list `[name, receiver, arguments]`. */
+function* replacedCalls(node: unknown): Generator<unknown[]> {
+  for (const { op, args } of nodesOf(node)) {
+    if (op === 'rcall' && Array.isArray(args) && Object.hasOwn(replaced, String(args[0]))) yield args
+  }
 }
 
 /**
@@ -95,7 +161,8 @@ function* callsOfMatches(node: unknown): Generator<unknown[]> {
  * known with a record.
  */
 function wrongPattern(ast: unknown): string | null {
-  for (const [, , given] of callsOfMatches(ast)) {
+  for (const [name, , given] of replacedCalls(ast)) {
+    if (name !== 'matches') continue
     const [pattern] = Array.isArray(given) ? given : []
     const isLiteral = isNode(pattern) && pattern.op === 'value' && typeof pattern.args === 'string'
     const fault = isLiteral ? patternFault(String(pattern.args)) : null
@@ -133,9 +200,17 @@ function compileFilter(filter: string): (text: string) => boolean {
   // Saved before patterns were RE2's: the lane says so and waits, and no record is parked for it.
   const wrong = wrongPattern(evaluate.ast)
   if (wrong !== null) throw new Error(`a regular expression of the filter is invalid: ${wrong}`)
-  for (const call of callsOfMatches(evaluate.ast)) call[0] = linearMatches
+  for (const call of [...replacedCalls(evaluate.ast)]) call[0] = replaced[String(call[0])]
   // Types are looked at once, not with each record.
   evaluate.check()
+  for (const node of nodesOf(evaluate.ast)) {
+    const { op, handle } = node
+    if (op !== '+' || handle === undefined) continue
+    node.handle = (left, right, ...others) => {
+      requireSumWithinLimit(left, right)
+      return handle(left, right, ...others)
+    }
+  }
   return (text) => {
     const record = recordValue(text)
     let result: unknown
@@ -222,7 +297,10 @@ const tellingCodes = new Set([
 
 /** Texts that are in the filter itself may stay. */
 function withoutValues(error: unknown, filter: string): string {
-  const line = firstLine(error).replaceAll(linearMatches, 'matches')
+  const line = Object.entries(replaced).reduce(
+    (text, [name, ours]) => text.replaceAll(ours, name),
+    firstLine(error),
+  )
   const code = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined
   const colon = line.indexOf(': ')
   if (!tellingCodes.has(String(code)) || colon === -1 || filter.includes(line.slice(colon + 2))) return line

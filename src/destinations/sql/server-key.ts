@@ -75,7 +75,7 @@ function verified(config: DatabaseSpec['config'], report: (check: DestinationChe
       if (error instanceof DeliveryError) report({ name, ok: false, message: error.message })
       throw error
     }
-    const forHost = config.tls_verify === 'full' ? `, and for ${config.host}` : ''
+    const forHost = config.tls_verify === 'full' ? `, and it is valid for ${config.host}` : ''
     report({
       name,
       ok: true,

@@ -27,7 +27,7 @@ t.test('the reasons for which the buffer takes nothing are those that there are'
   )!
   const reasons = [...union.matchAll(/'(\w+)'/g)].map(([, one]) => one!)
   t.ok(reasons.length > 3)
-  const [sentence = ''] = /^The `details\.reason`[\s\S]*?\n\n/m.exec(page)!
+  const [sentence = ''] = /^`details\.reason` of[\s\S]*?\n\n/m.exec(page)!
   const named = [...sentence.matchAll(/`(\w+)` \(/g)].map(([, one]) => one!)
   t.same(named.sort(), [...reasons, 'too_many_bytes_in_flight'].sort())
 })

@@ -56,7 +56,7 @@ const figures: Record<string, [RegExp, RegExp]> = {
     /\| MariaDB insert +\|[^|]*\|[^|]*\| ([\d,]+) /,
   ],
   '100 lanes': [
-    /its ingest is (0\.\d+) of/,
+    /ingest of the pipe is (0\.\d+) of/,
     /ingest requests\/s, 1 against 100 lanes on the pipe +\|[^|]*\|[^|]*\| (0\.\d+)/,
   ],
 }

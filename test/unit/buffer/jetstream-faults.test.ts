@@ -15,15 +15,14 @@ import {
   natsWith,
   open,
   verdictOf,
+  withClusterOfThree,
 } from './jetstream-load.ts'
 import { jetStreamSpec, readerOf } from './jetstream-open.ts'
 import { KiB, MiB, message, newPipeId, readAll } from './open.ts'
 
-t.test('a cluster of three', async (t) => {
-  const nats = await natsWith(t, { replicas: 3 })
+t.test('the leader of three is killed again and again', async (t) => {
   const pipes = [newPipeId(), newPipeId(), newPipeId()]
-
-  t.test('its leader is killed again and again', async (t) => {
+  await withClusterOfThree(t, async (nats) => {
     const spec = jetStreamSpec(t, nats)
     const buffers = await Promise.all([open(t, spec), open(t, spec)])
     const ledger = await load(buffers, pipes, async (ledger) => {
@@ -40,9 +39,11 @@ t.test('a cluster of three', async (t) => {
     t.ok(ledger.rejected > 0, 'the faults were felt')
     t.ok(ledger.slowestMs < 9_000, `nobody waits much longer than 5 s: ${Math.round(ledger.slowestMs)} ms`)
   })
+})
 
-  t.test('without a majority nothing is accepted, and with it again', async (t) => {
-    await nats.ready()
+t.test('without a majority of three nothing is accepted, and with it again', async (t) => {
+  const pipes = [newPipeId(), newPipeId(), newPipeId()]
+  await withClusterOfThree(t, async (nats) => {
     const spec = jetStreamSpec(t, nats)
     const buffer = await open(t, spec)
     const ledger = await load([buffer], pipes, async (ledger) => {

@@ -125,6 +125,30 @@ export async function natsWith(t: Test, options: Parameters<typeof startNats>[0]
   return nats
 }
 
+/**
+ * Runs `scenario` with three servers. A nats-server that was killed at the wrong moment can keep the three from ever electing a
+ * leader again, which says nothing about pipectl: if no client gets an answer from JetStream after a failure, it is
+ * repeated with new servers.
+ */
+export async function withClusterOfThree(
+  t: Test,
+  scenario: (nats: TestNats) => Promise<void>,
+): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    const nats = await natsWith(t, { replicas: 3 })
+    try {
+      return await scenario(nats)
+    } catch (error) {
+      const doesAnswer = await nats.ready(30_000).then(
+        () => true,
+        () => false,
+      )
+      if (doesAnswer || attempt === 3) throw error
+      t.comment(`the servers elect no leader any more: ${String(error)}`)
+    }
+  }
+}
+
 export const leaderOf = async (nats: TestNats, spec: JetStreamSpec) => {
   const found = await nats.leaderOf(streamName(spec.cluster))
   if (found === null) throw new Error('the stream has no leader')

@@ -99,7 +99,7 @@ t.test('one server', async (t) => {
     const manager = await managerOf(t, nats)
     await manager.streams.add({ name: `taken-${spec.cluster}`, subjects: [`pipectl.${spec.cluster}.>`] })
     await refused(t, spec, /another stream has the subjects/, /cluster\.name/)
-    await refused(t, jetStreamSpec(t, nats, { replicas: 3 }), /cluster\.replicas is 3/, /three of them/)
+    await refused(t, jetStreamSpec(t, nats, { replicas: 3 }), /cluster\.replicas is 3/, /three are needed/)
   })
 
   t.test('max_payload must hold the largest body and its head', async (t) => {
@@ -177,7 +177,7 @@ t.test('a server that wants a password says so, and the password is in no messag
   const error: unknown = await openJetStreamBuffer({ ...spec, nats: wrong }, { log: quiet, onFatal }).catch(
     (e) => e,
   )
-  t.match((error as Error).message, /refuses the user pipectl/)
+  t.match((error as Error).message, /rejects the user pipectl/)
   t.notMatch((error as Error).message, /wrong-one/)
   await open(t, { ...spec, nats: { ...wrong, password: 'right' } })
 })

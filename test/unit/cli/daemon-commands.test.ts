@@ -68,7 +68,7 @@ t.test(
     t.equal(statSync(empty).mode & 0o777, 0o700)
     const refused = await pipectl(['init', '--data-dir', shared])
     t.equal(refused.code, 78)
-    t.match(refused.stderr, /can be read by other users and contains other files; give a directory inside it/)
+    t.match(refused.stderr, /can be read by other users and contains other files; use a directory inside it/)
     t.equal(statSync(shared).mode & 0o777, 0o755, 'and is left as it is')
   },
 )
@@ -176,7 +176,7 @@ t.test('a running daemon', async (t) => {
       t.equal((await pipectl([...local, '--workspace', 'third'])).code, 3)
       const taken = await pipectl(['workspaces', 'create', 'second', '--data-dir', daemon.dataDir])
       t.equal(taken.code, 5, 'conflict')
-      t.match(taken.stderr, /^error: workspace second exists already\n {2}next: choose another name\n$/)
+      t.match(taken.stderr, /^error: workspace second already exists\n {2}next: choose another name\n$/)
       t.equal((await pipectl(['workspaces', 'create', 'a b', '--data-dir', daemon.dataDir])).code, 2)
     },
   )

@@ -58,11 +58,11 @@ t.test('before and after the set-up', async (t) => {
   })
   t.match(after('synchronous_commit'), { result: 'ok', detail: 'is on' })
   t.match(after('clock'), { result: 'ok' })
-  t.match(after('sealing key'), { result: 'ok', detail: /the cluster's/ })
+  t.match(after('sealing key'), { result: 'ok', detail: /belongs to the cluster/ })
   t.match(after('nodes'), { result: 'ok', detail: 'none is running; this one is a of cluster pipectl' })
   t.match(after('NATS'), { result: 'ok', detail: /^nats-server \d+\.\d+\.\d+ at nats:/ })
   t.match(after('max_payload'), { result: 'ok' })
-  t.match(after('JetStream'), { result: 'ok', detail: /makes the stream pipectl-pipectl/ })
+  t.match(after('JetStream'), { result: 'ok', detail: /creates the stream pipectl-pipectl/ })
   t.match(after('what 202 means'), {
     result: 'warn',
     detail: /power cut .* sync_interval/,
@@ -93,7 +93,7 @@ t.test('what prevents a start is a failed check', async (t) => {
     }),
   )
   t.match(away('PostgreSQL'), { result: 'fail', detail: /ECONNREFUSED/ })
-  t.match(away('NATS'), { result: 'fail', detail: /no server answers at nats:\/\/127\.0\.0\.1:1/ })
+  t.match(away('NATS'), { result: 'fail', detail: /no server responds at nats:\/\/127\.0\.0\.1:1/ })
 })
 
 t.test('three replicas and the versions of their servers', async (t) => {
@@ -130,7 +130,7 @@ t.test('three replicas and the versions of their servers', async (t) => {
     next: /one after the other/,
   })
   const silent = await checksOf(withServers([first!.url, 'nats://127.0.0.1:1']))
-  t.match(silent('NATS versions'), { result: 'warn', detail: /; not known of nats:\/\/127\.0\.0\.1:1$/ })
+  t.match(silent('NATS versions'), { result: 'warn', detail: /; unknown for nats:\/\/127\.0\.0\.1:1$/ })
 })
 
 t.test("two hosts with one node's name", async (t) => {
@@ -147,8 +147,8 @@ t.test("two hosts with one node's name", async (t) => {
       [id],
     )
   await add('1')
-  t.match((await checksOf(settings))('nodes'), { result: 'warn', detail: /another node is called a already/ })
+  t.match((await checksOf(settings))('nodes'), { result: 'warn', detail: /another node already has the name a/ })
   await add('2')
-  t.match((await checksOf(settings))('nodes'), { result: 'warn', detail: /^2 nodes are called a$/ })
+  t.match((await checksOf(settings))('nodes'), { result: 'warn', detail: /^2 nodes have the name a$/ })
   await client.end()
 })

@@ -176,7 +176,7 @@ t.test('one plain server', async (t) => {
     connection.subscribe('mute', { callback: () => {} })
     await connection.flush()
     const echoed = await failureOf(open(t, world.spec({ subject: 'echo' })).deliver(batch, never))
-    t.match(echoed, { class: 'transient', code: 'protocol_error', message: /no acknowledgement/ })
+    t.match(echoed, { class: 'transient', code: 'protocol_error', message: /not an acknowledgement/ })
     const mute = world.spec({ subject: 'mute', timeout_ms: 1000 })
     t.match(await failureOf(open(t, mute).deliver(batch, never)), {
       ...{ class: 'transient', code: 'timeout', timedOut: 'unknown', storedRecords: 0 },

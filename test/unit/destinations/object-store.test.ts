@@ -170,7 +170,7 @@ t.test(
       class: 'permanent',
       code: 'NoSuchBucket',
       failedSeq: 11,
-      message: /no bucket "other"/,
+      message: /Bucket "other" does not exist/,
     })
     t.match(await failure({ secret_key: 'wrong' }), {
       class: 'permanent',

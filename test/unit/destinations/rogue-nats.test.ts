@@ -131,7 +131,7 @@ t.test('what the lane says', async (t) => {
     'PING without end': [1, /^transient (response_too_large|timeout)|^delivered/],
     'answers to nobody without end': [2, /^transient (response_too_large.*8 MiB|timeout)|^delivered/],
     'nobody listens': [2, /^transient no_stream/],
-    'an answer that is no JSON': [2, /^transient protocol_error.*no acknowledgement/],
+    'an answer that is no JSON': [2, /^transient protocol_error.*not an acknowledgement/],
     'an answer of the secrets': [2, /^transient jetstream_1.*\[redacted\]/],
     'a full stream': [2, /^transient jetstream_10077.*maximum bytes exceeded/],
     'is silent': [2, /^transient (aborted|timeout)/],

@@ -55,11 +55,11 @@ t.test('it connects to any of several servers, with a password, and over TLS', a
 t.test('a login that is refused says whose', async (t) => {
   t.equal(
     await failure({ user: 'me', password: 'wr0ng' }),
-    `buffer.nats: ${plainUrl} refuses the user me or its password`,
+    `buffer.nats: ${plainUrl} rejects the user me or its password`,
   )
   t.equal(
     await failure({ user: 'me', password: 'wr0ng', servers: [dead, plainUrl] }),
-    `buffer.nats: ${dead}, ${plainUrl} refuses the user me or its password`,
+    `buffer.nats: ${dead}, ${plainUrl} rejects the user me or its password`,
   )
   t.match(await failure({}), /requires a user and password \(nats:\/\/user:password@…\)/)
 })

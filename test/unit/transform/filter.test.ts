@@ -1,3 +1,4 @@
+import { Environment } from '@marcbachmann/cel-js'
 import t from 'tap'
 import { transformLimits } from '../../../src/contract/transform.ts'
 import { compileTransform, filterFault, TransformError } from '../../../src/delivery/transform/compile.ts'
@@ -161,4 +162,26 @@ t.test('keys that mean something to JavaScript are keys', async (t) => {
   t.ok(isKept('record.__proto__.admin && record.hasOwnProperty == 1 && record["toString"] == 2', record))
   t.notOk(isKept('has(record.admin)', record))
   t.notOk(isKept('"constructor" in record || "valueOf" in record', record))
+})
+
+t.test('split and join do what the library does', async (t) => {
+  const text = '{"s":"a,b,,c"}'
+  const kept = [
+    'record.s.split(",") == ["a", "b", "", "c"]',
+    'record.s.split("") == ["a", ",", "b", ",", ",", "c"]',
+    'record.s.split("x") == ["a,b,,c"]',
+    'record.s.split(",", 2) == ["a", "b,,c"]',
+    'record.s.split(",", 0) == []',
+    'record.s.split(",", 1) == ["a,b,,c"]',
+    'record.s.split(",", -1).size() == 4',
+    'record.s.split("", 2) == ["a", ",b,,c"]',
+    '"".split(",") == [""] && "".split("") == []',
+    'record.s.split(",").join() == "abc" && record.s.split(",").join("-") == "a-b--c"',
+    '"x".split("z").join("-") == "x"',
+  ]
+  for (const filter of kept) {
+    const library = new Environment({ enableOptionalTypes: true }).registerVariable('record', 'map')
+    t.equal(library.evaluate(filter, { record: JSON.parse(text) }), true, filter)
+    t.ok(isKept(filter, text), filter)
+  }
 })

@@ -57,7 +57,9 @@ t.test(
   'what is slow has a lower priority than all else',
   { skip: process.platform !== 'linux' && 'a thread has a priority of its own on Linux' },
   async (t) => {
-    await threads.run(lane('first', 'hanging'), transform('record.n == 1'), [body('{"n":1}')], ever)
+    // It starts both kinds of threads, whatever tests before have left.
+    await threads.run(lane('first', 'slow'), transform(hangs), [body(hanging)], ever)
+    await threads.run(lane('second', 'quick'), transform('record.n == 1'), [body('{"n":1}')], ever)
     const nice = readdirSync('/proc/self/task').map((id) => {
       const stat = readFileSync(`/proc/self/task/${id}/stat`, 'utf8')
       return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[16])
@@ -84,7 +86,16 @@ t.test('memory is bounded: text, lists and nested macros', async (t) => {
   const doubled =
     'cel.bind(a, record.s+record.s+record.s+record.s, cel.bind(b, a+a+a+a+a+a+a+a, cel.bind(c, b+b+b+b+b+b+b+b, size(c+c+c+c+c+c+c+c) > 0)))'
   const cases: [string, string, string][] = [
-    ['text', doubled, `{"s":"${'x'.repeat(100_000)}"}`],
+    // 614 MB.
+    ['text', doubled, `{"s":"${'x'.repeat(300_000)}"}`],
+    // Allocated at once, each would end the process: V8 holds a thread to its heap limit in small steps only.
+    ['joined', 'size(record.l.map(x, record.s).join("")) > 0', `{"s":"${'x'.repeat(150_000)}","l":${list}}`],
+    [
+      'split',
+      'size(record.l.map(x, record.s.split(""))) > 0',
+      `{"s":"${'x'.repeat(5_000_000)}","l":${list}}`,
+    ],
+    ['sums', doubled.replaceAll('record.s', 'record.l'), `{"l":${list}}`],
     ['lists', 'size(record.l.map(a, record.l.map(b, record.l.map(c, [a, b, c])))) > 0', `{"l":${list}}`],
     ['loops', 'record.l.all(a, record.l.all(b, record.l.all(c, a + b + c >= 0.0)))', `{"l":${list}}`],
   ]
