@@ -140,9 +140,9 @@ t.test('destinations by flags, URL and file; secrets from the environment; shown
     ok: true,
     checks: [{ name: 'url_reachable' }, { name: 'secret_headers' }],
   })
-  t.match(advised.stdout, /if X-Api-Key is secret, put it into secret_headers/)
+  t.match(advised.stdout, /if X-Api-Key is secret, move it to secret_headers/)
   const made = await run('destinations', 'create', 'clicks', ...open, '-o', 'json')
-  t.match(made.stderr, /Note: headers are stored and shown in clear: if X-Api-Key is secret/)
+  t.match(made.stderr, /Note: headers are stored unencrypted and shown: if X-Api-Key is secret/)
   t.equal((await pipectl('destinations', 'delete', JSON.parse(made.stdout).destination_id, '--yes')).code, 0)
   t.match(await json('destinations', 'block', pull), { destination_status: 'blocked' })
   t.match(await json('destinations', 'unblock', pull.slice(0, 8)), { destination_status: 'active' })
