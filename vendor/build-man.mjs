@@ -4,7 +4,7 @@
  */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { examplesOf } from '../dist/apps/cli/help.js'
+import { examplesOf, topicsOf } from '../dist/apps/cli/help.js'
 import { buildProgram } from '../dist/apps/cli/program.js'
 import { version } from '../dist/platform/version.js'
 import { settingDefinitions } from '../dist/settings/settings.js'
@@ -29,6 +29,7 @@ function page() {
     section('SYNOPSIS', '.B pipectl', '.I command', '[\\fIarguments\\fR] [\\fIoptions\\fR]'),
     section('DESCRIPTION', ...description()),
     section('COMMANDS', ...commands.flatMap((one) => commandPart(one))),
+    section('TOPICS', ...topicParts(program), ...program.commands.flatMap(topicParts)),
     section('CONNECTION OPTIONS', text(connectionWords), ...shared.flatMap(tagged)),
     section('SETTINGS', text(settingsWords), ...settingDefinitions.flatMap(settingPart)),
     section(
@@ -86,6 +87,16 @@ function commandPart({ command, name }) {
     ...(examples.length > 0 ? ['.PP', 'Examples:', ...literal(examples)] : []),
   ]
 }
+
+/** `pipectl help …`, word for word. Those that only repeat options of a command are there already. */
+function topicParts(command) {
+  const { parent } = command
+  const words = ['pipectl help', ...(parent === null ? [] : [command.name()])].join(' ')
+  return [...topicsOf(command)]
+    .filter(([name]) => !optionTopics.has(name))
+    .flatMap(([name, text]) => [`.SS ${quoted(`${words} ${name}`)}`, ...literal(text().split('\n'))])
+}
+const optionTopics = new Set(['connection', 'transform', 'infer'])
 
 function argumentText(argument) {
   const name = `${argument.name()}${argument.variadic ? '...' : ''}`

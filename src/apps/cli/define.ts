@@ -7,7 +7,7 @@
 import { type Command, Option } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
 import type { ConnectionOptions } from './connection.ts'
-import { addExamples } from './help.ts'
+import { addExamples, folded } from './help.ts'
 import { setExitCode } from './io.ts'
 import { sayFailure } from './terminal.ts'
 
@@ -93,11 +93,15 @@ function printFailure(failure: Failure): void {
 }
 
 function addConnectionOptions(command: Command, data: boolean): void {
-  const heading = 'Connection:'
-  const add = (flags: string, text: string) => command.addOption(new Option(flags, text).helpGroup(heading))
-  add('--server <url>', 'address of the daemon (PIPECTL_URL; default http://127.0.0.1:8080)')
-  if (data) add('--data-server <url>', 'address of ingest and pull, where it differs (PIPECTL_DATA_URL)')
-  add('--profile <name>', 'stored address and key to use (PIPECTL_PROFILE)')
-  add('--api-key-file <file>', 'file that holds the API key; else PIPECTL_API_KEY, else the profile')
-  add('--api-key-stdin', 'read the API key from stdin')
+  folded(command, 'Connection:', () => {
+    command.option('--server <url>', 'address of the daemon (PIPECTL_URL; default http://127.0.0.1:8080)')
+    if (data)
+      command.option('--data-server <url>', 'address of ingest and pull, where it differs (PIPECTL_DATA_URL)')
+    command.option('--profile <name>', 'stored address and key to use (PIPECTL_PROFILE)')
+    command.option(
+      '--api-key-file <file>',
+      'file that holds the API key; else PIPECTL_API_KEY, else the profile',
+    )
+    command.option('--api-key-stdin', 'read the API key from stdin')
+  })
 }

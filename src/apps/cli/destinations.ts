@@ -40,6 +40,7 @@ import {
 } from './destinations/infer.ts'
 import { addPinCommand } from './destinations/pin.ts'
 import { addStatusCommands, namingHelp } from './destinations/status.ts'
+import { addDestinationTopics } from './destinations/topics.ts'
 import {
   addTransformCheckOption,
   savingWith,
@@ -48,6 +49,7 @@ import {
 } from './destinations/transform-options.ts'
 import { addTryTransformCommand } from './destinations/try-transform.ts'
 import { addFlagOptions } from './flag-options.ts'
+import { folded } from './help.ts'
 import { laneRows } from './lanes.ts'
 import { oneView, print, show } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
@@ -62,6 +64,7 @@ export function addDestinationsCommands(program: Command): void {
   addDriftCommand(destinations)
   addTryTransformCommand(destinations)
   addDelete(destinations)
+  addDestinationTopics(destinations)
 }
 
 function addReading(destinations: Command): void {
@@ -151,7 +154,7 @@ function addWriting(destinations: Command): void {
     options: (command) => {
       addBodyOptions(command)
       addInferOptions(command)
-      addTransformCheckOption(command)
+      folded(command, 'Transform:', () => addTransformCheckOption(command))
       addTypeOption(command)
       addFlagOptions(command, [startFromFlag])
     },
@@ -189,7 +192,7 @@ function addWriting(destinations: Command): void {
     daemon: true,
     options: (command) => {
       addPatchOptions(command)
-      addTransformCheckOption(command)
+      folded(command, 'Transform:', () => addTransformCheckOption(command))
       command.option('--alter-table', 'with --add-column: the table gets the column too, if it has none')
     },
     action: async ([reference], options) => {

@@ -2,18 +2,33 @@
  * The form of every help: what the command does and examples first, then usage, options and details. And the hint below
  * wrong usage, which names the nearest word and where the help is.
  */
-import type { Command } from 'commander'
+import { type Command, Help, type Option } from 'commander'
 import { nearest } from './nearest.ts'
 
 const examplesByCommand = new WeakMap<Command, readonly string[]>()
 const topicsByCommand = new WeakMap<Command, Topics>()
 
-/** Texts that `pipectl help GROUP NAME` prints, for what is too long for a command's own help. */
-export interface Topics {
-  /** The kind of name, as usage shows it, such as TYPE. */
-  placeholder: string
-  names: readonly string[]
-  text(name: string): string
+/** Texts that `pipectl help GROUP NAME` prints, for what is too long for a command's own help. By name. */
+export type Topics = ReadonlyMap<string, () => string>
+
+/** Options that the help of their commands only names, by their heading, with the topic that describes them. */
+export const foldedOptions = {
+  'Connection:': 'connection',
+  'Config:': 'destinations TYPE',
+  'Delivery:': 'destinations delivery',
+  'Transform:': 'destinations transform',
+  'Table from records:': 'destinations infer',
+} as const
+export type FoldedHeading = keyof typeof foldedOptions
+
+const isFolded = ({ helpGroupHeading: heading }: Option) =>
+  heading !== undefined && Object.hasOwn(foldedOptions, heading)
+
+/** The options that `add` adds are under a heading that is folded. */
+export function folded(command: Command, heading: FoldedHeading, add: () => void): void {
+  command.optionsGroup(heading)
+  add()
+  command.optionsGroup('')
 }
 
 export function addExamples(command: Command, examples: readonly string[]): Command {
@@ -25,8 +40,8 @@ export function addTopics(command: Command, topics: Topics): void {
   topicsByCommand.set(command, topics)
 }
 
-export function topicsOf(command: Command): Topics | undefined {
-  return topicsByCommand.get(command)
+export function topicsOf(command: Command): Topics {
+  return topicsByCommand.get(command) ?? new Map()
 }
 
 /** Those of a group are the first ones of its commands. */
@@ -41,10 +56,53 @@ const mostOfGroup = 4
 export function shapeHelp(command: Command): void {
   command.configureHelp({
     commandDescription: () => '',
+    formatHelp: (_, helper) => formatted(command, helper),
     subcommandTerm: (child) => [child.name(), ...child.registeredArguments.map(argumentTerm)].join(' '),
   })
   command.addHelpText('before', () => beginning(command))
   for (const child of command.commands) shapeHelp(child)
+}
+
+function formatted(command: Command, helper: Help): string {
+  const shortened: Help = Object.assign(Object.create(helper) as Help, {
+    visibleOptions: (one: Command) => helper.visibleOptions(one).filter((option) => !isFolded(option)),
+  })
+  const text = Help.prototype.formatHelp.call(shortened, command, shortened).trimEnd()
+  const options = Object.entries(foldedOptions).map(([heading, topic]) => ({
+    heading,
+    names: optionsUnder(command, heading).map((one) => one.long ?? one.flags),
+    topic,
+  }))
+  const topics = {
+    heading: 'Topics:',
+    names: [...topicsOf(command).keys()],
+    topic: [...fullNameOf(command).split(' ').slice(1), 'NAME'].join(' '),
+  }
+  const width = (helper.helpWidth ?? 80) - 2
+  const lines = [...options, topics]
+    .filter(({ names }) => names.length > 0)
+    .map(({ heading, names, topic }) =>
+      helper
+        .boxWrap(`${heading} ${names.join(', ')} (\`pipectl help ${topic}\`)`, width)
+        .replaceAll('\n', '\n  '),
+    )
+  return `${[text, ...(lines.length === 0 ? [] : ['', ...lines])].join('\n')}\n`
+}
+
+function optionsUnder({ options }: Command, heading: string): Option[] {
+  return options.filter((one) => one.helpGroupHeading === heading)
+}
+
+/** The options of a command that are folded in its help, described. */
+export function optionsText(command: Command, heading: FoldedHeading): string {
+  const helper = command.createHelp()
+  helper.prepareContext({ helpWidth: command.configureOutput().getOutHelpWidth?.() ?? 80 })
+  const options = optionsUnder(command, heading)
+  const width = Math.max(...options.map((one) => one.flags.length))
+  const described = options.map((one) =>
+    helper.formatItem(one.flags, width, helper.optionDescription(one), helper),
+  )
+  return described.join('\n')
 }
 
 function argumentTerm(argument: Command['registeredArguments'][number]): string {

@@ -5,7 +5,9 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import t from 'tap'
+import { foldedOptions } from '../../../src/apps/cli/help.ts'
 import { buildProgram } from '../../../src/apps/cli/program.ts'
+import { destinationTypes, fieldsOf, wordsOf } from '../../../src/contract/destination-words.ts'
 import { runCli } from '../../support/cli.ts'
 
 const file = new URL('../../../test/unit/cli/help.txt', import.meta.url)
@@ -96,6 +98,47 @@ t.test('help leads to the help of any command, and says which word it does not k
     stderr:
       'error: there is no help on "rewnd"\n  next: did you mean rewind? `pipectl lanes --help` lists what there is\n',
   })
+})
+
+t.test('no help is longer than 60 lines; options that it only names are described in a topic', async (t) => {
+  const long = await Promise.all(
+    leaves.map(async (command) => {
+      const { stdout } = await runCli([...fullName(command).split(' ').slice(1), '--help'])
+      return stdout.trimEnd().split('\n').length > 60 ? fullName(command) : null
+    }),
+  )
+  t.same(
+    long.filter((one) => one !== null && one !== 'pipectl serve'),
+    [],
+  )
+  for (const topic of new Set(Object.values(foldedOptions)))
+    t.match(await runCli(['help', ...topic.replace('TYPE', 'database').split(' ')]), {
+      code: 0,
+      stdout: /--\w/,
+    })
+  const folded = leaves.flatMap((one) =>
+    one.options.filter((option) => option.helpGroupHeading !== undefined),
+  )
+  const described = await Promise.all(
+    ['connection', 'destinations delivery', 'destinations transform', 'destinations infer'].map(
+      async (topic) => (await runCli(['help', ...topic.split(' ')])).stdout,
+    ),
+  )
+  const types = await Promise.all(
+    destinationTypes.map(async (type) => (await runCli(['help', 'destinations', wordsOf(type).kind])).stdout),
+  )
+  const texts = [...described, ...types].join('\n')
+  t.same(
+    [...new Set(folded.map((one) => one.long!))].filter((name) => !texts.includes(name)),
+    [],
+  )
+})
+
+t.test('help destinations TYPE has every key of the type', async (t) => {
+  for (const type of destinationTypes) {
+    const { stdout } = await runCli(['help', 'destinations', wordsOf(type).kind])
+    for (const [key] of fieldsOf(type)) t.match(stdout, new RegExp(`^ {2}${key}\\*? `, 'm'), `${type} ${key}`)
+  }
 })
 
 t.test('wrong usage has the form of every error, with what was probably meant', async (t) => {
