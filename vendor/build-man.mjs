@@ -4,6 +4,7 @@
  */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
+import { examplesOf, topicsOf } from '../dist/apps/cli/help.js'
 import { buildProgram } from '../dist/apps/cli/program.js'
 import { version } from '../dist/platform/version.js'
 import { settingDefinitions } from '../dist/settings/settings.js'
@@ -28,6 +29,7 @@ function page() {
     section('SYNOPSIS', '.B pipectl', '.I command', '[\\fIarguments\\fR] [\\fIoptions\\fR]'),
     section('DESCRIPTION', ...description()),
     section('COMMANDS', ...commands.flatMap((one) => commandPart(one))),
+    section('TOPICS', ...topicParts(program), ...program.commands.flatMap(topicParts)),
     section('CONNECTION OPTIONS', text(connectionWords), ...shared.flatMap(tagged)),
     section('SETTINGS', text(settingsWords), ...settingDefinitions.flatMap(settingPart)),
     section(
@@ -51,7 +53,7 @@ const exitWords =
   'Client commands exit with 0 to 7, 130 or 141; serve and the commands that work on a data directory also use the other codes.'
 
 function description() {
-  const words = afterHelp(program).help.split('\n')
+  const words = afterHelp(program).split('\n')
   return [
     text(program.description()),
     '.PP',
@@ -73,7 +75,7 @@ function commandPart({ command, name }) {
   const words = command.registeredArguments.map(argumentText)
   const options = helper.visibleOptions(command).filter((one) => one.long !== '--help')
   const own = options.filter((one) => one.helpGroupHeading !== connection)
-  const { help, examples } = afterHelp(command)
+  const examples = examplesOf(command)
   const described = command.registeredArguments.filter((one) => one.description !== '')
   return [
     `.SS ${quoted([name, ...words, ...(options.length > 0 ? ['[options]'] : [])].join(' '))}`,
@@ -81,10 +83,20 @@ function commandPart({ command, name }) {
     ...described.flatMap((one) => tagged([argumentText(one), helper.argumentDescription(one)])),
     ...own.flatMap((one) => tagged([one.flags, helper.optionDescription(one)])),
     ...(options.length > own.length ? ['.PP', text('Also the connection options.')] : []),
-    ...paragraphs(help),
-    ...(examples.length > 0 ? ['.PP', 'Examples:', ...literal(examples.map((line) => line.trim()))] : []),
+    ...paragraphs(afterHelp(command)),
+    ...(examples.length > 0 ? ['.PP', 'Examples:', ...literal(examples)] : []),
   ]
 }
+
+/** `pipectl help …`, word for word. Those that only repeat options of a command are there already. */
+function topicParts(command) {
+  const { parent } = command
+  const words = ['pipectl help', ...(parent === null ? [] : [command.name()])].join(' ')
+  return [...topicsOf(command)]
+    .filter(([name]) => !optionTopics.has(name))
+    .flatMap(([name, text]) => [`.SS ${quoted(`${words} ${name}`)}`, ...literal(text().split('\n'))])
+}
+const optionTopics = new Set(['connection', 'transform', 'infer'])
 
 function argumentText(argument) {
   const name = `${argument.name()}${argument.variadic ? '...' : ''}`
@@ -107,13 +119,11 @@ function settingPart({ key, env, flag, fallback, doc }) {
   return tagged([names, `${doc}${ending}`])
 }
 
-/** The text that the command adds below its options, in two parts. */
+/** The text that the command adds below its options. */
 function afterHelp(command) {
   let whole = ''
-  const context = { error: false, command, write: (part) => (whole += part) }
-  command.emit('afterHelp', context)
-  const [help, examples = ''] = whole.split(/\n?Examples?:\n/)
-  return { help: help.trim(), examples: examples.split('\n').filter((line) => line.trim() !== '') }
+  command.emit('afterHelp', { error: false, command, write: (part) => (whole += part) })
+  return whole.trim()
 }
 
 function leaves(command, parents = '') {

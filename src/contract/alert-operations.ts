@@ -28,7 +28,7 @@ export const alertOperations = [
       'At most one alert is sent per lane and event in 5 minutes; alerts that were held back are counted in the next one. An alert that cannot be sent is retried for an hour. Every alert is described in docs/alerts.md.',
     request: AlertsPut,
     success: { status: 200, description: 'As stored', schema: responseBodies.alerts },
-    errors: ['precondition_failed', ...withBody],
+    errors: ['changed_meanwhile', ...withBody],
   },
   {
     ...shared,
@@ -36,7 +36,7 @@ export const alertOperations = [
     versioned: 'alerts',
     summary: 'Remove the alert settings and all pending alerts',
     success: { status: 204, description: 'Done, or there were none' },
-    errors: ['precondition_failed', ...everyManaged],
+    errors: ['changed_meanwhile', ...everyManaged],
   },
   {
     ...shared,

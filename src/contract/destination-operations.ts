@@ -143,7 +143,7 @@ export const destinationOperations = [
       description: 'The changed destination',
       schema: responseBodies.destinationUpdated,
     },
-    errors: ['precondition_failed', 'destination_not_found', 'duplicate_destination_name', ...withBody],
+    errors: ['changed_meanwhile', 'destination_not_found', 'duplicate_destination_name', ...withBody],
   },
   {
     ...at('deleteDestination'),
@@ -153,7 +153,7 @@ export const destinationOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'Deleted' },
-    errors: ['precondition_failed', 'destination_not_found', ...everyManaged],
+    errors: ['changed_meanwhile', 'destination_not_found', ...everyManaged],
   },
   {
     ...at('setDestinationStatus'),
@@ -164,7 +164,7 @@ export const destinationOperations = [
     boundKeys: 'its_pipe',
     request: DestinationStatusBody,
     success: { status: 200, description: 'The new status', schema: DestinationStatusBody },
-    errors: ['precondition_failed', 'destination_not_found', ...withBody],
+    errors: ['changed_meanwhile', 'destination_not_found', ...withBody],
   },
   {
     ...at('skipBlockingMessage'),

@@ -36,10 +36,10 @@ export const errorCatalogue = {
     message:
       'Nothing was skipped: a skip parks the message, and there is no room for it. Replay or discard parked records, or raise the setting parked.max_bytes.',
   },
-  precondition_failed: {
+  changed_meanwhile: {
     status: 412,
     message:
-      'Nothing was done, because this was changed after you read it. Read it again, then send the change with the new ETag in If-Match.',
+      'Nothing was done, because this was changed after you read it. `present` is the current state: send the change again with the new ETag in If-Match.',
   },
   parked_replaying: {
     status: 409,

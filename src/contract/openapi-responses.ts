@@ -40,6 +40,13 @@ const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
     record_index: { type: 'integer', minimum: 0 },
     fields: { type: 'array', items: { type: 'string' } },
   },
+  changed_meanwhile: {
+    present: {
+      type: 'object',
+      description:
+        'The pipe, the destination or the alerts as a GET shows them now. Left out when they were deleted in the meantime.',
+    },
+  },
   workspace_full: { limit: exceededLimit.limit, limit_value: exceededLimit.limit_value },
   payload_too_large: exceededLimit,
   invalid_payload: {

@@ -130,7 +130,7 @@ export const ifMatch: OperationParameter = {
   name: 'If-Match',
   schema: Type.String(),
   description:
-    'The ETag of an earlier response: the change is made only if the settings are still those, otherwise precondition_failed. `*` or no header: the change is made in any case.',
+    'The ETag of an earlier response: the change is made only if the settings are still those, otherwise changed_meanwhile. `*` or no header: the change is made in any case.',
 }
 
 export function takesIfMatch({ method, versioned }: Pick<Operation, 'method' | 'versioned'>): boolean {

@@ -88,7 +88,7 @@ export const pipeOperations = [
     request: PipePatch,
     prepare: withTrimmedGeoFields,
     success: { status: 200, description: 'The changed pipe', schema: responseBodies.pipe },
-    errors: ['precondition_failed', 'pipe_not_found', ...withBody],
+    errors: ['changed_meanwhile', 'pipe_not_found', ...withBody],
   },
   {
     ...at('deletePipe'),
@@ -98,7 +98,7 @@ export const pipeOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'Deleted' },
-    errors: ['precondition_failed', 'pipe_not_found', ...everyManaged],
+    errors: ['changed_meanwhile', 'pipe_not_found', ...everyManaged],
   },
 ] as const satisfies readonly Operation[]
 
@@ -112,7 +112,7 @@ export const pipeSettingOperations = [
     boundKeys: 'its_pipe',
     request: PipeLimits,
     success: { status: 200, description: 'The new limits', schema: responseBodies.limits },
-    errors: ['precondition_failed', 'pipe_not_found', ...withBody],
+    errors: ['changed_meanwhile', 'pipe_not_found', ...withBody],
   },
   {
     ...at('deleteLimits'),
@@ -122,7 +122,7 @@ export const pipeSettingOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     success: { status: 204, description: 'The pipe has no limits' },
-    errors: ['precondition_failed', 'pipe_not_found', ...everyManaged],
+    errors: ['changed_meanwhile', 'pipe_not_found', ...everyManaged],
   },
   {
     ...at('addAllowedOrigin'),

@@ -27,13 +27,13 @@ export function versions(db: Connection): VersionStore {
   return { of: (resource) => inSnapshot(db, (trx) => versionOf(trx, resource)) }
 }
 
-/** For the write transaction of a change. Throws `precondition_failed`, with the present version, unless it is an expected one. */
+/** For the write transaction of a change. Throws `changed_meanwhile`, with the present version, unless it is an expected one. */
 export async function requireVersion(trx: Connection, { of, expected }: VersionGuard): Promise<void> {
   if (expected === null) return
   const version = await versionOf(trx, of)
   // Without a resource the change itself finds nothing, and says so.
   if (version !== null && !expected.includes(version)) {
-    throw new ApiError('precondition_failed', { headers: { ETag: `"${version}"` } })
+    throw new ApiError('changed_meanwhile', { headers: { ETag: `"${version}"` } })
   }
 }
 

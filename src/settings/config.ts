@@ -107,7 +107,11 @@ function readSettingsFile(file: string): Map<string, unknown> {
   try {
     text = readFileSync(file, 'utf8')
   } catch (error) {
-    throw new ConfigError(`--config ${file}: cannot be read (${(error as NodeJS.ErrnoException).code})`)
+    throw new ConfigError(
+      `--config ${file}: cannot be read (${(error as NodeJS.ErrnoException).code})`,
+      error,
+      'name a TOML file that exists, or leave out --config and PIPECTL_CONFIG: every setting has a default',
+    )
   }
   let table: Record<string, unknown>
   try {
@@ -115,7 +119,11 @@ function readSettingsFile(file: string): Map<string, unknown> {
   } catch (error) {
     const at = error instanceof TomlError ? ` at line ${error.line}, column ${error.column}` : ''
     const line = error instanceof TomlError ? shownLine(text.split('\n')[error.line - 1] ?? '') : ''
-    throw new ConfigError(`${file}: not valid TOML${at}${line}`)
+    throw new ConfigError(
+      `${file}: not valid TOML${at}${line}`,
+      error,
+      'correct that line, for example: listen = "127.0.0.1:8080"',
+    )
   }
   const flat = new Map<string, unknown>()
   flatten(table, '', flat)

@@ -267,13 +267,9 @@ t.test('wrong settings: exit 78 and one line that names the setting', async (t) 
     t.notMatch(fault, first.key.split('\n')[1]!)
   }
   const asStarted: [cert: string, key: string, line: RegExp][] = [
-    [first.certFile, '', /^pipectl: tls\.key_file: is not set, but tls\.cert_file is: TLS needs both$/],
-    ['', first.keyFile, /^pipectl: tls\.cert_file: is not set, but tls\.key_file is/],
-    [
-      first.certFile,
-      encrypted,
-      /^pipectl: tls\.key_file: \S+ is encrypted, and the daemon has no passphrase/,
-    ],
+    [first.certFile, '', /^error: tls\.key_file: is not set, but tls\.cert_file is: TLS needs both$/],
+    ['', first.keyFile, /^error: tls\.cert_file: is not set, but tls\.key_file is/],
+    [first.certFile, encrypted, /^error: tls\.key_file: \S+ is encrypted, and the daemon has no passphrase/],
   ]
   for (const [cert, key, line] of asStarted) {
     const { status, stderr } = start({ PIPECTL_TLS_CERT_FILE: cert, PIPECTL_TLS_KEY_FILE: key })

@@ -17,6 +17,7 @@ const notWalked: Record<string, Record<string, string>> = {
     '<script': 'for a browser',
     'navigator.sendBeacon': 'for a browser',
   },
+  cli: { 'error: there is no pipe': 'the form of an error: test/unit/cli/commands.test.ts' },
   cluster: {
     ' clients ─▶ load balancer': 'a drawing',
     'backend pipectl': 'for HAProxy: test/world/load-balancer.test.ts runs it',

@@ -50,7 +50,16 @@ t.test('man and groff warn of nothing, at any width', async (t) => {
 t.test('it has the parts of a man page, and the version', async (t) => {
   const headings = [...shown.matchAll(/^[A-Z][A-Z ]+$/gm)].map(([heading]) => heading)
   t.same(headings, [
-    ...['NAME', 'SYNOPSIS', 'DESCRIPTION', 'COMMANDS', 'CONNECTION OPTIONS', 'SETTINGS', 'ENVIRONMENT'],
+    ...[
+      'NAME',
+      'SYNOPSIS',
+      'DESCRIPTION',
+      'COMMANDS',
+      'TOPICS',
+      'CONNECTION OPTIONS',
+      'SETTINGS',
+      'ENVIRONMENT',
+    ],
     ...['FILES', 'EXIT STATUS', 'SEE ALSO'],
   ])
   t.match(shown, new RegExp(`pipectl ${version().replaceAll('.', '\\.')}`))
@@ -65,7 +74,7 @@ t.test('every command that does something, with its options, arguments and examp
     t.ok(part.includes(`Examples:`) && part.split('Examples:')[1]!.includes(name), name)
     for (const argument of command.registeredArguments) t.ok(part.includes(argument.name()), name)
     for (const { flags, helpGroupHeading } of command.options) {
-      const place = helpGroupHeading === undefined ? part : shown.split('CONNECTION OPTIONS')[1]!
+      const place = helpGroupHeading === 'Connection:' ? shown.split('CONNECTION OPTIONS')[1]! : part
       t.ok(place.includes(`       ${flags}`), `${name} ${flags}`)
       options++
     }

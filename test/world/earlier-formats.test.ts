@@ -408,7 +408,10 @@ async function open(t: Test, format: number): Promise<Opened> {
 /** Runs `pipectl version --check-data-dir`, and checks that it changes nothing. */
 async function looksBeforeUpgrade(t: Test, dataDir: string, format: number): Promise<void> {
   const before = contentOf(dataDir)
-  const { code, stdout, stderr } = await runCli(['version', '--check-data-dir', '--data-dir', dataDir])
+  const { code, stdout, stderr } = await runCli([
+    ...['version', '--check-data-dir', '--data-dir', dataDir],
+    ...['-o', 'json'],
+  ])
   t.equal(code, 0, stderr)
   const { metadata_format, data_dir: found } = JSON.parse(stdout)
   t.equal(metadata_format, newestFormat)

@@ -33,7 +33,7 @@ t.test(
     }
     const { page, problems } = await dashboard.visit('viewer')
     t.equal((await pipectl('status', '--check')).code, 0, 'control: before the minute is over')
-    t.match((await pipectl('lanes', 'list')).stdout, '"is_failing":false')
+    t.match((await pipectl('lanes', 'list', '-o', 'json')).stdout, '"is_failing":false')
     t.equal(await metric(), 0)
     await page.getByText('retrying').first().waitFor()
 

@@ -26,7 +26,7 @@ t.teardown(() => removeHome(home))
 const base = await makeBase(t)
 
 const run = (command: string, dataDir: string, ...more: string[]) =>
-  runCli([command, '--data-dir', dataDir, ...more], { env: homeEnv(home) })
+  runCli([command, '--data-dir', dataDir, '-o', 'json', ...more], { env: homeEnv(home) })
 
 async function repaired(t: Test, dataDir: string): Promise<RepairReport> {
   const { code, stdout, stderr } = await run('repair', dataDir, '--yes')
@@ -175,7 +175,7 @@ t.test('without damage there is nothing to do, and a dry run changes nothing', a
   const { dataDir, segments } = copyOf(t, base, 'stopped')
   overwrite(segments[2]!.file, 0, garbage(100))
   const before = readFileSync(segments[2]!.file)
-  const { code, stdout } = await run('repair', dataDir, '--dry-run', '--json')
+  const { code, stdout } = await run('repair', dataDir, '--dry-run')
   t.equal(code, 0)
   t.match(JSON.parse(stdout), { is_dry_run: true, actions: [{ action: 'salvage', kept_messages: null }] })
   t.same(readFileSync(segments[2]!.file), before)

@@ -87,7 +87,7 @@ t.test('a start that fails closes what it had opened and reports its own error',
     text += part
   })
   t.equal(await new Promise((resolve) => failed.once('close', resolve)), 75)
-  t.match(text, new RegExp(`pipectl: listen: 127.0.0.1:${taken.port} is in use`))
+  t.match(text, new RegExp(`error: listen: 127.0.0.1:${taken.port} is in use`))
   const closed = text.split('\n').filter((line) => line.includes('"shutdown.step"'))
   const opened: ShutdownStep[] = [
     'close delivery',

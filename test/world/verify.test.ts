@@ -17,7 +17,8 @@ t.teardown(() => removeHome(home))
 const base = await makeBase(t)
 
 async function verify(dataDir: string, ...more: string[]) {
-  const { code, stdout, stderr } = await runCli(['verify', '--data-dir', dataDir, ...more], {
+  const format = more.length > 0 ? more : ['-o', 'json']
+  const { code, stdout, stderr } = await runCli(['verify', '--data-dir', dataDir, ...format], {
     env: homeEnv(home),
   })
   return { code, stdout, stderr, report: more.length > 0 ? null : (JSON.parse(stdout) as VerifyReport) }

@@ -39,9 +39,29 @@ export function managementRoutes(
       expected: expectedVersions(request.headers['if-match']),
       changed: (version: string | null) => (changed = version),
     }
-    const body = await runCase(actingAs(guard ? { ...actor, guard } : actor), id, call)
+    const body = await runCase(actingAs(guard ? { ...actor, guard } : actor), id, call).catch(
+      async (error: unknown) => {
+        const isStale = error instanceof ApiError && error.code === 'changed_meanwhile'
+        throw resource !== null && isStale ? await withPresent(error, resource, request) : error
+      },
+    )
     const { status } = operation.success
     return { status, headers: etag(changed), ...(body === undefined ? {} : { body }) }
+  }
+
+  /** The error with the resource as it is now, so that the caller can compare; as it is if the resource was deleted in the meantime. */
+  const withPresent = async (error: ApiError, resource: VersionedResource, request: ApiRequest) => {
+    const id = readOf[resource.kind]
+    const { params, principal } = request
+    try {
+      // Before the body, as for a read.
+      const version = await versions.of(resource)
+      const present = await runCase(management, id, callOf(id, { params, principal, query: none }))
+      return new ApiError(error.code, { details: { present }, headers: Object.fromEntries(etag(version)) })
+    } catch (unreadable) {
+      if (unreadable instanceof ApiError) return error
+      throw unreadable
+    }
   }
 
   return operationTable.flatMap((operation): Route[] => {
@@ -66,6 +86,14 @@ export function managementRoutes(
   })
 }
 
+/** The operation that shows a resource. */
+const readOf = {
+  pipe: 'getPipe',
+  destination: 'getDestination',
+  alerts: 'getAlerts',
+} as const satisfies Record<VersionedResource['kind'], ManagementOperationId>
+const none = new URLSearchParams()
+
 function isManaged(id: string, management: UseCases): id is ManagementOperationId {
   return Object.hasOwn(management, id)
 }
@@ -77,7 +105,10 @@ function isServed(method: Method): method is Exclude<Method, 'OPTIONS'> {
 type AnyCall = Call<ManagementOperationId>
 
 /** Rejects keys that expire where the access that the operation gives to a user would outlast such a key. */
-function callOf(id: ManagementOperationId, { principal, ...request }: ApiRequest): AnyCall {
+function callOf(
+  id: ManagementOperationId,
+  { principal, ...request }: Pick<ApiRequest, 'params' | 'principal' | 'query'> & Partial<ApiRequest>,
+): AnyCall {
   assert(principal !== null, 'a management route has a caller')
   if (outlasting.has(id) && principal.expiresMs !== Number.POSITIVE_INFINITY) {
     throw new ApiError('forbidden', {

@@ -5,6 +5,7 @@ import { alertEventNames, alertEvents, alertFormats } from '../../contract/alert
 import type { Alerts, AlertsPut, AlertsShown } from '../../contract/alerts.ts'
 import { hasUrlSecrets } from '../../contract/secret-url.ts'
 import { ago } from '../../platform/quantities.ts'
+import { ifUnchanged } from '../client/changed-meanwhile.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
@@ -77,10 +78,9 @@ ${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).j
           'alerts have no address yet',
           `give --url, --url-file or ${urlVariable}`,
         )
-      const { body, text } = await client.call('putAlerts', {
-        body: { ...current, ...change, url },
-        ifMatch: etag,
-      })
+      const { body, text } = await ifUnchanged('the alerts', stored, () =>
+        client.call('putAlerts', { body: { ...current, ...change, url }, ifMatch: etag }),
+      )
       say('Alerts are set. `pipectl alerts test` sends one.')
       await print(viewOf(body, text), options.output)
     },
@@ -93,8 +93,9 @@ ${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).j
     destructive: true,
     action: async (_, options) => {
       const client = await connect(options)
+      const { body: stored, etag } = await client.call('getAlerts')
       await confirm('Send no alerts any more, and forget where they went?', options.yes)
-      await client.call('deleteAlerts')
+      await ifUnchanged('the alerts', stored, () => client.call('deleteAlerts', { ifMatch: etag }))
       say('No alerts are sent now.')
     },
   })

@@ -60,7 +60,7 @@ export function addApplyCommands(program: Command): void {
         await confirm(`Delete ${counted(lost, 'thing')} with what is not delivered yet?`, given.yes)
       const { applySteps } = await import('./manifest/apply.ts')
       const onDone = (step: Step) => say(`done: ${step.summary}`)
-      await applySteps(plan.client, plan.steps, plan.existing, onDone, savingWith(given))
+      await applySteps(plan.client, plan, onDone, savingWith(given))
       say(`Applied ${counted(plan.steps.length, 'change')}.`)
     },
   })

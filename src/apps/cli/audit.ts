@@ -4,9 +4,9 @@ import type { AuditEntry } from '../../contract/audit.ts'
 import { resourceName } from '../client/audit-name.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
 import { connect } from './connection.ts'
-import { define, formats } from './define.ts'
+import { defaultFormat, define, formats } from './define.ts'
 import { requireMoment } from './moment.ts'
-import { chosenFormat, print } from './output.ts'
+import { print } from './output.ts'
 
 interface AuditOptions {
   since?: string
@@ -37,7 +37,7 @@ export function addAuditCommand(program: Command): void {
       const client = await connect(options)
       const { body, text } = await client.call('listAudit', { query: queryOf(options) })
       // Only a table has names; without them it has ids.
-      const isTable = options.json !== true && chosenFormat(options.output) === 'table'
+      const isTable = options.json !== true && (options.output ?? defaultFormat) === defaultFormat
       const overview = isTable ? await new OverviewFeed(client).next().catch(() => null) : null
       const view = {
         json: text,

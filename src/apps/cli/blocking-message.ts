@@ -8,6 +8,7 @@ import type { Client } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
 import { errorLine } from '../client/lane-error.ts'
+import { type LanePath, lanePath } from '../client/workspace.ts'
 import { connect } from './connection.ts'
 import { define, formats } from './define.ts'
 import { io } from './io.ts'
@@ -33,11 +34,10 @@ export function addBlockingMessageCommand(lanes: Command): void {
     action: async ([reference], options) => {
       const client = await connect(options)
       const { destination } = await findDestination(client, reference!)
-      const { pipe_id: pipeId, destination_id: id } = destination
-      if (options.export !== undefined) return await exportRecords(client, { pipeId, id }, options.export)
+      if (options.export !== undefined) return await exportRecords(client, destination, options.export)
       const from = options.from === undefined ? 0 : placeOf(options.from)
       const { body, text } = await client.call('getBlockingMessage', {
-        path: { pipe_id: pipeId, destination_id: id },
+        path: lanePath(destination),
         query: { from },
       })
       const records = recordsIn(text)
@@ -51,7 +51,7 @@ export function addBlockingMessageCommand(lanes: Command): void {
         : recordsIn(
             (
               await client.call('getBlockingMessage', {
-                path: { pipe_id: pipeId, destination_id: id },
+                path: lanePath(destination),
                 query: { from: failing.record_index, limit: 1 },
               })
             ).text,
@@ -74,15 +74,10 @@ export function addBlockingMessageCommand(lanes: Command): void {
   })
 }
 
-interface LaneIds {
-  pipeId: string
-  id: string
-}
-
 /** The whole message, some records at a time. A message that stops blocking meanwhile ends it with an error. */
-async function exportRecords(client: Client, { pipeId, id }: LaneIds, path: string): Promise<void> {
+async function exportRecords(client: Client, lane: LanePath, path: string): Promise<void> {
   const first = await client.call('getBlockingMessage', {
-    path: { pipe_id: pipeId, destination_id: id },
+    path: lanePath(lane),
     query: { limit: blockingPage.max },
   })
   const target = path === '-' ? io().stdout : await newFile(path)
@@ -93,7 +88,7 @@ async function exportRecords(client: Client, { pipeId, id }: LaneIds, path: stri
     const { next: from } = page.body
     if (from === null) break
     page = await client.call('getBlockingMessage', {
-      path: { pipe_id: pipeId, destination_id: id },
+      path: lanePath(lane),
       query: { from, limit: blockingPage.max },
     })
     if (page.body.msg_id !== first.body.msg_id) throw noLongerBlocks(path)

@@ -8,13 +8,16 @@ import { addApplyCommands } from './apply.ts'
 import { addAuditCommand } from './audit.ts'
 import { addCompletionCommands } from './completion.ts'
 import { addConfigCommand } from './config.ts'
+import { workspacesCommand } from './daemon-commands.ts'
 import { addDataDirCommands } from './data-dir-commands.ts'
 import { addDestinationsCommands } from './destinations.ts'
+import { addHelpCommand } from './help-command.ts'
 import { addIngestCommand } from './ingest.ts'
 import { addKeysCommands } from './keys.ts'
 import { addLanesCommands } from './lanes.ts'
 import { addLimitsCommands } from './limits.ts'
 import { addMessageCommands } from './messages.ts'
+import { addMigrateCommand } from './migrate.ts'
 import { addNodesCommands } from './nodes.ts'
 import { addOriginsCommands } from './origins.ts'
 import { addParkedCommands } from './parked.ts'
@@ -28,29 +31,38 @@ import { addUsageCommand } from './usage.ts'
 import { addUsersCommands } from './users.ts'
 import { addVersionCommand } from './version.ts'
 
+/** In groups, as `pipectl --help` shows them: the first group is that of the caller. */
 export function registerCommands(program: Command): void {
+  addProfileCommands(program)
+  addCompletionCommands(program)
+  addVersionCommand(program)
+  addHelpCommand(program)
+  program.commandsGroup('Pipes and destinations:')
   addPipesCommands(program)
   addDestinationsCommands(program)
-  addLanesCommands(program)
-  addParkedCommands(program)
   addLimitsCommands(program)
   addOriginsCommands(program)
-  addKeysCommands(program)
-  addUsersCommands(program)
-  addAlertsCommands(program)
-  addAuditCommand(program)
   addIngestCommand(program)
-  addMessageCommands(program)
   addTailCommand(program)
   addPullCommand(program)
-  addStatusCommands(program)
-  addUsageCommand(program)
-  addTopCommand(program)
   addApplyCommands(program)
+  program.commandsGroup('Operate:')
+  addStatusCommands(program)
+  addTopCommand(program)
+  addLanesCommands(program)
+  addParkedCommands(program)
+  addMessageCommands(program)
+  addUsageCommand(program)
+  addAlertsCommands(program)
+  program.commandsGroup('Access:')
+  addKeysCommands(program)
+  addUsersCommands(program)
+  program.addCommand(workspacesCommand())
+  addAuditCommand(program)
+  program.commandsGroup('Data directory:')
   addConfigCommand(program)
-  addProfileCommands(program)
   addDataDirCommands(program)
+  program.commandsGroup('Cluster:')
   addNodesCommands(program)
-  addVersionCommand(program)
-  addCompletionCommands(program)
+  addMigrateCommand(program)
 }

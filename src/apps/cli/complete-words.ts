@@ -2,7 +2,7 @@
 import type { Command, Option } from 'commander'
 import { userRoles } from '../../contract/user.ts'
 import type { Client } from '../client/client.ts'
-import { allDestinations, type DestinationOfPipe, fullName } from '../client/workspace.ts'
+import { allDestinations, type DestinationOfPipe, fullName, lanePath } from '../client/workspace.ts'
 import { connect } from './connection.ts'
 
 /**
@@ -42,7 +42,7 @@ async function candidatesAt(
     return ['--help', ...command.options.filter((one) => !one.hidden).flatMap((one) => one.long ?? [])]
   }
   const visible = command.commands.filter((one) => !one.name().startsWith('__'))
-  if (visible.length > 0) return [...visible.map((one) => one.name()), 'help']
+  if (visible.length > 0) return [...new Set([...visible.map((one) => one.name()), 'help'])]
   const { registeredArguments: all } = command
   // The last one may take several.
   const argument = all[given.length] ?? (all.at(-1)?.variadic ? all.at(-1) : undefined)
@@ -115,10 +115,10 @@ async function liveNames(
 async function parkedIds(client: Client, [reference, ...ids]: readonly string[]): Promise<string[]> {
   if (reference === undefined) return []
   const { findPlace } = await import('./parked/references.ts')
-  const { pipeId, destinationId } = await findPlace(client, reference)
+  const place = await findPlace(client, reference)
   const { parked } = (
     await client.call('listParked', {
-      path: { pipe_id: pipeId, destination_id: destinationId },
+      path: lanePath(place),
       query: { limit: '500' },
     })
   ).body

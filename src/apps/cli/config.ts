@@ -28,7 +28,8 @@ export function addConfigCommand(program: Command): void {
           return loadSettings({ env: io().env, file: options.config })
         } catch (error) {
           if (!(error instanceof ConfigError)) throw error
-          throw new Failure(exitCodes.usage, error.message, 'correct the setting, then look again', error)
+          const hint = error.hint || 'correct the setting, then run the command again'
+          throw new Failure(exitCodes.usage, error.message, hint, error)
         }
       }
       const loaded = load()

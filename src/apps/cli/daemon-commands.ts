@@ -13,6 +13,7 @@ import {
   type Settings,
   settingDefinitions,
 } from '../../settings/settings.ts'
+import { addExamples } from './help.ts'
 import { io } from './io.ts'
 
 const withFlags = (settingDefinitions as readonly SettingDefinition[]).filter((one) => one.flag !== undefined)
@@ -29,8 +30,8 @@ export function serveCommand(): Command {
       '--safe',
       'start with all destinations blocked: records are taken, nothing is delivered or stored about it',
     )
-    .addHelpText('after', '\nExample:\n  pipectl serve --init --data-dir ./data --listen 127.0.0.1:8080')
   addSettingFlags(command)
+  addExamples(command, ['pipectl serve --init --data-dir ./data --listen 127.0.0.1:8080'])
   return command.action(async (options: Record<string, unknown>) => {
     const loaded = settingsFrom(options, io().env)
     const { runDaemon } = await import('../../daemon/daemon.ts')
@@ -50,8 +51,8 @@ export function initCommand(): Command {
   const command = new Command('init')
     .description('set up a data directory: workspace `default` and its first API key, shown once')
     .option('--json', 'print {workspace_id, workspace_name, api_key_id, api_key, setup_url}')
-    .addHelpText('after', '\nExample:\n  pipectl init --data-dir /var/lib/pipectl --json > first-key.json')
   addSettingFlags(command, ['data_dir'])
+  addExamples(command, ['pipectl init --data-dir /var/lib/pipectl --json > first-key.json'])
   return command.action(async (options: Record<string, unknown>) => {
     const { settings } = settingsFrom(options, io().env)
     const { setUpDataDir } = await import('../../maintenance/data-dir.ts')
@@ -65,8 +66,8 @@ export function workspacesCommand(): Command {
     .argument('<name>', 'the workspace: 1 to 100 letters, digits, hyphens or underscores')
     .description('create a workspace and its first API key, shown once; works while the daemon runs')
     .option('--json', 'print {workspace_id, workspace_name, api_key_id, api_key, setup_url}')
-    .addHelpText('after', '\nExample:\n  pipectl workspaces create staging --data-dir /var/lib/pipectl')
   addSettingFlags(create, ['data_dir'])
+  addExamples(create, ['pipectl workspaces create staging --data-dir /var/lib/pipectl'])
   create.action(async (name: string, options: Record<string, unknown>) => {
     const { settings } = settingsFrom(options, io().env)
     const { createWorkspace, openDataDirMetadata } = await import('../../maintenance/data-dir.ts')
@@ -88,8 +89,8 @@ function workspacesListCommand(): Command {
   const list = new Command('list')
     .description('list the workspaces of a data directory; works while the daemon runs')
     .option('--json', 'print {workspaces: [{workspace_id, workspace_name}]}')
-    .addHelpText('after', '\nExample:\n  pipectl workspaces list --data-dir /var/lib/pipectl')
   addSettingFlags(list, ['data_dir'])
+  addExamples(list, ['pipectl workspaces list --data-dir /var/lib/pipectl'])
   return list.action(async (options: Record<string, unknown>) => {
     const { settings } = settingsFrom(options, io().env)
     const { openDataDirMetadata } = await import('../../maintenance/data-dir.ts')

@@ -5,17 +5,14 @@ import { exitCodes, Failure } from '../client/failure.ts'
 import { settingsFrom } from './daemon-commands.ts'
 import { io } from './io.ts'
 
+const settingsHint = '`pipectl config show --origin` shows where settings come from'
+
 /** Throws Failure (usage) for a wrong one. */
 export function daemonSettings(options: object): Settings {
   try {
     return settingsFrom({ ...options }, io().env).settings
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    throw new Failure(
-      exitCodes.usage,
-      error.message,
-      '`pipectl config show --origin` shows where settings come from',
-      error,
-    )
+    throw new Failure(exitCodes.usage, error.message, error.hint || settingsHint, error)
   }
 }

@@ -9,7 +9,6 @@ import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats, group } from './define.ts'
 import { io } from './io.ts'
-import { addMigrateCommand } from './migrate.ts'
 import { print } from './output.ts'
 import { addRepairCommand } from './repair.ts'
 import { confirm, say } from './terminal.ts'
@@ -19,7 +18,6 @@ export function addDataDirCommands(program: Command): void {
   addDoctorCommand(program)
   addVerifyCommand(program)
   addRepairCommand(program)
-  addMigrateCommand(program)
   addBackupCommands(program)
   addSecretsCommands(program)
 }

@@ -7,11 +7,14 @@
 import { type Command, Option } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
 import type { ConnectionOptions } from './connection.ts'
-import { io, setExitCode } from './io.ts'
-import { coloursOn, harmless, paint } from './terminal.ts'
+import { addExamples, folded } from './help.ts'
+import { setExitCode } from './io.ts'
+import { sayFailure } from './terminal.ts'
 
 export const formats = ['table', 'json', 'yaml', 'ndjson', 'name'] as const
 export type Format = (typeof formats)[number]
+/** The same wherever the output goes, as with kubectl: a person who pipes it into `less` or a mail gets what the screen shows. */
+export const defaultFormat: Format = 'table'
 
 export interface CommonOptions extends ConnectionOptions {
   output?: Format
@@ -48,16 +51,14 @@ export function define<T = unknown>(parent: Command, definition: CommandDefiniti
   if (definition.destructive) command.option('-y, --yes', 'do not ask')
   if (definition.output) {
     command.addOption(
-      new Option('-o, --output <format>', 'default: table on a terminal, json elsewhere').choices(
+      new Option('-o, --output <format>', `output format (default: ${defaultFormat})`).choices(
         definition.output,
       ),
     )
   }
   if (definition.daemon || definition.data) addConnectionOptions(command, definition.data === true)
-  const examples = definition.examples.map((line) => `  ${line}`).join('\n')
-  const heading = definition.examples.length === 1 ? 'Example' : 'Examples'
   if (definition.help) command.addHelpText('after', `\n${definition.help}`)
-  command.addHelpText('after', `\n${heading}:\n${examples}`)
+  addExamples(command, definition.examples)
   // commander calls with the arguments (a list where there may be several), then the options, then the command.
   return command.action(async (...received: unknown[]) => {
     const words = received.slice(0, -2).flat()
@@ -86,20 +87,21 @@ export async function run(action: () => Promise<void>): Promise<void> {
 function printFailure(failure: Failure): void {
   // The reader closed the output on purpose, as in a pipeline such as `| head -1`: no message.
   if (failure.exitCode === exitCodes.readerGone) return
-  const on = coloursOn(io().stderr)
-  // Interrupts and "nothing to do" are outcomes, not errors: no red.
-  const quiet = failure.exitCode === exitCodes.interrupted || failure.exitCode === exitCodes.nothingToDo
-  const name = quiet ? 'pipectl:' : paint('red', 'pipectl:', on)
-  io().stderr.write(`${name} ${harmless(failure.message)}\n`)
-  if (failure.hint !== '') io().stderr.write(`${paint('dim', '  next:', on)} ${harmless(failure.hint)}\n`)
+  // Interrupts and "nothing to do" are outcomes, not errors.
+  const isOutcome = failure.exitCode === exitCodes.interrupted || failure.exitCode === exitCodes.nothingToDo
+  sayFailure(failure.message, failure.hint, isOutcome ? 'note' : 'error')
 }
 
 function addConnectionOptions(command: Command, data: boolean): void {
-  const heading = 'Connection:'
-  const add = (flags: string, text: string) => command.addOption(new Option(flags, text).helpGroup(heading))
-  add('--server <url>', 'address of the daemon (PIPECTL_URL; default http://127.0.0.1:8080)')
-  if (data) add('--data-server <url>', 'address of ingest and pull, where it differs (PIPECTL_DATA_URL)')
-  add('--profile <name>', 'stored address and key to use (PIPECTL_PROFILE)')
-  add('--api-key-file <file>', 'file that holds the API key; else PIPECTL_API_KEY, else the profile')
-  add('--api-key-stdin', 'read the API key from stdin')
+  folded(command, 'Connection:', () => {
+    command.option('--server <url>', 'address of the daemon (PIPECTL_URL; default http://127.0.0.1:8080)')
+    if (data)
+      command.option('--data-server <url>', 'address of ingest and pull, where it differs (PIPECTL_DATA_URL)')
+    command.option('--profile <name>', 'stored address and key to use (PIPECTL_PROFILE)')
+    command.option(
+      '--api-key-file <file>',
+      'file that holds the API key; else PIPECTL_API_KEY, else the profile',
+    )
+    command.option('--api-key-stdin', 'read the API key from stdin')
+  })
 }

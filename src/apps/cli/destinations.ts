@@ -3,6 +3,7 @@ import { type Command, Option } from 'commander'
 import { openSecretsAdvice } from '../../contract/header-names.ts'
 import { isObject } from '../../contract/is-object.ts'
 import { count, counted } from '../../platform/quantities.ts'
+import { ifUnchanged } from '../client/changed-meanwhile.ts'
 import type { Client, DestinationTestBody } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { startFromFlag } from '../client/flag-fields.ts'
@@ -12,6 +13,7 @@ import {
   describeTarget,
   fullName,
   kindOf,
+  lanePath,
   stateOf,
 } from '../client/workspace.ts'
 import { connect } from './connection.ts'
@@ -38,6 +40,7 @@ import {
 } from './destinations/infer.ts'
 import { addPinCommand } from './destinations/pin.ts'
 import { addStatusCommands, namingHelp } from './destinations/status.ts'
+import { addDestinationTopics } from './destinations/topics.ts'
 import {
   addTransformCheckOption,
   savingWith,
@@ -46,6 +49,7 @@ import {
 } from './destinations/transform-options.ts'
 import { addTryTransformCommand } from './destinations/try-transform.ts'
 import { addFlagOptions } from './flag-options.ts'
+import { folded } from './help.ts'
 import { laneRows } from './lanes.ts'
 import { oneView, print, show } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
@@ -60,6 +64,7 @@ export function addDestinationsCommands(program: Command): void {
   addDriftCommand(destinations)
   addTryTransformCommand(destinations)
   addDelete(destinations)
+  addDestinationTopics(destinations)
 }
 
 function addReading(destinations: Command): void {
@@ -114,12 +119,22 @@ function addReading(destinations: Command): void {
       const found = await findDestination(client, reference!)
       const id = found.destination.destination_id
       const reply = await client.call('getDestination', {
-        path: { pipe_id: found.pipe.pipe_id, destination_id: id },
+        path: lanePath(found.destination),
       })
       const rows = detailRows({ pipe: found.pipe, destination: reply.body.destination })
       await print(oneView(reply.text, id, rows), options.output)
     },
   })
+}
+
+/** A destination with its version, so that a change of it is made to what was read. */
+async function readDestination(
+  client: Client,
+  reference: string,
+): Promise<DestinationOfPipe & { etag: string | null }> {
+  const { pipe, destination } = await findDestination(client, reference)
+  const { body, etag } = await client.call('getDestination', { path: lanePath(destination) })
+  return { pipe, destination: body.destination, etag }
 }
 
 function addWriting(destinations: Command): void {
@@ -139,7 +154,7 @@ function addWriting(destinations: Command): void {
     options: (command) => {
       addBodyOptions(command)
       addInferOptions(command)
-      addTransformCheckOption(command)
+      folded(command, 'Transform:', () => addTransformCheckOption(command))
       addTypeOption(command)
       addFlagOptions(command, [startFromFlag])
     },
@@ -177,12 +192,12 @@ function addWriting(destinations: Command): void {
     daemon: true,
     options: (command) => {
       addPatchOptions(command)
-      addTransformCheckOption(command)
+      folded(command, 'Transform:', () => addTransformCheckOption(command))
       command.option('--alter-table', 'with --add-column: the table gets the column too, if it has none')
     },
     action: async ([reference], options) => {
       const client = await connect(options)
-      const found = await findDestination(client, reference!)
+      const found = await readDestination(client, reference!)
       const patch = await destinationPatch(found.destination, options)
       const lost = found.destination.columns?.length ?? 0
       if (lost > 0 && (options.column !== undefined || options.columns === false)) {
@@ -193,11 +208,15 @@ function addWriting(destinations: Command): void {
       }
       const id = found.destination.destination_id
       if (options.alterTable === true) await alterTable(client, found.pipe.pipe_id, id, options.addColumn)
-      const reply = await client.call('updateDestination', {
-        path: { pipe_id: found.pipe.pipe_id, destination_id: id },
-        body: patch,
-        ...savingWith(options),
-      })
+      const { destination, etag: ifMatch } = found
+      const reply = await ifUnchanged(fullName(found.pipe, destination), { destination }, () =>
+        client.call('updateDestination', {
+          path: lanePath(destination),
+          body: patch,
+          ...savingWith(options),
+          ifMatch,
+        }),
+      )
       say(`Updated ${fullName(found.pipe, reply.body.destination)}.`)
       sayOpenSecrets(patch)
       sayTransformCheck(reply.body)
@@ -282,14 +301,14 @@ function addDelete(destinations: Command): void {
     destructive: true,
     action: async ([reference], options) => {
       const client = await connect(options)
-      const { pipe, destination } = await findDestination(client, reference!)
+      const { pipe, destination, etag } = await readDestination(client, reference!)
       const name = `${fullName(pipe, destination)} (${describeTarget(destination)})`
       const pending = destination.lane.pending_messages
       const loss = pending > 0 ? ` It has not received ${counted(pending, 'message')}.` : ''
       await confirm(`Delete destination ${name}?${loss}`, options.yes)
-      await client.call('deleteDestination', {
-        path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
-      })
+      await ifUnchanged(name, { destination }, () =>
+        client.call('deleteDestination', { path: lanePath(destination), ifMatch: etag }),
+      )
       say(`Deleted destination ${name}.`)
     },
   })

@@ -1,8 +1,8 @@
-/** How a failed command ends: one line on stderr and an exit code that scripts and systemd distinguish. */
+/** How a failed command ends: an error with what to do next, and an exit code that scripts and systemd distinguish. */
 import { DataDirError, type DataDirProblem } from '../../maintenance/errors.ts'
 import { ConfigError } from '../../platform/config-error.ts'
 import { inWords, isCorrupt, isStorageError } from '../../platform/storage-error.ts'
-import { io } from './io.ts'
+import { sayFailure } from './terminal.ts'
 
 /** Exit codes of the daemon's commands; 75 and 78 are sysexits: try again later, the configuration is wrong. */
 export const exitCodes = {
@@ -33,11 +33,11 @@ const tryAgainErrors = new Set([
 
 /** Prints the error and returns the exit code. Expected errors are one line; only our own bugs show a stack. */
 export function reportFailure(error: unknown): number {
-  if (error instanceof ConfigError || (error instanceof Error && error.name === 'ListenError')) {
+  if (error instanceof ConfigError) return say(error.message, exitCodes.configuration, error.hint)
+  if (error instanceof Error && error.name === 'ListenError')
     return say(error.message, exitCodes.configuration)
-  }
   if (error instanceof DataDirError) {
-    return say(`${error.message}\n  next: ${error.hint}`, dataDirProblems[error.problem])
+    return say(error.message, dataDirProblems[error.problem], error.hint)
   }
   if (error instanceof Error && tryAgainErrors.has(error.name)) return say(error.message, exitCodes.tryAgain)
   if (error instanceof Error && (error as { code?: unknown }).code === 'UWS_BINDING_UNAVAILABLE') {
@@ -51,7 +51,7 @@ export function reportFailure(error: unknown): number {
   if (isStorageError(worded)) {
     // Starting again repairs no damage: a service manager must not try.
     const code = isCorrupt(worded) ? exitCodes.configuration : exitCodes.broken
-    return say(`${worded.message}\n  next: ${worded.hint}`, code)
+    return say(worded.message, code, worded.hint)
   }
   return say(worded.stack ?? worded.message, exitCodes.failed)
 }
@@ -64,7 +64,7 @@ function describe(error: Error): string {
     .join('; ')
 }
 
-function say(message: string, code: number): number {
-  io().stderr.write(`pipectl: ${message}\n`)
+function say(message: string, code: number, hint = ''): number {
+  sayFailure(message, hint)
   return code
 }

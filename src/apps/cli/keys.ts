@@ -1,7 +1,7 @@
 /** `pipectl keys …`: the workspace's API keys. A whole key is printed once, on stdout, when it is made. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { type ApiKey, type ApiKeyCreate, type ApiKeyScope, apiKeyScopes } from '../../contract/api-key.ts'
-import { parseDuration } from '../../platform/quantities.ts'
+import { ago, parseDuration, until } from '../../platform/quantities.ts'
 import { type Client, openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { nextName } from '../client/key-name.ts'
@@ -73,6 +73,7 @@ function addListCommand(keys: Command): void {
       const isBound = list.some((one) => one.api_key_pipe_ids !== null)
       const pipes = isBound ? (await client.call('listPipes')).body.pipes : []
       const names = new Map(pipes.map((pipe) => [pipe.pipe_id, pipe.pipe_name]))
+      const now = Date.now()
       const view = {
         json: reply.text,
         items: () => list.map((one) => JSON.stringify(one)),
@@ -93,8 +94,8 @@ function addListCommand(keys: Command): void {
             one.api_key_status,
             one.api_key_scopes.join(' '),
             one.api_key_pipe_ids?.map((id) => names.get(id) ?? `(deleted) ${id}`).join(' ') ?? 'all',
-            one.api_key_last_used_ts ?? 'never',
-            one.api_key_expires_ts ?? 'never',
+            ago(one.api_key_last_used_ts, now),
+            expiry(one.api_key_expires_ts, now),
             one.api_key_prefix,
             one.api_key_id,
           ]),
@@ -103,6 +104,11 @@ function addListCommand(keys: Command): void {
       await print(view, options.output)
     },
   })
+}
+
+function expiry(timestamp: string | null, nowMs: number): string {
+  if (timestamp === null) return 'never'
+  return Date.parse(timestamp) <= nowMs ? ago(timestamp, nowMs) : until(timestamp, nowMs)
 }
 
 function addCreateCommand(keys: Command): void {
@@ -250,7 +256,7 @@ async function findKey(client: Client, reference: string): Promise<ApiKey> {
     named.length > 0
       ? named
       : active.filter((one) => reference.length >= 4 && one.api_key_id.startsWith(reference.toLowerCase()))
-  return only('key', reference, matches, (one) => `${one.api_key_id}  ${one.api_key_name}`)
+  return only('key', reference, matches, { names: active.map((one) => one.api_key_name), show: keyLine })
 }
 
 /** Long enough to store the new key and try it. */
@@ -293,11 +299,13 @@ async function rotateOwn(
   say(`Profile ${profileName} now uses key ${created.api_key_name} (${file}); ${old.api_key_name} ${end}.`)
 }
 
+const keyLine = (one: ApiKey) => `${one.api_key_id}  ${one.api_key_name}`
+
 /** The key in use, found by the part of it that the daemon shows. */
 async function ownKey(client: Client, apiKey: string): Promise<ApiKey> {
   const { api_keys: all } = (await client.call('listApiKeys')).body
   const own = all.filter((one) => one.api_key_status === 'active' && apiKey.startsWith(one.api_key_prefix))
-  return only('key', apiKey.slice(0, 12), own, (one) => `${one.api_key_id}  ${one.api_key_name}`)
+  return only('key', apiKey.slice(0, 12), own, { names: [], show: keyLine })
 }
 
 function repeated(value: string, before: string[]): string[] {

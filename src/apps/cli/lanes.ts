@@ -10,6 +10,7 @@ import {
   describeTarget,
   fullName,
   kindOf,
+  lanePath,
   stateOf,
 } from '../client/workspace.ts'
 import { addBlockingMessageCommand } from './blocking-message.ts'
@@ -17,7 +18,7 @@ import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import { oneView, print, type Table } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
-import { deliveredAgain, nothingAgain, rewindPoint, rewindQuestion } from './rewind.ts'
+import { deliveredAgain, nothingAgain, rewindPoint, rewindQuestion, rewindSummary } from './rewind.ts'
 import { confirm, say } from './terminal.ts'
 
 /** The last error is a note below its lane: it says most, and is never cut to a column. */
@@ -86,7 +87,7 @@ export function addLanesCommands(program: Command): void {
       if (options.force !== true && !skipHelps(destination.lane)) throw noRecordAtFault(name, destination)
       await confirm(`Skip ${what} of ${name}? It is parked, and the lane goes on.`, options.yes)
       const reply = await client.call('skipBlockingMessage', {
-        path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+        path: lanePath(destination),
       })
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
       if (!reply.body.skipped) throw nothingBlocks()
@@ -103,7 +104,7 @@ export function addLanesCommands(program: Command): void {
       const client = await connect(options)
       const { pipe, destination } = await findDestination(client, reference!)
       const reply = await client.call('retryNow', {
-        path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+        path: lanePath(destination),
       })
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
       if (!reply.body.retried) throw nothingBlocks()
@@ -138,9 +139,10 @@ export function addLanesCommands(program: Command): void {
       // A point after the cursor is for the API to reject.
       const isAhead = typeof to === 'number' && to > destination.lane.cursor_seq
       if (again === null && !isAhead) throw nothingAgain(name)
-      if (again !== null) await confirm(rewindQuestion(found, again), options.yes)
+      if (again !== null && options.yes === true) say(rewindSummary(found, again))
+      else if (again !== null) await confirm(rewindQuestion(found, again), options.yes)
       const reply = await client.call('rewindDestination', {
-        path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+        path: lanePath(destination),
         body: { to },
       })
       const cursor = String(reply.body.cursor_seq)

@@ -1,6 +1,7 @@
 /** `pipectl limits …`: how much a pipe takes, and how its batches are cut. */
 import type { Command } from 'commander'
 import type { PipeLimits } from '../../contract/pipe.ts'
+import { ifUnchanged } from '../client/changed-meanwhile.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { fieldsFromFlags, limitFlags } from '../client/flag-fields.ts'
 import { connect } from './connection.ts'
@@ -55,11 +56,13 @@ ${suggestionText({})}`,
         const question = `${pipe.pipe_name} has no limits yet. Use these for what was not given?\n${suggestionText(given)}\n`
         await confirm(question, options.yes)
       }
-      const reply = await client.call('putLimits', {
-        path: { pipe_id: pipe.pipe_id },
-        body: { ...suggested, ...current, ...given },
-        ifMatch: etag,
-      })
+      const reply = await ifUnchanged(`pipe ${pipe.pipe_name}`, detail, () =>
+        client.call('putLimits', {
+          path: { pipe_id: pipe.pipe_id },
+          body: { ...suggested, ...current, ...given },
+          ifMatch: etag,
+        }),
+      )
       say(`Set the limits of ${pipe.pipe_name}.`)
       const rows = Object.entries(reply.body.limits).map(([key, value]) => [key, show(value)])
       await print(oneView(reply.text, pipe.pipe_name, rows), options.output)
@@ -75,8 +78,12 @@ ${suggestionText({})}`,
     action: async ([reference], options) => {
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)
+      const path = { pipe_id: pipe.pipe_id }
+      const { body: read, etag } = await client.call('getPipe', { path })
       await confirm(`Remove all limits of ${pipe.pipe_name}?`, options.yes)
-      await client.call('deleteLimits', { path: { pipe_id: pipe.pipe_id } })
+      await ifUnchanged(`pipe ${pipe.pipe_name}`, read, () =>
+        client.call('deleteLimits', { path, ifMatch: etag }),
+      )
       say(`${pipe.pipe_name} has no limits now.`)
     },
   })

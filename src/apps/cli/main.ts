@@ -5,7 +5,7 @@
 import { CommanderError } from 'commander'
 import { reportFailure } from './failure.ts'
 import { type CommandIo, processIo, runWith, setExitCode } from './io.ts'
-import { buildProgram } from './program.ts'
+import { buildProgram, overview } from './program.ts'
 import { surviveClosedOutput } from './terminal.ts'
 
 /** Runs one command line, without the program's name. Returns its exit code, and never throws. */
@@ -15,7 +15,8 @@ export async function main(argv: readonly string[], io: CommandIo = processIo): 
     try {
       const withClientCommands = !['serve', 'init', '--version', '-V'].includes(argv[0] ?? '')
       const program = await buildProgram(withClientCommands)
-      await program.parseAsync(argv, { from: 'user' })
+      if (argv.length === 0) io.stdout.write(overview(program))
+      else await program.parseAsync(argv, { from: 'user' })
     } catch (error) {
       // commander has printed its own message; help and version end with 0, wrong usage with 2.
       if (error instanceof CommanderError) setExitCode(error.exitCode === 0 ? 0 : 2)

@@ -110,6 +110,7 @@ function describe(body: MessageDetail, names: Names): void {
 }
 
 function laneTable({ lanes }: MessageDetail, names: Names): Table {
+  const now = Date.now()
   return {
     columns: [
       { label: 'LANE', shrinksTo: 20, keepsEnd: true },
@@ -122,7 +123,11 @@ function laneTable({ lanes }: MessageDetail, names: Names): Table {
     rows: lanes.map((lane) => [
       nameOf(names, lane),
       stateOf(names, lane),
-      lane.state === 'delivered' ? (lane.delivered_ts ?? 'not known') : '-',
+      lane.state !== 'delivered'
+        ? '-'
+        : lane.delivered_ts === null
+          ? 'not known'
+          : ago(lane.delivered_ts, now),
       lane.state === 'delivered' && lane.attempts === 0 ? '-' : String(lane.attempts),
       lane.batch_id ?? '-',
       lane.last_error === null ? '-' : errorLine(lane.last_error),
@@ -169,18 +174,18 @@ function listTable({ messages }: MessageList, names: Names): Table {
     columns: [
       'MSG ID',
       'RECEIVED',
-      { label: 'RECORDS', gives: 2 },
-      { label: 'SIZE', gives: 3 },
-      { label: 'LANES', shrinksTo: 14, gives: 1 },
-      { label: 'STREAM SEQ', gives: 4 },
+      { label: 'RECORDS', gives: 1 },
+      { label: 'SIZE', isSpare: true },
+      { label: 'STREAM SEQ', isSpare: true },
+      { label: 'LANES', wraps: true },
     ],
     rows: messages.map((message) => [
       message.msg_id,
       ago(message.received_ts, now),
       count(message.records_count),
       bytes(message.bytes),
-      lanesInWords(message.lanes, names),
       String(message.stream_seq),
+      lanesInWords(message.lanes, names),
     ]),
     empty: 'no messages: none were sent, or none are kept any more',
   }

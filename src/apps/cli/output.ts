@@ -4,7 +4,7 @@
  */
 import { indented, singleLine } from '../client/json-text.ts'
 import { printable, printableJson } from '../client/printable.ts'
-import type { Format } from './define.ts'
+import { defaultFormat, type Format } from './define.ts'
 import { io } from './io.ts'
 import type { Table } from './table.ts'
 import { coloursOn } from './terminal.ts'
@@ -42,13 +42,7 @@ export function show(value: unknown): string {
   return typeof value === 'object' ? JSON.stringify(value) : String(value)
 }
 
-/** `table` on a terminal, `json` in a pipe or file, unless asked otherwise. */
-export function chosenFormat(asked: Format | undefined): Format {
-  return asked ?? (io().stdout.isTTY === true ? 'table' : 'json')
-}
-
-export async function print(view: View, asked: Format | undefined): Promise<void> {
-  const format = chosenFormat(asked)
+export async function print(view: View, format: Format = defaultFormat): Promise<void> {
   const { isTTY, columns } = io().stdout
   const width = isTTY === true ? columns || unknownWidth : Number.POSITIVE_INFINITY
   io().stdout.write(await render(view, format, isTTY === true, coloursOn(io().stdout), width))

@@ -6,6 +6,7 @@ import type { Client } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { singleLine } from '../client/json-text.ts'
 import { errorWords, type ParkedFilter, parkedRecords, placeWords, recordTextsOf } from '../client/parked.ts'
+import { lanePath } from '../client/workspace.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import { io } from './io.ts'
@@ -83,7 +84,7 @@ function addShow(parked: Command): void {
       const place = await findPlace(client, reference!)
       const [parkedId] = await findParkedIds(client, place, [id!])
       const { body, text } = await client.call('getParked', {
-        path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: parkedId! },
+        path: { ...lanePath(place), parked_id: parkedId! },
       })
       const records = recordTextsOf(text)
       const rows = [
@@ -154,7 +155,7 @@ function addReplay(parked: Command): void {
       if (options.file !== undefined) {
         const parkedId = requireOne(found)
         const { body } = await client.call('getParked', {
-          path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: parkedId },
+          path: { ...lanePath(place), parked_id: parkedId },
         })
         const records = recordsFrom(options.file, body.records_count)
         return await replayOne(client, place, parkedId, records, options.wait)
@@ -191,7 +192,7 @@ function addDiscard(parked: Command): void {
           const some = { ids: found.slice(at, at + parkedIdsAtOnce) }
           done += (
             await client.call('discardManyParked', {
-              path: { pipe_id: place.pipeId, destination_id: place.destinationId },
+              path: lanePath(place),
               body: some,
             })
           ).body.discarded
@@ -220,7 +221,7 @@ function addExport(parked: Command): void {
       const place = await findPlace(client, reference!)
       for (const parkedId of await selected(client, place, ids, filter)) {
         const { text } = await client.call('getParked', {
-          path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: parkedId },
+          path: { ...lanePath(place), parked_id: parkedId },
         })
         for (const record of recordTextsOf(text)) io().stdout.write(`${singleLine(record)}\n`)
       }

@@ -1,8 +1,9 @@
 /** `pipectl pipes …`: list, get, create, update, pause, resume, delete. */
 import type { Command } from 'commander'
-import type { Pipe, PipeUpdate } from '../../contract/pipe.ts'
+import type { PipeUpdate } from '../../contract/pipe.ts'
 import { ago, bytes, count, counted } from '../../platform/quantities.ts'
-import type { Client, PipeDetail, PipeList } from '../client/client.ts'
+import { ifUnchanged } from '../client/changed-meanwhile.ts'
+import type { Client, PipeDetail, PipeList, Reply } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { describeTarget, fullName, kindOf, stateOf } from '../client/workspace.ts'
 import { connect } from './connection.ts'
@@ -82,16 +83,14 @@ export function addPipesCommands(program: Command): void {
     destructive: true,
     action: async ([reference], options) => {
       const client = await connect(options)
-      const { body } = await client.call('listPipes')
-      const pipe = pickPipe(body.pipes, reference!)
-      const pending = body.usage_by_pipe[pipe.pipe_id]?.pending_messages ?? 0
+      const { pipe, read, pending } = await readPipe(client, reference!)
       const drains =
         pending > 0 ? `What is pending (${counted(pending, 'message')}) is` : 'What is pending is'
       await confirm(
         `Pause pipe ${pipe.pipe_name}? Clients get 404 until it is resumed, and what they send then is not kept here. ${drains} still delivered.`,
         options.yes,
       )
-      await change(client, pipe, { pipe_status: 'paused' }, options)
+      await change(client, read, { pipe_status: 'paused' }, options)
     },
   })
   define(pipes, {
@@ -110,12 +109,12 @@ export function addPipesCommands(program: Command): void {
     destructive: true,
     action: async ([reference], options) => {
       const client = await connect(options)
-      const pipe = await findPipe(client, reference!)
-      const { usage_by_pipe } = (await client.call('listPipes')).body
-      const pending = usage_by_pipe[pipe.pipe_id]?.pending_messages ?? 0
+      const { pipe, read, pending } = await readPipe(client, reference!)
       const loss = pending > 0 ? ` ${counted(pending, 'message')} not delivered yet will be lost.` : ''
       await confirm(`Delete pipe ${pipe.pipe_name} with its destinations?${loss}`, options.yes)
-      await client.call('deletePipe', { path: { pipe_id: pipe.pipe_id } })
+      await ifUnchanged(`pipe ${pipe.pipe_name}`, read.body, () =>
+        client.call('deletePipe', { path: { pipe_id: pipe.pipe_id }, ifMatch: read.etag }),
+      )
       say(`Deleted pipe ${pipe.pipe_name}.`)
     },
   })
@@ -123,11 +122,28 @@ export function addPipesCommands(program: Command): void {
 
 async function update(reference: string, fields: PipeUpdate, options: CommonOptions): Promise<void> {
   const client = await connect(options)
-  await change(client, await findPipe(client, reference), fields, options)
+  const { read } = await readPipe(client, reference)
+  await change(client, read, fields, options)
 }
 
-async function change(client: Client, pipe: Pipe, fields: PipeUpdate, options: CommonOptions): Promise<void> {
-  const reply = await client.call('updatePipe', { path: { pipe_id: pipe.pipe_id }, body: fields })
+/** A pipe with its version, so that a change of it is made to what the person sees, and what is not delivered yet. */
+async function readPipe(client: Client, reference: string) {
+  const { pipes, usage_by_pipe } = (await client.call('listPipes')).body
+  const { pipe_id } = pickPipe(pipes, reference)
+  const read = await client.call('getPipe', { path: { pipe_id } })
+  return { pipe: read.body.pipe, read, pending: usage_by_pipe[pipe_id]?.pending_messages ?? 0 }
+}
+
+async function change(
+  client: Client,
+  { body, etag }: Reply<PipeDetail>,
+  fields: PipeUpdate,
+  options: CommonOptions,
+): Promise<void> {
+  const { pipe } = body
+  const reply = await ifUnchanged(`pipe ${pipe.pipe_name}`, body, () =>
+    client.call('updatePipe', { path: { pipe_id: pipe.pipe_id }, body: fields, ifMatch: etag }),
+  )
   const { pipe_name, pipe_status } = reply.body.pipe
   say(`Updated pipe ${pipe_name}; it is ${pipe_status}.`)
   const rows = Object.entries(reply.body.pipe).map(([key, value]) => [key, show(value)])

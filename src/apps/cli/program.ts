@@ -1,20 +1,21 @@
 /** The whole command line as one commander program. */
 import { Command } from 'commander'
 import { version } from '../../platform/version.ts'
-import { initCommand, serveCommand, workspacesCommand } from './daemon-commands.ts'
+import { initCommand, serveCommand } from './daemon-commands.ts'
+import { addExamples, examplesOf, shapeHelp, usageHint } from './help.ts'
 import { io, type OutputStream } from './io.ts'
-import { coloursOn } from './terminal.ts'
+import { coloursOn, sayFailure } from './terminal.ts'
 
-/** `withClientCommands` false: the daemon's own commands alone, which need none of the others' code. */
+/** `withClientCommands` false: the daemon's own commands only, which need none of the others' code. */
 export async function buildProgram(withClientCommands = true): Promise<Command> {
   const program = new Command('pipectl')
-    .description(
-      'JSON records in over HTTP, kept durably, delivered in order to databases, buckets and endpoints.',
-    )
+    .description('Receives JSON over HTTP and delivers it to databases, buckets and endpoints.')
     .version(version(), '-V, --version', 'print the version')
+    .commandsGroup(gettingStarted)
+    .helpCommand(false)
+  addExamples(program, ['pipectl serve --init', 'pipectl pipes create orders', 'pipectl status'])
   program.addCommand(serveCommand())
   program.addCommand(initCommand())
-  program.addCommand(workspacesCommand())
   if (withClientCommands) {
     const { registerCommands } = await import('./commands.ts')
     registerCommands(program)
@@ -28,26 +29,64 @@ Words:
   pipe         where records come in
   destination  where the messages of a pipe go
   lane         a destination's place in its pipe: what it has received, what waits, what blocks it
-  batch        the messages that one delivery attempt carries`,
+  batch        the messages that one delivery attempt carries
+
+A running daemon serves the guides at /docs/.`,
   )
   outputToRun(program)
-  hintAtOwnHelp(program)
+  shapeHelp(program)
   return program
 }
 
+const gettingStarted = 'Getting started:'
+
+/** For `pipectl` without a command: how to begin, and the names of all commands, in 15 lines of 80 columns. */
+export function overview(program: Command): string {
+  const helper = program.createHelp()
+  const visible = helper.visibleCommands(program)
+  const groups = helper.groupItems(visible, visible, (command) => command.helpGroup())
+  const lines = [
+    program.description(),
+    '',
+    ...examplesOf(program).map((line) => `  ${line}`),
+    '',
+    ...[...groups].flatMap(([heading, commands]) => namesBelow(heading, commands)),
+    '`pipectl --help` describes them; `pipectl COMMAND --help` begins with examples.',
+  ]
+  return lines.map((line) => `${line}\n`).join('')
+}
+
+function namesBelow(heading: string, commands: readonly Command[]): string[] {
+  const lines = [heading.padEnd(indent)]
+  for (const name of commands.map((one) => one.name())) {
+    const longer = `${lines.at(-1)} ${name}`
+    if (longer.length <= defaultWidth) lines[lines.length - 1] = longer
+    else lines.push(`${' '.repeat(indent)} ${name}`)
+  }
+  return lines
+}
+const indent = 24
+
 /**
- * Help and wrong usage are printed on the streams of the run and throw. Commands added whole inherit nothing from the
- * program, so each one is told.
+ * Help and wrong usage are printed on the streams of the run and throw. Commands that were added as a whole inherit nothing
+ * from the program, so each one is told.
  */
 function outputToRun(command: Command): void {
-  command.exitOverride().configureOutput({
-    writeOut: (text) => io().stdout.write(text),
-    writeErr: (text) => io().stderr.write(text),
-    getOutHelpWidth: () => widthOf(io().stdout),
-    getErrHelpWidth: () => widthOf(io().stderr),
-    getOutHasColors: () => coloursOn(io().stdout),
-    getErrHasColors: () => coloursOn(io().stderr),
-  })
+  command
+    .exitOverride()
+    .showSuggestionAfterError(false)
+    .configureOutput({
+      writeOut: (text) => io().stdout.write(text),
+      writeErr: (text) => io().stderr.write(text),
+      outputError: (text) => {
+        const message = text.trim().replace(/^error: /, '')
+        sayFailure(message, usageHint(command, message))
+      },
+      getOutHelpWidth: () => widthOf(io().stdout),
+      getErrHelpWidth: () => widthOf(io().stderr),
+      getOutHasColors: () => coloursOn(io().stdout),
+      getErrHasColors: () => coloursOn(io().stderr),
+    })
   for (const child of command.commands) outputToRun(child)
 }
 
@@ -56,11 +95,3 @@ function widthOf({ isTTY, columns }: OutputStream): number {
 }
 
 const defaultWidth = 80
-
-/** After wrong usage: the help of the very command, not of the whole program. */
-function hintAtOwnHelp(command: Command, parents = ''): void {
-  const name = `${parents}${command.name()}`
-  const what = command.commands.length > 0 ? 'lists its commands' : 'shows its arguments and options'
-  command.showHelpAfterError(`(${name} --help ${what})`)
-  for (const child of command.commands) hintAtOwnHelp(child, `${name} `)
-}

@@ -9,7 +9,13 @@ import type { Pipe } from '../../contract/pipe.ts'
 import { isUuid } from '../../contract/uuid.ts'
 import type { Client } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { allDestinations, type DestinationOfPipe, describeTarget, kindOf } from '../client/workspace.ts'
+import {
+  allDestinations,
+  type DestinationOfPipe,
+  describeTarget,
+  fullName,
+  kindOf,
+} from '../client/workspace.ts'
 import { nearest } from './nearest.ts'
 
 /** Shorter starts would often fit by accident. */
@@ -25,21 +31,8 @@ export function pickPipe(pipes: readonly Pipe[], reference: string): Pipe {
   const exact = pipes.find((pipe) => pipe.pipe_name === reference || pipe.pipe_id === reference.toLowerCase())
   if (exact !== undefined) return exact
   const matches = pipes.filter((pipe) => startsLike(pipe.pipe_id, reference))
-  if (matches.length === 0) throw noPipe(pipes, reference)
-  return only('pipe', reference, matches, (pipe) => `${pipe.pipe_id}  ${pipe.pipe_name}`)
-}
-
-function noPipe(pipes: readonly Pipe[], reference: string): Failure {
-  const near = nearest(
-    reference,
-    pipes.map((pipe) => pipe.pipe_name),
-  )
-  if (near === null) return none('pipe', reference)
-  return new Failure(
-    exitCodes.notFound,
-    `there is no pipe ${JSON.stringify(reference)} in this workspace`,
-    `did you mean ${JSON.stringify(near)}? \`pipectl pipes list\` shows what there is`,
-  )
+  const names = pipes.map((pipe) => pipe.pipe_name)
+  return only('pipe', reference, matches, { names, show: (pipe) => `${pipe.pipe_id}  ${pipe.pipe_name}` })
 }
 
 /** `among`: only destinations of this type count, e.g. for `pull orders` where the pipe has a table as well. */
@@ -65,9 +58,13 @@ export async function findDestination(
   }
   const all = await allDestinations(client, pipes)
   const matches = all.filter(({ destination }) => startsLike(destination.destination_id, reference))
-  return only('destination', reference, matches, ({ pipe, destination }) =>
-    listed(destination, pipe.pipe_name),
-  )
+  return only('destination', reference, matches, {
+    names: [
+      ...pipes.map((pipe) => pipe.pipe_name),
+      ...all.map(({ pipe, destination }) => fullName(pipe, destination)),
+    ],
+    show: ({ pipe, destination }) => listed(destination, pipe.pipe_name),
+  })
 }
 
 function splitReference(reference: string): [string, string | null] {
@@ -86,7 +83,11 @@ function pickDestination(
   const ofKind = destinations.filter((one) => kindOf(one) === part || one.destination_type === part)
   const matches =
     ofKind.length > 0 ? ofKind : destinations.filter((one) => startsLike(one.destination_id, part))
-  return only('destination', reference, matches, (one) => listed(one, pipeName), byName(pipeName, matches))
+  return only('destination', reference, matches, {
+    names: destinations.map((one) => `${pipeName}/${one.destination_name}`),
+    show: (one) => listed(one, pipeName),
+    hint: byName(pipeName, matches),
+  })
 }
 
 /** All of them where none is of the type: the caller then says what it wanted. */
@@ -99,7 +100,14 @@ function amongType(
 }
 
 function pickOnly(found: readonly Destination[], pipeName: string, reference: string): Destination {
-  return only('destination', reference, found, (one) => listed(one, pipeName), byName(pipeName, found))
+  if (found.length === 0)
+    throw new Failure(
+      exitCodes.notFound,
+      `pipe ${pipeName} has no destination`,
+      `add one with \`pipectl destinations create ${pipeName}\``,
+    )
+  const show = (one: Destination) => listed(one, pipeName)
+  return only('destination', reference, found, { names: [], show, hint: byName(pipeName, found) })
 }
 
 function byName(pipeName: string, [first]: readonly Destination[]): string {
@@ -116,12 +124,13 @@ function startsLike(id: string, reference: string): boolean {
   return reference.length >= shortestPrefix && id.startsWith(reference.toLowerCase())
 }
 
-function none(what: string, reference: string): Failure {
-  return new Failure(
-    exitCodes.notFound,
-    `there is no ${what} ${JSON.stringify(reference)} in this workspace`,
-    `\`pipectl ${what}s list\` shows what there is; ids may be shortened to ${shortestPrefix} characters or more`,
-  )
+interface Candidates<T> {
+  /** The names that there are, of which the nearest is suggested. */
+  names: readonly string[]
+  /** A line about one of several matches. */
+  show(one: T): string
+  /** The next step when there are several matches. */
+  hint?: string
 }
 
 /** The one match. Throws Failure: not found for none, usage with the candidates for several. */
@@ -129,14 +138,25 @@ export function only<T>(
   what: string,
   reference: string,
   matches: readonly T[],
-  show: (one: T) => string,
-  hint = 'name one of them by more of its id',
+  { names, show, hint = 'name one of them by more of its id' }: Candidates<T>,
 ): T {
   if (matches.length === 1) return matches[0]!
-  if (matches.length === 0) throw none(what, reference)
+  if (matches.length === 0) throw notFound(what, reference, names)
   throw new Failure(
     exitCodes.usage,
     `${JSON.stringify(reference)} fits ${matches.length} ${what}s:\n${matches.map((one) => `  ${show(one)}`).join('\n')}`,
     hint,
+  )
+}
+
+/** `what`: a pipe, a destination, a key, a user. Suggests the name that is most like the reference. */
+function notFound(what: string, reference: string, names: readonly string[]): Failure {
+  const near = nearest(reference, names)
+  return new Failure(
+    exitCodes.notFound,
+    `there is no ${what} ${JSON.stringify(reference)} in this workspace`,
+    near === null
+      ? `\`pipectl ${what}s list\` shows what there is; ids can be shortened to ${shortestPrefix} characters or more`
+      : `did you mean ${JSON.stringify(near)}? \`pipectl ${what}s list\` shows what there is`,
   )
 }

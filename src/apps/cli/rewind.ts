@@ -60,10 +60,19 @@ export async function deliveredAgain(
 }
 
 /** The question before a rewind. */
-export function rewindQuestion(of: DestinationOfPipe, again: Again): string {
+export function rewindQuestion(lane: DestinationOfPipe, again: Again): string {
+  return `Deliver ${whatAgain(lane, again)}? ${copies(lane.destination)}`
+}
+
+/** The same as a statement, for who has answered before. */
+export function rewindSummary(lane: DestinationOfPipe, again: Again): string {
+  return `Delivers ${whatAgain(lane, again)}. ${copies(lane.destination)}`
+}
+
+function whatAgain({ pipe, destination }: DestinationOfPipe, again: Again): string {
   const { messages, records, firstTs, lastTs, isMore } = again
   const most = isMore ? 'more than ' : ''
-  return `Deliver ${most}${counted(records, 'record')} (${counted(messages, 'message')}, received ${firstTs} to ${lastTs}) again to ${fullName(of.pipe, of.destination)}? ${copies(of.destination)}`
+  return `${most}${counted(records, 'record')} (${counted(messages, 'message')}, received ${firstTs} to ${lastTs}) again to ${fullName(pipe, destination)}`
 }
 
 function copies({ destination_type: type, columns }: Destination): string {

@@ -38,6 +38,14 @@ export function say(text: string): void {
   io().stderr.write(`${harmless(text)}\n`)
 }
 
+/** The form of every failure, on two lines: what happened, and what to do next. An outcome that is no error is a `note`. */
+export function sayFailure(message: string, hint: string, kind: 'error' | 'note' = 'error'): void {
+  const on = coloursOn(io().stderr)
+  const label = kind === 'error' ? paint('red', 'error:', on) : 'note:'
+  io().stderr.write(`${label} ${harmless(message)}\n`)
+  if (hint !== '') io().stderr.write(`${paint('dim', '  next:', on)} ${harmless(hint)}\n`)
+}
+
 /** Names and errors of others may be in it. */
 export function harmless(text: string): string {
   return io().stderr.isTTY === true ? printableLines(text) : text

@@ -4,6 +4,7 @@
  */
 import type { Command } from 'commander'
 import type { SetupLink, User } from '../../contract/user.ts'
+import { ago } from '../../platform/quantities.ts'
 import { unchecked } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'
@@ -68,6 +69,7 @@ export function addUsersCommands(program: Command): void {
     action: (_, options) =>
       withUsers(options, async ({ list }) => {
         const all = await list()
+        const now = Date.now()
         const view = {
           json: JSON.stringify({ users: all }),
           items: () => all.map((one) => JSON.stringify(one)),
@@ -83,8 +85,8 @@ export function addUsersCommands(program: Command): void {
             rows: all.map((one) => [
               one.user_email,
               one.user_role,
-              one.user_last_sign_in_ts ?? 'never',
-              one.user_created_ts,
+              ago(one.user_last_sign_in_ts, now),
+              ago(one.user_created_ts, now),
               one.user_id,
             ]),
           }),
@@ -200,8 +202,12 @@ async function withUsers<T>(
 
 async function findUser({ list }: Users, email: string): Promise<User> {
   const wanted = email.toLowerCase()
-  const found = (await list()).filter((one) => one.user_email === wanted || one.user_id === wanted)
-  return only('user', email, found, (one) => `${one.user_id}  ${one.user_email}`)
+  const all = await list()
+  const found = all.filter((one) => one.user_email === wanted || one.user_id === wanted)
+  return only('user', email, found, {
+    names: all.map((one) => one.user_email),
+    show: (one) => `${one.user_id}  ${one.user_email}`,
+  })
 }
 
 /** Never from an argument: other users of the machine could read it in the process list. */

@@ -29,7 +29,7 @@ type BodyOf<Id extends OperationId> =
 interface CallOptions<Id extends OperationId> {
   query?: Query<Id> | undefined
   signal?: AbortSignal | undefined
-  /** The ETag of what was read before; ApiFailure `precondition_failed` if it has changed since. Absent or null: in any case. */
+  /** The ETag of what was read before; ApiFailure `changed_meanwhile` if it has changed since. Absent or null: in any case. */
   ifMatch?: string | null | undefined
 }
 export type Query<Id extends OperationId> = {

@@ -60,15 +60,13 @@ export class ApiFailure extends Failure {
   }
 }
 
+const startHint =
+  'start the daemon with `pipectl serve`, or name another address with --server, PIPECTL_URL or a profile'
+
 /** No usable response: not connected, timed out, name unknown, cut off, or from something that is not pipectl. */
 export class UnreachableFailure extends Failure {
-  constructor(url: string, why: string, cause?: unknown) {
-    super(
-      exitCodes.unreachable,
-      `cannot reach pipectl at ${url}: ${why}`,
-      'start the daemon with `pipectl serve`, or name another address with --server, PIPECTL_URL or a profile',
-      cause,
-    )
+  constructor(url: string, why: string, cause?: unknown, hint = startHint) {
+    super(exitCodes.unreachable, `cannot reach pipectl at ${url}: ${why}`, hint, cause)
     this.name = 'UnreachableFailure'
   }
 }
@@ -108,7 +106,7 @@ export const errorHints: Readonly<Record<string, string>> = {
   api_key_not_found: '`pipectl keys list` shows the keys; a revoked key cannot be revoked again',
   no_blocking_message: 'nothing to do: `pipectl lanes list` shows the state of every lane',
   parked_not_found: '`pipectl parked list DEST` shows what is parked now',
-  precondition_failed: 'someone changed it in the meantime: look at it, then run the command again',
+  changed_meanwhile: 'someone changed it in the meantime: look at it, then run the command again',
   parked_replaying: 'wait for the outcome: `pipectl parked show DEST PARKED_ID` shows it',
   duplicate_pipe_name: 'choose another name, or change the existing pipe with `pipectl pipes update`',
   duplicate_destination_name: 'choose another name, or change the destination that has it',

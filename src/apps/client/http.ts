@@ -63,7 +63,7 @@ export async function send(
     received = { status: response.status, headers: response.headers, text: await response.text() }
   } catch (error) {
     if (options.signal?.aborted) throw options.signal.reason
-    throw new UnreachableFailure(baseUrl, why(error, baseUrl), error)
+    throw brokenConnection(baseUrl, error)
   }
   const { status } = received
   if (status >= 200 && status < 300) return received
@@ -72,7 +72,7 @@ export async function send(
 
 /**
  * The body of a GET as it comes, an event stream without an end. Resolves when its headers are there. Throws as `send` does.
- * Reading it throws the signal's reason, or what the platform says of a connection that broke: `brokenStream` words it.
+ * Reading it throws the signal's reason, or what the platform says of a connection that broke: `brokenConnection` words it.
  */
 export async function openEvents(
   baseUrl: string,
@@ -94,15 +94,20 @@ export async function openEvents(
     throw failureOf(baseUrl, received, keySource)
   } catch (error) {
     if (signal.aborted) throw signal.reason
-    throw error instanceof Failure ? error : brokenStream(baseUrl, error)
+    throw error instanceof Failure ? error : brokenConnection(baseUrl, error)
   } finally {
     clearTimeout(timer)
   }
 }
 
 /** Explains why a connection broke. */
-export function brokenStream(baseUrl: string, error: unknown): UnreachableFailure {
-  return new UnreachableFailure(baseUrl, why(error, baseUrl), error)
+export function brokenConnection(baseUrl: string, error: unknown): UnreachableFailure {
+  const reason = reasonOf(error)
+  const isPlain = baseUrl.startsWith('https:') && (reason === notTls || endsOfOtherProtocol.has(reason))
+  if (!isPlain) return new UnreachableFailure(baseUrl, reason, error)
+  const why = reason === notTls ? reason : `${reason}; does it speak TLS?`
+  const hint = `if it does not speak TLS, use ${baseUrl.replace('https:', 'http:')}`
+  return new UnreachableFailure(baseUrl, why, error, hint)
 }
 
 function authorization(apiKey: string | null): Record<string, string> {
@@ -161,6 +166,8 @@ export function parseObject(text: string): Record<string, unknown> | null {
 const unknownAuthority =
   'its certificate is of an authority that is not trusted here; name that in NODE_EXTRA_CA_CERTS=FILE'
 
+const notTls = 'it does not speak TLS'
+
 const reasons: Record<string, string> = {
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'the connection was cut',
@@ -177,18 +184,12 @@ const reasons: Record<string, string> = {
   DEPTH_ZERO_SELF_SIGNED_CERT: unknownAuthority,
   CERT_HAS_EXPIRED: 'its certificate has expired',
   ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another name',
-  ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS: try http://',
-  ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it does not speak TLS: try http://',
+  ERR_SSL_WRONG_VERSION_NUMBER: notTls,
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: notTls,
 }
 
 /** So does a connection end whose ends do not both speak TLS, or both not. */
 const endsOfOtherProtocol = new Set(['no response in time', reasons.ECONNRESET, reasons.ETIMEDOUT])
-
-function why(error: unknown, baseUrl: string): string {
-  const reason = reasonOf(error)
-  if (!endsOfOtherProtocol.has(reason)) return reason
-  return baseUrl.startsWith('https:') ? `${reason}; does it speak TLS? If not, use http://` : reason
-}
 
 function reasonOf(error: unknown): string {
   if (error instanceof Error && error.name === 'TimeoutError') return 'no response in time'

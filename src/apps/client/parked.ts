@@ -7,6 +7,7 @@ import { backoffMs } from '../../platform/backoff.ts'
 import type { Client } from './client.ts'
 import { ApiFailure } from './failure.ts'
 import { elementTexts, indented, valueText } from './json-text.ts'
+import { lanePath } from './workspace.ts'
 
 /** The size of one response. The daemon allows no more. */
 const pageSize = 500
@@ -32,7 +33,7 @@ export interface ParkedFilter {
 /** The first `most` that fit, in as many requests as it takes; `hasMore`: there are others. */
 export async function parkedRecords(
   client: Client,
-  { pipeId, destinationId }: ParkedPlace,
+  place: ParkedPlace,
   { error_code, reason }: ParkedFilter,
   most: number,
   signal?: AbortSignal,
@@ -44,7 +45,7 @@ export async function parkedRecords(
     const limit = String(Math.min(pageSize, most - parked.length))
     const query: Record<string, string> = { ...filter, limit, ...(after !== null && { after }) }
     const { body } = await client.call('listParked', {
-      path: { pipe_id: pipeId, destination_id: destinationId },
+      path: lanePath(place),
       query,
       signal,
     })
@@ -78,14 +79,14 @@ export async function replayOutcome(
 
 async function outcomeNow(
   client: Client,
-  { pipeId, destinationId }: ParkedPlace,
+  place: ParkedPlace,
   parkedId: string,
   replays: number,
   signal?: AbortSignal,
 ): Promise<ReplayOutcome> {
   try {
     const { body } = await client.call('getParked', {
-      path: { pipe_id: pipeId, destination_id: destinationId, parked_id: parkedId },
+      path: { ...lanePath(place), parked_id: parkedId },
       signal,
     })
     if (body.replays < replays) return { kind: 'left' }

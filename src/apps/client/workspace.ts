@@ -14,6 +14,15 @@ export interface DestinationOfPipe {
   destination: Destination
 }
 
+export type LanePath = Pick<Destination, 'pipe_id' | 'destination_id'>
+
+/** The path parameters of an operation on a destination, or on what is parked of it. */
+export function lanePath(lane: LanePath | { pipeId: string; destinationId: string }): LanePath {
+  return 'pipe_id' in lane
+    ? { pipe_id: lane.pipe_id, destination_id: lane.destination_id }
+    : { pipe_id: lane.pipeId, destination_id: lane.destinationId }
+}
+
 /** Every destination of these pipes (all pipes, if none are given), in the order of the pipes. */
 export async function allDestinations(
   client: Client,

@@ -153,7 +153,7 @@ t.test('three nats-servers, PostgreSQL and two nodes work as the files say', asy
   await until('both records have arrived', () =>
     nodes.every((node) => sink.records().some((one) => one.from === node.dataDir)),
   )
-  const listed = await runCli(['nodes', '--data-dir', places[0]!], { env: cleanEnv(env) })
+  const listed = await runCli(['nodes', '--data-dir', places[0]!, '-o', 'json'], { env: cleanEnv(env) })
   t.equal(listed.code, 0, listed.stderr)
   t.match(JSON.parse(listed.stdout).nodes, [{ node_name: 'node-1' }, { node_name: 'node-2' }])
 

@@ -21,7 +21,7 @@ const file = (name: string, text: string) => {
 }
 const cli = (args: string[], env: Record<string, string> = {}) =>
   runCli(args, { env: { ...cliEnv(daemon, home), ...env } })
-const get = async () => JSON.parse((await cli(['alerts', 'get'])).stdout).alerts
+const get = async () => JSON.parse((await cli(['alerts', 'get', '-o', 'json'])).stdout).alerts
 
 t.test('none are set up', async (t) => {
   t.match(await cli(['alerts', 'get', '-o', 'table']), { code: 0, stdout: /no alerts are set up/ })

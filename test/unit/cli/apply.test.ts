@@ -77,7 +77,7 @@ t.test('apply makes the workspace as the file says; applied twice it changes not
 
 t.test('a change is one step; a changed target keeps the lane; secrets change only when asked', async (t) => {
   const list = async () =>
-    JSON.parse((await runCli(['destinations', 'list', 'orders'], { env })).stdout).destinations
+    JSON.parse((await runCli(['destinations', 'list', 'orders', '-o', 'json'], { env })).stdout).destinations
   const ids = (await list()).map((one: { destination_id: string }) => one.destination_id)
   const changed = wanted.replace('of the shop', 'of all shops').replace('database: shop', 'database: shop2')
   const plan = await run(['apply'], changed)
@@ -112,7 +112,7 @@ t.test('what the file does not have stays, and goes with --prune, which asks', a
   t.match(unasked.stderr, /add --yes/)
   const pruned = await run(['apply', '--prune', '--yes'], less)
   t.equal(pruned.code, 0, pruned.stderr)
-  const { pipes } = JSON.parse((await runCli(['pipes', 'list'], { env })).stdout)
+  const { pipes } = JSON.parse((await runCli(['pipes', 'list', '-o', 'json'], { env })).stdout)
   t.same(
     pipes.map((one: { pipe_name: string }) => one.pipe_name),
     ['orders'],
@@ -130,8 +130,8 @@ t.test('a named destination stays the same whatever changes; with another name i
 `
   t.match(await run(['apply'], text('warehouse', 'a')), { code: 0 })
   const idOf = async (name: string) =>
-    JSON.parse((await runCli(['destinations', 'get', `named/${name}`], { env })).stdout).destination
-      .destination_id
+    JSON.parse((await runCli(['destinations', 'get', `named/${name}`, '-o', 'json'], { env })).stdout)
+      .destination.destination_id
   const id = await idOf('warehouse')
   const plan = await run(['diff', '--prune'], text('warehouse', 'b'))
   t.match(plan, { code: 1, stdout: /^~ destination named\/warehouse: table "a" → "b"\n(- .*\n)*$/ })
@@ -274,7 +274,7 @@ t.test('a transform goes out and comes back the same; its salt stays where it is
   }
   const before = await saltsSet()
   t.match(await run(['apply'], open), { code: 0, stdout: /: transform set\n$/ })
-  const { stdout } = await runCli(['destinations', 'get', 'masked/hook'], { env })
+  const { stdout } = await runCli(['destinations', 'get', 'masked/hook', '-o', 'json'], { env })
   t.match(JSON.parse(stdout).destination.transform, {
     filter: 'record.status == "open"',
     map: [{ op: 'mask', paths: ['mail'] }],

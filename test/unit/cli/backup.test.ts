@@ -304,7 +304,7 @@ t.test('doctor looks at a host with and without a daemon', async (t) => {
   const daemon = await startDaemon()
   t.teardown(() => daemon.close())
   const doctor = (env: Record<string, string>, ...args: string[]) =>
-    runCli(['doctor', ...args], { env: { ...homeEnv(home), ...env } })
+    runCli(['doctor', ...args, '-o', 'json'], { env: { ...homeEnv(home), ...env } })
   const port = new URL(daemon.url).port
   const settings = {
     PIPECTL_DATA_DIR: daemon.dataDir,

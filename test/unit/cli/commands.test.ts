@@ -27,7 +27,7 @@ const nobody = await new Promise<string>((resolve) => {
   })
 })
 const json = async (...args: string[]) => {
-  const ran = await pipectl(...args)
+  const ran = await pipectl(...args, '-o', 'json')
   if (ran.code !== 0) throw new Error(`${args.join(' ')} ended with ${ran.code}: ${ran.stderr}`)
   return JSON.parse(ran.stdout)
 }
@@ -48,7 +48,7 @@ t.test('pipes are created, listed, shown, changed, paused, resumed and deleted',
   // The key's last use is noted after the answer.
   const withoutUse = (text: string) => text.replace(/"api_key_last_used_ts":[^,]+/, '')
   t.equal(
-    withoutUse((await pipectl('pipes', 'get', id)).stdout),
+    withoutUse((await pipectl('pipes', 'get', id, '-o', 'json')).stdout),
     `${withoutUse(api.text)}\n`,
     'json is the API’s body, byte for byte',
   )
@@ -69,11 +69,11 @@ t.test('pipes are created, listed, shown, changed, paused, resumed and deleted',
 
 t.test('each format; data on stdout, talk on stderr', async (t) => {
   const [table, yaml, ndjson, name, created] = await Promise.all([
-    pipectl('pipes', 'list', '-o', 'table'),
+    pipectl('pipes', 'list'),
     pipectl('pipes', 'list', '-o', 'yaml'),
     pipectl('pipes', 'list', '-o', 'ndjson'),
     pipectl('pipes', 'list', '-o', 'name'),
-    pipectl('pipes', 'create', 'clicks'),
+    pipectl('pipes', 'create', 'clicks', '-o', 'json'),
   ])
   t.match(table.stdout, /^NAME +STATUS .*\norders +active /)
   t.match(parse(yaml.stdout), { pipes: [{ pipe_name: 'orders' }] })
@@ -135,18 +135,18 @@ t.test('destinations by flags, URL and file; secrets from the environment; shown
   t.same([noPassword.code, inUrl.code, asFlag.code], [2, 2, 2])
   t.notMatch(inUrl.stderr, /hunter2/)
   const open = ['--url', `${sink.url}/open`, '--set', 'headers.X-Api-Key=k', '--set', 'headers.X-Shop=s']
-  const advised = await run('destinations', 'test', 'clicks', ...open)
+  const advised = await run('destinations', 'test', 'clicks', ...open, '-o', 'json')
   t.match(JSON.parse(advised.stdout), {
     ok: true,
     checks: [{ name: 'url_reachable' }, { name: 'secret_headers' }],
   })
-  t.match(advised.stdout, /if X-Api-Key is secret, put it into secret_headers/)
-  const made = await run('destinations', 'create', 'clicks', ...open)
-  t.match(made.stderr, /Note: headers are stored and shown in clear: if X-Api-Key is secret/)
+  t.match(advised.stdout, /if X-Api-Key is secret, move it to secret_headers/)
+  const made = await run('destinations', 'create', 'clicks', ...open, '-o', 'json')
+  t.match(made.stderr, /Note: headers are stored unencrypted and shown: if X-Api-Key is secret/)
   t.equal((await pipectl('destinations', 'delete', JSON.parse(made.stdout).destination_id, '--yes')).code, 0)
   t.match(await json('destinations', 'block', pull), { destination_status: 'blocked' })
   t.match(await json('destinations', 'unblock', pull.slice(0, 8)), { destination_status: 'active' })
-  const tested = await run('destinations', 'test', 'clicks', '--url', url)
+  const tested = await run('destinations', 'test', 'clicks', '--url', url, '-o', 'json')
   t.equal(tested.code, 1, 'nothing listens on port 1')
   t.equal(JSON.parse(tested.stdout).ok, false)
   t.equal((await pipectl('destinations', 'delete', 'clicks/database', '--yes')).code, 0)
@@ -162,7 +162,7 @@ t.test(
       PIPECTL_DESTINATION_SECRET_HEADERS_X_KEY: 'k1',
     }
     const run = async (...args: string[]) => {
-      const ran = await runCli(args, { env: withSecrets })
+      const ran = await runCli([...args, '-o', 'json'], { env: withSecrets })
       if (ran.code !== 0) throw new Error(`${args.join(' ')}: ${ran.stderr}`)
       return ran.stdout === '' ? null : JSON.parse(ran.stdout)
     }
@@ -184,7 +184,9 @@ t.test(
     t.match(await run('destinations', 'test', 'named/hook'), { ok: true }, 'a stored destination')
     const elsewhere = await pipectl('destinations', 'test', 'named/hook', '--url', `${nobody}/named`)
     t.match(elsewhere, { code: 2, stderr: /secret_headers\.x-key.*sent again/ }, 'not at another server')
-    const moved = await pipectl('destinations', 'test', 'named/hook', '--url', `${sink.url}/moved`)
+    const moved = await pipectl(
+      ...['destinations', 'test', 'named/hook', '--url', `${sink.url}/moved`, '-o', 'json'],
+    )
     t.match(moved, { code: 0, stdout: /"ok":true/ }, 'with a change that is not stored')
     t.match((await hook()).destination_config.url, new RegExp(`^${sink.url}/`))
 
@@ -194,7 +196,7 @@ t.test(
       const wrong = await pipectl('destinations', 'update', 'named/hook', '--secret', secret)
       t.match(wrong, {
         code: 2,
-        stderr: /is not a secret of .*\n.*url, auth_header, signing_secret, secret_headers\.NAME/,
+        stderr: /is not a secret of .*\n.*url, .*signing_secret, secret_headers\.NAME/,
       })
     }
 
@@ -283,7 +285,7 @@ t.test('unblock --all lets every blocked destination go on, or those of one pipe
   t.match(await unblock('halted/a', '--all'), { code: 2, stderr: /contradict/ })
   t.match(await unblock('halted/a', '--pipe', 'halted'), { code: 2 })
   t.same(await statuses('stopped'), ['blocked', 'blocked'], 'nothing was changed')
-  const one = await unblock('--all', '--pipe', 'stopped', '--yes')
+  const one = await unblock('--all', '--pipe', 'stopped', '--yes', '-o', 'json')
   t.match(one, { code: 0, stderr: /stopped\/a is active\.\nstopped\/b is active\./ })
   t.equal(JSON.parse(one.stdout).unblocked.length, 2)
   t.same(await statuses('stopped'), ['active', 'active'])
@@ -342,7 +344,7 @@ t.test('a lane that is blocked: shown, looked into, retried, skipped, rewound', 
   const check = await pipectl('status', '--check', '-o', 'name')
   t.match(check, { code: 1, stdout: 'lanes/http-endpoint\n' }, 'what is stuck, not ok')
   t.match(await json('lanes', 'retry', 'lanes'), { retried: true, status: 'retried' })
-  const skip = await pipectl('lanes', 'skip', 'lanes', '--yes')
+  const skip = await pipectl('lanes', 'skip', 'lanes', '--yes', '-o', 'json')
   t.equal(skip.code, 0, skip.stderr)
   t.match(JSON.parse(skip.stdout), { skipped: true, status: 'skipped' })
   t.equal((await pipectl('lanes', 'skip', 'lanes', '--yes')).code, 6)
@@ -423,7 +425,7 @@ t.test('profiles keep address and key; rotate replaces the key and revokes the o
   t.equal((await runCli(['pipes', 'list'], { env: bare })).code, 0, 'the new key works')
   const old = await runCli(['pipes', 'list'], { env: { ...bare, PIPECTL_API_KEY: first } })
   t.equal(old.code, 4, 'the old key is revoked; the environment wins over the profile')
-  const list = await runCli(['profile', 'list'], { env: bare })
+  const list = await runCli(['profile', 'list', '-o', 'json'], { env: bare })
   t.match(JSON.parse(list.stdout), { profiles: [{ name: 'prod', current: true, url: daemon.url }] })
   t.equal((await runCli(['profile', 'use', 'none'], { env: bare })).code, 3)
   t.equal((await runCli(['profile', 'remove', 'prod', '--yes'], { env: bare })).code, 0)
@@ -524,13 +526,69 @@ t.test('failures say what happened and what to do next, by exit code', async (t)
   )
   t.equal(wrongKey.code, 4)
   t.match(wrongKey.stderr, /next: .*PIPECTL_API_KEY/)
-  t.match(noArgument.stderr, /\(pipectl pipes get --help /)
-  t.match(noCommand.stderr, /\(pipectl pipes --help /)
+  t.match(
+    noArgument.stderr,
+    /^error: missing .* 'pipe'\n {2}next: for example `pipectl pipes get orders.*`pipectl pipes get --help`/,
+  )
+  t.match(noCommand.stderr, /^error: unknown command 'frobnicate'\n {2}next: `pipectl pipes --help` lists/)
   for (const usage of [noCommand, noArgument, badOption, badFormat, badUrl, keyFlag, noTop]) {
     t.equal(usage.code, 2, usage.stderr)
+    t.match(usage.stderr, /^error: [^\n]+\n {2}next: [^\n]+\n$/, 'one form for all')
     t.equal(usage.stdout, '')
     t.not(usage.stderr, '')
   }
+})
+
+t.test('a table wherever the output goes: no color, nothing cut; JSON is asked for', async (t) => {
+  const long = 'a-name-that-is-longer-than-a-column-of-a-terminal-has-room-for'.padEnd(90, '-x')
+  await json('pipes', 'create', long)
+  await json('destinations', 'create', long, '--type', 'pull')
+  const [status, lanes, audit, keys, doctor, asJson] = await Promise.all([
+    pipectl('status'),
+    pipectl('lanes', 'list'),
+    pipectl('audit'),
+    pipectl('keys', 'list'),
+    pipectl('doctor', '--data-dir', path.join(home, 'none')),
+    pipectl('audit', '--json'),
+  ])
+  t.match(status.stdout, /^FIELD +VALUE\ndaemon +http/)
+  t.match(lanes.stdout, new RegExp(`^LANE +STATE .*\\n(.*\\n)*${long}/pull +idle`))
+  t.match(audit.stdout, /^ID +TIME \(UTC\) +WHO/)
+  t.match(audit.stdout, `${long}/pull`)
+  t.match(keys.stdout, /^NAME +STATUS .*\n.* (never|\d+[smhd]( \d+[smhd])? ago) +never /)
+  t.match(doctor.stdout, /^CHECK +RESULT +DETAIL\nsettings +ok/)
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colour is a control sequence
+  for (const { stdout } of [status, lanes, audit, keys, doctor]) t.notMatch(stdout, /\x1b|…/)
+  t.match(JSON.parse(asJson.stdout), { audit: Array })
+  const checked = await pipectl('status', '--check')
+  t.match(checked.stdout, /^FIELD +VALUE\n/)
+  t.equal((await pipectl('pipes', 'delete', long, '--yes')).code, 0)
+})
+
+t.test('a misspelt pipe, destination, key or user: the one that was probably meant', async (t) => {
+  await json('pipes', 'create', 'events')
+  await json('destinations', 'create', 'events', '--type', 'pull', '--name', 'warehouse')
+  for (const [command, meant] of [
+    ['pipes get evnets', 'events'],
+    ['lanes retry events/warehose', 'events/warehouse'],
+    ['destinations get evnts/warehouse', 'events'],
+    ['lanes skip event', 'events'],
+    ['keys revoke defalt --yes', 'default'],
+  ] as const) {
+    const ran = await pipectl(...command.split(' '))
+    t.match(
+      ran,
+      { code: 3, stderr: /^error: there is no \w+ ".*" in this workspace\n {2}next: [^\n]+\n$/ },
+      command,
+    )
+    t.match(ran.stderr, `did you mean "${meant}"?`)
+  }
+  t.notMatch((await pipectl('pipes', 'get', 'nothing-like-it')).stderr, 'did you mean')
+  await json('pipes', 'create', 'empty')
+  t.match(await pipectl('lanes', 'retry', 'empty'), {
+    code: 3,
+    stderr: /pipe empty has no destination\n.*destinations create empty/,
+  })
 })
 
 t.test('usage: by the hour, of a pipe and of all', async (t) => {

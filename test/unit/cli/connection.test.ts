@@ -91,7 +91,7 @@ t.test('https to a port that does not speak TLS: the advice is http', async (t) 
     const ran = await runCli(['pipes', 'list', '--server', server], {
       env: { ...env, PIPECTL_API_KEY: 'ppl1_env' },
     })
-    t.match(ran, { code: 7, stderr: /speak TLS.*http:\/\// })
+    t.match(ran, { code: 7, stderr: /speak TLS.*\n {2}next: .*use http:\/\// })
   }
   const plain = closing.replace('https:', 'http:')
   const ran = await runCli(['pipes', 'list', '--server', plain], {

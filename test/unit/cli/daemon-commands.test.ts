@@ -34,7 +34,7 @@ async function keyRows(dir: string): Promise<unknown[]> {
   }
 }
 
-const oneLine = /^pipectl: [^\n]+\n$/
+const oneError = /^error: [^\n]+\n( {2}next: [^\n]+\n)?$/
 
 t.test('init sets up a data directory and shows the first key once', async (t) => {
   const dir = dataDir(t)
@@ -52,7 +52,7 @@ t.test('init sets up a data directory and shows the first key once', async (t) =
   const again = await pipectl(['init', '--json', '--data-dir', dir])
   t.equal(again.code, 1)
   t.equal(again.stdout, '')
-  t.match(again.stderr, oneLine)
+  t.match(again.stderr, oneError)
   t.match(again.stderr, /is already set up; nothing was changed/)
   t.same(await keyRows(dir), keysBefore, 'no key and no workspace was added')
 })
@@ -77,7 +77,7 @@ t.test('serve on a directory that is not set up ends with 78 and says what to do
   const dir = dataDir(t)
   const ran = await pipectl(['serve', '--data-dir', dir, '--listen', '127.0.0.1:0'])
   t.equal(ran.code, 78)
-  t.match(ran.stderr, oneLine)
+  t.match(ran.stderr, oneError)
   t.match(ran.stderr, /is not set up; run `pipectl init/)
   t.notOk(existsSync(dir))
 })
@@ -106,7 +106,7 @@ t.test('a wrong setting ends with 78 and one line that names it and what is allo
       ...env,
     })
     t.equal(ran.code, 78, ran.stderr)
-    t.match(ran.stderr, oneLine)
+    t.match(ran.stderr, oneError)
     t.match(ran.stderr, message)
   }
 })
@@ -132,7 +132,7 @@ t.test('a running daemon', async (t) => {
   t.test('keeps a second daemon off its data directory: 75, itself undisturbed', async (t) => {
     const ran = await pipectl(['serve', '--data-dir', daemon.dataDir, '--listen', '127.0.0.1:0'])
     t.equal(ran.code, 75)
-    t.match(ran.stderr, oneLine)
+    t.match(ran.stderr, oneError)
     t.match(ran.stderr, /is in use by another pipectl daemon/)
     t.equal((await daemon.api('GET', '/v1/pipes')).status, 200)
   })
@@ -149,7 +149,7 @@ t.test('a running daemon', async (t) => {
         },
       )
       t.equal(ran.code, 75, ran.stderr)
-      t.match(ran.stderr, oneLine)
+      t.match(ran.stderr, oneError)
       t.match(ran.stderr, address)
     }
     t.equal((await daemon.api('GET', '/v1/pipes')).status, 200)
@@ -176,7 +176,7 @@ t.test('a running daemon', async (t) => {
       t.equal((await pipectl([...local, '--workspace', 'third'])).code, 3)
       const taken = await pipectl(['workspaces', 'create', 'second', '--data-dir', daemon.dataDir])
       t.equal(taken.code, 5, 'conflict')
-      t.match(taken.stderr, /^pipectl: workspace second already exists\n {2}next: choose another name\n$/)
+      t.match(taken.stderr, /^error: workspace second already exists\n {2}next: choose another name\n$/)
       t.equal((await pipectl(['workspaces', 'create', 'a b', '--data-dir', daemon.dataDir])).code, 2)
     },
   )
@@ -345,7 +345,7 @@ t.test('a sealing key that is not the one ends with 78 and changes nothing', asy
   writeFileSync(path.join(dir, 'sealing.key'), Buffer.alloc(32, 7).toString('base64'), { mode: 0o600 })
   const ran = await pipectl(['serve', '--data-dir', dir, '--listen', '127.0.0.1:0'])
   t.equal(ran.code, 78)
-  t.match(ran.stderr, oneLine)
+  t.match(ran.stderr, oneError)
   t.match(ran.stderr, /key/)
 })
 
@@ -360,5 +360,5 @@ t.test('an address is taken by something that is no pipectl: 75 too', async (t) 
     PIPECTL_METRICS_LISTEN: 'off',
   })
   t.equal(ran.code, 75)
-  t.match(ran.stderr, oneLine)
+  t.match(ran.stderr, oneError)
 })

@@ -19,7 +19,7 @@ const create = (pipe: string, table: string, ...args: string[]) =>
   runCli(['destinations', 'create', pipe, '--url', url(table), ...args], { env })
 
 const pipeIdOf = async (name: string) => {
-  const { stdout } = await runCli(['pipes', 'get', name], { env })
+  const { stdout } = await runCli(['pipes', 'get', name, '-o', 'json'], { env })
   return String(JSON.parse(stdout).pipe.pipe_id)
 }
 
@@ -31,7 +31,7 @@ t.test('from records to rows: the proposal, then the table', async (t) => {
     { id: 1, total: 1.5 },
     { id: 2, 'the\u001b[31m note': 'x' },
   ])
-  const look = await create('orders', 'orders', '--infer')
+  const look = await create('orders', 'orders', '--infer', '-o', 'json')
   t.match(look, { code: 6, stderr: /there is no table orders yet\n.*--create-table/ })
   t.match(JSON.parse(look.stdout), {
     destination_id: null,
@@ -43,7 +43,9 @@ t.test('from records to rows: the proposal, then the table', async (t) => {
   t.match(shown.stderr, /CREATE TABLE "orders" \(\n {2}"_pipectl_id" text PRIMARY KEY/)
   t.match(shown.stderr, /--dedupe id makes it the primary key/)
 
-  const done = await create('orders', 'orders', '--infer', '--create-table', '--dedupe', 'id')
+  const done = await create(
+    ...(['orders', 'orders', '--infer', '--create-table', '--dedupe', 'id', '-o', 'json'] as const),
+  )
   t.match(done, { code: 0, stderr: /Created table orders\. Added orders\/.*every record that is kept/ })
   t.match(JSON.parse(done.stdout), { destination_id: /^[0-9a-f-]{36}$/, executed: [/CREATE TABLE/] })
   await until('both rows are there', async () => (await pg.query('SELECT 1 FROM orders')).length === 2)
@@ -71,7 +73,10 @@ t.test('from records to rows: the proposal, then the table', async (t) => {
 t.test('drift names the keys without a column, and how to store them', async (t) => {
   await daemon.ingest(await pipeIdOf('orders'), { id: 9, 'odd \u001b[31m': 1, plain: 'x' })
   const drift = (...args: string[]) => runCli(['destinations', 'drift', 'orders', ...args], { env })
-  await until('both keys are seen', async () => JSON.parse((await drift()).stdout).drift.keys.length >= 2)
+  await until(
+    'both keys are seen',
+    async () => JSON.parse((await drift('-o', 'json')).stdout).drift.keys.length >= 2,
+  )
   t.match(await drift('-o', 'table'), {
     code: 0,
     stdout: /KEY +RECORDS +TYPE +EXAMPLE[\s\S]*plain +1 +string +"x"/,
@@ -81,7 +86,8 @@ t.test('drift names the keys without a column, and how to store them', async (t)
 })
 
 t.test('--remove-column takes one mapping away', async (t) => {
-  const update = (...args: string[]) => runCli(['destinations', 'update', 'orders', ...args], { env })
+  const update = (...args: string[]) =>
+    runCli(['destinations', 'update', 'orders', ...args, '-o', 'json'], { env })
   const columns = ({ stdout }: { stdout: string }) =>
     JSON.parse(stdout).destination.columns.map((one: { column_name: string }) => one.column_name)
   const without = await update('--remove-column', 'gift')
@@ -103,13 +109,19 @@ t.test(
     const file = path.join(home, 'sample.ndjson')
     writeFileSync(file, '{"n":12345678901234567890}\n{"n":1}\n')
     const typeIn = ({ stdout }: { stdout: string }) => JSON.parse(stdout).observations[0].proposed_type
-    t.equal(typeIn(await create('sampled', 'sampled', '--infer', '-f', file)), 'numeric')
-    t.equal(typeIn(await create('sampled', 'sampled', '--infer', '--sample-file', file)), 'numeric')
+    t.equal(typeIn(await create('sampled', 'sampled', '--infer', '-f', file, '-o', 'json')), 'numeric')
+    t.equal(
+      typeIn(await create('sampled', 'sampled', '--infer', '--sample-file', file, '-o', 'json')),
+      'numeric',
+    )
     const array = path.join(home, 'sample.json')
     writeFileSync(array, '[\n {"n":\n "2026-01-02"}, {"n":null}]')
-    t.equal(typeIn(await create('sampled', 'sampled', '--infer', '--sample-file', array)), 'date')
+    t.equal(
+      typeIn(await create('sampled', 'sampled', '--infer', '--sample-file', array, '-o', 'json')),
+      'date',
+    )
     writeFileSync(file, '{"n":1}\n{"n":x}\n')
-    t.match(await create('sampled', 'sampled', '--infer', '--sample-file', file), {
+    t.match(await create('sampled', 'sampled', '--infer', '--sample-file', file, '-o', 'json'), {
       code: 2,
       stderr: /line 2: .*not valid/,
     })
@@ -160,6 +172,8 @@ t.test('a table that exists, and a user who may not create one', async (t) => {
       url('denied').replace('postgres@', 'loader@'),
       '--infer',
       '--create-table',
+      '-o',
+      'json',
     ],
     { env: { ...env, PIPECTL_DESTINATION_PASSWORD: 'p' } },
   )

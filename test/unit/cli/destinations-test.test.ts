@@ -26,7 +26,7 @@ for (const { name, scheme, server, query } of servers) {
       const pipeId = await daemon.createPipe({ pipe_name: pipe })
       const url = `${scheme}://${server.user}@${server.host}:${server.port}/${server.database}?table=sampled`
       const columns = ['--column', 'id:string:dedupe_id', '--column', 'n:number']
-      const test = (...args: string[]) => runCli(['destinations', 'test', ...args], { env })
+      const test = (...args: string[]) => runCli(['destinations', 'test', '-o', 'json', ...args], { env })
       const checks = ({ stdout }: { stdout: string }): { name: string; ok: boolean }[] =>
         JSON.parse(stdout).checks
 

@@ -63,7 +63,7 @@ t.test('create and update refuse what fails on all records, and say what fails o
 })
 
 t.test('records before and after: stored, changed, new, and of a file', async (t) => {
-  const tried = (...args: string[]) => checked([], 'destinations', 'try-transform', ...args)
+  const tried = (...args: string[]) => checked([], 'destinations', 'try-transform', '-o', 'json', ...args)
   const stored = await tried('orders')
   t.equal(stored.code, 0, stored.stderr)
   t.match(JSON.parse(stored.stdout), { records_seen: 2, kept: 1, filtered: 1, failed: 0 })
@@ -131,6 +131,7 @@ t.test('create --infer with a transform: the table is of what it gives', async (
   const made = await run(
     ...['destinations', 'create', 'sales', '--url', table, '--infer', '--create-table', '--no-dedupe'],
     ...['--filter', 'record.kind == "sale"', '--map', '{"op":"rename","from":"total","to":"amount"}'],
+    ...['-o', 'json'],
   )
   t.equal(made.code, 0, made.stderr)
   t.match(JSON.parse(made.stdout), {

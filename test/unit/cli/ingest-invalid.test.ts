@@ -11,7 +11,7 @@ t.teardown(async () => {
   removeHome(home)
 })
 const env = cliEnv(daemon, home)
-const ingest = (...args: string[]) => runCli(['ingest', ...args], { env })
+const ingest = (...args: string[]) => runCli(['ingest', '-o', 'json', ...args], { env })
 
 async function pipeWithPull(name: string): Promise<string> {
   const pipeId = await daemon.createPipe({ pipe_name: name, pipe_add_ingest_ts: false })

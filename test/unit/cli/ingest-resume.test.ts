@@ -51,7 +51,7 @@ t.test(
     }
     out.end()
     await once(out, 'close')
-    const args = ['ingest', 'big', '-f', file, '--batch-records', '250']
+    const args = ['ingest', 'big', '-f', file, '--batch-records', '250', '-o', 'json']
 
     const first = startCli(args, { env })
     const firstEnd = finished(first)
@@ -106,7 +106,7 @@ t.test(
 t.test('a file that grew is sent from where it ended; one that was replaced is sent whole', async (t) => {
   await pipeWithPull('growing')
   const file = path.join(home, 'growing.ndjson')
-  const ingest = () => runCli(['ingest', 'growing', '-f', file], { env })
+  const ingest = () => runCli(['ingest', 'growing', '-f', file, '-o', 'json'], { env })
   writeFileSync(file, '{"id":1}\n{"id":2}\n')
   t.equal((await ingest()).code, 0)
   writeFileSync(file, '{"id":3}\n', { flag: 'a' })

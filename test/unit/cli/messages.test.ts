@@ -39,7 +39,7 @@ t.test('why shows a table with each lane, and the body as it came in a pipe', as
   const stuck = await runCli(['why', bad, '-o', 'table'], { env })
   t.match(stuck.stdout, /orders\/shop\s+stuck/)
   t.match(stuck.stderr, 'pipectl lanes retry orders/shop', 'what to do next')
-  const json = await runCli(['why', bad], { env })
+  const json = await runCli(['why', bad, '-o', 'json'], { env })
   t.match(JSON.parse(json.stdout), { msg_id: bad, lanes: [{ state: 'stuck' }] })
 })
 

@@ -65,8 +65,8 @@ t.test('nodes with what they deliver; drain hands over, undrain ends it', async 
   const made = await cli('init', '--json')
   t.equal(made.code, 0, made.stderr)
   const workspaceId = JSON.parse(made.stdout).workspace_id
-  t.match(await cli('nodes'), { code: 0, stdout: /"nodes":\[\],"unowned_pipes":0/ })
-  t.match(await cli('nodes', '-o', 'table'), { stdout: 'no node runs\n' })
+  t.match(await cli('nodes', '-o', 'json'), { code: 0, stdout: /"nodes":\[\],"unowned_pipes":0/ })
+  t.match(await cli('nodes'), { stdout: 'no node runs\n' })
   const sealingKey = Buffer.from(readFileSync(path.join(dataDir, 'sealing.key'), 'utf8'), 'base64')
   const metadata = await openMetadata({ kind: 'postgresql', url }, sealingKey)
   t.teardown(() => metadata.close())
@@ -77,7 +77,7 @@ t.test('nodes with what they deliver; drain hands over, undrain ends it', async 
   const free = await pipes.free()
   await pipes.claim(one.workerId, free.slice(0, 1))
 
-  const listed = await cli('nodes')
+  const listed = await cli('nodes', '-o', 'json')
   t.match(listed.stderr, /No lag: the buffer cannot be read: /)
   t.match(JSON.parse(listed.stdout), {
     cluster_name: 'pipectl',
@@ -105,7 +105,10 @@ t.test('nodes with what they deliver; drain hands over, undrain ends it', async 
   keepAlive(t, metadata, two)
   const late = await cli('nodes', 'drain', 'one', '--wait', '0')
   t.match(late, { code: 1, stderr: /one: 1 pipe left\n.*one still has 1 pipe/ })
-  t.match(JSON.parse((await cli('nodes')).stdout).nodes[0], { node_state: 'draining', owned_pipes: 1 })
+  t.match(JSON.parse((await cli('nodes', '-o', 'json')).stdout).nodes[0], {
+    node_state: 'draining',
+    owned_pipes: 1,
+  })
   const draining = cli('nodes', 'drain', one.nodeId.slice(0, 8))
   for (const pipe of await pipes.held(one.workerId)) await pipes.release(one.workerId, pipe)
   t.match(await draining, { code: 0, stderr: /one has no pipes\. It goes on taking records/ })

@@ -26,7 +26,7 @@ t.test('list, show and export: what is parked, in every format', async (t) => {
   t.match((await pipectl('list', 'orders/shop', '-o', 'table')).stdout, /^nothing is parked/)
   await lane.send(bad(1), '{"n":2}', bad(3))
   const [list, table, names, ndjson] = await Promise.all([
-    pipectl('list', 'orders/shop'),
+    pipectl('list', 'orders/shop', '-o', 'json'),
     pipectl('list', 'orders', '-o', 'table'),
     pipectl('list', 'orders', '--reason', 'permanent_error', '--error-code', 'http_422', '-o', 'name'),
     pipectl('list', 'orders', '--limit', '1', '-o', 'ndjson'),

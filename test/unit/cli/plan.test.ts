@@ -194,5 +194,5 @@ t.test('one without a name that may be new or a change of several is refused, no
 
 t.test('a name that is there twice is a mistake of the file', async (t) => {
   t.throws(() => plan([pulled('a'), pulled('a')], []), { message: /line 1: destination a is there twice/ })
-  t.throws(() => plan([pulled('a/b')], []), { message: /destination_name: must not hold a slash/ })
+  t.throws(() => plan([pulled('a/b')], []), { message: /destination_name: must not contain a slash/ })
 })

@@ -50,6 +50,7 @@ for (const [where, users, email] of [
     t.match(await viewer.api('GET', '/v1/session'), { body: { user: { user_role: 'viewer' } } })
     t.match(await users(['role', `no-${email}`, 'viewer']), { code: 3, stderr: /there is no user/ })
 
+    t.match((await users(['role', email.replace('.', '_'), 'viewer'])).stderr, `did you mean "${email}"?`)
     t.equal((await users(['delete', email])).code, 2, 'nobody can be asked')
     t.equal((await users(['delete', email, '--yes'])).code, 0)
     t.match(await users(['delete', email, '--yes']), { code: 3, stderr: /there is no user/ })

@@ -9,7 +9,7 @@ import { copyFreshDataDir, makeDataDir } from '../../support/daemon.ts'
 const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'))
 
 t.test('without --check-data-dir it looks at nothing', async (t) => {
-  const { code, stdout } = await runCli(['version'])
+  const { code, stdout } = await runCli(['version', '-o', 'json'])
   t.equal(code, 0)
   t.match(JSON.parse(stdout), {
     version,
@@ -24,7 +24,7 @@ t.test('a data directory that this version has written', async (t) => {
   const dataDir = makeDataDir()
   mkdirSync(dataDir, { recursive: true, mode: 0o700 })
   await copyFreshDataDir(dataDir)
-  const check = () => runCli(['version', '--check-data-dir', '--data-dir', dataDir])
+  const check = () => runCli(['version', '--check-data-dir', '--data-dir', dataDir, '-o', 'json'])
   const current = await check()
   t.equal(current.code, 0, current.stderr)
   t.match(JSON.parse(current.stdout).data_dir, {
@@ -52,7 +52,14 @@ t.test('a data directory that this version has written', async (t) => {
 
 t.test('a directory without anything', async (t) => {
   const dataDir = path.join(makeDataDir(), 'nothing')
-  const { code, stdout, stderr } = await runCli(['version', '--check-data-dir', '--data-dir', dataDir])
+  const { code, stdout, stderr } = await runCli([
+    'version',
+    '--check-data-dir',
+    '--data-dir',
+    dataDir,
+    '-o',
+    'json',
+  ])
   t.equal(code, 3)
   t.equal(JSON.parse(stdout).data_dir.result, 'not_set_up')
   t.match(stderr, /nothing is set up in/)

@@ -60,10 +60,7 @@ t.test('where no binding loads, uws does not start: exit 78, and what to do', as
   const env = { ...withoutBinding, PIPECTL_HTTP_ENGINE: 'uws' }
   const other = new TestDaemon({ dataDir: daemon.dataDir, env })
   await t.rejects(other.start(), /ended with 78/)
-  t.match(
-    other.noise.join('\n'),
-    /^pipectl: no uWebSockets binding loads .*http\.engine = "node".*GLIBC_9\.99/,
-  )
+  t.match(other.noise.join('\n'), /^error: no uWebSockets binding loads .*http\.engine = "node".*GLIBC_9\.99/)
 })
 
 /** The loader with the bindings of this platform, in a node_modules of its own. */

@@ -137,7 +137,7 @@ t.test('a node that is drained hands its pipes over, and goes on taking records'
   )
   for (const [at, pipeId] of pipeIds.entries()) await b.ingest(pipeId, { at })
   await until('they are delivered', () => sink.records().length >= pipeIds.length)
-  const listed = JSON.parse((await operator('nodes')).stdout)
+  const listed = JSON.parse((await operator('nodes', '-o', 'json')).stdout)
   t.match(listed.nodes[1], { node_name: 'b', node_state: 'draining', owned_pipes: 0, address: /^127/ })
   t.equal((await operator('nodes', 'undrain', 'b')).code, 0)
   await until('it has its share again', async () => owners(await overview(a)).has('b'))
@@ -152,7 +152,7 @@ t.test('lag: the age of what a node has not delivered yet', async (t) => {
   t.ok(pullId)
   await a.ingest(pipeIds[0]!, { waits: true })
   const found = await until('somebody lags', async () => {
-    const { nodes } = JSON.parse((await operator('nodes')).stdout)
+    const { nodes } = JSON.parse((await operator('nodes', '-o', 'json')).stdout)
     return nodes.find((node: { lag_seconds: number }) => node.lag_seconds > 0)
   })
   t.equal(found.node_name, node_name)

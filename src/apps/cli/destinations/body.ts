@@ -20,19 +20,13 @@ import type { DestinationBody, DestinationPatch } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { camelCase, configFlag, configFlags, deliveryFlags, numberFrom } from '../../client/flag-fields.ts'
 import { addFlagOptions, repeated } from '../flag-options.ts'
-import { columnHelp, parseColumn } from './columns.ts'
-import { configKeysHelp, typeNames } from './config-keys.ts'
+import { folded } from '../help.ts'
+import { parseColumn } from './columns.ts'
+import { typeNames } from './config-keys.ts'
 import { parseDestinationUrl, urlHelp } from './connection-url.ts'
-import { deliverySettings, flushHelp } from './delivery-options.ts'
+import { deliverySettings } from './delivery-options.ts'
 import { bodyFromFile } from './file.ts'
-import {
-  needSecret,
-  secretKeysOf,
-  secretPlace,
-  secretsFromEnvironment,
-  secretsHelp,
-  splitPlace,
-} from './secrets.ts'
+import { needSecret, secretKeysOf, secretPlace, secretsFromEnvironment, splitPlace } from './secrets.ts'
 import { addTransformOptions, type TransformOptions, transformSettings } from './transform-options.ts'
 
 export interface BodyOptions extends TransformOptions {
@@ -71,24 +65,33 @@ export function addBodyOptions(command: Command): void {
     // biome-ignore lint/suspicious/noTemplateCurlyInString: the syntax of the file
     'YAML or JSON with the fields of the API; secrets as ${VARIABLE}; - for stdin',
   )
-  for (const [key, { value, help }] of configFlags) command.option(`--${configFlag(key)} <${value}>`, help)
+  folded(command, 'Config:', () => {
+    for (const [key, { value, help }] of configFlags) command.option(`--${configFlag(key)} <${value}>`, help)
+  })
   command
     .option(
       '--set <key=value>',
       'any other key of the config, may be repeated; headers.NAME=value for a header, labels.NAME=value',
       repeated,
     )
-    .option('--column <column>', 'a column mapping (see below), may be repeated', repeated)
+    .option(
+      '--column <column>',
+      'a column mapping, may be repeated: `pipectl help destinations columns`',
+      repeated,
+    )
     .option(
       '--secret <key>',
       'ask for this secret, or read it from its variable; secret_headers.NAME for a header, transform.mask_salt for the salt; may be repeated',
       repeated,
     )
-  addFlagOptions(command, deliveryFlags)
-  addTransformOptions(command)
+  folded(command, 'Delivery:', () => addFlagOptions(command, deliveryFlags))
+  folded(command, 'Transform:', () => addTransformOptions(command))
   command.addHelpText(
     'after',
-    `\n${columnHelp}\n\n${flushHelp()}\n\nConfig keys by type, for --set and -f (* needed):\n${configKeysHelp}\n\n${secretsHelp()}`,
+    `
+The config keys of each type, and more about columns and secrets:
+  pipectl help destinations ${[...typeNames.keys()].join(' | ')}
+  pipectl help destinations columns | secrets | delivery | transform | infer`,
   )
 }
 

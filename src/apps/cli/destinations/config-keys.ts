@@ -1,4 +1,4 @@
-/** The keys of a destination's config, for `--help`, and `pipectl help destinations TYPE`. */
+/** The names of the destination types, and `pipectl help destinations TYPE`. */
 import {
   type DestinationType,
   destinationTypes,
@@ -14,14 +14,6 @@ import { secretPlace, secretVariable } from './secrets.ts'
 export const typeNames: ReadonlyMap<string, DestinationType> = new Map(
   destinationTypes.map((type) => [wordsOf(type).kind, type]),
 )
-
-/** The keys of each type in a few lines. */
-export const configKeysHelp = destinationTypes
-  .map((type) => {
-    const keys = fieldsOf(type).map(([key, { needed }]) => (needed ? `${key}*` : key))
-    return `  ${wordsOf(type).kind.padEnd(14)} ${keys.join(' ')}`
-  })
-  .join('\n')
 
 /** Everything about one type: its keys, how each is set, examples, and its guides. */
 export function typeHelp(type: DestinationType): string {

@@ -1,8 +1,8 @@
 /** `pipectl destinations drift`. */
 import type { Command } from 'commander'
-import { count, counted } from '../../../platform/quantities.ts'
+import { ago, count, counted } from '../../../platform/quantities.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import { fullName } from '../../client/workspace.ts'
+import { fullName, lanePath } from '../../client/workspace.ts'
 import { connect } from '../connection.ts'
 import { define, formats } from '../define.ts'
 import { print } from '../output.ts'
@@ -22,11 +22,12 @@ export function addDriftCommand(destinations: Command): void {
       const client = await connect(options)
       const { pipe, destination } = await findDestination(client, reference!)
       const reply = await client.call('getDrift', {
-        path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+        path: lanePath(destination),
       })
       const { mapping, keys, records_seen, other_keys, unfilled_columns } = reply.body.drift
       const name = fullName(pipe, destination)
       if (mapping !== 'columns') throw nothingMapped(name, mapping)
+      const now = Date.now()
       const view = {
         json: reply.text,
         items: () => keys.map((key) => JSON.stringify(key)),
@@ -39,7 +40,13 @@ export function addDriftCommand(destinations: Command): void {
             { label: 'EXAMPLE', shrinksTo: 12 },
             { label: 'LAST SEEN', gives: 1 },
           ],
-          rows: keys.map((one) => [one.key, count(one.records), one.type, one.example, one.last_seen_ts]),
+          rows: keys.map((one) => [
+            one.key,
+            count(one.records),
+            one.type,
+            one.example,
+            ago(one.last_seen_ts, now),
+          ]),
           empty: records_seen === 0 ? 'no record was looked at yet' : 'every key has a column',
         }),
       }

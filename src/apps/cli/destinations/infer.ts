@@ -9,8 +9,8 @@ import { counted } from '../../../platform/quantities.ts'
 import { type Client, type DestinationBody, unchecked } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { fullName } from '../../client/workspace.ts'
-import type { CommonOptions } from '../define.ts'
-import { io } from '../io.ts'
+import { type CommonOptions, defaultFormat } from '../define.ts'
+import { folded } from '../help.ts'
 import { print } from '../output.ts'
 import { say } from '../terminal.ts'
 import { type BodyOptions, destinationBody } from './body.ts'
@@ -28,16 +28,18 @@ export interface InferOptions extends BodyOptions, TransformCheckOptions {
 }
 
 export function addInferOptions(command: Command): void {
-  command
-    .option('--infer', 'databases: propose the table and the mapping from the newest records of the pipe')
-    .option('--create-table', 'with --infer: create the table')
-    .option('--add-columns', 'with --infer: add missing columns to a table that exists')
-    .option(
-      '--sample-file <file>',
-      'with --infer: records to look at instead, as NDJSON or JSON; - for stdin',
-    )
-    .option('--dedupe <key>', 'with --infer: the key of the records that becomes the primary key')
-    .option('--no-dedupe', 'with --infer: no primary key; else it is _pipectl_id, <msg_id>:<place>')
+  folded(command, 'Table from records:', () => {
+    command
+      .option('--infer', 'databases: propose the table and the mapping from the newest records of the pipe')
+      .option('--create-table', 'with --infer: create the table')
+      .option('--add-columns', 'with --infer: add missing columns to a table that exists')
+      .option(
+        '--sample-file <file>',
+        'with --infer: records to look at instead, as NDJSON or JSON; - for stdin',
+      )
+      .option('--dedupe <key>', 'with --infer: the key of the records that becomes the primary key')
+      .option('--no-dedupe', 'with --infer: no primary key; else it is _pipectl_id, <msg_id>:<place>')
+  })
 }
 
 export function wantsInference(options: InferOptions): boolean {
@@ -142,7 +144,7 @@ async function printProposal(
   options: CommonOptions,
 ): Promise<void> {
   const { observations, ddl, executed, warnings, missing_columns, dedupe_candidates, columns } = proposal
-  const isTable = (options.output ?? (io().stdout.isTTY ? 'table' : 'json')) === 'table'
+  const isTable = (options.output ?? defaultFormat) === defaultFormat
   const missing = (name: string) => proposal.table_exists === true && missing_columns.includes(name)
   const view = {
     json: `{"destination_id":${JSON.stringify(id)},${text.trimStart().slice(1)}`,

@@ -1,7 +1,7 @@
 /** `pipectl destinations reset-pin`. */
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import { fullName } from '../../client/workspace.ts'
+import { fullName, lanePath } from '../../client/workspace.ts'
 import { connect } from '../connection.ts'
 import { define, formats } from '../define.ts'
 import { oneView, print } from '../output.ts'
@@ -30,7 +30,7 @@ export function addPinCommand(destinations: Command): void {
         )
       }
       const reply = await client.call('resetTlsPin', {
-        path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+        path: lanePath(destination),
       })
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
       if (!reply.body.reset) {

@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import type { DestinationStatus } from '../../../contract/destination.ts'
 import { counted } from '../../../platform/quantities.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import { allDestinations, fullName } from '../../client/workspace.ts'
+import { allDestinations, fullName, lanePath } from '../../client/workspace.ts'
 import { connect } from '../connection.ts'
 import { type CommonOptions, define, formats } from '../define.ts'
 import { oneView, print } from '../output.ts'
@@ -73,7 +73,7 @@ async function unblockAll(options: CommonOptions & UnblockOptions): Promise<void
   await confirm(`Unblock ${what}? Waiting for delivery: ${counted(pending, 'message')}.`, options.yes)
   for (const { pipe, destination } of blocked) {
     await client.call('setDestinationStatus', {
-      path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+      path: lanePath(destination),
       body: { destination_status: 'active' },
     })
     say(`${fullName(pipe, destination)} is active.`)
@@ -102,7 +102,7 @@ async function setStatus(
   const client = await connect(options)
   const { pipe, destination } = await findDestination(client, reference)
   const reply = await client.call('setDestinationStatus', {
-    path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
+    path: lanePath(destination),
     body: { destination_status: status },
   })
   const now = reply.body.destination_status

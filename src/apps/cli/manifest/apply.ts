@@ -3,19 +3,26 @@ import type { Client, PipeDetail, SaveOptions } from '../../client/client.ts'
 import { Failure } from '../../client/failure.ts'
 import { sayTransformCheck } from '../destinations/transform-options.ts'
 import type { Step } from './plan.ts'
+import { Versions } from './versions.ts'
+
+interface Plan {
+  steps: readonly Step[]
+  existing: readonly PipeDetail[]
+}
 
 /** `onDone` is called after each step. Running the same plan's file again goes on with what is left. */
 export async function applySteps(
   client: Client,
-  steps: readonly Step[],
-  existing: readonly PipeDetail[],
+  { steps, existing }: Plan,
   onDone: (step: Step) => void,
   saving: SaveOptions = {},
 ): Promise<void> {
-  const pipeIds = new Map(existing.map(({ pipe }) => [pipe.pipe_name, pipe.pipe_id]))
+  const versions = new Versions()
+  await versions.read(client, steps, existing)
+  const target = { client, versions, saving, pipeIds: idsByName(existing) }
   for (const [index, step] of steps.entries()) {
     try {
-      await executeStep(client, step, pipeIds, saving)
+      await executeStep(target, step)
     } catch (error) {
       if (!(error instanceof Failure)) throw error
       const what = `${step.summary}: ${error.message}\n  ${index} of ${steps.length} changes were made`
@@ -30,70 +37,95 @@ export async function applySteps(
   }
 }
 
-async function executeStep(
-  client: Client,
-  step: Step,
-  pipeIds: Map<string, string>,
-  saving: SaveOptions,
-): Promise<void> {
+function idsByName(existing: readonly PipeDetail[]): Map<string, string> {
+  return new Map(existing.map(({ pipe }) => [pipe.pipe_name, pipe.pipe_id]))
+}
+
+interface Target {
+  client: Client
+  versions: Versions
+  saving: SaveOptions
+  /** By name; those that the plan creates are added. */
+  pipeIds: Map<string, string>
+}
+
+async function executeStep(target: Target, step: Step): Promise<void> {
+  const { client, versions, pipeIds } = target
   if (step.kind === 'create-pipe') {
     const { body } = await client.call('createPipe', { body: { pipe_name: step.name, ...step.fields } })
     pipeIds.set(step.name, body.pipe_id)
     return
   }
-  const pipeId = pipeIds.get(step.name)
-  if (pipeId === undefined) throw new Error(`the plan changes pipe ${step.name} before it makes it`)
+  const pipe_id = pipeIds.get(step.name)
+  if (pipe_id === undefined) throw new Error(`the plan changes pipe ${step.name} before it makes it`)
+  const path = { pipe_id }
   switch (step.kind) {
     case 'update-pipe':
-      await client.call('updatePipe', { path: { pipe_id: pipeId }, body: step.fields })
+      await versions.change(pipe_id, (ifMatch) =>
+        client.call('updatePipe', { path, body: step.fields, ifMatch }),
+      )
       return
     case 'delete-pipe':
-      await client.call('deletePipe', { path: { pipe_id: pipeId } })
+      await versions.change(pipe_id, (ifMatch) => client.call('deletePipe', { path, ifMatch }))
       return
     case 'put-limits':
-      await client.call('putLimits', { path: { pipe_id: pipeId }, body: step.limits })
+      await versions.change(pipe_id, (ifMatch) =>
+        client.call('putLimits', { path, body: step.limits, ifMatch }),
+      )
       return
     case 'add-origin':
-      await client.call('addAllowedOrigin', {
-        path: { pipe_id: pipeId },
-        body: { origin_domain: step.origin },
-      })
+      await client.call('addAllowedOrigin', { path, body: { origin_domain: step.origin } })
       return
     case 'remove-origin':
-      await client.call('removeAllowedOrigin', { path: { pipe_id: pipeId, origin_id: step.originId } })
+      await client.call('removeAllowedOrigin', { path: { pipe_id, origin_id: step.originId } })
       return
-    case 'create-destination': {
-      const { body } = await client.call('createDestination', {
-        path: { pipe_id: pipeId },
-        body: step.body,
-        ...saving,
-      })
-      sayTransformCheck(body)
-      if (step.status === 'blocked')
-        await client.call('setDestinationStatus', {
-          path: { pipe_id: pipeId, destination_id: body.destination_id },
-          body: { destination_status: 'blocked' },
-        })
-      return
-    }
+    default:
+      await executeOnDestination(target, pipe_id, step)
+  }
+}
+
+type OnDestination = Extract<Step, { kind: `${string}-destination` | 'set-status' }>
+
+async function executeOnDestination(
+  { client, versions, saving }: Target,
+  pipe_id: string,
+  step: OnDestination,
+): Promise<void> {
+  if (step.kind === 'create-destination') {
+    const { body } = await client.call('createDestination', {
+      path: { pipe_id },
+      body: step.body,
+      ...saving,
+    })
+    sayTransformCheck(body)
+    if (step.status !== 'blocked') return
+    await client.call('setDestinationStatus', {
+      path: { pipe_id, destination_id: body.destination_id },
+      body: { destination_status: 'blocked' },
+    })
+    return
+  }
+  const path = { pipe_id, destination_id: step.destinationId }
+  switch (step.kind) {
     case 'update-destination': {
-      const { body } = await client.call('updateDestination', {
-        path: { pipe_id: pipeId, destination_id: step.destinationId },
-        body: step.patch,
-        ...saving,
-      })
+      const { body } = await versions.change(step.destinationId, (ifMatch) =>
+        client.call('updateDestination', { path, body: step.patch, ...saving, ifMatch }),
+      )
       sayTransformCheck(body)
       return
     }
     case 'set-status':
-      await client.call('setDestinationStatus', {
-        path: { pipe_id: pipeId, destination_id: step.destinationId },
-        body: { destination_status: step.status },
-      })
+      await versions.change(step.destinationId, (ifMatch) =>
+        client.call('setDestinationStatus', {
+          path,
+          body: { destination_status: step.status },
+          ifMatch,
+        }),
+      )
       return
     case 'delete-destination':
-      await client.call('deleteDestination', {
-        path: { pipe_id: pipeId, destination_id: step.destinationId },
-      })
+      await versions.change(step.destinationId, (ifMatch) =>
+        client.call('deleteDestination', { path, ifMatch }),
+      )
   }
 }

@@ -7,6 +7,7 @@ import { checkRecords } from '../../client/json-check.ts'
 import { changedParts, lineDiff } from '../../client/line-diff.ts'
 import { compacted, editableText, errorWords, placeWords, recordTextsOf } from '../../client/parked.ts'
 import { printableJson } from '../../client/printable.ts'
+import { lanePath } from '../../client/workspace.ts'
 import { io } from '../io.ts'
 import { canAsk, coloursOn, confirm, paint, readStdin } from '../terminal.ts'
 import { editRecords } from './editor.ts'
@@ -28,7 +29,7 @@ export async function editedRecords(
     )
   }
   const { body, text } = await client.call('getParked', {
-    path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: parkedId },
+    path: { ...lanePath(place), parked_id: parkedId },
   })
   const stored = editableText(recordTextsOf(text))
   const notes = [

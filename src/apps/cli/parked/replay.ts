@@ -4,6 +4,7 @@ import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { type ParkedFilter, parkedRecords, replayBody } from '../../client/parked.ts'
+import { lanePath } from '../../client/workspace.ts'
 import { say } from '../terminal.ts'
 import { sayOutcome, sayOutcomes, shouldWait } from './outcome.ts'
 import type { FoundPlace } from './references.ts'
@@ -16,7 +17,7 @@ export async function replayOne(
   wait: boolean | undefined,
 ): Promise<void> {
   const { body } = await client.call('replayParked', {
-    path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: parkedId },
+    path: { ...lanePath(place), parked_id: parkedId },
     body: replayBody(records),
   })
   if (shouldWait(wait)) await sayOutcome(client, place, body.parked_id, body.replays)
@@ -31,7 +32,6 @@ export async function replayMany(
   filter: ParkedFilter,
   wait: boolean,
 ): Promise<void> {
-  const { pipeId, destinationId } = place
   // The replay count of each record before this replay: it shows the outcome.
   const known = wait ? (await parkedRecords(client, place, filter, Number.POSITIVE_INFINITY)).parked : []
   let replayed = 0
@@ -40,7 +40,7 @@ export async function replayMany(
     const body = { all: true as const, ...(error_code !== undefined && { error_code }) }
     replayed = (
       await client.call('replayManyParked', {
-        path: { pipe_id: pipeId, destination_id: destinationId },
+        path: lanePath(place),
         body,
       })
     ).body.replayed
@@ -49,7 +49,7 @@ export async function replayMany(
     const body = { ids: ids.slice(at, at + parkedIdsAtOnce) }
     replayed += (
       await client.call('replayManyParked', {
-        path: { pipe_id: pipeId, destination_id: destinationId },
+        path: lanePath(place),
         body,
       })
     ).body.replayed

@@ -12,7 +12,7 @@ import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { EventStreamError, EventStreamParser, type ServerEvent } from '../../client/event-stream.ts'
 import { ApiFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
-import { brokenStream, parseObject } from '../../client/http.ts'
+import { brokenConnection, parseObject } from '../../client/http.ts'
 import { valueText } from '../../client/json-text.ts'
 import type { TailedRecord } from './record-lines.ts'
 
@@ -93,7 +93,7 @@ async function readAll(
   } catch (error) {
     if (error instanceof EventStreamError) throw unknownForm(error)
     if (error instanceof Failure || settings.signal.aborted) throw error
-    return brokenStream(url, error)
+    return brokenConnection(url, error)
   } finally {
     // Not waited for: what is broken does not end any better.
     void reader.cancel().catch(() => {})

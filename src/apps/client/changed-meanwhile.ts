@@ -1,0 +1,65 @@
+/**
+ * A change of something that someone else has changed since it was read. The daemon rejects it and returns the present state
+ * (docs/dev/contract.md#concurrent-changes), so that a person can be told what is different.
+ */
+import { isObject } from '../../contract/is-object.ts'
+import { type Difference, differences } from './differences.ts'
+import { ApiFailure, exitCodes, Failure } from './failure.ts'
+
+/** Left out of a comparison: what the service counts, and what other operations change. */
+const notSettings: ReadonlySet<string> = new Set([
+  ...['lane', 'tls_pin', 'api_keys', 'destinations', 'status'],
+  ...['pipe_updated_ts', 'destination_updated_ts'],
+])
+/** The objects of a body that have such keys. */
+const shownResources: ReadonlySet<string> = new Set(['pipe', 'destination'])
+/** More are not listed. */
+const mostListed = 8
+
+/** The settings that differ between two bodies of one GET. */
+export function changedSettings(before: object, now: object): Difference[] {
+  return differences(settingsIn(before), settingsIn(now))
+}
+
+function settingsIn(body: object): object {
+  const kept = Object.entries(body).filter(([key]) => !notSettings.has(key))
+  return Object.fromEntries(
+    kept.map(([key, value]) => [key, shownResources.has(key) && isObject(value) ? settingsIn(value) : value]),
+  )
+}
+
+/** `pipe.pipe_description: "mine" → "theirs"`, a line each. */
+function listed(found: readonly Difference[]): string {
+  const lines = found
+    .slice(0, mostListed)
+    .map((one) => `\n  ${one.path}: ${shown(one.before)} → ${shown(one.now)}`)
+  return lines.join('') + (found.length > mostListed ? `\n  and ${found.length - mostListed} more` : '')
+}
+
+function shown(text: string | null): string {
+  if (text === null) return 'not set'
+  return text.length <= 80 ? text : `${text.slice(0, 79)}…`
+}
+
+/**
+ * Makes a change on condition that `read`, the body of the GET before it, is still true. Throws Failure (conflict) that lists what
+ * someone else has changed since.
+ */
+export async function ifUnchanged<T>(name: string, read: object, change: () => Promise<T>): Promise<T> {
+  try {
+    return await change()
+  } catch (error) {
+    if (!(error instanceof ApiFailure) || error.code !== 'changed_meanwhile') throw error
+    const { present } = error.body
+    throw changedMeanwhile(name, isObject(present) ? changedSettings(read, present) : [], error)
+  }
+}
+
+export function changedMeanwhile(name: string, found: readonly Difference[], cause?: unknown): Failure {
+  return new Failure(
+    exitCodes.conflict,
+    `someone else has changed ${name} in the meantime, and nothing was done${found.length === 0 ? '' : `:${listed(found)}`}`,
+    'run the command again to make your change to what it is now',
+    cause,
+  )
+}
