@@ -211,7 +211,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     if ('apiKeyId' in change && change.isRevoked) longPoll.revoke(change.apiKeyId)
   })
   const pulls = pullRoutes({
-    findDestination: (workspaceId, id) => metadata.destinations.find(workspaceId, id),
+    findDestination: (workspaceId, id) => metadata.destinations.get({ workspaceId, destinationId: id }),
     pulls: delivery,
     longPoll,
     log,

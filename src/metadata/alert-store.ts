@@ -104,50 +104,8 @@ export function alertStore(db: Connection, sealer: Sealer): AlertStore {
       return rows.map(decodeMark)
     },
 
-    record: (givenId, { marks, gone, alerts }) =>
-      inWriteTransaction(db, async (trx) => {
-        const workspaceId = normaliseId(givenId)
-        const found = await trx
-          .updateTable('alert_settings')
-          .set({ has_begun: 1 })
-          .where('workspace_id', '=', workspaceId)
-          .executeTakeFirst()
-        if (Number(found.numUpdatedRows) === 0) return false
-        for (const { subject, event } of gone) {
-          await trx
-            .deleteFrom('alert_marks')
-            .where('workspace_id', '=', workspaceId)
-            .where('subject', '=', subject)
-            .where('event', '=', event)
-            .execute()
-        }
-        await putMarks(trx, workspaceId, marks)
-        const last = await trx
-          .selectFrom('alert_queue')
-          .select((eb) => eb.fn.max('alert_order').as('order'))
-          .where('workspace_id', '=', workspaceId)
-          .executeTakeFirst()
-        let order = Number(last?.order ?? 0)
-        for (const { alertId, atMs, json } of alerts) {
-          order += 1
-          await trx
-            .insertInto('alert_queue')
-            .values({
-              workspace_id: workspaceId,
-              alert_order: order,
-              alert_id: alertId,
-              alert_ms: atMs,
-              alert_json: json,
-            })
-            .execute()
-        }
-        await trx
-          .deleteFrom('alert_queue')
-          .where('workspace_id', '=', workspaceId)
-          .where('alert_order', '<=', order - resourceLimits.alertsPerWorkspace)
-          .execute()
-        return true
-      }),
+    record: (workspaceId, found) =>
+      inWriteTransaction(db, (trx) => recordFound(trx, normaliseId(workspaceId), found)),
 
     async next(givenId) {
       const workspaceId = normaliseId(givenId)
@@ -182,6 +140,53 @@ export function alertStore(db: Connection, sealer: Sealer): AlertStore {
       })
     },
   }
+}
+
+async function recordFound(
+  trx: Connection,
+  workspaceId: string,
+  { marks, gone, alerts }: Parameters<AlertStore['record']>[1],
+): Promise<boolean> {
+  const updated = await trx
+    .updateTable('alert_settings')
+    .set({ has_begun: 1 })
+    .where('workspace_id', '=', workspaceId)
+    .executeTakeFirst()
+  if (Number(updated.numUpdatedRows) === 0) return false
+  for (const { subject, event } of gone) {
+    await trx
+      .deleteFrom('alert_marks')
+      .where('workspace_id', '=', workspaceId)
+      .where('subject', '=', subject)
+      .where('event', '=', event)
+      .execute()
+  }
+  await putMarks(trx, workspaceId, marks)
+  const last = await trx
+    .selectFrom('alert_queue')
+    .select((eb) => eb.fn.max('alert_order').as('order'))
+    .where('workspace_id', '=', workspaceId)
+    .executeTakeFirst()
+  let order = Number(last?.order ?? 0)
+  for (const { alertId, atMs, json } of alerts) {
+    order += 1
+    await trx
+      .insertInto('alert_queue')
+      .values({
+        workspace_id: workspaceId,
+        alert_order: order,
+        alert_id: alertId,
+        alert_ms: atMs,
+        alert_json: json,
+      })
+      .execute()
+  }
+  await trx
+    .deleteFrom('alert_queue')
+    .where('workspace_id', '=', workspaceId)
+    .where('alert_order', '<=', order - resourceLimits.alertsPerWorkspace)
+    .execute()
+  return true
 }
 
 /** There are thousands if all lanes of a workspace fail at once. */

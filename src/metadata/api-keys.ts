@@ -56,16 +56,7 @@ export function apiKeys(
     return await insertApiKey(trx, workspaceId, key, now())
   }
   return {
-    async list(workspaceId) {
-      const rows = await db
-        .selectFrom('api_keys')
-        .selectAll()
-        .where('workspace_id', '=', normaliseId(workspaceId))
-        .orderBy('creation_order')
-        .orderBy('api_key_id')
-        .execute()
-      return rows.map((row) => shown(row, now()))
-    },
+    list: async (workspaceId) => (await rowsOf(db, workspaceId)).map((row) => shown(row, now())),
 
     create: (workspaceId, key) =>
       inAudited(async (trx, record) => {
@@ -80,17 +71,7 @@ export function apiKeys(
         await settleExpired(trx, now(), normaliseId(workspaceId))
         const old = await activeRow(trx, workspaceId, apiKeyId)
         if (old === undefined) return null
-        const ended =
-          endMs === null
-            ? { ...old, api_key_status: 'revoked' as const, api_key_revoked_ms: now() }
-            : { ...old, api_key_expires_ms: Math.min(endMs, Number(old.api_key_expires_ms ?? endMs)) }
-        const { api_key_status, api_key_revoked_ms, api_key_expires_ms } = ended
-        await trx
-          .updateTable('api_keys')
-          .set({ api_key_status, api_key_revoked_ms, api_key_expires_ms })
-          .where('api_key_id', '=', old.api_key_id)
-          .execute()
-        if (endMs === null) await dropOldestRevoked(trx, old.workspace_id)
+        const ended = await endKey(trx, old, endMs, now())
         // After the old one has ended: with one key too many allowed, replacing is still possible.
         const key = decide(shown(old, now()))
         await requireRoom(trx, old.workspace_id, 'apiKeys', quotas)
@@ -113,13 +94,7 @@ export function apiKeys(
         await settleExpired(trx, now(), normaliseId(workspaceId))
         const old = await activeRow(trx, workspaceId, apiKeyId)
         if (old === undefined) return false
-        const ended = { ...old, api_key_status: 'revoked' as const, api_key_revoked_ms: now() }
-        await trx
-          .updateTable('api_keys')
-          .set({ api_key_status: 'revoked', api_key_revoked_ms: ended.api_key_revoked_ms })
-          .where('api_key_id', '=', old.api_key_id)
-          .execute()
-        await dropOldestRevoked(trx, old.workspace_id)
+        const ended = await endKey(trx, old, null, now())
         const [before, after] = [shown(old, now()), shown(ended, now())]
         await record({ ...of(workspaceId, after), operation: 'revokeApiKey', before, after })
         return true
@@ -129,27 +104,14 @@ export function apiKeys(
       inAudited(async (trx, record) => {
         await settleExpired(trx, now(), normaliseId(workspaceId))
         if (apiKeyIds.length === 0) return 0
-        const result = await trx
-          .deleteFrom('api_keys')
-          .where('workspace_id', '=', normaliseId(workspaceId))
-          .where('api_key_status', '=', 'revoked')
-          .where('api_key_id', 'in', apiKeyIds.map(normaliseId))
-          .executeTakeFirst()
-        const forgotten = Number(result.numDeletedRows)
+        const forgotten = await deleteRevoked(trx, workspaceId, apiKeyIds)
         const purged = { operation: 'purgeApiKeys', resourceId: null, pipeId: null, after: null }
         if (forgotten > 0) await record({ workspaceId, ...purged, before: { keys: forgotten } })
         return forgotten
       }),
 
     async used(apiKeyIds, minuteMs) {
-      if (apiKeyIds.length === 0) return
-      await inWriteTransaction(db, (trx) =>
-        trx
-          .updateTable('api_keys')
-          .set({ api_key_last_used_ms: minuteMs })
-          .where('api_key_id', 'in', apiKeyIds.map(normaliseId))
-          .execute(),
-      )
+      if (apiKeyIds.length > 0) await inWriteTransaction(db, (trx) => noteUse(trx, apiKeyIds, minuteMs))
     },
 
     async prune(revokedBeforeMs) {
@@ -180,6 +142,59 @@ async function settleExpired(trx: Connection, nowMs: number, workspaceId: string
     .where('api_key_status', '=', 'active')
     .where('api_key_expires_ms', '<=', nowMs)
   await (workspaceId === null ? query : query.where('workspace_id', '=', workspaceId)).execute()
+}
+
+async function rowsOf(db: Connection, workspaceId: string): Promise<ApiKeyRow[]> {
+  return await db
+    .selectFrom('api_keys')
+    .selectAll()
+    .where('workspace_id', '=', normaliseId(workspaceId))
+    .orderBy('creation_order')
+    .orderBy('api_key_id')
+    .execute()
+}
+
+/** Ends it at `endMs`, or earlier where it expires earlier; null: it is revoked now. */
+async function endKey(
+  trx: Connection,
+  old: ApiKeyRow,
+  endMs: number | null,
+  nowMs: number,
+): Promise<ApiKeyRow> {
+  const ended =
+    endMs === null
+      ? { ...old, api_key_status: 'revoked' as const, api_key_revoked_ms: nowMs }
+      : { ...old, api_key_expires_ms: Math.min(endMs, Number(old.api_key_expires_ms ?? endMs)) }
+  const { api_key_status, api_key_revoked_ms, api_key_expires_ms } = ended
+  await trx
+    .updateTable('api_keys')
+    .set({ api_key_status, api_key_revoked_ms, api_key_expires_ms })
+    .where('api_key_id', '=', old.api_key_id)
+    .execute()
+  if (endMs === null) await dropOldestRevoked(trx, old.workspace_id)
+  return ended
+}
+
+async function noteUse(trx: Connection, apiKeyIds: readonly string[], minuteMs: number): Promise<void> {
+  await trx
+    .updateTable('api_keys')
+    .set({ api_key_last_used_ms: minuteMs })
+    .where('api_key_id', 'in', apiKeyIds.map(normaliseId))
+    .execute()
+}
+
+async function deleteRevoked(
+  trx: Connection,
+  workspaceId: string,
+  apiKeyIds: readonly string[],
+): Promise<number> {
+  const result = await trx
+    .deleteFrom('api_keys')
+    .where('workspace_id', '=', normaliseId(workspaceId))
+    .where('api_key_status', '=', 'revoked')
+    .where('api_key_id', 'in', apiKeyIds.map(normaliseId))
+    .executeTakeFirst()
+  return Number(result.numDeletedRows)
 }
 
 async function activeRow(

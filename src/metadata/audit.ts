@@ -77,8 +77,10 @@ export function audited(
   db: Connection,
   now: () => number,
   actor: Actor,
-  noteChange: NoteChange,
-  onRecorded: (workspaceId: string, entry: AuditEntry) => void,
+  {
+    noteChange,
+    onRecorded,
+  }: { noteChange: NoteChange; onRecorded(workspaceId: string, entry: AuditEntry): void },
 ): Audited {
   const { guard } = actor
   let isGuardPassed = false

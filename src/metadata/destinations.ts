@@ -28,7 +28,7 @@ import { newLaneState } from './lane-state.ts'
 import { requirePipe } from './pipes.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import type { Sealer } from './secrets.ts'
-import { type DestinationRow, isoTime, normaliseId } from './tables.ts'
+import { type DestinationRef, type DestinationRow, isoTime, normaliseId, type PipeRef } from './tables.ts'
 import { type Connection, type Decided, decided, inSnapshot } from './transactions.ts'
 
 /** As responses show it, but for its lane; with secrets in the clear and every key present. */
@@ -67,65 +67,44 @@ export interface DestinationChange extends GivenDeliverySettings {
 }
 
 export interface DestinationStore {
-  list(workspaceId: string, pipeId: string): Promise<StoredDestination[]>
-  get(workspaceId: string, pipeId: string, destinationId: string): Promise<StoredDestination | null>
-  /** By its own id alone: for pull, whose path names no pipe. */
-  find(workspaceId: string, destinationId: string): Promise<StoredDestination | null>
+  list(pipe: PipeRef): Promise<StoredDestination[]>
+  /** Without a pipe: by its own id alone, for pull, whose path names none. */
+  get(destination: DestinationRef): Promise<StoredDestination | null>
   /** With its columns and its lane. Throws `pipe_not_found` and `duplicate_destination_name`. An empty `source_field` is stored as null. */
-  create(workspaceId: string, pipeId: string, destination: NewDestination): Promise<StoredDestination>
+  create(pipe: PipeRef, destination: NewDestination): Promise<StoredDestination>
   /**
    * `destination_config` and `columns` are replaced as a whole. Null: no such destination on this pipe. Throws
    * `duplicate_destination_name`.
    */
   update(
-    workspaceId: string,
-    pipeId: string,
-    destinationId: string,
+    destination: DestinationRef,
     change: Decided<StoredDestination, DestinationChange>,
   ): Promise<StoredDestination | null>
-  delete(workspaceId: string, pipeId: string, destinationId: string): Promise<boolean>
+  delete(destination: DestinationRef): Promise<boolean>
 }
 
 export function destinations(
   db: Connection,
-  sealer: Sealer,
-  now: () => number,
-  quotas: WorkspaceQuotas,
+  { sealer, now, quotas }: { sealer: Sealer; now(): number; quotas: WorkspaceQuotas },
   inAudited: Audited,
 ): DestinationStore {
   return {
-    list: (workspaceId, pipeId) => inSnapshot(db, (trx) => load(trx, sealer, { workspaceId, pipeId })),
+    list: (pipe) => inSnapshot(db, (trx) => load(trx, sealer, pipe)),
 
-    get: (workspaceId, pipeId, destinationId) =>
-      inSnapshot(db, (trx) => loadOne(trx, sealer, { workspaceId, pipeId, destinationId })),
+    get: (destination) => inSnapshot(db, (trx) => loadOne(trx, sealer, destination)),
 
-    find: (workspaceId, destinationId) =>
-      inSnapshot(db, (trx) => loadOne(trx, sealer, { workspaceId, destinationId })),
-
-    create: (workspaceId, pipeId, destination) =>
+    create: (pipe, destination) =>
       inAudited(async (trx, record) => {
         const destinationId = randomUUID()
-        const ownerId = await requirePipe(trx, workspaceId, pipeId)
+        const { workspaceId } = pipe
+        const ownerId = await requirePipe(trx, pipe)
         await requireRoom(trx, normaliseId(workspaceId), 'destinations', quotas)
-        const { destination_type } = destination
+        const { destination_type, destination_name = null } = destination
         const identity = { destination_id: destinationId, pipe_id: ownerId, destination_type }
         await insertDestination(trx, {
           ...identity,
-          destination_name: await freeName(trx, identity, destination.destination_name ?? null),
-          destination_status: 'active',
-          destination_max_retry_seconds: destination.destination_max_retry_seconds,
-          destination_config: sealConfig(
-            sealer,
-            destinationId,
-            destination_type,
-            destination.destination_config,
-          ),
-          tls_pin_sha256: null,
-          tls_pin_first_seen_ms: null,
-          tls_pin_generation: 0,
-          ...noDeliverySettings,
-          ...deliverySettingColumns(destination),
-          transform: sealTransform(sealer, destinationId, destination.transform ?? null),
+          destination_name: await freeName(trx, identity, destination_name),
+          ...newColumns(destination, destinationId, sealer),
           destination_created_ms: now(),
           destination_updated_ms: now(),
         })
@@ -139,38 +118,30 @@ export function destinations(
         return made
       }),
 
-    update: (workspaceId, pipeId, destinationId, change) =>
+    update: (destination, change) =>
       inAudited(async (trx, record) => {
-        const before = await loadOne(trx, sealer, { workspaceId, pipeId, destinationId })
+        const before = await loadOne(trx, sealer, destination)
         if (before === null) return null
-        await updateDestination(trx, sealer, before, decided(change, before), now())
-        const after = required(await loadOne(trx, sealer, { workspaceId, destinationId }))
+        const decision = decided(change, before)
+        const values = await changedColumns(trx, sealer, before, decision)
+        await updateDestination(trx, before, { values, columns: decision.columns }, now())
+        const after = required(await loadOne(trx, sealer, destination))
         const states = {
           before: auditedState(before, after),
           after: { ...auditedState(after, before), ...changedSecrets(before, after) },
         }
-        await record({ ...of(workspaceId, before), operation: 'updateDestination', ...states })
+        await record({ ...of(destination.workspaceId, before), operation: 'updateDestination', ...states })
         return after
       }),
 
-    delete: (workspaceId, pipeId, destinationId) =>
+    delete: (destination) =>
       inAudited(async (trx, record) => {
-        const before = await loadOne(trx, sealer, { workspaceId, pipeId, destinationId })
+        const before = await loadOne(trx, sealer, destination)
         if (before === null) return false
         // Columns and lane row go with it by the foreign keys' cascade.
-        await trx
-          .deleteFrom('destinations')
-          .where('destination_id', '=', normaliseId(destinationId))
-          .where('pipe_id', 'in', (eb) =>
-            eb
-              .selectFrom('pipes')
-              .select('pipe_id')
-              .where('workspace_id', '=', normaliseId(workspaceId))
-              .where('pipe_id', '=', normaliseId(pipeId)),
-          )
-          .execute()
+        await trx.deleteFrom('destinations').where('destination_id', '=', before.destination_id).execute()
         const removed = { operation: 'deleteDestination', before: auditedState(before), after: null }
-        await record({ ...of(workspaceId, before), ...removed })
+        await record({ ...of(destination.workspaceId, before), ...removed })
         return true
       }),
   }
@@ -217,13 +188,7 @@ function secretsOf({
   return found
 }
 
-interface Wanted {
-  workspaceId: string
-  pipeId?: string
-  destinationId?: string
-}
-
-function rowsOf(db: Connection, wanted: Wanted) {
+function rowsOf(db: Connection, wanted: Partial<DestinationRef> & { workspaceId: string }) {
   let query = db
     .selectFrom('destinations')
     .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
@@ -239,7 +204,11 @@ function rowsOf(db: Connection, wanted: Wanted) {
   return query
 }
 
-async function load(trx: Connection, sealer: Sealer, wanted: Wanted): Promise<StoredDestination[]> {
+async function load(
+  trx: Connection,
+  sealer: Sealer,
+  wanted: PipeRef | DestinationRef,
+): Promise<StoredDestination[]> {
   const rows = await rowsOf(trx, wanted).execute()
   const columns = await columnsOf(
     trx,
@@ -273,7 +242,11 @@ function pinOf(row: DestinationRow): StoredDestination['tls_pin'] {
   return sha256 === null ? null : { sha256, first_seen_ts: isoTime(firstSeenMs ?? 0) }
 }
 
-async function loadOne(trx: Connection, sealer: Sealer, wanted: Wanted): Promise<StoredDestination | null> {
+async function loadOne(
+  trx: Connection,
+  sealer: Sealer,
+  wanted: DestinationRef,
+): Promise<StoredDestination | null> {
   return (await load(trx, sealer, wanted))[0] ?? null
 }
 
@@ -299,13 +272,27 @@ async function insertLane(trx: Connection, destinationId: string, cursorSeq: num
     .execute()
 }
 
-async function updateDestination(
+function newColumns(destination: NewDestination, destinationId: string, sealer: Sealer) {
+  const { destination_type: type, destination_config: config } = destination
+  return {
+    destination_status: 'active' as const,
+    destination_max_retry_seconds: destination.destination_max_retry_seconds,
+    destination_config: sealConfig(sealer, destinationId, type, config),
+    tls_pin_sha256: null,
+    tls_pin_first_seen_ms: null,
+    tls_pin_generation: 0,
+    ...noDeliverySettings,
+    ...deliverySettingColumns(destination),
+    transform: sealTransform(sealer, destinationId, destination.transform ?? null),
+  }
+}
+
+async function changedColumns(
   trx: Connection,
   sealer: Sealer,
   before: StoredDestination,
   change: DestinationChange,
-  nowMs: number,
-): Promise<void> {
+): Promise<Partial<DestinationRow>> {
   const values: Partial<DestinationRow> = deliverySettingColumns(change)
   if (change.destination_name !== undefined) {
     values.destination_name = await freeName(trx, before, change.destination_name)
@@ -330,11 +317,20 @@ async function updateDestination(
     values.tls_pin_first_seen_ms = null
     values.tls_pin_generation = (await pinGeneration(trx, before.destination_id)) + 1
   }
-  if (change.columns !== undefined) {
+  return values
+}
+
+async function updateDestination(
+  trx: Connection,
+  before: StoredDestination,
+  { values, columns }: { values: Partial<DestinationRow>; columns: ColumnMapping[] | undefined },
+  nowMs: number,
+): Promise<void> {
+  if (columns !== undefined) {
     await trx.deleteFrom('destination_columns').where('destination_id', '=', before.destination_id).execute()
-    await insertColumns(trx, before.destination_id, change.columns)
+    await insertColumns(trx, before.destination_id, columns)
   }
-  if (Object.keys(values).length === 0 && change.columns === undefined) return
+  if (Object.keys(values).length === 0 && columns === undefined) return
   // Later than before also when the clock stood still or went back: clients look at it to see a change.
   const updatedMs = Math.max(nowMs, Date.parse(before.destination_updated_ts) + 1)
   await trx

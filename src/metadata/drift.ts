@@ -34,7 +34,7 @@ export function driftStore(db: Connection): DriftStore {
 
 /** `Metadata['drift']` */
 export function drift(db: Connection): Metadata['drift'] {
-  return async (workspaceId, destinationId) =>
+  return async ({ workspaceId, destinationId }) =>
     asSaved(
       await ofDestination(db, destinationId)
         .innerJoin('destinations', 'destinations.destination_id', 'drift.destination_id')

@@ -5,7 +5,7 @@
 import { CompiledQuery, sql } from 'kysely'
 import type { LaneHour } from '../contract/usage.ts'
 import type { LaneCounts } from './lane-state.ts'
-import { normaliseId } from './tables.ts'
+import { type DestinationRef, normaliseId } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
 /** Adds counts to the lane's hour; those of a destination deleted meanwhile find no row, and are dropped with it. */
@@ -28,14 +28,13 @@ export function laneHourIncrement(db: Connection): (counts: LaneCounts, hourMs: 
 
 /** By start of hour (ms), from `firstMs` to `lastMs`, both included. Nothing of a destination of another workspace. */
 export type LaneHours = (
-  workspaceId: string,
-  destinationId: string,
+  destination: DestinationRef,
   firstMs: number,
   lastMs: number,
 ) => Promise<Map<number, Omit<LaneHour, 'hour_ts'>>>
 
 export function laneHours(db: Connection): LaneHours {
-  return async (workspaceId, destinationId, firstMs, lastMs) => {
+  return async ({ workspaceId, destinationId }, firstMs, lastMs) => {
     const rows = await db
       .selectFrom('lane_hours as hour')
       .innerJoin('destinations', 'destinations.destination_id', 'hour.destination_id')

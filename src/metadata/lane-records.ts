@@ -2,7 +2,7 @@
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { shownLane } from './lane-row.ts'
 import type { LaneState, PassedMessages } from './lane-state.ts'
-import { type LaneHistoryRow, normaliseId } from './tables.ts'
+import { type LaneHistoryRow, normaliseId, type PipeRef } from './tables.ts'
 import { type Connection, inSnapshot } from './transactions.ts'
 
 export interface LaneRecord {
@@ -21,15 +21,10 @@ export type LaneRun = Omit<PassedMessages, 'kind'> & {
  * The lanes of a pipe, oldest destination first, each as it was last saved with what became of its messages between the two, which
  * belong to it, newest first; at most `shownHistoryRuns` of them. Nothing of a pipe of another workspace.
  */
-export type LaneRecords = (
-  workspaceId: string,
-  pipeId: string,
-  firstSeq: number,
-  lastSeq: number,
-) => Promise<LaneRecord[]>
+export type LaneRecords = (pipe: PipeRef, firstSeq: number, lastSeq: number) => Promise<LaneRecord[]>
 
 export function laneRecords(db: Connection): LaneRecords {
-  return (workspaceId, pipeId, firstSeq, lastSeq) =>
+  return ({ workspaceId, pipeId }, firstSeq, lastSeq) =>
     inSnapshot(db, async (trx) => {
       const lanes = await trx
         .selectFrom('lanes')

@@ -18,7 +18,7 @@ import {
   type LaneStore,
   LaneStoreUnavailableError,
 } from './lane-state.ts'
-import { applyParkedChange } from './parked-store.ts'
+import { applyParkedChanges } from './parked-store.ts'
 import { type LaneRow, normaliseId } from './tables.ts'
 import { type Connection, inRowTransaction, inWriteTransaction } from './transactions.ts'
 import { hourStart, type UsageIncrement, usageIncrement } from './usage.ts'
@@ -63,26 +63,15 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
       // Changes of parked records depend on their stored rows; all other changes only on the row that they change.
       const inTransaction = hasParked ? inWriteTransaction : inRowTransaction
       const saving = inTransaction(db, async (trx) => {
-        const unsaved: string[] = []
-        for (const row of rows.toSorted(byDestination)) {
-          const { destination_id, owner_epoch, state, row_check } = encodeLane(row)
-          const parameters = [state, owner_epoch, row_check, destination_id, owner_epoch]
-          const { numAffectedRows } = await trx.executeQuery(CompiledQuery.raw(updateLane, parameters))
-          if (numAffectedRows === 0n) unsaved.push(destination_id)
-        }
+        const unsaved = await updateRows(trx, rows, updateLane)
         await requireDeleted(trx, unsaved)
-        for (const { destinationId } of rows) {
-          if (unsaved.includes(normaliseId(destinationId))) continue
-          for (const change of parked.get(destinationId) ?? [])
-            await applyParkedChange(trx, destinationId, change, now())
-        }
-        const hourMs = hourStart(now())
         const saved = new Set(rows.map(({ destinationId }) => normaliseId(destinationId)))
         for (const id of unsaved) saved.delete(id)
-        await recordPassed(
-          trx,
-          counts.filter(({ destinationId }) => saved.has(normaliseId(destinationId))),
-        )
+        const isSaved = ({ destinationId }: LaneState | LaneCounts) => saved.has(normaliseId(destinationId))
+        for (const { destinationId } of rows.filter(isSaved))
+          await applyParkedChanges(trx, destinationId, parked.get(destinationId) ?? [], now)
+        const hourMs = hourStart(now())
+        await recordPassed(trx, counts.filter(isSaved))
         for (const sum of sumsBy('destinationId', counts)) await trx.executeQuery(addToLaneHour(sum, hourMs))
         for (const sum of sumsBy('pipeId', counts)) await trx.executeQuery(addToHour(delivered(sum, hourMs)))
       })
@@ -150,6 +139,18 @@ const noRows: ReadonlySet<LaneState> = new Set()
 
 function byDestination(a: LaneState, b: LaneState): number {
   return normaliseId(a.destinationId) < normaliseId(b.destinationId) ? -1 : 1
+}
+
+/** Returns the ids of rows that are not there, or that a newer owner has saved. */
+async function updateRows(trx: Connection, rows: readonly LaneState[], statement: string): Promise<string[]> {
+  const unsaved: string[] = []
+  for (const row of rows.toSorted(byDestination)) {
+    const { destination_id, owner_epoch, state, row_check } = encodeLane(row)
+    const parameters = [state, owner_epoch, row_check, destination_id, owner_epoch]
+    const { numAffectedRows } = await trx.executeQuery(CompiledQuery.raw(statement, parameters))
+    if (numAffectedRows === 0n) unsaved.push(destination_id)
+  }
+  return unsaved
 }
 
 function ofRows(rows: readonly LaneState[], counts: readonly LaneCounts[]): LaneCounts[] {

@@ -2,20 +2,20 @@
 import type { PipeLimits } from '../contract/pipe.ts'
 import type { Audited } from './audit.ts'
 import { requirePipe } from './pipes.ts'
-import { type LimitsRow, normaliseId } from './tables.ts'
+import { type LimitsRow, normaliseId, type PipeRef } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
 export interface LimitStore {
-  get(workspaceId: string, pipeId: string): Promise<PipeLimits | null>
+  get(pipe: PipeRef): Promise<PipeLimits | null>
   /** Throws `pipe_not_found`. */
-  put(workspaceId: string, pipeId: string, limits: PipeLimits): Promise<PipeLimits>
+  put(pipe: PipeRef, limits: PipeLimits): Promise<PipeLimits>
   /** False: the pipe has none, or there is no such pipe. */
-  delete(workspaceId: string, pipeId: string): Promise<boolean>
+  delete(pipe: PipeRef): Promise<boolean>
 }
 
 export function limits(db: Connection, inAudited: Audited): LimitStore {
   return {
-    async get(workspaceId, pipeId) {
+    async get({ workspaceId, pipeId }) {
       const row = await db
         .selectFrom('pipe_limits')
         .innerJoin('pipes', 'pipes.pipe_id', 'pipe_limits.pipe_id')
@@ -26,10 +26,10 @@ export function limits(db: Connection, inAudited: Audited): LimitStore {
       return row ? decodeLimits(row) : null
     },
 
-    put: (workspaceId, pipeId, given) =>
+    put: (pipe, given) =>
       inAudited(async (trx, record) => {
         const row: LimitsRow = {
-          pipe_id: await requirePipe(trx, workspaceId, pipeId),
+          pipe_id: await requirePipe(trx, pipe),
           pl_ingest_max_records_per_request: given.pl_ingest_max_records_per_request,
           pl_ingest_max_records_per_second: given.pl_ingest_max_records_per_second,
           pl_ingest_max_records_per_day: given.pl_ingest_max_records_per_day,
@@ -47,11 +47,11 @@ export function limits(db: Connection, inAudited: Audited): LimitStore {
           .execute()
         const after = decodeLimits(row)
         const before = stored === undefined ? null : decodeLimits(stored)
-        await record({ ...of(workspaceId, row.pipe_id), operation: 'putLimits', before, after })
+        await record({ ...of(pipe.workspaceId, row.pipe_id), operation: 'putLimits', before, after })
         return after
       }),
 
-    delete: (workspaceId, pipeId) =>
+    delete: ({ workspaceId, pipeId }) =>
       inAudited(async (trx, record) => {
         const pipe = await trx
           .selectFrom('pipes')

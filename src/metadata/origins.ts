@@ -5,19 +5,19 @@ import type { AllowedOrigin } from '../contract/pipe.ts'
 import type { Audited } from './audit.ts'
 import { requirePipe } from './pipes.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
-import { normaliseId } from './tables.ts'
+import { normaliseId, type PipeRef } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
 export interface OriginStore {
-  list(workspaceId: string, pipeId: string): Promise<AllowedOrigin[]>
+  list(pipe: PipeRef): Promise<AllowedOrigin[]>
   /** Throws `duplicate_origin` (letters of either case are the same) and `pipe_not_found`. */
-  add(workspaceId: string, pipeId: string, originDomain: string): Promise<AllowedOrigin>
-  remove(workspaceId: string, pipeId: string, originId: string): Promise<boolean>
+  add(pipe: PipeRef, originDomain: string): Promise<AllowedOrigin>
+  remove(pipe: PipeRef, originId: string): Promise<boolean>
 }
 
 export function origins(db: Connection, quotas: WorkspaceQuotas, inAudited: Audited): OriginStore {
   return {
-    list: (workspaceId, pipeId) =>
+    list: ({ workspaceId, pipeId }) =>
       db
         .selectFrom('pipe_allowed_origins as origin')
         .innerJoin('pipes', 'pipes.pipe_id', 'origin.pipe_id')
@@ -28,9 +28,10 @@ export function origins(db: Connection, quotas: WorkspaceQuotas, inAudited: Audi
         .orderBy('origin.pipe_allowed_origin_id')
         .execute(),
 
-    add: (workspaceId, pipeId, originDomain) =>
+    add: (pipe, originDomain) =>
       inAudited(async (trx, record) => {
-        const ownerId = await requirePipe(trx, workspaceId, pipeId)
+        const { workspaceId } = pipe
+        const ownerId = await requirePipe(trx, pipe)
         await requireRoom(trx, normaliseId(workspaceId), 'origins', quotas)
         const last = await trx
           .selectFrom('pipe_allowed_origins')
@@ -56,7 +57,7 @@ export function origins(db: Connection, quotas: WorkspaceQuotas, inAudited: Audi
         return after
       }),
 
-    remove: (workspaceId, pipeId, originId) =>
+    remove: ({ workspaceId, pipeId }, originId) =>
       inAudited(async (trx, record) => {
         const [before] = await trx
           .deleteFrom('pipe_allowed_origins')

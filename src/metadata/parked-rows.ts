@@ -75,18 +75,22 @@ export async function cutParked(trx: Connection, row: ParkedRow, firstIndex: num
   const { body } = await bodyOf(trx, row.parked_id)
   const left = body.split('\n').slice(storedRecords)
   if (left.length === 0) return false
-  await replaceBody(trx, row, left.join('\n'), left.length, firstIndex)
+  await replaceRecords(trx, row, left, firstIndex)
   return true
 }
 
-export async function replaceBody(
+export async function replaceRecords(
   trx: Connection,
   row: ParkedRow,
-  body: string,
-  records: number,
+  recordTexts: readonly string[],
   firstIndex: number,
 ): Promise<void> {
-  const change = { records_count: records, body_bytes: Buffer.byteLength(body), first_index: firstIndex }
+  const body = recordTexts.join('\n')
+  const change = {
+    records_count: recordTexts.length,
+    body_bytes: Buffer.byteLength(body),
+    first_index: firstIndex,
+  }
   await trx.updateTable('parked_bodies').set({ body }).where('parked_id', '=', row.parked_id).execute()
   await trx.updateTable('parked').set(change).where('parked_id', '=', row.parked_id).execute()
   const sums = { rows: 0, records: 0, body_bytes: 0, dropped_records: 0 }

@@ -106,8 +106,7 @@ export interface ParkedStore {
     owner: LaneOwner,
     parkedId: string,
     cause: Omit<ParkedCause, 'reason'>,
-    attempts: number,
-    firstIndex: number,
+    tried: { attempts: number; firstIndex: number },
   ): Promise<void>
   /** The same, but it will be tried again, from `firstIndex` on. */
   replayHalfStored(owner: LaneOwner, parkedId: string, firstIndex: number): Promise<void>

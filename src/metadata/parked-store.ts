@@ -20,22 +20,7 @@ export function parkedStore(db: Connection, now: () => number): ParkedStore {
       return { rows, isReplaying, droppedRecords: Number(sums?.dropped_records ?? 0) }
     },
 
-    async taken(workspaceId) {
-      const sums = await db
-        .selectFrom('parked_sums')
-        .innerJoin('destinations', 'destinations.destination_id', 'parked_sums.destination_id')
-        .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
-        .select(['pipes.workspace_id', 'parked_sums.rows', 'parked_sums.body_bytes'])
-        .execute()
-      const bytesOf = (rows: typeof sums) =>
-        rows.reduce((sum, row) => sum + Number(row.body_bytes) + Number(row.rows) * parkedRowBytes, 0)
-      const own = sums.filter((row) => row.workspace_id === normaliseId(workspaceId))
-      const counted = await db
-        .selectFrom('workspaces')
-        .select((eb) => eb.fn.countAll().as('count'))
-        .executeTakeFirst()
-      return { bytes: bytesOf(sums), ofWorkspace: bytesOf(own), workspaces: Number(counted?.count ?? 0) }
-    },
+    taken: (workspaceId) => takenBytes(db, normaliseId(workspaceId)),
 
     async parkedIn(destinationId, { afterSeq, throughSeq, generation }) {
       const rows = await db
@@ -65,28 +50,10 @@ export function parkedStore(db: Connection, now: () => number): ParkedStore {
     beginReplay: (owner, parkedId) =>
       inWriteTransaction(db, async (trx) => {
         await holdLane(trx, owner)
-        const id = normaliseId(owner.destinationId)
-        const sums = await trx
-          .selectFrom('parked_sums')
-          .select('last_replay_no')
-          .where('destination_id', '=', id)
-          .executeTakeFirst()
-        // The number is not used by another copy of this data directory either.
-        const replayNo = Math.max(Number(sums?.last_replay_no ?? 0) + 1, now())
-        await trx
-          .updateTable('parked_sums')
-          .set({ last_replay_no: replayNo, begun_parked_id: parkedId })
-          .where('destination_id', '=', id)
-          .execute()
-        await trx
-          .updateTable('parked')
-          .set({ replay_no: replayNo })
-          .where('parked_id', '=', parkedId)
-          .execute()
-        return replayNo
+        return await numberReplay(trx, normaliseId(owner.destinationId), parkedId, now())
       }),
 
-    replayFailed: (owner, parkedId, cause, attempts, firstIndex) =>
+    replayFailed: (owner, parkedId, cause, { attempts, firstIndex }) =>
       inWriteTransaction(db, async (trx) => {
         await holdLane(trx, owner)
         const row = await find(trx, parkedId)
@@ -113,14 +80,61 @@ export function parkedStore(db: Connection, now: () => number): ParkedStore {
   }
 }
 
-/** In the transaction that saves the lane's row. */
-export async function applyParkedChange(
+async function takenBytes(db: Connection, workspaceId: string): ReturnType<ParkedStore['taken']> {
+  const sums = await db
+    .selectFrom('parked_sums')
+    .innerJoin('destinations', 'destinations.destination_id', 'parked_sums.destination_id')
+    .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
+    .select(['pipes.workspace_id', 'parked_sums.rows', 'parked_sums.body_bytes'])
+    .execute()
+  const bytesOf = (rows: typeof sums) =>
+    rows.reduce((sum, row) => sum + Number(row.body_bytes) + Number(row.rows) * parkedRowBytes, 0)
+  const own = sums.filter((row) => row.workspace_id === workspaceId)
+  const counted = await db
+    .selectFrom('workspaces')
+    .select((eb) => eb.fn.countAll().as('count'))
+    .executeTakeFirst()
+  return { bytes: bytesOf(sums), ofWorkspace: bytesOf(own), workspaces: Number(counted?.count ?? 0) }
+}
+
+async function numberReplay(
   trx: Connection,
-  givenId: string,
+  destinationId: string,
+  parkedId: string,
+  nowMs: number,
+): Promise<number> {
+  const sums = await trx
+    .selectFrom('parked_sums')
+    .select('last_replay_no')
+    .where('destination_id', '=', destinationId)
+    .executeTakeFirst()
+  // The number is not used by another copy of this data directory either.
+  const replayNo = Math.max(Number(sums?.last_replay_no ?? 0) + 1, nowMs)
+  await trx
+    .updateTable('parked_sums')
+    .set({ last_replay_no: replayNo, begun_parked_id: parkedId })
+    .where('destination_id', '=', destinationId)
+    .execute()
+  await trx.updateTable('parked').set({ replay_no: replayNo }).where('parked_id', '=', parkedId).execute()
+  return replayNo
+}
+
+/** In the transaction that saves the lane's row. */
+export async function applyParkedChanges(
+  trx: Connection,
+  destinationId: string,
+  changes: readonly ParkedChange[],
+  now: () => number,
+): Promise<void> {
+  for (const change of changes) await applyChange(trx, normaliseId(destinationId), change, now())
+}
+
+async function applyChange(
+  trx: Connection,
+  destinationId: string,
   change: ParkedChange,
   nowMs: number,
 ): Promise<void> {
-  const destinationId = normaliseId(givenId)
   switch (change.kind) {
     case 'message': {
       const { parked } = change

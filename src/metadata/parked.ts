@@ -2,9 +2,9 @@
 import type { ParkedError, ParkedRecord } from '../contract/parked.ts'
 import type { Audited } from './audit.ts'
 import { recordOutcome } from './lane-history.ts'
-import { bodyOf, parsedHistory, removeParked, replaceBody } from './parked-rows.ts'
+import { bodyOf, parsedHistory, removeParked, replaceRecords } from './parked-rows.ts'
 import type { Metadata, ParkedPlace, ParkedQuery, ParkedSelector } from './store.ts'
-import { isoTime, normaliseId, type ParkedRow } from './tables.ts'
+import { type DestinationRef, isoTime, normaliseId, type ParkedRow } from './tables.ts'
 import { type Connection, inSnapshot, inWriteTransaction } from './transactions.ts'
 
 /** Rows of one transaction: other writers, and with SQLite the main thread, wait for it. */
@@ -14,8 +14,8 @@ const idsAtOnce = 500
 
 export function parked(db: Connection, now: () => number, inAudited: Audited): Metadata['parked'] {
   return {
-    async list(workspaceId, destinationId, query) {
-      const rows = await pageOf(db, workspaceId, destinationId, query)
+    async list(destination, query) {
+      const rows = await pageOf(db, destination, query)
         .select(shownColumns)
         .limit(query.limit + 1)
         .execute()
@@ -25,37 +25,26 @@ export function parked(db: Connection, now: () => number, inAudited: Audited): M
       return { parked: page.map(shown), next }
     },
 
-    get: (workspaceId, destinationId, parkedId) =>
+    get: (destination, parkedId) =>
       inSnapshot(db, async (trx) => {
-        const row = await one(trx, workspaceId, destinationId, parkedId)
+        const row = await one(trx, destination, parkedId)
         if (row === undefined) return null
         const { body } = await bodyOf(trx, row.parked_id)
         return { record: shown(row), history: parsedHistory(row.history), recordTexts: body.split('\n') }
       }),
 
-    replay: (workspaceId, destinationId, parkedId, recordTexts) =>
+    replay: (destination, parkedId, recordTexts) =>
       inAudited(async (trx, record) => {
-        const row = await one(trx, workspaceId, destinationId, parkedId)
+        const row = await one(trx, destination, parkedId)
         if (row === undefined) return { kind: 'not_found' }
         if (row.is_replaying === 1) return { kind: 'replaying' }
-        if (recordTexts !== null) {
-          const most = Number(row.records_count)
-          if (recordTexts.length > most) return { kind: 'too_many', most }
-          await replaceBody(trx, row, recordTexts.join('\n'), recordTexts.length, Number(row.first_index))
-          await trx
-            .updateTable('parked')
-            .set({ is_edited: 1 })
-            .where('parked_id', '=', row.parked_id)
-            .execute()
-        }
+        const most = Number(row.records_count)
+        if (recordTexts !== null && recordTexts.length > most) return { kind: 'too_many', most }
+        if (recordTexts !== null) await editRecords(trx, row, recordTexts)
         const replays = Number(row.replays) + 1
-        await trx
-          .updateTable('parked')
-          .set({ is_replaying: 1, replays, replay_no: null })
-          .where('parked_id', '=', row.parked_id)
-          .execute()
+        await requestReplays(trx, [row])
         await record({
-          workspaceId,
+          workspaceId: destination.workspaceId,
           operation: 'replayParked',
           resourceId: row.destination_id,
           pipeId: row.pipe_id,
@@ -65,28 +54,18 @@ export function parked(db: Connection, now: () => number, inAudited: Audited): M
         return { kind: 'requested', replays }
       }),
 
-    replayMany: (workspaceId, destinationId, which) =>
-      changeMany(db, workspaceId, destinationId, which, async (trx, rows) => {
-        for (let at = 0; at < rows.length; at += idsAtOnce) {
-          const chunk = rows.slice(at, at + idsAtOnce).map((row) => row.parked_id)
-          await trx
-            .updateTable('parked')
-            .set((eb) => ({ is_replaying: 1, replays: eb('replays', '+', 1), replay_no: null }))
-            .where('parked_id', 'in', chunk)
-            .execute()
-        }
-      }),
+    replayMany: (destination, which) => changeMany(db, destination, which, requestReplays),
 
-    discard: (workspaceId, destinationId, parkedId) =>
+    discard: (destination, parkedId) =>
       inAudited(async (trx, record) => {
-        const row = await one(trx, workspaceId, destinationId, parkedId)
+        const row = await one(trx, destination, parkedId)
         if (row === undefined) return 'not_found'
         if (row.is_replaying === 1) return 'replaying'
         await removeParked(trx, row.destination_id, [row])
         await recordOutcome(trx, row, 'skipped', now())
         const { parked_id, msg_id, reason, error_code } = row
         await record({
-          workspaceId,
+          workspaceId: destination.workspaceId,
           operation: 'deleteParked',
           resourceId: row.destination_id,
           pipeId: row.pipe_id,
@@ -96,9 +75,9 @@ export function parked(db: Connection, now: () => number, inAudited: Audited): M
         return 'discarded'
       }),
 
-    discardMany: (workspaceId, destinationId, which) =>
-      changeMany(db, workspaceId, destinationId, which, async (trx, rows) => {
-        await removeParked(trx, normaliseId(destinationId), rows)
+    discardMany: (destination, which) =>
+      changeMany(db, destination, which, async (trx, rows) => {
+        await removeParked(trx, normaliseId(destination.destinationId), rows)
         for (const row of rows) await recordOutcome(trx, row, 'skipped', now())
       }),
 
@@ -110,11 +89,26 @@ export function parked(db: Connection, now: () => number, inAudited: Audited): M
   }
 }
 
+async function editRecords(trx: Connection, row: ParkedRow, recordTexts: readonly string[]): Promise<void> {
+  await replaceRecords(trx, row, recordTexts, Number(row.first_index))
+  await trx.updateTable('parked').set({ is_edited: 1 }).where('parked_id', '=', row.parked_id).execute()
+}
+
+async function requestReplays(trx: Connection, rows: readonly ParkedRow[]): Promise<void> {
+  for (let at = 0; at < rows.length; at += idsAtOnce) {
+    const chunk = rows.slice(at, at + idsAtOnce).map((row) => row.parked_id)
+    await trx
+      .updateTable('parked')
+      .set((eb) => ({ is_replaying: 1, replays: eb('replays', '+', 1), replay_no: null }))
+      .where('parked_id', 'in', chunk)
+      .execute()
+  }
+}
+
 /** Changes the rows that are not being replayed, in transactions of `rowsAtOnce`. Returns how many there were. */
 async function changeMany(
   db: Connection,
-  workspaceId: string,
-  destinationId: string,
+  destination: DestinationRef,
   { ids, errorCode }: ParkedSelector,
   change: (trx: Connection, rows: readonly ParkedRow[]) => Promise<void>,
 ): Promise<number> {
@@ -122,7 +116,7 @@ async function changeMany(
   let after: ParkedPlace | null = null
   for (;;) {
     const rows: ParkedRow[] = await inWriteTransaction(db, async (trx) => {
-      let query = pageOf(trx, workspaceId, destinationId, { after, errorCode, reason: null })
+      let query = pageOf(trx, destination, { after, errorCode, reason: null })
         .selectAll('parked')
         .where('parked.is_replaying', '=', 0)
         .limit(rowsAtOnce)
@@ -188,7 +182,7 @@ function placeOf(row: Pick<ParkedRow, 'stream_seq' | 'record_index'>): ParkedPla
 }
 
 /** Selects from this destination, if it is the workspace's. */
-function ofDestination(db: Connection, workspaceId: string, destinationId: string) {
+function ofDestination(db: Connection, { workspaceId, destinationId }: DestinationRef) {
   return db
     .selectFrom('parked')
     .innerJoin('destinations', 'destinations.destination_id', 'parked.destination_id')
@@ -199,13 +193,10 @@ function ofDestination(db: Connection, workspaceId: string, destinationId: strin
 
 function pageOf(
   db: Connection,
-  workspaceId: string,
-  destinationId: string,
+  destination: DestinationRef,
   { after, errorCode, reason }: Pick<ParkedQuery, 'after' | 'errorCode' | 'reason'>,
 ) {
-  let query = ofDestination(db, workspaceId, destinationId)
-    .orderBy('parked.stream_seq')
-    .orderBy('parked.record_index')
+  let query = ofDestination(db, destination).orderBy('parked.stream_seq').orderBy('parked.record_index')
   if (errorCode !== null) query = query.where('parked.error_code', '=', errorCode)
   if (reason !== null) query = query.where('parked.reason', '=', reason)
   if (after === null) return query
@@ -216,8 +207,8 @@ function pageOf(
     )
 }
 
-function one(trx: Connection, workspaceId: string, destinationId: string, parkedId: string) {
-  return ofDestination(trx, workspaceId, destinationId)
+function one(trx: Connection, destination: DestinationRef, parkedId: string) {
+  return ofDestination(trx, destination)
     .selectAll('parked')
     .select('pipes.pipe_id')
     .where('parked.parked_id', '=', normaliseId(parkedId))

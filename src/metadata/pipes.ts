@@ -4,21 +4,21 @@ import { ApiError } from '../contract/errors.ts'
 import { geoFieldKeys, type Pipe } from '../contract/pipe.ts'
 import type { Audited } from './audit.ts'
 import { requireFewDeleted, requireRoom, type WorkspaceQuotas } from './quotas.ts'
-import { isoTime, normaliseId, type PipeRow, toFlag } from './tables.ts'
+import { isoTime, normaliseId, type PipeRef, type PipeRow, toFlag } from './tables.ts'
 import { type Connection, type Decided, decided } from './transactions.ts'
 
 export interface PipeStore {
   list(workspaceId: string): Promise<Pipe[]>
-  get(workspaceId: string, pipeId: string): Promise<Pipe | null>
+  get(pipe: PipeRef): Promise<Pipe | null>
   /** Throws `duplicate_pipe_name`. */
   create(
     workspaceId: string,
     pipe: Omit<Pipe, 'pipe_id' | 'pipe_created_ts' | 'pipe_updated_ts'>,
   ): Promise<Pipe>
   /** Id, name and times of the change are ignored. Null: no such pipe. */
-  update(workspaceId: string, pipeId: string, change: Decided<Pipe, Partial<Pipe>>): Promise<Pipe | null>
+  update(pipe: PipeRef, change: Decided<Pipe, Partial<Pipe>>): Promise<Pipe | null>
   /** With destinations, lanes, limits, origins and usage. False: no such pipe. */
-  delete(workspaceId: string, pipeId: string): Promise<boolean>
+  delete(pipe: PipeRef): Promise<boolean>
 }
 
 export function pipes(
@@ -39,8 +39,8 @@ export function pipes(
       return rows.map(decodePipe)
     },
 
-    async get(workspaceId, pipeId) {
-      const row = await findRow(db, workspaceId, pipeId)
+    async get(pipe) {
+      const row = await findRow(db, pipe)
       return row ? decodePipe(row) : null
     },
 
@@ -53,9 +53,9 @@ export function pipes(
         return after
       }),
 
-    update: (workspaceId, pipeId, change) =>
+    update: (pipe, change) =>
       inAudited(async (trx, record) => {
-        const before = await findRow(trx, workspaceId, pipeId)
+        const before = await findRow(trx, pipe)
         if (before === undefined) return null
         const values = changedColumns(decided(change, decodePipe(before)))
         if (Object.keys(values).length === 0) return decodePipe(before)
@@ -67,32 +67,28 @@ export function pipes(
         await trx.updateTable('pipes').set(updated).where('pipe_id', '=', before.pipe_id).execute()
         const after = decodePipe({ ...before, ...updated })
         const changed = { operation: 'updatePipe', before: decodePipe(before), after }
-        await record({ ...of(workspaceId, before.pipe_id), ...changed })
+        await record({ ...of(pipe.workspaceId, before.pipe_id), ...changed })
         return after
       }),
 
-    delete: (workspaceId, pipeId) =>
+    delete: (pipe) =>
       inAudited(async (trx, record) => {
-        const before = await findRow(trx, workspaceId, pipeId)
+        const before = await findRow(trx, pipe)
         if (before === undefined) return false
         // Everything that hangs on the pipe goes by the foreign keys' cascade, in the same statement.
         await trx
           .deleteFrom('pipes')
-          .where('workspace_id', '=', normaliseId(workspaceId))
-          .where('pipe_id', '=', normaliseId(pipeId))
+          .where('workspace_id', '=', before.workspace_id)
+          .where('pipe_id', '=', before.pipe_id)
           .execute()
         // The buffer drops what it holds of the pipe because of this row.
         await trx
           .insertInto('deleted_pipes')
-          .values({
-            pipe_id: normaliseId(pipeId),
-            workspace_id: normaliseId(workspaceId),
-            deleted_ms: now(),
-          })
+          .values({ pipe_id: before.pipe_id, workspace_id: before.workspace_id, deleted_ms: now() })
           .onConflict((conflict) => conflict.doNothing())
           .execute()
         const removed = { operation: 'deletePipe', before: decodePipe(before), after: null }
-        await record({ ...of(workspaceId, before.pipe_id), ...removed })
+        await record({ ...of(pipe.workspaceId, before.pipe_id), ...removed })
         return true
       }),
   }
@@ -101,13 +97,13 @@ export function pipes(
 const of = (workspaceId: string, pipeId: string) => ({ workspaceId, resourceId: pipeId, pipeId })
 
 /** The pipe's id as stored. Throws `pipe_not_found`. */
-export async function requirePipe(db: Connection, workspaceId: string, pipeId: string): Promise<string> {
-  const row = await findRow(db, workspaceId, pipeId)
+export async function requirePipe(db: Connection, pipe: PipeRef): Promise<string> {
+  const row = await findRow(db, pipe)
   if (row === undefined) throw new ApiError('pipe_not_found')
   return row.pipe_id
 }
 
-async function findRow(db: Connection, workspaceId: string, pipeId: string): Promise<PipeRow | undefined> {
+async function findRow(db: Connection, { workspaceId, pipeId }: PipeRef): Promise<PipeRow | undefined> {
   return await db
     .selectFrom('pipes')
     .selectAll()

@@ -55,25 +55,7 @@ export function sessions(db: Connection, now: () => number, inAudited: Audited):
         return true
       }),
 
-    async find(hash) {
-      const row = await db
-        .selectFrom('sessions')
-        .innerJoin('users', 'users.user_id', 'sessions.user_id')
-        .innerJoin('workspaces', 'workspaces.workspace_id', 'users.workspace_id')
-        .select(['sessions.session_created_ms', 'sessions.session_last_used_ms', 'workspaces.workspace_name'])
-        .selectAll('users')
-        .where('sessions.session_hash', '=', hash)
-        .executeTakeFirst()
-      if (row === undefined) return null
-      return {
-        workspaceId: row.workspace_id,
-        workspaceName: row.workspace_name,
-        user: shownUser(row),
-        passwordHash: row.password_hash,
-        createdMs: Number(row.session_created_ms),
-        lastUsedMs: Number(row.session_last_used_ms),
-      }
-    },
+    find: (hash) => findSession(db, hash),
 
     async used(hash) {
       await inWriteTransaction(db, (trx) =>
@@ -104,6 +86,26 @@ export function sessions(db: Connection, now: () => number, inAudited: Audited):
           .execute(),
       )
     },
+  }
+}
+
+async function findSession(db: Connection, hash: string): Promise<StoredSession | null> {
+  const row = await db
+    .selectFrom('sessions')
+    .innerJoin('users', 'users.user_id', 'sessions.user_id')
+    .innerJoin('workspaces', 'workspaces.workspace_id', 'users.workspace_id')
+    .select(['sessions.session_created_ms', 'sessions.session_last_used_ms', 'workspaces.workspace_name'])
+    .selectAll('users')
+    .where('sessions.session_hash', '=', hash)
+    .executeTakeFirst()
+  if (row === undefined) return null
+  return {
+    workspaceId: row.workspace_id,
+    workspaceName: row.workspace_name,
+    user: shownUser(row),
+    passwordHash: row.password_hash,
+    createdMs: Number(row.session_created_ms),
+    lastUsedMs: Number(row.session_last_used_ms),
   }
 }
 

@@ -28,6 +28,7 @@ import type { StoredOverview } from './overview.ts'
 import type { ParkedStore } from './parked-store-port.ts'
 import type { PipeStore } from './pipes.ts'
 import type { SessionStore } from './sessions.ts'
+import type { DestinationRef } from './tables.ts'
 import type { UsageStore } from './usage.ts'
 import type { UserStore } from './users.ts'
 import type { VersionStore } from './versions.ts'
@@ -80,20 +81,17 @@ export interface Metadata {
   readonly parked: {
     /** In the order of their messages. */
     list(
-      workspaceId: string,
-      destinationId: string,
+      destination: DestinationRef,
       query: ParkedQuery,
     ): Promise<{ parked: ParkedRecord[]; next: ParkedPlace | null }>
     /** With each record's own JSON text. */
     get(
-      workspaceId: string,
-      destinationId: string,
+      destination: DestinationRef,
       parkedId: string,
     ): Promise<{ record: ParkedRecord; history: ParkedDetail['history']; recordTexts: string[] } | null>
     /** The lane will replay it; `recordTexts`, each on one line, take the place of its records. */
     replay(
-      workspaceId: string,
-      destinationId: string,
+      destination: DestinationRef,
       parkedId: string,
       recordTexts: readonly string[] | null,
     ): Promise<
@@ -106,14 +104,10 @@ export interface Metadata {
      * All, or these, in small steps; a crash leaves some. How many were not being replayed before. The audit entry is the
      * caller's.
      */
-    replayMany(workspaceId: string, destinationId: string, which: ParkedSelector): Promise<number>
-    discard(
-      workspaceId: string,
-      destinationId: string,
-      parkedId: string,
-    ): Promise<'discarded' | 'not_found' | 'replaying'>
+    replayMany(destination: DestinationRef, which: ParkedSelector): Promise<number>
+    discard(destination: DestinationRef, parkedId: string): Promise<'discarded' | 'not_found' | 'replaying'>
     /** As `replayMany`: those that are not being replayed. Returns how many were removed. */
-    discardMany(workspaceId: string, destinationId: string, which: ParkedSelector): Promise<number>
+    discardMany(destination: DestinationRef, which: ParkedSelector): Promise<number>
     /** Removes what was parked before, of all workspaces, in small steps. By destination, how many records. */
     prune(beforeMs: number): Promise<Map<string, number>>
   }
@@ -141,6 +135,6 @@ export interface Metadata {
   /** The state that nodes of a cluster share; a single machine does not use it. */
   readonly cluster: ClusterStore | null
   /** As it was saved last; null: never, or the destination is of another workspace. */
-  drift(workspaceId: string, destinationId: string): Promise<SavedDrift | null>
+  drift(destination: DestinationRef): Promise<SavedDrift | null>
   close(): Promise<void>
 }

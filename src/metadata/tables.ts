@@ -14,6 +14,18 @@ import type { ParkedReason } from '../contract/parked.ts'
 import type { GeoFieldKey } from '../contract/pipe.ts'
 import type { UserRole } from '../contract/user.ts'
 
+/** A pipe, if it is one of the workspace. */
+export interface PipeRef {
+  workspaceId: string
+  pipeId: string
+}
+
+/** A destination, if it is one of the workspace and, where a pipe is named, on that pipe. */
+export interface DestinationRef extends Partial<PipeRef> {
+  workspaceId: string
+  destinationId: string
+}
+
 export type Flag = 0 | 1
 
 export interface WorkspaceRow {

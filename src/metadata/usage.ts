@@ -89,7 +89,7 @@ export function usage(db: Connection): UsageStore {
       for (let fromMs = firstMs; fromMs <= lastMs; fromMs += dayLength) {
         if (fromMs > firstMs) await setImmediate()
         const toMs = Math.min(fromMs + dayLength - hourLength, lastMs)
-        for (const { hour_ms, ...sums } of await sumsByHour(db, workspaceId, pipeIds, fromMs, toMs)) {
+        for (const { hour_ms, ...sums } of await sumsByHour(db, workspaceId, pipeIds, { fromMs, toMs })) {
           found.set(Number(hour_ms), countsOf(sums))
         }
       }
@@ -105,30 +105,19 @@ export function usage(db: Connection): UsageStore {
         for (const count of inOrder(counts)) {
           await trx.executeQuery(
             addToHour({
+              ...noUsageCounts,
               pipe_id: count.pipeId,
               hour_ms: count.hourMs,
               ingest_requests: count.requests,
               ingest_records: count.records,
               ingest_bytes: count.bytes,
               rejected_requests: count.rejected,
-              delivered_records: 0,
-              failed_attempts: 0,
-              skipped_records: 0,
-              filtered_records: 0,
               last_ingest_ms: count.lastIngestMs,
             }),
           )
         }
-        for (const mark of inOrder(marks)) {
-          await trx.executeQuery(
-            setMark({
-              pipe_id: mark.pipeId,
-              messages: mark.messages,
-              records: mark.records,
-              bytes: mark.bytes,
-            }),
-          )
-        }
+        for (const { pipeId, ...totals } of inOrder(marks))
+          await trx.executeQuery(setMark({ pipe_id: pipeId, ...totals }))
       })
       await adding.catch((error: unknown) => unknown.note(error, counts))
     },
@@ -146,16 +135,12 @@ export function usage(db: Connection): UsageStore {
           if (requests <= 0) continue
           await trx.executeQuery(
             addToHour({
+              ...noUsageCounts,
               pipe_id: pipeId,
               hour_ms: hourMs,
               ingest_requests: requests,
               ingest_records: Math.max(0, to.records - Number(marked?.records ?? 0)),
               ingest_bytes: Math.max(0, to.bytes - Number(marked?.bytes ?? 0)),
-              rejected_requests: 0,
-              delivered_records: 0,
-              failed_attempts: 0,
-              skipped_records: 0,
-              filtered_records: 0,
               last_ingest_ms: null,
             }),
           )
@@ -166,54 +151,60 @@ export function usage(db: Connection): UsageStore {
 
     async marks() {
       const rows = await db.selectFrom('usage_marks').selectAll().orderBy('pipe_id').execute()
-      return rows.map((row) => ({
-        pipeId: row.pipe_id,
-        messages: Number(row.messages),
-        records: Number(row.records),
-        bytes: Number(row.bytes),
-      }))
+      return rows.map(decodeMark)
     },
 
-    async ingestedSince(sinceMs) {
-      const rows = await db
-        .selectFrom('usage_hours')
-        .select((eb) => [
-          'pipe_id',
-          eb.fn.sum('ingest_records').as('records'),
-          eb.fn.sum('ingest_bytes').as('bytes'),
-        ])
-        .where('hour_ms', '>=', sinceMs)
-        // Hours of a later day are there when the clock was ahead for a while.
-        .where('hour_ms', '<', sinceMs + dayLength)
-        .groupBy('pipe_id')
-        .execute()
-      return Object.fromEntries(
-        rows.map((row) => [row.pipe_id, { records: Number(row.records), bytes: Number(row.bytes) }]),
-      )
-    },
+    ingestedSince: (sinceMs) => ingestedSince(db, sinceMs),
 
-    async prune(beforeMs) {
-      await inWriteTransaction(db, async (trx) => {
-        await trx.deleteFrom('lane_hours').where('hour_ms', '<', beforeMs).execute()
-        await trx
-          .deleteFrom('usage_hours')
-          .where('hour_ms', '<', beforeMs)
-          // The newest hour with a request stays: it says when the last one was.
-          .where((eb) =>
-            eb.or([
-              eb('last_ingest_ms', 'is', null),
-              eb.exists(
-                eb
-                  .selectFrom('usage_hours as newer')
-                  .select('newer.pipe_id')
-                  .whereRef('newer.pipe_id', '=', 'usage_hours.pipe_id')
-                  .whereRef('newer.last_ingest_ms', '>', 'usage_hours.last_ingest_ms'),
-              ),
-            ]),
-          )
-          .execute()
-      })
-    },
+    prune: (beforeMs) => inWriteTransaction(db, (trx) => prune(trx, beforeMs)),
+  }
+}
+
+async function ingestedSince(db: Connection, sinceMs: number): ReturnType<UsageStore['ingestedSince']> {
+  const rows = await db
+    .selectFrom('usage_hours')
+    .select((eb) => [
+      'pipe_id',
+      eb.fn.sum('ingest_records').as('records'),
+      eb.fn.sum('ingest_bytes').as('bytes'),
+    ])
+    .where('hour_ms', '>=', sinceMs)
+    // Hours of a later day are there when the clock was ahead for a while.
+    .where('hour_ms', '<', sinceMs + dayLength)
+    .groupBy('pipe_id')
+    .execute()
+  return Object.fromEntries(
+    rows.map((row) => [row.pipe_id, { records: Number(row.records), bytes: Number(row.bytes) }]),
+  )
+}
+
+async function prune(trx: Connection, beforeMs: number): Promise<void> {
+  await trx.deleteFrom('lane_hours').where('hour_ms', '<', beforeMs).execute()
+  await trx
+    .deleteFrom('usage_hours')
+    .where('hour_ms', '<', beforeMs)
+    // The newest hour with a request stays: it says when the last one was.
+    .where((eb) =>
+      eb.or([
+        eb('last_ingest_ms', 'is', null),
+        eb.exists(
+          eb
+            .selectFrom('usage_hours as newer')
+            .select('newer.pipe_id')
+            .whereRef('newer.pipe_id', '=', 'usage_hours.pipe_id')
+            .whereRef('newer.last_ingest_ms', '>', 'usage_hours.last_ingest_ms'),
+        ),
+      ]),
+    )
+    .execute()
+}
+
+function decodeMark(row: UsageMarkRow): UsageMark {
+  return {
+    pipeId: row.pipe_id,
+    messages: Number(row.messages),
+    records: Number(row.records),
+    bytes: Number(row.bytes),
   }
 }
 
@@ -264,8 +255,7 @@ function sumsByHour(
   db: Connection,
   workspaceId: string,
   pipeIds: readonly string[] | null,
-  firstMs: number,
-  lastMs: number,
+  { fromMs, toMs }: { fromMs: number; toMs: number },
 ) {
   const ofWorkspace = db
     .selectFrom('pipes')
@@ -273,9 +263,9 @@ function sumsByHour(
     .select('hour.hour_ms')
     .select((eb) => usageCounts.map((name) => eb.fn.sum(`hour.${name}`).as(name)))
     .where('pipes.workspace_id', '=', normaliseId(workspaceId))
-    .where('hour.hour_ms', '>=', firstMs)
+    .where('hour.hour_ms', '>=', fromMs)
     // Later hours are there when the clock was ahead for a while.
-    .where('hour.hour_ms', '<=', lastMs)
+    .where('hour.hour_ms', '<=', toMs)
     .groupBy('hour.hour_ms')
   const wanted =
     pipeIds === null ? ofWorkspace : ofWorkspace.where('pipes.pipe_id', 'in', pipeIds.map(normaliseId))

@@ -53,16 +53,7 @@ export interface UserStore {
 
 export function users(db: Connection, now: () => number, inAudited: Audited): UserStore {
   return {
-    async list(workspaceId) {
-      const rows = await db
-        .selectFrom('users')
-        .selectAll()
-        .where('workspace_id', '=', normaliseId(workspaceId))
-        .orderBy('creation_order')
-        .orderBy('user_id')
-        .execute()
-      return rows.map(shownUser)
-    },
+    list: async (workspaceId) => (await rowsOf(db, workspaceId)).map(shownUser),
 
     create: (workspaceId, user) =>
       inAudited(async (trx, record) => {
@@ -81,12 +72,7 @@ export function users(db: Connection, now: () => number, inAudited: Audited): Us
           user_role: role ?? row.user_role,
           password_hash: passwordHash ?? row.password_hash,
         }
-        await trx
-          .updateTable('users')
-          .set({ user_role: changed.user_role, password_hash: changed.password_hash })
-          .where('user_id', '=', row.user_id)
-          .execute()
-        await trx.deleteFrom('sessions').where('user_id', '=', row.user_id).execute()
+        await saveChanged(trx, changed)
         const after = shownUser(changed)
         const password = passwordHash === undefined ? {} : { secrets_changed: ['password'] }
         const states = { before: shownUser(row), after: { ...after, ...password } }
@@ -105,37 +91,11 @@ export function users(db: Connection, now: () => number, inAudited: Audited): Us
         return true
       }),
 
-    async accountsOf(email) {
-      const address = email.toLowerCase()
-      // It would name one of several accounts, under another name than the one that attempts are counted by.
-      if (address.includes(' ')) return []
-      const rows = await db
-        .selectFrom('users')
-        .selectAll()
-        .where((eb) =>
-          eb.or([
-            eb('user_email', '=', address),
-            eb('user_email', 'in', (further) =>
-              further
-                .selectFrom('workspaces')
-                .select((one) => one(one.val(`${address} `), '||', one.ref('workspace_id')).as('user_email')),
-            ),
-          ]),
-        )
-        .orderBy('user_created_ms')
-        .orderBy('user_id')
-        .execute()
-      return rows.map(storedUser)
-    },
+    accountsOf: (email) => accountsOf(db, email.toLowerCase()),
 
     redeemSetupLink: (hash, user) =>
       inAudited(async (trx, record) => {
-        const link = await trx
-          .selectFrom('setup_tokens')
-          .selectAll()
-          .where('token_hash', '=', hash)
-          .where('setup_expires_ms', '>', now())
-          .executeTakeFirst()
+        const link = await setupLink(trx, hash, now())
         if (link === undefined) return null
         const row = await insert(trx, link.workspace_id, { ...user, role: link.user_role }, now())
         await trx.deleteFrom('setup_tokens').where('token_hash', '=', hash).execute()
@@ -144,41 +104,94 @@ export function users(db: Connection, now: () => number, inAudited: Audited): Us
         return storedUser(row)
       }),
 
-    createSetupLink: (workspaceId, { role, hash, expiresMs }) =>
+    createSetupLink: (workspaceId, link) =>
       inAudited(async (trx, record) => {
-        await trx.deleteFrom('setup_tokens').where('setup_expires_ms', '<=', now()).execute()
-        const ofWorkspace = trx
-          .selectFrom('setup_tokens')
-          .select((eb) => eb.fn.countAll().as('count'))
-          .where('workspace_id', '=', normaliseId(workspaceId))
-        requireRoom(await ofWorkspace.executeTakeFirst(), 'unused setup links', 'setupLinksPerWorkspace')
-        await trx
-          .insertInto('setup_tokens')
-          .values({
-            token_hash: hash,
-            workspace_id: normaliseId(workspaceId),
-            user_role: role,
-            setup_expires_ms: expiresMs,
-          })
-          .execute()
+        await insertSetupLink(trx, normaliseId(workspaceId), link, now())
+        const { role, expiresMs } = link
         const after = { user_role: role, setup_expires_ts: isoTime(expiresMs) }
         const made = { operation: 'createSetupLink', resourceId: null, pipeId: null, before: null }
         await record({ workspaceId, ...made, after })
       }),
 
-    async hasSetupLink(hash) {
-      const link = await db
-        .selectFrom('setup_tokens')
-        .select('token_hash')
-        .where('token_hash', '=', hash)
-        .where('setup_expires_ms', '>', now())
-        .executeTakeFirst()
-      return link !== undefined
-    },
+    hasSetupLink: async (hash) => (await setupLink(db, hash, now())) !== undefined,
   }
 }
 
 const of = (workspaceId: string, { user_id }: User) => ({ workspaceId, resourceId: user_id, pipeId: null })
+
+async function rowsOf(db: Connection, workspaceId: string): Promise<UserRow[]> {
+  return await db
+    .selectFrom('users')
+    .selectAll()
+    .where('workspace_id', '=', normaliseId(workspaceId))
+    .orderBy('creation_order')
+    .orderBy('user_id')
+    .execute()
+}
+
+async function accountsOf(db: Connection, address: string): Promise<StoredUser[]> {
+  // It would name one of several accounts, under another name than the one that attempts are counted by.
+  if (address.includes(' ')) return []
+  const rows = await db
+    .selectFrom('users')
+    .selectAll()
+    .where((eb) =>
+      eb.or([
+        eb('user_email', '=', address),
+        eb('user_email', 'in', (further) =>
+          further
+            .selectFrom('workspaces')
+            .select((one) => one(one.val(`${address} `), '||', one.ref('workspace_id')).as('user_email')),
+        ),
+      ]),
+    )
+    .orderBy('user_created_ms')
+    .orderBy('user_id')
+    .execute()
+  return rows.map(storedUser)
+}
+
+/** Ends every session of the user. */
+async function saveChanged(trx: Connection, changed: UserRow): Promise<void> {
+  await trx
+    .updateTable('users')
+    .set({ user_role: changed.user_role, password_hash: changed.password_hash })
+    .where('user_id', '=', changed.user_id)
+    .execute()
+  await trx.deleteFrom('sessions').where('user_id', '=', changed.user_id).execute()
+}
+
+function setupLink(db: Connection, hash: string, nowMs: number) {
+  return db
+    .selectFrom('setup_tokens')
+    .selectAll()
+    .where('token_hash', '=', hash)
+    .where('setup_expires_ms', '>', nowMs)
+    .executeTakeFirst()
+}
+
+async function insertSetupLink(
+  trx: Connection,
+  workspaceId: string,
+  { role, hash, expiresMs }: NewSetupLink,
+  nowMs: number,
+): Promise<void> {
+  await trx.deleteFrom('setup_tokens').where('setup_expires_ms', '<=', nowMs).execute()
+  const ofWorkspace = trx
+    .selectFrom('setup_tokens')
+    .select((eb) => eb.fn.countAll().as('count'))
+    .where('workspace_id', '=', workspaceId)
+  requireRoom(await ofWorkspace.executeTakeFirst(), 'unused setup links', 'setupLinksPerWorkspace')
+  await trx
+    .insertInto('setup_tokens')
+    .values({
+      token_hash: hash,
+      workspace_id: workspaceId,
+      user_role: role,
+      setup_expires_ms: expiresMs,
+    })
+    .execute()
+}
 
 async function insert(trx: Connection, workspaceId: string, user: NewUser, nowMs: number): Promise<UserRow> {
   const known = await trx

@@ -120,14 +120,14 @@ export async function openMetadata(
     close: () => (closing ??= close(opened)),
   }
   const as = (actor: Actor): Metadata => {
-    const inAudited = audited(db, now, actor, noteChange, onAudited)
+    const inAudited = audited(db, now, actor, { noteChange, onRecorded: onAudited })
     return {
       ...whole,
       as,
       audit: audit(db, inAudited),
       workspaces: workspaces(db, now, inAudited),
       pipes: pipes(db, now, quotas, inAudited),
-      destinations: destinations(db, sealer, now, quotas, inAudited),
+      destinations: destinations(db, { sealer, now, quotas }, inAudited),
       parked: parked(db, now, inAudited),
       limits: limits(db, inAudited),
       origins: origins(db, quotas, inAudited),

@@ -79,14 +79,17 @@ export async function openDeliveryStack(
     pipeId,
     fatal,
     async addLane(change = {}) {
-      const { destination_id } = await metadata.destinations.create(workspaceId, pipeId, {
-        destination_type: 'destination_http_endpoint',
-        destination_max_retry_seconds: 86_400,
-        destination_config: { url: 'http://127.0.0.1:9/' },
-        columns: [],
-        startAfterSeq: 0,
-        ...change,
-      })
+      const { destination_id } = await metadata.destinations.create(
+        { workspaceId, pipeId },
+        {
+          destination_type: 'destination_http_endpoint',
+          destination_max_retry_seconds: 86_400,
+          destination_config: { url: 'http://127.0.0.1:9/' },
+          columns: [],
+          startAfterSeq: 0,
+          ...change,
+        },
+      )
       await delivery.refresh(pipeId)
       return destination_id
     },

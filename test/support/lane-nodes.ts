@@ -122,14 +122,17 @@ export class LaneNodes {
     pipeId: string,
     change: Partial<NewDestination> = {},
   ): Promise<{ id: string; destination: RecordingDestination }> {
-    const { destination_id } = await this.metadata.destinations.create(this.workspaceId, pipeId, {
-      destination_type: 'destination_http_endpoint',
-      destination_max_retry_seconds: 86_400,
-      destination_config: { url: 'http://127.0.0.1:9/' },
-      columns: [],
-      startAfterSeq: 0,
-      ...change,
-    })
+    const { destination_id } = await this.metadata.destinations.create(
+      { workspaceId: this.workspaceId, pipeId },
+      {
+        destination_type: 'destination_http_endpoint',
+        destination_max_retry_seconds: 86_400,
+        destination_config: { url: 'http://127.0.0.1:9/' },
+        columns: [],
+        startAfterSeq: 0,
+        ...change,
+      },
+    )
     for (const node of this.nodes) await node.lanes.refresh(pipeId)
     return { id: destination_id, destination: this.#destination(destination_id) }
   }

@@ -72,15 +72,18 @@ export class LaneStack {
     running: readonly LaneProcess[],
     { batch = 500, ...change }: Partial<NewDestination> & { batch?: number } = {},
   ): Promise<{ id: string; destination: RecordingDestination }> {
-    const { destination_id: id } = await this.metadata.destinations.create(this.backEnd.workspaceId, pipeId, {
-      destination_type: 'destination_http_endpoint',
-      destination_max_retry_seconds: 86_400,
-      destination_config: { url: 'http://127.0.0.1:9/' },
-      columns: [],
-      startAfterSeq: 0,
-      flush: { max_records: batch, max_bytes: 10_000_000, max_seconds: 0 },
-      ...change,
-    })
+    const { destination_id: id } = await this.metadata.destinations.create(
+      { workspaceId: this.backEnd.workspaceId, pipeId },
+      {
+        destination_type: 'destination_http_endpoint',
+        destination_max_retry_seconds: 86_400,
+        destination_config: { url: 'http://127.0.0.1:9/' },
+        columns: [],
+        startAfterSeq: 0,
+        flush: { max_records: batch, max_bytes: 10_000_000, max_seconds: 0 },
+        ...change,
+      },
+    )
     const destination = this.#destination(id)
     for (const { lanes } of running) await lanes.refresh(pipeId)
     return { id, destination }

@@ -91,34 +91,43 @@ export class LaneWorld {
     change: Partial<NewDestination> = {},
     pipeId = this.pipeId,
   ): Promise<{ id: string; destination: RecordingDestination }> {
-    const stored = await this.metadata.destinations.create(this.workspaceId, pipeId, {
-      destination_type: 'destination_http_endpoint',
-      destination_max_retry_seconds: 86_400,
-      destination_config: { url: 'http://127.0.0.1:9/' },
-      columns: [],
-      startAfterSeq: 0,
-      ...change,
-    })
+    const stored = await this.metadata.destinations.create(
+      { workspaceId: this.workspaceId, pipeId },
+      {
+        destination_type: 'destination_http_endpoint',
+        destination_max_retry_seconds: 86_400,
+        destination_config: { url: 'http://127.0.0.1:9/' },
+        columns: [],
+        startAfterSeq: 0,
+        ...change,
+      },
+    )
     await this.lanes.refresh(pipeId)
     return { id: stored.destination_id, destination: this.#destination(stored.destination_id) }
   }
 
-  async change(id: string, change: Parameters<Metadata['destinations']['update']>[3], pipeId = this.pipeId) {
-    await this.metadata.destinations.update(this.workspaceId, pipeId, id, change)
+  async change(id: string, change: Parameters<Metadata['destinations']['update']>[1], pipeId = this.pipeId) {
+    await this.metadata.destinations.update(
+      { workspaceId: this.workspaceId, pipeId, destinationId: id },
+      change,
+    )
     await this.lanes.refresh(pipeId)
   }
 
   /** `isSeen`: false as if no process ran. */
   async limit(records: number, bytes: number, seconds: number, { isSeen = true } = {}): Promise<void> {
-    await this.metadata.limits.put(this.workspaceId, this.pipeId, {
-      pl_ingest_max_records_per_request: 1000,
-      pl_ingest_max_records_per_second: 1000,
-      pl_ingest_max_records_per_day: 1_000_000,
-      pl_ingest_max_bytes_per_day: null,
-      pl_delivery_max_records_per_flush: records,
-      pl_delivery_max_bytes_per_flush: bytes,
-      pl_delivery_max_seconds_per_flush: seconds,
-    })
+    await this.metadata.limits.put(
+      { workspaceId: this.workspaceId, pipeId: this.pipeId },
+      {
+        pl_ingest_max_records_per_request: 1000,
+        pl_ingest_max_records_per_second: 1000,
+        pl_ingest_max_records_per_day: 1_000_000,
+        pl_ingest_max_bytes_per_day: null,
+        pl_delivery_max_records_per_flush: records,
+        pl_delivery_max_bytes_per_flush: bytes,
+        pl_delivery_max_seconds_per_flush: seconds,
+      },
+    )
     if (isSeen) await this.lanes.refresh(this.pipeId)
   }
 

@@ -16,7 +16,7 @@ t.test(
       ['held', 'empty', 'existing'].map((name) => newPipe(metadata, workspaceId, name)),
     )
     await handle.appender.append(message(held!.pipe_id, '{}\n'))
-    for (const { pipe_id } of [held!, empty!]) await metadata.pipes.delete(workspaceId, pipe_id)
+    for (const { pipe_id } of [held!, empty!]) await metadata.pipes.delete({ workspaceId, pipeId: pipe_id })
     const ingestTotals = new IngestTotals()
     const usage = new UsageCounter(new Map())
     const observer = ingestTotals.observe(usage)

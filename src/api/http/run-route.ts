@@ -43,7 +43,7 @@ export function runRoute(route: Route, context: RouteContext): Handler {
       exchange.send(complete(knownErrorResponse(stopping('Nothing was done. Try again.'))), true)
       return
     }
-    reply(route, context, head, exchange, headers).then(
+    reply(route, context, { head, exchange, headers }).then(
       (given) => {
         if (given === null) return
         if (given.stream) given.stream(exchange.stream(complete(toResponse(given))), gone(exchange))
@@ -102,6 +102,12 @@ function isForBrowsers({ auth }: Route): boolean {
   return auth === 'page' || auth === 'form' || auth === 'session'
 }
 
+interface Incoming {
+  head: RequestHead
+  exchange: Exchange
+  headers: Headers
+}
+
 interface Headers {
   framing: Framing
   /** By lower-case name; of one that is there twice, the last. */
@@ -138,9 +144,7 @@ function readHeaders(head: RequestHead): Headers {
 async function reply(
   route: Route,
   context: RouteContext,
-  head: RequestHead,
-  exchange: Exchange,
-  { framing, byName: headers }: Headers,
+  { head, exchange, headers: { framing, byName: headers } }: Incoming,
 ): Promise<ApiReply | null> {
   // Read now: after the first wait the head may be gone.
   const params = paramsOf(route, head)
@@ -161,7 +165,7 @@ async function reply(
     if (takesBody && Number(headers['content-length']) > limits.bytes) throw payloadTooLarge(limits.bytes)
     return principal
   }
-  const visit = visitOf(route, context, head.method, headers, exchange)
+  const visit = visitOf(route, context, { method, headers, peer })
   const admission =
     route.auth === 'key'
       ? admit(context.authenticate, authorization, afterKey)
@@ -226,13 +230,15 @@ function requireRight(
 function visitOf(
   route: Route,
   { gate }: RouteContext,
-  method: string,
-  headers: Record<string, string>,
-  exchange: Exchange,
+  {
+    method,
+    headers,
+    peer,
+  }: { method: string; headers: Record<string, string>; peer: ReturnType<Exchange['peer']> },
 ): Visit | null {
   if (!isForBrowsers(route)) return null
   assert(gate != null, `nothing guards ${route.path}`)
-  return gate.visit(route, method, headers, exchange.peer())
+  return gate.visit(route, method, headers, peer)
 }
 
 async function admitSession(

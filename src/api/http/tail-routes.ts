@@ -14,7 +14,7 @@ import { tailSample } from '../../contract/message.ts'
 import { operations } from '../../contract/operations.ts'
 import type { Principal } from '../../contract/principal.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import type { History, TailedRecord, TailPlace } from '../../observe/history/history.ts'
+import type { History, TailedRecord, TailedRun, TailPlace } from '../../observe/history/history.ts'
 import type { Logger } from '../../platform/log.ts'
 import { checkedCall } from '../management/call.ts'
 import type { ResponseStream } from './response-stream.ts'
@@ -36,6 +36,8 @@ interface Tail {
   isStillAdmitted(): Promise<boolean>
   /** Its access may have ended: to be checked before anything more is sent. */
   isSuspect: boolean
+  /** When its access was checked, on the monotonic clock. */
+  checkedAtMs: number
   isRevoked: boolean
   /** Ends its wait. */
   wake(): void
@@ -111,6 +113,7 @@ export class Tails {
       by: principal.by,
       isStillAdmitted,
       isSuspect: false,
+      checkedAtMs: performance.now(),
       isRevoked: false,
       wake: () => {},
     }
@@ -176,15 +179,11 @@ export class Tails {
     let tokens = sample
     let filledAt = performance.now()
     let spokenAt = filledAt
-    let checkedAt = filledAt
     // An id without an event: a client that is cut off before the first one knows where to go on.
     let isOpen = await client.write(Buffer.from(`retry: 2000\nid: ${idOf(place)}\n\n`))
     while (isOpen && !isGone) {
       const now = performance.now()
-      const asksAccess = tail.isSuspect || now - checkedAt > checkEveryMs
-      tail.isSuspect = false
-      if (asksAccess) checkedAt = now
-      const reason = await this.#endOf(tail, asksAccess)
+      const reason = await this.#endOf(tail, now)
       if (reason !== null) {
         await client.write(event('end', null, JSON.stringify({ reason })))
         break
@@ -198,11 +197,7 @@ export class Tails {
         if (run === undefined) continue
         place = run.place
         tokens -= run.records.length
-        const events = run.records.map(recordEvent)
-        if (run.leftOut > 0)
-          events.push(event('dropped', String(place.cursor.seq), JSON.stringify({ records: run.leftOut })))
-        if (events.length === 0 && performance.now() - spokenAt > heartbeatMs)
-          events.push(Buffer.from(':\n\n'))
+        const events = eventsOf(run, performance.now() - spokenAt > heartbeatMs)
         if (events.length > 0) {
           isOpen = await client.write(Buffer.concat(events))
           spokenAt = performance.now()
@@ -212,10 +207,11 @@ export class Tails {
     }
   }
 
-  async #endOf(
-    { workspaceId, pipeId, isRevoked, isStillAdmitted }: Tail,
-    asksAccess: boolean,
-  ): Promise<string | null> {
+  async #endOf(tail: Tail, nowMs: number): Promise<string | null> {
+    const { workspaceId, pipeId, isRevoked, isStillAdmitted } = tail
+    const asksAccess = tail.isSuspect || nowMs - tail.checkedAtMs > checkEveryMs
+    tail.isSuspect = false
+    if (asksAccess) tail.checkedAtMs = nowMs
     if (this.#isEnding) return 'shutdown'
     if (!this.#deps.hasPipe(workspaceId, pipeId)) return 'pipe_deleted'
     if (isRevoked) return 'access_ended'
@@ -236,6 +232,15 @@ function event(name: string, id: string | null, data: string): Buffer {
 
 function idOf({ cursor, given }: TailPlace): string {
   return given === undefined ? String(cursor.seq) : `${given.seq}.${given.records - 1}`
+}
+
+/** `isSilent`: the client has received nothing for so long that a comment keeps the connection open. */
+function eventsOf({ records, leftOut, place }: TailedRun, isSilent: boolean): Buffer[] {
+  const events = records.map(recordEvent)
+  if (leftOut > 0)
+    events.push(event('dropped', String(place.cursor.seq), JSON.stringify({ records: leftOut })))
+  if (events.length === 0 && isSilent) events.push(Buffer.from(':\n\n'))
+  return events
 }
 
 function recordEvent({ msgId, seq, index, receivedMs, text }: TailedRecord): Buffer {

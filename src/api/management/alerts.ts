@@ -72,8 +72,7 @@ function newSettings(
   // As another format, a stored Slack address would show its path, which is a secret.
   const mayRestore = current !== null && (format === 'slack' || current.format === format)
   const url = mayRestore ? restored(given.url, current) : given.url
-  const keepsSecret = given.secret === redacted || given.secret === ''
-  const secret = keepsSecret ? current?.secret || redacted : (given.secret ?? null)
+  const secret = newSecret(given.secret, current)
   const merged = { url, ...(secret === null ? {} : { signing_secret: secret }) }
   const errors: FieldErrors = {}
   for (const [place, message] of Object.entries(configErrors(endpoint, merged, checkTarget)))
@@ -87,6 +86,11 @@ function newSettings(
   throwIfErrors(errors)
   const inOrder = events === null ? null : alertEventNames.filter((event) => events.includes(event))
   return { url, secret, format, events: inOrder }
+}
+
+function newSecret(given: AlertsPut['secret'], current: StoredAlerts | null): string | null {
+  const keepsSecret = given === redacted || given === ''
+  return keepsSecret ? current?.secret || redacted : (given ?? null)
 }
 
 function restored(given: string, { url, format }: StoredAlerts): string {

@@ -2,8 +2,8 @@
 import { auditPage } from '../../contract/audit.ts'
 import type { Principal } from '../../contract/principal.ts'
 import type { Actor } from '../../metadata/audit.ts'
-import type { StoredDestination } from '../../metadata/destinations.ts'
 import type { Metadata } from '../../metadata/store.ts'
+import type { DestinationRef } from '../../metadata/tables.ts'
 import type { Call } from './call.ts'
 
 export function auditUseCases({ metadata }: { metadata: Pick<Metadata, 'audit'> }) {
@@ -42,16 +42,15 @@ export function actorOf({ by }: Principal, operation: string, address: string | 
  */
 export async function auditedOnLane<T extends object>(
   { audit }: Pick<Metadata, 'audit'>,
-  workspaceId: string,
-  { destination_id, pipe_id }: StoredDestination,
   operation: string,
+  { workspaceId, destinationId, pipeId }: Required<DestinationRef>,
   work: () => Promise<T>,
 ): Promise<T> {
   const auditId = await audit.record({
     workspaceId,
     operation,
-    resourceId: destination_id,
-    pipeId: pipe_id,
+    resourceId: destinationId,
+    pipeId,
     before: null,
     after: { status: 'requested' },
   })

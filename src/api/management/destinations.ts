@@ -30,7 +30,7 @@ import type { DestinationChange, NewDestination, StoredDestination } from '../..
 import type { Call } from './call.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
 import { type CheckTarget, columnErrors, configErrors } from './destination-rules.ts'
-import { requireDestination, requirePipe } from './lookup.ts'
+import { refOf, requireDestination, requirePipe } from './lookup.ts'
 import {
   type FilterFault,
   filterFaultFor,
@@ -44,14 +44,8 @@ type Deps = Pick<ManagementDeps, 'metadata' | 'laneViews' | 'trials' | 'headSeq'
   publishChange: PublishChange
 }
 
-export function destinationUseCases({
-  metadata,
-  laneViews,
-  trials,
-  headSeq,
-  checkTarget,
-  publishChange,
-}: Deps) {
+export function destinationUseCases(deps: Deps) {
+  const { metadata, laneViews, trials, checkTarget, publishChange } = deps
   const shown = async (stored: StoredDestination) => {
     const [destination] = await shownDestinations(laneViews, [stored])
     return { destination }
@@ -64,50 +58,9 @@ export function destinationUseCases({
     return await checkedOnSave(trials, current.pipe_id, current.transform, transform)
   }
   return {
-    async createDestination({ principal, path, query, body }: Call<'createDestination'>) {
-      const { workspaceId } = principal
-      // "Now" is when the request came: what is accepted while it is worked on is delivered.
-      const head = await headSeq()
-      const pipe = await requirePipe(metadata, workspaceId, path.pipe_id)
-      const { startFrom, ...destination } = newDestination(body, checkTarget, await filterFaultFor(body))
-      const isChecked = query.check_transform ?? true
-      const transform_check = isChecked
-        ? await checkedOnSave(trials, pipe.pipe_id, null, destination.transform)
-        : undefined
-      const made = await metadata.destinations.create(workspaceId, pipe.pipe_id, {
-        ...destination,
-        startAfterSeq: startFrom === 'earliest' ? 0 : head,
-      })
-      await publishChange(pipe.pipe_id)
-      const { destination_id, destination_name } = made
-      return { destination_id, destination_name, ...(transform_check && { transform_check }) }
-    },
+    createDestination: (call: Call<'createDestination'>) => createDestination(deps, call),
 
-    /** A whole destination, or `{destination_id, …changes}`: a stored one with its secrets, as a PATCH would make it. */
-    async testDestination({ principal: { workspaceId }, path, query, body }: Call<'testDestination'>) {
-      const pipe = await requirePipe(metadata, workspaceId, path.pipe_id)
-      const filterFault = await filterFaultFor(body)
-      const destination =
-        'destination_id' in body
-          ? changed(
-              await requireDestination(metadata, workspaceId, {
-                ...path,
-                destination_id: body.destination_id.toLowerCase(),
-              }),
-              body,
-              checkTarget,
-              filterFault,
-            )
-          : unstored(newDestination(body, checkTarget, filterFault))
-      const { sample = false } = query
-      const checks = await trials.test(specOf(pipe, destination, destination.pinnedKey), { sample })
-      const columns = checks.find((check) => check.tableColumns !== undefined)?.tableColumns
-      return {
-        ok: checks.every((check) => check.ok),
-        checks: checks.map(({ name, ok, message }) => ({ name, ok, message })),
-        ...(columns === undefined ? {} : { table_columns: columns }),
-      }
-    },
+    testDestination: (call: Call<'testDestination'>) => testDestination(deps, call),
 
     async getDestination({ principal, path }: Call<'getDestination'>) {
       return shown(await requireDestination(metadata, principal.workspaceId, path))
@@ -118,9 +71,7 @@ export function destinationUseCases({
       const transform_check = (query.check_transform ?? true) ? await transformChecked(call) : undefined
       const filterFault = await filterFaultFor(body)
       const updated = await metadata.destinations.update(
-        principal.workspaceId,
-        path.pipe_id,
-        path.destination_id,
+        { workspaceId: principal.workspaceId, pipeId: path.pipe_id, destinationId: path.destination_id },
         (current) => destinationChange(current, body, checkTarget, filterFault),
       )
       if (updated === null) throw new ApiError('destination_not_found')
@@ -130,7 +81,10 @@ export function destinationUseCases({
 
     async setDestinationStatus({ principal: { workspaceId }, path, body }: Call<'setDestinationStatus'>) {
       const { pipe_id, destination_id } = path
-      const updated = await metadata.destinations.update(workspaceId, pipe_id, destination_id, body)
+      const updated = await metadata.destinations.update(
+        { workspaceId, pipeId: pipe_id, destinationId: destination_id },
+        body,
+      )
       if (updated === null) throw new ApiError('destination_not_found')
       await publishChange(pipe_id)
       return { destination_status: updated.destination_status }
@@ -139,9 +93,7 @@ export function destinationUseCases({
     async resetTlsPin({ principal: { workspaceId }, path }: Call<'resetTlsPin'>) {
       let isPinned = false
       const updated = await metadata.destinations.update(
-        workspaceId,
-        path.pipe_id,
-        path.destination_id,
+        { workspaceId, pipeId: path.pipe_id, destinationId: path.destination_id },
         ({ tls_pin }) => {
           isPinned = tls_pin !== null
           return isPinned ? { tls_pin: null } : {}
@@ -155,13 +107,66 @@ export function destinationUseCases({
 
     async deleteDestination({ principal: { workspaceId }, path }: Call<'deleteDestination'>): Promise<void> {
       const found = await requireDestination(metadata, workspaceId, path)
-      const { pipe_id, destination_id } = found
-      const pipe = await requirePipe(metadata, workspaceId, pipe_id)
-      if (!(await metadata.destinations.delete(workspaceId, pipe_id, destination_id)))
+      const { pipe_id } = found
+      const pipe = await requirePipe(metadata, workspaceId, found)
+      if (!(await metadata.destinations.delete(refOf(workspaceId, found))))
         throw new ApiError('destination_not_found')
       await publishChange(pipe_id)
       forgetDeleted(trials, pipe, [found])
     },
+  }
+}
+
+async function createDestination(
+  { metadata, trials, headSeq, checkTarget, publishChange }: Deps,
+  { principal: { workspaceId }, path, query, body }: Call<'createDestination'>,
+) {
+  // "Now" is when the request came: what is accepted while it is worked on is delivered.
+  const head = await headSeq()
+  const pipe = await requirePipe(metadata, workspaceId, path)
+  const { startFrom, ...destination } = newDestination(body, checkTarget, await filterFaultFor(body))
+  const isChecked = query.check_transform ?? true
+  const transform_check = isChecked
+    ? await checkedOnSave(trials, pipe.pipe_id, null, destination.transform)
+    : undefined
+  const made = await metadata.destinations.create(
+    { workspaceId, pipeId: pipe.pipe_id },
+    {
+      ...destination,
+      startAfterSeq: startFrom === 'earliest' ? 0 : head,
+    },
+  )
+  await publishChange(pipe.pipe_id)
+  const { destination_id, destination_name } = made
+  return { destination_id, destination_name, ...(transform_check && { transform_check }) }
+}
+
+/** A whole destination, or `{destination_id, …changes}`: a stored one with its secrets, as a PATCH would make it. */
+async function testDestination(
+  { metadata, trials, checkTarget }: Deps,
+  { principal: { workspaceId }, path, query, body }: Call<'testDestination'>,
+) {
+  const pipe = await requirePipe(metadata, workspaceId, path)
+  const filterFault = await filterFaultFor(body)
+  const destination =
+    'destination_id' in body
+      ? changed(
+          await requireDestination(metadata, workspaceId, {
+            ...path,
+            destination_id: body.destination_id.toLowerCase(),
+          }),
+          body,
+          checkTarget,
+          filterFault,
+        )
+      : unstored(newDestination(body, checkTarget, filterFault))
+  const { sample = false } = query
+  const checks = await trials.test(specOf(pipe, destination, destination.pinnedKey), { sample })
+  const columns = checks.find((check) => check.tableColumns !== undefined)?.tableColumns
+  return {
+    ok: checks.every((check) => check.ok),
+    checks: checks.map(({ name, ok, message }) => ({ name, ok, message })),
+    ...(columns === undefined ? {} : { table_columns: columns }),
   }
 }
 
@@ -266,17 +271,7 @@ function destinationChange(
   const errors: FieldErrors = pullErrors(type, body)
   for (const [key, sentence] of Object.entries(fieldsOfOtherTypes(type)))
     if (Object.hasOwn(body, key)) errors[key] = sentence
-  const change = body.destination_config
-  const config = change && mergedConfig(type, current.destination_config, change)
-  if (config) {
-    throwIfErrors(stillUnreadable(current, config))
-    Object.assign(errors, configErrors(type, config, checkTarget, current.destination_config))
-  }
-  throwIfErrors(errors)
-  if (change && config)
-    for (const [place, message] of misdirectedSecrets(type, current.destination_config, change, config))
-      errors[`destination_config.${place}`] = message
-  throwIfErrors(errors)
+  const config = changedConfig(current, body.destination_config, checkTarget, errors)
   const transform = givenTransform(body, current.transform, filterFault)
   const columns: ColumnMapping[] | undefined = body.columns?.map(wholeColumn)
   // Mappings are looked at again when the dialect may have changed under them.
@@ -290,6 +285,26 @@ function destinationChange(
     ...(transform === undefined ? {} : { transform }),
     ...deliverySettings(body),
   }
+}
+
+/** Throws `errors` with those of the config. */
+function changedConfig(
+  current: StoredDestination,
+  change: DestinationUpdate['destination_config'],
+  checkTarget: CheckTarget,
+  errors: FieldErrors,
+): Record<string, unknown> | undefined {
+  const { destination_type: type, destination_config: before } = current
+  const config = change && mergedConfig(type, before, change)
+  if (!change || !config) {
+    throwIfErrors(errors)
+    return undefined
+  }
+  throwIfErrors(stillUnreadable(current, config))
+  throwIfErrors({ ...errors, ...configErrors(type, config, checkTarget, before) })
+  const misdirected = misdirectedSecrets(type, before, change, config)
+  throwIfErrors(Object.fromEntries(misdirected.map(([key, text]) => [`destination_config.${key}`, text])))
+  return config
 }
 
 /** The settings that were sent; null resets one. */

@@ -10,11 +10,11 @@ export function driftUseCases({ metadata }: Pick<ManagementDeps, 'metadata'>) {
   return {
     async getDrift({ principal: { workspaceId }, path }: Call<'getDrift'>): Promise<{ drift: Drift }> {
       const found = await requireDestination(metadata, workspaceId, path)
-      const { pipe_ingest_ts_field } = await requirePipe(metadata, workspaceId, found.pipe_id)
+      const { pipe_ingest_ts_field } = await requirePipe(metadata, workspaceId, found)
       const none = { since_ts: null, records_seen: 0, keys: [], other_keys: 0, unfilled_columns: [] }
       if (!wordsOf(found.destination_type).isDatabase) return { drift: { mapping: 'none', ...none } }
       if (found.columns.length === 0) return { drift: { mapping: 'by_name', ...none } }
-      const saved = await metadata.drift(workspaceId, found.destination_id)
+      const saved = await metadata.drift({ workspaceId, destinationId: found.destination_id })
       // The stored drift is about other columns: delivery has not seen a record since they were changed.
       if (saved?.mappingHash !== mappingHash(found.columns, pipe_ingest_ts_field))
         return { drift: { mapping: 'columns', ...none } }

@@ -5,7 +5,7 @@ import type { BlockingMessage, RewindTarget } from '../../delivery/delivery.ts'
 import { auditedOnLane } from './audit.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
-import { requireDestination } from './lookup.ts'
+import { refOf, requireDestination } from './lookup.ts'
 
 export function laneUseCases({
   metadata,
@@ -15,7 +15,7 @@ export function laneUseCases({
   return {
     async skipBlockingMessage({ principal: { workspaceId }, path }: Call<'skipBlockingMessage'>) {
       const found = await requireDestination(metadata, workspaceId, path)
-      return await auditedOnLane(metadata, workspaceId, found, 'skipBlockingMessage', async () => {
+      return await auditedOnLane(metadata, 'skipBlockingMessage', refOf(workspaceId, found), async () => {
         const skipped = await laneCommands.skip(found.destination_id)
         if (skipped === 'parked_full') throw new ApiError('parked_full')
         return { skipped, status: skipped ? 'skipped' : 'no_blocking_message' }
@@ -24,7 +24,7 @@ export function laneUseCases({
 
     async retryNow({ principal: { workspaceId }, path }: Call<'retryNow'>) {
       const found = await requireDestination(metadata, workspaceId, path)
-      return await auditedOnLane(metadata, workspaceId, found, 'retryNow', async () => {
+      return await auditedOnLane(metadata, 'retryNow', refOf(workspaceId, found), async () => {
         const msgId = await laneCommands.retryNow(found.destination_id)
         const retried = msgId !== null
         return { retried, msg_id: msgId, status: retried ? 'retried' : 'no_blocking_message' }
@@ -48,7 +48,7 @@ export function laneUseCases({
     async rewindDestination({ principal: { workspaceId }, path, body }: Call<'rewindDestination'>) {
       const found = await requireDestination(metadata, workspaceId, path)
       const target = rewindTarget(body.to)
-      return await auditedOnLane(metadata, workspaceId, found, 'rewindDestination', async () => {
+      return await auditedOnLane(metadata, 'rewindDestination', refOf(workspaceId, found), async () => {
         const result = await laneCommands.rewind(found.destination_id, target)
         if (result.kind === 'rewound') return { cursor_seq: result.cursorSeq }
         throw validationError({

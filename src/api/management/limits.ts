@@ -8,20 +8,23 @@ type Deps = Pick<ManagementDeps, 'metadata'> & { publishChange: PublishChange }
 export function limitsUseCases({ metadata, publishChange }: Deps) {
   return {
     async putLimits({ principal: { workspaceId }, path, body }: Call<'putLimits'>) {
-      const { pipe_id } = await requirePipe(metadata, workspaceId, path.pipe_id)
-      const limits = await metadata.limits.put(workspaceId, pipe_id, {
-        ...body,
-        // Left out means no cap, also when there was one (the row is replaced).
-        pl_ingest_max_bytes_per_day: body.pl_ingest_max_bytes_per_day ?? null,
-      })
+      const { pipe_id } = await requirePipe(metadata, workspaceId, path)
+      const limits = await metadata.limits.put(
+        { workspaceId, pipeId: pipe_id },
+        {
+          ...body,
+          // Left out means no cap, also when there was one (the row is replaced).
+          pl_ingest_max_bytes_per_day: body.pl_ingest_max_bytes_per_day ?? null,
+        },
+      )
       await publishChange(pipe_id)
       return { limits }
     },
 
     /** Also when there are none. */
     async deleteLimits({ principal: { workspaceId }, path }: Call<'deleteLimits'>): Promise<void> {
-      const { pipe_id } = await requirePipe(metadata, workspaceId, path.pipe_id)
-      await metadata.limits.delete(workspaceId, pipe_id)
+      const { pipe_id } = await requirePipe(metadata, workspaceId, path)
+      await metadata.limits.delete({ workspaceId, pipeId: pipe_id })
       await publishChange(pipe_id)
     },
   }

@@ -18,8 +18,9 @@ export function messageUseCases({ metadata, history }: Pick<ManagementDeps, 'met
       if (message === null || !isForPipe(principal, message.pipeId)) throw new ApiError('message_not_found')
       const { workspaceId } = principal
       const { pipeId, seq } = message
-      if ((await metadata.pipes.get(workspaceId, pipeId)) === null) throw new ApiError('message_not_found')
-      const lanes = await metadata.laneRecords(workspaceId, pipeId, seq, seq)
+      if ((await metadata.pipes.get({ workspaceId, pipeId })) === null)
+        throw new ApiError('message_not_found')
+      const lanes = await metadata.laneRecords({ workspaceId, pipeId }, seq, seq)
       return messageBody(
         message,
         lanes.flatMap((lane) => laneOf(lane, message)),
@@ -27,7 +28,7 @@ export function messageUseCases({ metadata, history }: Pick<ManagementDeps, 'met
     },
 
     async listMessages({ principal: { workspaceId }, path, query }: Call<'listMessages'>) {
-      const { pipe_id } = await requirePipe(metadata, workspaceId, path.pipe_id)
+      const { pipe_id } = await requirePipe(metadata, workspaceId, path)
       const { messages, next } = await history.list(pipe_id, {
         beforeSeq: query.after ?? Number.MAX_SAFE_INTEGER,
         afterSeq: 0,
@@ -39,7 +40,7 @@ export function messageUseCases({ metadata, history }: Pick<ManagementDeps, 'met
       const lanes =
         newest === undefined || oldest === undefined
           ? []
-          : await metadata.laneRecords(workspaceId, pipe_id, oldest.seq, newest.seq)
+          : await metadata.laneRecords({ workspaceId, pipeId: pipe_id }, oldest.seq, newest.seq)
       return {
         messages: messages.map((message) => ({
           msg_id: message.msgId,
@@ -63,35 +64,33 @@ interface Place {
 }
 
 /** Nothing of a lane that began behind the message. */
-export function laneOf({ state, runs, parkedSeqs }: LaneRecord, { msgId, seq }: Place): MessageLane[] {
+export function laneOf({ state, runs, parkedSeqs }: LaneRecord, message: Place): MessageLane[] {
+  const { seq } = message
   const { destinationId } = state
   const run = runs.find(({ firstSeq, lastSeq }) => firstSeq <= seq && seq <= lastSeq)
-  if (seq > state.cursorSeq) {
-    // The lane began behind the message: it knows nothing about it.
-    if (run?.kind === 'before') return []
-    const isStuck = state.blockingMsgId === msgId
-    const isTried = isStuck || isInFailedBatch(state, seq)
-    return [
-      {
-        ...nothingKnown(destinationId, isStuck ? 'stuck' : 'pending'),
-        attempts: isTried ? state.attempts : 0,
-        last_error: isTried ? shownError(state.lastError) : null,
-      },
-    ]
-  }
-  if (run === undefined) return [nothingKnown(destinationId, parkedSeqs.has(seq) ? 'parked' : 'delivered')]
-  if (run.kind === 'before') return []
+  if (run?.kind === 'before') return []
+  if (seq > state.cursorSeq) return [pending(state, message)]
   const isParked = parkedSeqs.has(seq)
-  const isDelivered = run.kind === 'delivered' && !isParked
+  if (run === undefined) return [nothingKnown(destinationId, isParked ? 'parked' : 'delivered')]
+  const { kind, atMs, firstSeq, batchLastSeq, attempts } = run
   return [
     {
-      ...nothingKnown(destinationId, isParked ? 'parked' : run.kind),
-      delivered_ts: isDelivered ? isoTime(run.atMs) : null,
-      batch_id:
-        run.batchLastSeq === null ? null : batchIdentity(destinationId, run.firstSeq, run.batchLastSeq),
-      attempts: run.attempts,
+      ...nothingKnown(destinationId, isParked ? 'parked' : kind),
+      delivered_ts: kind === 'delivered' && !isParked ? isoTime(atMs) : null,
+      batch_id: batchLastSeq === null ? null : batchIdentity(destinationId, firstSeq, batchLastSeq),
+      attempts,
     },
   ]
+}
+
+function pending(state: LaneRecord['state'], { msgId, seq }: Place): MessageLane {
+  const isStuck = state.blockingMsgId === msgId
+  const isTried = isStuck || isInFailedBatch(state, seq)
+  return {
+    ...nothingKnown(state.destinationId, isStuck ? 'stuck' : 'pending'),
+    attempts: isTried ? state.attempts : 0,
+    last_error: isTried ? shownError(state.lastError) : null,
+  }
 }
 
 function nothingKnown(destinationId: string, state: MessageState): MessageLane {

@@ -14,7 +14,7 @@ import type { ParkedPlace, ParkedSelector } from '../../metadata/store.ts'
 import { auditedOnLane } from './audit.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
-import { requireDestination } from './lookup.ts'
+import { refOf, requireDestination } from './lookup.ts'
 import { recordTextsAt } from './record-texts.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'laneCommands'>
@@ -23,8 +23,8 @@ export function parkedUseCases({ metadata, laneCommands }: Deps) {
   const { parked } = metadata
   return {
     async listParked({ principal: { workspaceId }, path, query }: Call<'listParked'>): Promise<ParkedList> {
-      const { destination_id } = await requireDestination(metadata, workspaceId, path)
-      const page = await parked.list(workspaceId, destination_id, {
+      const found = await requireDestination(metadata, workspaceId, path)
+      const page = await parked.list(refOf(workspaceId, found), {
         limit: query.limit ?? parkedPage.default,
         after: query.after === undefined ? null : placeOf(query.after),
         errorCode: query.error_code ?? null,
@@ -35,8 +35,8 @@ export function parkedUseCases({ metadata, laneCommands }: Deps) {
 
     /** The body itself (ParkedDetail): the records' own text must not pass through a parser again. */
     async getParked({ principal: { workspaceId }, path }: Call<'getParked'>): Promise<Buffer> {
-      const { destination_id } = await requireDestination(metadata, workspaceId, path)
-      const found = await parked.get(workspaceId, destination_id, path.parked_id)
+      const destination = await requireDestination(metadata, workspaceId, path)
+      const found = await parked.get(refOf(workspaceId, destination), path.parked_id)
       if (found === null) throw new ApiError('parked_not_found')
       const { record, history, recordTexts } = found
       const head = JSON.stringify({ ...record, history }).slice(0, -1)
@@ -50,7 +50,7 @@ export function parkedUseCases({ metadata, laneCommands }: Deps) {
       requirePushed(found)
       const isEdited = body.records !== undefined && bodyBytes !== undefined
       const texts = isEdited ? recordTextsAt(bodyBytes, 'records') : null
-      const result = await parked.replay(workspaceId, found.destination_id, parked_id, texts)
+      const result = await parked.replay(refOf(workspaceId, found), parked_id, texts)
       if (result.kind === 'not_found') throw new ApiError('parked_not_found')
       if (result.kind === 'replaying') throw new ApiError('parked_replaying')
       if (result.kind === 'too_many') {
@@ -68,19 +68,19 @@ export function parkedUseCases({ metadata, laneCommands }: Deps) {
       const found = await requireDestination(metadata, workspaceId, path)
       const which = selectionOf(body)
       requirePushed(found)
-      return await auditedOnLane(metadata, workspaceId, found, 'replayManyParked', async () => {
-        const replayed = await parked.replayMany(workspaceId, found.destination_id, which)
+      return await auditedOnLane(metadata, 'replayManyParked', refOf(workspaceId, found), async () => {
+        const replayed = await parked.replayMany(refOf(workspaceId, found), which)
         await laneCommands.parkedChanged(found.destination_id)
         return { replayed }
       })
     },
 
     async deleteParked({ principal: { workspaceId }, path }: Call<'deleteParked'>): Promise<void> {
-      const { destination_id } = await requireDestination(metadata, workspaceId, path)
-      const result = await parked.discard(workspaceId, destination_id, path.parked_id)
+      const found = await requireDestination(metadata, workspaceId, path)
+      const result = await parked.discard(refOf(workspaceId, found), path.parked_id)
       if (result === 'not_found') throw new ApiError('parked_not_found')
       if (result === 'replaying') throw new ApiError('parked_replaying')
-      await laneCommands.parkedChanged(destination_id)
+      await laneCommands.parkedChanged(found.destination_id)
     },
 
     async discardManyParked({
@@ -90,8 +90,8 @@ export function parkedUseCases({ metadata, laneCommands }: Deps) {
     }: Call<'discardManyParked'>): Promise<ParkedDiscarded> {
       const found = await requireDestination(metadata, workspaceId, path)
       const which = selectionOf(body)
-      return await auditedOnLane(metadata, workspaceId, found, 'discardManyParked', async () => {
-        const discarded = await parked.discardMany(workspaceId, found.destination_id, which)
+      return await auditedOnLane(metadata, 'discardManyParked', refOf(workspaceId, found), async () => {
+        const discarded = await parked.discardMany(refOf(workspaceId, found), which)
         await laneCommands.parkedChanged(found.destination_id)
         return { discarded }
       })

@@ -48,11 +48,11 @@ export function pipeUseCases(deps: Deps) {
 
     async getPipe({ principal, path }: Call<'getPipe'>) {
       const { workspaceId } = principal
-      const pipe = await requirePipe(metadata, workspaceId, path.pipe_id)
+      const pipe = await requirePipe(metadata, workspaceId, path)
       const [stored, limits, allowed_origins, keys] = await Promise.all([
-        metadata.destinations.list(workspaceId, pipe.pipe_id),
-        metadata.limits.get(workspaceId, pipe.pipe_id),
-        metadata.origins.list(workspaceId, pipe.pipe_id),
+        metadata.destinations.list({ workspaceId, pipeId: pipe.pipe_id }),
+        metadata.limits.get({ workspaceId, pipeId: pipe.pipe_id }),
+        metadata.origins.list({ workspaceId, pipeId: pipe.pipe_id }),
         metadata.apiKeys.list(workspaceId),
       ])
       const destinations = await shownDestinations(laneViews, stored)
@@ -61,7 +61,7 @@ export function pipeUseCases(deps: Deps) {
     },
 
     async updatePipe({ principal: { workspaceId }, path, body }: Call<'updatePipe'>) {
-      const pipe = await metadata.pipes.update(workspaceId, path.pipe_id, (current) =>
+      const pipe = await metadata.pipes.update({ workspaceId, pipeId: path.pipe_id }, (current) =>
         pipeChange(current, body),
       )
       if (pipe === null) throw new ApiError('pipe_not_found')
@@ -70,10 +70,10 @@ export function pipeUseCases(deps: Deps) {
     },
 
     async deletePipe({ principal: { workspaceId }, path }: Call<'deletePipe'>): Promise<void> {
-      const pipe = await requirePipe(metadata, workspaceId, path.pipe_id)
+      const pipe = await requirePipe(metadata, workspaceId, path)
       const id = pipe.pipe_id
-      const destinations = await metadata.destinations.list(workspaceId, id)
-      if (!(await metadata.pipes.delete(workspaceId, id))) throw new ApiError('pipe_not_found')
+      const destinations = await metadata.destinations.list({ workspaceId, pipeId: id })
+      if (!(await metadata.pipes.delete({ workspaceId, pipeId: id }))) throw new ApiError('pipe_not_found')
       await publishChange(id)
       forgetDeleted(trials, pipe, destinations)
     },

@@ -1,4 +1,5 @@
 /** A table proposed from records, and made where asked to: POST …/destinations/infer. */
+
 import { validationError } from '../../contract/errors.ts'
 import { geoFieldKeys, type Pipe } from '../../contract/pipe.ts'
 import type { TableInference, TableProposal } from '../../contract/table-proposal.ts'
@@ -6,6 +7,7 @@ import { pathKeys, type TransformStep } from '../../contract/transform.ts'
 import type { TableInferenceRequest } from '../../delivery/delivery.ts'
 import type { DatabaseSpec, InferRequest } from '../../destinations/driver.ts'
 import { isDatabaseSpec } from '../../destinations/sql/descriptor.ts'
+import type { PipeRef } from '../../metadata/tables.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { changed, newDestination, specOf, unstored } from './destinations.ts'
@@ -41,7 +43,7 @@ export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) 
   }
   return {
     async inferTable({ principal: { workspaceId }, path, body }: Call<'inferTable'>): Promise<TableProposal> {
-      const pipe = await requirePipe(metadata, workspaceId, path.pipe_id)
+      const pipe = await requirePipe(metadata, workspaceId, path)
       const spec = await specFrom(workspaceId, pipe, body)
       const request: TableInferenceRequest = {
         sample: body.sample === undefined ? null : sampleRecords(body.sample),
@@ -53,7 +55,7 @@ export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) 
       }
       const work = async () => (await trials.infer(spec, request)) ?? unanswered(spec, request)
       if (!request.createTable && !request.addColumns) return await work()
-      return await audited(metadata, workspaceId, pipe, spec, work)
+      return await audited(metadata, { workspaceId, pipeId: pipe.pipe_id }, spec, work)
     },
   }
 }
@@ -61,8 +63,7 @@ export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) 
 /** The entry is there before anything is run; what was run is added to it. A crash in between leaves `requested`. */
 async function audited(
   { audit }: Deps['metadata'],
-  workspaceId: string,
-  { pipe_id }: Pipe,
+  { workspaceId, pipeId }: PipeRef,
   { config: { host, database, table } }: DatabaseSpec,
   work: () => Promise<TableProposal>,
 ): Promise<TableProposal> {
@@ -70,8 +71,8 @@ async function audited(
   const auditId = await audit.record({
     workspaceId,
     operation: 'inferTable',
-    resourceId: pipe_id,
-    pipeId: pipe_id,
+    resourceId: pipeId,
+    pipeId,
     before: null,
     after: { status: 'requested', ...where },
   })

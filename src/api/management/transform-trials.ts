@@ -40,7 +40,7 @@ export function transformTrialUseCases({ metadata, trials }: Deps) {
   return {
     /** The body itself: the records' own text must not pass through a parser again. */
     async tryTransform({ principal: { workspaceId }, path, body }: Call<'tryTransform'>): Promise<Buffer> {
-      const pipe = await requirePipe(metadata, workspaceId, path.pipe_id)
+      const pipe = await requirePipe(metadata, workspaceId, path)
       const { sample, limit, only } = body
       const transform = await transformOf(workspaceId, pipe, body)
       const trial = await trials.tryTransform({

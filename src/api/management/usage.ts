@@ -27,13 +27,8 @@ export function usageUseCases(deps: Deps) {
     async getUsage({ principal: { workspaceId, pipeIds }, query }: Call<'getUsage'>): Promise<UsageByHour> {
       const pipes = await metadata.pipes.list(workspaceId)
       const own = new Set(pipes.map((pipe) => pipe.pipe_id).filter((id) => isForPipe({ pipeIds }, id)))
-      return byHour(
-        deps,
-        workspaceId,
-        pipeIds === null ? null : [...own],
-        own,
-        query.hours ?? usageHours.default,
-      )
+      const asked = pipeIds === null ? null : [...own]
+      return byHour(deps, workspaceId, { asked, pipeIds: own }, query.hours)
     },
 
     async getPipeUsage({
@@ -41,15 +36,19 @@ export function usageUseCases(deps: Deps) {
       path,
       query,
     }: Call<'getPipeUsage'>): Promise<UsageByHour> {
-      const { pipe_id } = await requirePipe(metadata, workspaceId, path.pipe_id)
-      return byHour(deps, workspaceId, [pipe_id], new Set([pipe_id]), query.hours ?? usageHours.default)
+      const { pipe_id } = await requirePipe(metadata, workspaceId, path)
+      return byHour(deps, workspaceId, { asked: [pipe_id], pipeIds: new Set([pipe_id]) }, query.hours)
     },
 
     async getDestinationUsage({ principal, path, query }: Call<'getDestinationUsage'>): Promise<LaneByHour> {
       const { workspaceId } = principal
       const { destination_id: id } = await requireDestination(metadata, workspaceId, path)
       const times = hourTimes(deps.now(), query.hours ?? usageHours.default)
-      const stored = await metadata.usage.ofLane(workspaceId, id, times[0] ?? 0, times.at(-1) ?? 0)
+      const stored = await metadata.usage.ofLane(
+        { workspaceId, destinationId: id },
+        times[0] ?? 0,
+        times.at(-1) ?? 0,
+      )
       return {
         hours: times.map((atMs) => ({ hour_ts: isoTime(atMs), ...noLaneCounts, ...stored.get(atMs) })),
       }
@@ -60,9 +59,8 @@ export function usageUseCases(deps: Deps) {
 async function byHour(
   deps: Deps,
   workspaceId: string,
-  asked: readonly string[] | null,
-  pipeIds: ReadonlySet<string>,
-  hours: number,
+  { asked, pipeIds }: { asked: readonly string[] | null; pipeIds: ReadonlySet<string> },
+  hours: number = usageHours.default,
 ): Promise<UsageByHour> {
   const times = hourTimes(deps.now(), hours)
   // Taken before the roll-ups are read: a flush between the two would otherwise hide counts from both.

@@ -137,7 +137,8 @@ export class Replays {
       this.#pause(error, spec)
       return
     }
-    await store.replayFailed(owner, parkedId, causeOf(error), this.#tries, unstoredFrom)
+    const tried = { attempts: this.#tries, firstIndex: unstoredFrom }
+    await store.replayFailed(owner, parkedId, causeOf(error), tried)
     this.#end()
     await this.#deps.parking.refresh()
     this.#state.log.replayFailed(parkedId, message, error)

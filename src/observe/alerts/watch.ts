@@ -146,8 +146,8 @@ export class AlertWatch {
     destinationId,
   }: LaneTrouble): Promise<Pick<AlertNames, 'lane' | 'url'>> {
     const { metadata, dashboardUrl } = this.#deps
-    const pipe = await metadata.pipes.get(workspaceId, pipeId)
-    const destination = await metadata.destinations.find(workspaceId, destinationId)
+    const pipe = await metadata.pipes.get({ workspaceId, pipeId })
+    const destination = await metadata.destinations.get({ workspaceId, destinationId })
     const type = destination?.destination_type
     const kind = type === undefined ? '' : wordsOf(type).kind
     return {

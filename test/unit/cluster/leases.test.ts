@@ -85,7 +85,7 @@ t.test('a pipe that was made gets its owner when that is told; a deleted one is 
   await node.leases.changed(pipeId)
   t.equal(node.leases.owned(pipeId), 1)
   t.strictSame(node.gained, [pipeId])
-  await database.metadata.pipes.delete(database.workspaceId, pipeId)
+  await database.metadata.pipes.delete({ workspaceId: database.workspaceId, pipeId })
   await until('it is lost', () => node.lost.includes(pipeId))
   t.equal(node.leases.owned(pipeId), null)
 })

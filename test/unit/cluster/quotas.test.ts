@@ -60,12 +60,18 @@ class LimitedPipe {
 
   async put(change: Partial<PipeLimits>): Promise<void> {
     this.limits = { ...this.limits, ...change }
-    await this.database.metadata.limits.put(this.database.workspaceId, this.pipeId, this.limits)
+    await this.database.metadata.limits.put(
+      { workspaceId: this.database.workspaceId, pipeId: this.pipeId },
+      this.limits,
+    )
     await this.#changed()
   }
 
   async delete(): Promise<void> {
-    await this.database.metadata.limits.delete(this.database.workspaceId, this.pipeId)
+    await this.database.metadata.limits.delete({
+      workspaceId: this.database.workspaceId,
+      pipeId: this.pipeId,
+    })
     await this.#changed()
   }
 

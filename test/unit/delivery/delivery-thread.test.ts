@@ -41,7 +41,11 @@ t.test('the whole way: appended, delivered in order, shown, counted', async (t) 
     const usage = await stack.metadata.usage.byPipe(stack.workspaceId, 0)
     return usage[stack.pipeId]?.delivered_records === next
   })
-  await stack.metadata.destinations.delete(stack.workspaceId, stack.pipeId, id)
+  await stack.metadata.destinations.delete({
+    workspaceId: stack.workspaceId,
+    pipeId: stack.pipeId,
+    destinationId: id,
+  })
   await stack.delivery.refresh(stack.pipeId)
   t.strictSame(stack.fatal, [])
   await sink.stop()

@@ -74,7 +74,11 @@ t.test('blocking the destination ends it, deleting it forgets it, a restart name
   t.equal(world.events('lane.failing').length, 2)
   const [blocked, deleted] = lanes.map(({ id }) => id)
   await world.change(blocked!, { destination_status: 'blocked' })
-  await world.metadata.destinations.delete(world.workspaceId, world.pipeId, deleted!)
+  await world.metadata.destinations.delete({
+    workspaceId: world.workspaceId,
+    pipeId: world.pipeId,
+    destinationId: deleted!,
+  })
   await world.lanes.refresh(world.pipeId)
   await world.clock.advance(70 * second)
   t.match(world.events('lane.failing_ended'), [{ destination_id: blocked, status: 'blocked' }])

@@ -11,7 +11,11 @@ import { until } from '../../support/until.ts'
 /** The counts of the lane's row, of its hours and of those of its pipe, which has no other lane. */
 async function counted(world: LaneWorld, id: string) {
   const { deliveredRecords, filteredRecords } = await world.saved(id)
-  const hours = await world.metadata.usage.ofLane(world.workspaceId, id, 0, Number.MAX_SAFE_INTEGER)
+  const hours = await world.metadata.usage.ofLane(
+    { workspaceId: world.workspaceId, destinationId: id },
+    0,
+    Number.MAX_SAFE_INTEGER,
+  )
   const sum = (of: 'delivered_records' | 'filtered_records') =>
     [...hours.values()].reduce((total, hour) => total + hour[of], 0)
   const pipe = (await world.metadata.usage.byPipe(world.workspaceId, 0))[world.pipeId]
@@ -99,7 +103,7 @@ t.test('a replay of which nothing is left', async (t) => {
   destination.react = () => 'store'
   await world.change(id, { transform: without(5) })
   const which = { ids: null, errorCode: null }
-  await world.metadata.parked.replayMany(world.workspaceId, id, which)
+  await world.metadata.parked.replayMany({ workspaceId: world.workspaceId, destinationId: id }, which)
   await world.service.parkedChanged(id)
   await world.untilLane(id, 'it is replayed', (lane) => lane.parked_records === 0)
   t.strictSame(await counted(world, id), all(0, 5))

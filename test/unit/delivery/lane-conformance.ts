@@ -161,7 +161,10 @@ export async function testLanes(t: Test, open: OpenBackEnd): Promise<void> {
       t.equal(await process.service.skip(id), true)
       t.match(await untilDone(id, sent), { skipped_messages: 1, parked_records: 1, last_error: null })
       const query = { limit: 10, after: null, errorCode: null, reason: null }
-      const { parked } = await stack.metadata.parked.list(stack.backEnd.workspaceId, id, query)
+      const { parked } = await stack.metadata.parked.list(
+        { workspaceId: stack.backEnd.workspaceId, destinationId: id },
+        query,
+      )
       t.match(parked, [{ stream_seq: bad.seq, reason: 'skipped', records_count: 2 }])
       await countsExactly(t, stack, process, { id, pipeId }, sent)
     },
@@ -238,7 +241,7 @@ export async function testLanes(t: Test, open: OpenBackEnd): Promise<void> {
     destination.react = () => 'slow'
     await stack.send(pipeId, 3)
     await until('an attempt is under way', () => destination.waiting === 1)
-    await stack.metadata.pipes.delete(stack.backEnd.workspaceId, pipeId)
+    await stack.metadata.pipes.delete({ workspaceId: stack.backEnd.workspaceId, pipeId })
     await process.lanes.refresh(pipeId)
     t.equal(destination.aborts, 1)
     t.equal(process.lanes.lane(id), undefined)

@@ -313,7 +313,11 @@ t.test('a deleted destination has no lane any more and its attempt is aborted', 
   destination.react = () => 'slow'
   world.send(1)
   await until('an attempt is under way', () => destination.waiting === 1)
-  await world.metadata.destinations.delete(world.workspaceId, world.pipeId, id)
+  await world.metadata.destinations.delete({
+    workspaceId: world.workspaceId,
+    pipeId: world.pipeId,
+    destinationId: id,
+  })
   await world.lanes.refresh(world.pipeId)
   t.equal(destination.aborts, 1)
   t.strictSame(await world.service.lanes([id]), {})

@@ -6,7 +6,11 @@ import { permanent } from '../../support/recording-driver.ts'
 import { until } from '../../support/until.ts'
 
 async function runsOf(world: LaneWorld, id: string) {
-  const lanes = await world.metadata.laneRecords(world.workspaceId, world.pipeId, 1, Number.MAX_SAFE_INTEGER)
+  const lanes = await world.metadata.laneRecords(
+    { workspaceId: world.workspaceId, pipeId: world.pipeId },
+    1,
+    Number.MAX_SAFE_INTEGER,
+  )
   const lane = lanes.find(({ state }) => state.destinationId === id)
   return (lane?.runs ?? []).map(({ kind, firstSeq, lastSeq, batchLastSeq, attempts }) => ({
     ...{ kind, firstSeq, lastSeq, batchLastSeq, attempts },

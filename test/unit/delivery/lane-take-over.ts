@@ -52,7 +52,10 @@ export async function testTakeOver(t: Test, open: OpenBackEnd): Promise<void> {
     destination.takes = 3
     destination.isSlowWhenFull = true
     const which = { ids: null, errorCode: null }
-    await stack.metadata.parked.replayMany(stack.backEnd.workspaceId, id, which)
+    await stack.metadata.parked.replayMany(
+      { workspaceId: stack.backEnd.workspaceId, destinationId: id },
+      which,
+    )
     await first.service.parkedChanged(id)
     await until('the first owner has stored records 0 to 2', () => destination.waiting === 1)
     first.believes.set(pipeId, first.ownership.owned(pipeId)!)

@@ -404,7 +404,7 @@ t.test(
       world.logged.some(({ msg, pipe_id }) => msg === 'buffer.unknown_pipe' && pipe_id === unknown),
     )
     t.strictSame(world.deletedPipes, [])
-    await world.metadata.pipes.delete(world.workspaceId, world.pipeId)
+    await world.metadata.pipes.delete({ workspaceId: world.workspaceId, pipeId: world.pipeId })
     await world.lanes.refresh(world.pipeId)
     t.strictSame(world.deletedPipes, [world.pipeId])
     await world.close()

@@ -8,7 +8,8 @@ const everything = { limit: 500, after: null, errorCode: null, reason: null }
 const parks = { on_permanent_error: 'park' as const }
 
 async function parkedOf(world: LaneWorld, id: string) {
-  return (await world.metadata.parked.list(world.workspaceId, id, everything)).parked
+  return (await world.metadata.parked.list({ workspaceId: world.workspaceId, destinationId: id }, everything))
+    .parked
 }
 
 /** The record or message is at fault; `seqs` are refused. */
@@ -84,7 +85,10 @@ t.test('refused records cost themselves alone', async (t) => {
     { stream_seq: 3, record_index: 0 },
     { stream_seq: 3, record_index: 2 },
   ])
-  const found = await world.metadata.parked.get(world.workspaceId, id, parked[0]?.parked_id ?? '')
+  const found = await world.metadata.parked.get(
+    { workspaceId: world.workspaceId, destinationId: id },
+    parked[0]?.parked_id ?? '',
+  )
   t.strictSame(found?.recordTexts, ['{"n":1.10}'])
   t.equal(destination.attempts.length, 1, 'in one attempt')
   await world.close()
@@ -116,7 +120,13 @@ t.test('without room the lane blocks, says why, and goes on when there is room',
   t.match(lane.last_error?.message, /parked\.max_bytes.*This will never do/)
   t.match(lane, { cursor_seq: 2, parked_records: 1 })
   const [first] = await parkedOf(world, id)
-  t.equal(await world.metadata.parked.discard(world.workspaceId, id, first?.parked_id ?? ''), 'discarded')
+  t.equal(
+    await world.metadata.parked.discard(
+      { workspaceId: world.workspaceId, destinationId: id },
+      first?.parked_id ?? '',
+    ),
+    'discarded',
+  )
   await world.service.parkedChanged(id)
   t.match(await world.lane(id), { parked_records: 0 })
   await world.service.retryNow(id)

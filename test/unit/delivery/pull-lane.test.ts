@@ -280,7 +280,11 @@ t.test('who waits when the destination is blocked or deleted is told so', async 
   const pulls = [world.service.pull(blocked.id, waiting), world.service.pull(deleted.id, waiting)]
   await until('both wait', () => world.clock.nextInMs < Number.POSITIVE_INFINITY)
   await world.change(blocked.id, { destination_status: 'blocked' })
-  await world.metadata.destinations.delete(world.workspaceId, world.pipeId, deleted.id)
+  await world.metadata.destinations.delete({
+    workspaceId: world.workspaceId,
+    pipeId: world.pipeId,
+    destinationId: deleted.id,
+  })
   await world.lanes.refresh(world.pipeId)
   t.strictSame(await Promise.all(pulls), [{ kind: 'not_found' }, { kind: 'not_found' }])
   await world.close()

@@ -24,14 +24,19 @@ async function allParked(count: number, records = 1) {
   )
   destination.attempts.length = 0
   destination.react = () => 'store'
-  const list = async () => (await world.metadata.parked.list(world.workspaceId, id, everything)).parked
+  const list = async () =>
+    (await world.metadata.parked.list({ workspaceId: world.workspaceId, destinationId: id }, everything))
+      .parked
   const replay = async (parkedId: string, texts: string[] | null = null) => {
-    await world.metadata.parked.replay(world.workspaceId, id, parkedId, texts)
+    await world.metadata.parked.replay({ workspaceId: world.workspaceId, destinationId: id }, parkedId, texts)
     await world.service.parkedChanged(id)
   }
   const replayAll = async () => {
     const which = { ids: null, errorCode: null }
-    const asked = await world.metadata.parked.replayMany(world.workspaceId, id, which)
+    const asked = await world.metadata.parked.replayMany(
+      { workspaceId: world.workspaceId, destinationId: id },
+      which,
+    )
     await world.service.parkedChanged(id)
     return asked
   }
@@ -73,7 +78,10 @@ t.test(
     await replay(parkedId)
     const isParkedAgain = async () => (await list())[0]?.state === 'parked'
     await until('it is parked again', isParkedAgain)
-    const found = await world.metadata.parked.get(world.workspaceId, id, parkedId)
+    const found = await world.metadata.parked.get(
+      { workspaceId: world.workspaceId, destinationId: id },
+      parkedId,
+    )
     t.match(found?.record, { replays: 1, attempts: (first?.attempts ?? 0) + 1, error: { code: 'still' } })
     t.strictSame(
       found?.history.map(({ error }) => error.code),
@@ -214,7 +222,11 @@ t.test(
       const [first] = await list()
       let isReached = false
       world.dieAtSave = { isBefore, onReached: () => (isReached = true) }
-      await world.metadata.parked.replay(world.workspaceId, id, first?.parked_id ?? '', null)
+      await world.metadata.parked.replay(
+        { workspaceId: world.workspaceId, destinationId: id },
+        first?.parked_id ?? '',
+        null,
+      )
       void world.service.parkedChanged(id)
       await until('the save is reached', () => isReached)
       t.equal((await list()).length, isBefore ? 1 : 0)

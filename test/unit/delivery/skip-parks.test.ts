@@ -10,10 +10,16 @@ import { until } from '../../support/until.ts'
 const everything = { limit: 100, after: null, errorCode: null, reason: null }
 
 async function parkedOf(world: LaneWorld, id: string) {
-  const { parked } = await world.metadata.parked.list(world.workspaceId, id, everything)
+  const { parked } = await world.metadata.parked.list(
+    { workspaceId: world.workspaceId, destinationId: id },
+    everything,
+  )
   const texts: string[][] = []
   for (const { parked_id } of parked) {
-    const found = await world.metadata.parked.get(world.workspaceId, id, parked_id)
+    const found = await world.metadata.parked.get(
+      { workspaceId: world.workspaceId, destinationId: id },
+      parked_id,
+    )
     texts.push(found?.recordTexts ?? [])
   }
   return { parked, texts }

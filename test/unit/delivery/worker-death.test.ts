@@ -35,7 +35,11 @@ t.test('a death: nothing is lost, other lanes go on, what changed meanwhile is h
   answer()
   t.strictSame(await waiting, { kind: 'empty' }, 'who waited in the worker that died is answered')
   const lateId = await stack.addLane({ destination_config: { url: late.url } })
-  await stack.metadata.destinations.delete(stack.workspaceId, stack.pipeId, goodId)
+  await stack.metadata.destinations.delete({
+    workspaceId: stack.workspaceId,
+    pipeId: stack.pipeId,
+    destinationId: goodId,
+  })
   await stack.delivery.refresh(stack.pipeId)
   for (let n = 1; n < 20; n += 1) await stack.append(n)
   await until('the others have everything', () => numbers(late).size === 20 && numbers(rogue).size === 20)

@@ -90,10 +90,10 @@ t.test('a pipe is seen as it is once its refresh has resolved: created, changed,
   await directory.refreshPipe(pipeId)
   t.strictSame(directory.pipe(pipeId)?.requiredFields, [])
   const columns = [column('id', { nullable: false })]
-  await metadata.destinations.create(workspaceId, pipeId, databaseDestination({ columns }))
+  await metadata.destinations.create({ workspaceId, pipeId }, databaseDestination({ columns }))
   await directory.refreshPipe(pipeId.toUpperCase())
   t.strictSame(directory.pipe(pipeId)?.requiredFields, ['id'])
-  await metadata.pipes.delete(workspaceId, pipeId)
+  await metadata.pipes.delete({ workspaceId, pipeId })
   await directory.refreshPipe(pipeId)
   t.equal(directory.pipe(pipeId), undefined)
 })
@@ -106,9 +106,9 @@ t.test('an older result that arrives later does not undo a newer one', async (t)
   counter.hold = gate.promise
   const older = directory.refreshPipe(pipeId)
   // The held result has been read once a later read of the same connection is done.
-  await metadata.pipes.get(workspaceId, pipeId)
+  await metadata.pipes.get({ workspaceId, pipeId })
   counter.hold = null
-  await metadata.pipes.update(workspaceId, pipeId, { pipe_status: 'paused' })
+  await metadata.pipes.update({ workspaceId, pipeId }, { pipe_status: 'paused' })
   await directory.refreshPipe(pipeId)
   gate.release()
   await older

@@ -95,7 +95,7 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
     await other.leave('worker b2')
     t.equal((await pipes.free()).length, 3)
 
-    await metadata.pipes.delete(workspaceId, ids[0]!)
+    await metadata.pipes.delete({ workspaceId, pipeId: ids[0]! })
     t.equal((await pipes.free()).length, 2, 'a deleted pipe has no owner')
   })
 
@@ -103,7 +103,7 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
     const metadata = await (await create(t)).open()
     const workspaceId = await newWorkspace(metadata, 'default')
     const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'moved')
-    const made = await metadata.destinations.create(workspaceId, pipeId, databaseDestination())
+    const made = await metadata.destinations.create({ workspaceId, pipeId }, databaseDestination())
     const state = await metadata.laneStore.load(made.destination_id)
     await metadata.laneStore.save([{ ...state!, ownerEpoch: 7 }], [])
     const { pipes } = metadata.cluster!
@@ -154,17 +154,20 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
     t.strictSame(await next(), [{ apiKeyId, isRevoked: false }])
     const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'one')
     t.strictSame(await next(), [{ pipeId }])
-    await metadata.limits.put(workspaceId, pipeId, limits)
-    await metadata.limits.delete(workspaceId, pipeId)
-    const made = await metadata.destinations.create(workspaceId, pipeId, databaseDestination())
-    await metadata.destinations.update(workspaceId, pipeId, made.destination_id, {
-      destination_status: 'blocked',
-    })
-    await metadata.destinations.delete(workspaceId, pipeId, made.destination_id)
-    const origin = await metadata.origins.add(workspaceId, pipeId, 'https://app.example')
-    await metadata.origins.remove(workspaceId, pipeId, origin.pipe_allowed_origin_id)
-    await metadata.pipes.update(workspaceId, pipeId, { pipe_status: 'paused' })
-    await metadata.pipes.delete(workspaceId, pipeId)
+    await metadata.limits.put({ workspaceId, pipeId }, limits)
+    await metadata.limits.delete({ workspaceId, pipeId })
+    const made = await metadata.destinations.create({ workspaceId, pipeId }, databaseDestination())
+    await metadata.destinations.update(
+      { workspaceId, pipeId, destinationId: made.destination_id },
+      {
+        destination_status: 'blocked',
+      },
+    )
+    await metadata.destinations.delete({ workspaceId, pipeId, destinationId: made.destination_id })
+    const origin = await metadata.origins.add({ workspaceId, pipeId }, 'https://app.example')
+    await metadata.origins.remove({ workspaceId, pipeId }, origin.pipe_allowed_origin_id)
+    await metadata.pipes.update({ workspaceId, pipeId }, { pipe_status: 'paused' })
+    await metadata.pipes.delete({ workspaceId, pipeId })
     t.strictSame(await next(), Array(9).fill({ pipeId }))
     const key = await metadata.apiKeys.create(workspaceId, mintApiKey('second').key)
     const rotated = await metadata.apiKeys.rotate(

@@ -19,14 +19,14 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
   t.test('what one handle has written, another one reads at once', async (t) => {
     const { writer, reader, workspaceId } = await twoHandles(await create(t))
     const pipe = await newPipe(writer, workspaceId, 'events')
-    t.strictSame(await reader.pipes.get(workspaceId, pipe.pipe_id), pipe)
+    t.strictSame(await reader.pipes.get({ workspaceId, pipeId: pipe.pipe_id }), pipe)
     const columns = [column('b', { nullable: false }), column('a')]
     const given = databaseDestination({ columns, destination_name: 'main' })
-    const destination = await writer.destinations.create(workspaceId, pipe.pipe_id, given)
-    t.strictSame(await reader.destinations.list(workspaceId, pipe.pipe_id), [destination])
+    const destination = await writer.destinations.create({ workspaceId, pipeId: pipe.pipe_id }, given)
+    t.strictSame(await reader.destinations.list({ workspaceId, pipeId: pipe.pipe_id }), [destination])
     t.match(destination, { ...given, startAfterSeq: undefined }, 'whole, secrets in the clear')
-    t.strictSame(await writer.limits.put(workspaceId, pipe.pipe_id, limits), limits)
-    t.strictSame(await reader.limits.get(workspaceId, pipe.pipe_id), limits)
+    t.strictSame(await writer.limits.put({ workspaceId, pipeId: pipe.pipe_id }, limits), limits)
+    t.strictSame(await reader.limits.get({ workspaceId, pipeId: pipe.pipe_id }), limits)
     t.match(await reader.directory.pipe(pipe.pipe_id), { workspaceId, pipe, limits, requiredFields: ['b'] })
     t.match(await reader.laneSource.pipe(pipe.pipe_id), { lanes: [{ name: 'main', columns }] })
   })
@@ -36,37 +36,55 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
     const first = await database.open()
     const workspaceId = await newWorkspace(first, 'default')
     const pipe = await newPipe(first, workspaceId, 'events')
-    const destination = await first.destinations.create(workspaceId, pipe.pipe_id, databaseDestination())
+    const destination = await first.destinations.create(
+      { workspaceId, pipeId: pipe.pipe_id },
+      databaseDestination(),
+    )
     await first.close()
     const again = await database.open()
     t.strictSame(await again.pipes.list(workspaceId), [pipe])
-    t.strictSame(await again.destinations.list(workspaceId, pipe.pipe_id), [destination])
+    t.strictSame(await again.destinations.list({ workspaceId, pipeId: pipe.pipe_id }), [destination])
   })
 
   t.test('a workspace sees only itself', async (t) => {
     const { writer, workspaceId } = await twoHandles(await create(t))
     const stranger = await newWorkspace(writer, 'stranger')
     const { pipe_id: pipeId } = await newPipe(writer, workspaceId, 'events')
-    const { destination_id: id } = await writer.destinations.create(workspaceId, pipeId, pullDestination())
-    const origin = await writer.origins.add(workspaceId, pipeId, 'https://app.example')
+    const { destination_id: id } = await writer.destinations.create(
+      { workspaceId, pipeId },
+      pullDestination(),
+    )
+    const origin = await writer.origins.add({ workspaceId, pipeId }, 'https://app.example')
     const key = await writer.apiKeys.create(workspaceId, mintApiKey('second').key)
     t.strictSame(await writer.pipes.list(stranger), [])
-    t.equal(await writer.pipes.get(stranger, pipeId), null)
-    t.equal(await writer.pipes.update(stranger, pipeId, { pipe_status: 'paused' }), null)
-    t.equal(await writer.pipes.delete(stranger, pipeId), false)
-    t.strictSame(await writer.destinations.list(stranger, pipeId), [])
-    t.equal(await writer.destinations.find(stranger, id), null)
-    t.equal(await writer.destinations.update(stranger, pipeId, id, { destination_status: 'blocked' }), null)
-    t.equal(await writer.destinations.delete(stranger, pipeId, id), false)
+    t.equal(await writer.pipes.get({ workspaceId: stranger, pipeId }), null)
+    t.equal(await writer.pipes.update({ workspaceId: stranger, pipeId }, { pipe_status: 'paused' }), null)
+    t.equal(await writer.pipes.delete({ workspaceId: stranger, pipeId }), false)
+    t.strictSame(await writer.destinations.list({ workspaceId: stranger, pipeId }), [])
+    t.equal(await writer.destinations.get({ workspaceId: stranger, destinationId: id }), null)
+    t.equal(
+      await writer.destinations.update(
+        { workspaceId: stranger, pipeId, destinationId: id },
+        { destination_status: 'blocked' },
+      ),
+      null,
+    )
+    t.equal(await writer.destinations.delete({ workspaceId: stranger, pipeId, destinationId: id }), false)
     const notFound = { code: 'pipe_not_found' }
-    await t.rejects(writer.destinations.create(stranger, pipeId, pullDestination()), notFound)
-    await t.rejects(writer.limits.put(stranger, pipeId, limits), notFound)
-    await t.rejects(writer.origins.add(stranger, pipeId, 'https://b.example'), notFound)
-    t.equal(await writer.origins.remove(stranger, pipeId, origin.pipe_allowed_origin_id), false)
+    await t.rejects(
+      writer.destinations.create({ workspaceId: stranger, pipeId }, pullDestination()),
+      notFound,
+    )
+    await t.rejects(writer.limits.put({ workspaceId: stranger, pipeId }, limits), notFound)
+    await t.rejects(writer.origins.add({ workspaceId: stranger, pipeId }, 'https://b.example'), notFound)
+    t.equal(
+      await writer.origins.remove({ workspaceId: stranger, pipeId }, origin.pipe_allowed_origin_id),
+      false,
+    )
     t.equal(await writer.apiKeys.revoke(stranger, key.api_key_id), false)
     t.strictSame(await writer.usage.byPipe(stranger, 0), {})
     t.equal(
-      (await writer.pipes.get(workspaceId, pipeId))?.pipe_status,
+      (await writer.pipes.get({ workspaceId, pipeId }))?.pipe_status,
       'active',
       'its own still is as it was',
     )
@@ -78,8 +96,8 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
     const named = { ...pullDestination(), destination_name: 'main' }
     const races: Record<string, (metadata: Metadata) => Promise<unknown>> = {
       duplicate_pipe_name: (metadata) => newPipe(metadata, workspaceId, 'twice'),
-      duplicate_destination_name: (metadata) => metadata.destinations.create(workspaceId, pipeId, named),
-      duplicate_origin: (metadata) => metadata.origins.add(workspaceId, pipeId, 'https://twice.example'),
+      duplicate_destination_name: (metadata) => metadata.destinations.create({ workspaceId, pipeId }, named),
+      duplicate_origin: (metadata) => metadata.origins.add({ workspaceId, pipeId }, 'https://twice.example'),
       duplicate_api_key_name: (metadata) => metadata.apiKeys.create(workspaceId, mintApiKey('twice').key),
       validation_error: (metadata) => metadata.workspaces.create('twice', mintApiKey('first').key),
     }
@@ -116,8 +134,7 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
     const { writer, reader, workspaceId } = await twoHandles(await create(t))
     const { pipe_id: pipeId } = await newPipe(writer, workspaceId, 'events', { pipe_description: '' })
     const { destination_id: id } = await writer.destinations.create(
-      workspaceId,
-      pipeId,
+      { workspaceId, pipeId },
       databaseDestination({ destination_config: { password: 'p' } }),
     )
     const numbers = Array.from({ length: 24 }, (_, index) => index)
@@ -125,17 +142,20 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
       numbers.flatMap((number) => {
         const metadata = number % 2 ? writer : reader
         return [
-          metadata.pipes.update(workspaceId, pipeId, (current) => ({
+          metadata.pipes.update({ workspaceId, pipeId }, (current) => ({
             pipe_description: `${current.pipe_description}.`,
           })),
-          metadata.destinations.update(workspaceId, pipeId, id, ({ destination_config }) => ({
-            destination_config: { ...destination_config, [`key-${number}`]: number },
-          })),
+          metadata.destinations.update(
+            { workspaceId, pipeId, destinationId: id },
+            ({ destination_config }) => ({
+              destination_config: { ...destination_config, [`key-${number}`]: number },
+            }),
+          ),
         ]
       }),
     )
-    t.equal((await reader.pipes.get(workspaceId, pipeId))?.pipe_description.length, numbers.length)
-    const stored = await reader.destinations.get(workspaceId, pipeId, id)
+    t.equal((await reader.pipes.get({ workspaceId, pipeId }))?.pipe_description.length, numbers.length)
+    const stored = await reader.destinations.get({ workspaceId, pipeId, destinationId: id })
     t.strictSame(
       { ...stored?.destination_config },
       { password: 'p', ...Object.fromEntries(numbers.map((number) => [`key-${number}`, number])) },
@@ -145,22 +165,25 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
   t.test('a change whose decision throws changes nothing', async (t) => {
     const { writer, workspaceId } = await twoHandles(await create(t))
     const pipe = await newPipe(writer, workspaceId, 'events')
-    const change = writer.pipes.update(workspaceId, pipe.pipe_id, () => {
+    const change = writer.pipes.update({ workspaceId, pipeId: pipe.pipe_id }, () => {
       throw new Error('not so')
     })
     await t.rejects(change, { message: 'not so' })
-    t.strictSame(await writer.pipes.get(workspaceId, pipe.pipe_id), pipe)
+    t.strictSame(await writer.pipes.get({ workspaceId, pipeId: pipe.pipe_id }), pipe)
   })
 
   t.test('a deleted pipe takes everything of it along', async (t) => {
     const { writer, reader, workspaceId } = await twoHandles(await create(t))
     const { pipe_id: pipeId } = await newPipe(writer, workspaceId, 'events')
-    const { destination_id: id } = await writer.destinations.create(workspaceId, pipeId, pullDestination())
-    await writer.limits.put(workspaceId, pipeId, limits)
+    const { destination_id: id } = await writer.destinations.create(
+      { workspaceId, pipeId },
+      pullDestination(),
+    )
+    await writer.limits.put({ workspaceId, pipeId }, limits)
     await writer.usage.addIngest([ingested(pipeId, 0, 1)], [{ pipeId, messages: 1, records: 1, bytes: 1 }])
-    t.equal(await writer.pipes.delete(workspaceId, pipeId), true)
-    t.equal(await reader.pipes.delete(workspaceId, pipeId), false)
-    t.equal(await reader.destinations.find(workspaceId, id), null)
+    t.equal(await writer.pipes.delete({ workspaceId, pipeId }), true)
+    t.equal(await reader.pipes.delete({ workspaceId, pipeId }), false)
+    t.equal(await reader.destinations.get({ workspaceId, destinationId: id }), null)
     t.equal(await reader.laneStore.load(id), null)
     t.equal(await reader.laneSource.pipe(pipeId), null)
     t.equal(await reader.directory.pipe(pipeId), null)
@@ -193,14 +216,14 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
     const { pipe_id: pipeId } = await newPipe(writer, workspaceId, 'events')
     const lanes: LaneState[] = []
     for (let index = 0; index < 3; index += 1) {
-      const made = await writer.destinations.create(workspaceId, pipeId, pullDestination(index))
+      const made = await writer.destinations.create({ workspaceId, pipeId }, pullDestination(index))
       const lane = await reader.laneStore.load(made.destination_id)
       t.match(lane, { cursorSeq: index, ownerEpoch: 0, cursorMark: null, recordOffset: 0 })
       if (lane !== null) lanes.push(lane)
     }
     const [first, second, gone] = lanes
     if (!first || !second || !gone) throw new Error('no lanes')
-    await writer.destinations.delete(workspaceId, pipeId, gone.destinationId)
+    await writer.destinations.delete({ workspaceId, pipeId, destinationId: gone.destinationId })
     const { destinationId } = first
     const counts = {
       destinationId,
@@ -229,11 +252,15 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
     })
     const lastMs = Number.MAX_SAFE_INTEGER
     t.strictSame(
-      [...(await reader.usage.ofLane(workspaceId, destinationId, 0, lastMs)).values()],
+      [...(await reader.usage.ofLane({ workspaceId, destinationId }, 0, lastMs)).values()],
       [{ delivered_records: 7, failed_attempts: 1, skipped_records: 2, filtered_records: 4 }],
     )
     for (const id of [second.destinationId, gone.destinationId])
-      t.equal((await reader.usage.ofLane(workspaceId, id, 0, lastMs)).size, 0, 'what another lane did')
+      t.equal(
+        (await reader.usage.ofLane({ workspaceId, destinationId: id }, 0, lastMs)).size,
+        0,
+        'what another lane did',
+      )
   })
 
   t.test(
@@ -241,7 +268,7 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
     async (t) => {
       const { writer, reader, workspaceId } = await twoHandles(await create(t))
       const { pipe_id: pipeId } = await newPipe(writer, workspaceId, 'events')
-      const made = await writer.destinations.create(workspaceId, pipeId, pullDestination())
+      const made = await writer.destinations.create({ workspaceId, pipeId }, pullDestination())
       const id = made.destination_id
       const old = (await reader.laneStore.take(id, 1))!
       t.equal(old.ownerEpoch, 0, 'the first owner has nobody to keep out')
@@ -276,7 +303,7 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
     t.strictSame(await reader.identity(), identity)
     t.equal(await reader.knownSeq(), 0)
     const { pipe_id: pipeId } = await newPipe(writer, workspaceId, 'events')
-    const made = await writer.destinations.create(workspaceId, pipeId, pullDestination(30))
+    const made = await writer.destinations.create({ workspaceId, pipeId }, pullDestination(30))
     t.equal(await reader.knownSeq(), 30, 'a cursor')
     const lane = await reader.laneStore.load(made.destination_id)
     await writer.laneStore.save([{ ...lane!, batchFirstSeq: 31, batchLastSeq: 40 }], [])
@@ -291,8 +318,8 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
     const kept = await newPipe(writer, workspaceId, 'kept')
     const ids: string[] = []
     for (const name of ['one', 'two']) ids.push((await newPipe(writer, workspaceId, name)).pipe_id)
-    for (const id of ids) await writer.pipes.delete(workspaceId, id.toUpperCase())
-    t.equal(await writer.pipes.delete(workspaceId, ids[0]!), false)
+    for (const id of ids) await writer.pipes.delete({ workspaceId, pipeId: id.toUpperCase() })
+    t.equal(await writer.pipes.delete({ workspaceId, pipeId: ids[0]! }), false)
     t.strictSame(await reader.laneSource.deletedPipes(), [...ids].sort())
     t.strictSame(await reader.laneSource.deletedPipes(1), [], 'none was deleted before that')
     await writer.laneSource.forgetDeletedPipes([ids[0]!, kept.pipe_id])

@@ -15,7 +15,7 @@ t.test('each index page with a wrong bit in its first entry is noticed', async (
   const workspaceId = await newWorkspace(metadata, 'damaged')
   for (let n = 0; n < 20; n += 1) {
     const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, `pipe-${n}`)
-    await metadata.destinations.create(workspaceId, pipeId, databaseDestination())
+    await metadata.destinations.create({ workspaceId, pipeId }, databaseDestination())
   }
   await metadata.close()
   requireIntactMetadata(options.file)

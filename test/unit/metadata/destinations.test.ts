@@ -26,7 +26,7 @@ t.test('a destination is stored whole, with its columns in order and a lane wher
     column('m', { semantic_role: 'received_at' }),
   ]
   const given = databaseDestination({ columns, startAfterSeq: 2 ** 53 - 1, destination_max_retry_seconds: 7 })
-  const destination = await metadata.destinations.create(workspaceId, pipeId, given)
+  const destination = await metadata.destinations.create({ workspaceId, pipeId }, given)
   t.match(destination, {
     pipe_id: pipeId,
     destination_type: 'destination_database',
@@ -40,9 +40,15 @@ t.test('a destination is stored whole, with its columns in order and a lane wher
     'in the order given',
   )
   t.strictSame(destination.columns, columns)
-  t.strictSame(await metadata.destinations.get(workspaceId, pipeId, destination.destination_id), destination)
-  t.strictSame(await metadata.destinations.find(workspaceId, destination.destination_id), destination)
-  t.strictSame(await metadata.destinations.list(workspaceId, pipeId), [destination])
+  t.strictSame(
+    await metadata.destinations.get({ workspaceId, pipeId, destinationId: destination.destination_id }),
+    destination,
+  )
+  t.strictSame(
+    await metadata.destinations.get({ workspaceId, destinationId: destination.destination_id }),
+    destination,
+  )
+  t.strictSame(await metadata.destinations.list({ workspaceId, pipeId }), [destination])
   t.strictSame(await metadata.laneStore.load(destination.destination_id), {
     destinationId: destination.destination_id,
     cursorSeq: 2 ** 53 - 1,
@@ -82,9 +88,9 @@ t.test('a destination takes its name and delivery settings with it from the star
     rate: { requests_per_second: 100 },
     concurrency: 3,
   }
-  const created = await metadata.destinations.create(workspaceId, pipeId, databaseDestination(settings))
+  const created = await metadata.destinations.create({ workspaceId, pipeId }, databaseDestination(settings))
   t.match(created, settings)
-  const plain = await metadata.destinations.create(workspaceId, pipeId, databaseDestination())
+  const plain = await metadata.destinations.create({ workspaceId, pipeId }, databaseDestination())
   t.match(plain, { destination_name: 'database', flush: null, rate: null, concurrency: null })
 })
 
@@ -95,7 +101,7 @@ t.test('a name is taken once per pipe; without one it is the kind', async (t) =>
   const { pipe_id: otherId } = await newPipe(metadata, workspaceId, 'others')
   const named = (destination_name: string | null) => ({ ...pullDestination(), destination_name })
   const create = (pipe: string, name: string | null) =>
-    metadata.destinations.create(workspaceId, pipe, named(name))
+    metadata.destinations.create({ workspaceId, pipeId: pipe }, named(name))
   const main = await create(pipeId, 'main')
   t.match(await create(pipeId, null), { destination_name: 'pull' })
   const second = await create(pipeId, null)
@@ -103,17 +109,26 @@ t.test('a name is taken once per pipe; without one it is the kind', async (t) =>
   await create(pipeId, 'Main')
   await create(otherId, 'main')
   await t.rejects(create(pipeId, 'main'), { code: 'duplicate_destination_name' })
-  const rename = metadata.destinations.update(workspaceId, pipeId, second.destination_id, {
-    destination_name: 'main',
-  })
+  const rename = metadata.destinations.update(
+    { workspaceId, pipeId, destinationId: second.destination_id },
+    {
+      destination_name: 'main',
+    },
+  )
   await t.rejects(rename, { code: 'duplicate_destination_name' })
-  await metadata.destinations.update(workspaceId, pipeId, main.destination_id, { destination_name: 'main' })
+  await metadata.destinations.update(
+    { workspaceId, pipeId, destinationId: main.destination_id },
+    { destination_name: 'main' },
+  )
   const both = await Promise.allSettled([create(otherId, 'one'), create(otherId, 'one')])
   t.equal(both.filter((result) => result.status === 'rejected').length, 1, 'also in a race')
-  await metadata.destinations.delete(workspaceId, pipeId, main.destination_id)
+  await metadata.destinations.delete({ workspaceId, pipeId, destinationId: main.destination_id })
   await create(pipeId, 'main')
   const update = (name: string | null) =>
-    metadata.destinations.update(workspaceId, pipeId, second.destination_id, { destination_name: name })
+    metadata.destinations.update(
+      { workspaceId, pipeId, destinationId: second.destination_id },
+      { destination_name: name },
+    )
   t.match(await update(null), { destination_name: 'pull-2' }, 'a default that it has, it keeps')
   t.match(await update('second'), { destination_name: 'second' })
   t.match(await create(pipeId, null), { destination_name: 'pull-2' }, 'what is free is taken again')
@@ -131,7 +146,10 @@ t.test('an empty source_field is no source_field', async (t) => {
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
   const columns = [column('id', { source_field: '' })]
-  const created = await metadata.destinations.create(workspaceId, pipeId, databaseDestination({ columns }))
+  const created = await metadata.destinations.create(
+    { workspaceId, pipeId },
+    databaseDestination({ columns }),
+  )
   t.strictSame(created.columns, [column('id')])
 })
 
@@ -144,11 +162,11 @@ t.test('a destination that cannot be stored whole leaves nothing', async (t) => 
   const allow = await refuseRows(options, 'lanes', 'no lanes today')
   const count = async (table: string) => (await rowsOf(options, `SELECT count(*) AS count FROM ${table}`))[0]
   const given = databaseDestination({ columns: [column('id')] })
-  await t.rejects(metadata.destinations.create(workspaceId, pipeId, given), /no lanes today/)
+  await t.rejects(metadata.destinations.create({ workspaceId, pipeId }, given), /no lanes today/)
   t.strictSame(await count('destinations'), { count: 0 })
   t.strictSame(await count('destination_columns'), { count: 0 })
   await allow()
-  t.ok(await metadata.destinations.create(workspaceId, pipeId, given))
+  t.ok(await metadata.destinations.create({ workspaceId, pipeId }, given))
   t.strictSame(await count('destination_columns'), { count: 1 }, 'control: it counts')
 })
 
@@ -157,7 +175,7 @@ t.test('an update changes what it names and moves destination_updated_ts', async
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
   const columns = [column('a'), column('b')]
-  let current = await metadata.destinations.create(workspaceId, pipeId, databaseDestination({ columns }))
+  let current = await metadata.destinations.create({ workspaceId, pipeId }, databaseDestination({ columns }))
   const changes: DestinationChange[] = [
     { destination_status: 'blocked' },
     { destination_max_retry_seconds: 5 },
@@ -171,7 +189,10 @@ t.test('an update changes what it names and moves destination_updated_ts', async
     { destination_name: null, flush: null, rate: null, concurrency: null },
   ]
   for (const change of changes) {
-    const updated = await metadata.destinations.update(workspaceId, pipeId, current.destination_id, change)
+    const updated = await metadata.destinations.update(
+      { workspaceId, pipeId, destinationId: current.destination_id },
+      change,
+    )
     t.ok((updated?.destination_updated_ts ?? '') > current.destination_updated_ts)
     // Null is the default, which for a name is its kind.
     const name = change.destination_name === null ? { destination_name: 'database' } : {}
@@ -180,10 +201,16 @@ t.test('an update changes what it names and moves destination_updated_ts', async
       destination_updated_ts: updated?.destination_updated_ts,
     }
     t.strictSame(updated, expected)
-    t.strictSame(await metadata.destinations.find(workspaceId, current.destination_id), updated)
+    t.strictSame(
+      await metadata.destinations.get({ workspaceId, destinationId: current.destination_id }),
+      updated,
+    )
     if (updated) current = updated
   }
-  t.strictSame(await metadata.destinations.update(workspaceId, pipeId, current.destination_id, {}), current)
+  t.strictSame(
+    await metadata.destinations.update({ workspaceId, pipeId, destinationId: current.destination_id }, {}),
+    current,
+  )
 })
 
 t.test('deleting a destination removes its columns and its lane', async (t) => {
@@ -191,15 +218,20 @@ t.test('deleting a destination removes its columns and its lane', async (t) => {
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
   const gone = await metadata.destinations.create(
-    workspaceId,
-    pipeId,
+    { workspaceId, pipeId },
     databaseDestination({ columns: [column('a')] }),
   )
-  const stays = await metadata.destinations.create(workspaceId, pipeId, pullDestination())
-  t.equal(await metadata.destinations.delete(workspaceId, pipeId, gone.destination_id), true)
-  t.equal(await metadata.destinations.delete(workspaceId, pipeId, gone.destination_id), false)
+  const stays = await metadata.destinations.create({ workspaceId, pipeId }, pullDestination())
+  t.equal(
+    await metadata.destinations.delete({ workspaceId, pipeId, destinationId: gone.destination_id }),
+    true,
+  )
+  t.equal(
+    await metadata.destinations.delete({ workspaceId, pipeId, destinationId: gone.destination_id }),
+    false,
+  )
   t.equal(await metadata.laneStore.load(gone.destination_id), null)
-  t.strictSame(await metadata.destinations.list(workspaceId, pipeId), [stays])
+  t.strictSame(await metadata.destinations.list({ workspaceId, pipeId }), [stays])
 })
 
 t.test('a destination of a pipe that is not there: pipe_not_found', async (t) => {
@@ -207,7 +239,7 @@ t.test('a destination of a pipe that is not there: pipe_not_found', async (t) =>
   const workspaceId = await newWorkspace(metadata, 'default')
   const nowhere = '00000000-0000-4000-8000-000000000000'
   await t.rejects(
-    metadata.destinations.create(workspaceId, nowhere, pullDestination()),
+    metadata.destinations.create({ workspaceId, pipeId: nowhere }, pullDestination()),
     new ApiError('pipe_not_found'),
   )
 })
@@ -231,11 +263,14 @@ t.test('secret values are never in the files in the clear, before or after a cha
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
   for (const type of destinationTypes) {
     const given = withSecrets(type)
-    const created = await metadata.destinations.create(workspaceId, pipeId, given)
+    const created = await metadata.destinations.create({ workspaceId, pipeId }, given)
     t.strictSame(created.destination_config, given.destination_config, 'opened again on the way out')
-    await metadata.destinations.update(workspaceId, pipeId, created.destination_id, {
-      destination_config: given.destination_config,
-    })
+    await metadata.destinations.update(
+      { workspaceId, pipeId, destinationId: created.destination_id },
+      {
+        destination_config: given.destination_config,
+      },
+    )
   }
   for (const when of ['while the log is there', 'after it is closed']) {
     const bytes = rawBytes(options.dir)
@@ -253,11 +288,14 @@ t.test('a secret that is null or empty comes back so', async (t) => {
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
   const destination_config = { url: 'https://hook.example', auth_header: null, signing_secret: '' }
-  const created = await metadata.destinations.create(workspaceId, pipeId, {
-    ...pullDestination(),
-    destination_type: 'destination_http_endpoint',
-    destination_config,
-  })
+  const created = await metadata.destinations.create(
+    { workspaceId, pipeId },
+    {
+      ...pullDestination(),
+      destination_type: 'destination_http_endpoint',
+      destination_config,
+    },
+  )
   t.strictSame(created.destination_config, destination_config)
 })
 
@@ -266,8 +304,8 @@ t.test('a sealed value opens nowhere but where it was put', async (t) => {
   const metadata = await open(t, options)
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
-  const mine = await metadata.destinations.create(workspaceId, pipeId, databaseDestination())
-  const theirs = await metadata.destinations.create(workspaceId, pipeId, databaseDestination())
+  const mine = await metadata.destinations.create({ workspaceId, pipeId }, databaseDestination())
+  const theirs = await metadata.destinations.create({ workspaceId, pipeId }, databaseDestination())
   const configOf = async (id: string) => {
     const found = await rowsOf(
       options,
@@ -287,7 +325,7 @@ t.test('a sealed value opens nowhere but where it was put', async (t) => {
   t.not(original, await configOf(theirs.destination_id), 'the same secret is sealed separately for each')
 
   const isUnreadable = async () =>
-    t.match(await metadata.destinations.find(workspaceId, mine.destination_id), {
+    t.match(await metadata.destinations.get({ workspaceId, destinationId: mine.destination_id }), {
       destination_config: { password: '' },
       unreadable_secrets: ['password'],
     })
@@ -300,7 +338,7 @@ t.test('a sealed value opens nowhere but where it was put', async (t) => {
   await isUnreadable()
   await setConfig(original)
   t.strictSame(
-    await metadata.destinations.find(workspaceId, mine.destination_id),
+    await metadata.destinations.get({ workspaceId, destinationId: mine.destination_id }),
     mine,
     'control: put back, it opens',
   )

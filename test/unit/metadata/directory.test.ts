@@ -60,7 +60,7 @@ t.test('required fields', async (t) => {
     const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, `case-${index}`, {
       pipe_ingest_ts_field: 'at',
     })
-    await metadata.destinations.create(workspaceId, pipeId, databaseDestination({ columns: [mapping] }))
+    await metadata.destinations.create({ workspaceId, pipeId }, databaseDestination({ columns: [mapping] }))
     t.strictSame((await metadata.directory.pipe(pipeId))?.requiredFields, required, what)
   }
 })
@@ -70,7 +70,7 @@ t.test(
   async (t) => {
     const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'many')
     const create = (columns: ColumnMapping[]) =>
-      metadata.destinations.create(workspaceId, pipeId, databaseDestination({ columns }))
+      metadata.destinations.create({ workspaceId, pipeId }, databaseDestination({ columns }))
     const fields = async () => (await metadata.directory.pipe(pipeId))?.requiredFields
     t.strictSame(await fields(), [])
     await create([column('z', must), column('b', { ...must, source_field: 'shared' })])
@@ -78,11 +78,17 @@ t.test(
     await create([])
     t.strictSame(await fields(), ['z', 'shared', 'a'])
     const { destination_id: secondId } = second
-    await metadata.destinations.update(workspaceId, pipeId, secondId, { destination_status: 'blocked' })
+    await metadata.destinations.update(
+      { workspaceId, pipeId, destinationId: secondId },
+      { destination_status: 'blocked' },
+    )
     t.strictSame(await fields(), ['z', 'shared'], 'a blocked destination asks for nothing')
-    await metadata.destinations.update(workspaceId, pipeId, secondId, { destination_status: 'active' })
+    await metadata.destinations.update(
+      { workspaceId, pipeId, destinationId: secondId },
+      { destination_status: 'active' },
+    )
     t.strictSame(await fields(), ['z', 'shared', 'a'])
-    await metadata.destinations.delete(workspaceId, pipeId, secondId)
+    await metadata.destinations.delete({ workspaceId, pipeId, destinationId: secondId })
     t.strictSame(await fields(), ['z', 'shared'])
   },
 )
@@ -91,12 +97,12 @@ t.test('HTTP and pull destinations ask for no field, an object store for those o
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'others')
   for (const type of ['destination_http_endpoint', 'destination_pull'] as const) {
     const given = { ...pullDestination(), destination_type: type, columns: [column('id', must)] }
-    await metadata.destinations.create(workspaceId, pipeId, given)
+    await metadata.destinations.create({ workspaceId, pipeId }, given)
   }
   t.strictSame((await metadata.directory.pipe(pipeId))?.requiredFields, [])
   const store = { ...pullDestination(), destination_type: 'destination_object_store' as const }
-  await metadata.destinations.create(workspaceId, pipeId, { ...store, columns: [column('id', must)] })
-  await metadata.destinations.create(workspaceId, pipeId, store)
+  await metadata.destinations.create({ workspaceId, pipeId }, { ...store, columns: [column('id', must)] })
+  await metadata.destinations.create({ workspaceId, pipeId }, store)
   t.strictSame((await metadata.directory.pipe(pipeId))?.requiredFields, ['id'])
 })
 
@@ -104,10 +110,10 @@ t.test('a pipe comes with its workspace, limits and origins in lower case; pause
   const pipe = await newPipe(metadata, workspaceId, 'whole')
   const bare = await metadata.directory.pipe(pipe.pipe_id)
   t.strictSame(bare, { workspaceId, pipe, limits: null, allowedOrigins: new Set(), requiredFields: [] })
-  await metadata.limits.put(workspaceId, pipe.pipe_id, limits)
-  await metadata.origins.add(workspaceId, pipe.pipe_id, 'https://App.Example:8443')
-  await metadata.origins.add(workspaceId, pipe.pipe_id, 'http://localhost:3000')
-  const paused = await metadata.pipes.update(workspaceId, pipe.pipe_id, { pipe_status: 'paused' })
+  await metadata.limits.put({ workspaceId, pipeId: pipe.pipe_id }, limits)
+  await metadata.origins.add({ workspaceId, pipeId: pipe.pipe_id }, 'https://App.Example:8443')
+  await metadata.origins.add({ workspaceId, pipeId: pipe.pipe_id }, 'http://localhost:3000')
+  const paused = await metadata.pipes.update({ workspaceId, pipeId: pipe.pipe_id }, { pipe_status: 'paused' })
   const whole = await metadata.directory.pipe(pipe.pipe_id.toUpperCase())
   t.strictSame(whole, {
     workspaceId,

@@ -28,13 +28,12 @@ const owner = await newWorkspace(metadata, 'owner')
 const stranger = await newWorkspace(metadata, 'stranger')
 const { pipe_id: pipeId } = await newPipe(metadata, owner, 'events')
 const { destination_id: destinationId } = await metadata.destinations.create(
-  owner,
-  pipeId,
+  { workspaceId: owner, pipeId },
   databaseDestination(),
 )
-const origin = await metadata.origins.add(owner, pipeId, 'https://app.example')
+const origin = await metadata.origins.add({ workspaceId: owner, pipeId }, 'https://app.example')
 const key = await metadata.apiKeys.create(owner, mintApiKey('second').key)
-await metadata.limits.put(owner, pipeId, limits)
+await metadata.limits.put({ workspaceId: owner, pipeId }, limits)
 await metadata.alerts.put(owner, () => alertSettings)
 await metadata.usage.addIngest(
   [{ pipeId, hourMs: 0, requests: 1, records: 2, bytes: 3, rejected: 0, lastIngestMs: 5 }],
@@ -59,7 +58,7 @@ await metadata.driftStore.save(ownerOf(destinationId), {
   state: { since_ms: 0, records: 1, keys: [], other_keys: 0, unfilled: [] },
 })
 const wholeList = { limit: 10, after: null, errorCode: null, reason: null }
-const { parked: ownersParked } = await metadata.parked.list(owner, destinationId, wholeList)
+const { parked: ownersParked } = await metadata.parked.list({ workspaceId: owner, destinationId }, wholeList)
 const parkedId = ownersParked[0]?.parked_id ?? ''
 const user = await metadata.users.create(owner, {
   ...{ email: 'owner@example.com', role: 'admin', passwordHash: 'hash' },
@@ -76,21 +75,23 @@ await metadata.sessions.begin(signedIn, 'b'.repeat(64))
 async function everythingOf(workspaceId: string): Promise<unknown> {
   return {
     pipes: await metadata.pipes.list(workspaceId),
-    pipe: await metadata.pipes.get(workspaceId, pipeId),
-    destinations: await metadata.destinations.list(workspaceId, pipeId),
-    destination: await metadata.destinations.get(workspaceId, pipeId, destinationId),
-    found: await metadata.destinations.find(workspaceId, destinationId),
-    limits: await metadata.limits.get(workspaceId, pipeId),
-    origins: await metadata.origins.list(workspaceId, pipeId),
+    pipe: await metadata.pipes.get({ workspaceId, pipeId }),
+    destinations: await metadata.destinations.list({ workspaceId, pipeId }),
+    destination: await metadata.destinations.get({ workspaceId, pipeId, destinationId }),
+    found: await metadata.destinations.get({ workspaceId, destinationId }),
+    limits: await metadata.limits.get({ workspaceId, pipeId }),
+    origins: await metadata.origins.list({ workspaceId, pipeId }),
     usage: await metadata.usage.byPipe(workspaceId, 0),
     hours: [...(await metadata.usage.byHour(workspaceId, null, 0, 0))],
-    hoursOfLane: [...(await metadata.usage.ofLane(workspaceId, destinationId, 0, Number.MAX_SAFE_INTEGER))],
-    drift: await metadata.drift(workspaceId, destinationId),
-    parked: await metadata.parked.list(workspaceId, destinationId, wholeList),
-    parkedOne: await metadata.parked.get(workspaceId, destinationId, parkedId),
+    hoursOfLane: [
+      ...(await metadata.usage.ofLane({ workspaceId, destinationId }, 0, Number.MAX_SAFE_INTEGER)),
+    ],
+    drift: await metadata.drift({ workspaceId, destinationId }),
+    parked: await metadata.parked.list({ workspaceId, destinationId }, wholeList),
+    parkedOne: await metadata.parked.get({ workspaceId, destinationId }, parkedId),
     users: await metadata.users.list(workspaceId),
     overview: await metadata.overview(workspaceId, 0),
-    laneRecords: await metadata.laneRecords(workspaceId, pipeId, 1, Number.MAX_SAFE_INTEGER),
+    laneRecords: await metadata.laneRecords({ workspaceId, pipeId }, 1, Number.MAX_SAFE_INTEGER),
     alerts: await metadata.alerts.get(workspaceId),
     hoursOfPipe: [...(await metadata.usage.byHour(workspaceId, [pipeId], 0, 0))],
   }
@@ -127,37 +128,65 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
     )
   },
   'pipes.update': async (t) =>
-    void t.equal(await metadata.pipes.update(stranger, pipeId, { pipe_description: 'taken' }), null),
-  'pipes.delete': async (t) => void t.equal(await metadata.pipes.delete(stranger, pipeId), false),
+    void t.equal(
+      await metadata.pipes.update({ workspaceId: stranger, pipeId }, { pipe_description: 'taken' }),
+      null,
+    ),
+  'pipes.delete': async (t) =>
+    void t.equal(await metadata.pipes.delete({ workspaceId: stranger, pipeId }), false),
   'destinations.create': async (t) =>
-    void (await t.rejects(metadata.destinations.create(stranger, pipeId, pullDestination()), notFound)),
+    void (await t.rejects(
+      metadata.destinations.create({ workspaceId: stranger, pipeId }, pullDestination()),
+      notFound,
+    )),
   'destinations.update': async (t) =>
     void t.equal(
-      await metadata.destinations.update(stranger, pipeId, destinationId, { destination_status: 'blocked' }),
+      await metadata.destinations.update(
+        { workspaceId: stranger, pipeId, destinationId },
+        { destination_status: 'blocked' },
+      ),
       null,
     ),
   'destinations.delete': async (t) =>
-    void t.equal(await metadata.destinations.delete(stranger, pipeId, destinationId), false),
+    void t.equal(await metadata.destinations.delete({ workspaceId: stranger, pipeId, destinationId }), false),
   'parked.replay': async (t) =>
-    void t.same(await metadata.parked.replay(stranger, destinationId, parkedId, null), { kind: 'not_found' }),
+    void t.same(await metadata.parked.replay({ workspaceId: stranger, destinationId }, parkedId, null), {
+      kind: 'not_found',
+    }),
   'parked.replayMany': async (t) =>
     void t.equal(
-      await metadata.parked.replayMany(stranger, destinationId, { ids: null, errorCode: null }),
+      await metadata.parked.replayMany(
+        { workspaceId: stranger, destinationId },
+        { ids: null, errorCode: null },
+      ),
       0,
     ),
   'parked.discardMany': async (t) =>
     void t.equal(
-      await metadata.parked.discardMany(stranger, destinationId, { ids: null, errorCode: null }),
+      await metadata.parked.discardMany(
+        { workspaceId: stranger, destinationId },
+        { ids: null, errorCode: null },
+      ),
       0,
     ),
   'parked.discard': async (t) =>
-    void t.equal(await metadata.parked.discard(stranger, destinationId, parkedId), 'not_found'),
-  'limits.delete': async (t) => void t.notOk(await metadata.limits.delete(stranger, pipeId)),
-  'limits.put': async (t) => void (await t.rejects(metadata.limits.put(stranger, pipeId, limits), notFound)),
+    void t.equal(
+      await metadata.parked.discard({ workspaceId: stranger, destinationId }, parkedId),
+      'not_found',
+    ),
+  'limits.delete': async (t) => void t.notOk(await metadata.limits.delete({ workspaceId: stranger, pipeId })),
+  'limits.put': async (t) =>
+    void (await t.rejects(metadata.limits.put({ workspaceId: stranger, pipeId }, limits), notFound)),
   'origins.add': async (t) =>
-    void (await t.rejects(metadata.origins.add(stranger, pipeId, 'https://evil.example'), notFound)),
+    void (await t.rejects(
+      metadata.origins.add({ workspaceId: stranger, pipeId }, 'https://evil.example'),
+      notFound,
+    )),
   'origins.remove': async (t) =>
-    void t.equal(await metadata.origins.remove(stranger, pipeId, origin.pipe_allowed_origin_id), false),
+    void t.equal(
+      await metadata.origins.remove({ workspaceId: stranger, pipeId }, origin.pipe_allowed_origin_id),
+      false,
+    ),
   'apiKeys.rotate': async (t) => {
     const decide = () => mintApiKey('taken over').key
     t.equal(await metadata.apiKeys.rotate(stranger, key.api_key_id, null, decide), null)
@@ -263,10 +292,22 @@ t.test('the list of attempts covers every method that takes a workspace', async 
 
 t.test('a destination is not reached through another pipe of its own workspace', async (t) => {
   const other = await newPipe(metadata, owner, 'other')
-  t.equal(await metadata.destinations.get(owner, other.pipe_id, destinationId), null)
-  t.equal(await metadata.destinations.update(owner, other.pipe_id, destinationId, {}), null)
-  t.equal(await metadata.destinations.delete(owner, other.pipe_id, destinationId), false)
-  t.equal(await metadata.origins.remove(owner, other.pipe_id, origin.pipe_allowed_origin_id), false)
+  t.equal(await metadata.destinations.get({ workspaceId: owner, pipeId: other.pipe_id, destinationId }), null)
+  t.equal(
+    await metadata.destinations.update({ workspaceId: owner, pipeId: other.pipe_id, destinationId }, {}),
+    null,
+  )
+  t.equal(
+    await metadata.destinations.delete({ workspaceId: owner, pipeId: other.pipe_id, destinationId }),
+    false,
+  )
+  t.equal(
+    await metadata.origins.remove(
+      { workspaceId: owner, pipeId: other.pipe_id },
+      origin.pipe_allowed_origin_id,
+    ),
+    false,
+  )
 })
 
 t.test('two workspaces may use the same names', async (t) => {
@@ -275,6 +316,6 @@ t.test('two workspaces may use the same names', async (t) => {
 })
 
 t.test('ids are the same in either case of letters', async (t) => {
-  t.ok(await metadata.pipes.get(owner.toUpperCase(), pipeId.toUpperCase()))
-  t.ok(await metadata.destinations.find(owner, destinationId.toUpperCase()))
+  t.ok(await metadata.pipes.get({ workspaceId: owner.toUpperCase(), pipeId: pipeId.toUpperCase() }))
+  t.ok(await metadata.destinations.get({ workspaceId: owner, destinationId: destinationId.toUpperCase() }))
 })

@@ -15,7 +15,7 @@ async function scene(t: Parameters<typeof testFile>[0], startAfterSeq = 0) {
   const metadata = await open(t, options)
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
-  const made = await metadata.destinations.create(workspaceId, pipeId, pullDestination(startAfterSeq))
+  const made = await metadata.destinations.create({ workspaceId, pipeId }, pullDestination(startAfterSeq))
   const destinationId = made.destination_id
   const row = (await metadata.laneStore.load(destinationId))!
   const counts = {
@@ -29,7 +29,7 @@ async function scene(t: Parameters<typeof testFile>[0], startAfterSeq = 0) {
   const pass = (cursorSeq: number, ...passed: PassedMessages[]) =>
     metadata.laneStore.save([{ ...row, cursorSeq }], [{ ...counts, passed }])
   const at = async (first: number, last = first) =>
-    (await metadata.laneRecords(workspaceId, pipeId, first, last))[0]!.runs.map((found) => [
+    (await metadata.laneRecords({ workspaceId, pipeId }, first, last))[0]!.runs.map((found) => [
       found.kind,
       found.firstSeq,
       found.lastSeq,
@@ -54,7 +54,7 @@ t.test('the run of a message is found by any seq of it, and by none beside it', 
     ['skipped', 12, 12],
     ['delivered', 3, 9],
   ])
-  const [lane] = await metadata.laneRecords(workspaceId, pipeId, 4, 4)
+  const [lane] = await metadata.laneRecords({ workspaceId, pipeId }, 4, 4)
   t.match(lane, { state: { cursorSeq: 19 }, runs: [{ batchLastSeq: 9, atMs: 1_009, attempts: 1 }] })
 })
 
@@ -82,9 +82,9 @@ t.test('nothing of a save that fails stays, nor of a destination that is gone', 
   await metadata.laneStore.save([{ ...row, ownerEpoch: 5 }], [])
   await t.rejects(pass(10, run(1, 10)), { name: 'LaneOwnershipLostError' })
   t.strictSame(await at(5), [])
-  await metadata.destinations.delete(workspaceId, pipeId, destinationId)
+  await metadata.destinations.delete({ workspaceId, pipeId, destinationId })
   await metadata.laneStore.save([{ ...row, ownerEpoch: 5 }], [{ ...counts, passed: [run(1, 10)] }])
-  t.strictSame(await metadata.laneRecords(workspaceId, pipeId, 1, 10), [])
+  t.strictSame(await metadata.laneRecords({ workspaceId, pipeId }, 1, 10), [])
 })
 
 t.test('a repaired lane has nothing on record', async (t) => {

@@ -24,8 +24,7 @@ async function laneFile(t: Test): Promise<Scene> {
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
   const { destination_id: destinationId } = await metadata.destinations.create(
-    workspaceId,
-    pipeId,
+    { workspaceId, pipeId },
     pullDestination(),
   )
   await metadata.close()
@@ -41,8 +40,7 @@ async function loaded(metadata: Metadata, destinationId: string): Promise<LaneSt
 async function filteredOf(metadata: Metadata, scene: Scene): Promise<number> {
   const ofPipe = (await metadata.usage.byPipe(scene.workspaceId, 0))[scene.pipeId]?.filtered_records ?? 0
   const hours = await metadata.usage.ofLane(
-    scene.workspaceId,
-    scene.destinationId,
+    { workspaceId: scene.workspaceId, destinationId: scene.destinationId },
     0,
     Number.MAX_SAFE_INTEGER,
   )
@@ -116,14 +114,13 @@ t.test(
     const rows: LaneState[] = []
     for (let index = 0; index < 100; index += 1) {
       const { destination_id: id } = await metadata.destinations.create(
-        workspaceId,
-        pipeId,
+        { workspaceId, pipeId },
         pullDestination(),
       )
       rows.push({ ...(await loaded(metadata, id)), cursorSeq: index + 1 })
     }
     const gone = rows[50]?.destinationId ?? ''
-    await metadata.destinations.delete(workspaceId, pipeId, gone)
+    await metadata.destinations.delete({ workspaceId, pipeId, destinationId: gone })
     await metadata.laneStore.save(rows, [])
     for (const row of rows) {
       t.strictSame(await metadata.laneStore.load(row.destinationId), row.destinationId === gone ? null : row)
@@ -138,16 +135,14 @@ t.test(
     const metadata = await open(t, scene.options)
     const { workspaceId, pipeId } = scene
     const { destination_id: otherId } = await metadata.destinations.create(
-      workspaceId,
-      pipeId,
+      { workspaceId, pipeId },
       pullDestination(),
     )
     const { destination_id: gone } = await metadata.destinations.create(
-      workspaceId,
-      pipeId,
+      { workspaceId, pipeId },
       pullDestination(),
     )
-    await metadata.destinations.delete(workspaceId, pipeId, gone)
+    await metadata.destinations.delete({ workspaceId, pipeId, destinationId: gone })
     const row = await loaded(metadata, scene.destinationId)
     const other = await loaded(metadata, otherId)
     await metadata.laneStore.save([{ ...row, cursorSeq: 5, ownerEpoch: 3 }], [])
@@ -201,7 +196,7 @@ t.test('counts of a pipe deleted meanwhile are dropped without failing the save'
   const scene = await laneFile(t)
   const metadata = await open(t, scene.options)
   const { pipe_id: gone } = await newPipe(metadata, scene.workspaceId, 'gone')
-  await metadata.pipes.delete(scene.workspaceId, gone)
+  await metadata.pipes.delete({ workspaceId: scene.workspaceId, pipeId: gone })
   const row = { ...(await loaded(metadata, scene.destinationId)), cursorSeq: 9 }
   await metadata.laneStore.save(
     [row],
@@ -377,7 +372,7 @@ t.test('whatever a bad disk makes of a row, it is found to be damaged', async (t
     const error = { name: 'LaneStateDamagedError', counters: { deliveredRecords: 0, lastDeliveredMs: null } }
     await t.rejects(metadata.laneStore.load(scene.destinationId), error, change)
     t.match(
-      await metadata.laneRecords(scene.workspaceId, scene.pipeId, 1, 10),
+      await metadata.laneRecords({ workspaceId: scene.workspaceId, pipeId: scene.pipeId }, 1, 10),
       [{ state: { cursorSeq: 0 } }],
       'shown as a lane at its beginning',
     )

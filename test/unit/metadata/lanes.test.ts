@@ -25,8 +25,8 @@ t.test('every pipe comes with its lanes, secrets opened; one without destination
   const empty = await newPipe(metadata, other, 'empty')
   const columns = [column('id', { nullable: false })]
   const given = databaseDestination({ columns, destination_max_retry_seconds: 9 })
-  const database = await metadata.destinations.create(workspaceId, first.pipe_id, given)
-  const pull = await metadata.destinations.create(workspaceId, first.pipe_id, pullDestination())
+  const database = await metadata.destinations.create({ workspaceId, pipeId: first.pipe_id }, given)
+  const pull = await metadata.destinations.create({ workspaceId, pipeId: first.pipe_id }, pullDestination())
 
   const all = await metadata.laneSource.allPipes()
   t.strictSame(
@@ -78,7 +78,10 @@ t.test("flush limits are the destination's own, else the pipe's, else the type's
     'destination_object_store',
     'destination_http_endpoint',
   ] as const) {
-    await metadata.destinations.create(workspaceId, pipeId, { ...pullDestination(), destination_type: type })
+    await metadata.destinations.create(
+      { workspaceId, pipeId },
+      { ...pullDestination(), destination_type: type },
+    )
   }
   const flushes = async () => (await metadata.laneSource.pipe(pipeId))?.lanes.map((lane) => lane.flush)
   t.strictSame(await flushes(), [
@@ -86,18 +89,24 @@ t.test("flush limits are the destination's own, else the pipe's, else the type's
     { maxRecords: 50_000, maxBytes: 33_554_432, maxSeconds: 60 },
     { maxRecords: 1_000, maxBytes: 4_194_304, maxSeconds: 0 },
   ])
-  await metadata.limits.put(workspaceId, pipeId, limits)
+  await metadata.limits.put({ workspaceId, pipeId }, limits)
   const fromRow = { maxRecords: 5, maxBytes: 6, maxSeconds: 7 }
   t.strictSame(await flushes(), [fromRow, fromRow, fromRow])
-  const [first] = await metadata.destinations.list(workspaceId, pipeId)
+  const [first] = await metadata.destinations.list({ workspaceId, pipeId })
   const flush = { max_records: 50, max_bytes: 60, max_seconds: 0 }
-  await metadata.destinations.update(workspaceId, pipeId, first?.destination_id ?? '', { flush })
+  await metadata.destinations.update(
+    { workspaceId, pipeId, destinationId: first?.destination_id ?? '' },
+    { flush },
+  )
   t.strictSame(
     await flushes(),
     [{ maxRecords: 50, maxBytes: 60, maxSeconds: 0 }, fromRow, fromRow],
     'its own wins',
   )
-  await metadata.destinations.update(workspaceId, pipeId, first?.destination_id ?? '', { flush: null })
+  await metadata.destinations.update(
+    { workspaceId, pipeId, destinationId: first?.destination_id ?? '' },
+    { flush: null },
+  )
   t.strictSame(await flushes(), [fromRow, fromRow, fromRow])
 })
 
@@ -120,15 +129,18 @@ const changes: Record<string, (scene: Scene) => Promise<unknown>> = {
   'its own rate': (scene) => update(scene, { rate: { requests_per_second: 0.5 } }),
   'its own concurrency': (scene) => update(scene, { concurrency: 4 }),
   'one flag of a column': (scene) => update(scene, { columns: [column('id', { nullable: false })] }),
-  limits: ({ metadata, workspaceId, pipeId }) => metadata.limits.put(workspaceId, pipeId, limits),
+  limits: ({ metadata, workspaceId, pipeId }) => metadata.limits.put({ workspaceId, pipeId }, limits),
   "the pipe's timestamp key": ({ metadata, workspaceId, pipeId }) =>
-    metadata.pipes.update(workspaceId, pipeId, { pipe_ingest_ts_field: 'at' }),
+    metadata.pipes.update({ workspaceId, pipeId }, { pipe_ingest_ts_field: 'at' }),
   'a reset of the pin': (scene) => update(scene, { tls_pin: null }),
   'its own flush': (scene) => update(scene, { flush: { max_records: 1, max_bytes: 1, max_seconds: 1 } }),
 }
 
-function update(scene: Scene, change: Parameters<Metadata['destinations']['update']>[3]): Promise<unknown> {
-  return scene.metadata.destinations.update(scene.workspaceId, scene.pipeId, scene.destinationId, change)
+function update(scene: Scene, change: Parameters<Metadata['destinations']['update']>[1]): Promise<unknown> {
+  return scene.metadata.destinations.update(
+    { workspaceId: scene.workspaceId, pipeId: scene.pipeId, destinationId: scene.destinationId },
+    change,
+  )
 }
 
 t.test('the revision changes with everything a lane depends on, and with nothing else', async (t) => {
@@ -137,8 +149,7 @@ t.test('the revision changes with everything a lane depends on, and with nothing
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
   const { destination_id: destinationId } = await metadata.destinations.create(
-    workspaceId,
-    pipeId,
+    { workspaceId, pipeId },
     databaseDestination(),
   )
   const scene = { metadata, workspaceId, pipeId, destinationId }
@@ -153,9 +164,9 @@ t.test('the revision changes with everything a lane depends on, and with nothing
     seen.add(revision)
   }
   const last = (await lane())?.revision
-  await metadata.pipes.update(workspaceId, pipeId, { pipe_description: 'words', pipe_status: 'paused' })
-  await metadata.destinations.create(workspaceId, pipeId, pullDestination())
-  await metadata.origins.add(workspaceId, pipeId, 'https://app.example')
+  await metadata.pipes.update({ workspaceId, pipeId }, { pipe_description: 'words', pipe_status: 'paused' })
+  await metadata.destinations.create({ workspaceId, pipeId }, pullDestination())
+  await metadata.origins.add({ workspaceId, pipeId }, 'https://app.example')
   t.equal((await lane())?.revision, last, 'what no lane depends on')
   t.equal((await lane(await open(t, options)))?.revision, last, 'the same for another connection')
   t.match(last, /^[0-9a-f]{32}$/)

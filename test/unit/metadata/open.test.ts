@@ -73,12 +73,15 @@ t.test('opening again changes nothing and finds everything', async (t) => {
   const first = await openFile(options)
   const workspaceId = await newWorkspace(first, 'default')
   const pipe = await newPipe(first, workspaceId, 'events')
-  const destination = await first.destinations.create(workspaceId, pipe.pipe_id, databaseDestination())
+  const destination = await first.destinations.create(
+    { workspaceId, pipeId: pipe.pipe_id },
+    databaseDestination(),
+  )
   await first.close()
   const before = contentOf(options.file)
   const second = await openFile(options)
   t.strictSame(await second.pipes.list(workspaceId), [pipe])
-  t.strictSame(await second.destinations.list(workspaceId, pipe.pipe_id), [destination])
+  t.strictSame(await second.destinations.list({ workspaceId, pipeId: pipe.pipe_id }), [destination])
   await second.close()
   t.strictSame(contentOf(options.file), before)
 })

@@ -79,7 +79,8 @@ export function writesOf(
     pruneHistory: () => laneStore.pruneHistory(owner, 99),
     park: () => parkedStore.park(owner, [parkedOf(97, 1)]),
     beginReplay: (parkedId) => parkedStore.beginReplay(owner, parkedId),
-    replayFailed: (parkedId) => parkedStore.replayFailed(owner, parkedId, cause, 5, 7),
+    replayFailed: (parkedId) =>
+      parkedStore.replayFailed(owner, parkedId, cause, { attempts: 5, firstIndex: 7 }),
     replayHalfStored: (parkedId) => parkedStore.replayHalfStored(owner, parkedId, 7),
     countUsage: () => usage.countUpTo([{ pipeId, ...staleTotals }], 0),
     saveDrift: () => driftStore.save(owner, drift),

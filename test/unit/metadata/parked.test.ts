@@ -31,8 +31,7 @@ async function fixture(t: Test) {
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
   const { destination_id: id } = await metadata.destinations.create(
-    workspaceId,
-    pipeId,
+    { workspaceId, pipeId },
     databaseDestination(),
   )
   /** The stored sums, and the result of counting. */
@@ -49,13 +48,16 @@ async function fixture(t: Test) {
     return { kept, counted, bodies } as Record<string, Record<string, number>>
   }
   const list = async (change = {}) =>
-    await metadata.parked.list(workspaceId, id, {
-      limit: 100,
-      after: null,
-      errorCode: null,
-      reason: null,
-      ...change,
-    })
+    await metadata.parked.list(
+      { workspaceId, destinationId: id },
+      {
+        limit: 100,
+        after: null,
+        errorCode: null,
+        reason: null,
+        ...change,
+      },
+    )
   return { metadata, workspaceId, pipeId, id, clock, options, sums, list }
 }
 
@@ -78,7 +80,7 @@ t.test(
       attempts: 2,
       error: { code: '22007', column: 'n' },
     })
-    const detail = await metadata.parked.get(workspaceId, id, parked[0]?.parked_id ?? '')
+    const detail = await metadata.parked.get({ workspaceId, destinationId: id }, parked[0]?.parked_id ?? '')
     t.strictSame(detail?.recordTexts, ['{"n":7.10}'], 'as it was written')
     t.strictSame(
       detail?.history.map((entry) => [entry.failed_ts, entry.error.code]),
@@ -101,7 +103,7 @@ t.test('the history is bounded', async (t) => {
     await metadata.parkedStore.park(ownerOf(id), [refused(7, 3)])
   }
   const { parked } = await list()
-  const detail = await metadata.parked.get(workspaceId, id, parked[0]?.parked_id ?? '')
+  const detail = await metadata.parked.get({ workspaceId, destinationId: id }, parked[0]?.parked_id ?? '')
   t.equal(detail?.history.length, 20)
   t.equal(parked[0]?.attempts, 25)
 })
@@ -152,7 +154,7 @@ t.test('what is delivered after a rewind is no longer parked, unless somebody ha
   const { metadata, workspaceId, id, list } = await fixture(t)
   await metadata.parkedStore.park(ownerOf(id), [refused(7, 0), refused(8, 0), refused(9, 0), refused(10, 0)])
   const edited = (await list()).parked[1]?.parked_id ?? ''
-  await metadata.parked.replay(workspaceId, id, edited, ['{"n":1}'])
+  await metadata.parked.replay({ workspaceId, destinationId: id }, edited, ['{"n":1}'])
   await metadata.parkedStore.park(ownerOf(id), [refused(9, 0, { generation: 6 })])
   const change = { kind: 'delivered_again', afterSeq: 6, throughSeq: 9, generation: 6 } as const
   await metadata.laneStore.save([newLaneState(id, 9)], [], new Map([[id, [change]]]))
@@ -168,9 +170,15 @@ t.test('several are discarded in small steps, and the sums follow', async (t) =>
   const rows = Array.from({ length: 450 }, (_, n) => refused(n + 1, 0, n % 2 === 0 ? { code: 'x' } : {}))
   await metadata.parkedStore.park(ownerOf(id), rows)
   const [first] = (await list()).parked
-  await metadata.parked.replay(workspaceId, id, first?.parked_id ?? '', null)
-  t.equal(await metadata.parked.discardMany(workspaceId, id, { ids: null, errorCode: 'x' }), 224)
-  t.equal(await metadata.parked.discardMany(workspaceId, id, { ids: null, errorCode: null }), 225)
+  await metadata.parked.replay({ workspaceId, destinationId: id }, first?.parked_id ?? '', null)
+  t.equal(
+    await metadata.parked.discardMany({ workspaceId, destinationId: id }, { ids: null, errorCode: 'x' }),
+    224,
+  )
+  t.equal(
+    await metadata.parked.discardMany({ workspaceId, destinationId: id }, { ids: null, errorCode: null }),
+    225,
+  )
   t.same(
     (await list()).parked.map((row) => row.parked_id),
     [first?.parked_id],
@@ -185,9 +193,21 @@ t.test('replays: in order, one that was begun first, numbered upwards', async (t
   await metadata.parkedStore.park(ownerOf(id), [refused(7, 0), refused(8, 0), refused(9, 0, { code: 'x' })])
   const { parkedStore } = metadata
   t.equal(await parkedStore.nextReplay(id, 100), null)
-  t.equal(await metadata.parked.replayMany(workspaceId, id, { ids: null, errorCode: '22003' }), 2)
-  t.equal(await metadata.parked.replayMany(workspaceId, id, { ids: null, errorCode: null }), 1)
-  t.equal(await metadata.parked.replayMany(workspaceId, id, { ids: [randomUUID()], errorCode: null }), 0)
+  t.equal(
+    await metadata.parked.replayMany({ workspaceId, destinationId: id }, { ids: null, errorCode: '22003' }),
+    2,
+  )
+  t.equal(
+    await metadata.parked.replayMany({ workspaceId, destinationId: id }, { ids: null, errorCode: null }),
+    1,
+  )
+  t.equal(
+    await metadata.parked.replayMany(
+      { workspaceId, destinationId: id },
+      { ids: [randomUUID()], errorCode: null },
+    ),
+    0,
+  )
   t.strictSame(await parkedStore.counts(id), { rows: 3, isReplaying: true, droppedRecords: 0 })
   t.equal(await parkedStore.nextReplay(id, 6), null, 'the lane has not come so far')
   const first = await parkedStore.nextReplay(id, 8)
@@ -196,8 +216,13 @@ t.test('replays: in order, one that was begun first, numbered upwards', async (t
   const no = await parkedStore.beginReplay(ownerOf(id), first?.parkedId ?? '')
   t.equal((await parkedStore.nextReplay(id, 8))?.replayNo, no)
 
-  await parkedStore.replayFailed(ownerOf(id), first?.parkedId ?? '', { ...cause, code: 'again' }, 2, 0)
-  const found = await metadata.parked.get(workspaceId, id, first?.parkedId ?? '')
+  await parkedStore.replayFailed(
+    ownerOf(id),
+    first?.parkedId ?? '',
+    { ...cause, code: 'again' },
+    { attempts: 2, firstIndex: 0 },
+  )
+  const found = await metadata.parked.get({ workspaceId, destinationId: id }, first?.parkedId ?? '')
   t.match(found?.record, { state: 'parked', attempts: 3, error: { code: 'again' }, replays: 1 })
   const second = await parkedStore.nextReplay(id, 8)
   t.equal(second?.message.seq, 8)
@@ -217,15 +242,15 @@ t.test('a replay that was stored in part goes on behind it', async (t) => {
   await metadata.parkedStore.park(ownerOf(id), [refused(7, null, { recordCount: 2 })])
   const parkedId = (await list()).parked[0]?.parked_id ?? ''
   await metadata.parkedStore.replayHalfStored(ownerOf(id), parkedId, 1)
-  const found = await metadata.parked.get(workspaceId, id, parkedId)
+  const found = await metadata.parked.get({ workspaceId, destinationId: id }, parkedId)
   t.strictSame(found?.recordTexts, ['{"n":2}'])
   await metadata.parkedStore.replayHalfStored(ownerOf(id), parkedId, 1)
   t.strictSame(
-    (await metadata.parked.get(workspaceId, id, parkedId))?.recordTexts,
+    (await metadata.parked.get({ workspaceId, destinationId: id }, parkedId))?.recordTexts,
     ['{"n":2}'],
     'the same cut again removes nothing',
   )
-  await metadata.parked.replay(workspaceId, id, parkedId, null)
+  await metadata.parked.replay({ workspaceId, destinationId: id }, parkedId, null)
   t.match(await metadata.parkedStore.nextReplay(id, 7), { firstIndex: 1, message: { recordCount: 1 } })
   t.match((await sums()).counted, (await sums()).kept as object)
 })
@@ -235,20 +260,25 @@ t.test('edited records take the place of the stored ones; not more of them', asy
   await metadata.parkedStore.park(ownerOf(id), [refused(7, null, { recordCount: 2 }), refused(8, 0)])
   const [whole, single] = (await list()).parked.map((row) => row.parked_id)
   const { parked } = metadata
-  t.strictSame(await parked.replay(workspaceId, id, single ?? '', ['{}', '{}']), {
+  t.strictSame(await parked.replay({ workspaceId, destinationId: id }, single ?? '', ['{}', '{}']), {
     kind: 'too_many',
     most: 1,
   })
-  t.strictSame(await parked.replay(workspaceId, id, whole ?? '', ['{"a":12345678901234567890}']), {
-    kind: 'requested',
-    replays: 1,
+  t.strictSame(
+    await parked.replay({ workspaceId, destinationId: id }, whole ?? '', ['{"a":12345678901234567890}']),
+    {
+      kind: 'requested',
+      replays: 1,
+    },
+  )
+  t.strictSame(await parked.replay({ workspaceId, destinationId: id }, whole ?? '', null), {
+    kind: 'replaying',
   })
-  t.strictSame(await parked.replay(workspaceId, id, whole ?? '', null), { kind: 'replaying' })
-  t.equal(await parked.discard(workspaceId, id, whole ?? ''), 'replaying')
-  const found = await parked.get(workspaceId, id, whole ?? '')
+  t.equal(await parked.discard({ workspaceId, destinationId: id }, whole ?? ''), 'replaying')
+  const found = await parked.get({ workspaceId, destinationId: id }, whole ?? '')
   t.strictSame(found?.recordTexts, ['{"a":12345678901234567890}'])
-  t.equal(await parked.discard(workspaceId, id, single ?? ''), 'discarded')
-  t.equal(await parked.discard(workspaceId, id, single ?? ''), 'not_found')
+  t.equal(await parked.discard({ workspaceId, destinationId: id }, single ?? ''), 'discarded')
+  t.equal(await parked.discard({ workspaceId, destinationId: id }, single ?? ''), 'not_found')
   t.match((await sums()).counted, (await sums()).kept as object)
   const { entries } = await metadata.audit.list(workspaceId, {
     ...{ limit: 10, after: null, operation: null, resourceId: null, sinceMs: null, pipeIds: null },
@@ -268,7 +298,7 @@ t.test('what is too old goes, is counted, and what waits for its replay stays', 
   clock.now = 5_000
   await metadata.parkedStore.park(ownerOf(id), [refused(10, 0)])
   const waiting = (await list()).parked[2]?.parked_id ?? ''
-  await metadata.parked.replay(workspaceId, id, waiting, null)
+  await metadata.parked.replay({ workspaceId, destinationId: id }, waiting, null)
   t.strictSame([...(await metadata.parked.prune(4_000))], [[id, 3]])
   t.strictSame([...(await metadata.parked.prune(4_000))], [])
   t.equal((await metadata.parkedStore.counts(id)).droppedRecords, 3)
@@ -283,7 +313,7 @@ t.test('all of it goes with the destination, and a lane that is late parks nothi
   const { metadata, workspaceId, pipeId, id, options } = await fixture(t)
   await metadata.parkedStore.park(ownerOf(id), [refused(7, 0), refused(8, 0)])
   t.match(await metadata.parkedStore.taken(workspaceId), { bytes: 2 * (1_024 + 10), workspaces: 1 })
-  await metadata.destinations.delete(workspaceId, pipeId, id)
+  await metadata.destinations.delete({ workspaceId, pipeId, destinationId: id })
   await metadata.parkedStore.park(ownerOf(id), [refused(9, 0)])
   const late = new Map([[id, [{ kind: 'message', parked: refused(9, null) } as const]]])
   await metadata.laneStore.save([newLaneState(id, 9)], [], late)
@@ -296,7 +326,10 @@ t.test('what each workspace takes is known without counting rows', async (t) => 
   const { metadata, workspaceId, id } = await fixture(t)
   const other = await newWorkspace(metadata, 'other')
   const pipe = await newPipe(metadata, other, 'events')
-  const made = await metadata.destinations.create(other, pipe.pipe_id, databaseDestination())
+  const made = await metadata.destinations.create(
+    { workspaceId: other, pipeId: pipe.pipe_id },
+    databaseDestination(),
+  )
   await metadata.parkedStore.park(ownerOf(id), [refused(7, 0), refused(8, 0)])
   await metadata.parkedStore.park(ownerOf(made.destination_id), [refused(9, 0)])
   const one = 1_024 + 10
@@ -311,8 +344,7 @@ t.test('what each workspace takes is known without counting rows', async (t) => 
 t.test('it is there after a restart, and so is whether a destination parks', async (t) => {
   const { metadata, workspaceId, pipeId, options } = await fixture(t)
   const made = await metadata.destinations.create(
-    workspaceId,
-    pipeId,
+    { workspaceId, pipeId },
     databaseDestination({ on_permanent_error: 'park' }),
   )
   await metadata.parkedStore.park(ownerOf(made.destination_id), [refused(7, 0)])

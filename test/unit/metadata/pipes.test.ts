@@ -112,15 +112,18 @@ t.test('a pipe keeps every field it was given', async (t) => {
   t.match(pipe, { ...given, pipe_name: 'events', pipe_status: 'active' })
   t.match(pipe.pipe_created_ts, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
   t.equal(pipe.pipe_updated_ts, pipe.pipe_created_ts)
-  t.strictSame(await metadata.pipes.get(workspaceId, pipe.pipe_id), pipe)
+  t.strictSame(await metadata.pipes.get({ workspaceId, pipeId: pipe.pipe_id }), pipe)
 
   for (const [key, value] of Object.entries(given)) {
     const changed = typeof value === 'boolean' ? !value : `${value}2`
-    const updated = await metadata.pipes.update(workspaceId, pipe.pipe_id, { [key]: changed })
+    const updated = await metadata.pipes.update({ workspaceId, pipeId: pipe.pipe_id }, { [key]: changed })
     t.match(updated, { [key]: changed })
-    t.strictSame(await metadata.pipes.get(workspaceId, pipe.pipe_id), updated)
+    t.strictSame(await metadata.pipes.get({ workspaceId, pipeId: pipe.pipe_id }), updated)
   }
-  const cleared = await metadata.pipes.update(workspaceId, pipe.pipe_id, { pipe_ingest_geo_city_field: null })
+  const cleared = await metadata.pipes.update(
+    { workspaceId, pipeId: pipe.pipe_id },
+    { pipe_ingest_geo_city_field: null },
+  )
   t.equal(cleared?.pipe_ingest_geo_city_field, null)
 })
 
@@ -130,15 +133,18 @@ t.test(
     const metadata = await open(t, { ...testFile(t), now: () => 1_700_000_000_000 })
     const workspaceId = await newWorkspace(metadata, 'default')
     const pipe = await newPipe(metadata, workspaceId, 'events')
-    const paused = await metadata.pipes.update(workspaceId, pipe.pipe_id, {
-      pipe_status: 'paused',
-      pipe_name: 'renamed',
-      pipe_id: 'other',
-      pipe_created_ts: 'never',
-    })
+    const paused = await metadata.pipes.update(
+      { workspaceId, pipeId: pipe.pipe_id },
+      {
+        pipe_status: 'paused',
+        pipe_name: 'renamed',
+        pipe_id: 'other',
+        pipe_created_ts: 'never',
+      },
+    )
     t.strictSame(paused, { ...pipe, pipe_status: 'paused', pipe_updated_ts: '2023-11-14T22:13:20.001Z' })
     t.strictSame(
-      await metadata.pipes.update(workspaceId, pipe.pipe_id, {}),
+      await metadata.pipes.update({ workspaceId, pipeId: pipe.pipe_id }, {}),
       paused,
       'nothing given, nothing changed',
     )
@@ -169,9 +175,9 @@ t.test('lists are in creation order also when the clock runs backwards', async (
   const pipeId = pipe?.pipe_id ?? ''
   const destinationIds: string[] = []
   for (const name of names) {
-    await metadata.origins.add(workspaceId, pipeId, `https://${name}.example`)
+    await metadata.origins.add({ workspaceId, pipeId }, `https://${name}.example`)
     destinationIds.push(
-      (await metadata.destinations.create(workspaceId, pipeId, pullDestination())).destination_id,
+      (await metadata.destinations.create({ workspaceId, pipeId }, pullDestination())).destination_id,
     )
   }
   t.strictSame(
@@ -187,11 +193,11 @@ t.test('lists are in creation order also when the clock runs backwards', async (
     ['default', ...names],
   )
   t.strictSame(
-    (await metadata.origins.list(workspaceId, pipeId)).map((row) => row.origin_domain),
+    (await metadata.origins.list({ workspaceId, pipeId })).map((row) => row.origin_domain),
     names.map((name) => `https://${name}.example`),
   )
   t.strictSame(
-    (await metadata.destinations.list(workspaceId, pipeId)).map((row) => row.destination_id),
+    (await metadata.destinations.list({ workspaceId, pipeId })).map((row) => row.destination_id),
     destinationIds,
   )
 })
@@ -200,12 +206,12 @@ t.test('limits are put whole: made, then replaced', async (t) => {
   const metadata = await open(t)
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
-  t.equal(await metadata.limits.get(workspaceId, pipeId), null)
-  t.strictSame(await metadata.limits.put(workspaceId, pipeId, limits), limits)
-  t.strictSame(await metadata.limits.get(workspaceId, pipeId), limits)
+  t.equal(await metadata.limits.get({ workspaceId, pipeId }), null)
+  t.strictSame(await metadata.limits.put({ workspaceId, pipeId }, limits), limits)
+  t.strictSame(await metadata.limits.get({ workspaceId, pipeId }), limits)
   const without = { ...limits, pl_ingest_max_records_per_request: 9, pl_ingest_max_bytes_per_day: null }
-  t.strictSame(await metadata.limits.put(workspaceId, pipeId, without), without)
-  t.strictSame(await metadata.limits.get(workspaceId, pipeId), without)
+  t.strictSame(await metadata.limits.put({ workspaceId, pipeId }, without), without)
+  t.strictSame(await metadata.limits.get({ workspaceId, pipeId }), without)
 })
 
 t.test('an origin is allowed once a pipe, whatever its letters, and kept as it was written', async (t) => {
@@ -215,20 +221,20 @@ t.test('an origin is allowed once a pipe, whatever its letters, and kept as it w
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
   const race = ['https://App.Example', 'https://APP.example', 'https://APP.EXAMPLE'].map((origin, index) =>
-    (index % 2 ? second : metadata).origins.add(workspaceId, pipeId, origin),
+    (index % 2 ? second : metadata).origins.add({ workspaceId, pipeId }, origin),
   )
   t.equal(await refusals('duplicate_origin', race), 2)
-  const [kept, ...others] = await metadata.origins.list(workspaceId, pipeId)
+  const [kept, ...others] = await metadata.origins.list({ workspaceId, pipeId })
   t.strictSame(kept, await Promise.any(race))
   t.strictSame(others, [])
   const other = await newPipe(metadata, workspaceId, 'other')
   t.ok(
-    await metadata.origins.add(workspaceId, other.pipe_id, 'https://app.example'),
+    await metadata.origins.add({ workspaceId, pipeId: other.pipe_id }, 'https://app.example'),
     'another pipe may allow it too',
   )
-  t.equal(await metadata.origins.remove(workspaceId, pipeId, kept?.pipe_allowed_origin_id ?? ''), true)
-  t.equal(await metadata.origins.remove(workspaceId, pipeId, kept?.pipe_allowed_origin_id ?? ''), false)
-  t.strictSame(await metadata.origins.list(workspaceId, pipeId), [])
+  t.equal(await metadata.origins.remove({ workspaceId, pipeId }, kept?.pipe_allowed_origin_id ?? ''), true)
+  t.equal(await metadata.origins.remove({ workspaceId, pipeId }, kept?.pipe_allowed_origin_id ?? ''), false)
+  t.strictSame(await metadata.origins.list({ workspaceId, pipeId }), [])
 })
 
 t.test('deleting a pipe removes everything of it and nothing else', async (t) => {
@@ -237,10 +243,10 @@ t.test('deleting a pipe removes everything of it and nothing else', async (t) =>
   const workspaceId = await newWorkspace(metadata, 'default')
   const gone = await fullPipe('gone')
   const stays = await fullPipe('stays')
-  t.equal(await metadata.pipes.delete(workspaceId, gone.pipeId), true)
-  t.equal(await metadata.pipes.delete(workspaceId, gone.pipeId), false)
-  t.equal(await metadata.pipes.get(workspaceId, gone.pipeId), null)
-  t.strictSame(await metadata.destinations.list(workspaceId, gone.pipeId), [])
+  t.equal(await metadata.pipes.delete({ workspaceId, pipeId: gone.pipeId }), true)
+  t.equal(await metadata.pipes.delete({ workspaceId, pipeId: gone.pipeId }), false)
+  t.equal(await metadata.pipes.get({ workspaceId, pipeId: gone.pipeId }), null)
+  t.strictSame(await metadata.destinations.list({ workspaceId, pipeId: gone.pipeId }), [])
   t.equal(await metadata.laneStore.load(gone.destinationId), null)
   t.equal(await metadata.laneSource.pipe(gone.pipeId), null)
   t.equal(await metadata.directory.pipe(gone.pipeId), null)
@@ -262,12 +268,11 @@ t.test('deleting a pipe removes everything of it and nothing else', async (t) =>
   async function fullPipe(name: string): Promise<{ pipeId: string; destinationId: string }> {
     const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, name)
     const { destination_id: destinationId } = await metadata.destinations.create(
-      workspaceId,
-      pipeId,
+      { workspaceId, pipeId },
       databaseDestination({ startAfterSeq: 3, columns: [column('id')] }),
     )
-    await metadata.origins.add(workspaceId, pipeId, 'https://app.example')
-    await metadata.limits.put(workspaceId, pipeId, limits)
+    await metadata.origins.add({ workspaceId, pipeId }, 'https://app.example')
+    await metadata.limits.put({ workspaceId, pipeId }, limits)
     await metadata.usage.addIngest(
       [{ pipeId, hourMs: 0, requests: 1, records: 1, bytes: 1, rejected: 0, lastIngestMs: 1 }],
       [{ pipeId, messages: 1, records: 1, bytes: 1 }],

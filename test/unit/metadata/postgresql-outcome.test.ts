@@ -32,7 +32,7 @@ async function scene(t: Test) {
   const metadata = await open(t, through)
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
-  const made = await metadata.destinations.create(workspaceId, pipeId, pullDestination())
+  const made = await metadata.destinations.create({ workspaceId, pipeId }, pullDestination())
   const row = (await metadata.laneStore.load(made.destination_id))!
   const counts = {
     ...{ destinationId: row.destinationId, pipeId },
@@ -68,7 +68,7 @@ for (const [name, mode] of Object.entries(lost)) {
     t.equal((await metadata.usage.byPipe(workspaceId, 0))[pipeId]?.ingest_records, 5)
     proxy.setMode(mode)
     const pipe = await newPipe(metadata, workspaceId, 'another')
-    t.strictSame(await metadata.pipes.get(workspaceId, pipe.pipe_id), pipe)
+    t.strictSame(await metadata.pipes.get({ workspaceId, pipeId: pipe.pipe_id }), pipe)
     t.equal(proxy.cuts(), 3, 'control: each of them was cut')
   })
 }

@@ -209,12 +209,12 @@ t.test('many who read, decide and write the same at once: none is lost, none is 
   await Promise.all(
     handles.flatMap((metadata) =>
       Array.from({ length: each }, async () => {
-        await metadata.pipes.update(workspaceId, pipeId, longer)
+        await metadata.pipes.update({ workspaceId, pipeId }, longer)
         await metadata.usage.addIngest([hour], [])
       }),
     ),
   )
-  t.equal((await handles[1]!.pipes.get(workspaceId, pipeId))?.pipe_description.length, 3 * each)
+  t.equal((await handles[1]!.pipes.get({ workspaceId, pipeId }))?.pipe_description.length, 3 * each)
   t.equal((await handles[2]!.usage.byPipe(workspaceId, 0))[pipeId]?.ingest_records, 3 * each)
   const query = {
     limit: 500,
@@ -237,11 +237,10 @@ t.test('any text comes back as it was given, also with a NUL', async (t) => {
       pipe_description: text,
       pipe_ingest_ts_field: text,
     })
-    t.strictSame(await metadata.pipes.get(workspaceId, made.pipe_id), made)
+    t.strictSame(await metadata.pipes.get({ workspaceId, pipeId: made.pipe_id }), made)
     t.equal(made.pipe_description, text)
     const { destination_id } = await metadata.destinations.create(
-      workspaceId,
-      made.pipe_id,
+      { workspaceId, pipeId: made.pipe_id },
       pullDestination(),
     )
     const row = (await metadata.laneStore.load(destination_id))!

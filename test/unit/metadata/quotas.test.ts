@@ -22,18 +22,27 @@ t.test('a full workspace takes no more until something is gone; others go on', a
   const theirs = await newPipe(metadata, other, 'one')
 
   const attach = (workspaceId: string, pipeId: string) =>
-    metadata.destinations.create(workspaceId, pipeId, pullDestination())
+    metadata.destinations.create({ workspaceId, pipeId }, pullDestination())
   const first = await attach(mine, one.pipe_id)
   await attach(mine, two.pipe_id)
   await t.rejects(attach(mine, two.pipe_id), full('max_destinations'))
   await attach(other, theirs.pipe_id)
-  t.ok(await metadata.destinations.delete(mine, one.pipe_id, first.destination_id))
+  t.ok(
+    await metadata.destinations.delete({
+      workspaceId: mine,
+      pipeId: one.pipe_id,
+      destinationId: first.destination_id,
+    }),
+  )
   await attach(mine, two.pipe_id)
 
-  await metadata.origins.add(mine, one.pipe_id, 'https://a.example')
-  await metadata.origins.add(mine, two.pipe_id, 'https://a.example')
-  await t.rejects(metadata.origins.add(mine, two.pipe_id, 'https://b.example'), full('max_origins'))
-  await metadata.origins.add(other, theirs.pipe_id, 'https://a.example')
+  await metadata.origins.add({ workspaceId: mine, pipeId: one.pipe_id }, 'https://a.example')
+  await metadata.origins.add({ workspaceId: mine, pipeId: two.pipe_id }, 'https://a.example')
+  await t.rejects(
+    metadata.origins.add({ workspaceId: mine, pipeId: two.pipe_id }, 'https://b.example'),
+    full('max_origins'),
+  )
+  await metadata.origins.add({ workspaceId: other, pipeId: theirs.pipe_id }, 'https://a.example')
 
   const key = () => mintApiKey(`key ${Math.random()}`).key
   const second = await metadata.apiKeys.create(mine, key())
@@ -42,7 +51,7 @@ t.test('a full workspace takes no more until something is gone; others go on', a
   t.ok(await metadata.apiKeys.revoke(mine, second.api_key_id))
   await metadata.apiKeys.create(mine, key())
 
-  t.ok(await metadata.pipes.delete(mine, one.pipe_id))
+  t.ok(await metadata.pipes.delete({ workspaceId: mine, pipeId: one.pipe_id }))
   await newPipe(metadata, mine, 'three')
 })
 
@@ -67,7 +76,7 @@ t.test('a workspace makes no more pipes while too many that it deleted are remem
     mine,
   )
   const last = await newPipe(metadata, mine, 'last')
-  await metadata.pipes.delete(mine, last.pipe_id)
+  await metadata.pipes.delete({ workspaceId: mine, pipeId: last.pipe_id })
   await t.rejects(newPipe(metadata, mine, 'one too many'), {
     code: 'workspace_full',
     details: { limit: 'deleted_pipes_per_workspace', limit_value: most },

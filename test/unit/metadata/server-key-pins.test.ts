@@ -10,17 +10,16 @@ async function scene(t: Parameters<typeof open>[0]) {
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
   const { destination_id: id } = await metadata.destinations.create(
-    workspaceId,
-    pipeId,
+    { workspaceId, pipeId },
     databaseDestination(),
   )
   const { destinations, laneSource, pinStore } = metadata
   return {
     ...{ options, metadata, workspaceId, pipeId, id, pinStore },
-    shown: async () => (await destinations.get(workspaceId, pipeId, id))?.tls_pin,
+    shown: async () => (await destinations.get({ workspaceId, pipeId, destinationId: id }))?.tls_pin,
     generation: async () => (await laneSource.pipe(pipeId))?.lanes[0]?.pinGeneration ?? -1,
-    update: (change: Parameters<typeof destinations.update>[3]) =>
-      destinations.update(workspaceId, pipeId, id, change),
+    update: (change: Parameters<typeof destinations.update>[1]) =>
+      destinations.update({ workspaceId, pipeId, destinationId: id }, change),
   }
 }
 
@@ -34,7 +33,7 @@ t.test('the first key is pinned and stands, also after the file was closed', asy
   await metadata.close()
   const again = await openFile(options)
   t.teardown(() => again.close())
-  t.strictSame((await again.destinations.get(workspaceId, pipeId, id))?.tls_pin, pin)
+  t.strictSame((await again.destinations.get({ workspaceId, pipeId, destinationId: id }))?.tls_pin, pin)
   t.strictSame(await again.pinStore.pin(id, 0, second), { sha256: first, isNew: false })
 })
 
@@ -95,6 +94,6 @@ t.test(
 
 t.test('a destination that is gone', async (t) => {
   const { metadata, workspaceId, pipeId, id, pinStore } = await scene(t)
-  await metadata.destinations.delete(workspaceId, pipeId, id)
+  await metadata.destinations.delete({ workspaceId, pipeId, destinationId: id })
   t.equal(await pinStore.pin(id, 0, first), null)
 })

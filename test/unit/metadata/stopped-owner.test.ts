@@ -29,7 +29,7 @@ async function scene(t: Test) {
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
   const given = databaseDestination()
-  const { destination_id: id } = await metadata.destinations.create(workspaceId, pipeId, given)
+  const { destination_id: id } = await metadata.destinations.create({ workspaceId, pipeId }, given)
   const row = (await laneStore.take(id, stoppedEpoch))!
   const passed = [
     { kind: 'delivered', firstSeq: 1, lastSeq: 40, batchLastSeq: 40, atMs: 5, attempts: 1 } as const,
@@ -41,7 +41,7 @@ async function scene(t: Test) {
     mappingHash: 'kept',
     state: { since_ms: 1, records: 1, keys: [], other_keys: 0, unfilled: [] },
   })
-  await metadata.parked.replayMany(workspaceId, id, { ids: null, errorCode: null })
+  await metadata.parked.replayMany({ workspaceId, destinationId: id }, { ids: null, errorCode: null })
   const parkedId = (await parkedStore.nextReplay(id, 99))!.parkedId
   const everything = async () => {
     // PostgreSQL's counts transactions, also those that change nothing else.

@@ -108,7 +108,7 @@ t.test(
     const workspaceId = await newWorkspace(metadata, 'default')
     const { pipe_id: gone } = await newPipe(metadata, workspaceId, 'gone')
     const { pipe_id: stays } = await newPipe(metadata, workspaceId, 'stays')
-    await metadata.pipes.delete(workspaceId, gone)
+    await metadata.pipes.delete({ workspaceId, pipeId: gone })
     const mark = { messages: 1, records: 10, bytes: 100 }
     await metadata.usage.addIngest(
       [counts(gone, noon), counts(stays, noon)],
@@ -146,8 +146,8 @@ t.test('what lanes do is added to the hour that it is now, and old hours are pru
   const metadata = await open(t, { ...testFile(t), now: () => clock })
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
-  const made = await metadata.destinations.create(workspaceId, pipeId, pullDestination())
-  const other = await metadata.destinations.create(workspaceId, pipeId, pullDestination())
+  const made = await metadata.destinations.create({ workspaceId, pipeId }, pullDestination())
+  const other = await metadata.destinations.create({ workspaceId, pipeId }, pullDestination())
   const { destination_id: destinationId } = made
   const did = {
     destinationId,

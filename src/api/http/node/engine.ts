@@ -157,7 +157,7 @@ class NodeListener implements Listener {
     const connection = this.#connections.get(request.socket)
     if (connection === undefined || !connection.mayServe()) return
     const { begin, failed } = this.#options
-    const exchange = new NodeExchange(request, response, connection, awaitsContinue, begin())
+    const exchange = new NodeExchange({ request, response }, connection, awaitsContinue, begin())
     try {
       if (request.httpVersion === '1.1' && request.headers.host === undefined) {
         exchange.sendAndCut(failed(new ApiError('bad_request', { message: 'The header Host is missing.' })))

@@ -34,8 +34,7 @@ export class NodeExchange implements Exchange, OpenExchange {
 
   /** `awaitsContinue`: the client sends its body once it has been told to. `onOver` is called once: when the response is handed over or the client has gone. */
   constructor(
-    request: IncomingMessage,
-    response: ServerResponse,
+    { request, response }: { request: IncomingMessage; response: ServerResponse },
     connection: Connection,
     awaitsContinue: boolean,
     onOver: () => void,
