@@ -1,5 +1,5 @@
 /**
- * PostgreSQL driver: a batch is one statement in a transaction of its own, so it is stored wholly or not at all.
+ * PostgreSQL driver: a batch is one COPY, or one statement, in a transaction of its own, so it is stored wholly or not at all.
  *
  * One connection per lane, opened with the first batch. The table's column types are read from the catalog at most
  * every half minute; a rejected batch reads them again, and when they have changed is tried with them once before any
@@ -29,6 +29,7 @@ import { markBusy, mostReads } from '../sql/exactly-once-mark.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkPostgres } from './check.ts'
 import { openSession, type PostgresSession } from './connection.ts'
+import { copyBatch } from './copy.ts'
 import { concernsWholeDestination, postgresError } from './errors.ts'
 import { ExactlyOnceMark, forgetMarks } from './exactly-once-mark.ts'
 import { inferPostgres } from './infer.ts'
@@ -48,6 +49,7 @@ export const postgresql: DriverModule<DatabaseSpec> = {
 interface KnownTable {
   table: Table
   readAtMs: number
+  refusesCopy: boolean
 }
 interface Connection {
   session: PostgresSession
@@ -122,7 +124,14 @@ async function store(
       : await mark.insert(statement, { ...batch, messages }, signal)
   let prepared = await prepare(connection, attempt)
   if (prepared.unmatched.length > 0) return await storeOthers(session, attempt, prepared, null, mark)
+  const known = connection.table
+  const copied = known?.refusesCopy
+    ? 'unfit'
+    : await copyBatch(session, prepared.statement, batch, signal, mark)
+  if (copied === 'stored' || copied === 'moved') return copied === 'moved' ? 'moved' : null
   let rejected = await insertAll(prepared.statement, batch.messages)
+  // The batch was not at fault: it is the user, or the server, who cannot copy.
+  if (rejected === null && copied === 'refused' && known !== undefined) known.refusesCopy = true
   if (rejected === null || rejected === 'moved') return rejected
   connection.table = undefined
   const reread = await prepare(connection, attempt)
@@ -217,6 +226,6 @@ async function tableOf(connection: Connection, spec: DatabaseSpec, signal: Abort
   const known = connection.table
   if (known !== undefined && performance.now() - known.readAtMs < tableMaxAgeMs) return known
   const table = await readTable(connection.session, spec.config.table, signal)
-  connection.table = { table, readAtMs: performance.now() }
+  connection.table = { table, readAtMs: performance.now(), refusesCopy: false }
   return connection.table
 }
