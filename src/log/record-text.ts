@@ -125,7 +125,7 @@ export function* members(record: Buffer): Generator<Member> {
 }
 
 /** Index of the comma or closing brace that ends the member whose value begins at `at`. */
-function endOfMember(record: Uint8Array, at: number): number {
+export function endOfMember(record: Uint8Array, at: number): number {
   let depth = 0
   for (let i = at; i < record.length; i++) {
     const byte = record[i]
@@ -153,7 +153,8 @@ export function skipWhiteSpace(bytes: Uint8Array, start: number, end: number): n
   return at
 }
 
-function beforeWhiteSpace(bytes: Uint8Array, start: number, end: number): number {
+/** The end of `start` to `end` without the white space there. */
+export function beforeWhiteSpace(bytes: Uint8Array, start: number, end: number): number {
   let at = end
   while (at > start && isWhiteSpace(bytes[at - 1]!)) at--
   return at

@@ -29,6 +29,8 @@ export type Row = Record<string, unknown>
 export interface PostgresSession {
   /** Rejects with the pg client's own error, or the transient DeliveryError `aborted`. */
   run(signal: AbortSignal, text: string, values?: readonly unknown[]): Promise<Row[]>
+  /** Stores rows in the text format by `text`, a COPY … FROM STDIN. Rejects as `run`; then nothing of them is stored. */
+  copy(signal: AbortSignal, text: string, rows: Buffer): Promise<void>
   /** Restarts the count of the bytes that an attempt may read. */
   beginAttempt(): void
   /** The connection is gone; open another. */
@@ -164,8 +166,40 @@ function startSession(
     async run(signal: AbortSignal, text: string, values: readonly unknown[] = []): Promise<Row[]> {
       return (await guarded(signal, () => client.query(text, [...values]))).rows
     },
+    async copy(signal: AbortSignal, text: string, rows: Buffer): Promise<void> {
+      await guarded(
+        signal,
+        () =>
+          new Promise<void>((resolve, reject) => {
+            client.query(new CopyIn(text, rows, (error) => (error ? reject(error) : resolve())))
+          }),
+      )
+    },
     isDead: () => isDead,
     destroy,
+  }
+}
+
+/** The parts of the client's connection that send the data of a COPY. */
+interface CopyConnection {
+  sendCopyFromChunk(chunk: Buffer): void
+  endCopyFrom(): void
+}
+
+/** A query that sends rows when the server asks for them, which it does once. */
+class CopyIn extends pg.Query {
+  #rows: Buffer | null
+
+  constructor(text: string, rows: Buffer, done: (error: Error | undefined) => void) {
+    super({ text }, undefined, done)
+    this.#rows = rows
+  }
+
+  /** The client calls it. */
+  handleCopyInResponse(connection: CopyConnection): void {
+    if (this.#rows !== null) connection.sendCopyFromChunk(this.#rows)
+    connection.endCopyFrom()
+    this.#rows = null
   }
 }
 

@@ -1,5 +1,5 @@
 /**
- * PostgreSQL driver: a batch is one statement in a transaction of its own, so it is stored wholly or not at all.
+ * PostgreSQL driver: a batch is one COPY, or one statement, in a transaction of its own, so it is stored wholly or not at all.
  *
  * One connection per lane, opened with the first batch. The table's column types are read from the catalog at most
  * every half minute; a rejected batch reads them again, and when they have changed is tried with them once before any
@@ -29,6 +29,7 @@ import { markBusy, mostReads } from '../sql/exactly-once-mark.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkPostgres } from './check.ts'
 import { openSession, type PostgresSession } from './connection.ts'
+import { copyBatch } from './copy.ts'
 import { concernsWholeDestination, postgresError } from './errors.ts'
 import { ExactlyOnceMark, forgetMarks } from './exactly-once-mark.ts'
 import { inferPostgres } from './infer.ts'
@@ -48,6 +49,7 @@ export const postgresql: DriverModule<DatabaseSpec> = {
 interface KnownTable {
   table: Table
   readAtMs: number
+  refusesCopy: boolean
 }
 interface Connection {
   session: PostgresSession
@@ -110,32 +112,59 @@ async function storeOnce(connection: Connection, attempt: Attempt): Promise<void
 
 /** `moved`: nothing was stored, because the lane's mark is not where it was. */
 async function store(connection: Connection, attempt: Attempt): Promise<null | 'moved'> {
-  const { session, mark } = connection
+  const { session } = connection
   const { batch, signal, progress } = attempt
-  const insertAll = async (statement: InsertStatement, messages: Batch['messages']) =>
-    mark === undefined
-      ? await insert({ session, statement, signal }, messages)
-      : await mark.insert(statement, { ...batch, messages }, signal)
   let prepared = await prepare(connection, attempt)
   if (prepared.unmatched.length > 0) return await storeOthers(connection, attempt, prepared, null)
-  let rejected = await insertAll(prepared.statement, batch.messages)
+  let rejected = await storeWhole(connection, attempt, prepared.statement)
   if (rejected === null || rejected === 'moved') return rejected
   connection.table = undefined
   const reread = await prepare(connection, attempt)
   if (reread.statement.text !== prepared.statement.text) {
     prepared = reread
     if (prepared.unmatched.length > 0) return await storeOthers(connection, attempt, prepared, null)
-    rejected = await insertAll(prepared.statement, batch.messages)
+    rejected = await insertAll(connection, attempt, prepared.statement)
     if (rejected === null || rejected === 'moved') return rejected
   }
   if (concernsWholeDestination(rejected)) throw rejected
   const { statement } = prepared
   if (unreadableText.has(rejected.code)) {
-    rejected = await insertAll(statement, withMappedKeysOnly(batch.messages, statement.rules))
+    const messages = withMappedKeysOnly(batch.messages, statement.rules)
+    rejected = await insertAll(connection, { ...attempt, batch: { ...batch, messages } }, statement)
     if (rejected === null || rejected === 'moved') return rejected
   }
   if (progress.park !== null) return await storeOthers(connection, attempt, prepared, rejected)
   throw await firstRefusal({ session, statement, signal }, batch.messages, rejected)
+}
+
+type Outcome = DeliveryError | 'moved' | null
+
+/** By COPY where that serves, otherwise by the statement. A permanent error is returned, anything else thrown. */
+async function storeWhole(
+  connection: Connection,
+  attempt: Attempt,
+  statement: InsertStatement,
+): Promise<Outcome> {
+  const { session, mark, table: known } = connection
+  const copied = known?.refusesCopy
+    ? 'unfit'
+    : await copyBatch({ session, statement, mark }, attempt.batch, attempt.signal)
+  if (copied === 'stored') return null
+  if (copied === 'moved') return copied
+  const rejected = await insertAll(connection, attempt, statement)
+  // The batch was not at fault: it is the user, or the server, who cannot copy.
+  if (rejected === null && copied === 'refused' && known !== undefined) known.refusesCopy = true
+  return rejected
+}
+
+async function insertAll(
+  { session, mark }: Connection,
+  { batch, signal }: Attempt,
+  statement: InsertStatement,
+): Promise<Outcome> {
+  return mark === undefined
+    ? await insert({ session, statement, signal }, batch.messages)
+    : await mark.insert(statement, batch, signal)
 }
 
 /**
@@ -212,6 +241,6 @@ async function tableOf(connection: Connection, spec: DatabaseSpec, signal: Abort
   const known = connection.table
   if (known !== undefined && performance.now() - known.readAtMs < tableMaxAgeMs) return known
   const table = await readTable(connection.session, spec.config.table, signal)
-  connection.table = { table, readAtMs: performance.now() }
+  connection.table = { table, readAtMs: performance.now(), refusesCopy: false }
   return connection.table
 }

@@ -46,6 +46,8 @@ export class ExactlyOnceMark {
   readonly #username: string
   /** As this connection moved it or saw it last. */
   #position: MarkPosition | null = null
+  /** Where the open transaction found it. */
+  #before: MarkPosition | null = null
 
   /** Throws `table_not_transactional`. */
   constructor(session: PostgresSession, table: Table, spec: DatabaseSpec, settings: DriverSettings) {
@@ -100,6 +102,7 @@ export class ExactlyOnceMark {
     const from = this.#position
     assert(from !== null)
     this.#position = null
+    this.#before = from
     const places = Array.from({ length: 9 }, (_, at) => `$${1 + at}`)
     const values = [...valuesOf(endOf(batch)), ...this.#key, ...valuesOf(from)]
     return (await this.#session.run(signal, moveSql(this.table, places), values)).length === 1
@@ -108,6 +111,11 @@ export class ExactlyOnceMark {
   /** The transaction that moved it past the batch is committed. */
   committed(batch: Batch): void {
     this.#position = endOf(batch)
+  }
+
+  /** The transaction that moved it, or was about to, is rolled back. */
+  rolledBack(): void {
+    this.#position ??= this.#before
   }
 
   /** Waits for an earlier attempt that is still at the row. Makes the table and the row where they are missing. */

@@ -134,7 +134,7 @@ type Shape = (body: Buffer) => boolean
 const isEmpty: Shape = (body) => body.length === 0
 const isText: Shape = (body) => endOfTexts(body, 0, 1) === body.length
 
-/** Everything that a server may send to this client; COPY is not used. */
+/** Everything that a server may send to this client. */
 const shapes: Readonly<Record<string, Shape>> = {
   R: (body) => body.length >= 4, // Authentication…: the rest depends on the method
   '1': isEmpty, // ParseComplete
@@ -153,6 +153,8 @@ const shapes: Readonly<Record<string, Shape>> = {
   T: isRowDescription,
   t: (body) => body.length >= 2 && body.length === 2 + 4 * body.readInt16BE(0), // ParameterDescription
   D: isDataRow,
+  // CopyInResponse: a format, and one for each column. Nothing is copied out.
+  G: (body) => body.length >= 3 && body.length === 3 + 2 * body.readInt16BE(1),
 }
 
 /** PostgreSQL 18 knows 18 fields. */

@@ -1,5 +1,5 @@
 /**
- * The one statement that stores a batch, and its parameter. Pure.
+ * The one statement that stores a batch, its parameter, and how COPY stores the same (`copy.ts`). Pure.
  *
  *   INSERT INTO t ("a", "b")
  *   SELECT c0, c1 FROM ROWS FROM (json_to_recordset($1) AS ("key" integer, "other" text)) WITH ORDINALITY AS x(c0, c1, n)
@@ -12,6 +12,7 @@
  * A record without a value for a column stores NULL; where the column is NOT NULL and has a default, the default.
  * An upsert first drops all but the last record of each dedupe value: one statement may not touch a row twice.
  */
+import { createHash } from 'node:crypto'
 import type { ColumnRule } from '../../contract/column-rules.ts'
 import type { StoredMessage } from '../../log/buffer.ts'
 import {
@@ -29,6 +30,7 @@ import { DeliveryError, type RejectedRecord } from '../driver.ts'
 import { generatedId, receivedAtValue } from '../sql/columns.ts'
 import { identifierFault } from '../sql/identifiers.ts'
 import type { KeyedColumn } from '../sql/named-value.ts'
+import type { CopyColumn } from './copy-rows.ts'
 import { quotePostgresIdentifier } from './identifiers.ts'
 import type { PostgresColumn, Table } from './table.ts'
 
@@ -43,6 +45,17 @@ export interface InsertStatement {
   /** The columns whose value is a key's, and every column's type: to say which of them refuses a record. */
   keyed: readonly KeyedColumn[]
   types: ReadonlyMap<string, string>
+  /** Null: COPY would store something else. */
+  copy: CopyPlan | null
+}
+
+/** Several statements in one transaction; only the second where the others are empty. */
+export interface CopyPlan {
+  columns: readonly CopyColumn[]
+  /** Makes the temporary table from which an upsert takes its rows. */
+  before: string
+  copy: string
+  after: string
 }
 
 /** Records that follow each other in one message: all of them, or those from the place `firstIndex` on. */
@@ -71,21 +84,60 @@ export function insertStatement(table: Table, rules: readonly InsertRule[]): Ins
   )
   const types = new Map(targets.map(({ column }) => [column.name, column.type]))
   const insert = `INSERT INTO ${table.name} (${columns.join(', ')})`
-  const statement = (textOf: (where: string) => string): InsertStatement => ({
-    text: textOf(''),
+  const upsertFrom = (from: string, where = '') => {
+    const last = `(SELECT DISTINCT ON (${distinctKey(dedupe)}) * FROM ${from} ORDER BY ${distinctKey(dedupe)}, n DESC) AS y`
+    // A generated id occurs once.
+    const isUnique = dedupe.some(({ rule }) => rule.source.kind === 'generated_id')
+    const rows = isUnique ? from : last
+    return `${insert} SELECT ${selected} FROM ${rows}${where} ORDER BY n ${onConflict(targets, dedupe)}`
+  }
+  const textOf = (where = '') =>
+    dedupe.length === 0 ? `${insert} SELECT ${selected} FROM ${source}${where}` : upsertFrom(source, where)
+  return {
+    text: textOf(),
     textIf: (condition) => textOf(` WHERE ${condition}`),
     values,
     rules,
     keyed,
     types,
-  })
-  if (dedupe.length === 0) return statement((where) => `${insert} SELECT ${selected} FROM ${source}${where}`)
-  const last = `(SELECT DISTINCT ON (${distinctKey(dedupe)}) * FROM ${source} ORDER BY ${distinctKey(dedupe)}, n DESC) AS y`
-  // A generated id occurs once.
-  const isUnique = dedupe.some(({ rule }) => rule.source.kind === 'generated_id')
-  const rows = isUnique ? source : last
-  const conflict = onConflict(targets, dedupe)
-  return statement((where) => `${insert} SELECT ${selected} FROM ${rows}${where} ORDER BY n ${conflict}`)
+    copy: canCopy(table, targets) ? copyPlan(table, targets, dedupe.length === 0 ? null : upsertFrom) : null,
+  }
+}
+
+function canCopy({ takesCopy }: Table, targets: readonly Target[]): boolean {
+  // COPY would store a value in a column that is GENERATED ALWAYS AS IDENTITY.
+  return takesCopy && targets.every(({ column }) => column.isPlain && !column.isGenerated)
+}
+
+function copyPlan(
+  table: Table,
+  targets: readonly Target[],
+  upsertFrom: ((rows: string) => string) | null,
+): CopyPlan {
+  const columns = targets.map(({ rule, column }) => ({
+    rule,
+    isJson: column.isJson,
+    defaultFor: defaultFor(rule, column),
+  }))
+  if (upsertFrom === null) {
+    const names = targets.map(({ column }) => quotePostgresIdentifier(column.name)).join(', ')
+    return { columns, before: '', copy: `COPY ${table.name} (${names}) FROM STDIN`, after: '' }
+  }
+  const fields = [...targets.map(({ alias, column }) => `${alias} ${column.type}`), 'n integer'].join(', ')
+  // A connection keeps it, and another table, or other columns, have another one.
+  const name = `"pipectl: ${createHash('sha256').update(`${table.name} ${fields}`).digest('hex').slice(0, 16)}"`
+  return {
+    columns,
+    before: `CREATE TEMPORARY TABLE IF NOT EXISTS ${name} (${fields}) ON COMMIT DELETE ROWS`,
+    copy: `COPY pg_temp.${name} FROM STDIN`,
+    after: upsertFrom(`pg_temp.${name} AS x`),
+  }
+}
+
+function defaultFor({ keepsDefault = false }: InsertRule, column: PostgresColumn): CopyColumn['defaultFor'] {
+  if (column.defaultSql === null) return 'none'
+  if (column.isNotNull) return 'absent or null'
+  return keepsDefault ? 'absent' : 'none'
 }
 
 /**

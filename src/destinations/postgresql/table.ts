@@ -17,6 +17,8 @@ export interface PostgresColumn {
   hasDefault: boolean
   /** GENERATED ALWAYS: the server rejects a value. */
   isGenerated: boolean
+  /** Its type makes a value of one text; false for arrays, composites, ranges, and what is built of other types. */
+  isPlain: boolean
 }
 
 export interface Table {
@@ -26,6 +28,8 @@ export interface Table {
   schema: string
   /** True for a foreign table: what is stored there is not in this server's transaction. */
   isForeign: boolean
+  /** COPY stores there what INSERT does: not in views and foreign tables, nor beside rules and row security. */
+  takesCopy: boolean
   columns: PostgresColumn[]
 }
 
@@ -40,10 +44,12 @@ export async function readTable(
     signal,
     `SELECT n.nspname AS schema,
             r.relkind = 'f' AS is_foreign,
+            r.relkind IN ('r', 'p') AND NOT r.relhasrules AND NOT r.relrowsecurity AS takes_copy,
             a.attname AS name,
             format_type(a.atttypid, a.atttypmod) AS type,
             t.typcategory AS category,
             COALESCE(b.typname, t.typname) IN ('json', 'jsonb') AS is_json,
+            COALESCE(b.typtype, t.typtype) IN ('b', 'e') AND t.typcategory <> 'A' AS is_plain,
             a.attnotnull AS is_not_null,
             CASE WHEN a.attidentity = 'd' THEN format('nextval(%L)', pg_get_serial_sequence($1, a.attname))
                  WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END AS default_sql,
@@ -67,8 +73,13 @@ export async function readTable(
       `Table ${name} does not exist in the database, or has no columns.`,
     )
   }
-  const { schema, is_foreign } = first
-  return { name, schema: String(schema), isForeign: is_foreign === true, columns: rows.map(toColumn) }
+  return {
+    name,
+    schema: String(first.schema),
+    isForeign: first.is_foreign === true,
+    takesCopy: first.takes_copy === true,
+    columns: rows.map(toColumn),
+  }
 }
 
 function toColumn(row: Record<string, unknown>): PostgresColumn {
@@ -81,5 +92,6 @@ function toColumn(row: Record<string, unknown>): PostgresColumn {
     defaultSql: row.default_sql === null ? null : String(row.default_sql),
     hasDefault: row.has_default === true,
     isGenerated: row.is_generated === true,
+    isPlain: row.is_plain === true,
   }
 }

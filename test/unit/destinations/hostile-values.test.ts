@@ -152,6 +152,7 @@ t.test('every driver makes its statement or body of such records in linear time'
     name: '"t"',
     schema: 'public',
     isForeign: false,
+    takesCopy: true,
     columns: [
       {
         name: 'v',
@@ -162,6 +163,7 @@ t.test('every driver makes its statement or body of such records in linear time'
         defaultSql: null,
         hasDefault: false,
         isGenerated: false,
+        isPlain: true,
       },
     ],
   }

@@ -1,0 +1,256 @@
+/**
+ * A batch's records as rows of `COPY … FROM STDIN` in its text format: one line per record, a tab between two values, `\N` for NULL.
+ * Pure.
+ *
+ * Every value is the text that `json_to_recordset` gives to the column's input function (`statement.ts`), so the server stores the
+ * same by either way: a string without its quotes and escapes, anything else, and everything in a JSON column, as it was sent.
+ *
+ * Works on the bytes of the bodies: a batch of 1,000 records of 500 bytes takes a third of the time that strings would.
+ */
+import type { StoredMessage } from '../../log/buffer.ts'
+import {
+  backslash,
+  beforeWhiteSpace,
+  carriageReturn,
+  endOfMember,
+  endOfString,
+  lineFeed,
+  openBrace,
+  openBracket,
+  quote,
+  recordPlace,
+  skipWhiteSpace,
+  stringValue,
+} from '../../log/record-text.ts'
+import { generatedId, receivedAtValue } from '../sql/columns.ts'
+import type { InsertRule } from './statement.ts'
+
+export interface CopyColumn {
+  readonly rule: InsertRule
+  readonly isJson: boolean
+  /** Which records the column's default is for; COPY has no such notion. */
+  readonly defaultFor: 'none' | 'absent' | 'absent or null'
+}
+
+/**
+ * Null: only the statement does what the column asks for with one of the records (a default; a text that JSON allows and the
+ * server does not, whose record the statement names). `isNumbered`: each line ends with the record's number in the batch, from 1.
+ */
+export function copyRows(
+  messages: readonly StoredMessage[],
+  columns: readonly CopyColumn[],
+  isNumbered: boolean,
+): Buffer | null {
+  const writer = new RowWriter(columns, isNumbered)
+  const bytes = messages.reduce((sum, { body }) => sum + body.length, 0)
+  writer.ensure(bytes + (bytes >> 2))
+  for (const message of messages) if (!writer.addMessage(message)) return null
+  return writer.rows
+}
+
+const tab = 0x09
+const letterN = 0x4e
+const letterR = 0x72
+const letterSmallN = 0x6e
+const letterT = 0x74
+/** Tabs and carriage returns are white space between the values of an object or a list. */
+const escapedBytes = [backslash, tab, carriageReturn]
+/** Longer values are copied by the runtime; for shorter ones a loop is faster than the call. */
+const loopBytes = 48
+const madeBytes = 120
+
+class RowWriter {
+  readonly #columns: readonly CopyColumn[]
+  readonly #isNumbered: boolean
+  readonly #keys: KeySlots
+  /** By column; -1: its value is made, not a key's. */
+  readonly #slots: Int32Array
+  /** By slot: where the value is in the body, and whether it holds a backslash. -1: the record has no such key. */
+  readonly #starts: Int32Array
+  readonly #ends: Int32Array
+  #whole: Buffer = Buffer.alloc(0)
+  #at = 0
+  #number = 0
+  /** Whether the record holds one of `escapedBytes`: most do not, and their values are copied as they are. */
+  #mayNeedEscapes = false
+
+  constructor(columns: readonly CopyColumn[], isNumbered: boolean) {
+    this.#columns = columns
+    this.#isNumbered = isNumbered
+    this.#keys = new KeySlots()
+    const slotOf = ({ rule: { source } }: CopyColumn) =>
+      source.kind === 'key' ? this.#keys.slotFor(source.key) : -1
+    this.#slots = Int32Array.from(columns, slotOf)
+    this.#starts = new Int32Array(this.#keys.count)
+    this.#ends = new Int32Array(this.#keys.count)
+  }
+
+  get rows(): Buffer {
+    return this.#whole.subarray(0, this.#at)
+  }
+
+  ensure(bytes: number): void {
+    if (this.#whole.length - this.#at >= bytes) return
+    const larger = Buffer.allocUnsafe(Math.max(this.#at + bytes, this.#whole.length * 2))
+    this.#whole.copy(larger, 0, 0, this.#at)
+    this.#whole = larger
+  }
+
+  /** False: see copyRows. */
+  addMessage(message: StoredMessage): boolean {
+    const { body } = message
+    let place = 0
+    const next = escapedBytes.map(() => -1)
+    for (let start = 0; start < body.length; place += 1) {
+      const end = indexOrEnd(body, lineFeed, start)
+      // Every byte of the record can become two.
+      this.ensure(2 * (end - start) + this.#columns.length * (3 + madeBytes) + madeBytes)
+      this.#mayNeedEscapes = false
+      for (let index = 0; index < next.length; index++) {
+        if (next[index]! < start) next[index] = indexOrEnd(body, escapedBytes[index]!, start)
+        if (next[index]! < end) this.#mayNeedEscapes = true
+      }
+      this.#find(body, start, end)
+      if (!this.#addRow(body, message, place)) return false
+      start = end + 1
+    }
+    return true
+  }
+
+  /** Where the record's values are. Of two equal keys the last counts, as it does for the server. */
+  #find(body: Buffer, start: number, end: number): void {
+    this.#starts.fill(-1)
+    let at = skipWhiteSpace(body, skipWhiteSpace(body, start, end) + 1, end)
+    while (at < end && body[at] === quote) {
+      const keyEnd = endOfString(body, at, end)
+      const slot = this.#keys.find(body, at, keyEnd, this.#mayNeedEscapes)
+      const valueStart = skipWhiteSpace(body, skipWhiteSpace(body, keyEnd + 1, end) + 1, end)
+      const next = endOfMember(body, valueStart)
+      if (slot !== -1) {
+        this.#starts[slot] = valueStart
+        this.#ends[slot] = beforeWhiteSpace(body, valueStart, next)
+      }
+      at = skipWhiteSpace(body, next + 1, end)
+    }
+  }
+
+  #addRow(body: Buffer, message: StoredMessage, place: number): boolean {
+    for (let index = 0; index < this.#columns.length; index++) {
+      if (index > 0) this.#whole[this.#at++] = tab
+      const slot = this.#slots[index]!
+      const column = this.#columns[index]!
+      if (slot === -1) this.#addMade(column, message, place)
+      else if (!this.#addValue(column, body, slot)) return false
+    }
+    this.#number += 1
+    if (this.#isNumbered) this.#at += this.#whole.write(`\t${this.#number}`, this.#at, 'latin1')
+    this.#whole[this.#at++] = lineFeed
+    return true
+  }
+
+  #addMade({ rule, isJson }: CopyColumn, message: StoredMessage, place: number): void {
+    const value =
+      rule.source.kind === 'received_at'
+        ? receivedAtValue(rule.type, message.receivedMs)
+        : generatedId(message.msgId, recordPlace(message, place))
+    this.#at += this.#whole.write(isJson ? JSON.stringify(value) : String(value), this.#at, 'latin1')
+  }
+
+  #addValue({ isJson, defaultFor }: CopyColumn, body: Buffer, slot: number): boolean {
+    const start = this.#starts[slot]!
+    const end = this.#ends[slot]!
+    const first = body[start]
+    if (start === -1 || first === letterSmallN) {
+      if (defaultFor === 'absent or null' || (defaultFor === 'absent' && start === -1)) return false
+      this.#whole[this.#at++] = backslash
+      this.#whole[this.#at++] = letterN
+      return true
+    }
+    const isText = first === quote
+    const unquoted = isText && !isJson ? 1 : 0
+    if (this.#mayNeedEscapes && (isText ? body.subarray(start, end).includes(backslash) : isContainer(first)))
+      return unquoted === 1 ? this.#addText(body, start, end) : this.#addJson(body, start, end)
+    this.#copy(body, start + unquoted, end - unquoted)
+    return true
+  }
+
+  #copy(body: Buffer, start: number, end: number): void {
+    if (end - start > loopBytes) this.#at += body.copy(this.#whole, this.#at, start, end)
+    else for (let at = start; at < end; at++) this.#whole[this.#at++] = body[at]!
+  }
+
+  /** The text that a string with escapes denotes. */
+  #addText(body: Buffer, start: number, end: number): boolean {
+    const text: string = JSON.parse(body.toString('utf8', start, end))
+    if (!text.isWellFormed() || text.includes('\0')) return false
+    this.#at += this.#whole.write(
+      text.replace(/[\\\t\n\r]/g, (one) => escapes[one]!),
+      this.#at,
+    )
+    return true
+  }
+
+  /** JSON as it was sent. */
+  #addJson(body: Buffer, start: number, end: number): boolean {
+    if (!isReadable(body.subarray(start, end))) return false
+    for (let at = start; at < end; at++) {
+      const byte = body[at]!
+      if (byte === backslash || byte === tab || byte === carriageReturn) {
+        this.#whole[this.#at++] = backslash
+        this.#whole[this.#at++] = byte === tab ? letterT : byte === backslash ? backslash : letterR
+      } else this.#whole[this.#at++] = byte
+    }
+    return true
+  }
+}
+
+const escapes: Record<string, string> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' }
+
+/** False: it may hold NUL or half of a surrogate pair, which json_to_recordset rejects even for a column of type json. */
+function isReadable(json: Buffer): boolean {
+  if (!json.includes('\\u')) return true
+  return !/\\u(0000|d[89a-f])/.test(JSON.stringify(JSON.parse(json.toString('utf8'))))
+}
+
+function indexOrEnd(body: Buffer, byte: number, start: number): number {
+  const found = body.indexOf(byte, start)
+  return found === -1 ? body.length : found
+}
+
+function isContainer(first: number | undefined): boolean {
+  return first === openBrace || first === openBracket
+}
+
+/** The keys that columns are filled from, found by their bytes: decoding the keys of every record would cost more than all else. */
+class KeySlots {
+  readonly #slots = new Map<string, number>()
+  readonly #byLength: { bytes: Buffer; slot: number }[][] = []
+
+  get count(): number {
+    return this.#slots.size
+  }
+
+  slotFor(key: string): number {
+    const known = this.#slots.get(key)
+    if (known !== undefined) return known
+    const slot = this.#slots.size
+    this.#slots.set(key, slot)
+    // Its bytes are those of another key's escapes: it is found by decoding.
+    if (key.includes('\\')) return slot
+    const bytes = Buffer.from(key)
+    const others = this.#byLength[bytes.length] ?? []
+    this.#byLength[bytes.length] = [...others, { bytes, slot }]
+    return slot
+  }
+
+  /** The slot of the key whose quotes are at `start` and `end`; -1: no column is filled from it. */
+  find(body: Buffer, start: number, end: number, canBeEscaped: boolean): number {
+    for (const { bytes, slot } of this.#byLength[end - start - 1] ?? []) {
+      let at = 0
+      while (at < bytes.length && bytes[at] === body[start + 1 + at]) at++
+      if (at === bytes.length) return slot
+    }
+    if (!canBeEscaped) return -1
+    return this.#slots.get(stringValue(body.toString('utf8', start, end + 1))) ?? -1
+  }
+}
