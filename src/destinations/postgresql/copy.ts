@@ -1,5 +1,6 @@
 /**
- * Stores a batch by COPY, two to three times as fast as the statement (docs/benchmarks.md), or says that the statement has to.
+ * Stores a batch by COPY, or says that the statement has to. Measured, 1,000 records of 430 bytes: 1.7 times the rows per second of the
+ * statement, upserts 1.3 times.
  *
  *   plain rows   COPY t (…) FROM STDIN
  *   upsert       BEGIN · CREATE TEMPORARY TABLE IF NOT EXISTS s … ON COMMIT DELETE ROWS · COPY s · INSERT … SELECT … FROM s ON CONFLICT … · COMMIT
