@@ -147,7 +147,10 @@ t.test("two hosts with one node's name", async (t) => {
       [id],
     )
   await add('1')
-  t.match((await checksOf(settings))('nodes'), { result: 'warn', detail: /another node already has the name a/ })
+  t.match((await checksOf(settings))('nodes'), {
+    result: 'warn',
+    detail: /another node already has the name a/,
+  })
   await add('2')
   t.match((await checksOf(settings))('nodes'), { result: 'warn', detail: /^2 nodes have the name a$/ })
   await client.end()

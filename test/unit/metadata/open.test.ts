@@ -108,7 +108,10 @@ t.test('a file of a newer version is rejected and stays as it was', async (t) =>
   database.prepare('INSERT INTO metadata_migrations VALUES (99, ?, 0)').run('from the future')
   database.close()
   const before = contentOf(options.file)
-  t.match(await refusal(t, options), /was written by a newer pipectl \(format 99, this version supports \d+\)/)
+  t.match(
+    await refusal(t, options),
+    /was written by a newer pipectl \(format 99, this version supports \d+\)/,
+  )
   t.strictSame(contentOf(options.file), before)
 })
 
