@@ -54,17 +54,13 @@ function joined(list: readonly unknown[], separator: string): string {
 
 /** `limit`: as many parts at most, the last with the rest of the text; below zero: all. */
 function parts(text: string, separator: string, limit = -1): string[] {
-  const found: string[] = []
-  if (limit === 0) return found
-  let start = 0
-  while (found.length + 1 !== limit) {
-    const next = separator === '' ? start + 1 : text.indexOf(separator, start)
-    if (next === -1 || (separator === '' && next >= text.length)) break
-    found.push(text.slice(start, next))
-    requireAtMost(found.length, mostElements, 'elements')
-    start = next + separator.length
+  const most = mostElements + 1
+  const found = text.split(separator, limit < 0 ? most : Math.min(limit, most))
+  requireAtMost(found.length, mostElements, 'elements')
+  if (limit > 0 && found.length === limit) {
+    const before = found.slice(0, -1).reduce((sum, part) => sum + part.length + separator.length, 0)
+    found[limit - 1] = text.slice(before)
   }
-  if (separator !== '' || start < text.length) found.push(text.slice(start))
   return found
 }
 
