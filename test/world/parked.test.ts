@@ -188,7 +188,7 @@ t.test('a pull destination neither parks by itself nor replays', async (t) => {
   const pull = { destination_type: 'destination_pull', destination_config: {} }
   t.match(await daemon.api('POST', base, { ...pull, on_permanent_error: 'park' }), {
     status: 400,
-    body: { errors: { on_permanent_error: /is block/ } },
+    body: { errors: { on_permanent_error: /must be block/ } },
   })
   const id = await daemon.createDestination(pipeId, pull)
   t.match(await daemon.api('PATCH', `${base}/${id}`, { on_permanent_error: 'park' }), { status: 400 })

@@ -457,7 +457,7 @@ t.test('a test of the destination names the columns and tries the newest message
         name: 'sample',
         ok: false,
         message:
-          'Of the 2 records of the pipe\'s newest message 1 do not fit: Column "n" takes numbers, and the record has a string.',
+          'Of the 2 records of the pipe\'s newest message 1 do not fit: Column "n" accepts numbers, and the record has a string.',
       },
     ],
   )

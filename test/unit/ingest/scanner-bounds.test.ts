@@ -131,5 +131,5 @@ t.test('scanner: a program that was not wholly built says so', async (t) => {
   for (const file of ['platform/error-code.js', 'ingest/scanner-module.js'])
     cpSync(path.join(dist, file), path.join(copy, file))
   const { openScannerModule } = await import(path.join(copy, 'ingest/scanner-module.js'))
-  t.throws(() => openScannerModule(MiB), /ingest\/scanner\.wasm is missing: it is made by npm run build/)
+  t.throws(() => openScannerModule(MiB), /ingest\/scanner\.wasm is missing: npm run build creates it/)
 })

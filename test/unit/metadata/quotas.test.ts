@@ -12,7 +12,7 @@ t.test('a full workspace takes no more until something is gone; others go on', a
   const full = (setting: string) => ({
     code: 'workspace_full',
     status: 409,
-    message: new RegExp(`2 .* \\(setting workspace\\.${setting}\\)`),
+    message: new RegExp(`limit of 2 .*raise workspace\\.${setting}`),
     details: { limit: `workspace.${setting}`, limit_value: 2 },
   })
 
