@@ -169,7 +169,7 @@ t.test('a transform: typed, corrected where it is wrong, saved, read, changed an
   await press(page, 'Test and save')
   await page.getByText('Delivering normally.').waitFor()
   await until('it is taken away', async () => (await storedOf(daemon, pipeId)).transform === null)
-  t.equal(await page.getByRole('heading', { name: 'Filter and transform' }).count(), 0)
+  await page.getByRole('heading', { name: 'Filter and transform' }).waitFor({ state: 'detached' })
   t.same(problems, [])
   await close()
 })

@@ -49,7 +49,7 @@ t.test('what the move refuses the dry run refuses', async (t) => {
   const refusals: { why: RegExp; code: number; args?: string[]; env?: Record<string, string> }[] = [
     { why: /exactly_once.*orders\/warehouse/, code: 5, args: [] },
     {
-      why: /may hold 1048576 bytes \(buffer.max_bytes\)/,
+      why: /can store 1048576 bytes \(buffer.max_bytes\)/,
       code: 5,
       env: { PIPECTL_BUFFER_MAX_BYTES: '1MiB' },
     },

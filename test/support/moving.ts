@@ -33,7 +33,14 @@ export async function startMoveTargets(replicas: 1 | 3 = 1): Promise<MoveTargets
     PIPECTL_BUFFER_NATS: nats.url,
     PIPECTL_CLUSTER_REPLICAS: String(replicas),
   }
-  const commandLine = (args: string[], dataDir: string) => ['migrate', ...args, '--data-dir', dataDir]
+  const commandLine = (args: string[], dataDir: string) => [
+    'migrate',
+    ...args,
+    '--data-dir',
+    dataDir,
+    '-o',
+    'json',
+  ]
   return {
     ...{ postgres, nats, env },
     directory(name, keyFile) {

@@ -10,8 +10,8 @@ export function packagedUnit(unit) {
     ['DynamicUser=yes\n', 'User=pipectl\nGroup=pipectl\n'],
     ['Environment=PIPECTL_LOG_FORMAT=json\n', ''],
     [
-      /^# The key that seals stored secrets.*\n#.*\nLoadCredential=.*\n/m,
-      '# The key that seals stored secrets is secrets.key_file of pipectl.toml, which the package has made.\n',
+      /^# The key that encrypts stored secrets.*\n#.*\nLoadCredential=.*\n/m,
+      '# The key that encrypts stored secrets is secrets.key_file of pipectl.toml, which the package created.\n',
     ],
   ])
 }

@@ -96,7 +96,7 @@ t.test('over TLS that is not verified the password is proved and never sent', as
     const outcome = await attempt(open(rogue.port, '127.0.0.2'), target.batch)
     t.match(
       outcome,
-      { class: 'permanent', code: 'unsafe_authentication', failedSeq: 1, message: /not verified/ },
+      { class: 'permanent', code: 'unsafe_authentication', failedSeq: 1, message: /unverified certificate/ },
       name,
     )
     t.notMatch(rogue.heard(), /secret-word/, name)
