@@ -50,7 +50,7 @@ t.test(
     const home = makeHome()
     t.teardown(() => removeHome(home))
     const status = await runCli(['status', '-o', 'table'], { env: cliEnv(safe, home) })
-    t.match(status.stdout, /started with --safe: nothing is delivered/)
+    t.match(status.stdout, /started with `--safe`: nothing is delivered/)
     const before = [rogue.deliveries.length, good.deliveries.length]
     await safe.ingest(pipeId, { n: 2 })
     const answer = await safe.api<{ destination: Record<string, unknown> }>(
