@@ -64,7 +64,7 @@ for (const [what, damage] of keys) {
     const { dataDir } = copyOf(t, base, 'stopped')
     damage(path.join(dataDir, 'sealing.key'))
     await refusesToStart(t, dataDir, 78, [
-      /sealing key: it did not encrypt/,
+      /sealing[. ]key/,
       /put back|restore|chmod|secrets forget|must contain 32 bytes/,
     ])
   })
