@@ -12,6 +12,7 @@ import type { NewDestination } from '../../src/metadata/destinations.ts'
 import type { Metadata } from '../../src/metadata/store.ts'
 import { openBuffer, openBufferReader } from '../../src/stores/open-log.ts'
 import { openMetadata } from '../../src/stores/open-metadata.ts'
+import { newEndpoint } from './new-endpoint.ts'
 
 export interface DeliveryStack {
   buffer: OpenBuffer
@@ -81,14 +82,7 @@ export async function openDeliveryStack(
     async addLane(change = {}) {
       const { destination_id } = await metadata.destinations.create(
         { workspaceId, pipeId },
-        {
-          destination_type: 'destination_http_endpoint',
-          destination_max_retry_seconds: 86_400,
-          destination_config: { url: 'http://127.0.0.1:9/' },
-          columns: [],
-          startAfterSeq: 0,
-          ...change,
-        },
+        { ...newEndpoint, ...change },
       )
       await delivery.refresh(pipeId)
       return destination_id

@@ -27,6 +27,7 @@ import { openMetadata } from '../../src/stores/open-metadata.ts'
 import { attemptSteps } from './attempt-steps.ts'
 import type { LogEntry } from './lane-world.ts'
 import { MemoryBuffer } from './memory-buffer.ts'
+import { newEndpoint } from './new-endpoint.ts'
 import { RecordingDestination } from './recording-driver.ts'
 
 class Owner implements LaneOwnership {
@@ -124,14 +125,7 @@ export class LaneNodes {
   ): Promise<{ id: string; destination: RecordingDestination }> {
     const { destination_id } = await this.metadata.destinations.create(
       { workspaceId: this.workspaceId, pipeId },
-      {
-        destination_type: 'destination_http_endpoint',
-        destination_max_retry_seconds: 86_400,
-        destination_config: { url: 'http://127.0.0.1:9/' },
-        columns: [],
-        startAfterSeq: 0,
-        ...change,
-      },
+      { ...newEndpoint, ...change },
     )
     for (const node of this.nodes) await node.lanes.refresh(pipeId)
     return { id: destination_id, destination: this.#destination(destination_id) }

@@ -8,6 +8,7 @@ import type { Metadata } from '../../src/metadata/store.ts'
 import { openBuffer, openPortAppender } from '../../src/stores/open-log.ts'
 import { newPipe } from '../unit/metadata/fixture.ts'
 import { type LaneBackEnd, LaneProcess } from './lane-process.ts'
+import { newEndpoint } from './new-endpoint.ts'
 import { RecordingDestination } from './recording-driver.ts'
 import { until } from './until.ts'
 
@@ -75,11 +76,7 @@ export class LaneStack {
     const { destination_id: id } = await this.metadata.destinations.create(
       { workspaceId: this.backEnd.workspaceId, pipeId },
       {
-        destination_type: 'destination_http_endpoint',
-        destination_max_retry_seconds: 86_400,
-        destination_config: { url: 'http://127.0.0.1:9/' },
-        columns: [],
-        startAfterSeq: 0,
+        ...newEndpoint,
         flush: { max_records: batch, max_bytes: 10_000_000, max_seconds: 0 },
         ...change,
       },

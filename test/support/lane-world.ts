@@ -23,6 +23,7 @@ import type { Metadata } from '../../src/metadata/store.ts'
 import { openMetadata } from '../../src/stores/open-metadata.ts'
 import { attemptSteps } from './attempt-steps.ts'
 import { MemoryBuffer } from './memory-buffer.ts'
+import { newEndpoint } from './new-endpoint.ts'
 import { RecordingDestination } from './recording-driver.ts'
 import { damageLanes } from './stored-lanes.ts'
 import { TestClock } from './test-clock.ts'
@@ -93,14 +94,7 @@ export class LaneWorld {
   ): Promise<{ id: string; destination: RecordingDestination }> {
     const stored = await this.metadata.destinations.create(
       { workspaceId: this.workspaceId, pipeId },
-      {
-        destination_type: 'destination_http_endpoint',
-        destination_max_retry_seconds: 86_400,
-        destination_config: { url: 'http://127.0.0.1:9/' },
-        columns: [],
-        startAfterSeq: 0,
-        ...change,
-      },
+      { ...newEndpoint, ...change },
     )
     await this.lanes.refresh(pipeId)
     return { id: stored.destination_id, destination: this.#destination(stored.destination_id) }
