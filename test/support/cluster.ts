@@ -9,6 +9,7 @@ import path from 'node:path'
 import { type CreatedWorkspace, initDataDir, TestDaemon } from './daemon.ts'
 import { startNats, type TestNats } from './nats.ts'
 import { startPostgres, type TestPostgres } from './postgres.ts'
+import { standStill } from './stand-still.ts'
 import { type ProxyMode, startProxy, type TcpProxy } from './tcp-proxy.ts'
 
 export interface ClusterOptions {
@@ -136,7 +137,7 @@ class ClusterNode extends TestDaemon implements TestNode {
   }
 
   pause(): void {
-    this.signal('SIGSTOP')
+    standStill(this.pid)
   }
 
   resume(): void {

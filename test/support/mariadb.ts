@@ -10,6 +10,7 @@ import { createConnection, type RowDataPacket } from 'mysql2/promise'
 import { freePort } from './free-port.ts'
 import { madeOnce } from './made-once.ts'
 import { programFile } from './programs.ts'
+import { standStill } from './stand-still.ts'
 import { until } from './until.ts'
 
 export interface MariadbOptions {
@@ -144,7 +145,7 @@ CREATE DATABASE ${database} CHARACTER SET utf8mb4;`,
       writeFileSync(join(dir, 'cert.pem'), certificate)
       await opened.query('FLUSH SSL')
     },
-    pause: () => void server?.kill('SIGSTOP'),
+    pause: () => standStill(server!.pid!),
     resume: () => void server?.kill('SIGCONT'),
     async stop() {
       await shutDown()

@@ -15,6 +15,7 @@ import { jetstreamManager } from '@nats-io/jetstream'
 import { type ConnectionOptions, connect, type NatsConnection } from '@nats-io/transport-node'
 import { freePort } from './free-port.ts'
 import { programFile } from './programs.ts'
+import { standStill } from './stand-still.ts'
 import { startProxy, type TcpProxy } from './tcp-proxy.ts'
 import { selfSignedCertificate } from './tls.ts'
 import { until } from './until.ts'
@@ -126,7 +127,9 @@ export async function startNats(options: NatsOptions = {}): Promise<TestNats> {
       proxy,
       isRunning,
       kill,
-      pause: () => child?.kill('SIGSTOP'),
+      pause: () => {
+        if (isRunning()) standStill(child!.pid!)
+      },
       resume: () => child?.kill('SIGCONT'),
       async restart() {
         await kill()

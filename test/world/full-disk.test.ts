@@ -78,11 +78,9 @@ t.test('a full disk: 503, nothing lost, lanes go on, and it recovers by itself',
     moved.cursor_seq,
     'the cursor was saved on the full disk: a kill -9 does not undo it',
   )
-  t.equal(
-    (await daemon.api('POST', `/v1/ingest/${pipeId}`, { n: -1 })).status,
-    503,
-    'it starts on a full disk',
-  )
+  // The start may have given a few pages back: large messages use them up.
+  const afterStart = await untilRefused(daemon, pipeId, async () => {})
+  t.equal(afterStart.status, 503, 'it starts on a full disk')
 
   rmSync(fill)
   await until('ingest answers 202 again', async () => {
