@@ -78,7 +78,7 @@ class Group<Member> {
     return this.#members.size
   }
 
-  /** Of several, the one that was added last. */
+  /** Returns the last one added when several have used the least. */
   #least() {
     let least: { member: Member; usedMs: number } | undefined
     for (const one of this.#members.values())
