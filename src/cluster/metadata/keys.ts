@@ -1,7 +1,7 @@
 /**
  * Idempotency keys of a cluster, by their hashes (migration 24). PostgreSQL only. Every statement is a transaction of its own.
  *
- * Of two requests with the same key, the primary key of `key_claims` lets only one claim it. The other tables need no
+ * The primary key of `key_claims` lets only one of two requests with the same key claim it. The other tables need no
  * such rule, because only a claim becomes a used key, in one statement. A claim can be made just after an earlier one
  * became a used key, so `claim` reads the used keys after its claims are committed; from then on no other node can add
  * this key.

@@ -92,7 +92,7 @@ function readFile(setting: string, file: string): Buffer {
   }
 }
 
-/** What the operator must correct; null when the servers can become available by themselves. */
+/** The correction that the operator must make; null when the servers can become available by themselves. */
 function whatToCorrect(error: unknown, isRefused: boolean, spec: NatsSpec): string | null {
   const { servers, user, credentialsFile, caFile } = spec
   const where = servers.join(', ')
