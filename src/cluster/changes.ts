@@ -134,7 +134,7 @@ export class ChangeFollower implements Changes {
         await this.catchUp()
         this.#hasFailed = false
       } catch (err) {
-        if (!this.#hasFailed && !this.#isClosing) this.#options.log.warn({ err }, 'cluster.changes_wait')
+        if (!this.#hasFailed && !this.#isClosing) this.#options.log.warn({ err }, 'cluster.changes_delayed')
         this.#hasFailed = true
         // After a failure, retry at the poll interval and not with each notification.
         this.#isWoken = false

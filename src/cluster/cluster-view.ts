@@ -87,7 +87,7 @@ export class ClusterView {
   /** Starts periodic reads. */
   open(): void {
     const again = async () => {
-      await this.#look().catch((err: unknown) => this.#options.log.debug({ err }, 'cluster.not_seen'))
+      await this.#look().catch((err: unknown) => this.#options.log.debug({ err }, 'cluster.view_not_read'))
       if (this.#timer !== null) this.#timer = setTimeout(again, lookEveryMs).unref()
     }
     this.#timer = setTimeout(again, 0).unref()
@@ -145,7 +145,7 @@ export class ClusterView {
       this.#unowned = free.length
       this.#behind = Math.max(0, newest - (this.#own()?.seenChange ?? newest))
     } catch (err) {
-      log.debug({ err }, 'cluster.not_seen')
+      log.debug({ err }, 'cluster.view_not_read')
     }
   }
 

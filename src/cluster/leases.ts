@@ -153,7 +153,7 @@ class Leases implements PipeLeases {
       await this.#queue.run(() => this.#claim(pipeId))
     } catch (err) {
       // The next periodic claim finds it.
-      this.#log.warn({ err, pipe_id: pipeId }, 'cluster.pipe_waits')
+      this.#log.warn({ err, pipe_id: pipeId }, 'cluster.pipe_not_claimed')
     }
   }
 
@@ -175,7 +175,7 @@ class Leases implements PipeLeases {
       await this.#queue.run(() => this.#store.leave(leaseId))
     } catch (err) {
       // The other nodes find it expired in a few seconds.
-      this.#log.warn({ err }, 'cluster.pipes_not_freed')
+      this.#log.warn({ err }, 'cluster.lease_not_ended')
     }
   }
 
@@ -198,7 +198,8 @@ class Leases implements PipeLeases {
             this.#hasFailed = false
           },
           (err) => {
-            if (!this.#hasFailed) this.#log.warn({ err, pipes: this.#owned.size }, 'cluster.lease_waits')
+            if (!this.#hasFailed)
+              this.#log.warn({ err, pipes: this.#owned.size }, 'cluster.lease_renewal_failed')
             this.#hasFailed = true
           },
         )
@@ -217,7 +218,7 @@ class Leases implements PipeLeases {
       this.#sharing = this.#queue
         .run(() => this.#share())
         // The renewal fails and logs too, or the next round repeats this.
-        .catch((err) => this.#log.debug({ err }, 'cluster.share_waits'))
+        .catch((err) => this.#log.debug({ err }, 'cluster.share_not_claimed'))
         .finally(() => this.#shareLater())
     }, everyMs)
   }
@@ -260,7 +261,7 @@ class Leases implements PipeLeases {
     if (held !== this.#owned.size + this.#releasing.size) {
       this.#queue
         .run(() => this.#compare(leaseId))
-        .catch((err) => this.#log.debug({ err }, 'cluster.share_waits'))
+        .catch((err) => this.#log.debug({ err }, 'cluster.share_not_claimed'))
     }
     return true
   }
@@ -365,7 +366,7 @@ class Leases implements PipeLeases {
       await this.#store.release(leaseId, pipe)
       return true
     } catch (err) {
-      this.#log.warn({ err, pipe_id: pipe.pipeId }, 'cluster.release_waits')
+      this.#log.warn({ err, pipe_id: pipe.pipeId }, 'cluster.release_failed')
       return false
     }
   }

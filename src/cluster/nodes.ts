@@ -130,10 +130,10 @@ class Node implements ClusterNode {
     clearTimeout(this.#timer)
     try {
       if (!(await endsWithin(leaveMs, this.#leave())))
-        this.#log.warn({ limit_ms: leaveMs }, 'cluster.not_left')
+        this.#log.warn({ limit_ms: leaveMs }, 'cluster.leave_failed')
     } catch (err) {
       // The other nodes find its lease expired in a few seconds.
-      this.#log.warn({ err }, 'cluster.not_left')
+      this.#log.warn({ err }, 'cluster.leave_failed')
     }
   }
 

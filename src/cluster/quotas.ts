@@ -375,7 +375,7 @@ export class ClusterQuotas {
   /** An unavailable database is not an error here, because the heartbeat reports it. */
   #failed(err: unknown): void {
     const { log } = this.#options
-    if (err instanceof StorageUnavailableError) log.debug({ err }, 'quota.waits')
+    if (err instanceof StorageUnavailableError) log.debug({ err }, 'quota.unavailable')
     else log.error({ err }, 'quota.failed')
   }
 

@@ -88,7 +88,7 @@ class ClusterDelivery implements DeliveryHandle {
     this.#holding = setInterval(() => this.#tellHeld(), holdingEveryMs)
     this.#telling = setInterval(() => {
       void this.#tellUntold()
-      this.#probeLate().catch((err) => this.#options.log.debug({ err }, 'cluster.not_probed'))
+      this.#probeLate().catch((err) => this.#options.log.debug({ err }, 'cluster.probe_failed'))
     }, tellAgainEveryMs)
     this.#holding.unref()
     this.#telling.unref()
@@ -410,7 +410,7 @@ class ClusterDelivery implements DeliveryHandle {
     for (const destinationId of [...this.#untold]) {
       this.#untold.delete(destinationId)
       await this.parkedChanged(destinationId).catch((err) =>
-        this.#options.log.warn({ destination_id: destinationId, err }, 'lane.parked_not_told'),
+        this.#options.log.warn({ destination_id: destinationId, err }, 'lane.parked_not_forwarded'),
       )
     }
   }

@@ -261,7 +261,7 @@ class Supervisor implements DeliveryHandle {
     worker.onDeliveredApart = (destinationId) => {
       if (!this.#deaths.delivered(destinationId)) return
       worker.release(destinationId)
-      this.#log.info({ destination_id: destinationId }, 'lane.quarantine_over')
+      this.#log.info({ destination_id: destinationId }, 'lane.quarantine_ended')
     }
     return worker
   }
@@ -316,7 +316,7 @@ class Supervisor implements DeliveryHandle {
         await this.refresh(pipeId)
         return
       } catch (error) {
-        this.#log.warn({ pipe_id: pipeId, err: error }, 'lanes.refresh_waits')
+        this.#log.warn({ pipe_id: pipeId, err: error }, 'lanes.refresh_delayed')
         await new Promise((resolve) => setTimeout(resolve, catchUpEveryMs))
       }
     }

@@ -109,7 +109,7 @@ export class LaneSaver {
   async #pauseAfter(error: unknown, lanes: number, tries: number): Promise<void> {
     if (!(error instanceof LaneStoreUnavailableError)) throw error
     if (this.#clock.monotonicMs() >= this.#givesUpAtMs) throw error
-    if (tries === 1) this.#log.error({ lanes, err: error.cause }, 'lanes.save_waits')
+    if (tries === 1) this.#log.error({ lanes, err: error.cause }, 'lanes.save_delayed')
     await new Promise<void>((resolve) => this.#clock.wake(retrySaveMs, resolve))
   }
 

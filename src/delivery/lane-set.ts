@@ -309,7 +309,7 @@ export class LaneSet {
         return await work()
       } catch (err) {
         if (!isUnavailable(err)) throw err
-        if (!isWaiting) this.#options.log.warn({ err }, 'lanes.open_waits')
+        if (!isWaiting) this.#options.log.warn({ err }, 'lanes.open_delayed')
         isWaiting = true
       }
       await this.#wait(openAgainMs)

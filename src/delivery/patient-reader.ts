@@ -128,13 +128,13 @@ export class ReadOutage {
   failed(err: BufferReadUnavailableError): void {
     if (this.#since !== null) return
     this.#since = this.#clock.monotonicMs()
-    this.#log.warn({ err }, 'lanes.read_waits')
+    this.#log.warn({ err }, 'lanes.read_delayed')
   }
 
   answered(): void {
     if (this.#since === null) return
     const waitedMs = Math.round(this.#clock.monotonicMs() - this.#since)
     this.#since = null
-    this.#log.info({ waited_ms: waitedMs }, 'lanes.read_again')
+    this.#log.info({ waited_ms: waitedMs }, 'lanes.read_resumed')
   }
 }

@@ -146,7 +146,7 @@ export function startUsageFlush(options: UsageFlushOptions): UsageFlush {
   }
   const flush = () => queue.run(flushOnce)
   const timer = setInterval(() => {
-    flush().catch((error) => log.error({ reason: String(error) }, 'usage.flush_failed'))
+    flush().catch((error) => log.warn({ err: error }, 'usage.flush_failed'))
   }, everyMs)
   timer.unref()
 

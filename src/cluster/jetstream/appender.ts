@@ -377,7 +377,7 @@ export class JetStreamAppender implements Appender {
     if (reason === 'write_failed') this.#deps.onRejected()
     if (this.#lastFailure === reason) return
     this.#lastFailure = reason
-    this.#deps.log.warn({ reason, said: description }, 'buffer.append_failed')
+    this.#deps.log.warn({ reason, detail: description }, 'buffer.append_failed')
   }
 
   #recovered(): void {

@@ -48,7 +48,7 @@ export class Scrubber {
       await thread.call('scrub', [])
     } catch (err) {
       // The scrub only reads, so its failure does not end the process.
-      if (this.#timer !== null) this.#log.error({ err }, 'buffer.scrub_failed')
+      if (this.#timer !== null) this.#log.warn({ err }, 'buffer.scrub_failed')
     }
     await thread.terminate('the scrub is done')
     this.#thread = null
