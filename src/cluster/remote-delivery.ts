@@ -215,7 +215,7 @@ class ClusterDelivery implements DeliveryHandle {
       const route = await this.#routes.of(destinationId, freshSinceMs)
       if (route === 'gone') return { kind: 'not_found' }
       const request = { waitMs: Math.min(leftMs, pullSliceMs), afterSeq }
-      const found = route === 'nobody' ? null : await this.#pullAt(route.node, destinationId, request)
+      const found = route === 'unowned' ? null : await this.#pullAt(route.node, destinationId, request)
       if (found !== null && found.kind !== 'empty') return found
       if (signal.aborted || performance.now() >= deadline) return { kind: 'empty' }
       // An earlier empty result means that the node is stopping and ends all pulls; another node will get the pipe.
@@ -302,7 +302,7 @@ class ClusterDelivery implements DeliveryHandle {
       const route = await this.#routes.of(destinationId, freshSinceMs)
       if (route === 'gone') return nothing
       try {
-        if (route !== 'nobody') return await run(route.node)
+        if (route !== 'unowned') return await run(route.node)
       } catch (error) {
         if (!isWorthAnotherLook(error)) throw asDeliveryError(error)
         last = error
