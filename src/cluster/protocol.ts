@@ -95,7 +95,7 @@ const part = Type.Object({
   wantsAck: Type.Boolean(),
 })
 const failure = Type.Object({ kind: Type.Literal('error'), reason: Type.String(), message: Type.String() })
-const toAskerHead = Type.Union([state, part, failure])
+const toCallerHead = Type.Union([state, part, failure])
 export type ToCaller =
   | Static<typeof state>
   | Static<typeof part>
@@ -155,7 +155,7 @@ export function toServer({ head }: Decoded): ToServer | null {
 
 /** Null when it is not a message of a node. */
 export function toCaller({ head }: Decoded): ToCaller | null {
-  if (!fits(toAskerHead, head)) return null
+  if (!fits(toCallerHead, head)) return null
   if (head.kind === 'part') return head.part < head.parts ? head : null
   if (head.kind !== 'error') return head
   // A newer version's reason: its message explains it.
