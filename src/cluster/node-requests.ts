@@ -22,9 +22,9 @@ import {
   nodeSubject,
   replySubject,
   silenceMs,
-  type ToAsker,
+  type ToCaller,
   type ToServer,
-  toAsker,
+  toCaller,
 } from './protocol.ts'
 
 /** For `unreachable` and the reasons listed in protocol.ts nothing was done. For `silent` the outcome is unknown. */
@@ -175,7 +175,7 @@ export class NodeRequests {
 
   #receive(id: number, data: Uint8Array): void {
     const decoded = decode(data)
-    const said = decoded && toAsker(decoded)
+    const said = decoded && toCaller(decoded)
     if (decoded === null || said === null) return
     const pending = this.#pending.get(id)
     if (pending === undefined) return
@@ -194,7 +194,7 @@ export class NodeRequests {
     }
   }
 
-  #part(id: number, pending: Pending, said: Extract<ToAsker, { kind: 'part' }>, body: Uint8Array): void {
+  #part(id: number, pending: Pending, said: Extract<ToCaller, { kind: 'part' }>, body: Uint8Array): void {
     if (pending.parts === null) {
       if (this.#bytes + said.bytes > limits.bytesUnderWay) {
         this.#giveUp(id, 'busy', 'too many large answers are under way')

@@ -19,7 +19,7 @@ import {
   replySubject,
   silenceMs,
   sliceOf,
-  type ToAsker,
+  type ToCaller,
   type ToServer,
   toServer,
   version,
@@ -236,7 +236,7 @@ export class NodeServer {
     }
   }
 
-  #reply(to: string, id: number, head: ToAsker, body?: Uint8Array): void {
+  #reply(to: string, id: number, head: ToCaller, body?: Uint8Array): void {
     const { nats, cluster } = this.#options
     try {
       nats.publish(replySubject(cluster, to, id), encode(head, body))
@@ -253,7 +253,7 @@ export class NodeServer {
   }
 }
 
-type Reply = (head: ToAsker, body?: Uint8Array) => void
+type Reply = (head: ToCaller, body?: Uint8Array) => void
 
 function cancel(open: Open): void {
   open.isCancelled = true
@@ -283,7 +283,7 @@ function beat(afterMs: number, tell: () => void): { end(): void } {
   return { end: () => clearTimeout(timer) }
 }
 
-function errorHead(error: unknown): ToAsker {
+function errorHead(error: unknown): ToCaller {
   const text = error instanceof Error ? error.message : String(error)
   const message = text.slice(0, limits.messageCharacters)
   if (error instanceof RefusedRequestError) return { kind: 'error', reason: error.reason, message }

@@ -96,7 +96,7 @@ const part = Type.Object({
 })
 const failure = Type.Object({ kind: Type.Literal('error'), reason: Type.String(), message: Type.String() })
 const toAskerHead = Type.Union([state, part, failure])
-export type ToAsker =
+export type ToCaller =
   | Static<typeof state>
   | Static<typeof part>
   | { kind: 'error'; reason: ErrorReason; message: string }
@@ -154,7 +154,7 @@ export function toServer({ head }: Decoded): ToServer | null {
 }
 
 /** Null when it is not a message of a node. */
-export function toAsker({ head }: Decoded): ToAsker | null {
+export function toCaller({ head }: Decoded): ToCaller | null {
   if (!fits(toAskerHead, head)) return null
   if (head.kind === 'part') return head.part < head.parts ? head : null
   if (head.kind !== 'error') return head

@@ -75,7 +75,7 @@ class ClusterDelivery implements DeliveryHandle {
   /** Unsettled pulls from other nodes: the pull's id there, and the node. */
   readonly #held = new Map<string, string>()
   /** Destinations whose parked records changed while no owner could be notified. */
-  readonly #untold = new Set<string>()
+  readonly #unnotified = new Set<string>()
   readonly #holding: NodeJS.Timeout
   readonly #telling: NodeJS.Timeout
 
@@ -140,7 +140,7 @@ class ClusterDelivery implements DeliveryHandle {
       await this.#command('parkedChanged', destinationId, [], undefined)
     } catch (error) {
       if (!(error instanceof DeliveryElsewhereError)) throw error
-      this.#untold.add(destinationId)
+      this.#unnotified.add(destinationId)
     }
   }
 
@@ -407,8 +407,8 @@ class ClusterDelivery implements DeliveryHandle {
   }
 
   async #tellUntold(): Promise<void> {
-    for (const destinationId of [...this.#untold]) {
-      this.#untold.delete(destinationId)
+    for (const destinationId of [...this.#unnotified]) {
+      this.#unnotified.delete(destinationId)
       await this.parkedChanged(destinationId).catch((err) =>
         this.#options.log.warn({ destination_id: destinationId, err }, 'lane.parked_not_forwarded'),
       )

@@ -39,7 +39,7 @@ export interface ServedDelivery {
 }
 
 export function serveDelivery(local: Local): ServedDelivery {
-  const lent = new LentPulls((destinationId, pullId) => {
+  const lent = new HeldPulls((destinationId, pullId) => {
     // A failure ends the lane, which logs it.
     local.abandoned(destinationId, pullId).catch(() => {})
   })
@@ -72,7 +72,7 @@ export function serveDelivery(local: Local): ServedDelivery {
       if (afterSeq !== null) return { value: message, bytes: json }
       lent.add(message.pullId, destinationId, context.from)
       const onReceived = (wasReceived: boolean) => {
-        if (!wasReceived) lent.giveBack(message.pullId)
+        if (!wasReceived) lent.release(message.pullId)
       }
       return { value: message, bytes: json, onReceived }
     }),
@@ -111,14 +111,14 @@ interface Lent {
 }
 
 /** Pulled messages held by other nodes. */
-class LentPulls {
+class HeldPulls {
   readonly #lent = new Map<string, Lent>()
   readonly #abandon: (destinationId: string, pullId: string) => void
   readonly #sweep: NodeJS.Timeout
 
   constructor(abandon: (destinationId: string, pullId: string) => void) {
     this.#abandon = abandon
-    this.#sweep = setInterval(() => this.#giveBackForgotten(), sweepEveryMs)
+    this.#sweep = setInterval(() => this.#releaseUnlisted(), sweepEveryMs)
     this.#sweep.unref()
   }
 
@@ -136,7 +136,7 @@ class LentPulls {
     return this.#lent.delete(pullId)
   }
 
-  giveBack(pullId: string): void {
+  release(pullId: string): void {
     const lent = this.#lent.get(pullId)
     if (lent === undefined) return
     this.#lent.delete(pullId)
@@ -147,8 +147,8 @@ class LentPulls {
     clearInterval(this.#sweep)
   }
 
-  #giveBackForgotten(): void {
+  #releaseUnlisted(): void {
     const before = performance.now() - heldWithoutWordMs
-    for (const [pullId, { namedMs }] of this.#lent) if (namedMs < before) this.giveBack(pullId)
+    for (const [pullId, { namedMs }] of this.#lent) if (namedMs < before) this.release(pullId)
   }
 }

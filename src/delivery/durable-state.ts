@@ -164,7 +164,7 @@ export class DurableState {
   }
 
   /** Saves while an attempt is under way. The next save waits for this one, and rejects if it failed. */
-  saveBehind(onFailed: () => void): void {
+  saveInBackground(onFailed: () => void): void {
     if (!this.#isDirty || this.#detached !== null || this.#behind !== null) return
     this.#behind = this.#save().then(() => {
       this.#behind = null

@@ -52,7 +52,7 @@ const reportAnywayMs = 5_000
 const readerLagMs = 1_000
 /** Pipes that are opened concurrently: their lanes are loaded over the few connections of a thread. */
 const openedAtOnce = 8
-const openAgainMs = 1_000
+const reopenAfterMs = 1_000
 
 export class LaneSet {
   readonly #options: LaneSetOptions
@@ -312,7 +312,7 @@ export class LaneSet {
         if (!isWaiting) this.#options.log.warn({ err }, 'lanes.open_delayed')
         isWaiting = true
       }
-      await this.#wait(openAgainMs)
+      await this.#wait(reopenAfterMs)
     }
     return null
   }

@@ -27,7 +27,7 @@ const headBytes = 32
 const buckets = 16_384
 const entryBytes = 128
 /** The limit of pipes and workspaces together. */
-const mostEntries = 131_072
+const maxEntries = 131_072
 const idAt = 8
 /** Index, in f64, of an entry's first number. */
 export const entryHead = 3
@@ -51,7 +51,7 @@ export class SharedCounters {
   readonly #known = new Map<string, number>()
 
   /** Without `memory`, creates new counters, all zero. */
-  constructor(memory = new SharedArrayBuffer(headBytes + buckets * 4 + mostEntries * entryBytes)) {
+  constructor(memory = new SharedArrayBuffer(headBytes + buckets * 4 + maxEntries * entryBytes)) {
     this.memory = memory
     this.numbers = new Float64Array(memory)
     this.#ints = new Int32Array(memory)
@@ -67,7 +67,7 @@ export class SharedCounters {
     if (entry === undefined) {
       const hash = hashOf(id)
       entry = this.locked(headEntry, () => this.#findOrMake(hash))
-      if (entry < 0) throw new StorageUnavailableError(`more than ${mostEntries} pipes and workspaces`)
+      if (entry < 0) throw new StorageUnavailableError(`more than ${maxEntries} pipes and workspaces`)
       this.#known.set(id, entry)
     }
     return entry
@@ -131,7 +131,7 @@ export class SharedCounters {
       return givenUp
     }
     const made = ints[1]!
-    if (made >= mostEntries) return -1
+    if (made >= maxEntries) return -1
     ints[1] = made + 1
     return (headBytes + buckets * 4 + made * entryBytes) / 8
   }

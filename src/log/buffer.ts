@@ -30,11 +30,11 @@ export interface NewMessage {
   recordCount: number
   /**
    * In the format of `record-text.ts`. It must not change before `append` settles, or before `append` returns when
-   * `isLent`.
+   * `isBorrowed`.
    */
   body: Uint8Array
   /** The caller reuses the memory of the body after `append` returns. */
-  isLent?: boolean
+  isBorrowed?: boolean
   /** At most one message per pipe is kept for a key within 24 h (docs/dev/contract.md#idempotency). */
   idempotency?: Idempotency
 }

@@ -197,7 +197,7 @@ export class JetStreamAppender implements Appender {
   }
 
   async #appendKeyed(message: NewMessage, idempotency: Idempotency): Promise<Appended> {
-    const own = message.isLent ? { ...message, body: Buffer.from(message.body) } : message
+    const own = message.isBorrowed ? { ...message, body: Buffer.from(message.body) } : message
     const appended = this.#requireKeyed().append(own, idempotency)
     this.#keyedUnderWay.add(appended)
     try {

@@ -44,15 +44,15 @@ interface PipeTotals {
 }
 
 const densePlaces = 64
-const mostPlaces = 128
+const maxPlaces = 128
 const framesPerCheckpoint = 4_096
 const checkpointMs = 30_000
 /** Well before the stream of checkpoints drops it, one day after the messages. */
-const writeAgainMs = 12 * hourMs
+const rewriteAfterMs = 12 * hourMs
 const longestCloseMs = 5_000
 /** A lane this far behind reads at its own pace, and the head is counted with headers. */
 const aheadBytes = 1024 * 1024
-const mostPipes = 20_000
+const maxPipes = 20_000
 
 export class Totals {
   readonly #client: StreamClient
@@ -202,7 +202,7 @@ export class Totals {
     high.nextSeq = streamSeq
     const seq = seqOf(streamSeq, head.messages - 1)
     pipe.places.push({ ...plus(high, head), streamSeq, seq, nextSeq: null })
-    if (pipe.places.length > mostPlaces) pipe.places = thinned(pipe.places)
+    if (pipe.places.length > maxPlaces) pipe.places = thinned(pipe.places)
     pipe.uncheckpointed += 1
     if (pipe.uncheckpointed >= framesPerCheckpoint) this.#write(pipeId, pipe)
   }
@@ -318,7 +318,7 @@ export class Totals {
 
   /** Also rewrites unchanged checkpoints before the stream drops them. */
   #writeDue(): void {
-    const againMs = Date.now() - writeAgainMs
+    const againMs = Date.now() - rewriteAfterMs
     for (const [pipeId, pipe] of this.#pipes) {
       const { places, uncheckpointed, writtenMs } = pipe
       if (places.length > 0 && (uncheckpointed > 0 || writtenMs < againMs)) this.#write(pipeId, pipe)
@@ -331,7 +331,7 @@ export class Totals {
     const position = highOf(pipe)
     if (position.messages === 0) return
     const isNew = position.seq > pipe.writtenSeq
-    if (!isNew && pipe.writtenMs >= Date.now() - writeAgainMs) return
+    if (!isNew && pipe.writtenMs >= Date.now() - rewriteAfterMs) return
     pipe.uncheckpointed = 0
     pipe.writtenMs = Date.now()
     void this.#writing.run(async () => {
@@ -350,9 +350,9 @@ export class Totals {
 
   /** Removes pipes that were not used for a long time; they start again at their newest checkpoint. */
   #forgetSome(): void {
-    if (this.#pipes.size < mostPipes) return
+    if (this.#pipes.size < maxPipes) return
     const byUse = [...this.#pipes].sort(([, a], [, b]) => a.usedAt - b.usedAt)
-    for (const [pipeId, pipe] of byUse.slice(0, mostPipes / 10)) {
+    for (const [pipeId, pipe] of byUse.slice(0, maxPipes / 10)) {
       this.#write(pipeId, pipe)
       pipe.headers?.rest()
       this.#pipes.delete(pipeId)

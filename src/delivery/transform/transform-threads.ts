@@ -41,7 +41,7 @@ const looksToBeMoved = 3
  * The minimum that a check counts: a record that uses no processor time blocks the others too, and gets thirty times as
  * long.
  */
-const leastOfLook = 1 / 30
+const minOfLook = 1 / 30
 /** A thread has no board to check until its code is loaded. */
 const looksWhileStarting = 300
 const oldHeapMiB = 256
@@ -52,9 +52,9 @@ const slowThreads = Math.min(4, Math.max(1, availableParallelism() - 1))
 /** The cost for the others when a thread ends. */
 const endMs = 1_000
 const endsToFail = 2
-const mostFailed = 3
+const maxFailed = 3
 /** The number of thread deaths that a job tolerates. More are not its own fault, and it is tried again later. */
-const mostRestarts = 20
+const maxRestarts = 20
 
 interface Job extends Turn {
   id: number
@@ -154,7 +154,7 @@ export class TransformThreads {
       job.restarts += 1
       if (job === atFault && blamed !== null && !mayGoOn(job, blamed, why)) {
         job.reject(new ExceededError('records', blamed.message))
-      } else if (job.restarts > mostRestarts)
+      } else if (job.restarts > maxRestarts)
         job.reject(new Error('the thread that applies transforms ends again and again'))
       else this.#start(job)
     }
@@ -187,7 +187,7 @@ function mayGoOn(job: Job, { message, record, step }: Blamed, why: Why): boolean
       ? { code: 'transform_memory', message: 'The transform takes too much memory for the record.' }
       : { code: 'transform_timeout', message: 'The transform takes longer than a second for the record.' }
   job.givenUp.push({ messageAt: message, place: record, step, ...what })
-  return job.givenUp.length <= mostFailed
+  return job.givenUp.length <= maxFailed
 }
 
 type StartedThread = Thread<TransformCalls, TransformReports>
@@ -377,7 +377,7 @@ class TransformThread {
 /** The part of the interval in which the thread was working, by its processor time. */
 function lookOf(beforeMs: number | null, nowMs: number | null): number {
   if (beforeMs === null || nowMs === null) return 1
-  return Math.max(leastOfLook, Math.min(1, (nowMs - beforeMs) / lookEveryMs))
+  return Math.max(minOfLook, Math.min(1, (nowMs - beforeMs) / lookEveryMs))
 }
 
 function newBoard(): Int32Array<SharedArrayBuffer> {

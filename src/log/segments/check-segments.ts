@@ -10,7 +10,7 @@ import { listSegments, type SegmentName, segmentBytes } from './layout.ts'
 import { isGone } from './sqlite-errors.ts'
 
 /** More threads only cause disk seeks. */
-const mostThreads = 4
+const maxThreads = 4
 
 export interface CheckProgress {
   doneBytes: number
@@ -60,7 +60,7 @@ async function checkAll(
 ): Promise<SegmentCheck[]> {
   const waiting = [...names]
   const found: SegmentCheck[] = []
-  const threads = Math.min(mostThreads, availableParallelism(), names.length)
+  const threads = Math.min(maxThreads, availableParallelism(), names.length)
   await Promise.all(
     Array.from({ length: threads }, () =>
       runThread(dir, () => waiting.shift() ?? null, { onBytes, onChecked: (check) => found.push(check) }),

@@ -59,27 +59,27 @@ export interface PageLayout {
   /** Payload bytes of an overflow page, after the number of the next one. */
   overflowPayload: number
   /** The longest payload that is stored in a leaf completely, */
-  mostLocal: { table: number; index: number }
+  maxLocal: { table: number; index: number }
   /** and the minimum part of a longer one that is stored there. */
-  leastLocal: number
+  minLocal: number
 }
 
 export function pageLayout(pageBytes: number): PageLayout {
   return {
     pageBytes,
     overflowPayload: pageBytes - 4,
-    mostLocal: { table: pageBytes - 35, index: Math.floor(((pageBytes - 12) * 64) / 255) - 23 },
-    leastLocal: Math.floor(((pageBytes - 12) * 32) / 255) - 23,
+    maxLocal: { table: pageBytes - 35, index: Math.floor(((pageBytes - 12) * 64) / 255) - 23 },
+    minLocal: Math.floor(((pageBytes - 12) * 32) / 255) - 23,
   }
 }
 
 /** The number of payload bytes that are stored in the leaf itself. */
 export function localBytes(layout: PageLayout, kind: 'table' | 'index', payloadBytes: number): number {
-  const { leastLocal, overflowPayload } = layout
-  const most = layout.mostLocal[kind]
+  const { minLocal, overflowPayload } = layout
+  const most = layout.maxLocal[kind]
   if (payloadBytes <= most) return payloadBytes
-  const local = leastLocal + ((payloadBytes - leastLocal) % overflowPayload)
-  return local <= most ? local : leastLocal
+  const local = minLocal + ((payloadBytes - minLocal) % overflowPayload)
+  return local <= most ? local : minLocal
 }
 
 const numberBytes = [0, 1, 2, 3, 4, 6, 8, 8, 0, 0]

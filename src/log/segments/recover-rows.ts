@@ -32,7 +32,7 @@ const uuidCharacters = 36
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 const nullType = 0
 /** The number of messages for which an unknown pipe number is compared with all known ids. */
-const mostGuesses = 16
+const maxGuesses = 16
 
 /** Null marks a pause. */
 export function* findHead(file: PageFile): Generator<null, FoundHead> {
@@ -185,7 +185,7 @@ class PipeGuesses {
     const guesses = this.#guessed.get(no) ?? 0
     this.#guessed.set(no, guesses + 1)
     const found = this.#found.get(no) ?? []
-    return guesses < mostGuesses ? new Set([...found, ...this.#all]) : found
+    return guesses < maxGuesses ? new Set([...found, ...this.#all]) : found
   }
 
   confirm(no: number, pipeId: string): void {
