@@ -5,7 +5,7 @@
  *
  * The bucket holds max(rate, records per request), so that the largest request the pipe allows can pass at all.
  * The day's sums start from what metadata counted for the day and include what was accepted while there was no limits
- * row. What could not be stored is refunded.
+ * row. What is certainly not stored is refunded.
  *
  * Quota days follow the wall clock; the last three are kept so that a clock step does not reset them. All of it is in
  * memory that the threads of ingest share: what they allow together is what the limit says.
