@@ -1,4 +1,4 @@
-/** Why an append is rejected, in words for the operator. */
+/** The error of a rejected append, with the reason worded for the operator. */
 import { BufferUnavailableError } from '../../log/buffer.ts'
 
 export type UnavailableReason = BufferUnavailableError['reason']
