@@ -19,7 +19,7 @@ import {
   replySubject,
   silenceMs,
   sliceOf,
-  type ToAsker,
+  type ToCaller,
   type ToServer,
   toServer,
   version,
@@ -76,7 +76,7 @@ interface Open {
 }
 
 const longestWaitMs = 60_000
-const complaintEveryMs = 60_000
+const logBadMessageEveryMs = 60_000
 
 export interface NodeServerOptions {
   nats: NatsConnection
@@ -122,7 +122,7 @@ export class NodeServer {
     const decoded = decode(data)
     const said = decoded && toServer(decoded)
     if (decoded === null || said === null) {
-      this.#complain({ bytes: data.byteLength }, 'is no message of a node')
+      this.#logBadMessage({ bytes: data.byteLength }, 'is no message of a node')
       return
     }
     const key = `${said.from} ${said.id}`
@@ -236,7 +236,7 @@ export class NodeServer {
     }
   }
 
-  #reply(to: string, id: number, head: ToAsker, body?: Uint8Array): void {
+  #reply(to: string, id: number, head: ToCaller, body?: Uint8Array): void {
     const { nats, cluster } = this.#options
     try {
       nats.publish(replySubject(cluster, to, id), encode(head, body))
@@ -245,15 +245,15 @@ export class NodeServer {
     }
   }
 
-  #complain(fields: object, what: string): void {
+  #logBadMessage(fields: object, what: string): void {
     const nowMs = performance.now()
-    if (nowMs - this.#complainedAt < complaintEveryMs) return
+    if (nowMs - this.#complainedAt < logBadMessageEveryMs) return
     this.#complainedAt = nowMs
     this.#options.log.warn({ ...fields, reason: what }, 'cluster.bad_message')
   }
 }
 
-type Reply = (head: ToAsker, body?: Uint8Array) => void
+type Reply = (head: ToCaller, body?: Uint8Array) => void
 
 function cancel(open: Open): void {
   open.isCancelled = true
@@ -283,7 +283,7 @@ function beat(afterMs: number, tell: () => void): { end(): void } {
   return { end: () => clearTimeout(timer) }
 }
 
-function errorHead(error: unknown): ToAsker {
+function errorHead(error: unknown): ToCaller {
   const text = error instanceof Error ? error.message : String(error)
   const message = text.slice(0, limits.messageCharacters)
   if (error instanceof RefusedRequestError) return { kind: 'error', reason: error.reason, message }

@@ -118,7 +118,7 @@ export class ClusterQuotas {
     const pipe = this.#pipes.get(pipeId)
     if (pipe === undefined) return
     pipe.generation += 1
-    await this.#giveBack(pipeId, pipe)
+    await this.#returnBlock(pipeId, pipe)
   }
 
   /** The pipe was deleted. */
@@ -135,13 +135,13 @@ export class ClusterQuotas {
   async close(): Promise<void> {
     this.end()
     const { log } = this.#options
-    if (!(await endsWithin(closeMs, this.#giveAllBack())))
+    if (!(await endsWithin(closeMs, this.#returnAllBlocks())))
       log.warn({ limit_ms: closeMs }, 'quotas.not_returned')
   }
 
-  async #giveAllBack(): Promise<void> {
+  async #returnAllBlocks(): Promise<void> {
     await this.#looking
-    await Promise.all([...this.#pipes].map(([pipeId, pipe]) => this.#giveBack(pipeId, pipe)))
+    await Promise.all([...this.#pipes].map(([pipeId, pipe]) => this.#returnBlock(pipeId, pipe)))
   }
 
   #open(pipeId: string, limits: IngestLimits): Pipe {
@@ -288,7 +288,7 @@ export class ClusterQuotas {
     if (pipe.isServed) return
     const left = this.#allowance(pipeId).leftOfBlock(nowMs)
     if (nowMs - pipe.usedMs > forgottenAfterMs) this.#forgetIdle(pipeId, pipe)
-    else if (nowMs - pipe.usedMs > idleMs) await this.#giveBack(pipeId, pipe)
+    else if (nowMs - pipe.usedMs > idleMs) await this.#returnBlock(pipeId, pipe)
     else if (left.records < (pipe.perSecond * blockSeconds) / 2) await this.#fillUp(pipeId, pipe)
   }
 
@@ -365,7 +365,7 @@ export class ClusterQuotas {
     this.#allowance(pipeId).setShare(share, limits, monotonicMs(), isUnused)
   }
 
-  async #giveBack(pipeId: string, pipe: Pipe): Promise<void> {
+  async #returnBlock(pipeId: string, pipe: Pipe): Promise<void> {
     const { ledgerId } = pipe
     const left = this.#allowance(pipeId).takeBlock()
     pipe.ledgerId = null
@@ -383,7 +383,7 @@ export class ClusterQuotas {
   async #return(pipeId: string, ledgerId: string, { records, bytes }: DaySums): Promise<void> {
     try {
       await this.#turns.run(
-        () => this.#options.store.giveBack(pipeId, ledgerId, { records, bytes }),
+        () => this.#options.store.returnBlock(pipeId, ledgerId, { records, bytes }),
         turnOf(pipeId),
       )
     } catch (err) {

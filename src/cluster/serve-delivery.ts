@@ -14,7 +14,7 @@ import { count, limits } from './protocol.ts'
 
 /** How often a node lists the pulled messages that it holds, and how long one is held without being listed. */
 export const holdingEveryMs = 2_000
-const heldWithoutWordMs = 7_000
+const heldUnlistedMs = 7_000
 const sweepEveryMs = 1_000
 
 const id = Type.String({ pattern: uuidPattern })
@@ -39,7 +39,7 @@ export interface ServedDelivery {
 }
 
 export function serveDelivery(local: Local): ServedDelivery {
-  const lent = new LentPulls((destinationId, pullId) => {
+  const lent = new HeldPulls((destinationId, pullId) => {
     // A failure ends the lane, which logs it.
     local.abandoned(destinationId, pullId).catch(() => {})
   })
@@ -72,7 +72,7 @@ export function serveDelivery(local: Local): ServedDelivery {
       if (afterSeq !== null) return { value: message, bytes: json }
       lent.add(message.pullId, destinationId, context.from)
       const onReceived = (wasReceived: boolean) => {
-        if (!wasReceived) lent.giveBack(message.pullId)
+        if (!wasReceived) lent.release(message.pullId)
       }
       return { value: message, bytes: json, onReceived }
     }),
@@ -107,28 +107,28 @@ function ifOwned(run: ServedMethod): ServedMethod {
 interface Lent {
   destinationId: string
   from: string
-  namedMs: number
+  listedMs: number
 }
 
 /** Pulled messages held by other nodes. */
-class LentPulls {
+class HeldPulls {
   readonly #lent = new Map<string, Lent>()
   readonly #abandon: (destinationId: string, pullId: string) => void
   readonly #sweep: NodeJS.Timeout
 
   constructor(abandon: (destinationId: string, pullId: string) => void) {
     this.#abandon = abandon
-    this.#sweep = setInterval(() => this.#giveBackForgotten(), sweepEveryMs)
+    this.#sweep = setInterval(() => this.#releaseUnlisted(), sweepEveryMs)
     this.#sweep.unref()
   }
 
   add(pullId: string, destinationId: string, from: string): void {
-    this.#lent.set(pullId, { destinationId, from, namedMs: performance.now() })
+    this.#lent.set(pullId, { destinationId, from, listedMs: performance.now() })
   }
 
   named(pullId: string, from: string): void {
     const lent = this.#lent.get(pullId)
-    if (lent?.from === from) lent.namedMs = performance.now()
+    if (lent?.from === from) lent.listedMs = performance.now()
   }
 
   /** Returns false when it was returned or settled before. */
@@ -136,7 +136,7 @@ class LentPulls {
     return this.#lent.delete(pullId)
   }
 
-  giveBack(pullId: string): void {
+  release(pullId: string): void {
     const lent = this.#lent.get(pullId)
     if (lent === undefined) return
     this.#lent.delete(pullId)
@@ -147,8 +147,8 @@ class LentPulls {
     clearInterval(this.#sweep)
   }
 
-  #giveBackForgotten(): void {
-    const before = performance.now() - heldWithoutWordMs
-    for (const [pullId, { namedMs }] of this.#lent) if (namedMs < before) this.giveBack(pullId)
+  #releaseUnlisted(): void {
+    const before = performance.now() - heldUnlistedMs
+    for (const [pullId, { listedMs }] of this.#lent) if (listedMs < before) this.release(pullId)
   }
 }

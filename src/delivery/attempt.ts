@@ -121,7 +121,7 @@ export interface AttemptDeps {
 }
 
 /** Every request of an attempt, and its steps, can listen for the abort. A lower limit makes Node.js warn of a leak. */
-const mostListeners = 2 * mostConcurrency + 10
+const maxListeners = 2 * mostConcurrency + 10
 
 export class Attempt {
   readonly #spec: LaneSpec
@@ -154,7 +154,7 @@ export class Attempt {
     this.#calls = calls
     this.#deps = deps
     this.#limitMs = attemptLimitMs(spec, batch)
-    setMaxListeners(mostListeners, this.#signal)
+    setMaxListeners(maxListeners, this.#signal)
   }
 
   /** Runs the attempt. Call it once; it never rejects. */

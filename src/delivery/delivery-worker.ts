@@ -65,10 +65,10 @@ export interface WorkerEnd extends Death {
 }
 
 /** Ticks of silence after which calls that only read are interrupted; the stored lanes are used instead. */
-const mostSilentTicksOfReads = 2
-const mostSilentTicks = 5
+const maxSilentTicksOfReads = 2
+const maxSilentTicks = 5
 /** Ticks without a beat that a worker can take for loading and opening, before it is ready. */
-const mostStartTicks = 60
+const maxStartTicks = 60
 
 export class DeliveryWorker {
   /** Rejects when the worker ends before it is ready. */
@@ -93,8 +93,8 @@ export class DeliveryWorker {
       },
       // Management only needs to know that nothing can be saved for now.
       errors: { LaneStoreUnavailableError: StorageUnavailableError },
-      mostSilentTicks,
-      mostStartTicks,
+      maxSilentTicks,
+      maxStartTicks,
       interrupted: (reason, cause) => new DeliveryUnavailableError(reason, cause),
     })
     this.ready = this.#thread.ready
@@ -111,7 +111,7 @@ export class DeliveryWorker {
 
   /** Rejects with DeliveryUnavailableError when the worker ends before it responds; reads also when the worker is silent. */
   call(method: DeliveryMethod, args: unknown[], { isRead = false } = {}): Promise<unknown> {
-    const options = isRead ? { mostSilentTicks: mostSilentTicksOfReads } : {}
+    const options = isRead ? { maxSilentTicks: maxSilentTicksOfReads } : {}
     return this.#thread.call(method, args as never, options)
   }
 

@@ -23,7 +23,7 @@ import type { Clock } from './clock.ts'
 const recordsPerBatch = 20
 const recordsPerSecond = 100
 /** Larger records are not sampled: they would take longer than a millisecond. */
-const mostRecordBytes = 256 * 1024
+const maxRecordBytes = 256 * 1024
 const saveNewsMs = 2_000
 const saveCountsMs = 60_000
 
@@ -188,7 +188,7 @@ export class DriftCounts {
         if (left === 0) break
         left -= 1
         this.#leftInSecond -= 1
-        if (record.length <= mostRecordBytes) this.#lookAt(record, nowMs)
+        if (record.length <= maxRecordBytes) this.#lookAt(record, nowMs)
       }
     }
   }

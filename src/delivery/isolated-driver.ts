@@ -73,9 +73,9 @@ export interface IsolatedDrivers {
 const threadsAtOnce = 2
 /** Each thread takes at least 20 MiB for its code. */
 const checksAtOnce = 2
-const mostSilentTicks = 5
+const maxSilentTicks = 5
 /** A thread gives no sign of life until its code is loaded. */
-const mostStartTicks = 60
+const maxStartTicks = 60
 /** The time in which an aborted attempt can still report its outcome. */
 const abortGraceMs = 2_000
 
@@ -140,8 +140,8 @@ async function runApart<T>(
     limits: { maxYoungGenerationSizeMb: resourceLimits.driverYoungHeapMiB },
     host,
     errors: { DeliveryError },
-    mostSilentTicks,
-    mostStartTicks,
+    maxSilentTicks,
+    maxStartTicks,
     interrupted: (reason, cause) => new DriverDiedError(cause?.message ?? reason),
   })
   let grace: NodeJS.Timeout | undefined

@@ -138,7 +138,7 @@ export abstract class LaneCore implements Lane {
   }
 
   /** How the lane was asked to end; null when it was not. */
-  protected get asked(): LaneEnd | null {
+  protected get requestedEnd(): LaneEnd | null {
     return this.#end
   }
 

@@ -40,13 +40,13 @@ export interface WorkspaceMemory {
   tryReserve(bytes: number): MemoryReservation | null
   /** Resolves with null when `signal` ends the wait. */
   reserve(bytes: number, signal: AbortSignal): Promise<MemoryReservation | null>
-  /** Null when there is none to spare. `onTakenBack` is called at most once; after it the memory must be free. */
-  trySpare(bytes: number, onTakenBack: () => void): SpareMemory | null
+  /** Null when there is none to spare. `onRevoked` is called at most once; after it the memory must be free. */
+  trySpare(bytes: number, onRevoked: () => void): SpareMemory | null
 }
 
 interface Lent {
   bytes: number
-  onTakenBack(): void
+  onRevoked(): void
 }
 
 interface Waiter {
@@ -59,7 +59,7 @@ interface Waiter {
 }
 
 const smallestShareBytes = 64 * 1024
-const mostOvertaken = 16
+const maxOvertaken = 16
 
 /** A workspace that holds, borrows or waits for memory. */
 class Holder {
@@ -88,7 +88,7 @@ class Holder {
 
   /** The oldest waiter was overtaken too often: it is next, even if others would fit. */
   get isHeldUp(): boolean {
-    return this.#overtaken >= mostOvertaken
+    return this.#overtaken >= maxOvertaken
   }
 
   /** The smallest waiting reservation: with less room, none is admitted. */
@@ -170,14 +170,14 @@ export class MemoryBudget {
       shareBytes: () => Math.max(Math.floor(this.#freeFor(this.#held(workspaceId)) / 2), smallestShareBytes),
       tryReserve: (bytes) => this.#tryReserve(workspaceId, bytes),
       reserve: (bytes, signal) => this.#reserve(workspaceId, bytes, signal),
-      trySpare: (bytes, onTakenBack) => this.#trySpare(workspaceId, { bytes, onTakenBack }),
+      trySpare: (bytes, onRevoked) => this.#trySpare(workspaceId, { bytes, onRevoked }),
     }
   }
 
   #tryReserve(workspaceId: string, bytes: number): MemoryReservation | null {
     const holder = this.#holders.get(workspaceId)
     const heldBytes = holder?.heldBytes ?? 0
-    const fits = bytes <= this.#roomFor(heldBytes) || this.#mayOverdraw(heldBytes)
+    const fits = bytes <= this.#roomFor(heldBytes) || this.#canOverdraw(heldBytes)
     if (!fits || holder?.isHeldUp) return null
     holder?.overtake()
     return this.#grant(workspaceId, bytes)
@@ -220,10 +220,10 @@ export class MemoryBudget {
     this.#lent.set(lent, workspaceId)
     this.#lentBytes += bytes
     this.#holder(workspaceId).lentBytes += bytes
-    return { release: () => this.#giveBack(lent) }
+    return { release: () => this.#returnLent(lent) }
   }
 
-  #giveBack(lent: Lent): void {
+  #returnLent(lent: Lent): void {
     const workspaceId = this.#lent.get(lent)
     if (workspaceId === undefined) return
     this.#lent.delete(lent)
@@ -232,11 +232,11 @@ export class MemoryBudget {
     this.#changed(workspaceId)
   }
 
-  #takeBack(): void {
+  #revoke(): void {
     for (const lent of this.#lent.keys()) {
       if (this.#reservedBytes + this.#lentBytes <= this.maxBytes) return
-      this.#giveBack(lent)
-      lent.onTakenBack()
+      this.#returnLent(lent)
+      lent.onRevoked()
     }
   }
 
@@ -264,7 +264,7 @@ export class MemoryBudget {
     return this.#reservedBytes === 0 ? Number.POSITIVE_INFINITY : this.#freeFor(heldBytes)
   }
 
-  #mayOverdraw(heldBytes: number): boolean {
+  #canOverdraw(heldBytes: number): boolean {
     return this.#isShared && heldBytes === 0 && !this.#isOverdrawn
   }
 
@@ -303,7 +303,7 @@ export class MemoryBudget {
       this.#holder(workspaceId).heldBytes += bytes - reserved
       this.#changed(workspaceId)
       reserved = bytes
-      this.#takeBack()
+      this.#revoke()
     }
     const resize = (bytes: number) => {
       if (isReleased) return

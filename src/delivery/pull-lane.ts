@@ -70,7 +70,7 @@ export class PullLane extends LaneCore implements PullConsumers {
           ? await this.#commands.fetch(this.spec)
           : await this.#commands.fetchAfter(this.spec, afterSeq)
       })
-      if (this.asked === 'removed') return { kind: 'not_found' }
+      if (this.requestedEnd === 'removed') return { kind: 'not_found' }
       if (found.kind !== 'empty') return found
       const leftMs = deadline - this.deps.clock.monotonicMs()
       if (this.#commands.isEnding || leftMs <= 0) return found
@@ -142,7 +142,7 @@ export class PullLane extends LaneCore implements PullConsumers {
   protected async step(): Promise<void> {
     this.#isWoken = false
     await this.#cursor.countLost()
-    if (this.#isWoken || !this.mailbox.isEmpty || this.asked !== null) return
+    if (this.#isWoken || !this.mailbox.isEmpty || this.requestedEnd !== null) return
     await new Promise<void>((resolve) => {
       this.#wakeLoop = resolve
     })
@@ -150,7 +150,7 @@ export class PullLane extends LaneCore implements PullConsumers {
 
   /** Runs after errors too, so that no pull waits for a lane that has ended. */
   protected override async closed(): Promise<void> {
-    if (this.asked !== 'removed') this.endPulls()
+    if (this.requestedEnd !== 'removed') this.endPulls()
   }
 }
 

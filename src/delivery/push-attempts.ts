@@ -108,7 +108,7 @@ export class PushAttempts {
     const outcome = await attempt.run()
     this.#current = null
     if (outcome.wasAsked) driver.used()
-    else this.#rate.putBack(slotAt)
+    else this.#rate.returnSlot(slotAt)
     return { outcome, tookMs: clock.monotonicMs() - startedAt }
   }
 

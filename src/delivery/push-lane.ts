@@ -162,7 +162,7 @@ export class PushLane extends LaneCore {
     if (this.#reserved === null && !(await this.#prepare())) return
     await this.state.saveForAttempt()
     // A command, or the end of the lane, can have arrived during the save. The fixed range can wait.
-    if (!this.mailbox.isEmpty || this.asked !== null) return
+    if (!this.mailbox.isEmpty || this.requestedEnd !== null) return
     this.#requireOwned()
     const { messages } = this.#reserved!
     const attempt = this.#attempts.run(messages, this.spec)
@@ -191,7 +191,7 @@ export class PushLane extends LaneCore {
     const fix = (messages: readonly MarkedMessage[]) =>
       this.state.change(transition.withNext(this.row, messages))
     if (limits !== null) await this.#ahead.read(after, limits, fix)
-    if (this.asked === null) this.state.saveBehind(() => this.#attempts.abort())
+    if (this.requestedEnd === null) this.state.saveInBackground(() => this.#attempts.abort())
   }
 
   /** Returns true when messages are in memory and their range is in the row. */

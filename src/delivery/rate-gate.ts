@@ -30,7 +30,7 @@ export class RateGate {
   }
 
   /** Returns the last taken slot unused. */
-  putBack(slotAt: number): void {
+  returnSlot(slotAt: number): void {
     this.#nextSlotAt = Math.min(this.#nextSlotAt, slotAt)
   }
 

@@ -40,7 +40,7 @@ interface Suspicion {
 const windowMs = 10 * minuteMs
 const rememberedMs = 60 * minuteMs
 const deathsToQuarantine = 2
-const mostUnexplained = 10
+const maxUnexplained = 10
 const firstHoldMs = 5 * minuteMs
 const firstRestartMs = 250
 const longestRestartMs = 8_000
@@ -73,7 +73,7 @@ export class WorkerDeaths {
     return {
       quarantined,
       restartAfterMs: restartAfterMs(this.#deaths.length),
-      isHopeless: this.#unexplained.length > mostUnexplained,
+      isHopeless: this.#unexplained.length > maxUnexplained,
     }
   }
 

@@ -175,11 +175,11 @@ export class Acceptance implements BodyReceiver {
     }
   }
 
-  received(sent: Buffer, isLent: boolean): void {
+  received(sent: Buffer, isBorrowed: boolean): void {
     this.#wholeAt = performance.now()
     try {
-      if (this.#encoding === 'identity') this.#prepare(sent, isLent)
-      else this.#whenDone(this.#decode(isLent ? Buffer.from(sent) : sent, this.#encoding))
+      if (this.#encoding === 'identity') this.#prepare(sent, isBorrowed)
+      else this.#whenDone(this.#decode(isBorrowed ? Buffer.from(sent) : sent, this.#encoding))
     } catch (error) {
       this.failed(error)
     }
@@ -212,7 +212,7 @@ export class Acceptance implements BodyReceiver {
   }
 
   /** JSON → record count → enrichment → required fields. Uses a thread when it would block this one for too long. */
-  #prepare(bytes: Buffer, isLent: boolean): void {
+  #prepare(bytes: Buffer, isBorrowed: boolean): void {
     const { limits, requiredFields } = this.#entry
     const preparation: Preparation = {
       format: this.#format,
@@ -227,7 +227,7 @@ export class Acceptance implements BodyReceiver {
         ? null
         : prepare(this.#context.scanner, bytes, preparation, (more) => this.reserve(more))
     if (prepared !== null) this.#store(prepared)
-    else this.#whenDone(this.#prepareInThread(isLent ? Buffer.from(bytes) : bytes, preparation))
+    else this.#whenDone(this.#prepareInThread(isBorrowed ? Buffer.from(bytes) : bytes, preparation))
   }
 
   #enrichment(): Enrichment {
@@ -255,9 +255,9 @@ export class Acceptance implements BodyReceiver {
       this.#requirePipe()
       this.#append(prepared, null)
     } else {
-      const { isLent, body } = prepared
+      const { isBorrowed, body } = prepared
       this.#whenDone(
-        this.#storeOnce(isLent ? { ...prepared, body: Buffer.from(body), isLent: false } : prepared),
+        this.#storeOnce(isBorrowed ? { ...prepared, body: Buffer.from(body), isBorrowed: false } : prepared),
       )
     }
   }
@@ -300,34 +300,37 @@ export class Acceptance implements BodyReceiver {
       throw new ApiError('pipe_not_found')
   }
 
-  /** Appends the message. Refunds the reservation unless a new message is in the buffer. */
+  /** Appends the message. Refunds the reservation if it is certain that no new message is in the buffer. */
   #append(prepared: Prepared, reserved: Reservation | null): void {
     const { appender, quota, usage } = this.#context
     const { workspaceId, pipe } = this.#entry
-    const { recordCount, body, isLent } = prepared
+    const { recordCount, body, isBorrowed } = prepared
     const pipeId = pipe.pipe_id
     const receivedMs = this.#receivedMs
     const msgId = newMsgId()
     const amount = { messages: 1, records: recordCount, bytes: body.length }
     const idempotency = this.#idempotency(prepared)
     // Written as one literal: an object built by spreads becomes a dictionary of 1 KB per message.
-    appender.append({ pipeId, workspaceId, msgId, receivedMs, recordCount, body, isLent, idempotency }).then(
-      (appended) => {
-        if (!appended.repeated) {
-          if (reserved === null) quota.count(pipeId, amount, receivedMs)
-          usage.accepted(pipeId, receivedMs, amount)
-        } else if (reserved !== null) quota.refund(reserved)
-        this.#accepted(appended.msgId, appended.recordCount, reserved)
-      },
-      (error) => {
-        if (reserved !== null) quota.refund(reserved)
-        const failure = appendError(error, msgId)
-        // A repeat gets its response even while new messages are rejected.
-        const isFull = error instanceof BufferUnavailableError && error.reason !== 'closing'
-        if (idempotency === undefined || !isFull) this.failed(failure)
-        else this.#whenDone(this.#repeatOr(failure, idempotency))
-      },
-    )
+    appender
+      .append({ pipeId, workspaceId, msgId, receivedMs, recordCount, body, isBorrowed, idempotency })
+      .then(
+        (appended) => {
+          if (!appended.repeated) {
+            if (reserved === null) quota.count(pipeId, amount, receivedMs)
+            usage.accepted(pipeId, receivedMs, amount)
+          } else if (reserved !== null) quota.refund(reserved)
+          this.#accepted(appended.msgId, appended.recordCount, reserved)
+        },
+        (error) => {
+          const mayBeStored = error instanceof BufferUnavailableError && error.mayBeStored
+          if (reserved !== null && !mayBeStored) quota.refund(reserved)
+          const failure = appendError(error, msgId)
+          // A repeat gets its response even while new messages are rejected.
+          const isFull = error instanceof BufferUnavailableError && error.reason !== 'closing'
+          if (idempotency === undefined || !isFull) this.failed(failure)
+          else this.#whenDone(this.#repeatOr(failure, idempotency))
+        },
+      )
   }
 
   async #repeatOr(failure: unknown, idempotency: Idempotency): Promise<void> {
@@ -348,8 +351,12 @@ function appendError(error: unknown, msgId: string): unknown {
   return error instanceof BufferUnavailableError ? unavailable(error, msgId) : error
 }
 
-function unavailable({ reason }: BufferUnavailableError, msgId: string): ApiError {
+function unavailable({ reason, mayBeStored }: BufferUnavailableError, msgId: string): ApiError {
   return new ApiError('buffer_unavailable', {
+    ...(mayBeStored && {
+      message:
+        'The records may be stored or not: the buffer did not answer in time. Send the request again; with the same Idempotency-Key they are stored once.',
+    }),
     details: { msg_id: msgId, details: { reason } },
     headers: { 'Retry-After': '5' },
   })

@@ -29,7 +29,7 @@ export interface BodyParsers {
 /** `heapBytes` is the heap limit of one thread; `idleMs` is how long an idle thread is kept. */
 export function openBodyParsers(
   heapBytes: number,
-  mostThreads: number = resourceLimits.parserThreads,
+  maxThreads: number = resourceLimits.parserThreads,
   idleMs: number = resourceLimits.parserIdleMs,
 ): BodyParsers {
   const start = () =>
@@ -40,7 +40,7 @@ export function openBodyParsers(
       errors: { ApiError },
       interrupted: (reason, cause) => fatalError(cause ?? new Error(reason)),
     })
-  const pool = new ThreadPool(start, { most: mostThreads, idleMs })
+  const pool = new ThreadPool(start, { most: maxThreads, idleMs })
 
   return {
     async prepare(bytes, preparation, workspaceId, pipeId) {
@@ -54,7 +54,7 @@ export function openBodyParsers(
       }
       const { recordCount, body: parsed, bodyHash } = await pool.run(parse, { turn })
       const body = Buffer.from(parsed.buffer, parsed.byteOffset, parsed.length)
-      return { recordCount, body, isLent: false, bodyHash }
+      return { recordCount, body, isBorrowed: false, bodyHash }
     },
     close: () => pool.close(),
   }

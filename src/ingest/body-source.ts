@@ -10,8 +10,8 @@ export interface BodyReceiver {
   readonly announcedBytes: number
   /** Called before memory for the body is allocated. An error that it throws ends the body. */
   reserve(bytes: number): void
-  /** The complete body. `isLent`: its memory is reused as soon as this call returns. */
-  received(body: Buffer, isLent: boolean): void
+  /** The complete body. `isBorrowed`: its memory is reused as soon as this call returns. */
+  received(body: Buffer, isBorrowed: boolean): void
   /** Called with `payload_too_large` when more than `maxBytes` arrived, or with the error that `reserve` threw. */
   failed(error: unknown): void
   /** The client has disconnected, or its response has been sent. */
@@ -36,7 +36,7 @@ export function wholeBody(source: BodySource, limit: BodyLimit, admission?: unkn
   const whole = new Promise<Buffer | null>((resolve, reject) => {
     source.receive({
       ...limit,
-      received: (body, isLent) => resolve(isLent ? Buffer.from(body) : body),
+      received: (body, isBorrowed) => resolve(isBorrowed ? Buffer.from(body) : body),
       failed: reject,
       gone: () => resolve(null),
     })

@@ -80,11 +80,11 @@ export function parseNdjsonBody(bytes: Buffer, limits: BodyLimits): ParsedBody |
 const lineValues = 2
 
 /** The shortest line with a record: `{}` and its newline. */
-const leastLineBytes = 3
+const minLineBytes = 3
 
 /** Counts lines that are not blank, and stops above `enough`. */
 function countLines(bytes: Buffer, start: number, enough: number): number {
-  if ((bytes.length - start + 1) / leastLineBytes <= enough) return 0
+  if ((bytes.length - start + 1) / minLineBytes <= enough) return 0
   let lines = 0
   let isBlank = true
   for (let at = start; at < bytes.length && lines <= enough; at++) {

@@ -32,6 +32,6 @@ new ThreadHost<undefined, ParserCalls>({ errors: { ApiError } }).serve({
 })
 
 /** Copies when needed: the scanner's memory, and the memory that small Buffers share, cannot be transferred. */
-function ownMemory({ body, isLent }: Prepared): Uint8Array {
-  return isLent || body.length <= Buffer.poolSize ? new Uint8Array(body) : body
+function ownMemory({ body, isBorrowed }: Prepared): Uint8Array {
+  return isBorrowed || body.length <= Buffer.poolSize ? new Uint8Array(body) : body
 }

@@ -45,7 +45,7 @@ export interface Prepared {
   /** The stored text. */
   body: Buffer
   /** The body is in the scanner's memory, until the scanner gets the next body. */
-  isLent: boolean
+  isBorrowed: boolean
   /**
    * SHA-256, in base64, of the decoded body as the client sent it. The stored text would not do, because it contains the
    * time of the request.
@@ -68,7 +68,7 @@ export function prepare(
   if (scanner === null || !scanner.scan(bytes, preparation)) return prepareBody(bytes, preparation, reserve)
   reserve(scanner.longestBytes)
   const bodyHash = hashOf(bytes, preparation)
-  return { recordCount: scanner.recordCount, body: scanner.body(), isLent: true, bodyHash }
+  return { recordCount: scanner.recordCount, body: scanner.body(), isBorrowed: true, bodyHash }
 }
 
 /** The same with JSON.parse, one check per rule. */
@@ -85,7 +85,7 @@ export function prepareBody(
   requireCount(recordCount, preparation.pipeMaxRecords)
   requireFields(parsed, preparation.requiredFields, enrichment.keys)
   const body = spliceRecords(parsed, enrichment, reserve)
-  return { recordCount, body, isLent: false, bodyHash: hashOf(bytes, preparation) }
+  return { recordCount, body, isBorrowed: false, bodyHash: hashOf(bytes, preparation) }
 }
 
 function hashOf(bytes: Buffer, { withHash }: Preparation): string | null {

@@ -27,7 +27,7 @@ const headBytes = 32
 const buckets = 16_384
 const entryBytes = 128
 /** The limit of pipes and workspaces together. */
-const mostEntries = 131_072
+const maxEntries = 131_072
 const idAt = 8
 /** Index, in f64, of an entry's first number. */
 export const entryHead = 3
@@ -35,7 +35,7 @@ export const entryHead = 3
 export const bodyBytesAt = entryHead + 11
 export const bodyPipesAt = entryHead + 12
 /** Index in i32. */
-const givenUpAt = 6
+const releasedAt = 6
 
 const free = 0
 const held = 1
@@ -51,7 +51,7 @@ export class SharedCounters {
   readonly #known = new Map<string, number>()
 
   /** Without `memory`, creates new counters, all zero. */
-  constructor(memory = new SharedArrayBuffer(headBytes + buckets * 4 + mostEntries * entryBytes)) {
+  constructor(memory = new SharedArrayBuffer(headBytes + buckets * 4 + maxEntries * entryBytes)) {
     this.memory = memory
     this.numbers = new Float64Array(memory)
     this.#ints = new Int32Array(memory)
@@ -67,7 +67,7 @@ export class SharedCounters {
     if (entry === undefined) {
       const hash = hashOf(id)
       entry = this.locked(headEntry, () => this.#findOrMake(hash))
-      if (entry < 0) throw new StorageUnavailableError(`more than ${mostEntries} pipes and workspaces`)
+      if (entry < 0) throw new StorageUnavailableError(`more than ${maxEntries} pipes and workspaces`)
       this.#known.set(id, entry)
     }
     return entry
@@ -101,8 +101,8 @@ export class SharedCounters {
         const entry = ints[at]!
         if (!this.#isOf(entry, hash)) continue
         ints[at] = ints[entry * 2 + 1]!
-        ints[entry * 2 + 1] = ints[givenUpAt]!
-        ints[givenUpAt] = entry
+        ints[entry * 2 + 1] = ints[releasedAt]!
+        ints[releasedAt] = entry
         return
       }
     })
@@ -123,15 +123,15 @@ export class SharedCounters {
 
   #takeFree(): number {
     const ints = this.#ints
-    const givenUp = ints[givenUpAt]!
+    const givenUp = ints[releasedAt]!
     if (givenUp !== 0) {
-      ints[givenUpAt] = ints[givenUp * 2 + 1]!
+      ints[releasedAt] = ints[givenUp * 2 + 1]!
       // Body bytes stay, because their holders still release them here.
       this.numbers.fill(0, givenUp + entryHead, givenUp + bodyBytesAt)
       return givenUp
     }
     const made = ints[1]!
-    if (made >= mostEntries) return -1
+    if (made >= maxEntries) return -1
     ints[1] = made + 1
     return (headBytes + buckets * 4 + made * entryBytes) / 8
   }

@@ -150,7 +150,7 @@ export class GroupCommit {
       return
     }
     // The caller reuses a lent body after this call, so a queued message needs a copy.
-    const own = message.isLent ? { ...message, body: Buffer.from(message.body) } : message
+    const own = message.isBorrowed ? { ...message, body: Buffer.from(message.body) } : message
     this.#queue.push(message.workspaceId ?? '', bytes, { message: own, bytes, waiter })
     this.#gather()
   }

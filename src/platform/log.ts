@@ -14,7 +14,7 @@ export interface LogSettings {
 
 const levelChannel = 'pipectl.log-level'
 /** The limit for lines that stderr has not accepted yet. */
-const mostWaitingBytes = 1024 * 1024
+const maxWaitingBytes = 1024 * 1024
 
 /** Opens the log of a thread; `thread` names it in every line. Any thread can change the level later with `setLogLevel`. */
 export function openLog(settings: LogSettings, thread: string): Logger {
@@ -51,7 +51,7 @@ function buildLog(settings: LogSettings, thread: string): Logger {
   }
   // Synchronous: a line written just before the process ends must not be lost.
   if (!isPretty) {
-    const stderr = destination({ dest: 2, sync: true, maxLength: mostWaitingBytes })
+    const stderr = destination({ dest: 2, sync: true, maxLength: maxWaitingBytes })
     // A failed write (a full disk, for example) must not end the process: lines up to the limit are kept in memory,
     // later ones are lost.
     stderr.on('error', () => {})

@@ -35,11 +35,11 @@ export class Transferred<Value> {
 export interface CallOptions {
   transfer?: readonly Transferable[]
   /** After this number of ticks, counted from when the thread is ready, the call fails and its result is ignored. */
-  mostTicks?: number
+  maxTicks?: number
   /** Missing the deadline ends the whole thread, because the call itself blocks it. */
   endsThread?: boolean
   /** The call fails when the thread has given no sign of life for this number of ticks. */
-  mostSilentTicks?: number
+  maxSilentTicks?: number
 }
 
 export type CallMessage =

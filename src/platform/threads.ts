@@ -64,9 +64,9 @@ export interface ThreadOptions<Host> {
   /** Error classes that can cross, in addition to those of every thread. */
   errors?: ErrorClasses
   /** Ticks without a beat after which the thread is ended. Without it there is no limit. */
-  mostSilentTicks?: number
-  /** The same limit until the thread is ready. Defaults to `mostSilentTicks`. */
-  mostStartTicks?: number
+  maxSilentTicks?: number
+  /** The same limit until the thread is ready. Defaults to `maxSilentTicks`. */
+  maxStartTicks?: number
   /** How a silent thread is ended. */
   whenSilent?: 'terminate' | 'abandon'
   tickMs?: number
@@ -176,7 +176,7 @@ export class Thread<Remote, Host = object> implements Caller<Remote> {
     options: CallOptions = {},
   ): Promise<Result<Remote, M>> {
     if (this.#interruption !== null) throw this.#interruption
-    if (this.#silentTicks >= (options.mostSilentTicks ?? Number.POSITIVE_INFINITY)) throw this.#silent()
+    if (this.#silentTicks >= (options.maxSilentTicks ?? Number.POSITIVE_INFINITY)) throw this.#silent()
     const result = this.#calls.call(method, args, options)
     this.#worker.ref()
     try {
@@ -248,13 +248,8 @@ export class Thread<Remote, Host = object> implements Caller<Remote> {
       }
       return
     }
-    const {
-      mostSilentTicks,
-      mostStartTicks = mostSilentTicks,
-      whenSilent = 'terminate',
-      name,
-    } = this.#options
-    const most = (this.#isReady ? mostSilentTicks : mostStartTicks) ?? Number.POSITIVE_INFINITY
+    const { maxSilentTicks, maxStartTicks = maxSilentTicks, whenSilent = 'terminate', name } = this.#options
+    const most = (this.#isReady ? maxSilentTicks : maxStartTicks) ?? Number.POSITIVE_INFINITY
     if (this.#silentTicks < most || !this.isUsable) {
       this.#failLate()
       return
@@ -268,8 +263,8 @@ export class Thread<Remote, Host = object> implements Caller<Remote> {
     let hung = false
     this.#calls.fail((call) => {
       if (this.#isReady) call.ticks += 1
-      if (this.#silentTicks >= (call.mostSilentTicks ?? Number.POSITIVE_INFINITY)) return this.#silent()
-      if (call.ticks < (call.mostTicks ?? Number.POSITIVE_INFINITY)) return null
+      if (this.#silentTicks >= (call.maxSilentTicks ?? Number.POSITIVE_INFINITY)) return this.#silent()
+      if (call.ticks < (call.maxTicks ?? Number.POSITIVE_INFINITY)) return null
       hung ||= call.endsThread ?? false
       return this.#interruptedBy(`a call of the ${this.#options.name} thread takes too long`, undefined)
     })

@@ -13,7 +13,7 @@ import type { Totals } from './totals.ts'
 const freshMs = 1_000
 /** A purge moves the stream's first sequence only when no older frame of any pipe is left. */
 const purgeCheckMs = 60_000
-const mostPipes = 20_000
+const maxPipes = 20_000
 
 interface Known {
   /** The sequence of the oldest frame; null when there is none. */
@@ -74,7 +74,7 @@ export class Earliest {
     }
     if (first !== null) position = await this.#totals.at(pipeId, seqOf(first.streamSeq, 0) - 1)
     assert(position !== null)
-    if (this.#known.size >= mostPipes) this.#known.clear()
+    if (this.#known.size >= maxPipes) this.#known.clear()
     this.#known.set(pipeId, { firstSeq: first?.streamSeq ?? null, position, foundAt, doubtedAt: 0 })
     return position
   }

@@ -104,9 +104,9 @@ export class FrameChains {
   }
 
   /** True when a chain that is being read ends there and has little in memory: the next frame is needed soon. */
-  isReadAt(pipeId: string, streamSeq: number, mostChainBytes: number): boolean {
+  isReadAt(pipeId: string, streamSeq: number, maxChainBytes: number): boolean {
     const chain = this.#find(pipeId, streamSeq)
-    return chain !== undefined && chain.stream.lastSeq === streamSeq && chain.bytes < mostChainBytes
+    return chain !== undefined && chain.stream.lastSeq === streamSeq && chain.bytes < maxChainBytes
   }
 
   /** The pipe's first frame after this sequence; null when the leader has none. */

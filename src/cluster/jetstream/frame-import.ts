@@ -36,8 +36,8 @@ const publishTimeoutMs = 10_000
 /** Unless one message is larger. A reader of one message gets its whole frame. */
 const frameBytes = 1024 * 1024
 /** Enough for round trips of a few ms. */
-const mostFramesUnderWay = 64
-const mostBytesUnderWay = 32 * 1024 * 1024
+const maxFramesUnderWay = 64
+const maxBytesUnderWay = 32 * 1024 * 1024
 
 /**
  * Creates the streams. A stream with messages is recreated if an earlier run of this move created it; `stream` is the
@@ -145,7 +145,7 @@ export class FrameImport {
     // The keys come first: if a message's key were missing, a repeat would be stored again.
     await this.#keys.add(usedKeys(messages, seqs))
     for (const frame of frames) {
-      while (this.#underWay.size >= mostFramesUnderWay || this.#bytesUnderWay > mostBytesUnderWay) {
+      while (this.#underWay.size >= maxFramesUnderWay || this.#bytesUnderWay > maxBytesUnderWay) {
         await Promise.race(this.#underWay)
       }
       this.#throwFailure()

@@ -12,7 +12,7 @@ import { FramePull } from './frame-pull.ts'
 import type { StreamClient, StreamMessage } from './stream-client.ts'
 
 /** The limit of consumers per reader: their number × the bytes of a batch is the memory used. */
-const mostPulls = 24
+const maxPulls = 24
 const lotBytes = 512 * 1024
 const lotMessages = 512
 /** Messages without bodies are small and are read in bulk. */
@@ -33,8 +33,8 @@ export class PullRoom {
 
   /** Returns false when there is no room. */
   enter(stream: FrameStream): boolean {
-    if (this.#streams.size >= mostPulls) this.#closeIdle(idlePullMs / 10)
-    if (this.#streams.size >= mostPulls) return false
+    if (this.#streams.size >= maxPulls) this.#closeIdle(idlePullMs / 10)
+    if (this.#streams.size >= maxPulls) return false
     this.#streams.add(stream)
     this.#sweep ??= setInterval(() => this.#closeIdle(idlePullMs), idlePullMs / 2).unref()
     return true

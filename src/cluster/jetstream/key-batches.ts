@@ -5,7 +5,7 @@
 import type { FoundKeys, KeyStore } from '../../log/key-store.ts'
 
 /** The number of keys per statement. */
-const mostKeys = 2_000
+const maxKeys = 2_000
 
 export function batchedKeys(store: KeyStore): KeyStore {
   const found = async (run: () => Promise<FoundKeys>, keyHashes: Iterable<string>): Promise<FoundKeys> => {
@@ -54,7 +54,7 @@ class Batches<Item, Result> {
       let count = 0
       let keys = 0
       for (const { items } of this.#waiting) {
-        if (count > 0 && keys + items.length > mostKeys) break
+        if (count > 0 && keys + items.length > maxKeys) break
         keys += items.length
         count += 1
       }

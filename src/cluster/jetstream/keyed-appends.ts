@@ -53,9 +53,9 @@ import { unavailable } from './unavailable.ts'
 const wrongLastSequence = 10_071
 const expectedHeader = 'Nats-Expected-Last-Subject-Sequence'
 /** How often a message can be rejected because its chain was broken, or meet another claim. */
-const mostTries = 8
+const maxTries = 8
 /** Above this number, an idle chain is removed and starts again with the next message of its pipe. */
-const mostIdleChains = 10_000
+const maxIdleChains = 10_000
 /**
  * How long a request waits for another claim of its key: longer than a frame takes, unless a node or a server is in
  * trouble.
@@ -213,7 +213,7 @@ export class KeyedAppends {
       }
     }
     chain.isBusy = false
-    if (this.#chains.size > mostIdleChains) this.#chains.delete(pipeId)
+    if (this.#chains.size > maxIdleChains) this.#chains.delete(pipeId)
   }
 
   #takeBatch({ waiting }: Chain): Keyed[] {
@@ -289,7 +289,7 @@ export class KeyedAppends {
 
   #retry(one: Keyed): void {
     one.tries += 1
-    if (one.tries < mostTries) this.#gather(one)
+    if (one.tries < maxTries) this.#gather(one)
     else one.reject(unavailable('write_failed', 'the idempotency key is claimed and released all the time'))
   }
 
@@ -324,7 +324,7 @@ export class KeyedAppends {
     const result = await this.#send(subject, frame.buffer.subarray(0, frame.length), headers)
     if (result.kind === 'stored') {
       if (!onStored(stored, result.streamSeq, { before, ms: performance.now() - startedAt }))
-        throw unavailable('write_failed')
+        throw unavailable('write_failed', undefined, true)
       chain.lastSeq = result.streamSeq
       this.#acknowledge(claimed, result.streamSeq)
       return

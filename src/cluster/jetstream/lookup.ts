@@ -28,8 +28,8 @@ import { headOf, storedFrame } from './stored-frame.ts'
 import { type ConsumerStart, StreamClient, type StreamMessage } from './stream-client.ts'
 
 /** The limits of one search: headers that are read, and frames that are opened. */
-const mostHeads = 500_000
-const mostFrames = 5_000
+const maxHeads = 500_000
+const maxFrames = 5_000
 const lot = { messages: 2_048, bytes: 512 * 1024 }
 /** The number of frames, above those of the page, that a part can have. */
 const spareFrames = 512
@@ -109,7 +109,7 @@ class StreamLookup implements MessageLookup {
     const filter = bufferSubjects(this.#cluster)
     const pull = await FramePull.open(this.#client, { filter, start, headersOnly: true }, lot)
     try {
-      for (let heads = 0; heads < mostHeads && opened < mostFrames; heads += 1) {
+      for (let heads = 0; heads < maxHeads && opened < maxFrames; heads += 1) {
         const message = await pull.next()
         if (message === null) break
         const head = headOf(message)
@@ -118,7 +118,7 @@ class StreamLookup implements MessageLookup {
         if (head.firstMs > ms + 2 * receivedSlackMs) break
         const candidate = { streamSeq: message.streamSeq, head }
         if (distance(head, ms) > closeMs) {
-          if (near.length < mostFrames) near.push(candidate)
+          if (near.length < maxFrames) near.push(candidate)
           continue
         }
         opened += 1
@@ -128,7 +128,7 @@ class StreamLookup implements MessageLookup {
       pull.close()
     }
     near.sort((a, b) => distance(a.head, ms) - distance(b.head, ms))
-    yield* near.slice(0, mostFrames - opened)
+    yield* near.slice(0, maxFrames - opened)
   }
 
   async #findIn(msgId: string, { streamSeq }: Candidate): Promise<StoredMessage | null> {
@@ -183,7 +183,7 @@ class StreamLookup implements MessageLookup {
     try {
       for (;;) {
         const message: StreamMessage | null = await pull.next()
-        if (message === null || message.streamSeq >= before || found.length >= mostHeads) return found
+        if (message === null || message.streamSeq >= before || found.length >= maxHeads) return found
         const head = headOf(message)
         if (head !== null) found.push({ streamSeq: message.streamSeq, head })
       }

@@ -41,12 +41,12 @@ const longestAgePassMs = 30 * 60_000
 const nearlyFull = 0.9
 const roomy = 0.85
 /** The second purge catches appends to a deleted pipe that were in progress. */
-const purgeAgainMs = 60_000
+const secondPurgeAfterMs = 60_000
 /** The number of probes for the frame up to which a purge frees its target. */
 const probes = 8
-const leastPurgedBytes = 64 * 1024
+const minPurgedBytes = 64 * 1024
 /** The limit of the ratio between the space that frames take and the counted bytes of their messages. */
-const mostScale = 4
+const maxScale = 4
 
 /** Reads a pipe's totals. */
 export type TotalsReader = Pick<BufferReader, 'earliest' | 'cursorAt' | 'backlog'>
@@ -176,7 +176,7 @@ export class RetentionKeeper implements WatermarkKeeper {
       if (dueAt > now) continue
       purged += await this.#purge.pipe(pipeId)
       this.#purged.delete(pipeId)
-      if (dueAt === 0) this.#deleted.set(pipeId, now + purgeAgainMs)
+      if (dueAt === 0) this.#deleted.set(pipeId, now + secondPurgeAfterMs)
       else this.#deleted.delete(pipeId)
     }
     this.#dropped(purged, 'pipe_deleted')
@@ -265,7 +265,7 @@ export class RetentionKeeper implements WatermarkKeeper {
     const others = this.#shares.othersThan(this.#node)
     const counted = own.undelivered + own.delivered
     const ownBytes = streamBytes - others.undelivered - others.delivered
-    const scale = counted === 0 ? 1 : Math.min(mostScale, Math.max(1, ownBytes / counted))
+    const scale = counted === 0 ? 1 : Math.min(maxScale, Math.max(1, ownBytes / counted))
     for (const one of held) {
       one.undelivered *= scale
       one.delivered *= scale
@@ -277,7 +277,7 @@ export class RetentionKeeper implements WatermarkKeeper {
   async #free({ pipeId, watermark, delivered }: Held, part: number): Promise<number> {
     const { reader } = this.#deps
     const wantedBytes = delivered * part
-    if (wantedBytes < Math.min(leastPurgedBytes, delivered / 2)) return 0
+    if (wantedBytes < Math.min(minPurgedBytes, delivered / 2)) return 0
     let high = streamSeqOf(watermark)
     const earliest = await reader.earliest(pipeId)
     const all = roomOf(await reader.backlog(pipeId, earliest, watermark))

@@ -19,9 +19,9 @@ export const messageHeadBytes = 120
 /** The limit of one message. A report with more pipes is split. */
 export const pipesPerReport = 500
 /** The limit of one node's report. Further pipes are left out, and their shares do not count. */
-const mostPipesOfNode = 100_000
+const maxPipesOfNode = 100_000
 /** Reports of more nodes are ignored: a client of the NATS account can invent any number. */
-const mostNodes = 1_000
+const maxNodes = 1_000
 
 const bytes = Type.Number()
 /** The report of one node about its pipes, or a part of it. */
@@ -87,9 +87,9 @@ export class Shares {
   #receive(report: SharesReport): void {
     const { node } = report
     const known = this.#nodes.get(node)
-    if (known === undefined && this.#nodes.size >= mostNodes) return
+    if (known === undefined && this.#nodes.size >= maxNodes) return
     const before = known?.report === report.report ? known.pipes : []
-    const pipes = [...before, ...report.pipes].slice(0, mostPipesOfNode)
+    const pipes = [...before, ...report.pipes].slice(0, maxPipesOfNode)
     this.#nodes.set(node, { ...report, pipes, at: performance.now() })
     this.#measure()
   }

@@ -6,7 +6,7 @@
  *   missing                created
  *   ours                   `max_bytes`, `max_age`, `duplicate_window` and more replicas are updated from the settings
  *   of another owner       ConfigError with every difference; nothing is changed
- *   recreated or truncated ConfigError, see `refuseLostStream`; never ignored
+ *   recreated or truncated ConfigError, see `rejectLostStream`; never ignored
  *   no leader, no response retried for 30 s, then StreamUnavailableError: the caller retries
  *
  * Sequences of frames must never be reused: lanes would take new messages for delivered ones.
@@ -84,10 +84,10 @@ export async function openStreams(connection: NatsConnection, spec: JetStreamSpe
   checkMaxPayload(connection, spec)
   const manager = await openManager(connection, spec)
   const oldServers = spec.replicas === 1 ? [] : tooOldForReplicas(await serverVersions(spec.nats))
-  if (oldServers.length > 0) await withinStart(spec, () => refuseNewReplicas(manager, spec, oldServers))
+  if (oldServers.length > 0) await withinStart(spec, () => rejectNewReplicas(manager, spec, oldServers))
   await withinStart(spec, () => openStream(manager, spec, totalsConfig(spec)))
   const info = await withinStart(spec, () => openStream(manager, spec, bufferConfig(spec)))
-  await refuseLostStream(manager, spec, info)
+  await rejectLostStream(manager, spec, info)
   return { info, oldServers }
 }
 
@@ -110,7 +110,7 @@ export function openManager(connection: NatsConnection, spec: JetStreamSpec): Pr
 }
 
 /** Existing replicas stay: rejecting the start would not update their servers, but would stop ingest. */
-async function refuseNewReplicas(
+async function rejectNewReplicas(
   manager: JetStreamManager,
   { cluster, replicas }: JetStreamSpec,
   oldServers: readonly ServerVersion[],
@@ -315,7 +315,7 @@ function checkMaxPayload(connection: NatsConnection, { maxBodyBytes }: JetStream
  * on an empty stream looks like a solution, but with three replicas nats-server 2.9.10 then lost acknowledged
  * messages.)
  */
-async function refuseLostStream(
+async function rejectLostStream(
   manager: JetStreamManager,
   spec: JetStreamSpec,
   info: StreamInfo,

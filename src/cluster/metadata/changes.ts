@@ -100,7 +100,7 @@ export const notifyPostgres: Notify = async (trx) => {
   await sql`SELECT pg_notify(${notifyChannel}, '')`.execute(trx)
 }
 /** Users of a shared SQLite file poll instead. */
-export const notifyNobody: Notify = async () => {}
+export const noNotification: Notify = async () => {}
 
 /** The operations whose changes are published. No node caches anything else. */
 const ofPipes = new Set([

@@ -7,8 +7,8 @@ import {
   changes,
   type ListenForNotifications,
   type Notify,
+  noNotification,
   notifyChannel,
-  notifyNobody,
   notifyPostgres,
 } from './changes.ts'
 import { type DatabaseClock, databaseClock } from './database-clock.ts'
@@ -25,7 +25,7 @@ export function openSharedMetadata(
   now: () => number,
 ): { store: ClusterStore; noteChange: NoteChange } {
   const clock = databaseClock(kind, now)
-  const notify = listen === null ? notifyNobody : notifyPostgres
+  const notify = listen === null ? noNotification : notifyPostgres
   return {
     store: clusterStore(
       { db: leases, work: db },

@@ -4,7 +4,7 @@
  *
  *   a crash between                       what is then stored
  *   reserve and its response              the block counts as used: the day loses at most one block per node
- *   giveBack and its response             the block is returned, or counts as used; it is never returned twice
+ *   returnBlock and its response          the block is returned, or counts as used; it is never returned twice
  *   limits removed and the sums deleted   nothing: both are one transaction (limits.ts)
  *
  * A stale node can use only what it has reserved. Its returns name the ledger, which is different after the sums
@@ -84,7 +84,7 @@ export function quotas(db: Connection, clock: DatabaseClock): ClusterStore['quot
           AND day_start_ms < today.start_ms - ${sql.lit(daysKept * dayMs)}`.execute(db)
     },
 
-    async giveBack(pipeId, ledgerId, { records, bytes }) {
+    async returnBlock(pipeId, ledgerId, { records, bytes }) {
       await sql`UPDATE quota_days SET records = records - ${bigint(records)}, bytes = bytes - ${bigint(bytes)}
         WHERE pipe_id = ${normaliseId(pipeId)} AND ledger_id = ${ledgerId}`.execute(db)
     },

@@ -68,7 +68,7 @@ export class PostgresDriver implements Driver {
   }
 
   async releaseConnection(connection: PostgresConnection): Promise<void> {
-    if (connection.writer !== null) this.#writers?.giveBack(connection.writer)
+    if (connection.writer !== null) this.#writers?.release(connection.writer)
     this.#pool.release(connection.session)
   }
 

@@ -13,10 +13,10 @@ import { type PostgresTarget, parsePostgresUrl } from './url.ts'
 import { forgetWriters, Writers, writersTable } from './writers.ts'
 
 /** Connections per thread. */
-const mostSessions = 4
+const maxSessions = 4
 const limits: SessionLimits = { statementMs: 10_000, lockMs: 5_000 }
 /** Leases have sessions and short limits of their own: a statement that outlasts its lease is useless. */
-const mostLeaseSessions = 2
+const maxLeaseSessions = 2
 const leaseLimits: SessionLimits = { statementMs: 1_500, lockMs: 1_000 }
 /** The connection waits for another node's migration, and runs its own without a time limit. */
 const migrationLimits: SessionLimits = { statementMs: 0, lockMs: 60_000 }
@@ -38,8 +38,8 @@ export async function openPostgresDatabase(url: string): Promise<OpenedDatabase>
   const { label } = target
   await checkServer(target)
   const writers = new Writers(() => Session.open(target, limits))
-  const db = kyselyOf(target, limits, mostSessions, writers)
-  const leases = kyselyOf(target, leaseLimits, mostLeaseSessions)
+  const db = kyselyOf(target, limits, maxSessions, writers)
+  const leases = kyselyOf(target, leaseLimits, maxLeaseSessions)
   return {
     db,
     leases,

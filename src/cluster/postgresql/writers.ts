@@ -61,7 +61,7 @@ export class Writers {
   }
 
   /** The writer has no transaction that is in progress or unknown. */
-  giveBack(writer: Writer): void {
+  release(writer: Writer): void {
     this.#free.push(writer)
   }
 
@@ -75,7 +75,7 @@ export class Writers {
       if (this.#isClosed) return null
       const answer = await this.#ask(id, number)
       if (answer !== null) {
-        this.giveBack(writer)
+        this.release(writer)
         return answer
       }
       await delay(pauseMs, undefined, { ref: false })

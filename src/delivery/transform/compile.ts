@@ -38,7 +38,7 @@ const replaced: Readonly<Record<string, string>> = {
  * the process. So results of expressions are limited to 8 MB, as text with two bytes per character or as a list.
  */
 const mostCharacters = 4 * 1024 * 1024
-const mostElements = 1024 * 1024
+const maxElements = 1024 * 1024
 
 function requireAtMost(size: number, most: number, what: string): void {
   if (size > most) throw new EvaluationError(`It makes more than ${most} ${what}`)
@@ -57,9 +57,9 @@ function joined(list: readonly unknown[], separator: string): string {
 
 /** `limit` is the maximum number of parts, the last of which holds the remaining text; below zero there is no limit. */
 function parts(text: string, separator: string, limit = -1): string[] {
-  const most = mostElements + 1
+  const most = maxElements + 1
   const found = text.split(separator, limit < 0 ? most : Math.min(limit, most))
-  requireAtMost(found.length, mostElements, 'elements')
+  requireAtMost(found.length, maxElements, 'elements')
   if (limit > 0 && found.length === limit) {
     const before = found.slice(0, -1).reduce((sum, part) => sum + part.length + separator.length, 0)
     found[limit - 1] = text.slice(before)
@@ -72,7 +72,7 @@ function requireSumWithinLimit(left: unknown, right: unknown): void {
   if (typeof left === 'string' && typeof right === 'string')
     requireAtMost(left.length + right.length, mostCharacters, 'characters')
   else if (Array.isArray(left) && Array.isArray(right))
-    requireAtMost(left.length + right.length, mostElements, 'elements')
+    requireAtMost(left.length + right.length, maxElements, 'elements')
 }
 
 const environment = new Environment({

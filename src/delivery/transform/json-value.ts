@@ -18,8 +18,8 @@ export function recordValue(text: string): unknown {
   return mayBeInexact.test(text) || mayBeConfused.test(text) ? new Reader(text).value() : JSON.parse(text)
 }
 
-const mostInt = 2n ** 63n - 1n
-const leastInt = -(2n ** 63n)
+const maxInt = 2n ** 63n - 1n
+const minInt = -(2n ** 63n)
 
 /** Parses the rare text with long numbers or with escapes in keys. Strings are parsed by JSON.parse. */
 class Reader {
@@ -99,5 +99,5 @@ function scalar(token: string): unknown {
   const value: unknown = JSON.parse(token)
   if (typeof value !== 'number' || Number.isSafeInteger(value) || !/^-?[0-9]{1,19}$/.test(token)) return value
   const exact = BigInt(token)
-  return exact >= leastInt && exact <= mostInt ? exact : value
+  return exact >= minInt && exact <= maxInt ? exact : value
 }

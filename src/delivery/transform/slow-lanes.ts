@@ -7,10 +7,10 @@
  */
 import type { Turn } from './thread-protocol.ts'
 
-const mostSlowLanes = 3
+const maxSlowLanes = 3
 const rememberedMs = 3_600_000
 /** The limit of remembered workspaces: the one that was slow longest ago is forgotten first. */
-const mostRemembered = 1_000
+const maxRemembered = 1_000
 
 interface Slow {
   lanes: Set<string>
@@ -39,7 +39,7 @@ export class SlowLanes {
   addLane({ workspaceId, destinationId }: Turn): void {
     const slow = this.#noted(workspaceId)
     slow.lanes.add(destinationId)
-    if (slow.lanes.size >= mostSlowLanes) this.addWorkspace(workspaceId)
+    if (slow.lanes.size >= maxSlowLanes) this.addWorkspace(workspaceId)
   }
 
   addWorkspace(workspaceId: string): void {
@@ -68,7 +68,7 @@ export class SlowLanes {
     slow.sinceMs = this.#now()
     this.#workspaces.delete(workspaceId)
     this.#workspaces.set(workspaceId, slow)
-    if (this.#workspaces.size > mostRemembered) this.#workspaces.delete(this.#workspaces.keys().next().value!)
+    if (this.#workspaces.size > maxRemembered) this.#workspaces.delete(this.#workspaces.keys().next().value!)
     return slow
   }
 }

@@ -51,7 +51,7 @@ export function openDiskGuard(dir: string): DiskGuard {
 }
 
 /** Called before anything of the data directory is opened. `dir` need not exist. */
-export function giveUpBallastWhenFull(dir: string): void {
+export function releaseBallastWhenFull(dir: string): void {
   if (existsSync(dir) && freeBytesOf(dir) < wholeBallastBytes(dir) / 2) {
     rmSync(ballastFile(dir), { force: true })
   }

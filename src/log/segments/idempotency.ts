@@ -44,7 +44,7 @@ import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
 /** The part of buffer.max_bytes that is reserved for keys. */
 const spacePart = 1 / 20
-const leastSpaceBytes = 1024 * 1024
+const minSpaceBytes = 1024 * 1024
 
 export interface KeysSpec {
   /** The buffer's directory. */
@@ -85,7 +85,7 @@ export class IdempotencyKeys {
   constructor(spec: KeysSpec, log: Logger) {
     this.#spec = spec
     this.#log = log
-    this.#maxBytes = Math.max(leastSpaceBytes, spec.maxBytes * spacePart)
+    this.#maxBytes = Math.max(minSpaceBytes, spec.maxBytes * spacePart)
     this.#share = new FairShare(this.#maxBytes)
   }
 

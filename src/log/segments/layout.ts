@@ -72,11 +72,11 @@ export const smallPageBytes = 4096
 export const largePageBytes = 16_384
 
 /** A smaller segment would consist of little more than the first page of each of its tables. */
-const leastBytesForLargePages = 16 * 1024 * 1024
+const minBytesForLargePages = 16 * 1024 * 1024
 
 /** The page size of a new segment. */
 export function pageBytesFor(segmentMaxBytes: number): number {
-  return segmentMaxBytes < leastBytesForLargePages ? smallPageBytes : largePageBytes
+  return segmentMaxBytes < minBytesForLargePages ? smallPageBytes : largePageBytes
 }
 
 /** A WAL of this size has no frames. */

@@ -6,7 +6,7 @@ import { pageBytesOf } from './page-size.ts'
 import {
   closeReadable,
   openReadable,
-  openReadableIfThere,
+  openReadableOrEmpty,
   type ReadableFile,
   readAt,
   readInto,
@@ -25,7 +25,7 @@ const mostPages = 2 ** 20
  * and cannot be opened.
  */
 export function openPageFile(file: string): PageFile {
-  const pages = openReadableIfThere(file)
+  const pages = openReadableOrEmpty(file)
   const wal = openWal(`${file}-wal`)
   const pageBytes = pageBytesOf(pages, wal)
   return new PageFile(pages, pageBytes, wal, wal === null ? noOverlay : readWalOverlay(wal, pageBytes))

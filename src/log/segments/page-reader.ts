@@ -40,11 +40,11 @@ export interface Cell {
 
 const leafHeadBytes = 8
 /** No table of a segment has more columns. */
-const mostColumns = 64
+const maxColumns = 64
 /** After this many pages a scan pauses, so that its caller can do other work. */
 const pauseAfterPages = 64
 /** Chain pages that are followed per page of the file. In a sound file each page is in at most one chain. */
-const mostChainsPerPage = 8
+const maxChainsPerPage = 8
 
 /** Yields all cells of all leaf pages, in page order. Null marks a pause. */
 export function* readCells(file: PageFile): Generator<Cell | null> {
@@ -125,7 +125,7 @@ function decodeHeader(payload: Buffer): { bytes: number; bodyBytes: number; type
   let bodyBytes = 0
   for (let at = end; at < bytes; ) {
     const type = readVarint(payload, at)
-    if (type.end > bytes || types.length === mostColumns || !Number.isSafeInteger(type.value)) return null
+    if (type.end > bytes || types.length === maxColumns || !Number.isSafeInteger(type.value)) return null
     types.push(type.value)
     bodyBytes += bytesOfType(type.value)
     at = type.end
@@ -187,7 +187,7 @@ class OverflowChains {
     this.#file = file
     this.layout = layout
     this.mostBytes = file.pageCount * layout.pageBytes
-    this.#pagesLeft = (file.pageCount + 1) * mostChainsPerPage
+    this.#pagesLeft = (file.pageCount + 1) * maxChainsPerPage
   }
 
   /**

@@ -11,7 +11,7 @@ import { type ReadableFile, readAt } from './readable-file.ts'
 
 const leafHeadBytes = 8
 /** The number of possible page starts that are checked: the first 16 MiB. */
-const mostLooks = 4096
+const maxProbes = 4096
 
 /** The page size of one of our files. `wal` is its WAL. */
 export function pageBytesOf(file: ReadableFile, wal: ReadableFile | null): number {
@@ -26,7 +26,7 @@ function isOurs(bytes: number | undefined): bytes is number {
 }
 
 function guess(file: ReadableFile): number {
-  const places = Math.min(Math.floor(file.bytes / smallPageBytes), mostLooks)
+  const places = Math.min(Math.floor(file.bytes / smallPageBytes), maxProbes)
   const leaves = { ofEither: 0, ofSmall: 0 }
   for (let place = 1; place < places; place += 1) {
     const at = place * smallPageBytes
@@ -59,27 +59,27 @@ export interface PageLayout {
   /** Payload bytes of an overflow page, after the number of the next one. */
   overflowPayload: number
   /** The longest payload that is stored in a leaf completely, */
-  mostLocal: { table: number; index: number }
+  maxLocal: { table: number; index: number }
   /** and the minimum part of a longer one that is stored there. */
-  leastLocal: number
+  minLocal: number
 }
 
 export function pageLayout(pageBytes: number): PageLayout {
   return {
     pageBytes,
     overflowPayload: pageBytes - 4,
-    mostLocal: { table: pageBytes - 35, index: Math.floor(((pageBytes - 12) * 64) / 255) - 23 },
-    leastLocal: Math.floor(((pageBytes - 12) * 32) / 255) - 23,
+    maxLocal: { table: pageBytes - 35, index: Math.floor(((pageBytes - 12) * 64) / 255) - 23 },
+    minLocal: Math.floor(((pageBytes - 12) * 32) / 255) - 23,
   }
 }
 
 /** The number of payload bytes that are stored in the leaf itself. */
 export function localBytes(layout: PageLayout, kind: 'table' | 'index', payloadBytes: number): number {
-  const { leastLocal, overflowPayload } = layout
-  const most = layout.mostLocal[kind]
+  const { minLocal, overflowPayload } = layout
+  const most = layout.maxLocal[kind]
   if (payloadBytes <= most) return payloadBytes
-  const local = leastLocal + ((payloadBytes - leastLocal) % overflowPayload)
-  return local <= most ? local : leastLocal
+  const local = minLocal + ((payloadBytes - minLocal) % overflowPayload)
+  return local <= most ? local : minLocal
 }
 
 const numberBytes = [0, 1, 2, 3, 4, 6, 8, 8, 0, 0]

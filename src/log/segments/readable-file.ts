@@ -18,7 +18,7 @@ export function openReadable(file: string): ReadableFile {
 }
 
 /** Like `openReadable`, but a missing file counts as empty. */
-export function openReadableIfThere(file: string): ReadableFile {
+export function openReadableOrEmpty(file: string): ReadableFile {
   try {
     return openReadable(file)
   } catch (error) {

@@ -244,7 +244,7 @@ const repeatEveryMs = 1_000
 /** On a full disk a salvage waits for space. After this time lanes get an error, which users can see, and ask again. */
 const longestWaitMs = 60_000
 /** A segment that cannot be read even after it was salvaged this often is a bug of ours. */
-const mostReports = 3
+const maxReports = 3
 
 export class DamageReports {
   readonly #dir: string
@@ -265,7 +265,7 @@ export class DamageReports {
    */
   async untilChanged({ firstSeq, generation }: SegmentName, error: unknown): Promise<void> {
     const reports = (this.#reported.get(firstSeq) ?? 0) + 1
-    if (reports > mostReports) throw error
+    if (reports > maxReports) throw error
     const file = segmentFile(this.#dir, { firstSeq, generation })
     for (let waitedMs = 0; existsSync(file); waitedMs += lookEveryMs) {
       if (this.#isClosed) throw error

@@ -32,7 +32,7 @@ const uuidCharacters = 36
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 const nullType = 0
 /** The number of messages for which an unknown pipe number is compared with all known ids. */
-const mostGuesses = 16
+const maxGuesses = 16
 
 /** Null marks a pause. */
 export function* findHead(file: PageFile): Generator<null, FoundHead> {
@@ -118,7 +118,7 @@ export function* findMessages(
     if (cell.kind !== 'table' || !isMessage || !isTextOf(cell.types[2], uuidCharacters)) continue
     if (cell.rowid < range.firstSeq || cell.rowid > range.lastSeq) continue
     const row = decodeMessage(cell.rowid, cell.read())
-    const message = row === null ? null : recognise(row, pipes)
+    const message = row === null ? null : recognize(row, pipes)
     if (message !== null) yield message
   }
 }
@@ -158,7 +158,7 @@ function decodeMessage(seq: number, columns: ColumnValue[] | null): DecodedRow |
   return { pipeNo, crc, message }
 }
 
-function recognise({ pipeNo, crc, message }: DecodedRow, pipes: PipeGuesses): FoundMessage | null {
+function recognize({ pipeNo, crc, message }: DecodedRow, pipes: PipeGuesses): FoundMessage | null {
   for (const pipeId of pipes.candidates(pipeNo)) {
     if (rowChecksum({ ...message, pipeId }, message.bodyCrc) !== crc) continue
     pipes.confirm(pipeNo, pipeId)
@@ -185,7 +185,7 @@ class PipeGuesses {
     const guesses = this.#guessed.get(no) ?? 0
     this.#guessed.set(no, guesses + 1)
     const found = this.#found.get(no) ?? []
-    return guesses < mostGuesses ? new Set([...found, ...this.#all]) : found
+    return guesses < maxGuesses ? new Set([...found, ...this.#all]) : found
   }
 
   confirm(no: number, pipeId: string): void {

@@ -17,7 +17,7 @@ import type { PipeFacts, SegmentFacts } from './segment-facts.ts'
 /** Bytes of a message on disk in addition to its body: other columns, index, unused space in pages. */
 const rowBytes = 120
 /** Compaction is not worthwhile below this. */
-const leastDeadBytes = 64 * 1024
+const minDeadBytes = 64 * 1024
 
 export interface RetentionLimits {
   undeliveredHours: number
@@ -177,7 +177,7 @@ function worthwhile(
     all += onDisk(facts)
   }
   const deadBytes = Math.floor(segment.bytes * (1 - live / all))
-  return live * 2 < all && deadBytes >= leastDeadBytes ? deadBytes : 0
+  return live * 2 < all && deadBytes >= minDeadBytes ? deadBytes : 0
 }
 
 /** The undelivered part of a pipe's messages in a segment. Messages that were not looked up count as undelivered. */

@@ -246,9 +246,9 @@ function isForeign({ identity }: FoundHead, plan: SalvagePlan): boolean {
 }
 
 /** Between two epochs there are unassigned seqs, more than any number of messages. */
-const leastEpochGap = 2 ** 39
+const minEpochGap = 2 ** 39
 
 function gapBetween(seq: number, next: number): number {
   const gap = Math.max(0, next - seq - 1)
-  return gap < leastEpochGap ? gap : 0
+  return gap < minEpochGap ? gap : 0
 }

@@ -57,7 +57,7 @@ const cacheKiB = 2048
 const smallBytes = 4096
 const smallInARow = 4
 const firstRunRows = 16
-const mostRunRows = 512
+const maxRunRows = 512
 
 /** The range that is still to be read. */
 interface Span extends RowLimits {
@@ -190,7 +190,7 @@ export class SegmentConnection {
 
   /** Returns false at the end; true before a large row and at the limit. */
   *#together({ pipeId, no }: SegmentPipe, span: Span): Generator<StoredRow, boolean> {
-    for (let runRows = firstRunRows; ; runRows = Math.min(4 * runRows, mostRunRows)) {
+    for (let runRows = firstRunRows; ; runRows = Math.min(4 * runRows, maxRunRows)) {
       // Every message has at least one record, and one row beyond the limit shows that there are more.
       const asked = Math.min(runRows, span.records + 1)
       if (asked < 1) return true
