@@ -187,7 +187,7 @@ interface CopyConnection {
 }
 
 /** A query that sends rows when the server asks for them, which it does once. */
-class CopyIn extends pg.Query {
+export class CopyIn extends pg.Query {
   #rows: Buffer | null
 
   constructor(text: string, rows: Buffer, done: (error: Error | undefined) => void) {
