@@ -229,7 +229,7 @@ class Leases implements PipeLeases {
     const workers = await this.#store.workers()
     const sharers = sharersOf(workers)
     const own = workers.find(({ leaseId }) => leaseId === this.#leaseId)
-    if (own !== undefined && isCutOff(own, workers)) await this.#giveUp(own.leaseId)
+    if (own !== undefined && isCutOff(own, workers)) await this.#endLease(own.leaseId)
     if (sharers.join() !== this.#sharers.join()) {
       this.#sharers = sharers
       this.#toRelease = [...this.#owned.keys()].filter((pipeId) => !this.#isMine(pipeId))
@@ -293,7 +293,7 @@ class Leases implements PipeLeases {
   }
 
   /** Ends the lease, so that another node takes its pipes immediately. Does nothing without pipes. */
-  async #giveUp(leaseId: string): Promise<void> {
+  async #endLease(leaseId: string): Promise<void> {
     if (this.#leaseId !== leaseId || this.#owned.size + this.#releasing.size === 0) return
     this.#log.warn({ node_id: this.#nodeId, pipes: this.#owned.size }, 'cluster.buffer_lost')
     this.#loseAll()

@@ -124,7 +124,7 @@ export class NodeRequests {
     this.#lastId += 1
     const id = this.#lastId
     return new Promise((resolve, reject) => {
-      const onAbort = () => this.#giveUp(id, 'silent', 'the request was given up')
+      const onAbort = () => this.#cancel(id, 'silent', 'the request was given up')
       const patienceMs = options.silenceMs ?? silenceMs
       this.#pending.set(id, {
         to,
@@ -197,7 +197,7 @@ export class NodeRequests {
   #part(id: number, pending: Pending, said: Extract<ToCaller, { kind: 'part' }>, body: Uint8Array): void {
     if (pending.parts === null) {
       if (this.#bytes + said.bytes > limits.bytesUnderWay) {
-        this.#giveUp(id, 'busy', 'too many large answers are under way')
+        this.#cancel(id, 'busy', 'too many large answers are under way')
         return
       }
       this.#bytes += said.bytes
@@ -205,7 +205,7 @@ export class NodeRequests {
     }
     const whole = pending.parts
     if (said.part !== pending.nextPart || pending.at + body.byteLength > whole.byteLength) {
-      this.#giveUp(id, 'silent', 'a part of the answer was lost')
+      this.#cancel(id, 'silent', 'a part of the answer was lost')
       return
     }
     whole.set(body, pending.at)
@@ -214,7 +214,7 @@ export class NodeRequests {
     const isLast = said.part === said.parts - 1
     const answer = isLast && pending.at === whole.byteLength ? answerOf(whole) : null
     if (isLast && answer === null) {
-      this.#giveUp(id, 'failed', 'the answer cannot be read')
+      this.#cancel(id, 'failed', 'the answer cannot be read')
       return
     }
     if (said.wantsAck) this.#publish(pending.to, { kind: 'ack', id, from: this.nodeId, part: said.part })
@@ -224,11 +224,11 @@ export class NodeRequests {
   #look(): void {
     const nowMs = performance.now()
     for (const [id, { untilMs }] of this.#pending)
-      if (untilMs < nowMs) this.#giveUp(id, 'silent', 'the node does not answer')
+      if (untilMs < nowMs) this.#cancel(id, 'silent', 'the node does not answer')
   }
 
   /** Rejects the request and tells the node that it is cancelled. */
-  #giveUp(id: number, reason: RequestFailure, message: string): void {
+  #cancel(id: number, reason: RequestFailure, message: string): void {
     const pending = this.#pending.get(id)
     if (pending === undefined) return
     this.#publish(pending.to, { kind: 'cancel', id, from: this.nodeId })

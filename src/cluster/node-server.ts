@@ -76,7 +76,7 @@ interface Open {
 }
 
 const longestWaitMs = 60_000
-const complaintEveryMs = 60_000
+const logBadMessageEveryMs = 60_000
 
 export interface NodeServerOptions {
   nats: NatsConnection
@@ -122,7 +122,7 @@ export class NodeServer {
     const decoded = decode(data)
     const said = decoded && toServer(decoded)
     if (decoded === null || said === null) {
-      this.#complain({ bytes: data.byteLength }, 'is no message of a node')
+      this.#logBadMessage({ bytes: data.byteLength }, 'is no message of a node')
       return
     }
     const key = `${said.from} ${said.id}`
@@ -245,9 +245,9 @@ export class NodeServer {
     }
   }
 
-  #complain(fields: object, what: string): void {
+  #logBadMessage(fields: object, what: string): void {
     const nowMs = performance.now()
-    if (nowMs - this.#complainedAt < complaintEveryMs) return
+    if (nowMs - this.#complainedAt < logBadMessageEveryMs) return
     this.#complainedAt = nowMs
     this.#options.log.warn({ ...fields, reason: what }, 'cluster.bad_message')
   }

@@ -10,8 +10,8 @@ export interface PipeRoutesOptions {
   pipesOf(destinationIds: readonly string[]): Promise<ReadonlyMap<string, string>>
 }
 
-/** A node, `nobody` when no node delivers it at the moment, or `gone` when there is no such destination. */
-export type Route = { node: string } | 'nobody' | 'gone'
+/** A node, `unowned` when no node delivers it at the moment, or `gone` when there is no such destination. */
+export type Route = { node: string } | 'unowned' | 'gone'
 
 const pipesKept = 100_000
 
@@ -28,7 +28,7 @@ export class PipeRoutes {
     const pipeId = (await this.#pipesOf([destinationId])).get(destinationId.toLowerCase())
     if (pipeId === undefined) return 'gone'
     const node = (await this.#options.owners(freshSinceMs)).get(pipeId)
-    return node === undefined ? 'nobody' : { node }
+    return node === undefined ? 'unowned' : { node }
   }
 
   /** Groups these destinations by node. Destinations that no node delivers, or that do not exist, are left out. */

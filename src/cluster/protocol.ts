@@ -7,14 +7,14 @@
  *   pipectl.<cluster>.node.<node_id>             requests to a node, and messages about requests that it serves
  *   pipectl.<cluster>.node.<node_id>.reply.<n>   responses to its request n; NATS itself reports there that no node listens
  *
- *   asker                                         node that serves
+ *   caller                                        node that serves
  *   request ───────────────────────────────────▶
- *           ◀─────────────────────────── ready     `confirm` only: it would begin now
- *   go      ───────────────────────────────────▶   and the asker still waits
+ *           ◀─────────────────────────── ready     `confirm` only: it can start now
+ *   go      ───────────────────────────────────▶   and the caller still waits
  *           ◀─────────────────────────── working   every second, until it is done
  *           ◀────────── part 0 … part n │ error
  *   ack     ───────────────────────────────────▶   the parts up to here have arrived
- *   cancel  ───────────────────────────────────▶   the asker does not wait any more
+ *   cancel  ───────────────────────────────────▶   the caller no longer waits
  *
  * A command (`confirm`) never starts after its caller has stopped waiting: a node that was paused finds old requests
  * waiting, while the operator, who got "unknown", has already checked and repeated the command.
@@ -95,7 +95,7 @@ const part = Type.Object({
   wantsAck: Type.Boolean(),
 })
 const failure = Type.Object({ kind: Type.Literal('error'), reason: Type.String(), message: Type.String() })
-const toAskerHead = Type.Union([state, part, failure])
+const toCallerHead = Type.Union([state, part, failure])
 export type ToCaller =
   | Static<typeof state>
   | Static<typeof part>
@@ -155,7 +155,7 @@ export function toServer({ head }: Decoded): ToServer | null {
 
 /** Null when it is not a message of a node. */
 export function toCaller({ head }: Decoded): ToCaller | null {
-  if (!fits(toAskerHead, head)) return null
+  if (!fits(toCallerHead, head)) return null
   if (head.kind === 'part') return head.part < head.parts ? head : null
   if (head.kind !== 'error') return head
   // A newer version's reason: its message explains it.

@@ -135,11 +135,11 @@ export class ClusterQuotas {
   async close(): Promise<void> {
     this.end()
     const { log } = this.#options
-    if (!(await endsWithin(closeMs, this.#giveAllBack())))
+    if (!(await endsWithin(closeMs, this.#returnAllBlocks())))
       log.warn({ limit_ms: closeMs }, 'quotas.not_returned')
   }
 
-  async #giveAllBack(): Promise<void> {
+  async #returnAllBlocks(): Promise<void> {
     await this.#looking
     await Promise.all([...this.#pipes].map(([pipeId, pipe]) => this.#returnBlock(pipeId, pipe)))
   }

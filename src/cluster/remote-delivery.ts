@@ -57,7 +57,7 @@ const lookAgainMs = 100
 const pullSliceMs = 2_000
 /** Short, because reads can use the stored lanes instead. */
 const readSilenceMs = 2_000
-const tellAgainEveryMs = 1_000
+const notifyEveryMs = 1_000
 const idsAtOnce = 8_000
 
 export function clusterDelivery(options: ClusterDeliveryOptions): DeliveryHandle {
@@ -85,11 +85,11 @@ class ClusterDelivery implements DeliveryHandle {
     this.#requests = options.requests
     this.#routes = new PipeRoutes(options)
     setMaxListeners(0, this.#pullsEnd.signal)
-    this.#holding = setInterval(() => this.#tellHeld(), holdingEveryMs)
+    this.#holding = setInterval(() => this.#reportHeldPulls(), holdingEveryMs)
     this.#telling = setInterval(() => {
-      void this.#tellUntold()
+      void this.#notifyMissed()
       this.#probeLate().catch((err) => this.#options.log.debug({ err }, 'cluster.probe_failed'))
-    }, tellAgainEveryMs)
+    }, notifyEveryMs)
     this.#holding.unref()
     this.#telling.unref()
   }
@@ -215,7 +215,7 @@ class ClusterDelivery implements DeliveryHandle {
       const route = await this.#routes.of(destinationId, freshSinceMs)
       if (route === 'gone') return { kind: 'not_found' }
       const request = { waitMs: Math.min(leftMs, pullSliceMs), afterSeq }
-      const found = route === 'nobody' ? null : await this.#pullAt(route.node, destinationId, request)
+      const found = route === 'unowned' ? null : await this.#pullAt(route.node, destinationId, request)
       if (found !== null && found.kind !== 'empty') return found
       if (signal.aborted || performance.now() >= deadline) return { kind: 'empty' }
       // An earlier empty result means that the node is stopping and ends all pulls; another node will get the pipe.
@@ -302,7 +302,7 @@ class ClusterDelivery implements DeliveryHandle {
       const route = await this.#routes.of(destinationId, freshSinceMs)
       if (route === 'gone') return nothing
       try {
-        if (route !== 'nobody') return await run(route.node)
+        if (route !== 'unowned') return await run(route.node)
       } catch (error) {
         if (!isWorthAnotherLook(error)) throw asDeliveryError(error)
         last = error
@@ -397,7 +397,7 @@ class ClusterDelivery implements DeliveryHandle {
     return found
   }
 
-  #tellHeld(): void {
+  #reportHeldPulls(): void {
     const byNode = new Map<string, string[]>()
     for (const [pullId, node] of this.#held) byNode.set(node, [...(byNode.get(node) ?? []), pullId])
     // A node that does not receive this redelivers the message.
@@ -406,7 +406,7 @@ class ClusterDelivery implements DeliveryHandle {
         this.#requests.request(node, 'delivery.holding', [some]).catch(() => {})
   }
 
-  async #tellUntold(): Promise<void> {
+  async #notifyMissed(): Promise<void> {
     for (const destinationId of [...this.#unnotified]) {
       this.#unnotified.delete(destinationId)
       await this.parkedChanged(destinationId).catch((err) =>

@@ -14,7 +14,7 @@ import { count, limits } from './protocol.ts'
 
 /** How often a node lists the pulled messages that it holds, and how long one is held without being listed. */
 export const holdingEveryMs = 2_000
-const heldWithoutWordMs = 7_000
+const heldUnlistedMs = 7_000
 const sweepEveryMs = 1_000
 
 const id = Type.String({ pattern: uuidPattern })
@@ -107,7 +107,7 @@ function ifOwned(run: ServedMethod): ServedMethod {
 interface Lent {
   destinationId: string
   from: string
-  namedMs: number
+  listedMs: number
 }
 
 /** Pulled messages held by other nodes. */
@@ -123,12 +123,12 @@ class HeldPulls {
   }
 
   add(pullId: string, destinationId: string, from: string): void {
-    this.#lent.set(pullId, { destinationId, from, namedMs: performance.now() })
+    this.#lent.set(pullId, { destinationId, from, listedMs: performance.now() })
   }
 
   named(pullId: string, from: string): void {
     const lent = this.#lent.get(pullId)
-    if (lent?.from === from) lent.namedMs = performance.now()
+    if (lent?.from === from) lent.listedMs = performance.now()
   }
 
   /** Returns false when it was returned or settled before. */
@@ -148,7 +148,7 @@ class HeldPulls {
   }
 
   #releaseUnlisted(): void {
-    const before = performance.now() - heldWithoutWordMs
-    for (const [pullId, { namedMs }] of this.#lent) if (namedMs < before) this.release(pullId)
+    const before = performance.now() - heldUnlistedMs
+    for (const [pullId, { listedMs }] of this.#lent) if (listedMs < before) this.release(pullId)
   }
 }

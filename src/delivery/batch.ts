@@ -61,7 +61,7 @@ export function firstHalf(messages: readonly StoredMessage[]): StoredMessage[] {
 
 /**
  * UUID version 5 of `<first>-<last>` in the namespace of the destination's own id: the same range of a destination
- * always has the same identity, so a destination can recognise a repeated batch (`webhook-id`).
+ * always has the same identity, so a destination can recognize a repeated batch (`webhook-id`).
  */
 export function batchIdentity(destinationId: string, firstSeq: number, lastSeq: number): string {
   return v5(`${firstSeq}-${lastSeq}`, destinationId)

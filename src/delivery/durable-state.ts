@@ -23,44 +23,44 @@
  *   | after the next range is saved               | cursor, range, next   | both ranges, one after the other, the  |
  *   |                                             |                       |   same two identities                  |
  *   | while the next range is sent, before the    | cursor, range, next   | the same: the first is repeated, too,  |
- *   |   cursor's move past the first is saved     |                       |   whatever became of the second        |
- *   | in between, the first failing now for good  | parts of range, next  | parts of the first range, none beyond  |
+ *   |   cursor's move past the first is saved     |                       |   whatever the outcome of the second   |
+ *   | in between, the first now fails permanently | parts of range, next  | parts of the first range, none beyond  |
  *   |                                             |                       |   it; then the next as it was          |
  *   | after the destination stored it, reply lost | cursor, range         | the same range again: at least once    |
  *   | after the reply, before the save            | cursor, range         | the same range again: at least once    |
  *   | after the save                              | cursor after it       | the next range                         |
- *   | between two parts of a bisected batch       | end of search, range  | the search goes on where it was        |
+ *   | between two parts of a bisected batch       | end of search, range  | the search continues where it was      |
  *   | during a pause                              | failure, range        | the same range, after at most 60 s     |
  *   | between two repeats of a timed-out range    | failure, range        | the same range, twice more at most     |
  *   | after halving, before the half is sent      | size limit, half      | the half                               |
- *   | between growing batches                     | size limit, successes | counting goes on                       |
+ *   | between growing batches                     | size limit, successes | counting continues                     |
  *   | after a rewind, before its save             | cursor, generation    | nothing was moved, nothing was sent    |
- *   | after that save, before the next attempt    | cursor, a greater     | the earlier messages; what a table's   |
- *   |                                             |   generation          |   lane row says is of an earlier one   |
- *   | in a half-stored batch, before the failure  | cursor, range, offset | from that offset: what was stored      |
- *   |   is saved                                  |   of the last save    |   since then is repeated               |
+ *   | after that save, before the next attempt    | cursor, a greater     | the earlier messages; the lane row in  |
+ *   |                                             |   generation          |   a table is of an earlier generation  |
+ *   | in a half-stored batch, before the failure  | cursor, range, offset | from that offset: records stored since |
+ *   |   is saved                                  |   of the last save    |   then are repeated                    |
  *   | in a half-stored batch, after that save     | cursor, range, offset | from the first record not stored       |
- *   | after rejected records are kept (park),     | cursor, range         | the same range: kept again under the   |
- *   |   before the others are committed           |                       |   same places, stored for the first    |
+ *   | after rejected records are parked,          | cursor, range         | the same range: parked again at the    |
+ *   |   before the others are committed           |                       |   same positions, stored for the first |
  *   |                                             |                       |   time                                 |
  *   | after that commit, before the save          | cursor, range         | the same range again: at least once;   |
  *   |                                             |                       |   with exactly_once, nothing to send;  |
- *   |                                             |                       |   what is parked of it is looked up    |
+ *   |                                             |                       |   its parked records are looked up     |
  *   |                                             |                       |   and not counted as delivered         |
  *   | after a range was cut again, before a save  | failure, old range    | the old range, as before               |
- *   | after lost messages were met, before a save | cursor before them    | met and counted again: counted once    |
- *   | after that save, before the next attempt    | cursor after them     | goes on behind them                    |
- *   | after a cursor was found beyond the log's   | cursor, its old mark  | found so again; the mark is looked up  |
+ *   | after lost messages were found, before save | cursor before them    | found and counted again: counted once  |
+ *   | after that save, before the next attempt    | cursor after them     | continues after them                   |
+ *   | after a cursor was found beyond the log's   | cursor, its old mark  | found again; the mark is looked up     |
  *   |   end, before anything was delivered        |                       |   again, nothing is counted twice      |
- *   | after a damaged row was found, before its   | a failing checksum    | found so again                         |
+ *   | after a damaged row was found, before its   | a failing checksum    | found again                            |
  *   |   repair                                    |                       |                                        |
  *   | after records were parked, before the        | cursor, range;        | the same range: rejected again, they are|
  *   |   destination has the others                | the records parked    |   the same parked rows, one attempt more|
- *   | after that, before the cursor's move is     | cursor, range;        | the same; stored now after all, a       |
- *   |   saved                                     | the records parked    |   record may be there and parked        |
+ *   | after that, before the cursor's move is     | cursor, range;        | the same; if stored now, a record       |
+ *   |   saved                                     | the records parked    |   can be both stored and parked         |
  *   | before a message is parked or skipped       | cursor before it,     | it is tried again                       |
  *   |                                             |   nothing parked      |                                         |
- *   | after that save                             | cursor after it,      | goes on behind it                       |
+ *   | after that save                             | cursor after it,      | continues after it                      |
  *   |                                             |   the message parked  |                                         |
  *   | after its repair, before the first delivery | cursor 0              | from the earliest message kept         |
  *

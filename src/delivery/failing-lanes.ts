@@ -35,7 +35,7 @@ export class FailingLanes {
     for (const id of this.#episodes.keys()) if (!lanes.has(id)) this.#episodes.delete(id)
     for (const lane of lanes.values()) {
       const episode = this.#episodes.get(lane.spec.destinationId)
-      if (episode !== undefined) this.#goOn(lane, episode)
+      if (episode !== undefined) this.#continueEpisode(lane, episode)
       else if (isFailingNow(lane, this.#clock.now())) this.#begin(lane)
     }
   }
@@ -57,7 +57,7 @@ export class FailingLanes {
     )
   }
 
-  #goOn(lane: Lane, episode: Episode): void {
+  #continueEpisode(lane: Lane, episode: Episode): void {
     const { row, spec } = lane
     if (row.firstFailedMs !== null && spec.status !== 'blocked') {
       episode.quietAt = null

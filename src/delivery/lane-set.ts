@@ -96,18 +96,18 @@ export class LaneSet {
     const onFatal = (error: unknown) => this.#failed(error)
     ownership.onGained((pipeId) => {
       // Limited, because a node that ended can leave thousands of pipes.
-      this.#opening.run(() => this.#patiently(() => this.#refresh(pipeId))).catch(onFatal)
+      this.#opening.run(() => this.#retryUntilAvailable(() => this.#refresh(pipeId))).catch(onFatal)
     })
     ownership.onLost((pipeId) => {
       // Done immediately, because metadata, which is read below, may not respond.
       this.#pipes.get(pipeId.toLowerCase())?.handOverAll()
-      this.#patiently(() => this.#refresh(pipeId)).catch(onFatal)
+      this.#retryUntilAvailable(() => this.#refresh(pipeId)).catch(onFatal)
     })
     ownership.onReleased((pipeId, graceMs) => this.#inTurn(pipeId, (pipe) => this.#release(pipe, graceMs)))
-    const pipes = (await this.#patiently(() => source.allPipes())) ?? []
+    const pipes = (await this.#retryUntilAvailable(() => source.allPipes())) ?? []
     await Promise.all(pipes.map((pipe) => this.#opening.run(() => this.#open(pipe))))
     const existing = new Set(pipes.map(({ pipeId }) => pipeId))
-    await this.#patiently(() => this.#reportDeleted(existing))
+    await this.#retryUntilAvailable(() => this.#reportDeleted(existing))
     this.#report()
     this.#lookLater()
   }
@@ -178,7 +178,8 @@ export class LaneSet {
     } catch (error) {
       // The caller gets the error immediately. The change was stored, so lanes must apply it even if the caller does not
       // ask again.
-      if (isUnavailable(error)) this.#patiently(() => this.#refresh(pipeId)).catch((err) => this.#failed(err))
+      if (isUnavailable(error))
+        this.#retryUntilAvailable(() => this.#refresh(pipeId)).catch((err) => this.#failed(err))
       throw error
     }
   }
@@ -192,7 +193,7 @@ export class LaneSet {
   /** Opens a pipe as it was read at the start. If the pipe is already owned or was tried, metadata is read again. */
   async #open(wanted: PipeLanes): Promise<void> {
     let isTried = false
-    await this.#patiently(() => {
+    await this.#retryUntilAvailable(() => {
       if (isTried) return this.#refresh(wanted.pipeId)
       isTried = true
       return this.#inTurn(wanted.pipeId, async (pipe) => {
@@ -302,7 +303,7 @@ export class LaneSet {
    * Retries each second while metadata cannot be reached, because no caller would ask again. Null: the set is closing.
    * Other work of the pipe runs between two tries, so a pipe that is lost meanwhile is dropped by the next try.
    */
-  async #patiently<T>(work: () => Promise<T>): Promise<T | null> {
+  async #retryUntilAvailable<T>(work: () => Promise<T>): Promise<T | null> {
     let isWaiting = false
     while (!this.#isClosing) {
       try {

@@ -177,7 +177,7 @@ export class MemoryBudget {
   #tryReserve(workspaceId: string, bytes: number): MemoryReservation | null {
     const holder = this.#holders.get(workspaceId)
     const heldBytes = holder?.heldBytes ?? 0
-    const fits = bytes <= this.#roomFor(heldBytes) || this.#mayOverdraw(heldBytes)
+    const fits = bytes <= this.#roomFor(heldBytes) || this.#canOverdraw(heldBytes)
     if (!fits || holder?.isHeldUp) return null
     holder?.overtake()
     return this.#grant(workspaceId, bytes)
@@ -232,7 +232,7 @@ export class MemoryBudget {
     this.#changed(workspaceId)
   }
 
-  #takeBack(): void {
+  #revoke(): void {
     for (const lent of this.#lent.keys()) {
       if (this.#reservedBytes + this.#lentBytes <= this.maxBytes) return
       this.#returnLent(lent)
@@ -264,7 +264,7 @@ export class MemoryBudget {
     return this.#reservedBytes === 0 ? Number.POSITIVE_INFINITY : this.#freeFor(heldBytes)
   }
 
-  #mayOverdraw(heldBytes: number): boolean {
+  #canOverdraw(heldBytes: number): boolean {
     return this.#isShared && heldBytes === 0 && !this.#isOverdrawn
   }
 
@@ -303,7 +303,7 @@ export class MemoryBudget {
       this.#holder(workspaceId).heldBytes += bytes - reserved
       this.#changed(workspaceId)
       reserved = bytes
-      this.#takeBack()
+      this.#revoke()
     }
     const resize = (bytes: number) => {
       if (isReleased) return

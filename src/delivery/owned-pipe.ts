@@ -95,7 +95,7 @@ export class OwnedPipe {
     const epoch = this.#deps.ownership.owned(this.pipeId)
     await this.#endLanes(wanted, epoch)
     if (wanted === null || epoch === null) {
-      this.#disown()
+      this.#loseOwnership()
       // A pipe of another owner is unknown here, but not deleted.
       if (wanted === null) await this.#deps.onGone(this.pipeId)
       return
@@ -110,7 +110,7 @@ export class OwnedPipe {
     const lanes = this.lanes()
     this.#releasing = lanes
     for (const lane of lanes) this.forget(lane)
-    this.#disown()
+    this.#loseOwnership()
     await Promise.all(lanes.map((lane) => lane.end('closed', graceMs)))
     this.#releasing = []
   }
@@ -187,7 +187,7 @@ export class OwnedPipe {
     }
   }
 
-  #disown(): void {
+  #loseOwnership(): void {
     this.#epoch = null
     this.#wanted = null
     this.#committedSeq = 0

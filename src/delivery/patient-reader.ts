@@ -46,39 +46,39 @@ export class PatientReader implements BufferReader {
   }
 
   read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun> {
-    return this.#patiently(() => this.#reader.read(pipeId, afterSeq, limits))
+    return this.#retryUntilAvailable(() => this.#reader.read(pipeId, afterSeq, limits))
   }
 
   head(pipeId: string): Promise<Cursor> {
-    return this.#patiently(() => this.#reader.head(pipeId))
+    return this.#retryUntilAvailable(() => this.#reader.head(pipeId))
   }
 
   heads(afterSeq: number): Promise<Heads | null> {
-    return this.#patiently(() => this.#reader.heads(afterSeq))
+    return this.#retryUntilAvailable(() => this.#reader.heads(afterSeq))
   }
 
   earliest(pipeId: string): Promise<Cursor> {
-    return this.#patiently(() => this.#reader.earliest(pipeId))
+    return this.#retryUntilAvailable(() => this.#reader.earliest(pipeId))
   }
 
   cursorAt(pipeId: string, seq: number): Promise<Cursor> {
-    return this.#patiently(() => this.#reader.cursorAt(pipeId, seq))
+    return this.#retryUntilAvailable(() => this.#reader.cursorAt(pipeId, seq))
   }
 
   cursorAtTime(pipeId: string, timeMs: number): Promise<number> {
-    return this.#patiently(() => this.#reader.cursorAtTime(pipeId, timeMs))
+    return this.#retryUntilAvailable(() => this.#reader.cursorAtTime(pipeId, timeMs))
   }
 
   backlog(pipeId: string, after: Cursor, throughSeq?: number): Promise<Backlog> {
-    return this.#patiently(() => this.#reader.backlog(pipeId, after, throughSeq))
+    return this.#retryUntilAvailable(() => this.#reader.backlog(pipeId, after, throughSeq))
   }
 
   relocate(pipeId: string, cursor: Cursor): Promise<{ cursor: Cursor; missing: number }> {
-    return this.#patiently(() => this.#reader.relocate(pipeId, cursor))
+    return this.#retryUntilAvailable(() => this.#reader.relocate(pipeId, cursor))
   }
 
   pipeIds(): Promise<string[]> {
-    return this.#patiently(() => this.#reader.pipeIds())
+    return this.#retryUntilAvailable(() => this.#reader.pipeIds())
   }
 
   /** The underlying reader is closed by the code that opened it. */
@@ -86,7 +86,7 @@ export class PatientReader implements BufferReader {
     this.stopWaiting()
   }
 
-  async #patiently<T>(ask: () => Promise<T>): Promise<T> {
+  async #retryUntilAvailable<T>(ask: () => Promise<T>): Promise<T> {
     for (let failures = 1; ; failures += 1) {
       try {
         const answer = await ask()

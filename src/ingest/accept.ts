@@ -300,7 +300,7 @@ export class Acceptance implements BodyReceiver {
       throw new ApiError('pipe_not_found')
   }
 
-  /** Appends the message. Refunds the reservation unless a new message is in the buffer. */
+  /** Appends the message. Refunds the reservation if it is certain that no new message is in the buffer. */
   #append(prepared: Prepared, reserved: Reservation | null): void {
     const { appender, quota, usage } = this.#context
     const { workspaceId, pipe } = this.#entry
@@ -322,7 +322,8 @@ export class Acceptance implements BodyReceiver {
           this.#accepted(appended.msgId, appended.recordCount, reserved)
         },
         (error) => {
-          if (reserved !== null) quota.refund(reserved)
+          const mayBeStored = error instanceof BufferUnavailableError && error.mayBeStored
+          if (reserved !== null && !mayBeStored) quota.refund(reserved)
           const failure = appendError(error, msgId)
           // A repeat gets its response even while new messages are rejected.
           const isFull = error instanceof BufferUnavailableError && error.reason !== 'closing'
@@ -350,8 +351,12 @@ function appendError(error: unknown, msgId: string): unknown {
   return error instanceof BufferUnavailableError ? unavailable(error, msgId) : error
 }
 
-function unavailable({ reason }: BufferUnavailableError, msgId: string): ApiError {
+function unavailable({ reason, mayBeStored }: BufferUnavailableError, msgId: string): ApiError {
   return new ApiError('buffer_unavailable', {
+    ...(mayBeStored && {
+      message:
+        'The records may be stored or not: the buffer did not answer in time. Send the request again; with the same Idempotency-Key they are stored once.',
+    }),
     details: { msg_id: msgId, details: { reason } },
     headers: { 'Retry-After': '5' },
   })

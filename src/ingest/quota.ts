@@ -3,8 +3,8 @@
  * day, all-or-nothing, only for pipes with a limits row. Bytes are those of the stored body (after enrichment).
  *
  * The bucket holds max(rate, records per request), so that the largest allowed request can pass. The day's sums start
- * from metadata's counts of the day and include records accepted without a limits row. Records that could not be stored
- * are refunded.
+ * from metadata's counts of the day and include records accepted without a limits row. Records that are
+ * certainly not stored are refunded.
  *
  * Quota days follow the wall clock; the last three are kept so that a clock step does not reset them. The state is in
  * memory that the ingest threads share, so that the limits hold for all of them together.

@@ -35,7 +35,7 @@ export const entryHead = 3
 export const bodyBytesAt = entryHead + 11
 export const bodyPipesAt = entryHead + 12
 /** Index in i32. */
-const givenUpAt = 6
+const releasedAt = 6
 
 const free = 0
 const held = 1
@@ -101,8 +101,8 @@ export class SharedCounters {
         const entry = ints[at]!
         if (!this.#isOf(entry, hash)) continue
         ints[at] = ints[entry * 2 + 1]!
-        ints[entry * 2 + 1] = ints[givenUpAt]!
-        ints[givenUpAt] = entry
+        ints[entry * 2 + 1] = ints[releasedAt]!
+        ints[releasedAt] = entry
         return
       }
     })
@@ -123,9 +123,9 @@ export class SharedCounters {
 
   #takeFree(): number {
     const ints = this.#ints
-    const givenUp = ints[givenUpAt]!
+    const givenUp = ints[releasedAt]!
     if (givenUp !== 0) {
-      ints[givenUpAt] = ints[givenUp * 2 + 1]!
+      ints[releasedAt] = ints[givenUp * 2 + 1]!
       // Body bytes stay, because their holders still release them here.
       this.numbers.fill(0, givenUp + entryHead, givenUp + bodyBytesAt)
       return givenUp

@@ -105,8 +105,10 @@ export interface KnownBuffer {
   nextSeqAtLeast?: number
 }
 
-/** The append could not be made durable (disk full, over the quota, or shutting down). Nothing was stored. */
+/** The append could not be made durable (disk full, over the quota, or shutting down). */
 export class BufferUnavailableError extends Error {
+  /** False: nothing was kept. True: the message was sent to the servers of the buffer, whose answer did not come. */
+  readonly mayBeStored: boolean
   /**
    * `pipe_share`: this pipe, or its workspace, holds more than its share of an almost full buffer; others do not.
    * `idempotency_full`: the same for the space of idempotency keys; requests without a key are accepted.
@@ -120,9 +122,10 @@ export class BufferUnavailableError extends Error {
     | 'write_failed'
     | 'not_in_cluster'
     | 'closing'
-  constructor(reason: BufferUnavailableError['reason'], message: string) {
+  constructor(reason: BufferUnavailableError['reason'], message: string, mayBeStored = false) {
     super(message)
     this.name = 'BufferUnavailableError'
+    this.mayBeStored = mayBeStored
     this.reason = reason
   }
 }

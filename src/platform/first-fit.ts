@@ -19,7 +19,7 @@ export class FirstFit<Item> {
   #used = 0
 
   constructor() {
-    this.#lay([])
+    this.#rebuild([])
   }
 
   get count(): number {
@@ -33,7 +33,7 @@ export class FirstFit<Item> {
 
   /** Adds an item at the end. The size must be finite and the item must not be in the queue. */
   push(item: Item, size: number): void {
-    if (this.#used === this.#items.length) this.#lay([...this.#slots])
+    if (this.#used === this.#items.length) this.#rebuild([...this.#slots])
     const slot = this.#used
     this.#used += 1
     this.#slots.set(item, slot)
@@ -54,7 +54,7 @@ export class FirstFit<Item> {
     this.#slots.delete(item)
     this.#items[slot] = undefined
     this.#set(slot, noSize)
-    if (this.#slots.size === 0) this.#lay([])
+    if (this.#slots.size === 0) this.#rebuild([])
   }
 
   /** The first item whose size is at most `limit`; the first of all items without a limit. */
@@ -79,7 +79,7 @@ export class FirstFit<Item> {
    * Builds the tree. Slots are never reused: when all are taken, the items move to the front of a tree at least twice as
    * large as their number.
    */
-  #lay(entries: readonly (readonly [Item, number])[]): void {
+  #rebuild(entries: readonly (readonly [Item, number])[]): void {
     let leaves = fewestSlots
     while (leaves < 2 * entries.length) leaves *= 2
     const sizes = entries.map(([, slot]) => this.#smallest[this.#items.length + slot]!)

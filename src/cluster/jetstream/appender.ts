@@ -300,12 +300,12 @@ export class JetStreamAppender implements Appender {
   #settle(one: PipeFrame, result: PublishResult, before: number): void {
     if (result.kind === 'stored' && result.streamSeq > before) this.#acknowledge(one, result.streamSeq)
     else if (result.kind === 'stored') {
-      this.#reject(one, unavailable('write_failed'))
+      this.#reject(one, unavailable('write_failed', undefined, true))
       this.#die(result.streamSeq, before)
     } else if (result.kind !== 'duplicate') {
       const error = this.#failure(result)
       this.#reject(one, error)
-      if (result.kind === 'unknown') this.#rejectWaiting(error)
+      if (result.kind === 'unknown') this.#rejectWaiting(unavailable('write_failed', result.description))
     } else throw new Error('a frame without an id cannot be a duplicate')
   }
 
@@ -315,7 +315,7 @@ export class JetStreamAppender implements Appender {
     if (isFull) this.#fullUntil = performance.now() + fullForMs
     const reason = isFull ? 'over_quota' : 'write_failed'
     this.#failed(reason, result.description)
-    return unavailable(reason, result.description)
+    return unavailable(reason, result.description, result.kind === 'unknown' && result.mayBeStored)
   }
 
   #acknowledge({ pipeId, frame, waiters, records, bytes, lastMs }: PipeFrame, streamSeq: number): void {

@@ -324,7 +324,7 @@ export class KeyedAppends {
     const result = await this.#send(subject, frame.buffer.subarray(0, frame.length), headers)
     if (result.kind === 'stored') {
       if (!onStored(stored, result.streamSeq, { before, ms: performance.now() - startedAt }))
-        throw unavailable('write_failed')
+        throw unavailable('write_failed', undefined, true)
       chain.lastSeq = result.streamSeq
       this.#acknowledge(claimed, result.streamSeq)
       return

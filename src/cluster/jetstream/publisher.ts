@@ -21,7 +21,8 @@ export type PublishResult =
   | { kind: 'duplicate'; streamSeq: number }
   /** `code` is an error code of NATS. */
   | { kind: 'refused'; code: number; description: string }
-  | { kind: 'unknown'; description: string }
+  /** `mayBeStored`: false when it was never sent. */
+  | { kind: 'unknown'; description: string; mayBeStored: boolean }
 
 export interface Publication {
   subject: string
@@ -68,7 +69,7 @@ export class Publisher {
   /** `data` must not change before the result. `onResult` is called once, possibly synchronously. */
   publish({ subject, data, headers, onResult }: Publication): void {
     if (!this.isConnected) {
-      onResult({ kind: 'unknown', description: 'the connection is lost' })
+      onResult({ kind: 'unknown', description: 'the connection is lost', mayBeStored: false })
       return
     }
     this.#published += 1
@@ -78,7 +79,7 @@ export class Publisher {
       const reply = this.#inbox + token
       this.#connection.publish(subject, data, headers === undefined ? { reply } : { headers, reply })
     } catch (error) {
-      this.#settle(token, { kind: 'unknown', description: textOf(error) })
+      this.#settle(token, unknown(textOf(error)))
     }
   }
 
@@ -102,12 +103,12 @@ export class Publisher {
     const since = performance.now() - answerWithinMs
     for (const [token, { sentAt }] of this.#inFlight) {
       if (sentAt > since) return
-      this.#settle(token, { kind: 'unknown', description: `no answer in ${answerWithinMs / 1000} s` })
+      this.#settle(token, unknown(`no answer in ${answerWithinMs / 1000} s`))
     }
   }
 
   #failAll(description: string): void {
-    for (const token of [...this.#inFlight.keys()]) this.#settle(token, { kind: 'unknown', description })
+    for (const token of [...this.#inFlight.keys()]) this.#settle(token, unknown(description))
   }
 
   /** Responses to frames in flight never arrive after the connection was lost. */
@@ -144,7 +145,11 @@ function resultOf(message: NatsMessage): PublishResult {
   } catch {
     // Handled below.
   }
-  return { kind: 'unknown', description: 'the stream answered something that is no acknowledgement' }
+  return unknown('the stream answered something that is no acknowledgement')
+}
+
+function unknown(description: string): PublishResult {
+  return { kind: 'unknown', description, mayBeStored: true }
 }
 
 function textOf(error: unknown): string {

@@ -24,14 +24,14 @@ import { headOf, type StoredFrame, storedFrame } from './stored-frame.ts'
 import type { StreamClient } from './stream-client.ts'
 
 /** A counted position. `nextSeq` is the sequence of the next frame, if known. */
-interface Place extends PipePosition {
+interface CountedPosition extends PipePosition {
   nextSeq: number | null
 }
 
 /** The known totals of one pipe. */
 interface PipeTotals {
   /** Ascending, each at the end of a frame. The last one is how far the pipe was counted. */
-  places: Place[]
+  places: CountedPosition[]
   /** The result of `checkpoints.all`, read on demand. */
   checkpoints: PipePosition[] | null
   headers: FrameStream | null
@@ -43,7 +43,7 @@ interface PipeTotals {
   usedAt: number
 }
 
-const densePlaces = 64
+const densePositions = 64
 const maxPlaces = 128
 const framesPerCheckpoint = 4_096
 const checkpointMs = 30_000
@@ -212,7 +212,7 @@ export class Totals {
     const streamSeq = streamSeqOf(seq)
     const frame = this.#chains.frameAt(pipeId, streamSeq)
     if (frame !== undefined && frame.base !== null) return inFrame(frame, frame.base, indexOf(seq))
-    let before = placeBefore(pipe.places, seq)
+    let before = positionBefore(pipe.places, seq)
     if (
       before !== null &&
       (before.seq === seq || (before.nextSeq !== null && seq < seqOf(before.nextSeq, 0)))
@@ -220,7 +220,7 @@ export class Totals {
       return before
     // Few frames were counted since this position, so more precision is not needed.
     if (before === null || isFar(pipe.places, before)) {
-      const checkpoint = placeBefore(await this.#allCheckpoints(pipeId, pipe), seq)
+      const checkpoint = positionBefore(await this.#allCheckpoints(pipeId, pipe), seq)
       if (checkpoint !== null && checkpoint.seq > (before?.seq ?? 0))
         before = { ...checkpoint, nextSeq: null }
     }
@@ -360,17 +360,17 @@ export class Totals {
   }
 }
 
-function highOf({ places }: PipeTotals): Place {
+function highOf({ places }: PipeTotals): CountedPosition {
   return places.at(-1)!
 }
 
 /** Removes every second one of the older positions. */
-function thinned(places: readonly Place[]): Place[] {
-  const dense = places.length - densePlaces
+function thinned(places: readonly CountedPosition[]): CountedPosition[] {
+  const dense = places.length - densePositions
   return places.filter((_, index) => index >= dense || index % 2 === 0)
 }
 
-function placeBefore<P extends PipePosition>(places: readonly P[], seq: number): P | null {
+function positionBefore<P extends PipePosition>(places: readonly P[], seq: number): P | null {
   let low = 0
   let high = places.length
   while (low < high) {
@@ -382,8 +382,8 @@ function placeBefore<P extends PipePosition>(places: readonly P[], seq: number):
 }
 
 /** True when the position is among the thinned ones. */
-function isFar(places: readonly Place[], place: Place): boolean {
-  return places.indexOf(place) < places.length - densePlaces
+function isFar(places: readonly CountedPosition[], place: CountedPosition): boolean {
+  return places.indexOf(place) < places.length - densePositions
 }
 
 /** The position just after the message with this index, or after the frame's last message. */

@@ -16,9 +16,11 @@ const messages: Record<UnavailableReason, string> = {
   closing: 'the service is shutting down',
 }
 
-export function unavailable(reason: UnavailableReason, detail?: string): BufferUnavailableError {
-  return new BufferUnavailableError(
-    reason,
-    detail === undefined ? messages[reason] : `${messages[reason]} (${detail})`,
-  )
+export function unavailable(
+  reason: UnavailableReason,
+  detail?: string,
+  mayBeStored = false,
+): BufferUnavailableError {
+  const message = detail === undefined ? messages[reason] : `${messages[reason]} (${detail})`
+  return new BufferUnavailableError(reason, message, mayBeStored)
 }

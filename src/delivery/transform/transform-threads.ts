@@ -31,19 +31,19 @@ import {
 } from './thread-protocol.ts'
 
 const lookEveryMs = 100
-const looksToBeEnded = 10
+const checksUntilEnded = 10
 /**
  * In the shared thread all workspaces wait for this record, so it is soon moved to another thread, where it fails after
  * a second.
  */
-const looksToBeMoved = 3
+const checksUntilMoved = 3
 /**
  * The minimum that a check counts: a record that uses no processor time blocks the others too, and gets thirty times as
  * long.
  */
-const minOfLook = 1 / 30
+const minActivePart = 1 / 30
 /** A thread has no board to check until its code is loaded. */
-const looksWhileStarting = 300
+const checksWhileStarting = 300
 const oldHeapMiB = 256
 const youngHeapMiB = 8
 const idleMs = 60_000
@@ -69,9 +69,9 @@ interface Job extends Turn {
 }
 
 export class TransformThreads {
-  readonly #shared = this.#newThread({ looks: looksToBeMoved, isShared: true })
+  readonly #shared = this.#newThread({ looks: checksUntilMoved, isShared: true })
   readonly #apart = Array.from({ length: slowThreads }, () =>
-    this.#newThread({ looks: looksToBeEnded, isShared: false }),
+    this.#newThread({ looks: checksUntilEnded, isShared: false }),
   )
   readonly #slow = new SlowLanes()
   #lastJob = 0
@@ -126,12 +126,12 @@ export class TransformThreads {
   }
 
   #start(job: Job): void {
-    const thread = this.#slow.has(job) ? this.#threadApart(job.workspaceId) : this.#shared
+    const thread = this.#slow.has(job) ? this.#slowThread(job.workspaceId) : this.#shared
     thread.start(job)
   }
 
   /** The thread with jobs of this workspace, otherwise the one with the fewest workspaces. */
-  #threadApart(workspaceId: string): TransformThread {
+  #slowThread(workspaceId: string): TransformThread {
     const own = this.#apart.find((thread) => thread.workspaces.has(workspaceId))
     if (own !== undefined) return own
     return this.#apart.reduce((least, one) => (one.workspaces.size < least.workspaces.size ? one : least))
@@ -152,7 +152,7 @@ export class TransformThreads {
     }
     for (const job of jobs) {
       job.restarts += 1
-      if (job === atFault && blamed !== null && !mayGoOn(job, blamed, why)) {
+      if (job === atFault && blamed !== null && !canContinue(job, blamed, why)) {
         job.reject(new ExceededError('records', blamed.message))
       } else if (job.restarts > maxRestarts)
         job.reject(new Error('the thread that applies transforms ends again and again'))
@@ -177,7 +177,7 @@ interface Blamed {
 }
 
 /** Fails a record that has ended two threads. Returns false when there are too many of them. */
-function mayGoOn(job: Job, { message, record, step }: Blamed, why: Why): boolean {
+function canContinue(job: Job, { message, record, step }: Blamed, why: Why): boolean {
   const place = `${message}:${record}`
   const ends = (job.ends.get(place) ?? 0) + 1
   job.ends.set(place, ends)
@@ -318,11 +318,11 @@ class TransformThread {
       const isBusy = Atomics.load(this.#board, boardWords.job) !== 0
       const usedMs = isBusy ? processorMs(Atomics.load(this.#board, boardWords.thread)) : null
       const isSame = steps === seen.steps && isBusy === seen.isBusy
-      looks = isSame ? looks + (isBusy ? lookOf(seen.usedMs, usedMs) : 1) : 0
+      looks = isSame ? looks + (isBusy ? activePart(seen.usedMs, usedMs) : 1) : 0
       seen = { steps, isBusy, usedMs }
       const thread = this.#thread
       // A thread that ends by itself reports the reason.
-      if (!thread?.isUsable || looks < (isBusy ? this.#kind.looks : looksWhileStarting)) return
+      if (!thread?.isUsable || looks < (isBusy ? this.#kind.looks : checksWhileStarting)) return
       looks = 0
       this.#ended(thread, 'time')
     }, lookEveryMs)
@@ -375,9 +375,9 @@ class TransformThread {
 }
 
 /** The part of the interval in which the thread was working, by its processor time. */
-function lookOf(beforeMs: number | null, nowMs: number | null): number {
+function activePart(beforeMs: number | null, nowMs: number | null): number {
   if (beforeMs === null || nowMs === null) return 1
-  return Math.max(minOfLook, Math.min(1, (nowMs - beforeMs) / lookEveryMs))
+  return Math.max(minActivePart, Math.min(1, (nowMs - beforeMs) / lookEveryMs))
 }
 
 function newBoard(): Int32Array<SharedArrayBuffer> {

@@ -69,7 +69,7 @@ export function checkSegment(
 }
 
 /** Reads only a few pages: whether the segment can be opened, and what it says about itself. Throws like `checkSegment`. */
-export function glanceAtSegment(dir: string, name: SegmentName): SegmentCheck {
+export function inspectSegment(dir: string, name: SegmentName): SegmentCheck {
   return inspect(dir, name, (db, check) => {
     readHead(db, check)
     const newest = db.prepare<[], number | null>('SELECT max(seq) FROM message').pluck().get() ?? null

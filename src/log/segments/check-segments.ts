@@ -4,7 +4,7 @@
  */
 import { availableParallelism } from 'node:os'
 import { Thread, threadEntry } from '../../platform/threads.ts'
-import { glanceAtSegment, type SegmentCheck } from './check-segment.ts'
+import { inspectSegment, type SegmentCheck } from './check-segment.ts'
 import type { CheckCalls, CheckProgressCalls } from './check-thread.ts'
 import { listSegments, type SegmentName, segmentBytes } from './layout.ts'
 import { isGone } from './sqlite-errors.ts'
@@ -39,10 +39,10 @@ export async function checkSegments(
 }
 
 /** Checks only whether each segment can be opened, and what it says about itself. Takes milliseconds for a whole buffer. */
-export function glanceAtSegments(dir: string): SegmentCheck[] {
+export function inspectSegments(dir: string): SegmentCheck[] {
   return listSegments(dir).flatMap((name) => {
     try {
-      return [glanceAtSegment(dir, name)]
+      return [inspectSegment(dir, name)]
     } catch (error) {
       if (!isGone(error)) throw error
       return []

@@ -113,7 +113,8 @@ function openFound(
   const missingMessages = countMissing(knownSeq, foundSeq, nextSeqAtLeast)
   const { holes } = newest.content
   const written =
-    writable(newest, identity) ?? succeed(newest, { dir, pageBytes, identity, files, sealed, holes, clockMs })
+    writable(newest, identity) ??
+    startSuccessor(newest, { dir, pageBytes, identity, files, sealed, holes, clockMs })
   if (mark.oldestKeptSeq === 0) mark.raiseOldestKept(sealed[0]?.firstSeq ?? written.writer.firstSeq)
   const { firstSeq } = written.writer
   const current = { firstSeq, lastSeq: firstSeq, identity: written.content.identity }
@@ -206,7 +207,7 @@ interface Succession {
  * in between, the next start repeats this if the old one is still the newest. On a full disk the old one is continued if
  * possible.
  */
-function succeed(newest: Newest, succession: Succession): Newest {
+function startSuccessor(newest: Newest, succession: Succession): Newest {
   const { dir, pageBytes, identity: owner, files, sealed, holes, clockMs } = succession
   const { name, writer, content } = newest
   const isSealed = name.generation > 0 || content.sealedClockMs !== null

@@ -11,7 +11,7 @@ import { type ReadableFile, readAt } from './readable-file.ts'
 
 const leafHeadBytes = 8
 /** The number of possible page starts that are checked: the first 16 MiB. */
-const mostLooks = 4096
+const maxProbes = 4096
 
 /** The page size of one of our files. `wal` is its WAL. */
 export function pageBytesOf(file: ReadableFile, wal: ReadableFile | null): number {
@@ -26,7 +26,7 @@ function isOurs(bytes: number | undefined): bytes is number {
 }
 
 function guess(file: ReadableFile): number {
-  const places = Math.min(Math.floor(file.bytes / smallPageBytes), mostLooks)
+  const places = Math.min(Math.floor(file.bytes / smallPageBytes), maxProbes)
   const leaves = { ofEither: 0, ofSmall: 0 }
   for (let place = 1; place < places; place += 1) {
     const at = place * smallPageBytes

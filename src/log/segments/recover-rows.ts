@@ -118,7 +118,7 @@ export function* findMessages(
     if (cell.kind !== 'table' || !isMessage || !isTextOf(cell.types[2], uuidCharacters)) continue
     if (cell.rowid < range.firstSeq || cell.rowid > range.lastSeq) continue
     const row = decodeMessage(cell.rowid, cell.read())
-    const message = row === null ? null : recognise(row, pipes)
+    const message = row === null ? null : recognize(row, pipes)
     if (message !== null) yield message
   }
 }
@@ -158,7 +158,7 @@ function decodeMessage(seq: number, columns: ColumnValue[] | null): DecodedRow |
   return { pipeNo, crc, message }
 }
 
-function recognise({ pipeNo, crc, message }: DecodedRow, pipes: PipeGuesses): FoundMessage | null {
+function recognize({ pipeNo, crc, message }: DecodedRow, pipes: PipeGuesses): FoundMessage | null {
   for (const pipeId of pipes.candidates(pipeNo)) {
     if (rowChecksum({ ...message, pipeId }, message.bodyCrc) !== crc) continue
     pipes.confirm(pipeNo, pipeId)

@@ -58,7 +58,7 @@ export function readSealedSegments(
     } else {
       const lastSeq = beforeHoles(newerFirstSeq - 1, newest.content.holes)
       sealed.unshift(
-        factsFromNeighbours(dir, { firstSeq: name.firstSeq, lastSeq }, name, {
+        factsFromNeighbors(dir, { firstSeq: name.firstSeq, lastSeq }, name, {
           older: contents[index - 1] ?? null,
           newer,
         }),
@@ -113,7 +113,7 @@ function beforeHoles(lastSeq: number, holes: readonly SeqRange[]): number {
   return hole === undefined ? lastSeq : beforeHoles(hole.firstSeq - 1, holes)
 }
 
-function factsFromNeighbours(
+function factsFromNeighbors(
   dir: string,
   { firstSeq, lastSeq }: SeqRange,
   name: SegmentName,
