@@ -1,12 +1,12 @@
 /**
- * A batch as one Parquet file. Its bytes depend on the batch and the config alone: what compresses them is the same on every
- * Node.js, and nothing in the file is of now.
+ * Encodes a batch as one Parquet file. The bytes depend only on the batch and the config: the compressor is the same on every
+ * Node.js version, and the file holds no current time.
  *
  *   records ──cells──▶ row group, at most 8 MiB of values or one row ──encode, compress──▶ file
- *               └─ does not fit a column ──▶ refused, the others go on
+ *               └─ does not fit a column ──▶ rejected, the others continue
  *
- * The thread is free between two row groups, and while one fills whenever a MiB of records has been read, most of which may be
- * keys without a column: other lanes wait for one row group at most.
+ * The thread yields between two row groups, and after every MiB of records read (most of it may be keys without a column), so
+ * that other lanes wait for at most one row group.
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
@@ -37,7 +37,10 @@ export interface ParquetFile {
 }
 
 interface ParquetOptions {
-  /** Gets the records that do not fit, some at a time; what it rejects with ends the file. Null: the first one is the error. */
+  /**
+   * Receives the records that do not fit, in several calls; if it rejects, the file fails. Null: the first such record is an
+   * error.
+   */
   park: ((refused: readonly RejectedRecord[]) => Promise<void>) | null
   signal?: AbortSignal
 }
@@ -49,12 +52,12 @@ interface Place {
   recordIndex: number
 }
 
-/** Files are made on the thread of all lanes, and each has a row group and its pages in memory. */
+/** Files are encoded on the thread of all lanes, and each holds a row group and its pages in memory. */
 const encoding = new Semaphore(1)
 
 /**
- * One file at a time. Rejects with a permanent DeliveryError for a record that does not fit, with whatever the writer throws, and with
- * the signal's reason.
+ * Encodes one file at a time. Rejects with a permanent DeliveryError for a record that does not fit, with an error of the
+ * writer, or with the signal's reason.
  */
 export function parquetOf(
   batch: Batch,
@@ -65,8 +68,7 @@ export function parquetOf(
   return encoding.run(
     () => {
       const file = encoded(batch, spec, options)
-      // An encoding can wait long for records to be kept: the next file does not wait for it once its own attempt is
-      // over.
+      // An encoding can wait long for records to be parked. The next file does not wait for one whose attempt is over.
       return signal === undefined ? file : Promise.race([file, aborted(signal)])
     },
     { signal },
@@ -153,7 +155,7 @@ export function encodingError(cause: unknown, { messages }: Batch): DeliveryErro
   })
 }
 
-/** A record that does not fit, as an error of its message. */
+/** Converts a record that does not fit to an error of its message. */
 function refusalError(refused: RejectedRecord): DeliveryError {
   const { code, message, seq } = refused
   return new DeliveryError('permanent', code, message, {
@@ -183,7 +185,7 @@ class RowGroup {
     this.clear()
   }
 
-  /** For the row that was read. A row that is larger than a group is one alone. */
+  /** True if the current row fits. A row that is larger than a group gets one of its own. */
   get hasRoom(): boolean {
     const { parquetGroupBytes, parquetGroupCells } = resourceLimits
     if (this.rows === 0) return true
@@ -199,7 +201,7 @@ class RowGroup {
     this.rows = 0
   }
 
-  /** The next row. Not null: the record does not fit, and there is none to add. */
+  /** Reads the next row. If the record does not fit, returns the rejection, and there is no row to add. */
   read(record: string, place: Place): RejectedRecord | null {
     this.#rowCharacters = 0
     pickMembers(record, this.#slots, this.#found)
@@ -213,7 +215,7 @@ class RowGroup {
     return null
   }
 
-  /** The row that was read. */
+  /** Adds the current row. */
   add(): void {
     for (const [at, cell] of this.#row.entries()) this.#cells[at]!.push(cell)
     this.#characters += this.#rowCharacters
@@ -221,7 +223,7 @@ class RowGroup {
   }
 
   data(): { name: string; data: Cell[]; statistics: boolean }[] {
-    // Statistics of JSON columns would be whole values, and would not help a reader.
+    // Statistics of JSON columns would hold whole values, without a benefit for readers.
     return this.columns.map(({ name, kind }, at) => ({
       name,
       data: this.#cells[at]!,
@@ -255,7 +257,7 @@ function rejectedRecord(
 
 const elements: Record<ParquetKind, Omit<SchemaElement, 'name'>> = {
   string: { type: 'BYTE_ARRAY', converted_type: 'UTF8', logical_type: { type: 'STRING' } },
-  // See withOlderNames.
+  // See `withOlderNames`.
   json: { type: 'BYTE_ARRAY', logical_type: { type: 'JSON' } },
   boolean: { type: 'BOOLEAN' },
   double: { type: 'DOUBLE' },
@@ -273,7 +275,7 @@ function schemaOf(columns: readonly ParquetColumn[]): SchemaElement[] {
   return [{ name: 'schema', num_children: leaves.length }, ...leaves]
 }
 
-/** For readers that know no logical types. While the writer sees this one it parses JSON values and writes them anew. */
+/** For readers that do not support logical types. With this type the writer would parse and re-serialize JSON values. */
 function withOlderNames(schema: readonly SchemaElement[]): SchemaElement[] {
   return schema.map((element) =>
     element.logical_type?.type === 'JSON' ? { ...element, converted_type: 'JSON' } : element,
