@@ -5,7 +5,7 @@
 FROM node:24-trixie AS build
 WORKDIR /src
 COPY . .
-RUN npm ci && npm run package:deb -- --directory /tmp
+RUN CFLAGS=-DHAVE_FDATASYNC npm ci && npm run package:deb -- --directory /tmp
 
 # With a C library that uWebSockets loads on.
 FROM debian:trixie-slim

@@ -8,6 +8,7 @@
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
+import { sqliteFlags, sqliteSources, usesFdatasync } from '../compile-sqlite.mjs'
 import { keep, nodeHeaders, runtime } from './node-runtime.mjs'
 import { compilers } from './toolchain.mjs'
 
@@ -33,17 +34,17 @@ const binding = {
 export function sqliteAddon(arch) {
   const { version } = JSON.parse(readFileSync(path.join(from, 'package.json'), 'utf8'))
   const headers = nodeHeaders()
-  const folder = keep(`better-sqlite3@${version}-${runtime.abi}-${arch}`, (making) =>
+  const folder = keep(`better-sqlite3@${version}-fdatasync-${runtime.abi}-${arch}`, (making) =>
     compile(making, arch, headers),
   )
   return path.join(folder, 'better_sqlite3.node')
 }
 
 function compile(folder, arch, headers) {
-  const sources = ['src', 'deps', 'binding.gyp', 'package.json']
-  for (const name of sources) cpSync(path.join(from, name), path.join(folder, name), { recursive: true })
+  for (const name of sqliteSources)
+    cpSync(path.join(from, name), path.join(folder, name), { recursive: true })
   const isForHere = arch === process.arch
-  if (isForHere && existsSync(compiledSqlite)) {
+  if (isForHere && existsSync(compiledSqlite) && usesFdatasync(compiledSqlite)) {
     copyFileSync(compiledSqlite, path.join(folder, 'sqlite3.a'))
     writeFileSync(path.join(folder, 'binding.gyp'), JSON.stringify(binding))
   }
@@ -53,7 +54,7 @@ function compile(folder, arch, headers) {
     ...process.env,
     npm_config_nodedir: headers,
     npm_config_arch: arch,
-    CFLAGS: flags,
+    CFLAGS: `${flags} ${sqliteFlags}`,
     CXXFLAGS: flags,
     ...compilers(arch),
   }
@@ -66,6 +67,6 @@ function compile(folder, arch, headers) {
     path.join(folder, 'build/Release/better_sqlite3.node'),
     path.join(folder, 'better_sqlite3.node'),
   )
-  for (const name of [...sources, 'build', 'sqlite3.a'])
+  for (const name of [...sqliteSources, 'build', 'sqlite3.a'])
     rmSync(path.join(folder, name), { recursive: true, force: true })
 }
