@@ -61,7 +61,7 @@ interface Screen {
   /** For a terminal: JSON indented, and nothing in it acts there. */
   pretty: boolean
   colours: boolean
-  /** Of its tables. */
+  /** For tables. */
   width?: number
 }
 
