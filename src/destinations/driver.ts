@@ -92,6 +92,8 @@ export type DestinationSpec = ResolvedConfig & {
   readonly destinationId: string
   readonly pipeId: string
   readonly pipeName: string
+  /** Whose turn it is where lanes wait for each other; of a lane only. */
+  readonly workspaceId?: string
   /** Database destinations; empty: columns are matched by name with the table's own. */
   readonly columns: readonly ColumnMapping[]
   /** The pipe's timestamp key (`pipe_ingest_ts_field`): the source of a `record_ts` column without source_field. */
