@@ -28,11 +28,7 @@ export const resourceLimits = {
   parquetGroupCells: 1_000_000,
   /** The bytes of records that are copied to the Parquet thread at once, or one record. */
   parquetPortionBytes: 1 * MiB,
-  /**
-   * The heap of the Parquet thread, in MiB. A record of 64 MiB (`storedBytesPerMessage`) takes 128 as text with characters outside Latin-1, and
-   * as much again for a value with escapes. Young objects: a row group becomes old anyway.
-   */
-  parquetOldHeapMiB: 384,
+  /** Young objects of the Parquet thread, in MiB: a row group becomes old anyway. */
   parquetYoungHeapMiB: 16,
   /**
    * Columns of a Parquet object, each with room of its own in every row group; and the number of those that take the

@@ -14,8 +14,8 @@
  *   the thread does not know where the object goes.
  * - Memory: the thread has one portion of records and one row group (8 MiB of values, a million cells, or one record), never a batch or an
  *   object. It counts a row before it adds it (`RowGroup.hasRoom`). A value keeps no more of its record in memory than four times itself.
- *   The batch counts in the lane's memory budget as before, and the object grows in the delivery thread. A limit of the heap is the last
- *   resort: the file that exceeds it fails (`parquet_memory`).
+ *   The batch counts in the lane's memory budget as before, and the object grows in the delivery thread. These counts are the limit: the
+ *   heap has none of its own, because Node.js (20.20) aborts the process, not the thread, when a native call exceeds such a limit.
  * - Its end: a thread that dies, or is silent for 30 s, takes the one file with it that it encodes. Nothing of it is stored; the lane
  *   repeats the batch, in smaller parts where it has several messages. The next file in line starts another thread.
  * - Turns: files of workspaces in turns, and within one those of its lanes. A file that waits for its records to be parked keeps its turn
@@ -24,11 +24,9 @@
  * - The thread starts with the first object and ends 10 s after the last one: without Parquet destinations it takes no memory.
  */
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import { errorCode } from '../../platform/error-code.ts'
 import { Transferred } from '../../platform/thread-calls.ts'
 import { Thread, ThreadPool, threadEntry } from '../../platform/threads.ts'
 import { type Batch, DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
-import { rejectionOf } from '../park.ts'
 import { untilStopped } from '../until-stopped.ts'
 import type { ParquetSchema } from './parquet.ts'
 import { BatchPortions, type Portion } from './parquet-portions.ts'
@@ -62,24 +60,10 @@ const idleMs = 10_000
 /** A row group takes a second or two; a machine that is busy with other things, ten times as long. */
 const mostSilentTicks = 30
 
-class ThreadEndedError extends Error {
-  readonly isOutOfMemory: boolean
-
-  constructor(reason: string, cause: Error | undefined) {
-    super(reason, { cause })
-    this.name = 'ThreadEndedError'
-    this.isOutOfMemory = errorCode(cause) === 'ERR_WORKER_OUT_OF_MEMORY'
-  }
-}
-
 export class ParquetThreads {
-  readonly #threads: ThreadPool<ParquetCalls, ParquetSource>
+  readonly #threads = new ThreadPool<ParquetCalls, ParquetSource>(() => this.#start(), { idleMs })
   readonly #files = new Map<number, OpenFile>()
   #lastId = 0
-
-  constructor(oldHeapMiB: number = resourceLimits.parquetOldHeapMiB) {
-    this.#threads = new ThreadPool(() => this.#start(oldHeapMiB), { idleMs })
-  }
 
   /**
    * Rejects with a DeliveryError: permanent for a record that does not fit; of the thread's end and of the writer's errors, transient where
@@ -120,14 +104,11 @@ export class ParquetThreads {
     }
   }
 
-  #start(oldHeapMiB: number): Thread<ParquetCalls, ParquetSource> {
+  #start(): Thread<ParquetCalls, ParquetSource> {
     return new Thread<ParquetCalls, ParquetSource>({
       name: 'parquet',
       entry: threadEntry(import.meta.url, './parquet-thread'),
-      limits: {
-        maxOldGenerationSizeMb: oldHeapMiB,
-        maxYoungGenerationSizeMb: resourceLimits.parquetYoungHeapMiB,
-      },
+      limits: { maxYoungGenerationSizeMb: resourceLimits.parquetYoungHeapMiB },
       host: {
         next: (id) => this.#file(id).next(),
         park: (id, refused) => this.#file(id).park(refused),
@@ -135,7 +116,7 @@ export class ParquetThreads {
       },
       errors: { DeliveryError },
       mostSilentTicks,
-      interrupted: (reason, cause) => new ThreadEndedError(cause?.message ?? reason, cause),
+      interrupted: (reason, cause) => new Error(cause?.message ?? reason, { cause }),
     })
   }
 
@@ -205,21 +186,14 @@ class OpenFile {
   }
 }
 
-/** Nothing is stored, and fewer messages may succeed. A message that takes too much memory alone is at fault itself. */
-function encodingError(cause: unknown, { messages, firstSeq }: Batch): DeliveryError {
+/** Nothing is stored, and fewer messages may succeed. */
+function encodingError(cause: unknown, { messages }: Batch): DeliveryError {
   if (cause instanceof DeliveryError) return cause
-  const divisible = messages.length > 1 ? { timedOut: 'rolled_back' as const } : {}
-  if (cause instanceof ThreadEndedError && cause.isOutOfMemory) {
-    const error = new DeliveryError('transient', 'parquet_memory', outOfMemory, { ...divisible, cause })
-    if (messages.length > 1) return error
-    const rejected = rejectionOf(error, { seq: firstSeq, recordIndex: null })
-    const known = { fault: 'records', failedSeq: firstSeq, rejected, cause } as const
-    return new DeliveryError('permanent', error.code, outOfMemory, known)
-  }
   const what = cause instanceof Error ? cause.message : String(cause)
   const message = `The Parquet object could not be created: ${what}.`
-  return new DeliveryError('transient', 'parquet_failed', message, { ...divisible, cause })
+  const isDivisible = messages.length > 1
+  return new DeliveryError('transient', 'parquet_failed', message, {
+    ...(isDivisible ? { timedOut: 'rolled_back' } : {}),
+    cause,
+  })
 }
-
-const outOfMemory =
-  'The Parquet object could not be created: a record takes too much memory. Map fewer of its keys, or park it.'
