@@ -1,10 +1,11 @@
-/** How fast a backlog of 200,000 records of about 500 bytes reaches each kind of destination. */
+/** How fast a backlog of 200,000 records of about 500 bytes reaches each kind of destination, beside the floors of a plain client. */
 import { gunzipSync } from 'node:zlib'
 import { startDaemon } from '../test/support/daemon.ts'
 import { startMariadb } from '../test/support/mariadb.ts'
 import { startPostgres } from '../test/support/postgres.ts'
 import { startSigV4Receiver } from '../test/support/s3.ts'
 import { blockedDestination, drain, fill } from './backlog.ts'
+import { type Floor, type FloorTable, httpFloor, mariadbFloor, postgresFloor } from './delivery-floors.ts'
 import { cpuSeconds, peakRssMiB } from './process-stats.ts'
 import { startSink } from './sink.ts'
 import { count, table } from './table.ts'
@@ -32,6 +33,7 @@ interface Target {
   name: string
   destination: Record<string, unknown>
   stored(): Promise<number>
+  floor?: Floor
 }
 
 export async function benchDelivery(): Promise<string> {
@@ -44,7 +46,8 @@ export async function benchDelivery(): Promise<string> {
       await close()
     }
   }
-  return table(['delivery', 'records', 'seconds', 'records/s', 'daemon CPU', 'peak RSS MiB'], rows)
+  const head = ['delivery', 'records', 'seconds', 'records/s', 'floor', 'ratio', 'daemon CPU', 'peak RSS MiB']
+  return table(head, rows)
 }
 
 async function measure(target: Target): Promise<string[]> {
@@ -53,18 +56,23 @@ async function measure(target: Target): Promise<string[]> {
     const pipeId = await daemon.createPipe({ pipe_name: 'bench' })
     const id = await blockedDestination(daemon, pipeId, target.destination)
     await fill(daemon, pipeId, total)
+    const before = await target.floor?.seconds(total)
     const cpuBefore = cpuSeconds(daemon.pid)
     const seconds = await drain(daemon, pipeId, [id])
     const cpu = ((cpuSeconds(daemon.pid) - cpuBefore) / seconds) * 100
     const stored = await target.stored()
     if (stored !== total) throw new Error(`${target.name}: ${stored} of ${total} records arrived`)
+    const peakRss = peakRssMiB(daemon.pid)
+    const after = await target.floor?.seconds(total)
+    const floor = Math.min(before ?? Number.NaN, after ?? Number.NaN)
     return [
       target.name,
       count(total),
       seconds.toFixed(2),
       count(total / seconds),
+      ...(target.floor ? [count(total / floor), (floor / seconds).toFixed(2)] : ['', '']),
       `${count(cpu)}%`,
-      count(peakRssMiB(daemon.pid)),
+      count(peakRss),
     ]
   } finally {
     await daemon.close()
@@ -77,7 +85,7 @@ interface Opened {
 }
 
 async function httpTarget(): Promise<Opened> {
-  const sink = await startSink()
+  const [sink, floorSink] = [await startSink(), await startSink()]
   return {
     targets: [
       {
@@ -87,22 +95,26 @@ async function httpTarget(): Promise<Opened> {
           destination_config: { url: sink.url, body_format: 'ndjson' },
         },
         stored: async () => sink.records(),
+        floor: httpFloor(floorSink.url),
       },
     ],
-    close: async () => sink.close(),
+    close: async () => {
+      sink.close()
+      floorSink.close()
+    },
   }
 }
 
 async function postgresTargets(): Promise<Opened> {
   const shape =
     'id text PRIMARY KEY, type text, user_id bigint, amount numeric, currency text, ok boolean, tags jsonb, context jsonb, note text'
-  return await databaseTargets('PostgreSQL', 'postgresql', await startPostgres(), shape)
+  return await databaseTargets('PostgreSQL', 'postgresql', await startPostgres(), shape, postgresFloor)
 }
 
 async function mariadbTargets(): Promise<Opened> {
   const shape =
     'id varchar(64) PRIMARY KEY, type varchar(64), user_id bigint, amount decimal(20,6), currency char(3), ok boolean, tags json, context json, note text'
-  return await databaseTargets('MariaDB', 'mariadb', await startMariadb(), shape)
+  return await databaseTargets('MariaDB', 'mariadb', await startMariadb(), shape, mariadbFloor)
 }
 
 interface DatabaseServer {
@@ -121,6 +133,7 @@ async function databaseTargets(
   dialect: string,
   server: DatabaseServer,
   shape: string,
+  floorOf: (table: FloorTable) => Floor,
 ): Promise<Opened> {
   const { host, port, database, user: username, password } = server
   const target = async (how: string, role?: string, exactly_once = false): Promise<Target> => {
@@ -143,6 +156,11 @@ async function databaseTargets(
         columns: columns(role),
       },
       stored: async () => Number((await server.query(`SELECT count(*) AS n FROM ${tableName}`))[0]?.n),
+      floor: floorOf({
+        ...{ host, port, user: username, password, database, shape },
+        table: 'bench_floor',
+        isUpsert: role !== undefined,
+      }),
     }
   }
   return {

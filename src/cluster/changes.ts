@@ -1,11 +1,10 @@
 /**
- * Changes of metadata that any node made, applied here in their order; and the wait for the others after one that was made
- * here.
+ * Applies the metadata changes of all nodes in order, and waits until the other nodes have applied a change made here.
  *
- *   notified, or a second has passed ─▶ read what is after `seen` ─▶ every listener ─▶ `seen` in this node's row
+ *   notified, or a second has passed ─▶ read changes after `seen` ─▶ every listener ─▶ `seen` in this node's row
  *
- * A listener that fails is asked again: nothing after it counts as seen. A node that cannot read or apply changes stops being
- * valid (`readAtNs`), so nobody waits for it longer than that.
+ * A failed listener is called again, and nothing after that change counts as seen. A node that cannot read or apply
+ * changes becomes invalid (`readAtNs`), and then no node waits for it.
  */
 import type { Change, Changes } from '../metadata/changes.ts'
 import type { ClusterStore } from '../metadata/cluster-store.ts'
@@ -15,17 +14,17 @@ import { monotonicNs, nsOf } from './clock.ts'
 
 const pollMs = 1_000
 const atOnce = 200
-/** A listener has deadlines of its own, the longest of 10 s. While it works, this node follows. */
+/** Listeners have their own deadlines, of at most 10 s. While one works, this node counts as up to date. */
 const applyLimitNs = nsOf(15_000)
-/** How often somebody who waits for the others looks, where no notification comes. */
+/** The poll interval of a wait for the other nodes when no notification arrives. */
 const awaitedPollMs = 200
-/** Longer than that the database was away: the change is stored, and who has seen it is not known. */
+/** The limit when the database is unavailable: the change is stored, but it is unknown which nodes have seen it. */
 const publishLimitMs = 15_000
 
 export interface FollowerOptions {
   store: Pick<ClusterStore, 'nodes' | 'changes'>
   log: Logger
-  /** This node's lease as it is now. */
+  /** This node's current lease. */
   leaseId(): string
   /** Changes are missing that are no longer kept: every copy must be read again. */
   onMissed(): void
@@ -42,12 +41,12 @@ export class ChangeFollower implements Changes {
   #wake: () => void = () => {}
   #isWoken = false
   #endListening: () => Promise<void> = async () => {}
-  /** Those who wait for the others, and look again when a notification comes. */
+  /** Waits for other nodes, which check again when a notification arrives. */
   readonly #waiting = new Set<() => void>()
   #running: Promise<void> = Promise.resolve()
   readonly #reading = new SerialQueue()
 
-  /** `seen`: read before anything that the listeners keep copies of. */
+  /** `seen` must be read before anything that the listeners cache. */
   constructor(options: FollowerOptions, seen: number) {
     this.#options = options
     this.#seen = seen
@@ -57,7 +56,7 @@ export class ChangeFollower implements Changes {
     return this.#seen
   }
 
-  /** As of when (`monotonicNs`) every change had been read and applied, or is being applied. */
+  /** The time (`monotonicNs`) up to which every change has been read and is applied or being applied. */
   get readAtNs(): bigint {
     const now = monotonicNs()
     const isApplying = this.#applyingSinceNs !== null && now - this.#applyingSinceNs < applyLimitNs
@@ -70,7 +69,7 @@ export class ChangeFollower implements Changes {
   }
 
   async publish(change: Change): Promise<void> {
-    // Here at once; it is read once more in its turn, which changes nothing.
+    // Applied here immediately. It is read again in its turn, which changes nothing.
     await this.#apply([change])
     const givesUpAt = performance.now() + publishLimitMs
     for (;;) {
@@ -84,7 +83,7 @@ export class ChangeFollower implements Changes {
     }
   }
 
-  /** Every change up to now, in order. Rejects when they cannot be read or applied. One at a time. */
+  /** Applies every change up to now, in order. Rejects when they cannot be read or applied. Runs one at a time. */
   catchUp(): Promise<void> {
     return this.#reading.run(() => this.#catchUp())
   }
@@ -116,7 +115,7 @@ export class ChangeFollower implements Changes {
     }
   }
 
-  /** Follows from now on. */
+  /** Starts to follow changes. */
   start(): void {
     this.#endListening = this.#options.store.changes.listen(() => this.#notified())
     this.#running = this.#run()
@@ -135,9 +134,9 @@ export class ChangeFollower implements Changes {
         await this.catchUp()
         this.#hasFailed = false
       } catch (err) {
-        if (!this.#hasFailed && !this.#isClosing) this.#options.log.warn({ err }, 'cluster.changes_wait')
+        if (!this.#hasFailed && !this.#isClosing) this.#options.log.warn({ err }, 'cluster.changes_delayed')
         this.#hasFailed = true
-        // Not at the pace of notifications.
+        // After a failure, retry at the poll interval and not with each notification.
         this.#isWoken = false
       }
       await this.#sleep()
@@ -150,7 +149,7 @@ export class ChangeFollower implements Changes {
     for (const look of this.#waiting) look()
   }
 
-  /** Until something is notified, at most a second. */
+  /** Sleeps until a notification, at most a second. */
   async #sleep(): Promise<void> {
     if (!this.#isWoken && !this.#isClosing) {
       await new Promise<void>((resolve) => {
@@ -173,7 +172,7 @@ export class ChangeFollower implements Changes {
     if (failed !== undefined) throw failed.reason
   }
 
-  /** Every valid node has seen what is committed now. */
+  /** Resolves when every valid node has seen what is committed now. */
   async #untilSeen(): Promise<void> {
     const { store, leaseId } = this.#options
     const newest = await store.changes.newest()
@@ -195,7 +194,7 @@ export class ChangeFollower implements Changes {
   }
 }
 
-/** Copies are read again whole, so of several changes of one thing one is enough. */
+/** Listeners read whole entries again, so one of several changes of an entry is enough. */
 function distinct(changes: readonly Change[]): Change[] {
   return [...new Map(changes.map((change) => [JSON.stringify(change), change])).values()]
 }

@@ -1,6 +1,6 @@
 /**
- * How far this machine's clock is from the database's: known for people and for the log. Nothing is decided by it; what nodes
- * compare with each other is the database's own time, and what a node measures for itself is monotonic.
+ * Measures the offset of this machine's clock from the database's clock, for people and for the log. No decision depends
+ * on it: nodes compare only the database's own times, and local durations are monotonic.
  */
 import type { ClusterStore } from '../metadata/cluster-store.ts'
 import type { Logger } from '../platform/log.ts'
@@ -34,7 +34,7 @@ export class MeasuredClock implements ClusterClock {
     const [before, ofDatabase] = [this.#now(), await this.#store.now()]
     const tookMs = performance.now() - askedAt
     this.#offsetMs = ofDatabase - (before + tookMs / 2)
-    // A slow reply says little: the true offset is anywhere within it.
+    // The true offset can be anywhere within the round trip, so half of that is subtracted.
     const isSkewed = Math.abs(this.#offsetMs) - tookMs / 2 > toleratedMs
     if (isSkewed && !this.#isSkewed) {
       this.#log.warn({ offset_ms: Math.round(this.#offsetMs) }, 'cluster.clock_skew')
@@ -43,7 +43,7 @@ export class MeasuredClock implements ClusterClock {
   }
 }
 
-/** `process.hrtime`, which goes on while the process stands still (SIGSTOP), in ns. */
+/** `process.hrtime` in ns. It keeps counting while the process is stopped (SIGSTOP). */
 export function monotonicNs(): bigint {
   return process.hrtime.bigint()
 }

@@ -1,10 +1,10 @@
 /**
- * The nodes as this one sees them, for people: overview, dashboard, metrics, log. It decides nothing.
+ * This node's view of all nodes, for the overview, the dashboard, metrics and the log. No decision depends on it.
  *
- * A node that ended without a word is in the database for seconds only. It is remembered here as expired for an hour, or until a
- * node of its name is there again:
+ * A node that ended without leaving is in the database only for seconds. It is remembered here as expired for an hour,
+ * or until a node with its name joins again:
  *
- *   listed ── its row is gone while its lease had time left ──▶ it left, and is forgotten
+ *   listed ── its row is gone while its lease had time left ──▶ it left and is forgotten
  *      └──── its row is gone after its lease had ended ───────▶ expired
  */
 import type { NodeState } from '../contract/node-words.ts'
@@ -30,16 +30,16 @@ export interface SeenNode {
 
 export interface SeenCluster {
   nodes: SeenNode[]
-  /** Pipe → the node that delivers it. Of all workspaces. */
+  /** Pipe → the node that delivers it. Spans workspaces. */
   owners: ReadonlyMap<string, string>
 }
 
-/** As of the last look that succeeded, but for the age of the heartbeat. */
+/** As of the last successful read, except for the age of the heartbeat. */
 export interface ClusterMeasured {
   nodes: Record<NodeState, number>
   ownedPipes: number
   unownedPipes: number
-  /** Pipes that this node took since its start, as far as looks have seen. */
+  /** Pipes that this node has taken since its start, as far as reads have seen them. */
   gainedPipes: number
   heartbeatAgeSeconds: number
   /** Changes that this node has not applied yet. */
@@ -48,14 +48,14 @@ export interface ClusterMeasured {
 }
 
 const lookEveryMs = 2_000
-/** The limit for a scrape, whose own limit is often a few seconds. */
+/** The time limit for a scrape, whose own limit is often a few seconds. */
 const measureWithinMs = 500
-/** Screens ask more often than anything changes. */
+/** Screens read more often than anything changes. */
 const freshMs = 900
-/** Over a longer gap between two looks nobody can tell who left from who was lost. */
+/** After a longer gap between two reads, nodes that left and nodes that were lost cannot be distinguished. */
 const longestGapMs = 3_000
 const lostKeptMs = 3_600_000
-/** Two clocks measure the end of a lease. */
+/** The tolerance for the end of a lease, which two clocks measure. */
 const clockSlackMs = 500
 
 interface Look {
@@ -67,7 +67,7 @@ interface Look {
 export class ClusterView {
   readonly #options: ClusterViewOptions
   readonly #nowMs: () => number
-  /** When this node's lease was renewed, as far as it is known. */
+  /** The last known renewal of this node's lease. */
   #beatMs: number
   readonly #lost = new Map<string, { name: string; lostMs: number }>()
   #last: Look | null = null
@@ -84,10 +84,10 @@ export class ClusterView {
     this.#beatMs = this.#nowMs()
   }
 
-  /** From now on it looks by itself. */
+  /** Starts periodic reads. */
   open(): void {
     const again = async () => {
-      await this.#look().catch((err: unknown) => this.#options.log.debug({ err }, 'cluster.not_seen'))
+      await this.#look().catch((err: unknown) => this.#options.log.debug({ err }, 'cluster.view_not_read'))
       if (this.#timer !== null) this.#timer = setTimeout(again, lookEveryMs).unref()
     }
     this.#timer = setTimeout(again, 0).unref()
@@ -117,7 +117,7 @@ export class ClusterView {
     return { nodes: [...listed, ...lost], owners }
   }
 
-  /** Never rejects: what cannot be read, or not in time, stays as it was. */
+  /** Never rejects: values that cannot be read in time stay as they were. */
   async measured(): Promise<ClusterMeasured> {
     const { node } = this.#options
     this.#measuring ??= this.#measure().finally(() => {
@@ -145,7 +145,7 @@ export class ClusterView {
       this.#unowned = free.length
       this.#behind = Math.max(0, newest - (this.#own()?.seenChange ?? newest))
     } catch (err) {
-      log.debug({ err }, 'cluster.not_seen')
+      log.debug({ err }, 'cluster.view_not_read')
     }
   }
 
@@ -153,7 +153,7 @@ export class ClusterView {
     return this.#last?.records.find(({ nodeId }) => nodeId === this.#options.node.nodeId)
   }
 
-  /** One at a time. */
+  /** Runs one read at a time. */
   #look(): Promise<Look> {
     const last = this.#last
     if (last !== null && this.#nowMs() - last.atMs < freshMs) return Promise.resolve(last)

@@ -1,9 +1,9 @@
 /**
- * Which nodes answer reads late. A read waits for a node for at most `answerWithinMs`. One that has not answered by then is not waited for
- * again until it answers, so that a node that is lost holds up one screen and not each of them.
+ * Tracks nodes that respond late to reads. A read waits at most `answerWithinMs` for a node. A node that has not
+ * responded by then is skipped until it responds, so that a lost node delays one screen and not all of them.
  *
- *   prompt ──no answer in time──▶ late ──the answer, or that to a probe, arrives──▶ prompt
- *                                   └──it owns no pipe any more──▶ forgotten
+ *   prompt ──no response in time──▶ late ──its response, also to a probe, arrives──▶ prompt
+ *                                   └──it owns no pipe any more──▶ removed
  */
 import { endsWithin } from '../platform/deadline.ts'
 
@@ -17,7 +17,7 @@ export class LateNodes {
     return this.#late.has(node)
   }
 
-  /** Undefined: the node is late, or has become so. Rejects as `ask` does. */
+  /** Returns undefined when the node is or becomes late. Rejects as `ask` does. */
   async read<T>(node: string, ask: () => Promise<T>): Promise<T | undefined> {
     if (this.#late.has(node)) return undefined
     const asked = ask()
@@ -27,7 +27,7 @@ export class LateNodes {
     return undefined
   }
 
-  /** Once a second. `owners`: the nodes that own pipes now. */
+  /** Called once a second. `owners` are the nodes that own pipes now. */
   async probe(
     owners: () => Promise<ReadonlySet<string>>,
     ask: (node: string) => Promise<unknown>,

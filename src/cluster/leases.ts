@@ -1,9 +1,9 @@
 /**
  * Decides which pipes this node delivers: the delivery thread's part of the cluster.
  *
- * The thread has one lease, renewed every second for six; every pipe that it holds is held under it. It believes in
- * the lease for five seconds from before the renewal was sent, on the monotonic clock. It therefore stops a second
- * before another node may take over, and after a pause of any length its first check says that it owns nothing.
+ * The thread has one lease, renewed every second for six seconds, under which it holds all of its pipes. It trusts the
+ * lease for five seconds, measured on the monotonic clock from before the renewal was sent. So it stops a second before
+ * another node can take over, and after a pause of any length its first check finds that it owns nothing.
  *
  *   free ──claimed: epoch + 1──▶ owned ──no longer its share, draining──▶ being released ──lanes saved──▶ free
  *                                  │                                            │
@@ -11,21 +11,21 @@
  *
  * Two independent steps each second:
  *   renew the lease, or join under a new one
- *   remove leases that are over · read the list of nodes · release another node's share · claim free pipes of its own share
+ *   remove expired leases · read the list of nodes · release pipes of other nodes' shares · claim free pipes of its own share
  *
- * A node that is cut off from the buffer while another one reaches it (sharers.ts) ends its lease, and with that
- * releases all its pipes at once: their lanes wait for the buffer and could not be handed over in time. It joins
- * again without a share.
+ * A node that loses the buffer while another one reaches it (sharers.ts) ends its lease, which releases all of its
+ * pipes immediately: their lanes wait for the buffer and could not be handed over in time. It joins again without a
+ * share.
  *
- * Every node computes the owner of a pipe alike (`sharers.ts`); a moment of disagreement costs a hand-over, never
- * two owners, because a claim compares the holder with the one that was read.
+ * Every node computes the owner of a pipe in the same way (`sharers.ts`). A short disagreement costs a hand-over but
+ * never causes two owners, because a claim compares the holder with the one that was read.
  *
- * A crash between any two statements leaves either a row whose lease is gone or will be (taken over after six
- * seconds), or a row of this lease that the node does not know of (found by its number at the next renewal, and
+ * A crash between any two statements leaves either a row whose lease is gone or will expire (taken over after six
+ * seconds), or a row of this lease that the node does not know (detected by the count at the next renewal, and
  * released).
  *
- * A lease that was late is never used again, even if no node took over: saves that are still under way carry its
- * epochs, and every lane that is opened again gets a greater one.
+ * A lease that was late is never used again, even if no node took over: pending saves carry its epochs, and every
+ * reopened lane gets a greater one.
  */
 import { randomUUID } from 'node:crypto'
 import type { BufferContact } from '../log/buffer.ts'
@@ -37,25 +37,28 @@ import { monotonicNs, msOf, nsOf } from './clock.ts'
 import { isCutOff, ownerOf, sharersOf } from './sharers.ts'
 
 export interface PipeLeasesOptions {
-  /** Over the thread's own metadata connection. */
+  /** Uses the thread's own metadata connection. */
   store: Pick<ClusterStore, 'pipes'>
-  /** `ClusterNode.nodeId`: main gives it to the thread. */
+  /** `ClusterNode.nodeId`, passed by main. */
   nodeId: string
-  /** How this node reaches the buffer, as of now; without it that is not known. */
+  /** This node's current contact with the buffer; undefined when it is not known. */
   buffer?(): BufferContact
   log: Logger
 }
 
 export interface PipeLeases extends LaneOwnership {
-  /** The pipes that this node delivers now, with its epochs. */
+  /** The pipes that this node delivers now, with their epochs. */
   readonly ownedPipes: ReadonlyMap<string, number>
-  /** Takes no more pipes: the thread is about to close its lanes. */
+  /** Stops claiming pipes: the thread is about to close its lanes. */
   stopClaiming(): void
-  /** Frees every pipe: after the lanes were closed, so that their rows are saved. */
+  /** Releases every pipe. Call it after the lanes are closed, so that their rows are saved. */
   close(): Promise<void>
 }
 
-/** Resolves when it holds its share of the pipes: then the lanes are opened. Rejects when the database cannot be reached. */
+/**
+ * Resolves when the node holds its share of the pipes; then the lanes are opened. Rejects when the database cannot be
+ * reached.
+ */
 export async function openPipeLeases(options: PipeLeasesOptions): Promise<PipeLeases> {
   const leases = new Leases(options)
   await leases.open()
@@ -63,14 +66,14 @@ export async function openPipeLeases(options: PipeLeasesOptions): Promise<PipeLe
 }
 
 const everyMs = 1_000
-/** For the batch under way, before its pipe goes to another node. */
+/** The time for the current batch before its pipe goes to another node. */
 const releaseGraceMs = 4_000
 const releasedAtOnce = 16
-/** Pipes of one statement: their lanes begin while the next are claimed. */
+/** Pipes per statement: their lanes start while the next pipes are claimed. */
 const claimedAtOnce = 500
 /**
- * After the database was away all nodes join again, one a little before the others: it waits for them instead of taking
- * everything and giving most of it back.
+ * After a database outage all nodes rejoin, one slightly before the others. It waits for them instead of taking every
+ * pipe and giving most of them back.
  */
 const settleMs = 1_500
 
@@ -80,23 +83,23 @@ class Leases implements PipeLeases {
   readonly #buffer: () => BufferContact | null
   readonly #log: Logger
   readonly #owned = new Map<string, number>()
-  /** Being released, with their epochs. */
+  /** Pipes being released, with their epochs. */
   readonly #releasing = new Map<string, number>()
   readonly #gained: ((pipeId: string) => void)[] = []
   readonly #lost: ((pipeId: string) => void)[] = []
   readonly #released: ((pipeId: string, graceMs: number) => Promise<void>)[] = []
-  /** Null: it has none. */
+  /** Null when the node has none. */
   #leaseId: string | null = null
   #untilNs = 0n
-  /** Who shares the pipes, as of the last look. */
+  /** The nodes that share the pipes, as of the last read. */
   #sharers: readonly string[] = []
-  /** Owned, and another's share since the sharers changed. */
+  /** Owned pipes that belong to another node's share since the sharers changed. */
   #toRelease: string[] = []
   #claimsFromNs = 0n
   #isClaiming = true
   #isClosing = false
   #hasFailed = false
-  /** Statements that change what it holds run one after the other. */
+  /** Statements that change the node's pipes run one after the other. */
   readonly #queue = new SerialQueue()
   #renewTimer: NodeJS.Timeout | undefined
   #shareTimer: NodeJS.Timeout | undefined
@@ -149,8 +152,8 @@ class Leases implements PipeLeases {
     try {
       await this.#queue.run(() => this.#claim(pipeId))
     } catch (err) {
-      // The next look finds it.
-      this.#log.warn({ err, pipe_id: pipeId }, 'cluster.pipe_waits')
+      // The next periodic claim finds it.
+      this.#log.warn({ err, pipe_id: pipeId }, 'cluster.pipe_not_claimed')
     }
   }
 
@@ -171,8 +174,8 @@ class Leases implements PipeLeases {
     try {
       await this.#queue.run(() => this.#store.leave(leaseId))
     } catch (err) {
-      // The others find it over in a few seconds.
-      this.#log.warn({ err }, 'cluster.pipes_not_freed')
+      // The other nodes find it expired in a few seconds.
+      this.#log.warn({ err }, 'cluster.lease_not_ended')
     }
   }
 
@@ -180,12 +183,12 @@ class Leases implements PipeLeases {
     return this.#leaseId !== null && monotonicNs() < this.#untilNs
   }
 
-  /** Its share, as far as is known who is there. */
+  /** True when the pipe is in this node's share, as far as the nodes are known. */
   #isMine(pipeId: string): boolean {
     return ownerOf(pipeId, this.#sharers) === this.#nodeId
   }
 
-  /** Apart from all else: taking over thousands of pipes must not make it late. */
+  /** Independent of all other work: taking over thousands of pipes must not delay the renewal. */
   #renewLater(): void {
     if (this.#isClosing) return
     this.#renewTimer = setTimeout(() => {
@@ -195,7 +198,8 @@ class Leases implements PipeLeases {
             this.#hasFailed = false
           },
           (err) => {
-            if (!this.#hasFailed) this.#log.warn({ err, pipes: this.#owned.size }, 'cluster.lease_waits')
+            if (!this.#hasFailed)
+              this.#log.warn({ err, pipes: this.#owned.size }, 'cluster.lease_renewal_failed')
             this.#hasFailed = true
           },
         )
@@ -213,8 +217,8 @@ class Leases implements PipeLeases {
     this.#shareTimer = setTimeout(() => {
       this.#sharing = this.#queue
         .run(() => this.#share())
-        // Said by the renewal, which fails as well, or found again by the next look.
-        .catch((err) => this.#log.debug({ err }, 'cluster.share_waits'))
+        // The renewal fails and logs too, or the next round repeats this.
+        .catch((err) => this.#log.debug({ err }, 'cluster.share_not_claimed'))
         .finally(() => this.#shareLater())
     }, everyMs)
   }
@@ -225,7 +229,7 @@ class Leases implements PipeLeases {
     const workers = await this.#store.workers()
     const sharers = sharersOf(workers)
     const own = workers.find(({ leaseId }) => leaseId === this.#leaseId)
-    if (own !== undefined && isCutOff(own, workers)) await this.#giveUp(own.leaseId)
+    if (own !== undefined && isCutOff(own, workers)) await this.#endLease(own.leaseId)
     if (sharers.join() !== this.#sharers.join()) {
       this.#sharers = sharers
       this.#toRelease = [...this.#owned.keys()].filter((pipeId) => !this.#isMine(pipeId))
@@ -244,10 +248,10 @@ class Leases implements PipeLeases {
     if (!isFirst) this.#claimsFromNs = sentAtNs + nsOf(settleMs)
   }
 
-  /** False: the lease is over, and with it everything held under it. */
+  /** Returns false when the lease is over, and with it all of its pipes. */
   async #renew(leaseId: string): Promise<boolean> {
     const sentAtNs = monotonicNs()
-    // A lease that this node has stopped believing in stays over.
+    // A lease that this node stopped trusting must not be used again.
     const held = sentAtNs < this.#untilNs ? await this.#store.renew(leaseId, this.#buffer()) : null
     if (held === null || this.#leaseId !== leaseId || !this.#isValid) {
       this.#loseAll()
@@ -257,12 +261,12 @@ class Leases implements PipeLeases {
     if (held !== this.#owned.size + this.#releasing.size) {
       this.#queue
         .run(() => this.#compare(leaseId))
-        .catch((err) => this.#log.debug({ err }, 'cluster.share_waits'))
+        .catch((err) => this.#log.debug({ err }, 'cluster.share_not_claimed'))
     }
     return true
   }
 
-  /** A pipe was deleted, or a statement whose reply was lost has run. While this runs nothing is claimed. */
+  /** A pipe was deleted, or a statement whose reply was lost has run. Nothing is claimed meanwhile. */
   async #compare(leaseId: string): Promise<void> {
     if (this.#leaseId !== leaseId) return
     const before = new Map([...this.#owned, ...this.#releasing])
@@ -274,7 +278,7 @@ class Leases implements PipeLeases {
       this.#tell(this.#lost, pipeId)
     }
     for (const [pipeId, epoch] of rows) {
-      // Free again, so that whoever claims it gets an epoch of its own.
+      // Released again, so that the next claim gets an epoch of its own.
       if (!before.has(pipeId)) await this.#store.release(leaseId, { pipeId, epoch })
     }
   }
@@ -288,15 +292,15 @@ class Leases implements PipeLeases {
     }, Math.ceil(leftMs) + 1)
   }
 
-  /** Another node takes over at once what is held under this lease. Nothing is held: nothing is to be given up. */
-  async #giveUp(leaseId: string): Promise<void> {
+  /** Ends the lease, so that another node takes its pipes immediately. Does nothing without pipes. */
+  async #endLease(leaseId: string): Promise<void> {
     if (this.#leaseId !== leaseId || this.#owned.size + this.#releasing.size === 0) return
     this.#log.warn({ node_id: this.#nodeId, pipes: this.#owned.size }, 'cluster.buffer_lost')
     this.#loseAll()
     await this.#store.leave(leaseId)
   }
 
-  /** The lanes stop now, whatever is waited for. */
+  /** Stops the lanes immediately, whatever they wait for. */
   #loseAll(): void {
     const lost = this.#forgetLease()
     if (lost.length === 0) return
@@ -312,7 +316,7 @@ class Leases implements PipeLeases {
     return lost
   }
 
-  /** `pipeId`: that one alone. */
+  /** With `pipeId`, claims only that pipe. */
   async #claim(pipeId?: string): Promise<void> {
     const leaseId = this.#leaseId
     if (leaseId === null || !this.#isClaiming || monotonicNs() < this.#claimsFromNs) return
@@ -320,7 +324,7 @@ class Leases implements PipeLeases {
     const mine = free.filter((pipe) => this.#isMine(pipe.pipeId))
     for (let at = 0; at < mine.length; at += claimedAtOnce) {
       const claimed = await this.#store.claim(leaseId, mine.slice(at, at + claimedAtOnce))
-      // Lost while it asked: the rows are of a lease that will be over.
+      // The lease was lost during the statement: the rows belong to a lease that will expire.
       if (this.#leaseId !== leaseId || !this.#isValid) return
       for (const { pipeId, epoch } of claimed) this.#owned.set(pipeId, epoch)
       for (const { pipeId } of claimed) this.#tell(this.#gained, pipeId)
@@ -344,7 +348,7 @@ class Leases implements PipeLeases {
     const leaseId = this.#leaseId
     try {
       await Promise.all(this.#released.map((listener) => listener(pipeId, releaseGraceMs)))
-      // Lost meanwhile: it is free in any case.
+      // If the lease was lost meanwhile, the pipe is free in any case.
       while (leaseId !== null && this.#leaseId === leaseId) {
         if (await this.#isReleased(leaseId, pipe)) break
         await new Promise((resolve) => setTimeout(resolve, everyMs))
@@ -353,7 +357,7 @@ class Leases implements PipeLeases {
       this.#log.error({ err, pipe_id: pipeId }, 'cluster.pipe_not_released')
     }
     if (this.#releasing.get(pipeId) === epoch) this.#releasing.delete(pipeId)
-    // The next one has its turn now, not at the next look.
+    // The next pipe is released now, without waiting for the next round.
     if (!this.#isClosing) this.#releaseOthers()
   }
 
@@ -362,7 +366,7 @@ class Leases implements PipeLeases {
       await this.#store.release(leaseId, pipe)
       return true
     } catch (err) {
-      this.#log.warn({ err, pipe_id: pipe.pipeId }, 'cluster.release_waits')
+      this.#log.warn({ err, pipe_id: pipe.pipeId }, 'cluster.release_failed')
       return false
     }
   }

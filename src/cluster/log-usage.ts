@@ -1,11 +1,10 @@
 /**
- * Usage in a cluster: the owner of a pipe counts the pipe's messages from the log. Many nodes append, and a node that
- * is killed loses its counts; the log has all messages. The difference between the totals of a pipe and the mark of
- * what was counted is added; totals and mark move in one transaction, so nothing is counted twice, whichever node
- * owns the pipe, and nothing is lost.
+ * Usage in a cluster: the owner of a pipe counts the pipe's messages from the log, because a killed node loses its own
+ * counts while the log has all messages. The difference between the pipe's totals and the mark of the last count is
+ * added. Usage and mark change in one transaction, so nothing is lost or counted twice, whichever node owns the pipe.
  *
- * Messages belong to the hour in which they are counted: at most `everyMs` after they were accepted, or when the pipe
- * has an owner again. Each node adds its own rejected requests, and the time of its last request.
+ * Messages count in the hour in which they are counted: at most `everyMs` after acceptance, or when the pipe has an
+ * owner again. Each node adds its own rejected requests, and the time of its last request.
  */
 import type { Backlog } from '../log/buffer.ts'
 import type { Metadata } from '../metadata/store.ts'
@@ -17,9 +16,9 @@ import { SerialQueue } from '../platform/serial-queue.ts'
 export interface LogUsageOptions {
   /** The pipes that this node owns now. */
   pipeIds(): Iterable<string>
-  /** The newest message that is known of without a query. */
+  /** The newest message that is known without a query. */
   headSeq(pipeId: string): number
-  /** The totals of everything that was ever appended to the pipe. */
+  /** The totals of everything ever appended to the pipe. */
   totals(pipeId: string): Promise<Backlog>
   usage: Pick<Metadata['usage'], 'countUpTo'>
   now(): number
@@ -31,7 +30,7 @@ const pipesAtOnce = 100
 
 export class LogUsage {
   readonly #options: LogUsageOptions
-  /** The head when the pipe was counted last. */
+  /** The head at the last count, by pipe. */
   readonly #counted = new Map<string, number>()
   #timer: NodeJS.Timeout | null = null
   readonly #queue = new SerialQueue()
@@ -47,7 +46,7 @@ export class LogUsage {
     this.#timer.unref()
   }
 
-  /** Everything that has come since the last time; before the pipes are given to others. */
+  /** Counts everything since the last time, before the pipes go to other nodes. */
   async close(): Promise<void> {
     if (this.#timer !== null) clearInterval(this.#timer)
     await this.count().catch((error) => {
@@ -56,7 +55,7 @@ export class LogUsage {
     })
   }
 
-  /** Resolves when all that was appended before the call is counted. */
+  /** Resolves when everything appended before the call is counted. */
   count(): Promise<void> {
     return this.#queue.run(async () => {
       const { pipeIds, headSeq } = this.#options
@@ -69,7 +68,7 @@ export class LogUsage {
     })
   }
 
-  /** The same of one pipe, whatever is known of it. */
+  /** The same for one pipe, without checking whether it has new messages. */
   countPipe(pipeId: string): Promise<void> {
     return this.#queue.run(() => this.#add([pipeId]))
   }

@@ -1,12 +1,14 @@
 /**
- * Requests of this node to others: one connection, numbered, each with its own patience. See protocol.ts for what is said.
+ * Requests of this node to other nodes: numbered, over one connection, each with its own time limit. protocol.ts
+ * describes the messages.
  *
  *   asked ──ready──▶ confirmed ──part…──▶ answered
  *     │                 │
- *     └──────┬──────────┘──▶ refused (nothing was done) │ silent (nobody knows) │ failed
- *            └─ nobody listens there, or no connection ──▶ unreachable (nothing was done)
+ *     └──────┬──────────┘──▶ refused (nothing was done) │ silent (outcome unknown) │ failed
+ *            └─ the node does not listen, or no connection ──▶ unreachable (nothing was done)
  *
- * Who serves says every second that it works, so silence means that it died, was stopped, or is cut off.
+ * A serving node reports every second that it is working, so silence means that it died, was stopped, or is
+ * disconnected.
  */
 import type { Logger } from '../platform/log.ts'
 import type { NatsConnection } from './nats/connect.ts'
@@ -20,12 +22,12 @@ import {
   nodeSubject,
   replySubject,
   silenceMs,
-  type ToAsker,
+  type ToCaller,
   type ToServer,
-  toAsker,
+  toCaller,
 } from './protocol.ts'
 
-/** `unreachable`, and the reasons that protocol.ts names: nothing was done. `silent`: it may have been. */
+/** For `unreachable` and the reasons listed in protocol.ts nothing was done. For `silent` the outcome is unknown. */
 export type RequestFailure = ErrorReason | 'unreachable' | 'silent'
 
 export class NodeRequestError extends Error {
@@ -35,18 +37,18 @@ export class NodeRequestError extends Error {
     this.name = 'NodeRequestError'
     this.reason = reason
   }
-  /** It may be asked again, there or elsewhere. */
+  /** The request can be repeated, there or at another node. */
   get isUndone(): boolean {
     return this.reason !== 'silent' && this.reason !== 'failed' && this.reason !== 'unavailable'
   }
 }
 
 export interface RequestOptions {
-  /** How long the method itself may wait. */
+  /** How long the method itself can wait. */
   waitMs?: number
-  /** A command: begun only while this node still waits for it. */
+  /** A command: it starts only while this node still waits for it. */
   confirm?: boolean
-  /** Gives up earlier than that. */
+  /** A shorter limit for silence. */
   silenceMs?: number
   signal?: AbortSignal
 }
@@ -104,12 +106,12 @@ export class NodeRequests {
     return this.#options.nodeId
   }
 
-  /** Requests that wait for an answer. */
+  /** The number of requests without a response. */
   get underWay(): number {
     return this.#pending.size
   }
 
-  /** Rejects with NodeRequestError alone. */
+  /** Rejects only with NodeRequestError. */
   request(
     to: string,
     method: string,
@@ -122,7 +124,7 @@ export class NodeRequests {
     this.#lastId += 1
     const id = this.#lastId
     return new Promise((resolve, reject) => {
-      const onAbort = () => this.#giveUp(id, 'silent', 'the request was given up')
+      const onAbort = () => this.#cancel(id, 'silent', 'the request was given up')
       const patienceMs = options.silenceMs ?? silenceMs
       this.#pending.set(id, {
         to,
@@ -151,7 +153,7 @@ export class NodeRequests {
   }
 
   #refusal(args: readonly unknown[]): NodeRequestError | null {
-    // Without a connection the library would keep the request until there is one, when it is no longer wanted.
+    // Without a connection the library would queue the request and send it when it is no longer wanted.
     if (this.#isClosed || !this.#isConnected || this.#options.nats.isClosed())
       return new NodeRequestError('unreachable', 'there is no connection to NATS')
     if (this.#pending.size >= limits.requests)
@@ -173,7 +175,7 @@ export class NodeRequests {
 
   #receive(id: number, data: Uint8Array): void {
     const decoded = decode(data)
-    const said = decoded && toAsker(decoded)
+    const said = decoded && toCaller(decoded)
     if (decoded === null || said === null) return
     const pending = this.#pending.get(id)
     if (pending === undefined) return
@@ -192,10 +194,10 @@ export class NodeRequests {
     }
   }
 
-  #part(id: number, pending: Pending, said: Extract<ToAsker, { kind: 'part' }>, body: Uint8Array): void {
+  #part(id: number, pending: Pending, said: Extract<ToCaller, { kind: 'part' }>, body: Uint8Array): void {
     if (pending.parts === null) {
       if (this.#bytes + said.bytes > limits.bytesUnderWay) {
-        this.#giveUp(id, 'busy', 'too many large answers are under way')
+        this.#cancel(id, 'busy', 'too many large answers are under way')
         return
       }
       this.#bytes += said.bytes
@@ -203,7 +205,7 @@ export class NodeRequests {
     }
     const whole = pending.parts
     if (said.part !== pending.nextPart || pending.at + body.byteLength > whole.byteLength) {
-      this.#giveUp(id, 'silent', 'a part of the answer was lost')
+      this.#cancel(id, 'silent', 'a part of the answer was lost')
       return
     }
     whole.set(body, pending.at)
@@ -212,7 +214,7 @@ export class NodeRequests {
     const isLast = said.part === said.parts - 1
     const answer = isLast && pending.at === whole.byteLength ? answerOf(whole) : null
     if (isLast && answer === null) {
-      this.#giveUp(id, 'failed', 'the answer cannot be read')
+      this.#cancel(id, 'failed', 'the answer cannot be read')
       return
     }
     if (said.wantsAck) this.#publish(pending.to, { kind: 'ack', id, from: this.nodeId, part: said.part })
@@ -222,11 +224,11 @@ export class NodeRequests {
   #look(): void {
     const nowMs = performance.now()
     for (const [id, { untilMs }] of this.#pending)
-      if (untilMs < nowMs) this.#giveUp(id, 'silent', 'the node does not answer')
+      if (untilMs < nowMs) this.#cancel(id, 'silent', 'the node does not answer')
   }
 
-  /** And tells the node, should it be there. */
-  #giveUp(id: number, reason: RequestFailure, message: string): void {
+  /** Rejects the request and tells the node that it is cancelled. */
+  #cancel(id: number, reason: RequestFailure, message: string): void {
     const pending = this.#pending.get(id)
     if (pending === undefined) return
     this.#publish(pending.to, { kind: 'cancel', id, from: this.nodeId })
@@ -247,7 +249,7 @@ export class NodeRequests {
     return pending
   }
 
-  /** A request that the connection was lost under may have come through. */
+  /** A request can have arrived although the connection was lost. */
   async #followConnection(): Promise<void> {
     for await (const { type } of this.#options.nats.status()) {
       if (type === 'disconnect') this.#isConnected = false

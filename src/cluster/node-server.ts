@@ -1,7 +1,6 @@
 /**
- * Serves the requests of other nodes. The arguments of a method have schemas; a request comes from a node of the
- * cluster or from a client that got into its NATS account, so everything is bounded and no request can end the
- * process.
+ * Serves the requests of other nodes. Arguments are validated by schemas, everything is bounded and no request can end
+ * the process, because requests can also come from other clients of the NATS account.
  */
 import type { Static, TSchema } from 'typebox'
 import { fits } from '../contract/validate.ts'
@@ -20,7 +19,7 @@ import {
   replySubject,
   silenceMs,
   sliceOf,
-  type ToAsker,
+  type ToCaller,
   type ToServer,
   toServer,
   version,
@@ -28,22 +27,22 @@ import {
 } from './protocol.ts'
 
 export interface Served extends Partial<Answer> {
-  /** Called once: whether the asker has the whole answer, as far as it said so. */
+  /** Called once with whether the caller has acknowledged the complete response. */
   onReceived?(wasReceived: boolean): void
 }
 
 export interface ServeContext {
-  /** The node that asks. */
+  /** The node that sent the request. */
   from: string
   waitMs: number
-  /** Nobody waits for it any more. */
+  /** The caller no longer waits. */
   readonly isCancelled: boolean
 }
 
-/** Throws RefusedRequestError before it has done anything; whatever else it throws means that it was begun. */
+/** Throws RefusedRequestError only before it has done anything. Any other error means that it was started. */
 export type ServedMethod = (args: readonly unknown[], context: ServeContext) => Promise<Served>
 
-/** A method whose arguments fit these schemas; those of a newer version beyond them are ignored. One that is missing is null. */
+/** A method with validated arguments. Additional arguments of a newer version are ignored; missing ones are null. */
 export function served<const S extends readonly TSchema[]>(
   schemas: S,
   run: (args: { [At in keyof S]: Static<S[At]> }, context: ServeContext) => Promise<Served>,
@@ -52,12 +51,12 @@ export function served<const S extends readonly TSchema[]>(
     const args = schemas.map((_, at) => given[at] ?? null)
     if (!schemas.every((schema, at) => fits(schema, args[at])))
       throw new RefusedRequestError('bad_request', 'the arguments are not those of this method')
-    // Each of them fits its schema.
+    // Every argument matches its schema.
     return await run(args as { [At in keyof S]: Static<S[At]> }, context)
   }
 }
 
-/** Nothing was done. */
+/** The method rejected the request before doing anything. */
 export class RefusedRequestError extends Error {
   readonly reason: ErrorReason
   constructor(reason: ErrorReason, message: string) {
@@ -72,12 +71,12 @@ interface Open {
   readonly from: string
   isCancelled: boolean
   confirm: ((isWanted: boolean) => void) | null
-  /** The acknowledgements of the response that is being sent. */
+  /** Receives the acknowledgements of the response that is being sent. */
   onAck: ((part: number) => void) | null
 }
 
 const longestWaitMs = 60_000
-const complaintEveryMs = 60_000
+const logBadMessageEveryMs = 60_000
 
 export interface NodeServerOptions {
   nats: NatsConnection
@@ -109,7 +108,7 @@ export class NodeServer {
     for (const [name, method] of Object.entries(methods)) this.#methods.set(name, method)
   }
 
-  /** Requests that are being served. */
+  /** The number of requests being served. */
   get underWay(): number {
     return this.#open.size
   }
@@ -123,7 +122,7 @@ export class NodeServer {
     const decoded = decode(data)
     const said = decoded && toServer(decoded)
     if (decoded === null || said === null) {
-      this.#complain({ bytes: data.byteLength }, 'is no message of a node')
+      this.#logBadMessage({ bytes: data.byteLength }, 'is no message of a node')
       return
     }
     const key = `${said.from} ${said.id}`
@@ -207,7 +206,7 @@ export class NodeServer {
     }
   }
 
-  /** False: the asker has not said that it has it all, where that matters. */
+  /** Returns false when the caller did not acknowledge the complete response, where that matters. */
   async #send(open: Open, { value, bytes = null, onReceived }: Served, reply: Reply): Promise<boolean> {
     const pieces = answerPieces({ value: value ?? null, bytes })
     const length = pieces.reduce((sum, piece) => sum + piece.byteLength, 0)
@@ -225,7 +224,7 @@ export class NodeServer {
     this.#bytes += length
     try {
       for (let part = 0; part < parts; part++) {
-        // Beyond that NATS would hold all of a large answer for an asker that is slow, or gone.
+        // Without this limit, NATS would buffer the whole response for a slow or missing caller.
         if (!(await acks.upTo(part - limits.partsAhead))) return false
         const from = part * partBytes
         const slice = sliceOf(pieces, from, Math.min(partBytes, length - from))
@@ -237,24 +236,24 @@ export class NodeServer {
     }
   }
 
-  #reply(to: string, id: number, head: ToAsker, body?: Uint8Array): void {
+  #reply(to: string, id: number, head: ToCaller, body?: Uint8Array): void {
     const { nats, cluster } = this.#options
     try {
       nats.publish(replySubject(cluster, to, id), encode(head, body))
     } catch {
-      // Closed: the asker hears nothing, and knows what to make of it.
+      // The connection is closed. The caller gets no response and treats the outcome as unknown.
     }
   }
 
-  #complain(fields: object, what: string): void {
+  #logBadMessage(fields: object, what: string): void {
     const nowMs = performance.now()
-    if (nowMs - this.#complainedAt < complaintEveryMs) return
+    if (nowMs - this.#complainedAt < logBadMessageEveryMs) return
     this.#complainedAt = nowMs
     this.#options.log.warn({ ...fields, reason: what }, 'cluster.bad_message')
   }
 }
 
-type Reply = (head: ToAsker, body?: Uint8Array) => void
+type Reply = (head: ToCaller, body?: Uint8Array) => void
 
 function cancel(open: Open): void {
   open.isCancelled = true
@@ -262,7 +261,7 @@ function cancel(open: Open): void {
   open.onAck?.(-1)
 }
 
-/** Whether who asked for a command still waits for it. */
+/** Asks whether the caller of a command still waits for it. */
 async function isWanted(open: Open, reply: Reply): Promise<boolean> {
   const isWanted = await new Promise<boolean>((resolve) => {
     const timer = setTimeout(() => resolve(false), silenceMs)
@@ -284,7 +283,7 @@ function beat(afterMs: number, tell: () => void): { end(): void } {
   return { end: () => clearTimeout(timer) }
 }
 
-function errorHead(error: unknown): ToAsker {
+function errorHead(error: unknown): ToCaller {
   const text = error instanceof Error ? error.message : String(error)
   const message = text.slice(0, limits.messageCharacters)
   if (error instanceof RefusedRequestError) return { kind: 'error', reason: error.reason, message }
@@ -295,7 +294,7 @@ function errorHead(error: unknown): ToAsker {
   }
 }
 
-/** Which parts of an answer have come. */
+/** Tracks the acknowledged parts of a response. */
 class Acks {
   readonly #open: Open
   #part = -1
@@ -309,7 +308,7 @@ class Acks {
     }
   }
 
-  /** False: it does not come, or nobody wants it any more. */
+  /** Returns false when the acknowledgement does not arrive, or the response is no longer wanted. */
   async upTo(part: number): Promise<boolean> {
     while (this.#part < part && !this.#open.isCancelled) {
       const hasMoved = await new Promise<boolean>((resolve) => {

@@ -5,12 +5,13 @@
  *                       │  ▲
  *     heartbeat late or │  │ joins again under a new lease, having applied every change since
  *     changes not read  ▼  │
- *                     counted out: accepts nothing, has no duty
+ *                     invalid: accepts nothing, has no duty
  *
- * It counts itself out before the others do: `liveness` ends a second before the database's row does, measured on the
- * monotonic clock from before the renewal was sent. So after a pause of the process of any length (SIGSTOP, swapping) the first look at
- * it says no. That clock (CLOCK_MONOTONIC) does not count a suspended machine, and not surely a frozen virtual one: such a node may accept
- * for what was left of its lease, 5 s at most. What its lanes save then is rejected by the epoch.
+ * A node becomes invalid before the others treat it as gone: `liveness` expires a second before the database's row,
+ * measured on the monotonic clock from before the renewal was sent. So after a pause of the process of any length
+ * (SIGSTOP, swapping), the first check fails. That clock (CLOCK_MONOTONIC) stops while the machine is suspended, and
+ * possibly while a virtual machine is frozen. Such a node can accept for the rest of its lease, at most 5 s. Saves of
+ * its lanes are then rejected because of the epoch.
  */
 import { randomUUID } from 'node:crypto'
 import { type ClusterStore, leaseMarginMs, leaseMs, type NodeRecord } from '../metadata/cluster-store.ts'
@@ -84,7 +85,7 @@ class Node implements ClusterNode {
     }
   }
 
-  /** The others wait for this node from the first statement on; it accepts after the last one. */
+  /** The other nodes wait for this node from the first statement on; it accepts requests after the last one. */
   async #join(): Promise<void> {
     const { name, version, address } = this.#options
     const { nodeId } = this
@@ -129,10 +130,10 @@ class Node implements ClusterNode {
     clearTimeout(this.#timer)
     try {
       if (!(await endsWithin(leaveMs, this.#leave())))
-        this.#log.warn({ limit_ms: leaveMs }, 'cluster.not_left')
+        this.#log.warn({ limit_ms: leaveMs }, 'cluster.leave_failed')
     } catch (err) {
-      // The others find its lease over in a few seconds.
-      this.#log.warn({ err }, 'cluster.not_left')
+      // The other nodes find its lease expired in a few seconds.
+      this.#log.warn({ err }, 'cluster.leave_failed')
     }
   }
 
@@ -154,7 +155,7 @@ class Node implements ClusterNode {
       this.#hasFailed = true
     }
     if (this.#isClosing) return
-    // While it is counted out there is nothing to wait for.
+    // An invalid node has nothing to wait for.
     const everyMs = this.isLive ? heartbeatEveryMs : heartbeatEveryMs / 4
     const waitMs = Math.max(0, everyMs - (performance.now() - startedAt))
     this.#timer = setTimeout(() => {
@@ -180,10 +181,10 @@ class Node implements ClusterNode {
     }
   }
 
-  /** False: the lease is gone. */
+  /** Returns false when the lease is gone. */
   async #renew(): Promise<boolean> {
     const sentAtNs = monotonicNs()
-    // Valid no longer than leaseMs after the last time that all changes had been read.
+    // Valid for at most leaseMs after the last time at which all changes had been read.
     const ageMs = Math.max(0, msOf(sentAtNs - this.changes.readAtNs))
     const forMs = Math.floor(leaseMs - ageMs)
     if (forMs <= 0) return true
@@ -195,7 +196,7 @@ class Node implements ClusterNode {
   }
 }
 
-/** Held by the lease under which it was claimed: as long as that is valid, nobody else can have it. */
+/** Held by the lease with which it was claimed: while that is valid, no other node can have the duty. */
 class Duty implements ClusterLease {
   readonly #name: string
   readonly #store: ClusterStore['duties']

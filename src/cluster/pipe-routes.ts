@@ -1,14 +1,17 @@
-/** Which node delivers a destination, as main of each node knows it: destinations keep their pipe, pipes change their owner. */
+/**
+ * Finds the node that delivers a destination, in main of each node. The pipe of a destination is cached, because it
+ * never changes; the owner of a pipe changes.
+ */
 
 export interface PipeRoutesOptions {
-  /** By pipe, its node; never older than `freshSinceMs` (performance.now()), where that is given. */
+  /** The node of each pipe; never older than `freshSinceMs` (performance.now()), if that is set. */
   owners(freshSinceMs?: number): Promise<ReadonlyMap<string, string>>
   /** The pipes of the destinations that exist. */
   pipesOf(destinationIds: readonly string[]): Promise<ReadonlyMap<string, string>>
 }
 
-/** A node, `nobody` for the moment, or `gone`: there is no such destination. */
-export type Route = { node: string } | 'nobody' | 'gone'
+/** A node, `unowned` when no node delivers it at the moment, or `gone` when there is no such destination. */
+export type Route = { node: string } | 'unowned' | 'gone'
 
 const pipesKept = 100_000
 
@@ -25,10 +28,10 @@ export class PipeRoutes {
     const pipeId = (await this.#pipesOf([destinationId])).get(destinationId.toLowerCase())
     if (pipeId === undefined) return 'gone'
     const node = (await this.#options.owners(freshSinceMs)).get(pipeId)
-    return node === undefined ? 'nobody' : { node }
+    return node === undefined ? 'unowned' : { node }
   }
 
-  /** By node, its destinations of these; those that nobody delivers, or that do not exist, are left out. */
+  /** Groups these destinations by node. Destinations that no node delivers, or that do not exist, are left out. */
   async byNode(destinationIds: readonly string[]): Promise<Map<string, string[]>> {
     const pipes = await this.#pipesOf(destinationIds)
     const owners = await this.#options.owners()
@@ -40,7 +43,7 @@ export class PipeRoutes {
     return grouped(pipeIds, (pipeId) => owners.get(pipeId.toLowerCase()))
   }
 
-  /** It may have been deleted since it was looked up. */
+  /** The destination was possibly deleted. */
   forget(destinationId: string): void {
     this.#pipes.delete(destinationId.toLowerCase())
   }

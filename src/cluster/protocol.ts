@@ -7,17 +7,17 @@
  *   pipectl.<cluster>.node.<node_id>             requests to a node, and messages about requests that it serves
  *   pipectl.<cluster>.node.<node_id>.reply.<n>   responses to its request n; NATS itself reports there that no node listens
  *
- *   asker                                         node that serves
+ *   caller                                        node that serves
  *   request ───────────────────────────────────▶
- *           ◀─────────────────────────── ready     `confirm` only: it would begin now
- *   go      ───────────────────────────────────▶   and the asker still waits
+ *           ◀─────────────────────────── ready     `confirm` only: it can start now
+ *   go      ───────────────────────────────────▶   and the caller still waits
  *           ◀─────────────────────────── working   every second, until it is done
  *           ◀────────── part 0 … part n │ error
  *   ack     ───────────────────────────────────▶   the parts up to here have arrived
- *   cancel  ───────────────────────────────────▶   the asker does not wait any more
+ *   cancel  ───────────────────────────────────▶   the caller no longer waits
  *
- * A command (`confirm`) is never begun after its asker has given up: a node that was stopped for a while finds the
- * requests of that time waiting, and an operator who got "unknown" has checked, and skipped again.
+ * A command (`confirm`) never starts after its caller has stopped waiting: a node that was paused finds old requests
+ * waiting, while the operator, who got "unknown", has already checked and repeated the command.
  *
  * Two neighboring versions of pipectl understand each other: unknown members of a head are ignored, an unknown method
  * is rejected as such, and `version` grows only when neither version can continue.
@@ -29,14 +29,14 @@ import { fits } from '../contract/validate.ts'
 
 export const version = 1
 
-/** Node ids and request numbers are parts of subjects: nothing else may be. */
+/** Node ids and request numbers are parts of subjects, so other characters are not allowed. */
 const nodeId = Type.String({ pattern: '^[0-9a-zA-Z-]{1,64}$' })
 export const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
 
 /**
- * Nothing was done, for these: `not_owner` the pipe is another node's · `unknown_method`, `unknown_version` another version of
- * pipectl · `bad_request` · `busy`.
- * `unavailable`, `failed`: it was begun; what became of it is in the message.
+ * For these reasons nothing was done: `not_owner` another node has the pipe · `unknown_method`, `unknown_version`
+ * another version of pipectl · `bad_request` · `busy`. For `unavailable` and `failed` it was started; the message
+ * describes the outcome.
  */
 export const errorReasons = [
   'not_owner',
@@ -52,20 +52,20 @@ export type ErrorReason = (typeof errorReasons)[number]
 export const limits = {
   /** The limit of a head. Long texts are in the body. */
   headBytes: 4_096,
-  /** The limit of a request's body: the ids of 10,000 destinations have 400 KB. */
+  /** The limit of a request's body: the ids of 10,000 destinations take 400 KB. */
   requestBytes: 768 * 1024,
-  /** A request names no more ids. */
+  /** The limit of ids in a request. */
   ids: 10_000,
-  /** The limit of one response: a message has up to 64 MiB, plus its surroundings. */
+  /** The limit of one response: a message of up to 64 MiB, plus the text around it. */
   answerBytes: 66 * 1024 * 1024,
   partBytes: 256 * 1024,
-  /** Parts on their way without an ack. */
+  /** Parts in flight without an ack. */
   partsAhead: 8,
   /** The limit of an error's text. */
   messageCharacters: 500,
-  /** Requests under way, of this node and to this node. */
+  /** Requests in progress, from this node and to this node. */
   requests: 4_096,
-  /** Bytes of answers under way, of this node and to this node. */
+  /** Bytes of responses in progress, from this node and to this node. */
   bytesUnderWay: 256 * 1024 * 1024,
 } as const
 
@@ -75,18 +75,18 @@ const toServerHead = Type.Union([
     kind: Type.Literal('request'),
     ...request,
     method: Type.String({ maxLength: 64 }),
-    /** How long the method itself may wait, ms. */
+    /** How long the method itself can wait, in ms. */
     waitMs: count,
     confirm: Type.Boolean(),
   }),
   Type.Object({ kind: Type.Union([Type.Literal('go'), Type.Literal('cancel')]), ...request }),
-  /** Every part up to and including `part`. */
+  /** Acknowledges every part up to and including `part`. */
   Type.Object({ kind: Type.Literal('ack'), ...request, part: count }),
 ])
 export type ToServer = Static<typeof toServerHead>
 
 const state = Type.Object({ kind: Type.Union([Type.Literal('ready'), Type.Literal('working')]) })
-/** Body: a piece of `bytes`, the answer: see `answerPieces`. */
+/** The body is a piece of `bytes`, the response: see `answerPieces`. */
 const part = Type.Object({
   kind: Type.Literal('part'),
   part: count,
@@ -95,13 +95,13 @@ const part = Type.Object({
   wantsAck: Type.Boolean(),
 })
 const failure = Type.Object({ kind: Type.Literal('error'), reason: Type.String(), message: Type.String() })
-const toAskerHead = Type.Union([state, part, failure])
-export type ToAsker =
+const toCallerHead = Type.Union([state, part, failure])
+export type ToCaller =
   | Static<typeof state>
   | Static<typeof part>
   | { kind: 'error'; reason: ErrorReason; message: string }
 
-/** Who asks gives up when it has heard nothing for so long, beyond what the method may wait. */
+/** The caller gives up after this silence, in addition to the time that the method can wait. */
 export const silenceMs = 3_000
 /** The interval at which a serving node reports that it is still working. */
 export const workingEveryMs = 1_000
@@ -130,7 +130,7 @@ export interface Decoded {
   body: Uint8Array
 }
 
-/** Null: that is no message of ours. */
+/** Null when it is not a valid message. */
 export function decode(data: Uint8Array): Decoded | null {
   if (data.byteLength < 4) return null
   const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength)
@@ -148,22 +148,22 @@ export function parsed(text: string): unknown {
   }
 }
 
-/** Null: that is no message of a node. */
+/** Null when it is not a message of a node. */
 export function toServer({ head }: Decoded): ToServer | null {
   return fits(toServerHead, head) ? head : null
 }
 
-/** Null: that is no message of a node. */
-export function toAsker({ head }: Decoded): ToAsker | null {
-  if (!fits(toAskerHead, head)) return null
+/** Null when it is not a message of a node. */
+export function toCaller({ head }: Decoded): ToCaller | null {
+  if (!fits(toCallerHead, head)) return null
   if (head.kind === 'part') return head.part < head.parts ? head : null
   if (head.kind !== 'error') return head
-  // A newer version's reason: what it means is in its message.
+  // A newer version's reason: its message explains it.
   const reason = errorReasons.find((known) => known === head.reason) ?? 'failed'
   return { kind: 'error', reason, message: head.message.slice(0, limits.messageCharacters) }
 }
 
-/** The result of a method: JSON, and bytes that must not pass through a parser. */
+/** The result of a method: JSON, and bytes that are not parsed. */
 export interface Answer {
   value: unknown
   bytes: Uint8Array<ArrayBuffer> | null
@@ -171,7 +171,7 @@ export interface Answer {
 
 const answerHead = Type.Object({ value: Type.Unknown(), hasBytes: Type.Boolean() })
 
-/** `0 u32 BE length of the JSON, 4 JSON, then the bytes`, in pieces that the caller puts together. */
+/** `0 u32 BE length of the JSON, 4 JSON, then the bytes`, in pieces that the caller joins. */
 export function answerPieces({ value, bytes }: Answer): Uint8Array[] {
   const text = Buffer.from(JSON.stringify({ value, hasBytes: bytes !== null }))
   const length = Buffer.alloc(4)
@@ -179,7 +179,7 @@ export function answerPieces({ value, bytes }: Answer): Uint8Array[] {
   return bytes === null ? [length, text] : [length, text, bytes]
 }
 
-/** Null: that is none. The bytes are the memory that was given. */
+/** Null when it is invalid. The bytes are a view into `whole`. */
 export function answerOf(whole: Uint8Array<ArrayBuffer>): Answer | null {
   if (whole.byteLength < 4) return null
   const all = Buffer.from(whole.buffer, whole.byteOffset, whole.byteLength)
@@ -190,7 +190,7 @@ export function answerOf(whole: Uint8Array<ArrayBuffer>): Answer | null {
   return { value: found.value, bytes: found.hasBytes ? whole.subarray(4 + length) : null }
 }
 
-/** `[from, from + length)` of the pieces, copied. */
+/** A copy of `[from, from + length)` of the pieces. */
 export function sliceOf(pieces: readonly Uint8Array[], from: number, length: number): Uint8Array {
   const slice = Buffer.allocUnsafe(length)
   let at = 0

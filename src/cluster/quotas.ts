@@ -1,14 +1,14 @@
 /**
- * Limits of pipes as main of a node has them, for its ingest threads: it reserves blocks of days in the database and settles with
- * the other nodes, also there, which share of a rate each has. Nodes do not talk to each other about limits.
+ * Limits of pipes, managed by main of each node for its ingest threads. It reserves blocks of the daily quotas in the
+ * database, and negotiates each node's share of a rate there too. Nodes do not exchange messages about limits.
  *
- *   day    a block for what waits, and for the next seconds while much is left; filled up before it is used up, and given back
- *          when it is not used for some seconds, when the pipe changes, and at a stop
- *   rate   a node whose clients ask for little keeps a small share; one whose clients ask for more says so every second, and
- *          gets its part of the rest. While demand moves, the shares add up to more than one for a second or two
+ *   day    a block for waiting requests, and for the next seconds while much is left; refilled before it is used up, and returned
+ *          when it is unused for some seconds, when the pipe changes, and at a stop
+ *   rate   a node whose clients need little keeps a small share; one whose clients need more reports it every second, and
+ *          gets its part of the rest. While demand changes, the shares add up to more than one for a second or two
  *
- * Without the database shares stay as they are, and blocks are used up. A request that needs a new block waits for some
- * seconds and is then unavailable. By then the node's lease is over too.
+ * Without the database, shares stay as they are and blocks are used up. A request that needs a new block waits for some
+ * seconds and then gets an `unavailable` error. By then the node's lease has expired too.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { type AskedQuota, monotonicMs, PipeAllowance } from '../ingest/cluster-quota.ts'
@@ -25,7 +25,7 @@ export interface ClusterQuotasOptions {
   nodeId: string
   /** Shared with the ingest threads. */
   counters: SharedCounters
-  /** Resolves when usage has what was appended to the pipe so far. */
+  /** Resolves when usage includes everything appended to the pipe so far. */
   countUsage(pipeId: string): Promise<void>
   log: Logger
 }
@@ -41,18 +41,18 @@ interface Pipe {
   limits: IngestLimits
   ledgerId: string | null
   ledger: number
-  /** Grows when the pipe changes: blocks of before are given back. */
+  /** Increases when the pipe changes: earlier blocks are returned. */
   generation: number
   waiting: Waiting[]
   isServed: boolean
-  /** `asked` of the allowance at the last look, and what it says of the demand: no more than the rate. */
+  /** `asked` of the allowance at the last check, and the demand derived from it, at most the rate. */
   asked: number
   perSecond: number
-  /** The number that the other nodes are given. */
+  /** The demand that is reported to the other nodes. */
   demand: number
   bytesEach: number
   usedMs: number
-  /** Until when this node says what its clients ask for. */
+  /** Until when this node reports the demand of its clients. */
   namedUntilMs: number
 }
 
@@ -60,20 +60,20 @@ const lookEveryMs = 500
 const shareEveryMs = 1_000
 const nodesKnownMs = 5_000
 const forgetEveryMs = 60_000
-/** The part of an equal share that a node has without asking, and keeps when others ask. */
+/** The fraction of an equal share that a node has without demand, and keeps when others need more. */
 const quietPart = 0.1
 const namedForMs = 3_000
-/** A block lasts for a restart of the database. */
+/** A block covers the time of a database restart. */
 const blockSeconds = 4
 const idleMs = 5_000
 const forgottenAfterMs = 3_600_000
-/** Another node may give something back, or a limit be raised. */
+/** Checked again after this time, because another node can return a block, or a limit can be raised. */
 const exhaustedForMs = 1_000
 const waitMs = 5_000
 const againMs = 250
 /** Below the deadline of the step in shutdown-steps.ts. */
 const closeMs = 1_500
-/** Main has four connections for everything. */
+/** Main has four connections for all of its work. */
 const statementsAtOnce = 2
 
 export class ClusterQuotas {
@@ -84,7 +84,7 @@ export class ClusterQuotas {
   #lastLedger = 0
   #nodes: number | null = null
   #nodesMs = Number.NEGATIVE_INFINITY
-  /** Until then demand has just moved, and is settled at every look. */
+  /** Until then demand counts as changing, and shares are settled at every check. */
   #movingUntilMs = 0
   #sharedMs = Number.NEGATIVE_INFINITY
   #forgotMs = Number.NEGATIVE_INFINITY
@@ -103,7 +103,7 @@ export class ClusterQuotas {
     this.#timer.unref()
   }
 
-  /** For a request that the allowance in shared memory does not cover. Does not reject. */
+  /** For a request that the allowance in shared memory does not cover. Never rejects. */
   reserve(pipeId: string, limits: IngestLimits, amount: DaySums): Promise<AskedQuota> {
     const pipe = this.#pipes.get(pipeId) ?? this.#open(pipeId, limits)
     pipe.limits = limits
@@ -113,12 +113,12 @@ export class ClusterQuotas {
     })
   }
 
-  /** The pipe or its limits have changed: what was reserved under the limits of before is returned. */
+  /** The pipe or its limits have changed: returns what was reserved under the old limits. */
   async changed(pipeId: string): Promise<void> {
     const pipe = this.#pipes.get(pipeId)
     if (pipe === undefined) return
     pipe.generation += 1
-    await this.#giveBack(pipeId, pipe)
+    await this.#returnBlock(pipeId, pipe)
   }
 
   /** The pipe was deleted. */
@@ -126,22 +126,22 @@ export class ClusterQuotas {
     this.#pipes.delete(pipeId)
   }
 
-  /** Does nothing any more. */
+  /** Stops all work. */
   end(): void {
     clearInterval(this.#timer)
   }
 
-  /** Gives everything back. A database that does not answer is not waited for: then it is as after a kill. */
+  /** Returns all blocks. A database that does not respond is not waited for; the effect is that of a kill. */
   async close(): Promise<void> {
     this.end()
     const { log } = this.#options
-    if (!(await endsWithin(closeMs, this.#giveAllBack())))
+    if (!(await endsWithin(closeMs, this.#returnAllBlocks())))
       log.warn({ limit_ms: closeMs }, 'quotas.not_returned')
   }
 
-  async #giveAllBack(): Promise<void> {
+  async #returnAllBlocks(): Promise<void> {
     await this.#looking
-    await Promise.all([...this.#pipes].map(([pipeId, pipe]) => this.#giveBack(pipeId, pipe)))
+    await Promise.all([...this.#pipes].map(([pipeId, pipe]) => this.#returnBlock(pipeId, pipe)))
   }
 
   #open(pipeId: string, limits: IngestLimits): Pipe {
@@ -167,7 +167,7 @@ export class ClusterQuotas {
     return new PipeAllowance(this.#options.counters, pipeId)
   }
 
-  /** Runs until no request waits: one round for all that wait, with one statement where it needs one. */
+  /** Runs until no request waits. Each round serves all waiting requests, with at most one statement. */
   async #serve(pipeId: string, pipe: Pipe): Promise<void> {
     if (pipe.isServed) return
     pipe.isServed = true
@@ -182,7 +182,7 @@ export class ClusterQuotas {
     pipe.isServed = false
   }
 
-  /** False: the pipe has changed meanwhile. */
+  /** Returns false when the pipe has changed meanwhile. */
   async #provide(pipeId: string, pipe: Pipe): Promise<boolean> {
     const allowance = this.#allowance(pipeId)
     const asked = pipe.waiting.map(({ amount }) => amount).reduce(sum, none)
@@ -204,10 +204,10 @@ export class ClusterQuotas {
     if (allowance.share > 0 || allowance.hasTokens(limits, records, monotonicMs())) return
     pipe.namedUntilMs = monotonicMs() + namedForMs
     this.#movingUntilMs = pipe.namedUntilMs
-    // Not measured yet: as much as any node can say.
+    // Not measured yet, so the maximum demand is reported.
     pipe.demand = limits.pl_ingest_max_records_per_second
     await this.#settleShares(new Map([[pipeId, pipe]])).catch((err) => {
-      // The node keeps the share that it has.
+      // The node keeps its share.
       allowance.setShare(Math.abs(allowance.share), limits, monotonicMs())
       this.#failed(err)
     })
@@ -225,7 +225,7 @@ export class ClusterQuotas {
       return false
     }
     if (block === null) {
-      // The limits were removed a moment ago. The requests that wait count nowhere.
+      // The limits were just removed. The waiting requests are not counted.
       for (const { amount, limits, resolve } of pipe.waiting.splice(0))
         resolve({ pipeId, amount, day: 0, state: { ...fullState(limits) } })
       return true
@@ -239,7 +239,7 @@ export class ClusterQuotas {
       ledger: pipe.ledger,
       amount: { records: block.records, bytes: block.bytes },
       reserved: block.reserved,
-      // From before the request was sent: never later than the database's.
+      // Computed from the time before the request was sent, so it is never later than the database's end of the day.
       dayEndMs: sentMs + block.dayLeftMs,
       exhaustedUntilMs: isAll ? null : monotonicMs() + exhaustedForMs,
     })
@@ -255,7 +255,7 @@ export class ClusterQuotas {
     return await store.reserve(pipeId, ask)
   }
 
-  /** In order. What still has to ask waits for the next round, or has waited long enough. */
+  /** Settles waiting requests in order. One that needs more waits for the next round, unless it has waited long enough. */
   #settle(pipeId: string, pipe: Pipe): void {
     const nowMs = monotonicMs()
     const { waiting } = pipe
@@ -288,11 +288,11 @@ export class ClusterQuotas {
     if (pipe.isServed) return
     const left = this.#allowance(pipeId).leftOfBlock(nowMs)
     if (nowMs - pipe.usedMs > forgottenAfterMs) this.#forgetIdle(pipeId, pipe)
-    else if (nowMs - pipe.usedMs > idleMs) await this.#giveBack(pipeId, pipe)
+    else if (nowMs - pipe.usedMs > idleMs) await this.#returnBlock(pipeId, pipe)
     else if (left.records < (pipe.perSecond * blockSeconds) / 2) await this.#fillUp(pipeId, pipe)
   }
 
-  /** Runs also while a statement does not return. */
+  /** Runs even while a statement does not return. */
   #endWaits(): void {
     const nowMs = monotonicMs()
     for (const pipe of this.#pipes.values()) {
@@ -316,7 +316,7 @@ export class ClusterQuotas {
     if (pipe.perSecond > equal * quietPart) pipe.namedUntilMs = nowMs + namedForMs
   }
 
-  /** Requests do not wait for it. */
+  /** Refills the block in advance; no request waits for it. */
   async #fillUp(pipeId: string, pipe: Pipe): Promise<void> {
     pipe.isServed = true
     try {
@@ -342,7 +342,7 @@ export class ClusterQuotas {
       this.#setShare(pipeId, pipe, pipe.demand, others.get(pipeId) ?? { records: 0, nodes: 0 })
   }
 
-  /** `others`: undefined where this node does not ask for more. */
+  /** `others` is undefined when this node does not need more. */
   #setShare(
     pipeId: string,
     { limits }: Pipe,
@@ -351,7 +351,7 @@ export class ClusterQuotas {
   ): void {
     const nodes = this.#nodes ?? 1
     const quiet = quietPart / nodes
-    // Nobody asked for more for some seconds: the rest of the bucket is full.
+    // No node needed more for some seconds, so the rest of the bucket is full.
     const isUnused = others?.nodes === 0
     const share =
       nodes === 1
@@ -365,25 +365,25 @@ export class ClusterQuotas {
     this.#allowance(pipeId).setShare(share, limits, monotonicMs(), isUnused)
   }
 
-  async #giveBack(pipeId: string, pipe: Pipe): Promise<void> {
+  async #returnBlock(pipeId: string, pipe: Pipe): Promise<void> {
     const { ledgerId } = pipe
     const left = this.#allowance(pipeId).takeBlock()
     pipe.ledgerId = null
     if (ledgerId !== null && (left.records > 0 || left.bytes > 0)) await this.#return(pipeId, ledgerId, left)
   }
 
-  /** Logged as an error where it is not the database that is away, which the heartbeat says. */
+  /** An unavailable database is not an error here, because the heartbeat reports it. */
   #failed(err: unknown): void {
     const { log } = this.#options
-    if (err instanceof StorageUnavailableError) log.debug({ err }, 'quota.waits')
+    if (err instanceof StorageUnavailableError) log.debug({ err }, 'quota.unavailable')
     else log.error({ err }, 'quota.failed')
   }
 
-  /** Not repeated when it fails: whether it was done is not known then. */
+  /** Not repeated after a failure, because it is unknown whether the return was done. */
   async #return(pipeId: string, ledgerId: string, { records, bytes }: DaySums): Promise<void> {
     try {
       await this.#turns.run(
-        () => this.#options.store.giveBack(pipeId, ledgerId, { records, bytes }),
+        () => this.#options.store.returnBlock(pipeId, ledgerId, { records, bytes }),
         turnOf(pipeId),
       )
     } catch (err) {

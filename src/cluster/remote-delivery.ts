@@ -1,15 +1,15 @@
 /**
- * Delivery as main of each node of a cluster sees it: every call goes to the node that delivers the pipe it is about.
+ * Delivery as seen from main of each cluster node: every call goes to the node that delivers the pipe.
  *
  *   this node's own       refresh, test, infer, tryTransform, forget, metrics, usage, silence, close, the end of pulls
- *   the lane's owner      skip, retryNow, rewind, acknowledge, parkedChanged, pull; pulled and abandoned: who gave the message
+ *   the lane's owner      skip, retryNow, rewind, acknowledge, parkedChanged, pull; pulled and abandoned go to the node that gave the message
  *   the owner, or stored  blockingMessage
- *   by owner, together    lanes, lanesSince, backlogs; what no owner tells in time is read from what is stored (`stale`)
- *   all nodes             troubles; null unless all of them have answered
+ *   by owner, together    lanes, lanesSince, backlogs; without a response in time, the stored lanes are used (`stale`)
+ *   all nodes             troubles; null unless all of them have responded
  *
- * An owner that is gone, or that has just given the pipe away, is looked for again for two seconds; then nobody delivers the
- * pipe for the moment (DeliveryElsewhereError). A pull looks for as long as it may wait. What a node was asked to do and has
- * not answered is never asked again: whether it was done is not known.
+ * When an owner is gone or has just released the pipe, the new owner is searched for two seconds; then
+ * DeliveryElsewhereError says that no node delivers the pipe at the moment. A pull searches for as long as it can wait.
+ * A command without a response is never repeated, because its outcome is unknown.
  */
 import { setMaxListeners } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -50,14 +50,14 @@ export interface ClusterDeliveryOptions extends PipeRoutesOptions {
   log: Logger
 }
 
-/** How long a call looks for an owner. */
+/** How long a call searches for an owner. */
 const ownerWithinMs = 2_000
 const lookAgainMs = 100
-/** A pull's wait at an owner: what an owner that is stopped, or a client that has gone, can hold up. */
+/** The wait of a pull per request to an owner: the maximum delay when the owner is paused or the client has disconnected. */
 const pullSliceMs = 2_000
-/** Reads have something to fall back on. */
+/** Short, because reads can use the stored lanes instead. */
 const readSilenceMs = 2_000
-const tellAgainEveryMs = 1_000
+const notifyEveryMs = 1_000
 const idsAtOnce = 8_000
 
 export function clusterDelivery(options: ClusterDeliveryOptions): DeliveryHandle {
@@ -72,10 +72,10 @@ class ClusterDelivery implements DeliveryHandle {
   readonly #seen = new SeenLanesKept()
   readonly #late = new LateNodes()
   readonly #pullsEnd = new AbortController()
-  /** Pulled from other nodes and not settled yet: the pull's id there, and the node. */
+  /** Unsettled pulls from other nodes: the pull's id there, and the node. */
   readonly #held = new Map<string, string>()
-  /** The destinations whose parked records changed while no owner could be notified. */
-  readonly #untold = new Set<string>()
+  /** Destinations whose parked records changed while no owner could be notified. */
+  readonly #unnotified = new Set<string>()
   readonly #holding: NodeJS.Timeout
   readonly #telling: NodeJS.Timeout
 
@@ -85,11 +85,11 @@ class ClusterDelivery implements DeliveryHandle {
     this.#requests = options.requests
     this.#routes = new PipeRoutes(options)
     setMaxListeners(0, this.#pullsEnd.signal)
-    this.#holding = setInterval(() => this.#tellHeld(), holdingEveryMs)
+    this.#holding = setInterval(() => this.#reportHeldPulls(), holdingEveryMs)
     this.#telling = setInterval(() => {
-      void this.#tellUntold()
-      this.#probeLate().catch((err) => this.#options.log.debug({ err }, 'cluster.not_probed'))
-    }, tellAgainEveryMs)
+      void this.#notifyMissed()
+      this.#probeLate().catch((err) => this.#options.log.debug({ err }, 'cluster.probe_failed'))
+    }, notifyEveryMs)
     this.#holding.unref()
     this.#telling.unref()
   }
@@ -134,13 +134,13 @@ class ClusterDelivery implements DeliveryHandle {
     return this.#command('acknowledge', destinationId, [msgId, done], false)
   }
 
-  /** A node that takes the pipe over reads it by itself: told is only who delivers it now. */
+  /** Notifies only the current owner, because a new owner reads the records by itself. */
   async parkedChanged(destinationId: string): Promise<void> {
     try {
       await this.#command('parkedChanged', destinationId, [], undefined)
     } catch (error) {
       if (!(error instanceof DeliveryElsewhereError)) throw error
-      this.#untold.add(destinationId)
+      this.#unnotified.add(destinationId)
     }
   }
 
@@ -199,7 +199,7 @@ class ClusterDelivery implements DeliveryHandle {
       if (ofNode === null) return null
       for (const lane of ofNode) found.set(lane.destinationId, lane)
     }
-    // A lane that was asked for and that nobody runs is just moving, unless it was deleted: nothing is known of it.
+    // A requested lane without an owner is moving, unless it was deleted: nothing is known about it.
     for (const id of query.destinationIds)
       if (!found.has(id) && (await this.#routes.of(id)) !== 'gone') return null
     return [...found.values()]
@@ -215,10 +215,10 @@ class ClusterDelivery implements DeliveryHandle {
       const route = await this.#routes.of(destinationId, freshSinceMs)
       if (route === 'gone') return { kind: 'not_found' }
       const request = { waitMs: Math.min(leftMs, pullSliceMs), afterSeq }
-      const found = route === 'nobody' ? null : await this.#pullAt(route.node, destinationId, request)
+      const found = route === 'unowned' ? null : await this.#pullAt(route.node, destinationId, request)
       if (found !== null && found.kind !== 'empty') return found
       if (signal.aborted || performance.now() >= deadline) return { kind: 'empty' }
-      // Earlier than that, its node ends all pulls: it is stopping, and another will have the pipe.
+      // An earlier empty result means that the node is stopping and ends all pulls; another node will get the pipe.
       if (found !== null && performance.now() - begunMs >= request.waitMs - lookAgainMs) continue
       this.#routes.forget(destinationId)
       freshSinceMs = performance.now()
@@ -236,7 +236,7 @@ class ClusterDelivery implements DeliveryHandle {
     await this.#settle('abandoned', destinationId, pullId)
   }
 
-  /** Null: it must be looked for elsewhere, or again. */
+  /** Null: search for the owner again. */
   async #pullAt(node: string, destinationId: string, request: PullRequest): Promise<PullResult | null> {
     try {
       if (node === this.#requests.nodeId) return await this.#local.pull(destinationId, request)
@@ -251,7 +251,7 @@ class ClusterDelivery implements DeliveryHandle {
       const found = value as Exclude<PullResult, { kind: 'message' }> | Omit<PulledMessage, 'json'>
       if (found.kind !== 'message') return found
       if (bytes === null) return null
-      // Nothing is in flight there after a pull with after_seq.
+      // After a pull with after_seq nothing is in flight.
       if (request.afterSeq !== null) return { ...found, pullId: `${node}/-`, json: bytes }
       this.#held.set(found.pullId, node)
       return { ...found, pullId: `${node}/${found.pullId}`, json: bytes }
@@ -278,7 +278,7 @@ class ClusterDelivery implements DeliveryHandle {
     }
   }
 
-  /** `nothing`: of a destination that does not exist. */
+  /** `nothing` is the result for a destination that does not exist. */
   #command<Result>(
     method: 'skip' | 'retryNow' | 'rewind' | 'acknowledge' | 'parkedChanged',
     destinationId: string,
@@ -302,7 +302,7 @@ class ClusterDelivery implements DeliveryHandle {
       const route = await this.#routes.of(destinationId, freshSinceMs)
       if (route === 'gone') return nothing
       try {
-        if (route !== 'nobody') return await run(route.node)
+        if (route !== 'unowned') return await run(route.node)
       } catch (error) {
         if (!isWorthAnotherLook(error)) throw asDeliveryError(error)
         last = error
@@ -316,7 +316,7 @@ class ClusterDelivery implements DeliveryHandle {
     }
   }
 
-  /** A method of the lane service, at that node. */
+  /** Calls a method of the lane service at that node. */
   async #at<Result>(
     node: string,
     method: LaneMethod,
@@ -328,7 +328,7 @@ class ClusterDelivery implements DeliveryHandle {
     return value as Result
   }
 
-  /** Undefined: another node has it, or does not answer in time. */
+  /** Undefined when another node has the lane, or the node does not respond in time. */
   async #read<T>(node: string, ask: () => Promise<T>): Promise<T | undefined> {
     const isOwn = node === this.#requests.nodeId
     return await (isOwn ? ask() : this.#late.read(node, ask)).catch(unlessElsewhere)
@@ -341,7 +341,7 @@ class ClusterDelivery implements DeliveryHandle {
     )
   }
 
-  /** The results of each node for its own ids; nothing from a node that does not respond. */
+  /** Combines the results of each node for its own ids, without nodes that do not respond. */
   async #ofEach<Found>(
     method: 'lanes' | 'backlogs',
     groups: ReadonlyMap<string, readonly string[]>,
@@ -355,7 +355,7 @@ class ClusterDelivery implements DeliveryHandle {
     return Object.assign({}, ...(await Promise.all(asked)))
   }
 
-  /** The lanes that were looked at there before are asked for first: what changes meanwhile is told again. */
+  /** Lanes that were read at this node before are asked for first, so that changes during the read are reported again. */
   async #changedAt(
     node: string,
     ids: readonly string[],
@@ -397,26 +397,26 @@ class ClusterDelivery implements DeliveryHandle {
     return found
   }
 
-  #tellHeld(): void {
+  #reportHeldPulls(): void {
     const byNode = new Map<string, string[]>()
     for (const [pullId, node] of this.#held) byNode.set(node, [...(byNode.get(node) ?? []), pullId])
-    // A node that does not hear it redelivers the message.
+    // A node that does not receive this redelivers the message.
     for (const [node, pullIds] of byNode)
       for (const some of slices(pullIds))
         this.#requests.request(node, 'delivery.holding', [some]).catch(() => {})
   }
 
-  async #tellUntold(): Promise<void> {
-    for (const destinationId of [...this.#untold]) {
-      this.#untold.delete(destinationId)
+  async #notifyMissed(): Promise<void> {
+    for (const destinationId of [...this.#unnotified]) {
+      this.#unnotified.delete(destinationId)
       await this.parkedChanged(destinationId).catch((err) =>
-        this.#options.log.warn({ destination_id: destinationId, err }, 'lane.parked_not_told'),
+        this.#options.log.warn({ destination_id: destinationId, err }, 'lane.parked_not_forwarded'),
       )
     }
   }
 }
 
-/** Those that one node asks of another. */
+/** The methods that nodes call at each other. */
 type LaneMethod =
   | 'lanes'
   | 'lanesSince'
@@ -437,14 +437,14 @@ function slices<T>(list: readonly T[]): T[][] {
   return all
 }
 
-/** Nothing was done there: the pipe has moved, the node has gone, or it is busy. */
+/** Nothing was done there: the pipe has moved, the node is gone, or it is busy. */
 function isWorthAnotherLook(error: unknown): boolean {
   if (error instanceof LaneElsewhereError) return true
   if (!(error instanceof NodeRequestError)) return false
   return error.reason === 'not_owner' || error.reason === 'unreachable' || error.reason === 'busy'
 }
 
-/** As the port has it: `failed` is an internal error there. */
+/** Maps to the port's errors: `failed` is an internal error there. */
 function asDeliveryError(error: unknown): unknown {
   if (error instanceof LaneElsewhereError) return new DeliveryElsewhereError(true, error.message, error)
   if (!(error instanceof NodeRequestError) || error.reason === 'failed') return error

@@ -1,6 +1,6 @@
 /**
- * A revision of lanes that several nodes run: each node's own revision, and the lanes that were read there. A lane
- * that has another owner since counts as unread: its new owner may have shown it to another client before.
+ * A revision for lanes of several nodes: each node's own revision, and the lanes read there. A lane that has changed its
+ * owner counts as unread, because its new owner can have shown it to another client before.
  */
 import { randomUUID } from 'node:crypto'
 
@@ -11,7 +11,7 @@ export interface SeenAtNode {
 
 export type SeenLanes = ReadonlyMap<string, SeenAtNode>
 
-/** The limit of all revisions together; a client with a forgotten revision gets everything. */
+/** The limit of all revisions together. A client whose revision was removed gets everything. */
 const destinationsKept = 200_000
 
 export class SeenLanesKept {
@@ -35,7 +35,7 @@ export class SeenLanesKept {
   }
 }
 
-/** At least one, or revisions without lanes would gather. */
+/** At least one, so that revisions without lanes do not accumulate. */
 function sizeOf(seen: SeenLanes): number {
   let size = 1
   for (const { destinationIds } of seen.values()) size += destinationIds.size

@@ -1,9 +1,9 @@
 /**
- * The owner's side of delivery in a cluster: other nodes ask for lanes that this one runs. What the lane service of this node
- * does not run is refused as `not_owner` (delivery/owned-lanes.ts), before anything was done.
+ * The owner's side of delivery in a cluster: serves requests of other nodes for lanes of this node. A request for a
+ * lane that this node does not run is rejected as `not_owner` before anything is done (delivery/owned-lanes.ts).
  *
- * A message that was pulled is with the asking node until that says what became of it. A node that dies says nothing: each node
- * names what it holds every two seconds, and what nobody has named for some seconds is redelivered.
+ * A pulled message is held by the requesting node until it reports the outcome. A node that dies reports nothing, so
+ * each node lists its held messages every two seconds. A message that was not listed for some seconds is redelivered.
  */
 import Type from 'typebox'
 import { uuidPattern } from '../contract/uuid.ts'
@@ -12,9 +12,9 @@ import { LaneElsewhereError } from '../platform/error-code.ts'
 import { RefusedRequestError, type ServedMethod, served } from './node-server.ts'
 import { count, limits } from './protocol.ts'
 
-/** How often a node names the pulled messages that it holds, and how long one is held without being named. */
+/** How often a node lists the pulled messages that it holds, and how long one is held without being listed. */
 export const holdingEveryMs = 2_000
-const heldWithoutWordMs = 7_000
+const heldUnlistedMs = 7_000
 const sweepEveryMs = 1_000
 
 const id = Type.String({ pattern: uuidPattern })
@@ -39,8 +39,8 @@ export interface ServedDelivery {
 }
 
 export function serveDelivery(local: Local): ServedDelivery {
-  const lent = new LentPulls((destinationId, pullId) => {
-    // A failure ends the lane, which says so itself.
+  const lent = new HeldPulls((destinationId, pullId) => {
+    // A failure ends the lane, which logs it.
     local.abandoned(destinationId, pullId).catch(() => {})
   })
   const methods = {
@@ -63,16 +63,16 @@ export function serveDelivery(local: Local): ServedDelivery {
     })),
     'delivery.parkedChanged': served([id], async ([id]) => ({ value: await local.parkedChanged(id) })),
     'delivery.pull': served([id, pull], async ([destinationId, { waitMs, afterSeq }], context) => {
-      // The wait is the request's: whoever serves is not held longer than who asks waits.
+      // Limited by the wait of the request, so that a request does not outlive its caller.
       const wait = Math.min(waitMs, context.waitMs)
       const found = await local.pull(destinationId, { waitMs: wait, afterSeq })
       if (found.kind !== 'message') return { value: found }
       const { json, ...message } = found
-      // Its consumer says how far it is: nothing is in flight.
+      // The consumer tracks its own position, so nothing is in flight.
       if (afterSeq !== null) return { value: message, bytes: json }
       lent.add(message.pullId, destinationId, context.from)
       const onReceived = (wasReceived: boolean) => {
-        if (!wasReceived) lent.giveBack(message.pullId)
+        if (!wasReceived) lent.release(message.pullId)
       }
       return { value: message, bytes: json, onReceived }
     }),
@@ -107,36 +107,36 @@ function ifOwned(run: ServedMethod): ServedMethod {
 interface Lent {
   destinationId: string
   from: string
-  namedMs: number
+  listedMs: number
 }
 
-/** Pulled messages that are with other nodes. */
-class LentPulls {
+/** Pulled messages held by other nodes. */
+class HeldPulls {
   readonly #lent = new Map<string, Lent>()
   readonly #abandon: (destinationId: string, pullId: string) => void
   readonly #sweep: NodeJS.Timeout
 
   constructor(abandon: (destinationId: string, pullId: string) => void) {
     this.#abandon = abandon
-    this.#sweep = setInterval(() => this.#giveBackForgotten(), sweepEveryMs)
+    this.#sweep = setInterval(() => this.#releaseUnlisted(), sweepEveryMs)
     this.#sweep.unref()
   }
 
   add(pullId: string, destinationId: string, from: string): void {
-    this.#lent.set(pullId, { destinationId, from, namedMs: performance.now() })
+    this.#lent.set(pullId, { destinationId, from, listedMs: performance.now() })
   }
 
   named(pullId: string, from: string): void {
     const lent = this.#lent.get(pullId)
-    if (lent?.from === from) lent.namedMs = performance.now()
+    if (lent?.from === from) lent.listedMs = performance.now()
   }
 
-  /** False: it was given back, or settled, before. */
+  /** Returns false when it was returned or settled before. */
   settle(pullId: string): boolean {
     return this.#lent.delete(pullId)
   }
 
-  giveBack(pullId: string): void {
+  release(pullId: string): void {
     const lent = this.#lent.get(pullId)
     if (lent === undefined) return
     this.#lent.delete(pullId)
@@ -147,8 +147,8 @@ class LentPulls {
     clearInterval(this.#sweep)
   }
 
-  #giveBackForgotten(): void {
-    const before = performance.now() - heldWithoutWordMs
-    for (const [pullId, { namedMs }] of this.#lent) if (namedMs < before) this.giveBack(pullId)
+  #releaseUnlisted(): void {
+    const before = performance.now() - heldUnlistedMs
+    for (const [pullId, { listedMs }] of this.#lent) if (listedMs < before) this.release(pullId)
   }
 }

@@ -195,6 +195,6 @@ async function refreshLanes(delivery: DeliveryHandle, change: Change, log: Logge
   const { pipeId } = change
   const refreshed = delivery.refresh(pipeId)
   if (await endsWithin(refreshDeadlineMs, refreshed)) return
-  log.warn({ pipe_id: pipeId }, 'lanes.refresh_waits')
+  log.warn({ pipe_id: pipeId }, 'lanes.refresh_delayed')
   refreshed.catch((error) => log.error({ pipe_id: pipeId, err: error }, 'lanes.refresh_failed'))
 }

@@ -3,22 +3,23 @@
  *
  *   transform ──▶ filter and map in a thread for transforms (`transformed-batch.ts`); none of the batch left: delivered
  *   park ───────▶ records that the transform cannot be applied to
- *   guard ──────▶ the worker's board knows which lane is under way; a lane that crashed it has its own thread (`containment.ts`)
+ *   guard ──────▶ the worker's board marks the lane as under way; a lane that crashed a worker has its own thread (`containment.ts`)
  *   driver ─────▶ the destination stores the records, and parks what it rejects
  *   drift ──────▶ the keys of some delivered records are counted (`drift.ts`)
  *
- * and its end:
+ * The outcome of an attempt:
  *
  *   deliver ──resolves──────────────────────────────▶ delivered
- *      │  └──rejects────────────────────────────────▶ failed (the world's error, or ours as `internal`)
+ *      │  └──rejects────────────────────────────────▶ failed (error of the destination, or ours as `internal`)
  *      ├─ limit reached ─ abort ─ settles within 2 s ▶ delivered, or failed `attempt_timeout`, or, where the batch's
  *      │                                               transform had not ended, `transform_waiting`
  *      ├─ interrupted ─── abort ─ settles within 2 s ▶ delivered, or aborted (not an attempt)
- *      └─ still not settled 2 s after the abort ─────▶ the same, and the driver is given up: `isHung`
+ *      └─ still not settled 2 s after the abort ─────▶ the same, and the driver is abandoned: `isHung`
  *
- * However it ends, `storedRecords` says how far it came: records from the start of the batch that need not be sent again. What a driver
- * that was given up reports later is ignored: by then the lane repeats the batch. A driver that was given up parks nothing, either: the
- * attempt must still be under way when the rows are written. A write that had begun by then ends, and the repeat parks the same rows.
+ * In every case `storedRecords` is the number of records, from the start of the batch, that need not be sent again.
+ * Later reports of an abandoned driver are ignored, because the lane already repeats the batch. An abandoned driver
+ * parks nothing either: the attempt must still be under way when the rows are written. A write that started before
+ * completes, and the repeat parks the same rows.
  */
 import { setMaxListeners } from 'node:events'
 import { mostConcurrency } from '../contract/delivery-settings.ts'
@@ -47,7 +48,7 @@ import {
 
 interface Ended {
   filtered: FilteredRecords
-  /** False: nothing was left for the destination, or the attempt ended before. */
+  /** False: no record was left for the destination, or the attempt ended before the driver was called. */
   wasAsked: boolean
   isHung: boolean
 }
@@ -61,20 +62,23 @@ export type AttemptOutcome = Ended &
 
 type Settled = { delivered: true } | { delivered: false; error: unknown } | 'hung'
 
-/** How long a driver may take to settle after it was aborted. */
+/** The time in which an aborted driver must settle. */
 export const abortGraceMs = 2_000
 const marginMs = 2_000
-/** One request per record may take hours: its batch must not hold memory that others wait for. */
+/** A batch sent record by record could take hours, but must not hold memory that other lanes wait for. */
 const longestAttemptMs = 300_000
-/** The limit of a transform, including the wait for its turn: a batch that waits holds memory like any other. */
+/** The limit of a transform, including the wait for its turn: a waiting batch holds memory too. */
 const longestTransformMs = 300_000
 
-/** Longest time an attempt can take before the watchdog ends it: the driver's own deadline and a margin, 5 minutes at most. */
+/** The watchdog's limit: the driver's own deadline plus a margin, at most 5 minutes. */
 function attemptLimitMs(spec: LaneSpec, batch: Batch): number {
   return Math.min(neededMs(spec, batch), longestAttemptMs)
 }
 
-/** It takes longer than an attempt may: what it stored until then is kept, and the rest goes in the next one. */
+/**
+ * True when the batch takes longer than an attempt can. The records stored by then are kept; the next attempt sends the
+ * others.
+ */
 export function isCutShort(spec: LaneSpec, batch: Batch): boolean {
   return neededMs(spec, batch) > longestAttemptMs
 }
@@ -83,22 +87,25 @@ function neededMs(spec: LaneSpec, batch: Batch): number {
   return descriptorOf(spec.type).attemptLimitMs(spec, batch) + rateWaitMs(spec, batch) + marginMs
 }
 
-/** Each of several requests waits for its turn in the destination's rate. */
+/** The wait of several requests for the destination's rate limit. */
 function rateWaitMs(spec: LaneSpec, batch: Batch): number {
   if (spec.rate === null) return 0
   const requests = descriptorOf(spec.type).requestsPerBatch(spec.config, batch.recordCount)
   return requests === 1 ? 0 : (requests * 1000) / spec.rate.requestsPerSecond
 }
 
-/** The calls that an attempt makes to its lane; after its end none of them is made. */
+/** The calls that an attempt makes to its lane. None is made after its end. */
 export interface AttemptCalls extends Pick<AttemptProgress, 'messageIdAt'> {
-  /** Resolves when the destination's rate allows another request. */
+  /** Resolves when the destination's rate limit allows another request. */
   beforeRequest(signal: AbortSignal): Promise<void>
-  /** `AttemptProgress.park`, null as there. `requireCurrent` throws once the attempt is over: called before anything is written. */
+  /**
+   * See `AttemptProgress.park`; null as there. `requireCurrent` throws once the attempt is over and is called before
+   * each write.
+   */
   park: ((rejected: readonly RejectedRecord[], requireCurrent: () => void) => Promise<void>) | null
 }
 
-/** The steps around the driver. All lanes of a thread share them. */
+/** The steps around the driver, shared by all lanes of a thread. */
 export interface AttemptSteps {
   transforms: Pick<TransformThreads, 'run'>
   guard: Containment
@@ -113,8 +120,8 @@ export interface AttemptDeps {
   readonly epoch: number
 }
 
-/** Each of an attempt's requests, and of their steps, may wait for its end: without this, Node.js warns of a leak. */
-const mostListeners = 2 * mostConcurrency + 10
+/** Every request of an attempt, and its steps, can listen for the abort. A lower limit makes Node.js warn of a leak. */
+const maxListeners = 2 * mostConcurrency + 10
 
 export class Attempt {
   readonly #spec: LaneSpec
@@ -125,7 +132,7 @@ export class Attempt {
   readonly #limitMs: number
   readonly #controller = new AbortController()
   #isInterrupted = false
-  /** It has an outcome: the lane continues, whatever the driver still does. */
+  /** The outcome is decided: the lane continues, whatever the driver does. */
   #isOver = false
   #isTransforming = false
   #wasAsked = false
@@ -147,10 +154,10 @@ export class Attempt {
     this.#calls = calls
     this.#deps = deps
     this.#limitMs = attemptLimitMs(spec, batch)
-    setMaxListeners(mostListeners, this.#signal)
+    setMaxListeners(maxListeners, this.#signal)
   }
 
-  /** Once. Never rejects. */
+  /** Runs the attempt. Call it once; it never rejects. */
   async run(): Promise<AttemptOutcome> {
     const hung = new Promise<'hung'>((resolve) => {
       this.#onHung = resolve
@@ -159,12 +166,12 @@ export class Attempt {
     this.#isOver = true
     this.#cancelLimit()
     this.#cancelGrace()
-    // An attempt that hangs does not end its mark.
+    // A hanging attempt does not end its mark itself.
     this.#endMark()
     return this.#outcome(settled)
   }
 
-  /** The attempt ends, and does not count as one. */
+  /** Ends the attempt, which then does not count as one. */
   interrupt(): void {
     this.#isInterrupted = true
     this.#stop()
@@ -178,11 +185,11 @@ export class Attempt {
     if (batch.recordOffset >= batch.recordCount) return
     this.#wasAsked = true
     await this.#send(transformed)
-    // After an abort the lane may have given the attempt up, and its repeat is counted.
+    // After an abort the lane can have abandoned this attempt; then its repeat is counted instead.
     if (!this.#signal.aborted) this.#deps.steps.drift.delivered(this.#spec, this.#deps.epoch, batch)
   }
 
-  /** The duration of the transform does not count as the destination's. */
+  /** The duration of the transform is not part of the destination's time. */
   async #transform(): Promise<TransformedBatch> {
     this.#isTransforming = isTransformed(this.#spec)
     this.#limit(this.#isTransforming ? longestTransformMs : this.#limitMs)
@@ -205,7 +212,10 @@ export class Attempt {
     }
   }
 
-  /** In a thread of its own when the lane has ended this one before; here its mark tells main that it is under way. */
+  /**
+   * Runs in a thread of its own when the lane has crashed a worker before. Otherwise the mark on the board shows main
+   * that it is under way.
+   */
   async #guarded(batch: Batch, progress: AttemptProgress): Promise<void> {
     const { guard } = this.#deps.steps
     const { destinationId } = this.#spec
@@ -261,7 +271,7 @@ export class Attempt {
     this.#cancelLimit = this.#deps.clock.wake(limitMs, () => this.#stop())
   }
 
-  /** The limit is reached, or the attempt is interrupted: the driver has a short time to settle. */
+  /** The time limit is reached or the attempt is interrupted: gives the driver a short time to settle. */
   #stop(): void {
     if (this.#isOver || this.#signal.aborted) return
     this.#controller.abort()
@@ -276,7 +286,7 @@ export class Attempt {
     if (this.#isInterrupted) return { ...known, kind: 'aborted', storedRecords }
     const error = isHung ? null : settled.error
     if (isHung || this.#signal.aborted) {
-      // A driver may know that nothing of the aborted attempt is stored.
+      // A driver can know that nothing of the aborted attempt was stored.
       const timedOutAs = error instanceof DeliveryError ? error.timedOut : undefined
       const late = this.#isTransforming ? transformWaiting() : timedOut(this.#limitMs, timedOutAs)
       return { ...known, kind: 'failed', error: late, storedRecords }
@@ -299,16 +309,16 @@ function timedOut(limitMs: number, known?: DeliveryError['timedOut']): DeliveryE
   return new DeliveryError('transient', 'attempt_timeout', message, { timedOut: known ?? 'unknown' })
 }
 
-/** Nothing was sent. */
+/** The error when the time ran out before anything was sent. */
 function transformWaiting(): DeliveryError {
   const message = `The transform did not finish within ${longestTransformMs / 1000} s: transforms of this workspace take too long.`
   return new DeliveryError('transient', 'transform_waiting', message)
 }
 
-/** Anything but a DeliveryError is an internal fault: it is logged with its stack, and the lane goes on trying. */
+/** Any other error is an internal fault: it is logged with its stack, and the lane retries. */
 function asDeliveryError(error: unknown, log: Logger): DeliveryError {
   if (error instanceof DeliveryError) return error
-  // The lane finds out by its next save, and ends.
+  // The lane's next save detects the lost ownership and ends the lane.
   if (error instanceof LaneOwnershipLostError)
     return new DeliveryError('transient', 'ownership_lost', error.message, { cause: error })
   log.error({ err: error }, 'delivery.internal_error')

@@ -1,4 +1,4 @@
-/** Observes the attempts of all push lanes for `/metrics`, by the type of the destination. */
+/** Measures the attempts of all push lanes for `/metrics`, by destination type. */
 import type { DestinationType } from '../contract/destination.ts'
 import type { Batch } from '../destinations/driver.ts'
 import {
@@ -9,10 +9,10 @@ import {
   type HistogramCounts,
 } from '../platform/histogram.ts'
 
-/** As they cross to the main thread. */
+/** The part that is sent to the main thread. */
 export interface AttemptHistograms {
   type: DestinationType
-  /** By how it ended; those that were aborted count nowhere. */
+  /** By outcome. Aborted attempts are not counted. */
   seconds: Record<'delivered' | 'failed', HistogramCounts>
   batchRecords: HistogramCounts
   batchBytes: HistogramCounts

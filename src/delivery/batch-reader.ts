@@ -1,9 +1,9 @@
 /**
- * From a lane's row to the messages of its next attempt: what is due, what memory allows, and what was lost on the way.
+ * Reads the messages of a lane's next attempt: determines what is due, reserves memory, and counts lost messages.
  *
- * The order matters. The run is read first and the earliest kept position after it: retention may drop segments at any
- * moment, and what it dropped before the read shows in that position; what it drops later is in memory already. So a
- * message is either delivered or counted as dropped, never passed over.
+ * The order matters: the messages are read first, the earliest kept position second. Retention can drop segments at any
+ * time. Messages dropped before the read show in that position; messages dropped later are already in memory. So each
+ * message is either delivered or counted as dropped.
  */
 import assert from 'node:assert'
 import type {
@@ -21,7 +21,7 @@ import type { MemoryReservation, WorkspaceMemory } from './memory-budget.ts'
 import type { ReadAhead } from './read-ahead.ts'
 import { afterDropped, withNextAsRange, withoutRange, withRange } from './transitions.ts'
 
-/** The messages of the fixed range, and those after it that are searched for a failing message. */
+/** The messages of the fixed range, followed by those that are searched for a failing message. */
 export interface ReservedBatch {
   messages: MarkedMessage[]
   reservation: MemoryReservation
@@ -29,9 +29,9 @@ export interface ReservedBatch {
 
 export type NextBatch =
   | { kind: 'batch'; row: LaneState; reserved: ReservedBatch }
-  /** Nothing is due for so long; Infinity: until more arrives. */
+  /** Nothing is due for `waitMs`; Infinity means until new messages arrive. */
   | { kind: 'wait'; row: LaneState; waitMs: number }
-  /** Messages were lost: the row counts them; the caller tries again. */
+  /** Messages were lost. The row counts them; the caller tries again. */
   | DroppedMessages
   | { kind: 'interrupted'; row: LaneState }
 
@@ -39,15 +39,15 @@ export interface DroppedMessages {
   kind: 'dropped'
   row: LaneState
   dropped: number
-  /** By the settings, or lost with a damaged or missing part of the disk. */
+  /** Dropped by retention, or lost in a damaged or missing part of the log. */
   reason: 'retention' | 'damaged'
-  /** They lie between these two, both included. */
+  /** The range of lost messages, both ends included. */
   firstSeq: number
   lastSeq: number
 }
 
 export interface WaitForMemory {
-  /** Called before a wait for memory: what was delivered must not stay unsaved as long as other lanes take. */
+  /** Called before a wait for memory, so that delivered messages are saved before the wait. */
   before(): Promise<void>
   signal: AbortSignal
 }
@@ -59,7 +59,7 @@ export class BatchReader {
   readonly #reader: BufferReader
   readonly #budget: WorkspaceMemory
   readonly #clock: Clock
-  /** The oldest undelivered message: when it was received, and since when (monotonic) it has been known. */
+  /** The oldest undelivered message: its receive time, and the monotonic time since which it is known. */
   #oldest: { afterSeq: number; receivedMs: number; sinceMs: number } | null = null
 
   constructor(pipeId: string, reader: BufferReader, budget: WorkspaceMemory, clock: Clock) {
@@ -73,7 +73,7 @@ export class BatchReader {
     return this.#reader.head(this.#pipeId)
   }
 
-  /** The mark at the cursor is looked up once, when the lane starts for the first time. */
+  /** Looks up the mark at the cursor, once, when the lane starts for the first time. */
   async located(row: LaneState): Promise<LaneState> {
     if (row.cursorMark !== null) return row
     const { seq, mark } = await this.#reader.cursorAt(this.#pipeId, row.cursorSeq)
@@ -105,20 +105,20 @@ export class BatchReader {
     return await this.#read(row, spec, memory, { cutBytes: due.bytes, reservedBytes: due.bytes })
   }
 
-  /** Nothing is left of the range under way, nor between it and the next one. */
+  /** True when nothing is left of the current range, nor between it and the next one. */
   async #isNextDue(row: LaneState): Promise<boolean> {
     if (throughOf(row) !== null || row.nextFirstSeq === null) return false
     return (await this.backlogThrough(row, row.nextFirstSeq - 1)).messages === 0
   }
 
-  /** The next range, which is in memory. Null: there is no room for it at once. */
+  /** Takes the next range from memory. Null when there is no memory for it immediately. */
   async #taken(row: LaneState, messages: MarkedMessage[]): Promise<NextBatch | null> {
     assert(messages[0]!.seq === row.nextFirstSeq && messages.at(-1)!.seq === row.nextLastSeq)
     const reservation = this.#budget.tryReserve(bytesOf(messages))
     if (reservation === null) return null
     let isKept = false
     try {
-      // Messages that retention dropped since they were read are gone for this lane, too.
+      // Messages that retention dropped after they were read count as dropped.
       const lost = await this.lost(row)
       if (lost !== null) return lost
       isKept = true
@@ -129,8 +129,8 @@ export class BatchReader {
   }
 
   /**
-   * `cutBytes`: where a batch is cut that has no range yet. `reservedBytes`: the memory to wait for, which is more than
-   * that when the first message alone was found to be larger.
+   * `cutBytes` limits a batch that has no range yet. `reservedBytes` is the memory to wait for; it is larger when the
+   * first message is larger than the limit.
    */
   async #read(
     row: LaneState,
@@ -161,7 +161,7 @@ export class BatchReader {
       if (sound.length === 0) {
         const gap = pastGap(row, run)
         if (gap !== null) return gap
-        // Nothing of the fixed range is left: what is lost with it shows in what follows.
+        // Nothing of the fixed range is left. The following read detects the loss.
         if (through !== null) return { kind: 'interrupted', row: withoutRange(row) }
         if (row.nextFirstSeq !== null) return { kind: 'interrupted', row: withNextAsRange(row) }
         return { kind: 'wait', row, waitMs: Number.POSITIVE_INFINITY }
@@ -174,7 +174,8 @@ export class BatchReader {
     } finally {
       if (!isKept) reservation.release()
     }
-    // A message larger than the share is read again when there is room for it; otherwise many lanes would each keep such a one in memory.
+    // A message above the share is read again when there is room for it. Otherwise many lanes would each hold such a
+    // message in memory.
     return await this.#read(row, spec, memory, { cutBytes, reservedBytes: largerBytes })
   }
 
@@ -194,7 +195,7 @@ export class BatchReader {
     return this.#oldest.receivedMs
   }
 
-  /** Retention overtook the cursor: what was appended between it and the earliest message is gone. */
+  /** Detects that retention overtook the cursor: messages between it and the earliest kept message are lost. */
   async lost(saved: LaneState): Promise<DroppedMessages | null> {
     const row = await this.located(saved)
     const earliest = await this.#reader.earliest(this.#pipeId)
@@ -210,14 +211,14 @@ export class BatchReader {
     const isBeforeNext = row.nextFirstSeq !== null
     const pending = isBeforeNext ? await this.backlogThrough(row, beforeNext(row)!) : await this.backlog(row)
     const backlog = { ...pending, oldestAgeMs: 0 }
-    // Nothing that arrives belongs to what is left before the next range.
+    // New messages cannot belong to the part before the next range.
     const limits = { ...limitsOf(row, spec), ...(isBeforeNext ? { maxSeconds: 0 } : {}) }
     if (limits.maxSeconds > 0 && backlog.messages > 0) backlog.oldestAgeMs = await this.#oldestAgeMs(row)
     const bytes = Math.min(limits.maxBytes, this.#budget.shareBytes(), Math.max(backlog.bytes, 1))
     return { waitMs: closesInMs(backlog, limits), bytes }
   }
 
-  /** A wall clock that was set back must not keep a batch open: it is at least as old as it has been known. */
+  /** The batch is at least as old as it has been known, so a wall clock that is set back does not keep it open. */
   async #oldestAgeMs(row: LaneState): Promise<number> {
     const receivedMs = await this.oldestReceivedMs(row)
     if (receivedMs === null) return 0
@@ -236,12 +237,15 @@ export class BatchReader {
   }
 }
 
-/** The first seq at which a run is not as it was appended; Infinity when it is whole. */
+/** The first seq at which messages are damaged or missing; Infinity when there are none. */
 export function firstGap({ damaged, lost }: MessageRun): number {
   return Math.min(damaged[0]?.seq ?? Number.POSITIVE_INFINITY, lost[0]?.firstSeq ?? Number.POSITIVE_INFINITY)
 }
 
-/** Past what is damaged or lost at the run's beginning, counted; null: the run begins with a message, or is empty. */
+/**
+ * Moves past damaged or lost messages at the start of the run and counts them. Null when the run starts with a message
+ * or is empty.
+ */
 export function pastGap(row: LaneState, run: MessageRun): DroppedMessages | null {
   const gapSeq = firstGap(run)
   const first = run.messages[0]
@@ -258,17 +262,17 @@ export function pastGap(row: LaneState, run: MessageRun): DroppedMessages | null
 }
 
 /**
- * Whether the batch that follows this row's may be read before it is due: nothing is failing, nothing is searched for, and
- * it was not fixed by a process before this one.
+ * The limits for reading the next batch ahead. Null when it must not be read: a message is failing or being searched
+ * for, or an earlier process fixed the batch.
  */
 export function aheadLimits(row: LaneState, spec: LaneSpec): FlushLimits | null {
-  // With a rate of its own the lane pauses between two batches, and a pause holds no memory.
+  // A lane with its own rate pauses between batches, and a pause must hold no memory.
   const isSmooth =
     row.attempts === 0 && row.bisectLastSeq === null && row.nextFirstSeq === null && spec.rate === null
   return isSmooth ? limitsOf(row, spec) : null
 }
 
-/** The flush plan, with batches no larger than what the destination last managed; a failed batch waits for no more. */
+/** The flush plan, limited to the size that last succeeded. A failed batch does not wait for more messages. */
 function limitsOf({ sizeLimitRecords, attempts }: LaneState, { flush }: LaneSpec): FlushLimits {
   return {
     maxRecords: Math.min(flush.maxRecords, sizeLimitRecords ?? Number.POSITIVE_INFINITY),
@@ -278,8 +282,8 @@ function limitsOf({ sizeLimitRecords, attempts }: LaneState, { flush }: LaneSpec
 }
 
 /**
- * A fixed range is kept, unless it can no longer be read as it was (a message of it was found damaged since): then it
- * is another batch and must have another identity.
+ * Keeps a fixed range unless one of its messages is missing or damaged by now: then it is another batch and needs
+ * another identity.
  */
 function fixedRange(row: LaneState, messages: readonly StoredMessage[]): LaneState {
   if (row.batchLastSeq === null) return withRange(row, messages)
@@ -292,17 +296,17 @@ function fixedRange(row: LaneState, messages: readonly StoredMessage[]): LaneSta
   return withRange(withoutRange(row), messages)
 }
 
-/** The last message that is read for the next attempt; null: the limits decide. */
+/** The last message to read for the next attempt; null when the limits decide. */
 function throughOf({ bisectLastSeq, batchLastSeq }: LaneState): number | null {
   return bisectLastSeq ?? batchLastSeq
 }
 
-/** How far a range may reach that is cut now: the next one, if it is fixed, may have been sent. */
+/** The limit of a range that is cut now: a fixed next range can have been sent already. */
 function beforeNext({ nextFirstSeq }: LaneState): number | undefined {
   return nextFirstSeq === null ? undefined : nextFirstSeq - 1
 }
 
-/** The cursor of a row that is `located`. */
+/** The cursor of a row for which `located` was called. */
 function cursorOf({ cursorSeq, cursorMark }: LaneState): Cursor {
   assert(cursorMark !== null)
   return { seq: cursorSeq, mark: cursorMark }

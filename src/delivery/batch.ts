@@ -1,6 +1,7 @@
 /**
- * A batch: when it is closed, what it contains, where it is cut after a failure, and its identity. Pure. It holds whole
- * messages and is closed by the first of records, bytes and seconds (docs/dev/contract.md#order-and-batches).
+ * Rules of a batch: when it is closed, what it contains, where it is cut after a failure, and its identity. Pure. A
+ * batch holds whole messages; the first limit of records, bytes and seconds closes it
+ * (docs/dev/contract.md#order-and-batches).
  */
 import { v5 } from 'uuid'
 import type { Batch } from '../destinations/driver.ts'
@@ -11,18 +12,18 @@ export interface Backlog {
   messages: number
   records: number
   bytes: number
-  /** How long the oldest of them has been waiting. */
+  /** How long the oldest message has been waiting. */
   oldestAgeMs: number
 }
 
-/** Ms until a batch must be closed: 0 now, Infinity while there is nothing to send. */
+/** Milliseconds until the batch must be closed: 0 for now, Infinity while there is nothing to send. */
 export function closesInMs(backlog: Backlog, limits: FlushLimits): number {
   if (backlog.messages <= 0) return Number.POSITIVE_INFINITY
   if (backlog.records >= limits.maxRecords || backlog.bytes >= limits.maxBytes) return 0
   return Math.max(0, limits.maxSeconds * 1000 - Math.max(0, backlog.oldestAgeMs))
 }
 
-/** The longest run from the start that keeps within the limits; never empty unless there is no message. */
+/** The longest prefix within the limits, but at least one message if there is any. */
 export function cutBatch<Message extends StoredMessage>(
   messages: readonly Message[],
   limits: Pick<FlushLimits, 'maxRecords' | 'maxBytes'>,
@@ -40,8 +41,8 @@ export function cutBatch<Message extends StoredMessage>(
 }
 
 /**
- * Where a failing run is cut next. Returns how many of its messages (1 to length − 1) are tried by themselves; the
- * driver's hint, where it has one, points straight at the part before the failing message.
+ * Where to cut a failing run next: returns the number of messages (1 to length − 1) that are tried separately. A hint of
+ * the driver leads directly to the part before the failing message.
  */
 export function bisectAt(messages: readonly StoredMessage[], failedSeq: number | undefined): number {
   const hinted = messages.findIndex((message) => message.seq === failedSeq)
@@ -50,7 +51,7 @@ export function bisectAt(messages: readonly StoredMessage[], failedSeq: number |
   return Math.floor(messages.length / 2)
 }
 
-/** The first half of a run by records: at least one message, never all of several. */
+/** The first half of a run by records: at least one message and, of several, never all. */
 export function firstHalf(messages: readonly StoredMessage[]): StoredMessage[] {
   return cutBatch(messages, {
     maxRecords: Math.floor(recordsOf(messages) / 2),
@@ -60,13 +61,13 @@ export function firstHalf(messages: readonly StoredMessage[]): StoredMessage[] {
 
 /**
  * UUID version 5 of `<first>-<last>` in the namespace of the destination's own id: the same range of a destination
- * always has the same identity, so a destination can recognise a repeated batch (`webhook-id`).
+ * always has the same identity, so a destination can recognize a repeated batch (`webhook-id`).
  */
 export function batchIdentity(destinationId: string, firstSeq: number, lastSeq: number): string {
   return v5(`${firstSeq}-${lastSeq}`, destinationId)
 }
 
-/** The messages of a range, as a driver gets them. At least one. */
+/** The messages of a range as the driver receives them. At least one. */
 export function batchOf(
   destinationId: string,
   messages: readonly StoredMessage[],

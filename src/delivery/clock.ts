@@ -1,17 +1,17 @@
 /**
- * Time, as delivery sees it. Waits run on the monotonic clock, so that a wall clock which jumps moves none of them;
- * the wall clock only dates what people read. A parameter, so that tests can let hours pass at once.
+ * The clock of delivery. Waits use the monotonic clock, so that jumps of the wall clock do not affect them; wall-clock
+ * times are only for people. It is a parameter so that tests can advance time.
  */
 export interface Clock {
   /** Wall clock, ms since the epoch. May jump either way. */
   now(): number
-  /** Never goes back; its zero means nothing. */
+  /** Never goes back. Only differences are meaningful. */
   monotonicMs(): number
-  /** Calls back once, after at least this long on the monotonic clock. Returns what cancels it. */
+  /** Calls back once, after at least this long on the monotonic clock. Returns a function that cancels it. */
   wake(afterMs: number, callback: () => void): () => void
 }
 
-/** setTimeout takes no more than a signed 32-bit number; a longer one would fire at once. */
+/** The limit of setTimeout; a longer delay would fire immediately. */
 const longestTimerMs = 2 ** 31 - 1
 
 export const systemClock: Clock = {
@@ -23,12 +23,12 @@ export const systemClock: Clock = {
   },
 }
 
-/** A lost notification costs no more than this: so often the set of lanes looks for messages that a lane has missed. */
+/** How often the set of lanes looks for messages that a lane has missed: the maximum cost of a lost notification. */
 export const pollIntervalMs = 5_000
 
 /**
- * How a lane sleeps: until its time, until it is notified, until it is interrupted. What comes while it is awake is
- * remembered and ends the next sleep before it begins.
+ * A lane's sleep: until a time, a notification or an interruption. One that arrives while the lane is awake ends its
+ * next sleep immediately.
  */
 export class Sleeper {
   readonly #clock: Clock
@@ -41,19 +41,19 @@ export class Sleeper {
     this.#clock = clock
   }
 
-  /** A command or the end is waiting: ends any sleep. */
+  /** A command, or the end of the lane, is waiting: ends any sleep. */
   interrupt(): void {
     this.#isInterrupted = true
     this.#endSleep?.()
   }
 
-  /** There are new messages: ends the sleep of a lane that waits for nothing else. */
+  /** There are new messages: ends a sleep that waits for messages. */
   notify(): void {
     this.#isNotified = true
     if (this.#isIdle) this.#endSleep?.()
   }
 
-  /** Notifications from here on are new: called before the lane looks for messages. */
+  /** Forgets earlier notifications. Called before the lane looks for messages. */
   arm(): void {
     this.#isNotified = false
   }
@@ -62,12 +62,12 @@ export class Sleeper {
     return this.#isNotified
   }
 
-  /** For so long, whatever is notified meanwhile. Infinity: until it is interrupted; a lane at rest has no timer of its own. */
+  /** Sleeps for this time regardless of notifications. Infinity: until it is interrupted, without a timer. */
   async sleep(ms: number): Promise<void> {
     await this.#sleep(ms)
   }
 
-  /** For at most `longestMs`. */
+  /** Sleeps for at most `longestMs`. */
   async waitForNotify(longestMs: number): Promise<void> {
     if (this.#isNotified) return
     this.#isIdle = true
@@ -75,13 +75,13 @@ export class Sleeper {
     this.#isIdle = false
   }
 
-  /** Like `waitForNotify`; what comes in the first `quietMs` ends it only after them. */
+  /** Like `waitForNotify`, but a notification does not end the first `quietMs`. */
   async gather(longestMs: number, quietMs: number): Promise<void> {
     const isInterrupted = await this.#sleep(Math.min(quietMs, longestMs))
     if (!isInterrupted && longestMs > quietMs) await this.waitForNotify(longestMs - quietMs)
   }
 
-  /** True: it was interrupted. */
+  /** Returns true when the sleep was interrupted. */
   async #sleep(ms: number): Promise<boolean> {
     if (!this.#isInterrupted) await this.#wait(ms)
     const isInterrupted = this.#isInterrupted
@@ -102,14 +102,14 @@ export class Sleeper {
 }
 
 /**
- * Work that holds the thread for long, one piece in each turn of the event loop: between two of them timers, sockets and
- * everyone else's lanes get theirs. Without it reads that were asked for at the same time run one after the other in
- * one turn, because all that they wait for is each other.
+ * Limits long synchronous work to one piece per turn of the event loop, so that timers, sockets and other lanes get
+ * their turn in between. Otherwise reads that were requested together would run in one turn, because they wait only for
+ * each other.
  */
 export class EventLoopTurns {
   #last: Promise<void> = Promise.resolve()
 
-  /** Resolves when it is the caller's turn: at once if nobody is waiting. First come, first served. */
+  /** Resolves when it is the caller's turn, immediately if no one is waiting. First come, first served. */
   take(): Promise<void> {
     const turn = this.#last
     this.#last = turn.then(() => new Promise((resolve) => setImmediate(resolve)))

@@ -1,6 +1,6 @@
 /**
  * The commands of consumers on a pull lane: fetch a message, report its outcome, acknowledge it. Owns the message in
- * flight and the lease. Each function runs as a command of the lane's mailbox, so never two at once.
+ * flight and the lease. The lane's mailbox runs one command at a time.
  */
 import assert from 'node:assert'
 import { randomUUID } from 'node:crypto'
@@ -18,7 +18,10 @@ import type { PullCursor } from './pull-cursor.ts'
 import type { RetryWindow } from './retry.ts'
 import * as transition from './transitions.ts'
 
-/** The HTTP side always reports what became of a message; if it does not, the message is redelivered. */
+/**
+ * The HTTP server always reports the outcome of a message. If the report is missing for this long, the message is
+ * redelivered.
+ */
 const longestInFlightMs = 600_000
 
 interface InFlight {
@@ -50,7 +53,7 @@ export class ConsumerCommands {
     this.#retry = retry
     this.#clock = clock
     this.#epochs = epochs
-    // The wall clock may have jumped since the lease was granted: it lasts at most a whole one from now.
+    // The wall clock can have jumped since the lease was granted: limit the rest to one full lease from now.
     const leftMs = (state.row.leaseUntilMs ?? 0) - clock.now()
     this.#leaseUntil = clock.monotonicMs() + Math.min(Math.max(leftMs, 0), leaseMsOf(spec))
   }
@@ -63,12 +66,12 @@ export class ConsumerCommands {
     return this.#isEnding
   }
 
-  /** From here on every fetch resolves `empty`. */
+  /** Every later fetch resolves `empty`. */
   end(): void {
     this.#isEnding = true
   }
 
-  /** How long until the lease frees its message; Infinity without one. */
+  /** Time until the lease expires; Infinity without a lease. */
   get leaseLeftMs(): number {
     return this.#row.leaseMsgId === null
       ? Number.POSITIVE_INFINITY
@@ -110,25 +113,25 @@ export class ConsumerCommands {
     const expired = await this.#expired(afterSeq)
     if (expired !== null) return expired
     const head = await this.#cursor.head()
-    // A consumer that has more than there is sends another pipe's cursor, or one from before a restore. The lane's own
-    // cursor may lie after the pipe's newest message: a lane that starts from now starts at the whole buffer's head.
-    // With the seq before the epoch's first, one goes on after a restore.
+    // A cursor after the known head is from another pipe or from before a restore. Two cursors can be after the pipe's
+    // newest message: the lane's own, because a lane that starts from now starts at the head of the whole buffer, and
+    // the seq before the epoch's first, with which a consumer continues after a restore.
     const known = Math.max(head.seq, this.#row.cursorSeq, current(this.#epochs).first_seq - 1)
     if (afterSeq > known) return { kind: 'cursor_ahead', headSeq: head.seq }
     if (afterSeq > this.#row.cursorSeq) {
       this.#inFlight = null
       await this.#moveTo(afterSeq)
     }
-    // At the lane's own cursor, what is missing before the next message is counted.
+    // At the lane's own cursor, messages missing before the next one are counted.
     const isCursor = afterSeq === this.#row.cursorSeq
     const message = isCursor ? await this.#cursor.first() : await this.#cursor.firstAfter(afterSeq)
-    // The read has passed over messages that retention dropped just before: the consumer must learn of them.
+    // The read skipped messages that retention has just dropped: the consumer must be notified.
     const overtaken = await this.#expired(afterSeq)
     if (overtaken !== null) return overtaken
     return message === null ? { kind: 'empty' } : messageResult(spec.destinationId, randomUUID(), message)
   }
 
-  /** Null: everything after `afterSeq` is kept. */
+  /** Null when everything after `afterSeq` is kept. */
   async #expired(afterSeq: number): Promise<PullResult | null> {
     const earliest = await this.#cursor.earliest()
     if (afterSeq >= earliest.seq) return null
@@ -140,14 +143,14 @@ export class ConsumerCommands {
     if (this.#inFlight?.pullId !== pullId) return
     const { seq } = this.#inFlight
     this.#inFlight = null
-    // A leased message is done when it is acknowledged, not when it was sent.
+    // A leased message is done when it is acknowledged, not when it is sent.
     if (this.#row.leaseMsgId === null) await this.#moveTo(seq)
   }
 
   async abandoned(pullId: string): Promise<void> {
     if (this.#inFlight?.pullId !== pullId) return
     this.#inFlight = null
-    // An explicit lease was saved with the message: it is free again.
+    // The lease was saved with the message; saving without it frees the message.
     if (this.#row.leaseMsgId !== null) await this.#save(transition.withoutLease(this.#row))
   }
 
@@ -198,7 +201,7 @@ function leaseMsOf(spec: LaneSpec): number {
   return configOf(spec).lease_seconds * 1000
 }
 
-/** The records are JSON text already, and stay the text that was sent: the response is put around them. */
+/** The response is built around the records' JSON text, which stays unchanged. */
 function messageResult(destinationId: string, pullId: string, message: MarkedMessage): PullResult {
   const { pipeId, msgId, seq, body } = message
   const head = { pipe_id: pipeId, destination_id: destinationId, msg_id: msgId, stream_seq: seq }

@@ -1,12 +1,12 @@
 /**
- * Guards a worker against its drivers. Which attempts are under way is on the board, and whatever runs because of a
- * driver (its sockets, its timers, also long after the attempt) runs in its lane's async context. So when an
- * uncaught error ends the worker, the lane whose code threw it is known.
+ * Identifies the lane whose driver crashes a worker. The board lists the attempts that are under way. Everything that a
+ * driver starts (sockets and timers, even long after the attempt) runs in its lane's async context. So when an uncaught
+ * error ends the worker, the lane that caused it is known.
  *
- * The attempts of a lane that has ended the worker before run in a thread of their own, until main releases the lane:
+ * Attempts of a lane that has crashed a worker before run in a thread of their own until main releases the lane:
  *
- *   attempt apart ── delivered ─────────▶ main is told; it releases the lane, or keeps it apart for longer
- *        ├── failed ────────────────────▶ as any failure
+ *   attempt apart ── delivered ─────────▶ main is notified; it releases the lane or keeps it isolated longer
+ *        ├── failed ────────────────────▶ handled like any failure
  *        └── the thread died or hung ───▶ `driver_crashed`: halved like an attempt that timed out; a single message, or
  *                                         one that may be stored, again after 300 s
  */
@@ -27,9 +27,9 @@ export interface ContainmentOptions {
   board: WorkerBoard
   /** A driver in a thread of its own. */
   openIsolated(spec: LaneSpec): DestinationDriver
-  /** Lanes whose attempts run apart. */
+  /** Lanes whose attempts run in a thread of their own. */
   quarantined: Iterable<string>
-  /** Lanes that were under way when the last worker died. */
+  /** Lanes that had an attempt under way when the last worker died. */
   suspects: Iterable<string>
   /** A suspect has finished an attempt. */
   onFinished(destinationId: string): void
@@ -49,7 +49,7 @@ export class Containment {
     this.#suspects = new Set(options.suspects)
   }
 
-  /** The lane because of whose driver this code runs. */
+  /** The lane whose driver caused the current code to run. */
   get current(): string | undefined {
     return this.#lane.getStore()
   }
@@ -58,12 +58,12 @@ export class Containment {
     return this.#lane.run(destinationId, run)
   }
 
-  /** An attempt of this lane begins. The returned function ends its mark; idempotent. */
+  /** Marks an attempt of this lane as under way. The returned function ends the mark; idempotent. */
   begin(destinationId: string): () => void {
     return this.#options.board.begin(destinationId)
   }
 
-  /** An attempt of this lane has ended, and the worker with its driver still lives. */
+  /** An attempt of this lane has ended without ending the worker. */
   finished(destinationId: string): void {
     if (this.#suspects.delete(destinationId)) this.#options.onFinished(destinationId)
   }
@@ -96,8 +96,8 @@ export class Containment {
 }
 
 /**
- * A transaction whose connection is lost has stored nothing; elsewhere the batch may have been stored. A message that ends the
- * thread alone is at fault itself, as far as can be known.
+ * When the thread dies, a transaction has stored nothing because its connection is lost; other destinations can have
+ * stored the batch. A message that crashes the thread in a batch of its own is taken as the cause.
  */
 function crashed({ type }: LaneSpec, { messages }: Batch, { message }: DriverDiedError): DeliveryError {
   const text = `Delivery to this destination ended its thread (${message}). It is now retried in a thread of its own.`

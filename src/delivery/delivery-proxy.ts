@@ -1,13 +1,14 @@
 /**
- * Delivery from the main thread: one delivery worker at a time, started again when it dies, and every call to it.
+ * Delivery as seen from the main thread: runs one delivery worker, restarts it when it dies, and forwards every call to
+ * it.
  *
- *   starting ──ready──▶ up ──dies──▶ waiting (at once, then longer and longer) ──▶ starting: lanes go on from their rows
- *                        │             └── its files failed, or it dies again and again for no lane's reason ──▶ onFatal
+ *   starting ──ready──▶ up ──dies──▶ waiting (none at first, then longer each time) ──▶ starting: lanes continue from their rows
+ *                        │             └── its files failed, or it dies repeatedly and no lane is the cause ──▶ onFatal
  *                        └── close ──▶ closed
  *
- * Two workers never run at the same time: a lane's state has one owner. Metadata that changes while there is none is what
- * the next one begins with; a pull that waits in one that dies is empty; whoever looks at lanes sees them as they are
- * stored; any other call rejects with DeliveryUnavailableError, since nobody knows how far it came.
+ * Two workers never run at the same time, because a lane's state has one owner. While there is no worker, metadata can
+ * change; the next worker reads it. A pull that waits when the worker dies returns empty. Views show the stored lanes.
+ * Any other call rejects with DeliveryUnavailableError, because its outcome is unknown.
  */
 import type { DriverSettings } from '../destinations/driver.ts'
 import type { BufferReader } from '../log/buffer.ts'
@@ -29,45 +30,46 @@ import { allBlocked, StoredLanes } from './stored-lanes.ts'
 import { WorkerDeaths } from './worker-deaths.ts'
 
 export interface DeliveryOptions {
-  /** The spec of a buffer that is open for writing. */
+  /** The spec of a buffer that is already open for writing. */
   buffer: BufferSpec
   metadata: MetadataSpec
-  /** Opens a reader of main's own. */
+  /** Opens a separate reader for the main thread. */
   openReader(log: Logger): Promise<BufferReader>
-  /** Main's own: where lanes are looked up while no worker responds. */
+  /** The main thread's own metadata, for lane views while no worker responds. */
   stored: Pick<Metadata, 'laneSource' | 'laneStore' | 'parkedStore'>
   sealingKey: Buffer
-  /** In a cluster: of this node. */
+  /** The id of this node; null or undefined outside a cluster. */
   nodeId?: string | null
   driverSettings: DriverSettings
-  /** Memory that all batches under way may take together. */
+  /** The memory limit of all batches under way together. */
   maxInFlightBytes: number
   /** `parked.max_bytes`. */
   maxParkedBytes: number
   log: LogSettings
-  /** Every destination counts as blocked: `serve --safe`. */
+  /** Treats every destination as blocked: `serve --safe`. */
   isSafe?: boolean
-  /** Delivery cannot go on: the process must end. */
+  /** Delivery cannot continue: the process must end. */
   onFatal(error: Error): void
 }
 
 export interface DeliveryHandle extends Delivery {
-  /** How often a worker was started again. */
+  /** The number of restarts of the worker. */
   readonly workerRestarts: number
-  /** How long delivery has given no sign of life; 0 while it is to be started again. */
+  /** Time since delivery's last sign of life; 0 while a restart is pending. */
   silentMs(): number
   /**
-   * No new attempt; those under way may finish for `graceMs` (default 10 s), then they are aborted, which is not an
-   * attempt. Resolves when all lane state is saved and the worker has ended. Rejects when the worker died instead.
+   * Starts no new attempts. Attempts under way can finish within `graceMs` (default 10 s); then they are aborted, which
+   * does not count as an attempt. Resolves when all lane state is saved and the worker has ended. Rejects when the
+   * worker died instead.
    */
   close(graceMs?: number): Promise<void>
 }
 
 const defaultGraceMs = 10_000
 const noMetrics: DeliveryMetrics = { inFlightBytes: 0, workerRestarts: 0, lanes: [], attempts: [] }
-/** The limit for a scrape, whose own limit is often a few seconds. */
+/** The time limit for collecting metrics. A scrape's own limit is often a few seconds. */
 const measureWithinMs = 1_000
-/** Beyond the grace, for aborting, saving and closing: what delivery-thread.ts allows itself, and a second. */
+/** The time beyond the grace for aborting, saving and closing: the limit in delivery-thread.ts plus one second. */
 const closeMarginMs = 11_000
 const catchUpEveryMs = 1_000
 /** How long a call waits for a worker that is being started. */
@@ -88,11 +90,11 @@ class Supervisor implements DeliveryHandle {
   #worker: DeliveryWorker
   #isUp = false
   #restart: NodeJS.Timeout | null = null
-  /** Pipes that changed while a worker was starting: it may have read them before. */
+  /** Pipes that changed while a worker was starting, which can have read them before the change. */
   readonly #changed = new Set<string>()
-  /** Called when a worker is up, or there will be none any more. */
+  /** Called when a worker is ready, or when there will be none. */
   #whenUp: (() => void)[] = []
-  /** Null: there are none yet. */
+  /** Null before the first metrics. */
   #lastMetrics: DeliveryMetrics | null = null
   #measuring: Promise<void> | null = null
   #restarts = 0
@@ -135,7 +137,7 @@ class Supervisor implements DeliveryHandle {
   readonly abandoned = this.#forward('abandoned')
   readonly countUsage = this.#forward('countUsage')
 
-  /** The last ones, while no worker responds, or not in time: a lane may wait for a buffer that does not answer. */
+  /** Returns the previous metrics when no worker responds in time, for example because a lane waits for the buffer. */
   async metrics(): Promise<DeliveryMetrics> {
     this.#requireOpen()
     if (this.#isUp) {
@@ -178,13 +180,13 @@ class Supervisor implements DeliveryHandle {
     await this.#worker.call('refresh', [pipeId]).catch(unlessInterrupted)
   }
 
-  /** A worker that is started reads it by itself. */
+  /** A new worker reads the parked records at its start. */
   async parkedChanged(destinationId: string): Promise<void> {
     this.#requireOpen()
     if (this.#isUp) await this.#worker.call('parkedChanged', [destinationId]).catch(unlessInterrupted)
   }
 
-  /** A wait that a death ends has found nothing, and what it handed over is redelivered. */
+  /** A worker's death ends a waiting pull without a message; a message handed over before is redelivered. */
   async pull(destinationId: string, request: PullRequest): Promise<PullResult> {
     this.#requireOpen()
     const startedAt = performance.now()
@@ -210,7 +212,7 @@ class Supervisor implements DeliveryHandle {
     if (this.#restart !== null) clearTimeout(this.#restart)
     this.#announceUp()
     if (!this.#isUp) {
-      // The lanes' actions are saved, and a worker that is only just starting has done nothing.
+      // The lanes' changes are saved, and a worker that is still starting has done nothing.
       if (this.#failure !== null || this.#restart !== null) return
       this.#worker.terminate('the delivery thread was stopped while it started')
       await this.#worker.ended
@@ -259,7 +261,7 @@ class Supervisor implements DeliveryHandle {
     worker.onDeliveredApart = (destinationId) => {
       if (!this.#deaths.delivered(destinationId)) return
       worker.release(destinationId)
-      this.#log.info({ destination_id: destinationId }, 'lane.quarantine_over')
+      this.#log.info({ destination_id: destinationId }, 'lane.quarantine_ended')
     }
     return worker
   }
@@ -285,7 +287,7 @@ class Supervisor implements DeliveryHandle {
 
   async #startAgain(): Promise<void> {
     this.#restart = null
-    // It reads all of metadata: what changed until now is part of that.
+    // The new worker has read all metadata, including these changes.
     this.#changed.clear()
     const worker = this.#startWorker()
     this.#worker = worker
@@ -304,14 +306,17 @@ class Supervisor implements DeliveryHandle {
     this.#died(await worker.ended)
   }
 
-  /** Nobody waits for it any more: again until it is done, or the next worker reads it by itself. */
+  /**
+   * No caller waits for this any more. It is repeated until it succeeds or the next worker reads the metadata at its
+   * start.
+   */
   async #catchUp(pipeId: string, worker: DeliveryWorker): Promise<void> {
     while (this.#worker === worker && this.#isUp && !this.#isClosing) {
       try {
         await this.refresh(pipeId)
         return
       } catch (error) {
-        this.#log.warn({ pipe_id: pipeId, err: error }, 'lanes.refresh_waits')
+        this.#log.warn({ pipe_id: pipeId, err: error }, 'lanes.refresh_delayed')
         await new Promise((resolve) => setTimeout(resolve, catchUpEveryMs))
       }
     }
@@ -324,7 +329,7 @@ class Supervisor implements DeliveryHandle {
     this.#options.onFatal(error)
   }
 
-  /** A method of the lane service that the worker runs. */
+  /** Forwards a method to the lane service in the worker. */
   #forward<Method extends keyof Delivery>(method: Method): Delivery[Method] {
     const run = async (...args: unknown[]) => {
       this.#requireOpen()
@@ -336,7 +341,7 @@ class Supervisor implements DeliveryHandle {
     return run as Delivery[Method]
   }
 
-  /** The same; from what is stored while no worker responds. */
+  /** Forwards a read. Uses the stored lanes while no worker responds. */
   #read<Method extends 'lanes' | 'lanesSince' | 'backlogs' | 'blockingMessage'>(
     method: Method,
   ): Delivery[Method] {
@@ -359,7 +364,7 @@ class Supervisor implements DeliveryHandle {
     if (this.#isClosing && !this.#isUp) throw new Error('delivery is closed')
   }
 
-  /** False: there is no worker after that time, or none will be. */
+  /** Returns false when no worker is ready within the time, or none will be. */
   async #upWithin(ms: number): Promise<boolean> {
     if (this.#isUp || ms <= 0 || this.#isClosing) return this.#isUp
     await new Promise<void>((resolve) => {
@@ -377,7 +382,7 @@ class Supervisor implements DeliveryHandle {
   }
 }
 
-/** Ignores the error of a call that a death interrupted: the call is done, or had nothing to do. */
+/** Ignores the error of a call that the worker's death interrupted: the call was done, or had nothing to do. */
 function unlessInterrupted(error: unknown): undefined {
   if (!(error instanceof DeliveryUnavailableError)) throw error
 }

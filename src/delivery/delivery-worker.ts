@@ -1,12 +1,12 @@
 /**
- * One delivery worker, from its start to its death, as main holds it.
+ * One delivery worker from its start to its end, as seen from the main thread.
  *
  *   starting ──ready──▶ up ──no beat for 2 s──▶ silent ──no beat for 5 s──▶ terminated ─┐
  *      │                 │◀──────beat────────────┘                                      ▼
- *      └─────────────────┴── an error nobody caught, out of memory, its own end ──▶ ended: calls under way reject
+ *      └─────────────────┴── an uncaught error, out of memory, its own exit ──▶ ended: calls under way reject
  *
- * Silence is counted in looks, not on a clock: a main thread that was held up itself, or a machine that slept, has looked
- * no more often than the worker could beat.
+ * Silence is counted in checks, not by a clock: while the main thread was blocked or the machine slept, there were no
+ * checks either.
  */
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { DriverSettings } from '../destinations/driver.ts'
@@ -23,29 +23,27 @@ export interface DeliveryThreadData {
   buffer: BufferSpec
   metadata: MetadataSpec
   sealingKey: Uint8Array
-  /**
-   * The id of this node in its cluster: it delivers the pipes that it gets a lease for. Null: it delivers everything.
-   */
+  /** The id of this node in its cluster: it delivers the pipes for which it gets a lease. Null: it delivers every pipe. */
   nodeId: string | null
   driverSettings: DriverSettings
   maxInFlightBytes: number
   maxParkedBytes: number
   log: LogSettings
-  /** The memory of a WorkerBoard; each worker has its own. */
+  /** The memory of a WorkerBoard. Each worker has its own. */
   board: SharedArrayBuffer
-  /** Lanes that were under way when the last worker died: main wants to know when they have finished an attempt. */
+  /** Lanes that had an attempt under way when the last worker died. Main waits for each to finish an attempt. */
   suspects: readonly string[]
   /** Lanes whose attempts run in a thread of their own. */
   quarantined: readonly string[]
-  /** Every destination counts as blocked. */
+  /** Treats every destination as blocked. */
   isSafe: boolean
-  /** The process stops: pulls do not wait. */
+  /** The process is stopping: pulls do not wait. */
   endsPulls: boolean
 }
 
 export interface DeliveryCalls extends Delivery {
   close(graceMs: number): Promise<void>
-  /** A quarantined lane is like any other from now on. */
+  /** Ends the quarantine of a lane. */
   release(destinationId: string): void
 }
 export type DeliveryMethod = keyof DeliveryCalls
@@ -60,20 +58,20 @@ export interface DeliveryReports {
 
 export interface WorkerEnd extends Death {
   error: Error
-  /** After a failed read or write nothing that the process holds of its files can be trusted. */
+  /** A read or write has failed: the process cannot trust its view of its files any more. */
   isStorageFailure: boolean
-  /** It was terminated and goes on nevertheless: no other may run its lanes. */
+  /** The worker was terminated but still runs: no other worker can run its lanes. */
   isStuck: boolean
 }
 
-/** Calls that only read are interrupted then: what is stored answers them. */
-const mostSilentTicksOfReads = 2
-const mostSilentTicks = 5
-/** Until it is ready, a worker can load and open for this long without a beat. */
-const mostStartTicks = 60
+/** Ticks of silence after which calls that only read are interrupted; the stored lanes are used instead. */
+const maxSilentTicksOfReads = 2
+const maxSilentTicks = 5
+/** Ticks without a beat that a worker can take for loading and opening, before it is ready. */
+const maxStartTicks = 60
 
 export class DeliveryWorker {
-  /** Rejects when it ended before. */
+  /** Rejects when the worker ends before it is ready. */
   readonly ready: Promise<void>
   /** Never rejects. */
   readonly ended: Promise<WorkerEnd>
@@ -93,10 +91,10 @@ export class DeliveryWorker {
         finished: (destinationId) => this.onFinished(destinationId),
         deliveredApart: (destinationId) => this.onDeliveredApart(destinationId),
       },
-      // Management knows only that nothing can be saved for now.
+      // Management only needs to know that nothing can be saved for now.
       errors: { LaneStoreUnavailableError: StorageUnavailableError },
-      mostSilentTicks,
-      mostStartTicks,
+      maxSilentTicks,
+      maxStartTicks,
       interrupted: (reason, cause) => new DeliveryUnavailableError(reason, cause),
     })
     this.ready = this.#thread.ready
@@ -106,17 +104,14 @@ export class DeliveryWorker {
     })
   }
 
-  /** How long it has given no sign of life. */
+  /** Time since its last sign of life. */
   get silentMs(): number {
     return this.#thread.silentTicks * beatEveryMs
   }
 
-  /**
-   * Rejects with DeliveryUnavailableError when the worker ends before it has responded; one that only reads also when the
-   * worker is silent.
-   */
+  /** Rejects with DeliveryUnavailableError when the worker ends before it responds; reads also when the worker is silent. */
   call(method: DeliveryMethod, args: unknown[], { isRead = false } = {}): Promise<unknown> {
-    const options = isRead ? { mostSilentTicks: mostSilentTicksOfReads } : {}
+    const options = isRead ? { maxSilentTicks: maxSilentTicksOfReads } : {}
     return this.#thread.call(method, args as never, options)
   }
 

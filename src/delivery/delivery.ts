@@ -1,8 +1,8 @@
 /**
- * Delivery as the rest of the process sees it: four ports, one for each kind of consumer. `delivery-proxy.ts` implements them in
- * the main thread by messages to the delivery thread, which alone owns every lane's state.
+ * The ports of delivery, one for each kind of consumer. In the main thread `delivery-proxy.ts` implements them by
+ * messages to the delivery thread, the only owner of lane state.
  *
- * An id without a lane is treated as a lane that nothing blocks; whether the destination exists is checked by management.
+ * An id without a lane is treated as an unblocked lane. Management checks whether the destination exists.
  */
 import type { DestinationType, LaneStatus } from '../contract/destination.ts'
 import type { SuccessBody } from '../contract/operations.ts'
@@ -18,40 +18,40 @@ import type {
 } from '../destinations/driver.ts'
 import type { AttemptHistograms } from './attempts-observed.ts'
 
-/** The backlog that a pipe's lanes have in common: for `usage_by_pipe`. */
+/** The backlog of a pipe over all of its lanes, for `usage_by_pipe`. */
 export interface PipeBacklog {
-  /** Messages after the slowest lane's cursor; everything kept when the pipe has no lane. */
+  /** Messages after the slowest lane's cursor; all kept messages when the pipe has no lane. */
   pending_messages: number
   pending_bytes: number
-  /** Lanes with a blocking message or whose destination is blocked. */
+  /** Lanes with a blocking message or a blocked destination. */
   blocked_lanes: number
 }
 
 /** The lanes that have changed since an earlier read. */
 export interface ChangedLanes {
-  /** For the next look. */
+  /** The argument for the next read. */
   revision: string
   lanes: Record<string, LaneStatus>
-  /** In a cluster: those that the node which was asked does not run. */
+  /** In a cluster: the lanes that the asked node does not run. */
   absent?: readonly string[]
 }
 
-/** The facts about one lane from which alerts are made. Times are ms since the epoch. */
+/** The facts about a lane from which alerts are derived. Times are ms since the epoch. */
 export interface LaneTrouble {
   workspaceId: string
   pipeId: string
   destinationId: string
-  /** The destination is blocked: nothing is tried, so nothing fails and nothing recovers. */
+  /** The destination is blocked: there are no attempts, so no failure and no recovery. */
   isHalted: boolean
-  /** The failure of the first undelivered message; null: no attempt at it has failed. */
+  /** The failure of the first undelivered message; null when none of its attempts has failed. */
   failure: LaneFailure | null
-  /** Nothing is known to wait. */
+  /** No message is known to be pending. */
   isIdle: boolean
   lastDeliveredMs: number | null
   droppedMessages: number
-  /** Parked now; a message that is parked as a whole counts once. */
+  /** Records parked now; a message that is parked as a whole counts once. */
   parkedRecords: number
-  /** When the oldest undelivered message was received; null: there is none, or nobody asked. */
+  /** Time at which the oldest undelivered message was received; null when there is none, or ages were not requested. */
   oldestPendingMs: number | null
 }
 
@@ -59,54 +59,54 @@ export interface LaneFailure {
   msgId: string
   attempts: number
   firstFailedMs: number
-  /** It was rejected for good, alone. */
+  /** The destination permanently rejected this single message. */
   isStuck: boolean
-  /** For longer than `destination_max_retry_seconds`. */
+  /** The failure has lasted longer than `destination_max_retry_seconds`. */
   isStalled: boolean
   error: { class: DeliveryErrorClass; code: string; message: string; fault: DeliveryFault | null } | null
 }
 
 export interface TroubleQuery {
-  /** Only these workspaces. */
+  /** Only lanes of these workspaces. */
   workspaceIds: readonly string[]
-  /** These lanes whatever they do. */
+  /** These lanes are always included. */
   destinationIds: readonly string[]
-  /** Looks for the oldest undelivered message of each lane too, which takes a query for each that has any. */
+  /** Also looks up the oldest undelivered message, with one query per lane that has any. */
   withAges: boolean
 }
 
-/** As the API shows it; of its records (the first 20) each one's own JSON text, never re-serialized. */
+/** The message as the API shows it. Each record keeps its own JSON text and is never re-serialized. */
 export type BlockingMessage = Omit<SuccessBody<'getBlockingMessage'>, 'records'> & { recordTexts: string[] }
-/** Which of its records; 20 from the first one on where not given. */
+/** The page of records to show; 20 from the first one by default. */
 export interface BlockingPage {
   from: number
   limit: number
 }
 
-/** As a driver gets it; without a sample the pipe's newest records are looked at. */
+/** The request as a driver gets it. Without a sample, the pipe's newest records are used. */
 export type TableInferenceRequest = Omit<InferRequest, 'bodies' | 'source'> & { sample: string | null }
 
 /** A trial of a transform, which need not be stored. */
 export interface TransformTrialRequest {
   pipeId: string
   transform: Transform
-  /** NDJSON; null: the newest records of the pipe. */
+  /** NDJSON; null for the newest records of the pipe. */
   sample: string | null
-  /** The number of records to show with their result, of all outcomes or of one. */
+  /** The number of records to show, of all outcomes or of one. */
   show: { limit: number; only: TrialOutcome | null }
 }
 
 export interface TransformTrial {
-  /** False: the time ran out, and what follows is of the records until then. */
+  /** False: time ran out, and the result covers only the records up to then. */
   isComplete: boolean
   seen: number
   kept: number
   filtered: number
   failed: number
-  /** The commonest first. */
+  /** The most frequent first. */
   faults: TransformFault[]
   shown: ShownTrial[]
-  /** There are more to show. */
+  /** More records could be shown. */
   isTruncated: boolean
 }
 
@@ -114,32 +114,32 @@ export interface ShownTrial {
   msgId: string | null
   recordIndex: number
   outcome: TrialOutcome
-  /** JSON text; null where both together are too large. */
+  /** JSON text; null when both together are too large. */
   before: string | null
-  /** Null also where it was not kept. */
+  /** Null also when the record was not kept. */
   after: string | null
   error: { path: string; code: string; message: string } | null
 }
 
 export type RewindTarget = { to: 'earliest' } | { to: 'seq'; seq: number } | { to: 'time'; timeMs: number }
 
-/** `ahead`: the target is after the lane's cursor; a rewind only goes back. */
+/** `ahead`: the target is after the lane's cursor, but a rewind only goes back. */
 export type RewindResult = { kind: 'rewound'; cursorSeq: number } | { kind: 'ahead'; cursorSeq: number }
 
 /**
- * True: the blocking message is parked, and the lane past it. False: nothing was blocking, or the destination is blocked.
- * `parked_full`: there is no room to park it, and nothing has changed.
+ * True: the blocking message is parked and the lane continues after it. False: no message was blocking, or the
+ * destination is blocked. `parked_full`: there is no room to park it; nothing has changed.
  */
 export type SkipResult = boolean | 'parked_full'
 
 export interface PullRequest {
   waitMs: number
-  /** Commit everything up to here, then return the first message after it. */
+  /** Commits everything up to this seq, then returns the first message after it. */
   afterSeq: number | null
 }
 
 export type PullResult =
-  /** `json`: the whole body of the response, made once and in memory of its own, since a message may have 64 MiB. */
+  /** `json`: the whole body of the response, built once and in memory of its own, because a message can have 64 MiB. */
   | { kind: 'message'; pullId: string; msgId: string; seq: number; json: Uint8Array<ArrayBuffer> }
   | { kind: 'empty' }
   | { kind: 'not_found' }
@@ -148,65 +148,65 @@ export type PullResult =
   /** `after_seq` is after the pipe's newest message. */
   | { kind: 'cursor_ahead'; headSeq: number }
 
-/** The delivery thread's numbers, as they cross to the main thread for Prometheus. */
+/** Metrics of the delivery thread, sent to the main thread for Prometheus. */
 export interface DeliveryMetrics {
-  /** Memory that all batches under way take together. */
+  /** Memory of all batches under way together. */
   inFlightBytes: number
-  /** How often a worker was started again since the process began. */
+  /** Restarts of the worker since the process started. */
   workerRestarts: number
   lanes: LaneMetrics[]
-  /** Since the delivery worker was started, by the type of the destination. */
+  /** Since the delivery worker started, by destination type. */
   attempts: AttemptHistograms[]
 }
 
-/** Attempts by how they ended. */
+/** Attempts by outcome. */
 export type AttemptCounts = Record<'delivered' | DeliveryErrorClass, number>
 
 export interface LaneMetrics {
   destinationId: string
   pipeId: string
   pipeName: string
-  /** Null: it has none. */
+  /** Null when it has no name. */
   name: string | null
   type: DestinationType
-  /** State, backlog, age and counters, as the API shows them. */
+  /** State, backlog, age and counters as the API shows them. */
   lane: LaneStatus
   attempts: AttemptCounts
 }
 
-/** Lanes as they are now. Reads change nothing. */
+/** Current lanes. Reads change nothing. */
 export interface LaneViews {
-  /** The lanes of these destinations; one that has no lane yet is left out. */
+  /** The lanes of these destinations. Destinations without a lane are left out. */
   lanes(destinationIds: readonly string[]): Promise<Record<string, LaneStatus>>
   /**
-   * The same, of those that are different since the look that gave this revision, their ages aside; all of them when there was none, or
-   * delivery was started again since.
+   * The same lanes, limited to those that differ from the read with this revision, ignoring ages. Returns all of them
+   * without a revision, and after delivery was restarted.
    */
   lanesSince(destinationIds: readonly string[], since: string | null): Promise<ChangedLanes>
-  /** Every pipe of the list is in the result. Costs nothing per message. */
+  /** The result has every pipe of the list. The cost does not depend on the number of messages. */
   backlogs(pipeIds: readonly string[]): Promise<Record<string, PipeBacklog>>
-  /** A page from beyond its last record has no records. */
+  /** A page after the last record is empty. */
   blockingMessage(destinationId: string, page?: BlockingPage): Promise<BlockingMessage | null>
   /**
-   * Lanes whose next message has failed, that have lost or parked messages, or that were asked for: without a look into the buffer.
-   * Null: not every lane can be asked now.
+   * Lanes whose next message has failed, that have lost or parked messages, or that were requested. Does not read the
+   * buffer. Null: not every lane can be read now.
    */
   troubles(query: TroubleQuery): Promise<LaneTrouble[] | null>
   metrics(): Promise<DeliveryMetrics>
 }
 
-/** Changes of lanes. Each is done by the owner of the lane, in the lane's own loop. */
+/** Commands that change lanes. The owner of the lane runs each in the lane's own loop. */
 export interface LaneCommands {
   /** Metadata of this pipe changed (created, changed, deleted): reconcile its lanes. Resolves when done. */
   refresh(pipeId: string): Promise<void>
   skip(destinationId: string): Promise<SkipResult>
-  /** The `msg_id` that is retried now, or null when nothing was blocking or the destination is blocked. */
+  /** Retries now. Returns the `msg_id`, or null when no message was blocking or the destination is blocked. */
   retryNow(destinationId: string): Promise<string | null>
-  /** To an earlier cursor, clamped to what is kept. */
+  /** Moves to an earlier cursor, limited to messages that are kept. */
   rewind(destinationId: string, target: RewindTarget): Promise<RewindResult>
-  /** Parked records were discarded, or their replay was asked for: the lane counts them again and begins. */
+  /** Parked records were discarded or their replay was requested: the lane counts them again and starts the replay. */
   parkedChanged(destinationId: string): Promise<void>
-  /** In a cluster: what was appended to the pipe so far is part of its usage. On one machine it is already. */
+  /** In a cluster: adds everything appended to the pipe so far to its usage. On one machine this is already done. */
   countUsage(pipeId: string): Promise<void>
 }
 
@@ -214,33 +214,33 @@ export interface LaneCommands {
 export interface Pulls {
   /** Waits up to `waitMs` for a message. `pulled`/`abandoned` must follow a `message` result in auto mode. */
   pull(destinationId: string, request: PullRequest): Promise<PullResult>
-  /** The response was wholly handed to the socket: an auto lane moves on (not after `after_seq` pulls). */
+  /** The response was passed to the socket completely: an auto lane moves on (not after `after_seq` pulls). */
   pulled(destinationId: string, pullId: string): Promise<void>
   /** The response could not be sent: the message is redelivered. */
   abandoned(destinationId: string, pullId: string): Promise<void>
-  /** Explicit ack (done) or nack (redeliver now). False: no such lease. */
+  /** Explicit ack (done) or nack (redeliver now). Returns false when there is no such lease. */
   acknowledge(destinationId: string, msgId: string, done: boolean): Promise<boolean>
-  /** Shutdown, first step: every waiting pull resolves `empty`, later ones at once. */
+  /** First step of the shutdown: waiting pulls resolve `empty`, later ones immediately. */
   endPulls(): Promise<void>
 }
 
-/** Trials of a destination next to its lane; it need not have one. */
+/** Trials of a destination, which needs no lane. */
 export interface DestinationTrials {
-  /** `sample`: a database also inserts the pipe's newest record, or a made-up one, and rolls it back. */
+  /** With `sample`, a database also inserts the pipe's newest record, or a generated one, and rolls it back. */
   test(spec: DestinationSpec, options?: { sample: boolean }): Promise<DestinationCheck[]>
   /**
-   * Proposes a table for a database from a sample (NDJSON) or the pipe's newest records, and creates or extends it where
-   * asked to. What fails there is in the proposal; null: it did not end in time, or ended its thread.
+   * Proposes a table for a database from a sample (NDJSON) or the pipe's newest records, and creates or extends it on
+   * request. Errors are part of the proposal. Null: it did not end in time, or ended its thread.
    */
   infer(spec: DestinationSpec, request: TableInferenceRequest): Promise<TableProposal | null>
-  /** Tries a transform within 5 s: nothing is stored. Rejects when the records cannot be read. */
+  /** Tries a transform for up to 5 s without storing anything. Rejects when the records cannot be read. */
   tryTransform(request: TransformTrialRequest): Promise<TransformTrial>
   /**
-   * Removes the state that a deleted destination's driver keeps next to the records. Best effort, within 10 s; never
+   * Deletes the state that a deleted destination's driver keeps next to the records. Best effort within 10 s; never
    * rejects for it.
    */
   forget(spec: DestinationSpec): Promise<void>
 }
 
-/** Everything that a delivery thread does for others: for what implements or opens it. Consumers take the port that they use. */
+/** All ports of a delivery thread, for code that implements or opens it. Consumers depend on the port that they use. */
 export interface Delivery extends LaneViews, LaneCommands, Pulls, DestinationTrials {}

@@ -1,12 +1,12 @@
 /**
- * Drift: keys that delivered records have and no column of the destination takes, and columns that no record fills. Some
- * records of each batch are looked at once it is delivered, so it costs nothing where nothing is mapped, little elsewhere, and
- * never holds delivery up.
+ * Detects drift: keys of delivered records that no column of the destination takes, and columns that no record fills.
+ * It samples some records of each batch after delivery. So it costs nothing without mapped columns, little otherwise,
+ * and never delays delivery.
  *
- *   stored ─▶ up to 20 records of the batch, 100 a second of a destination ─▶ counts in memory
+ *   stored ─▶ up to 20 records per batch, 100 per second and destination ─▶ counts in memory
  *                                                   news after 2 s, counts after 60 s ─▶ metadata
  *
- * A crash loses the counts of a minute at most. Other columns begin other counts (`mappingHash`).
+ * A crash loses the counts of at most one minute. Changing the columns restarts the counts (`mappingHash`).
  */
 import { type ColumnRule, columnRules } from '../contract/column-rules.ts'
 import type { ColumnMapping } from '../contract/destination.ts'
@@ -22,8 +22,8 @@ import type { Clock } from './clock.ts'
 
 const recordsPerBatch = 20
 const recordsPerSecond = 100
-/** A larger record is not looked at: it would take longer than a millisecond. */
-const mostRecordBytes = 256 * 1024
+/** Larger records are not sampled: they would take longer than a millisecond. */
+const maxRecordBytes = 256 * 1024
 const saveNewsMs = 2_000
 const saveCountsMs = 60_000
 
@@ -40,7 +40,7 @@ export class DriftWatch {
   readonly #clock: Clock
   readonly #log: Logger
   readonly #counting = new Map<string, Counting>()
-  /** The last write of each destination that may still be under way: counting that begins again waits for it. */
+  /** The last write of each destination, possibly still under way. Restarted counting waits for it. */
   readonly #writes = new Map<string, Promise<void>>()
 
   constructor(store: DriftStore, clock: Clock, log: Logger) {
@@ -64,7 +64,7 @@ export class DriftWatch {
     })
   }
 
-  /** The destination's driver is closed: its counts are saved and leave memory. Never rejects. */
+  /** The destination's driver was closed: saves its counts and removes them from memory. Never rejects. */
   async close(destinationId: string): Promise<void> {
     const counting = this.#counting.get(destinationId)
     if (counting === undefined) return
@@ -96,7 +96,7 @@ export class DriftWatch {
       await this.#writes.get(destinationId)
       counts.begin(await this.#store.load(destinationId))
     } catch (err) {
-      // It counts from now on, in memory: what is stored is not overwritten.
+      // Counting starts from zero in memory; the stored counts are not overwritten.
       this.#log.warn({ err, destination_id: destinationId }, 'drift.not_loaded')
     }
   }
@@ -120,7 +120,7 @@ export class DriftWatch {
 /** The counts of one destination. */
 export class DriftCounts {
   readonly #hash: string
-  /** By key, the columns that it fills. */
+  /** By key, the columns that the key fills. */
   readonly #known = new Map<string, string[]>()
   #state: DriftState
   #isLoaded = false
@@ -150,12 +150,12 @@ export class DriftCounts {
   get isChanged(): boolean {
     return this.#isChanged
   }
-  /** A key or a filled column that was not known before. */
+  /** True when there is a key, or a filled column, that was not known before. */
   get hasNews(): boolean {
     return this.#hasNews
   }
 
-  /** Goes on from what is stored, if the columns are the same. */
+  /** Continues the saved counts if the columns are the same. */
   begin(saved: SavedDrift | null): void {
     this.#isLoaded = true
     if (saved?.mappingHash !== this.#hash) return
@@ -170,7 +170,7 @@ export class DriftCounts {
     for (const key of mine.keys) this.#add(key)
   }
 
-  /** For saving: from here on nothing is changed. */
+  /** Returns a copy for saving. */
   taken(): SavedDrift {
     this.#isChanged = false
     this.#hasNews = false
@@ -182,13 +182,13 @@ export class DriftCounts {
     if (second !== this.#second) this.#leftInSecond = recordsPerSecond
     this.#second = second
     let left = Math.min(recordsPerBatch, this.#leftInSecond)
-    // From its newest message: what has just changed is there.
+    // Starts at the newest message, which shows recent changes.
     for (let at = batch.messages.length - 1; at >= 0 && left > 0; at--) {
       for (const record of records(batch.messages[at]!.body)) {
         if (left === 0) break
         left -= 1
         this.#leftInSecond -= 1
-        if (record.length <= mostRecordBytes) this.#lookAt(record, nowMs)
+        if (record.length <= maxRecordBytes) this.#lookAt(record, nowMs)
       }
     }
   }
@@ -203,7 +203,7 @@ export class DriftCounts {
       const columns = key === null ? undefined : this.#known.get(key)
       if (columns !== undefined) this.#fill(columns, value)
       else if (key === null || key.length > driftLimits.keyCharacters) this.#state.other_keys += 1
-      // Twice in one record counts once.
+      // A duplicate key in one record counts once.
       else if (!seen.has(key)) {
         seen.add(key)
         const [type, example] = [typeOf(value), exampleOf(value)]
@@ -225,7 +225,7 @@ export class DriftCounts {
     if (known !== undefined) {
       known.records += found.records
       known.last_ms = Math.max(known.last_ms, found.last_ms)
-      // Null says nothing of the type.
+      // Null has no type information.
       if (known.type === 'null') [known.type, known.example] = [found.type, found.example]
     } else if (this.#state.keys.length < driftLimits.keys) {
       this.#state.keys.push(found)
@@ -256,7 +256,7 @@ function typeOf(value: Buffer): ColumnMapping['column_type'] {
   }
 }
 
-/** The beginning of its JSON text. */
+/** The beginning of the value's JSON text. */
 function exampleOf(value: Buffer): string {
   const { exampleCharacters } = driftLimits
   const characters = [...value.subarray(0, 4 * exampleCharacters).toString('utf8')]

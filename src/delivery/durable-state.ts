@@ -3,10 +3,10 @@
  * the lane's own loop changes it.
  *
  *   change(row) ──▶ in memory ──save──▶ durable, with the counts since the last save, in one transaction
- *   detach()    ──▶ the row is no longer this lane's: nothing is saved from here on, and a save for another owner's row rejects
+ *   detach()    ──▶ the lane no longer owns the row: nothing more is saved, and a save for another owner's row rejects
  *
- * A range is sent only when it is saved, so that a repeat has the same identity. Where batches are full, it is saved while
- * the one before it is under way, in the save that moves the cursor past the one before that:
+ * A range is sent only after it is saved, so that a repeat has the same identity. With full batches, a range is saved
+ * while the previous one is under way, by the save that moves the cursor past the one before that:
  *
  *   attempts    │ 1 under way ·········│ 2 under way ··········│ 3 under way
  *   saves       │   range 1, next 2    │   cursor 1,           │   cursor 2,
@@ -23,51 +23,51 @@
  *   | after the next range is saved               | cursor, range, next   | both ranges, one after the other, the  |
  *   |                                             |                       |   same two identities                  |
  *   | while the next range is sent, before the    | cursor, range, next   | the same: the first is repeated, too,  |
- *   |   cursor's move past the first is saved     |                       |   whatever became of the second        |
- *   | in between, the first failing now for good  | parts of range, next  | parts of the first range, none beyond  |
+ *   |   cursor's move past the first is saved     |                       |   whatever the outcome of the second   |
+ *   | in between, the first now fails permanently | parts of range, next  | parts of the first range, none beyond  |
  *   |                                             |                       |   it; then the next as it was          |
  *   | after the destination stored it, reply lost | cursor, range         | the same range again: at least once    |
  *   | after the reply, before the save            | cursor, range         | the same range again: at least once    |
  *   | after the save                              | cursor after it       | the next range                         |
- *   | between two parts of a bisected batch       | end of search, range  | the search goes on where it was        |
+ *   | between two parts of a bisected batch       | end of search, range  | the search continues where it was      |
  *   | during a pause                              | failure, range        | the same range, after at most 60 s     |
  *   | between two repeats of a timed-out range    | failure, range        | the same range, twice more at most     |
  *   | after halving, before the half is sent      | size limit, half      | the half                               |
- *   | between growing batches                     | size limit, successes | counting goes on                       |
+ *   | between growing batches                     | size limit, successes | counting continues                     |
  *   | after a rewind, before its save             | cursor, generation    | nothing was moved, nothing was sent    |
- *   | after that save, before the next attempt    | cursor, a greater     | the earlier messages; what a table's   |
- *   |                                             |   generation          |   lane row says is of an earlier one   |
- *   | in a half-stored batch, before the failure  | cursor, range, offset | from that offset: what was stored      |
- *   |   is saved                                  |   of the last save    |   since then is repeated               |
+ *   | after that save, before the next attempt    | cursor, a greater     | the earlier messages; the lane row in  |
+ *   |                                             |   generation          |   a table is of an earlier generation  |
+ *   | in a half-stored batch, before the failure  | cursor, range, offset | from that offset: records stored since |
+ *   |   is saved                                  |   of the last save    |   then are repeated                    |
  *   | in a half-stored batch, after that save     | cursor, range, offset | from the first record not stored       |
- *   | after rejected records are kept (park),     | cursor, range         | the same range: kept again under the   |
- *   |   before the others are committed           |                       |   same places, stored for the first    |
+ *   | after rejected records are parked,          | cursor, range         | the same range: parked again at the    |
+ *   |   before the others are committed           |                       |   same positions, stored for the first |
  *   |                                             |                       |   time                                 |
  *   | after that commit, before the save          | cursor, range         | the same range again: at least once;   |
  *   |                                             |                       |   with exactly_once, nothing to send;  |
- *   |                                             |                       |   what is parked of it is looked up    |
+ *   |                                             |                       |   its parked records are looked up     |
  *   |                                             |                       |   and not counted as delivered         |
  *   | after a range was cut again, before a save  | failure, old range    | the old range, as before               |
- *   | after lost messages were met, before a save | cursor before them    | met and counted again: counted once    |
- *   | after that save, before the next attempt    | cursor after them     | goes on behind them                    |
- *   | after a cursor was found beyond the log's   | cursor, its old mark  | found so again; the mark is looked up  |
+ *   | after lost messages were found, before save | cursor before them    | found and counted again: counted once  |
+ *   | after that save, before the next attempt    | cursor after them     | continues after them                   |
+ *   | after a cursor was found beyond the log's   | cursor, its old mark  | found again; the mark is looked up     |
  *   |   end, before anything was delivered        |                       |   again, nothing is counted twice      |
- *   | after a damaged row was found, before its   | a failing checksum    | found so again                         |
+ *   | after a damaged row was found, before its   | a failing checksum    | found again                            |
  *   |   repair                                    |                       |                                        |
  *   | after records were parked, before the        | cursor, range;        | the same range: rejected again, they are|
  *   |   destination has the others                | the records parked    |   the same parked rows, one attempt more|
- *   | after that, before the cursor's move is     | cursor, range;        | the same; stored now after all, a       |
- *   |   saved                                     | the records parked    |   record may be there and parked        |
+ *   | after that, before the cursor's move is     | cursor, range;        | the same; if stored now, a record       |
+ *   |   saved                                     | the records parked    |   can be both stored and parked         |
  *   | before a message is parked or skipped       | cursor before it,     | it is tried again                       |
  *   |                                             |   nothing parked      |                                         |
- *   | after that save                             | cursor after it,      | goes on behind it                       |
+ *   | after that save                             | cursor after it,      | continues after it                      |
  *   |                                             |   the message parked  |                                         |
  *   | after its repair, before the first delivery | cursor 0              | from the earliest message kept         |
  *
  * The outcome of the messages that the cursor moved past (`passedBetween`) is saved in the same transaction as the
- * cursor. For the look-up of a message every line above therefore says the same: after a crash before a save the message
- * is pending and the history does not have it; after the save both agree. A rewind's save moves the cursor and voids the
- * history behind it; a repair voids all of it.
+ * cursor. So for every line above, the message lookup is consistent: after a crash before a save, the message is
+ * pending and not in the history; after the save both agree. The save of a rewind moves the cursor and invalidates the
+ * history after it; a repair invalidates all of it.
  */
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
 import {
@@ -98,9 +98,9 @@ export class DurableState {
   #isDirty = false
   /** Since the last save. */
   #parked: ParkedChange[] = []
-  /** As it was last saved, or loaded. */
+  /** The row as it was last saved or loaded. */
   #saved: LaneState
-  /** The end of the next range in the loaded row: another process may have sent that range. */
+  /** The end of the next range in the loaded row, which another process can have sent. */
   readonly #inheritedNext: number | null
   #behind: Promise<void> | null = null
   #detached: 'removed' | 'handed over' | null = null
@@ -119,12 +119,12 @@ export class DurableState {
     return this.#row
   }
 
-  /** The cursor that a restart would begin with: retention may use no other. */
+  /** The cursor that a restart would use. Retention must use only this one. */
   get savedCursorSeq(): number {
     return this.#saved.cursorSeq
   }
 
-  /** `isParked`: what the cursor moves past is parked. */
+  /** `isParked`: the messages that the cursor moves past are parked. */
   change(row: LaneState, isParked = false): void {
     if (row === this.#row) return
     const before = this.#row
@@ -142,7 +142,10 @@ export class DurableState {
     this.#counts.filteredRecords += counts.filteredRecords ?? 0
   }
 
-  /** Rejects when the row cannot be saved: the lane must not continue. The row of a deleted destination has nothing to keep. */
+  /**
+   * Rejects when the row cannot be saved; then the lane must not continue. For a deleted destination there is nothing to
+   * save.
+   */
   async save(): Promise<void> {
     await this.#behind
     if (this.#detached === 'handed over') throw new LaneOwnershipLostError([this.#row.destinationId])
@@ -154,14 +157,14 @@ export class DurableState {
     if (this.#isDirty) await this.save()
   }
 
-  /** Resolves when the row's range may be sent: it is saved, as the range under way or as the one after it. */
+  /** Resolves when the row's range can be sent: it is saved as the current range or as the next one. */
   async saveForAttempt(): Promise<void> {
     await this.#behind
     if (this.#isDirty && !this.#isRangeSaved()) await this.save()
   }
 
-  /** Saves while an attempt is under way. The next save waits for it, and rejects when it has failed. */
-  saveBehind(onFailed: () => void): void {
+  /** Saves while an attempt is under way. The next save waits for this one, and rejects if it failed. */
+  saveInBackground(onFailed: () => void): void {
     if (!this.#isDirty || this.#detached !== null || this.#behind !== null) return
     this.#behind = this.#save().then(() => {
       this.#behind = null
@@ -169,12 +172,12 @@ export class DurableState {
     this.#behind.catch(onFailed)
   }
 
-  /** The range under way fails, so this process has not sent the one after it: that one is cut when it is due. */
+  /** The current range fails, so this process has not sent the next one. The next range is cut when it is due. */
   dropUnsentNext(): void {
     if (this.#row.nextLastSeq !== this.#inheritedNext) this.change(transition.withoutNext(this.#row))
   }
 
-  /** A failed range may have been cut otherwise than it was saved; one that nothing has happened to yet was not. */
+  /** A failed range can differ from the saved one, because it was cut again; a range without a result cannot. */
   #isRangeSaved(): boolean {
     const { batchFirstSeq, batchLastSeq, bisectLastSeq, attempts, recordOffset } = this.#row
     const { nextFirstSeq, nextLastSeq } = this.#saved
@@ -199,7 +202,7 @@ export class DurableState {
     this.#deps.onSaved()
   }
 
-  /** The destination was deleted, or another owner has the lane: nothing is saved from here on. */
+  /** The destination was deleted or another owner has the lane: nothing more is saved. */
   detach(why: 'removed' | 'handed over'): void {
     this.#detached = why
   }
@@ -210,7 +213,7 @@ export class DurableState {
     await this.save()
   }
 
-  /** Records of these messages that were parked before a rewind are stored now. */
+  /** Records that were parked before a rewind are stored now. */
   #deliveredAgain(
     { cursorSeq: afterSeq }: LaneState,
     { cursorSeq: throughSeq, generation }: LaneState,
@@ -219,7 +222,10 @@ export class DurableState {
     this.park({ kind: 'delivered_again', afterSeq, throughSeq, generation })
   }
 
-  /** The cursor moves past what was delivered; `parked` of its records are parked instead, `filtered` are not for the destination. */
+  /**
+   * The cursor moves past delivered messages. `parked` of their records were parked and `filtered` were left out by the
+   * transform.
+   */
   delivered(row: LaneState, { parked, filtered }: { parked: number; filtered: number }): void {
     const left = parked + filtered
     const records = row.deliveredRecords - this.#row.deliveredRecords - left
@@ -229,14 +235,14 @@ export class DurableState {
     this.count({ deliveredRecords: records, filteredRecords: filtered })
   }
 
-  /** The destination rejects the message for good: it is parked, and the cursor moves past it, in one save. */
+  /** Parks a message that the destination permanently rejects and moves the cursor past it, in one save. */
   async parked(message: MarkedMessage, parked: NewParked): Promise<void> {
     this.change(transition.afterParked(this.#row, message), true)
     this.park({ kind: 'message', parked })
     await this.save()
   }
 
-  /** The parked record is stored, or by now filtered out: no longer parked, and counted. */
+  /** The parked record is stored, or the transform now leaves it out. It is no longer parked, and is counted. */
   async replayed(parkedId: string, records: number, filtered: number): Promise<void> {
     const { deliveredRecords, filteredRecords } = this.#row
     const lastDeliveredMs = this.#deps.clock.now()
@@ -251,13 +257,16 @@ export class DurableState {
     await this.save()
   }
 
-  /** Saved with the next change of the row: neither is ever there without the other. */
+  /** Saved together with the next change of the row, so that neither exists without the other. */
   park(change: ParkedChange): void {
     this.#parked.push(change)
     this.#isDirty = true
   }
 
-  /** The message is parked, and the cursor moves past it. False: there is no room for it, and nothing has changed. */
+  /**
+   * Parks the message and moves the cursor past it. Returns false when there is no room for it; then nothing has
+   * changed.
+   */
   async skipped(message: MarkedMessage): Promise<boolean> {
     const { attempts, lastError } = this.#row
     const parked = parkedMessage(message, this.#row, attempts, skipCause(lastError))
@@ -271,7 +280,7 @@ export class DurableState {
     return isParked
   }
 
-  /** To an earlier cursor, clamped to what is kept; never forward: that would pass messages over. */
+  /** Moves to an earlier cursor, limited to kept messages. Never forward, which would skip messages. */
   async rewind(find: () => Promise<number>): Promise<RewindResult> {
     const { reader } = this.#deps
     const { cursorSeq } = this.#row
@@ -296,7 +305,7 @@ export class DurableState {
   }
 }
 
-/** A message is parked alone, and in no batch. */
+/** A message that was parked as a whole is part of no batch. */
 function parkedRun({ lastSeq }: PassedMessages, { attempts }: LaneState) {
   return { kind: 'parked', firstSeq: lastSeq, batchLastSeq: null, attempts: attempts + 1 } as const
 }

@@ -1,10 +1,10 @@
 /**
- * Says in the log when a lane begins to fail and when that is over (contract/state-words.ts): once each.
+ * Logs when a lane starts to fail and when that ends (contract/state-words.ts), once each.
  *
- *   (works) ──isFailing──▶ failing: lane.failing ──no failure for a minute──▶ over: lane.failing_ended
+ *   (works) ──isFailing──▶ failing: lane.failing ──no failure for a minute──▶ ended: lane.failing_ended
  *
- * A destination that takes a batch now and then and fails again keeps its lane in one such episode: the log gets one line,
- * not one per batch. A restart forgets episodes, so a lane that still fails is named again in the new process's log.
+ * When a destination fails with occasional successes, the lane stays in one episode: the log gets one line, not one per
+ * batch. A restart forgets episodes, so a lane that still fails is logged again.
  */
 import { wordsOf } from '../contract/destination-words.ts'
 import { failingAfterMs, isFailing } from '../contract/state-words.ts'
@@ -14,9 +14,9 @@ import type { Lane } from './lane.ts'
 import { isoTime } from './lane-status.ts'
 
 interface Episode {
-  /** The time of its first failure. */
+  /** Time of its first failure. */
   sinceMs: number
-  /** Monotonic: since when nothing has failed; null: something has. */
+  /** Monotonic time since which nothing has failed; null while something fails. */
   quietAt: number | null
 }
 
@@ -30,12 +30,12 @@ export class FailingLanes {
     this.#log = log
   }
 
-  /** Called every few seconds. A lane that is no longer among them ends its episode in silence. */
+  /** Called every few seconds. A lane that is no longer in the map ends its episode without a log line. */
   look(lanes: ReadonlyMap<string, Lane>): void {
     for (const id of this.#episodes.keys()) if (!lanes.has(id)) this.#episodes.delete(id)
     for (const lane of lanes.values()) {
       const episode = this.#episodes.get(lane.spec.destinationId)
-      if (episode !== undefined) this.#goOn(lane, episode)
+      if (episode !== undefined) this.#continueEpisode(lane, episode)
       else if (isFailingNow(lane, this.#clock.now())) this.#begin(lane)
     }
   }
@@ -57,7 +57,7 @@ export class FailingLanes {
     )
   }
 
-  #goOn(lane: Lane, episode: Episode): void {
+  #continueEpisode(lane: Lane, episode: Episode): void {
     const { row, spec } = lane
     if (row.firstFailedMs !== null && spec.status !== 'blocked') {
       episode.quietAt = null
@@ -73,7 +73,7 @@ export class FailingLanes {
 }
 
 function isFailingNow({ row, spec }: Lane, nowMs: number): boolean {
-  // Nearly all lanes, nearly always.
+  // The fast path for nearly all lanes.
   if (row.firstFailedMs === null) return false
   const facts = {
     lane_state: spec.status === 'blocked' ? 'blocked' : 'retrying',

@@ -1,6 +1,6 @@
 /**
- * Forgets what became of messages once they are no longer kept: now and then, of one lane after the other. A failure waits for the
- * next time.
+ * Deletes the history of messages that are no longer kept: periodically, one lane after the other. After a failure it
+ * waits for the next time.
  */
 import type { BufferReader } from '../log/buffer.ts'
 import type { LaneStore } from '../metadata/lane-state.ts'
@@ -16,10 +16,10 @@ export interface HistoryKeeperDeps {
   log: Logger
 }
 
-/** Retention drops whole segments, an hour of messages or less at a time. */
+/** Retention drops whole segments, which are an hour of messages or less. */
 const pruneEveryMs = 15 * 60_000
 
-/** Returns what ends it. */
+/** Returns a function that stops it. */
 export function keepHistoryShort(deps: HistoryKeeperDeps): () => void {
   let cancel = () => {}
   let isEnded = false

@@ -1,11 +1,11 @@
 /**
- * A driver for one attempt in a thread of its own, which may die without anybody else noticing: for lanes that ended the
- * worker of all, and for checks of destinations that nobody has used yet.
+ * Runs a driver for one attempt in a thread of its own, whose death affects no other lane. Used for lanes that crashed
+ * the shared worker, and for checks of new destinations.
  *
- *   deliver ─▶ a place is free ─▶ thread starts ─▶ driver delivers ─▶ outcome, thread is terminated
+ *   deliver ─▶ a slot is free ─▶ thread starts ─▶ driver delivers ─▶ outcome, thread is terminated
  *                                     └── dies, or gives no sign of life for 5 s ─▶ DriverDiedError
  *
- * The lane itself stays where it is: only its driver is elsewhere, so its row, its cursor and its commands have one owner.
+ * Only the driver runs elsewhere. The lane stays in the worker, so its row, its cursor and its commands have one owner.
  */
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
@@ -32,7 +32,7 @@ export interface DriverThreadData {
   settings: DriverSettings
 }
 
-/** One of the first four, once. */
+/** A thread gets one of the first four calls, once. */
 export interface DriverCalls {
   deliver(batch: Batch, parks: boolean): void
   check(sample: Sample | null): DestinationCheck[]
@@ -41,7 +41,7 @@ export interface DriverCalls {
   abort(): void
 }
 
-/** Metadata, the buffer and the destination's rate are with the lane. */
+/** Calls to the lane, which owns the metadata, the buffer and the destination's rate limit. */
 export interface LaneCalls {
   stored: AttemptProgress['stored']
   beforeRequest: AttemptProgress['beforeRequest']
@@ -50,7 +50,7 @@ export interface LaneCalls {
   park(rejected: readonly RejectedRecord[]): void
 }
 
-/** The driver ended its thread, or kept it busy. */
+/** The driver ended its thread, or blocked it. */
 export class DriverDiedError extends Error {
   constructor(reason: string) {
     super(reason)
@@ -58,25 +58,25 @@ export class DriverDiedError extends Error {
   }
 }
 
-/** All of them, and `deliver` of the driver, also reject with DriverDiedError. */
+/** All methods, and `deliver` of the opened driver, can also reject with DriverDiedError. */
 export interface IsolatedDrivers {
-  /** It has a thread for each attempt. */
+  /** The driver uses a new thread for each attempt. */
   open(spec: DestinationSpec, pin: PinServerKey): DestinationDriver
-  /** As `DriverModule.check`. */
+  /** See `DriverModule.check`. */
   check(spec: DestinationSpec, signal: AbortSignal, sample: Sample | null): Promise<DestinationCheck[]>
-  /** As `DriverModule.infer`. */
+  /** See `DriverModule.infer`. */
   infer(spec: DestinationSpec, signal: AbortSignal, request: InferRequest): Promise<TableProposal>
-  /** As `forgetDestination`. */
+  /** See `forgetDestination`. */
   forget(spec: DestinationSpec, signal: AbortSignal): Promise<void>
 }
 
 const threadsAtOnce = 2
-/** Each takes 20 MiB and more for its code. */
+/** Each thread takes at least 20 MiB for its code. */
 const checksAtOnce = 2
-const mostSilentTicks = 5
-/** Until its code is loaded it gives no sign of life. */
-const mostStartTicks = 60
-/** The time in which an aborted attempt may still report how it ended. */
+const maxSilentTicks = 5
+/** A thread gives no sign of life until its code is loaded. */
+const maxStartTicks = 60
+/** The time in which an aborted attempt can still report its outcome. */
 const abortGraceMs = 2_000
 
 export function isolatedDrivers(settings: DriverSettings): IsolatedDrivers {
@@ -109,7 +109,7 @@ export function isolatedDrivers(settings: DriverSettings): IsolatedDrivers {
 
 type Work<T> = (thread: Thread<DriverCalls, LaneCalls>) => Promise<T>
 
-/** Runs `work` in its turn. Rejects with a DeliveryError (`aborted`) when the signal is aborted before. */
+/** Runs `work` when a slot is free. Rejects with a DeliveryError (`aborted`) when the signal is aborted before. */
 async function inTurn<T>(semaphore: Semaphore, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
   let hasBegun = false
   const begin = () => {
@@ -140,8 +140,8 @@ async function runApart<T>(
     limits: { maxYoungGenerationSizeMb: resourceLimits.driverYoungHeapMiB },
     host,
     errors: { DeliveryError },
-    mostSilentTicks,
-    mostStartTicks,
+    maxSilentTicks,
+    maxStartTicks,
     interrupted: (reason, cause) => new DriverDiedError(cause?.message ?? reason),
   })
   let grace: NodeJS.Timeout | undefined
@@ -159,7 +159,7 @@ async function runApart<T>(
   }
 }
 
-/** The calls that a driver makes to its lane while it delivers. A check makes none. */
+/** The calls that a driver makes to its lane during a delivery. A check makes none. */
 function laneCalls(progress: AttemptProgress, pin: PinServerKey): Handlers<LaneCalls> {
   return {
     stored: (records) => progress.stored(records),
@@ -170,7 +170,7 @@ function laneCalls(progress: AttemptProgress, pin: PinServerKey): Handlers<LaneC
   }
 }
 
-/** Bodies as arrays of their own: a Buffer that is a view would take all it is a view of with it. */
+/** Copies the bodies: a Buffer that is a view would be sent with the whole memory it is a view of. */
 function sentBatch(batch: Batch): Batch {
   return { ...batch, messages: batch.messages.map(sentMessage) }
 }

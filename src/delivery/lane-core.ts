@@ -1,6 +1,6 @@
 /**
- * The part that both kinds of lane share: the durable state, the mailbox, the loop that alone changes the state, and the ways in
- * which a lane ends.
+ * The part that push and pull lanes share: the durable state, the mailbox, the loop, which is the only code that
+ * changes the state, and the ways in which a lane ends.
  *
  *   new ──start──▶ running: a command, if there is one, else a step ──end──▶ ending ──▶ ended
  *                     │                                                         ▲
@@ -13,9 +13,9 @@
  *   removed      | not saved, it is gone      | late result                      | late result
  *   handed over  | not saved, another owner's | late result                      | late result
  *
- * `end` waits for the loop and posts no command of its own, so it rejects with the unrecoverable error of `start()` only, never
- * because of a lost ownership. A command that is under way during a hand-over rejects with LaneOwnershipLostError when it saves:
- * its caller never hears that it is done.
+ * `end` waits for the loop and posts no command, so it rejects only with the unrecoverable error of `start()`, never
+ * because of a lost ownership. A command that is under way during a hand-over rejects with LaneOwnershipLostError when
+ * it saves, so its caller never gets a success.
  */
 import assert from 'node:assert'
 import type { LaneStatus } from '../contract/destination.ts'
@@ -125,7 +125,7 @@ export abstract class LaneCore implements Lane {
   }
 
   async end(how: LaneEnd, graceMs = 0): Promise<void> {
-    // A lane that is closed and loses its pipe meanwhile saves nothing any more.
+    // A lane that loses its pipe while it closes must not save any more.
     if (this.#end === null || how !== 'closed') this.#end = how
     if (how !== 'closed') this.state.detach(how)
     if (this.#ended === null) this.mailbox.close()
@@ -137,38 +137,38 @@ export abstract class LaneCore implements Lane {
     cancel()
   }
 
-  /** The lane was asked to end, and how; null: it was not. */
-  protected get asked(): LaneEnd | null {
+  /** How the lane was asked to end; null when it was not. */
+  protected get requestedEnd(): LaneEnd | null {
     return this.#end
   }
 
-  /** One turn of the lane when no command is waiting: as long as there is nothing to do it waits for `wake`. */
+  /** One step of the lane when no command is waiting. It waits for `wake` while there is nothing to do. */
   protected abstract step(): Promise<void>
   /** Ends a wait of `step`. */
   protected abstract wake(): void
-  /** The blocking message was passed, or the cursor moved back. */
+  /** Called when the lane moved past its blocking message, or its cursor moved back. */
   protected moved(): void {
     this.retry.clear()
   }
-  /** Part of the command that changed the destination. */
+  /** Called within the command that changed the destination. */
   protected async reconfigured(_before: LaneSpec): Promise<void> {}
-  /** Ends the work under way, which is not an attempt then. */
+  /** Aborts the current work, which then does not count as an attempt. */
   protected abortAttempt(): void {}
-  /** Around every command. */
+  /** Wraps every command. */
   protected around<T>(run: () => Promise<T>): Promise<T> {
     return run()
   }
-  /** The loop takes no more turns. */
+  /** Called when the loop ends. */
   protected release(): void {}
-  /** The last action of the loop. */
+  /** The last call of the loop. */
   protected async closed(): Promise<void> {}
 
-  /** Runs between two steps, after the attempt under way has ended. */
+  /** Runs between two steps, after the current attempt has ended. */
   protected command<T>(late: T, run: () => Promise<T>): Promise<T> {
     return this.mailbox.post(late, () => this.around(run))
   }
 
-  /** The same, for a caller who waits for the outcome. */
+  /** Like `command`, for a caller that waits for the outcome. */
   protected ask<T>(late: T, run: () => Promise<T>): Promise<T> {
     return this.mailbox.ask(late, () => this.around(run))
   }
@@ -195,11 +195,11 @@ export abstract class LaneCore implements Lane {
     }
   }
 
-  /** Rejects with what must not end in silence. */
+  /** Rejects with errors that must not be ignored. */
   async #failed(error: unknown): Promise<void> {
     if (isUnavailable(error)) this.mailbox.close()
     else this.mailbox.fail(error)
-    // Both only while closing: a restart begins with what was saved before.
+    // Both occur only while closing: a restart continues from the last save.
     if (error instanceof BufferReadUnavailableError) await this.#saveAtEnd()
     else if (error instanceof LaneStoreUnavailableError) this.state.log.notSaved()
     else if (error instanceof LaneOwnershipLostError) this.state.log.ownershipLost()
@@ -221,7 +221,7 @@ function isUnavailable(error: unknown): boolean {
   return error instanceof LaneStoreUnavailableError || error instanceof BufferReadUnavailableError
 }
 
-/** Reads beside the lane's loop, and rejects where the loop would wait for the buffer. */
+/** Reads without the lane's loop. It rejects where the loop would wait for the buffer. */
 class View implements LaneView {
   readonly #lane: LaneCore
   readonly #state: DurableState

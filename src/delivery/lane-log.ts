@@ -1,4 +1,4 @@
-/** The log lines of a lane: one wide line per attempt, one line when its state changes. */
+/** The log lines of a lane: one per attempt, and one per change of state. */
 import type { Batch, DeliveryError } from '../destinations/driver.ts'
 import type { StoredMessage } from '../log/buffer.ts'
 import type { LaneSpec } from '../metadata/lane-state.ts'
@@ -8,10 +8,10 @@ import type { AttemptOutcome } from './attempt.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 
 export interface LaneLog {
-  /** It has another name from now on. */
+  /** Later lines use the new name. */
   renamed(spec: LaneSpec): void
   attempted(batch: Batch, attempt: number, outcome: AttemptOutcome, ms: number): void
-  /** An isolated message was rejected for good: an operator has to act. */
+  /** A single message was rejected permanently: the lane continues only after a change or a skip. */
   stuck(message: StoredMessage, error: DeliveryError): void
   stalled(message: StoredMessage, error: DeliveryError): void
   recovered(): void
@@ -86,7 +86,7 @@ export function openLaneLog(log: Logger, spec: LaneSpec): LaneLog {
   }
 }
 
-/** Which lane a line is about, for machines and for people. */
+/** Fields that identify the lane of a log line, as ids and as names. */
 export function namesOf({ destinationId, pipeId, pipeName, name }: LaneSpec): Record<string, string> {
   return { destination_id: destinationId, pipe_id: pipeId, pipe_name: pipeName, destination_name: name }
 }

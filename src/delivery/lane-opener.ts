@@ -1,10 +1,10 @@
 /**
- * Makes a lane of a destination: takes its row for this owner, repairs a damaged one, and finds its position again in a log
- * that was restored from a backup. The lanes of a thread share what is made here: the memory, the saves, and the wait for a
- * buffer that does not respond.
+ * Opens the lane of a destination: takes its row for this owner, repairs a damaged row, and relocates the cursor in a
+ * log that was restored from a backup. The lanes of a thread share the memory budget, the saver, and the reader that
+ * waits for an unavailable buffer.
  *
- * A crash between any two steps repeats them: taking a row only raises its epoch, a repair writes the row that the next start
- * would write, and the new position is saved with whatever the lane saves first.
+ * After a crash between any two steps they are repeated: taking a row only raises its epoch, a repair writes the row
+ * that the next start would write, and the relocated cursor is saved with the lane's first save.
  */
 import { wordsOf } from '../contract/destination-words.ts'
 import type { Epoch } from '../contract/epochs.ts'
@@ -50,7 +50,7 @@ export interface LaneOpenerOptions {
 export class LaneOpener {
   readonly budget: MemoryBudget
   readonly observed = new AttemptsObserved()
-  /** For the thread itself: it waits while the buffer cannot be read. */
+  /** For the thread's own work: it waits while the buffer cannot be read. */
   readonly reader: PatientReader
   readonly #options: LaneOpenerOptions
   readonly #onSaved: () => void
@@ -59,7 +59,7 @@ export class LaneOpener {
   readonly #outage: ReadOutage
   readonly #parkedSpace: ParkedSpace
 
-  /** `onSaved`: the saved cursor of a lane may have moved. */
+  /** `onSaved` is called when the saved cursor of a lane has possibly moved. */
   constructor(options: LaneOpenerOptions, onSaved: () => void) {
     this.#options = options
     this.#onSaved = onSaved
@@ -70,7 +70,7 @@ export class LaneOpener {
     this.#parkedSpace = new ParkedSpace(options.parked.store, options.parked.maxBytes)
   }
 
-  /** The lane is not started yet. Rejects with LaneOwnershipLostError where a newer owner has taken it. */
+  /** Returns a lane that is not started. Rejects with LaneOwnershipLostError when a newer owner has taken it. */
   async open(spec: LaneSpec, epoch: number): Promise<Lane> {
     const row = await this.#relocated(spec, await this.#take(spec, epoch))
     const opening = { epoch, attempted: attemptedRange(row) }
@@ -79,13 +79,13 @@ export class LaneOpener {
     return wordsOf(spec.type).isPulled ? new PullLane(spec, row, deps) : new PushLane(spec, row, deps)
   }
 
-  /** Reads and saves that wait for the buffer or for space reject from here on. */
+  /** From now on, reads and saves that would wait for the buffer or for disk space reject. */
   stopWaiting(): void {
     this.#saver.stopWaiting()
     this.reader.stopWaiting()
   }
 
-  /** Resolves when every save that was begun has ended. */
+  /** Resolves when every started save has ended. */
   async drain(): Promise<void> {
     await this.#saver.drain()
   }
@@ -104,7 +104,7 @@ export class LaneOpener {
     }
   }
 
-  /** A lane that has seen more than the log holds would wait until the log has caught up with it: its counts begin again. */
+  /** A lane with a cursor beyond the end of the log would wait until the log has caught up. It gets new counts instead. */
   async #relocated(spec: LaneSpec, row: LaneState): Promise<LaneState> {
     const { pipeId } = spec
     const { cursorSeq, cursorMark } = row
@@ -127,7 +127,7 @@ export class LaneOpener {
 
   #depsOf(pipeId: string, epoch: number, parking: Parking): LaneDeps {
     const { reader, openDriver, steps, clock, random, log, epochs, ownership } = this.#options
-    // Each lane has a reader of its own: one that ends waits for nothing.
+    // Each lane has its own reader, so that a lane that ends does not wait.
     return {
       isOwned: () => ownership.holds(pipeId, epoch),
       reader: new PatientReader(reader, clock, this.#outage),
@@ -149,7 +149,7 @@ export class LaneOpener {
   }
 }
 
-/** Nothing else was attempted before this process: a range is saved before it is sent. */
+/** No earlier process has attempted anything else, because a range is saved before it is sent. */
 function attemptedRange({ cursorSeq, generation, ...row }: LaneState): AttemptedRange {
   const throughSeq = Math.max(row.batchLastSeq ?? 0, row.bisectLastSeq ?? 0, row.nextLastSeq ?? 0)
   return { afterSeq: cursorSeq, throughSeq, generation }

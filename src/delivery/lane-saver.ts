@@ -1,11 +1,11 @@
 /**
- * Group commit of lane state: what all lanes save while one transaction is under way goes into the next, so a hundred
- * lanes cost one fsync, not a hundred.
+ * Group commit of lane state: everything that lanes save while one transaction is under way goes into the next one, so a
+ * hundred lanes cost one fsync instead of a hundred.
  *
- * A full disk keeps lanes waiting, not failing: nothing is delivered beyond what could be saved, and the save is
- * repeated until there is room. Only a process that ends does not wait, also not for a store that does not answer: what it could not
- * save is delivered again after the next start, under the same identity. A lane that another owner has taken over fails alone. Every other error is thrown to
- * every lane of the group: the thread ends with it.
+ * On a full disk lanes wait and do not fail: nothing is delivered beyond the saved state, and the save is repeated until
+ * there is room. A process that stops does not wait, not even for a store that does not respond: unsaved progress is
+ * delivered again after the next start, under the same identity. A lane that another owner has taken over fails alone.
+ * Every other error rejects for all lanes of the group, and the thread ends with it.
  */
 import {
   type LaneCounts,
@@ -29,7 +29,7 @@ interface Entry {
 }
 
 const retrySaveMs = 1_000
-/** How long the end of the process waits for room, and for each save. */
+/** How long a stopping process waits for disk space, and for each save. */
 const closingMs = 3_000
 
 export class LaneSaver {
@@ -39,7 +39,7 @@ export class LaneSaver {
   #gathering = new Map<string, Entry>()
   #running: Promise<void> | null = null
   #givesUpAtMs = Number.POSITIVE_INFINITY
-  /** Begins the limit of the save under way. */
+  /** Starts the time limit of the current save. */
   #limitSave: () => void = () => {}
 
   constructor(store: LaneStore, clock: Clock, log: Logger) {
@@ -48,7 +48,7 @@ export class LaneSaver {
     this.#log = log
   }
 
-  /** Resolves when the row, the counts and what is parked with them are durable. The row must not be changed in place. */
+  /** Resolves when the row, the counts and the parked records are durable. The row must not be changed in place. */
   save(row: LaneState, counts: LaneCounts | null, parked: readonly ParkedChange[] = []): Promise<void> {
     const entry = this.#gathering.get(row.destinationId) ?? newEntry(row)
     entry.row = row
@@ -59,19 +59,19 @@ export class LaneSaver {
     return entry.saved
   }
 
-  /** From here on saves that find no room reject with LaneStoreUnavailableError, soon. */
+  /** From now on, saves that find no room soon reject with LaneStoreUnavailableError. */
   stopWaiting(): void {
     this.#givesUpAtMs = this.#clock.monotonicMs() + closingMs
     this.#limitSave()
   }
 
-  /** Resolves when nothing is being saved any more. */
+  /** Resolves when no save is in progress. */
   async drain(): Promise<void> {
     while (this.#running !== null) await this.#running
   }
 
   async #saveGroups(): Promise<void> {
-    // The rest of this tick's saves join the first group.
+    // Other saves of this turn of the event loop join the first group.
     await new Promise<void>((resolve) => setImmediate(resolve))
     while (this.#gathering.size > 0) {
       const group = this.#gathering
@@ -100,20 +100,23 @@ export class LaneSaver {
         if (!rejectLost(group, error)) await this.#pauseAfter(error, group.size, tries)
         continue
       }
-      // Never repeated: it may still take place, and what it counts would count twice.
+      // Not repeated: the save can still succeed, and its counts would be added twice.
       throw new LaneStoreUnavailableError(new Error(`no answer within ${closingMs} ms`))
     }
   }
 
-  /** Waits before the save is repeated. Throws the error again if a repeat cannot help, or if the process ends. */
+  /** Waits before the save is repeated. Rethrows the error when repeating cannot help or the process is stopping. */
   async #pauseAfter(error: unknown, lanes: number, tries: number): Promise<void> {
     if (!(error instanceof LaneStoreUnavailableError)) throw error
     if (this.#clock.monotonicMs() >= this.#givesUpAtMs) throw error
-    if (tries === 1) this.#log.error({ lanes, err: error.cause }, 'lanes.save_waits')
+    if (tries === 1) this.#log.error({ lanes, err: error.cause }, 'lanes.save_delayed')
     await new Promise<void>((resolve) => this.#clock.wake(retrySaveMs, resolve))
   }
 
-  /** False: the process ends, and waits no longer. A save that takes place later is right: a restart begins with its row. */
+  /**
+   * Returns false when the process is stopping and waits no longer. A late success of the save is harmless: a restart
+   * begins with its row.
+   */
   async #isAnswered(saving: Promise<void>): Promise<boolean> {
     let cancel = () => {}
     const late = new Promise<false>((resolve) => {
@@ -142,7 +145,7 @@ function newEntry(row: LaneState): Entry {
   return { row, counts: [], parked: [], saved, resolve, reject }
 }
 
-/** True: lanes that are another owner's have left the group, which can be saved without them. */
+/** Returns true when lanes of other owners were removed, so that the group can be saved without them. */
 function rejectLost(group: Map<string, Entry>, error: unknown): boolean {
   if (!(error instanceof LaneOwnershipLostError)) return false
   const lost = error.destinationIds.filter((id) => group.has(id))

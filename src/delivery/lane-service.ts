@@ -1,6 +1,6 @@
 /**
- * `Delivery` over the lanes of this thread, and the thread's metrics. Plain functions over a LaneSet; `delivery-thread.ts`
- * receives the calls.
+ * Implements `Delivery` over the lanes of this thread, and collects the thread's metrics. `delivery-thread.ts` receives
+ * the calls.
  */
 import { blockingPage } from '../contract/blocking-page.ts'
 import type { LaneStatus } from '../contract/destination.ts'
@@ -37,12 +37,12 @@ export interface LaneServiceDeps {
   infer(spec: DestinationSpec, signal: AbortSignal, request: InferRequest): Promise<TableProposal>
   forget(spec: DestinationSpec, signal: AbortSignal): Promise<void>
   countUsage?(pipeId: string): Promise<void>
-  /** In threads that no lane uses; without it there are none. */
+  /** Runs trials in threads that no lane uses. Undefined: transforms cannot be tried. */
   runTransform?: RunTransform
 }
 
 const checkDeadlineMs = 10_000
-/** A change of a large table takes its time. */
+/** Changing a large table takes time. */
 const inferDeadlineMs = 60_000
 
 export function openLaneService({
@@ -166,7 +166,7 @@ async function blockingMessage(lane: Lane | undefined, page?: BlockingPage): Pro
   return lane && message ? shownBlockingMessage(message, lane.row.lastError, page) : null
 }
 
-/** The backlog of a pipe with these lanes' backlogs. */
+/** The backlog of a pipe, computed from its lanes' backlogs. */
 export async function pipeBacklog(
   pipeId: string,
   ofLanes: readonly LaneBacklog[],
@@ -223,13 +223,14 @@ async function rewind(
       case 'seq':
         return target.seq
       case 'time':
-        // Just after the message before that time, or `earliest` if there is none: the log's numbers are shared by all pipes.
+        // The position just after the last message before that time, or `earliest`. `cursorAtTime` counts over all pipes
+        // of the log, so it is mapped to this pipe.
         return (await reader.cursorAt(pipeId, await reader.cursorAtTime(pipeId, target.timeMs))).seq
     }
   })
 }
 
-/** A driver in a thread of its own may end that thread: the destination caused that, too. */
+/** A driver that ended its own thread is reported as a failed check, because the destination's settings caused it. */
 function checkEnded(error: unknown): DestinationCheck[] {
   if (!(error instanceof DriverDiedError)) throw error
   const message = `The response of the destination could not be read and ended the check (${error.message}).`
@@ -243,7 +244,7 @@ async function newestMessage(pipeId: string, reader: BufferReader): Promise<Stor
   return run.messages[0] ?? null
 }
 
-/** Null: it did not end in time, or ended the thread that it ran in. */
+/** Null when the work did not end in time, or ended its thread. */
 async function within<T>(
   limitMs: number,
   clock: Clock,
@@ -261,7 +262,7 @@ async function within<T>(
   }
 }
 
-/** A check that does not end in time says so instead. */
+/** A check that does not end in time is reported as such. */
 async function checkWithin(
   check: (signal: AbortSignal) => Promise<DestinationCheck[]>,
   clock: Clock,

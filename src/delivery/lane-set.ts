@@ -2,14 +2,15 @@
  * All lanes of the pipes that this process owns: opened, changed and ended by metadata and ownership, notified by
  * the buffer's feed, and reported to it.
  *
- * `owned-pipe.ts` has everything that concerns one pipe, with what may interleave there. A pipe has its entry here from its first queued
- * work until it is neither owned nor has work queued; `#lanes` finds the lanes of all entries by destination.
+ * `owned-pipe.ts` handles one pipe and the concurrency within it. A pipe has an entry here from its first queued work
+ * until it is neither owned nor has queued work; `#lanes` indexes the lanes of all entries by destination.
  *
- * Retention goes by the low watermarks reported here, so they are made of saved cursors only: what a restart would begin
- * with. A pipe without lanes reports 0, since its messages wait for one.
+ * Retention depends on the low watermarks reported here, so they use only saved cursors, from which a restart would
+ * continue. A pipe without lanes reports 0, because its messages are kept for a future lane.
  *
- * A lane at rest has no timer. A notification can be lost, or come too early to see the message: then the lane's cursor is behind
- * its pipe's newest message. All of them are compared every five seconds, with one read of the buffer.
+ * An idle lane has no timer. A notification can be lost, or arrive before the message is visible; then the lane's
+ * cursor is behind its pipe's newest message. All lanes are checked for that every five seconds, with one read of the
+ * buffer.
  */
 import {
   type BufferFeed,
@@ -39,19 +40,19 @@ export interface LaneSetOptions extends LaneOpenerOptions {
   source: LaneSource
   ownership: LaneOwnership
   feed: BufferFeed
-  /** A lane has ended here: deleted, or another owner has it. `isLast`: its workspace has no other. */
+  /** A lane has ended here: it was deleted or has another owner. `isLast`: its workspace has no other lane here. */
   onLaneGone?(spec: LaneSpec, isLast: boolean): void
   /** A lane stopped unexpectedly: the thread cannot continue. */
   onFatal(error: unknown): void
 }
 
-/** At most this often after a cursor moved, and this often anyway. */
+/** The minimum interval between reports after a cursor moved, and the interval without a move. */
 const reportAfterMoveMs = 2_000
 const reportAnywayMs = 5_000
 const readerLagMs = 1_000
-/** Pipes: their lanes are loaded over the few connections that a thread has. */
+/** Pipes that are opened concurrently: their lanes are loaded over the few connections of a thread. */
 const openedAtOnce = 8
-const openAgainMs = 1_000
+const reopenAfterMs = 1_000
 
 export class LaneSet {
   readonly #options: LaneSetOptions
@@ -60,12 +61,12 @@ export class LaneSet {
   readonly #pipes = new Map<string, OwnedPipe>()
   readonly #lanes = new Map<string, Lane>()
   readonly #opening = new Semaphore(openedAtOnce)
-  /** Ends each wait for metadata. */
+  /** Functions that end each wait for metadata. */
   readonly #waits = new Set<() => void>()
   #cancelReport: (() => void) | null = null
   #cancelLook: (() => void) | null = null
   #heads: Heads = { newestSeq: 0, pipes: new Map() }
-  /** The first one that had a pipe here. */
+  /** The first workspace with a pipe here. */
   #workspaceId: string | null = null
   #hasMoved = false
   #reportedAt = 0
@@ -88,32 +89,33 @@ export class LaneSet {
     })
     feed.onDropped(() => {
       this.#notifyDropped()
-      // A reader may notice a little later than the writer that files are gone.
+      // A reader can see dropped files slightly later than the writer.
       clock.wake(readerLagMs, () => this.#notifyDropped())
     })
     feed.onReportWanted(() => this.#reportLowWatermarks())
     const onFatal = (error: unknown) => this.#failed(error)
     ownership.onGained((pipeId) => {
-      // A node that ended may leave thousands.
-      this.#opening.run(() => this.#patiently(() => this.#refresh(pipeId))).catch(onFatal)
+      // Limited, because a node that ended can leave thousands of pipes.
+      this.#opening.run(() => this.#retryUntilAvailable(() => this.#refresh(pipeId))).catch(onFatal)
     })
     ownership.onLost((pipeId) => {
-      // At once: metadata, which is asked below, may be what does not respond.
+      // Done immediately, because metadata, which is read below, may not respond.
       this.#pipes.get(pipeId.toLowerCase())?.handOverAll()
-      this.#patiently(() => this.#refresh(pipeId)).catch(onFatal)
+      this.#retryUntilAvailable(() => this.#refresh(pipeId)).catch(onFatal)
     })
     ownership.onReleased((pipeId, graceMs) => this.#inTurn(pipeId, (pipe) => this.#release(pipe, graceMs)))
-    const pipes = (await this.#patiently(() => source.allPipes())) ?? []
+    const pipes = (await this.#retryUntilAvailable(() => source.allPipes())) ?? []
     await Promise.all(pipes.map((pipe) => this.#opening.run(() => this.#open(pipe))))
     const existing = new Set(pipes.map(({ pipeId }) => pipeId))
-    await this.#patiently(() => this.#reportDeleted(existing))
+    await this.#retryUntilAvailable(() => this.#reportDeleted(existing))
     this.#report()
     this.#lookLater()
   }
 
   /**
-   * Reports pipes that were deleted while this process did not run. Only metadata decides that a pipe is deleted: one that it does
-   * not know at all may be missing there by mistake, and its messages in the buffer wait until they are too old.
+   * Reports pipes that were deleted while this process did not run. Only metadata decides that a pipe is deleted. A pipe
+   * that metadata does not know at all can be missing by mistake, so its messages stay in the buffer until they are too
+   * old.
    */
   async #reportDeleted(existing: ReadonlySet<string>): Promise<void> {
     const { source, log } = this.#options
@@ -124,7 +126,7 @@ export class LaneSet {
       if (deleted.delete(pipeId)) await this.refresh(pipeId)
       else log.warn({ pipe_id: pipeId }, 'buffer.unknown_pipe')
     }
-    // The others have no message here any more.
+    // The other pipes have no messages left here.
     if (deleted.size > 0) await source.forgetDeletedPipes([...deleted])
   }
 
@@ -136,7 +138,7 @@ export class LaneSet {
     return this.#opener.observed
   }
 
-  /** For the work of a lane itself: it waits while the buffer cannot be read. */
+  /** For lanes' own work: it waits while the buffer cannot be read. */
   get reader(): BufferReader {
     return this.#opener.reader
   }
@@ -153,29 +155,31 @@ export class LaneSet {
     return this.#pipes.get(pipeId.toLowerCase())?.lanes() ?? []
   }
 
-  /** The pipes that this process owns, with and without lanes. */
+  /** The pipes that this process owns, with or without lanes. */
   *pipeIds(): Iterable<string> {
     for (const pipe of this.#pipes.values()) if (pipe.isOwned) yield pipe.pipeId
   }
 
-  /** All lanes of the pipe run here; true also for a pipe without destinations. */
+  /** True when all lanes of the pipe run here, which includes a pipe without destinations. */
   runs(pipeId: string): boolean {
     return this.#pipes.get(pipeId.toLowerCase())?.isComplete ?? false
   }
 
-  /** The newest message of the pipe that is known without a query: at most a few seconds old. */
+  /** The pipe's newest message that is known without a query; at most a few seconds old. */
   headSeq(pipeId: string): number {
     return Math.max(this.#pipes.get(pipeId)?.committedSeq ?? 0, this.#heads.pipes.get(pipeId) ?? 0)
   }
 
-  /** Metadata of this pipe changed; a new one gets its owner first. */
+  /** Metadata of this pipe changed. A new pipe gets its owner first. */
   async refresh(pipeId: string): Promise<void> {
     await this.#options.ownership.changed(pipeId)
     try {
       await this.#refresh(pipeId)
     } catch (error) {
-      // The caller is told at once. The change was made: lanes learn of it even if the caller does not ask again.
-      if (isUnavailable(error)) this.#patiently(() => this.#refresh(pipeId)).catch((err) => this.#failed(err))
+      // The caller gets the error immediately. The change was stored, so lanes must apply it even if the caller does not
+      // ask again.
+      if (isUnavailable(error))
+        this.#retryUntilAvailable(() => this.#refresh(pipeId)).catch((err) => this.#failed(err))
       throw error
     }
   }
@@ -186,14 +190,14 @@ export class LaneSet {
     })
   }
 
-  /** Opens a pipe as it was read at the start. Once the pipe is owned or was tried, metadata is read again. */
+  /** Opens a pipe as it was read at the start. If the pipe is already owned or was tried, metadata is read again. */
   async #open(wanted: PipeLanes): Promise<void> {
     let isTried = false
-    await this.#patiently(() => {
+    await this.#retryUntilAvailable(() => {
       if (isTried) return this.#refresh(wanted.pipeId)
       isTried = true
       return this.#inTurn(wanted.pipeId, async (pipe) => {
-        // A pipe that was gained in the meantime was read later.
+        // A pipe gained in the meantime was read later.
         if (!this.#isClosing && !pipe.isOwned) await this.#reconcile(pipe, wanted)
       })
     })
@@ -213,7 +217,7 @@ export class LaneSet {
     if (!this.#isClosing) await pipe.release(graceMs)
   }
 
-  /** Work on one pipe runs in its queue. */
+  /** Runs work on one pipe in that pipe's queue. */
   async #inTurn(givenId: string, work: (pipe: OwnedPipe) => Promise<void>): Promise<void> {
     const pipeId = givenId.toLowerCase()
     const pipe = this.#pipes.get(pipeId) ?? this.#newPipe(pipeId)
@@ -245,7 +249,7 @@ export class LaneSet {
     )
   }
 
-  /** While the set closes, lanes that have ended stay: the last report is made of their cursors. */
+  /** While the set closes, ended lanes stay in it, because the last report uses their cursors. */
   #ended(lane: Lane): void {
     if (this.#isClosing) return
     const { spec } = lane
@@ -253,15 +257,16 @@ export class LaneSet {
     this.#options.onLaneGone?.(spec, !this.#hasLaneOf(spec.workspaceId))
   }
 
-  /** Ends at the first lane that is found and copies nothing: thousands of lanes can go at once. */
+  /** Stops at the first match and copies nothing, because thousands of lanes can end together. */
   #hasLaneOf(workspaceId: string): boolean {
     for (const { spec } of this.#lanes.values()) if (spec.workspaceId === workspaceId) return true
     return false
   }
 
   /**
-   * Purging is final, so only metadata decides that a pipe is deleted; any node can forward that. A pipe that metadata does not know may be
-   * missing there by mistake, after a failover to a standby that lagged: its messages wait until they are too old.
+   * Purging is final, so only metadata decides that a pipe is deleted; any node can forward that. A pipe that metadata
+   * does not know can be missing by mistake, for example after a failover to a standby that lagged. Its messages stay
+   * until they are too old.
    */
   async #pipeGone(pipeId: string): Promise<void> {
     const { source, feed, log } = this.#options
@@ -274,15 +279,15 @@ export class LaneSet {
     for (const lane of this.#lanes.values()) lane.consumers?.endPulls()
   }
 
-  /** Attempts under way get `graceMs`; every row is saved when this resolves. */
+  /** Attempts under way get `graceMs` to finish; every row is saved when this resolves. */
   async close(graceMs: number): Promise<void> {
     this.#isClosing = true
     this.#opener.stopWaiting()
     for (const end of this.#waits) end()
-    // Not one after the other: a change that waits for metadata must not take the time that lanes have to end.
+    // In parallel: a change that waits for metadata must not use up the time in which lanes can end.
     const queues = [...this.#pipes.values()].map((pipe) => pipe.settled())
     await Promise.all([this.#closeLanes(graceMs), ...queues])
-    // Those that were opened meanwhile.
+    // Lanes that were opened meanwhile.
     await this.#closeLanes(0)
     await this.#opener.drain()
     this.#cancelReport?.()
@@ -295,20 +300,20 @@ export class LaneSet {
   }
 
   /**
-   * Again each second while metadata cannot be reached: what is loaded here has no caller who could ask again. Null: the set closes.
-   * Between two tries the pipe's other work has its turn, so a pipe that is lost meanwhile is forgotten by the next try.
+   * Retries each second while metadata cannot be reached, because no caller would ask again. Null: the set is closing.
+   * Other work of the pipe runs between two tries, so a pipe that is lost meanwhile is dropped by the next try.
    */
-  async #patiently<T>(work: () => Promise<T>): Promise<T | null> {
+  async #retryUntilAvailable<T>(work: () => Promise<T>): Promise<T | null> {
     let isWaiting = false
     while (!this.#isClosing) {
       try {
         return await work()
       } catch (err) {
         if (!isUnavailable(err)) throw err
-        if (!isWaiting) this.#options.log.warn({ err }, 'lanes.open_waits')
+        if (!isWaiting) this.#options.log.warn({ err }, 'lanes.open_delayed')
         isWaiting = true
       }
-      await this.#wait(openAgainMs)
+      await this.#wait(reopenAfterMs)
     }
     return null
   }
@@ -326,7 +331,7 @@ export class LaneSet {
     })
   }
 
-  /** While the set closes, a buffer that does not respond keeps no one waiting. */
+  /** While the set closes, an unavailable buffer is no error. */
   #failed(error: unknown): void {
     if (this.#isClosing && error instanceof BufferReadUnavailableError) return
     this.#options.onFatal(error)
@@ -342,7 +347,7 @@ export class LaneSet {
     const newer = await this.reader.heads(this.#heads.newestSeq)
     if (this.#isClosing) return
     if (newer !== null) this.#heads = newer
-    // Where nothing is new too: a lane may have been notified too early.
+    // Done even without new messages: a lane can have been notified too early.
     for (const lane of this.#lanes.values()) lane.notifyHead(this.#heads.pipes.get(lane.spec.pipeId) ?? 0)
     this.#failing.look(this.#lanes)
     this.#lookLater()
@@ -352,7 +357,7 @@ export class LaneSet {
     for (const lane of this.#lanes.values()) lane.notifyDropped()
   }
 
-  /** Checks every two seconds; sends when something moved, else every five. */
+  /** Called every two seconds. Sends a report when a cursor moved, otherwise every five seconds. */
   #report(): void {
     const { clock } = this.#options
     const isDue = this.#hasMoved || clock.monotonicMs() - this.#reportedAt >= reportAnywayMs

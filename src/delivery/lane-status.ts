@@ -1,4 +1,4 @@
-/** A lane as people see it: the contract's read-only `lane` object ("Management bodies"). */
+/** Builds the contract's read-only `lane` object ("Management bodies") from a lane's state. */
 import type { LaneStateName, LaneStatus } from '../contract/destination.ts'
 import type { LaneError, LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { ParkedCounts } from '../metadata/parked-store-port.ts'
@@ -64,7 +64,7 @@ export async function laneBacklog(
   return { messages, bytes, isStuck: spec.status === 'blocked' || row.blockingMsgId !== null }
 }
 
-/** A message blocks the lane, and a command may do something about it: not while the destination is blocked. */
+/** A message blocks the lane and a command could change that. False while the destination is blocked. */
 export function isBlocking(spec: LaneSpec, row: LaneState): boolean {
   return spec.status !== 'blocked' && row.blockingMsgId !== null
 }

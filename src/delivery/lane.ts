@@ -1,15 +1,15 @@
 /**
- * A lane: one destination's position in its pipe's messages. The interface; a push lane (`push-lane.ts`) delivers by
- * itself through a driver, a pull lane (`pull-lane.ts`) waits for consumers to fetch. `lane-core.ts` is what both share.
+ * The interface of a lane, one destination's position in its pipe's messages. A push lane (`push-lane.ts`) delivers
+ * through a driver; a pull lane (`pull-lane.ts`) waits for consumers. Both extend `lane-core.ts`.
  *
- * Both keep their state in a `DurableState` and run what is asked of them as commands of a `Mailbox`, one after the
- * other, in their own loop. Any error there that is not the destination's (a save or a read that failed) ends the lane
- * and, through `start()`, the delivery worker: a lane that can no longer save must not look alive.
+ * Both keep their state in a `DurableState` and run requests as commands of a `Mailbox`, one after the other, in their
+ * own loop. An error there that the destination did not cause (a failed save or read) ends the lane and, through
+ * `start()`, the delivery worker: a lane that cannot save must not look alive.
  *
  * A lane ends in one of three ways:
  *   closed       the process stops: everything is saved
  *   removed      the destination was deleted: nothing is saved, its row is gone
- *   handed over  another process owns the lane's pipe now: nothing is saved, its row is the other's.
+ *   handed over  another process owns the lane's pipe now: nothing is saved, because the row belongs to that process.
  *                A save that fails with LaneOwnershipLostError ends the lane in the same way, by itself.
  */
 import type { LaneStatus } from '../contract/destination.ts'
@@ -31,17 +31,17 @@ export type LaneEnd = 'closed' | 'removed' | 'handed over'
 
 export interface Lane {
   readonly spec: LaneSpec
-  /** The epoch of the ownership under which it was opened. */
+  /** The epoch of the ownership with which it was opened. */
   readonly epoch: number
-  /** Another object with every change. */
+  /** A new object after each change. */
   readonly row: LaneState
-  /** It has failed for longer than `destination_max_retry_seconds`. */
+  /** The lane has failed for longer than `destination_max_retry_seconds`. */
   readonly isStalled: boolean
-  /** The cursor a restart would begin with: low watermarks are made of this one only. */
+  /** The cursor from which a restart would continue. Low watermarks use only this one. */
   readonly savedCursorSeq: number
-  /** Since this process began. An attempt that was aborted counts nowhere. */
+  /** Since the process started, without aborted attempts. */
   readonly attempts: AttemptCounts
-  /** Another object with every change. */
+  /** A new object after each change. */
   readonly parked: ParkedCounts
   readonly view: LaneView
   /** The consumers' side of a pull lane; null for a lane that pushes. */
@@ -51,38 +51,39 @@ export interface Lane {
   start(): Promise<void>
   /** The pipe has new messages. */
   notify(): void
-  /** The pipe's newest message is this one: wakes a lane that waits for messages although it has not come so far. */
+  /** Reports the pipe's newest message: wakes a lane that is behind it and waits for messages. */
   notifyHead(seq: number): void
-  /** Retention dropped something: the lane counts what it has lost, even while it waits. */
+  /** Retention dropped messages: the lane counts its losses, even while it waits. */
   notifyDropped(): void
 
   /**
-   * True: parked, and moved past it. False: nothing is blocking, or the destination is blocked by status. `parked_full`: there
-   * is no room to park it, and nothing has changed.
+   * True: the message is parked and the lane continues after it. False: no message is blocking, or the destination is
+   * blocked. `parked_full`: there is no room to park it; nothing has changed.
    */
   skip(): Promise<SkipResult>
-  /** The `msg_id` that is tried again at once; null in the cases in which `skip` returns false. */
+  /** Returns the `msg_id` that is retried now; null in the cases in which `skip` returns false. */
   retryNow(): Promise<string | null>
-  /** `find` returns the cursor asked for; it is looked up when the command's turn comes. */
+  /** `find` returns the requested cursor. It is called when the command runs. */
   rewind(find: () => Promise<number>): Promise<RewindResult>
-  /** Parked records were discarded, or their replay was asked for. */
+  /** Parked records were discarded, or their replay was requested. */
   parkedChanged(): Promise<void>
-  /** The destination was changed: what failed is tried again at once, as it is now. */
+  /** The destination was changed: the failed batch is retried immediately with the new settings. */
   reconfigure(spec: LaneSpec): Promise<void>
 
   /**
-   * Resolves when the lane has ended. Rejects with the unrecoverable error of `start()`, never for a lost ownership. An attempt under way can finish for `graceMs` when the lane is closed, then it
-   * is aborted, which is not an attempt.
+   * Resolves when the lane has ended. Rejects with the unrecoverable error of `start()`, never for a lost ownership.
+   * When the lane is closed, an attempt under way can finish within `graceMs`; then it is aborted, which does not count
+   * as an attempt.
    */
   end(how: LaneEnd, graceMs?: number): Promise<void>
 }
 
-/** Reads of a lane, which wait for nothing that the lane does. */
+/** Reads of a lane that never wait for the lane's work. */
 export interface LaneView {
   status(): Promise<LaneStatus>
-  /** The messages after the cursor, and whether the lane has a blocking message or is blocked by status. */
+  /** The messages after the cursor, and whether the lane has a blocking message or a blocked destination. */
   backlog(): Promise<LaneBacklog>
-  /** The message that blocks the lane, if there is one and it is still kept. */
+  /** The message that blocks the lane; null when there is none or it is no longer kept. */
   blockingMessage(): Promise<MarkedMessage | null>
 }
 
@@ -92,21 +93,21 @@ export interface LaneBacklog {
   isStuck: boolean
 }
 
-/** docs/dev/contract.md#pull. What these promise is on `Delivery`. */
+/** docs/dev/contract.md#pull. `Delivery` documents the methods. */
 export interface PullConsumers {
   pull(request: PullRequest): Promise<PullResult>
   pulled(pullId: string): Promise<void>
   abandoned(pullId: string): Promise<void>
   acknowledge(msgId: string, done: boolean): Promise<boolean>
-  /** Every waiting pull resolves `empty`, and so does every later one. */
+  /** Every waiting and every later pull resolves `empty`. */
   endPulls(): void
 }
 
-/** Everything outside a lane, so that tests can run one in-process and let time jump. */
+/** The environment of a lane, so that tests can run one in-process and advance time. */
 export interface LaneDeps {
-  /** For the lane itself: it waits while the buffer cannot be read. */
+  /** For the lane's own work: it waits while the buffer cannot be read. */
   readonly reader: PatientReader
-  /** For who asks about the lane: it rejects instead. */
+  /** For requests about the lane: it rejects instead of waiting. */
   readonly viewReader: BufferReader
   openDriver(spec: LaneSpec): DestinationDriver
   readonly steps: AttemptSteps
@@ -120,14 +121,14 @@ export interface LaneDeps {
   readonly log: Logger
   readonly observed: AttemptsObserved
   readonly budget: MemoryBudget
-  /** The turns of the reads of all pull lanes. */
+  /** Limits the reads of all pull lanes to one per turn of the event loop. */
   readonly pullTurns: EventLoopTurns
-  /** The epochs of the data directory: a seq from a consumer may be of a timeline that a restore has ended. */
+  /** The epochs of the data directory: a consumer's seq can be from a timeline that a restore has ended. */
   readonly epochs: readonly Epoch[]
-  /** Whether it still is the owner's lane. Asked before every attempt, and before a message is handed to a consumer. */
+  /** True while this process owns the lane. Checked before every attempt, and before a message is handed to a consumer. */
   isOwned(): boolean
-  /** The epoch of the ownership under which the lane was opened: every save carries it. */
+  /** The epoch of the ownership with which the lane was opened. Every save carries it. */
   readonly epoch: number
-  /** The saved cursor may have moved. */
+  /** Called when the saved cursor has possibly moved. */
   onSaved(): void
 }

@@ -1,15 +1,15 @@
 /**
- * The requests to a lane from outside (skip, retry-now, rewind, a pull, …): commands, run one after the other by the
- * lane's own loop, so that only the loop ever changes the lane's state.
+ * Queues requests to a lane (skip, retry-now, rewind, a pull, …) as commands. The lane's own loop runs them one after
+ * the other, so that only the loop changes the lane's state.
  *
- *   open ──post──▶ queued ──runNext──▶ run: the caller gets the result; an error is the caller's and the loop's
- *    ├──close──▶ closed: what is still queued, and what is posted later, resolves with its `late` value
- *    ├──drain──▶ closed for new ones: what is still queued is run
+ *   open ──post──▶ queued ──runNext──▶ run: the caller gets the result; an error goes to the caller and to the loop
+ *    ├──close──▶ closed: queued and later commands resolve with their `late` value
+ *    ├──drain──▶ closed for new commands: queued ones are run
  *    └──fail───▶ failed: the same, but rejects: the lane has ended on an error
  *
- * A lane that cannot save (a full disk) runs no command until it can. Who asks from outside does not wait for that: a
- * command that was not begun in time is withdrawn, so that asking again does not run it twice; one that was begun goes
- * on by itself.
+ * A lane that cannot save (a full disk) runs no command until it can. Callers do not wait that long: a command that was
+ * not started in time is withdrawn, so that a repeated request does not run it twice. A started command continues
+ * without its caller.
  */
 import { StorageUnavailableError } from '../platform/error-code.ts'
 import type { Clock } from './clock.ts'
@@ -30,7 +30,7 @@ export class Mailbox {
   readonly #onPost: () => void
   #ending: Ending | null = null
 
-  /** `onPost`: a command is waiting. */
+  /** `onPost` is called when a command is waiting. */
   constructor(clock: Clock, onPost: () => void) {
     this.#clock = clock
     this.#onPost = onPost
@@ -40,7 +40,7 @@ export class Mailbox {
     return this.#commands.length === 0
   }
 
-  /** `late`: the result when the lane has ended before the command was run. */
+  /** `late` is the result when the lane ends before the command runs. */
   post<T>(late: T, run: () => Promise<T>): Promise<T> {
     return this.#post(late, run).done
   }
@@ -83,14 +83,14 @@ export class Mailbox {
     return { command, done: promise }
   }
 
-  /** Runs the oldest command. False: there was none. Rejects with the command's error. */
+  /** Runs the oldest command. Returns false when there is none. Rejects with the command's error. */
   async runNext(): Promise<boolean> {
     const command = this.#commands.shift()
     await command?.run()
     return command !== undefined
   }
 
-  /** Runs what is queued, and nothing that is posted from now on. */
+  /** Runs the queued commands. Later ones are not run. */
   async drain(): Promise<void> {
     this.#ending ??= 'late'
     while (await this.runNext()) {}

@@ -1,56 +1,57 @@
 /**
- * The memory of all batches under way, bounded, and shared by the workspaces: each takes at most three quarters of what the
- * others leave, so that there is always some left for the next, however much one of them holds, and however long.
+ * Limits the memory of all batches under way and shares it between workspaces. Each workspace takes at most three
+ * quarters of what the others leave, so that some memory is always left for the next one.
  *
- *   workspaces take turns; in each the oldest that fits is next, and one that does not fit is overtaken 16 times at most
- *   larger than the whole budget: when nothing else is under way
- *   a workspace that has nothing under way: also beyond the budget, one such batch at a time
+ *   workspaces take turns; within one, the oldest batch that fits is next, and a batch is overtaken at most 16 times
+ *   a batch larger than the whole budget is admitted when nothing else is under way
+ *   a workspace with nothing under way can exceed the budget, one such batch at a time
  *
- * Thousands of lanes can wait: each reservation, release and admission is O(log n) in the waiting lanes and their workspaces.
+ * Thousands of lanes can wait: each reservation, release and admission takes O(log n) in the number of waiting lanes
+ * and their workspaces.
  *
- * A batch that is still to be cut reserves no more than half of what is free (`shareBytes`): however
- * much a few large, stuck batches take, there is always something left for the next lane.
+ * A batch that is not cut yet reserves at most half of the free memory (`shareBytes`), so that a few large, stuck
+ * batches always leave some for the next lane.
  *
- * Memory that no batch holds can be lent to reads ahead. Batches are not affected: they get the same memory as without
- * it, and lent memory is taken back, the oldest first, before the sum exceeds the budget.
+ * Memory that no batch holds can be lent to read-ahead. Batches are not affected: lent memory is revoked, oldest first,
+ * before the sum exceeds the budget.
  */
 import { FirstFit } from '../platform/first-fit.ts'
 
 export interface MemoryReservation {
-  /** The real size, once it is known. */
+  /** Sets the actual size once it is known. */
   resize(bytes: number): void
-  /** False when there is no room for it: nothing has changed then. */
+  /** Returns false when there is no room; then nothing has changed. */
   tryResize(bytes: number): boolean
   /** Idempotent. */
   release(): void
 }
 
-/** Lent until it is released or taken back. */
+/** Lent until it is released or revoked. */
 export interface SpareMemory {
   /** Idempotent. */
   release(): void
 }
 
-/** The budget as one workspace sees it. */
+/** The budget for one workspace. */
 export interface WorkspaceMemory {
-  /** How much a batch that is still to be cut should take at most. */
+  /** The largest size that a batch should have when it is cut. */
   shareBytes(): number
   /** Null when it would have to wait. */
   tryReserve(bytes: number): MemoryReservation | null
-  /** Resolves with null when `signal` ended the wait. */
+  /** Resolves with null when `signal` ends the wait. */
   reserve(bytes: number, signal: AbortSignal): Promise<MemoryReservation | null>
-  /** Null when it is not to spare. `onTakenBack` is called at most once, and what was kept there must be gone after it. */
-  trySpare(bytes: number, onTakenBack: () => void): SpareMemory | null
+  /** Null when there is none to spare. `onRevoked` is called at most once; after it the memory must be free. */
+  trySpare(bytes: number, onRevoked: () => void): SpareMemory | null
 }
 
 interface Lent {
   bytes: number
-  onTakenBack(): void
+  onRevoked(): void
 }
 
 interface Waiter {
   bytes: number
-  /** How much more often than the next newer one it was overtaken. */
+  /** How much more often it was overtaken than the next newer waiter. */
   overtakenMore: number
   older: Waiter | null
   newer: Waiter | null
@@ -58,7 +59,7 @@ interface Waiter {
 }
 
 const smallestShareBytes = 64 * 1024
-const mostOvertaken = 16
+const maxOvertaken = 16
 
 /** A workspace that holds, borrows or waits for memory. */
 class Holder {
@@ -67,7 +68,10 @@ class Holder {
   lentBytes = 0
   readonly #waiters = new FirstFit<Waiter>()
   #newest: Waiter | null = null
-  /** How often the oldest one was. The others were so at most as often: what overtakes one overtakes all that are older. */
+  /**
+   * How often the oldest waiter was overtaken. Every newer one was overtaken at most as often, because overtaking one
+   * means overtaking all older ones.
+   */
   #overtaken = 0
 
   constructor(workspaceId: string) {
@@ -82,17 +86,17 @@ class Holder {
     return this.heldBytes === 0 && this.lentBytes === 0 && !this.isWaiting
   }
 
-  /** Its oldest one was overtaken often enough: it is next, whatever else would fit. */
+  /** The oldest waiter was overtaken too often: it is next, even if others would fit. */
   get isHeldUp(): boolean {
-    return this.#overtaken >= mostOvertaken
+    return this.#overtaken >= maxOvertaken
   }
 
-  /** With less room none of them is admitted. */
+  /** The smallest waiting reservation: with less room, none is admitted. */
   get leastBytes(): number {
     return this.isHeldUp ? this.#waiters.first()!.bytes : this.#waiters.smallestSize
   }
 
-  /** The one that is next when there is so much room. */
+  /** The waiter that is next with this much room. */
   next(roomBytes: number): Waiter | undefined {
     return this.isHeldUp ? this.#waiters.first() : this.#waiters.first(roomBytes)
   }
@@ -104,14 +108,14 @@ class Holder {
     this.#waiters.push(waiter, waiter.bytes)
   }
 
-  /** All who wait are overtaken by a batch that did not. */
+  /** All waiters are overtaken by a batch that did not wait. */
   overtake(): void {
     if (this.#newest === null) return
     this.#newest.overtakenMore += 1
     this.#overtaken += 1
   }
 
-  /** `overtakes`: those that are older, because it is admitted. */
+  /** `overtakes`: the removed waiter was admitted before older ones. */
   remove(waiter: Waiter, overtakes: boolean): void {
     const { older, newer, overtakenMore } = waiter
     this.#waiters.delete(waiter)
@@ -132,11 +136,11 @@ export class MemoryBudget {
   readonly maxBytes: number
   #reservedBytes = 0
   readonly #holders = new Map<string, Holder>()
-  /** The ones that wait, in the order of their turns, by what their next batch demands (`#demandOf`). */
+  /** Waiting workspaces in the order of their turns, with the demand of their next batch (`#demandOf`). */
   readonly #waiting = new FirstFit<Holder>()
-  /** The ones that wait and hold nothing. */
+  /** Waiting workspaces that hold nothing. */
   readonly #emptyHanded = new Set<Holder>()
-  /** In the order in which it was lent, with its workspace. */
+  /** In the order in which it was lent, with the borrowing workspace. */
   readonly #lent = new Map<Lent, string>()
   #lentBytes = 0
   #isShared = false
@@ -150,12 +154,12 @@ export class MemoryBudget {
     return this.#reservedBytes
   }
 
-  /** Beside what is reserved. */
+  /** In addition to reserved memory. */
   get lentBytes(): number {
     return this.#lentBytes
   }
 
-  /** There is more than one workspace: from now on each keeps something free for the others. */
+  /** There is more than one workspace: from now on each leaves memory for the others. */
   share(): void {
     this.#isShared = true
     for (const holder of this.#holders.values()) this.#waiting.resize(holder, this.#demandOf(holder))
@@ -166,14 +170,14 @@ export class MemoryBudget {
       shareBytes: () => Math.max(Math.floor(this.#freeFor(this.#held(workspaceId)) / 2), smallestShareBytes),
       tryReserve: (bytes) => this.#tryReserve(workspaceId, bytes),
       reserve: (bytes, signal) => this.#reserve(workspaceId, bytes, signal),
-      trySpare: (bytes, onTakenBack) => this.#trySpare(workspaceId, { bytes, onTakenBack }),
+      trySpare: (bytes, onRevoked) => this.#trySpare(workspaceId, { bytes, onRevoked }),
     }
   }
 
   #tryReserve(workspaceId: string, bytes: number): MemoryReservation | null {
     const holder = this.#holders.get(workspaceId)
     const heldBytes = holder?.heldBytes ?? 0
-    const fits = bytes <= this.#roomFor(heldBytes) || this.#mayOverdraw(heldBytes)
+    const fits = bytes <= this.#roomFor(heldBytes) || this.#canOverdraw(heldBytes)
     if (!fits || holder?.isHeldUp) return null
     holder?.overtake()
     return this.#grant(workspaceId, bytes)
@@ -216,10 +220,10 @@ export class MemoryBudget {
     this.#lent.set(lent, workspaceId)
     this.#lentBytes += bytes
     this.#holder(workspaceId).lentBytes += bytes
-    return { release: () => this.#giveBack(lent) }
+    return { release: () => this.#returnLent(lent) }
   }
 
-  #giveBack(lent: Lent): void {
+  #returnLent(lent: Lent): void {
     const workspaceId = this.#lent.get(lent)
     if (workspaceId === undefined) return
     this.#lent.delete(lent)
@@ -228,11 +232,11 @@ export class MemoryBudget {
     this.#changed(workspaceId)
   }
 
-  #takeBack(): void {
+  #revoke(): void {
     for (const lent of this.#lent.keys()) {
       if (this.#reservedBytes + this.#lentBytes <= this.maxBytes) return
-      this.#giveBack(lent)
-      lent.onTakenBack()
+      this.#returnLent(lent)
+      lent.onRevoked()
     }
   }
 
@@ -246,7 +250,7 @@ export class MemoryBudget {
     return holder
   }
 
-  /** How much more a workspace may take that holds so much, if `less` of it were released. */
+  /** How much more a workspace that holds this much can take, if `less` of it were released. */
   #freeFor(heldBytes: number, less = 0): number {
     const reserved = this.#reservedBytes - less
     const held = heldBytes - less
@@ -260,13 +264,14 @@ export class MemoryBudget {
     return this.#reservedBytes === 0 ? Number.POSITIVE_INFINITY : this.#freeFor(heldBytes)
   }
 
-  #mayOverdraw(heldBytes: number): boolean {
+  #canOverdraw(heldBytes: number): boolean {
     return this.#isShared && heldBytes === 0 && !this.#isOverdrawn
   }
 
   /**
-   * `bytes <= #freeFor(heldBytes)`, with what is free for all on one side, so that all workspaces are compared with one number:
-   * from bytes + held <= 3/4 (free + held) follows 4 bytes + held <= 3 free. `#supply` is the other side.
+   * Rewrites `bytes <= #freeFor(heldBytes)` so that one side is the same for all workspaces and one number can be
+   * compared with all: from bytes + held <= 3/4 (free + held) follows 4 bytes + held <= 3 free. `#supply` is the other
+   * side.
    */
   #demandOf({ leastBytes, heldBytes }: Holder): number {
     return 4 * leastBytes + (this.#isShared ? heldBytes : 0)
@@ -277,7 +282,7 @@ export class MemoryBudget {
     return (this.#isShared ? 3 : 4) * (this.maxBytes - this.#reservedBytes)
   }
 
-  /** Call it after a change of the workspace's memory, or of its waiting reservations. */
+  /** Call it after a change of the workspace's memory or of its waiting reservations. */
   #changed(workspaceId: string): void {
     const holder = this.#holder(workspaceId)
     if (holder.isUnused) this.#holders.delete(workspaceId)
@@ -298,7 +303,7 @@ export class MemoryBudget {
       this.#holder(workspaceId).heldBytes += bytes - reserved
       this.#changed(workspaceId)
       reserved = bytes
-      this.#takeBack()
+      this.#revoke()
     }
     const resize = (bytes: number) => {
       if (isReleased) return
@@ -322,7 +327,7 @@ export class MemoryBudget {
     return { resize, tryResize, release }
   }
 
-  /** Until none fits. A workspace from which one is admitted has its next turn after the others. */
+  /** Admits waiters until none fits. After an admission the workspace goes to the end of the turn order. */
   #admit(): void {
     for (;;) {
       const holder = this.#waiting.first(this.#supply()) ?? this.#nextOverdraft()

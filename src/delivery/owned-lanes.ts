@@ -1,7 +1,7 @@
 /**
- * The lane service of one node of a cluster: it speaks only of lanes that it runs. What is about a lane that is another node's,
- * or is just moving, throws LaneElsewhereError before anything was done: whoever asks looks for the owner again. On one
- * machine a lane that is not there has nothing to say; here that would be a wrong answer.
+ * The lane service of one node of a cluster, limited to the lanes that the node runs. A request for a lane of another
+ * node, or a lane that is moving, throws LaneElsewhereError before anything is done; the caller then looks for the
+ * owner again. On a single machine, a missing lane means an empty result; in a cluster that would be wrong.
  */
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import { LaneOwnershipLostError } from '../metadata/lane-state.ts'
@@ -18,7 +18,7 @@ export function ownedLanes(
     const lane = lanes.lane(destinationId)
     return lane !== undefined && ownership.owned(lane.spec.pipeId) !== null ? lane : null
   }
-  /** `isSure`: a result that a lane which ends, and does nothing more, cannot give. */
+  /** `isSure`: a result that a lane which is ending, and does nothing more, cannot return. */
   const onLane =
     <Rest extends unknown[], Result>(
       run: (destinationId: string, ...rest: Rest) => Promise<Result>,
@@ -28,7 +28,7 @@ export function ownedLanes(
       const lane = runs(destinationId)
       if (lane === null) throw new LaneElsewhereError(destinationId)
       const result = await run(destinationId, ...rest).catch((error) => {
-        // It was handed over before it could save: nothing was done here.
+        // The lane was handed over before it could save: nothing was done.
         throw error instanceof LaneOwnershipLostError ? new LaneElsewhereError(destinationId) : error
       })
       if (lanes.lane(destinationId) !== lane && !isSure(result)) throw new LaneElsewhereError(destinationId)
@@ -46,14 +46,14 @@ export function ownedLanes(
     },
     async backlogs(pipeIds) {
       const found = await service.backlogs(pipeIds.filter((id) => lanes.runs(id)))
-      // The backlog of a pipe that was handed over meanwhile would be everything that is kept.
+      // The backlog of a pipe that was handed over meanwhile would include all kept messages.
       return Object.fromEntries(
         Object.entries(found).filter((entry): entry is [string, PipeBacklog] => lanes.runs(entry[0])),
       )
     },
     skip: onLane(service.skip, (skipped) => skipped !== false),
     retryNow: onLane(service.retryNow, (msgId) => msgId !== null),
-    // One that was done just before is done again from where it left: to the same place.
+    // If the rewind was already done, repeating it leads to the same cursor.
     rewind: onLane(service.rewind, ({ kind }) => kind === 'ahead'),
     blockingMessage: onLane(service.blockingMessage, (message) => message !== null),
     pull: onLane(service.pull, ({ kind }) => kind === 'message'),

@@ -1,5 +1,5 @@
 /**
- * One pipe whose lanes this process runs, and the queue of everything that changes which lanes those are.
+ * One pipe whose lanes this process runs, with the queue of all work that changes its set of lanes.
  *
  *   idle ──reconcile, owned──▶ opening ──every wanted lane runs──▶ complete ──a lane is missing──▶ opening
  *    ▲                            │                                   │
@@ -14,10 +14,10 @@
  *   4. A lane that the queue ends leaves `lanes` first, and has ended before another lane of its destination is opened. One that
  *      `handOverAll` ends leaves when it has ended.
  *
- * At each `await` in the queue the following can happen, and nothing else: the pipe is lost (`handOverAll`, which does not
- * wait for the queue); a lane ends by itself because a save found a newer owner (`forget`); messages are committed; the low
- * watermark is asked for; the set of lanes closes all lanes. None of them adds a lane. A lane that is being opened while the
- * pipe is lost finds out at its first step: it does not hold its epoch any more.
+ * At each `await` in the queue only the following can happen: the pipe is lost (`handOverAll`, which does not wait for
+ * the queue); a lane ends because a save found a newer owner (`forget`); messages are committed; the low watermark is
+ * read; the set closes all lanes. None of these adds a lane. A lane that is being opened while the pipe is lost detects
+ * it at its first step, because its epoch is no longer valid.
  */
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import { LaneOwnershipLostError, type LaneSpec, type PipeLanes } from '../metadata/lane-state.ts'
@@ -28,11 +28,11 @@ import { namesOf } from './lane-log.ts'
 
 export interface OwnedPipeDeps {
   ownership: Pick<LaneOwnership, 'owned' | 'holds'>
-  /** Takes the lane's row under this epoch. The lane is not started yet. */
+  /** Takes the lane's row with this epoch. The lane is not started yet. */
   openLane(spec: LaneSpec, epoch: number): Promise<Lane>
-  /** The lane is in `lanes` from now on: start it. */
+  /** The lane was added to `lanes`: start it. */
   onAdded(lane: Lane): void
-  /** The lane is not in `lanes` any more. */
+  /** The lane was removed from `lanes`. */
   onForgotten(lane: Lane): void
   /** Metadata does not know the pipe. */
   onGone(pipeId: string): Promise<void>
@@ -43,11 +43,11 @@ export class OwnedPipe {
   readonly pipeId: string
   readonly #deps: OwnedPipeDeps
   readonly #lanes = new Map<string, Lane>()
-  /** The ownership under which the lanes were opened; null: this process does not own the pipe. */
+  /** The epoch of the ownership with which the lanes were opened; null when this process does not own the pipe. */
   #epoch: number | null = null
-  /** As metadata had it when the last reconciliation began; null: not owned. */
+  /** The pipe in metadata at the start of the last reconciliation; null when not owned. */
   #wanted: PipeLanes | null = null
-  /** Lanes that finish what is under way before another process gets the pipe. */
+  /** Lanes that finish their current work before another process gets the pipe. */
   #releasing: readonly Lane[] = []
   #committedSeq = 0
   readonly #queue = new SerialQueue()
@@ -61,17 +61,17 @@ export class OwnedPipe {
     return this.#epoch !== null
   }
 
-  /** Nothing has to be remembered of this pipe. */
+  /** True when nothing about this pipe has to be remembered. */
   get isIdle(): boolean {
     return !this.isOwned && this.#queue.size === 0
   }
 
-  /** Every wanted destination has its lane. */
+  /** True when every wanted destination has its lane. */
   get isComplete(): boolean {
     return this.#wanted?.lanes.every(({ destinationId }) => this.#lanes.has(destinationId)) ?? false
   }
 
-  /** The newest message that the feed reported; 0: none since the pipe is owned. */
+  /** The newest message reported by the feed; 0 when there was none since the pipe is owned. */
   get committedSeq(): number {
     return this.#committedSeq
   }
@@ -80,23 +80,23 @@ export class OwnedPipe {
     return [...this.#lanes.values()]
   }
 
-  /** Runs after everything that was queued before. Rejects with the error of `work`, which does not stop the queue. */
+  /** Runs after all earlier work. Rejects with the error of `work`, which does not stop the queue. */
   async inTurn(work: () => Promise<void>): Promise<void> {
     await this.#queue.run(work)
   }
 
-  /** Resolves when everything queued so far has ended. */
+  /** Resolves when all earlier work has ended. */
   async settled(): Promise<void> {
     await this.#queue
   }
 
-  /** Runs in the queue. `wanted`: the pipe as metadata has it; null when metadata does not have it. */
+  /** Runs in the queue. `wanted` is the pipe in metadata; null when metadata does not have it. */
   async reconcile(wanted: PipeLanes | null): Promise<void> {
     const epoch = this.#deps.ownership.owned(this.pipeId)
     await this.#endLanes(wanted, epoch)
     if (wanted === null || epoch === null) {
-      this.#disown()
-      // A pipe that another owner has is unknown here, not deleted.
+      this.#loseOwnership()
+      // A pipe of another owner is unknown here, but not deleted.
       if (wanted === null) await this.#deps.onGone(this.pipeId)
       return
     }
@@ -104,24 +104,24 @@ export class OwnedPipe {
     await this.#openLanes(wanted, epoch)
   }
 
-  /** Runs in the queue. When it resolves everything that the lanes did is saved, and another process can have the pipe. */
+  /** Runs in the queue. When it resolves, everything that the lanes did is saved and another process can take the pipe. */
   async release(graceMs: number): Promise<void> {
     if (this.#deps.ownership.owned(this.pipeId) !== null) return
     const lanes = this.lanes()
     this.#releasing = lanes
     for (const lane of lanes) this.forget(lane)
-    this.#disown()
+    this.#loseOwnership()
     await Promise.all(lanes.map((lane) => lane.end('closed', graceMs)))
     this.#releasing = []
   }
 
-  /** The pipe is lost: no lane may save any more, including those that were being released. Does not wait for the queue. */
+  /** The pipe is lost: no lane can save any more, not even those that were being released. Does not wait for the queue. */
   handOverAll(): void {
     // `start()` has rejected with the same error.
     for (const lane of [...this.#lanes.values(), ...this.#releasing]) lane.end('handed over').catch(() => {})
   }
 
-  /** The lane has ended, or is about to. */
+  /** The lane has ended or is about to end. */
   forget(lane: Lane): void {
     if (this.#lanes.get(lane.spec.destinationId) !== lane) return
     this.#lanes.delete(lane.spec.destinationId)
@@ -135,8 +135,8 @@ export class OwnedPipe {
   }
 
   /**
-   * The smallest saved cursor, which retention may go by; 0 without lanes. Null while it is not known here: a lane is missing, or
-   * the pipe has another owner, who may have more destinations or may have rewound a lane.
+   * The smallest saved cursor, for retention; 0 without lanes. Null while it is unknown: a lane is missing, or another
+   * owner has the pipe and can have added destinations or rewound a lane.
    */
   lowWatermark(): { workspaceId: string; seq: number } | null {
     if (this.#wanted === null || this.#epoch === null || !this.isComplete) return null
@@ -145,7 +145,10 @@ export class OwnedPipe {
     return { workspaceId: this.#wanted.workspaceId, seq: cursors.length === 0 ? 0 : Math.min(...cursors) }
   }
 
-  /** First step. Lanes of an earlier epoch cannot save any more and are handed over; those of deleted destinations are removed. */
+  /**
+   * First step: hands over lanes of an earlier epoch, which cannot save any more, and removes lanes of deleted
+   * destinations.
+   */
   async #endLanes(wanted: PipeLanes | null, epoch: number | null): Promise<void> {
     const types = new Map(wanted?.lanes.map(({ destinationId, type }) => [destinationId, type]))
     const isOurs = epoch !== null && (this.#epoch ?? epoch) === epoch
@@ -157,13 +160,13 @@ export class OwnedPipe {
     }
   }
 
-  /** Second step. From here on the lanes that run are found, and the low watermark waits for those that are missing. */
+  /** Second step: from now on the running lanes can be found, and the low watermark waits for the missing ones. */
   #publish(wanted: PipeLanes, epoch: number): void {
     this.#wanted = wanted
     this.#epoch = epoch
   }
 
-  /** Third step. After a failure the next reconciliation continues with the lanes that run. */
+  /** Third step. After a failure, the next reconciliation continues with the running lanes. */
   async #openLanes({ lanes }: PipeLanes, epoch: number): Promise<void> {
     for (const spec of lanes) {
       const lane = this.#lanes.get(spec.destinationId)
@@ -172,7 +175,7 @@ export class OwnedPipe {
     }
   }
 
-  /** A lane that another process has taken is left out: this process is about to lose the whole pipe. */
+  /** A lane that another process has taken is skipped, because this process is about to lose the whole pipe. */
   async #openLane(spec: LaneSpec, epoch: number): Promise<void> {
     try {
       const lane = await this.#deps.openLane(spec, epoch)
@@ -184,7 +187,7 @@ export class OwnedPipe {
     }
   }
 
-  #disown(): void {
+  #loseOwnership(): void {
     this.#epoch = null
     this.#wanted = null
     this.#committedSeq = 0

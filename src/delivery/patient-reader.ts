@@ -1,9 +1,9 @@
 /**
- * The buffer's reader as lanes have it: a buffer that does not answer for now (a cluster's stream without a leader, a lost
- * connection) makes them wait, and ends none of them. Each read is asked again until it is answered, so a lane goes on where it
- * was, in order; what is asked for people goes to the reader itself, and is rejected at once.
+ * The buffer reader for lanes. While the buffer does not respond (a cluster's stream without a leader, a lost
+ * connection), lanes wait instead of ending. Each read is repeated until it succeeds, so a lane continues where it was,
+ * in order. Reads for users use the reader itself and are rejected immediately.
  *
- *   asked ──unavailable──▶ waits 0.1 s, then twice as long, at most 2 s ──▶ asked again
+ *   read ──unavailable──▶ waits 0.1 s, then twice as long, at most 2 s ──▶ read again
  *                                  └──the lane ends──▶ rejected
  */
 import {
@@ -26,7 +26,7 @@ export class PatientReader implements BufferReader {
   readonly #reader: BufferReader
   readonly #clock: Clock
   readonly #outage: ReadOutage
-  /** Ends the wait of each waiting read. */
+  /** Functions that end the wait of each waiting read. */
   readonly #waits = new Set<() => void>()
   #isEnding = false
 
@@ -37,8 +37,8 @@ export class PatientReader implements BufferReader {
   }
 
   /**
-   * The reading lane ends: from here on reads without a response reject with BufferReadUnavailableError, including
-   * those that wait now.
+   * The lane ends: from now on reads without a response reject with BufferReadUnavailableError, including those that
+   * wait now.
    */
   stopWaiting(): void {
     this.#isEnding = true
@@ -46,47 +46,47 @@ export class PatientReader implements BufferReader {
   }
 
   read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun> {
-    return this.#patiently(() => this.#reader.read(pipeId, afterSeq, limits))
+    return this.#retryUntilAvailable(() => this.#reader.read(pipeId, afterSeq, limits))
   }
 
   head(pipeId: string): Promise<Cursor> {
-    return this.#patiently(() => this.#reader.head(pipeId))
+    return this.#retryUntilAvailable(() => this.#reader.head(pipeId))
   }
 
   heads(afterSeq: number): Promise<Heads | null> {
-    return this.#patiently(() => this.#reader.heads(afterSeq))
+    return this.#retryUntilAvailable(() => this.#reader.heads(afterSeq))
   }
 
   earliest(pipeId: string): Promise<Cursor> {
-    return this.#patiently(() => this.#reader.earliest(pipeId))
+    return this.#retryUntilAvailable(() => this.#reader.earliest(pipeId))
   }
 
   cursorAt(pipeId: string, seq: number): Promise<Cursor> {
-    return this.#patiently(() => this.#reader.cursorAt(pipeId, seq))
+    return this.#retryUntilAvailable(() => this.#reader.cursorAt(pipeId, seq))
   }
 
   cursorAtTime(pipeId: string, timeMs: number): Promise<number> {
-    return this.#patiently(() => this.#reader.cursorAtTime(pipeId, timeMs))
+    return this.#retryUntilAvailable(() => this.#reader.cursorAtTime(pipeId, timeMs))
   }
 
   backlog(pipeId: string, after: Cursor, throughSeq?: number): Promise<Backlog> {
-    return this.#patiently(() => this.#reader.backlog(pipeId, after, throughSeq))
+    return this.#retryUntilAvailable(() => this.#reader.backlog(pipeId, after, throughSeq))
   }
 
   relocate(pipeId: string, cursor: Cursor): Promise<{ cursor: Cursor; missing: number }> {
-    return this.#patiently(() => this.#reader.relocate(pipeId, cursor))
+    return this.#retryUntilAvailable(() => this.#reader.relocate(pipeId, cursor))
   }
 
   pipeIds(): Promise<string[]> {
-    return this.#patiently(() => this.#reader.pipeIds())
+    return this.#retryUntilAvailable(() => this.#reader.pipeIds())
   }
 
-  /** The reader itself is whoever's who opened it. */
+  /** The underlying reader is closed by the code that opened it. */
   async close(): Promise<void> {
     this.stopWaiting()
   }
 
-  async #patiently<T>(ask: () => Promise<T>): Promise<T> {
+  async #retryUntilAvailable<T>(ask: () => Promise<T>): Promise<T> {
     for (let failures = 1; ; failures += 1) {
       try {
         const answer = await ask()
@@ -113,11 +113,11 @@ export class PatientReader implements BufferReader {
   }
 }
 
-/** For all lanes: one line when the buffer does not respond, and one when it does again. */
+/** Logs for all lanes: one line when the buffer stops responding, and one when it responds again. */
 export class ReadOutage {
   readonly #clock: Clock
   readonly #log: Logger
-  /** On the monotonic clock; null: it answers. */
+  /** Monotonic; null while the buffer responds. */
   #since: number | null = null
 
   constructor(clock: Clock, log: Logger) {
@@ -128,13 +128,13 @@ export class ReadOutage {
   failed(err: BufferReadUnavailableError): void {
     if (this.#since !== null) return
     this.#since = this.#clock.monotonicMs()
-    this.#log.warn({ err }, 'lanes.read_waits')
+    this.#log.warn({ err }, 'lanes.read_delayed')
   }
 
   answered(): void {
     if (this.#since === null) return
     const waitedMs = Math.round(this.#clock.monotonicMs() - this.#since)
     this.#since = null
-    this.#log.info({ waited_ms: waitedMs }, 'lanes.read_again')
+    this.#log.info({ waited_ms: waitedMs }, 'lanes.read_resumed')
   }
 }

@@ -5,12 +5,13 @@
  *   stored ───────────────────────────────▶ the cursor moves; 8 in a row double a size limit, up to the flush plan
  *   stored half-way ──────────────────────▶ the cursor moves past the stored messages, the others have failed
  *   rejected, one message, to be parked ──▶ parked, the cursor moves (`parked/park.ts`)
- *   permanent, several messages ──────────▶ bisected: the first part is tried at once
- *   timed out, rolled back ───────────────▶ halved at once; batches stay at that size
- *   timed out, perhaps stored, third time ▶ the same: twice it is repeated under its own identity
- *   any other ────────────────────────────▶ the same range after a pause
+ *   permanent, several messages ──────────▶ bisected: the first part is tried immediately
+ *   timed out, rolled back ───────────────▶ halved immediately; batches stay at that size
+ *   timed out, perhaps stored, third time ▶ halved too; the first two times it is repeated under the same identity
+ *   any other failure ────────────────────▶ the same range after a pause
  *
- * The class decides. The functions below it change the row by the rules of `transitions.ts`: pure, and never in place.
+ * The class decides. The functions below it change the row by the rules of `transitions.ts`: they are pure and return a
+ * new row.
  */
 import assert from 'node:assert'
 import type { DeliveryError } from '../destinations/driver.ts'
@@ -26,7 +27,7 @@ import type { RetryWindow } from './retry.ts'
 import { type FilteredRecords, filteredOf } from './transformed-batch.ts'
 import { noBatch, noFailure, withRange } from './transitions.ts'
 
-/** An attempt that timed out with an unknown outcome is repeated so often under its own identity, then halved. */
+/** An attempt that timed out with an unknown outcome is repeated this often under the same identity before it is halved. */
 const repeatsAfterTimeout = 2
 
 export interface ProgressDeps {
@@ -41,7 +42,7 @@ export class Progress {
   readonly #retry: RetryWindow
   readonly #parking: RejectedRecordParking
   readonly #deps: ProgressDeps
-  /** The timeouts with an unknown outcome of the range under way. */
+  /** Timeouts of the current range with an unknown outcome. */
   #timeouts = 0
 
   constructor(state: DurableState, retry: RetryWindow, parking: RejectedRecordParking, deps: ProgressDeps) {
@@ -51,14 +52,14 @@ export class Progress {
     this.#deps = deps
   }
 
-  /** The range under way is no longer the one that timed out. */
+  /** The current range is no longer the one that timed out. */
   forgetTimeouts(): void {
     this.#timeouts = 0
   }
 
   /**
-   * `messages`: the range that was attempted; `rest`: what is searched for a failing message after it. Returns the
-   * messages that the next attempt needs again, in order; the row has the range.
+   * `messages` is the attempted range; `rest` holds the messages after it that are searched for a failing one. Returns
+   * the messages that the next attempt needs again, in order. The row has the range.
    */
   async settle(
     outcome: AttemptOutcome,
@@ -80,7 +81,10 @@ export class Progress {
     return [...left, ...rest].filter(({ seq }) => seq <= (bisectLastSeq ?? batchLastSeq!))
   }
 
-  /** Parks a message that failed alone, if it is to be parked. Another range is cut behind it. */
+  /**
+   * Parks a message that failed in a batch of its own, if the destination is configured to park. Another range is cut
+   * after it.
+   */
   async #park(error: DeliveryError, left: readonly MarkedMessage[], spec: LaneSpec) {
     this.#state.dropUnsentNext()
     const parked = await this.#parking.parkMessage(error, left, spec)
@@ -116,7 +120,7 @@ export class Progress {
     return [...rest]
   }
 
-  /** The records of finished messages that were left out. */
+  /** Counts the records of finished messages that were left out. */
   #leftOut(
     messages: readonly MarkedMessage[],
     filtered: FilteredRecords,
@@ -124,7 +128,7 @@ export class Progress {
     return { parked: this.#parking.takeParked(messages), filtered: filteredOf(messages, filtered) }
   }
 
-  /** Returns the messages that are not stored, or not whole. */
+  /** Returns the messages that are not stored completely. */
   #keepStored(
     messages: readonly MarkedMessage[],
     { storedRecords, filtered }: Exclude<AttemptOutcome, { kind: 'delivered' }>,
@@ -185,12 +189,12 @@ interface Failure {
   nowMs: number
 }
 
-/** The size limit is doubled after so many batches in a row (docs/dev/contract.md#progress, c). */
+/** The number of consecutive successes after which a size limit is doubled (docs/dev/contract.md#progress, c). */
 const successesToGrow = 8
 
 /**
- * The range is stored at the destination. `rest`: what remains of the run that is known to hold a failing message.
- * `maxRecords`: the flush plan, up to which a size limit grows.
+ * The destination has stored the range. `rest` is the remainder of a run that is known to contain a failing message.
+ * `maxRecords` is the flush plan's limit, up to which a size limit grows.
  */
 function afterDelivered(
   row: LaneState,
@@ -201,8 +205,8 @@ function afterDelivered(
   assert(delivered.at(-1)?.seq === row.batchLastSeq)
   const moved = { ...pastStored(row, delivered, nowMs), ...noBatch, ...grownSize(row, maxRecords) }
   if (rest.length === 0) return { ...moved, ...noFailure }
-  // The failing message is in what remains, since the whole failed and this part did not. It is bisected further
-  // at once; a single one is tried alone, so that the destination's response is about it and nothing else.
+  // The failing message is in the remainder, because the whole run failed and this part did not. The remainder is
+  // bisected immediately; a single message is tried separately, so that the destination's response is only about it.
   const next = rest.slice(0, rest.length === 1 ? 1 : bisectAt(rest, undefined))
   return withRange(
     { ...moved, blockingMsgId: rest[0]!.msgId, bisectLastSeq: rest.at(-1)!.seq, nextAttemptMs: null },
@@ -232,8 +236,8 @@ function pastStored(row: LaneState, stored: readonly MarkedMessage[], nowMs: num
 }
 
 /**
- * An attempt that did not come through stored the first `storedRecords` of its range, counted from the first message.
- * The cursor moves past the messages that are stored whole; `recordOffset` is how much of the next one is.
+ * A failed attempt stored the first `storedRecords` of its range. The cursor moves past completely stored messages;
+ * `recordOffset` is the stored part of the next one.
  */
 function afterPartlyStored(
   row: LaneState,
@@ -251,7 +255,7 @@ function afterPartlyStored(
   const stored = messages.slice(0, count)
   const left = messages.slice(count)
   const moved = count === 0 ? row : pastStored(row, stored, nowMs)
-  // The destination takes records: a failure from here on is a new one.
+  // The destination accepts records, so a later failure is a new one.
   const { bisectLastSeq } = row
   return {
     row: withRange({ ...moved, ...noFailure, bisectLastSeq, recordOffset: offset }, left),
@@ -260,7 +264,7 @@ function afterPartlyStored(
   }
 }
 
-/** Several messages were rejected permanently: the search continues in the first part of them, at once. */
+/** Several messages were rejected permanently: the search continues in their first part, immediately. */
 function afterBisect(
   row: LaneState,
   failed: readonly StoredMessage[],
@@ -268,7 +272,7 @@ function afterBisect(
   failure: Failure,
 ): LaneState {
   assert(failed.length > 1 && failed.at(-1)!.seq === row.batchLastSeq)
-  // With a hint the part before the hinted message is tried next and the hinted one becomes the last of the search.
+  // With a hint, the part before the hinted message is tried next, and the hinted message is the last of the search.
   const { failedSeq } = failure.error
   const hinted = failed.findIndex((message) => message.seq === failedSeq)
   const searched = hinted >= 0 ? failed.slice(0, hinted + 1) : failed
@@ -283,7 +287,7 @@ function afterBisect(
   )
 }
 
-/** The range took too long: its first half is tried at once, and batches stay at that size until it proves too small. */
+/** The range took too long: its first half is tried immediately, and batches stay at that size until it proves too small. */
 function afterHalving(row: LaneState, failed: readonly StoredMessage[], failure: Failure): LaneState {
   assert(failed.length > 1 && failed.at(-1)!.seq === row.batchLastSeq)
   return withRange(
@@ -297,7 +301,7 @@ function afterHalving(row: LaneState, failed: readonly StoredMessage[], failure:
   )
 }
 
-/** The same range again after a pause; a message that is isolated is no longer searched for. */
+/** Repeats the same range after a pause. An isolated message is no longer searched for. */
 function afterPause(
   row: LaneState,
   failed: readonly StoredMessage[],
@@ -323,7 +327,7 @@ function withFailure(row: LaneState, blocking: StoredMessage, { error, nowMs }: 
   }
 }
 
-/** The record that a batch's failure names may be of a later message: then the lane continues without it. */
+/** A failure can name a record of a later message than the lane reports; then the error is stored without it. */
 function laneError(
   { class: errorClass, code, message, fault, rejected }: DeliveryError,
   seq: number,

@@ -1,4 +1,4 @@
-/** The messages after a pull lane's cursor, in order; what was lost before them is counted on the way. */
+/** Reads the messages after a pull lane's cursor, in order, and counts messages lost before them. */
 import type { BufferReader, Cursor, MarkedMessage } from '../log/buffer.ts'
 import { type BatchReader, pastGap } from './batch-reader.ts'
 import type { EventLoopTurns } from './clock.ts'
@@ -12,9 +12,9 @@ export class PullCursor {
   readonly #reader: BufferReader
   readonly #batches: BatchReader
   readonly #state: DurableState
-  /** The turns of all lanes: a message may have 64 MiB, and a read does not yield by itself. */
+  /** Shared by all lanes: a message can have 64 MiB, and a read blocks the event loop. */
   readonly #turns: EventLoopTurns
-  /** The cursor moved past lost messages: a message in flight is forgotten. */
+  /** The cursor moved past lost messages, so a message in flight becomes invalid. */
   readonly #onDropped: () => void
   #isEarliestCheckDue = true
 
@@ -32,7 +32,7 @@ export class PullCursor {
     this.#onDropped = onDropped
   }
 
-  /** Retention dropped something: the next look compares the cursor with what is kept. */
+  /** Retention dropped messages: the next read compares the cursor with the kept messages. */
   notifyDropped(): void {
     this.#isEarliestCheckDue = true
   }
@@ -45,7 +45,7 @@ export class PullCursor {
     return this.#batches.head()
   }
 
-  /** The cursor just after `seq`, and how many records lie between the lane's cursor and it. */
+  /** The cursor just after `seq`, and the number of records between the lane's cursor and it. */
   async at(seq: number): Promise<{ to: Cursor; records: number }> {
     const { mark } = await this.#reader.cursorAt(this.#pipeId, seq)
     const { records } = await this.#batches.backlogThrough(this.#state.row, seq)
@@ -60,7 +60,7 @@ export class PullCursor {
       const run = await this.#reader.read(this.#pipeId, cursorSeq, { ...firstOnly, afterMark: cursorMark })
       this.#isEarliestCheckDue = true
       await this.countLost()
-      // Retention overtook the cursor: what was read lies before it.
+      // Retention overtook the cursor, and the message that was read is before it.
       if (this.#state.row.cursorSeq !== cursorSeq) continue
       const gap = pastGap(this.#state.row, run)
       if (gap === null) return run.messages[0] ?? null
@@ -69,7 +69,7 @@ export class PullCursor {
     }
   }
 
-  /** Reads on without moving the cursor: the consumer's own N decides. */
+  /** Reads without moving the cursor; the consumer's own `after_seq` decides. */
   async firstAfter(seq: number): Promise<MarkedMessage | null> {
     for (let after = seq; ; ) {
       await this.#turns.take()

@@ -1,16 +1,16 @@
 /**
- * A pull lane: the same cursor over the pipe's messages, moved by consumers that come and ask (docs/dev/contract.md#pull).
+ * A pull lane: consumers fetch the messages and so move its cursor (docs/dev/contract.md#pull).
  *
  *   auto      pull ─▶ message in flight ─▶ pulled: cursor moves · abandoned: redelivered
- *   explicit  pull ─▶ message leased (saved before it is sent) ─▶ ack: cursor moves · nack, lease over: redelivered
- *   after_seq pull ─▶ cursor moves to N (saved) ─▶ the first message after N; nothing is in flight: N is enough
+ *   explicit  pull ─▶ message leased (saved before it is sent) ─▶ ack: cursor moves · nack, lease expired: redelivered
+ *   after_seq pull ─▶ cursor moves to N (saved) ─▶ the first message after N; nothing is in flight, N is enough
  *
- * One message is in flight at a time in auto and explicit: a second consumer waits for it, as for a new one. Every
- * change is a command in the lane's mailbox; a pull that finds nothing waits outside it for what can change that: a
- * notification, an outcome of the message in flight, the end of a lease, its own time being up, shutdown.
+ * In auto and explicit mode one message is in flight at a time; a second consumer waits for it as for a new message.
+ * Every change is a command in the lane's mailbox. A pull that finds no message waits outside the mailbox for a
+ * notification, an outcome of the message in flight, the end of a lease, its own timeout or the shutdown.
  *
- * A crash redelivers what was in flight: in auto and after_seq because the cursor had not moved, in explicit when the
- * lease (which survives) is over. What the destination's status blocks is `not_found`.
+ * After a crash the message in flight is redelivered: in auto and after_seq because the cursor had not moved, in
+ * explicit when the lease, which is stored, expires. While the destination is blocked, pulls return `not_found`.
  */
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { Clock } from './clock.ts'
@@ -64,17 +64,17 @@ export class PullLane extends LaneCore implements PullConsumers {
     for (;;) {
       const seen = this.#waiting.changes
       const found = await this.mailbox.ask<PullResult>({ kind: 'empty' }, async () => {
-        // Its owner has the message, and may have handed it out.
+        // Another process owns the lane and can have handed out the message.
         if (!this.deps.isOwned()) return { kind: 'empty' }
         return afterSeq === null
           ? await this.#commands.fetch(this.spec)
           : await this.#commands.fetchAfter(this.spec, afterSeq)
       })
-      if (this.asked === 'removed') return { kind: 'not_found' }
+      if (this.requestedEnd === 'removed') return { kind: 'not_found' }
       if (found.kind !== 'empty') return found
       const leftMs = deadline - this.deps.clock.monotonicMs()
       if (this.#commands.isEnding || leftMs <= 0) return found
-      // Something changed while this one looked: it looks again instead of waiting.
+      // Something changed during this read: it reads again instead of waiting.
       if (seen === this.#waiting.changes) {
         await this.#waiting.wait(Math.min(leftMs, this.#commands.leaseLeftMs))
       }
@@ -98,7 +98,7 @@ export class PullLane extends LaneCore implements PullConsumers {
     this.#waiting.wakeAll()
   }
 
-  /** A consumer that has the message loses it: the next one gets it at once. */
+  /** Revokes the message from the consumer that has it; the next consumer gets it immediately. */
   async retryNow(): Promise<string | null> {
     return await this.ask(null, async () => {
       if (!isBlocking(this.spec, this.row)) return null
@@ -109,7 +109,10 @@ export class PullLane extends LaneCore implements PullConsumers {
     })
   }
 
-  /** A waiting pull of a lane that is not removed gets nothing and asks again, wherever the lane is then. */
+  /**
+   * Waiting pulls of a lane that ends, unless it is removed, return empty: the client asks again and reaches the new
+   * owner.
+   */
   override async end(how: LaneEnd, graceMs = 0): Promise<void> {
     if (how !== 'removed') this.endPulls()
     await super.end(how, graceMs)
@@ -126,7 +129,7 @@ export class PullLane extends LaneCore implements PullConsumers {
     this.#wakeLoop()
   }
 
-  /** Waiting pulls look again after a command. */
+  /** Waiting pulls read again after each command. */
   protected override async around<T>(run: () => Promise<T>): Promise<T> {
     try {
       return await run()
@@ -135,23 +138,23 @@ export class PullLane extends LaneCore implements PullConsumers {
     }
   }
 
-  /** Waits for commands. Messages that retention dropped are counted at the start, and whenever it reports some. */
+  /** Waits for commands. Messages that retention dropped are counted at the start and after each report of retention. */
   protected async step(): Promise<void> {
     this.#isWoken = false
     await this.#cursor.countLost()
-    if (this.#isWoken || !this.mailbox.isEmpty || this.asked !== null) return
+    if (this.#isWoken || !this.mailbox.isEmpty || this.requestedEnd !== null) return
     await new Promise<void>((resolve) => {
       this.#wakeLoop = resolve
     })
   }
 
-  /** After an error too: no pull waits for a lane that has ended. */
+  /** Runs after errors too, so that no pull waits for a lane that has ended. */
   protected override async closed(): Promise<void> {
-    if (this.asked !== 'removed') this.endPulls()
+    if (this.requestedEnd !== 'removed') this.endPulls()
   }
 }
 
-/** Pulls that found no message: each waits until it is worth looking again, first come, first woken. */
+/** Pulls that found no message. Each waits until another read is worthwhile, in order of arrival. */
 class WaitingPulls {
   readonly #clock: Clock
   readonly #waiting = new Set<() => void>()
@@ -161,7 +164,7 @@ class WaitingPulls {
     this.#clock = clock
   }
 
-  /** Grows with every `wakeAll`: who looked meanwhile looks again instead of waiting. */
+  /** Grows with every `wakeAll`. A pull that was reading meanwhile reads again instead of waiting. */
   get changes(): number {
     return this.#changes
   }

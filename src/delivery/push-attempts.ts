@@ -1,6 +1,6 @@
 /**
- * A push lane's attempts, one at a time: the batch in memory ─▶ driver ─▶ outcome ─▶ what is left of the batch. Owns the
- * lane's driver and its place in the destination's rate; what an outcome does to the row is decided by `progress.ts`.
+ * A push lane's attempts, one at a time: the batch in memory ─▶ driver ─▶ outcome ─▶ what is left of the batch. Owns
+ * the lane's driver and its slot in the destination's rate limit; `progress.ts` decides how an outcome changes the row.
  */
 import type { Batch, DestinationDriver } from '../destinations/driver.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
@@ -15,7 +15,7 @@ import { Progress } from './progress.ts'
 import { RateGate } from './rate-gate.ts'
 import type { RetryWindow } from './retry.ts'
 
-/** A connection that nothing was sent over for so long is closed. */
+/** An idle connection is closed after this time. */
 const idleDriverMs = 60_000
 
 interface EndedAttempt {
@@ -27,7 +27,7 @@ export class PushAttempts {
   readonly #deps: LaneDeps
   readonly #state: DurableState
   readonly #driver: LaneDriver
-  /** The driver of replays: their stored position is not the lane's. */
+  /** The driver for replays. It is separate because their stored position is not the lane's. */
   readonly #replayDriver: LaneDriver
   readonly #progress: Progress
   readonly #rate: RateGate
@@ -49,14 +49,14 @@ export class PushAttempts {
     return this.#progress.attempts
   }
 
-  /** Monotonic: when the destination's own rate allows the next request. */
+  /** Monotonic time at which the destination's rate limit allows the next request. */
   nextSlotAt(spec: LaneSpec): number {
     return spec.rate === null ? 0 : this.#rate.nextSlotAt
   }
 
   /**
-   * Attempts the row's range, whose messages `inMemory` starts with; those after it are being searched for a failing
-   * message. The row has the outcome when it resolves, unsaved. Returns the messages that the next attempt needs again.
+   * Attempts the row's range, which is the start of `inMemory`; the messages after it are searched for a failing one.
+   * When it resolves, the row has the outcome but is not saved. Returns the messages that the next attempt needs again.
    */
   async run(inMemory: readonly MarkedMessage[], spec: LaneSpec): Promise<MarkedMessage[]> {
     const { row } = this.#state
@@ -73,11 +73,11 @@ export class PushAttempts {
     this.#observe(spec, batch, row.attempts + 1, { outcome, tookMs })
     if (outcome.isHung) await this.#driver.close()
     const left = await this.#progress.settle(outcome, messages, rest, spec)
-    // Its memory is for whoever waits for it: what is left is read again.
+    // Frees the memory for waiting lanes; the remaining messages are read again.
     return isUnfinished ? [] : left
   }
 
-  /** One attempt at parked records. Nothing is saved of its outcome here. */
+  /** Makes one attempt at parked records. Its outcome is not saved here. */
   async replay(batch: Batch, spec: LaneSpec, attempt: number): Promise<AttemptOutcome> {
     const ended = await this.#attempt(this.#replayDriver, { ...spec, isForReplays: true }, batch, null)
     this.#observe(spec, batch, attempt, ended)
@@ -108,7 +108,7 @@ export class PushAttempts {
     const outcome = await attempt.run()
     this.#current = null
     if (outcome.wasAsked) driver.used()
-    else this.#rate.putBack(slotAt)
+    else this.#rate.returnSlot(slotAt)
     return { outcome, tookMs: clock.monotonicMs() - startedAt }
   }
 
@@ -117,28 +117,28 @@ export class PushAttempts {
     return messages[0]?.seq === seq ? messages[0].msgId : null
   }
 
-  /** One line and one observation of each attempt. */
+  /** Logs and measures each attempt. */
   #observe(spec: LaneSpec, batch: Batch, attempt: number, { outcome, tookMs }: EndedAttempt): void {
     this.#state.log.attempted(batch, attempt, outcome, tookMs)
     this.#deps.observed.attempted(spec.type, batch, outcome.kind, tookMs)
   }
 
-  /** The attempt under way ends without counting as one. */
+  /** Ends the current attempt, which then does not count as one. */
   abort(): void {
     this.#current?.interrupt()
   }
 
-  /** The range under way is no longer the one that timed out. */
+  /** The current range is no longer the one that timed out. */
   forgetTimeouts(): void {
     this.#progress.forgetTimeouts()
   }
 
-  /** Before the row is changed by it. */
+  /** Called before the new transform changes the row. */
   transformChanged(): void {
     this.#parking.transformChanged(this.#state.row)
   }
 
-  /** When `closeIdle` will have something to close; Infinity: nothing is open. */
+  /** Time until `closeIdle` has something to close; Infinity when nothing is open. */
   get closesInMs(): number {
     return Math.min(this.#driver.closesInMs, this.#replayDriver.closesInMs)
   }
@@ -157,7 +157,7 @@ function hasTimedOut(outcome: AttemptOutcome): outcome is Extract<AttemptOutcome
   return outcome.kind === 'failed' && outcome.error.code === 'attempt_timeout'
 }
 
-/** A lane's one driver: opened when first needed, given up when it hangs, closed when it is idle. */
+/** A lane's driver: opened on demand, abandoned when it hangs, closed when idle. */
 class LaneDriver {
   readonly #destinationId: string
   readonly #deps: LaneDeps
@@ -178,7 +178,7 @@ class LaneDriver {
     this.#usedAt = this.#deps.clock.monotonicMs()
   }
 
-  /** Infinity: nothing is open. */
+  /** Infinity when nothing is open. */
   get closesInMs(): number {
     if (this.#driver === null) return Number.POSITIVE_INFINITY
     return Math.max(0, this.#usedAt + idleDriverMs - this.#deps.clock.monotonicMs())
@@ -188,7 +188,7 @@ class LaneDriver {
     if (this.closesInMs === 0) await this.close()
   }
 
-  /** A driver that hangs may hang in closing too: it is not waited for longer than an abort. */
+  /** A hanging driver can also hang while closing, so closing is limited like an abort. */
   async close(): Promise<void> {
     const driver = this.#driver
     this.#driver = null

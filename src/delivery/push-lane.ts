@@ -1,6 +1,6 @@
 /**
- * A push lane: delivers its pipe's messages in order through a driver, one batch in flight. While a batch is under way
- * the next full one is read ahead (`read-ahead.ts`).
+ * A push lane delivers its pipe's messages in order through a driver, with one batch in flight. Meanwhile the next full
+ * batch is read ahead (`read-ahead.ts`).
  *
  *            ┌───────────────────────── nothing pending ◀────────────────┐
  *            ▼                                                           │
@@ -12,13 +12,14 @@
  *         time                      │   └── pause ◀──────┼─ permanent, one message ─▶ stuck at it: every 300 s
  *                                   └────────────────────┴─ interrupted ─▶ command, same range again (no attempt)
  *
- * An attempt that failed half-way (`json_object`) first moves the cursor past what it stored; `recordOffset` says how
- * much of the next message is. Retry-now, a changed destination and lowered limits cut a failed range again.
+ * An attempt that failed half-way (`json_object`) first moves the cursor past the stored messages; `recordOffset` is
+ * the stored part of the next one. Retry-now, a changed destination and lowered limits cut a failed range again.
  *
  * Between two batches, and between retries, parked records are replayed (`parked/replay.ts`).
  *
- * Seen from outside: `idle` nothing pending · `flowing` · `retrying` a message is blocking · `stalled` it has been for
- * longer than destination_max_retry_seconds · `blocked` by its status: no attempts, the backlog is kept.
+ * States in the API: `idle` nothing is pending · `flowing` · `retrying` a message is blocking · `stalled` it has been
+ * blocking for longer than destination_max_retry_seconds · `blocked` by the destination's status: no attempts, the
+ * backlog is kept.
  *
  * The state after a crash, line by line: `durable-state.ts`.
  */
@@ -38,7 +39,7 @@ import { PushAttempts } from './push-attempts.ts'
 import { ReadAhead } from './read-ahead.ts'
 import * as transition from './transitions.ts'
 
-/** While a batch gathers, it is looked at no more often than this: notifications come too often for a query each. */
+/** The minimum interval between queries for a batch that gathers: notifications are too frequent for a query each. */
 const gatherQuietMs = 100
 
 export class PushLane extends LaneCore {
@@ -47,12 +48,12 @@ export class PushLane extends LaneCore {
   readonly #attempts: PushAttempts
   readonly #sleep: LaneSleep
   readonly #replays: Replays
-  /** A replay and the lane's own batch take turns. */
+  /** A replay and the lane's own batch alternate. */
   #hasReplayed = false
   #reserved: ReservedBatch | null = null
   #interruptStep: (() => void) | null = null
   #isEarliestCheckDue = true
-  /** It waits, and knows of messages that do not make a batch yet. */
+  /** The lane waits and knows of messages that do not fill a batch yet. */
   #isGathering = false
   /** The newest message of the pipe that the set of lanes has seen. */
   #headSeq = 0
@@ -74,7 +75,7 @@ export class PushLane extends LaneCore {
   }
 
   notifyHead(seq: number): void {
-    // A batch that gathers has been looked at since the head was there: then it waits for time alone.
+    // The gathering batch was checked when this was already the head, so the lane waits only for time.
     const isKnown = this.#isGathering && seq === this.#headSeq
     this.#headSeq = seq
     if (this.row.cursorSeq < seq && !isKnown) this.#sleep.notify()
@@ -122,7 +123,7 @@ export class PushLane extends LaneCore {
     this.#attempts.abort()
   }
 
-  /** The range may be about to change: what is in memory is read again. */
+  /** A command can change the range, so the messages in memory are read again afterwards. */
   protected override around<T>(run: () => Promise<T>): Promise<T> {
     this.release()
     return run()
@@ -154,14 +155,14 @@ export class PushLane extends LaneCore {
     if (isBlocked || nextAt > now) {
       this.release()
       await this.#sleep.pause(isBlocked ? Number.POSITIVE_INFINITY : Math.min(nextAt, replayAt) - now)
-      // Messages that it has lost while it waited are counted.
+      // Counts the messages that the lane has lost while it waited.
       this.#isEarliestCheckDue = true
       return
     }
     if (this.#reserved === null && !(await this.#prepare())) return
     await this.state.saveForAttempt()
-    // A command or the end may have come during the save: the range is fixed, it can wait.
-    if (!this.mailbox.isEmpty || this.asked !== null) return
+    // A command, or the end of the lane, can have arrived during the save. The fixed range can wait.
+    if (!this.mailbox.isEmpty || this.requestedEnd !== null) return
     this.#requireOwned()
     const { messages } = this.#reserved!
     const attempt = this.#attempts.run(messages, this.spec)
@@ -169,12 +170,12 @@ export class PushLane extends LaneCore {
     this.#keep(await attempt)
   }
 
-  /** A process that stood still for longer than its lease finds out here, and sends nothing. */
+  /** A process that was stopped for longer than its lease detects it here and sends nothing. */
   #requireOwned(): void {
     if (!this.deps.isOwned()) throw new LaneOwnershipLostError([this.spec.destinationId])
   }
 
-  /** After the batch under way, whose messages are read again when its turn comes. */
+  /** Runs after the current batch, whose messages are read again when its turn comes. */
   async #replay(): Promise<void> {
     this.#hasReplayed = true
     this.release()
@@ -184,16 +185,16 @@ export class PushLane extends LaneCore {
     this.#interruptStep = null
   }
 
-  /** While an attempt is under way: the next range is fixed, and saved with what was not saved before the attempt. */
+  /** Runs during an attempt: fixes the next range and saves it, together with changes not saved before the attempt. */
   async #readAhead(after: MarkedMessage): Promise<void> {
     const limits = aheadLimits(this.row, this.spec)
     const fix = (messages: readonly MarkedMessage[]) =>
       this.state.change(transition.withNext(this.row, messages))
     if (limits !== null) await this.#ahead.read(after, limits, fix)
-    if (this.asked === null) this.state.saveBehind(() => this.#attempts.abort())
+    if (this.requestedEnd === null) this.state.saveInBackground(() => this.#attempts.abort())
   }
 
-  /** True: messages are in memory and their range is in the row. */
+  /** Returns true when messages are in memory and their range is in the row. */
   async #prepare(): Promise<boolean> {
     const interrupt = new AbortController()
     this.#interruptStep = () => interrupt.abort()
@@ -253,8 +254,8 @@ export class PushLane extends LaneCore {
 }
 
 /**
- * How a push lane sleeps. Before each sleep its state is saved, since nothing else would save it meanwhile, and
- * connections that are not needed are closed.
+ * A push lane's sleep. Before each sleep its state is saved, because nothing else would save it meanwhile, and unused
+ * connections are closed.
  */
 class LaneSleep {
   readonly #clock: Clock
@@ -269,10 +270,7 @@ class LaneSleep {
     this.#sleeper = new Sleeper(clock)
   }
 
-  /**
-   * Nothing to do until a notification comes, or that time is over, but to close connections when they have been idle for long
-   * enough.
-   */
+  /** Sleeps until a notification comes or the time is over. Wakes up early to close idle connections. */
   async idle(longestMs = Number.POSITIVE_INFINITY): Promise<void> {
     if (this.#sleeper.isNotified) return
     await this.#prepare()
@@ -280,8 +278,8 @@ class LaneSleep {
   }
 
   /**
-   * Until the time is over or a command comes; new messages do not end it. Infinity: nothing but a command does. It ends
-   * early to close connections. The time that saving takes is part of it.
+   * Sleeps until the time is over or a command comes; new messages do not end it. Infinity: only a command does. It can
+   * end early to close connections. Saving counts towards the time.
    */
   async pause(ms: number): Promise<void> {
     const atMs = this.#clock.monotonicMs() + ms
@@ -289,7 +287,7 @@ class LaneSleep {
     await this.#sleeper.sleep(Math.min(atMs - this.#clock.monotonicMs(), this.#attempts.closesInMs))
   }
 
-  /** Until the time is over or messages come, but not before `quietMs`. */
+  /** Sleeps until the time is over, or until messages come after `quietMs`. */
   async gather(ms: number, quietMs: number): Promise<void> {
     const atMs = this.#clock.monotonicMs() + ms
     await this.#prepare()
@@ -297,7 +295,7 @@ class LaneSleep {
     await this.#sleeper.gather(longestMs, quietMs)
   }
 
-  /** Notifications from here on are new: called before the lane looks for messages. */
+  /** Forgets earlier notifications. Called before the lane looks for messages. */
   arm(): void {
     this.#sleeper.arm()
   }

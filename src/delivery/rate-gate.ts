@@ -1,10 +1,10 @@
 /**
- * A destination's own `rate`: when its next request may start. Slots are evenly spaced, so no window of time holds more
- * requests than the rate allows, and there is no burst after a pause.
+ * Applies a destination's `rate`: determines when its next request can start. Slots are evenly spaced, so no time window
+ * has more requests than the rate allows, and there is no burst after a pause.
  */
 import type { Clock } from './clock.ts'
 
-/** Timers fire late: a request that is this little behind its slot does not move the slots after it. */
+/** Timers fire late: a request that is late by at most this much does not move later slots. */
 const latenessMs = 50
 
 export class RateGate {
@@ -15,7 +15,7 @@ export class RateGate {
     this.#clock = clock
   }
 
-  /** The monotonic time of the next free slot; it may lie in the past. */
+  /** Monotonic time of the next free slot, which can be in the past. */
   get nextSlotAt(): number {
     return this.#nextSlotAt
   }
@@ -29,8 +29,8 @@ export class RateGate {
     return slotAt
   }
 
-  /** The slot that was taken last was not used. */
-  putBack(slotAt: number): void {
+  /** Returns the last taken slot unused. */
+  returnSlot(slotAt: number): void {
     this.#nextSlotAt = Math.min(this.#nextSlotAt, slotAt)
   }
 

@@ -1,16 +1,16 @@
 /**
- * The batch after the one under way, read while the destination works on that one.
+ * Reads the next batch while the destination works on the current one.
  *
  *   nothing ──attempt begins──▶ reading ──▶ held ──the attempt stored everything──▶ taken: the next batch
  *      ▲                           │          │
- *      └───────────────────────────┴──────────┴── failed, a command, a pause, memory wanted elsewhere
+ *      └───────────────────────────┴──────────┴── failed, a command, a pause, memory revoked
  *
- * It changes when messages are read, never what a batch is made of. Only a batch that its size closes is read ahead, so
- * nothing that arrives later could belong to it. What is held is the next range of the lane's row, and is saved with it
- * while the destination works: then it may be sent as soon as the batch before it is stored, and no save stands between
- * two batches. What a process leaves that ends meanwhile: `durable-state.ts`.
+ * It changes when messages are read, never the content of a batch. Only a batch that is closed by its size is read
+ * ahead, so no later message could belong to it. The held messages are the next range of the lane's row, which is saved
+ * while the destination works. So they can be sent as soon as the previous batch is stored, without a save in between.
+ * `durable-state.ts` lists the states after a crash.
  *
- * Its memory is what no batch needs (MemoryBudget); a lane that fails holds none.
+ * It uses only memory that no batch needs (MemoryBudget). A failing lane holds none.
  */
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
 import type { FlushLimits, LaneState } from '../metadata/lane-state.ts'
@@ -22,7 +22,7 @@ type NextRange = Pick<LaneState, 'nextFirstSeq' | 'nextLastSeq'>
 
 interface Reading {
   memory: SpareMemory | null
-  /** Empty while it is being read. */
+  /** Empty while the messages are being read. */
   messages: MarkedMessage[]
 }
 
@@ -40,8 +40,8 @@ export class ReadAhead {
   }
 
   /**
-   * Reads what follows this message, if it fills a batch: `onHeld` gets it. Resolves when there is nothing more to expect;
-   * never rejects: see `throwFailure`.
+   * Reads the messages after this one if they fill a batch, and passes them to `onHeld`. Resolves when it is done; never
+   * rejects: see `throwFailure`.
    */
   async read(
     after: MarkedMessage,
@@ -52,7 +52,7 @@ export class ReadAhead {
     const reading: Reading = { memory: null, messages: [] }
     this.#reading = reading
     try {
-      // The request goes out first.
+      // Waits until the request of the attempt has been sent.
       await new Promise<void>((resolve) => setImmediate(resolve))
       await this.#fill(reading, after, limits, onHeld)
     } catch (error) {
@@ -61,10 +61,7 @@ export class ReadAhead {
     if (reading.messages.length === 0 && this.#reading === reading) this.discard()
   }
 
-  /**
-   * Takes the messages that were read ahead, if they are the row's next range: the caller owns their memory from now
-   * on.
-   */
+  /** Returns the messages that were read ahead if they are the row's next range. The caller then owns their memory. */
   take({ nextFirstSeq, nextLastSeq }: NextRange): MarkedMessage[] | null {
     const messages = this.#reading?.messages ?? []
     this.discard()
@@ -73,7 +70,7 @@ export class ReadAhead {
     return isNext ? messages : null
   }
 
-  /** A failed read is the lane's own error. */
+  /** Throws the error of a failed read, as the lane's own error. */
   throwFailure(): void {
     if (this.#failure !== null) throw this.#failure.error
   }
@@ -90,7 +87,7 @@ export class ReadAhead {
     { maxRecords, maxBytes: mostBytes }: SizeLimits,
     onHeld: (messages: readonly MarkedMessage[]) => void,
   ): Promise<void> {
-    // Where it would be cut when its turn comes: its range is fixed from here on.
+    // The batch is cut here as it would be cut in its turn: its range is now fixed.
     const maxBytes = Math.min(mostBytes, this.#budget.shareBytes())
     const backlog = await this.#reader.backlog(this.#pipeId, { seq, mark })
     if (this.#reading !== reading || (backlog.records < maxRecords && backlog.bytes < maxBytes)) return
@@ -104,7 +101,7 @@ export class ReadAhead {
     reading.memory?.release()
     if (!isFull || !this.#reserve(reading, bytes)) return
     reading.messages = messages
-    // At once: what is held is always the row's next range.
+    // Called synchronously: the held messages are always the row's next range.
     onHeld(messages)
   }
 

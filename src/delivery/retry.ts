@@ -1,6 +1,6 @@
 /**
- * When a failed lane tries again, and when it has tried for too long (docs/dev/contract.md#retry). All waits are on the
- * monotonic clock and independent of the wall clock; the times in the lane's row are for people and for restarts.
+ * Determines when a failed lane retries, and when it is stalled (docs/dev/contract.md#retry). All waits use the
+ * monotonic clock; the wall-clock times in the lane's row are for people and for restarts.
  */
 import type { DeliveryError } from '../destinations/driver.ts'
 import type { LaneState } from '../metadata/lane-state.ts'
@@ -10,31 +10,34 @@ import type { Clock } from './clock.ts'
 const firstRetryMs = 1_000
 const longestRetryMs = 300_000
 /**
- * An isolated message that was rejected for good, or a driver that ended its thread: only an operator's action will change
- * the outcome.
+ * The retry interval when only an operator's action will change the outcome: an isolated message was rejected
+ * permanently, or a driver ended its thread.
  */
 export const isolatedRetryMs = 300_000
-/** The error's code: a lane whose row says so is quarantined from the start. */
+/** An error code. A lane with this code in its row is quarantined from the start. */
 export const driverCrashed = 'driver_crashed'
 const stalledRetryMs = 900_000
 const longestRetryAfterMs = 3_600_000
 /**
- * The rest of a wait is known after a restart only as a wall-clock time, and the wall clock may have jumped
- * meanwhile: no restarted lane trusts it for longer than this.
+ * After a restart, the rest of a wait is known only as a wall-clock time, and the clock can have jumped. A restarted
+ * lane therefore waits at most this long.
  */
 export const longestWaitAfterRestartMs = 60_000
 
 export interface RetryCase {
-  /** Failures in a row, this one included: 1 or more. */
+  /** Consecutive failures including this one: at least 1. */
   failures: number
-  /** The failing message is alone in its batch and the error is permanent. */
+  /** The failing message is the only one in its batch and the error is permanent. */
   isIsolated: boolean
-  /** The window of eager retries is over. */
+  /** The destination's `retry for` time has passed. */
   isStalled: boolean
   retryAfterMs: number | undefined
 }
 
-/** Ms until the next attempt: exponential with full jitter, never less than the destination asked for. */
+/**
+ * Milliseconds until the next attempt: exponential back-off with full jitter, but never less than the destination
+ * requested.
+ */
 export function retryDelayMs(failure: RetryCase, random: () => number): number {
   const askedMs = Math.min(Math.max(failure.retryAfterMs ?? 0, 0), longestRetryAfterMs)
   return Math.max(ownDelayMs(failure, random), askedMs)
@@ -46,7 +49,7 @@ function ownDelayMs(failure: RetryCase, random: () => number): number {
   return Math.floor(random() * backoffMs(failure.failures, firstRetryMs, longestRetryMs))
 }
 
-/** The time that a restarted lane still waits, from the saved wall-clock time of its next attempt. */
+/** The remaining wait of a restarted lane, from the saved wall-clock time of its next attempt. */
 export function waitAfterRestartMs(nextAttemptMs: number | null, nowMs: number): number {
   if (nextAttemptMs === null) return 0
   return Math.min(Math.max(nextAttemptMs - nowMs, 0), longestWaitAfterRestartMs)
@@ -56,11 +59,11 @@ export class RetryWindow {
   readonly #clock: Clock
   #nextAttemptAt: number
   #firstFailedAt: number | null = null
-  /** In a row, not counting those after which a smaller batch followed at once. */
+  /** Consecutive failures, except those after which a smaller batch followed immediately. */
   #pauses: number
   #wasStalled = false
 
-  /** Continues from the row, as far as its wall-clock times can be trusted. */
+  /** Continues from the row, as far as its wall-clock times are plausible. */
   constructor(row: LaneState, clock: Clock) {
     this.#clock = clock
     this.#nextAttemptAt = clock.monotonicMs() + waitAfterRestartMs(row.nextAttemptMs, clock.now())
@@ -83,7 +86,7 @@ export class RetryWindow {
     this.#nextAttemptAt = 0
   }
 
-  /** Part of a batch was stored, or a smaller one follows at once: the back-off starts over. */
+  /** A part of the batch was stored, or a smaller batch follows immediately: the back-off restarts. */
   resetBackoff(): void {
     this.#pauses = 0
   }
@@ -92,7 +95,7 @@ export class RetryWindow {
     this.#firstFailedAt ??= this.#clock.monotonicMs()
   }
 
-  /** The pause after a failure. `hasStalled`: for the first time since the lane last recovered. */
+  /** The pause after a failure. `hasStalled` is true the first time since the lane last recovered. */
   pause(
     error: DeliveryError,
     maxRetrySeconds: number,

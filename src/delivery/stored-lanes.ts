@@ -1,8 +1,8 @@
 /**
- * Lanes as they were last saved, for whoever looks at them while the delivery worker is being restarted or does not
- * respond: rows and backlogs are read here, beside it. Marked `stale`: what a lane has done since its last save is not in it.
+ * Shows lanes as they were last saved, while the delivery worker is being restarted or does not respond. Rows and backlogs
+ * are read here, without the worker. The result is marked `stale`, because changes since the last save are missing.
  *
- * The buffer is open only while somebody looks: a file that retention has removed takes its space until it is closed.
+ * The buffer is open only during a request: an open file takes disk space even after retention has removed it.
  */
 import type { LaneStatus } from '../contract/destination.ts'
 import type { BufferReader } from '../log/buffer.ts'
@@ -54,7 +54,7 @@ export class StoredLanes {
     })
   }
 
-  /** All of them: nothing here remembers who has seen what. */
+  /** Returns all of them, because nothing here remembers earlier reads. */
   async lanesSince(destinationIds: readonly string[]): Promise<ChangedLanes> {
     return { revision: '', lanes: await this.lanes(destinationIds) }
   }
@@ -122,7 +122,7 @@ export class StoredLanes {
     })
   }
 
-  /** A damaged row is shown as a lane that has done nothing, as it begins when a worker has repaired it. */
+  /** A damaged row is shown as a new lane, which is the state after a worker has repaired it. */
   async #row({ destinationId }: LaneSpec): Promise<LaneState> {
     try {
       return (await this.#options.store.load(destinationId)) ?? newLaneState(destinationId)
@@ -132,7 +132,7 @@ export class StoredLanes {
     }
   }
 
-  /** By destination. A page asks several times in a row. */
+  /** By destination. Cached because a page makes several requests in a row. */
   async #lanes(): Promise<Map<string, LaneSpec>> {
     const now = systemClock.monotonicMs()
     if (this.#specs === null || now - this.#specs.readAt > specsKeptMs) {
@@ -149,8 +149,8 @@ function batchesOf({ pipeId, workspaceId }: LaneSpec, reader: BufferReader): Bat
 }
 
 /**
- * `serve --safe`: every lane runs as if its destination were blocked, so that nothing is attempted while an operator looks for
- * what ends the daemon. Metadata knows nothing of it: the next start without the flag delivers again.
+ * `serve --safe`: every lane runs as if its destination were blocked, so that nothing is attempted while an operator
+ * searches for the cause of crashes. It is not stored: the next start without the flag delivers again.
  */
 export function allBlocked(source: LaneSource): LaneSource {
   return {

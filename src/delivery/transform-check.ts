@@ -1,11 +1,14 @@
-/** Checks, samples and proposals of a destination with a transform: made of what the transform gives. */
+/** Checks, samples and table proposals of a destination with a transform, all based on transformed records. */
 import type { TableProposal } from '../contract/table-proposal.ts'
 import { DeliveryError, type DestinationCheck, type Sample } from '../destinations/driver.ts'
 import type { StoredMessage } from '../log/buffer.ts'
 import type { TransformTrial } from './delivery.ts'
 import type { TriedRecord } from './transform-trial.ts'
 
-/** The line of POST …/destinations/test. Not ok: it can be applied to none of them, or takes too long. */
+/**
+ * One line of the result of POST …/destinations/test. Not ok when the transform can be applied to none of the records,
+ * or takes too long.
+ */
 export function transformCheck({
   isComplete,
   seen,
@@ -26,7 +29,7 @@ export function transformCheck({
   return { name, ok: isComplete && failed < seen, message: printable(`${ended(message)}${late}`) }
 }
 
-/** The newest message of which the transform keeps any record, as it is then. */
+/** The newest message of which the transform keeps a record, after the transform. */
 export class KeptSample {
   #message: StoredMessage | null = null
   readonly #kept: Buffer[] = []
@@ -40,7 +43,7 @@ export class KeptSample {
     this.#places.push(place)
   }
 
-  /** Without one a record has to be made up: its keys are those that the transform leaves. */
+  /** Without a kept record, one is generated with the keys that the transform leaves. */
   get sample(): Sample {
     if (this.#message === null) return { recent: null }
     const recent = {
@@ -53,7 +56,7 @@ export class KeptSample {
   }
 }
 
-/** The kept records, as the pipe has them: the oldest message first. */
+/** The kept records, untransformed; the oldest message first. */
 export class KeptRecords {
   readonly #kept: TriedRecord[] = []
 
@@ -68,7 +71,7 @@ export class KeptRecords {
   }
 }
 
-/** Says what the transform has left out of what a table was proposed from. */
+/** Adds to a proposal what the transform has left out of the records. */
 export function withTrial(
   proposal: TableProposal,
   { seen, filtered, failed, faults, isComplete }: TransformTrial,
@@ -102,7 +105,7 @@ function ended(text: string): string {
   return text.endsWith('.') ? text : `${text}.`
 }
 
-/** Errors may hold keys of records. */
+/** On one line and without control characters: errors can contain keys of records. */
 function printable(text: string): string {
   return new DeliveryError('permanent', 'transform', text).message
 }

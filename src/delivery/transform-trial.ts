@@ -1,11 +1,11 @@
 /**
- * A transform tried on records, the newest of its pipe or a sample: nothing is stored and nothing is delivered.
+ * Tries a transform on the newest records of its pipe, or on a sample. Nothing is stored or delivered.
  *
- *   records ─portions of 100─▶ thread ─▶ each one kept (as it is then), filtered or failed
+ *   records ─portions of 100─▶ thread ─▶ each record kept (transformed), filtered or failed
  *                └── exceeds what a job may take ─▶ its halves, down to the one record
  *
- * Bounded as a whole: so many trials at once, in threads that no lane uses, each for so many seconds. What has come until then counts,
- * and that it is not all.
+ * Trials are limited in number and time and run in threads that no lane uses. When the time is over, the result covers
+ * the records so far and is marked as incomplete.
  */
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Transform } from '../contract/transform.ts'
@@ -16,7 +16,7 @@ import { Semaphore } from '../platform/semaphore.ts'
 import type { Clock } from './clock.ts'
 import { ExceededError, type FailedRecord, type TransformedBody } from './transform/thread-protocol.ts'
 
-/** `pipeId`: pipes take turns, and one that is slow continues apart from the others. */
+/** Pipes take turns by `pipeId`; a slow pipe continues in another thread. */
 export type RunTransform = (
   pipeId: string,
   transform: Transform,
@@ -26,17 +26,17 @@ export type RunTransform = (
 
 export interface TrialSource {
   pipeId: string
-  /** NDJSON; null: the newest records of the pipe. */
+  /** NDJSON; null for the newest records of the pipe. */
   sample: string | null
 }
 
 export interface TriedRecord {
-  /** Null: the record is from the sample. */
+  /** Null when the record is from the sample. */
   message: StoredMessage | null
-  /** In its message, or in the sample. */
+  /** Index of the record in its message or in the sample. */
   place: number
   before: Buffer
-  /** Null: it was filtered out, or failed. */
+  /** Null when it was filtered out or failed. */
   after: Buffer | null
   failed: Omit<FailedRecord, 'place'> | null
 }
@@ -57,8 +57,8 @@ export class TransformTrials {
   }
 
   /**
-   * `take` is given each record: the newest message first, a sample from its beginning. Resolves with false when the time ran
-   * out before the last. Rejects when the records cannot be read.
+   * Calls `take` for each record: the newest message first, a sample in order. Resolves with false when time ran out
+   * before the last record. Rejects when the records cannot be read.
    */
   async each(
     source: TrialSource,
@@ -80,7 +80,7 @@ export class TransformTrials {
         return false
       })
     try {
-      // A read that hangs is left behind.
+      // A read that hangs is abandoned.
       return await Promise.race([work, late])
     } finally {
       cancel()
@@ -141,7 +141,7 @@ function* portions(given: readonly GivenRecord[]): Generator<GivenRecord[]> {
   if (portion.length > 0) yield portion
 }
 
-/** Each record goes as a body of its own. */
+/** Each record is sent as a body of its own. */
 async function* triedRecords(
   given: readonly GivenRecord[],
   run: (bodies: readonly Buffer[]) => Promise<TransformedBody[]>,
@@ -178,7 +178,7 @@ function asBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
   return Buffer.from(buffer as ArrayBuffer, byteOffset, byteLength)
 }
 
-/** Keys of a record may be in it. */
+/** The error can contain keys of the record. */
 function printable({ code, message }: FailedRecord): string {
   return new DeliveryError('permanent', code, message).message
 }
@@ -186,10 +186,10 @@ function printable({ code, message }: FailedRecord): string {
 const newestLimits = { maxRecords: resourceLimits.inferredRecords, maxBytes: resourceLimits.inferredBytes }
 
 /**
- * The newest messages, oldest first: about `inferredRecords` records or `inferredBytes`, whichever is less. Begins at the
- * newest message and doubles the distance (seqs are of all pipes together) until there is enough: some 40 short reads at
- * most. Of a large message the beginning. Where the last step reaches further than may be read, messages between it and the step
- * before are left out, not the newest.
+ * The newest messages, oldest first: about `inferredRecords` records or `inferredBytes`, whichever is less. It reads
+ * back from the newest message and doubles the distance (seqs are shared by all pipes) until there is enough, in at most
+ * about 40 short reads. Only the beginning of a large message is used. When the last step exceeds the read limit,
+ * messages between it and the previous step are left out, never the newest.
  */
 export async function newestMessages(pipeId: string, reader: BufferReader): Promise<StoredMessage[]> {
   const { seq: head } = await reader.head(pipeId)
@@ -206,7 +206,7 @@ export async function newestMessages(pipeId: string, reader: BufferReader): Prom
   }
 }
 
-/** Within the limits, but one in any case. */
+/** Within the limits, but at least one. */
 function newestOf(messages: readonly StoredMessage[]): StoredMessage[] {
   let [records, bytes] = [0, 0]
   const isWithin = ({ recordCount, body }: StoredMessage, at: number) => {
@@ -227,7 +227,7 @@ export async function newestBodies(pipeId: string, reader: BufferReader): Promis
   return (await newestMessages(pipeId, reader)).map(({ body }) => body)
 }
 
-/** Whole records; of a first record that is larger, all of it. */
+/** Complete records up to `maxBytes`, but at least the first record. */
 function beginning(body: Buffer, maxBytes: number): Buffer {
   if (body.length <= maxBytes) return body
   const last = body.lastIndexOf(lineFeed, maxBytes)

@@ -1,14 +1,15 @@
 /**
- * The step of an attempt in which its batch goes through the destination's transform.
+ * The step of an attempt that applies the destination's transform to the batch.
  *
- *   batch ──filter, map──▶ kept records, each with its own place in its message ──▶ driver
+ *   batch ──filter, map──▶ kept records, each with its index in its message ──▶ driver
  *              ├─ filtered out ──▶ counted by the lane
  *              ├─ cannot be applied ──▶ parked, or an error of that record, as when the destination rejects it
- *              └─ nothing is left ──▶ delivered: the driver is not asked
+ *              └─ nothing is left ──▶ delivered: the driver is not called
  *
- * The batch keeps its identity, its range and its messages, one without records included, and each record its place: so ids are
- * the same whatever is left out, and a repeat is a repeat. The lane counts what it gave; between it and the driver
- * `recordOffset` and `stored` are translated. What is parked is the record as it was received: its replay is transformed.
+ * The batch keeps its identity, range and messages, including messages without records, and each record keeps its
+ * index. So ids do not depend on what is left out, and a repeat has the same ids. The lane counts its own records;
+ * `recordOffset` and `stored` are translated between it and the driver. Records are parked as received, and their
+ * replay is transformed.
  */
 import { type Batch, DeliveryError, type ParkRecords, type RejectedRecord } from '../destinations/driver.ts'
 import { parkInSlices } from '../destinations/park.ts'
@@ -18,7 +19,7 @@ import type { LaneSpec } from '../metadata/lane-state.ts'
 import { ExceededError, type TransformedBody } from './transform/thread-protocol.ts'
 import type { TransformThreads } from './transform/transform-threads.ts'
 
-/** By seq, how many records of a message the transform filters out, including those that are stored already. */
+/** By seq, the number of records of a message that the transform filters out, including stored ones. */
 export type FilteredRecords = ReadonlyMap<number, number>
 
 export function filteredOf(
@@ -30,19 +31,19 @@ export function filteredOf(
 
 export interface TransformedBatch {
   readonly batch: Batch
-  /** Records that the transform cannot be applied to, without those that are stored or parked already. */
+  /** Records that the transform cannot be applied to, except those already stored or parked. */
   readonly failed: readonly RejectedRecord[]
   readonly filtered: FilteredRecords
-  /** The lane's count for so many records of the driver's: those left out before the next one are done with too. */
+  /** Converts the driver's count of stored records into the lane's count, including left-out records before the next one. */
   readonly given: (stored: number) => number
 }
 
-/** Without its salt a transform would mask otherwise: the driver says what cannot be read, and sends nothing. */
+/** False when the salt is missing: masks would differ, so the driver reports the unreadable secret and sends nothing. */
 export function isTransformed({ transform, unreadableSecrets }: LaneSpec): boolean {
   return transform !== null && transform !== undefined && unreadableSecrets === undefined
 }
 
-/** Rejects with a DeliveryError: when it was aborted, when the transform takes too much, when it cannot be run. */
+/** Rejects with a DeliveryError when aborted, when the transform exceeds a limit, or when it cannot run. */
 export async function transformBatch(
   threads: Pick<TransformThreads, 'run'>,
   spec: LaneSpec,
@@ -75,7 +76,7 @@ async function run(
   }
 }
 
-/** Nothing was sent: several messages go in smaller batches, at once. One alone is at fault itself. */
+/** Nothing was sent: several messages are retried immediately in smaller batches. A single message is itself the cause. */
 function exceeded(
   { message, messageAt }: ExceededError,
   messages: readonly StoredMessage[],
@@ -88,7 +89,7 @@ function exceeded(
   return new DeliveryError('permanent', code, message, { fault: 'records', failedSeq: seq, rejected })
 }
 
-/** The attempt fails at the first of them where the lane parks nothing. */
+/** Parks the failed records, or fails the attempt at the first of them when the lane does not park. */
 export async function parkFailed(failed: readonly RejectedRecord[], park: ParkRecords | null): Promise<void> {
   const [first] = failed
   if (first === undefined) return
@@ -100,7 +101,7 @@ export async function parkFailed(failed: readonly RejectedRecord[], park: ParkRe
 }
 
 function keptOf(given: Batch, made: readonly TransformedBody[]): TransformedBatch {
-  /** The position of each kept record among all that were given. */
+  /** The index of each kept record among all input records. */
   const origins: number[] = []
   const messages: StoredMessage[] = []
   const failed: RejectedRecord[] = []

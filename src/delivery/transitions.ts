@@ -1,6 +1,6 @@
 /**
- * Every change of a lane's durable state, one function each: pure, and asserting what must hold before it. The row is
- * never changed in place: a saved row stays what was saved. What an attempt changes is in `progress.ts`.
+ * Every change of a lane's durable state, one function each. The functions are pure and assert their preconditions. They
+ * return a new row, because a saved row must not change. `progress.ts` has the changes after an attempt.
  */
 import assert from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
@@ -27,8 +27,8 @@ const noNext = { nextFirstSeq: null, nextLastSeq: null }
 const noLease = { leaseMsgId: null, leaseUntilMs: null }
 
 /**
- * Nothing in the stored row says where the lane was: it begins again at the earliest message that is kept, so that
- * messages are repeated and none is lost. Its counters are kept; `lastError` stays until a batch is delivered.
+ * The stored row does not say where the lane was: it restarts at the earliest kept message, so that messages are
+ * repeated and none is lost. Counters are kept; `lastError` stays until a batch is delivered.
  */
 export function afterStateDamaged(
   { destinationId, counters }: LaneStateDamagedError,
@@ -44,66 +44,64 @@ export function afterStateDamaged(
   }
 }
 
-/** The range is decided: every attempt from now on sends exactly these messages. */
+/** Fixes the range: every attempt from now on sends exactly these messages. */
 export function withRange(row: LaneState, messages: readonly StoredMessage[]): LaneState {
   assert(messages.length > 0 && messages[0]!.seq > row.cursorSeq)
   return { ...row, batchFirstSeq: messages[0]!.seq, batchLastSeq: messages.at(-1)!.seq }
 }
 
-/**
- * The batch after the one under way is decided, too: once it is saved, it can be sent as soon as that one is stored.
- */
+/** Fixes the next range as well: once saved, it can be sent as soon as the current one is stored. */
 export function withNext(row: LaneState, messages: readonly StoredMessage[]): LaneState {
   assert(row.nextFirstSeq === null && messages.length > 0)
   assert(messages[0]!.seq > (row.bisectLastSeq ?? row.batchLastSeq ?? row.cursorSeq))
   return { ...row, nextFirstSeq: messages[0]!.seq, nextLastSeq: messages.at(-1)!.seq }
 }
 
-/** It was not sent, or the contract lets it be cut again: what comes next is decided when its turn comes. */
+/** The next range was not sent, or can be cut again by the contract: it is decided when its turn comes. */
 export function withoutNext(row: LaneState): LaneState {
   return row.nextFirstSeq === null ? row : { ...row, ...noNext }
 }
 
-/** Everything before the next range is done with: it is the one under way. */
+/** Everything before the next range is done: it becomes the current range. */
 export function withNextAsRange(row: LaneState): LaneState {
   assert(row.batchLastSeq === null && row.bisectLastSeq === null && row.nextFirstSeq !== null)
   return { ...row, batchFirstSeq: row.nextFirstSeq, batchLastSeq: row.nextLastSeq, ...noNext }
 }
 
-/** The range can no longer be read as it was: another one is cut. */
+/** The range can no longer be read as it was, so another one is cut. */
 export function withoutRange(row: LaneState): LaneState {
   return { ...row, ...noBatch, bisectLastSeq: null }
 }
 
 /**
- * The pause is over, and a range of several messages that failed is cut again as the limits are now: another range has
- * another identity (docs/dev/contract.md#progress, e).
+ * Ends the pause. A failed range of several messages is cut again by the current limits; another range has another
+ * identity (docs/dev/contract.md#progress, e).
  */
 export function afterRetryNow(row: LaneState): LaneState {
   const isSingle = row.batchFirstSeq === row.batchLastSeq && row.bisectLastSeq === null
   return { ...row, ...(isSingle ? {} : { ...noBatch, bisectLastSeq: null }), nextAttemptMs: null }
 }
 
-/** Other limits: the range is cut again by them, and the size that worked is found again. */
+/** The limits changed: the range is cut again, and the size that works is searched again. */
 function afterChangedLimits(row: LaneState): LaneState {
   return { ...afterRetryNow(withoutNext(row)), sizeLimitRecords: null, sizeSuccesses: 0 }
 }
 
-/** Another destination: what was stored of half a message was stored elsewhere. */
+/** The destination changed: the stored part of a half-stored message is at the old one. */
 function afterChangedDestination(row: LaneState): LaneState {
   return { ...afterChangedLimits(row), recordOffset: 0 }
 }
 
-/** Its name is for people: nothing else of it is different. */
+/** True when only the name differs, which is for people. */
 export function isOnlyRenamed(before: LaneSpec, after: LaneSpec): boolean {
   const { name, revision } = after
   return before.name !== name && isDeepStrictEqual({ ...before, name, revision }, after)
 }
 
-/** A range is kept only while destination and limits are the same: unblocking one sends the same batch again. */
+/** A range is kept only while destination and limits are the same: unblocking a destination sends the same batch again. */
 export function afterReconfigured(row: LaneState, before: LaneSpec, after: LaneSpec): LaneState {
   if (targetOf(before) !== targetOf(after)) return afterChangedDestination(row)
-  // The stored part of half a message stays stored: the transform applies to undelivered records only.
+  // The stored part of a message stays stored: the transform applies only to undelivered records.
   const isSame = (key: 'flush' | 'transform') => JSON.stringify(before[key]) === JSON.stringify(after[key])
   if (!isSame('flush') || !isSame('transform')) return afterChangedLimits(row)
   return row.nextAttemptMs === null ? row : { ...row, nextAttemptMs: null }
@@ -113,7 +111,7 @@ function targetOf({ type, config, columns, timestampField }: LaneSpec): string {
   return JSON.stringify([type, config, columns, timestampField])
 }
 
-/** An operator decided that this one message is not delivered. */
+/** An operator skipped this message. */
 export function afterSkip(row: LaneState, message: MarkedMessage): LaneState {
   assert(message.msgId === row.blockingMsgId)
   return {
@@ -122,7 +120,7 @@ export function afterSkip(row: LaneState, message: MarkedMessage): LaneState {
   }
 }
 
-/** The destination rejects this message for good, and it is parked. */
+/** The destination rejects this message permanently, and it is parked. */
 export function afterParked(row: LaneState, message: MarkedMessage): LaneState {
   assert(message.seq > row.cursorSeq)
   return movedTo(row, message)
@@ -133,18 +131,21 @@ export function afterRewind(row: LaneState, to: Cursor, nowMs: number): LaneStat
   return { ...withoutNext(movedTo(row, to)), generation: nextGeneration(row.generation, nowMs) }
 }
 
-/** Greater than every earlier one, and of no other rewind: not even of one in a copy of this data directory. */
+/** Greater than every earlier generation, and different from those of other copies of this data directory. */
 function nextGeneration(generation: number, nowMs: number): number {
   return Math.max(generation + 1, nowMs)
 }
 
-/** Messages before `to` are gone undelivered: retention took them, or they were found damaged. */
+/** Messages before `to` are lost undelivered: retention dropped them, or they were damaged. */
 export function afterDropped(row: LaneState, to: Cursor, dropped: number): LaneState {
   assert(to.seq >= row.cursorSeq && dropped >= 0)
   return { ...movedTo(row, to), droppedMessages: row.droppedMessages + dropped }
 }
 
-/** The cursor was moved by something other than a delivery: what was under way is dropped. The next range stays whole or goes. */
+/**
+ * Something other than a delivery moved the cursor, so the current range is dropped. The next range is kept only if it
+ * is still complete.
+ */
 function movedTo(row: LaneState, { seq, mark }: Cursor): LaneState {
   const nothingUnderWay = { ...noBatch, ...noFailure, ...noLease, recordOffset: 0 }
   const isNextWhole = row.nextFirstSeq !== null && row.nextFirstSeq > seq
@@ -165,7 +166,7 @@ export function withLease(row: LaneState, msgId: string, untilMs: number): LaneS
   return { ...row, leaseMsgId: msgId, leaseUntilMs: untilMs }
 }
 
-/** The consumer rejected the message, or its lease expired: it blocks the lane until it is pulled and acknowledged. */
+/** The consumer rejected the message or its lease expired: it blocks the lane until it is pulled and acknowledged. */
 export function afterLease(row: LaneState, code: 'nack' | 'lease_expired', nowMs: number): LaneState {
   assert(row.leaseMsgId !== null)
   const message =
@@ -180,7 +181,7 @@ export function afterLease(row: LaneState, code: 'nack' | 'lease_expired', nowMs
   }
 }
 
-/** An error that is not a destination's. */
+/** An error that the destination did not cause. */
 function ownError(code: string, message: string): LaneError {
   return {
     class: 'transient' as const,
@@ -193,15 +194,15 @@ function ownError(code: string, message: string): LaneError {
   }
 }
 
-/** The response could not be sent: not delivered, and not counted as a failure. */
+/** The response could not be sent: the message is not delivered, and no failure is counted. */
 export function withoutLease(row: LaneState): LaneState {
   return { ...row, ...noLease }
 }
 
 /**
  * The outcome of the messages that the cursor moved past, from the row before and after. It is saved with the row, so
- * that a message can be looked up as long as it is kept. Null: nothing was passed. A cursor that is only located (its
- * first mark) passes nothing that was this lane's.
+ * that a message can be looked up while it is kept. Null when no message was passed; locating a cursor (setting its
+ * first mark) passes none.
  */
 export function passedBetween(before: LaneState, after: LaneState, nowMs: number): PassedMessages | null {
   if (after.cursorSeq === before.cursorSeq) return null
@@ -219,7 +220,7 @@ export function passedBetween(before: LaneState, after: LaneState, nowMs: number
   if (batchFirstSeq !== null && batchLastSeq !== null) {
     return { ...run, kind: 'delivered', firstSeq: batchFirstSeq, batchLastSeq, attempts: before.attempts + 1 }
   }
-  // Pulled: a consumer took them, in no batch.
+  // A consumer pulled them, without a batch.
   if (after.deliveredRecords > before.deliveredRecords) {
     return { ...run, kind: 'delivered', attempts: before.attempts + 1 }
   }

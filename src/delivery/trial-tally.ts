@@ -1,4 +1,4 @@
-/** The result of a trial: counts, reasons, and some records before and after. */
+/** Summarizes a trial: counts, reasons, and some records before and after. */
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Transform } from '../contract/transform.ts'
 import {
@@ -10,7 +10,7 @@ import {
 import type { ShownTrial, TransformTrial, TransformTrialRequest } from './delivery.ts'
 import type { TransformTrials, TriedRecord } from './transform-trial.ts'
 
-/** Records may make as many different errors as there are records. */
+/** Every record can have a different error, so the number is limited. */
 const distinctFaults = 100
 
 export interface TrialKeeper {
@@ -19,7 +19,7 @@ export interface TrialKeeper {
 
 export const nothingShown: TransformTrialRequest['show'] = { limit: 0, only: null }
 
-/** `keeper` gets each record too. */
+/** `keeper` receives each record as well. */
 export async function talliedTrial(
   trials: TransformTrials,
   { transform, show, ...source }: TransformTrialRequest,
@@ -88,7 +88,7 @@ class TrialTally {
       this.#faults.set(name, { ...error, records: 1, msg_id: message?.msgId ?? null, record_index: place })
   }
 
-  /** False: there is no room for it, nor for those after it. */
+  /** Returns false when there is no room for this record, nor for later ones. */
   #add(record: TriedRecord, outcome: TrialOutcome, error: ShownTrial['error']): boolean {
     const { message, place, before, after } = record
     if (this.#isTruncated || this.#shown.length === this.#show.limit) return false

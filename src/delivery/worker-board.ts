@@ -1,16 +1,14 @@
 /**
- * The state of a delivery worker that main reads without asking it: memory that both share, and that still exists
- * when the worker has died or hangs. The worker writes, main reads; marking an attempt costs two stores, no message
- * and no save.
+ * The state of a delivery worker in shared memory, which main can read even when the worker hangs or has died. The
+ * worker writes, main reads. Marking an attempt costs two stores, no message and no save.
  *
  *   Int32  0      1: it ended because storage failed
  *          1      1: the next four are the lane whose code ended the worker
  *          2..5   that lane's destination_id
  *          6..    slots of 5: 1 while an attempt is under way, and its lane's destination_id
  *
- * The marks live as long as the process. A process that dies as a whole (kill -9, out of memory, a fault in native
- * code) says nothing about lanes: it looks the same as a power cut, at which every busy lane is under way. `serve
- * --safe` is for that.
+ * The marks exist as long as the process. When the whole process dies (kill -9, out of memory, a fault in native code),
+ * nothing is known about the lane that caused it; `serve --safe` is for that case.
  */
 import { Buffer } from 'node:buffer'
 import { stringify } from 'uuid'
@@ -21,10 +19,10 @@ const blameAt = 2
 const slotsAt = 6
 const idWords = 4
 const slotWords = 1 + idWords
-/** Attempts beyond these are not marked. */
+/** Attempts above this number are not marked. */
 const slots = 4096
 
-/** Zeros are an empty board. */
+/** All zeros is an empty board. */
 export function newBoardMemory(): SharedArrayBuffer {
   return new SharedArrayBuffer((slotsAt + slots * slotWords) * Int32Array.BYTES_PER_ELEMENT)
 }
@@ -32,7 +30,7 @@ export function newBoardMemory(): SharedArrayBuffer {
 export class WorkerBoard {
   readonly #words: Int32Array
   readonly #bytes: Uint8Array
-  /** The worker's: slots that were given back, and the first one that was never used. */
+  /** Used by the worker: released slots, and the first slot that was never used. */
   readonly #free: number[] = []
   #unused = 0
 
@@ -41,7 +39,7 @@ export class WorkerBoard {
     this.#bytes = new Uint8Array(memory)
   }
 
-  /** By the worker: an attempt of this lane begins. The returned function ends it; idempotent. */
+  /** Called by the worker when an attempt of this lane starts. The returned function ends the mark; idempotent. */
   begin(destinationId: string): () => void {
     const slot = this.#free.pop() ?? (this.#unused < slots ? this.#unused++ : null)
     if (slot === null) return () => {}
@@ -57,13 +55,13 @@ export class WorkerBoard {
     }
   }
 
-  /** By the worker, when it is about to end: because of this lane. */
+  /** Called by a worker that is about to end because of this lane. */
   blame(destinationId: string): void {
     this.#writeId(blameAt, destinationId)
     Atomics.store(this.#words, hasBlameAt, 1)
   }
 
-  /** By the worker, when it is about to end: because its files cannot be read or written. */
+  /** Called by a worker that is about to end because its files cannot be read or written. */
   storageFailed(): void {
     Atomics.store(this.#words, storageAt, 1)
   }
@@ -76,7 +74,7 @@ export class WorkerBoard {
     return Atomics.load(this.#words, hasBlameAt) === 1 ? this.#readId(blameAt) : null
   }
 
-  /** Each lane once. */
+  /** The lanes with an attempt under way, each once. */
   underWay(): string[] {
     const found = new Set<string>()
     for (let at = slotsAt; at < this.#words.length; at += slotWords) {

@@ -1,19 +1,19 @@
 /**
  * Decides from the deaths of delivery workers which lanes are quarantined, and when the next worker is started.
  *
- *   death with a lane's own code on the stack ─▶ that lane is blamed: twice in 10 minutes and it is quarantined
- *   death without (a hang, out of memory) ─────▶ every lane under way is a suspect; one that finishes an attempt later is
+ *   death in the code of one lane's driver ─────▶ that lane is blamed; twice in 10 minutes, and it is quarantined
+ *   other death (a hang, out of memory) ────────▶ every lane under way is a suspect; one that finishes an attempt later is
  *                                                cleared; one that is under way at the next such death is quarantined
- *   quarantined ── delivered in its own worker ─▶ released; when it comes back within an hour, not before a while has passed
+ *   quarantined ── delivered in its own thread ─▶ released; quarantined again within an hour, it is released only after a wait
  *
- * Innocent lanes that were under way twice are quarantined too: their first attempt apart is made at once and frees
- * them.
+ * Innocent lanes that were under way twice are quarantined too. Their first attempt in a separate thread runs
+ * immediately and releases them.
  */
 import { backoffMs } from '../platform/backoff.ts'
 import { minuteMs } from '../platform/quantities.ts'
 
 export interface Death {
-  /** The lane whose code threw; null: unknown. */
+  /** The lane whose code threw; null when it is not known. */
   blamed: string | null
   underWay: readonly string[]
 }
@@ -21,26 +21,26 @@ export interface Death {
 export interface Verdict {
   quarantined: string[]
   restartAfterMs: number
-  /** The worker dies again and again, and no lane is to blame. */
+  /** The worker dies repeatedly and no lane is to blame. */
   isHopeless: boolean
 }
 
 interface Suspicion {
   blamedAt: number[]
-  /** Deaths without blame at which it was under way, since it last finished an attempt. */
+  /** Unblamed deaths at which it was under way, since it last finished an attempt. */
   deaths: number
-  /** How often it was quarantined, and when last. */
+  /** The number of its quarantines, and the time of the last one. */
   quarantines: number
   quarantinedAt: number
   isQuarantined: boolean
-  /** When it was last part of a death. */
+  /** Time of the last death that involved it. */
   lastAt: number
 }
 
 const windowMs = 10 * minuteMs
 const rememberedMs = 60 * minuteMs
 const deathsToQuarantine = 2
-const mostUnexplained = 10
+const maxUnexplained = 10
 const firstHoldMs = 5 * minuteMs
 const firstRestartMs = 250
 const longestRestartMs = 8_000
@@ -51,7 +51,7 @@ export class WorkerDeaths {
   #deaths: number[] = []
   #unexplained: number[] = []
 
-  /** `now`: monotonic, ms. */
+  /** `now` is monotonic, in ms. */
   constructor(now: () => number = () => performance.now()) {
     this.#now = now
   }
@@ -73,17 +73,17 @@ export class WorkerDeaths {
     return {
       quarantined,
       restartAfterMs: restartAfterMs(this.#deaths.length),
-      isHopeless: this.#unexplained.length > mostUnexplained,
+      isHopeless: this.#unexplained.length > maxUnexplained,
     }
   }
 
-  /** It has finished an attempt in the worker of all. */
+  /** The lane has finished an attempt in the shared worker. */
   finished(destinationId: string): void {
     const suspicion = this.#suspicions.get(destinationId)
     if (suspicion !== undefined) suspicion.deaths = 0
   }
 
-  /** It has delivered in its own worker. True: it is released. */
+  /** The lane has delivered in its own thread. Returns true when its quarantine ends. */
   delivered(destinationId: string): boolean {
     const suspicion = this.#suspicions.get(destinationId)
     if (suspicion === undefined) return true
@@ -142,7 +142,7 @@ export class WorkerDeaths {
   }
 }
 
-/** At once after the first death in the window, then after longer and longer pauses. */
+/** No delay after the first death in the window, then increasing delays. */
 function restartAfterMs(deaths: number): number {
   return deaths < 2 ? 0 : backoffMs(deaths - 1, firstRestartMs, longestRestartMs)
 }

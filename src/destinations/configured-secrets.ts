@@ -1,9 +1,9 @@
-/** Every value of a destination's config that a server could send back to us and that must not be stored or shown. */
+/** Lists the values in a destination's config that a server could echo and that must never be stored or shown. */
 import { hasSecretPath, mapSecrets } from '../contract/destination-secrets.ts'
 import { urlSecrets } from '../contract/secret-url.ts'
 import type { DestinationSpec } from './driver.ts'
 
-/** `unsealed`: the secrets that the descriptor of the type names. */
+/** `unsealed`: further secret values that the type's descriptor lists (`secrets`). */
 export function configuredSecrets(spec: DestinationSpec, unsealed: readonly string[]): string[] {
   const values = [...unsealed]
   const isPathSecret = hasSecretPath({ ...spec.config })

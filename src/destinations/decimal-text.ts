@@ -1,7 +1,7 @@
 /**
- * Decimal numbers as text, and whether a float keeps their digits. Scanned by hand: a stranger who can send a record
- * chooses these texts, so each function passes over its text a fixed number of times. A regular expression with `0+$` or
- * two adjacent `\\s*` took 37 minutes for 1 MB.
+ * Decimal numbers as text, and whether a float keeps their digits. The texts come from untrusted records, so every
+ * function scans its text a fixed number of times. Regular expressions with `0+$` or two adjacent `\\s*` took 37
+ * minutes for 1 MB.
  */
 import { space } from '../log/record-text.ts'
 
@@ -11,14 +11,17 @@ const plus = 0x2b
 const minus = 0x2d
 const point = 0x2e
 
-/** `digits × 10^-scale`, without zeros around the digits; zero has none, and the scale 0. */
+/** `digits × 10^-scale`, without leading or trailing zeros. Zero has no digits and scale 0. */
 export interface Decimal {
   isNegative: boolean
   digits: string
   scale: number
 }
 
-/** White space around the number, a plus sign and a point without digits on one side are valid; null: it is no number. */
+/**
+ * Accepts surrounding white space, a plus sign, and a point without digits on one side. Returns null if the text is not
+ * a number.
+ */
 export function decimalOf(text: string): Decimal | null {
   const { start, end } = trimmed(text)
   const wholeStart = isSign(text.charCodeAt(start)) ? start + 1 : start
@@ -39,8 +42,8 @@ export function decimalOf(text: string): Decimal | null {
 }
 
 /**
- * Whether a float of 32 or 64 bits holds the number: its value, written with as many digits as the text has, is the
- * text's. So 1.10 and 2^60 fit a double, and 12345678901234567890 does not. Text that is no number fits nothing.
+ * Returns true if a 32-bit or 64-bit float holds the number without changing its digits: 1.10 and 2^60 fit a double,
+ * 12345678901234567890 does not. Returns false for text that is not a number.
  */
 export function fitsFloat(text: string, bits: 32 | 64): boolean {
   const wanted = decimalOf(text)
@@ -56,12 +59,12 @@ export function fitsFloat(text: string, bits: 32 | 64): boolean {
   return kept?.digits === digits && kept.scale === scale
 }
 
-/** Decimal digits that a float of 32 or 64 bits always gives back: FLT_DIG and DBL_DIG of C. */
+/** Decimal digits that a float of 32 or 64 bits always preserves: FLT_DIG and DBL_DIG in C. */
 const safeDigits = { 32: 6, 64: 15 } as const
-/** The most digits that `toPrecision` accepts. */
+/** The largest argument that `toPrecision` accepts. */
 const mostPrecision = 100
 
-/** The value after an `e` that begins at `at`, 0 where the text ends there; null: it is no number. */
+/** The exponent after an `e` at `at`; 0 if the text ends there, null if it is not a number. */
 function exponentAt(text: string, at: number, end: number): number | null {
   if (at === end) return 0
   const code = text.charCodeAt(at)
@@ -71,7 +74,7 @@ function exponentAt(text: string, at: number, end: number): number | null {
   return Number(text.slice(at + 1, end))
 }
 
-/** Where the text begins and ends without the white space around it. */
+/** The range of the text without surrounding white space. */
 export function trimmed(text: string): { start: number; end: number } {
   let start = 0
   let end = text.length
@@ -80,14 +83,14 @@ export function trimmed(text: string): { start: number; end: number } {
   return { start, end }
 }
 
-/** Just after the run of digits that begins at `start`. */
+/** The index just after the run of digits that begins at `start`. */
 export function endOfDigits(text: string, start: number, end: number): number {
   let at = start
   while (at < end && isDigit(text.charCodeAt(at))) at += 1
   return at
 }
 
-/** The beginning of a text, for an error: a value that does not fit can be megabytes long. */
+/** The beginning of a text for an error message; a value that does not fit can be megabytes long. */
 export function excerpt(text: string): string {
   return text.length > 60 ? `${text.slice(0, 60)}…` : text
 }

@@ -1,4 +1,4 @@
-/** The destination types, one line each. No driver and no client library is loaded by importing this. */
+/** The destination types, one line each. Importing this loads no driver and no client library. */
 import { type DestinationType, resolveConfig } from '../contract/destination.ts'
 import type { DestinationDescriptor, EgressPolicy } from './driver.ts'
 import { checkTargetHost, checkTargetUrl } from './egress.ts'
@@ -20,7 +20,7 @@ export function descriptorOf(type: DestinationType): DestinationDescriptor {
   return descriptors[type]
 }
 
-/** Checks a config of the right shape against the egress policy, as far as its spelling goes: the key at fault, or null. */
+/** Checks the spelling of a config's hosts against the egress policy. Returns the config key at fault, or null. */
 export function targetFault(
   type: DestinationType,
   config: Readonly<Record<string, unknown>>,

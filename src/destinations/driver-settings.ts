@@ -2,8 +2,8 @@ import type { Settings } from '../settings/settings.ts'
 import type { DriverSettings, OwnAddress } from './driver.ts'
 
 /**
- * The rules for destinations that follow from the daemon's settings. `workspaces` is their number, an Int32 that
- * stays up to date.
+ * Derives the rules for destinations from the daemon's settings. `workspaces` holds the number of workspaces as an
+ * Int32, which main keeps up to date.
  */
 export function driverSettings(settings: Settings, workspaces: SharedArrayBuffer): DriverSettings {
   return {
@@ -21,7 +21,7 @@ export function driverSettings(settings: Settings, workspaces: SharedArrayBuffer
   }
 }
 
-/** Listeners on any free port are not known here; no client knows the port either before it is taken. */
+/** Leaves out listeners on port 0: their port is unknown here, and no client knows it before the socket is open. */
 function ownAddresses(settings: Settings): OwnAddress[] {
   const listeners = [settings.listen, settings.data_listen, settings['metrics.listen']]
   const listening = listeners.flatMap((one) => (one === null || one.port === 0 ? [] : [one]))

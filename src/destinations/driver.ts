@@ -1,9 +1,9 @@
 /**
- * Drivers: how a batch gets into a destination. The port, and what a driver may assume.
+ * The port of drivers, which deliver batches to destinations, and what a driver can assume.
  *
- * A driver delivers one batch at a time for one lane. It never retries, sleeps, logs or reads the buffer: the lane
- * does. It either resolves (the destination has stored every record of the batch) or rejects with a DeliveryError.
- * A driver may be asked to deliver the same batch again: with the same `identity` and the same bytes.
+ * A driver delivers one batch at a time for one lane. It never retries, sleeps, logs or reads the buffer; the lane
+ * does. It either resolves (the destination has stored every record of the batch) or rejects with a DeliveryError. The
+ * lane can ask for the same batch again, with the same `identity` and the same bytes.
  */
 import type { ColumnMapping, ResolvedConfig, TableColumn } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
@@ -12,50 +12,53 @@ import type { Transform } from '../contract/transform.ts'
 import type { StoredMessage } from '../log/buffer.ts'
 import { cleanCode, cleanText, cutToCharacters, withoutSecrets } from './error-text.ts'
 
-/** The run of messages that one attempt carries. Its range is fixed before the first attempt. */
+/** The messages of one attempt. Their range is fixed before the first attempt. */
 export interface Batch {
-  /** UUID version 5 of destination_id and the range: the same for every attempt at this range. */
+  /** UUID version 5 of destination_id and range: the same for every attempt at this range. */
   readonly identity: string
   readonly firstSeq: number
   readonly lastSeq: number
   readonly messages: readonly StoredMessage[]
   readonly recordCount: number
-  /** Bytes of all bodies together. */
+  /** Total bytes of all bodies. */
   readonly byteCount: number
   /**
-   * So many records of the first message are stored already (`storedRecords` of an earlier attempt) and are left out.
-   * Always 0 for a driver that stores a batch as a whole.
+   * Number of records of the first message that an earlier attempt stored (`storedRecords`); they are left out. Always
+   * 0 for a driver that stores a batch as a whole.
    */
   readonly recordOffset: number
   /**
-   * Grows with every rewind of the lane: what a destination remembers of a smaller one says nothing about this batch. 0
-   * where not given.
+   * Increases with every rewind of the lane. State that a destination keeps for a smaller generation does not apply to
+   * this batch. Default: 0.
    */
   readonly generation?: number
-  /** Parked records, edited perhaps: nothing that was sent before is a repeat of it but what has its identity. */
+  /**
+   * The batch holds parked records, which a user may have edited. Only an earlier attempt with the same identity counts
+   * as a repeat.
+   */
   readonly isReplay?: boolean
 }
 
-/** The calls and counts that the lane shares with a driver while it sends a batch in several requests. */
+/** Functions through which the lane and a driver track a batch that is sent in several requests. */
 export interface AttemptProgress {
-  /** Awaited before every request after the first: keeps the destination's own `rate`. Resolves early on abort. */
+  /** Awaited before every request after the first, to keep the destination's `rate`. Resolves early on abort. */
   beforeRequest(): Promise<void>
-  /** So many records from the start of the batch, those left out included, are stored: not to be sent again. */
+  /** The first `records` records of the batch are stored, including those left out; they are not sent again. */
   stored(records: number): void
-  /** The `msg_id` of the pipe's message at this seq; null: the buffer holds none there. */
+  /** The `msg_id` of the pipe's message at this seq; null if the buffer holds none. */
   messageIdAt(seq: number): Promise<string | null>
   /**
-   * Null where the lane parks nothing. Otherwise (`on_permanent_error: park`) the driver stores every other record of the batch,
-   * having awaited this with ALL rejected ones before it commits them (crash between: both are repeated, and
-   * parking is idempotent by destination, msg_id and record index). Rejects when they cannot be parked: the driver stores
-   * nothing and rejects with that. At most 1,000 records a call.
+   * Null if the lane does not park records. Otherwise (`on_permanent_error: park`) the driver stores every other record
+   * of the batch, but first awaits this call with ALL rejected records. After a crash between the two, both are
+   * repeated; parking is idempotent by destination, msg_id and record index. If it rejects, the driver stores nothing
+   * and rejects with the same error. At most 1,000 records per call.
    */
   readonly park: ParkRecords | null
 }
 
 export type ParkRecords = (rejected: readonly RejectedRecord[]) => Promise<void>
 
-/** The progress of a delivery that no lane makes. */
+/** Progress for a delivery outside a lane. */
 export const noProgress: AttemptProgress = {
   beforeRequest: async () => {},
   stored: () => {},
@@ -63,53 +66,60 @@ export const noProgress: AttemptProgress = {
   park: null,
 }
 
-/** A record of a batch that the destination rejects for what it holds. */
+/** A record that the destination rejects because of its content. */
 export interface RejectedRecord {
   /** stream_seq of its message. */
   readonly seq: number
-  /** Its place in that message, from 0; null: the destination does not tell the message's records apart. */
+  /**
+   * Index of the record in that message, from 0; null if the destination does not distinguish the message's records.
+   */
   readonly recordIndex: number | null
-  /** The destination's own code and words: one short printable line each, without secrets. */
+  /** The destination's own code and message: one short printable line each, without secrets. */
   readonly code: string
   readonly message: string
-  /** Where the destination names them; value at most 200 characters. */
+  /** Set if the destination names them; `value` has at most 200 characters. */
   readonly column?: string
   readonly value?: string
 }
 
 export interface DestinationDriver {
-  /** All or nothing for this batch. Resolves = the destination has stored every record. Rejects: DeliveryError. */
-  /** Without `progress`: as with `noProgress`. */
+  /**
+   * Stores the whole batch or nothing. Resolves once the destination has stored every record. Rejects with a
+   * DeliveryError.
+   */
+  /** `progress` defaults to `noProgress`. */
   deliver(batch: Batch, signal: AbortSignal, progress?: AttemptProgress): Promise<void>
   close(): Promise<void>
 }
 
 /**
- * Everything a driver knows about its destination: `type` decides what `config` is, defaults filled in. Secrets are in
- * the clear here and must not leave in an error.
+ * Everything a driver knows about its destination. `type` determines the shape of `config`, whose defaults are filled
+ * in. Secrets are in plain text here and must not appear in an error.
  */
 export type DestinationSpec = ResolvedConfig & {
   readonly destinationId: string
   readonly pipeId: string
   readonly pipeName: string
-  /** Whose turn it is where lanes wait for each other; of a lane only. */
+  /** Workspace of the lane, for turns where lanes wait for each other. Only lanes have it. */
   readonly workspaceId?: string
-  /** Database destinations; empty: columns are matched by name with the table's own. */
+  /** For databases. Empty: columns are matched with the table's columns by name. */
   readonly columns: readonly ColumnMapping[]
-  /** The pipe's timestamp key (`pipe_ingest_ts_field`): the source of a `record_ts` column without source_field. */
+  /** The pipe's timestamp key (`pipe_ingest_ts_field`): the source of a `record_ts` column without `source_field`. */
   readonly timestampField: string
-  /** HTTP endpoints with one request per record, and NATS: how many may be under way at once; 1 where not given. */
+  /**
+   * Maximum number of concurrent requests, for NATS and for HTTP endpoints with one request per record. Default: 1.
+   */
   readonly concurrency?: number
-  /** Applied to records before the driver gets them: drivers ignore it. */
+  /** Applied to records before the driver receives them. Drivers ignore it. */
   readonly transform?: Transform | null
-  /** For checks of a stored database destination: the key that is pinned of its server (see `PinServerKey`). */
+  /** For checks of a stored database destination: the pinned key of its server (see `PinServerKey`). */
   readonly pinnedKey?: string | null
-  /** It delivers replays alone: how far they have come is no part of how far the lane has. */
+  /** This driver delivers only replays. Their progress is not the progress of the lane. */
   readonly isForReplays?: boolean
-  /** Places in the config whose stored value does not open: nothing can be delivered until they are set again. */
+  /** Config paths whose stored secret cannot be decrypted. Nothing can be delivered until they are set again. */
   readonly unreadableSecrets?: readonly string[]
 }
-/** The spec of one type. */
+/** The spec of one destination type. */
 export type SpecOf<T extends DestinationSpec['type']> = Extract<DestinationSpec, { type: T }>
 export type DatabaseSpec = SpecOf<'destination_database'>
 export type ObjectStoreSpec = SpecOf<'destination_object_store'>
@@ -117,21 +127,21 @@ export type HttpEndpointSpec = SpecOf<'destination_http_endpoint'>
 export type NatsSpec = SpecOf<'destination_nats'>
 export type PullSpec = SpecOf<'destination_pull'>
 
-/** Settings that drivers share; from `config.ts`. */
+/** Settings that all drivers share; from `config.ts`. */
 export interface DriverSettings {
-  /** `DESTINATION_DB_SSL`: TLS also for localhost and 127.0.0.1. */
+  /** `DESTINATION_DB_SSL`: use TLS for localhost and 127.0.0.1 too. */
   readonly databaseTls: boolean
-  /** `DESTINATION_DB_CLEARTEXT_AUTH`: a password may be sent over TLS whose certificate is not verified. */
+  /** `DESTINATION_DB_CLEARTEXT_AUTH`: a password can be sent over TLS whose certificate is not verified. */
   readonly databasePasswordInClear?: boolean
-  /** `DESTINATION_DB_TLS_PIN`: false: over TLS any database server is taken for the right one. */
+  /** `DESTINATION_DB_TLS_PIN`. If false, any database server is accepted over TLS. */
   readonly pinsDatabaseKeys?: boolean
-  /** Buckets that may be written with the AWS credentials of this machine. */
+  /** Buckets that can be written with the AWS credentials of this machine. */
   readonly machineCredentials?: readonly string[]
-  /** The epoch of the data directory: more than 1 after a restore. Default: 1. */
+  /** The epoch of the data directory: greater than 1 after a restore. Default: 1. */
   readonly epoch?: number
   /**
-   * The timeline of the data directory: tells its log from every other log, including those of restored copies
-   * (`timelineOf`).
+   * The timeline of the data directory (`timelineOf`). It distinguishes its log from every other log, including those
+   * of restored copies.
    */
   readonly timeline?: string
   readonly egress: EgressPolicy
@@ -142,42 +152,44 @@ export interface EgressPolicy {
   readonly deny: readonly string[]
   /** Loopback and private addresses. `auto`: see `isPrivateDenied` (egress-addresses.ts). */
   readonly private: 'allow' | 'deny' | 'auto'
-  /** With `auto`, an Int32: how many workspaces there are. Main writes it, the threads that dial read it. */
+  /** For `auto`: the number of workspaces, as an Int32. Main writes it, the threads that dial read it. */
   readonly workspaces?: SharedArrayBuffer
-  /** Addresses that are never dialed: see `own-addresses.ts`. */
+  /** Addresses that are never dialed; see `own-addresses.ts`. */
   readonly own?: readonly OwnAddress[]
 }
 
-/** A listener of this service, or a server that holds its state. `host` as the settings have it. */
+/** A listener of this service, or a server that holds its state. `host` as written in the settings. */
 export interface OwnAddress {
   readonly host: string
   readonly port: number
-  /** Only this database of the server. */
+  /** If set, only this database of the server. */
   readonly database?: string
 }
 
 /**
- * Given the key of a server whose certificate is not verified (SHA-256 of the SubjectPublicKeyInfo, lower-case hex), pins
- * it if none is pinned, and returns the one that is: durable when it resolves. Null: the destination was changed, or its
- * pin reset, after the driver was opened, which must use this connection for nothing. Rejects when nothing can be stored.
+ * Pins the key of a server whose certificate is not verified (SHA-256 of the SubjectPublicKeyInfo, lower-case hex) if
+ * no key is pinned yet. Resolves with the pinned key once it is durable. Null means that the destination was changed,
+ * or its pin reset, after the driver was opened: the driver must not use the connection. Rejects when nothing can be
+ * stored.
  */
 export type PinServerKey = (sha256: string) => Promise<string | null>
 
-/** One line of POST …/destinations/test. */
+/** One result line of POST …/destinations/test. */
 export interface DestinationCheck {
   name: string
   ok: boolean
   message: string
-  /** The columns that take a value, if the check read a database's table. */
+  /** The columns that can receive a value, if the check read a database table. */
   tableColumns?: TableColumn[]
 }
 
-/** An adapter. Opening does no I/O: a destination that is down still has a driver. */
+/** The adapter for one destination type. Opening does no I/O: a destination that is down still has a driver. */
 export interface DriverModule<Spec extends DestinationSpec = DestinationSpec> {
   open(spec: Spec, settings: DriverSettings, pin: PinServerKey): DestinationDriver
   /**
-   * Connect, authenticate, look: without storing anything. With a sample, a database inserts one record and rolls it
-   * back. Compares with `spec.pinnedKey` and pins nothing. Never throws for what the world does.
+   * Connects, authenticates and checks the target without storing anything. With a sample, a database inserts one
+   * record and rolls it back. Compares with `spec.pinnedKey` and pins nothing. Never throws for an error of the
+   * destination or the network.
    */
   check(
     spec: Spec,
@@ -186,8 +198,8 @@ export interface DriverModule<Spec extends DestinationSpec = DestinationSpec> {
     sample?: Sample | null,
   ): Promise<DestinationCheck[]>
   /**
-   * Databases: proposes a table for the records, and creates or extends it where the request says so. Compares with
-   * `spec.pinnedKey` and pins nothing. Never throws for what the world does.
+   * For databases: proposes a table for the records, and creates or extends it if the request asks for it. Compares
+   * with `spec.pinnedKey` and pins nothing. Never throws for an error of the destination or the network.
    */
   infer?(
     spec: Spec,
@@ -195,7 +207,10 @@ export interface DriverModule<Spec extends DestinationSpec = DestinationSpec> {
     signal: AbortSignal,
     request: InferRequest,
   ): Promise<TableProposal>
-  /** The destination was deleted: removes what the driver kept beside the records. Compares with `spec.pinnedKey`. */
+  /**
+   * Called after the destination is deleted: removes what the driver stored next to the records. Compares with
+   * `spec.pinnedKey`.
+   */
   forget?(spec: Spec, settings: DriverSettings, signal: AbortSignal): Promise<void>
 }
 
@@ -206,49 +221,54 @@ export interface InferRequest {
   source: TableProposal['source']
   /** Keys that the pipe adds to every record, with the kind of their values. */
   enriched: readonly { key: string; kind: 'time' | 'string' | 'decimal' | 'integer' }[]
-  /** Only these; null: all. */
+  /** Restricts the proposal to these keys; null: all keys. */
   keys: readonly string[] | null
   createTable: boolean
   addColumns: boolean
   dedupe: { kind: 'key'; key: string } | { kind: 'generated' } | { kind: 'none' }
 }
 
-/** For an insert that is rolled back: the pipe's newest message, or null where a record has to be made up. */
+/**
+ * The record for an insert that is rolled back: from the pipe's newest message, or null if a record must be made up.
+ */
 export interface Sample {
   recent: StoredMessage | null
-  /** It is the newest that the destination's transform keeps, as it is then. */
+  /** The sample is the newest message that the destination's transform keeps, in its transformed form. */
   isTransformed?: boolean
 }
 
 /**
- * The facts that the server knows of a destination type without its driver: main checks with it whatever is saved,
- * the lane learns its deadline from it, and `load` loads the driver with its client library when the first batch is
- * due. Everything that clients need too is in the type's `contract/destinations/<type>.fields.ts`.
+ * The facts that the server knows of a destination type without its driver. Main validates a config with it, the lane
+ * takes its deadline from it, and `load` loads the driver and its client library when the first batch is due. Facts
+ * that clients need too are in `contract/destinations/<type>.fields.ts`.
  */
 export interface DestinationDescriptor<Spec extends DestinationSpec = DestinationSpec> {
   readonly type: Spec['type']
   /**
-   * Everything wrong with a config whose shape is right: its key and a sentence that goes after the key's name. `stored`: what it
-   * takes the place of; what is kept of that is not refused because time has passed.
+   * Every fault of a config whose shape is valid: its key, and a sentence that follows the key's name. `stored` is the
+   * config that it replaces; an unchanged value of it is not rejected for having expired.
    */
   rules(config: Spec['config'], stored?: Spec['config']): [key: string, message: string][]
-  /** Everything wrong with the column mappings, as a path below `columns` (`.0.column_name`) and a sentence; only of types with columns. */
+  /**
+   * Every fault of the column mappings, as a path below `columns` (`.0.column_name`) and a sentence. Only for types
+   * with columns.
+   */
   columnFaults?(columns: readonly ColumnMapping[], config: Spec['config']): [path: string, message: string][]
-  /** The hosts to dial, and the config key that names each; none: nothing that the egress policy applies to. */
+  /** The hosts to dial, with the config key that names each. Empty if the egress policy does not apply. */
   targets(config: Spec['config']): readonly ConfigTarget[]
-  /** Longest time one attempt may take: the driver's own deadlines. */
+  /** Maximum duration of one attempt, from the driver's own deadlines. */
   attemptLimitMs(spec: Spec, batch: Batch): number
-  /** How many requests this many records take: each waits for its turn in the destination's rate. */
+  /** Number of requests for this many records. Each one counts against the destination's rate. */
   requestsPerBatch(config: Spec['config'], records: number): number
   /** An attempt whose connection is lost has stored nothing. */
   readonly isTransactional: boolean
-  /** The lane's position is kept at the destination, next to the records. */
+  /** The lane's position is stored at the destination, next to the records. */
   isExactlyOnce(config: Spec['config']): boolean
-  /** Values that must not be part of a stored error, in addition to those that are sealed. */
+  /** Values that must not appear in a stored error, in addition to the sealed ones. */
   secrets(config: Spec['config']): string[]
   load(spec: Spec): Promise<DriverModule<Spec>>
 }
-/** `host`: of a database. */
+/** `host`: the host of a database. */
 export type ConfigTarget =
   | { key: string; host: string; port: number; database: string }
   | { key: string; url: string }
@@ -259,35 +279,36 @@ export type DeliveryFault = 'records' | 'destination'
 export interface DeliveryErrorOptions {
   /** The destination asked for this pause (Retry-After). */
   retryAfterMs?: number
-  /** The message that the driver knows to be at fault, where it knows. */
+  /** The seq of the message at fault, if the driver knows it. */
   failedSeq?: number
-  /** So many records from the start of the batch, those left out included, are stored in spite of the error. */
+  /** Number of records from the start of the batch that are stored despite the error, including those left out. */
   storedRecords?: number
   /**
-   * The attempt ran out of time. `rolled_back`: nothing of it is stored (a database said so), a smaller batch may go at
-   * once. `unknown`: it may have been stored, so it is repeated under its own identity before it is made smaller.
+   * The attempt ran out of time. `rolled_back`: a database confirmed that nothing is stored, so a smaller batch can be
+   * sent at once. `unknown`: it may be stored, so the batch is repeated under its own identity before it is made
+   * smaller.
    */
   timedOut?: 'rolled_back' | 'unknown'
   /**
-   * The fault of a permanent error. 'records': the content of the records is rejected. 'destination': no record is at
-   * fault (wrong password, missing table, 401, 404 …), so skipping one changes nothing; the default. undefined:
-   * transient, except for `driver_crashed` at a single message.
+   * The fault of a permanent error. 'records': the content of the records is rejected. 'destination' (the default): no
+   * record is at fault (wrong password, missing table, 401, 404 …), so skipping one does not help. Undefined for a
+   * transient error, except for `driver_crashed` at a single message.
    */
   fault?: DeliveryFault
   /** The first record that is known to be rejected. */
   rejected?: RejectedRecord
-  /** Details for the operator only, for the log: never stored, never in a response. */
+  /** Details for the operator's log: never stored, never in a response. */
   detail?: string
   cause?: unknown
 }
 
 /**
- * The world's error. `message` is shown to people and stored: no secrets, and it says what to do where it can. Whatever
- * it is made from, it is one short line of printable text.
+ * An error of the destination or the network. `message` is stored and shown to users: it holds no secrets and says what
+ * to do where possible. It is always reduced to one short line of printable text.
  */
 export class DeliveryError extends Error {
   readonly class: DeliveryErrorClass
-  /** The destination's own code: an SQLSTATE, an errno name, `http_422`, an S3 code, `egress_denied`, … */
+  /** The destination's code: an SQLSTATE, an errno name, `http_422`, an S3 code, `egress_denied`, … */
   readonly code: string
   readonly retryAfterMs: number | undefined
   readonly failedSeq: number | undefined
@@ -316,19 +337,22 @@ export class DeliveryError extends Error {
     this.detail = options.detail === undefined ? undefined : cleanText(options.detail)
   }
 
-  /** All fields of the error besides its text. The cause is left out, so that it can be sent to another thread. */
+  /** All fields except the text. The cause is left out, so that the fields can be sent to another thread. */
   get known(): DeliveryErrorOptions {
     const { retryAfterMs, failedSeq, storedRecords, timedOut, fault, rejected, detail } = this
     return { retryAfterMs, failedSeq, storedRecords, timedOut, fault, rejected, detail }
   }
 
-  /** The same error with more known of it: the message at fault, how much is stored. */
+  /** Returns the same error with further fields set, such as the message at fault. */
   with(more: DeliveryErrorOptions): DeliveryError {
     const options = { ...this.known, cause: this.cause, ...more }
     return new DeliveryError(this.class, this.code, this.message, options)
   }
 
-  /** The same error without what the destination echoed of its config, and without its cause, which may hold more. */
+  /**
+   * Returns the same error without config values that the destination echoed, and without its cause, which may hold
+   * more.
+   */
   scrubbed(secrets: readonly string[]): DeliveryError {
     const [code, message] = [withoutSecrets(this.code, secrets), withoutSecrets(this.message, secrets)]
     const rejected = this.rejected && withoutSecretsIn(this.rejected, secrets)
@@ -336,7 +360,7 @@ export class DeliveryError extends Error {
   }
 }
 
-/** Its texts are short, printable and on one line. Idempotent. */
+/** Makes its texts short, printable and single-line. Idempotent. */
 function cleanRejected({ seq, recordIndex, code, message, column, value }: RejectedRecord): RejectedRecord {
   const { tableColumnCharacters, rejectedValueCharacters } = resourceLimits
   return {
@@ -349,7 +373,7 @@ function cleanRejected({ seq, recordIndex, code, message, column, value }: Rejec
   }
 }
 
-/** As it may leave a driver: clean, and without what the destination echoed of its config. */
+/** The record as it can leave a driver: clean, and without config values that the destination echoed. */
 export function withoutSecretsIn(rejected: RejectedRecord, secrets: readonly string[]): RejectedRecord {
   const clean = cleanRejected(rejected)
   const without = (text: string) => withoutSecrets(text, secrets)

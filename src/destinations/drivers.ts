@@ -1,6 +1,6 @@
 /**
- * Drivers as the delivery thread opens them. A driver and its client library are loaded when the first batch needs
- * them: a daemon without a bucket never loads the object store's SDK.
+ * Opens drivers for the delivery thread. A driver and its client library are loaded when the first batch needs them: a
+ * daemon without a bucket never loads the object store's SDK.
  */
 import type { TableColumn } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
@@ -24,8 +24,8 @@ import { isPrivateDenied } from './egress-addresses.ts'
 import { cleanText, cutToCharacters, withoutSecrets } from './error-text.ts'
 
 /**
- * Opening does no I/O and never fails; what keeps a driver from being loaded is an error of its first delivery. A driver
- * whose connections were made while more addresses were allowed is replaced before the next attempt.
+ * Opening does no I/O and never fails; a driver that cannot be loaded is an error of its first delivery. If `egress`
+ * has become stricter since the driver connected, it is replaced before the next attempt.
  */
 export function openDriver(
   spec: DestinationSpec,
@@ -43,7 +43,7 @@ export function openDriver(
         opening = undefined
       }
       wasPrivateDenied = isDenied
-      // One that could not be loaded (no descriptors left, say) is loaded again at the next attempt.
+      // A failed load (for example without free file descriptors) is repeated at the next attempt.
       opening ??= load(spec, settings, pin).catch((error) => {
         opening = undefined
         throw error
@@ -60,7 +60,7 @@ export function openDriver(
   }
 }
 
-/** Cleans and scrubs the errors of records that are parked, since they are stored and shown like any error. */
+/** Cleans the texts of parked records, since they are stored and shown like any error. */
 function withCleanTexts(progress: AttemptProgress, spec: DestinationSpec): AttemptProgress {
   const { park } = progress
   if (park === null) return progress
@@ -126,7 +126,7 @@ function boundedColumns(columns: readonly TableColumn[], cleaned: (text: string)
   }))
 }
 
-/** Nothing is sent without a secret that should be there. */
+/** A driver that rejects every batch while a secret cannot be decrypted, so that nothing is sent without it. */
 function unusable(places: readonly string[]): DestinationDriver {
   const flags = places.map((place) => `--secret ${place}`).join(' ')
   const message = `The stored ${places.join(' and ')} cannot be read: the sealed value was altered, or its key is lost. Set it again: pipectl destinations update … ${flags}.`
@@ -144,7 +144,7 @@ async function load(
   return (await descriptorOf(spec.type).load(spec)).open(spec, settings, pin)
 }
 
-/** Every value of the config that must not be part of a stored error. */
+/** Every value of the config that must not appear in a stored error. */
 export function secretsOf(spec: DestinationSpec): string[] {
   return configuredSecrets(spec, descriptorOf(spec.type).secrets(spec.config))
 }

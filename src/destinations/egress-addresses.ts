@@ -1,13 +1,13 @@
 /**
- * Which addresses a destination may have. Pure: names are not looked up here.
+ * Decides which addresses a destination can have. Pure: it does not resolve names.
  *
- * Rejected always, whatever the settings allow: addresses that are no server's (unspecified, multicast, reserved) and
- * those where clouds serve credentials to whoever asks (link-local and a few fixed ones). The settings decide the
- * rest; deny wins over allow, and loopback and private addresses depend on `egress.private`:
+ * Some addresses are always rejected, whatever the settings allow: those that belong to no server (unspecified,
+ * multicast, reserved), and those where clouds serve credentials to any caller (link-local and a few fixed ones). The
+ * settings decide the rest: deny wins over allow, and loopback and private addresses depend on `egress.private`:
  *
- *   allow   dialled
- *   deny    not dialled, but for what `egress.allow` lists
- *   auto    as allow while the data directory has one workspace; from the second on as deny
+ *   allow   dialed
+ *   deny    not dialed, except for what `egress.allow` lists
+ *   auto    like allow while the data directory has one workspace, like deny from the second on
  *
  * An IPv6 address that carries an IPv4 one (mapped, compatible, NAT64, 6to4) is checked as both.
  */
@@ -29,7 +29,7 @@ const rejectedAlways = ranges(
   '240.0.0.0/4', // reserved and broadcast
   '::/128',
   '100::/64', // discard
-  '64:ff9b:1::/48', // local NAT64: where the IPv4 address sits is not known
+  '64:ff9b:1::/48', // local NAT64: the position of the IPv4 address is unknown
   '2001::/32', // Teredo: the IPv4 address is obfuscated
   'fe80::/10',
   'fd00:ec2::254/128', // metadata of AWS
@@ -51,14 +51,16 @@ const privateRanges = ranges(
   'fec0::/10', // site-local, deprecated
 )
 
-/** Whether loopback and private addresses are denied now: with `auto` that changes while the daemon runs. */
+/** True if loopback and private addresses are denied now; with `auto` this changes while the daemon runs. */
 export function isPrivateDenied({ private: rule, workspaces }: EgressPolicy): boolean {
   if (rule !== 'auto') return rule === 'deny'
-  // Who does not know how many there are must not take the risk.
+  // An unknown number of workspaces must be treated as several.
   return workspaces === undefined || Atomics.load(new Int32Array(workspaces), 0) > 1
 }
 
-/** True when this address may be dialled for this host name (the address itself when there is no name), on this port where it is known. */
+/**
+ * True if this address can be dialed for this host name (the address itself if there is no name) and port, if known.
+ */
 export function isAddressAllowed(
   address: string,
   host: string,
@@ -77,7 +79,9 @@ export function isAddressAllowed(
   return isHostListed(host, allow) || within(rangesOf(allow))
 }
 
-/** The entries of `egress.allow` that are for all ports or for this one (`127.0.0.1:5432`, `[::1]:5432`), without it. */
+/**
+ * The entries of the list that apply to all ports or to this one (`127.0.0.1:5432`, `[::1]:5432`), without the port.
+ */
 function entriesFor(port: number | null, list: readonly string[]): string[] {
   return list.flatMap((entry) => {
     const [, bracketed, plain, ownPort] = entryWithPort.exec(entry) ?? []
@@ -86,7 +90,7 @@ function entriesFor(port: number | null, list: readonly string[]): string[] {
   })
 }
 
-/** An address, and the IPv4 address that it carries, each in its usual form; none for what is no address. */
+/** An address, and the IPv4 address that it carries, each in canonical form. Empty if the text is not an address. */
 export function addressForms(address: string): string[] {
   const outer = parseLiteral(address)
   if (outer === null) return []
@@ -99,30 +103,33 @@ export function isLoopback(address: string): boolean {
   return literal !== null && loopbackRanges.some(matches(literal))
 }
 
-/** Host name without brackets, trailing dots, capitals or non-ASCII letters; '' when it cannot be a host. */
+/** Host name without brackets, trailing dots, capitals or non-ASCII letters; '' if it cannot be a host. */
 export function normaliseHost(host: string): string {
   const bare = /^\[(.*)\]$/.exec(host)?.[1] ?? host
   if (bare.includes(':')) return bare.toLowerCase()
   return domainToASCII(bare).toLowerCase().replace(/\.+$/, '')
 }
 
-/** An address in any spelling the C library would take for one (`0x7f.1`, `2130706433`, `0177.0.0.1`), or null. */
+/**
+ * Parses an address in any spelling that the C library accepts (`0x7f.1`, `2130706433`, `0177.0.0.1`); null if it is
+ * none.
+ */
 export function parseLiteral(host: string): Address | null {
   return ipaddr.isValid(host) ? ipaddr.parse(host) : null
 }
 
 /**
- * A literal that hides what it is: IPv4 as anything but four decimal numbers, or wrapped in IPv6. There is no honest
- * need for these, and filters elsewhere read them differently.
+ * True for an obscured literal: IPv4 in any form except four decimal numbers, or wrapped in IPv6. There is no
+ * legitimate use for these, and other filters interpret them differently.
  */
 export function isDisguised(host: string, literal: Address): boolean {
-  // As it was written: a normalised host is in its usual form already.
+  // Compares the original spelling, because a normalised host is already in canonical form.
   if (literal instanceof ipaddr.IPv4) return literal.toString() !== host
   const embedded = embeddedIPv4(literal)
   return embedded !== null && (isMapped(literal) || isCompatible(literal))
 }
 
-/** Deny and allow list names; `*.example.com` matches subdomains, not the domain itself. */
+/** Matches a name against the deny or allow list; `*.example.com` matches subdomains, not the domain itself. */
 export function isHostListed(host: string, list: readonly string[]): boolean {
   return list.some((entry) => {
     const name = entry.toLowerCase()
@@ -150,7 +157,7 @@ const translated = ipaddr.IPv6.parseCIDR('::ffff:0:0:0/96')
 function isMapped(address: ipaddr.IPv6): boolean {
   return address.isIPv4MappedAddress() || address.match(translated)
 }
-/** `::a.b.c.d`, but not `::` and `::1`, which are addresses of their own. */
+/** `::a.b.c.d`, except for `::` and `::1`, which are separate addresses. */
 function isCompatible(address: ipaddr.IPv6): boolean {
   return (
     address.match(compatible) &&
@@ -169,7 +176,7 @@ function ranges(...list: string[]): Range[] {
   return list.map((entry) => ipaddr.parseCIDR(entry))
 }
 
-/** The addresses and CIDRs of a settings list; its host names are left out. */
+/** The addresses and CIDRs of a settings list, without its host names. */
 function rangesOf(list: readonly string[]): Range[] {
   return list.flatMap((entry): Range[] => {
     if (ipaddr.isValidCIDR(entry)) return [ipaddr.parseCIDR(entry)]

@@ -1,12 +1,12 @@
 /**
- * The one way out: every driver dials through this file, so that the egress policy holds for everything that is dialled.
+ * The only way to dial: every driver connects through this file, so that the egress policy applies to every connection.
  *
  *   host ──is its spelling allowed?──▶ look-up of all addresses ──▶ the allowed ones ──▶ connect to one of those
  *
- * The address that was checked is the address that is dialled; there is no second look-up between the two, so a name
- * that changes its answer (DNS rebinding) gains nothing. A denial has one text, whether or not anything listens; where
- * addresses of the network are denied, a name that resolves to one and a name that does not resolve have one error, so
- * that nobody learns which internal names there are.
+ * The dialed address is the one that was checked. There is no second look-up in between, so a name whose result changes
+ * (DNS rebinding) gains nothing. Every denial has the same text, whether or not a server listens there. If addresses of
+ * the network are denied, a name that resolves to one and a name that does not resolve give the same error, so that
+ * users cannot discover internal names.
  */
 import http from 'node:http'
 import https from 'node:https'
@@ -30,20 +30,20 @@ import { untilStopped } from './until-stopped.ts'
 export interface DialTarget {
   host: string
   port: number
-  /** The database of a database server. */
+  /** The database, for a database server. */
   database?: string
 }
 export interface DialOptions {
   signal?: AbortSignal | undefined
-  /** For look-up and connection together. Default 10 s. */
+  /** For look-up and connection together. Default: 10 s. */
   timeoutMs?: number
-  /** Counts what is read from the socket, and has it destroyed when that is too much. */
+  /** Counts the bytes read from the socket, and destroys it when there are too many. */
   reads?: ReadLimit
 }
 
 /**
- * Checks a host without looking it up, before a destination is saved. Null if its spelling does not forbid dialing
- * it, else the `egress_denied` error. UNIX-socket paths are not hosts.
+ * Checks a host without resolving it, before a destination is saved. Returns null, or the `egress_denied` error if the
+ * spelling is forbidden. UNIX-socket paths are not hosts.
  */
 export function checkTargetHost(
   host: string,
@@ -62,7 +62,7 @@ export function checkTargetHost(
   return isNamedOwn(name, endpoint, policy.own) ? ownAddress() : null
 }
 
-/** The same for a URL. The host is taken as written, before the URL parser straightens out its spelling. */
+/** The same for a URL. Uses the host as written, before the URL parser normalises its spelling. */
 export function checkTargetUrl(url: string, policy: EgressPolicy): DeliveryError | null {
   if (!URL.canParse(url)) return egressDenied(policy)
   const authority = /^\s*[a-z][a-z0-9+.-]*:[/\\]*([^/\\?#]*)/i.exec(url)?.[1] ?? ''
@@ -77,15 +77,15 @@ export function checkTargetUrl(url: string, policy: EgressPolicy): DeliveryError
 
 const defaultPorts: Record<string, number> = { 'http:': 80, 'https:': 443, 'nats:': 4222, 'tls:': 4222 }
 
-/** The one that is dialed for a URL; null for a scheme without one. */
+/** The port to dial for a URL; null for a scheme without a default. */
 export function portOf({ port, protocol }: URL): number | null {
   return port === '' ? (defaultPorts[protocol] ?? null) : Number(port)
 }
 
 /**
- * A connected TCP socket to an allowed address of the host. Rejects with the `egress_denied` DeliveryError: permanent
- * for what the host's spelling tells, transient after a look-up, which may have failed for now. Else with the system's own
- * error (ECONNREFUSED, ENOTFOUND, ETIMEDOUT, …); when aborted, with the signal's reason.
+ * A connected TCP socket to an allowed address of the host. Rejects with the `egress_denied` DeliveryError, which is
+ * permanent if the spelling is denied and transient after a look-up. Otherwise rejects with the system error
+ * (ECONNREFUSED, ENOTFOUND, ETIMEDOUT, …) or, when aborted, with the signal's reason.
  */
 export async function dial(
   target: DialTarget,
@@ -107,7 +107,7 @@ export async function dial(
   let lastError: unknown
   for (const [index, address] of allowed.entries()) {
     try {
-      // A dead first address must leave time for the others.
+      // An unreachable first address must leave time for the others.
       const socket = await connect(address, target.port, stop, timeoutMs / (allowed.length - index))
       return guardSocket(socket, reads)
     } catch (error) {
@@ -119,7 +119,7 @@ export async function dial(
   throw lastError
 }
 
-/** Agents for clients built on node:http, such as the AWS SDK's. `destroy()` both when done. */
+/** Agents for clients built on node:http, such as the AWS SDK. Call `destroy()` on both when done. */
 export function egressHttpAgents(
   policy: EgressPolicy,
   reads: ReadLimit,
@@ -137,7 +137,7 @@ export function egressHttpAgents(
 
 type Callback = (error: Error | null, stream?: Duplex) => void
 
-/** `createConnection` may deliver the socket later, through its callback, when it returns nothing. */
+/** `createConnection` can return nothing and deliver the socket later, through its callback. */
 function guard(
   agent: http.Agent,
   policy: EgressPolicy,
@@ -153,7 +153,7 @@ function guard(
   Object.assign(agent, { createConnection })
 }
 
-/** One text for every denial: what it does not say cannot be used to look around in the network. */
+/** One text for every denial, so that it reveals nothing about the network. */
 export function egressDenied(policy: EgressPolicy): DeliveryError {
   return new DeliveryError('permanent', 'egress_denied', denialText(policy))
 }
@@ -166,7 +166,7 @@ function ownAddress(): DeliveryError {
   )
 }
 
-/** After a look-up: in time the name may resolve, or to another address. `detail` is for the log. */
+/** For a denial after a look-up: the name may resolve to another address later. `detail` is for the log. */
 function deniedName(policy: EgressPolicy, detail: string): DeliveryError {
   return new DeliveryError('transient', 'egress_denied', denialText(policy), { detail })
 }
@@ -176,7 +176,7 @@ function denialText(policy: EgressPolicy): string {
   return `The egress policy of this server does not allow this destination's address${orElse}. The operator can allow a private address with the setting egress.allow or egress.private.`
 }
 
-/** Whether an address of the operator's network may be denied. Addresses that are always denied are in no network. */
+/** True if an address of the operator's network can be denied. Addresses that are always denied do not count. */
 function hidesNames(policy: EgressPolicy): boolean {
   return isPrivateDenied(policy) || policy.deny.length > 0
 }

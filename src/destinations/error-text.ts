@@ -1,7 +1,6 @@
 /**
- * Cleans texts from outside before they are stored, logged or shown: no control characters, nothing that turns the
- * direction of writing, no line breaks, no secrets of ours that a server echoes, and no more characters than a person
- * will read. Pure.
+ * Cleans texts from outside before they are stored, logged or shown. Removes control characters, characters that change
+ * the writing direction, line breaks, and our secrets if a server echoes them; limits the length. Pure.
  */
 import { resourceLimits } from '../contract/resource-limits.ts'
 
@@ -16,14 +15,16 @@ export function cleanText(text: string, maxBytes: number = resourceLimits.errorM
 
 /** Cuts a text to a number of characters, including the ellipsis of a longer text. */
 export function cutToCharacters(text: string, most: number): string {
-  // A character takes at most two places: what is cut off here is beyond the limit.
+  // A character takes at most two UTF-16 units, so everything that is cut off here is beyond the limit.
   const characters = [...text.slice(0, most * 2 + 1)]
   return characters.length <= most
     ? inMemoryOfItsOwn(text)
     : inMemoryOfItsOwn(`${characters.slice(0, most - 1).join('')}${ellipsis}`)
 }
 
-/** V8 makes of a part of a text a reference to the whole: a lane that keeps 1 KiB of an error would keep its 10 MB. */
+/**
+ * Copies a text. V8 stores a substring as a reference to the original: 1 KiB of a kept error would retain its 10 MB.
+ */
 function inMemoryOfItsOwn(text: string): string {
   return Buffer.from(text).toString()
 }
@@ -35,8 +36,8 @@ export function cleanCode(code: string): string {
 }
 
 /**
- * Without the secrets. Where a text was cut the beginning of one may stand before the ellipsis: that goes too. Secrets of fewer than four
- * characters are no secrets, and would make holes in every text.
+ * Removes the secrets. If the text was cut, the beginning of a secret before the ellipsis is removed too. Secrets of
+ * fewer than four characters are ignored: they would match everywhere.
  */
 export function withoutSecrets(text: string, secrets: readonly string[]): string {
   const all = forms(secrets)
@@ -48,12 +49,12 @@ export function withoutSecrets(text: string, secrets: readonly string[]): string
 }
 
 const mark = '[redacted]'
-/** Stands where a text was cut. */
+/** Marks the end of a text that was cut. */
 export const ellipsis = '…'
 const ellipsisBytes = Buffer.byteLength(ellipsis)
 const minSecretCharacters = 4
 
-/** As configured, and as `cleanText` leaves them; the longest first, since one may be part of another. */
+/** The secrets as configured and as `cleanText` leaves them, longest first, since one may be part of another. */
 function forms(secrets: readonly string[]): string[] {
   const all = secrets.flatMap((secret) => [secret, secret.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, ' ')])
   return [...new Set(all)]
@@ -61,13 +62,13 @@ function forms(secrets: readonly string[]): string[] {
     .sort((one, other) => other.length - one.length)
 }
 
-/** The text before an ellipsis, without a secret that begins at its end. */
+/** The text before an ellipsis, without a partial secret at its end. */
 function withoutBegunSecret(text: string, secrets: readonly string[]): string {
   const begun = Math.max(0, ...secrets.map((secret) => begunAtEnd(text, secret)))
   return begun === 0 ? text : `${text.slice(0, text.length - begun)}${mark}`
 }
 
-/** How many characters at the end of the text are the beginning of the secret. */
+/** Number of characters at the end of the text that are the beginning of the secret. */
 function begunAtEnd(text: string, secret: string): number {
   for (let length = Math.min(secret.length - 1, text.length); length >= minSecretCharacters; length--)
     if (text.endsWith(secret.slice(0, length))) return length

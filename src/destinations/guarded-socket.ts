@@ -1,33 +1,32 @@
 /**
- * The guards of every connection to a destination, raw or TLS: the other side may be malicious, or merely the wrong
- * server.
+ * Guards for every connection to a destination, raw or TLS. The server may be malicious, or simply the wrong one.
  *
- *   bytes read      counted per attempt; over the limit the socket is destroyed (`response_too_large`)
- *   a parser throws a client library parses in the socket's `data` event, where an exception would end the process:
- *                   it is caught, the socket destroyed (`protocol_error`)
- *   errors          always have a listener, also after the library has let go of the socket
+ *   bytes read      counted per attempt; above the limit the socket is destroyed (`response_too_large`)
+ *   parser throws   client libraries parse in the socket's `data` event, where an exception would end the process:
+ *                   it is caught and the socket destroyed (`protocol_error`)
+ *   errors          always have a listener, even after the library has detached from the socket
  */
 import type { Socket } from 'node:net'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { DeliveryError } from './driver.ts'
 
-/** Counts what a driver reads during one attempt, on all of its sockets. */
+/** Counts the bytes that a driver reads during one attempt, on all of its sockets. */
 export class ReadLimit {
   #bytes = 0
   #error: DeliveryError | null = null
 
-  /** An attempt begins. */
+  /** Starts the count of a new attempt. */
   begin(): void {
     this.#bytes = 0
     this.#error = null
   }
 
-  /** Why reading was ended during this attempt; null: it was not. Client libraries bury the error of a socket. */
+  /** The reason why reading was stopped during this attempt, or null. Client libraries hide a socket's error. */
   get error(): DeliveryError | null {
     return this.#error
   }
 
-  /** The error once there is too much. */
+  /** Returns the error once the limit is exceeded. */
   count(bytes: number): DeliveryError | null {
     this.#bytes += bytes
     if (this.#bytes > resourceLimits.destinationReadBytes) this.#error ??= tooLarge()
@@ -35,12 +34,12 @@ export class ReadLimit {
   }
 }
 
-/** Changes the socket itself, so that it stays the object that libraries expect. */
+/** Modifies the socket itself, so that libraries see the object they expect. */
 export function guardSocket<T extends Socket>(socket: T, reads?: ReadLimit): T {
   socket.on('error', () => {})
   const { push } = socket
   Object.assign(socket, {
-    // Everything that is read comes through here first, whatever the reader.
+    // All bytes that are read pass through here, whatever the reader.
     push(chunk: Buffer | null, encoding?: BufferEncoding): boolean {
       const error = chunk === null ? null : reads?.count(chunk.length)
       if (!error) return Reflect.apply(push, socket, [chunk, encoding])
@@ -52,8 +51,8 @@ export function guardSocket<T extends Socket>(socket: T, reads?: ReadLimit): T {
 }
 
 /**
- * Listeners to `data` get the result of `filter`, nothing if it is empty. An error that it or they throw ends the
- * socket.
+ * Passes the result of `filter` to the listeners of `data`, or nothing if it is empty. An error thrown by the filter or
+ * a listener destroys the socket.
  */
 export function filterData<T extends Socket>(socket: T, filter: (chunk: Buffer) => Buffer): T {
   const { emit } = socket
@@ -72,7 +71,7 @@ export function filterData<T extends Socket>(socket: T, filter: (chunk: Buffer) 
   })
 }
 
-/** A DeliveryError that a parser threw is kept: it knows more. */
+/** Keeps a DeliveryError that a parser threw, since it is more specific. */
 export function protocolError(message: string, cause?: unknown): DeliveryError {
   if (cause instanceof DeliveryError) return cause
   return new DeliveryError('transient', 'protocol_error', message, { cause })

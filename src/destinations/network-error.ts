@@ -1,4 +1,4 @@
-/** Errors of the network as a DeliveryError: always transient, with a sentence for people. */
+/** Converts network errors to a DeliveryError: always transient, with a sentence for users. */
 import { DeliveryError } from './driver.ts'
 
 const sentences: Record<string, string> = {
@@ -27,7 +27,7 @@ const sentences: Record<string, string> = {
   ERR_TLS_CERT_ALTNAME_INVALID: 'has a TLS certificate for another host name.',
 }
 
-/** `subject` begins the sentence, e.g. `The database server`. A DeliveryError is returned as it is, wrapped ones too. */
+/** `subject` begins the sentence, e.g. `The database server`. A DeliveryError is returned unchanged, even if it is wrapped. */
 export function networkError(error: unknown, subject: string): DeliveryError {
   const own = nestedDeliveryError(error)
   if (own !== null) return own
@@ -45,14 +45,14 @@ function isTlsCode(code: string): boolean {
   return code.startsWith('ERR_SSL') || code === 'EPROTO'
 }
 
-/** Our own error, where a client library has wrapped it: of the egress policy, of a guarded socket. */
+/** Unwraps pipectl's own error (of the egress policy or a guarded socket) from a client library's error. */
 export function nestedDeliveryError(error: unknown): DeliveryError | null {
   if (error instanceof DeliveryError) return error
   const isWrapped = typeof error === 'object' && error !== null && 'cause' in error
   return isWrapped ? nestedDeliveryError(error.cause) : null
 }
 
-/** The `code` of a system or library error, looked for in its causes too. */
+/** The `code` of a system or library error, also searched for in its causes. */
 export function errorCode(error: unknown): string | undefined {
   if (typeof error !== 'object' || error === null) return undefined
   if ('code' in error && typeof error.code === 'string') return error.code

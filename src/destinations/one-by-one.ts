@@ -1,12 +1,12 @@
 /**
- * Sends a batch one record at a time, for destinations that take records alone.
+ * Sends a batch one record at a time, for destinations that accept only single records.
  *
- *   record 1 ─┐  up to `concurrency` under way; the first failure starts no more of them
- *   record 2 ─┼▶ destination   stored = the records from the start without a gap: the next attempt goes on after them,
- *   record 3 ─┘                and repeats those stored behind the gap
+ *   record 1 ─┐  up to `concurrency` in progress; no new ones after the first failure
+ *   record 2 ─┼▶ destination   stored = the records from the start without a gap: the next attempt continues after them
+ *   record 3 ─┘                and repeats those stored beyond the gap
  *
- * A record that is sent again has the same id again. Where the lane parks records, one that is rejected counts as
- * stored once it is parked, and the others continue.
+ * A repeated record has the same id. If the lane parks records, a rejected one counts as stored once it is parked, and the
+ * others continue.
  */
 import { v5 } from 'uuid'
 import { recordPlace, records } from '../log/record-text.ts'
@@ -20,19 +20,19 @@ import {
 import { parkAll, rejectedRecordOf } from './park.ts'
 
 export interface SingleRecord {
-  /** UUID version 5: the same whenever this record is sent, so that the receiver can detect a repetition. */
+  /** UUID version 5, the same for every attempt, so that the receiver can detect a repetition. */
   id: string
   body: Buffer
   /** The seq of its message. */
   seq: number
-  /** Its place in that message. */
+  /** Index in that message. */
   recordIndex: number
 }
 
 /**
- * In order, without those that are stored already. The id is the record's own: a batch that failed half-way goes on with
- * another range, and so under another identity. Of a replay it is the replay's: the receiver may have seen, and rejected,
- * the record under its own.
+ * In order, without those that are already stored. The id depends on the record, not the batch: a batch that failed half-way
+ * continues with another range and identity. In a replay it depends on the replay: the receiver may have seen, and rejected,
+ * the record under its original id.
  */
 export function* singleRecords(batch: Batch, destinationId: string): Generator<SingleRecord, void> {
   let place = 0
@@ -52,20 +52,20 @@ export function* singleRecords(batch: Batch, destinationId: string): Generator<S
 
 export interface Sending<One> {
   batch: Batch
-  /** Those of the batch that are not stored yet. */
+  /** The records of the batch that are not stored yet. */
   records: Iterator<One, void>
   concurrency: number
   /** Resolves once the record is stored. The part before its first await runs in the order of the records. */
   send(record: One): Promise<void>
 }
 
-/** Rejects with the error of the first record that is not stored, and with how many before it are. */
+/** Rejects with the error of the first record that is not stored, and the number of stored ones before it. */
 export async function sendOneByOne<One>(
   { batch, records, concurrency, send }: Sending<One>,
   signal: AbortSignal,
   progress: AttemptProgress,
 ): Promise<void> {
-  /** Places of records that are stored behind one that is not yet. */
+  /** Indexes of stored records beyond one that is not stored yet. */
   const ahead = new Set<number>()
   const failures: { place: number; error: unknown }[] = []
   let stored = batch.recordOffset
@@ -79,7 +79,7 @@ export async function sendOneByOne<One>(
   }
   const parking = new ParkQueue(progress.park, isDone)
 
-  /** False: no record is left. Place and record are taken together, so the first call sends the earlier record. */
+  /** False: no record is left. Index and record are read together, so that the first call sends the earlier record. */
   const sendNext = async () => {
     const place = next++
     const { value: record } = records.next()
@@ -112,15 +112,15 @@ export function aborted(): DeliveryError {
 }
 
 /**
- * Records that are parked while others are sent: those that were rejected during one call go together in the next. Each
- * counts as stored once it is parked, not before: until then it would be sent again.
+ * Collects records to park while others are sent: those that are rejected during one call are parked in the next. Each counts
+ * as stored once it is parked; until then it would be sent again.
  */
 class ParkQueue {
   readonly #park: ParkRecords | null
   readonly #onParked: (place: number) => void
   #waiting: { place: number; rejected: RejectedRecord }[] = []
   #parking: Promise<void> | null = null
-  /** Some could not be parked. */
+  /** Some records could not be parked. */
   hasFailed = false
 
   constructor(park: ParkRecords | null, onParked: (place: number) => void) {
@@ -128,7 +128,7 @@ class ParkQueue {
     this.#onParked = onParked
   }
 
-  /** True: the error is of this record alone, which is parked. */
+  /** True: the error concerns only this record, which is parked. */
   takes(place: number, error: unknown): boolean {
     const rejected = rejectedRecordOf(error)
     if (this.#park === null || rejected === undefined) return false
@@ -141,7 +141,7 @@ class ParkQueue {
     return true
   }
 
-  /** Rejects when some could not be parked. */
+  /** Rejects if some records could not be parked. */
   async done(): Promise<void> {
     await this.#parking
   }

@@ -1,21 +1,21 @@
 /**
- * The addresses of this service itself, which are never a destination whatever the policy allows: its listeners, the NATS servers of
- * `buffer.nats` and the database of `metadata.url`. A record sent there would come back for ever, or reach other workspaces.
+ * The addresses of this service, which are never a destination whatever the policy allows: its listeners, the NATS servers of
+ * `buffer.nats` and the database of `metadata.url`. A record sent there would loop forever, or reach other workspaces.
  *
- * Addresses are compared after the look-up, so that another name of the same server is recognized too.
+ * Addresses are compared after the look-up, so that an alias of the same server is recognized too.
  */
 import os from 'node:os'
 import type { OwnAddress } from './driver.ts'
 import { addressForms, isLoopback, normaliseHost, parseLiteral } from './egress-addresses.ts'
 import { lookUp } from './resolver.ts'
 
-/** The server to dial. `database`: for a server that has several. */
+/** The server to dial. `database`: for a server with several databases. */
 export interface Endpoint {
   port: number | null
   database?: string | undefined
 }
 
-/** As far as the spelling of the host tells; `host` is normalised. */
+/** Decides by the spelling of the host only; `host` is normalised. */
 export function isNamedOwn(host: string, endpoint: Endpoint, own: readonly OwnAddress[] = []): boolean {
   const addresses = host === 'localhost' || host.endsWith('.localhost') ? ['127.0.0.1', '::1'] : [host]
   return own.some((one) => {
@@ -25,7 +25,7 @@ export function isNamedOwn(host: string, endpoint: Endpoint, own: readonly OwnAd
   })
 }
 
-/** `addresses`: what the host resolved to. */
+/** `addresses`: the results of the host's look-up. */
 export async function isOwnAddress(
   addresses: readonly string[],
   endpoint: Endpoint,
@@ -49,7 +49,7 @@ function isSameService({ port, database }: OwnAddress, endpoint: Endpoint): bool
 
 const everyAddress = 'every address of this machine'
 
-/** Empty for a name that has to be looked up. */
+/** Empty for a name that must be looked up. */
 function literalAddresses(name: string): string[] {
   if (name === '0.0.0.0' || name === '::') return [everyAddress]
   if (name === 'localhost') return ['127.0.0.1', '::1']

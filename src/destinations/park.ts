@@ -1,22 +1,21 @@
 /**
- * Parks the records that a destination rejects permanently, where the lane parks such records (`AttemptProgress.park`).
+ * Parks the records that a destination rejects permanently, if the lane parks such records (`AttemptProgress.park`).
  *
- *   rejected ─1,000 a call──▶ lane parks them (durable) ──▶ the driver commits the others
- *                               └── cannot ──▶ rejects: nothing of the batch is stored, it is repeated
+ *   rejected ─1,000 per call─▶ lane parks them (durable) ──▶ the driver commits the others
+ *                               └── fails ──▶ rejects: nothing of the batch is stored, it is repeated
  *
  * The state of a batch in a database after a crash (one transaction; with exactly_once the lane's row moves in it):
  *
  *   before the lane has parked them     nothing stored, nothing parked: the batch is repeated
  *   after it, before the COMMIT         nothing stored; parked, and parked again at the same positions by the next attempt
- *   after the COMMIT, its reply lost    both. Repeated: at least once; with exactly_once the row says that nothing is left
+ *   after the COMMIT, its reply lost    both. Repeated: at least once; with exactly_once the row shows that nothing is left
  *
- * A record that was parked and is accepted by the next attempt, because a user has changed the table meanwhile, is in
- * both.
+ * A record that was parked and is accepted by the next attempt, because a user has changed the table in between, is in both.
  */
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { DeliveryError, type ParkRecords, type RejectedRecord } from './driver.ts'
 
-/** As many at a time as the lane takes. Durable when it resolves; rejects as `park` does. */
+/** At most as many per call as the lane accepts. Durable when it resolves; rejects as `park` does. */
 export async function parkInSlices(park: ParkRecords, rejected: readonly RejectedRecord[]): Promise<void> {
   const { parkedAtOnce } = resourceLimits
   for (let at = 0; at < rejected.length; at += parkedAtOnce) await park(rejected.slice(at, at + parkedAtOnce))
@@ -34,12 +33,12 @@ export async function parkAll(park: ParkRecords, rejected: readonly RejectedReco
   }
 }
 
-/** The record that the error says is at fault. */
+/** The record that the error reports as at fault. */
 export function rejectedRecordOf(error: unknown): RejectedRecord | undefined {
   return error instanceof DeliveryError ? error.rejected : undefined
 }
 
-/** As a rejected record's: what the destination said of it. */
+/** Returns the error as the rejection of a record: the destination's code and message. */
 export function rejectionOf(
   { code, message }: Pick<DeliveryError, 'code' | 'message'>,
   place: Pick<RejectedRecord, 'seq' | 'recordIndex' | 'column' | 'value'>,

@@ -1,8 +1,8 @@
 /**
- * Look-ups of destinations' host names: /etc/hosts, then the system's DNS servers, asked by c-ares.
+ * Resolves destinations' host names: /etc/hosts first, then the system's DNS servers through c-ares.
  *
- * Not by getaddrinfo: libuv gives that two threads of the whole process, and an abort frees neither. Forty names
- * whose server is silent stopped every other workspace's look-ups. Here a silent server delays only the caller.
+ * getaddrinfo is not used: libuv runs it on two threads of the whole process, and an abort frees neither. Forty names with an
+ * unresponsive DNS server blocked the look-ups of every other workspace. Here it delays only the caller.
  */
 import { Resolver } from 'node:dns/promises'
 import { readFileSync, statSync } from 'node:fs'
@@ -12,8 +12,8 @@ const { nameCacheEntries, nameCacheSeconds } = resourceLimits
 const cache = new Map<string, { addresses: string[]; untilMs: number }>()
 
 /**
- * All addresses of a normalised host name. Rejects with ENOTFOUND or EAI_AGAIN, when aborted with the signal's reason.
- * `servers`: other name servers than the system's.
+ * Resolves to all addresses of a normalised host name. Rejects with ENOTFOUND or EAI_AGAIN, or when aborted with the signal's
+ * reason. `servers` replaces the system's name servers.
  */
 export async function lookUp(
   host: string,
@@ -34,7 +34,7 @@ export async function lookUp(
   throw nameError('ENOTFOUND', host)
 }
 
-/** An address that could not be reached may be an old one. */
+/** Called when an address could not be reached: it may be outdated. */
 export function forget(host: string): void {
   cache.delete(host)
 }
@@ -45,7 +45,7 @@ function remember(host: string, addresses: string[], seconds: number): void {
   if (cache.size > nameCacheEntries) cache.delete(cache.keys().next().value ?? host)
 }
 
-/** Null: there is no such name. Each question has a resolver of its own, since `cancel` ends all of one's. */
+/** Null: the name does not exist. Each query has its own resolver, since `cancel` ends all queries of one. */
 async function ask(
   name: string,
   stop: AbortSignal,
@@ -86,7 +86,7 @@ function isLocalhost(host: string): boolean {
   return host === 'localhost' || host.endsWith('.localhost')
 }
 
-/** Short names get the search domains of resolv.conf, as in a cluster: with `ndots` dots or more only afterwards. */
+/** Short names get the search domains of resolv.conf, as in Kubernetes; with `ndots` dots or more only afterwards. */
 function candidates(host: string): string[] {
   const { search, ndots } = resolverSettings()
   const searched = search.map((domain) => `${host}.${domain}`)
@@ -111,7 +111,7 @@ const hosts = whenChanged('/etc/hosts', (lines) => {
   return addresses
 })
 
-/** The words of each line of a small file, read again when it has changed; a file that is not there has no lines. */
+/** Caches the parsed lines of a small file and reads it again when it has changed. A missing file has no lines. */
 function whenChanged<T>(file: string, parse: (lines: string[][]) => T): () => T {
   let known: { changedMs: number; value: T } | undefined
   return () => {

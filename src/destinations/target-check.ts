@@ -1,11 +1,13 @@
-/** Whether a stored destination would be denied, without dialling it: its spelling, then what its name resolves to. */
+/**
+ * Checks whether a stored destination would be denied, without dialing it: by its spelling, then by the addresses of its name.
+ */
 import { descriptorOf, targetFault } from './descriptors.ts'
 import type { ConfigTarget, DestinationSpec, EgressPolicy } from './driver.ts'
 import { portOf } from './egress.ts'
 import { isAddressAllowed, normaliseHost, parseLiteral } from './egress-addresses.ts'
 import { lookUp } from './resolver.ts'
 
-/** False too for a name that does not resolve until `stop`. */
+/** Returns false too for a name that does not resolve before `stop`. */
 export async function isTargetDenied(
   { type, config }: Pick<DestinationSpec, 'type' | 'config'>,
   policy: EgressPolicy,

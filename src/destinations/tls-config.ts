@@ -9,8 +9,8 @@ export interface TlsTexts {
 }
 
 /**
- * The faults of the texts that are to be stored. Never repeats their content. A certificate that is `stored` already
- * may have expired since: other changes must not wait for a new one.
+ * The faults of certificates in a config. Never repeats their content. A certificate that is already `stored` may have expired
+ * since: that must not block other changes.
  */
 export function tlsFaults(
   { tls_ca: ca, tls_cert: cert, tls_key: key }: TlsTexts,
@@ -29,7 +29,7 @@ export function tlsFaults(
   return faults
 }
 
-/** For `tls.connect`: what `tlsFaults` finds nothing wrong with. */
+/** For `tls.connect`: texts that `tlsFaults` accepts. */
 export function tlsMaterial({ tls_ca: ca, tls_cert: cert, tls_key: key }: TlsTexts): {
   ca?: string
   cert?: string

@@ -1,4 +1,4 @@
-/** For work that does not always settle when it is aborted: rejects with the signal's reason if that comes first. */
+/** For work that does not always settle when it is aborted: rejects with the signal's reason if the signal comes first. */
 export function untilStopped<T>(work: Promise<T>, stop: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onStop = () => reject(stop.reason)

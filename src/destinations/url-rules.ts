@@ -1,6 +1,6 @@
-/** Addresses and other plain texts in destination configs. Pure. */
+/** Rules for URLs and other plain texts in destination configs. Pure. */
 
-/** Why this is no address that can be dialled, as a sentence after the key's name; null: it is one. */
+/** Why this URL cannot be dialed, as a sentence after the key's name, or null. */
 export function httpUrlFault(text: string): string | null {
   let url: URL
   try {
@@ -13,10 +13,7 @@ export function httpUrlFault(text: string): string | null {
   return null
 }
 
-/**
- * True for C0, C1 and DEL, and for characters that break a line: none is part of a name, and some servers' parsers
- * fail on them.
- */
+/** True for C0, C1 and DEL, and for line separators. They are never part of a name, and some servers' parsers fail on them. */
 export function hasControlCharacters(text: string): boolean {
   return /[\p{Cc}\p{Zl}\p{Zp}]/u.test(text)
 }

@@ -3,9 +3,9 @@
  *
  *   UUID → pipe → key and Origin → size → encoding → JSON → record count → enrichment → required fields → rate → enqueue
  *
- * The order is that of docs/dev/contract.md#order-of-checks; each step is a function that throws the ApiError of its rule.
- * Nothing here knows HTTP: `IngestRequest` says what a request offers and how it learns its outcome. A request is accepted
- * only after `append` has resolved, which is after fsync.
+ * The order is that of docs/dev/contract.md#order-of-checks; each step is a function that throws the ApiError of its
+ * rule. The code is independent of HTTP: `IngestRequest` is the interface of a request and receives its outcome. A
+ * request is accepted only after `append` has resolved, which is after fsync.
  */
 import { ApiError, payloadTooLarge } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
@@ -32,36 +32,36 @@ import { type Preparation, type Prepared, prepare, type Scanner } from './prepar
 import type { LimitState, Quota, Reservation } from './quota.ts'
 import type { UsageObserver } from './usage.ts'
 
-/** The request as ingest sees it; the peer is valid until the first await. */
+/** The interface of a request. The peer is valid until the first await. */
 export interface IngestRequest extends BodySource {
-  /** As in the path. */
+  /** As in the URL path. */
   readonly pipeId: string
   readonly authorization: string
   readonly origin: string
   readonly contentType: string
   readonly contentEncoding: string
-  /** The announced length; NaN when there is none. Good for rejecting early, never for allocating. */
+  /** The announced length; NaN when there is none. Use it to reject early, never to allocate. */
   readonly contentLength: number
   readonly forwardedFor: string
   /** Undefined when absent. */
   readonly idempotencyKey: string | undefined
-  /** True once the client has gone. */
+  /** True once the client has disconnected. */
   readonly isAborted: boolean
   /** The socket's peer, 4 or 16 bytes. */
   peer(): Uint8Array
   /** The message is in the buffer. */
   accepted(accepted: Accepted): void
-  /** `error`: an ApiError, or ours. */
+  /** `error` is an ApiError or an internal error. */
   rejected(error: unknown): void
 }
 
-/** The message is in the buffer, now or by an earlier request with the same Idempotency-Key. */
+/** The message is in the buffer, from this request or from an earlier one with the same Idempotency-Key. */
 export interface Accepted {
   pipeId: string
   pipeName: string
   recordCount: number
   msgId: string
-  /** The remainder of the pipe's rate; null if nothing was taken from it. */
+  /** The remainder of the pipe's rate; null when nothing was taken from it. */
   limit: LimitState | null
 }
 
@@ -75,9 +75,9 @@ export interface IngestDeps {
   usage: UsageObserver
   observed: IngestObserved
   bodyMemory: BodyMemory
-  /** For those that decompress. */
+  /** Limits concurrent decompression. */
   decoders: Semaphore
-  /** For the bodies that would hold up the main thread. */
+  /** For bodies that would block the main thread. */
   parsers: BodyParsers
   maxBodyBytes: number
   maxRecords: number
@@ -85,7 +85,7 @@ export interface IngestDeps {
   now(): number
 }
 
-/** The state that all requests share. */
+/** The state shared by all requests. */
 export interface AcceptContext extends IngestDeps {
   planOf(entry: DirectoryPipe): EnrichmentPlan
   scanner: Scanner | null
@@ -93,14 +93,14 @@ export interface AcceptContext extends IngestDeps {
 }
 
 /**
- * One POST of a pipe that takes it.
+ * One POST request to a pipe.
  *
  *   begin ──▶ receive ──▶ received ──▶ prepare ──▶ store ──▶ append ──▶ accepted      (any step) ──▶ failed
  *     └─ key to look for ─▶┘ └─ decode ─▶┘ └─ thread ─▶┘ └─ repeat? limits ─▶┘
  *
- * The plain request takes the upper line: its steps call each other, and it waits for its body and for the buffer alone. The
- * steps below are async functions, for the requests that need them. (With a promise for each step, as it was, a single
- * record took half as much time again.)
+ * A plain request takes the upper line: its steps call each other directly, and it waits only for its body and for the
+ * buffer. The steps below it are async functions for the requests that need them. (With a promise for each step, a
+ * single record took 1.5 times as long.)
  */
 export class Acceptance implements BodyReceiver {
   readonly #context: AcceptContext
@@ -109,7 +109,7 @@ export class Acceptance implements BodyReceiver {
   readonly #reservation: BodyReservation
   readonly #receivedMs: number
   #clientIp: string | null = null
-  /** When its last byte was here, monotonic. */
+  /** Monotonic time at which the last byte arrived. */
   #wholeAt = 0
   #encoding: BodyEncoding = 'identity'
   #format: BodyFormat = 'json'
@@ -134,7 +134,7 @@ export class Acceptance implements BodyReceiver {
     this.#reservation.add(bytes)
   }
 
-  /** Key and Origin → size → encoding. A request that the headers rule out is rejected before the body is read. */
+  /** Key and Origin → size → encoding. A request that its headers rule out is rejected before the body is read. */
   begin(): void {
     const { clientIp, planOf, authenticate } = this.#context
     const request = this.#request
@@ -151,7 +151,7 @@ export class Acceptance implements BodyReceiver {
     }
   }
 
-  /** The body comes in while the directory looks for the key. */
+  /** Receives the body while the directory looks up the key. */
   #receiveLater(admission: Promise<void>): void {
     const { maxBytes, announcedBytes } = this
     const limit = { maxBytes, announcedBytes, reserve: (bytes: number) => this.reserve(bytes) }
@@ -175,11 +175,11 @@ export class Acceptance implements BodyReceiver {
     }
   }
 
-  received(sent: Buffer, isLent: boolean): void {
+  received(sent: Buffer, isBorrowed: boolean): void {
     this.#wholeAt = performance.now()
     try {
-      if (this.#encoding === 'identity') this.#prepare(sent, isLent)
-      else this.#whenDone(this.#decode(isLent ? Buffer.from(sent) : sent, this.#encoding))
+      if (this.#encoding === 'identity') this.#prepare(sent, isBorrowed)
+      else this.#whenDone(this.#decode(isBorrowed ? Buffer.from(sent) : sent, this.#encoding))
     } catch (error) {
       this.failed(error)
     }
@@ -195,7 +195,7 @@ export class Acceptance implements BodyReceiver {
     this.#request.rejected(error)
   }
 
-  /** For the steps that wait. */
+  /** For the steps that are async. */
   #whenDone(step: Promise<void>): void {
     step.catch((error) => this.failed(error))
   }
@@ -211,8 +211,8 @@ export class Acceptance implements BodyReceiver {
     else this.#prepare(bytes, false)
   }
 
-  /** JSON → record count → enrichment → required fields. In a thread where it would hold up this one. */
-  #prepare(bytes: Buffer, isLent: boolean): void {
+  /** JSON → record count → enrichment → required fields. Uses a thread when it would block this one for too long. */
+  #prepare(bytes: Buffer, isBorrowed: boolean): void {
     const { limits, requiredFields } = this.#entry
     const preparation: Preparation = {
       format: this.#format,
@@ -227,7 +227,7 @@ export class Acceptance implements BodyReceiver {
         ? null
         : prepare(this.#context.scanner, bytes, preparation, (more) => this.reserve(more))
     if (prepared !== null) this.#store(prepared)
-    else this.#whenDone(this.#prepareInThread(isLent ? Buffer.from(bytes) : bytes, preparation))
+    else this.#whenDone(this.#prepareInThread(isBorrowed ? Buffer.from(bytes) : bytes, preparation))
   }
 
   #enrichment(): Enrichment {
@@ -241,7 +241,7 @@ export class Acceptance implements BodyReceiver {
     )
   }
 
-  /** `bytes` is gone afterwards. */
+  /** `bytes` is transferred and empty afterwards. */
   async #prepareInThread(bytes: Buffer, preparation: Preparation): Promise<void> {
     const { workspaceId, pipe } = this.#entry
     const prepared = await this.#context.parsers.prepare(bytes, preparation, workspaceId, pipe.pipe_id)
@@ -249,22 +249,23 @@ export class Acceptance implements BodyReceiver {
     this.#store(prepared)
   }
 
-  /** Rate → enqueue. Nothing is waited for before a plain append, which takes its copy from where the scanner has left the body. */
+  /** Rate → enqueue. A plain append waits for nothing and copies the body directly from the scanner's memory. */
   #store(prepared: Prepared): void {
     if (this.#entry.limits === null && this.#request.idempotencyKey === undefined) {
       this.#requirePipe()
       this.#append(prepared, null)
     } else {
-      const { isLent, body } = prepared
+      const { isBorrowed, body } = prepared
       this.#whenDone(
-        this.#storeOnce(isLent ? { ...prepared, body: Buffer.from(body), isLent: false } : prepared),
+        this.#storeOnce(isBorrowed ? { ...prepared, body: Buffer.from(body), isBorrowed: false } : prepared),
       )
     }
   }
 
   /**
-   * Repeat? → rate → enqueue. A repeat of an Idempotency-Key takes nothing from the quotas, so where there are some it is recognized before
-   * them (docs/dev/contract.md#idempotency). `append` recognizes it too, and decides between two concurrent requests.
+   * Repeat? → rate → enqueue. A repeat of an Idempotency-Key must not use up quotas, so if there are quotas it is
+   * recognized before them (docs/dev/contract.md#idempotency). `append` recognizes it too, and decides between two
+   * concurrent requests.
    */
   async #storeOnce(prepared: Prepared): Promise<void> {
     const { quota, now } = this.#context
@@ -273,11 +274,12 @@ export class Acceptance implements BodyReceiver {
     if (idempotency !== undefined && limits !== null && (await this.#isRepeat(idempotency))) return
     this.#requirePipe()
     const amount = { records: prepared.recordCount, bytes: prepared.body.length }
-    // As of now: the time of a slow upload's first byte would have the bucket's clock go back and refill twice.
+    // Uses the current time: the time of a slow upload's first byte would set the bucket's clock back, and it would
+    // refill twice.
     this.#append(prepared, limits && (await quota.reserve(pipe.pipe_id, limits, amount, now())))
   }
 
-  /** True: the request got the response of the first one. */
+  /** Returns true when the request got the response of the first one. */
   async #isRepeat(idempotency: Idempotency): Promise<boolean> {
     const first = await this.#context.appender
       .findRepeat(this.#entry.pipe.pipe_id, idempotency)
@@ -292,40 +294,43 @@ export class Acceptance implements BodyReceiver {
     return key === undefined || bodyHash === null ? undefined : { key, bodyHash }
   }
 
-  /** The pipe was deleted while the body arrived: no reader would ever get the message. */
+  /** Throws when the pipe was deleted while the body arrived: no reader would get the message. */
   #requirePipe(): void {
     if (this.#context.directory.pipe(this.#entry.pipe.pipe_id) === undefined)
       throw new ApiError('pipe_not_found')
   }
 
-  /** Appends the message. The reservation is refunded unless a new message is in the buffer. */
+  /** Appends the message. Refunds the reservation if it is certain that no new message is in the buffer. */
   #append(prepared: Prepared, reserved: Reservation | null): void {
     const { appender, quota, usage } = this.#context
     const { workspaceId, pipe } = this.#entry
-    const { recordCount, body, isLent } = prepared
+    const { recordCount, body, isBorrowed } = prepared
     const pipeId = pipe.pipe_id
     const receivedMs = this.#receivedMs
     const msgId = newMsgId()
     const amount = { messages: 1, records: recordCount, bytes: body.length }
     const idempotency = this.#idempotency(prepared)
-    // One literal: an object put together by spreads is a dictionary, 1 KB a message.
-    appender.append({ pipeId, workspaceId, msgId, receivedMs, recordCount, body, isLent, idempotency }).then(
-      (appended) => {
-        if (!appended.repeated) {
-          if (reserved === null) quota.count(pipeId, amount, receivedMs)
-          usage.accepted(pipeId, receivedMs, amount)
-        } else if (reserved !== null) quota.refund(reserved)
-        this.#accepted(appended.msgId, appended.recordCount, reserved)
-      },
-      (error) => {
-        if (reserved !== null) quota.refund(reserved)
-        const failure = appendError(error, msgId)
-        // While nothing new is taken a repeat gets its response all the same.
-        const isFull = error instanceof BufferUnavailableError && error.reason !== 'closing'
-        if (idempotency === undefined || !isFull) this.failed(failure)
-        else this.#whenDone(this.#repeatOr(failure, idempotency))
-      },
-    )
+    // Written as one literal: an object built by spreads becomes a dictionary of 1 KB per message.
+    appender
+      .append({ pipeId, workspaceId, msgId, receivedMs, recordCount, body, isBorrowed, idempotency })
+      .then(
+        (appended) => {
+          if (!appended.repeated) {
+            if (reserved === null) quota.count(pipeId, amount, receivedMs)
+            usage.accepted(pipeId, receivedMs, amount)
+          } else if (reserved !== null) quota.refund(reserved)
+          this.#accepted(appended.msgId, appended.recordCount, reserved)
+        },
+        (error) => {
+          const mayBeStored = error instanceof BufferUnavailableError && error.mayBeStored
+          if (reserved !== null && !mayBeStored) quota.refund(reserved)
+          const failure = appendError(error, msgId)
+          // A repeat gets its response even while new messages are rejected.
+          const isFull = error instanceof BufferUnavailableError && error.reason !== 'closing'
+          if (idempotency === undefined || !isFull) this.failed(failure)
+          else this.#whenDone(this.#repeatOr(failure, idempotency))
+        },
+      )
   }
 
   async #repeatOr(failure: unknown, idempotency: Idempotency): Promise<void> {
@@ -346,8 +351,12 @@ function appendError(error: unknown, msgId: string): unknown {
   return error instanceof BufferUnavailableError ? unavailable(error, msgId) : error
 }
 
-function unavailable({ reason }: BufferUnavailableError, msgId: string): ApiError {
+function unavailable({ reason, mayBeStored }: BufferUnavailableError, msgId: string): ApiError {
   return new ApiError('buffer_unavailable', {
+    ...(mayBeStored && {
+      message:
+        'The records may be stored or not: the buffer did not answer in time. Send the request again; with the same Idempotency-Key they are stored once.',
+    }),
     details: { msg_id: msgId, details: { reason } },
     headers: { 'Retry-After': '5' },
   })

@@ -1,8 +1,7 @@
 /**
- * Whether a request may send what it sends: UUID → pipe → key and Origin, and once the records are known, the fields
- * that they must have. Each check throws the ApiError of its rule.
+ * Checks whether a request is allowed: UUID → pipe → key and Origin. Each check throws the ApiError of its rule.
  *
- * Reads the format of a request's body from its headers.
+ * Also reads the format of a body from the headers.
  */
 import { ApiError, type ErrorCode } from '../contract/errors.ts'
 import { normaliseOrigin } from '../contract/pipe.ts'
@@ -11,9 +10,9 @@ import { isUuid } from '../contract/uuid.ts'
 import type { Directory, DirectoryPipe } from '../metadata/directory-source.ts'
 import type { Authenticate } from './directory/authenticate.ts'
 
-/** Only an active pipe takes records (docs/dev/contract.md#pipes). */
+/** Only an active pipe accepts records (docs/dev/contract.md#pipes). */
 export function findPipe(directory: Directory, pipeId: string): DirectoryPipe {
-  // As most clients spell it; what is there under that name is a UUID.
+  // Most clients use this spelling, and an id in the directory is a valid UUID.
   let entry = directory.pipe(pipeId)
   if (entry === undefined) {
     if (!isUuid(pipeId)) throw new ApiError('invalid_pipe_id')
@@ -25,7 +24,7 @@ export function findPipe(directory: Directory, pipeId: string): DirectoryPipe {
   return entry
 }
 
-/** Key and Origin. A promise only for a key that the directory has to look for. */
+/** Checks key and Origin. Returns a promise only when the directory has to look up the key. */
 export function requireSender(
   entry: DirectoryPipe,
   { authorization, origin }: { authorization: string; origin: string },
@@ -68,14 +67,14 @@ function requireOrigin(entry: DirectoryPipe, origin: string): void {
 }
 
 export interface OriginCheck {
-  /** The value that `Access-Control-Allow-Origin` may echo; null: none. */
+  /** The value that `Access-Control-Allow-Origin` can echo; null for none. */
   allowOrigin: string | null
-  /** Why the Origin is rejected; null: it is not. */
+  /** Why the Origin is rejected; null when it is accepted. */
   error: ErrorCode | null
 }
 
 const standardOrigin = /^https?:\/\/(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i
-/** Anything else in a header is no origin, and must not be sent back. */
+/** Other text is no origin and must not be echoed. */
 const visibleText = /^[\x21-\x7e]+$/
 
 /** docs/dev/contract.md#ingest-authentication. `origin` is the header as sent, '' when absent. */
@@ -83,16 +82,16 @@ export function checkOrigin(entry: DirectoryPipe, origin: string): OriginCheck {
   return entry.pipe.pipe_api_key_required ? withKey(entry, origin) : withoutKey(entry, origin)
 }
 
-/** Rule 6: the key is what protects the pipe; an Origin is only compared when there is something to compare it with. */
+/** Rule 6: the key protects the pipe. An Origin is checked only when the pipe has a list of origins. */
 function withKey(entry: DirectoryPipe, origin: string): OriginCheck {
   if (origin === '') return { allowOrigin: null, error: null }
   const isOpen = !entry.pipe.pipe_allow_any_browser_origin && entry.allowedOrigins.size === 0
-  // Also `null` and the schemes of browser extensions (docs/dev/contract.md#ingest-authentication).
+  // Includes `null` and the schemes of browser extensions (docs/dev/contract.md#ingest-authentication).
   if (isOpen) return { allowOrigin: visibleText.test(origin) ? origin : null, error: null }
   return isAllowed(entry, origin) ? allowed(origin) : forbidden
 }
 
-/** Rule 7: the Origin is all there is. */
+/** Rule 7: only the Origin protects the pipe. */
 function withoutKey(entry: DirectoryPipe, origin: string): OriginCheck {
   if (origin === '') return { allowOrigin: null, error: 'unauthorized' }
   if (!entry.pipe.pipe_allow_any_browser_origin && entry.allowedOrigins.size === 0)
@@ -115,10 +114,10 @@ export type BodyFormat = 'json' | 'ndjson'
 export type BodyEncoding = 'identity' | 'gzip' | 'deflate' | 'br'
 
 /**
- * Throws `invalid_payload` for anything but JSON and NDJSON in UTF-8. `text/plain` is JSON: a browser sends it to another
- * origin without asking first (no preflight), so that `navigator.sendBeacon` works. What protects a pipe then is what
- * protects it anyway, since a preflight keeps no program but a browser away: the Origin of the request itself is checked,
- * and no cookie or address of the client opens anything. The two other types of that kind are what forms send.
+ * Throws `invalid_payload` for anything but JSON and NDJSON in UTF-8. `text/plain` is treated as JSON: a browser sends
+ * it to another origin without a preflight, so that `navigator.sendBeacon` works. This does not weaken the protection,
+ * because a preflight restrains only browsers: the Origin of the request itself is checked, and neither cookies nor
+ * client addresses grant access. The two other types without a preflight are those of forms.
  */
 export function bodyFormat(contentType: string): BodyFormat {
   if (contentType === 'application/json') return 'json'

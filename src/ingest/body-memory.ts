@@ -1,7 +1,6 @@
 /**
- * Limits the memory of the bodies of all requests under way. A body's memory is reserved from its first byte until
- * its message is stored, so that a crowd of large uploads, or a disk slower than they arrive, ends in 503 and not in
- * the death of the process.
+ * Limits the memory of the bodies of all requests under way. A body's memory is reserved from its first byte until its
+ * message is stored, so that many large uploads or a slow disk lead to 503 and not to the end of the process.
  *
  * The memory is shared, so that slow uploads to one pipe cannot take all of it:
  *
@@ -9,7 +8,7 @@
  *     everyone           pipes within   workspaces     bodies up to 64 KiB
  *                        their share    within theirs  of these
  *
- * A share is an equal part, with one part more than there are holders: the next one finds room.
+ * A share is an equal part, computed for one more holder than there is, so that a new one finds room.
  */
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
@@ -17,24 +16,24 @@ import { newMsgId } from './msg-id.ts'
 import { bodyBytesAt, bodyPipesAt, headEntry, SharedCounters } from './shared-counters.ts'
 
 export interface BodyMemory {
-  /** For one request to this pipe; nothing is reserved yet. */
+  /** For one request to this pipe. Reserves nothing yet. */
   open(workspaceId: string, pipeId: string): BodyReservation
-  /** The bytes of all requests together. */
+  /** Bytes held by all requests together. */
   heldBytes(): number
 }
 
 export interface BodyReservation {
-  /** Throws `buffer_unavailable` when there is no room for as many bytes more. */
+  /** Throws `buffer_unavailable` when there is no room for this many more bytes. */
   add(bytes: number): void
-  /** Releases everything; adding afterwards is a mistake. */
+  /** Releases everything. Adding afterwards is a bug. */
   release(): void
 }
 
-/** In the head. */
+/** An index in the head entry. */
 const totalAt = 1
 const workspacesAt = 2
 
-/** Threads with the same counters share the memory. */
+/** Threads with the same counters share the memory limit. */
 export function createBodyMemory(
   maxBytes: number,
   counters: SharedCounters = new SharedCounters(),
@@ -58,7 +57,7 @@ export function createBodyMemory(
   const add = (workspace: number, pipe: number, reserved: number, bytes: number): boolean => {
     const total = numbers[totalAt]!
     const next = total + bytes
-    // One body alone always fits, whatever the settings say of both.
+    // A single body always fits, whatever the two settings are.
     if (next > forEveryone && total > reserved && next > mayReach(workspace, pipe, reserved + bytes, bytes))
       return false
     hold(workspace, pipe, bytes)
@@ -68,7 +67,7 @@ export function createBodyMemory(
   return {
     heldBytes: () => numbers[totalAt]!,
     open: (workspaceId, pipeId) => {
-      // Ids of pipes and of workspaces are UUIDs: no two are the same.
+      // Pipe ids and workspace ids are UUIDs, so they cannot collide.
       const workspace = counters.entry(workspaceId)
       const pipe = counters.entry(pipeId)
       let reserved = 0
@@ -86,7 +85,7 @@ export function createBodyMemory(
   }
 }
 
-/** By how much the number of holders changes with it: 1 for the first bytes that one holds, -1 for the last. */
+/** The change of the number of holders: 1 for a holder's first bytes, -1 for its last. */
 function change(numbers: Float64Array, at: number, bytes: number): number {
   const before = numbers[at]!
   numbers[at] = before + bytes

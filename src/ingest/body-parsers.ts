@@ -1,12 +1,12 @@
 /**
- * Threads for the bodies that would hold up the main thread: it hands over the decoded bytes and gets back what is to be
- * stored, or why the body is rejected. Both ways the memory is transferred, not copied.
+ * Parses large bodies in threads, so that they do not block the main thread. A thread gets the decoded bytes and
+ * returns the body to store, or the error. Memory is transferred in both directions, not copied.
  *
- *   prepare ──▶ queue (by turns) ──▶ thread ──▶ its result
+ *   prepare ──▶ queue (in turns by pipe) ──▶ thread ──▶ result
  *
- * A thread is started when there is work for it, and takes one body at a time. One that dies, of a body that needs more
- * memory than a thread may have, takes that body with it and nothing else: the next body starts another. One that has had
- * nothing to do for a while is ended: the memory of its scanner grows with the largest body and never gets smaller.
+ * A thread is started on demand and handles one body at a time. A thread that dies because a body needs too much memory
+ * fails only that body; the next body starts another thread. An idle thread is ended, because the memory of its scanner
+ * grows with the largest body and never shrinks.
  */
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
@@ -18,18 +18,18 @@ import type { Preparation, Prepared } from './prepare.ts'
 
 export interface BodyParsers {
   /**
-   * `prepare` without a limit of values, elsewhere. `bytes` is transferred: it is empty afterwards. Throws what
-   * `prepare` throws, and `buffer_unavailable` when too many bodies of this pipe wait.
+   * `prepare` without the limit of values, in a thread. `bytes` is transferred and empty afterwards. Throws the errors
+   * of `prepare`, and `buffer_unavailable` when too many bodies of this pipe wait.
    */
   prepare(bytes: Buffer, preparation: Preparation, workspaceId: string, pipeId: string): Promise<Prepared>
   /** Ends the threads; bodies under way are rejected. */
   close(): Promise<void>
 }
 
-/** `heapBytes`: what one thread may have. `idleMs`: how long one is kept without a body. */
+/** `heapBytes` is the heap limit of one thread; `idleMs` is how long an idle thread is kept. */
 export function openBodyParsers(
   heapBytes: number,
-  mostThreads: number = resourceLimits.parserThreads,
+  maxThreads: number = resourceLimits.parserThreads,
   idleMs: number = resourceLimits.parserIdleMs,
 ): BodyParsers {
   const start = () =>
@@ -40,7 +40,7 @@ export function openBodyParsers(
       errors: { ApiError },
       interrupted: (reason, cause) => fatalError(cause ?? new Error(reason)),
     })
-  const pool = new ThreadPool(start, { most: mostThreads, idleMs })
+  const pool = new ThreadPool(start, { most: maxThreads, idleMs })
 
   return {
     async prepare(bytes, preparation, workspaceId, pipeId) {
@@ -54,13 +54,13 @@ export function openBodyParsers(
       }
       const { recordCount, body: parsed, bodyHash } = await pool.run(parse, { turn })
       const body = Buffer.from(parsed.buffer, parsed.byteOffset, parsed.length)
-      return { recordCount, body, isLent: false, bodyHash }
+      return { recordCount, body, isBorrowed: false, bodyHash }
     },
     close: () => pool.close(),
   }
 }
 
-/** Small Buffers share their memory with others, which must not be transferred with them. */
+/** Small Buffers share their memory, which must not be transferred. */
 function ownMemory(bytes: Buffer): Uint8Array {
   return bytes.length > Buffer.poolSize ? bytes : new Uint8Array(bytes)
 }

@@ -1,27 +1,27 @@
 /**
- * A request's body, and who takes it. It is handed over by a call and not by a promise: the plain request waits for its body
- * and for the buffer, and everything between the two runs in one go, where the bytes are.
+ * A request's body and its receiver. The receiver uses calls instead of promises: a plain request waits only for its
+ * body and for the buffer, and everything in between runs synchronously.
  */
 
-/** Exactly one of `received`, `failed` and `gone` is called, once. None of them may throw. */
+/** Exactly one of `received`, `failed` and `gone` is called, once. None of them can throw. */
 export interface BodyReceiver {
   readonly maxBytes: number
-  /** As the headers say; NaN when they do not. Nothing is allocated on it, but no more than it either. */
+  /** The length in the headers; NaN without one. It limits the allocation but causes none by itself. */
   readonly announcedBytes: number
-  /** Called with the memory that is about to be taken for the body; what it throws ends the body. */
+  /** Called before memory for the body is allocated. An error that it throws ends the body. */
   reserve(bytes: number): void
-  /** All of it. `isLent`: the memory is someone else's as soon as this returns. */
-  received(body: Buffer, isLent: boolean): void
-  /** With `payload_too_large` once more than `maxBytes` has come, and with what `reserve` threw. */
+  /** The complete body. `isBorrowed`: its memory is reused as soon as this call returns. */
+  received(body: Buffer, isBorrowed: boolean): void
+  /** Called with `payload_too_large` when more than `maxBytes` arrived, or with the error that `reserve` threw. */
   failed(error: unknown): void
-  /** The client has gone, or its response has been sent. */
+  /** The client has disconnected, or its response has been sent. */
   gone(): void
 }
 
 export interface BodySource {
   /**
-   * Data that arrives while there is no receiver is lost, so this is called once and before the handler first waits.
-   * It may call the receiver before it returns.
+   * Data that arrives without a receiver is lost, so call this once, before the handler first waits. It can call the
+   * receiver before it returns.
    */
   receive(receiver: BodyReceiver): void
 }
@@ -29,15 +29,14 @@ export interface BodySource {
 export type BodyLimit = Pick<BodyReceiver, 'maxBytes' | 'announcedBytes' | 'reserve'>
 
 /**
- * The body as a promise, for callers that wait anyway; null when the client went away. `admission` has to be settled
- * before the body may be used, such as the look-up of a key: the body arrives meanwhile, and the error of `admission`
- * comes first.
+ * Reads the body as a promise, for callers that wait anyway; null when the client disconnected. `admission`, such as a
+ * key lookup, must settle before the body is used. The body arrives meanwhile; an error of `admission` takes precedence.
  */
 export function wholeBody(source: BodySource, limit: BodyLimit, admission?: unknown): Promise<Buffer | null> {
   const whole = new Promise<Buffer | null>((resolve, reject) => {
     source.receive({
       ...limit,
-      received: (body, isLent) => resolve(isLent ? Buffer.from(body) : body),
+      received: (body, isBorrowed) => resolve(isBorrowed ? Buffer.from(body) : body),
       failed: reject,
       gone: () => resolve(null),
     })

@@ -1,8 +1,9 @@
 /**
- * Who sent a request (docs/dev/contract.md#client-address): the socket's peer, unless it is in `trusted_proxies`; then the
- * right-most X-Forwarded-For hop that does not. The left-most entry, which anyone can write, is never believed.
+ * Determines the client address of a request (docs/dev/contract.md#client-address): the socket's peer, or, if that is
+ * in `trusted_proxies`, the right-most X-Forwarded-For hop that is not. The left-most entry can be forged and is never
+ * trusted.
  *
- * Addresses come out in one spelling: IPv6 compressed, IPv4-mapped IPv6 as IPv4.
+ * Addresses are normalized: IPv6 compressed, IPv4-mapped IPv6 as IPv4.
  */
 import ipaddr from 'ipaddr.js'
 
@@ -10,11 +11,11 @@ type Address = ipaddr.IPv4 | ipaddr.IPv6
 type Range = [Address, number]
 
 export interface ClientIp {
-  /** `peer`: the address as 4 or 16 bytes. `forwardedFor` is only asked for behind a trusted proxy. Null: unknown. */
+  /** `peer` has 4 or 16 bytes. `forwardedFor` is called only for a trusted proxy. Null when the address is unknown. */
   of(peer: Uint8Array, forwardedFor: () => string): string | null
-  /** Whether it is in `trusted_proxies`. */
+  /** True when it is in `trusted_proxies`. */
   isTrusted(peer: Uint8Array): boolean
-  /** SIGHUP: `trusted_proxies` was changed. */
+  /** Replaces `trusted_proxies`, after SIGHUP. */
   trust(cidrs: readonly string[]): void
 }
 
@@ -22,7 +23,7 @@ const maxRemembered = 10_000
 
 export function createClientIp(trustedProxies: readonly string[]): ClientIp {
   let trusted = trustedProxies.map(parseRange)
-  // Peers come back by the thousand on keep-alive connections: parse each once.
+  // Cached, because keep-alive connections repeat the same peer thousands of times.
   const peers = new Map<string, { text: string; isTrusted: boolean }>()
 
   const lookUp = (peer: Uint8Array) => {
@@ -51,7 +52,7 @@ export function createClientIp(trustedProxies: readonly string[]): ClientIp {
   }
 }
 
-/** Walks the hops from the right. An entry that is no address ends the walk: what is beyond it cannot be trusted. */
+/** Walks the hops from the right. An invalid entry ends the walk, because the entries to its left cannot be trusted. */
 function lastUntrusted(peer: string, forwardedFor: string, trusted: readonly Range[]): string {
   let nearest = peer
   for (const hop of forwardedFor.split(',').reverse()) {
@@ -63,7 +64,7 @@ function lastUntrusted(peer: string, forwardedFor: string, trusted: readonly Ran
   return nearest
 }
 
-/** `1.2.3.4`, `1.2.3.4:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`. */
+/** Accepts `1.2.3.4`, `1.2.3.4:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`. */
 function parseHop(hop: string): Address | null {
   const bare = /^\[([^\]]+)\](?::\d+)?$/.exec(hop)?.[1] ?? /^([\d.]+)(?::\d+)?$/.exec(hop)?.[1] ?? hop
   const isPlain =
@@ -90,7 +91,7 @@ function isAddress(peer: Uint8Array): boolean {
   return peer.byteLength === 4 || peer.byteLength === 16
 }
 
-/** IPv4-mapped IPv6 as IPv4. Null for a socket that has no address any more. */
+/** Returns IPv4-mapped IPv6 as IPv4. Null for a socket that no longer has an address. */
 export function peerAddress(peer: Uint8Array): Address | null {
   return isAddress(peer) ? canonical(ipaddr.fromByteArray([...peer])) : null
 }
@@ -100,8 +101,8 @@ function canonical(address: Address): Address {
 }
 
 /**
- * `192.0.2.1` for itself, `2001:db8::/64` for an IPv6 address: a client with one address of a network has all of
- * them.
+ * An IPv4 address itself, or the /64 network (`2001:db8::/64`) of an IPv6 address, because a client controls its whole
+ * network.
  */
 export function networkOf(address: string): string {
   if (!ipaddr.IPv6.isValid(address)) return address

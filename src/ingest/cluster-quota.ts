@@ -1,16 +1,16 @@
 /**
- * Limits of a pipe on one node of a cluster, as thirteen numbers of its entry in the shared counters, of which eleven are used
- * here. All ingest threads of the node take from them under the entry's lock.
+ * Limits of a pipe on one node of a cluster. They are stored in the pipe's entry in the shared counters, which has
+ * thirteen numbers, eleven of them used here. All ingest threads of the node use them under the entry's lock.
  *
  *   0 tokens   1 filled, ms   2 share   3 records asked for   4 end of the day, ms   5 ledger
- *   6 records and 7 bytes left of the block   8 records and 9 bytes reserved by all nodes   10 exhausted until, ms
+ *   6 records and 7 bytes left in the block   8 records and 9 bytes reserved by all nodes   10 exhausted until, ms
  *
- * The day: the node takes from a block that main reserved in the database (cluster/quotas.ts). The rate: a bucket that fills
- * with the node's share of the rate and holds its share of what the bucket of one machine holds, but at least one record. A
- * request larger than the bucket passes when the bucket is full, and leaves it in debt. A share below zero is that of a node
- * which has not asked for more: a request that does not fit asks main, which asks for more.
+ * The day: the node takes from a block that main reserved in the database (cluster/quotas.ts). The rate: a bucket that
+ * fills with the node's share of the rate. Its capacity is the node's share of a single machine's bucket, but at least
+ * one record. A request larger than the bucket passes when the bucket is full, and leaves it in debt. A negative share
+ * marks a node that has not requested more: a request that does not fit asks main, which requests more.
  *
- * Times are those of the monotonic clock, so a wall clock that jumps neither fills a bucket nor ends a day.
+ * Times use the monotonic clock, so a jump of the wall clock neither fills a bucket nor ends a day.
  */
 import type { ApiError } from '../contract/errors.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
@@ -25,24 +25,24 @@ import {
 } from './quota.ts'
 import { type DaySums, entryHead, type SharedCounters } from './shared-counters.ts'
 
-/** `ask`: main may have more. The others are final for now. */
+/** `ask`: main can possibly get more. The others are final for now. */
 export type Refusal = 'ask' | 'rate' | 'day'
 /** Main's response to a thread. `unavailable`: the database did not respond in time. */
 export type AskedQuota = Reservation | 'rate' | 'day' | 'unavailable'
 export type AskQuota = (pipeId: string, limits: IngestLimits, amount: DaySums) => Promise<AskedQuota>
 
 export interface ReservedBlock {
-  /** Names the sums that it was taken from. Another number ends what is left of the block before. */
+  /** Identifies the sums from which the block was taken. A new number invalidates the rest of the previous block. */
   ledger: number
   amount: DaySums
-  /** By all nodes, this block included. */
+  /** Reserved by all nodes, including this block. */
   reserved: DaySums
   dayEndMs: number
-  /** Null: there may be more. */
+  /** Null when more can be available. */
   exhaustedUntilMs: number | null
 }
 
-/** The quotas of one ingest thread, or of main. `ask` does not reject. */
+/** The quotas of one ingest thread or of main. `ask` must not reject. */
 export function createClusterQuota(counters: SharedCounters, ask: AskQuota, now = monotonicMs): Quota {
   return {
     async reserve(pipeId, limits, amount) {
@@ -54,12 +54,12 @@ export function createClusterQuota(counters: SharedCounters, ask: AskQuota, now 
       throw allowance.errorOf(outcome, limits, amount, now())
     },
     refund: (reserved) => new PipeAllowance(counters, reserved.pipeId).refund(reserved),
-    // The sums of a day begin with the usage, which has what was accepted without limits.
+    // Not needed: the sums of a day start with the usage, which includes records accepted without limits.
     count: () => {},
   }
 }
 
-/** Alike in all threads, unlike performance.now(). */
+/** The same in all threads, unlike performance.now(). */
 export function monotonicMs(): number {
   return Number(process.hrtime.bigint()) / 1_000_000
 }
@@ -79,7 +79,7 @@ export class PipeAllowance {
     this.#at = this.#entry + entryHead
   }
 
-  /** Takes all or nothing for a new request, which counts as demand. */
+  /** Takes the whole amount or nothing for a new request, which counts as demand. */
   request(limits: IngestLimits, amount: DaySums, nowMs: number): Reservation | Refusal {
     return this.#counters.locked(this.#entry, () => {
       this.#add(3, amount.records)
@@ -87,7 +87,7 @@ export class PipeAllowance {
     })
   }
 
-  /** The same for requests that have waited, in order. */
+  /** The same for waiting requests, in order. */
   takeEach(
     waiting: readonly { limits: IngestLimits; amount: DaySums }[],
     nowMs: number,
@@ -119,7 +119,7 @@ export class PipeAllowance {
     })
   }
 
-  /** Takes out what is left of the block. Refunds of what was taken from it are ignored from now on. */
+  /** Removes the rest of the block. Later refunds to it are ignored. */
   takeBlock(): DaySums {
     return this.#counters.locked(this.#entry, () => {
       const left = this.#left()
@@ -131,7 +131,7 @@ export class PipeAllowance {
     })
   }
 
-  /** `isUnused`: no node needed the share that is added; so one second of it is there for a node that begins to ask. */
+  /** `isUnused`: no node needed the added share, so a node that starts to ask gets one second of it immediately. */
   setShare(share: number, limits: IngestLimits, nowMs: number, isUnused = false): void {
     this.#counters.locked(this.#entry, () => {
       const before = this.#get(2)
@@ -148,12 +148,12 @@ export class PipeAllowance {
     return this.#get(2)
   }
 
-  /** Records that requests asked for since the entry was made, accepted or not. */
+  /** Records requested since the entry was created, accepted or not. */
   get asked(): number {
     return this.#get(3)
   }
 
-  /** Returns what is left of the block. Nothing is left of a day that is over. */
+  /** The rest of the block; nothing when its day is over. */
   leftOfBlock(nowMs: number): DaySums {
     return nowMs < this.#get(4) ? this.#left() : { records: 0, bytes: 0 }
   }
@@ -170,7 +170,7 @@ export class PipeAllowance {
     const left = this.#left()
     const used = { records: this.#get(8) - left.records, bytes: this.#get(9) - left.bytes }
     const leftMs = Math.max(0, this.#get(4) - nowMs)
-    // Limits that were raised a moment ago: this request came before.
+    // The limits were raised just now, after this request.
     const full = { records: limits.pl_ingest_max_records_per_day, bytes: 0 }
     return (dayExceeded(used, limits, amount, leftMs) ?? dayExceeded(full, limits, amount, leftMs))!
   }
@@ -229,7 +229,7 @@ export class PipeAllowance {
   }
 }
 
-/** How many records the bucket of a node with this share holds. */
+/** The capacity, in records, of the bucket of a node with this share. */
 function bucketOf(limits: IngestLimits, share: number): number {
   return Math.max(1, capacityOf(limits) * Math.abs(share))
 }

@@ -1,7 +1,7 @@
 /**
- * The Content-Encoding of a body undone. Output is counted as it comes, against the body's own limit, the memory of all
- * bodies, and what it was made from: fourteen bytes of brotli can become ten megabytes. The decoder stops where a limit
- * is passed.
+ * Decodes the Content-Encoding of a body. Output is counted as it is produced, against the body's limit, the memory of
+ * all bodies, and the size of the input: fourteen bytes of brotli can become ten megabytes. Decoding stops when a limit
+ * is exceeded.
  */
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw, type Gunzip } from 'node:zlib'
 import { ApiError, payloadTooLarge } from '../contract/errors.ts'
@@ -9,14 +9,14 @@ import { resourceLimits } from '../contract/resource-limits.ts'
 import type { BodyEncoding } from './admission.ts'
 import { GrowingBuffer } from './growing-buffer.ts'
 
-/** How much may come out. */
+/** Limits of the decoded size. */
 export interface DecodeLimits {
   maxBytes: number
-  /** Called with what is about to be allocated; what it throws ends the decoding. */
+  /** Called before memory is allocated. An error that it throws ends the decoding. */
   reserve(bytes: number): void
 }
 
-/** Throws `payload_too_large` over a limit, `invalid_payload` for bytes that are not of the encoding or are cut off. */
+/** Throws `payload_too_large` over a limit, and `invalid_payload` for data that is invalid or truncated. */
 export function decodeBody(
   bytes: Buffer,
   encoding: Exclude<BodyEncoding, 'identity'>,
@@ -30,7 +30,7 @@ export function decodeBody(
         requireWithin(decoded.length + piece.length, bytes.length, maxBytes)
         decoded.append(piece)
       } catch (error) {
-        // Aborts the work in the thread pool too; what it still gives is not read.
+        // Also aborts the work in the thread pool; its remaining output is not read.
         decoder.destroy()
         reject(error)
       }
@@ -44,11 +44,11 @@ export function decodeBody(
 }
 
 function decoderFor(bytes: Buffer, encoding: Exclude<BodyEncoding, 'identity'>): Gunzip {
-  // Each piece is a way to the thread pool and back: larger ones where there is much.
+  // Each chunk costs a round trip to the thread pool, so large bodies use larger chunks.
   const options = { chunkSize: bytes.length < 16 * 1024 ? 16 * 1024 : 64 * 1024 }
   if (encoding === 'gzip') return createGunzip(options)
   if (encoding === 'br') return createBrotliDecompress(options)
-  // "deflate" is the zlib format; some clients send the bare stream. The low nibble of a zlib header is always 8.
+  // "deflate" means the zlib format, but some clients send the raw stream. The low nibble of a zlib header is always 8.
   const isBare = bytes.length > 0 && (bytes[0]! & 0x0f) !== 8
   return isBare ? createInflateRaw(options) : createInflate(options)
 }

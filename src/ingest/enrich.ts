@@ -1,13 +1,13 @@
 /**
- * Enrichment: the members that the pipe adds to every record of a request (docs/dev/contract.md#pipes): timestamp, client IP, seven
- * geo dimensions. All records of one request get the same, so it is one piece of JSON text.
+ * Enrichment: the members that the pipe adds to every record of a request (docs/dev/contract.md#pipes): timestamp,
+ * client IP, seven geo dimensions. All records of one request get the same members, so they are one piece of JSON text.
  */
 import type { GeoFieldKey, Pipe } from '../contract/pipe.ts'
 import type { DirectoryPipe } from '../metadata/directory-source.ts'
 import type { GeoValues } from './geo.ts'
 
 export interface Enrichment {
-  /** The keys it sets, each once. */
+  /** The keys it sets, without duplicates. */
   keys: readonly string[]
   /** The members as JSON text, comma-separated, without braces: `"ingest_ts":"2026-…","ingest_ip":"192.0.2.1"`. */
   text: string
@@ -23,11 +23,11 @@ const dimensions: readonly (readonly [GeoFieldKey, keyof GeoValues])[] = [
   ['pipe_ingest_geo_accuracy_radius_field', 'accuracyRadiusKm'],
 ]
 
-/** The enrichment of a pipe, worked out once: `members` is called for each request. */
+/** The enrichment of a pipe, prepared once. `members` is called for each request. */
 export interface EnrichmentPlan {
   needsClientIp: boolean
   needsGeo: boolean
-  /** `clientIp` and `geo` may be null when not needed or not known; what has no value is not added. */
+  /** `clientIp` and `geo` can be null when not needed or unknown. Members without a value are left out. */
   members(receivedMs: number, clientIp: string | null, geo: GeoValues | null): Enrichment
 }
 
@@ -42,7 +42,7 @@ export function planEnrichment(pipe: Pipe): EnrichmentPlan {
     needsClientIp: pipe.pipe_add_ingest_ip || wanted.length > 0,
     needsGeo: wanted.length > 0,
     members: (receivedMs, clientIp, geo) => {
-      // A map: were two of the fields given the same key, the later value wins and the key is written once.
+      // A map: if two fields have the same key, the later value is used and the key is written once.
       const values = new Map<string, string | number>()
       if (pipe.pipe_add_ingest_ts) values.set(pipe.pipe_ingest_ts_field, new Date(receivedMs).toISOString())
       if (pipe.pipe_add_ingest_ip && clientIp !== null) values.set(pipe.pipe_ingest_ip_field, clientIp)
@@ -55,7 +55,7 @@ export function planEnrichment(pipe: Pipe): EnrichmentPlan {
   }
 }
 
-/** Each pipe's plan, made once: kept by the directory's entry, which is replaced whenever the pipe changes. */
+/** Each pipe's plan, cached by the directory's entry, which is replaced when the pipe changes. */
 export function enrichmentPlans(): (entry: DirectoryPipe) => EnrichmentPlan {
   const plans = new WeakMap<DirectoryPipe, EnrichmentPlan>()
   return (entry) => {
@@ -68,10 +68,7 @@ export function enrichmentPlans(): (entry: DirectoryPipe) => EnrichmentPlan {
   }
 }
 
-/**
- * The default pipe, on the hot path: the text is the same for all requests of a millisecond, and the keys for all. Only
- * the time is put in: under load a new one is made for every few requests.
- */
+/** The default pipe, which is on the hot path: only the time changes, so the text is reused within a millisecond. */
 function timestampPlan(key: string): EnrichmentPlan {
   const keys = [key]
   const before = `${JSON.stringify(key)}:"`

@@ -1,7 +1,8 @@
 /**
- * Geolocation of client addresses from a city-level MMDB file (docs/dev/contract.md#geolocation). The file may be missing (look-ups
- * then find nothing, ingest goes on), may appear later, and may be replaced while we run: it is looked at every few
- * seconds and loaded again when it has changed. A file that cannot be read as such is logged and the one in use kept.
+ * Geolocation of client addresses from a city-level MMDB file (docs/dev/contract.md#geolocation). The file can be
+ * missing (lookups then find nothing and ingest continues), appear later, and be replaced: it is checked every few
+ * seconds and reloaded when it has changed. If a new file is invalid, the error is logged and the loaded database is
+ * kept.
  */
 import { readFile, stat } from 'node:fs/promises'
 import { type CityResponse, Reader } from 'maxmind'
@@ -20,22 +21,22 @@ export interface GeoValues {
 }
 
 export interface Geo {
-  /** Null: no database, or nothing known about the address. Never throws. */
+  /** Null when there is no database, or nothing is known about the address. Never throws. */
   lookup(address: string): GeoValues | null
   close(): void
 }
 
 export interface GeoOptions {
-  /** Null: no database is configured. */
+  /** Null when no database is configured. */
   file: string | null
   log: Logger
-  /** How often the file is looked at, ms. */
+  /** How often the file is checked, in ms. */
   everyMs?: number
-  /** Called with each version of the file that can be read, for other threads. */
+  /** Called with each loaded version of the file, for other threads. */
   onLoaded?: (bytes: SharedArrayBuffer) => void
 }
 
-/** In another thread than the one that watches the file: what that one loads is looked up here too. */
+/** For threads that do not watch the file: lookups use the version that the watching thread has loaded. */
 export interface SharedGeo extends Geo {
   load(bytes: SharedArrayBuffer): void
 }
@@ -51,7 +52,7 @@ export function createSharedGeo(bytes: SharedArrayBuffer | null): SharedGeo {
   }
 }
 
-/** Resolves when the file, if there is one, is loaded. */
+/** Resolves when the file, if it exists, is loaded. */
 export async function openGeo(options: GeoOptions): Promise<Geo> {
   const { file, log, everyMs = 2000, onLoaded = null } = options
   if (file === null) return { lookup: () => null, close: () => {} }
@@ -70,7 +71,7 @@ export async function openGeo(options: GeoOptions): Promise<Geo> {
       else log.error({ file, kept: reader !== null, reason: String(error) }, 'geo.file_unreadable')
     }
   }
-  // The version is taken before the file is read: one that is replaced in between is read again at the next look.
+  // The version is read before the content: a file replaced in between is read again at the next check.
   const look = async () => {
     const version = await versionOf(file)
     if (version === seen) return
@@ -93,7 +94,7 @@ function shared(bytes: Buffer): SharedArrayBuffer {
   return memory
 }
 
-/** One look at a time. */
+/** Runs one check at a time. */
 function lookEvery(everyMs: number, look: () => Promise<void>): NodeJS.Timeout {
   let isLooking = false
   const timer = setInterval(async () => {
@@ -106,15 +107,15 @@ function lookEvery(everyMs: number, look: () => Promise<void>): NodeJS.Timeout {
   return timer.unref()
 }
 
-/** Changes with the file's content; null: it cannot be looked at, most often because it is not there. */
+/** Changes with the file's content; null when the file cannot be accessed, usually because it does not exist. */
 async function versionOf(file: string): Promise<string | null> {
   const found = await stat(file).catch(() => null)
   return found === null ? null : `${found.ino} ${found.size} ${found.mtimeMs}`
 }
 
-/** Throws when the bytes are not a database, or one that a look-up cannot be made in. */
+/** Throws when the bytes are not a database, or lookups in it fail. */
 function readerOf(bytes: Buffer): Reader<CityResponse> {
-  // The constructor also takes files that break only on a look-up (cut off in the middle): try the tree's two ends.
+  // The constructor also accepts truncated files, which fail only on lookups: try both ends of the tree.
   const loaded = new Reader<CityResponse>(bytes)
   if (!/City|Enterprise|Insights/i.test(loaded.metadata.databaseType)) {
     throw new Error(`not a city-level database but ${JSON.stringify(loaded.metadata.databaseType)}`)
@@ -126,13 +127,13 @@ function readerOf(bytes: Buffer): Reader<CityResponse> {
 }
 
 function valuesOf(reader: Reader<CityResponse>, address: string): GeoValues | null {
-  // Trap of maxmind 5: an IPv6 look-up in an IPv4-only file returns some other address's record.
+  // maxmind 5 returns a wrong record for an IPv6 lookup in an IPv4-only file.
   if (reader.metadata.ipVersion === 4 && address.includes(':')) return null
   let found: CityResponse | null
   try {
     found = reader.get(address)
   } catch {
-    // A damaged part of the file: the same as knowing nothing (spec: ingest still succeeds).
+    // A damaged part of the file counts as no data, because ingest must still succeed.
     return null
   }
   if (found === null) return null

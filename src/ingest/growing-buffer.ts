@@ -1,6 +1,6 @@
 /**
- * Bytes that arrive in pieces, in one buffer that grows: a million pieces of one byte take a megabyte, and not a
- * million objects. Bytes are counted before they are allocated.
+ * Collects pieces of bytes in one growing buffer: a million pieces of one byte take a megabyte instead of a million
+ * objects. Bytes are counted before they are allocated.
  */
 export class GrowingBuffer {
   readonly #most: number
@@ -9,8 +9,8 @@ export class GrowingBuffer {
   #length = 0
 
   /**
-   * `most`: how large it is expected to become, e.g. the announced length; more can be appended. Nothing is allocated
-   * on that word. `reserve` is called with the bytes that are about to be allocated; what it throws, `append` throws.
+   * `most` is the expected size, for example the announced length; more can be appended. It allocates nothing by itself.
+   * `reserve` is called before each allocation; `append` rethrows its error.
    */
   constructor(most: number, reserve: (bytes: number) => void) {
     this.#most = most
@@ -21,7 +21,7 @@ export class GrowingBuffer {
     return this.#length
   }
 
-  /** Copies the piece. `isLast`: no room is made for more. */
+  /** Copies the piece. `isLast`: allocates no space for more. */
   append(piece: Uint8Array, isLast = false): void {
     const needed = this.#length + piece.length
     if (needed > this.#buffer.length) this.#grow(isLast ? needed : this.#nextSize(needed))
@@ -29,7 +29,7 @@ export class GrowingBuffer {
     this.#length = needed
   }
 
-  /** The bytes so far: a view, to be taken once. */
+  /** Returns the bytes so far as a view. Call it once. */
   bytes(): Buffer {
     return this.#buffer.subarray(0, this.#length)
   }

@@ -1,4 +1,4 @@
-/** Ingest as HTTP sees it: what each method of the ingest path says of a pipe, and POST, which is accept.ts. */
+/** The interface of ingest for HTTP: the response of each method on the ingest path. accept.ts implements POST. */
 import type { ErrorCode } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { isUuid } from '../contract/uuid.ts'
@@ -7,7 +7,7 @@ import { checkOrigin, findPipe } from './admission.ts'
 import { enrichmentPlans } from './enrich.ts'
 import { openScanner } from './prepare.ts'
 
-/** The response to GET: it says that POST is wanted. */
+/** The response to GET, which says that POST is required. */
 export interface IngestHint {
   message: string
   method: 'POST'
@@ -16,15 +16,18 @@ export interface IngestHint {
 }
 
 export interface Ingest {
-  /** Calls `accepted` or `rejected` of the request, once; neither when the client goes away before anything is stored. */
+  /**
+   * Calls `accepted` or `rejected` of the request once. It calls neither when the client disconnects before anything is
+   * stored.
+   */
   post(request: IngestRequest): void
   /** Throws ApiError. */
   hint(pipeId: string): IngestHint
-  /** OPTIONS: whether the origin may send (`allowOrigin` null: it may not). Throws ApiError for an unknown pipe. */
+  /** OPTIONS: `allowOrigin` is null when the origin is not allowed to send. Throws ApiError for an unknown pipe. */
   preflight(pipeId: string, origin: string): { allowOrigin: string | null; keyRequired: boolean }
-  /** The Origin that responses of this pipe echo, also those of a paused one; null: none. */
+  /** The Origin that responses of this pipe echo, even of a paused one; null for none. */
   allowOrigin(pipeId: string, origin: string): string | null
-  /** For `/metrics`: a request of the ingest path is answered with this error. */
+  /** Counts, for `/metrics`, an error response on the ingest path. */
   answeredWith(code: ErrorCode): void
 }
 

@@ -1,18 +1,18 @@
 /**
- * Observes ingest requests for `/metrics`, in memory that ingest's threads share: the time from the last byte of a
- * request to its 202, and the errors of responses, by code. The hot path adds to plain numbers of its own thread.
+ * Measures ingest requests for `/metrics`, in memory shared by the ingest threads: the time from the last byte of a
+ * request to its 202, and error responses by code. The hot path only adds to numbers of its own thread.
  */
 import { type ErrorCode, errorCatalogue } from '../contract/errors.ts'
 import { Histogram, secondsBounds } from '../platform/histogram.ts'
 
-/** As it is handed to another thread. */
+/** The part that is sent to another thread. */
 export interface ObservedMemory {
   latency: SharedArrayBuffer
   errors: SharedArrayBuffer
 }
 
 const codes = Object.keys(errorCatalogue) as ErrorCode[]
-/** Shown from the start: of a counter that begins with its first error, rules would miss that one. */
+/** Exported from the start with 0: an alert rule would miss the first error of a counter that starts at 1. */
 const ours = new Set<ErrorCode>([
   'buffer_unavailable',
   'configuration_error',
@@ -26,7 +26,7 @@ export class IngestObserved {
   readonly #errors: Float64Array
   readonly #at: number
 
-  /** `slot`: the slot of the observing thread, out of `slots`. */
+  /** `slot` is the slot of the observing thread, one of `slots`. */
   constructor({
     slot = 0,
     slots = 1,
@@ -45,12 +45,12 @@ export class IngestObserved {
     return { latency: this.latency.memory, errors: buffer }
   }
 
-  /** A request on the ingest path was answered with it. */
+  /** Counts an error response on the ingest path. */
   failed(code: ErrorCode): void {
     this.#errors[this.#at + placeOf.get(code)!]! += 1
   }
 
-  /** The errors of all threads: the codes that occurred, and all codes of 5xx. */
+  /** Errors of all threads: codes that occurred, and all 5xx codes. */
   errors(): [code: ErrorCode, requests: number][] {
     const slots = this.#errors.length / codes.length
     return codes.flatMap((code, index): [ErrorCode, number][] => {

@@ -1,14 +1,14 @@
 /**
- * Body bytes to records: checked and looked at, never rewritten. JSON.parse runs once, to validate and to see the
- * keys; what is stored is each record's own text, found again by its bounds, which one pass over the bytes finds first:
+ * Parses a body into records without rewriting them. JSON.parse runs once, for validation and for the keys. The stored
+ * text of each record is its original text, located by bounds, which one pass over the bytes determines first:
  *
  *   [ {"a":1} , {"b":[2]} ]      bounds: 2 9 12 21   (start and end of each top-level object)
  *
  * Text must be valid UTF-8. A byte order mark is skipped (RFC 8259, section 8.1, allows it). An escaped lone surrogate
- * is only text inside a string here, and is kept as sent.
+ * is ordinary text inside a string and is kept as sent.
  *
- * Records, keys and depth are counted by the same pass, before JSON.parse makes an object of anything: a few kilobytes,
- * decompressed, can hold millions of records.
+ * The same pass counts records, keys and depth before JSON.parse creates objects: a few compressed kilobytes can hold
+ * millions of records.
  */
 import { isUtf8 } from 'node:buffer'
 import { ApiError } from '../contract/errors.ts'
@@ -30,7 +30,7 @@ export interface BodyLimits {
   maxRecords: number
   /** The keys of one record, including those of nested objects. */
   maxKeys: number
-  /** Beyond it nothing is parsed here, and the result is null: the body belongs in a thread of its own. */
+  /** Above this number nothing is parsed and the result is null: the body is parsed in another thread. */
   maxValues: number
 }
 
@@ -67,7 +67,7 @@ export function parseNdjsonBody(bytes: Buffer, limits: BodyLimits): ParsedBody |
       if (values > limits.maxValues) return null
       parsed.records.push(parseLine(bytes, start, end, line))
       parsed.bounds.push(scan.bounds[0]!, scan.bounds[1]!)
-      // The carriage return of a CRLF line end is outside the record's bounds; one inside them is white space.
+      // The carriage return of a CRLF line end is outside the record's bounds; others are white space within it.
       if (scan.hasNewlines) parsed.hasNewlines = true
     }
     start = end + 1
@@ -76,15 +76,15 @@ export function parseNdjsonBody(bytes: Buffer, limits: BodyLimits): ParsedBody |
   return parsed
 }
 
-/** The cost of parsing a line, in values, without its content. */
+/** The cost of parsing a line, in values, in addition to its content. */
 const lineValues = 2
 
 /** The shortest line with a record: `{}` and its newline. */
-const leastLineBytes = 3
+const minLineBytes = 3
 
-/** Lines that are not blank; the count stops above `enough`. */
+/** Counts lines that are not blank, and stops above `enough`. */
 function countLines(bytes: Buffer, start: number, enough: number): number {
-  if ((bytes.length - start + 1) / leastLineBytes <= enough) return 0
+  if ((bytes.length - start + 1) / minLineBytes <= enough) return 0
   let lines = 0
   let isBlank = true
   for (let at = start; at < bytes.length && lines <= enough; at++) {
@@ -112,7 +112,7 @@ function requireUtf8(bytes: Buffer): void {
   if (!isUtf8(bytes)) throw new ApiError('invalid_payload', { message: 'The body is not valid UTF-8.' })
 }
 
-/** Depth and keys of each record that was scanned. `before`: records of the body that come first. */
+/** Checks depth and keys of each scanned record. `before` is the number of earlier records in the body. */
 function requireModest(scan: Scan, { maxKeys }: BodyLimits, before: number, where: string): void {
   if (scan.tooDeep) {
     throw new ApiError('invalid_payload', {
@@ -178,7 +178,7 @@ function describe(value: unknown): string {
   return `a ${typeof value}`
 }
 
-/** Levels of nesting that a record may have; the array around the records does not count. */
+/** The nesting limit of a record; an array around the records does not count. */
 export const maxDepth = 100
 
 interface Scan {
@@ -187,19 +187,19 @@ interface Scan {
   isArray: boolean
   hasNewlines: boolean
   tooDeep: boolean
-  /** The scan ended where they became too many. */
+  /** The scan stopped at the limit of records. */
   hasTooManyRecords: boolean
-  /** The first one's index; -1 when there is none. */
+  /** Index of the first such record; -1 when there is none. */
   recordWithTooManyKeys: number
-  /** Values in the whole text, nested ones included; at most one less than there are. */
+  /** The number of values in the text, including nested ones; it can be one too low. */
   values: number
 }
 
 /**
  * Where each record begins and ends, how deep the nesting goes, how many elements, keys and values there are, and
- * whether raw newlines are in the white space. It understands strings and punctuation and nothing else: right for every
- * text that JSON.parse then takes, and only bounded for any other. Depth is checked here because a parser copes with
- * any depth and what walks the value afterwards does not. Measured: 50 KB with 100 records, 46 µs.
+ * whether raw newlines are in the white space. It understands only strings and punctuation: the result is correct for
+ * every text that JSON.parse accepts; for other text only the limits hold. Depth is checked here because JSON.parse
+ * accepts any depth, but code that walks the value does not. Measured: 50 KB with 100 records, 46 µs.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one loop over every byte of a body, in which calls cost
 export function scanJson(
@@ -223,8 +223,8 @@ export function scanJson(
   let colons = 0
   let colonsBefore = 0
   let recordWithTooManyKeys = -1
-  // Literals, and the string's end found here: a constant of another module is read from memory at every byte, and its
-  // functions are not always inlined (Node 20, 34 KB of records: 80 against 104 µs).
+  // Literals are used, and the string's end is found here: a constant of another module is read from memory at every
+  // byte, and its functions are not always inlined (Node.js 20, 34 KB of records: 80 µs instead of 104 µs).
   for (; at < end; at++) {
     const byte = bytes[at]
     if (byte === 0x22 /* " */) {

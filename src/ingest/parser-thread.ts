@@ -1,4 +1,4 @@
-/** A parser thread: `prepare` for the bodies that would hold up the main thread, one after another. */
+/** The parser thread: runs `prepare` for bodies that would block the main thread, one after another. */
 import assert from 'node:assert'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
@@ -7,7 +7,7 @@ import { ThreadHost } from '../platform/thread-host.ts'
 import { openScanner, type Preparation, type Prepared, prepare } from './prepare.ts'
 
 export interface ParserCalls {
-  /** Throws what `prepare` throws. `bytes` and the body are transferred. */
+  /** Throws the errors of `prepare`. `bytes` and the returned body are transferred. */
   prepare(bytes: Uint8Array, preparation: Preparation): ParsedBody
 }
 
@@ -22,7 +22,7 @@ const scanner = openScanner(resourceLimits.parserScannerBytes)
 new ThreadHost<undefined, ParserCalls>({ errors: { ApiError } }).serve({
   prepare(bytes, preparation) {
     const given = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
-    // Nothing is reserved here: main counts the result when it has it, and at most one per thread is under way.
+    // Reserves nothing: main reserves the result when it arrives, and each thread has at most one.
     const prepared = prepare(scanner, given, preparation, () => {})
     assert(prepared !== null, 'a thread parses whatever it is given')
     const { recordCount, bodyHash } = prepared
@@ -31,7 +31,7 @@ new ThreadHost<undefined, ParserCalls>({ errors: { ApiError } }).serve({
   },
 })
 
-/** Neither the scanner's memory nor that which small Buffers share may be transferred. */
-function ownMemory({ body, isLent }: Prepared): Uint8Array {
-  return isLent || body.length <= Buffer.poolSize ? new Uint8Array(body) : body
+/** Copies when needed: the scanner's memory, and the memory that small Buffers share, cannot be transferred. */
+function ownMemory({ body, isBorrowed }: Prepared): Uint8Array {
+  return isBorrowed || body.length <= Buffer.poolSize ? new Uint8Array(body) : body
 }

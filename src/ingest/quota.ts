@@ -1,14 +1,13 @@
 /**
- * Limits on how much a pipe takes (docs/dev/contract.md#quotas): a token bucket per second and
- * quotas per UTC day, all-or-nothing, only for pipes with a limits row. Bytes are those of the stored body (after
- * enrichment).
+ * Rate limit and daily quotas of a pipe (docs/dev/contract.md#quotas): a token bucket per second and quotas per UTC
+ * day, all-or-nothing, only for pipes with a limits row. Bytes are those of the stored body (after enrichment).
  *
- * The bucket holds max(rate, records per request), so that the largest request the pipe allows can pass at all.
- * The day's sums start from what metadata counted for the day and include what was accepted while there was no limits
- * row. What could not be stored is refunded.
+ * The bucket holds max(rate, records per request), so that the largest allowed request can pass. The day's sums start
+ * from metadata's counts of the day and include records accepted without a limits row. Records that are
+ * certainly not stored are refunded.
  *
- * Quota days follow the wall clock; the last three are kept so that a clock step does not reset them. All of it is in
- * memory that the threads of ingest share: what they allow together is what the limit says.
+ * Quota days follow the wall clock; the last three are kept so that a clock step does not reset them. The state is in
+ * memory that the ingest threads share, so that the limits hold for all of them together.
  */
 import { ApiError } from '../contract/errors.ts'
 import type { PipeLimits } from '../contract/pipe.ts'
@@ -21,29 +20,29 @@ const reorderedMs = 1_000
 export interface LimitState {
   limit: number
   remaining: number
-  /** Seconds until the limit is whole again. */
+  /** Seconds until the full limit is available again. */
   resetSeconds: number
 }
 
-/** The reserved amounts, to be refunded when the append fails. */
+/** Reserved amounts, to be refunded when the append fails. */
 export interface Reservation {
   pipeId: string
   amount: DaySums
-  /** Names the sums that it was taken from: a refund to others is ignored. */
+  /** Identifies the sums that were used; a refund to other sums is ignored. */
   day: number
   state: LimitState
 }
 
-/** Async, so that several machines can share one. */
+/** Async, so that the machines of a cluster can share a quota. */
 export interface Quota {
-  /** Rejects with `rate_limit_exceeded` or `daily_quota_exceeded`; nothing is taken then. */
+  /** Rejects with `rate_limit_exceeded` or `daily_quota_exceeded`; then nothing is taken. */
   reserve(pipeId: string, limits: PipeLimits, amount: DaySums, nowMs: number): Promise<Reservation>
   refund(reserved: Reservation): void
-  /** Accepted while the pipe had no limits row: counts for the day, should it get one. */
+  /** Counts records accepted without a limits row, in case the pipe gets one on the same day. */
   count(pipeId: string, amount: DaySums, nowMs: number): void
 }
 
-/** Those limits that ingest goes by. */
+/** The limits that ingest applies. */
 export type IngestLimits = Pick<
   PipeLimits,
   | 'pl_ingest_max_records_per_request'
@@ -54,14 +53,14 @@ export type IngestLimits = Pick<
 
 interface Bucket {
   tokens: number
-  /** A node of a cluster has a share of the rate. Default: all of it. */
+  /** The part of the rate for this node of a cluster. Default: the whole rate. */
   share?: number
   capacity?: number
 }
 
 /**
- * `today`: what each pipe took since the start of the UTC day that `nowMs` lies in; given once for the counters, by the
- * thread that made them. Every thread with the same counters has the same quotas.
+ * `today`: the usage of each pipe since the start of `nowMs`'s UTC day. The thread that created the counters passes it
+ * once. All threads with the same counters share the quotas.
  */
 export function createQuota(
   today: Readonly<Record<string, DaySums>>,
@@ -94,7 +93,7 @@ export function createQuota(
       const entry = counters.entry(pipeId)
       const state = new QuotaState(counters, entry)
       counters.locked(entry, () => {
-        // May lift the bucket over its capacity for a moment: the next refill cuts it.
+        // Can exceed the bucket's capacity for a moment: the next refill limits it.
         if (state.hasBucket) state.tokens += amount.records
         state.add(day, amount, -1)
       })
@@ -103,7 +102,7 @@ export function createQuota(
   }
 }
 
-/** Under the entry's lock: all of it or nothing. `day` and `bucket` as they were found, the bucket as it is left. */
+/** Called under the entry's lock. Takes the whole amount or nothing. */
 function take(state: QuotaState, limits: IngestLimits, amount: DaySums, atMs: number) {
   refill(state, limits, atMs)
   const dayStartMs = startOfDay(atMs)
@@ -121,8 +120,8 @@ export function capacityOf(limits: IngestLimits): number {
 }
 
 /**
- * A clock that went back neither adds nor takes tokens. Less than `reorderedMs` is no clock but two threads, one of which
- * looked at it before the other and came after it: were the bucket's time put back, the time between would count twice.
+ * A clock that was set back neither adds nor removes tokens. A step below `reorderedMs` comes from two threads that read
+ * the clock in the other order: setting the bucket's time back would count the time in between twice.
  */
 function refill(
   state: Pick<QuotaState, 'tokens' | 'refilledMs' | 'hasBucket'>,
@@ -173,7 +172,7 @@ function requireDayQuota(day: DaySums, limits: IngestLimits, amount: DaySums, no
   if (error !== null) throw error
 }
 
-/** `leftMs`: until the day ends. Null: it is not exceeded. */
+/** `leftMs` is the time until the day ends. Null when the quota is not exceeded. */
 export function dayExceeded(
   day: DaySums,
   limits: IngestLimits,

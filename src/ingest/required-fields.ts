@@ -1,14 +1,15 @@
 /**
- * The check of required fields. It is not part of admission.ts: parser threads load it, and their small heap has no room for
- * the schema library, which admission needs.
+ * Checks required fields. Separate from admission.ts because parser threads load it, and their small heap has no room
+ * for the schema library that admission needs.
  */
 import { ApiError } from '../contract/errors.ts'
 import { members, stringValue } from '../log/record-text.ts'
 import type { ParsedBody } from './parse.ts'
 
 /**
- * docs/dev/contract.md#required-fields: after enrichment each record must have every top-level key that an active database destination
- * requires. Throws `missing_required_fields` with the first record that lacks any and all of the fields it lacks.
+ * docs/dev/contract.md#required-fields: after enrichment each record must have every top-level key that an active
+ * database destination requires. Throws `missing_required_fields` with the first incomplete record and all of its
+ * missing fields.
  */
 export function requireFields(
   { records, bounds, bytes }: Pick<ParsedBody, 'records' | 'bounds' | 'bytes'>,
@@ -19,9 +20,9 @@ export function requireFields(
   if (fromClient.length === 0) return
   for (let index = 0; index < records.length; index++) {
     const record = records[index]!
-    // hasOwn: a record without the key "toString" still inherits one.
+    // hasOwn, because every record inherits a member "toString".
     if (fromClient.every((field) => Object.hasOwn(record, field))) continue
-    // JSON.parse of V8 13.6 (Node.js 24) takes some keys that are written with escapes for others.
+    // JSON.parse of V8 13.6 (Node.js 24) confuses some keys that are written with escapes, so the raw keys are checked.
     const keys = keysOf(bytes.subarray(bounds[2 * index], bounds[2 * index + 1]))
     const fields = fromClient.filter((field) => !keys.has(field))
     if (fields.length > 0) {

@@ -1,4 +1,4 @@
-/** Opens src/ingest/scanner, compiled, for one thread: its functions, and its memory with the bound of that thread. */
+/** Opens the compiled src/ingest/scanner for one thread, with that thread's memory limit. */
 import { readFileSync } from 'node:fs'
 import { errorCode } from '../platform/error-code.ts'
 
@@ -17,7 +17,7 @@ interface Exports {
   inputAt: WebAssembly.Global
 }
 
-/** Addresses in the memory, and how many there may be of what has a fixed place in it. */
+/** Addresses in the memory, and the capacities of the areas with a fixed size. */
 type Layout = { [name in keyof Exports as Exports[name] extends WebAssembly.Global ? name : never]: number }
 
 export type ScannerModule = Pick<Exports, 'limit' | 'watch' | 'scan' | 'outputStart'> & {
@@ -28,8 +28,8 @@ export type ScannerModule = Pick<Exports, 'limit' | 'watch' | 'scan' | 'outputSt
 const pageBytes = 64 * 1024
 
 /**
- * Null where it cannot run: on a processor without SSE4.1, as some virtual machines have it, and where address space is
- * short (`ulimit -v`), of which V8 wants ten gigabytes for a memory of any size.
+ * Null where it cannot run: on a processor without SSE4.1, as in some virtual machines, and where address space is
+ * limited (`ulimit -v`), because V8 reserves ten gigabytes for a memory of any size.
  */
 export function openScannerModule(maxMemoryBytes: number): ScannerModule | null {
   const code = readCode()
@@ -41,7 +41,7 @@ export function openScannerModule(maxMemoryBytes: number): ScannerModule | null 
   return { limit, watch, scan, outputStart, memory, layout: layoutOf(globals) }
 }
 
-/** Makes the memory that long, if it may be. It never gets shorter. */
+/** Grows the memory to this size. Returns false when that is not possible. Memory never shrinks. */
 export function growTo({ memory }: ScannerModule, bytes: number): boolean {
   const missing = Math.ceil((bytes - memory.buffer.byteLength) / pageBytes)
   return missing <= 0 || unlessNoRoom(() => memory.grow(missing)) !== null

@@ -1,19 +1,19 @@
 /**
- * The counters of ingest's limits, in memory that all of its threads share: the same numbers decide in each of them,
- * so N threads together take no more than one would.
+ * The counters of ingest limits, in memory shared by all ingest threads, so that N threads together accept no more than
+ * one thread would.
  *
  *   head     0  i32 lock   4  i32 entries made   8  f64 body bytes of all   16  f64 workspaces that hold body bytes
  *           24  i32 the first entry that was released
  *   buckets     i32 each: the first entry whose id falls there, 0: none
  *   entry    0  i32 lock   4  i32 next entry of its bucket   8  the id, 16 bytes of its SHA-256   24  thirteen f64
  *
- * Entries are not moved: each thread remembers where it found one and takes no lock to find it again. Main releases
- * the entry of a deleted pipe, and the next new pipe takes it. A request of the deleted pipe that is still under way
- * in another thread continues to count there; it takes from the other pipe at most the amount that it then gives
- * back. The system provides the memory only where something is written to it.
+ * Entries never move: each thread caches their positions and needs no lock to find them again. Main releases the entry
+ * of a deleted pipe, and the next new pipe uses it. A request of the deleted pipe that is still under way in another
+ * thread keeps using the entry; it takes at most the amount that it later returns. The system allocates only memory
+ * that is written.
  *
- * A lock is held for some ten instructions, none of which waits or calls other code: code under it cannot throw. A
- * thread that is ended in between leaves it locked; then the process ends as well (daemon.ts).
+ * A lock is held for about ten instructions, none of which waits, throws or calls other code. A thread that is
+ * terminated in between leaves it locked, but then the process ends as well.
  *
  * The first eleven numbers of an entry are the use of a pipe's limits: the bucket of its rate and the sums of the last
  * three UTC days. They are read and written under the entry's lock.
@@ -26,51 +26,54 @@ import { StorageUnavailableError } from '../platform/error-code.ts'
 const headBytes = 32
 const buckets = 16_384
 const entryBytes = 128
-/** Pipes and workspaces at a time. */
-const mostEntries = 131_072
+/** The limit of pipes and workspaces together. */
+const maxEntries = 131_072
 const idAt = 8
-/** The index, in f64, of an entry's first own number. */
+/** Index, in f64, of an entry's first number. */
 export const entryHead = 3
-/** The last two of them: what `body-memory.ts` counts. All before are the quota's. */
+/** The last two numbers, used by `body-memory.ts`. All before them belong to the quota. */
 export const bodyBytesAt = entryHead + 11
 export const bodyPipesAt = entryHead + 12
-/** In i32. */
-const givenUpAt = 6
+/** Index in i32. */
+const releasedAt = 6
 
 const free = 0
 const held = 1
 const heldAndWanted = 2
 
 export class SharedCounters {
-  /** To be handed to other threads. */
+  /** Can be sent to other threads. */
   readonly memory: SharedArrayBuffer
-  /** All of it as numbers: an entry's are at `entry + entryHead` and following. */
+  /** The whole memory as numbers: those of an entry start at `entry + entryHead`. */
   readonly numbers: Float64Array
   readonly #ints: Int32Array
   readonly #bytes: Buffer
   readonly #known = new Map<string, number>()
 
-  /** Without `memory`: all zero. */
-  constructor(memory = new SharedArrayBuffer(headBytes + buckets * 4 + mostEntries * entryBytes)) {
+  /** Without `memory`, creates new counters, all zero. */
+  constructor(memory = new SharedArrayBuffer(headBytes + buckets * 4 + maxEntries * entryBytes)) {
     this.memory = memory
     this.numbers = new Float64Array(memory)
     this.#ints = new Int32Array(memory)
     this.#bytes = Buffer.from(memory)
   }
 
-  /** Where the entry of this id begins in `numbers`; made when there is none. Throws StorageUnavailableError when all are in use. */
+  /**
+   * Index of this id's entry in `numbers`; the entry is created when missing. Throws StorageUnavailableError when all
+   * are in use.
+   */
   entry(id: string): number {
     let entry = this.#known.get(id)
     if (entry === undefined) {
       const hash = hashOf(id)
       entry = this.locked(headEntry, () => this.#findOrMake(hash))
-      if (entry < 0) throw new StorageUnavailableError(`more than ${mostEntries} pipes and workspaces`)
+      if (entry < 0) throw new StorageUnavailableError(`more than ${maxEntries} pipes and workspaces`)
       this.#known.set(id, entry)
     }
     return entry
   }
 
-  /** Runs `action` while no other thread runs one for the same entry. It must not throw, wait or ask for an entry. */
+  /** Runs `action` under the entry's lock. It must not throw, wait or look up an entry. */
   locked<Result>(entry: number, action: () => Result): Result {
     const ints = this.#ints
     const at = entry * 2
@@ -82,24 +85,24 @@ export class SharedCounters {
     return result
   }
 
-  /** This thread forgets where the entry of a deleted pipe was. */
+  /** Removes a deleted pipe from this thread's cache. */
   forget(id: string): void {
     this.#known.delete(id)
   }
 
-  /** Gives up the entry of a deleted pipe, once and for all threads. */
+  /** Releases the entry of a deleted pipe, once for all threads. */
   giveUp(id: string): void {
     this.forget(id)
     const ints = this.#ints
     const hash = hashOf(id)
     this.locked(headEntry, () => {
-      // Where the index of the entry stands: in its bucket, or in the entry before it.
+      // The index of the entry is stored in its bucket, or in the entry before it.
       for (let at = bucketOf(hash); ints[at] !== 0; at = ints[at]! * 2 + 1) {
         const entry = ints[at]!
         if (!this.#isOf(entry, hash)) continue
         ints[at] = ints[entry * 2 + 1]!
-        ints[entry * 2 + 1] = ints[givenUpAt]!
-        ints[givenUpAt] = entry
+        ints[entry * 2 + 1] = ints[releasedAt]!
+        ints[releasedAt] = entry
         return
       }
     })
@@ -120,15 +123,15 @@ export class SharedCounters {
 
   #takeFree(): number {
     const ints = this.#ints
-    const givenUp = ints[givenUpAt]!
+    const givenUp = ints[releasedAt]!
     if (givenUp !== 0) {
-      ints[givenUpAt] = ints[givenUp * 2 + 1]!
-      // Body bytes stay: their holders still release them here.
+      ints[releasedAt] = ints[givenUp * 2 + 1]!
+      // Body bytes stay, because their holders still release them here.
       this.numbers.fill(0, givenUp + entryHead, givenUp + bodyBytesAt)
       return givenUp
     }
     const made = ints[1]!
-    if (made >= mostEntries) return -1
+    if (made >= maxEntries) return -1
     ints[1] = made + 1
     return (headBytes + buckets * 4 + made * entryBytes) / 8
   }
@@ -139,14 +142,14 @@ export class SharedCounters {
   }
 }
 
-/** The head's own lock and numbers. */
+/** The head's lock and numbers. */
 export const headEntry = 0
 
 function hashOf(id: string): Buffer {
   return createHash('sha256').update(id).digest().subarray(0, 16)
 }
 
-/** In i32. */
+/** Index in i32. */
 function bucketOf(hash: Buffer): number {
   return headBytes / 4 + (hash.readUInt32LE(0) % buckets)
 }
@@ -186,12 +189,12 @@ export class QuotaState {
     this.#numbers[this.#at + 1] = ms
   }
 
-  /** False until the pipe is first limited: then its bucket is full. */
+  /** False until the pipe is first limited; until then its bucket is full. */
   get hasBucket(): boolean {
     return this.refilledMs !== 0
   }
 
-  /** The sums of the day that starts then, which is the latest used from now on. */
+  /** The sums of the day that starts at `startMs`, which becomes the most recently used. */
   day(startMs: number): DaySums {
     let index = this.#indexOf(startMs)
     if (index < 0) {
@@ -202,7 +205,7 @@ export class QuotaState {
     return this.#sums(0)
   }
 
-  /** To the day that starts then; nothing where it is forgotten. */
+  /** Adds to the sums of this day; ignored when the day is no longer kept. */
   add(startMs: number, { records, bytes }: DaySums, sign: 1 | -1): void {
     const index = this.#indexOf(startMs)
     if (index < 0) return

@@ -3,9 +3,9 @@
  *
  *   {"n":1.10}  +  "ingest_ts":"…"   →   {"n":1.10,"ingest_ts":"…"}
  *
- * Nothing a client sent is ever serialized again: numbers, key order, spacing and duplicate keys survive. Only two
- * things change: raw newlines (white space in JSON) become spaces, and a member whose key is an enrichment key goes,
- * however it is spelled and however often it occurs, because the server's value wins (docs/dev/contract.md#pipes).
+ * The client's text is never serialized again: numbers, key order, spacing and duplicate keys are kept. Only two things
+ * change. Raw newlines (white space in JSON) become spaces. Members with an enrichment key are removed, in any spelling
+ * and number, because the server's value takes precedence (docs/dev/contract.md#pipes).
  */
 import assert from 'node:assert'
 import { ApiError } from '../contract/errors.ts'
@@ -29,9 +29,9 @@ import type { Enrichment } from './enrich.ts'
 import type { ParsedBody } from './parse.ts'
 
 /**
- * NDJSON, `\n` between records and none at the end. Throws `payload_too_large` for more than a message may have, and
- * what `reserve` throws, which is called with the size before it is allocated: thousands of small records, each with a
- * long enrichment, are far more than what was sent.
+ * Returns NDJSON without a final newline. Throws `payload_too_large` above the size limit of a message, and errors of
+ * `reserve`, which is called with the size before it is allocated: thousands of small records with a long enrichment are
+ * much larger than the request.
  */
 export function spliceRecords(
   parsed: ParsedBody,
@@ -103,8 +103,8 @@ function isEmpty(record: object): boolean {
 }
 
 /**
- * The record without every top-level member named by `keys`: the texts between its top-level commas, less those. Runs
- * of members that stay are copied as one: a record may have thousands.
+ * Returns the record without the top-level members named by `keys`. Runs of kept members are copied as one, because a
+ * record can have thousands.
  */
 function withoutMembers(bytes: Buffer, start: number, end: number, keys: readonly string[]): RecordText {
   const names = keys.map((key) => ({ text: key, bytes: Buffer.from(key) }))
@@ -134,7 +134,7 @@ function withoutMembers(bytes: Buffer, start: number, end: number, keys: readonl
   return { bytes: text, start: 0, end: length, isEmpty }
 }
 
-/** Index of the comma or closing brace that ends the member whose key ended before `at`. */
+/** Index of the comma or closing brace after the member whose key ended before `at`. */
 function endOfMember(bytes: Uint8Array, at: number, end: number): number {
   let depth = 0
   for (let i = at; i < end; i++) {
@@ -147,7 +147,10 @@ function endOfMember(bytes: Uint8Array, at: number, end: number): number {
   return end
 }
 
-/** Whether the key between the quotes is one of `names`. Decoded where it has to be: an escaped spelling is the same key. */
+/**
+ * True when the key between the quotes is one of `names`. Escaped keys are decoded, because another spelling is the same
+ * key.
+ */
 function isNamed(
   bytes: Buffer,
   start: number,
@@ -163,7 +166,7 @@ function isNamed(
   return names.some((name) => name.bytes.length === length && name.bytes.compare(bytes, start, end) === 0)
 }
 
-/** Every newline but the ones that separate records, which are known by following a closing brace outside a record. */
+/** Replaces all newlines except those between records, which follow a closing brace outside a record. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one loop over every byte of a body, in which calls cost
 function blankNewlines(body: Buffer, recordCount: number): void {
   let depth = 0

@@ -1,13 +1,12 @@
 /**
- * The counts of ingest per pipe and hour (docs/dev/contract.md#usage): in memory, carried into metadata's hourly
- * roll-ups every few seconds and at shutdown.
+ * Counts ingest per pipe and hour (docs/dev/contract.md#usage): in memory, flushed into metadata's hourly roll-ups
+ * every few seconds and at shutdown.
  *
- * Together with the counts it carries each pipe's running totals in the buffer: written together as a mark, they let
- * the next start recover the counts that a crash kept from being flushed. A snapshot is taken in one tick, so counts
- * and marks always agree.
+ * Each flush also stores the pipe's running totals in the buffer as a mark. With it, the next start recovers counts
+ * that were not flushed before a crash. A snapshot is taken synchronously, so counts and marks always agree.
  *
- * The totals that this process has ingested, for `/metrics`: counted on the way to the usage counter, never stored.
- * Per pipe, and within it per worker: threads of ingest are numbered from 0, and main is number 0 if there are none.
+ * The totals for `/metrics` are counted separately and never stored, per pipe and worker. Ingest threads are numbered
+ * from 0; without them, main is number 0.
  */
 import type { Backlog } from '../log/buffer.ts'
 import type { Directory } from '../metadata/directory-source.ts'
@@ -23,22 +22,23 @@ export interface UsageSnapshot {
 }
 
 export class UsageCounter {
-  /** Each pipe's running totals in the buffer; null: see the constructor. */
+  /** Each pipe's running totals in the buffer; null in a cluster: see the constructor. */
   readonly #running: Map<string, Backlog> | null
   #pending = new Map<string, IngestCounts>()
-  /** The counts of each pipe's latest hour: nearly every request adds to them. */
+  /** The counts of each pipe's latest hour, which nearly every request updates. */
   #latest = new Map<string, IngestCounts>()
   #marked = new Set<string>()
 
   /**
-   * `totals`: each pipe's running totals in the buffer at start, all of them counted already. Null: in a cluster, where the owner of
-   * a pipe counts what is accepted from the log (cluster/log-usage.ts); here remain when, and what was rejected.
+   * `totals`: each pipe's running totals in the buffer at the start, all of them already counted. Null in a cluster,
+   * where the owner of a pipe counts accepted messages from the log (cluster/log-usage.ts); then only the time of the
+   * last message and rejections are counted here.
    */
   constructor(totals: ReadonlyMap<string, Backlog> | null) {
     this.#running = totals && new Map([...totals].map(([pipeId, total]) => [pipeId, { ...total }]))
   }
 
-  /** One message, or several of one hour, are in the buffer. */
+  /** One message, or several received in the same hour, are in the buffer. */
   accepted(pipeId: string, atMs: number, { messages, records, bytes }: Backlog): void {
     const counts = this.#countsOf(pipeId, atMs - (atMs % hourMs))
     counts.lastIngestMs = Math.max(atMs, counts.lastIngestMs ?? 0)
@@ -57,12 +57,12 @@ export class UsageCounter {
     this.#countsOf(pipeId, atMs - (atMs % hourMs)).rejected++
   }
 
-  /** Counted and not yet flushed, for readers that want the newest; a copy. */
+  /** A copy of the counts that are not flushed yet. */
   pending(): IngestCounts[] {
     return [...this.#pending.values()].map((counts) => ({ ...counts }))
   }
 
-  /** Takes what is pending out. `restore` puts it back when it could not be stored. */
+  /** Takes the pending counts. `restore` returns them when they could not be stored. */
   take(): UsageSnapshot {
     const running = this.#running ?? new Map()
     const counts = [...this.#pending.values()]
@@ -85,7 +85,7 @@ export class UsageCounter {
     for (const { pipeId } of snapshot.marks) this.#marked.add(pipeId)
   }
 
-  /** Forgets the pipes that are no longer there. */
+  /** Forgets pipes that no longer exist. */
   forget(isPipe: (pipeId: string) => boolean): void {
     for (const pipeId of this.#running?.keys() ?? []) if (!isPipe(pipeId)) this.#running?.delete(pipeId)
   }
@@ -122,15 +122,15 @@ export interface UsageFlushOptions {
 }
 
 export interface UsageFlush {
-  /** Resolves when all that was counted before the call is stored. Rejects when it could not be; it is kept then. */
+  /** Resolves when everything counted before the call is stored. Rejects when it could not be; the counts are kept. */
   flush(): Promise<void>
-  /** Last flush included. */
+  /** Flushes and stops. */
   close(): Promise<void>
 }
 
 export function startUsageFlush(options: UsageFlushOptions): UsageFlush {
   const { counter, usage, directory, log, everyMs = 5000 } = options
-  // One after the other: two flushes at once could store the older marks last.
+  // Serial, because of two concurrent flushes the older marks could be stored last.
   const queue = new SerialQueue()
 
   const flushOnce = async () => {
@@ -146,7 +146,7 @@ export function startUsageFlush(options: UsageFlushOptions): UsageFlush {
   }
   const flush = () => queue.run(flushOnce)
   const timer = setInterval(() => {
-    flush().catch((error) => log.error({ reason: String(error) }, 'usage.flush_failed'))
+    flush().catch((error) => log.warn({ err: error }, 'usage.flush_failed'))
   }, everyMs)
   timer.unref()
 
@@ -159,15 +159,15 @@ export function startUsageFlush(options: UsageFlushOptions): UsageFlush {
   }
 }
 
-/** A pipe deleted meanwhile has no roll-ups; its counts must not keep the others from being stored. */
+/** Leaves out deleted pipes, which have no roll-ups and would make the whole flush fail. */
 function ofKnownPipes(snapshot: UsageSnapshot, directory: Directory): UsageSnapshot {
   const isKnown = ({ pipeId }: { pipeId: string }) => directory.pipe(pipeId) !== undefined
   return { counts: snapshot.counts.filter(isKnown), marks: snapshot.marks.filter(isKnown) }
 }
 
 /**
- * At start, before anything is accepted: what the buffer holds and the roll-ups do not, for the current hour; to be added
- * like any other count.
+ * Called at the start, before anything is accepted. Returns messages of the current hour that are in the buffer but not
+ * in the roll-ups, to be added like other counts.
  */
 export async function missedUsage(
   usage: Metadata['usage'],
@@ -181,7 +181,7 @@ export async function missedUsage(
   for (const [pipeId, { messages, records, bytes }] of totals) {
     const mark = marked.get(pipeId)
     if (directory.pipe(pipeId) === undefined || mark?.messages === messages) continue
-    // Fewer than marked (a buffer that was put back from elsewhere): nothing to add, and the mark follows.
+    // Fewer than the mark (the buffer was replaced): there is nothing to add, and the mark is corrected.
     counts.push({
       pipeId,
       hourMs: nowMs - (nowMs % hourMs),
@@ -203,13 +203,13 @@ export interface PipeTotals {
   rejected: number
 }
 
-/** Counts requests as they come. */
+/** Counts requests as they are accepted or rejected. */
 export type UsageObserver = Pick<UsageCounter, 'accepted' | 'rejected'>
 
 export class IngestTotals {
   readonly #byPipe = new Map<string, Map<number, PipeTotals>>()
 
-  /** The same counter, whose counts are added here too, as those of one worker. */
+  /** Wraps the counter and also counts for one worker. */
   observe(counter: UsageObserver, worker = 0): UsageObserver {
     return {
       accepted: (pipeId, atMs, added) => {
@@ -226,7 +226,7 @@ export class IngestTotals {
     }
   }
 
-  /** By pipe, then by worker. Forgets the pipes that are no longer there. */
+  /** By pipe, then by worker. Forgets pipes that no longer exist. */
   ofPipes(
     isPipe: (pipeId: string) => boolean,
   ): ReadonlyMap<string, ReadonlyMap<number, Readonly<PipeTotals>>> {

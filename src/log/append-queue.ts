@@ -1,15 +1,16 @@
 /**
- * Appends that wait for a frame, in a fair order: every workspace gets as many bytes of the log as every other one that
- * waits. What one of them sends, however much, keeps no other one waiting for more than it sends itself.
+ * Queues appends that wait for a frame. Waiting workspaces get equal shares of the log's bytes, however much one of
+ * them sends.
  *
- * Self-clocked fair queueing. Each message has a mark: its bytes beyond the mark of the one before it in its workspace's
- * line, or, at the head of a line, beyond the mark that was taken last. The lowest mark is next, so a small message
- * overtakes large ones of others; a large one is overtaken by no more than its own size of each of them.
+ * The algorithm is self-clocked fair queueing. A message's mark is its size plus the mark of the message before it in
+ * its workspace's queue, or, at the head of an empty queue, plus the mark that was served last. The lowest mark is
+ * served next. So a small message overtakes large ones of other workspaces, and each other workspace overtakes a large
+ * message with at most as many bytes as that message has.
  *
- *   a: |████████ 8│████████ 16│        taken: b1 b2 b3 a8 a16, and a b that comes when a8 has been taken
- *   b: |█ 1│█ 2│█ 3│                           has the mark 9 and goes before a16
+ *   a: |████████ 8│████████ 16│        served: b1 b2 b3 a8 a16; a `b` that arrives after a8
+ *   b: |█ 1│█ 2│█ 3│                           has the mark 9 and is served before a16
  *
- * Within a workspace, and so within a pipe, the order is that in which they came.
+ * Within a workspace, and so within a pipe, the order is the order of arrival.
  */
 import { FirstFit } from '../platform/first-fit.ts'
 
@@ -24,11 +25,11 @@ interface Line<Item> {
 }
 
 export class AppendQueue<Item> {
-  /** By workspace; none is empty. */
+  /** By workspace. No queue in it is empty. */
   readonly #lines = new Map<string, Line<Item>>()
-  /** By the mark of their heads. Of equal marks the one whose workspace has waited longer is first. */
+  /** By the mark of their heads. Of equal marks, the workspace that has waited longest comes first. */
   readonly #heads = new FirstFit<Line<Item>>()
-  /** The mark of the item that was taken last. */
+  /** The mark of the item that was served last. */
   #takenMark = 0
 
   get isEmpty(): boolean {
@@ -47,12 +48,12 @@ export class AppendQueue<Item> {
     this.#heads.push(begun, first.mark)
   }
 
-  /** The next one, which stays. */
+  /** Returns the next item without removing it. */
   peek(): Item | undefined {
     return this.#next()?.waiting[0]?.item
   }
 
-  /** The next one. */
+  /** Removes and returns the next item. */
   shift(): Item | undefined {
     const line = this.#next()
     const first = line?.waiting.shift()
@@ -62,7 +63,7 @@ export class AppendQueue<Item> {
       this.#lines.delete(line.workspaceId)
       this.#heads.delete(line)
     } else this.#heads.resize(line, head.mark)
-    // Marks count from 0 again whenever none waits.
+    // Marks restart at 0 when the queue is empty.
     this.#takenMark = this.isEmpty ? 0 : first.mark
     return first.item
   }

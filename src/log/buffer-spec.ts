@@ -1,4 +1,4 @@
-/** The specs with which a buffer is opened: plain data, which can be sent to another thread or another process. */
+/** The specs that a buffer is opened with. They are plain data and can be sent to another thread or process. */
 import type { KnownBuffer } from './buffer.ts'
 import type { SegmentsSpec } from './segments/protocol.ts'
 
@@ -6,33 +6,33 @@ export type BufferSpec = SegmentsSpec | JetStreamSpec
 
 /** The NATS servers of a cluster, and how a connection signs in. */
 export interface NatsSpec {
-  /** `nats://host:port` or `tls://…`, each; without user and password. */
+  /** `nats://host:port` or `tls://host:port`, without user and password. */
   servers: readonly string[]
   user: string | null
   password: string | null
-  /** A credentials file (JWT and seed); null: none. */
+  /** A credentials file (JWT and seed); null for none. */
   credentialsFile: string | null
-  /** A CA that server certificates are verified with, PEM; null: the system's. */
+  /** The CA that verifies server certificates, as PEM; null for the system's CAs. */
   caFile: string | null
-  /** For the servers' own lists of connections. */
+  /** The connection's name in the servers' connection lists. */
   name: string
 }
 
-/** Its identity stands in the stream's description. */
+/** The identity is stored in the stream's description. */
 export interface JetStreamSpec extends KnownBuffer {
   kind: 'jetstream'
   nats: NatsSpec
   /** `cluster.name`: part of every subject and of the stream's name. */
   cluster: string
-  /** The replicas of the stream: 1 or 3. */
+  /** Number of replicas of the stream: 1 or 3. */
   replicas: number
-  /** The limit of the stream: beyond it appends are rejected. */
+  /** The size limit of the stream. At the limit, appends are rejected. */
   maxBytes: number
   undeliveredHours: number
   deliveredHours: number
   deliveredMaxBytes: number
-  /** The largest body that one message may have: with its head it must fit into the server's `max_payload`. */
+  /** The largest body of one message. Body and header must fit into the server's `max_payload`. */
   maxBodyBytes: number
-  /** Where readers put damaged messages, on this node's disk. */
+  /** The directory on this node for damaged messages. */
   quarantineDir: string
 }

@@ -1,19 +1,19 @@
 /**
- * The buffer: the durable, ordered log of accepted messages. This page is the contract; `segments/` keeps it in
- * SQLite files, and a cluster can keep it elsewhere (append = publish, `seq` = the stream's sequence). `open.ts` opens
- * it from a serialisable spec, in any thread.
+ * The contract of the buffer, the durable, ordered log of accepted messages. `segments/` stores it in SQLite files, a
+ * cluster in JetStream (append = publish, `seq` = the stream's sequence). Any thread can open it from a serializable
+ * spec (`src/stores/open-log.ts`).
  *
  *   main ──append──▶ Appender ──frame──▶ writer ──fsync──▶ disk
  *                                          │ committed(pipe, seq)
  *                        delivery ◀────────┘──── reads through BufferReader with a cursor per lane
  *
  * Invariants
- * - `append` resolves only after the message is fsynced. A rejected append left nothing that will be delivered
- *   without having been acknowledged, except when the process died before the response.
+ * - `append` resolves only after the message is fsynced. A message whose append was rejected is never delivered. Only
+ *   a crash between commit and response leaves a message that is delivered without a 202.
  * - `seq` is a positive safe integer, unique in the buffer, ascending in commit order and never used twice for
  *   acknowledged messages, also across restarts and after retention.
- * - Readers see a message only after it is durable. Within a pipe they see messages in `seq` order without gaps,
- *   other than those retention dropped and those found damaged or missing (all are reported, never silent).
+ * - Readers see a message only after it is durable. Within a pipe they see messages in `seq` order. The only gaps are
+ *   messages that retention dropped or that are damaged or missing; every gap is reported.
  * - Counting a backlog never scans messages.
  */
 import { StorageUnavailableError } from '../platform/error-code.ts'
@@ -21,28 +21,34 @@ import type { HistogramCounts } from '../platform/histogram.ts'
 
 export interface NewMessage {
   pipeId: string
-  /** The workspace whose turn the append takes if appends have to wait. Messages without one share a turn. */
+  /** The workspace whose turn the append uses when appends have to wait. Messages without a workspace share one turn. */
   workspaceId?: string
   /** UUID version 7. */
   msgId: string
   /** When the request was accepted, ms since the epoch. */
   receivedMs: number
   recordCount: number
-  /** In the format of `record-text.ts`. It must not change before `append` is settled, or has returned when it is lent. */
+  /**
+   * In the format of `record-text.ts`. It must not change before `append` settles, or before `append` returns when
+   * `isBorrowed`.
+   */
   body: Uint8Array
-  /** Another body will be where this one is. */
-  isLent?: boolean
+  /** The caller reuses the memory of the body after `append` returns. */
+  isBorrowed?: boolean
   /** At most one message per pipe is kept for a key within 24 h (docs/dev/contract.md#idempotency). */
   idempotency?: Idempotency
 }
 
 export interface Idempotency {
   key: string
-  /** The hash of the request's body as it was sent, ASCII: tells a repeat from another request with the same key. */
+  /**
+   * Hash of the request's body as it was sent, in ASCII. It distinguishes a repeat from another request with the same
+   * key.
+   */
   bodyHash: string
 }
 
-/** The result of an append. For a repeated idempotency key it is the first message's, and nothing new was kept. */
+/** The result of an append. For a repeated idempotency key it describes the first message; nothing new was stored. */
 export interface Appended {
   seq: number
   msgId: string
@@ -51,15 +57,15 @@ export interface Appended {
 }
 
 /**
- * The state with which the buffer can count, later, from a position in a pipe, even after the messages there were
- * dropped. Only the buffer creates it; it is opaque to all other code: JSON text of at most 100 characters. It is
- * stored together with the `seq` it was given for.
+ * The running totals at a position in a pipe. They let the buffer count from that position even after the messages
+ * there were dropped. Only the buffer creates marks; all other code treats them as opaque. JSON text of at most 100
+ * characters, stored together with its `seq`.
  */
 export type CursorMark = string
 
-/** A place in a pipe: everything up to and including `seq` lies before it. */
+/** A position in a pipe, after the message `seq` and before the next one. */
 export interface Cursor {
-  /** 0: before the pipe's first message. */
+  /** 0 means before the pipe's first message. */
   seq: number
   mark: CursorMark
 }
@@ -71,40 +77,42 @@ export interface StoredMessage {
   receivedMs: number
   recordCount: number
   body: Buffer
-  /** Place in the message of the body's first record: more than 0 where only a part of a message is replayed. */
+  /** Index, in the whole message, of the body's first record. Greater than 0 only when a part of a message is replayed. */
   firstIndex?: number
-  /** The position in the message of each record in the body, if some were left out (`recordPlace`). */
+  /** The index in the message of each record of the body, if some records were left out (`recordPlace`). */
   places?: readonly number[]
 }
 
-/** As a reader gets it, with the mark of the cursor just after it. */
+/** A message as a reader gets it, with the mark of the cursor just after it. */
 export interface MarkedMessage extends StoredMessage {
   mark: CursorMark
 }
 
-/** Identifies the data's owner, and the restore from a backup that it began with. */
+/** Identifies the data directory or cluster that owns the data, and the restore from a backup that the data started with. */
 export interface BufferIdentity {
   dataDirId: string
-  /** 1, and one more with each restore. */
+  /** 1 at first; each restore adds 1. */
   epoch: number
 }
 
 /** The facts that metadata stores about the buffer. */
 export interface KnownBuffer {
-  /** The owner of the buffer. Without one it belongs to no data directory. */
+  /** The owner of the buffer. A buffer without one belongs to no data directory. */
   identity?: BufferIdentity
-  /** The newest seq that anyone else has seen, lanes for example: no seq up to it is given out again. */
+  /** The newest seq known outside the buffer, for example to lanes. The buffer never assigns a seq up to it again. */
   knownSeq?: number
-  /** New messages have at least this seq: the first of the epoch. */
+  /** New messages have at least this seq, the first of the epoch. */
   nextSeqAtLeast?: number
 }
 
-/** The append could not be made durable (disk full, over the quota, shutting down). Nothing was kept. */
+/** The append could not be made durable (disk full, over the quota, or shutting down). */
 export class BufferUnavailableError extends Error {
+  /** False: nothing was kept. True: the message was sent to the servers of the buffer, whose answer did not come. */
+  readonly mayBeStored: boolean
   /**
    * `pipe_share`: this pipe, or its workspace, holds more than its share of an almost full buffer; others do not.
-   * `idempotency_full`: the same of the space for idempotency keys; requests without a key are accepted.
-   * `not_in_cluster`: the node could not renew its place in the cluster, and the others count it out.
+   * `idempotency_full`: the same for the space of idempotency keys; requests without a key are accepted.
+   * `not_in_cluster`: the node could not renew its membership, and the other nodes treat it as gone.
    */
   readonly reason:
     | 'over_quota'
@@ -114,16 +122,17 @@ export class BufferUnavailableError extends Error {
     | 'write_failed'
     | 'not_in_cluster'
     | 'closing'
-  constructor(reason: BufferUnavailableError['reason'], message: string) {
+  constructor(reason: BufferUnavailableError['reason'], message: string, mayBeStored = false) {
     super(message)
     this.name = 'BufferUnavailableError'
+    this.mayBeStored = mayBeStored
     this.reason = reason
   }
 }
 
 /**
- * The buffer cannot be read for now (it is elsewhere, and does not answer; or a damaged segment waits for space to be salvaged):
- * nothing is wrong with what was asked, which may be asked again.
+ * The buffer cannot be read for now: its servers do not respond, or a damaged segment waits for disk space to be
+ * salvaged. The same read can be repeated.
  */
 export class BufferReadUnavailableError extends StorageUnavailableError {
   constructor(message: string, cause?: unknown) {
@@ -132,7 +141,7 @@ export class BufferReadUnavailableError extends StorageUnavailableError {
   }
 }
 
-/** The idempotency key was used for another body. Nothing was kept. */
+/** The idempotency key was used before with another body. Nothing was stored. */
 export class IdempotencyKeyReusedError extends Error {
   constructor() {
     super('the idempotency key was used for another request')
@@ -140,213 +149,228 @@ export class IdempotencyKeyReusedError extends Error {
   }
 }
 
-/** The writing side, one for each thread that appends. */
+/** The writing side; one instance per thread that appends. */
 export interface Appender {
   /** Resolves once the message is fsynced. Rejects with BufferUnavailableError, IdempotencyKeyReusedError. */
   append(message: NewMessage): Promise<Appended>
   /**
-   * The result that an append with this key would have now: the first message (`repeated`), 'reused' when it had
-   * another body, null when the key is free. An append that is under way may not be seen; `append` decides again.
+   * Returns the result that an append with this key would have now: the first message (`repeated`), 'reused' if its
+   * body differs, or null if the key is free. It can miss an append that is in progress; `append` decides again.
    */
   findRepeat(pipeId: string, idempotency: Idempotency): Promise<Appended | 'reused' | null>
-  /** Resolves when everything appended so far is settled; later appends are rejected (`closing`). */
+  /** Resolves when every earlier append is settled. Later appends are rejected (`closing`). */
   drain(): Promise<void>
 }
 
 export interface ReadLimits {
   maxRecords: number
   maxBytes: number
-  /** Read no message after this one. */
+  /** The last message to read. */
   throughSeq?: number
-  /** The mark of the cursor to read from: without it, what was lost just after the cursor is not noticed. */
+  /** The mark of the start cursor. Without it, a loss just after the cursor is not noticed. */
   afterMark?: CursorMark | null
 }
 
 /**
- * Messages of a pipe that should be there and are not: the running totals on both sides of them tell. Retention dropped
- * them if they lie before `earliest`; else the disk lost them.
+ * Missing messages of a pipe, detected by the running totals on both sides of the gap. Messages before `earliest` were
+ * dropped by retention; the disk lost the others.
  */
 export interface LostMessages {
-  /** No message of the pipe from here up to `to` is left. */
+  /** The first seq of the gap: no message of the pipe from here through `to` is left. */
   firstSeq: number
-  /** Just after the last of them. */
+  /** The cursor just after the last missing message. */
   to: Cursor
   messages: number
 }
 
 export interface MessageRun {
-  /** In `seq` order. At least one message when there is any after the cursor, even if it is over the limits. */
-  messages: MarkedMessage[]
-  /** True when the run ended because of a limit, not because the pipe has no more messages. */
-  more: boolean
-  /** Messages whose checksum failed: put aside under the data directory, never delivered. */
-  damaged: { seq: number; msgId: string; recordCount: number; mark: CursorMark }[]
   /**
-   * The messages that are missing after the cursor or after one of the messages, in order. A run may end early
-   * because of it.
+   * In `seq` order. Holds at least one message when there is one after the cursor, even if that message exceeds the
+   * limits.
    */
+  messages: MarkedMessage[]
+  /** True when a limit ended the run; false when the pipe has no more messages. */
+  more: boolean
+  /** Messages whose checksum failed. They are quarantined in the data directory and never delivered. */
+  damaged: { seq: number; msgId: string; recordCount: number; mark: CursorMark }[]
+  /** The messages missing after the cursor or after one of the messages, in order. A gap can end a run early. */
   lost: LostMessages[]
 }
 
-/** Counts of some run of a pipe's messages. */
+/** Counts over a range of a pipe's messages. */
 export interface Backlog {
   messages: number
   records: number
   bytes: number
 }
 
-/** The newest messages: `newestSeq` of the whole buffer, and of every pipe that has ever had one here. */
+/** The newest messages: `newestSeq` of the whole buffer, and one seq per pipe that has ever had a message here. */
 export interface Heads {
   newestSeq: number
   pipes: ReadonlyMap<string, number>
 }
 
-/** The reading side, used by the delivery thread. Every method may reject with BufferReadUnavailableError. */
+/** The reading side, used by the delivery thread. Every method can reject with BufferReadUnavailableError. */
 export interface BufferReader {
-  /** The run of a pipe's messages after `afterSeq`, whole messages only. */
+  /** Reads the pipe's messages after `afterSeq`. Messages are never split. */
   read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun>
-  /** Just after the pipe's newest message; `seq` 0 when it has never had one. */
+  /** The cursor just after the pipe's newest message; `seq` 0 when the pipe has never had one. */
   head(pipeId: string): Promise<Cursor>
-  /** Null when nothing was appended after `afterSeq`, to any pipe. That costs one look-up, all heads one for each pipe. */
+  /**
+   * Returns null when no pipe got a message after `afterSeq`. That check costs one lookup; reading all heads costs one
+   * per pipe.
+   */
   heads(afterSeq: number): Promise<Heads | null>
   /**
-   * Just before the oldest message that retention keeps: a cursor with a smaller `seq` has lost messages to it. What was
-   * damaged does not move it: intact messages before the damage stay within reach.
+   * The cursor just before the oldest message that retention keeps. A cursor with a smaller `seq` has lost messages to
+   * retention. Damage does not move it, so that intact messages before the damage can still be read.
    */
   earliest(pipeId: string): Promise<Cursor>
-  /** Just after the pipe's newest message with `seq` ≤ the given one, but never before `earliest`. */
+  /** The cursor just after the pipe's newest message with `seq` ≤ the argument, but never before `earliest`. */
   cursorAt(pipeId: string, seq: number): Promise<Cursor>
   /** The largest `seq` such that every message received at or after `timeMs` comes after it. */
   cursorAtTime(pipeId: string, timeMs: number): Promise<number>
   /**
-   * Counts the messages after the cursor, up to `throughSeq` or the head. Messages that retention has dropped since
-   * the cursor was there are counted too: those up to `earliest` are the lost ones.
+   * Counts the messages after the cursor, up to `throughSeq` or the head. Messages that retention has since dropped are
+   * counted too; those up to `earliest` are lost.
    */
   backlog(pipeId: string, after: Cursor, throughSeq?: number): Promise<Backlog>
   /**
-   * A cursor of an earlier run, compared with what is here. `missing`: how many of the messages before it the end of the
-   * log has lost; its mark is then as the log counts now.
+   * Compares a saved cursor with the log. `missing` is the number of messages before the cursor that are lost from the
+   * end of the log. The returned mark then matches the log's current totals.
    */
   relocate(pipeId: string, cursor: Cursor): Promise<{ cursor: Cursor; missing: number }>
-  /** The pipes that have messages here, deleted ones too as long as messages of them are kept. */
+  /** The pipes with messages in the log. Deleted pipes are included while messages of them are kept. */
   pipeIds(): Promise<string[]>
   close(): Promise<void>
 }
 
 /** A message without its body. */
 export interface ListedMessage extends Omit<StoredMessage, 'pipeId' | 'body'> {
-  /** The bytes of its records' text. */
+  /** Bytes of the records' text. */
   bytes: number
 }
 
-/** Messages between two others of a pipe, newest first; at most `limit`. */
+/** Selects messages of a pipe between two others, newest first, at most `limit`. */
 export interface MessageListing {
   beforeSeq: number
   afterSeq: number
   limit: number
 }
 
-/** For whoever looks messages up. Both may reject with BufferReadUnavailableError. It takes turns with other work of the thread, but each turn takes its time. */
+/**
+ * Looks messages up for users. Both lookups can reject with BufferReadUnavailableError. They yield to other work of the
+ * thread, but each step blocks it for a while.
+ */
 export interface MessageLookup {
-  /** Null: it is not kept. */
+  /** Null when the message is not kept. */
   find(msgId: string): Promise<StoredMessage | null>
   list(pipeId: string, listing: MessageListing): Promise<ListedMessage[]>
   close(): Promise<void>
 }
 
-/** How far every lane of a pipe has come; retention keeps what lies after it. */
+/** How far every lane of a pipe has delivered. Retention keeps the messages after it. */
 export interface LowWatermark {
   pipeId: string
   workspaceId: string
-  /** The smallest saved cursor of the pipe's lanes; 0 for a pipe without lanes (its messages wait for one). */
+  /**
+   * The smallest saved cursor of the pipe's lanes. 0 for a pipe without lanes, whose messages are kept for a future
+   * lane.
+   */
   seq: number
 }
 
 /** The messages between the writer and delivery, in both directions. Any thread may open one. */
 export interface BufferFeed {
-  /** After each commit: the newest `seq` of every pipe that got messages. */
+  /** Called after each commit with the newest `seq` of every pipe that got messages. */
   onCommitted(listener: (pipes: ReadonlyArray<readonly [pipeId: string, seq: number]>) => void): void
-  /** After retention dropped something: lanes compare their cursor with `BufferReader.earliest`. */
+  /** Called after retention dropped messages. Lanes then compare their cursors with `BufferReader.earliest`. */
   onDropped(listener: () => void): void
   /**
-   * For each of these pipes the newest report counts. A pipe that is not in it keeps what was reported before; of a
-   * pipe that was never reported nothing counts as delivered. Nothing at all is dropped before the first report.
+   * The newest report of each pipe counts. A pipe that is missing from a report keeps its previous value; a pipe that
+   * was never reported has nothing delivered. Nothing is dropped before the first report.
    */
   reportLowWatermarks(watermarks: readonly LowWatermark[]): void
-  /** The buffer is getting full: report how far the lanes are at once, space may depend on it. */
+  /** Called when the buffer is getting full: free space depends on an immediate report of the lanes' positions. */
   onReportWanted(listener: () => void): void
-  /** Nobody will read this pipe's messages any more. Not remembered over a restart: see BufferReader.pipeIds. */
+  /**
+   * No one will read this pipe's messages any more. The buffer does not remember this across restarts: see
+   * BufferReader.pipeIds.
+   */
   pipeDeleted(pipeId: string): void
   close(): void
 }
 
-/** How a node of a cluster reaches the servers of its buffer. As ages, because the clocks of two nodes are never compared. Whole milliseconds. */
+/**
+ * How a cluster node reaches the servers of its buffer. The values are ages in whole milliseconds, because the clocks of
+ * two nodes are never compared.
+ */
 export interface BufferContact {
-  /** Since the question was sent that was answered last. */
+  /** Time since the most recently answered request was sent. */
   readonly answeredAgoMs: number
-  /** From the first answer to the last one, without a loss between them. */
+  /** Time from the first to the last response without a loss of contact in between. */
   readonly answeringForMs: number
   readonly isLost: boolean
 }
 
 export interface BufferStatus {
-  /** Messages on disk, with everything that belongs to them. */
+  /** Disk space of the messages and everything stored with them. */
   bytes: number
-  /** Bytes of idempotency keys on disk, which `bytes` does not contain; 0 where they are a part of the log. */
+  /** Disk space of the idempotency keys, which `bytes` does not include. 0 where the keys are part of the log. */
   idempotencyBytes: number
   segments: number
-  /** When the oldest message that is kept was received, ms since the epoch; null when there is none. */
+  /** Time at which the oldest kept message was received, ms since the epoch; null when there is none. */
   oldestMs: number | null
   /** Free disk space. */
   freeBytes: number
   /** Why appends are rejected; null while they are accepted. */
   unavailableReason: BufferUnavailableError['reason'] | null
-  /** Acknowledged messages of earlier runs that were not found at the start; 0 unless the disk lost something. */
+  /** Acknowledged messages of earlier runs that the start did not find. 0 unless the disk lost data. */
   missingAcknowledged: number
-  /** Parts of the log that could not be read and wait until what can be is saved; their messages wait meanwhile. */
+  /** Segments that cannot be read and wait to be salvaged. Their messages wait too. */
   damagedSegments: number
-  /** Parts of the log that are gone without having been dropped, found since the start. */
+  /** Segments found missing since the start, without having been dropped by retention. */
   missingSegments: number
-  /** In damaged and missing parts, found since the start. */
+  /** Messages lost in damaged and missing segments, found since the start. */
   lostMessages: number
 }
 
 /** Measures every commit since the process began. */
 export interface WriterHistograms {
-  /** COMMIT, which writes a frame's pages and syncs them, in seconds. */
+  /** Seconds per COMMIT, which writes and syncs the pages of a frame. */
   syncSeconds: HistogramCounts
   frameBytes: HistogramCounts
   frameMessages: HistogramCounts
 }
 
-/** Another thread's way to append: transferred to it, and opened there with `openPortAppender`. */
+/** Lets another thread append. The port is transferred to that thread and opened there with `openPortAppender`. */
 export type AppenderPort = InstanceType<typeof MessagePort>
 
-/** New messages of one pipe, received within one hour, that one other thread appended and one commit made durable. */
+/** New messages of one pipe, received within the same hour, that one other thread appended and one commit made durable. */
 export interface SharedAppends extends Backlog {
-  /** The index of the appender: 0 for the first port that `shareAppender` gave out. */
+  /** Index of the appender: 0 for the first port that `shareAppender` returned. */
   appender: number
   pipeId: string
-  /** When the last of them was received. */
+  /** Time at which the last of them was received. */
   lastMs: number
 }
 
-/** The buffer as the process that writes it holds it. */
+/** The buffer in the process that writes it. */
 export interface OpenBuffer {
   appender: Appender
-  /** For one other thread; it drains it before the buffer is closed. */
+  /** For one other thread, which must drain its appender before the buffer is closed. */
   shareAppender(): AppenderPort
   /** Called after each commit with what other threads appended, each message once. */
   onSharedAppends(listener: (appends: readonly SharedAppends[]) => void): void
-  /** The newest committed `seq` of the whole buffer, whoever appended it; 0 when empty. */
+  /** The newest committed `seq` of the whole buffer, from any appender; 0 when empty. */
   headSeq(): Promise<number>
-  /** How long the writer has given no sign of life. */
+  /** Time since the writer's last sign of life. */
   silentMs(): number
-  /** As of at most a second ago. */
+  /** At most one second old. */
   status(): Promise<BufferStatus>
   histograms(): WriterHistograms
-  /** Per pipe: everything that was ever appended to it, as far as the buffer remembers the pipe. */
+  /** Totals of everything ever appended, per pipe that the buffer remembers. */
   appended(): Promise<Map<string, Backlog>>
-  /** Rejects appends, settles those under way, then closes. */
+  /** Rejects new appends, settles those in progress, then closes. */
   close(): Promise<void>
 }

@@ -1,29 +1,30 @@
 /**
- * Whether this process reaches the servers of its buffer. A node of a cluster reports it with every renewal of its lease, so that the
- * nodes can tell one that is cut off from a buffer that no node reaches (src/cluster/sharers.ts).
+ * Whether this process reaches the servers of its buffer. A cluster node reports this with every renewal of its lease.
+ * So the nodes can distinguish one isolated node from a buffer that no node can reach (src/cluster/sharers.ts).
  *
- *   answering ──2 failures, and 2.5 s without an answer──▶ lost ──answers without a failure for 10 s──▶ answering
+ *   answering ──2 failures and 2.5 s without a response──▶ lost ──responses without a failure for 10 s──▶ answering
  *
- * Failures are counted next to the time, because a process that stood still had no answer either. The 10 s keep a connection that
- * comes and goes from moving pipes to and fro. What answers in these 10 s does not count for this node, nor against another one.
+ * Time alone is not enough, because a process that was stopped had no response either. The 10 s prevent a flapping
+ * connection from moving pipes back and forth. Responses within these 10 s count neither for this node nor against
+ * another one.
  */
 import type { BufferContact } from './buffer.ts'
 
 export const lostAfterMs = 2_500
 const lostAfterFailures = 2
-/** How long the buffer has to answer before a node that had lost it counts as one that reaches it. */
+/** How long responses must continue before a node that had lost the buffer counts as connected again. */
 export const settlesForMs = 10_000
 
-/** All times are of one monotonic clock, ms, and of when a question was sent. */
+/** All times are in ms of one monotonic clock. A response counts with the time at which its request was sent. */
 export class ContactHistory {
   #fromMs: number
   #lastMs: number
   #failures = 0
   #isLost = false
-  /** Since when a lost buffer answers; null: it does not. */
+  /** Time since which a lost buffer responds again; null while it does not. */
   #settlingFromMs: number | null = null
 
-  /** The buffer answers now: it was opened. */
+  /** Starts in contact, because the buffer has just been opened. */
   constructor(nowMs: number) {
     this.#fromMs = nowMs
     this.#lastMs = nowMs

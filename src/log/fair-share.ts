@@ -1,15 +1,13 @@
 /**
- * Fair share of the buffer (docs/dev/contract.md#fair-share-of-the-buffer): above 80 % of `buffer.max_bytes`, a pipe that holds
- * more undelivered bytes than max_bytes divided by the number of pipes gets no more, then a workspace likewise. So a
- * pipe whose destination is away for days cannot keep out the others, which go on to 100 %.
+ * Fair share of the buffer (docs/dev/contract.md#fair-share-of-the-buffer): above 80 % of `buffer.max_bytes`, a pipe
+ * that holds more undelivered bytes than max_bytes divided by the number of pipes gets no more space; the same rule
+ * applies to workspaces. So a pipe whose destination is down for days cannot block the others, which can use the space
+ * up to 100 %.
  *
- * Every pipe that exists counts, idle ones too: it is for them that the space is kept. What is held is measured by the
- * writer now and then, and counted on from message to message in between.
+ * Idle pipes count as well, because the space is reserved for them. The writer measures usage periodically and adds
+ * each message in between.
  */
-/**
- * The part of buffer.max_bytes from which shares count. Delivered messages that can be dropped do not count towards
- * it.
- */
+/** Shares apply above this part of buffer.max_bytes. Delivered messages that can be dropped do not count towards it. */
 export const pressedFrom = 0.8
 
 export class FairShare {
@@ -27,12 +25,12 @@ export class FairShare {
     return this.#isPressed
   }
 
-  /** Nobody is kept back until the next measurement. */
+  /** Suspends the limits until the next measurement. */
   release(): void {
     this.#isPressed = false
   }
 
-  /** `held`: undelivered bytes on disk, of every pipe that has messages. `workspaces`: of every pipe that exists. */
+  /** `held`: undelivered bytes on disk per pipe with messages. `workspaces`: the workspace of every existing pipe. */
   measured(
     held: ReadonlyMap<string, number>,
     workspaces: Iterable<[pipeId: string, workspaceId: string]>,
@@ -48,14 +46,14 @@ export class FairShare {
     }
   }
 
-  /** False: the pipe, or its workspace, has had its share. True: the bytes are counted as held from now on. */
+  /** Counts the bytes as held and returns true, or returns false when the pipe or its workspace has used up its share. */
   take(pipeId: string, bytes: number): boolean {
     if (!this.#isPressed) return true
     const held = this.#pipes.get(pipeId) ?? 0
     this.#pipes.set(pipeId, held)
     if (held > this.#maxBytes / this.#pipes.size) return false
     const workspaceId = this.#workspaceOf.get(pipeId)
-    // A pipe made since the last report: its workspace is known with the next one.
+    // The workspace of a pipe that was created since the last report is not known yet.
     if (workspaceId !== undefined) {
       const ofWorkspace = this.#workspaces.get(workspaceId) ?? 0
       if (ofWorkspace > this.#maxBytes / this.#workspaces.size) return false

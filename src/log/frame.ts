@@ -1,6 +1,6 @@
 /**
- * The frame: all appends of a tick packed into one ArrayBuffer, so that main hands the writer one thing to transfer
- * instead of hundreds of objects to clone. A body is copied once, into the frame.
+ * A frame packs all appends of one turn of the event loop into one ArrayBuffer, so that one transfer replaces hundreds
+ * of cloned objects. Each body is copied once, into the frame.
  *
  * One message after another, little-endian, no padding between them:
  *
@@ -9,8 +9,8 @@
  *   8   f64  received, ms        24  pipe id, 36 ASCII characters             96 + k + h  body
  *   16  u32  record count        60  msg id, 36 ASCII characters
  *
- * Ids travel and are stored as text: reading a row back with a text id is 1.6 times as fast as with 16 bytes
- * (one Buffer less a row), for 20 bytes more on disk.
+ * Ids are sent and stored as text: reading a row with a text id is 1.6 times as fast as with a 16-byte id (one Buffer
+ * less per row), for 20 bytes more on disk.
  */
 import assert from 'node:assert'
 import { crc32 } from 'node:zlib'
@@ -27,14 +27,14 @@ export interface OpenFrame {
   count: number
 }
 
-/** The frame that the writer gets: the first `length` bytes of `buffer` hold `count` messages. */
+/** A complete frame: the first `length` bytes of `buffer` hold `count` messages. */
 export interface Frame {
   buffer: ArrayBuffer
   length: number
   count: number
 }
 
-/** One message of a frame; `body` is a view into the frame, valid as long as the frame is. */
+/** One message of a frame. `body` is a view into the frame and valid as long as the frame is. */
 export interface FramedMessage {
   pipeId: string
   msgId: string
@@ -47,13 +47,13 @@ export interface FramedMessage {
   body: Uint8Array
 }
 
-/** An empty frame; `recycled` is an ArrayBuffer that came back from the writer. */
+/** Creates an empty frame. `recycled` is an ArrayBuffer that the writer has returned. */
 export function openFrame(capacityBytes: number, recycled?: ArrayBuffer): OpenFrame {
   const buffer = recycled === undefined ? Buffer.allocUnsafeSlow(capacityBytes) : Buffer.from(recycled)
   return { buffer, length: 0, count: 0 }
 }
 
-/** An upper bound of what `message` takes in a frame. */
+/** An upper bound of the bytes that `message` takes in a frame. */
 export function framedBytes(message: NewMessage): number {
   const { idempotency, body } = message
   const keyBytes = idempotency === undefined ? 0 : idempotency.key.length * 3 + idempotency.bodyHash.length
@@ -90,12 +90,15 @@ export function appendToFrame(frame: OpenFrame, message: NewMessage): void {
   frame.count += 1
 }
 
-/** The frame's messages in the order they were appended. */
+/** Returns the frame's messages in the order of their appends. */
 export function readFrame(frame: Frame): Generator<FramedMessage> {
   return readFramed(Buffer.from(frame.buffer, 0, frame.length), frame.count)
 }
 
-/** The messages of a whole frame, each body a view into it. Throws when the frame has another length than its messages. */
+/**
+ * Yields the messages of a complete frame; each body is a view into it. Throws when the length of the frame does not
+ * match its messages.
+ */
 export function* readFramed(buffer: Buffer<ArrayBuffer>, count: number): Generator<FramedMessage> {
   let at = 0
   for (let index = 0; index < count; index += 1) {

@@ -1,29 +1,32 @@
 /**
- * Group commit: appends gather in a group, and one or two groups at a time are on their way to what makes them durable.
+ * Group commit: appends gather in a group; at most two groups are in flight to the storage that makes them durable.
  *
  *   append ─▶ gathering ──(it is due: at the end of this turn of the event loop)──▶ in flight (2 at most) ─▶ released
  *     │           ▲                                                                            │
  *     └─ full ─▶ queue: by turns                     (a group is released, the next one is due) ─┘
  *
- * While a group is in flight the next one gathers, so groups grow with the load and no timer is needed. A small one is sent as
- * soon as it has as many messages as the one in flight: the other side then never waits for this thread. What does not fit waits
- * in a queue in which the workspaces take turns (append-queue.ts). A message too large to share a group is taken out of it only
- * when it is sent: until then smaller ones go first. So a workspace that has nothing else waiting waits for the groups in flight
- * and at most one more, each no larger than `groupMaxBytes` or one message; of the groups in flight one is small.
+ * While a group is in flight the next one gathers, so groups grow with the load and no timer is needed. A small one is
+ * sent as soon as it has as many messages as the one in flight: the other side then never waits for this thread.
+ * Messages that do not fit wait in a queue that is fair between workspaces (append-queue.ts). A message too large to
+ * share a group leaves the queue only when it is sent: until then smaller messages go first. So a workspace with
+ * nothing else in the queue waits for the groups in flight and at most one more. Each is at most `groupMaxBytes` or one
+ * message, and one of those in flight is small.
  *
- * This is the hottest code of a thread that appends: an append is one promise, and one copy and one CRC in the port's `put`.
+ * This is the hot path of every thread that appends. An append costs one promise here, and one copy and one CRC in the
+ * port's `put`.
  */
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { AppendQueue } from './append-queue.ts'
 import type { Appended, NewMessage } from './buffer.ts'
 import { framedBytes } from './frame.ts'
 
-/** A group takes no more once it is this large; one message larger than this goes alone. */
+/** A group of this size takes no more messages. A larger message is sent in a group of its own. */
 const groupMaxBytes = resourceLimits.frameBytes
 /**
- * While a group is committed another one of up to this size waits behind it, and follows at once. 64 connections with single
- * records: 39.1k requests/s with one group, 45.0k with two. Of large groups each is an fsync that fewer messages share:
- * 16 connections with arrays of 100 (50 KB) had 6.2k requests/s with one, 5.3k with two.
+ * While one group is being committed, a second one of up to this size can already be in flight and follows immediately.
+ * 64 connections with single records: 39.1k requests/s with one group, 45.0k with two. With large groups a second one
+ * only means that fewer messages share an fsync: 16 connections with arrays of 100 (50 KB) had 6.2k requests/s with
+ * one, 5.3k with two.
  */
 const smallGroupBytes = 128 * 1024
 
@@ -35,15 +38,21 @@ export interface Waiter {
   reject(error: Error): void
 }
 
-/** A group in flight, from `send` until it is released. */
+/** A group in flight, from `send` to `release`. */
 export interface Group {
   readonly messages: number
 }
 
 export interface GroupPort {
-  /** Adds the message to what gathers. `bytes`: at most what it takes in a frame. The body is read before it returns. */
+  /**
+   * Adds the message to the gathering group. `bytes` is an upper bound of its size in a frame. Reads the body before
+   * returning.
+   */
   put(message: NewMessage, waiter: Waiter, bytes: number): void
-  /** Sends the gathered messages, at least one, and starts a new group. The sent one is released when it is settled. */
+  /**
+   * Sends the gathered messages, at least one, and starts a new group. `release` is called when the sent group is
+   * settled.
+   */
   send(group: Group): void
 }
 
@@ -74,19 +83,19 @@ export class GroupCommit {
     })
   }
 
-  /** Resolves when nothing gathers, waits or is in flight. */
+  /** Resolves when no append is gathering, queued or in flight. */
   async idle(): Promise<void> {
     while (this.#messages > 0 || this.#inFlight.length > 0 || !this.#queue.isEmpty)
       await new Promise<void>((resolve) => this.#idle.push(resolve))
   }
 
-  /** The group is settled. The next one is sent with `sendDue` or `schedule`. */
+  /** Marks the group as settled. The caller then sends the next one with `sendDue` or `schedule`. */
   release(group: Group): void {
     this.#inFlight.splice(this.#inFlight.indexOf(group), 1)
     this.#announceIdle()
   }
 
-  /** Sends the next group after this turn's sockets: they all go into one. */
+  /** Sends the next group at the end of this turn of the event loop, so that all requests of this turn join it. */
   schedule(): void {
     if (this.#isScheduled || !this.#isDue()) return
     this.#isScheduled = true
@@ -96,11 +105,11 @@ export class GroupCommit {
     })
   }
 
-  /** Sends the next group now, if it is due and not empty. */
+  /** Sends the next group now if it is due and not empty. */
   sendDue(): void {
     if (!this.#isDue()) return
     if (this.#messages === 0) {
-      // Now it is decided: also for one that goes alone.
+      // A message that needs its own group leaves the queue only here.
       const next = this.#queue.shift()
       if (next === undefined) return
       this.#put(next.message, next.waiter, next.bytes)
@@ -114,7 +123,7 @@ export class GroupCommit {
     this.#gather()
   }
 
-  /** Rejects what is queued, and forgets what has gathered: its waiters are the port's. */
+  /** Rejects queued appends and discards the gathering group, whose waiters belong to the port. */
   rejectWaiting(error: Error): void {
     this.#messages = 0
     this.#bytes = 0
@@ -124,8 +133,8 @@ export class GroupCommit {
   }
 
   /**
-   * At once when nothing is in flight. Beside a group in flight a small one, when it has as many messages: groups become even,
-   * and the other side never has the work of many small ones.
+   * A group is due when nothing is in flight. Next to one group in flight, a small group is due when it has as many
+   * messages. So groups become equal in size and the other side never handles many tiny ones.
    */
   #isDue(): boolean {
     const [inFlight, ...others] = this.#inFlight
@@ -133,20 +142,20 @@ export class GroupCommit {
     return others.length === 0 && this.#bytes <= smallGroupBytes && this.#messages >= inFlight.messages
   }
 
-  /** Into the group where no message waits and it fits; else to the end of its line. */
+  /** Adds the message to the group if no message waits and it fits; otherwise to the end of its queue. */
   #take(message: NewMessage, waiter: Waiter): void {
     const bytes = framedBytes(message)
     if (this.#queue.isEmpty && this.#fits(bytes)) {
       this.#put(message, waiter, bytes)
       return
     }
-    // A queued message is read later than its lender allows.
-    const own = message.isLent ? { ...message, body: Buffer.from(message.body) } : message
+    // The caller reuses a lent body after this call, so a queued message needs a copy.
+    const own = message.isBorrowed ? { ...message, body: Buffer.from(message.body) } : message
     this.#queue.push(message.workspaceId ?? '', bytes, { message: own, bytes, waiter })
     this.#gather()
   }
 
-  /** Moves what waits into the group, by turns, until the next one does not fit. */
+  /** Moves queued messages into the group, in fair order, until the next one does not fit. */
   #gather(): void {
     for (;;) {
       const next = this.#queue.peek()

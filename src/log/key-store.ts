@@ -1,22 +1,25 @@
 /**
- * Idempotency keys of a cluster: the port to the database that all nodes share. On one machine the buffer keeps them itself
- * (segments/idempotency.ts).
+ * The port to the idempotency keys of a cluster, in the database that all nodes share. On one machine the buffer stores
+ * the keys itself (segments/idempotency.ts).
  *
  *   (free) ── claim ──▶ pending ── settle ──▶ used ── 24 h ──▶ (free)
  *     ▲                   │
  *     └───── release ─────┘
  *
- * A claim is exclusive. It names the frame that will carry the message (`attemptId`) and the place in the stream that this frame must take,
- * so that any node can find out, at any time, what became of it: jetstream/settlement.ts.
+ * A claim is exclusive. It names the frame that will carry the message (`attemptId`) and the position that this frame
+ * must take in the stream, so that any node can determine its outcome at any time: jetstream/settlement.ts.
  */
 import { createHash } from 'node:crypto'
 
-/** How long a key counts (docs/dev/contract.md#idempotency). Here from the claim on, by the database's clock; on one machine by the buffer's. */
+/**
+ * Lifetime of a key (docs/dev/contract.md#idempotency). In a cluster it starts with the claim, by the database's clock;
+ * on one machine the buffer's clock counts.
+ */
 export const keyLifetimeMs = 24 * 3_600_000
-/** The first characters of a SHA-256 in base64url: 132 bits. */
+/** Length of the stored prefix of a SHA-256 in base64url: 132 bits. */
 const hashCharacters = 22
 
-/** Keys are stored by their hash: of 255 bytes they take no more than short ones. */
+/** Keys are stored as hashes, so that a key of 255 bytes takes no more space than a short one. */
 export function keyHashOf(pipeId: string, key: string): string {
   return shortHash(`${pipeId}\n${key}`)
 }
@@ -30,18 +33,18 @@ function shortHash(text: string): string {
   return createHash('sha256').update(text, 'utf8').digest('base64url').slice(0, hashCharacters)
 }
 
-/** Where the frame of an attempt is, if it was stored: right after `afterSeq` on the subject of `chain`. */
+/** Identifies the frame of an attempt. If it was stored, it directly follows `afterSeq` on the subject of `chain`. */
 export interface Attempt {
   pipeId: string
-  /** Identifies the chain of one appender: one frame after the other. */
+  /** The chain of one appender, whose frames follow each other without a gap. */
   chain: string
-  /** The stream's sequence that the chain ended with when the key was claimed. */
+  /** The stream sequence at the end of the chain when the key was claimed. */
   afterSeq: number
-  /** Unique; the `Nats-Msg-Id` of its frame. */
+  /** Unique. Also the `Nats-Msg-Id` of the frame. */
   attemptId: string
 }
 
-/** A request that wants a key. */
+/** A claim that has not been made yet. */
 export interface NewClaim extends Attempt {
   keyHash: string
   bodyHash: string
@@ -49,7 +52,7 @@ export interface NewClaim extends Attempt {
   recordCount: number
 }
 
-/** `claimedMs`: by the database's clock. */
+/** `claimedMs` is by the database's clock. */
 export interface PendingClaim extends NewClaim {
   claimedMs: number
 }
@@ -60,11 +63,11 @@ export interface UsedKey {
   bodyHash: string
   msgId: string
   recordCount: number
-  /** The seq in the stream: without the base of an epoch (offset.ts). */
+  /** The seq in the stream, without the base of the epoch (offset.ts). */
   seq: number
 }
 
-/** A claim of which the message is stored as `seq`. */
+/** A claim whose message is stored at `seq`. */
 export type SettledClaim = Pick<PendingClaim, 'keyHash' | 'attemptId' | 'claimedMs'> & { seq: number }
 
 export interface FoundKeys {
@@ -72,28 +75,28 @@ export interface FoundKeys {
   pending: PendingClaim[]
 }
 
-/** Every method rejects when the database cannot be reached; whether a change was made is then not known. */
+/** Every method rejects when the database cannot be reached; the outcome of a change is then unknown. */
 export interface KeyStore {
-  /** Returns those of these keys that are used or pending. Free ones are left out. */
+  /** Returns those of these keys that are used or pending. Free keys are left out. */
   find(keyHashes: readonly string[]): Promise<FoundKeys>
   /**
-   * Claims those that are free, each at most once among all nodes. Durable when it resolves. `pending` has the claims made now as well as those
-   * of others; `used` has keys of which no claim was made.
+   * Claims the free keys; all nodes together hold at most one claim per key. Durable when it resolves. `pending` has
+   * the new claims and those of other nodes; `used` has the keys that could not be claimed.
    */
   claim(claims: readonly NewClaim[]): Promise<FoundKeys>
-  /** These claims become used keys. A claim that is not there (any more) is ignored. */
+  /** Turns these claims into used keys. Ignores claims that no longer exist. */
   settle(claims: readonly SettledClaim[]): Promise<void>
-  /** The keys of these claims are free. */
+  /** Frees the keys of these claims. */
   release(claims: readonly Pick<PendingClaim, 'keyHash' | 'attemptId'>[]): Promise<void>
-  /** Claims that are older than this, oldest first. */
+  /** Returns claims older than `ms`, oldest first. */
   pendingFor(ms: number, limit: number): Promise<PendingClaim[]>
-  /** The attempts of all pending claims: their frames, where they are stored, must not be purged. */
+  /** Returns the attempts of all pending claims. Their frames must not be purged from the stream. */
   attempts(): Promise<Attempt[]>
-  /** Keys of messages that are moved in from elsewhere. */
+  /** Adds keys of messages that are imported from elsewhere. */
   add(keys: readonly UsedKey[]): Promise<void>
-  /** Drops keys that are too old. */
+  /** Deletes expired keys. */
   prune(): Promise<void>
 }
 
-/** The calls of an appender. */
+/** The methods that an appender calls. */
 export type KeyQuestion = 'find' | 'claim' | 'settle' | 'release' | 'pendingFor'

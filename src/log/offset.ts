@@ -1,10 +1,10 @@
 /**
- * A buffer whose own numbers begin with 1, whatever the epoch, seen by everyone else with those of the epoch: `base` is added to
- * every seq that comes out of it and taken from every one that goes in. So a pipe that was moved into a cluster never gives out
- * a seq that it had on the single machine.
+ * Translates between the seqs of a buffer, which start at 1 in every epoch, and the seqs of the epoch: `base` is added
+ * to every seq that leaves the buffer and subtracted from every seq that enters it. So a pipe that was moved into a
+ * cluster never reuses a seq from the single machine.
  *
  *   buffer     0   1,024 … 5,000
- *   outside    0   base + 1,024 … base + 5,000     0 stays 0: before the pipe's first message
+ *   outside    0   base + 1,024 … base + 5,000     0 stays 0, before the pipe's first message
  */
 import type {
   Appended,
@@ -19,12 +19,12 @@ import type {
   StoredMessage,
 } from './buffer.ts'
 
-/** The seq just before the first of the epoch; 0 in the first epoch, which begins with 1. */
+/** The last seq before the epoch; 0 in the first epoch. */
 export function seqBaseOf({ nextSeqAtLeast = 1 }: KnownBuffer): number {
   return nextSeqAtLeast - 1
 }
 
-/** The spec that the buffer itself is opened with: it compares the known seqs with its own numbers. */
+/** The spec for opening the buffer itself, with the known seqs in its own numbers. */
 export function withoutBase<Spec extends KnownBuffer>(spec: Spec): Spec {
   return { ...spec, knownSeq: inner(seqBaseOf(spec), spec.knownSeq ?? 0) }
 }
@@ -120,7 +120,7 @@ function outer(base: number, seq: number): number {
   return seq === 0 ? 0 : seq + base
 }
 
-/** A seq of an earlier epoch is none of this buffer's: it lies before everything. */
+/** A seq of an earlier epoch does not exist in this buffer and becomes 0, before everything. */
 function inner(base: number, seq: number): number {
   return Math.max(0, seq - base)
 }
@@ -129,7 +129,7 @@ function seqOut<Numbered extends { seq: number }>(one: Numbered, base: number): 
   return { ...one, seq: outer(base, one.seq) }
 }
 
-/** In place: a run is nobody else's, and catching up passes here with every message. */
+/** Changes the run in place: no one else holds it, and delivery passes every message through here. */
 function runOut(run: MessageRun, base: number): MessageRun {
   for (const message of run.messages as StoredMessage[]) message.seq += base
   for (const damaged of run.damaged) damaged.seq += base

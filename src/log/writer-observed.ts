@@ -1,8 +1,8 @@
-/** Observes the writer's commits for `/metrics`: it adds to its own numbers, main reads them. */
+/** Measures the writer's commits for `/metrics`. The writer thread updates shared histograms, which main reads. */
 import { bytesBounds, countBounds, Histogram, secondsBounds, sumOfCounts } from '../platform/histogram.ts'
 import type { WriterHistograms } from './buffer.ts'
 
-/** As it is handed to the writer thread. */
+/** The part that is sent to the writer thread. */
 export interface ObservedCommits {
   syncSeconds: SharedArrayBuffer
   frameBytes: SharedArrayBuffer

@@ -8,7 +8,7 @@ import path from 'node:path'
 import { checkChain, endOf } from '../log/segments/check-chain.ts'
 import { checkIdempotencyKeys, checkMark, type MarkCheck } from '../log/segments/check-derived.ts'
 import { holesIn, type SegmentCheck } from '../log/segments/check-segment.ts'
-import { type CheckProgress, checkSegments, glanceAtSegments } from '../log/segments/check-segments.ts'
+import { type CheckProgress, checkSegments, inspectSegments } from '../log/segments/check-segments.ts'
 import { fileBytes, segmentFile } from '../log/segments/layout.ts'
 import { without } from '../log/segments/missing-segments.ts'
 import type { SeqRange } from '../log/segments/segment-file.ts'
@@ -68,7 +68,7 @@ export async function verifyDataDir(
 export function glanceAtDataDir(root: string): Verified {
   const before = readBefore(root)
   const { bufferDir } = before.dir
-  return compare(before, existsSync(bufferDir) ? glanceAtSegments(bufferDir) : [])
+  return compare(before, existsSync(bufferDir) ? inspectSegments(bufferDir) : [])
 }
 
 /** Reads the files that the daemon moves before the log. */

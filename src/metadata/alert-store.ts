@@ -21,12 +21,15 @@ export interface AlertMark {
   /** The destination's id; empty: of the service. */
   subject: string
   event: AlertEvent
-  /** `held`: it is so, and was not told because the last time was too short ago. `raised`: it was told and is still so. */
+  /**
+   * `held`: the condition is true, but was not reported because the last alert was too recent. `raised`: it was reported and
+   * is still true.
+   */
   state: 'none' | 'held' | 'raised'
-  /** When it became so. */
+  /** The time at which the condition became true. */
   sinceMs: number | null
   toldMs: number | null
-  /** Not told since. */
+  /** Number of occurrences that have not been reported. */
   heldBack: number
   /** For an event that counts: the number that was reported. */
   counted: number

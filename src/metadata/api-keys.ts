@@ -22,8 +22,8 @@ export interface ApiKeyStore {
    */
   create(workspaceId: string, key: NewApiKey): Promise<ApiKey>
   /**
-   * A new key, and the end of another one at `endMs`, or earlier where it expires earlier; null: it is revoked now. `decide`
-   * is given the old one and may throw. Null: no active key with this id.
+   * Creates a key and ends another one at `endMs`, or earlier if it expires earlier; null revokes it now. `decide` receives
+   * the old key and may throw. Null: there is no active key with this id.
    */
   rotate(
     workspaceId: string,
@@ -31,16 +31,16 @@ export interface ApiKeyStore {
     endMs: number | null,
     decide: (old: ApiKey) => NewApiKey,
   ): Promise<{ created: ApiKey; replaced: ApiKey } | null>
-  /** Removes the rows of these keys, where they are revoked or expired. How many there were. */
+  /** Removes the rows of these keys if they are revoked or expired. Returns their number. */
   forget(workspaceId: string, apiKeyIds: readonly string[]): Promise<number>
-  /** They were used in the minute that began then. Of all workspaces. */
+  /** Records that these keys were used during the minute starting at `minuteMs`. Spans workspaces. */
   used(apiKeyIds: readonly string[], minuteMs: number): Promise<void>
   /**
-   * False: no active key with this id. Its row stays listed for a while; of more revoked ones than the workspace may
-   * keep, those that were revoked first go.
+   * False: there is no active key with this id. The row stays listed for a while. Above the workspace's limit of revoked
+   * keys, those that were revoked first are removed.
    */
   revoke(workspaceId: string, apiKeyId: string): Promise<boolean>
-  /** Removes the rows of keys, of all workspaces, that were revoked or expired before this time. */
+  /** Removes the rows of keys, in all workspaces, that were revoked or expired before this time. */
   prune(revokedBeforeMs: number): Promise<void>
 }
 
@@ -154,7 +154,7 @@ async function rowsOf(db: Connection, workspaceId: string): Promise<ApiKeyRow[]>
     .execute()
 }
 
-/** Ends it at `endMs`, or earlier where it expires earlier; null: it is revoked now. */
+/** Ends the key at `endMs`, or earlier if it expires earlier; null revokes it now. */
 async function endKey(
   trx: Connection,
   old: ApiKeyRow,
@@ -230,7 +230,7 @@ async function dropOldestRevoked(trx: Connection, workspaceId: string): Promise<
     .execute()
 }
 
-/** A key for a pipe that is not there would open nothing, and nobody would know why. */
+/** A key for a pipe that does not exist would give no access, without an explanation. */
 async function requirePipes(trx: Connection, workspaceId: string, { pipeIds }: KeyRights): Promise<void> {
   if (pipeIds === null) return
   const found = await trx

@@ -179,7 +179,7 @@ export interface ClusterStore {
     /** Begins the sums of the current day, if they have not begun, with the pipe's usage. */
     openDay(pipeId: string): Promise<void>
     /** Returns a part of a block. Ignored when the sums have begun again since. */
-    giveBack(pipeId: string, ledgerId: string, amount: QuotaAmount): Promise<void>
+    returnBlock(pipeId: string, ledgerId: string, amount: QuotaAmount): Promise<void>
     /** Tells what this node's clients ask for, valid for some seconds; returns what the other nodes' clients ask for. */
     demand(nodeId: string, records: ReadonlyMap<string, number>): Promise<QuotaDemand>
     /** Removes what nodes said that are gone. */

@@ -64,8 +64,8 @@ async function voidHistory(trx: Connection, destinationId: string, fromSeq: numb
 }
 
 /**
- * A message that was parked as a whole is no longer so: a replay has stored it, a user has discarded it, or it was
- * too old. The outcome of a single record says nothing about the others.
+ * Records that a message is no longer parked as a whole: a replay has stored it, a user has discarded it, or it was too old.
+ * The outcome of a single record says nothing about the others.
  */
 export async function recordOutcome(
   trx: Connection,
@@ -88,7 +88,7 @@ export async function forgetHistory(trx: Connection, destinationId: string): Pro
   await trx.deleteFrom('lane_history').where('destination_id', '=', destinationId).execute()
 }
 
-/** The lane begins behind them: they were never its own. */
+/** The lane starts after these messages, so they are not part of its history. */
 export async function recordBefore(
   trx: Connection,
   destinationId: string,

@@ -8,8 +8,8 @@ export interface LaneOwnership {
   /** The epoch under which this process owns the pipe; null: it does not. */
   owned(pipeId: string): number | null
   /**
-   * Whether lanes that were opened under this epoch may go on. Asked before every attempt: what is true now may have ended while
-   * the process stood still.
+   * True if lanes that were opened under this epoch can continue. Called before every attempt: ownership may have ended
+   * while the process was paused.
    */
   holds(pipeId: string, epoch: number): boolean
   /** The pipe is this process's from now on: its lanes are loaded and started. */
@@ -26,8 +26,8 @@ export interface LaneOwnership {
 }
 
 /**
- * In whose name something of a lane is written. A store rejects with LaneOwnershipLostError and writes nothing when the
- * lane has had an owner with a newer epoch: the one named here stood still, and does not know yet that it lost the lane.
+ * The owner on whose behalf lane data is written. If the lane has had an owner with a newer epoch, a store writes nothing
+ * and rejects with LaneOwnershipLostError: the owner named here was paused and does not know yet that it lost the lane.
  */
 export interface LaneOwner {
   readonly destinationId: string

@@ -40,7 +40,7 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
     load: (destinationId) => loadLane(db, destinationId),
 
     async take(destinationId, epoch) {
-      // Nobody can have owned it before, so there is nobody to keep from saving.
+      // The lane had no earlier owner, so no other process can still save it.
       if (epoch <= 1) return await loadLane(db, destinationId)
       return await inWriteTransaction(db, async (trx) => {
         const state = await loadLane(trx, destinationId)
@@ -113,8 +113,8 @@ function asUnavailable(error: unknown): never {
 }
 
 /**
- * Rows whose save may have been committed, and may not. They are saved again as the same objects with the same counts, which
- * would be added twice: what turns out to be stored is left out.
+ * Rows whose save may or may not have been committed. They are saved again as the same objects with the same counts, which
+ * would be added twice: rows that turn out to be stored are left out.
  */
 class UnknownRows {
   #rows: readonly LaneState[] = []

@@ -1,4 +1,4 @@
-/** How a write transaction ends without having done what it should: to run again, or not known. */
+/** Errors of a write transaction that did not complete: it can run again, or its outcome is unknown. */
 import { setTimeout as delay } from 'node:timers/promises'
 import { StorageUnavailableError } from '../platform/error-code.ts'
 
@@ -27,7 +27,7 @@ export class UnknownOutcomeError extends StorageUnavailableError {
     this.outcome = outcome
   }
 
-  /** For whoever would do it again. Waits for a moment; throws this error while it cannot be said. */
+  /** For callers that would repeat the work. Waits for a moment; throws this error while the outcome is unknown. */
   async wasCommitted(): Promise<boolean> {
     const said = await Promise.race([this.outcome, delay(askAgainMs, null, { ref: false })])
     if (said === null) throw this

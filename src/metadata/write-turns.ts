@@ -1,6 +1,6 @@
 /**
- * Write transactions of one handle: several side by side, and one that has conflicted too often by itself. First come, first
- * served: whoever waits to be alone holds up those behind it.
+ * Schedules the write transactions of one handle: several run concurrently, and one that has conflicted too often runs
+ * alone. The order is first come, first served: a transaction that waits to run alone blocks those behind it.
  */
 
 /** Fewer than the handle has connections: reads find one. */
@@ -18,7 +18,7 @@ export class WriteTurns {
   #isAlone = false
   #begun = 0
 
-  /** Counts the work that `ended` waits for: a transaction with all its turns and the pauses between them. */
+  /** Counts the work that `ended` waits for: a transaction with all its attempts and the pauses between them. */
   async count<T>(whole: () => Promise<T>): Promise<T> {
     this.#begun += 1
     try {
@@ -29,12 +29,12 @@ export class WriteTurns {
     }
   }
 
-  /** Resolves when nothing is under way. */
+  /** Resolves when no transaction is in progress. */
   async ended(): Promise<void> {
     if (this.#begun > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
   }
 
-  /** Where nobody waits, `work` begins at once. */
+  /** If no transaction waits, `work` begins at once. */
   async run<T>(isAlone: boolean, work: () => Promise<T>): Promise<T> {
     let hasBegun = false
     const turn = new Promise<void>((resolve) => {

@@ -1,6 +1,9 @@
-/** A setting, or what it leads to, cannot be used: one line naming it and what is allowed. The daemon exits 78. */
+/**
+ * A setting, or a file it names, cannot be used. The message is one line with the setting and its allowed values. The
+ * daemon exits with code 78.
+ */
 export class ConfigError extends Error {
-  /** The next step; empty: the message says it. */
+  /** The next step for the operator. Empty when the message already says it. */
   readonly hint: string
 
   constructor(message: string, cause?: unknown, hint = '') {

@@ -1,6 +1,9 @@
-/** Waits that end: of what is not worth more than so long, because a crash would leave the same behind. */
+/** Bounded waits for work whose result can be abandoned: a crash would leave the same state. */
 
-/** False: the work had not ended after that time. It continues, and how it ends is ignored. Rejects as the work does before. */
+/**
+ * Returns false when the work has not ended within the limit. The work continues and its outcome is ignored. Rejects
+ * when the work rejects before the limit.
+ */
 export async function endsWithin(limitMs: number, work: Promise<unknown>): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<false>((resolve) => {

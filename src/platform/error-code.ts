@@ -5,8 +5,8 @@ export function errorCode(error: unknown): string | null {
 }
 
 /**
- * SQLite makes the -shm file of a WAL database anew whenever the first connection opens it. It does so before it reads
- * or writes anything else, so a failure there leaves nothing half-done; its codes do not say whether space was missing.
+ * SQLite creates the -shm file of a WAL database each time a first connection opens it. It does so before it reads or
+ * writes anything else, so a failure there leaves nothing half-done; its codes do not say whether space was missing.
  */
 const noSpaceCodes = new Set([
   'ENOSPC',
@@ -17,12 +17,15 @@ const noSpaceCodes = new Set([
   'SQLITE_IOERR_SHMMAP',
 ])
 
-/** There was no space for it, and nothing of it was done. Also of an error that came from another thread. */
+/**
+ * True when the operation failed for lack of disk space and changed nothing. Also recognizes errors that crossed
+ * threads.
+ */
 export function isNoSpace(error: unknown): boolean {
   return noSpaceCodes.has(errorCode(error) ?? '')
 }
 
-/** Nothing can be stored for now (no space, locked for too long): what was asked was not done, and may be asked again. */
+/** Nothing can be stored for now (disk full, or the database is locked). The operation was not done and can be repeated. */
 export class StorageUnavailableError extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, { cause })
@@ -30,7 +33,7 @@ export class StorageUnavailableError extends Error {
   }
 }
 
-/** Delivery is being restarted. The requested action may or may not have been done. */
+/** Delivery is restarting. The outcome of the requested action is unknown. */
 export class DeliveryUnavailableError extends StorageUnavailableError {
   constructor(message: string, cause?: unknown) {
     super(message, cause)
@@ -38,9 +41,9 @@ export class DeliveryUnavailableError extends StorageUnavailableError {
   }
 }
 
-/** In a cluster: no node could be asked, or the one that was has not answered. `message` is for the log. */
+/** In a cluster: no node could be reached, or the node that was asked did not respond. `message` is for the log. */
 export class DeliveryElsewhereError extends DeliveryUnavailableError {
-  /** True: nothing was done. False: the outcome is unknown. */
+  /** True when nothing was done; false when the outcome is unknown. */
   readonly isUndone: boolean
   constructor(isUndone: boolean, message: string, cause?: unknown) {
     super(message, cause)

@@ -1,12 +1,12 @@
 /**
- * Items in the order in which they came, each with a size. It finds the first one that is no larger than a limit, and
- * changes, in O(log n): the sizes are the leaves of a tree, and each inner node has the smallest size below it.
+ * A queue of items with sizes. Finding the first item that fits a limit, adding, resizing and removing take O(log n).
+ * The sizes are the leaves of a tree; each inner node holds the smallest size below it.
  *
  *               2                   first(3): the left half has no size up to 3, so it is the first such one of the right half
  *          ┌────┴────┐
  *          5         2
  *        ┌─┴─┐     ┌─┴─┐
- *        9   5     ∞   2            ∞: it has left, or its slot is not used yet
+ *        9   5     ∞   2            ∞: removed, or a slot that is not used yet
  */
 const noSize = Number.POSITIVE_INFINITY
 const fewestSlots = 8
@@ -19,21 +19,21 @@ export class FirstFit<Item> {
   #used = 0
 
   constructor() {
-    this.#lay([])
+    this.#rebuild([])
   }
 
   get count(): number {
     return this.#slots.size
   }
 
-  /** Infinity when there is none. */
+  /** The smallest size in the queue; infinity when it is empty. */
   get smallestSize(): number {
     return this.#smallest[1]!
   }
 
-  /** As the last one, with a finite size. It must not be here. */
+  /** Adds an item at the end. The size must be finite and the item must not be in the queue. */
   push(item: Item, size: number): void {
-    if (this.#used === this.#items.length) this.#lay([...this.#slots])
+    if (this.#used === this.#items.length) this.#rebuild([...this.#slots])
     const slot = this.#used
     this.#used += 1
     this.#slots.set(item, slot)
@@ -41,7 +41,7 @@ export class FirstFit<Item> {
     this.#set(slot, size)
   }
 
-  /** The item keeps its place. False: it is not here. */
+  /** Changes the size of an item, which keeps its position. Returns false when the item is not in the queue. */
   resize(item: Item, size: number): boolean {
     const slot = this.#slots.get(item)
     if (slot !== undefined) this.#set(slot, size)
@@ -54,10 +54,10 @@ export class FirstFit<Item> {
     this.#slots.delete(item)
     this.#items[slot] = undefined
     this.#set(slot, noSize)
-    if (this.#slots.size === 0) this.#lay([])
+    if (this.#slots.size === 0) this.#rebuild([])
   }
 
-  /** The first one of at most this size; of all, without a limit. */
+  /** The first item whose size is at most `limit`; the first of all items without a limit. */
   first(limit = noSize): Item | undefined {
     const largest = Math.min(limit, Number.MAX_VALUE)
     if (this.smallestSize > largest) return undefined
@@ -75,8 +75,11 @@ export class FirstFit<Item> {
     }
   }
 
-  /** Slots are used once. When there is none left, these get the first ones of at least twice as many. */
-  #lay(entries: readonly (readonly [Item, number])[]): void {
+  /**
+   * Builds the tree. Slots are never reused: when all are taken, the items move to the front of a tree at least twice as
+   * large as their number.
+   */
+  #rebuild(entries: readonly (readonly [Item, number])[]): void {
     let leaves = fewestSlots
     while (leaves < 2 * entries.length) leaves *= 2
     const sizes = entries.map(([, slot]) => this.#smallest[this.#items.length + slot]!)

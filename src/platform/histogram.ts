@@ -1,24 +1,24 @@
 /**
- * How often a value fell between which bounds, counted without a lock, an allocation or a call out: each thread that
- * observes has a slot of its own in memory that others may read at any time.
+ * Histograms in shared memory. Each observing thread has its own slot, so that counting needs no lock, no allocation and
+ * no message to another thread. Any thread can read all slots at any time.
  *
- *   slot   one f64 for each bound: values up to it and over the one before · values over all bounds · sum of the values
+ *   slot   one f64 per bound: values up to it and above the previous one · values above all bounds · sum of the values
  *
- * A reader may see a value that is counted and not in the sum yet; the next look has both.
+ * A reader can see a value that is counted but not yet in the sum; the next read has both.
  */
 export interface HistogramCounts {
   /** Ascending. */
   bounds: readonly number[]
-  /** One for each bound, not cumulative, and one for what is over all of them. */
+  /** One count per bound, not cumulative, and one for the values above all bounds. */
   counts: readonly number[]
   sum: number
 }
 
-/** In seconds: from a commit on a fast disk to a request that waits for a slow one. */
+/** Seconds, from a commit on a fast disk to a request that waits for a slow one. */
 export const secondsBounds = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ]
-/** In seconds, of an attempt over a network: at most a minute and some. */
+/** Seconds of an attempt over a network, which takes little more than a minute at most. */
 export const attemptSecondsBounds = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ]
@@ -26,14 +26,14 @@ export const countBounds = [1, 4, 16, 64, 256, 1_024, 4_096, 16_384]
 export const bytesBounds = [1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216]
 
 export class Histogram {
-  /** To be handed to other threads. */
+  /** Can be sent to other threads. */
   readonly memory: SharedArrayBuffer
   readonly #bounds: readonly number[]
   readonly #numbers: Float64Array
   readonly #width: number
   readonly #at: number
 
-  /** `slot`: the slot of the observing thread; without `memory` it has new slots, all zero. */
+  /** `slot` is the slot of the observing thread. Without `memory` the constructor allocates new slots, all zero. */
   constructor(
     bounds: readonly number[],
     { slot = 0, slots = 1, memory }: { slot?: number; slots?: number; memory?: SharedArrayBuffer } = {},
@@ -70,7 +70,7 @@ export class Histogram {
   }
 }
 
-/** At least one, all with the same bounds. */
+/** The sum of at least one histogram; all must have the same bounds. */
 export function sumOfCounts(all: readonly HistogramCounts[]): HistogramCounts {
   const { bounds, counts } = all[0]!
   return {

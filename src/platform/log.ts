@@ -1,6 +1,6 @@
 /**
- * Logs: an event name and fields, one wide line each (`log.info({pipe_id}, 'lane.blocked')`), JSON lines to stderr,
- * pretty on a terminal. A secret is never a field; only whether it is set. Every thread writes to the same stderr.
+ * Structured logs: one line per event, with its name and fields (`log.info({pipe_id}, 'lane.blocked')`). JSON lines to
+ * stderr, pretty on a terminal; every thread writes to the same stderr. A secret is never a field, only whether it is set.
  */
 import { createRequire } from 'node:module'
 import { destination, type Logger, pino } from 'pino'
@@ -13,10 +13,10 @@ export interface LogSettings {
 }
 
 const levelChannel = 'pipectl.log-level'
-/** The limit for lines that could not be written yet. */
-const mostWaitingBytes = 1024 * 1024
+/** The limit for lines that stderr has not accepted yet. */
+const maxWaitingBytes = 1024 * 1024
 
-/** `thread` names the writing thread in every line. Its level follows `setLogLevel`, whichever thread calls that. */
+/** Opens the log of a thread; `thread` names it in every line. Any thread can change the level later with `setLogLevel`. */
 export function openLog(settings: LogSettings, thread: string): Logger {
   const log = buildLog(settings, thread)
   const levels = new BroadcastChannel(levelChannel)
@@ -35,7 +35,7 @@ export function setLogLevel(level: LogSettings['level']): void {
   levels.close()
 }
 
-/** `auto` decided: only the main thread knows whether stderr is a terminal, in the others `isTTY` is undefined. */
+/** Resolves `auto`. Call it on the main thread: in worker threads `isTTY` is undefined. */
 export function resolveLogFormat(format: LogSettings['format']): LogSettings['format'] {
   if (format !== 'auto') return format
   return process.stderr.isTTY === true ? 'pretty' : 'json'
@@ -51,12 +51,13 @@ function buildLog(settings: LogSettings, thread: string): Logger {
   }
   // Synchronous: a line written just before the process ends must not be lost.
   if (!isPretty) {
-    const stderr = destination({ dest: 2, sync: true, maxLength: mostWaitingBytes })
-    // A log that is written to a full disk must not end the process: what fits waits in memory, the rest is lost.
+    const stderr = destination({ dest: 2, sync: true, maxLength: maxWaitingBytes })
+    // A failed write (a full disk, for example) must not end the process: lines up to the limit are kept in memory,
+    // later ones are lost.
     stderr.on('error', () => {})
     return pino(options, stderr)
   }
-  // Loaded where it is used: for each of the daemon's threads it is 40 ms of its start.
+  // Loaded on demand: it would add 40 ms to the start of every thread.
   const pretty: typeof import('pino-pretty') = createRequire(import.meta.url)('pino-pretty')
   return pino(
     options,

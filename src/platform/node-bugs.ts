@@ -1,6 +1,6 @@
 /**
- * Bugs of a version of Node.js that can be detected without harm. The start and `pipectl doctor` name them and say
- * what to do.
+ * Detects Node.js versions with known bugs or without security fixes. The start and `pipectl doctor` report them with
+ * the remedy.
  */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -9,7 +9,7 @@ import { errorCode } from './error-code.ts'
 
 export const otherNode = 'run Node.js 24: docs/tuning.md#supported-nodejs-versions'
 
-/** By the major version: the day after which its makers mend nothing, as their schedule has it. */
+/** End of support by major version, from the Node.js release schedule. */
 const supportEnds: Record<number, string> = {
   20: '2026-04-30',
   22: '2027-04-30',
@@ -17,7 +17,10 @@ const supportEnds: Record<number, string> = {
   26: '2029-04-30',
 }
 
-/** Since when this version gets no security fixes; null: it gets them, or it is not known. */
+/**
+ * The day since which this version has received no security fixes. Null when it is still supported, or its schedule is
+ * not known.
+ */
 export function endOfSupport(version = process.versions.node, now = Date.now()): string | null {
   const day = supportEnds[Number.parseInt(version, 10)]
   return day !== undefined && now > Date.parse(`${day}T23:59:59Z`) ? day : null
@@ -39,7 +42,7 @@ export function requireSoundSqliteAddon(
   )
 }
 
-/** Null: it is elsewhere, and nothing can be said of it. */
+/** The addon's file. Null when it is not where npm installs it: nothing can be checked then. */
 function installedAddon(): Buffer | null {
   const { resolve } = createRequire(import.meta.url)
   try {

@@ -1,6 +1,6 @@
 /**
- * Certificates and keys in PEM, whatever their source: files of the listeners, configs of destinations. Each caller
- * words the faults itself; nothing here repeats the content. Pure.
+ * Parses certificates and keys in PEM, for TLS listeners and for destinations. Callers word the faults; nothing here
+ * repeats the content. Pure.
  */
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 
@@ -10,11 +10,11 @@ export type PemFault =
   | { kind: 'damaged_certificate'; which: number; of: number }
   | { kind: 'encrypted_key' }
   | { kind: 'no_key' }
-  /** The key is that of a certificate, but not of the first. */
+  /** The key belongs to a certificate that is not the first one. */
   | { kind: 'wrong_order' }
   | { kind: 'other_key' }
 
-/** One or more, in their order; otherwise what is wrong. */
+/** Returns the certificates in the order of the text, at least one, or the fault. */
 export function certificatesIn(text: string): X509Certificate[] | PemFault {
   const blocks = normalPem(text)?.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? []
   if (blocks.length === 0) return { kind: 'no_certificate' }
@@ -29,7 +29,7 @@ export function certificatesIn(text: string): X509Certificate[] | PemFault {
   return certificates
 }
 
-/** The certificate that belongs to the key: the first. Expired or not. */
+/** Returns the first certificate, which must belong to the key, or the fault. Expiry is not checked. */
 export function pairIn(cert: string, key: string): X509Certificate | PemFault {
   const chain = certificatesIn(cert)
   if (!Array.isArray(chain)) return chain
@@ -50,7 +50,10 @@ function privateKeyIn(text: string): KeyObject | PemFault {
   }
 }
 
-/** PEM with its line breaks where they belong, wherever a form or a prompt has lost them; null: no block in it. */
+/**
+ * Restores the line breaks of PEM text that a form or a prompt has joined into one line. Null when the text has no PEM
+ * block.
+ */
 export function normalPem(text: string): string | null {
   const blocks = [...text.matchAll(/-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]+)-----END \1-----/g)]
   if (blocks.length === 0) return null

@@ -1,4 +1,4 @@
-/** Sizes, counts and times as people read them, and the lengths of time that counting goes by. */
+/** Formats sizes, counts and durations for people, parses durations, and defines the lengths of time that counters use. */
 
 export const minuteMs = 60_000
 export const hourMs = 60 * minuteMs
@@ -27,7 +27,7 @@ export function counted(value: number, noun: string): string {
   return `${count(value)} ${noun}${value === 1 ? '' : 's'}`
 }
 
-/** Seconds in at most two units: `3d 4h`, `2m 5s`, `7s`. */
+/** Formats seconds with at most two units: `3d 4h`, `2m 5s`, `7s`. */
 export function duration(seconds: number): string {
   const whole = Math.max(0, Math.floor(seconds))
   const parts: [number, string][] = [
@@ -47,19 +47,19 @@ export function duration(seconds: number): string {
 
 const lengths: Record<string, number> = { s: 1, m: 60, h: 3_600, d: 86_400, w: 7 * 86_400 }
 
-/** `90d`, `12h`, `30m`, `45s`, `2w` → seconds; null: it is none of them. */
+/** Parses `90d`, `12h`, `30m`, `45s` or `2w` into seconds. Null for any other text. */
 export function parseDuration(text: string): number | null {
   const [, digits, unit] = /^(\d{1,9})([smhdw])$/.exec(text) ?? []
   return digits === undefined ? null : Number(digits) * (lengths[unit ?? ''] ?? 0)
 }
 
-/** How far ahead an ISO time is. */
+/** The time from now until an ISO timestamp. */
 export function until(timestamp: string, nowMs: number): string {
   const seconds = (Date.parse(timestamp) - nowMs) / 1000
   return seconds <= 0 ? 'now' : `in ${duration(Math.ceil(seconds))}`
 }
 
-/** How long ago an ISO time was; `never` for null. */
+/** The time since an ISO timestamp; `never` for null. */
 export function ago(timestamp: string | null, nowMs: number): string {
   return timestamp === null ? 'never' : `${duration((nowMs - Date.parse(timestamp)) / 1000)} ago`
 }

@@ -1,7 +1,7 @@
 /**
- * Runs at most a fixed number of pieces of work at the same time; the rest waits. Waiting work starts by turns of its groups, and
- * within a group by turns of its members (workspaces and their pipes, for example), so that a crowd in one of them delays the
- * others by one piece of work at most. Work without a turn of its own starts in the order in which it came.
+ * Limits how many tasks run concurrently. Waiting tasks start in round-robin order of their groups, and within a group
+ * of its members (for example workspaces and their pipes), so that a burst in one group delays the others by at most one
+ * task. Tasks without a turn start in the order of their arrival.
  */
 
 export interface Turn {
@@ -10,7 +10,7 @@ export interface Turn {
 }
 
 export interface SemaphoreOptions {
-  /** Rejects with the signal's reason when it is aborted while the work waits. Work that runs ends by itself. */
+  /** Aborting it rejects a waiting task with the signal's reason. A running task is not interrupted. */
   signal?: AbortSignal
   turn?: Turn
 }
@@ -27,7 +27,7 @@ export class Semaphore {
 
   async run<T>(work: () => Promise<T>, { signal, turn = sameTurn }: SemaphoreOptions = {}): Promise<T> {
     if (this.#free > 0) this.#free -= 1
-    // Work that ends hands its place over: it is never free in between.
+    // A finished task passes its slot directly to the next one, so that no newcomer can take it in between.
     else await this.#turn(turn, signal)
     try {
       return await work()
@@ -38,7 +38,7 @@ export class Semaphore {
     }
   }
 
-  /** How many pieces of work of this turn wait. */
+  /** The number of waiting tasks of this turn. */
   waiting(turn: Turn): number {
     return this.#waiting.waiting(turn)
   }
@@ -61,13 +61,13 @@ export class Semaphore {
 }
 
 /**
- * Items in a fair order: by turns of their groups, and within one by turns of its members. Neither a group nor a member is empty. The
- * next one of each is the first of its map, and goes to the end afterwards.
+ * A queue with round-robin order by group, and by member within a group. Empty groups and members are removed. The first
+ * entry of each map is the next one served, and moves to the end afterwards.
  */
 export class FairQueue<Item> {
   readonly #groups = new Map<string, Map<string, Item[]>>()
 
-  /** How many items of this turn wait. */
+  /** The number of waiting items of this turn. */
   waiting({ group, member }: Turn): number {
     return this.#groups.get(group)?.get(member)?.length ?? 0
   }
@@ -80,7 +80,7 @@ export class FairQueue<Item> {
     this.#groups.set(group, members)
   }
 
-  /** The next one; its group goes to the end of the line. */
+  /** Removes and returns the next item; its group moves to the end. */
   shift(): Item | undefined {
     for (const [group, members] of this.#groups) {
       this.#groups.delete(group)

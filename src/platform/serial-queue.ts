@@ -1,14 +1,14 @@
-/** Runs pieces of work one after the other, in the order in which they came. One that fails does not keep those behind it. */
+/** Runs tasks one at a time, in the order of their arrival. A task that fails does not stop the ones after it. */
 export class SerialQueue {
   #last: Promise<unknown> = Promise.resolve()
   #size = 0
 
-  /** The number of pieces that run or wait. */
+  /** The number of running and waiting tasks. */
   get size(): number {
     return this.#size
   }
 
-  /** Settles as the work does. */
+  /** Settles with the task. */
   async run<T>(work: () => Promise<T>): Promise<T> {
     this.#size += 1
     const done = this.#last.then(work)
@@ -20,7 +20,7 @@ export class SerialQueue {
     }
   }
 
-  /** Resolves when everything that has come so far has ended. */
+  /** Resolves when all tasks that were queued before this call have ended. */
   async ended(): Promise<void> {
     await this.#last
   }

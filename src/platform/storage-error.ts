@@ -1,13 +1,13 @@
 /**
- * A file that cannot be read or written, in words for whoever runs the daemon: what was tried on which file, what the
- * system or SQLite said, and what to do.
+ * A failed read or write of a file, worded for the operator: the operation, the file, the error of the system or of
+ * SQLite, and what to do.
  *
- * An SqliteError is no Error to Node: thrown in a worker thread it arrives on the main thread as a bare `{code}`. So a
- * thread puts every error that ends it into words before it leaves: `describeFatalErrors`.
+ * Node.js does not treat an SqliteError as an Error: thrown in a worker thread, it arrives on the main thread as a bare
+ * `{code}`. `describeFatalErrors` therefore words every error that ends a thread before the thread ends.
  */
 import { errorCode, isNoSpace } from './error-code.ts'
 
-/** Its fields are its own, so that they survive the way from thread to thread. */
+/** All fields are own properties, so that they survive the way between threads. */
 export class StorageError extends Error {
   readonly code: string
   readonly file: string
@@ -24,7 +24,7 @@ export class StorageError extends Error {
   }
 }
 
-/** Runs what works on one file: what the system or SQLite throws then becomes a StorageError that has the same code. */
+/** Runs an operation on one file. An error of the system or of SQLite becomes a StorageError with the same code. */
 export function onFile<T>(operation: string, file: string, run: () => T): T {
   try {
     return run()
@@ -34,15 +34,15 @@ export function onFile<T>(operation: string, file: string, run: () => T): T {
   }
 }
 
-/** SQLite says that the file is not a database, or that its structure is broken. */
+/** SQLite reports that the file is not a database, or that its structure is damaged. */
 export function isCorrupt(error: unknown): boolean {
   const code = errorCode(error) ?? ''
   return code === 'SQLITE_NOTADB' || code.startsWith('SQLITE_CORRUPT')
 }
 
 /**
- * The disk cannot read it. An unreadable sector is `SQLITE_IOERR_CORRUPTFS` from SQLite and `EIO` from Node.js, which has the
- * same code for a write or an fsync that failed: those are no damage, and only the system call tells.
+ * True when the disk could not read. An unreadable sector is `SQLITE_IOERR_CORRUPTFS` from SQLite and `EIO` from
+ * Node.js. Node.js uses `EIO` for failed writes and fsyncs too, which are not damage, so the system call decides.
  */
 export function isReadFailure(error: unknown): boolean {
   const code = errorCode(error) ?? ''
@@ -61,14 +61,14 @@ function systemCall(error: unknown): unknown {
   return 'syscall' in error ? error.syscall : systemCall(error.cause)
 }
 
-/** Also one that was thrown in another thread: there it is of no class of ours. */
+/** Also recognizes errors from other threads, which have lost their class. */
 export function isStorageError(error: unknown): error is StorageError {
   return error instanceof Error && error.name === 'StorageError' && 'code' in error && 'hint' in error
 }
 
-/** Any thrown value as an Error with words. `operation` and `file` are for errors that do not say themselves. */
+/** Returns any thrown value as a worded Error. `operation` and `file` are for errors that do not name them. */
 export function inWords(error: unknown, operation: string, file: string): Error {
-  // Ours has words of its own.
+  // Our own error classes are worded already.
   if (error instanceof Error && error.name !== 'Error' && !isOfStorage(error)) return error
   const origin = storageCause(error)
   if (isStorageError(origin)) return origin
@@ -76,7 +76,7 @@ export function inWords(error: unknown, operation: string, file: string): Error 
   return error instanceof Error ? error : new Error(`${operation} ${file} failed: ${JSON.stringify(error)}`)
 }
 
-/** In a worker thread: an uncaught error ends the thread with a worded message. */
+/** For worker threads: an uncaught error ends the thread with a worded message. */
 export function describeFatalErrors(operation: string, file: string): void {
   process.on('uncaughtException', (error) => {
     throw inWords(error, operation, file)
@@ -91,7 +91,7 @@ function storageCause(error: unknown): unknown {
   return null
 }
 
-/** Only SQLite and the file system: our own errors have words already. */
+/** True for errors of SQLite and the file system; our own errors are worded already. */
 function isOfStorage(error: unknown): boolean {
   return /^SQLITE_|^E(IO|ROFS|ACCES|PERM|NOSPC|DQUOT|ISDIR|NOTDIR|NOENT|MFILE|NFILE)$/.test(
     errorCode(error) ?? '',

@@ -1,7 +1,7 @@
-/** The operating system's user who runs this process. */
+/** The operating system's user that runs this process. */
 import os from 'node:os'
 
-/** A user without an entry in the list of users has a number alone. */
+/** The user's name, or only its id when the system has no name for it. */
 export function systemUser(): string {
   try {
     return os.userInfo().username

@@ -1,12 +1,12 @@
 /**
- * Typed calls by number over a port, in both directions: one of these is at each end.
+ * Typed calls over a message port, in both directions. Each end of the port has one `Calls`.
  *
  *   call ──['call', id, method, args]──▶ handler ──['value', id, value] or ['error', id, error]──▶ settles
  *   tell ──['tell', method, args]──▶ handler                   (nothing comes back, and nothing is allocated for it)
  *
  * - Messages arrive in the order in which they were posted. Calls that came before `serve` wait for it.
- * - A call settles once: with its result, with the error that its handler threw, by its deadline, or because the other side ended.
- *   A message for a call that has settled is ignored.
+ * - A call settles once: with its result, with the error that its handler threw, by its deadline, or because the
+ *   other side ended. Results of settled calls are ignored.
  */
 import type { MessagePort, Transferable } from 'node:worker_threads'
 import { type ErrorClasses, ErrorCodec, type SentError } from './thread-error.ts'
@@ -14,14 +14,14 @@ import { type ErrorClasses, ErrorCodec, type SentError } from './thread-error.ts
 export type Method<T> = keyof T & string
 export type Args<T, M extends keyof T> = T[M] extends (...args: infer A) => unknown ? A : never
 export type Result<T, M extends keyof T> = T[M] extends (...args: never[]) => infer R ? Awaited<R> : never
-/** The functions that serve the calls of the other side. */
+/** The functions that serve the calls from the other side. */
 export type Handlers<T> = {
   [M in keyof T]: (
     ...args: Args<T, M>
   ) => Result<T, M> | Transferred<Result<T, M>> | Promise<Result<T, M> | Transferred<Result<T, M>>>
 }
 
-/** A result whose memory is handed over, not copied. */
+/** A result whose memory is transferred instead of copied. */
 export class Transferred<Value> {
   readonly value: Value
   readonly buffers: readonly ArrayBuffer[]
@@ -34,12 +34,12 @@ export class Transferred<Value> {
 
 export interface CallOptions {
   transfer?: readonly Transferable[]
-  /** Ticks, from when the thread is ready, after which the call has failed; its result is ignored then. */
-  mostTicks?: number
-  /** One that does not settle in time ends the whole thread: the call itself hangs it. */
+  /** After this number of ticks, counted from when the thread is ready, the call fails and its result is ignored. */
+  maxTicks?: number
+  /** Missing the deadline ends the whole thread, because the call itself blocks it. */
   endsThread?: boolean
-  /** It fails as soon as the thread has given no sign of life for this number of ticks. */
-  mostSilentTicks?: number
+  /** The call fails when the thread has given no sign of life for this number of ticks. */
+  maxSilentTicks?: number
 }
 
 export type CallMessage =
@@ -54,7 +54,7 @@ export interface OpenCall extends CallOptions {
   reject(error: Error): void
 }
 
-/** One end of a connection between two threads, as the code that uses it sees it. */
+/** One end of a connection between two threads, as its users see it. */
 export interface Caller<Remote> {
   call<M extends Method<Remote>>(
     method: M,
@@ -64,7 +64,7 @@ export interface Caller<Remote> {
   tell<M extends Method<Remote>>(method: M, args: Args<Remote, M>, transfer?: readonly Transferable[]): void
 }
 
-/** A handler has thrown; for the log. The caller gets the error. */
+/** A handler has thrown. For the log: the caller receives the error as well. */
 export type OnFailure = (error: unknown, method: string) => void
 
 export class Calls<Remote, Local> implements Caller<Remote> {
@@ -76,7 +76,7 @@ export class Calls<Remote, Local> implements Caller<Remote> {
   #onFailure: OnFailure = () => {}
   #lastId = 0
 
-  /** `name`: the other side, in errors. */
+  /** `name` is the other side's name in errors. */
   constructor(
     name: string,
     post: (message: CallMessage, transfer: readonly Transferable[]) => void,
@@ -101,7 +101,7 @@ export class Calls<Remote, Local> implements Caller<Remote> {
       this.#post(['call', id, method, args], options.transfer ?? [])
       this.#open.set(id, {
         ...options,
-        // The first tick comes within less than one.
+        // The first tick comes after less than a full interval and is not counted.
         ticks: -1,
         resolve: (value) => resolve(value as Result<Remote, M>),
         reject,
@@ -131,7 +131,7 @@ export class Calls<Remote, Local> implements Caller<Remote> {
     else this.#run(message[1], message[2])
   }
 
-  /** These calls have failed. */
+  /** Rejects every open call for which `error` returns an error. */
   fail(error: (call: OpenCall) => Error | null): void {
     for (const [id, call] of this.#open) {
       const reason = error(call)
@@ -152,7 +152,7 @@ export class Calls<Remote, Local> implements Caller<Remote> {
     }
   }
 
-  /** At once, and without a promise of its own: what a handler of a `tell` throws is an error that nothing caught. */
+  /** Runs synchronously and without a promise: an error thrown by the handler of a `tell` is an uncaught error. */
   #run(method: string, args: readonly unknown[]): unknown {
     const handlers = this.#handlers as Record<string, (...args: readonly unknown[]) => unknown>
     return Reflect.apply(handlers[method]!, handlers, args)
@@ -165,7 +165,7 @@ export class Calls<Remote, Local> implements Caller<Remote> {
   }
 }
 
-/** One end of a port between two threads of which neither has started the other. */
+/** Connects two threads neither of which started the other. */
 export function callsOver<Remote, Local>(name: string, port: MessagePort): Calls<Remote, Local> {
   const calls = new Calls<Remote, Local>(name, (message, transfer) => port.postMessage(message, transfer))
   port.on('message', (message: CallMessage) => calls.receive(message))

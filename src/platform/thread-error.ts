@@ -1,10 +1,10 @@
 /**
- * An error on its way to another thread. `postMessage` keeps neither its class nor its fields, and the class decides what a client is
- * told and whether the work is repeated. Classes that may cross are named on both sides: those below always, others by the channel.
+ * Errors between threads. `postMessage` keeps neither the class nor the fields of an error, but the class decides about the
+ * response to the client and about retries. Both sides name the classes that can cross: those below, and more per channel.
  *
- * - An error of such a class, or of one that extends it, arrives as the nearest class that is named, with its message and its fields.
- * - Any other error arrives as an Error with its message and its `code`, after the name of the thread.
- * - Causes stay where they are: they may hold secrets of a destination.
+ * - An error of a named class, or of a subclass, arrives as the nearest named class with its message and fields.
+ * - Any other error arrives as an Error with its message and its `code`, prefixed with the name of the thread.
+ * - Causes are not sent: they can hold secrets of a destination.
  */
 import {
   DeliveryElsewhereError,
@@ -15,11 +15,11 @@ import {
 } from './error-code.ts'
 import { StorageError } from './storage-error.ts'
 
-/** By the name that is sent: a bundler may rename a class. */
+/** By the name that is sent; class names are not used because a bundler can rename them. */
 export type ErrorClasses = Readonly<Record<string, { readonly prototype: Error }>>
 
 export interface SentError {
-  /** Null: none of the classes. */
+  /** Null when the error has none of the named classes. */
   kind: string | null
   message: string
   stack: string | undefined
@@ -41,7 +41,7 @@ export class ErrorCodec {
   readonly #prototypes = new Map<string, Error>()
   readonly #thread: string
 
-  /** `thread`: where unknown errors come from, in their messages. */
+  /** `thread` is the name of the other thread in the messages of unknown errors. */
   constructor(thread: string, classes: ErrorClasses = {}) {
     this.#thread = thread
     for (const [name, { prototype }] of Object.entries({ ...classes, ...always })) {

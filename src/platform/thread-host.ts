@@ -1,6 +1,6 @@
 /**
- * The end of a thread that runs in it: its data, calls in both directions, its beat. A thread's entry opens what it needs and then
- * serves; what it was asked before waits until then. Nothing that arrives is lost, and `ready` is posted once.
+ * The worker's end of a thread: its start data, calls in both directions, and its beat. A thread's entry opens what it
+ * needs and then calls `serve`. Calls that arrive earlier wait until then, and `ready` is posted once.
  */
 import assert from 'node:assert'
 import { parentPort, type Transferable, workerData } from 'node:worker_threads'
@@ -19,7 +19,7 @@ import { beatEveryMs, type HostMessage, type StarterMessage, type ThreadStart } 
 
 export interface ServeOptions {
   onFailure?: OnFailure
-  /** The starter asks it to end: closes what keeps the thread. */
+  /** Called when the starter asks the thread to end. It must close whatever keeps the thread alive. */
   onClose?(): Promise<void> | void
 }
 
@@ -33,7 +33,7 @@ export class ThreadHost<Data, Remote, Host = object> implements Caller<Host> {
   #isCloseAsked = false
   #isServing = false
 
-  /** Once in a thread, before anything else is opened. */
+  /** Create it once per thread, before anything else is opened. */
   constructor({ errors }: { errors?: ErrorClasses } = {}) {
     assert(parentPort !== null, 'runs as a thread')
     this.#port = parentPort
@@ -47,7 +47,7 @@ export class ThreadHost<Data, Remote, Host = object> implements Caller<Host> {
     this.#port.on('message', (message: StarterMessage) => this.#receive(message))
   }
 
-  /** Answers calls from now on; the thread is ready. */
+  /** Starts to serve calls and reports that the thread is ready. */
   serve(handlers: Handlers<Remote>, { onFailure, onClose }: ServeOptions = {}): void {
     this.#isServing = true
     this.#onClose = onClose ?? (() => {})
@@ -56,7 +56,7 @@ export class ThreadHost<Data, Remote, Host = object> implements Caller<Host> {
     if (this.#isCloseAsked) void this.#close()
   }
 
-  /** A sign of life, within work that keeps the event loop from turning. */
+  /** Gives a sign of life from within work that blocks the event loop. */
   beat(): void {
     Atomics.add(this.#beats, 0, 1)
   }

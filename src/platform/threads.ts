@@ -1,20 +1,23 @@
 /**
- * Worker threads as the thread that starts them holds them. The other end is `thread-host.ts`, calls and errors between the two are
- * `thread-calls.ts` and `thread-error.ts`.
+ * Worker threads, seen from the thread that starts them. The other end is `thread-host.ts`; calls and errors between
+ * the two are in `thread-calls.ts` and `thread-error.ts`.
  *
- *   starting ──ready──▶ up ──close: it ends by itself──────────────────────────┐
+ *   starting ──ready──▶ up ──close: it ends when its calls have────────────────┐
  *      │                 │──terminate, an error that nothing caught, its exit──▶ ended: every call under way has failed
  *      │                 └──abandon──▶ left behind: its calls have failed ─────▶ ended, when its system call returns
  *      └── as from up
  *
- * - A call settles exactly once, whatever becomes of the thread. After the end, or once it is left behind, every call rejects at once.
+ * - A call settles exactly once, whatever happens to the thread. Once the thread has ended or is left behind, every
+ *   call rejects at once.
  * - `ready` and `ended` settle once; `ended` never rejects.
- * - A sign of life is a beat in shared memory, which the thread's event loop counts every second: nothing is posted for it. Silence and
- *   deadlines are counted in ticks of this side, not on a clock: a process that was held up or stopped has not waited.
- * - A thread that is silent for too long is terminated, or left behind where a call of SQLite may be under way: one that fails in a
- *   thread that is being terminated aborts the process (better-sqlite3 12). Work without an event loop (a scan, a parser) sets no limit.
- * - A thread keeps the process alive until it is ready, while a call to it is under way, and while it is being ended; one that
- *   `holdsProcess` as long as it runs.
+ * - A sign of life is a counter in shared memory, which the thread's event loop increments every second without a
+ *   message. Silence and deadlines are counted in ticks of this side, not by a clock: time in which the whole process
+ *   was stopped does not count.
+ * - A thread that is silent for too long is terminated, or left behind when it can be inside SQLite: an SQLite call
+ *   that fails while its thread is being terminated aborts the process (better-sqlite3 12). Threads that block their
+ *   event loop (a scan, a parser) set no limit.
+ * - A thread keeps the process alive until it is ready, during calls to it, and while it is being ended. With
+ *   `holdsProcess` it does so as long as it runs.
  */
 import { type ResourceLimits, type Transferable, Worker } from 'node:worker_threads'
 import { StorageUnavailableError } from './error-code.ts'
@@ -31,12 +34,12 @@ import {
 } from './thread-calls.ts'
 import type { ErrorClasses } from './thread-error.ts'
 
-/** How often a thread tells that it is alive, and how often the thread that started it looks. */
+/** How often a thread gives a sign of life, and how often its starter checks for one. */
 export const beatEveryMs = 1_000
-/** A thread ends when its native calls have returned. */
+/** A terminated thread ends only when its native calls have returned. */
 const terminateWithinTicks = 30
 
-/** A thread's messages to its starter, and the other way round. */
+/** Messages of a thread to its starter, and in the other direction. */
 export type HostMessage = CallMessage | ['ready']
 export type StarterMessage = CallMessage | ['close']
 
@@ -44,7 +47,7 @@ export type StarterMessage = CallMessage | ['close']
 export interface ThreadStart {
   name: string
   data: unknown
-  /** An Int32: how often its event loop has turned. */
+  /** One Int32: the number of beats of its event loop. */
   beats: SharedArrayBuffer
 }
 
@@ -53,47 +56,51 @@ export interface ThreadOptions<Host> {
   /** From `threadEntry`. */
   entry: URL
   data?: unknown
-  /** The parts of `data` that are transferred. */
+  /** The parts of `data` that are transferred instead of copied. */
   transfer?: readonly Transferable[]
   limits?: ResourceLimits
-  /** The functions that the thread can call here. */
+  /** The functions of the starter that the thread can call. */
   host?: Handlers<Host>
-  /** Classes of errors that cross, in addition to those of every thread. */
+  /** Error classes that can cross, in addition to those of every thread. */
   errors?: ErrorClasses
-  /** Ticks without a beat after which it is ended; not given: it is never silent for too long. */
-  mostSilentTicks?: number
-  /** The same until it is ready; not given: as above. */
-  mostStartTicks?: number
-  /** How it is ended then. */
+  /** Ticks without a beat after which the thread is ended. Without it there is no limit. */
+  maxSilentTicks?: number
+  /** The same limit until the thread is ready. Defaults to `maxSilentTicks`. */
+  maxStartTicks?: number
+  /** How a silent thread is ended. */
   whenSilent?: 'terminate' | 'abandon'
   tickMs?: number
-  /** As long as it runs: what it is told has to be done, and nothing comes back. */
+  /**
+   * The thread keeps the process alive as long as it runs, because it has work from `tell`, which has no result to wait
+   * for.
+   */
   holdsProcess?: boolean
-  /** `calls`: how many of them have failed by it. */
+  /** `calls` is the number of calls that failed because of it. */
   onAbandoned?(calls: number): void
   /**
-   * Creates the error of calls that the thread's end interrupts. `cause` undefined: it ended by itself, or is left
-   * behind.
+   * Creates the error for calls that the end of the thread interrupts. `cause` is undefined when the thread ended
+   * without an error or is left behind.
    */
   interrupted?(reason: string, cause: Error | undefined): Error
 }
 
 export interface ThreadEnd {
   error: Error
-  /** It was terminated and continues nevertheless: nothing that it owns may be given to another thread. */
+  /** The thread was terminated but still runs: nothing that it owns can be given to another thread. */
   isStuck: boolean
 }
 
 /**
- * The file of a thread, relative to the module that starts it, without its extension: TypeScript in a checkout, JavaScript in a package.
- * The bundler finds the entries of threads by the calls of this function (vendor/bundle-program.mjs).
+ * The URL of a thread's entry file. `file` is relative to the module that starts the thread and has no extension:
+ * TypeScript in a checkout, JavaScript in a package. The bundler finds the entries by the calls of this function
+ * (vendor/bundle-program.mjs).
  */
 export function threadEntry(base: string, file: string): URL {
   return new URL(`${file}.${base.endsWith('.ts') ? 'ts' : 'js'}`, base)
 }
 
 export class Thread<Remote, Host = object> implements Caller<Remote> {
-  /** Rejects when it ended before. */
+  /** Rejects when the thread ends before it is ready. */
   readonly ready: Promise<void>
   readonly ended: Promise<ThreadEnd>
   readonly #options: ThreadOptions<Host>
@@ -120,7 +127,7 @@ export class Thread<Remote, Host = object> implements Caller<Remote> {
     this.ready = new Promise((resolve, reject) => {
       this.#onReady = { resolve, reject }
     })
-    // The end is told by `ended` too, and not every starter waits for the beginning.
+    // Prevents an unhandled rejection: not every starter awaits `ready`, and `ended` reports the same end.
     this.ready.catch(() => {})
     this.ended = new Promise((resolve) => {
       this.#onEnd = resolve
@@ -148,17 +155,17 @@ export class Thread<Remote, Host = object> implements Caller<Remote> {
     this.#watch.unref()
   }
 
-  /** Calls can succeed. */
+  /** True while calls can succeed. */
   get isUsable(): boolean {
     return this.#interruption === null && this.#reason === null
   }
 
-  /** It was told to end, and has not done so. */
+  /** True when the thread was abandoned and has not ended yet. */
   get isLeftBehind(): boolean {
     return this.#interruption !== null && !this.#isEnded
   }
 
-  /** For how many ticks it has given no sign of life. */
+  /** The number of ticks since its last sign of life. */
   get silentTicks(): number {
     return this.#silentTicks
   }
@@ -169,7 +176,7 @@ export class Thread<Remote, Host = object> implements Caller<Remote> {
     options: CallOptions = {},
   ): Promise<Result<Remote, M>> {
     if (this.#interruption !== null) throw this.#interruption
-    if (this.#silentTicks >= (options.mostSilentTicks ?? Number.POSITIVE_INFINITY)) throw this.#silent()
+    if (this.#silentTicks >= (options.maxSilentTicks ?? Number.POSITIVE_INFINITY)) throw this.#silent()
     const result = this.#calls.call(method, args, options)
     this.#worker.ref()
     try {
@@ -183,14 +190,14 @@ export class Thread<Remote, Host = object> implements Caller<Remote> {
     this.#calls.tell(method, args, transfer)
   }
 
-  /** Asks it to end when its calls have, and resolves when it has. */
+  /** Asks the thread to end after its open calls, and resolves when it has ended. */
   async close(): Promise<void> {
     this.#worker.ref()
     this.#askToClose()
     await this.ended
   }
 
-  /** Resolves when it has ended, or cannot be ended. */
+  /** Resolves when the thread has ended, or when it cannot be ended. */
   async terminate(reason: string): Promise<void> {
     if (this.#isEnded) return
     this.#reason ??= new Error(reason)
@@ -201,7 +208,7 @@ export class Thread<Remote, Host = object> implements Caller<Remote> {
     await this.ended
   }
 
-  /** It is asked to end, which it does when its system call returns; nothing waits for it. */
+  /** Asks the thread to end without waiting. It ends when its system call returns. */
   abandon(reason: string): void {
     this.#options.onAbandoned?.(this.#calls.size)
     this.#interrupt(reason, undefined)
@@ -241,13 +248,8 @@ export class Thread<Remote, Host = object> implements Caller<Remote> {
       }
       return
     }
-    const {
-      mostSilentTicks,
-      mostStartTicks = mostSilentTicks,
-      whenSilent = 'terminate',
-      name,
-    } = this.#options
-    const most = (this.#isReady ? mostSilentTicks : mostStartTicks) ?? Number.POSITIVE_INFINITY
+    const { maxSilentTicks, maxStartTicks = maxSilentTicks, whenSilent = 'terminate', name } = this.#options
+    const most = (this.#isReady ? maxSilentTicks : maxStartTicks) ?? Number.POSITIVE_INFINITY
     if (this.#silentTicks < most || !this.isUsable) {
       this.#failLate()
       return
@@ -261,8 +263,8 @@ export class Thread<Remote, Host = object> implements Caller<Remote> {
     let hung = false
     this.#calls.fail((call) => {
       if (this.#isReady) call.ticks += 1
-      if (this.#silentTicks >= (call.mostSilentTicks ?? Number.POSITIVE_INFINITY)) return this.#silent()
-      if (call.ticks < (call.mostTicks ?? Number.POSITIVE_INFINITY)) return null
+      if (this.#silentTicks >= (call.maxSilentTicks ?? Number.POSITIVE_INFINITY)) return this.#silent()
+      if (call.ticks < (call.maxTicks ?? Number.POSITIVE_INFINITY)) return null
       hung ||= call.endsThread ?? false
       return this.#interruptedBy(`a call of the ${this.#options.name} thread takes too long`, undefined)
     })
@@ -295,11 +297,11 @@ export class Thread<Remote, Host = object> implements Caller<Remote> {
 
 export interface ThreadPoolOptions {
   most?: number
-  /** The limit of one thread. */
+  /** The limit per thread. */
   callsAtOnce?: number
-  /** How long a thread without work is kept. */
+  /** How long an idle thread is kept. */
   idleMs: number
-  /** How a thread that is not needed any more is ended. */
+  /** How an idle thread is ended. */
   end?: 'terminate' | 'close'
 }
 
@@ -310,8 +312,8 @@ interface Member<Remote, Host> {
 }
 
 /**
- * Threads that are started by work and ended without it. One that dies, or is left behind, takes the work that it has with it and
- * nothing else: the next work starts another. With one thread and calls without number this is a single thread on demand.
+ * Threads that start on demand and end when idle. A thread that dies or is left behind fails only its own work; the next
+ * work starts another thread. With one thread and unlimited calls, this is a single thread on demand.
  */
 export class ThreadPool<Remote, Host = object> {
   readonly #start: () => Thread<Remote, Host>
@@ -326,22 +328,22 @@ export class ThreadPool<Remote, Host = object> {
     this.#places = new Semaphore(this.#options.most * this.#options.callsAtOnce)
   }
 
-  /** Runs `work` with a thread that has a place for it, when there is one. */
+  /** Runs `work` on a thread with a free slot, waiting for one if necessary. */
   run<T>(work: (thread: Thread<Remote, Host>) => Promise<T>, options?: SemaphoreOptions): Promise<T> {
     return this.#places.run(() => this.#run(work), options)
   }
 
-  /** As of the semaphore. */
+  /** See Semaphore.waiting. */
   waiting(turn: NonNullable<SemaphoreOptions['turn']>): number {
     return this.#places.waiting(turn)
   }
 
-  /** Threads that are left behind and have not ended. */
+  /** The number of abandoned threads that have not ended. */
   get leftBehind(): number {
     return [...this.#members].filter(({ thread }) => thread.isLeftBehind).length
   }
 
-  /** Resolves when every thread has ended that is not left behind. Work that waits is rejected. */
+  /** Rejects waiting work. Resolves when every thread has ended, except abandoned ones. */
   async close(): Promise<void> {
     this.#isClosed = true
     const usable = [...this.#members].filter(({ thread }) => thread.isUsable)
@@ -381,7 +383,7 @@ export class ThreadPool<Remote, Host = object> {
   async #end(member: Member<Remote, Host>): Promise<void> {
     clearTimeout(member.idle)
     if (this.#options.end === 'terminate') return await member.thread.terminate('it is not needed any more')
-    // It takes no work from now on.
+    // Removed first, so that it gets no new work.
     this.#members.delete(member)
     await member.thread.close()
   }

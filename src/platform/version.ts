@@ -1,4 +1,4 @@
-/** The program's version, as package.json says it: one place. */
+/** The program's version, read from package.json. */
 import { readFileSync } from 'node:fs'
 
 export function version(): string {

@@ -24,7 +24,7 @@ import {
   seqBaseOf,
   withoutBase,
 } from '../log/offset.ts'
-import { giveUpBallastWhenFull, leaveBallast } from '../log/segments/disk-guard.ts'
+import { leaveBallast, releaseBallastWhenFull } from '../log/segments/disk-guard.ts'
 import { openSegmentFeed } from '../log/segments/feed.ts'
 import { MessageSearch } from '../log/segments/message-search.ts'
 import * as segments from '../log/segments/open-buffer.ts'
@@ -117,7 +117,7 @@ export async function openBufferFeed(spec: BufferSpec, keeper?: BufferKeeperDeps
 
 /** Before anything else of the data directory is opened: on a full disk, makes the room that opening needs. */
 export function makeRoomToOpen(spec: BufferSpec): void {
-  if (spec.kind === 'segments') giveUpBallastWhenFull(spec.dir)
+  if (spec.kind === 'segments') releaseBallastWhenFull(spec.dir)
 }
 
 /** When everything is closed: on a full disk, holds what room is left for the next opening. */

@@ -41,7 +41,7 @@ t.test('lane commands and changes are answered 503, reads 200, and all goes on w
   await until('it blocks', async () => (await daemon.lane(pipeId, laneId)).blocking_msg_id)
   fill()
   const waiting = daemon.api('POST', `${lane}/retry-now`)
-  await hasLogged('lanes.save_waits')
+  await hasLogged('lanes.save_delayed')
   const [retried, skipped, rewound, created, deleted] = await Promise.all([
     waiting,
     daemon.api('POST', `${lane}/skip`),
@@ -85,7 +85,7 @@ t.test('a clean stop: it ends with 0 in time, and what was not saved is delivere
   await drained(daemon, pipeId, laneId)
   fill()
   await sender.send(2)
-  await hasLogged('lanes.save_waits')
+  await hasLogged('lanes.save_delayed')
   t.equal(await daemon.stop(), 0)
   await hasLogged('lane.not_saved')
   free()

@@ -122,7 +122,7 @@ t.test(
     for (const one of [sink, other]) one.respondWith(() => ({}))
     await until('a lane cannot save its position', () => {
       fillDisk(fill)
-      return daemon.log.some(({ msg }) => msg === 'lanes.save_waits')
+      return daemon.log.some(({ msg }) => msg === 'lanes.save_delayed')
     })
 
     rmSync(fill)

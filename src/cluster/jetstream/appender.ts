@@ -1,19 +1,20 @@
 /**
- * A thread's side of an append: messages gather in frames, one per pipe, which are published together as a round; one or two rounds
- * at a time are with the stream.
+ * The appending thread's side: messages gather in frames, one per pipe, which are published together as a round. At
+ * most two rounds are in flight to the stream.
  *
- * Gathering, the queue and what is in flight are group-commit.ts; a group is a round here. Messages with an Idempotency-Key have
- * frames of their own (keyed-appends.ts).
+ * group-commit.ts does the gathering, queueing and tracking; a group is a round here. Messages with an Idempotency-Key
+ * have frames of their own (keyed-appends.ts).
  *
- * Nothing is acknowledged before the stream has acknowledged its frame, and no frame is published twice. When the outcome of one is
- * unknown, everything that waits behind it is rejected too: nobody waits longer than the stream is given to answer.
+ * A message is acknowledged only after the stream has acknowledged its frame, and no frame is published twice. When the
+ * outcome of a frame is unknown, everything that waits behind it is rejected too, so that no request waits longer than
+ * the stream's time limit.
  *
  *   | the node or the connection ends …      | in the stream          | the client                        |
  *   |----------------------------------------|------------------------|-----------------------------------|
- *   | while it gathers or waits              | nothing                | has no answer, or 503             |
- *   | after it was published, before the ack | perhaps the whole frame | has no answer, or 503: at least once |
- *   | after the ack, before the answer       | the whole frame        | has no answer                     |
- *   | after the answer, before the commit is announced | the whole frame | 202; readers find it when they look |
+ *   | while it gathers or waits              | nothing                | no response, or 503               |
+ *   | after it was published, before the ack | perhaps the whole frame | no response, or 503: at least once   |
+ *   | after the ack, before the response     | the whole frame        | no response                       |
+ *   | after the response, before the commit is announced | the whole frame | 202; readers find it when they look |
  */
 import type { Appended, Appender, Idempotency, NewMessage, SharedAppends } from '../../log/buffer.ts'
 import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../../log/frame.ts'
@@ -39,36 +40,36 @@ import { type UnavailableReason, unavailable } from './unavailable.ts'
 
 const KiB = 1024
 const firstCapacityBytes = 16 * KiB
-/** ArrayBuffers of acknowledged frames that are kept for the next ones, and how large one may be. */
+/** The number of ArrayBuffers of acknowledged frames that are kept for reuse, and their maximum size. */
 const sparesKept = 16
 const spareMaxBytes = 512 * KiB
-/** After the stream was full, for so long nothing is published. */
+/** How long nothing is published after the stream was full. */
 const fullForMs = 250
 
-/** The stream's `max_bytes`, the account's limit, the servers' disks. */
+/** Error codes for the stream's `max_bytes`, the account's limit, and the servers' disks. */
 const fullCodes = new Set([10_077, 10_002, 10_023, 10_028, 10_047, 10_120, 10_122])
 
 export interface AppenderDeps {
   cluster: string
   replicas: number
   log: Logger
-  /** Until when this node may accept, `process.hrtime` in ns; null: it is alone. */
+  /** The time until which this node can accept, `process.hrtime` in ns; null outside a cluster. */
   liveness: SharedArrayBuffer | null
   observed: WriterObserved
   shares: Shares
-  /** Null: it takes no messages with a key. */
+  /** Null: messages with a key are rejected. */
   keys: Pick<KeyStore, KeyQuestion> | null
-  /** The newest sequence that the stream was known to have at the start. */
+  /** The newest stream sequence known at the start. */
   lastStreamSeq: number
-  /** The counts of each acknowledged frame. */
+  /** Called with the counts of each acknowledged frame. */
   onAppended(appends: Omit<SharedAppends, 'appender'>): void
-  /** A frame was rejected, or has no answer: for another reason than a full stream. */
+  /** A frame was rejected or got no response, for another reason than a full stream. */
   onRejected(): void
-  /** The stream was made anew: what is acknowledged from now on would be taken for delivered. */
+  /** The stream was recreated: lanes would take new messages for delivered ones. */
   onFatal(error: Error): void
 }
 
-/** Messages of one pipe. */
+/** Gathered messages of one pipe. */
 interface PipeFrame {
   pipeId: string
   workspaceId: string
@@ -91,15 +92,15 @@ export class JetStreamAppender implements Appender {
     put: (message, waiter, bytes) => this.#put(message, waiter, bytes),
     send: (round) => this.#publishRound(round),
   })
-  /** The frames that take more, by pipe. */
+  /** The frames with room for more messages, by pipe. */
   #open = new Map<string, PipeFrame>()
-  /** All that gather, in the order they were begun. */
+  /** All gathering frames, in the order of their creation. */
   #gathered: PipeFrame[] = []
   #isClosing = false
   #isDead = false
   #fullUntil = 0
   #newestStreamSeq: number
-  /** By pipe: acknowledged, and not announced yet. */
+  /** Acknowledged but not yet announced seqs, by pipe. */
   #commits = new Map<string, number>()
   /** Appends with a key that are neither acknowledged nor rejected. */
   readonly #keyedUnderWay = new Set<Promise<Appended>>()
@@ -132,7 +133,7 @@ export class JetStreamAppender implements Appender {
     return await this.#requireKeyed().find(pipeId, idempotency)
   }
 
-  /** Settles claims of idempotency keys that have been pending for this long, on whichever node. */
+  /** Settles claims of idempotency keys that have been pending for this long, on any node. */
   async settleKeyClaims(olderThanMs: number): Promise<void> {
     if (this.unavailableReason === null) await this.#keyed?.settleOlderThan(olderThanMs)
   }
@@ -144,14 +145,14 @@ export class JetStreamAppender implements Appender {
     await this.#keyed?.settled()
   }
 
-  /** After `drain`; the connection is the caller's. */
+  /** Call it after `drain`. The caller owns the connection. */
   close(): void {
     this.#isClosing = true
     this.#publisher.close()
     this.#rejectWaiting(unavailable('closing'))
   }
 
-  /** Why an append would be rejected now; null: it would not. */
+  /** Why an append would be rejected now; null when it would not. */
   get unavailableReason(): UnavailableReason | null {
     if (this.#isClosing) return 'closing'
     if (this.#isDead || !this.#publisher.isConnected) return 'write_failed'
@@ -159,7 +160,7 @@ export class JetStreamAppender implements Appender {
     return performance.now() < this.#fullUntil ? 'over_quota' : null
   }
 
-  /** Why the newest append that failed did; null since one was stored. */
+  /** The reason of the last failed append; null once another one was stored. */
   get lastFailure(): UnavailableReason | null {
     return this.#lastFailure
   }
@@ -196,7 +197,7 @@ export class JetStreamAppender implements Appender {
   }
 
   async #appendKeyed(message: NewMessage, idempotency: Idempotency): Promise<Appended> {
-    const own = message.isLent ? { ...message, body: Buffer.from(message.body) } : message
+    const own = message.isBorrowed ? { ...message, body: Buffer.from(message.body) } : message
     const appended = this.#requireKeyed().append(own, idempotency)
     this.#keyedUnderWay.add(appended)
     try {
@@ -206,7 +207,7 @@ export class JetStreamAppender implements Appender {
     }
   }
 
-  /** Also after the process was paused: the clock went on. */
+  /** Also detects that the process was paused, because the clock continued. */
   #isAlive(): boolean {
     return this.#livenessUntil === null || process.hrtime.bigint() < Atomics.load(this.#livenessUntil, 0)
   }
@@ -257,7 +258,7 @@ export class JetStreamAppender implements Appender {
       left -= 1
       if (left > 0) return
       this.#rounds.release(round)
-      // Responses from the same read of the socket: clients of their frames send their next requests meanwhile.
+      // Collects responses that arrived together, so that the next round includes the next requests of their clients.
       this.#rounds.schedule()
       this.#announce()
     }
@@ -299,22 +300,22 @@ export class JetStreamAppender implements Appender {
   #settle(one: PipeFrame, result: PublishResult, before: number): void {
     if (result.kind === 'stored' && result.streamSeq > before) this.#acknowledge(one, result.streamSeq)
     else if (result.kind === 'stored') {
-      this.#reject(one, unavailable('write_failed'))
+      this.#reject(one, unavailable('write_failed', undefined, true))
       this.#die(result.streamSeq, before)
     } else if (result.kind !== 'duplicate') {
       const error = this.#failure(result)
       this.#reject(one, error)
-      if (result.kind === 'unknown') this.#rejectWaiting(error)
+      if (result.kind === 'unknown') this.#rejectWaiting(unavailable('write_failed', result.description))
     } else throw new Error('a frame without an id cannot be a duplicate')
   }
 
-  /** The error for a frame that the stream has refused, or has not answered. */
+  /** The error for a frame that the stream rejected or did not respond to. */
   #failure(result: Extract<PublishResult, { kind: 'refused' | 'unknown' }>): Error {
     const isFull = result.kind === 'refused' && fullCodes.has(result.code)
     if (isFull) this.#fullUntil = performance.now() + fullForMs
     const reason = isFull ? 'over_quota' : 'write_failed'
     this.#failed(reason, result.description)
-    return unavailable(reason, result.description)
+    return unavailable(reason, result.description, result.kind === 'unknown' && result.mayBeStored)
   }
 
   #acknowledge({ pipeId, frame, waiters, records, bytes, lastMs }: PipeFrame, streamSeq: number): void {
@@ -341,14 +342,14 @@ export class JetStreamAppender implements Appender {
     for (const { reject } of waiters) reject(error)
   }
 
-  /** Rejects the frames that are gathered and those that are queued. */
+  /** Rejects gathered and queued messages. */
   #rejectWaiting(error: Error): void {
     this.#keyed?.rejectWaiting(error)
     for (const frame of this.#takeGathered()) this.#reject(frame, error)
     this.#rounds.rejectWaiting(error)
   }
 
-  /** Readers of all nodes learn of it; they look by themselves too. */
+  /** Announces commits to the readers of all nodes, which also poll. */
   #announce(): void {
     if (this.#commits.size === 0 || !this.#publisher.isConnected) return
     const commits = this.#commits
@@ -376,7 +377,7 @@ export class JetStreamAppender implements Appender {
     if (reason === 'write_failed') this.#deps.onRejected()
     if (this.#lastFailure === reason) return
     this.#lastFailure = reason
-    this.#deps.log.warn({ reason, said: description }, 'buffer.append_failed')
+    this.#deps.log.warn({ reason, detail: description }, 'buffer.append_failed')
   }
 
   #recovered(): void {

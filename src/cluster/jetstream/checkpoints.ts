@@ -1,6 +1,6 @@
 /**
- * Checkpoints of the pipes' totals, in a stream of their own: what a pipe had up to a frame's end, from its first message on.
- * Written by the pipe's owner alone. Without them totals would begin again with the oldest frame that is kept.
+ * Checkpoints of the pipes' totals, in a stream of their own: the totals from a pipe's first message up to the end of a
+ * frame. Only the pipe's owner writes them. Without checkpoints, totals would start at the oldest kept frame.
  */
 import Type from 'typebox'
 import { fits } from '../../contract/validate.ts'
@@ -35,7 +35,7 @@ export class Checkpoints {
     this.#log = log
   }
 
-  /** Null: the pipe has none. `storedMs`: when it was written, ms since the epoch. */
+  /** Null when the pipe has none. `storedMs` is the time of writing, ms since the epoch. */
   async newest(pipeId: string): Promise<(PipePosition & { storedMs: number }) | null> {
     const message = await this.#client.last(totalsSubject(this.#cluster, pipeId))
     const position = message && this.#decoded(message)
@@ -50,7 +50,7 @@ export class Checkpoints {
     try {
       for (let message = await stream.next(); message !== null; message = await stream.next()) {
         const position = this.#decoded(message)
-        // A second owner for a moment may have written an older one.
+        // During a change of ownership, the previous owner can have written an older one.
         if (position !== null && position.seq > (found.at(-1)?.seq ?? 0)) found.push(position)
       }
     } finally {
@@ -59,7 +59,7 @@ export class Checkpoints {
     return found
   }
 
-  /** Resolves when it is kept. Rejects with BufferReadUnavailableError. */
+  /** Resolves when it is stored. Rejects with BufferReadUnavailableError. */
   async write(pipeId: string, { seq, messages, records, bytes }: PipePosition): Promise<void> {
     const body = JSON.stringify({ seq, messages, records, bytes })
     let answer: { error?: { description?: string } }

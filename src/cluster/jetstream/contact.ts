@@ -1,6 +1,7 @@
 /**
- * Asks the stream's leader twice a second, over a connection of its own: what answers here can be read and appended to. A server that
- * is cut off from the leader does not count, although the connection to it is fine.
+ * Reads from the stream's leader twice a second, over a connection of its own: a response shows that the buffer can be
+ * read and appended to. A server that is disconnected from the leader does not count, even if the connection to that
+ * server is fine.
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import type { BufferContact } from '../../log/buffer.ts'

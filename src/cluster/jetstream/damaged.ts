@@ -1,4 +1,4 @@
-/** Messages of the stream whose checksum fails are put aside on this node's disk, as those of a data directory are. */
+/** Quarantines messages of the stream whose checksum fails, on this node's disk, like those of a data directory. */
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { crc32 } from 'node:zlib'
@@ -10,16 +10,16 @@ export interface DamagedMessage {
   msgId: string
   receivedMs: number
   recordCount: number
-  /** Null: the frame around it cannot be read, and `body` is the frame. */
+  /** Null: the frame around the message cannot be read, and `body` is the frame. */
   crc: number | null
   body: Uint8Array
 }
 
-/** Once per message, `<seq>-<msg_id>.body` with the bytes as they were found and a `.json` that says what they are. */
+/** Writes `<seq>-<msg_id>.body` with the bytes as they were read, and a `.json` that describes them. Once per message. */
 export function putAside(dir: string, message: DamagedMessage, log: Logger): void {
   const { seq, pipeId, msgId, receivedMs, recordCount, crc, body } = message
   const fields = { pipe_id: pipeId, msg_id: msgId, stream_seq: seq, records: recordCount }
-  // A damaged id may be anything: only what a UUID has goes into a file name.
+  // The id of a damaged message can be anything: only characters of a UUID go into the file name.
   const name = `${String(seq).padStart(20, '0')}-${msgId.replace(/[^0-9a-f-]/gi, '_').slice(0, 36)}`
   const description = path.join(dir, `${name}.json`)
   try {
@@ -36,11 +36,11 @@ export function putAside(dir: string, message: DamagedMessage, log: Logger): voi
       body_crc32: crc32(body),
       body_bytes: body.length,
     }
-    // Last, so that its presence means both are there.
+    // Written last: when it exists, both files exist.
     writeFileSync(description, `${JSON.stringify(facts, null, 2)}\n`, { mode: 0o600 })
     log.error(fields, 'buffer.message_damaged')
   } catch (error) {
-    // It is reported and not delivered all the same; its bytes stay in the stream for as long as that keeps them.
+    // The message is still reported and not delivered; its bytes stay in the stream as long as it keeps them.
     log.error({ ...fields, err: error }, 'buffer.quarantine_failed')
   }
 }

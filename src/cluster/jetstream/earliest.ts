@@ -1,6 +1,7 @@
 /**
- * The oldest frame that is kept of each pipe. The stream drops from its beginning (`max_age`), and a pipe's owner purges what is
- * delivered: neither is announced to everybody, so what is known holds as long as the stream's first sequence says so.
+ * Finds the oldest kept frame of each pipe. The stream drops from its beginning (`max_age`), and a pipe's owner purges
+ * delivered frames. Neither is announced to every node, so cached results are checked against the stream's first
+ * sequence.
  */
 import assert from 'node:assert'
 import { pipeSubjects, seqOf } from './frames.ts'
@@ -8,17 +9,17 @@ import type { PipePosition } from './position.ts'
 import type { StreamClient, StreamState } from './stream-client.ts'
 import type { Totals } from './totals.ts'
 
-/** A lane compares its cursor after each read; that the stream has dropped something is known so late at most. */
+/** The maximum delay until a drop by the stream is noticed. Lanes compare their cursors after each read. */
 const freshMs = 1_000
-/** A purge moves the stream's first sequence only when nothing older is left of anybody. */
+/** A purge moves the stream's first sequence only when no older frame of any pipe is left. */
 const purgeCheckMs = 60_000
-const mostPipes = 20_000
+const maxPipes = 20_000
 
 interface Known {
-  /** The sequence of the oldest frame; null: there is none. */
+  /** The sequence of the oldest frame; null when there is none. */
   firstSeq: number | null
   position: PipePosition
-  /** When it was found, and since when it may be otherwise: on the monotonic clock. */
+  /** Monotonic times: when it was found, and since when it can have changed. */
   foundAt: number
   doubtedAt: number
 }
@@ -36,7 +37,7 @@ export class Earliest {
     this.#cluster = cluster
   }
 
-  /** Just before the pipe's oldest frame. */
+  /** The position just before the pipe's oldest frame. */
   async of(pipeId: string): Promise<PipePosition> {
     const known = this.#known.get(pipeId)
     const now = performance.now()
@@ -47,16 +48,13 @@ export class Earliest {
     return await this.#find(pipeId)
   }
 
-  /**
-   * Messages that are dropped from now on count: for a reader that is so near to the end of their lifetime that it
-   * matters.
-   */
+  /** From now on, dropped messages matter: a reader is close to the end of their lifetime. */
   doubt(pipeId: string): void {
     const known = this.#known.get(pipeId)
     if (known !== undefined) known.doubtedAt = performance.now()
   }
 
-  /** Somebody has purged: of these pipes, or of any. */
+  /** A node has purged frames of these pipes, or of any pipe. */
   forget(): void {
     this.#known.clear()
     this.#state = null
@@ -69,14 +67,14 @@ export class Earliest {
     let first = await look()
     let position: PipePosition | null = null
     if (first === null) {
-      // Messages that are appended from here on are not before it: reading the head last would pass over the pipe's
-      // first message.
+      // The head is read first: messages appended from now on are after it. Reading it last would skip the pipe's first
+      // message.
       position = await this.#totals.head(pipeId)
       first = await look()
     }
     if (first !== null) position = await this.#totals.at(pipeId, seqOf(first.streamSeq, 0) - 1)
     assert(position !== null)
-    if (this.#known.size >= mostPipes) this.#known.clear()
+    if (this.#known.size >= maxPipes) this.#known.clear()
     this.#known.set(pipeId, { firstSeq: first?.streamSeq ?? null, position, foundAt, doubtedAt: 0 })
     return position
   }

@@ -1,9 +1,9 @@
 /**
- * The feed of a buffer in JetStream: commits are announced on core NATS by whoever appended, to every node. What is lost on the way
- * is found by who looks for it (`BufferReader.heads`).
+ * The feed of a buffer in JetStream: the appending node announces commits to every node on core NATS. Lost announcements
+ * are found by polling (`BufferReader.heads`).
  *
- * That something was dropped is announced by whoever purged; what the stream drops by itself shows in its first sequence, which is
- * looked at every few seconds.
+ * The purging node announces drops. Drops by the stream itself show in its first sequence, which is checked every few
+ * seconds.
  */
 import Type from 'typebox'
 import { fits } from '../../contract/validate.ts'
@@ -15,14 +15,12 @@ import { count, parsed } from '../protocol.ts'
 import { commitsSubject, droppedSubject, streamName } from './frames.ts'
 import { StreamClient } from './stream-client.ts'
 
-/** The newest seq of each pipe. The server's `max_payload` bounds how many there are. */
+/** The newest seq of each pipe. The server's `max_payload` limits their number. */
 type Commits = [pipeId: string, seq: number][]
 
 const lookMs = 5_000
 
-/**
- * Keeps a cluster's buffer within its limits, by the messages that the lanes of this process's pipes have delivered.
- */
+/** Keeps a cluster's buffer within its limits, using the low watermarks of this process's pipes. */
 export interface WatermarkKeeper {
   report(watermarks: readonly LowWatermark[]): void
   pipeDeleted(pipeId: string): void
@@ -33,7 +31,7 @@ export interface WatermarkKeeper {
 export async function openJetStreamFeed(spec: JetStreamSpec, keeper?: WatermarkKeeper): Promise<BufferFeed> {
   const nats = await connectNats(spec.nats)
   const feed = new StreamFeed(nats, spec, keeper ?? null)
-  // Commits from here on are notified.
+  // Commits are notified from now on.
   await nats.flush()
   return feed
 }
@@ -95,7 +93,7 @@ class StreamFeed implements BufferFeed {
       if (this.#firstSeq !== null && firstSeq > this.#firstSeq) this.#notifyDropped()
       this.#firstSeq = firstSeq
     } catch {
-      // Nobody answers now: the next look tells.
+      // The servers do not respond; the next check repeats this.
     }
   }
 
@@ -106,7 +104,7 @@ class StreamFeed implements BufferFeed {
 
 const commits = Type.Array(Type.Tuple([Type.String({ maxLength: 64 }), count]))
 
-/** Any client of the NATS account can publish there: what is no announcement of ours is passed over. */
+/** Any client of the NATS account can publish on this subject, so invalid announcements are ignored. */
 function commitsIn(message: NatsMessage): Commits {
   const found = parsed(message.string())
   return fits(commits, found) ? found : []

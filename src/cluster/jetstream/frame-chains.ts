@@ -1,27 +1,27 @@
 /**
- * Frames of pipes, one after the other, for the lanes that read them: each is fetched once, however many lanes of the pipe
- * are there. A chain is a part of a pipe without a gap; lanes far from each other have a chain each.
+ * Caches consecutive frames of pipes for the lanes that read them, so that each frame is fetched once for all lanes of
+ * a pipe. A chain is a part of a pipe without a gap; lanes far apart have separate chains.
  *
  *   ──frame──frame──frame──▶ stream          the oldest frames go when memory is short; the chain begins later then
  *     after        lane's cursor
  *
- * Memory is one budget for all pipes of a reader. A chain that nobody reads for a while is forgotten.
+ * All pipes of a reader share one memory budget. A chain that is not read for a while is removed.
  */
 import { FrameStream, type PullRoom } from './frame-stream.ts'
 import { pipeSubjects } from './frames.ts'
 import { type StoredFrame, storedFrame } from './stored-frame.ts'
 import type { StreamClient, StreamMessage } from './stream-client.ts'
 
-/** Beside what consumers have under way. */
+/** In addition to the requests of consumers. */
 const mostBytes = 16 * 1024 * 1024
 const idleChainMs = 30_000
 
 class Chain {
   readonly stream: FrameStream
   readonly frames: StoredFrame[] = []
-  /** Where the kept frames begin in `frames`. */
+  /** Index in `frames` of the first kept frame. */
   start = 0
-  /** The first kept frame is the first one after this. */
+  /** The first kept frame is the first one after this sequence. */
   afterSeq: number
   bytes = 0
   usedAt = performance.now()
@@ -72,7 +72,7 @@ export class FrameChains {
   readonly #room: PullRoom
   readonly #cluster: string
   readonly #chains = new Map<string, Chain[]>()
-  /** The chains whose frames arrived, in that order. */
+  /** The chains in the order in which their frames arrived. */
   #order: Chain[] = []
   #orderStart = 0
   #bytes = 0
@@ -84,7 +84,7 @@ export class FrameChains {
     this.#cluster = cluster
   }
 
-  /** True if the kept frames are known to follow this sequence without a gap. */
+  /** True when the kept frames follow this sequence without a gap. */
   covers(pipeId: string, afterStreamSeq: number): boolean {
     return this.#find(pipeId, afterStreamSeq) !== undefined
   }
@@ -94,7 +94,7 @@ export class FrameChains {
     return this.#find(pipeId, afterStreamSeq)?.firstAfter(afterStreamSeq)
   }
 
-  /** The frame of this very sequence, if it is in memory. */
+  /** The frame with exactly this sequence, if it is in memory. */
   frameAt(pipeId: string, streamSeq: number): StoredFrame | undefined {
     for (const chain of this.#chains.get(pipeId) ?? []) {
       const frame = chain.firstAfter(streamSeq - 1)
@@ -103,13 +103,13 @@ export class FrameChains {
     return undefined
   }
 
-  /** A chain ends there that somebody reads, and has little in memory: what comes next is wanted soon. */
-  isReadAt(pipeId: string, streamSeq: number, mostChainBytes: number): boolean {
+  /** True when a chain that is being read ends there and has little in memory: the next frame is needed soon. */
+  isReadAt(pipeId: string, streamSeq: number, maxChainBytes: number): boolean {
     const chain = this.#find(pipeId, streamSeq)
-    return chain !== undefined && chain.stream.lastSeq === streamSeq && chain.bytes < mostChainBytes
+    return chain !== undefined && chain.stream.lastSeq === streamSeq && chain.bytes < maxChainBytes
   }
 
-  /** The pipe's first frame after this sequence; null: the leader has none. */
+  /** The pipe's first frame after this sequence; null when the leader has none. */
   next(pipeId: string, afterStreamSeq: number): StoredFrame | Promise<StoredFrame | null> {
     const chain = this.#find(pipeId, afterStreamSeq) ?? this.#open(pipeId, afterStreamSeq)
     chain.usedAt = performance.now()
@@ -137,7 +137,7 @@ export class FrameChains {
     return chain
   }
 
-  /** Takes a frame that a consumer has brought already. Returns null while another reader waits for it. */
+  /** Takes a frame that a consumer has already fetched. Returns null while another reader waits for it. */
   #shift(chain: Chain): StoredFrame | null {
     if (chain.reading !== null) return null
     for (let message = chain.stream.shift(); message !== null; message = chain.stream.shift()) {
@@ -148,7 +148,7 @@ export class FrameChains {
   }
 
   async #extend(pipeId: string, chain: Chain, afterStreamSeq: number): Promise<StoredFrame | null> {
-    // A look that began before this call may have been too early.
+    // A read that began before this call can have been too early.
     while (chain.reading !== null) {
       await chain.reading.catch(() => {})
       if (!chain.covers(afterStreamSeq)) return await this.next(pipeId, afterStreamSeq)
@@ -174,7 +174,7 @@ export class FrameChains {
     }
   }
 
-  /** Null: none of ours. */
+  /** Null when the message is not a frame of ours. */
   #keep(chain: Chain, message: StreamMessage): StoredFrame | null {
     const frame = storedFrame(message)
     if (frame === null) return null

@@ -1,7 +1,8 @@
 /**
- * Writes messages that were accepted elsewhere, for a move into a cluster that nobody else writes to. Frames carry the sequence that
- * the stream must have before them: the server takes a frame only right behind the one before it. So many may be under way at
- * once, and the seq of each message is known before it is stored. After a failure the move begins again with empty streams.
+ * Imports messages that were accepted elsewhere, for a move into a cluster without other writers. Each frame carries
+ * the sequence that the stream must have before it, so the server accepts it only directly after the previous one. So
+ * many frames can be in flight, and the seq of each message is known before it is stored. After a failure the move
+ * restarts with empty streams.
  */
 import { type JetStreamClient, type JetStreamManager, jetstream, type StreamInfo } from '@nats-io/jetstream'
 import { BufferUnavailableError, type NewMessage } from '../../log/buffer.ts'
@@ -32,15 +33,16 @@ import {
 } from './stream.ts'
 
 const publishTimeoutMs = 10_000
-/** Unless one message is larger: a reader of one message gets all of its frame. */
+/** Unless one message is larger. A reader of one message gets its whole frame. */
 const frameBytes = 1024 * 1024
 /** Enough for round trips of a few ms. */
-const mostFramesUnderWay = 64
-const mostBytesUnderWay = 32 * 1024 * 1024
+const maxFramesUnderWay = 64
+const maxBytesUnderWay = 32 * 1024 * 1024
 
 /**
- * Creates the streams. A stream with messages is removed and created again if an earlier run of this move has created it: `stream` is
- * the `stream` of that run. Throws ConfigError for every other one with messages, and BufferUnavailableError, StreamUnavailableError.
+ * Creates the streams. A stream with messages is recreated if an earlier run of this move created it; `stream` is the
+ * `stream` of that run. Throws ConfigError for any other stream with messages, BufferUnavailableError and
+ * StreamUnavailableError.
  */
 export async function openFrameImport(
   spec: JetStreamSpec,
@@ -63,7 +65,7 @@ export async function openFrameImport(
   }
 }
 
-/** The stream is empty, or it is the one that was created then. */
+/** Returns the stream if it is empty or was created by that run. */
 async function openUnused(
   connection: NatsConnection,
   spec: JetStreamSpec,
@@ -77,13 +79,13 @@ async function openUnused(
 }
 
 /**
- * Whether the streams of a cluster could be opened. Only a server knows how much room its disk and its accounts have left, and only
- * a request that creates a stream learns it. Streams that do not exist are therefore created and removed again.
+ * Checks that the streams of a cluster can be opened. Only a request that creates a stream shows whether the server's
+ * disk and the account have enough room. So missing streams are created and removed again.
  *
- *   crash before the removal   an empty stream of this identity is left, which the opening that follows takes for its own
- *   stream of another owner    the opening is refused as always; only an empty stream with our description is ever removed
+ *   crash before the removal   an empty stream of this identity remains, which the following opening uses
+ *   stream of another owner    rejected as always; only an empty stream with our description is ever removed
  *
- * `stream`, and what it throws: as `openFrameImport`.
+ * `stream` and errors are those of `openFrameImport`.
  */
 export async function rehearseStreams(spec: JetStreamSpec, stream: string | null): Promise<void> {
   const connection = await connectNats(spec.nats)
@@ -109,7 +111,7 @@ async function removeEmpty(manager: JetStreamManager, { name, description }: Wan
 }
 
 export class FrameImport {
-  /** When the stream was created: no other stream has it. */
+  /** The stream's creation time, which identifies it. */
   readonly stream: string
   readonly #connection: NatsConnection
   readonly #stream: JetStreamClient
@@ -118,7 +120,7 @@ export class FrameImport {
   readonly #mostBytes: number
   readonly #underWay = new Set<Promise<void>>()
   #bytesUnderWay = 0
-  /** The sequence of the frame that was published last. */
+  /** The sequence of the last published frame. */
   #lastSeq = 0
   #failure: BufferUnavailableError | null = null
 
@@ -132,18 +134,18 @@ export class FrameImport {
   }
 
   /**
-   * Messages of one pipe, in order. Resolves with the seq of each when there is room for more. Rejects with BufferUnavailableError
-   * when any frame was not stored.
+   * Writes messages of one pipe, in order. Resolves with their seqs when there is room for more. Rejects with
+   * BufferUnavailableError when any frame was not stored.
    */
   async put(messages: readonly NewMessage[]): Promise<number[]> {
     const frames = [...framesOf(messages, this.#mostBytes)]
     const seqs = frames.flatMap((frame, ahead) =>
       frame.map((_, index) => seqOf(this.#lastSeq + 1 + ahead, index)),
     )
-    // First: a message whose key is missing would be stored again by a repeat.
+    // The keys come first: if a message's key were missing, a repeat would be stored again.
     await this.#keys.add(usedKeys(messages, seqs))
     for (const frame of frames) {
-      while (this.#underWay.size >= mostFramesUnderWay || this.#bytesUnderWay > mostBytesUnderWay) {
+      while (this.#underWay.size >= maxFramesUnderWay || this.#bytesUnderWay > maxBytesUnderWay) {
         await Promise.race(this.#underWay)
       }
       this.#throwFailure()
@@ -152,7 +154,7 @@ export class FrameImport {
     return seqs
   }
 
-  /** Resolves when everything that was put is stored. */
+  /** Resolves when everything written so far is stored. */
   async flush(): Promise<void> {
     await Promise.all(this.#underWay)
     this.#throwFailure()
@@ -181,7 +183,7 @@ export class FrameImport {
     try {
       await this.#stream.publish(subject, frame.buffer.subarray(0, frame.length), options)
     } catch (error) {
-      // The first one says why; those behind it only that it is missing.
+      // Only the first error is the cause; later ones follow from it.
       this.#failure ??= unavailable(error)
     }
   }
@@ -191,7 +193,7 @@ export class FrameImport {
   }
 }
 
-/** `seqs`: those that the messages get. */
+/** `seqs` are the future seqs of the messages. */
 function usedKeys(messages: readonly NewMessage[], seqs: readonly number[]): UsedKey[] {
   const used = new Map<string, UsedKey>()
   for (const [index, { pipeId, msgId, recordCount, idempotency }] of messages.entries()) {

@@ -1,24 +1,24 @@
 /**
- * Messages of a stream in order, many at a time: an ephemeral pull consumer that is asked for the next lot before the last one
- * is used up.
+ * Reads messages of a stream in order and in batches, with an ephemeral pull consumer. The next batch is requested
+ * before the last one is used up.
  *
- *   pulling ──a message is out of turn, none comes, the server ends a request for another reason──▶ broken
+ *   pulling ──a message is out of order or late, or the server ends a request unexpectedly──▶ broken
  *
- * A broken one is closed and another begins where it ended: who reads knows the sequence. A consumer lives on one replica,
- * which may lag: that it has no more says nothing of the leader.
+ * A broken consumer is closed and replaced by one that starts at the reader's sequence. A consumer runs on one replica,
+ * which can lag: when it has no more messages, the leader can still have some.
  */
 import type { NatsMessage, Subscription } from '../nats/headers.ts'
 import type { ConsumerPlan, StreamClient, StreamMessage } from './stream-client.ts'
 
 export interface PullSize {
   messages: number
-  /** The bytes of one lot, headers included. */
+  /** Bytes per batch, including headers. */
   bytes: number
 }
 
-/** Requests end after so long, and are repeated when messages are wanted. */
+/** The lifetime of a request; it is repeated while messages are wanted. */
 const requestMs = 10_000
-/** The time within which a message that is known to exist must arrive. */
+/** The time within which an existing message must arrive. */
 const lateMs = 3_000
 
 export class FramePull {
@@ -29,12 +29,12 @@ export class FramePull {
   readonly #subscription: Subscription
   readonly #queue: StreamMessage[] = []
   #queueStart = 0
-  /** Messages that the request under way may still bring; 0: there is none. */
+  /** Messages that the current request can still deliver; 0 without a request. */
   #wanted = 0
-  /** By the newest request. */
+  /** The size of the newest request. */
   #lot = 0
   #delivered = 0
-  /** After the newest message that came, as the consumer's server knows. */
+  /** Messages after the newest one that arrived, according to the consumer's server. */
   #pending: number
   #requests = 0
   #wake: (() => void) | null = null
@@ -66,12 +66,12 @@ export class FramePull {
     return this.#isBroken
   }
 
-  /** The next message is larger than a lot may be. */
+  /** The next message exceeds the batch size. */
   get isTooLarge(): boolean {
     return this.#isTooLarge
   }
 
-  /** Takes a message that has arrived already; null: none. */
+  /** Takes a message that has already arrived; null when there is none. */
   shift(): StreamMessage | null {
     const message = this.#queue[this.#queueStart]
     if (message === undefined) return null
@@ -84,7 +84,7 @@ export class FramePull {
     return message
   }
 
-  /** Null: its server has no more for now, or it is broken, or the next message is too large. */
+  /** Null when its server has no more for now, when it is broken, or when the next message is too large. */
   async next(): Promise<StreamMessage | null> {
     const deadline = performance.now() + lateMs
     for (;;) {
@@ -101,7 +101,7 @@ export class FramePull {
     }
   }
 
-  /** The leader has another one: it will come here, too. */
+  /** The leader has another message, so it must arrive here too. */
   expect(): void {
     this.#pending = Math.max(1, this.#pending)
   }
@@ -113,7 +113,7 @@ export class FramePull {
     this.#wake?.()
   }
 
-  /** The next lot, when half of this one is used. */
+  /** Requests the next batch when half of this one is used. */
   #ask(): void {
     const queued = this.#queue.length - this.#queueStart
     if (this.#isBroken || this.#wanted > 0 || queued > this.#size.messages / 2) return
@@ -137,7 +137,7 @@ export class FramePull {
     this.#wake?.()
   }
 
-  /** The reply's subject says where the message stands: `$JS.ACK.stream.consumer.tries.stream_seq.consumer_seq.time.pending`. */
+  /** The reply subject contains the position: `$JS.ACK.stream.consumer.tries.stream_seq.consumer_seq.time.pending`. */
   #take(message: NatsMessage): void {
     const place = (message.reply ?? '').split('.')
     const streamSeq = Number(place.at(-4))
@@ -154,7 +154,7 @@ export class FramePull {
     this.#queue.push({ streamSeq, subject, headers, data, storedMs: null })
   }
 
-  /** A request is over. Only the newest one counts. */
+  /** A request has ended. Only the newest request counts. */
   #ended(message: NatsMessage): void {
     if (!message.subject.endsWith(`.${this.#requests}`)) return
     const code = message.headers?.code ?? 0

@@ -1,26 +1,28 @@
 /**
- * The messages of some subjects from a sequence on, one after the other, until the leader has no more; later it goes on from there.
+ * Reads the messages of some subjects from a sequence on, until the leader has no more. A later read continues from
+ * there.
  *
  *   one by one ──the third in a row──▶ pulled ──unused for a while, broken, a large message──▶ one by one
  *
- * So a lane that keeps up costs a request for each frame and no consumer, and one that catches up is as fast as the wire.
- * Consumers are bounded for all of a reader (PullRoom): who gets none reads one by one. Where a stream ends is the leader's word.
+ * So a lane that keeps up costs one request per frame and no consumer, and one that catches up reads at full speed. The
+ * number of consumers per reader is limited (PullRoom); without one, frames are read one by one. Only the leader knows
+ * where a stream ends.
  */
 import { FramePull } from './frame-pull.ts'
 import type { StreamClient, StreamMessage } from './stream-client.ts'
 
-/** The limits of all consumers of a reader together: their number × the bytes of a lot is memory. */
-const mostPulls = 24
+/** The limit of consumers per reader: their number × the bytes of a batch is the memory used. */
+const maxPulls = 24
 const lotBytes = 512 * 1024
 const lotMessages = 512
-/** Headers alone are small, and wanted in bulk. */
+/** Messages without bodies are small and are read in bulk. */
 const lotHeaders = 2_048
-/** A consumer that nobody has asked for so long is closed. */
+/** An unused consumer is closed after this time. */
 const idlePullMs = 5_000
-/** After a large message so many are read one by one. */
+/** The number of messages that are read one by one after a large one. */
 const largeInARow = 8
 
-/** The consumers of one reader: those of streams that are not read any more make room. */
+/** The consumers of one reader. Consumers of idle streams make room for new ones. */
 export class PullRoom {
   readonly #streams = new Set<FrameStream>()
   #sweep: NodeJS.Timeout | null = null
@@ -29,10 +31,10 @@ export class PullRoom {
     return this.#streams.size
   }
 
-  /** False: there is no room. */
+  /** Returns false when there is no room. */
   enter(stream: FrameStream): boolean {
-    if (this.#streams.size >= mostPulls) this.#closeIdle(idlePullMs / 10)
-    if (this.#streams.size >= mostPulls) return false
+    if (this.#streams.size >= maxPulls) this.#closeIdle(idlePullMs / 10)
+    if (this.#streams.size >= maxPulls) return false
     this.#streams.add(stream)
     this.#sweep ??= setInterval(() => this.#closeIdle(idlePullMs), idlePullMs / 2).unref()
     return true
@@ -58,9 +60,9 @@ export class PullRoom {
 export interface FrameStreamPlan {
   filter: string
   headersOnly?: boolean
-  /** Messages up to this one are not wanted. */
+  /** The sequence after which messages are wanted. */
   afterStreamSeq: number
-  /** There is probably nothing: the leader is asked first. */
+  /** There are probably no messages: the leader is asked first. */
   isEndLikely?: boolean
 }
 
@@ -73,7 +75,7 @@ export class FrameStream {
   #lastSeq: number
   #inARow = 0
   #isEndLikely: boolean
-  /** Not before this many more messages. */
+  /** A consumer is not opened before this many more messages. */
   #singles = 0
   #isReading = false
   usedAt = performance.now()
@@ -93,7 +95,7 @@ export class FrameStream {
     return this.#lastSeq
   }
 
-  /** Takes a message that has arrived already; null: wait for `next`. */
+  /** Takes a message that has already arrived; null: call `next`. */
   shift(): StreamMessage | null {
     for (let message = this.#pull?.shift() ?? null; message !== null; message = this.#pull?.shift() ?? null) {
       if (message.streamSeq > this.#lastSeq) return this.#passed(message)
@@ -101,7 +103,7 @@ export class FrameStream {
     return null
   }
 
-  /** Null: the leader has no more. One call at a time. */
+  /** Null when the leader has no more. One call at a time. */
   async next(): Promise<StreamMessage | null> {
     this.usedAt = Number.POSITIVE_INFINITY
     this.#isReading = true
@@ -113,7 +115,7 @@ export class FrameStream {
     }
   }
 
-  /** Without a consumer until it is read again. */
+  /** Closes the consumer until the next read. */
   rest(): void {
     if (this.#pull === null) return
     this.#pull.close()

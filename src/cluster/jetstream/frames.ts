@@ -2,20 +2,20 @@
  * The buffer's messages in JetStream. A JetStream message is one frame: messages of one pipe, laid out as in `../../log/frame.ts`.
  *
  *   subject   pipectl.<cluster>.buffer.<pipe_id>.f               messages without an Idempotency-Key
- *             pipectl.<cluster>.buffer.<pipe_id>.k.<chain>       messages with one, of one appender (keyed-appends.ts). An earlier
+ *             pipectl.<cluster>.buffer.<pipe_id>.k.<chain>       messages with a key, of one appender (keyed-appends.ts). An earlier
  *                                                                version had a subject for each key here
- *   headers   what of the frame is asked for more often than the frame itself, see FrameHead
+ *   headers   the facts that are needed more often than the frame itself: see FrameHead
  *   body      the frame
  *
- * `seq` = the stream's sequence × 1,024 + the message's place in the frame: ascending, unique, below 2^53 for 8 × 10^12
+ * `seq` = the stream's sequence × 1,024 + the message's index in the frame: ascending, unique, below 2^53 for 8 × 10^12
  * frames. Sequences begin with 1, so no `seq` is below 1,024.
  */
 import { type FramedMessage, readFramed } from '../../log/frame.ts'
 import { headers, type MsgHdrs } from '../nats/headers.ts'
 
-/** As many as there are places in a `seq`. */
+/** The number of indexes in a `seq`. */
 export const messagesPerFrame = 1_024
-/** Kept free of a server's `max_payload` for what a frame needs beside one body: its headers, its head, a key. */
+/** The part of a server's `max_payload` that is reserved for a frame's headers, message header and key. */
 export const frameHeadBytes = 4_096
 
 export function streamName(cluster: string): string {
@@ -27,22 +27,22 @@ export function totalsStreamName(cluster: string): string {
   return `pipectl-${cluster}-totals`
 }
 
-/** All that the stream holds. */
+/** All subjects of the stream. */
 export function bufferSubjects(cluster: string): string {
   return `pipectl.${cluster}.buffer.>`
 }
 
-/** All of one pipe. */
+/** All subjects of one pipe. */
 export function pipeSubjects(cluster: string, pipeId: string): string {
   return `pipectl.${cluster}.buffer.${pipeId}.>`
 }
 
-/** A pipe's frames without a key. */
+/** The subject of a pipe's frames without keys. */
 export function frameSubject(cluster: string, pipeId: string): string {
   return `pipectl.${cluster}.buffer.${pipeId}.f`
 }
 
-/** Frames with keys of one appender: each is stored only right after the one before it. */
+/** The subject of one appender's frames with keys. Each is stored only directly after the one before it. */
 export function chainSubject(cluster: string, pipeId: string, chain: string): string {
   return `pipectl.${cluster}.buffer.${pipeId}.k.${chain}`
 }
@@ -61,32 +61,32 @@ export function totalsSubject(cluster: string, pipeId: string): string {
   return `pipectl.${cluster}.totals.${pipeId}`
 }
 
-/** Core NATS: `[[pipeId, seq], …]` in JSON, by whoever appended, once they are acknowledged. */
+/** Core NATS subject: `[[pipeId, seq], …]` in JSON, published by the appending node after the acknowledgement. */
 export function commitsSubject(cluster: string): string {
   return `pipectl.${cluster}.commits`
 }
 
-/** Core NATS: by whoever has purged a part of the stream, without a body. */
+/** Core NATS subject: an empty message from the node that has purged a part of the stream. */
 export function droppedSubject(cluster: string): string {
   return `pipectl.${cluster}.dropped`
 }
 
-/** Core NATS: what the pipes hold, by their owners (fair share). */
+/** Core NATS subject: the bytes held by each pipe, published by the owners (fair share). */
 export function sharesSubject(cluster: string): string {
   return `pipectl.${cluster}.shares`
 }
 
-/** `streamSeq`: the stream's sequence of the frame. */
+/** `streamSeq` is the frame's sequence in the stream. */
 export function seqOf(streamSeq: number, index: number): number {
   return streamSeq * messagesPerFrame + index
 }
 
-/** The sequence of the frame that a `seq` lies in. */
+/** The stream sequence of the frame that contains a `seq`. */
 export function streamSeqOf(seq: number): number {
   return Math.floor(seq / messagesPerFrame)
 }
 
-/** The place of a `seq` in its frame. */
+/** The index of a `seq` in its frame. */
 export function indexOf(seq: number): number {
   return seq % messagesPerFrame
 }
@@ -96,14 +96,14 @@ export interface FrameHead {
   workspaceId: string
   messages: number
   records: number
-  /** The bytes of the bodies, as Backlog counts them. */
+  /** Bytes of the bodies, counted like in Backlog. */
   bytes: number
-  /** When the first and the last of its messages were received, ms since the epoch. */
+  /** Receive times of its first and last message, ms since the epoch. */
   firstMs: number
   lastMs: number
 }
 
-/** A message of the stream that is no frame, or not a whole one. */
+/** A message of the stream that is no frame, or an incomplete one. */
 export class FrameDamagedError extends Error {
   constructor(message: string) {
     super(message)
@@ -144,7 +144,7 @@ export function decodeHead(encoded: MsgHdrs | undefined): FrameHead {
   return head
 }
 
-/** The frame's messages, each body a view into `data`. Checksums are not compared. Throws FrameDamagedError. */
+/** Returns the frame's messages; each body is a view into `data`. Checksums are not verified. Throws FrameDamagedError. */
 export function decodeFrame(data: Uint8Array, messages: number): FramedMessage[] {
   if (!(data.buffer instanceof ArrayBuffer)) throw new TypeError('a frame is an ArrayBuffer')
   try {

@@ -1,11 +1,11 @@
 /**
- * Questions about keys of all threads of a node become few statements: while one is with the database, those that come gather for the next
- * one of its kind. So the cost of a commit is shared, as it is in the buffer itself.
+ * Batches key queries of all threads of a node into few statements: queries that arrive during a statement join the next
+ * one of their kind. So they share the cost of a commit, as in the buffer itself.
  */
 import type { FoundKeys, KeyStore } from '../../log/key-store.ts'
 
-/** Keys of one statement. */
-const mostKeys = 2_000
+/** The number of keys per statement. */
+const maxKeys = 2_000
 
 export function batchedKeys(store: KeyStore): KeyStore {
   const found = async (run: () => Promise<FoundKeys>, keyHashes: Iterable<string>): Promise<FoundKeys> => {
@@ -31,7 +31,7 @@ export function batchedKeys(store: KeyStore): KeyStore {
   }
 }
 
-/** Every caller gets the result of the statement that its items were in. */
+/** Every caller gets the result of the statement that contained its items. */
 class Batches<Item, Result> {
   readonly #run: (items: Item[]) => Promise<Result>
   #waiting: { items: readonly Item[]; resolve(result: Result): void; reject(error: unknown): void }[] = []
@@ -54,7 +54,7 @@ class Batches<Item, Result> {
       let count = 0
       let keys = 0
       for (const { items } of this.#waiting) {
-        if (count > 0 && keys + items.length > mostKeys) break
+        if (count > 0 && keys + items.length > maxKeys) break
         keys += items.length
         count += 1
       }

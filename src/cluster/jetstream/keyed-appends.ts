@@ -1,24 +1,26 @@
 /**
- * Appends with an Idempotency-Key, of one appender. Messages of a pipe gather while the frame before them is under way:
+ * One appender's appends with an Idempotency-Key. Messages of a pipe gather while the previous frame is in flight:
  *
  *   gathering ──▶ claimed ──▶ published ──ack──▶ 202 ──▶ settled, in the background
- *                    │            ├─ refused ──▶ claims released; gathered again, or 503
- *                    │            └─ no answer ─▶ 503; the claims stay pending
+ *                    │            ├─ rejected ─▶ claims released; gathered again, or 503
+ *                    │            └─ no response ▶ 503; the claims stay pending
  *                    ├─ the key is used ──▶ the first message's 202, or IdempotencyKeyReusedError
  *                    └─ another claim is pending ──▶ waits for it; after 2 s this node settles it
  *
- * Frames of an appender and a pipe are a chain: a subject of their own, on which each frame demands to follow the one before. A chain
- * begins with a void, so every frame demands a sequence that is never given out again, and whether it was or ever will be stored can be
- * decided by others (settlement.ts). After a frame without an answer a new chain begins.
+ * The frames of one appender and one pipe form a chain: they have a subject of their own, on which each frame requires
+ * its predecessor to be the last message. A chain starts with a void, so every frame requires a unique sequence. So
+ * another node can decide whether a frame was stored or ever will be (settlement.ts). After a frame without a response
+ * a new chain starts.
  *
- *   the node ends, or stands still, after …   in the stream        the key                              the client
- *   the claim                                 nothing              pending, then free                   no answer; a repeat is stored
- *   the frame was published                   the frame or nothing pending, then used, or free          no answer; a repeat gets what is stored, or is stored
- *   the ack                                   the frame            pending, then used                   no answer or 202; a repeat gets the same 202
+ *   the node ends, or is paused, after …      in the stream        the key                              the client
+ *   the claim                                 nothing              pending, then free                   no response; a repeat is stored
+ *   the frame was published                   the frame or nothing pending, then used, or free          no response; a repeat gets what is stored, or is stored
+ *   the ack                                   the frame            pending, then used                   no response or 202; a repeat gets the same 202
  *   the claim was settled                     the frame            used                                 the same
  *
- * A node that continues after others have settled its claims publishes a frame that is refused, and gathers its messages again: their
- * keys may be used by then. So a key never gives two messages, and a 202 is given only after an ack.
+ * A node that resumes after others have settled its claims publishes a frame that is rejected. It gathers the messages
+ * again, because their keys can be used by then. So a key never yields two messages, and a 202 is sent only after an
+ * ack.
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import { resourceLimits } from '../../contract/resource-limits.ts'
@@ -50,15 +52,18 @@ import { unavailable } from './unavailable.ts'
 
 const wrongLastSequence = 10_071
 const expectedHeader = 'Nats-Expected-Last-Subject-Sequence'
-/** How often a message can be refused because its chain was broken, or meet another claim. */
-const mostTries = 8
-/** Beyond it an idle chain is forgotten, and begins again with the next message of its pipe. */
-const mostIdleChains = 10_000
-/** For the request that has the key: longer than a frame takes, unless a node or a server is in trouble. */
+/** How often a message can be rejected because its chain was broken, or meet another claim. */
+const maxTries = 8
+/** Above this number, an idle chain is removed and starts again with the next message of its pipe. */
+const maxIdleChains = 10_000
+/**
+ * How long a request waits for another claim of its key: longer than a frame takes, unless a node or a server is in
+ * trouble.
+ */
 const pendingWaitMs = 2_000
 const pendingLookMs = [10, 20, 50, 100]
 
-/** The totals that a stored frame adds to its pipe. */
+/** The counts that a stored frame adds to its pipe. */
 export interface StoredKeyed {
   pipeId: string
   frame: OpenFrame
@@ -73,13 +78,13 @@ export interface KeyedDeps {
   client: StreamClient
   keys: Pick<KeyStore, KeyQuestion>
   log: Logger
-  /** Throws BufferUnavailableError when nothing may be published now. */
+  /** Throws BufferUnavailableError when nothing can be published now. */
   requireAlive(): void
-  /** The newest sequence of the stream that is known. */
+  /** The newest known sequence of the stream. */
   newestSeq(): number
-  /** A frame was acknowledged, so long after it was published. False: the stream is not the one that it was `before`. */
+  /** A frame was acknowledged `ms` after its publication. Returns false when the stream is not the same as `before`. */
   onStored(stored: StoredKeyed, streamSeq: number, published: { before: number; ms: number }): boolean
-  /** The error for a frame that the stream did not take. */
+  /** The error for a frame that the stream did not store. */
   failure(result: Extract<PublishResult, { kind: 'refused' | 'unknown' }>): Error
 }
 
@@ -95,7 +100,7 @@ interface Keyed {
 
 interface Chain {
   name: string
-  /** The sequence of its last message; null: it has to begin (again) with a void. */
+  /** The sequence of its last message; null when the chain has to start with a void. */
   lastSeq: number | null
   waiting: Keyed[]
   isBusy: boolean
@@ -104,7 +109,7 @@ interface Chain {
 export class KeyedAppends {
   readonly #deps: KeyedDeps
   readonly #chains = new Map<string, Chain>()
-  /** The request of this appender with a key, until it has its answer: others with the key wait for that. */
+  /** The request of this appender for each key that is in progress. Others with the same key wait for its result. */
   readonly #first = new Map<string, { bodyHash: string; appended: Promise<Appended> }>()
   readonly #settling = new Set<Promise<void>>()
   #begun = 0
@@ -115,13 +120,13 @@ export class KeyedAppends {
     this.#deps = deps
   }
 
-  /** `message` has a key and is not lent. Rejects with BufferUnavailableError, IdempotencyKeyReusedError. */
+  /** `message` must have a key and must not be lent. Rejects with BufferUnavailableError, IdempotencyKeyReusedError. */
   async append(message: NewMessage, idempotency: Idempotency): Promise<Appended> {
     const keyHash = keyHashOf(message.pipeId, idempotency.key)
     const bodyHash = bodyHashOf(idempotency.bodyHash)
     for (let first = this.#first.get(keyHash); first !== undefined; first = this.#first.get(keyHash)) {
       const appended = await first.appended.catch((error: unknown) => {
-        // The key was used with that request's body; this request's body can be the right one.
+        // The other request's body did not match the key; this request's body can match.
         if (error instanceof IdempotencyKeyReusedError) return null
         throw error
       })
@@ -132,23 +137,23 @@ export class KeyedAppends {
     return await this.#appendFirst({ message, keyHash, bodyHash })
   }
 
-  /** Null: the key is free. Waits for a request with the key that is under way. */
+  /** Null when the key is free. Waits for a request with the same key that is in progress. */
   async find(pipeId: string, { key, bodyHash }: Idempotency): Promise<Appended | 'reused' | null> {
     const used = await this.#usedKey(keyHashOf(pipeId, key))
     return used === null ? null : answerTo(used, bodyHashOf(bodyHash))
   }
 
-  /** Everything that waits for a chain of its own. */
+  /** Rejects everything that waits for its chain. */
   rejectWaiting(error: Error): void {
     for (const { waiting } of this.#chains.values()) for (const { reject } of waiting.splice(0)) reject(error)
   }
 
-  /** Resolves when no claim of an acknowledged message is on its way to the database. */
+  /** Resolves when no settlement of an acknowledged message is in progress. */
   async settled(): Promise<void> {
     await Promise.all(this.#settling)
   }
 
-  /** Settles claims that have been pending for this long, whosever they are. */
+  /** Settles claims of all nodes that have been pending for this long. */
   async settleOlderThan(ms: number): Promise<void> {
     const pending = await this.#deps.keys.pendingFor(ms, 1_000)
     const byAttempt = new Map<string, PendingClaim[]>()
@@ -193,7 +198,7 @@ export class KeyedAppends {
 
   #run(pipeId: string, chain: Chain): void {
     chain.isBusy = true
-    // After this turn's sockets: they all go into one frame.
+    // Runs at the end of this turn of the event loop, so that all its requests join one frame.
     setImmediate(() => void this.#appendWaiting(pipeId, chain))
   }
 
@@ -203,12 +208,12 @@ export class KeyedAppends {
       try {
         await this.#appendBatch(pipeId, chain, batch)
       } catch (error) {
-        // The requests behind it are rejected too: no request waits longer than the stream and the database are given to answer.
+        // Requests behind it are rejected too, so that none waits longer than the limits of the stream and the database.
         for (const { reject } of [...batch, ...chain.waiting.splice(0)]) reject(error)
       }
     }
     chain.isBusy = false
-    if (this.#chains.size > mostIdleChains) this.#chains.delete(pipeId)
+    if (this.#chains.size > maxIdleChains) this.#chains.delete(pipeId)
   }
 
   #takeBatch({ waiting }: Chain): Keyed[] {
@@ -244,7 +249,7 @@ export class KeyedAppends {
     await this.#publish(chain, attempt, claimed)
   }
 
-  /** Answers those whose key is used or pending; the others can be published. */
+  /** Responds to requests whose key is used or pending. Returns those that can be published. */
   #sort(batch: readonly Keyed[], { used, pending }: FoundKeys, attemptId: string): Map<Keyed, PendingClaim> {
     const usedKeys = new Map(used.map((key) => [key.keyHash, key]))
     const claims = new Map(pending.map((claim) => [claim.keyHash, claim]))
@@ -254,7 +259,7 @@ export class KeyedAppends {
       const claim = claims.get(one.keyHash)
       if (first !== undefined) settleWith(one, answerTo(first, one.bodyHash))
       else if (claim?.attemptId === attemptId) claimed.set(one, claim)
-      // Another one's, which was settled between two statements when it is not there.
+      // Another request's claim. If it is not in the result, it was settled between two statements.
       else void this.#awaitOther(one)
     }
     return claimed
@@ -270,7 +275,7 @@ export class KeyedAppends {
     }
   }
 
-  /** Waits for the claim of another request; settles it in the end. Null: the key is free. */
+  /** Waits for the claim of another request, and settles it at the end. Null when the key is free. */
   async #usedKey(keyHash: string): Promise<UsedKey | null> {
     const until = performance.now() + pendingWaitMs
     for (let look = 0; ; look += 1) {
@@ -284,11 +289,11 @@ export class KeyedAppends {
 
   #retry(one: Keyed): void {
     one.tries += 1
-    if (one.tries < mostTries) this.#gather(one)
+    if (one.tries < maxTries) this.#gather(one)
     else one.reject(unavailable('write_failed', 'the idempotency key is claimed and released all the time'))
   }
 
-  /** A chain that has nothing to follow. Nothing of it is under way without an answer. */
+  /** Starts a chain. No frame of it is in flight without a response. */
   async #begin(pipeId: string, name: string): Promise<number> {
     const result = await this.#send(
       chainSubject(this.#deps.cluster, pipeId, name),
@@ -319,7 +324,7 @@ export class KeyedAppends {
     const result = await this.#send(subject, frame.buffer.subarray(0, frame.length), headers)
     if (result.kind === 'stored') {
       if (!onStored(stored, result.streamSeq, { before, ms: performance.now() - startedAt }))
-        throw unavailable('write_failed')
+        throw unavailable('write_failed', undefined, true)
       chain.lastSeq = result.streamSeq
       this.#acknowledge(claimed, result.streamSeq)
       return
@@ -328,7 +333,7 @@ export class KeyedAppends {
       Object.assign(chain, this.#newChain())
       throw this.#deps.failure(result)
     }
-    // It is not stored. The claims are given back first, or the messages would meet them when they are tried again.
+    // The frame is not stored. Its claims are released first; otherwise the messages would meet them on the next try.
     chain.lastSeq = null
     const isReleased = await this.#release(claimed)
     const isBroken =
@@ -346,14 +351,14 @@ export class KeyedAppends {
       settled.push({ ...claim, seq })
       one.resolve({ seq, msgId, recordCount, repeated: false })
     }
-    // No request waits for it: a claim that stays pending says the same once its frame is looked for.
+    // No request waits for this. A claim that stays pending is settled later with the same result.
     const settling = this.#ask(() => this.#deps.keys.settle(settled))
       .catch(() => {})
       .finally(() => this.#settling.delete(settling))
     this.#settling.add(settling)
   }
 
-  /** False: they stay pending until another request, or housekeeping, settles them. */
+  /** Returns false when they stay pending until another request or housekeeping settles them. */
   async #release(claimed: ReadonlyMap<Keyed, PendingClaim>): Promise<boolean> {
     try {
       await this.#ask(() => this.#deps.keys.release([...claimed.values()]))
@@ -371,7 +376,7 @@ export class KeyedAppends {
     return new Promise((onResult) => this.#deps.publisher.publish({ subject, data, headers, onResult }))
   }
 
-  /** Every failure of the database is one of the buffer to the client: 503 with `Retry-After`. */
+  /** Every failure of the database is reported as an unavailable buffer: 503 with `Retry-After`. */
   async #ask<T>(question: () => Promise<T>): Promise<T> {
     try {
       const answer = await question()

@@ -1,11 +1,12 @@
 /**
- * Messages by id and by page, for whoever looks: MessageLookup over the stream.
+ * Implements MessageLookup over the stream: finds messages by id and lists them by page.
  *
- * An id holds the time at which it was made, by the clock of the node that took the message, and a frame says when its messages
- * were received. So an id is looked for where the stream took frames at that time; else, where frames say that they are of
- * that time (they may have come here later, with a migration). Both look at a bounded number of frames.
+ * An id contains its creation time, by the clock of the accepting node, and a frame states when its messages were
+ * received. So an id is searched where the stream stored frames at that time, and then where frames state that time (a
+ * migration stores them later). Both searches read a limited number of frames.
  *
- * A page is read backward, which a stream cannot: the part of it that holds enough frames is found by counting, see `#partBefore`.
+ * A page is in reverse order, which a stream does not support: `#partBefore` finds the part with enough frames by
+ * counting.
  */
 import { crc32 } from 'node:zlib'
 import type { ListedMessage, MessageListing, MessageLookup, StoredMessage } from '../../log/buffer.ts'
@@ -26,11 +27,11 @@ import { lastReceivedBefore, receivedSlackMs } from './pipe-times.ts'
 import { headOf, storedFrame } from './stored-frame.ts'
 import { type ConsumerStart, StreamClient, type StreamMessage } from './stream-client.ts'
 
-/** Heads that one look goes through at most, and frames that it opens. */
-const mostHeads = 500_000
-const mostFrames = 5_000
+/** The limits of one search: headers that are read, and frames that are opened. */
+const maxHeads = 500_000
+const maxFrames = 5_000
 const lot = { messages: 2_048, bytes: 512 * 1024 }
-/** Frames of a part that a page is taken from: more than this are not read in vain. */
+/** The number of frames, above those of the page, that a part can have. */
 const spareFrames = 512
 
 interface Candidate {
@@ -53,7 +54,7 @@ class StreamLookup implements MessageLookup {
     this.#cluster = cluster
   }
 
-  /** Null: it is not kept, or not intact. */
+  /** Null when the message is not kept or is damaged. */
   async find(msgId: string): Promise<StoredMessage | null> {
     const ms = timeOf(msgId)
     if (ms === null) return null
@@ -101,23 +102,23 @@ class StreamLookup implements MessageLookup {
     return null
   }
 
-  /** Those frames first whose times the id's lies between, then those near it. */
+  /** First the frames whose receive times enclose the id's time, then those close to it. */
   async *#candidates(ms: number, start: ConsumerStart): AsyncGenerator<Candidate, void> {
     const near: Candidate[] = []
     let opened = 0
     const filter = bufferSubjects(this.#cluster)
     const pull = await FramePull.open(this.#client, { filter, start, headersOnly: true }, lot)
     try {
-      for (let heads = 0; heads < mostHeads && opened < mostFrames; heads += 1) {
+      for (let heads = 0; heads < maxHeads && opened < maxFrames; heads += 1) {
         const message = await pull.next()
         if (message === null) break
         const head = headOf(message)
         if (head === null || head.lastMs < ms - receivedSlackMs) continue
-        // Everything later was received later still, by any clock.
+        // Later frames were received later still, by any clock.
         if (head.firstMs > ms + 2 * receivedSlackMs) break
         const candidate = { streamSeq: message.streamSeq, head }
         if (distance(head, ms) > closeMs) {
-          if (near.length < mostFrames) near.push(candidate)
+          if (near.length < maxFrames) near.push(candidate)
           continue
         }
         opened += 1
@@ -127,7 +128,7 @@ class StreamLookup implements MessageLookup {
       pull.close()
     }
     near.sort((a, b) => distance(a.head, ms) - distance(b.head, ms))
-    yield* near.slice(0, mostFrames - opened)
+    yield* near.slice(0, maxFrames - opened)
   }
 
   async #findIn(msgId: string, { streamSeq }: Candidate): Promise<StoredMessage | null> {
@@ -150,14 +151,14 @@ class StreamLookup implements MessageLookup {
   }
 
   /**
-   * A sequence from which on up to `before` there are enough frames for so many messages, and not many more: by bisection over
-   * how many frames follow, which the server counts.
+   * A sequence after which, up to `before`, there are enough frames for this many messages, but not many more. Found by
+   * bisection over the number of following frames, which the server counts.
    */
   async #partBefore(filter: string, first: number, before: number, messages: number): Promise<number> {
     const later = await this.#framesFrom(filter, before)
     let low = first
     let high = before
-    // Each frame has one message at least.
+    // Each frame has at least one message.
     while (high - low > messages) {
       const middle = Math.max(low, high === before ? before - messages : Math.floor((low + high) / 2))
       const frames = (await this.#framesFrom(filter, middle)) - later
@@ -182,7 +183,7 @@ class StreamLookup implements MessageLookup {
     try {
       for (;;) {
         const message: StreamMessage | null = await pull.next()
-        if (message === null || message.streamSeq >= before || found.length >= mostHeads) return found
+        if (message === null || message.streamSeq >= before || found.length >= maxHeads) return found
         const head = headOf(message)
         if (head !== null) found.push({ streamSeq: message.streamSeq, head })
       }
@@ -205,12 +206,12 @@ class StreamLookup implements MessageLookup {
   }
 }
 
-/** Between a message's id and its time of receipt: one clock made both. */
+/** The maximum difference between a message's id and its receive time, which have the same clock. */
 const closeMs = 1_000
 
 const version7 = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
-/** ms since the epoch at which the id was made; null: it is none of ours. */
+/** The creation time of the id, ms since the epoch; null when it is not one of our ids. */
 function timeOf(msgId: string): number | null {
   const match = version7.exec(msgId)
   return match === null ? null : Number.parseInt(`${match[1]}${match[2]}`, 16)

@@ -1,6 +1,6 @@
 /**
- * The buffer in JetStream as main opens it for appending. There is no writer thread: the servers write. A lost connection is no
- * end: appends are rejected until it is back.
+ * The buffer in JetStream, opened for appending in main. There is no writer thread, because the servers write. A lost
+ * connection does not close it: appends are rejected until the connection is back.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
@@ -33,15 +33,15 @@ import { StreamWatch } from './stream-watch.ts'
 
 const requestTimeoutMs = 5_000
 const drainMs = 3_000
-/** A stream that refused a frame for want of room is called full until it has this part of `max_bytes` free. */
+/** A stream that rejected a frame for lack of room counts as full until this part of `max_bytes` is free. */
 const roomShare = 0.05
-/** No request lasts that long: its node has ended, or stands still. */
+/** No request lasts this long: its node has ended or is paused. */
 const abandonedMs = 60_000
 const sweepMs = 30_000
 
 const withoutKeys = () =>
   Promise.reject(new Error('this buffer was opened without a store for idempotency keys'))
-/** No thread asks for keys then. */
+/** For threads that never use keys. */
 const noKeys = {
   find: withoutKeys,
   claim: withoutKeys,
@@ -54,7 +54,7 @@ export interface JetStreamWriterDeps {
   log: LogSettings
   /** See AppenderDeps. */
   liveness?: SharedArrayBuffer | null
-  /** The keys of the cluster. Without them every message with an Idempotency-Key is rejected. */
+  /** The keys of the cluster. Without them, every message with an Idempotency-Key is rejected. */
   keys?: KeyStore | null
   onFatal(error: Error): void
 }
@@ -96,11 +96,11 @@ class JetStreamBuffer implements OpenBuffer {
   readonly #keys: KeyStore | null
   readonly #appender: JetStreamAppender
   #sweep: NodeJS.Timeout | null = null
-  /** Main's own first, then one for each shared appender. */
+  /** Main's own first, then one per shared appender. */
   readonly #observed = [new WriterObserved()]
   readonly #ports: MessagePort[] = []
   #onSharedAppends: (appends: readonly SharedAppends[]) => void = () => {}
-  /** `performance.now()` of the newest append that a thread reported as rejected. */
+  /** `performance.now()` of the newest rejected append that a thread has reported. */
   #rejectedAtMs = Number.NEGATIVE_INFINITY
   #closing: Promise<void> | null = null
 
@@ -118,7 +118,7 @@ class JetStreamBuffer implements OpenBuffer {
       shares: this.#shares,
       keys: this.#keys,
       lastStreamSeq,
-      // Who appends here counts by itself.
+      // Main counts its own appends elsewhere.
       onAppended: () => {},
       onRejected: () => this.#appendRejected(),
       onFatal: (error) => deps.onFatal(error),
@@ -143,7 +143,7 @@ class JetStreamBuffer implements OpenBuffer {
       rejected: () => this.#appendRejected(),
       failed: (message) => deps.onFatal(new Error(message)),
     })
-    // The other thread decides how long it lives.
+    // The port must not keep main alive.
     port1.unref()
     const first: AppendingThreadSpec = {
       kind: 'jetstream',
@@ -168,11 +168,11 @@ class JetStreamBuffer implements OpenBuffer {
     const { last_seq: lastSeq } = (await manager.streams.info(name)).state
     if (lastSeq === 0) return 0
     const last = await manager.streams.getMessage(name, { seq: lastSeq }).catch(() => null)
-    // A frame that is dropped already or damaged says nothing: then its last position, which no later message can be at or before.
+    // If that frame was dropped or is damaged, its last possible index is used, which is before any later message.
     return seqOf(lastSeq, (headOf({ headers: last?.header })?.messages ?? messagesPerFrame) - 1)
   }
 
-  /** The servers' silence is no fault of this process: it shows in `status`. */
+  /** Silence of the servers is not a fault of this process; `status` reports it. */
   silentMs(): number {
     return 0
   }
@@ -199,8 +199,8 @@ class JetStreamBuffer implements OpenBuffer {
   }
 
   /**
-   * The pipes that have messages here, those with nothing but keyed ones aside: keys are far too many to list. Without totals: other nodes append too, and what they have not yet added to usage must not
-   * be added by this one.
+   * The pipes with messages, except pipes that have only messages with keys, whose subjects are too many to list.
+   * Without totals: appends of other nodes that are not yet in their usage must not be added by this node.
    */
   async appended(): Promise<Map<string, Backlog>> {
     const { manager, spec } = this.#parts
@@ -225,12 +225,15 @@ class JetStreamBuffer implements OpenBuffer {
     this.#shares.close()
     watch.close()
     for (const port of this.#ports) port.close()
-    // Commits that were announced last are on their way. Servers that do not answer are not waited for.
+    // Lets the last announcements leave. Servers that do not respond are not waited for.
     const isDrained = await endsWithin(drainMs, connection.drain()).catch(() => false)
     if (!isDrained) await connection.close()
   }
 
-  /** Claims of nodes that ended: nobody may ask for these keys again. Nodes take different times, so that one of them finds most. */
+  /**
+   * Settles claims of ended nodes, whose keys might never be requested again. The times of the nodes differ, so that one
+   * of them finds most claims.
+   */
   #sweepLater(): void {
     const { log } = this.#parts.deps
     this.#sweep = setTimeout(
@@ -255,7 +258,7 @@ class JetStreamBuffer implements OpenBuffer {
     const { watch, spec } = this.#parts
     const reason = this.#appender.unavailableReason
     if (reason !== null) return reason
-    // The stream has to answer a question that was sent since, or nothing would show that appends are accepted again.
+    // The stream must have answered a request sent after the rejection; only that shows that appends are possible again.
     if (!watch.isAnswering || watch.answeredFromMs < this.#rejectedAtMs) return 'write_failed'
     const isFull =
       this.#appender.lastFailure === 'over_quota' && watch.room.freeBytes < spec.maxBytes * roomShare

@@ -1,6 +1,6 @@
 /**
- * The newest message of every pipe: found once by the stream's last frames, and from then on by the headers of what is new in the
- * stream since the last look. That is for notifications that were lost, every few seconds.
+ * Finds the newest message of every pipe: the first time by the last frame of each subject, later by the headers of new
+ * frames in the stream. Used every few seconds to find lost notifications.
  */
 import type { Heads } from '../../log/buffer.ts'
 import { FramePull } from './frame-pull.ts'
@@ -26,7 +26,7 @@ export class PipeHeads {
     this.#cluster = cluster
   }
 
-  /** Null when nothing is newer than this. */
+  /** Null when nothing is newer. */
   async after(afterSeq: number): Promise<Heads | null> {
     const look = this.#looking.then(() => this.#look())
     this.#looking = look.catch(() => {})
@@ -49,7 +49,7 @@ export class PipeHeads {
     }
   }
 
-  /** One frame of each subject: of each pipe, and of each key of the last day. */
+  /** Reads one frame per subject: of each pipe, and of each chain of keyed frames. */
   async #findLast(filter: string): Promise<void> {
     const pull = await FramePull.open(
       this.#client,

@@ -1,16 +1,20 @@
 /**
- * Where in a pipe the messages of a time begin. Frames say when their first and last message was received, by the clock of the
- * node that took them: times ascend along a pipe but for requests that overtake each other and for clocks that differ.
+ * Finds where the messages of a time start in a pipe. Frames state when their first and last message was received, by
+ * the clock of the accepting node. Times ascend along a pipe, except for requests that overtake each other and for clock
+ * differences.
  */
 import { FrameStream, type PullRoom } from './frame-stream.ts'
 import { seqOf } from './frames.ts'
 import { headOf, storedFrame } from './stored-frame.ts'
 import type { StreamClient, StreamMessage } from './stream-client.ts'
 
-/** Between clocks of nodes, and between acceptance and commit. Beyond a second of it nodes warn. */
+/**
+ * The tolerance for clock differences and for the delay between acceptance and commit. Nodes warn above a second of
+ * clock difference.
+ */
 export const receivedSlackMs = 60_000
 
-/** Seq of the first message of the pipe that `filter` selects received at `timeMs` or later; null when there is none. */
+/** Seq of the first message received at `timeMs` or later, of the pipe that `filter` selects; null when there is none. */
 export async function firstReceivedFrom(
   client: StreamClient,
   room: PullRoom,
@@ -33,7 +37,7 @@ export async function firstReceivedFrom(
   }
 }
 
-/** Binary search: a sequence up to which only messages from before `timeMs` lie, were times sorted. */
+/** Binary search: a sequence up to which, if times were sorted, all messages were received before `timeMs`. */
 export async function lastReceivedBefore(
   client: StreamClient,
   filter: string,

@@ -1,6 +1,4 @@
-/**
- * The appender of a thread that is not main: it has a connection of its own, and tells main what it appended.
- */
+/** The appender of a thread other than main. It has its own connection and reports its appends to main. */
 import { setTimeout as wait } from 'node:timers/promises'
 import type {
   Appended,
@@ -23,7 +21,7 @@ import { Shares } from './shares.ts'
 
 const connectRetryMs = 1_000
 
-/** In the thread that the port was transferred to. Resolves when it is connected. */
+/** Runs in the thread that received the port. Resolves when it is connected. */
 export async function openJetStreamPortAppender(
   port: AppenderPort,
   { spec, log: logSettings, liveness, observed, lastStreamSeq, hasKeys }: AppendingThreadSpec,
@@ -32,7 +30,7 @@ export async function openJetStreamPortAppender(
   const connection = await connect(spec, log)
   const shares = new Shares(connection, spec.cluster, spec.maxBytes)
   const main = callsOver<AppendingThreadReports, object>('main', port)
-  // Sockets keep the thread alive, not this.
+  // The sockets keep the thread alive; the port does not need to.
   port.unref()
   let appends: Omit<SharedAppends, 'appender'>[] = []
   const appender = new JetStreamAppender(connection, {
@@ -90,14 +88,14 @@ class PortAppender implements Appender {
     return this.#appender.findRepeat(pipeId, idempotency)
   }
 
-  /** Nobody else uses the connection. */
+  /** The connection has no other user. */
   drain(): Promise<void> {
     this.#drained ??= this.#appender.drain().then(() => this.#close().catch(() => {}))
     return this.#drained
   }
 }
 
-/** Main has connected before, with the same spec: what fails here passes. */
+/** Main has connected with the same spec before, so a failure here is temporary. */
 async function connect({ nats }: JetStreamSpec, log: Logger): Promise<NatsConnection> {
   for (;;) {
     try {

@@ -1,10 +1,13 @@
-/** A place in a pipe with the pipe's totals there: the difference of two is a count. Outside it is a Cursor. */
+/**
+ * A position in a pipe with the pipe's totals there. The difference of two positions is a count. Outside this folder it
+ * is a Cursor.
+ */
 import type { Backlog, Cursor, CursorMark } from '../../log/buffer.ts'
 
 export interface PipePosition extends Backlog {
-  /** The sequence of the frame that contains it, or that it is after. */
+  /** The sequence of the frame that contains the position or precedes it. */
   streamSeq: number
-  /** 0: before the pipe's first message. */
+  /** 0 means before the pipe's first message. */
   seq: number
 }
 
@@ -19,7 +22,7 @@ export function markOf({ messages, records, bytes }: Backlog): CursorMark {
   return `[${messages},${records},${bytes}]`
 }
 
-/** Null: none that this buffer has made. */
+/** Null when this buffer did not create the mark. */
 export function countsOf(mark: CursorMark): Backlog | null {
   const counts: unknown = JSON.parse(mark)
   if (!Array.isArray(counts)) return null
@@ -45,7 +48,7 @@ export function minus(counts: Backlog, less: Backlog): Backlog {
   }
 }
 
-/** Never less than nothing. */
+/** Never negative. */
 export function difference(to: Backlog, from: Backlog): Backlog {
   const { messages, records, bytes } = minus(to, from)
   return { messages: Math.max(0, messages), records: Math.max(0, records), bytes: Math.max(0, bytes) }

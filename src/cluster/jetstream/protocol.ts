@@ -1,11 +1,11 @@
-/** The calls of the threads that append to main, over the port that `shareAppender` gives out. */
+/** The calls of appending threads to main, over the port that `shareAppender` returns. */
 import type { SharedAppends } from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import type { KeyQuestion, KeyStore } from '../../log/key-store.ts'
 import type { ObservedCommits } from '../../log/writer-observed.ts'
 import type { LogSettings } from '../../platform/log.ts'
 
-/** The first message, there before the port is: what the thread appends with. */
+/** The first message on the port: the spec that the thread appends with. */
 export interface AppendingThreadSpec {
   kind: 'jetstream'
   spec: JetStreamSpec
@@ -13,14 +13,14 @@ export interface AppendingThreadSpec {
   liveness: SharedArrayBuffer | null
   observed: ObservedCommits
   lastStreamSeq: number
-  /** Main answers questions about keys. */
+  /** True when main serves key queries. */
   hasKeys: boolean
 }
 
-/** The keys of a cluster: main asks the database for it, together with what other threads ask. */
+/** The keys of a cluster: main batches the queries of all threads into statements. */
 export interface AppendingThreadReports extends Pick<KeyStore, KeyQuestion> {
   appended(appends: readonly Omit<SharedAppends, 'appender'>[]): void
-  /** An append was rejected by the stream, or has no response. */
+  /** The stream rejected an append or did not respond. */
   rejected(): void
   failed(message: string): void
 }

@@ -1,27 +1,28 @@
 /**
- * Publishes frames on one connection and matches the stream's answers to them.
+ * Publishes frames on one connection and matches the stream's responses to them.
  *
  *   publish ─▶ in flight ──PubAck──▶ stored       the stream has it, on a majority of its replicas
- *                  │ ──error answer─▶ refused      the stream does not have it
+ *                  │ ──error reply─▶ refused      the stream does not have it
  *                  └ ──5 s, connection lost──▶ unknown
  *
- * A frame is never published twice. So frames of a pipe stand in the stream in the order they were published, and what is known to
- * be stored is stored once; a frame whose outcome is unknown may be in the stream, and whoever sent it is told that it is not
- * certain. While there is no connection nothing is published: the library would drop it anyway.
+ * A frame is never published twice. So the frames of a pipe are in the stream in the order of publication, and an
+ * acknowledged frame is stored once. A frame with an unknown outcome can be in the stream, and its sender gets
+ * `unknown`. Without a connection nothing is published, because the library would drop it.
  */
 import type { MsgHdrs, NatsConnection, NatsMessage } from '../nats/headers.ts'
 
-/** Without an answer for so long, the outcome is unknown. */
+/** The time without a response after which the outcome is unknown. */
 const answerWithinMs = 5_000
 const lookEveryMs = 250
 
 export type PublishResult =
   | { kind: 'stored'; streamSeq: number }
-  /** The stream has this one with the same `Nats-Msg-Id`; 0: it is storing it. */
+  /** The stream has a message with the same `Nats-Msg-Id` at `streamSeq`; 0 while it is being stored. */
   | { kind: 'duplicate'; streamSeq: number }
-  /** `code`: of NATS. */
+  /** `code` is an error code of NATS. */
   | { kind: 'refused'; code: number; description: string }
-  | { kind: 'unknown'; description: string }
+  /** `mayBeStored`: false when it was never sent. */
+  | { kind: 'unknown'; description: string; mayBeStored: boolean }
 
 export interface Publication {
   subject: string
@@ -38,7 +39,7 @@ interface InFlight {
 export class Publisher {
   readonly #connection: NatsConnection
   readonly #inbox: string
-  /** By the last part of the subject that is answered to; oldest first. */
+  /** By the last part of the reply subject; oldest first. */
   readonly #inFlight = new Map<string, InFlight>()
   readonly #look: NodeJS.Timeout
   #published = 0
@@ -60,15 +61,15 @@ export class Publisher {
     return this.#isConnected && !this.#connection.isClosed()
   }
 
-  /** Bytes that one message may have on this connection, headers included. */
+  /** The limit of one message on this connection, including headers. */
   get maxPayload(): number {
     return this.#connection.info?.max_payload ?? 0
   }
 
-  /** `data` must not change before the result. `onResult` is called once, possibly at once. */
+  /** `data` must not change before the result. `onResult` is called once, possibly synchronously. */
   publish({ subject, data, headers, onResult }: Publication): void {
     if (!this.isConnected) {
-      onResult({ kind: 'unknown', description: 'the connection is lost' })
+      onResult({ kind: 'unknown', description: 'the connection is lost', mayBeStored: false })
       return
     }
     this.#published += 1
@@ -78,7 +79,7 @@ export class Publisher {
       const reply = this.#inbox + token
       this.#connection.publish(subject, data, headers === undefined ? { reply } : { headers, reply })
     } catch (error) {
-      this.#settle(token, { kind: 'unknown', description: textOf(error) })
+      this.#settle(token, unknown(textOf(error)))
     }
   }
 
@@ -102,15 +103,15 @@ export class Publisher {
     const since = performance.now() - answerWithinMs
     for (const [token, { sentAt }] of this.#inFlight) {
       if (sentAt > since) return
-      this.#settle(token, { kind: 'unknown', description: `no answer in ${answerWithinMs / 1000} s` })
+      this.#settle(token, unknown(`no answer in ${answerWithinMs / 1000} s`))
     }
   }
 
   #failAll(description: string): void {
-    for (const token of [...this.#inFlight.keys()]) this.#settle(token, { kind: 'unknown', description })
+    for (const token of [...this.#inFlight.keys()]) this.#settle(token, unknown(description))
   }
 
-  /** Answers to what was in flight when the connection was lost never come. */
+  /** Responses to frames in flight never arrive after the connection was lost. */
   async #watch(): Promise<void> {
     for await (const { type } of this.#connection.status()) {
       if (type === 'reconnect') this.#isConnected = true
@@ -130,7 +131,7 @@ interface Answer {
 }
 
 function resultOf(message: NatsMessage): PublishResult {
-  // Nobody takes the subject: no leader, or no stream.
+  // No subscriber has the subject: there is no leader, or no stream.
   if (message.data.length === 0)
     return { kind: 'refused', code: message.headers?.code ?? 0, description: 'nobody answers for the stream' }
   try {
@@ -142,9 +143,13 @@ function resultOf(message: NatsMessage): PublishResult {
       if (seq > 0) return { kind: 'stored', streamSeq: seq }
     }
   } catch {
-    // Below.
+    // Handled below.
   }
-  return { kind: 'unknown', description: 'the stream answered something that is no acknowledgement' }
+  return unknown('the stream answered something that is no acknowledgement')
+}
+
+function unknown(description: string): PublishResult {
+  return { kind: 'unknown', description, mayBeStored: true }
 }
 
 function textOf(error: unknown): string {

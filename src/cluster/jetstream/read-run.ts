@@ -1,4 +1,4 @@
-/** One run of a pipe's messages: frames are cut back into messages, up to the limits. */
+/** Builds one run of a pipe's messages from frames, up to the limits. */
 import { crc32 } from 'node:zlib'
 import type { Backlog, MarkedMessage, MessageRun, ReadLimits } from '../../log/buffer.ts'
 import type { FramedMessage } from '../../log/frame.ts'
@@ -17,7 +17,7 @@ export class ReadRun {
   #records = 0
   #bytes = 0
 
-  /** `counts`: the pipe's totals at the cursor. */
+  /** `counts` are the pipe's totals at the cursor. */
   constructor(
     pipeId: string,
     limits: ReadLimits,
@@ -31,18 +31,18 @@ export class ReadRun {
     this.#onDamaged = onDamaged
   }
 
-  /** The totals just after what was taken. */
+  /** The totals just after the messages taken so far. */
   get counts(): Backlog {
     return this.#counts
   }
 
-  /** Messages with a larger seq than this one. True: the run is at its end. */
+  /** Takes the frame's messages after `afterSeq`. Returns true when the run is complete. */
   take(frame: StoredFrame, afterSeq: number): boolean {
     const firstSeq = seqOf(frame.streamSeq, 0)
     if (firstSeq > this.#throughSeq) return true
     const messages = frame.messages()
     if (messages === null) return this.#passDamaged(frame, afterSeq)
-    // Totals at a frame's end are those of its head, whatever a damaged message says of itself.
+    // The totals at the end of a frame come from its headers, which do not depend on damaged messages.
     if (afterSeq < firstSeq) frame.base ??= this.#counts
     const isWhole = afterSeq < firstSeq && this.#fitsWhole(frame)
     for (const [index, message] of messages.entries()) {
@@ -87,7 +87,7 @@ export class ReadRun {
   #push(seq: number, message: FramedMessage, isWhole: boolean): void {
     const { msgId, receivedMs, recordCount } = message
     const view = Buffer.from(message.body.buffer, message.body.byteOffset, message.body.length)
-    // A view of a frame that is only taken in part would keep all the rest in memory.
+    // A view into a partly taken frame would keep the whole frame in memory.
     const body = isWhole ? view : Buffer.from(view)
     this.#records += recordCount
     this.#bytes += body.length
@@ -102,7 +102,7 @@ export class ReadRun {
     this.#onDamaged({ seq, pipeId: this.#pipeId, msgId, receivedMs, recordCount, crc, body })
   }
 
-  /** Nothing of the frame can be read: its head says how many messages it had, and of what size all together. */
+  /** Passes a frame that cannot be read. Its headers have the number and the total size of its messages. */
   #passDamaged({ streamSeq, head, data }: StoredFrame, afterSeq: number): boolean {
     for (let index = 0; index < head.messages; index += 1) {
       const seq = seqOf(streamSeq, index)

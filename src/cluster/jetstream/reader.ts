@@ -1,12 +1,14 @@
 /**
- * Reads the buffer in JetStream for delivery: BufferReader over a stream that any node writes, and that drops on its own.
+ * Reads the buffer in JetStream for delivery: a BufferReader over a stream that every node writes and that drops old
+ * messages by itself.
  *
- *   lane ──read──▶ FrameChains ──one by one, or pulled──▶ stream     what is in memory is read from there
+ *   lane ──read──▶ FrameChains ──one by one, or pulled──▶ stream     frames in memory are used first
  *        ──backlog─▶ Totals ──headers──▶ stream, checkpoints
  *        ──earliest▶ Earliest ──first sequence──▶ the stream's leader
  *
- * Where a pipe ends, and what is still kept, is the leader's word; messages may come from any replica. Everything rejects with
- * BufferReadUnavailableError while nobody answers. An idle pipe costs a few hundred bytes, and no consumer.
+ * Only the leader knows where a pipe ends and what is still kept; messages can come from any replica. Every method
+ * rejects with BufferReadUnavailableError while the servers do not respond. An idle pipe costs a few hundred bytes and
+ * no consumer.
  */
 import type { Backlog, BufferReader, Cursor, Heads, MessageRun, ReadLimits } from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
@@ -38,7 +40,7 @@ import type { StoredFrame } from './stored-frame.ts'
 import { StreamClient } from './stream-client.ts'
 import { Totals } from './totals.ts'
 
-/** Messages that are so near to the end of their lifetime may be dropped while they are read. */
+/** Messages this close to the end of their lifetime can be dropped while they are read. */
 const nearEndMs = 5 * 60_000
 
 export async function openJetStreamReader(
@@ -93,10 +95,13 @@ class JetStreamReader implements BufferReader {
     return run.run
   }
 
-  /** `isCounted`: the reader gave the totals at `afterSeq`, so that lost messages show. True: retention is near what was read. */
+  /**
+   * `isCounted`: the totals at `afterSeq` are known, so lost messages can be detected. Returns true when retention is
+   * close to what was read.
+   */
   async #fill(run: ReadRun, pipeId: string, afterSeq: number, isCounted: boolean): Promise<boolean> {
     let after = this.#framesAfter(pipeId, afterSeq)
-    // In a part that was read before nothing can be missing that was not missing then.
+    // A part that was read before has no new gaps.
     let isNew = isCounted && !this.#chains.covers(pipeId, after)
     let isNearEnd = this.#isNearEnd(this.#chains.frameAt(pipeId, streamSeqOf(afterSeq)))
     for (;;) {
@@ -131,7 +136,7 @@ class JetStreamReader implements BufferReader {
   }
 
   async cursorAtTime(pipeId: string, timeMs: number): Promise<number> {
-    // Before it is looked for: what comes meanwhile is of a later time.
+    // Read first: messages that arrive meanwhile are of a later time.
     const head = await this.#totals.head(pipeId)
     const filter = pipeSubjects(this.#cluster, pipeId)
     const first = await firstReceivedFrom(this.#client, this.#room, filter, timeMs)
@@ -169,13 +174,13 @@ class JetStreamReader implements BufferReader {
     await this.#nats.close()
   }
 
-  /** Clamped to what is kept. */
+  /** Clamped to the messages that are kept. */
   async #positionAt(pipeId: string, seq: number): Promise<PipePosition> {
     const earliest = await this.#earliest.of(pipeId)
     return seq <= earliest.seq ? earliest : await this.#totals.at(pipeId, seq)
   }
 
-  /** A cursor may lie in the middle of its frame, which is read once more, unless it is known to end there. */
+  /** A cursor can be inside its frame, which is then read again, unless the cursor is known to be at its end. */
   #framesAfter(pipeId: string, afterSeq: number): number {
     const streamSeq = streamSeqOf(afterSeq)
     if (indexOf(afterSeq) === messagesPerFrame - 1) return streamSeq
@@ -184,7 +189,7 @@ class JetStreamReader implements BufferReader {
     return isDone ? streamSeq : Math.max(0, streamSeq - 1)
   }
 
-  /** True: there were messages between the cursor and this frame, which are gone. */
+  /** Adds a gap and returns true when messages between the cursor and this frame are gone. */
   async #addLost(pipeId: string, afterSeq: number, run: ReadRun, frame: StoredFrame): Promise<boolean> {
     const before = await this.#totals.beforeFrame(pipeId, frame.streamSeq)
     const messages = before.messages - run.counts.messages
@@ -195,7 +200,7 @@ class JetStreamReader implements BufferReader {
     return true
   }
 
-  /** The stream may drop what follows it before that is read: then what is kept is asked for once more. */
+  /** True when the stream can drop the following frames before they are read; then the kept range is checked again. */
   #isNearEnd(frame: StoredFrame | undefined): boolean {
     return frame === undefined || Date.now() - frame.head.lastMs > this.#nearEndMs
   }

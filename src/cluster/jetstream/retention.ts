@@ -1,20 +1,20 @@
 /**
- * Retention, beside the stream's own `max_age`, which drops everything older than `undeliveredHours`: what of a pipe is delivered
- * goes earlier. The node that delivers a pipe decides that for it, by the low watermarks that its lanes report. A report counts for 15 s,
- * and only as long as the node owns the pipe under the epoch of the report: before each purge the lease is looked at, also after the
- * process stood still. A purge that is under way when the lease ends cannot be taken back. It removes messages before a watermark that
- * was saved, so that at most a rewind at the next owner finds less history than it asked for, and no undelivered message is lost.
+ * Retention of delivered messages. (The stream's own `max_age` drops everything older than `undeliveredHours`.) The
+ * node that delivers a pipe decides for it, by the low watermarks that its lanes report. A report counts for 15 s, and
+ * only while the node owns the pipe with the report's epoch: the lease is checked before each purge, so a paused
+ * process purges nothing. A purge in progress when the lease ends cannot be undone. It removes only messages before a
+ * saved watermark, so no undelivered message is lost; at most a later rewind finds less history.
  *
  *   delivered, and older than `deliveredHours`                            every half hour, or more often where hours are few
  *   delivered, and all delivered history is over `deliveredMaxBytes`      every 10 s, each pipe in proportion, oldest first
  *   delivered, and the stream is nearly full                              every 2 s, likewise
  *   not delivered                                                         never here
  *
- * A pipe loses its oldest frames only, without holes. The frame that a watermark lies in stays. So does a frame with idempotency keys that are
- * not settled: that it is there is what settles them (settlement.ts). Claims are looked up after the watermarks of a pass: the frame of
- * a claim that is made later is behind all of them.
+ * Only the oldest frames of a pipe are removed, without holes. The frame that contains a watermark stays. A frame with
+ * unsettled idempotency keys stays too, because its existence decides their outcome (settlement.ts). Claims are read
+ * after the watermarks of a pass: frames of later claims are after all of these watermarks.
  *
- * When the stream is nearly full although nothing delivered is left, every pipe may have its share (shares.ts).
+ * When the stream is nearly full and has no delivered messages left, fair shares apply (shares.ts).
  */
 import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
 import type { Backlog, BufferReader, LowWatermark } from '../../log/buffer.ts'
@@ -37,36 +37,36 @@ const measureMs = 10_000
 const reportLivesMs = 15_000
 const requestTimeoutMs = 5_000
 const longestAgePassMs = 30 * 60_000
-/** Parts of `max_bytes`: delivered history is dropped from the first mark on, down to the second. */
+/** Parts of `max_bytes`: above the first mark, delivered messages are dropped until the second mark is reached. */
 const nearlyFull = 0.9
 const roomy = 0.85
-/** An append of a deleted pipe may have been under way. */
-const purgeAgainMs = 60_000
-/** The accuracy with which a purge frees its target. */
+/** The second purge catches appends to a deleted pipe that were in progress. */
+const secondPurgeAfterMs = 60_000
+/** The number of probes for the frame up to which a purge frees its target. */
 const probes = 8
-const leastPurgedBytes = 64 * 1024
-/** Frames take more room than what is counted of their messages, but not more than so many times. */
-const mostScale = 4
+const minPurgedBytes = 64 * 1024
+/** The limit of the ratio between the space that frames take and the counted bytes of their messages. */
+const maxScale = 4
 
 /** Reads a pipe's totals. */
 export type TotalsReader = Pick<BufferReader, 'earliest' | 'cursorAt' | 'backlog'>
 
-/** The epoch under which this process owns the pipe now; null: it does not. */
+/** The epoch with which this process owns the pipe now; null when it does not. */
 export type OwnedEpoch = (pipeId: string) => number | null
 
-/** The frames that idempotency keys under way may have. */
+/** The frames that unsettled idempotency keys can be in. */
 export type KeyAttempts = () => Promise<readonly Attempt[]>
 
 interface Held {
   pipeId: string
   workspaceId: string
   watermark: number
-  /** Bytes, about as they take room. */
+  /** Approximate bytes on disk. */
   undelivered: number
   delivered: number
 }
 
-/** For the one process that delivers. The connection is its own. */
+/** For the process that delivers. It has its own connection. */
 export async function openRetentionKeeper(
   spec: JetStreamSpec,
   reader: TotalsReader,
@@ -99,12 +99,12 @@ export class RetentionKeeper implements WatermarkKeeper {
   readonly #purge: StreamPurge
   readonly #shares: Shares
   readonly #client: StreamClient
-  /** By pipe: of the pass that is under way. */
+  /** By pipe, of the current pass. */
   #attempts = new Map<string, Attempt[]>()
   readonly #watermarks = new Map<string, LowWatermark & { at: number; epoch: number }>()
-  /** By pipe: the frames before this one are purged. */
+  /** By pipe: all earlier frames are purged. */
   readonly #purged = new Map<string, number>()
-  /** By pipe: when to purge it next. */
+  /** By deleted pipe: the time of its next purge. */
   readonly #deleted = new Map<string, number>()
   #onReportWanted: () => void = () => {}
   #agedAt = Number.NEGATIVE_INFINITY
@@ -123,7 +123,7 @@ export class RetentionKeeper implements WatermarkKeeper {
     this.#later()
   }
 
-  /** For each of these pipes the newest report counts, and only while reports come. */
+  /** The newest report of each pipe counts, and only while reports arrive. */
   report(watermarks: readonly LowWatermark[]): void {
     const at = performance.now()
     for (const one of watermarks) {
@@ -132,13 +132,13 @@ export class RetentionKeeper implements WatermarkKeeper {
     }
   }
 
-  /** Final: ids of pipes are never used again. */
+  /** Final: pipe ids are never reused. */
   pipeDeleted(pipeId: string): void {
     this.#watermarks.delete(pipeId)
     this.#deleted.set(pipeId, 0)
   }
 
-  /** The stream is getting full: what is delivered counts now. */
+  /** The stream is getting full, so a current report of delivered positions is needed. */
   onReportWanted(listener: () => void): void {
     this.#onReportWanted = listener
   }
@@ -176,7 +176,7 @@ export class RetentionKeeper implements WatermarkKeeper {
       if (dueAt > now) continue
       purged += await this.#purge.pipe(pipeId)
       this.#purged.delete(pipeId)
-      if (dueAt === 0) this.#deleted.set(pipeId, now + purgeAgainMs)
+      if (dueAt === 0) this.#deleted.set(pipeId, now + secondPurgeAfterMs)
       else this.#deleted.delete(pipeId)
     }
     this.#dropped(purged, 'pipe_deleted')
@@ -200,22 +200,22 @@ export class RetentionKeeper implements WatermarkKeeper {
   async #purgeBefore(pipeId: string, streamSeq: number): Promise<number> {
     if (streamSeq <= (this.#purged.get(pipeId) ?? 1)) return 0
     const before = Math.min(streamSeq, await this.#firstUnsettled(pipeId, streamSeq))
-    // Looked up at the last moment: the statements before this one took time.
+    // Checked last, because the statements before took time.
     if (!this.#isFresh(pipeId)) return 0
     const purged = await this.#purge.before(pipeId, before)
-    // With a claim in the way it is tried again.
+    // If a claim stopped the purge earlier, it is tried again.
     if (before === streamSeq) this.#purged.set(pipeId, streamSeq)
     return purged
   }
 
-  /** After the watermarks that are used with them. */
+  /** Must run after the watermarks that it is used with are read. */
   async #readAttempts(): Promise<void> {
     this.#attempts = new Map()
     for (const attempt of await this.#deps.keyAttempts())
       this.#attempts.set(attempt.pipeId, [...(this.#attempts.get(attempt.pipeId) ?? []), attempt])
   }
 
-  /** The first frame before this one whose keys are not settled. */
+  /** The first frame before `streamSeq` with unsettled keys. */
   async #firstUnsettled(pipeId: string, streamSeq: number): Promise<number> {
     let first = streamSeq
     for (const attempt of this.#attempts.get(pipeId) ?? []) {
@@ -249,7 +249,7 @@ export class RetentionKeeper implements WatermarkKeeper {
     this.#dropped(purged, neededBytes > 0 ? 'space' : 'delivered_size')
   }
 
-  /** The bytes that each pipe of this process holds, in proportion to the bytes of the stream. */
+  /** The bytes that each pipe of this process holds, scaled to the actual size of the stream. */
   async #measure(streamBytes: number): Promise<Held[]> {
     const { reader } = this.#deps
     const held: Held[] = []
@@ -265,7 +265,7 @@ export class RetentionKeeper implements WatermarkKeeper {
     const others = this.#shares.othersThan(this.#node)
     const counted = own.undelivered + own.delivered
     const ownBytes = streamBytes - others.undelivered - others.delivered
-    const scale = counted === 0 ? 1 : Math.min(mostScale, Math.max(1, ownBytes / counted))
+    const scale = counted === 0 ? 1 : Math.min(maxScale, Math.max(1, ownBytes / counted))
     for (const one of held) {
       one.undelivered *= scale
       one.delivered *= scale
@@ -273,11 +273,11 @@ export class RetentionKeeper implements WatermarkKeeper {
     return held
   }
 
-  /** Purges about this part of what the pipe has delivered. */
+  /** Purges approximately this part of the pipe's delivered messages. */
   async #free({ pipeId, watermark, delivered }: Held, part: number): Promise<number> {
     const { reader } = this.#deps
     const wantedBytes = delivered * part
-    if (wantedBytes < Math.min(leastPurgedBytes, delivered / 2)) return 0
+    if (wantedBytes < Math.min(minPurgedBytes, delivered / 2)) return 0
     let high = streamSeqOf(watermark)
     const earliest = await reader.earliest(pipeId)
     const all = roomOf(await reader.backlog(pipeId, earliest, watermark))
@@ -317,7 +317,7 @@ export class RetentionKeeper implements WatermarkKeeper {
     return [...this.#watermarks.values()]
   }
 
-  /** Whether the pipe's last report still counts. */
+  /** True while the pipe's last report counts. */
   #isFresh(pipeId: string): boolean {
     const report = this.#watermarks.get(pipeId)
     if (report === undefined || report.at < performance.now() - reportLivesMs) return false

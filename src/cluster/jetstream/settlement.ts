@@ -1,17 +1,18 @@
 /**
- * Finds out what became of a claim of an idempotency key whose node is silent, and makes that final. Any node can do it, also several at
- * once and while the silent node continues.
+ * Determines the outcome of a claim of an idempotency key whose node is silent, and makes it final. Any node can do
+ * this, even several at once and while the silent node continues.
  *
- *   chain's subject   … ── afterSeq ── the attempt's frame                          it was stored: the claim is settled
- *                     … ── afterSeq ── void                                         it was not, and never will be: the claim is released
+ *   chain's subject   … ── afterSeq ── the attempt's frame                          it is stored: the claim is settled
+ *                     … ── afterSeq ── void                                         it is not and never will be: the claim is released
  *
- * The frame of an attempt demands two things of the server: that the subject still ends with `afterSeq`, and that its `Nats-Msg-Id` is new. A
- * void is an empty message with the same id on the same subject. After it is stored the subject never ends with `afterSeq` again, whatever is
- * purged, so a frame that comes later is refused at any time. A frame that is on its way to the replicas just then is told apart by the id: of the two,
- * the one that is applied second is a duplicate. (Servers compare a sequence when the leader takes the message, and an id when the message is
- * applied; `duplicate_window` is far longer than the time in between.)
+ * The server stores the frame of an attempt only if the subject's last message is `afterSeq` and the `Nats-Msg-Id` is
+ * new. A void is an empty message with the same id on the same subject. Once it is stored, `afterSeq` is never the last
+ * message again, whatever is purged, so a later frame is always rejected. A frame that is being replicated at that
+ * moment has the same id, so the one that is applied second is a duplicate. (Servers compare a sequence when the leader
+ * takes the message, and an id when the message is applied; `duplicate_window` is far longer than the time in between.)
  *
- * A void has no head of a frame, so readers pass over it. The frame cannot be purged before its claim is settled (retention.ts).
+ * A void has no frame headers, so readers skip it. The frame cannot be purged before its claim is settled
+ * (retention.ts).
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Attempt, type KeyStore, keyHashOf, type PendingClaim } from '../../log/key-store.ts'
@@ -22,7 +23,7 @@ import { headOf, storedFrame } from './stored-frame.ts'
 import type { StreamClient, StreamMessage } from './stream-client.ts'
 import { unavailable } from './unavailable.ts'
 
-/** Compared by the server within `duplicate_window`. */
+/** The server compares it within `duplicate_window`. */
 export const idHeader = 'Nats-Msg-Id'
 const retries = 10
 const retryMs = 100
@@ -34,7 +35,10 @@ export interface SettlementDeps {
   keys: Pick<KeyStore, 'settle' | 'release'>
 }
 
-/** `claims`: of one attempt. Afterwards none of them is pending. Rejects with BufferUnavailableError and what the database rejects with. */
+/**
+ * `claims` belong to one attempt. Afterwards none of them is pending. Rejects with BufferUnavailableError and errors of
+ * the database.
+ */
 export async function settleClaims(deps: SettlementDeps, claims: readonly PendingClaim[]): Promise<void> {
   const [first] = claims
   if (first === undefined) return
@@ -49,7 +53,10 @@ export async function settleClaims(deps: SettlementDeps, claims: readonly Pendin
   if (free.length > 0) await deps.keys.release(free)
 }
 
-/** By the hash of the key. Of a frame that cannot be read none: its messages are never delivered, and a repeat stores them again. */
+/**
+ * Seqs by key hash. Empty for a frame that cannot be read: its messages are never delivered, and a repeat stores them
+ * again.
+ */
 function seqsByKey(pipeId: string, frame: StreamMessage): Map<string, number> {
   const messages = storedFrame(frame)?.messages() ?? []
   return new Map(
@@ -59,16 +66,16 @@ function seqsByKey(pipeId: string, frame: StreamMessage): Map<string, number> {
   )
 }
 
-/** Null: it is not stored, and never will be. */
+/** Null when it is not stored and never will be. */
 async function frameOf(deps: SettlementDeps, attempt: Attempt): Promise<StreamMessage | null> {
-  // Without a void first: a full stream takes none, and what is stored can be settled all the same.
+  // Checked before a void is published: a full stream rejects the void, but a stored frame can still be settled.
   const stored = await storedFrameOf(deps, attempt)
   if (stored !== null) return stored
   const duplicateOf = await publishVoid(deps, attempt)
   return await storedFrameOf(deps, attempt, duplicateOf ?? undefined)
 }
 
-/** Null: it is not stored now. `streamSeq`: where it is, or a void of the same attempt. */
+/** Null when it is not stored now. `streamSeq` is its position, or that of a void of the same attempt. */
 export async function storedFrameOf(
   { cluster, client }: Pick<SettlementDeps, 'cluster' | 'client'>,
   { pipeId, chain, afterSeq, attemptId }: Attempt,
@@ -79,7 +86,7 @@ export async function storedFrameOf(
   return isFrame ? found : null
 }
 
-/** Returns what it is a duplicate of; null: it was stored. */
+/** Returns the sequence of which the void is a duplicate; null when the void was stored. */
 async function publishVoid(
   { cluster, publisher }: SettlementDeps,
   { pipeId, chain, attemptId }: Attempt,
@@ -93,7 +100,7 @@ async function publishVoid(
     )
     if (result.kind === 'stored') return null
     if (result.kind === 'duplicate' && result.streamSeq > 0) return result.streamSeq
-    // One with this id is being stored.
+    // A message with this id is being stored.
     const isBusy = result.kind === 'duplicate' || (result.kind === 'refused' && busyCodes.has(result.code))
     if (!isBusy || attempt === retries)
       throw unavailable('write_failed', isBusy ? 'an attempt is being stored' : result.description)
@@ -101,5 +108,5 @@ async function publishVoid(
   }
 }
 
-/** From nats-server 2.11 on: on the same subject, or with the same `Nats-Msg-Id`, one is being stored. */
+/** Since nats-server 2.11: a message on the same subject or with the same `Nats-Msg-Id` is being stored. */
 export const busyCodes: ReadonlySet<number> = new Set([10_164, 10_158])

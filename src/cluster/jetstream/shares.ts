@@ -1,9 +1,9 @@
 /**
- * Who may still append while the buffer is getting full (fair-share.ts): the owners of the pipes publish what each pipe holds, every
- * thread that appends keeps the newest and counts on in between.
+ * Fair share (fair-share.ts) while the buffer of a cluster is getting full. The owners of pipes publish the bytes that each
+ * pipe holds. Every appending thread keeps the newest report and adds its own appends.
  *
- * A report is forgotten when its node has said nothing for some time: another owner reports the pipe then, or nobody does, and
- * nobody is kept back for want of news. The stream's own limit holds in any case.
+ * The reports of a silent node expire: then another owner reports the pipe, or the pipe is not limited. The stream's own
+ * limit applies in any case.
  */
 import Type, { type Static } from 'typebox'
 import { fits } from '../../contract/validate.ts'
@@ -13,28 +13,28 @@ import { count, parsed } from '../protocol.ts'
 import { sharesSubject } from './frames.ts'
 
 const forgottenAfterMs = 10_000
-/** The bytes of a message in the stream in addition to its body. */
+/** Bytes of a message in the stream in addition to its body. */
 export const messageHeadBytes = 120
 
-/** The limit of one message; a report of more pipes has several. */
+/** The limit of one message. A report with more pipes is split. */
 export const pipesPerReport = 500
-/** The limit of one node's report: further pipes are left out, and their shares do not count. */
-const mostPipesOfNode = 100_000
-/** Reports of more nodes are passed over: a client of the NATS account can invent any number. */
-const mostNodes = 1_000
+/** The limit of one node's report. Further pipes are left out, and their shares do not count. */
+const maxPipesOfNode = 100_000
+/** Reports of more nodes are ignored: a client of the NATS account can invent any number. */
+const maxNodes = 1_000
 
 const bytes = Type.Number()
-/** One node's, all pipes that it owns; a part of them when there are many. */
+/** The report of one node about its pipes, or a part of it. */
 const sharesReport = Type.Object({
   node: Type.String({ maxLength: 64 }),
-  /** Counts up with each report; parts of one report have one number. */
+  /** Increases with each report. All parts of a report have the same number. */
   report: count,
-  /** The bytes of all pipes of the node that are not delivered, and those that are delivered and still stored. */
+  /** Bytes of all pipes of the node: undelivered ones, and delivered ones that are still stored. */
   undelivered: bytes,
   delivered: bytes,
-  /** The buffer is over its mark although nothing delivered is left to free: shares count. */
+  /** True when the buffer is above its limit with nothing delivered left to free: shares apply. */
   isPressed: Type.Boolean(),
-  /** Pipe, workspace, undelivered bytes. Empty unless shares count. */
+  /** Pipe, workspace, undelivered bytes. Empty unless shares apply. */
   pipes: Type.Array(Type.Tuple([Type.String({ maxLength: 64 }), Type.String({ maxLength: 64 }), bytes]), {
     maxItems: pipesPerReport,
   }),
@@ -63,7 +63,7 @@ export class Shares {
     this.#forget.unref()
   }
 
-  /** False: the pipe, or its workspace, has had its share. */
+  /** Returns false when the pipe or its workspace has used up its share. */
   take(pipeId: string, bytes: number): boolean {
     return this.#share.take(pipeId, bytes + messageHeadBytes)
   }
@@ -87,9 +87,9 @@ export class Shares {
   #receive(report: SharesReport): void {
     const { node } = report
     const known = this.#nodes.get(node)
-    if (known === undefined && this.#nodes.size >= mostNodes) return
+    if (known === undefined && this.#nodes.size >= maxNodes) return
     const before = known?.report === report.report ? known.pipes : []
-    const pipes = [...before, ...report.pipes].slice(0, mostPipesOfNode)
+    const pipes = [...before, ...report.pipes].slice(0, maxPipesOfNode)
     this.#nodes.set(node, { ...report, pipes, at: performance.now() })
     this.#measure()
   }

@@ -1,17 +1,17 @@
-/** A frame as a reader keeps it: its head at once, its messages when somebody wants them. */
+/** A frame in a reader's memory. Its headers are decoded immediately, its messages on demand. */
 import type { Backlog } from '../../log/buffer.ts'
 import type { FramedMessage } from '../../log/frame.ts'
 import { decodeFrame, decodeHead, FrameDamagedError, type FrameHead, seqOf } from './frames.ts'
 import type { StreamMessage } from './stream-client.ts'
 
-/** The approximate cost of an object in addition to its bytes. */
+/** The approximate size of an object in addition to its bytes. */
 const objectBytes = 600
 
 export class StoredFrame {
   readonly streamSeq: number
   readonly head: FrameHead
   readonly data: Uint8Array
-  /** Totals of the pipe before it, once somebody who came by knew them. */
+  /** Totals of the pipe before the frame, once they are known. */
   base: Backlog | null = null
   #messages: FramedMessage[] | 'damaged' | null = null
 
@@ -29,14 +29,14 @@ export class StoredFrame {
     return seqOf(this.streamSeq, this.head.messages - 1)
   }
 
-  /** Null: the frame is not one that was written. Checksums are not compared. */
+  /** Null when the frame is damaged. Checksums are not compared. */
   messages(): FramedMessage[] | null {
     if (this.#messages === null) this.#messages = decoded(this.data, this.head.messages)
     return this.#messages === 'damaged' ? null : this.#messages
   }
 }
 
-/** Null: none of ours, it has no such headers. */
+/** Null when the message does not have the headers of a frame. */
 export function headOf({ headers }: Pick<StreamMessage, 'headers'>): FrameHead | null {
   try {
     return decodeHead(headers)
@@ -46,10 +46,10 @@ export function headOf({ headers }: Pick<StreamMessage, 'headers'>): FrameHead |
   }
 }
 
-/** Null: none of ours. */
+/** Null when the message is not a frame of ours. */
 export function storedFrame(message: StreamMessage): StoredFrame | null {
   const head = headOf(message)
-  // A view would keep all that came over the wire together with it.
+  // Copied, because a view would keep everything that arrived in the same network read.
   return head && new StoredFrame(message.streamSeq, head, Buffer.from(message.data))
 }
 

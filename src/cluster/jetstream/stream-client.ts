@@ -2,22 +2,22 @@
  * The requests of readers to a stream, over one connection. Each is one request with a deadline, and every reason for
  * a missing response (no leader, no server, no response in time) is a BufferReadUnavailableError.
  *
- * The stream's leader serves requests that decide something (`STREAM.MSG.GET`, JSON with the message in base64). A
- * message itself may come from any replica (`DIRECT.GET`, the message as it is): replicas apply the stream in order,
- * so one that lags does not know the end, but skips nothing.
+ * The stream's leader serves requests on which a decision depends (`STREAM.MSG.GET`, JSON with the message in base64).
+ * A message itself can come from any replica (`DIRECT.GET`, the plain message): replicas apply the stream in order, so
+ * one that lags does not know the end but skips nothing.
  */
 import { BufferReadUnavailableError } from '../../log/buffer.ts'
 import { decodeHeaders, type MsgHdrs, type NatsConnection, type NatsMessage } from '../nats/headers.ts'
 
 const requestTimeoutMs = 5_000
 
-/** A message of a stream. `headers` is of the message alone. */
+/** A message of a stream. `headers` are those of the message itself. */
 export interface StreamMessage {
   streamSeq: number
   subject: string
   headers: MsgHdrs | undefined
   data: Uint8Array
-  /** When the stream took it, ms since the epoch; null: it was not asked for. */
+  /** When the stream stored it, ms since the epoch; null when that was not requested. */
   storedMs: number | null
 }
 
@@ -41,7 +41,7 @@ interface InfoResponse extends ApiResponse {
   limit?: number
 }
 
-/** Where a consumer begins. */
+/** Where a consumer starts. */
 export type ConsumerStart = { streamSeq: number } | { timeMs: number } | 'last_of_subjects'
 
 export interface ConsumerPlan {
@@ -53,7 +53,7 @@ export interface ConsumerPlan {
 export class StreamClient {
   readonly nats: NatsConnection
   readonly stream: string
-  /** With more than one, a replica that is asked may lag. */
+  /** With several replicas, the one that is asked can lag. */
   readonly #replicas: number
   #inboxes = 0
 
@@ -63,19 +63,19 @@ export class StreamClient {
     this.#replicas = replicas
   }
 
-  /** The first message of these subjects from this sequence on; null: the leader has none. */
+  /** The first message of these subjects from this sequence on; null when the leader has none. */
   async next(filter: string, streamSeq: number): Promise<StreamMessage | null> {
     const query = { seq: Math.max(1, streamSeq), next_by_subj: filter }
     return (await this.#direct(query)) ?? (this.#replicas === 1 ? null : await this.#ofLeader(query))
   }
 
-  /** The same where none is expected: the leader alone is asked. */
+  /** The same when probably none exists: asks only the leader. */
   async nextOfLeader(filter: string, streamSeq: number): Promise<StreamMessage | null> {
     const query = { seq: Math.max(1, streamSeq), next_by_subj: filter }
     return this.#replicas === 1 ? await this.#direct(query) : await this.#ofLeader(query)
   }
 
-  /** The last message of these subjects, as the leader knows it. */
+  /** The last message of these subjects, according to the leader. */
   async last(filter: string): Promise<StreamMessage | null> {
     const query = { last_by_subj: filter }
     return this.#replicas === 1 ? await this.#direct(query) : await this.#ofLeader(query)
@@ -86,7 +86,7 @@ export class StreamClient {
     return { firstSeq: state.first_seq, lastSeq: state.last_seq, messages: state.messages }
   }
 
-  /** Every subject of the stream that this one matches, page by page. */
+  /** Yields, in pages, every subject of the stream that matches the filter. */
   async *subjects(filter: string): AsyncGenerator<string[]> {
     for (let offset = 0; ; ) {
       const { state, total, limit } = await this.#info({ subjects_filter: filter, offset })
@@ -97,7 +97,7 @@ export class StreamClient {
     }
   }
 
-  /** A consumer that is kept in the memory of one server, and forgotten there once nobody asks it for half a minute. */
+  /** Creates a consumer in the memory of one server, which removes it after half a minute without requests. */
   async createConsumer({
     filter,
     start,
@@ -123,7 +123,7 @@ export class StreamClient {
     return { name: created.name, pending: created.num_pending ?? 0 }
   }
 
-  /** Not waited for: a consumer that stays is forgotten by the server. */
+  /** Does not wait: the server removes a consumer that remains. */
   deleteConsumer(name: string): void {
     if (this.nats.isClosed()) return
     this.nats.publish(`$JS.API.CONSUMER.DELETE.${this.stream}.${name}`, '')
@@ -189,7 +189,7 @@ export class StreamClient {
     }
   }
 
-  /** An error that the server answers is one of the cluster, too: no leader, no room, the stream not there yet. */
+  /** Error responses of the server are problems of the cluster too: no leader, no room, or the stream does not exist yet. */
   #check({ error }: ApiResponse): void {
     if (error === undefined) return
     throw new BufferReadUnavailableError(

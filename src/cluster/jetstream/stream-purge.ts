@@ -1,4 +1,4 @@
-/** The requests of retention to the stream; only to its leader. */
+/** The requests of retention to the stream's leader. */
 import { AckPolicy, DeliverPolicy, type JetStreamManager, type StreamInfo } from '@nats-io/jetstream'
 import { pipeSubjects, streamName, totalsStreamName, totalsSubject } from './frames.ts'
 
@@ -17,9 +17,9 @@ export class StreamPurge {
     return this.#manager.streams.info(this.#stream)
   }
 
-  /** The newest sequence that was stored before this time; the one before the first when there is none. */
+  /** The newest sequence stored before this time; the one before the first when there is none. */
   async lastBefore(timeMs: number): Promise<number> {
-    // A consumer finds its place when it is made; this one is asked for nothing.
+    // A new consumer knows its start sequence; no message is requested from it.
     const { name, delivered } = await this.#manager.consumers.add(this.#stream, {
       deliver_policy: DeliverPolicy.StartTime,
       opt_start_time: new Date(timeMs).toISOString(),
@@ -32,13 +32,13 @@ export class StreamPurge {
     return delivered.stream_seq
   }
 
-  /** A pipe's frames before this one. Returns how many went. */
+  /** Purges a pipe's frames before this one. Returns their number. */
   async before(pipeId: string, streamSeq: number): Promise<number> {
     const filter = pipeSubjects(this.#cluster, pipeId)
     return (await this.#manager.streams.purge(this.#stream, { filter, seq: streamSeq })).purged
   }
 
-  /** All that there is of a pipe. */
+  /** Purges all frames of a pipe. */
   async pipe(pipeId: string): Promise<number> {
     const { purged } = await this.#manager.streams.purge(this.#stream, {
       filter: pipeSubjects(this.#cluster, pipeId),

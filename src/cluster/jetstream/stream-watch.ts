@@ -1,20 +1,20 @@
-/** The content of the stream and its free room, read again every second. */
+/** Reads the stream's content and free space every second. */
 import type { JetStreamAccountStats, JetStreamManager, StreamInfo } from '@nats-io/jetstream'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { streamName } from './frames.ts'
 
 const everyMs = 1_000
-/** Shorter than an append waits: a load balancer should hear of a silent stream before clients do. */
+/** Shorter than the time limit of an append, so that a load balancer notices a silent stream before clients do. */
 const answerWithinMs = 2_000
 
 export interface StreamRoom {
   bytes: number
   frames: number
-  /** The time of the oldest frame, ms since the epoch; null if there is none. */
+  /** Time of the oldest frame, ms since the epoch; null when there is none. */
   oldestMs: number | null
-  /** Until `max_bytes` or the account's limit is reached. */
+  /** The bytes left until `max_bytes` or the account's limit is reached. */
   freeBytes: number
-  /** Messages of the stream that its server found damaged, and left out. */
+  /** Messages that the stream's server found damaged and left out. */
   lostFrames: number
 }
 
@@ -22,7 +22,7 @@ export class StreamWatch {
   readonly #manager: JetStreamManager
   readonly #spec: JetStreamSpec
   #room: StreamRoom
-  /** False while nobody answers for the stream. */
+  /** False while the stream does not respond. */
   #isAnswering = true
   #answeredFromMs = performance.now()
   #timer: NodeJS.Timeout | null = null
@@ -43,7 +43,7 @@ export class StreamWatch {
     return this.#isAnswering
   }
 
-  /** When the newest look began that was answered, by `performance.now()`. */
+  /** `performance.now()` at the start of the newest read that was answered. */
   get answeredFromMs(): number {
     return this.#answeredFromMs
   }
@@ -71,7 +71,7 @@ export class StreamWatch {
       this.#isAnswering = true
       this.#answeredFromMs = fromMs
     } catch {
-      // The appender says why: its appends are rejected.
+      // Not logged here: the appender logs why its appends are rejected.
       this.#isAnswering = false
     }
     this.#later()

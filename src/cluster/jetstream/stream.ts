@@ -1,15 +1,15 @@
 /**
- * The streams of the buffer, as every node makes and checks them when it starts: one keeps the frames, one the checkpoints of the
- * pipes' totals. Nodes that start at once make the same ones: JetStream takes a stream that is there already with the same
- * settings for made.
+ * Creates or checks the streams of the buffer at the start of every node: one holds the frames, one the checkpoints of
+ * the pipes' totals. Nodes can start at the same time, because JetStream accepts the creation of an existing stream
+ * with the same settings.
  *
- *   not there              made
- *   ours                   `max_bytes`, `max_age`, `duplicate_window` and more replicas are taken over from the settings
- *   somebody else's        ConfigError with every difference; nothing is changed
- *   anew, or cut short     ConfigError, see `refuseLostStream`: never passed over
- *   no leader, no answer   tried again for 30 s, then StreamUnavailableError: whoever started the process tries again
+ *   missing                created
+ *   ours                   `max_bytes`, `max_age`, `duplicate_window` and more replicas are updated from the settings
+ *   of another owner       ConfigError with every difference; nothing is changed
+ *   recreated or truncated ConfigError, see `rejectLostStream`; never ignored
+ *   no leader, no response retried for 30 s, then StreamUnavailableError: the caller retries
  *
- * Sequences that the frames of a stream once had must not be given out again: lanes would take new messages for delivered ones.
+ * Sequences of frames must never be reused: lanes would take new messages for delivered ones.
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import {
@@ -46,12 +46,12 @@ const retryMs = 250
 const requestTimeoutMs = 5_000
 const MiB = 1024 * 1024
 const nanosPerMs = 1_000_000
-/** A pipe's newest checkpoint is written again before it is this much older than the oldest message. */
+/** A pipe's newest checkpoint is rewritten before it is this much older than the oldest message. */
 export const totalsMarginHours = 24
-/** Only frames with idempotency keys have ids (settlement.ts). It must not be longer than `max_age`. */
+/** Only frames with idempotency keys have ids (settlement.ts). The window must not exceed `max_age`. */
 const duplicateWindowMs = 120_000
 
-/** NATS's codes of errors. */
+/** Error codes of NATS. */
 const codes = {
   streamNotFound: 10059,
   nameInUse: 10058,
@@ -64,7 +64,7 @@ const codes = {
   noRoom: [10002, 10023, 10026, 10027, 10028, 10047, 10120, 10122],
 }
 
-/** The servers are there, but JetStream has not answered in time: nothing is wrong with the settings. */
+/** The servers respond, but JetStream did not respond in time. The settings are not at fault. */
 export class StreamUnavailableError extends Error {
   constructor(message: string, cause: unknown) {
     super(message, { cause })
@@ -75,23 +75,26 @@ export class StreamUnavailableError extends Error {
 export interface OpenedStreams {
   /** The state of the buffer's stream. */
   info: StreamInfo
-  /** Servers of a stream with three replicas that should not have one; none as a rule. */
+  /** Servers that are too old for the stream's three replicas; usually none. */
   oldServers: ServerVersion[]
 }
 
-/** Makes or checks both streams. Throws ConfigError, StreamUnavailableError. */
+/** Creates or checks both streams. Throws ConfigError, StreamUnavailableError. */
 export async function openStreams(connection: NatsConnection, spec: JetStreamSpec): Promise<OpenedStreams> {
   checkMaxPayload(connection, spec)
   const manager = await openManager(connection, spec)
   const oldServers = spec.replicas === 1 ? [] : tooOldForReplicas(await serverVersions(spec.nats))
-  if (oldServers.length > 0) await withinStart(spec, () => refuseNewReplicas(manager, spec, oldServers))
+  if (oldServers.length > 0) await withinStart(spec, () => rejectNewReplicas(manager, spec, oldServers))
   await withinStart(spec, () => openStream(manager, spec, totalsConfig(spec)))
   const info = await withinStart(spec, () => openStream(manager, spec, bufferConfig(spec)))
-  await refuseLostStream(manager, spec, info)
+  await rejectLostStream(manager, spec, info)
   return { info, oldServers }
 }
 
-/** The sequence of the newest frame; 0: there is none, or no stream. Throws ConfigError for another owner's, StreamUnavailableError. */
+/**
+ * The sequence of the newest frame; 0 when there is none, or no stream. Throws ConfigError for another owner's stream,
+ * and StreamUnavailableError.
+ */
 export async function lastFrameOf(connection: NatsConnection, spec: JetStreamSpec): Promise<number> {
   const manager = await openManager(connection, spec)
   const wanted = bufferConfig(spec)
@@ -101,13 +104,13 @@ export async function lastFrameOf(connection: NatsConnection, spec: JetStreamSpe
   return found.state.last_seq
 }
 
-/** Throws ConfigError where JetStream is not enabled, StreamUnavailableError. */
+/** Throws ConfigError when JetStream is not enabled, and StreamUnavailableError. */
 export function openManager(connection: NatsConnection, spec: JetStreamSpec): Promise<JetStreamManager> {
   return withinStart(spec, () => jetstreamManager(connection, { timeout: requestTimeoutMs }))
 }
 
-/** Replicas that are there go on: a start that is refused would not make their servers newer, and ingest would stop. */
-async function refuseNewReplicas(
+/** Existing replicas stay: rejecting the start would not update their servers, but would stop ingest. */
+async function rejectNewReplicas(
   manager: JetStreamManager,
   { cluster, replicas }: JetStreamSpec,
   oldServers: readonly ServerVersion[],
@@ -137,7 +140,7 @@ export type WantedConfig = Pick<
   | 'duplicate_window'
 >
 
-/** The config of the stream with the frames. */
+/** The configuration of the stream with the frames. */
 export function bufferConfig(spec: JetStreamSpec): WantedConfig {
   return {
     ...commonConfig(spec, spec.undeliveredHours * hourMs),
@@ -148,7 +151,7 @@ export function bufferConfig(spec: JetStreamSpec): WantedConfig {
   }
 }
 
-/** The config of the stream with the checkpoints. */
+/** The configuration of the stream with the checkpoints. */
 export function totalsConfig(spec: JetStreamSpec): WantedConfig {
   return {
     ...commonConfig(spec, (spec.undeliveredHours + totalsMarginHours) * hourMs),
@@ -174,7 +177,7 @@ function commonConfig({ identity, replicas }: JetStreamSpec, maxAgeMs: number) {
   }
 }
 
-/** The settings that a running stream can change. */
+/** The settings that can be changed on an existing stream. */
 const updatable = new Set<keyof WantedConfig>(['max_bytes', 'max_age', 'duplicate_window', 'num_replicas'])
 
 async function openStream(
@@ -205,7 +208,7 @@ async function openStream(
   return updated
 }
 
-/** Null: there is no such stream. */
+/** Null when there is no such stream. */
 export async function findStream(manager: JetStreamManager, name: string): Promise<StreamInfo | null> {
   try {
     return await manager.streams.info(name)
@@ -223,7 +226,7 @@ async function add(
   try {
     return await inWords(spec, wanted, () => manager.streams.add(wanted))
   } catch (error) {
-    // Another node has just made it, with other settings.
+    // Another node has just created it with other settings.
     if (apiCode(error) === codes.nameInUse) return await manager.streams.info(wanted.name)
     throw error
   }
@@ -272,13 +275,13 @@ function checkOwner(found: StreamConfig, { name, description }: WantedConfig): v
     )
 }
 
-/** An identity that is not there is null. */
+/** A missing identity is null. */
 const ownDescription = Type.Object({
   pipectl: Type.Number(),
   data_dir_id: Type.Optional(Type.Union([Type.String(), Type.Null()])),
 })
 
-/** Null: pipectl has not written it. */
+/** Null when pipectl did not write it. */
 function parseDescription(description = ''): { pipectl: number; data_dir_id: string | null } | null {
   const found = parsed(description)
   return fits(ownDescription, found) ? { data_dir_id: null, ...found } : null
@@ -286,7 +289,7 @@ function parseDescription(description = ''): { pipectl: number; data_dir_id: str
 
 function differences(found: StreamConfig, wanted: WantedConfig): (keyof WantedConfig)[] {
   const names = Object.keys(wanted) as (keyof WantedConfig)[]
-  // The owner and the format are compared by themselves.
+  // The owner and the format are compared separately.
   return names.filter((name) => name !== 'description' && text(found[name]) !== text(wanted[name]))
 }
 
@@ -304,14 +307,15 @@ function checkMaxPayload(connection: NatsConnection, { maxBodyBytes }: JetStream
 }
 
 /**
- * Lanes have seen messages that this stream has never had: it was made anew, restored from an old copy, or lies on other servers.
- * Appending to it would give out sequences that lanes take for delivered: what was acknowledged from then on would never arrive.
- * On one machine, where a disk has lost its end, the buffer goes on behind the gap and says how much is missing. Here an empty
- * stream is far more often the wrong server, account or cluster.name, behind which everything still is; so it is a person who
- * says that it is lost (`pipectl nodes renumber`), which begins new numbers. (Trap: `nats stream purge --seq` on an empty stream looks
- * like a way to go on; with three replicas nats-server 2.9.10 then forgot messages that it had acknowledged.)
+ * Lanes have seen messages that this stream never had: it was recreated, restored from an old copy, or is on other
+ * servers. Appending would reuse sequences that lanes take for delivered, and the new messages would never be
+ * delivered. On one machine, a buffer whose disk lost its end continues after the gap and reports how much is missing.
+ * Here an empty stream usually means the wrong server, account or cluster.name, while the data still exists. So an
+ * operator must declare it lost (`pipectl nodes renumber`), which starts new numbers. (Trap: `nats stream purge --seq`
+ * on an empty stream looks like a solution, but with three replicas nats-server 2.9.10 then lost acknowledged
+ * messages.)
  */
-async function refuseLostStream(
+async function rejectLostStream(
   manager: JetStreamManager,
   spec: JetStreamSpec,
   info: StreamInfo,
@@ -319,7 +323,7 @@ async function refuseLostStream(
   const knownStreamSeq = streamSeqOf(spec.knownSeq ?? 0)
   const { name } = info.config
   let { last_seq: lastSeq } = info.state
-  // A leader that was elected a moment ago may not have read all of its log yet.
+  // A newly elected leader might not have read its whole log yet.
   for (let left = 20; lastSeq < knownStreamSeq && left > 0; left -= 1) {
     await wait(retryMs)
     lastSeq = (await withinStart(spec, () => manager.streams.info(name))).state.last_seq
@@ -330,7 +334,7 @@ async function refuseLostStream(
   )
 }
 
-/** Runs it again while JetStream has no leader or does not answer. */
+/** Retries while JetStream has no leader or does not respond. */
 export async function withinStart<T>(spec: JetStreamSpec, run: () => Promise<T>): Promise<T> {
   const deadline = performance.now() + startWithinMs
   for (;;) {

@@ -1,13 +1,14 @@
 /**
- * The totals of pipes: how many messages, records and bytes a pipe has had up to a place, from its first message on. Nobody
- * counts at append, where many nodes write: readers add up the heads of frames, from a place whose totals are known.
+ * The totals of a pipe up to a position: the number of messages, records and bytes since its first message. Appends are
+ * not counted, because many nodes write. Readers add up the headers of frames, starting at a position with known
+ * totals.
  *
  *   ──────C────────────C────────────C────e──e─e─e─e▶     C checkpoints, in a stream of their own, by the pipe's owner
- *                                                 head    e places of this reader, dense where it counted last
+ *                                                 head    e positions of this reader, dense where it counted last
  *
- * A look-up counts from the nearest such place, forward, or backward where messages before it are dropped: at most what lies
- * between two checkpoints. The head is counted on from where it was last, with the bodies that a lane reads anyway or with
- * headers alone. A pipe without any checkpoint begins with zero before its oldest frame.
+ * A lookup counts from the nearest known position forward, or backward when earlier messages are dropped, at most the
+ * distance between two checkpoints. The head is counted on from its last position, using frames that a lane reads
+ * anyway, or only headers. A pipe without a checkpoint starts at zero before its oldest frame.
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import type { Backlog } from '../../log/buffer.ts'
@@ -22,19 +23,19 @@ import { minus, type PipePosition, plus, zeroCounts, zeroPosition } from './posi
 import { headOf, type StoredFrame, storedFrame } from './stored-frame.ts'
 import type { StreamClient } from './stream-client.ts'
 
-/** A place that was counted; `nextSeq`: of the next frame, where it is known. */
-interface Place extends PipePosition {
+/** A counted position. `nextSeq` is the sequence of the next frame, if known. */
+interface CountedPosition extends PipePosition {
   nextSeq: number | null
 }
 
 /** The known totals of one pipe. */
 interface PipeTotals {
-  /** Ascending, each at a frame's end; the last one is how far it was counted. */
-  places: Place[]
-  /** The result of `checkpoints.all`, read when first needed. */
+  /** Ascending, each at the end of a frame. The last one is how far the pipe was counted. */
+  places: CountedPosition[]
+  /** The result of `checkpoints.all`, read on demand. */
   checkpoints: PipePosition[] | null
   headers: FrameStream | null
-  /** The newest checkpoint of this pipe that is written, when (ms since the epoch), and frames since. */
+  /** This pipe's newest written checkpoint, its time (ms since the epoch), and the frames since then. */
   writtenSeq: number
   writtenMs: number
   uncheckpointed: number
@@ -42,16 +43,16 @@ interface PipeTotals {
   usedAt: number
 }
 
-const densePlaces = 64
-const mostPlaces = 128
+const densePositions = 64
+const maxPlaces = 128
 const framesPerCheckpoint = 4_096
 const checkpointMs = 30_000
-/** Well before the stream of checkpoints drops it, which it does a day after the messages. */
-const writeAgainMs = 12 * hourMs
+/** Well before the stream of checkpoints drops it, one day after the messages. */
+const rewriteAfterMs = 12 * hourMs
 const longestCloseMs = 5_000
-/** A lane that far behind reads at its own pace: the head is counted with headers. */
+/** A lane this far behind reads at its own pace, and the head is counted with headers. */
 const aheadBytes = 1024 * 1024
-const mostPipes = 20_000
+const maxPipes = 20_000
 
 export class Totals {
   readonly #client: StreamClient
@@ -84,7 +85,7 @@ export class Totals {
     this.#timer = setInterval(() => this.#writeDue(), checkpointMs).unref()
   }
 
-  /** Just after the pipe's newest message. */
+  /** The position just after the pipe's newest message. */
   head(pipeId: string): Promise<PipePosition> {
     return this.#inTurn(pipeId, async (pipe) => {
       await this.#advance(pipeId, pipe)
@@ -92,7 +93,10 @@ export class Totals {
     })
   }
 
-  /** Just after the newest message up to this one. Where all before it are dropped, its totals are those of the drop. */
+  /**
+   * The position just after the newest message up to this seq. If all earlier messages are dropped, its totals are those
+   * at the drop.
+   */
   at(pipeId: string, seq: number): Promise<PipePosition> {
     return this.#inTurn(pipeId, async (pipe) => {
       if (seq >= highOf(pipe).seq) await this.#advance(pipeId, pipe)
@@ -101,7 +105,10 @@ export class Totals {
     })
   }
 
-  /** Before this frame, by what was counted after it where there is any: also what is missing before it is counted then. */
+  /**
+   * The position before this frame. It is derived from later counts if there are any, so that messages missing before
+   * the frame are counted too.
+   */
   beforeFrame(pipeId: string, streamSeq: number): Promise<PipePosition> {
     return this.#inTurn(pipeId, async (pipe) => {
       if (highOf(pipe).streamSeq < streamSeq) await this.#advance(pipeId, pipe)
@@ -109,7 +116,7 @@ export class Totals {
     })
   }
 
-  /** The next checkpoints are written now. */
+  /** Writes the due checkpoints now. */
   async flush(): Promise<void> {
     this.#writeDue()
     await this.#writing.ended()
@@ -117,7 +124,7 @@ export class Totals {
 
   async close(): Promise<void> {
     clearInterval(this.#timer)
-    // Servers that do not answer keep no process from ending: the next owner counts from the checkpoint before.
+    // The process does not wait for servers that do not respond: the next owner counts from the previous checkpoint.
     await Promise.race([this.flush(), wait(longestCloseMs, undefined, { ref: false })])
     for (const { headers } of this.#pipes.values()) headers?.rest()
   }
@@ -146,7 +153,7 @@ export class Totals {
     })
   }
 
-  /** Where counting begins: the newest checkpoint, else before the oldest frame. */
+  /** Determines where counting starts: the newest checkpoint, otherwise before the oldest frame. */
   async #begin(pipeId: string, pipe: PipeTotals): Promise<void> {
     const newest = await this.#checkpoints.newest(pipeId)
     const { lastSeq } = await this.#client.state()
@@ -158,14 +165,14 @@ export class Totals {
       return
     }
     if (newest !== null) {
-      // Checkpoints beyond the end of a stream that has lost its end do not count.
+      // Checkpoints beyond the end of a stream that lost its end do not count.
       const all = await this.#checkpoints.all(pipeId)
       pipe.checkpoints = all.filter(({ streamSeq }) => streamSeq <= lastSeq)
     }
     pipe.places = [{ ...(pipe.checkpoints?.at(-1) ?? zeroPosition), nextSeq: null }]
   }
 
-  /** Counts on, up to the newest frame that the leader knows. */
+  /** Counts up to the newest frame that the leader knows. */
   async #advance(pipeId: string, pipe: PipeTotals): Promise<void> {
     for (;;) {
       const high = highOf(pipe)
@@ -185,7 +192,7 @@ export class Totals {
       if (message === null) return
       const head = headOf(message)
       if (head !== null) this.#count(pipeId, pipe, message.streamSeq, head)
-      // None of ours: counting goes on after it all the same.
+      // Not a frame of ours: counting continues after it.
       else high.streamSeq = message.streamSeq
     }
   }
@@ -195,25 +202,25 @@ export class Totals {
     high.nextSeq = streamSeq
     const seq = seqOf(streamSeq, head.messages - 1)
     pipe.places.push({ ...plus(high, head), streamSeq, seq, nextSeq: null })
-    if (pipe.places.length > mostPlaces) pipe.places = thinned(pipe.places)
+    if (pipe.places.length > maxPlaces) pipe.places = thinned(pipe.places)
     pipe.uncheckpointed += 1
     if (pipe.uncheckpointed >= framesPerCheckpoint) this.#write(pipeId, pipe)
   }
 
-  /** A place before the head. */
+  /** A position before the head. */
   async #within(pipeId: string, pipe: PipeTotals, seq: number): Promise<PipePosition> {
     const streamSeq = streamSeqOf(seq)
     const frame = this.#chains.frameAt(pipeId, streamSeq)
     if (frame !== undefined && frame.base !== null) return inFrame(frame, frame.base, indexOf(seq))
-    let before = placeBefore(pipe.places, seq)
+    let before = positionBefore(pipe.places, seq)
     if (
       before !== null &&
       (before.seq === seq || (before.nextSeq !== null && seq < seqOf(before.nextSeq, 0)))
     )
       return before
-    // Few frames have been counted since this one: no need to know more.
+    // Few frames were counted since this position, so more precision is not needed.
     if (before === null || isFar(pipe.places, before)) {
-      const checkpoint = placeBefore(await this.#allCheckpoints(pipeId, pipe), seq)
+      const checkpoint = positionBefore(await this.#allCheckpoints(pipeId, pipe), seq)
       if (checkpoint !== null && checkpoint.seq > (before?.seq ?? 0))
         before = { ...checkpoint, nextSeq: null }
     }
@@ -222,7 +229,7 @@ export class Totals {
     return await this.#forward(pipeId, before, seq)
   }
 
-  /** Messages that were dropped after a position cannot be counted from there. */
+  /** Messages that were dropped after a position cannot be counted from it. */
   async #isDroppedAfter(pipeId: string, { streamSeq }: PipePosition): Promise<boolean> {
     if (streamSeq === 0) return false
     const { firstSeq } = await this.#client.state()
@@ -261,7 +268,7 @@ export class Totals {
     return inFrame(frame, minus(end, own.head), indexOf(seq))
   }
 
-  /** The heads of the frames after the first and up to the second sequence. */
+  /** The headers of the frames after `after`, up to `to`. */
   async #heads(pipeId: string, after: number, to: number): Promise<{ streamSeq: number; head: FrameHead }[]> {
     const found: { streamSeq: number; head: FrameHead }[] = []
     if (to <= after) return found
@@ -296,7 +303,7 @@ export class Totals {
     })
   }
 
-  /** Null: it is gone meanwhile. */
+  /** Null when it is gone meanwhile. */
   async #frame(pipeId: string, streamSeq: number): Promise<StoredFrame | null> {
     const inMemory = this.#chains.frameAt(pipeId, streamSeq)
     if (inMemory !== undefined) return inMemory
@@ -309,22 +316,22 @@ export class Totals {
     return pipe.checkpoints
   }
 
-  /** Also what is the same still, before the stream of checkpoints drops it. */
+  /** Also rewrites unchanged checkpoints before the stream drops them. */
   #writeDue(): void {
-    const againMs = Date.now() - writeAgainMs
+    const againMs = Date.now() - rewriteAfterMs
     for (const [pipeId, pipe] of this.#pipes) {
       const { places, uncheckpointed, writtenMs } = pipe
       if (places.length > 0 && (uncheckpointed > 0 || writtenMs < againMs)) this.#write(pipeId, pipe)
     }
   }
 
-  /** One after the other, and not waited for: a later one says the same and more. */
+  /** Writes run in order and are not waited for, because a later checkpoint supersedes an earlier one. */
   #write(pipeId: string, pipe: PipeTotals): void {
     if (!this.#owns(pipeId)) return
     const position = highOf(pipe)
     if (position.messages === 0) return
     const isNew = position.seq > pipe.writtenSeq
-    if (!isNew && pipe.writtenMs >= Date.now() - writeAgainMs) return
+    if (!isNew && pipe.writtenMs >= Date.now() - rewriteAfterMs) return
     pipe.uncheckpointed = 0
     pipe.writtenMs = Date.now()
     void this.#writing.run(async () => {
@@ -341,11 +348,11 @@ export class Totals {
     })
   }
 
-  /** Pipes that nobody has asked for in a long time: they begin again with their newest checkpoint. */
+  /** Removes pipes that were not used for a long time; they start again at their newest checkpoint. */
   #forgetSome(): void {
-    if (this.#pipes.size < mostPipes) return
+    if (this.#pipes.size < maxPipes) return
     const byUse = [...this.#pipes].sort(([, a], [, b]) => a.usedAt - b.usedAt)
-    for (const [pipeId, pipe] of byUse.slice(0, mostPipes / 10)) {
+    for (const [pipeId, pipe] of byUse.slice(0, maxPipes / 10)) {
       this.#write(pipeId, pipe)
       pipe.headers?.rest()
       this.#pipes.delete(pipeId)
@@ -353,17 +360,17 @@ export class Totals {
   }
 }
 
-function highOf({ places }: PipeTotals): Place {
+function highOf({ places }: PipeTotals): CountedPosition {
   return places.at(-1)!
 }
 
-/** Every second one of the older ones goes. */
-function thinned(places: readonly Place[]): Place[] {
-  const dense = places.length - densePlaces
+/** Removes every second one of the older positions. */
+function thinned(places: readonly CountedPosition[]): CountedPosition[] {
+  const dense = places.length - densePositions
   return places.filter((_, index) => index >= dense || index % 2 === 0)
 }
 
-function placeBefore<P extends PipePosition>(places: readonly P[], seq: number): P | null {
+function positionBefore<P extends PipePosition>(places: readonly P[], seq: number): P | null {
   let low = 0
   let high = places.length
   while (low < high) {
@@ -374,12 +381,12 @@ function placeBefore<P extends PipePosition>(places: readonly P[], seq: number):
   return places[low - 1] ?? null
 }
 
-/** Among the thinned ones. */
-function isFar(places: readonly Place[], place: Place): boolean {
-  return places.indexOf(place) < places.length - densePlaces
+/** True when the position is among the thinned ones. */
+function isFar(places: readonly CountedPosition[], place: CountedPosition): boolean {
+  return places.indexOf(place) < places.length - densePositions
 }
 
-/** Just after the message with this index, or the frame's last. */
+/** The position just after the message with this index, or after the frame's last message. */
 function inFrame(frame: StoredFrame, base: Backlog, index: number): PipePosition {
   const { streamSeq, head } = frame
   const messages = frame.messages()

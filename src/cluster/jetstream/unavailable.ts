@@ -1,4 +1,4 @@
-/** Why an append is rejected, in words for the operator. */
+/** The error of a rejected append, with the reason worded for the operator. */
 import { BufferUnavailableError } from '../../log/buffer.ts'
 
 export type UnavailableReason = BufferUnavailableError['reason']
@@ -16,9 +16,11 @@ const messages: Record<UnavailableReason, string> = {
   closing: 'the service is shutting down',
 }
 
-export function unavailable(reason: UnavailableReason, detail?: string): BufferUnavailableError {
-  return new BufferUnavailableError(
-    reason,
-    detail === undefined ? messages[reason] : `${messages[reason]} (${detail})`,
-  )
+export function unavailable(
+  reason: UnavailableReason,
+  detail?: string,
+  mayBeStored = false,
+): BufferUnavailableError {
+  const message = detail === undefined ? messages[reason] : `${messages[reason]} (${detail})`
+  return new BufferUnavailableError(reason, message, mayBeStored)
 }

@@ -1,7 +1,7 @@
 /**
- * Changes of metadata, in the order in which they were committed: a number is one more than the newest that the transaction
- * saw, and of two transactions that saw the same one only the first commits. So whoever reads number n reads all before it, and
- * numbers have no gaps. The newest row is always kept.
+ * Changes of metadata in commit order. A change's number is one more than the newest number that its transaction saw;
+ * of two transactions that saw the same number, only the first commits. So a reader of number n can read all earlier
+ * ones, and numbers have no gaps. The newest row is always kept.
  */
 import { sql } from 'kysely'
 import type { AuditedChange, NoteChange } from '../../metadata/audit.ts'
@@ -13,7 +13,7 @@ import { WriteConflictError } from '../../metadata/write-errors.ts'
 import type { DatabaseClock } from './database-clock.ts'
 import { inStatements } from './statements.ts'
 
-/** The channel of the database, shared by all its schemas: a needless notification costs one read. */
+/** The channel is shared by all schemas of the database; a needless notification costs one read. */
 export const notifyChannel = 'pipectl_cluster'
 
 export type ListenForNotifications = (onNotified: () => void) => () => Promise<void>
@@ -43,7 +43,7 @@ export function changes(
         .limit(limit + 1)
         .execute()
       const first = Number(rows[0]?.change_seq ?? Number.NaN)
-      // None at all: there never was one, or a database that is older than what was seen took the place of this one.
+      // No rows: there was never a change, or an older copy of the database replaced this one.
       if (rows.length === 0) return seq === 0 ? [] : null
       if (first > seq + 1) return null
       return rows.slice(first === seq ? 1 : 0).map(decodeChange)
@@ -93,16 +93,16 @@ export function changeNotes(clock: DatabaseClock, notify: Notify): NoteChange {
   }
 }
 
-/** To whoever listens, with the commit and not without it. */
+/** Sends a notification that listeners get only if the transaction commits. */
 export type Notify = (trx: Connection) => Promise<void>
 
 export const notifyPostgres: Notify = async (trx) => {
   await sql`SELECT pg_notify(${notifyChannel}, '')`.execute(trx)
 }
-/** Who shares an SQLite file looks from time to time. */
-export const notifyNobody: Notify = async () => {}
+/** Users of a shared SQLite file poll instead. */
+export const noNotification: Notify = async () => {}
 
-/** The operations whose changes management publishes. No copy holds anything else. */
+/** The operations whose changes are published. No node caches anything else. */
 const ofPipes = new Set([
   ...['createPipe', 'updatePipe', 'deletePipe', 'putLimits', 'deleteLimits'],
   ...['createDestination', 'updateDestination', 'deleteDestination'],
@@ -138,6 +138,6 @@ async function insertChange(trx: Connection, change: Change, clock: DatabaseCloc
     })
     .onConflict((conflict) => conflict.doNothing())
     .executeTakeFirst()
-  // Another one took the number: everything runs again, with the next.
+  // Another transaction took the number: the transaction is repeated with the next one.
   if (inserted.numInsertedOrUpdatedRows === 0n) throw new WriteConflictError(null)
 }

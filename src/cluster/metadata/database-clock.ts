@@ -1,6 +1,6 @@
 /**
- * The clock of the database as a term of a statement, ms since the epoch: on PostgreSQL the server's own, read when the
- * statement runs (`now()` would be when its transaction began); SQLite has this process's.
+ * The database's clock as a term of a statement, ms since the epoch. On PostgreSQL it is the server's clock at the time
+ * of the statement (`now()` would be the start of the transaction); on SQLite it is this process's clock.
  */
 import { type RawBuilder, sql } from 'kysely'
 import type { MetadataSpec } from '../../metadata/store.ts'

@@ -1,4 +1,4 @@
-/** The duties that one node does for all: held by the lease of its heartbeat. */
+/** Duties that one node does for all nodes, held by the lease of its heartbeat. */
 import type { ClusterStore } from '../../metadata/cluster-store.ts'
 import type { Connection } from '../../metadata/transactions.ts'
 import { inStatements } from './statements.ts'

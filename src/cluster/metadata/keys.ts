@@ -1,9 +1,10 @@
 /**
  * Idempotency keys of a cluster, by their hashes (migration 24). PostgreSQL only. Every statement is a transaction of its own.
  *
- * Two requests with one key: the primary key of `key_claims` lets one of them claim. The other tables need no such rule, because only a
- * claim becomes a used key, in one statement. A claim can be made just after the one before it became a used key, so `claim` reads
- * the used keys after its claims are committed; from then on nobody else can add this key.
+ * The primary key of `key_claims` lets only one of two requests with the same key claim it. The other tables need no
+ * such rule, because only a claim becomes a used key, in one statement. A claim can be made just after an earlier one
+ * became a used key, so `claim` reads the used keys after its claims are committed; from then on no other node can add
+ * this key.
  *
  *   a crash or a lost connection after    what is then stored
  *   the claims were inserted              pending claims without a frame: any node settles them (cluster/jetstream/settlement.ts)
@@ -23,10 +24,13 @@ import type { Connection } from '../../metadata/transactions.ts'
 import { WriteConflictError } from '../../metadata/write-errors.ts'
 import type { DatabaseClock } from './database-clock.ts'
 
-/** The tables of migration 24. More and shorter ones would keep less of what is too old; but a look-up asks each of them. */
+/**
+ * The number of tables in migration 24. More tables with shorter periods would keep fewer expired keys, but each lookup
+ * reads all of them.
+ */
 const ringTables = 6
 const tableMs = 8 * 3_600_000
-/** The one that is written, and those that have keys of the 24 h before. */
+/** The table that is written, and those with keys of the 24 h before. */
 const liveTables = keyLifetimeMs / tableMs + 1
 const attempts = 5
 
@@ -67,7 +71,7 @@ export function keys(db: Connection, clock: DatabaseClock): KeyStore {
 
     async claim(claims) {
       const column = (name: keyof (typeof claims)[number]) => claims.map((claim) => claim[name])
-      // In one order everywhere: two statements that wait for keys of each other would end in a deadlock.
+      // Always in the same order: otherwise two statements that wait for each other's keys would deadlock.
       await again(() =>
         sql`INSERT INTO key_claims (key_hash, body_hash, pipe_id, chain, after_seq, attempt_id, msg_id, record_count, claimed_ms)
           SELECT given.*, ${clock()} FROM unnest(${texts(column('keyHash'))}, ${texts(column('bodyHash'))},
@@ -78,7 +82,7 @@ export function keys(db: Connection, clock: DatabaseClock): KeyStore {
       const found = await find(claims.map(({ keyHash }) => keyHash))
       const used = new Set(found.used.map(({ keyHash }) => keyHash))
       if (used.size === 0) return found
-      // Claimed although they had been used a moment before.
+      // Claimed, although the key had been used a moment before.
       const own = new Set(claims.map(({ attemptId }) => attemptId))
       const vain = found.pending.filter((claim) => used.has(claim.keyHash) && own.has(claim.attemptId))
       if (vain.length > 0) await release(vain)
@@ -130,7 +134,7 @@ export function keys(db: Connection, clock: DatabaseClock): KeyStore {
     async prune() {
       const { rows } = await sql<{ now_ms: number }>`SELECT ${clock()} AS now_ms`.execute(db)
       const turn = Math.floor((rows[0]?.now_ms ?? 0) / tableMs)
-      // Not the next one: a statement may have begun to write it when this one arrives.
+      // Not the next one: another statement can start to write it while this one runs.
       for (let age = liveTables; age < ringTables - 1; age += 1) {
         const table = sql.table(tableNames[(turn - age + ringTables) % ringTables] ?? '')
         const { rows: some } = await sql`SELECT 1 FROM ${table} LIMIT 1`.execute(db)
@@ -140,7 +144,10 @@ export function keys(db: Connection, clock: DatabaseClock): KeyStore {
   }
 }
 
-/** One statement, one snapshot: a claim that becomes a used key meanwhile is seen as one of the two. $1: hashes. */
+/**
+ * One statement, so one snapshot: a claim that becomes a used key meanwhile is seen as one of the two. $1 has the
+ * hashes.
+ */
 function findStatement(clock: DatabaseClock): RawBuilder<unknown> {
   const wanted = sql`key_hash = ANY (CAST($1 AS text[]))`
   const used = tableNames.map(
@@ -153,7 +160,7 @@ function findStatement(clock: DatabaseClock): RawBuilder<unknown> {
     FROM key_claims WHERE ${wanted}`
 }
 
-/** A key can be in a table of a turn before when nobody emptied it. */
+/** A key can still be in a table of an earlier period that was not emptied. */
 const replacing = sql`ON CONFLICT (key_hash) DO UPDATE SET body_hash = excluded.body_hash, msg_id = excluded.msg_id,
   record_count = excluded.record_count, seq = excluded.seq, used_ms = excluded.used_ms`
 
@@ -181,7 +188,7 @@ function byTable(claims: readonly SettledClaim[]): Map<string, SettledClaim[]> {
   return tables
 }
 
-/** Claims as rows, with their `seq` where they have one. */
+/** Claims as rows, with their `seq` if they have one. */
 function given(claims: readonly { keyHash: string; attemptId: string; seq?: number }[]): RawBuilder<unknown> {
   const seqs = claims.flatMap(({ seq }) => (seq === undefined ? [] : [seq]))
   return sql`SELECT * FROM unnest(${texts(claims.map(({ keyHash }) => keyHash))},
@@ -196,7 +203,7 @@ function bigints(values: readonly (string | number)[]): RawBuilder<unknown> {
   return sql`CAST(${values} AS bigint[])`
 }
 
-/** Deadlocks are possible between statements that settle the same claims. */
+/** Repeats a statement after a deadlock, which is possible between statements that settle the same claims. */
 async function again(statement: () => Promise<unknown>): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     try {

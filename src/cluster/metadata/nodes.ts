@@ -1,4 +1,4 @@
-/** The nodes that are there, each with the lease that its heartbeat renews. */
+/** The current nodes, each with the lease that its heartbeat renews. */
 import { type ClusterStore, leaseMs, type NodeRecord } from '../../metadata/cluster-store.ts'
 import { toFlag } from '../../metadata/tables.ts'
 import type { Connection } from '../../metadata/transactions.ts'

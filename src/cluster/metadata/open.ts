@@ -7,8 +7,8 @@ import {
   changes,
   type ListenForNotifications,
   type Notify,
+  noNotification,
   notifyChannel,
-  notifyNobody,
   notifyPostgres,
 } from './changes.ts'
 import { type DatabaseClock, databaseClock } from './database-clock.ts'
@@ -18,14 +18,14 @@ import { nodes } from './nodes.ts'
 import { pipeOwners } from './pipe-owners.ts'
 import { quotas } from './quotas.ts'
 
-/** The parts of metadata that only processes with a common database need. `now`: the clock where the database has none. */
+/** The parts of metadata that only processes with a shared database need. `now` is the clock for databases without one. */
 export function openSharedMetadata(
   kind: MetadataSpec['kind'],
   { db, leases, listen }: OpenedDatabase,
   now: () => number,
 ): { store: ClusterStore; noteChange: NoteChange } {
   const clock = databaseClock(kind, now)
-  const notify = listen === null ? notifyNobody : notifyPostgres
+  const notify = listen === null ? noNotification : notifyPostgres
   return {
     store: clusterStore(
       { db: leases, work: db },
@@ -37,7 +37,10 @@ export function openSharedMetadata(
   }
 }
 
-/** Over the tables of migrations 19, 23 and 24. `db`: the connections of leases; `work`: for all that can wait. */
+/**
+ * Uses the tables of migrations 19, 23 and 24. `db` has the connections of leases; `work` is for everything that can
+ * wait.
+ */
 function clusterStore(
   { db, work }: { db: Connection; work: Connection },
   clock: DatabaseClock,

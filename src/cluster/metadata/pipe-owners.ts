@@ -1,6 +1,7 @@
 /**
- * Which delivery thread has which pipe. A row says who took it last and under which epoch; whether it is still held says the
- * lease: one that is gone never comes back, so `lease_id` as it was found is all that a take-over must compare.
+ * The owner of each pipe. A row names the delivery thread that took the pipe last, and the epoch; the lease shows
+ * whether the thread still holds it. A lease that is gone never returns, so a take-over only has to compare the
+ * `lease_id` that it read.
  */
 import { sql } from 'kysely'
 import {
@@ -106,7 +107,7 @@ async function liveWorkers(db: Connection, clock: DatabaseClock): Promise<LiveWo
   return rows.map((row) => ({
     leaseId: row.lease_id,
     nodeId: row.node_id,
-    // A thread may be there a moment before its node.
+    // A delivery thread can be listed slightly before its node.
     isDraining: Number(row.is_draining ?? 0) === 1,
     buffer:
       row.buffer_until_ms === null
@@ -142,7 +143,7 @@ async function holders(db: Connection, clock: DatabaseClock): Promise<Map<string
   return new Map(rows.map((row) => [row.pipe_id, row.node_id]))
 }
 
-/** Ages become times of the database's clock. */
+/** Converts ages into times of the database's clock. */
 function contactColumns(clock: DatabaseClock, buffer: BufferContact | null) {
   if (buffer === null) return {}
   const { answeredAgoMs, answeringForMs, isLost } = buffer
@@ -169,7 +170,7 @@ async function claim(db: Connection, leaseId: string, pipes: readonly FreePipe[]
         .set((eb) => ({ lease_id: leaseId, epoch: eb('epoch', '+', 1) }))
         .where('pipe_id', 'in', ids)
         .where('lease_id', heldBy === null ? 'is' : '=', heldBy)
-        // A thread that was counted out while it asked takes nothing.
+        // A thread whose lease expired during the request takes nothing.
         .where((eb) =>
           eb.exists(
             eb
@@ -187,8 +188,8 @@ async function claim(db: Connection, leaseId: string, pipes: readonly FreePipe[]
 }
 
 /**
- * Inserts rows for pipes that never had an owner. Their epoch begins with the greatest under which one of their lanes
- * was saved: a pipe that comes from a single machine has rows of epoch 1.
+ * Inserts rows for pipes that never had an owner. Their first epoch is the greatest with which one of their lanes was
+ * saved: a pipe that comes from a single machine has lane rows of epoch 1.
  */
 async function insertRows(trx: Connection, pipeIds: readonly string[]): Promise<void> {
   await trx

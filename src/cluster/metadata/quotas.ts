@@ -1,14 +1,14 @@
 /**
- * Limits of pipes for all nodes of a cluster. Every statement is a transaction of its own and decides by the row as it is once
- * its lock is free, so what nodes reserve together never exceeds a limit.
+ * Limits of pipes for all nodes of a cluster. Every statement is a transaction of its own and decides by the row's
+ * state after it has the row's lock, so the nodes' reservations together never exceed a limit.
  *
  *   a crash between                       what is then stored
- *   reserve and its response              the block counts as used: at most one block per node is missing of the day
- *   giveBack and its response             the block is returned, or counts as used; it is never returned twice
+ *   reserve and its response              the block counts as used: the day loses at most one block per node
+ *   returnBlock and its response          the block is returned, or counts as used; it is never returned twice
  *   limits removed and the sums deleted   nothing: both are one transaction (limits.ts)
  *
- * A stale node can use what it reserved and nothing else. What it returns names its ledger, which sums that began again do
- * not have.
+ * A stale node can use only what it has reserved. Its returns name the ledger, which is different after the sums
+ * restarted.
  */
 import { randomUUID } from 'node:crypto'
 import { type RawBuilder, sql } from 'kysely'
@@ -18,9 +18,9 @@ import type { Connection } from '../../metadata/transactions.ts'
 import { dayMs } from '../../platform/quantities.ts'
 import type { DatabaseClock } from './database-clock.ts'
 
-/** A node holds at most this part of what is left: what it takes with it when it is killed. */
+/** A node holds at most this fraction of the remaining quota, which is lost when it is killed. */
 const leftPerNode = 32
-/** Rows of a clock that stepped, and of the day before. */
+/** Keeps rows of the day before and of a clock that jumped. */
 const daysKept = 3
 /** A node repeats its demand every second. */
 const demandValidMs = 3_000
@@ -66,7 +66,8 @@ export function quotas(db: Connection, clock: DatabaseClock): ClusterStore['quot
 
     async openDay(givenId) {
       const pipeId = normaliseId(givenId)
-      // A pipe whose limits held yesterday begins with nothing: usage counts late what came before midnight.
+      // A pipe that already had limits yesterday starts at zero: usage includes records from before midnight that were
+      // counted late.
       const begun = (column: 'ingest_records' | 'ingest_bytes') => sql`CASE
         WHEN EXISTS (SELECT 1 FROM quota_days AS before
           WHERE before.pipe_id = most.pipe_id AND before.day_start_ms < today.start_ms) THEN 0
@@ -83,7 +84,7 @@ export function quotas(db: Connection, clock: DatabaseClock): ClusterStore['quot
           AND day_start_ms < today.start_ms - ${sql.lit(daysKept * dayMs)}`.execute(db)
     },
 
-    async giveBack(pipeId, ledgerId, { records, bytes }) {
+    async returnBlock(pipeId, ledgerId, { records, bytes }) {
       await sql`UPDATE quota_days SET records = records - ${bigint(records)}, bytes = bytes - ${bigint(bytes)}
         WHERE pipe_id = ${normaliseId(pipeId)} AND ledger_id = ${ledgerId}`.execute(db)
     },
@@ -117,7 +118,7 @@ export function quotas(db: Connection, clock: DatabaseClock): ClusterStore['quot
   }
 }
 
-/** The need, as far as it is left, and of the spare no more than the node may hold of what is left beyond it. */
+/** Grants the need as far as the quota allows, and of the spare at most what the node can hold of the remainder. */
 function grant(sums: 'records' | 'bytes', limit: string, ask: QuotaAsk): RawBuilder<number> {
   const [need, spare, held] = [bigint(ask.need[sums]), bigint(ask.spare[sums]), bigint(ask.held[sums])]
   const most = sql.ref(`most.${limit}`)

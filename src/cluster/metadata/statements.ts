@@ -1,6 +1,6 @@
 /**
- * Changes of leases: each is one statement, or a few that need not be seen together, whose conditions are checked again on
- * the row as it is once its lock is free. So they need no serialisable transaction, in which every two renewals of a small
+ * Helpers for changes of leases. Each change is one statement, or a few independent ones, whose conditions are checked
+ * again after the row's lock is acquired. So they need no serializable transaction, in which any two renewals in a small
  * table would conflict.
  */
 import type { Transaction } from 'kysely'

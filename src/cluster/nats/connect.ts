@@ -1,6 +1,6 @@
 /**
- * A connection to NATS, for the buffer in JetStream and for what nodes ask each other. Every thread opens its own from the
- * same spec. Loaded in clustered mode alone.
+ * A connection to NATS, for the buffer in JetStream and for requests between nodes. Every thread opens its own from the
+ * same spec. Loaded only in a cluster.
  */
 import { readFileSync } from 'node:fs'
 import type { ConnectionOptions, NatsConnection } from '@nats-io/transport-node'
@@ -10,15 +10,15 @@ import { StorageUnavailableError } from '../../platform/error-code.ts'
 
 export type { NatsConnection }
 
-/** The limit for each server, while the first connection is made. */
+/** The time limit per server for the first connection. */
 const connectTimeoutMs = 5_000
 const reconnectWaitMs = 250
-/** Two of them unanswered: the connection is given up and made again. */
+/** After two unanswered pings, the connection is closed and opened again. */
 const pingIntervalMs = 2_000
 
 /**
- * Connects, and from then on again whenever the connection is lost, for as long as it is not closed. Throws
- * StorageUnavailableError when no server answers, ConfigError when they do not let us in: one line, without a secret.
+ * Connects, and reconnects whenever the connection is lost, until it is closed. Throws StorageUnavailableError when no
+ * server responds, and ConfigError when the servers reject the connection: one line without secrets.
  */
 export async function connectNats(spec: NatsSpec): Promise<NatsConnection> {
   const { connect, credsAuthenticator, errors } = await import('@nats-io/transport-node')
@@ -28,7 +28,8 @@ export async function connectNats(spec: NatsSpec): Promise<NatsConnection> {
     name,
     timeout: connectTimeoutMs,
     maxReconnectAttempts: -1,
-    // Else a password that the servers refuse twice, while somebody changes it, ends the connection for good.
+    // Otherwise a password that is rejected twice, for example while it is being changed, would end the connection
+    // forever.
     ignoreAuthErrorAbort: true,
     reconnectTimeWait: reconnectWaitMs,
     pingInterval: pingIntervalMs,
@@ -44,7 +45,7 @@ export async function connectNats(spec: NatsSpec): Promise<NatsConnection> {
   try {
     return await connect(options)
   } catch (error) {
-    // The driver reports the server it tried last, and it tries them in any order.
+    // The driver reports only the last server it tried, in random order.
     const errorsOfEach = await Promise.all(
       servers.map((server) => failureAt({ ...options, servers: [server] }, connect)),
     )
@@ -64,7 +65,7 @@ function connectError(error: unknown, isRefused: boolean, spec: NatsSpec): Error
   )
 }
 
-/** Why this server alone cannot be used; null: it can. */
+/** Why this server cannot be used; null when it can. */
 async function failureAt(
   options: ConnectionOptions,
   connect: (options: ConnectionOptions) => Promise<NatsConnection>,
@@ -77,7 +78,7 @@ async function failureAt(
   }
 }
 
-/** Null: the server decides. The driver does not look at `tls://` itself: a server without TLS would get the password in the clear. */
+/** Null: the server decides. The driver ignores `tls://`: a server without TLS would get the password in clear text. */
 function tlsOptions({ servers, caFile }: NatsSpec): ConnectionOptions['tls'] {
   if (caFile !== null) return { ca: readFile('buffer.nats_ca', caFile).toString('latin1') }
   return servers.some((server) => server.startsWith('tls://')) ? {} : null
@@ -91,7 +92,7 @@ function readFile(setting: string, file: string): Buffer {
   }
 }
 
-/** Null: nothing, the servers may come. */
+/** The correction that the operator must make; null when the servers can become available by themselves. */
 function whatToCorrect(error: unknown, isRefused: boolean, spec: NatsSpec): string | null {
   const { servers, user, credentialsFile, caFile } = spec
   const where = servers.join(', ')
@@ -111,7 +112,7 @@ function whatToCorrect(error: unknown, isRefused: boolean, spec: NatsSpec): stri
   return null
 }
 
-/** True for Node's codes of a certificate that is not the right one, or not verified. */
+/** True for Node.js error codes of a certificate that is wrong or not verified. */
 function isAboutCertificate(code: string): boolean {
   return /CERT|UNABLE_TO_|SELF_SIGNED|^ERR_(TLS|SSL|OSSL)/.test(code)
 }

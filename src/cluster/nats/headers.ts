@@ -1,5 +1,5 @@
 /**
- * The parts of the library's messages that the buffer needs. Only this folder imports the library, and only a cluster
+ * The parts of the library's messages that the buffer needs. Only src/cluster imports the library, and only a cluster
  * loads it.
  */
 import { type MsgHdrs, MsgHdrsImpl } from '@nats-io/transport-node'
@@ -12,7 +12,7 @@ export {
   type Subscription,
 } from '@nats-io/transport-node'
 
-/** Headers as they stand before a message on the wire. */
+/** Decodes headers in their wire format. */
 export function decodeHeaders(encoded: Uint8Array): MsgHdrs {
   return MsgHdrsImpl.decode(encoded)
 }

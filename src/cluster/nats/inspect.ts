@@ -1,22 +1,25 @@
-/** Reads the features of nats-servers without changing anything: for `pipectl doctor`. */
+/** Reads the features of nats-servers without changing anything, for `pipectl doctor`. */
 import type { NatsSpec } from '../../log/buffer-spec.ts'
 import { connectNats } from './connect.ts'
 
 export interface InspectedNats {
-  /** The version of the server that responded. */
+  /** Version of the server that responded. */
   version: string
   maxPayload: number
-  /** Servers of its cluster that clients are told of, and it; 1 where there is none, or they advertise nothing. */
+  /**
+   * The number of servers in its cluster that it advertises to clients, including itself; 1 without a cluster or without
+   * advertising.
+   */
   servers: number
-  /** A text: why JetStream cannot be used. */
+  /** A text explains why JetStream cannot be used. */
   jetStream: InspectedJetStream | string
 }
 
 export interface InspectedJetStream {
-  /** Null: no node has started yet. */
+  /** Null when no node has started yet. */
   stream: {
     replicas: number
-    /** The number of replicas that have everything; the leader is one. */
+    /** The number of up-to-date replicas, including the leader. */
     currentReplicas: number
     hasLeader: boolean
     messages: number
@@ -28,7 +31,7 @@ export interface InspectedJetStream {
 const requestTimeoutMs = 5_000
 const streamNotFound = 10059
 
-/** Throws as `connectNats` does. */
+/** Throws like `connectNats`. */
 export async function inspectNats(spec: NatsSpec, streamName: string): Promise<InspectedNats> {
   const connection = await connectNats(spec)
   try {

@@ -1,20 +1,21 @@
 /**
- * Versions of the nats-servers, and which of them may keep several copies of a stream. A server says its version to whoever
- * connects, before it asks for a password or for TLS, so a plain socket learns it of each one.
+ * Reads the versions of the nats-servers, and decides which of them can hold replicas of a stream. A server sends its
+ * version before it asks for a password or for TLS, so a plain socket is enough.
  */
 import { connect } from 'node:net'
 import type { NatsSpec } from '../../log/buffer-spec.ts'
 
 /**
- * The oldest that gave every copy back as it was acknowledged when its leader was paused or cut off and went on. 2.9.10 did not: in
- * half of 12 such rounds its copy had other messages in place of those that the two others had acknowledged (docs/cluster.md).
+ * The oldest version that returned every replica as acknowledged after its leader was paused or disconnected and
+ * resumed. 2.9.10 did not: in half of 12 such tests, one replica had other messages in place of acknowledged ones
+ * (docs/cluster.md).
  */
 export const oldestWithReplicas = '2.10.27'
 
 export interface ServerVersion {
   /** As in `buffer.nats`. */
   server: string
-  /** Null: it does not answer, or says none. */
+  /** Null when the server does not respond or does not state it. */
   version: string | null
 }
 
@@ -28,12 +29,12 @@ export function serverVersions({ servers }: Pick<NatsSpec, 'servers'>): Promise<
   return Promise.all(servers.map(async (server) => ({ server, version: await versionAt(server) })))
 }
 
-/** Those that are known to be older than `oldestWithReplicas`. */
+/** The servers that are known to be older than `oldestWithReplicas`. */
 export function tooOldForReplicas(found: readonly ServerVersion[]): ServerVersion[] {
   return found.filter(({ version }) => version !== null && isOlder(version, oldestWithReplicas))
 }
 
-/** For people: which they are, what may happen and what to do. */
+/** A text for the operator: the servers, the risk and what to do. */
 export function oldServersText(old: readonly ServerVersion[]): string {
   const list = old.map(({ server, version }) => `${server} is nats-server ${version}`).join(', ')
   return `${list}: three replicas need ${oldestWithReplicas} or newer on every one of them. An older leader that is paused or cut off, and then continues, can lose acknowledged messages`
@@ -41,7 +42,7 @@ export function oldServersText(old: readonly ServerVersion[]): string {
 
 function versionAt(server: string): Promise<string | null> {
   const { hostname, port } = new URL(server)
-  // An IPv6 address stands in brackets there.
+  // An IPv6 address is in brackets in a URL.
   const host = hostname.replace(/^\[|\]$/g, '')
   return new Promise((resolve) => {
     const socket = connect({ host, port: Number(port || defaultPort), timeout: answerWithinMs })

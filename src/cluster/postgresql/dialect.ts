@@ -1,9 +1,9 @@
 /**
- * Kysely's dialect over PostgreSQL. What its columns need otherwise than SQLite's is decided here, where a table is made, so
- * that a migration is one text for both:
+ * Kysely's dialect for PostgreSQL. It maps the column types of tables, so that one migration works for SQLite and
+ * PostgreSQL:
  *
- *   integer   bigint: SQLite's are of 64 bits
- *   text      with the order of bytes, whatever the database's locale: as SQLite sorts and compares
+ *   integer   bigint, because SQLite's integers have 64 bits
+ *   text      sorted and compared by bytes like in SQLite, whatever the database's locale
  */
 import {
   type ColumnDefinitionNode,
@@ -32,7 +32,7 @@ class PortableCompiler extends PostgresQueryCompiler {
     super.visitColumnDefinition(node)
   }
 
-  /** The first type within a definition is the column's own; elsewhere (CAST) a type stays as it is. */
+  /** The first type within a column definition is the column's type; types elsewhere (CAST) stay as they are. */
   protected override visitDataType(node: DataTypeNode): void {
     const type = this.#isColumn ? columnTypes[node.dataType] : undefined
     this.#isColumn = false

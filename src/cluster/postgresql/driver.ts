@@ -1,11 +1,11 @@
 /**
- * Connections and transactions for Kysely. A read is what it is; a write transaction has a writer (`writers.ts`), so that
- * a COMMIT without an answer does not leave open whether it took place:
+ * Connections and transactions for Kysely. A write transaction has a writer (`writers.ts`), which determines the
+ * outcome of a COMMIT without a response:
  *
  *   the connection is lost before COMMIT   nothing is stored: unavailable
- *   COMMIT is not answered, it was stored  the caller never learns of it
- *   COMMIT is not answered, it was not     a conflict: the transaction runs again
- *   nobody can say for `outcomeMs`         UnknownOutcomeError, which goes on asking
+ *   no response to COMMIT, it was stored   success; the caller does not notice
+ *   no response to COMMIT, it was not      a conflict: the transaction runs again
+ *   unknown for `outcomeMs`                UnknownOutcomeError, which keeps asking
  */
 import type { CompiledQuery, DatabaseConnection, Driver, QueryResult, TransactionSettings } from 'kysely'
 import { UnknownOutcomeError, WriteConflictError } from '../../metadata/write-errors.ts'
@@ -14,7 +14,7 @@ import type { SessionPool } from './pool.ts'
 import type { Session } from './session.ts'
 import { beginWriting, type Writer, type Writers } from './writers.ts'
 
-/** How long a caller waits to hear what became of its transaction. */
+/** How long a caller waits for the outcome of its transaction. */
 const outcomeMs = 10_000
 
 export class PostgresDriver implements Driver {
@@ -22,7 +22,7 @@ export class PostgresDriver implements Driver {
   readonly #writers: Writers | null
   readonly #label: string
 
-  /** `writers`: null where nobody needs to know, and nobody could wait for it. */
+  /** `writers` is null where the outcome does not matter and no caller could wait for it. */
   constructor(pool: SessionPool, writers: Writers | null, label: string) {
     this.#pool = pool
     this.#writers = writers
@@ -42,7 +42,7 @@ export class PostgresDriver implements Driver {
   async beginTransaction(connection: PostgresConnection, settings: TransactionSettings): Promise<void> {
     const level = settings.isolationLevel ?? 'serializable'
     const isRead = settings.accessMode === 'read only'
-    // Not `read write`: that would override what the server or the database says of itself.
+    // Without `read write`, which would override the settings of the server or the database.
     const begin = `start transaction isolation level ${level}${isRead ? ' read only' : ''}`
     connection.writer = isRead ? null : (this.#writers?.take() ?? null)
     await connection.run(connection.writer === null ? begin : `${begin}; ${beginWriting(connection.writer)}`)
@@ -61,14 +61,14 @@ export class PostgresDriver implements Driver {
     }
   }
 
-  /** A connection that fails to roll back is not used again; its error would hide the first one. */
+  /** A connection that fails to roll back is not used again. Its error must not hide the first one. */
   async rollbackTransaction(connection: PostgresConnection): Promise<void> {
     if (connection.session.isDead) return
     await connection.session.query('rollback').catch(() => connection.session.destroy())
   }
 
   async releaseConnection(connection: PostgresConnection): Promise<void> {
-    if (connection.writer !== null) this.#writers?.giveBack(connection.writer)
+    if (connection.writer !== null) this.#writers?.release(connection.writer)
     this.#pool.release(connection.session)
   }
 
@@ -90,14 +90,14 @@ export class PostgresDriver implements Driver {
   }
 }
 
-/** A primary that became a standby, or whose disk is full: the next connection may reach another server. */
+/** A primary that became a standby, or whose disk is full. The next connection can reach another server. */
 const readOnlyServer = '25006'
 
 const changing = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE'])
 
 class PostgresConnection implements DatabaseConnection {
   readonly session: Session
-  /** The writer of the write transaction under way. */
+  /** The writer of the current write transaction. */
   writer: Writer | null = null
   readonly #pool: SessionPool
   readonly #label: string

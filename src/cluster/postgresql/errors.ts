@@ -1,8 +1,8 @@
 /**
- * Errors of PostgreSQL and of the connection to it, as the errors of this program:
+ * Maps errors of PostgreSQL and of its connection to this program's errors:
  *
- *   conflict      WriteConflictError: the transaction is run again
- *   not for now   StorageUnavailableError: nothing was done, it can be tried again (the server restarts, is full, is a standby)
+ *   conflict      WriteConflictError: the transaction is repeated
+ *   unavailable   StorageUnavailableError: nothing was done and it can be repeated (the server restarts, is full, is a standby)
  *   at the start  ConfigError: the operator has to fix something (`openingError`)
  *   any other     unchanged: a bug of ours
  */
@@ -11,23 +11,26 @@ import { ConfigError } from '../../platform/config-error.ts'
 import { errorCode, StorageUnavailableError } from '../../platform/error-code.ts'
 
 /**
- * Serialisation failure, deadlock. A key or a parent that was free or there when the transaction looked is not any more
- * (unique, foreign key): no statement of ours runs into one by itself. A table that another node has just made.
+ * Serialization failure and deadlock. Unique and foreign key violations: no statement causes one by itself, so another
+ * transaction added the key or removed the parent meanwhile. A table that another node has just created.
  */
 const conflicts = new Set(['40001', '40P01', '23505', '23503', '42P07'])
 
-/** Connection, resources, operator, system; authentication and rights, which are put right while the service runs. */
+/**
+ * Connection, resources, operator and system. Authentication and permissions too, which can be corrected while the
+ * service runs.
+ */
 const unavailableClasses = new Set(['08', '28', '53', '57', '58'])
-/** No such database; lock not available; read-only server; idle in a transaction for too long; no right to it. */
+/** Missing database, lock not available, read-only server, idle in a transaction for too long, missing permission. */
 const unavailable = new Set(['3D000', '55P03', '25006', '25P03', '42501'])
 
-/** The session is of no use after these: it is closed, and the next one may reach another server. */
+/** The session is unusable after these errors. It is closed, and the next one can reach another server. */
 export function endsSession(error: unknown): boolean {
   const code = sqlState(error)
   return code === null || /^(08|57P|58|25P03|25006|28|3D)/.test(code)
 }
 
-/** `error`: of the pg client. */
+/** `error` is from the pg client. */
 export function storageError(error: unknown, label: string): unknown {
   const code = sqlState(error)
   if (code !== null && conflicts.has(code)) return new WriteConflictError(error)
@@ -40,7 +43,7 @@ export function unavailableError(error: unknown, label: string): StorageUnavaila
   return new StorageUnavailableError(`metadata: ${label}: ${inWords(error)}`, error)
 }
 
-/** Converts the error that ended the opening of the database: a ConfigError if waiting does not help. */
+/** Converts the error that ended the opening of the database into a ConfigError when waiting does not help. */
 export function openingError(error: unknown, label: string): unknown {
   if (!(error instanceof StorageUnavailableError)) return error
   const advice = openingAdvice(error.cause)
@@ -67,14 +70,14 @@ function openingAdvice(error: unknown): string | null {
   return null
 }
 
-/** The SQLSTATE of the server's ErrorResponse; null: the error is another one. */
+/** The SQLSTATE of the server's ErrorResponse; null for other errors. */
 export function sqlState(error: unknown): string | null {
   const code = errorCode(error)
   if (code === null || !(error instanceof Error) || !('severity' in error)) return null
   return /^[0-9A-Z]{5}$/.test(code) ? code : null
 }
 
-/** The client's own errors have no code: the connection ended, no answer in time, an answer that it cannot read. */
+/** The client's own errors have no code: the connection ended, no response in time, or an unreadable response. */
 function isOfConnection(error: unknown): boolean {
   const code = errorCode(error)
   return code === null
@@ -82,7 +85,7 @@ function isOfConnection(error: unknown): boolean {
     : /^(E|UNABLE|SELF|DEPTH|CERT)/.test(code)
 }
 
-/** Never `detail`, which holds the row. */
+/** Never includes `detail`, which contains the row. */
 function inWords(error: unknown): string {
   const text = messageOf(error).replaceAll(/\s+/g, ' ').slice(0, 300)
   const code = sqlState(error)
@@ -90,7 +93,7 @@ function inWords(error: unknown): string {
 }
 
 function messageOf(error: unknown): string {
-  // For a name with several addresses none of which responds.
+  // For a name with several addresses, none of which responds.
   if (error instanceof AggregateError && error.message === '') return messageOf(error.errors[0])
   return error instanceof Error ? error.message : String(error)
 }

@@ -6,30 +6,33 @@ import { Session } from './session.ts'
 import { parsePostgresUrl } from './url.ts'
 
 export interface InspectedDatabase {
-  /** Which it is, without user and password. */
+  /** Identifies the database, without user and password. */
   label: string
-  /** The version of the server. */
+  /** The server's version. */
   version: string
-  /** The setting of this user's transactions there. */
+  /** The setting for transactions of this user. */
   synchronousCommit: string
-  /** The server's clock minus this machine's, ms, as exact as the answer was quick. */
+  /** The server's clock minus this machine's clock, in ms. The error is at most the response time. */
   clockOffsetMs: number
-  /** The facts that `init` stored; null: no pipectl was set up in it. */
+  /** The facts that `init` stored; null when pipectl was not set up in it. */
   metadata: {
     /** The newest migration. */
     format: number
-    /** The version that opened it last; null: not known. */
+    /** The version that opened it last; null when it is not known. */
     lastOpenedBy: string | null
-    /** Whether its secrets were sealed with this key. */
+    /** True when its secrets were sealed with this key. */
     isSealedWith(key: Uint8Array): boolean
     workspaces: number
     workspacesWithAlerts: number
-    /** Those whose lease is valid; with their addresses, for people. */
+    /** Nodes with a valid lease, with their addresses for people. */
     nodes: { name: string; version: string; address: string | null }[]
   } | null
 }
 
-/** Throws ConfigError for what somebody has to put right, StorageUnavailableError when the server does not answer. */
+/**
+ * Throws ConfigError for problems that the operator must fix, and StorageUnavailableError when the server does not
+ * respond.
+ */
 export async function inspectPostgres(url: string): Promise<InspectedDatabase> {
   const target = parsePostgresUrl(url)
   let session: Session | null = null

@@ -1,14 +1,14 @@
 /**
- * Notifications of the server (LISTEN), over a connection of their own. They are a hint that there may be something new: what
- * was sent while there was no connection is lost, so each new one is a notification too.
+ * Notifications of the server (LISTEN) over a connection of their own. A notification is a hint that there can be
+ * something new. Notifications sent without a connection are lost, so each new connection counts as a notification too.
  */
 import type { Session } from './session.ts'
 
 const reconnectMs = 1_000
-/** A half-open connection would listen for ever. */
+/** Without probes, a half-open connection would listen forever. */
 const probeEveryMs = 5_000
 
-/** Returns what ends it. */
+/** Returns a function that stops it. */
 export function listenOn(
   open: () => Promise<Session>,
   channel: string,
@@ -25,7 +25,7 @@ export function listenOn(
         resolve()
       }
     })
-  /** Until the session is dead, or its server does not respond. */
+  /** Runs until the session is dead or its server does not respond. */
   const listen = async (session: Session) => {
     await session.listen(channel, onNotified, () => cancelWait())
     onNotified()
@@ -41,7 +41,7 @@ export function listenOn(
         session = await open()
         await listen(session)
       } catch {
-        // Listeners also poll from time to time; callers that need the database report that it is away.
+        // Listeners also poll, and callers that need the database report that it is unavailable.
       }
       await session?.close()
       if (!isEnding) await wait(reconnectMs)

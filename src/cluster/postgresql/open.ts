@@ -1,4 +1,4 @@
-/** A PostgreSQL database for the repositories above. Loaded only where one is set. */
+/** Opens a PostgreSQL database for the metadata repositories. Loaded only when one is configured. */
 import { CompiledQuery, Kysely } from 'kysely'
 import type { Tables } from '../../metadata/tables.ts'
 import type { Connection, OpenedDatabase } from '../../metadata/transactions.ts'
@@ -12,34 +12,34 @@ import { Session, type SessionLimits } from './session.ts'
 import { type PostgresTarget, parsePostgresUrl } from './url.ts'
 import { forgetWriters, Writers, writersTable } from './writers.ts'
 
-/** Connections of one thread. */
-const mostSessions = 4
+/** Connections per thread. */
+const maxSessions = 4
 const limits: SessionLimits = { statementMs: 10_000, lockMs: 5_000 }
-/** A statement that takes longer than the rest of a lease is of no use to it. */
-const mostLeaseSessions = 2
+/** Leases have sessions and short limits of their own: a statement that outlasts its lease is useless. */
+const maxLeaseSessions = 2
 const leaseLimits: SessionLimits = { statementMs: 1_500, lockMs: 1_000 }
-/** One connection that waits for another node's migration, and runs its own however long it takes. */
+/** The connection waits for another node's migration, and runs its own without a time limit. */
 const migrationLimits: SessionLimits = { statementMs: 0, lockMs: 60_000 }
 
-/** Any number, the same in every version: who holds it may change tables. */
+/** An arbitrary number, the same in every version. Its holder is allowed to change tables. */
 const migrationLock = 0x7069_7065
 
 /**
- * The newest finished transaction and those under way, and since when the server runs: any change of any database of the
- * server changes it. 0.1 ms, whatever is stored.
+ * The newest finished transaction, the running transactions, and the start time of the server: any change in any
+ * database of the server changes this. It takes 0.1 ms, whatever is stored.
  */
 const stateOfServer = CompiledQuery.raw(
   `SELECT pg_current_snapshot()::text || ' ' || extract(epoch FROM pg_postmaster_start_time())::text AS version`,
 )
 
-/** Throws ConfigError when the URL is wrong, the server is none of ours or too old, or the user has no rights there. */
+/** Throws ConfigError when the URL is wrong, the server is not ours or too old, or the user lacks permissions. */
 export async function openPostgresDatabase(url: string): Promise<OpenedDatabase> {
   const target = parsePostgresUrl(url)
   const { label } = target
   await checkServer(target)
   const writers = new Writers(() => Session.open(target, limits))
-  const db = kyselyOf(target, limits, mostSessions, writers)
-  const leases = kyselyOf(target, leaseLimits, mostLeaseSessions)
+  const db = kyselyOf(target, limits, maxSessions, writers)
+  const leases = kyselyOf(target, leaseLimits, maxLeaseSessions)
   return {
     db,
     leases,
@@ -52,7 +52,7 @@ export async function openPostgresDatabase(url: string): Promise<OpenedDatabase>
     // Checked before anything is stored.
     assertDurable: () => {},
     prepare: (work) => alone(target, work),
-    // The database is its operator's to back up: docs/upgrading.md.
+    // The operator backs up the database: docs/upgrading.md.
     keepCopy: () => null,
     openingError: (error) => openingError(error, label),
   }
@@ -68,7 +68,7 @@ function kyselyOf(
   return new Kysely<Tables>({ dialect: postgresDialect(new PostgresDriver(pool, writers, target.label)) })
 }
 
-/** Runs `work` while no other node prepares the same database; with its own connection, whose end frees the lock. */
+/** Runs `work` while no other node prepares the same database. Closing its connection releases the lock. */
 async function alone<T>(target: PostgresTarget, work: (db: Connection) => Promise<T>): Promise<T> {
   const db = kyselyOf(target, migrationLimits, 1)
   try {
@@ -89,7 +89,7 @@ interface ServerSettings {
   server_encoding: string
   synchronous_commit: string
   is_standby: boolean
-  /** Where tables without a schema are made; null: nowhere. */
+  /** The schema in which tables without a schema are created; null for none. */
   schema: string | null
 }
 

@@ -1,14 +1,14 @@
 /**
- * The few connections of one thread. Each is opened when it is needed, kept while it is alive, and whoever finds all of
- * them in use waits in line. A session that has died is not used again; nothing is retried here.
+ * The connections of one thread. They are opened on demand and kept while alive; when all are in use, callers queue. A
+ * dead session is not used again; nothing is retried here.
  */
 import { endsWithin } from '../../platform/deadline.ts'
 import { StorageUnavailableError } from '../../platform/error-code.ts'
 import type { Session } from './session.ts'
 
-/** How long somebody waits for a connection: what SQLite gives a locked file. */
+/** How long a caller waits for a connection, the same as SQLite's wait for a locked file. */
 const waitMs = 10_000
-/** Twice, below the deadline of the step in shutdown-steps.ts. */
+/** Used twice; below the deadline of the step in shutdown-steps.ts. */
 const closeMs = 700
 
 type Waiting = (session: Promise<Session>) => void
@@ -27,7 +27,7 @@ export class SessionPool {
     this.#most = most
   }
 
-  /** Rejects with the pg client's error, or StorageUnavailableError when all stay in use. */
+  /** Rejects with the pg client's error, or with StorageUnavailableError when all stay in use. */
   acquire(): Promise<Session> {
     if (this.#used < this.#most) return this.#take()
     return new Promise((resolve, reject) => {
@@ -43,20 +43,20 @@ export class SessionPool {
     })
   }
 
-  /** A dead one is closed. */
+  /** A dead session is closed. */
   release(session: Session): void {
     if (session.isDead || !this.#current.has(session)) this.#end(session)
     else this.#idle.push(session)
     this.#free()
   }
 
-  /** All that are open now are not used again: the server has become one that takes no writes. */
+  /** Retires all open sessions, because the server no longer accepts writes. */
   renew(): void {
     this.#current = new Set()
     for (const session of this.#idle.splice(0)) void session.close()
   }
 
-  /** Resolves when every connection is closed. What has not ended by then is not waited for: it is as after a lost connection. */
+  /** Resolves when every connection is closed, or the time is over. The remaining ones then count as lost connections. */
   async close(): Promise<void> {
     if (this.#used > 0) {
       const isEmpty = await endsWithin(closeMs, new Promise<void>((resolve) => (this.#onEmpty = resolve)))

@@ -1,5 +1,5 @@
 /**
- * One connection to the server. Every statement has an end: the server's own limit first, then ours, which destroys the
+ * One connection to the server. Every statement has a time limit: first the server's, then ours, which destroys the
  * socket, because a half-open connection would never end.
  */
 import { Socket } from 'node:net'
@@ -7,16 +7,16 @@ import pg from 'pg'
 import type { PostgresTarget } from './url.ts'
 
 export interface SessionLimits {
-  /** The limit of a statement, in ms. 0: none, for migrations. */
+  /** The time limit of a statement, in ms; 0 for none, for migrations. */
   statementMs: number
-  /** How long a statement waits for a lock, ms. */
+  /** How long a statement waits for a lock, in ms. */
   lockMs: number
 }
 
-/** The server gives up before we do: what it has given up does not commit behind our back. */
+/** The server's limit is shorter than ours: a statement that it aborted cannot commit later without our knowledge. */
 const marginMs = 2_000
 const connectMs = 5_000
-/** The locks of a node that is paused (SIGSTOP, a lost network) are released after that time. */
+/** After this time, the locks of a paused or disconnected node (SIGSTOP, a lost network) are released. */
 const idleInTransactionMs = 4_000
 
 export class Session {
@@ -35,7 +35,7 @@ export class Session {
       database,
       user,
       ssl,
-      // A function, because an empty text would make the client look into the environment and ~/.pgpass.
+      // A function, because an empty text would make the client read the environment and ~/.pgpass.
       password: () => password,
       stream: () => this.#socket,
       application_name: 'pipectl',
@@ -48,7 +48,7 @@ export class Session {
       idle_in_transaction_session_timeout: limits.statementMs === 0 ? 0 : idleInTransactionMs,
       types: { getTypeParser },
     })
-    // One that ends while nobody uses it says so here, and nowhere else.
+    // The end of an idle session is reported only here.
     const died = () => {
       this.#isDead = true
     }
@@ -56,7 +56,7 @@ export class Session {
     this.#client.on('end', died)
   }
 
-  /** Rejects with the pg client's own error. */
+  /** Rejects with the pg client's error. */
   static async open(target: PostgresTarget, limits: SessionLimits): Promise<Session> {
     const session = new Session(target, limits)
     try {
@@ -72,7 +72,7 @@ export class Session {
     return this.#isDead
   }
 
-  /** Rejects with the pg client's own error. */
+  /** Rejects with the pg client's error. */
   async query(text: string, values: readonly unknown[] = []): Promise<pg.QueryResult> {
     const timer = this.#deadlineMs === 0 ? undefined : setTimeout(() => this.destroy(), this.#deadlineMs)
     try {
@@ -82,14 +82,14 @@ export class Session {
     }
   }
 
-  /** From now on, for as long as the session lives; `onEnd`: it does not any more. Rejects with the pg client's own error. */
+  /** Listens as long as the session lives; `onEnd` is called when it ends. Rejects with the pg client's error. */
   async listen(channel: string, onNotified: () => void, onEnd: () => void): Promise<void> {
     this.#client.on('notification', onNotified)
     this.#client.on('end', onEnd)
     await this.query(`LISTEN ${pg.escapeIdentifier(channel)}`)
   }
 
-  /** Statements that are under way reject. */
+  /** Rejects statements that are in progress. */
   destroy(): void {
     this.#isDead = true
     this.#socket.destroy()
@@ -103,7 +103,7 @@ export class Session {
   }
 }
 
-/** int8, int4, int2, oid, float8, float4, numeric: all that is stored is below 2^53. */
+/** int8, int4, int2, oid, float8, float4, numeric. All stored numbers are below 2^53. */
 const numberOids = new Set([20, 23, 21, 26, 701, 700, 1700])
 const booleanOid = 16
 
@@ -113,11 +113,11 @@ function getTypeParser(oid: number): (value: string) => unknown {
 }
 
 /**
- * PostgreSQL takes every character in a text but U+0000, which JSON allows in a description or the name of a field. It is
- * stored as two others, so that every text comes back as it was given and two texts are equal when they were.
+ * PostgreSQL text cannot contain U+0000, which JSON allows in descriptions and field names. It is stored as two other
+ * characters, so that every text is returned unchanged and equal texts stay equal.
  */
 const nul = '\u0000'
-/** A noncharacter: no text of people has it; one that has it is escaped too. */
+/** A noncharacter, which ordinary text does not contain. Where it occurs, it is escaped too. */
 const mark = '\u{10FFFE}'
 
 function textToStore(value: unknown): unknown {

@@ -1,8 +1,9 @@
 /**
- * The URL of a metadata database: `postgres://user:password@host:port/database?sslmode=…`. What libpq would look for elsewhere
- * (PGPASSWORD, ~/.pgpass, the name of the user) is taken from nowhere else: two nodes with the same setting are the same.
+ * The URL of a metadata database: `postgres://user:password@host:port/database?sslmode=…`. Nothing is read from other
+ * sources that libpq would use (PGPASSWORD, ~/.pgpass, the name of the system user), so that two nodes with the same
+ * setting behave the same.
  *
- * Without `sslmode` a server on this machine is spoken to in the clear and every other one through TLS, as for destinations.
+ * Without `sslmode`, a server on this machine is used without TLS and every other one with TLS, as for destinations.
  */
 import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
@@ -15,9 +16,9 @@ export interface PostgresTarget {
   database: string
   user: string
   password: string
-  /** False: in the clear. */
+  /** False: without TLS. */
   ssl: false | ConnectionOptions
-  /** For messages: which database it is, without user and password. */
+  /** For messages: identifies the database without user and password. */
   label: string
 }
 
@@ -26,7 +27,7 @@ type SslMode = (typeof sslModes)[number]
 
 const parameters = ['host', 'sslmode', 'sslrootcert', 'sslcert', 'sslkey']
 
-/** Throws ConfigError, with one line that holds nothing of user and password. */
+/** Throws ConfigError with one line that contains neither user nor password. */
 export function parsePostgresUrl(text: string): PostgresTarget {
   const url = URL.canParse(text) ? new URL(text) : null
   if (url === null || !/^postgres(ql)?:$/.test(url.protocol)) {
@@ -65,7 +66,7 @@ function sslOf(given: URLSearchParams, host: string): PostgresTarget['ssl'] {
   if (mode === 'verify-ca' && root === null) throw wrong('sslmode=verify-ca needs sslrootcert')
   const [cert, key] = [given.get('sslcert'), given.get('sslkey')]
   return {
-    // libpq's rule: `require` with a root certificate verifies too, but for the name.
+    // libpq's rule: with a root certificate, `require` verifies the certificate too, but not the name.
     rejectUnauthorized: mode !== 'require' || root !== null,
     ...(mode === 'verify-full' ? {} : { checkServerIdentity: () => undefined }),
     ...(root === null ? {} : { ca: fileOf('sslrootcert', root) }),

@@ -1,16 +1,17 @@
 /**
- * Whether a transaction took place whose COMMIT was not answered, because the connection or the server went away.
+ * Determines whether a transaction was committed when its COMMIT got no response because the connection or the server
+ * was lost.
  *
- * Every write transaction begins by giving its writer's row the number of the transaction. A writer has one transaction at
- * a time; two connections never have the same writer. When no answer came, another connection tries to give the row a number
- * that no transaction has:
+ * Every write transaction first sets its writer's row to the number of the transaction. A writer has one transaction at
+ * a time, and two connections never share a writer. Without a response, another connection tries to set the row to a
+ * number that no transaction has:
  *
  *   the transaction is still under way   its lock on the row makes us wait
  *   it was committed                     the row has its number, and stays as it is
- *   it was not                           the row is changed, or made
+ *   it was not                           the row is changed or created
  *
- * This holds after a crash and on a standby that was promoted: it asks for what is stored. (The server's own answer,
- * pg_xact_status, does not: after a crash it gives the number of a transaction that was lost to another one.)
+ * This also works after a crash and on a promoted standby, because it reads stored data. (pg_xact_status does not:
+ * after a crash the server reuses the number of a lost transaction.)
  */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -19,21 +20,21 @@ import type { Session } from './session.ts'
 
 export interface Writer {
   readonly id: string
-  /** The number of the last transaction that was begun. */
+  /** The number of the last transaction that was started. */
   number: number
 }
 
-/** Made when the database is opened; it belongs to this folder and is in no migration. */
+/** Created when the database is opened. It belongs to this folder and is part of no migration. */
 export const writersTable = `CREATE TABLE IF NOT EXISTS metadata_writers (
   writer_id text PRIMARY KEY, number bigint NOT NULL, used_ms bigint NOT NULL) WITH (fillfactor = 50)`
 
 const nowMs = 'CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)'
 const dayMs = 86_400_000
 
-/** Removes the rows of processes that ended long ago. */
+/** Deletes the rows of processes that ended long ago. */
 export const forgetWriters = `DELETE FROM metadata_writers WHERE used_ms < ${nowMs} - ${dayMs}`
 
-/** Nothing of it comes from outside: it is one round trip with the beginning of the transaction. */
+/** No part of it comes from outside, so it can be sent in one round trip with the start of the transaction. */
 export function beginWriting(writer: Writer): string {
   writer.number += 1
   return `INSERT INTO metadata_writers VALUES ('${writer.id}', ${writer.number}, ${nowMs})
@@ -50,7 +51,7 @@ export class Writers {
   readonly #free: Writer[] = []
   #isClosed = false
 
-  /** `open`: of a connection beside those that write. */
+  /** `open` opens a connection in addition to those that write. */
   constructor(open: () => Promise<Session>) {
     this.#open = open
   }
@@ -59,14 +60,14 @@ export class Writers {
     return this.#free.pop() ?? { id: randomUUID(), number: 0 }
   }
 
-  /** None of its transactions is under way, nor unknown. */
-  giveBack(writer: Writer): void {
+  /** The writer has no transaction that is in progress or unknown. */
+  release(writer: Writer): void {
     this.#free.push(writer)
   }
 
   /**
-   * True: the last transaction of the writer is stored; false: it is not, and never will be. Asks until the server can say;
-   * null: everything was closed before it could.
+   * Returns true when the writer's last transaction is stored, and false when it is not and never will be. Asks until
+   * the server can tell; null when everything was closed before.
    */
   async wasCommitted(writer: Writer): Promise<boolean | null> {
     const { id, number } = writer
@@ -74,19 +75,19 @@ export class Writers {
       if (this.#isClosed) return null
       const answer = await this.#ask(id, number)
       if (answer !== null) {
-        this.giveBack(writer)
+        this.release(writer)
         return answer
       }
       await delay(pauseMs, undefined, { ref: false })
     }
   }
 
-  /** Who waits for an answer gets none any more. */
+  /** Waiting callers get null. */
   close(): void {
     this.#isClosed = true
   }
 
-  /** Null: it cannot be said yet. */
+  /** Null when the outcome is not known yet. */
   async #ask(id: string, number: number): Promise<boolean | null> {
     let session: Session | null = null
     try {
@@ -94,7 +95,7 @@ export class Writers {
       const { rowCount } = await session.query(overtake, [id, number])
       return rowCount === 0
     } catch (error) {
-      // No server, or the transaction is still under way. Everything else would be a mistake of ours.
+      // No server, or the transaction is still in progress. Any other error is a bug of ours.
       if (endsSession(error) || /^(40|53|55|57)/.test(sqlState(error) ?? '')) return null
       throw error
     } finally {

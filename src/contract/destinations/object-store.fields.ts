@@ -12,7 +12,7 @@ const url: ConnectionUrl = {
     if (url.hostname === '' || url.pathname.replace(/\/$/, '') !== '')
       throw new ConnectionUrlError(
         'an object store is only s3://BUCKET',
-        'say where objects go with --set key_template=…, which must hold {first_seq}',
+        'say where objects go with --set key_template=…, which must contain {first_seq}',
       )
     rejectUnknownParameters(url, urlParameters)
     const given = urlParameters.flatMap((name) => {

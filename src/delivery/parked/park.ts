@@ -3,8 +3,8 @@
  * `on_permanent_error: park`.
  *
  *   rejected records, named by the driver ──park─▶ parked, durable ──▶ the driver stores the others ──▶ cursor
- *   a message alone, its records not told apart ─────▶ parked, and the cursor past it, in one save
- *   no room (`parked.max_bytes`) ────────────────────▶ rejected with `parked_full`: the lane stops there
+ *   a single message, no records named by the driver ─▶ parked, and the cursor past it, in one save
+ *   no room (`parked.max_bytes`) ────────────────────▶ `parked_full`: the lane is blocked there
  *
  * A fault of the destination (a wrong password, a missing table) parks nothing.
  */
@@ -19,17 +19,18 @@ import { type Parking, parkedMessage } from './parking.ts'
 export class RejectedRecordParking {
   readonly #parking: Parking
   readonly #state: DurableState
-  /** Parked since the range under way was cut, by message: they are not delivered. */
+  /** Records parked since the current range was cut, by message. They are not delivered. */
   readonly #parked = new Map<number, Map<number | null, number>>()
 
   constructor(parking: Parking, state: DurableState) {
     this.#parking = parking
     this.#state = state
-    // A destination that already has the others of a batch (`exactly_once`) is not sent it again, and rejects nothing.
+    // A destination that already has the other records of a batch (`exactly_once`) is not sent the batch again and
+    // rejects nothing.
     for (const position of parking.inherited) this.#note(position)
   }
 
-  /** How many records of these messages are parked instead of stored; they are forgotten here. */
+  /** Returns how many records of these messages are parked instead of stored, and forgets them. */
   takeParked(messages: readonly StoredMessage[]): number {
     let count = 0
     for (const { seq } of messages) {
@@ -40,9 +41,9 @@ export class RejectedRecordParking {
   }
 
   /**
-   * A record that is attempted again may be stored now, or left out, and is counted as such. It stays parked, because
-   * its destination may have the others of that attempt and not be sent it. The finished part of a half-stored
-   * message is not attempted again.
+   * A parked record that is attempted again can be stored or filtered now, and is counted as such. It stays parked,
+   * because the destination can have the other records of that attempt and then is not sent this one. The stored part of
+   * a half-stored message is not attempted again.
    */
   transformChanged({ batchFirstSeq, recordOffset }: Pick<LaneState, 'batchFirstSeq' | 'recordOffset'>): void {
     for (const [seq, places] of this.#parked) {
@@ -51,7 +52,7 @@ export class RejectedRecordParking {
     }
   }
 
-  /** `AttemptProgress.park`: durable when it resolves. Rejects with `parked_full`, and with the store's own error. */
+  /** See `AttemptProgress.park`: durable when it resolves. Rejects with `parked_full` or the store's error. */
   async park(
     rejected: readonly RejectedRecord[],
     messages: readonly StoredMessage[],
@@ -75,7 +76,10 @@ export class RejectedRecordParking {
     this.#parked.set(seq, ofMessage.set(recordIndex, recordCount))
   }
 
-  /** Parks a message that failed alone, and moves the cursor past it. `full`: there is no room. Null: it is not to be parked. */
+  /**
+   * Parks a message that failed in a batch of its own, and moves the cursor past it. `full`: there is no room. Null: it
+   * must not be parked.
+   */
   async parkMessage(
     error: DeliveryError,
     messages: readonly MarkedMessage[],
@@ -94,7 +98,7 @@ export class RejectedRecordParking {
   }
 }
 
-/** The error of a lane that has no room to park: the destination's own text would not say why the lane stopped. */
+/** The error of a lane that has no room to park: the destination's own message would not explain why the lane stopped. */
 export function asParkedFull(error: DeliveryError): DeliveryError {
   if (error.code === parkedFullCode) return error
   const message = `${fullText} The error of the destination: ${error.message}`
@@ -124,7 +128,7 @@ function causeOf({ code, message, rejected }: DeliveryError): ParkedCause {
   return { reason: 'permanent_error', code, message, column, value }
 }
 
-/** One pass over each message. What a driver names twice, or does not have, is left out. */
+/** Walks once over each message. Records that a driver names twice, or that do not exist, are ignored. */
 function rejectedRecords(
   rejected: readonly RejectedRecord[],
   messages: readonly StoredMessage[],

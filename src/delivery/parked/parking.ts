@@ -1,6 +1,6 @@
 /**
- * The parked records of one lane, and whether there is room for more (`parked.max_bytes`). Room for records on their
- * way into the store is reserved, so that concurrent lanes do not exceed the limit together.
+ * The parked records of one lane, and the limit of all parked records (`parked.max_bytes`). Room is reserved before
+ * records are stored, so that concurrent lanes do not exceed the limit together.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { StoredMessage } from '../../log/buffer.ts'
@@ -35,12 +35,12 @@ export class ParkedSpace {
     this.#maxBytes = maxBytes
   }
 
-  /** Null: there is no room. Otherwise call it when they are stored, or are not to be. */
+  /** Reserves room. Null when there is none; otherwise call the result when the records are stored or will not be. */
   async reserve(workspaceId: string, bytes: number): Promise<(() => void) | null> {
     for (;;) {
       const releases = this.#releases
       const taken = await this.#store.taken(workspaceId)
-      // Records whose room was released meanwhile may be stored, and not in this sum yet.
+      // Records whose room was released meanwhile can be stored but missing in this sum: read again.
       if (releases !== this.#releases) continue
       const ofOthers = [...this.#reserved.values()].reduce((sum, each) => sum + each, 0)
       const own = this.#reserved.get(workspaceId) ?? 0
@@ -51,7 +51,7 @@ export class ParkedSpace {
     }
   }
 
-  /** However much one workspace parks, half of the room is the others'. */
+  /** With several workspaces, one of them can use at most half of the room. */
   #mostOf(workspaces: number): number {
     return workspaces > 1 ? Math.floor(this.#maxBytes / 2) : this.#maxBytes
   }
@@ -66,7 +66,7 @@ export class ParkedSpace {
 
 export class Parking {
   readonly store: ParkedStore
-  /** The owner of the lane, for its writes. */
+  /** The lane's owner, which its writes carry. */
   readonly owner: LaneOwner
   readonly #space: ParkedSpace
   readonly #workspaceId: string
@@ -93,12 +93,12 @@ export class Parking {
     this.#workspaceId = workspaceId
   }
 
-  /** Another object with every change. */
+  /** A new object after each change. */
   get counts(): ParkedCounts {
     return this.#counts
   }
 
-  /** Parked by a process before this one, of messages that the cursor has not moved past. */
+  /** Positions parked by an earlier process, of messages that the cursor has not moved past. */
   get inherited(): readonly ParkedPosition[] {
     return this.#inherited
   }
@@ -113,7 +113,7 @@ export class Parking {
     if (!isDeepStrictEqual(counts, this.#counts)) this.#counts = counts
   }
 
-  /** Runs `store` with room for it. False: there is none. */
+  /** Runs `store` with reserved room. Returns false when there is none. */
   async withRoom(parked: readonly NewParked[], store: () => Promise<void>): Promise<boolean> {
     const bytes = parked.reduce((sum, { body }) => sum + body.length + parkedRowBytes, 0)
     const release = await this.#space.reserve(this.#workspaceId, bytes)
@@ -127,7 +127,7 @@ export class Parking {
   }
 }
 
-/** A message, or what of it is not stored. `attempts`: made at it. */
+/** A parked message, or its part that is not stored. `attempts` is the number of attempts. */
 export function parkedMessage(
   message: StoredMessage,
   { recordOffset, generation }: { recordOffset: number; generation: number },
@@ -150,7 +150,7 @@ export function parkedMessage(
   }
 }
 
-/** Why an operator's skip parks: what the destination said last. */
+/** The cause of parking by an operator's skip: the destination's last error. */
 export function skipCause(lastError: Omit<ParkedCause, 'reason'> | null): ParkedCause {
   const { code = 'skipped', message = 'Skipped.', column = null, value = null } = lastError ?? {}
   return { reason: 'skipped', code, message, column, value }

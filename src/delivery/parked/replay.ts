@@ -1,21 +1,22 @@
 /**
- * A lane's replays: parked records whose replay was asked for, one parked row at a time, each as a batch of its own between
- * two of the lane's batches, or between its retries.
+ * A lane's replays of parked records, one parked row at a time. Each is a batch of its own between two of the lane's
+ * batches or retries.
  *
- *   asked for ──▶ (the cursor is past its message) ──▶ attempt ──stored──▶ row gone, counted, in one save
+ *   requested ──▶ (the cursor is past its message) ──▶ attempt ──stored──▶ row deleted, counted, in one save
  *                      ▲                                 │
  *                      └── pause (backoff) ◀─────────────┼─ transient, or a fault of the destination
  *                                                        └─ rejected, or too long without success ─▶ parked again
  *
- * Identity: UUID version 5 of the parked row and its try, so a repeat of the same try is known as one. A replay begins only
- * when the cursor is behind its message: until then the lane itself may still store it. While one is not stored and not
- * given up, no other begins: with `exactly_once` a row of its own in `_pipectl_lanes` knows the last one.
+ * Identity: UUID version 5 of the parked row and its try, so that a repeat of the same try can be recognized. A replay
+ * starts only when the cursor is past its message; until then the lane itself can still store it. The next replay
+ * starts only when the previous one was stored or abandoned: with `exactly_once`, a row in `_pipectl_lanes` identifies
+ * only the last one.
  *
  * After a crash:
  *
  *   | the process ends …                          | the parked row says   | after restart                          |
  *   |---------------------------------------------|-----------------------|----------------------------------------|
- *   | after it was asked for                      | replaying             | it is replayed                         |
+ *   | after it was requested                      | replaying             | it is replayed                         |
  *   | after its number is saved (exactly_once)    | replaying, the number | the same try, the same number: the     |
  *   |                                             |                       |   destination's row says if it is there|
  *   | after the destination stored it, before     | replaying             | the same try again: at least once;     |
@@ -44,11 +45,11 @@ export class Replays {
   readonly #state: DurableState
   readonly #attempts: PushAttempts
   readonly #deps: LaneDeps
-  /** It counts failures of the replay under way alone; the lane counts its own. */
+  /** Counts only failures of the current replay; the lane counts its own. */
   readonly #retry: RetryWindow
-  /** Attempts at the replay under way. */
+  /** Attempts of the current replay. */
   #tries = 0
-  /** Nothing is to be replayed before the cursor has moved on from here. */
+  /** Nothing can be replayed until the cursor has moved past this seq. */
   #waitsAtSeq: number | null = null
 
   constructor(destinationId: string, state: DurableState, attempts: PushAttempts, deps: LaneDeps) {
@@ -59,20 +60,20 @@ export class Replays {
     this.#retry = new RetryWindow(newLaneState(destinationId), deps.clock)
   }
 
-  /** Infinity: nothing is asked for, or it waits for the lane. */
+  /** Infinity when nothing was requested, or the replay waits for the lane. */
   get dueInMs(): number {
     const isWaiting = this.#waitsAtSeq === this.#state.row.cursorSeq
     if (!this.#deps.parking.counts.isReplaying || isWaiting) return Number.POSITIVE_INFINITY
     return Math.max(0, this.#retry.nextAttemptAt - this.#deps.clock.monotonicMs())
   }
 
-  /** Something was asked for, or the destination is another one. */
+  /** A replay was requested, or the destination was changed. */
   changed(): void {
     this.#waitsAtSeq = null
     this.#retry.tryNow()
   }
 
-  /** One attempt at the next of them. The lane holds no memory of its own meanwhile. */
+  /** Makes one attempt at the next replay. The lane holds no memory meanwhile. */
   async run(spec: LaneSpec, interrupt: AbortSignal): Promise<void> {
     try {
       await this.#state.saveIfDirty()
@@ -101,7 +102,7 @@ export class Replays {
     }
   }
 
-  /** The number that tells the replays of a lane apart where the destination keeps how far they have come. */
+  /** The number that distinguishes the replays of a lane at destinations that store their own progress. */
   async #numberOf({ parkedId, replayNo }: Replay, { type, config }: LaneSpec): Promise<number> {
     if (!descriptorOf(type).isExactlyOnce(config)) return 0
     const { store, owner } = this.#deps.parking

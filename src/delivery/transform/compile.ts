@@ -1,6 +1,6 @@
 /**
- * A transform, compiled: the filter's expression (CEL) and the steps of the map, for one record at a time. What an expression
- * may be is bounded here; how long it may take and how much memory, by the thread that runs it.
+ * Compiles a transform: the filter's expression (CEL) and the steps of the map, applied to one record at a time.
+ * Expressions are restricted here; the thread that runs them limits their time and memory.
  */
 import { createHash } from 'node:crypto'
 import { Environment, EvaluationError } from '@marcbachmann/cel-js'
@@ -12,7 +12,7 @@ import { RecordTree } from './record-tree.ts'
 /** Transforms a record: returns its text (the same string if nothing is mapped), or null if it is filtered out. */
 export type RecordTransform = (text: string) => string | null
 
-/** A record that the transform cannot be applied to. The message is one line, without the record's own values. */
+/** A record that the transform cannot be applied to. The message is one line without values of the record. */
 export class TransformError extends Error {
   readonly code: 'filter_error' | 'filter_not_boolean'
 
@@ -23,7 +23,10 @@ export class TransformError extends Error {
   }
 }
 
-/** Called in place of the library's own: an environment does not let its own functions be replaced. */
+/**
+ * Replacements of library functions, called instead of them because an environment does not allow redefining its own
+ * functions.
+ */
 const replaced: Readonly<Record<string, string>> = {
   matches: 'matchesInLinearTime',
   join: 'joinWithinLimit',
@@ -31,11 +34,11 @@ const replaced: Readonly<Record<string, string>> = {
 }
 
 /**
- * The heap limit of a thread ends the thread only as long as nothing larger than 16 MB is allocated at once; beyond that V8 ends the
- * process. So what an expression makes has a bound: 8 MB, as text of two bytes a character or as list.
+ * The heap limit of a thread ends only the thread while no single allocation exceeds 16 MB; a larger one makes V8 end
+ * the process. So results of expressions are limited to 8 MB, as text with two bytes per character or as a list.
  */
 const mostCharacters = 4 * 1024 * 1024
-const mostElements = 1024 * 1024
+const maxElements = 1024 * 1024
 
 function requireAtMost(size: number, most: number, what: string): void {
   if (size > most) throw new EvaluationError(`It makes more than ${most} ${what}`)
@@ -52,11 +55,11 @@ function joined(list: readonly unknown[], separator: string): string {
   return list.join(separator)
 }
 
-/** `limit`: as many parts at most, the last with the rest of the text; below zero: all. */
+/** `limit` is the maximum number of parts, the last of which holds the remaining text; below zero there is no limit. */
 function parts(text: string, separator: string, limit = -1): string[] {
-  const most = mostElements + 1
+  const most = maxElements + 1
   const found = text.split(separator, limit < 0 ? most : Math.min(limit, most))
-  requireAtMost(found.length, mostElements, 'elements')
+  requireAtMost(found.length, maxElements, 'elements')
   if (limit > 0 && found.length === limit) {
     const before = found.slice(0, -1).reduce((sum, part) => sum + part.length + separator.length, 0)
     found[limit - 1] = text.slice(before)
@@ -64,12 +67,12 @@ function parts(text: string, separator: string, limit = -1): string[] {
   return found
 }
 
-/** `+` of texts and of lists. */
+/** Checks `+` of texts and of lists. */
 function requireSumWithinLimit(left: unknown, right: unknown): void {
   if (typeof left === 'string' && typeof right === 'string')
     requireAtMost(left.length + right.length, mostCharacters, 'characters')
   else if (Array.isArray(left) && Array.isArray(right))
-    requireAtMost(left.length + right.length, mostElements, 'elements')
+    requireAtMost(left.length + right.length, maxElements, 'elements')
 }
 
 const environment = new Environment({
@@ -101,9 +104,7 @@ const environment = new Environment({
     (text: string, separator: string, limit: bigint) => parts(text, separator, Number(limit)),
   )
 
-/**
- * The fault of a filter, in a sentence that goes after the field's name; null: none that can be known before it runs.
- */
+/** The fault of a filter as a sentence that follows the field's name; null when none can be found before it runs. */
 export function filterFault(filter: string): string | null {
   const { valid, type, error } = environment.check(filter)
   if (!valid) return `is not a valid expression: ${firstLine(error)}`
@@ -116,8 +117,8 @@ export function filterFault(filter: string): string | null {
 }
 
 /**
- * Bytes lie outside of the heap, whose limit ends a thread that takes too much: an expression that makes a list of them took 0.7 GB in
- * the second that it has.
+ * Bytes are allocated outside the heap, so the thread's limit does not apply: an expression that built a list of bytes
+ * took 0.7 GB in its one second.
  */
 function hasBytes(node: unknown): boolean {
   if (node instanceof Uint8Array) return true
@@ -130,7 +131,7 @@ function hasBytes(node: unknown): boolean {
 interface Node {
   op: unknown
   args: unknown
-  /** Binary operators have it once the types are checked. */
+  /** Set on binary operators after type checking. */
   handle?: (left: unknown, right: unknown, ...others: unknown[]) => unknown
 }
 
@@ -145,17 +146,14 @@ function* nodesOf(value: unknown): Generator<Node> {
   yield* nodesOf(value.args)
 }
 
-/** Every call of a replaced function in an expression, as its list `[name, receiver, arguments]`. */
+/** Yields every call of a replaced function in an expression, as its list `[name, receiver, arguments]`. */
 function* replacedCalls(node: unknown): Generator<unknown[]> {
   for (const { op, args } of nodesOf(node)) {
     if (op === 'rcall' && Array.isArray(args) && Object.hasOwn(replaced, String(args[0]))) yield args
   }
 }
 
-/**
- * The fault of the first pattern that is an invalid literal; null: there is none. Faults of other patterns are only
- * known with a record.
- */
+/** The fault of the first invalid pattern literal; null when there is none. Other patterns are known only with a record. */
 function wrongPattern(ast: unknown): string | null {
   for (const [name, , given] of replacedCalls(ast)) {
     if (name !== 'matches') continue
@@ -168,7 +166,7 @@ function wrongPattern(ast: unknown): string | null {
 }
 
 /**
- * Compiles a transform that was checked. `onStep` gets the step that is applied next: 0 the filter, from 1 on the
+ * Compiles a checked transform. `onStep` receives the step that is applied next: 0 for the filter, from 1 on for the
  * steps of the map.
  */
 export function compileTransform(
@@ -193,11 +191,12 @@ export function compileTransform(
 
 function compileFilter(filter: string): (text: string) => boolean {
   const evaluate = environment.parse(filter)
-  // Saved before patterns were RE2's: the lane says so and waits, and no record is parked for it.
+  // A filter saved by a version without RE2 can have an invalid pattern: the lane reports it and waits, and no record is
+  // parked for it.
   const wrong = wrongPattern(evaluate.ast)
   if (wrong !== null) throw new Error(`a regular expression of the filter is invalid: ${wrong}`)
   for (const call of [...replacedCalls(evaluate.ast)]) call[0] = replaced[String(call[0])]
-  // Types are looked at once, not with each record.
+  // Types are checked once, not for each record.
   evaluate.check()
   for (const node of nodesOf(evaluate.ast)) {
     const { op, handle } = node
@@ -263,9 +262,7 @@ function compileStep(step: TransformStep, salt: string): (record: RecordTree) =>
   }
 }
 
-/**
- * Hashes the characters of a string, or the JSON text of any other value, after the salt: SHA-256 in lower-case hex.
- */
+/** SHA-256 in lower-case hex, over the salt followed by the characters of a string or the JSON text of any other value. */
 function masked(text: string, salt: string): string {
   const value: unknown = text.startsWith('"') ? JSON.parse(text) : text
   return createHash('sha256')
@@ -279,7 +276,10 @@ function keysOf(path: string): string[] {
   throw new Error(`a path that was not checked: it ${keys.wrong}`)
 }
 
-/** Errors of these codes, and those of the platform (no code, or the general one), end with what they found: a value of the record, perhaps. */
+/**
+ * Errors with these codes, and platform errors (without a code or with the general one), end with a value that can be
+ * from the record.
+ */
 const tellingCodes = new Set([
   'undefined',
   'evaluation_error',
@@ -291,7 +291,7 @@ const tellingCodes = new Set([
   'index_out_of_bounds',
 ])
 
-/** Texts that are in the filter itself may stay. */
+/** Text that is in the filter itself can stay. */
 function withoutValues(error: unknown, filter: string): string {
   const line = Object.entries(replaced).reduce(
     (text, [name, ours]) => text.replaceAll(ours, name),
@@ -303,7 +303,7 @@ function withoutValues(error: unknown, filter: string): string {
   return line.slice(0, colon)
 }
 
-/** Without the excerpt of the expression that follows it. */
+/** Without the excerpt of the expression that follows. */
 function firstLine(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error)
   return message.split('\n')[0]!.slice(0, 300)

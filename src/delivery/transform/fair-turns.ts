@@ -1,28 +1,27 @@
 /**
- * Decides whose turn it is in a thread that workspaces share. The turn goes to the workspace that has used the least
- * time, and in it to the lane that has. A workspace that costs little therefore waits for one turn of another's,
- * whatever the number of the other's lanes and records.
+ * Decides the order of jobs in a thread that workspaces share. The next turn goes to the workspace with the least used
+ * time, and within it to the lane with the least. So a workspace that needs little waits for at most one turn of another
+ * workspace, however many lanes and records that one has.
  *
- * A newcomer begins with as much as the one that has used the least: it neither waits for its past nor gains by a
- * pause.
+ * A newcomer starts with the least used time of the others: it is not penalized for its past and gains nothing by a pause.
  */
 import type { Turn } from './thread-protocol.ts'
 
 export class FairTurns<T extends Turn> {
   readonly #workspaces = new Group<Group<Queue<T>>>()
 
-  /** `headStartMs`: what those that are here can use before it has its first turn, where it is the first of its workspace. */
+  /** `headStartMs`: the time that the present workspaces can use before the first turn of a new one. */
   add(job: T, headStartMs = 0): void {
     const lanes = this.#workspaces.join(job.workspaceId, () => new Group<Queue<T>>(), headStartMs)
     lanes.join(job.destinationId, () => new Queue<T>(), 0).jobs.push(job)
   }
 
-  /** It stays where it is until it is removed. */
+  /** Returns the next job without removing it. */
   next(): T | undefined {
     return this.#workspaces.least()?.least()?.jobs[0]
   }
 
-  /** The time that the job has used is its lane's and its workspace's. */
+  /** Adds time that the job has used to its lane and its workspace. */
   used(job: T, ms: number): void {
     this.#workspaces.use(job.workspaceId, ms)
     this.#workspaces.get(job.workspaceId)?.use(job.destinationId, ms)
@@ -46,7 +45,7 @@ class Queue<T> {
   jobs: T[] = []
 }
 
-/** Members with what each of them has used. */
+/** Members with the time that each has used. */
 class Group<Member> {
   readonly #members = new Map<string, { member: Member; usedMs: number }>()
 
@@ -79,7 +78,7 @@ class Group<Member> {
     return this.#members.size
   }
 
-  /** The one that came last, if there are several. */
+  /** Returns the last one added when several have used the least. */
   #least() {
     let least: { member: Member; usedMs: number } | undefined
     for (const one of this.#members.values())

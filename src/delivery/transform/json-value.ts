@@ -1,26 +1,27 @@
 /**
- * A record as an expression sees it. Numbers are doubles, but an integer that a double does not hold exactly is a bigint (CEL's
- * int) if 64 bits hold it: ids compare by every digit. Objects have no prototype, so that no key means anything else there.
+ * A record as an expression sees it. Numbers are doubles; an integer that is not exact as a double is a bigint (CEL's
+ * int) if it fits into 64 bits, so that ids compare digit by digit. Objects have no prototype, so that no key has a
+ * special meaning.
  */
 
-/** An integer of 16 digits or more: all others are exact as doubles. */
+/** An integer with at least 16 digits; all others are exact as doubles. */
 const mayBeInexact = /[0-9]{16}/
 
 /**
- * A key with an escape. JSON.parse of V8 13.6 (Node.js 24) takes some of them for the key that followed the same keys in an
- * earlier object, of whatever sender, where that begins with a backslash.
+ * A key with an escape. JSON.parse of V8 13.6 (Node.js 24) confuses some of them with a key that followed the same keys
+ * in an earlier object, from any client, if that key begins with a backslash.
  */
 const mayBeConfused = /\\.[^"\\]*"\s*:/
 
-/** `text`: JSON that was validated when it was accepted. */
+/** `text` is JSON that was validated when it was accepted. */
 export function recordValue(text: string): unknown {
   return mayBeInexact.test(text) || mayBeConfused.test(text) ? new Reader(text).value() : JSON.parse(text)
 }
 
-const mostInt = 2n ** 63n - 1n
-const leastInt = -(2n ** 63n)
+const maxInt = 2n ** 63n - 1n
+const minInt = -(2n ** 63n)
 
-/** For the rare text with long numbers, or with escapes in keys; strings are left to JSON.parse. */
+/** Parses the rare text with long numbers or with escapes in keys. Strings are parsed by JSON.parse. */
 class Reader {
   readonly #text: string
   #at = 0
@@ -45,7 +46,7 @@ class Reader {
       const key = this.#string()
       this.#skip()
       this.#at += 1
-      // As JSON.parse: a member of its own, whatever it is called.
+      // As in JSON.parse: an own property, whatever its name.
       Object.defineProperty(result, key, {
         value: this.value(),
         configurable: true,
@@ -63,7 +64,7 @@ class Reader {
     return result
   }
 
-  /** Past the closing bracket: true. Otherwise at the next element, past the comma before it. */
+  /** Returns true after the closing bracket; otherwise moves past the comma to the next element. */
   #ends(closing: string): boolean {
     this.#skip()
     if (this.#text[this.#at] === ',') {
@@ -98,5 +99,5 @@ function scalar(token: string): unknown {
   const value: unknown = JSON.parse(token)
   if (typeof value !== 'number' || Number.isSafeInteger(value) || !/^-?[0-9]{1,19}$/.test(token)) return value
   const exact = BigInt(token)
-  return exact >= leastInt && exact <= mostInt ? exact : value
+  return exact >= minInt && exact <= maxInt ? exact : value
 }

@@ -1,20 +1,20 @@
 /**
- * The regular expressions of `matches`, in time linear in the text: RE2's engine and syntax. CEL asks for it, and RegExp, which backtracks,
- * lets one pattern hold a thread for longer than anyone waits.
+ * The regular expressions of `matches`, evaluated by RE2 in time linear in the text, as CEL requires. JavaScript's
+ * RegExp backtracks: one pattern could block a thread indefinitely.
  */
 import { RE2JS } from 're2js'
 import { transformLimits } from '../../contract/transform.ts'
 
-/** A pattern can keep 8 MiB of states that it has seen: these fit into the heap of a thread. */
+/** A pattern can cache 8 MiB of states. This many fit into the heap of a thread. */
 const keptPatterns = 16
 const patterns = new Map<string, RE2JS>()
 
-/** Whether the pattern is found anywhere in the text. Throws for a pattern that is not valid. */
+/** True when the pattern matches anywhere in the text. Throws for an invalid pattern. */
 export function isFound(text: string, pattern: string): boolean {
   return patternOf(pattern).test(text)
 }
 
-/** The fault of a pattern, on one line; null if it is valid. */
+/** The fault of a pattern on one line; null when it is valid. */
 export function patternFault(pattern: string): string | null {
   try {
     patternOf(pattern)
@@ -25,10 +25,10 @@ export function patternFault(pattern: string): string | null {
   }
 }
 
-/** Compiled, and kept while it is one of those used last. */
+/** Returns the compiled pattern and caches the most recently used ones. */
 function patternOf(pattern: string): RE2JS {
   const known = patterns.get(pattern)
-  // One that a record brings can be as long as the record.
+  // A pattern taken from a record can be as long as the record.
   if (known === undefined && pattern.length > transformLimits.filterCharacters)
     throw new Error(`longer than ${transformLimits.filterCharacters} characters`)
   const compiled = known ?? RE2JS.compile(RE2JS.translateRegExp(pattern))

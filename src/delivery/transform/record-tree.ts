@@ -1,11 +1,11 @@
 /**
- * A record whose members are moved, renamed and replaced as texts: what is not touched keeps every digit and every space of
- * its own. An object is taken apart only where a step looks into it. Of a key that occurs twice the last value counts, as in
- * JSON.parse, and alone remains where the object was taken apart: what is dropped or masked has no second copy.
+ * A record whose members are moved, renamed and replaced as text, so that untouched values keep every digit and space.
+ * An object is parsed only when a step accesses it. The last of duplicate keys counts, as in JSON.parse; parsing an
+ * object removes the others, so that dropped or masked values leave no copy.
  */
 import { members, stringValue } from '../../log/record-text.ts'
 
-/** A value: its JSON text, or an object that was taken apart. */
+/** A value: its JSON text, or a parsed object. */
 type Value = string | RecordTree
 
 export class RecordTree {
@@ -22,20 +22,20 @@ export class RecordTree {
     }
   }
 
-  /** The value's text; undefined: it is not there. */
+  /** The value's text; undefined when it does not exist. */
   get(path: readonly string[]): string | undefined {
     const [owner, key] = this.#ownerOf(path)
     const value = owner === undefined ? undefined : owner.#members.get(key)?.value
     return typeof value === 'object' ? value.text : value
   }
 
-  /** At the top level: in the place of the key that is there, or at the end. */
+  /** Sets a top-level member: in place if the key exists, otherwise at the end. */
   set(key: string, text: string): void {
     const keyText = this.#members.get(key)?.keyText ?? JSON.stringify(key)
     this.#members.set(key, { keyText, value: text })
   }
 
-  /** Where it is there. */
+  /** Replaces the value if it exists. */
   replace(path: readonly string[], text: string): void {
     const [owner, key] = this.#ownerOf(path)
     const member = owner === undefined ? undefined : owner.#members.get(key)
@@ -47,7 +47,7 @@ export class RecordTree {
     if (owner !== undefined) owner.#members.delete(key)
   }
 
-  /** At the top level, in its place; a member that has the new key goes. */
+  /** Renames a top-level member in place. A member that already has the new key is removed. */
   rename(from: string, to: string): void {
     if (from === to || !this.#members.has(from)) return
     const before = [...this.#members]
@@ -58,7 +58,7 @@ export class RecordTree {
     }
   }
 
-  /** Nothing stays but what these lead to. */
+  /** Removes everything except these paths. */
   keep(paths: readonly (readonly string[])[]): void {
     const byKey = new Map<string, (readonly string[])[]>()
     for (const [key = '', ...rest] of paths) byKey.set(key, [...(byKey.get(key) ?? []), rest])
@@ -86,7 +86,7 @@ export class RecordTree {
     return [owner, path.at(-1)!]
   }
 
-  /** The object at a key; undefined: there is none. */
+  /** The object at a key; undefined when there is none. */
   #opened(key: string): RecordTree | undefined {
     const member = this.#members.get(key)
     if (member === undefined) return undefined

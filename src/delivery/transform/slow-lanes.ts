@@ -1,16 +1,16 @@
 /**
- * Lanes whose transforms are slow, and workspaces with several of them: their jobs run apart from the others'. It is remembered
- * whatever becomes of the transform, so that a change of it does not bring a lane back among the others, and forgotten after an
- * hour in which it was not slow again, or when the lane or its workspace is gone.
+ * Remembers lanes with slow transforms, and workspaces with several of them: their jobs run in other threads. A change of
+ * the transform does not clear this, so that it does not bring a lane back to the shared thread. It is cleared after an
+ * hour without slowness, or when the lane or its workspace is gone.
  *
- * A lane that is slow costs the others a second, before it is known. A workspace can do that three times, and not once for each lane.
+ * Detecting a slow lane costs the others up to a second. A workspace can cause that three times, not once per lane.
  */
 import type { Turn } from './thread-protocol.ts'
 
-const mostSlowLanes = 3
+const maxSlowLanes = 3
 const rememberedMs = 3_600_000
-/** The limit of workspaces: the one that was slow the longest time ago is forgotten first. */
-const mostRemembered = 1_000
+/** The limit of remembered workspaces: the one that was slow longest ago is forgotten first. */
+const maxRemembered = 1_000
 
 interface Slow {
   lanes: Set<string>
@@ -22,12 +22,12 @@ export class SlowLanes {
   readonly #now: () => number
   readonly #workspaces = new Map<string, Slow>()
 
-  /** `now`: monotonic, in ms. */
+  /** `now` is monotonic, in ms. */
   constructor(now: () => number = () => performance.now()) {
     this.#now = now
   }
 
-  /** Its lane, or all of its workspace. */
+  /** True for a slow lane, or any lane of a slow workspace. */
   has({ workspaceId, destinationId }: Turn): boolean {
     const slow = this.#workspaces.get(workspaceId)
     if (slow === undefined) return false
@@ -39,7 +39,7 @@ export class SlowLanes {
   addLane({ workspaceId, destinationId }: Turn): void {
     const slow = this.#noted(workspaceId)
     slow.lanes.add(destinationId)
-    if (slow.lanes.size >= mostSlowLanes) this.addWorkspace(workspaceId)
+    if (slow.lanes.size >= maxSlowLanes) this.addWorkspace(workspaceId)
   }
 
   addWorkspace(workspaceId: string): void {
@@ -48,7 +48,7 @@ export class SlowLanes {
     slow.lanes.clear()
   }
 
-  /** The time of the workspace's other lanes stays known. */
+  /** The times of the workspace's other lanes are kept. */
   laneGone({ workspaceId, destinationId }: Turn): void {
     const slow = this.#workspaces.get(workspaceId)
     slow?.lanes.delete(destinationId)
@@ -68,7 +68,7 @@ export class SlowLanes {
     slow.sinceMs = this.#now()
     this.#workspaces.delete(workspaceId)
     this.#workspaces.set(workspaceId, slow)
-    if (this.#workspaces.size > mostRemembered) this.#workspaces.delete(this.#workspaces.keys().next().value!)
+    if (this.#workspaces.size > maxRemembered) this.#workspaces.delete(this.#workspaces.keys().next().value!)
     return slow
   }
 }

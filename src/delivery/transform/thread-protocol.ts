@@ -1,40 +1,40 @@
 /** The calls between delivery and a thread that applies transforms. */
 import type { Transform } from '../../contract/transform.ts'
 
-/** The lane whose time it is. */
+/** The lane and workspace that the used time is charged to. */
 export interface Turn {
   readonly workspaceId: string
   readonly destinationId: string
 }
 
-/** The result of a transform for a message. */
+/** The transformed body of one message. */
 export interface TransformedBody {
-  /** In the format of a stored body; null: as it was. */
+  /** In the format of a stored body; null when it is unchanged. */
   body: Uint8Array | null
-  /** The position of each record in `body` among the records that were given; null: all of them. */
+  /** The index, among the input records, of each record in `body`; null when all are kept. */
   places: number[] | null
   filtered: number
-  /** Records that the transform cannot be applied to: they are not in `body`. */
+  /** Records that the transform cannot be applied to. They are not in `body`. */
   failed: FailedRecord[]
 }
 export interface FailedRecord {
   place: number
   code: string
   message: string
-  /** The step that was applied to it then: 0 the filter, from 1 on the steps of the map. */
+  /** The step in which it failed: 0 for the filter, from 1 on for the steps of the map. */
   step: number
 }
 
-/** A record at which the thread ended before: it is not tried again. */
+/** A record that ended a thread before. It is not tried again. */
 export interface GivenUp extends FailedRecord {
-  /** Its message's place in the job. */
+  /** Index of its message in the job. */
   messageAt: number
 }
 
 export interface TransformThreadData {
-  /** `boardWords`. */
+  /** See `boardWords`. */
   board: SharedArrayBuffer
-  /** By the workspaces that are not slow. */
+  /** Shared by the workspaces that are not slow. */
   isShared: boolean
 }
 
@@ -43,24 +43,18 @@ export interface TransformJob extends Turn {
   transform: Transform
   bodies: Uint8Array[]
   givenUp: GivenUp[]
-  /**
-   * The time that its workspace has cost already by threads that ended at its records: the others have that much
-   * before it.
-   */
+  /** Time that its workspace has cost by ending threads. The other workspaces get this much time first. */
   headStartMs: number
 }
 
 export interface TransformCalls {
-  /** Null: it was cancelled. Rejects with ExceededError. */
+  /** Null when it was cancelled. Rejects with ExceededError. */
   run(job: TransformJob): TransformedBody[] | null
   cancel(id: number): void
 }
 
 export interface TransformReports {
-  /**
-   * A record of the job took long, or its workspace takes more of the thread than others can spare. It continues
-   * meanwhile.
-   */
+  /** A record of the job was slow, or its workspace uses too much of the thread. The job continues meanwhile. */
   slow(job: number, what: 'lane' | 'workspace'): void
 }
 
@@ -70,10 +64,10 @@ const exceeded = {
   records: 'Several records of the message take too long or too much memory.',
 }
 
-/** A job that takes too much as a whole: it can be sent in parts. */
+/** The job as a whole exceeds a limit; it can be sent in parts. */
 export class ExceededError extends Error {
   readonly what: keyof typeof exceeded
-  /** At this message of the job it had. */
+  /** Index of the message at which it exceeded the limit. */
   readonly messageAt: number
 
   constructor(what: keyof typeof exceeded, messageAt: number) {
@@ -84,5 +78,5 @@ export class ExceededError extends Error {
   }
 }
 
-/** Int32 words of the memory that both share: what the thread is at, seen also when it hangs or is gone. */
+/** Int32 words of the shared memory: the thread's current position, readable even when the thread hangs or is gone. */
 export const boardWords = { steps: 0, job: 1, message: 2, record: 3, step: 4, thread: 5, count: 6 } as const

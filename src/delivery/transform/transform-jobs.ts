@@ -1,7 +1,7 @@
 /**
- * The work of a transform thread: it applies transforms for many lanes. Jobs take turns of a few milliseconds, fairly by workspace
- * and lane (`fair-turns.ts`), so that large batches and slow expressions do not hold the others up. A single record can still hang
- * the thread: the one that started it sees on the board which record, and ends it (`transform-threads.ts`).
+ * The work of a transform thread: applies transforms for many lanes. Jobs take turns of a few milliseconds, fairly by
+ * workspace and lane (`fair-turns.ts`), so that large batches and slow expressions do not block others. A single record
+ * can still hang the thread: its starter sees on the board which one, and ends the thread (`transform-threads.ts`).
  */
 import { records } from '../../log/record-text.ts'
 import { type Caller, type Handlers, Transferred } from '../../platform/thread-calls.ts'
@@ -19,14 +19,17 @@ import {
 } from './thread-protocol.ts'
 
 const turnMs = 10
-/** A lane with a record that takes longer continues in another thread. */
+/** A lane with a slower record continues in another thread. */
 const slowRecordMs = 50
-/** The part of a second that a workspace may use while there are others; beyond it, it continues in another thread. */
+/**
+ * The part of each second that a workspace can use while others wait. Above it, the workspace continues in another
+ * thread.
+ */
 const budgetMs = 500
 const budgetEveryMs = 1_000
-/** The limit of one job's own time: a larger batch is sent in parts. */
+/** The time limit of one job; a larger batch is sent in parts. */
 const jobMs = 8_000
-/** The growth that a transform may add (constants, longer keys, hashes), relative to its input. */
+/** The allowed size of the result relative to the input (constants, longer keys and hashes add to it). */
 const sizeFactor = 4
 const sizeAllowance = 4 * 1024 * 1024
 const keptPrograms = 500
@@ -44,7 +47,7 @@ export class TransformJobs implements Handlers<TransformCalls> {
   readonly #jobs = new Map<number, RunningJob>()
   readonly #turns = new FairTurns<RunningJob>()
   readonly #programs = new Map<string, RecordTransform>()
-  /** By workspace, since `#budgetSince`. */
+  /** Used time by workspace, since `#budgetSince`. */
   readonly #used = new Map<string, number>()
   #budgetSince = performance.now()
   #isTurning = false
@@ -82,7 +85,7 @@ export class TransformJobs implements Handlers<TransformCalls> {
     setImmediate(() => this.#turn())
   }
 
-  /** One turn of the job that is next. */
+  /** Runs one turn of the next job. */
   #turn(): void {
     this.#isTurning = false
     const job = this.#turns.next()
@@ -113,7 +116,10 @@ export class TransformJobs implements Handlers<TransformCalls> {
     if (usedMs > budgetMs && this.#turns.workspaces > 1) this.#starter.tell('slow', [job.id, 'workspace'])
   }
 
-  /** A step is a record. Returns why the job has failed, if it has; what is thrown ends the thread. */
+  /**
+   * Each step applies the transform to one record. Returns the reason when the job has failed. A thrown error ends the
+   * thread.
+   */
   *#steps({ id, transform, bodies, givenUp }: TransformJob): Generator<void, TransformedBody[] | Error> {
     let apply: RecordTransform
     try {
@@ -160,7 +166,7 @@ export class TransformJobs implements Handlers<TransformCalls> {
   }
 }
 
-/** Builds the result of one message. */
+/** Builds the transformed body of one message. */
 class BodyMaker {
   readonly #board: Int32Array
   readonly #parts: Buffer[] = []
@@ -173,7 +179,7 @@ class BodyMaker {
     this.#board = board
   }
 
-  /** Returns how many bytes it has become larger by. */
+  /** Returns the number of bytes added. */
   add(record: Buffer, place: number, apply: RecordTransform, givenUp: GivenUp | undefined): number {
     if (givenUp !== undefined) {
       const { code, message, step } = givenUp
@@ -186,7 +192,7 @@ class BodyMaker {
       made = apply(text)
     } catch (error) {
       const code = error instanceof TransformError ? error.code : 'transform_error'
-      // The platform's message about a value may contain the value.
+      // The platform's error message can contain the value.
       const message =
         error instanceof TransformError
           ? error.message

@@ -1,4 +1,4 @@
-/** A thread that applies transforms: `transform-threads.ts` starts and terminates it. */
+/** The thread that applies transforms. `transform-threads.ts` starts and terminates it. */
 import { constants, setPriority } from 'node:os'
 import { kernelThread } from '../../platform/processor-time.ts'
 import { ThreadHost } from '../../platform/thread-host.ts'
@@ -20,14 +20,15 @@ if (!host.data.isShared) lowerPriority()
 host.serve(new TransformJobs(host, board))
 
 /**
- * Slow transforms come after everything else, with a tenth of its weight. With the lowest priority (19), a hundredth of it, their lanes
- * stood still on a busy machine. 0 is this thread on Linux; elsewhere it is the whole process.
+ * Gives slow transforms a tenth of the normal weight. With the lowest priority (19), which is a hundredth, their lanes
+ * made no progress on a busy machine. Priority 0 is the thread on Linux; on other systems it is the whole process.
  */
 function lowerPriority(): void {
   if (process.platform !== 'linux') return
   try {
     setPriority(0, constants.priority.PRIORITY_BELOW_NORMAL)
   } catch {
-    // A sandbox can forbid it, as the package's unit does (`@resources`). It costs the others some processor time, nothing else.
+    // A sandbox can forbid this, as the packaged unit does (`@resources`). Then it only costs other work some processor
+    // time.
   }
 }

@@ -1,16 +1,17 @@
 /**
- * Where transforms run: apart from delivery, so that no expression of a tenant holds up a lane that has none. Workspaces share one
- * thread; lanes and workspaces that are slow (`slow-lanes.ts`) have others, where each workspace's jobs are in one.
+ * Runs transforms outside the delivery thread, so that no expression delays a lane without a transform. Workspaces
+ * share one thread. Slow lanes and workspaces (`slow-lanes.ts`) use other threads, with all jobs of a workspace in the
+ * same one.
  *
  *   run ─▶ shared thread ─▶ results
- *             ├── a slow record, or too much time of the thread ─▶ the lane's or the workspace's jobs begin again in a thread for slow ones
- *             └── the same record for 0.3 s (1 s in a thread for slow ones), or out of memory ─▶ the thread is ended, its jobs begin again:
+ *             ├── a slow record, or too much time of the thread ─▶ the lane's or the workspace's jobs restart in a thread for slow ones
+ *             └── the same record for 0.3 s (1 s in a thread for slow ones), or out of memory ─▶ the thread is ended, its jobs restart:
  *                   those of the workspace at fault (out of memory: of the lane) in a thread for slow ones, the others in a new one
  *                   the same record ends a thread again ─▶ it has failed (`transform_timeout`, `transform_memory`)
  *                   more than 3 such records in a job    ─▶ ExceededError: the batch is sent in parts
  *
- * Time is the thread's processor time where the kernel tells it: on a busy machine a record that is not slow waits for the processor.
- * It is counted in looks at the board, not on a clock: a machine that slept has looked no more often.
+ * Time is the thread's processor time where the kernel reports it, because on a busy machine a fast record waits for
+ * the processor. It is counted in checks of the board, not by a clock: while the machine slept, there were no checks.
  */
 import { availableParallelism } from 'node:os'
 import type { Transform } from '../../contract/transform.ts'
@@ -30,30 +31,36 @@ import {
 } from './thread-protocol.ts'
 
 const lookEveryMs = 100
-const looksToBeEnded = 10
-/** In the shared thread all workspaces wait for that record. It is only moved then: it fails after a second in another thread. */
-const looksToBeMoved = 3
-/** The least that a look counts: a record that uses no processor time holds the others up too, and is given thirty times as long. */
-const leastOfLook = 1 / 30
-/** Until its code is loaded it has no board to look at. */
-const looksWhileStarting = 300
+const checksUntilEnded = 10
+/**
+ * In the shared thread all workspaces wait for this record, so it is soon moved to another thread, where it fails after
+ * a second.
+ */
+const checksUntilMoved = 3
+/**
+ * The minimum that a check counts: a record that uses no processor time blocks the others too, and gets thirty times as
+ * long.
+ */
+const minActivePart = 1 / 30
+/** A thread has no board to check until its code is loaded. */
+const checksWhileStarting = 300
 const oldHeapMiB = 256
 const youngHeapMiB = 8
 const idleMs = 60_000
-/** Each can have a heap of its own (`oldHeapMiB`), and a core is left to the rest of the process. */
+/** Each can have a heap of its own (`oldHeapMiB`). One core is left for the rest of the process. */
 const slowThreads = Math.min(4, Math.max(1, availableParallelism() - 1))
 /** The cost for the others when a thread ends. */
 const endMs = 1_000
 const endsToFail = 2
-const mostFailed = 3
-/** Deaths of the thread that a job may see: more are no fault of its own, and it is tried again later. */
-const mostRestarts = 20
+const maxFailed = 3
+/** The number of thread deaths that a job tolerates. More are not its own fault, and it is tried again later. */
+const maxRestarts = 20
 
 interface Job extends Turn {
   id: number
   transform: Transform
   bodies: readonly Uint8Array[]
-  /** How often a thread ended at each of its records. */
+  /** The number of ended threads per record of the job. */
   ends: Map<string, number>
   givenUp: GivenUp[]
   restarts: number
@@ -62,14 +69,14 @@ interface Job extends Turn {
 }
 
 export class TransformThreads {
-  readonly #shared = this.#newThread({ looks: looksToBeMoved, isShared: true })
+  readonly #shared = this.#newThread({ looks: checksUntilMoved, isShared: true })
   readonly #apart = Array.from({ length: slowThreads }, () =>
-    this.#newThread({ looks: looksToBeEnded, isShared: false }),
+    this.#newThread({ looks: checksUntilEnded, isShared: false }),
   )
   readonly #slow = new SlowLanes()
   #lastJob = 0
 
-  /** The transformed body of each given body. Rejects with ExceededError, and when `signal` is aborted. */
+  /** Returns the transformed body of each given body. Rejects with ExceededError, and when `signal` is aborted. */
   async run(
     { workspaceId, destinationId }: Turn,
     transform: Transform,
@@ -77,7 +84,7 @@ export class TransformThreads {
     signal: AbortSignal,
   ): Promise<TransformedBody[]> {
     signal.throwIfAborted()
-    // Wraps around before it would be no Int32.
+    // Wraps around within the range of an Int32.
     this.#lastJob = (this.#lastJob % 0x7fff_fffe) + 1
     const id = this.#lastJob
     let abort = () => {}
@@ -96,7 +103,7 @@ export class TransformThreads {
     }
   }
 
-  /** The destination is deleted, or another process delivers to it. */
+  /** The destination was deleted, or another process delivers to it. */
   laneGone(lane: Turn, isLastOfWorkspace: boolean): void {
     this.#slow.laneGone(lane)
     if (isLastOfWorkspace) this.#slow.workspaceGone(lane.workspaceId)
@@ -119,12 +126,12 @@ export class TransformThreads {
   }
 
   #start(job: Job): void {
-    const thread = this.#slow.has(job) ? this.#threadApart(job.workspaceId) : this.#shared
+    const thread = this.#slow.has(job) ? this.#slowThread(job.workspaceId) : this.#shared
     thread.start(job)
   }
 
-  /** One in which the workspace has jobs, otherwise the one with the fewest workspaces. */
-  #threadApart(workspaceId: string): TransformThread {
+  /** The thread with jobs of this workspace, otherwise the one with the fewest workspaces. */
+  #slowThread(workspaceId: string): TransformThread {
     const own = this.#apart.find((thread) => thread.workspaces.has(workspaceId))
     if (own !== undefined) return own
     return this.#apart.reduce((least, one) => (one.workspaces.size < least.workspaces.size ? one : least))
@@ -139,15 +146,15 @@ export class TransformThreads {
   #ended(jobs: Job[], blamed: Blamed | null, why: Why): void {
     const atFault = jobs.find(({ id }) => id === blamed?.job)
     if (atFault !== undefined) {
-      // Its other lanes can have the same expression, or the same records: each would cost everyone as much.
+      // The workspace's other lanes can have the same expression or records, and each would cost the others as much.
       if (why === 'time' && !this.#slow.has(atFault)) this.#slow.addWorkspace(atFault.workspaceId)
       else this.#slow.addLane(atFault)
     }
     for (const job of jobs) {
       job.restarts += 1
-      if (job === atFault && blamed !== null && !mayGoOn(job, blamed, why)) {
+      if (job === atFault && blamed !== null && !canContinue(job, blamed, why)) {
         job.reject(new ExceededError('records', blamed.message))
-      } else if (job.restarts > mostRestarts)
+      } else if (job.restarts > maxRestarts)
         job.reject(new Error('the thread that applies transforms ends again and again'))
       else this.#start(job)
     }
@@ -155,9 +162,9 @@ export class TransformThreads {
 }
 
 interface ThreadKind {
-  /** After how many looks at the same record it is ended. */
+  /** The number of checks at the same record after which the thread is ended. */
   looks: number
-  /** By the workspaces that are not slow. */
+  /** Shared by the workspaces that are not slow. */
   isShared: boolean
 }
 
@@ -169,8 +176,8 @@ interface Blamed {
   step: number
 }
 
-/** A record at which a thread has ended twice is given up. False: too many of them. */
-function mayGoOn(job: Job, { message, record, step }: Blamed, why: Why): boolean {
+/** Fails a record that has ended two threads. Returns false when there are too many of them. */
+function canContinue(job: Job, { message, record, step }: Blamed, why: Why): boolean {
   const place = `${message}:${record}`
   const ends = (job.ends.get(place) ?? 0) + 1
   job.ends.set(place, ends)
@@ -180,18 +187,18 @@ function mayGoOn(job: Job, { message, record, step }: Blamed, why: Why): boolean
       ? { code: 'transform_memory', message: 'The transform takes too much memory for the record.' }
       : { code: 'transform_timeout', message: 'The transform takes longer than a second for the record.' }
   job.givenUp.push({ messageAt: message, place: record, step, ...what })
-  return job.givenUp.length <= mostFailed
+  return job.givenUp.length <= maxFailed
 }
 
 type StartedThread = Thread<TransformCalls, TransformReports>
 
-/** One thread: started with its first job, ended when it is idle. */
+/** One thread: started with its first job, ended when idle. */
 class TransformThread {
   readonly #kind: ThreadKind
   readonly #onSlow: (job: Job, what: 'lane' | 'workspace') => void
   readonly #onEnd: (jobs: Job[], blamed: Blamed | null, why: Why) => void
   readonly #jobs = new Map<number, Job>()
-  /** By workspace with jobs here, what the ends of this thread at its records have cost. */
+  /** By workspace with jobs here: the time that its records have cost by ending this thread. */
   readonly workspaces = new Map<string, { jobs: number; costMs: number }>()
   #thread: StartedThread | null = null
   #board = newBoard()
@@ -218,14 +225,14 @@ class TransformThread {
     this.#watch ??= this.#look()
   }
 
-  /** Removes these jobs, to begin again elsewhere. */
+  /** Removes these jobs, to restart them elsewhere. */
   take(isTaken: (job: Job) => boolean): Job[] {
     const taken = [...this.#jobs.values()].filter(isTaken)
     for (const { id } of taken) this.cancel(id)
     return taken
   }
 
-  /** A job that is cancelled within a record can hang there, and nothing would look any more. */
+  /** A cancelled job can hang in a record, so the thread must still be checked. */
   cancel(id: number): void {
     if (this.#remove(id) !== undefined) this.#thread?.tell('cancel', [id])
     if (this.#jobs.size === 0 && Atomics.load(this.#board, boardWords.job) === id) void this.close()
@@ -260,7 +267,7 @@ class TransformThread {
     this.#thread ??= this.#open()
     const thread = this.#thread
     const sent = { id, workspaceId, destinationId, transform, bodies, givenUp, headStartMs }
-    // The jobs of a thread that ends begin again: see #ended.
+    // Jobs of a thread that ends are restarted: see #ended.
     const isCurrent = () => thread === this.#thread && thread.isUsable && this.#jobs.has(id)
     thread.call('run', [sent], { transfer }).then(
       (results) => {
@@ -311,11 +318,11 @@ class TransformThread {
       const isBusy = Atomics.load(this.#board, boardWords.job) !== 0
       const usedMs = isBusy ? processorMs(Atomics.load(this.#board, boardWords.thread)) : null
       const isSame = steps === seen.steps && isBusy === seen.isBusy
-      looks = isSame ? looks + (isBusy ? lookOf(seen.usedMs, usedMs) : 1) : 0
+      looks = isSame ? looks + (isBusy ? activePart(seen.usedMs, usedMs) : 1) : 0
       seen = { steps, isBusy, usedMs }
       const thread = this.#thread
-      // One that ends by itself says why.
-      if (!thread?.isUsable || looks < (isBusy ? this.#kind.looks : looksWhileStarting)) return
+      // A thread that ends by itself reports the reason.
+      if (!thread?.isUsable || looks < (isBusy ? this.#kind.looks : checksWhileStarting)) return
       looks = 0
       this.#ended(thread, 'time')
     }, lookEveryMs)
@@ -336,13 +343,14 @@ class TransformThread {
     }
     const cost = this.workspaces.get(this.#jobs.get(blamed.job)?.workspaceId ?? '')
     if (cost !== undefined) cost.costMs += endMs
-    // A workspace that has cost more begins after the others. In it the last lane to begin is the first to have a turn.
+    // A workspace that has cost more starts after the others. Within a workspace, the last lane added has the first
+    // turn.
     const costOf = ({ workspaceId }: Job) => this.workspaces.get(workspaceId)?.costMs ?? 0
     const isBlamed = ({ id }: Job) => Number(id === blamed.job)
     const jobs = [...this.#jobs.values()].sort(
       (one, other) => costOf(one) - costOf(other) || isBlamed(other) - isBlamed(one),
     )
-    // The cost counts until the workspace has no job here.
+    // The cost counts until the workspace has no jobs here.
     for (const workspace of this.workspaces.values()) workspace.jobs = 0
     this.#jobs.clear()
     this.#stopTimers()
@@ -366,10 +374,10 @@ class TransformThread {
   }
 }
 
-/** How much of a look the thread was at work, by its processor time at the one before and now. */
-function lookOf(beforeMs: number | null, nowMs: number | null): number {
+/** The part of the interval in which the thread was working, by its processor time. */
+function activePart(beforeMs: number | null, nowMs: number | null): number {
   if (beforeMs === null || nowMs === null) return 1
-  return Math.max(leastOfLook, Math.min(1, (nowMs - beforeMs) / lookEveryMs))
+  return Math.max(minActivePart, Math.min(1, (nowMs - beforeMs) / lookEveryMs))
 }
 
 function newBoard(): Int32Array<SharedArrayBuffer> {

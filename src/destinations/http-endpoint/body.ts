@@ -10,16 +10,18 @@ import { toLokiPush, toSlackMessage } from './vendor-bodies.ts'
 
 /** One request of an attempt. */
 export interface RequestBody {
-  /** The same whenever this is sent: the receiver can detect a repetition by it. */
+  /** The same for every attempt, so that the receiver can detect a repetition. */
   webhookId: string
   body: Buffer
-  /** The first message in it. */
+  /** The first message in this request. */
   firstSeq: number
-  /** Its only record, or the only message, whose records the endpoint does not tell apart (null); of several: none. */
+  /**
+   * Set if the request holds only one record, or one message whose records the endpoint does not distinguish (null).
+   */
   only?: { seq: number; recordIndex: number | null }
 }
 
-/** A batch as one request. Records keep their own text. */
+/** A batch as one request. Records keep their original text. */
 export function batchBody(batch: Batch, { config, pipeName }: HttpEndpointSpec): RequestBody {
   const { identity, firstSeq, messages } = batch
   const bodies = filledBodies(messages)
@@ -32,7 +34,7 @@ export function batchBody(batch: Batch, { config, pipeName }: HttpEndpointSpec):
 
   function bodyOf(): Buffer {
     const { body_format: format, labels } = config
-    // Each text of NDJSON ends with a newline, the last one too: receivers wait for it.
+    // Every line of NDJSON ends with a newline, including the last: receivers wait for it.
     if (format === 'ndjson') return toNdjson(bodies, '', '\n')
     if (format === 'loki') return toLokiPush(messages, labels, pipeName)
     return toJsonArray(bodies)
@@ -55,15 +57,15 @@ export function contentType(format: BodyFormat): string {
   return format === 'ndjson' || format === 'es_bulk' ? 'application/x-ndjson' : 'application/json'
 }
 
-/** Off the event loop. A low level: batches are compressed once and the network is rarely that slow. */
+/** Runs off the event loop. Uses a low level: a batch is compressed once, and the network is rarely that slow. */
 export function compress(body: Buffer): Promise<Buffer> {
   return promisify(gzip)(body, { level: 4 })
 }
 
 /**
- * Standard Webhooks. The id and the time are sent always; with secrets (`whsec_` and base64, separated by a space) one
- * signature by each. What is signed is the body before compression: frameworks inflate a request before an application
- * sees it, so nobody could verify a signature of the compressed bytes.
+ * Standard Webhooks headers. The id and the time are always sent. With secrets (`whsec_` and base64, separated by a
+ * space) there is one signature per secret. The uncompressed body is signed: frameworks decompress a request before an
+ * application sees it, so the application could not verify the compressed bytes.
  */
 export function webhookHeaders(
   { webhookId, body }: RequestBody,

@@ -1,4 +1,4 @@
-/** POST destinations/test for HTTP endpoints: a HEAD request, since nothing may be posted. */
+/** POST destinations/test for HTTP endpoints: a HEAD request, since a test must not post anything. */
 import { openSecretsAdvice } from '../../contract/header-names.ts'
 import type { DestinationCheck, DriverSettings, HttpEndpointSpec } from '../driver.ts'
 import { networkError } from '../network-error.ts'
@@ -14,7 +14,7 @@ export async function checkHttpEndpoint(
   const advice = openSecretsAdvice(spec.config.headers)
   const result = (ok: boolean, message: string) => [
     { name: 'url_reachable', ok, message },
-    // No fault: only whoever chose the name knows what is in it.
+    // Only a note, not a failure: only the user knows what the value of a header is.
     ...(advice === null ? [] : [{ name: 'secret_headers', ok: true, message: `Note: ${advice}` }]),
   ]
   try {

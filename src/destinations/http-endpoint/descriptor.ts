@@ -1,4 +1,4 @@
-/** HTTP endpoints. */
+/** Facts and rules of HTTP endpoints. */
 import { requestsFor } from '../../contract/destinations/http-endpoint.fields.ts'
 import type { DestinationDescriptor, HttpEndpointSpec } from '../driver.ts'
 import { httpUrlFault } from '../url-rules.ts'
@@ -23,7 +23,7 @@ export const httpEndpoint: DestinationDescriptor<HttpEndpointSpec> = {
     return faults
   },
   targets: ({ url }) => [{ key: 'url', url }],
-  // `timeout_ms` is a request's.
+  // `timeout_ms` applies to a single request.
   attemptLimitMs: ({ config }, batch) =>
     config.timeout_ms * requestsFor(config.body_format, batch.recordCount - batch.recordOffset),
   requestsPerBatch: ({ body_format }, records) => requestsFor(body_format, records),
@@ -55,7 +55,7 @@ function formatErrors({
 function urlFault({ url: text, auth_header }: HttpEndpointSpec['config']): string | null {
   const fault = httpUrlFault(text)
   if (fault !== null) return fault
-  // Redaction does not split a malformed URL that parsers accept: such a URL is rejected.
+  // Some malformed URLs pass parsers but cannot be redacted: they are rejected.
   if (!/^https?:\/\/[^\s\\]+$/i.test(text)) return 'must be written as https://example.com/path'
   const { username, password } = new URL(text)
   const hasUser = username !== '' || password !== ''
@@ -64,14 +64,14 @@ function urlFault({ url: text, auth_header }: HttpEndpointSpec['config']): strin
     : null
 }
 
-/** Standard Webhooks: one secret, or while rotating two, separated by a space. */
+/** Standard Webhooks: one secret, or two separated by a space during a rotation. */
 function signingSecretsFault(secrets: string): string | null {
   const each = secrets.split(' ')
   if (each.length > 2) return 'must be one secret, or two separated by a space'
   return each.map(signingSecretFault).find((fault) => fault !== null) ?? null
 }
 
-/** `whsec_` and 24 to 64 bytes in base64. */
+/** `whsec_` followed by 24 to 64 bytes in base64. */
 function signingSecretFault(secret: string): string | null {
   const encoded = secret.startsWith('whsec_') ? secret.slice('whsec_'.length) : null
   const bytes = encoded === null ? null : Buffer.from(encoded, 'base64')

@@ -1,6 +1,6 @@
 /**
- * HTTP endpoint driver: a batch is one request (`json_array`, `ndjson`), one request per record (`json_object`, `slack`) or one for
- * every few thousand (`es_bulk`), with the same `webhook-id` whenever it is sent.
+ * HTTP endpoint driver. A batch is one request (`json_array`, `ndjson`), one request per record (`json_object`,
+ * `slack`), or one request per few thousand records (`es_bulk`). A repeated request has the same `webhook-id`.
  */
 import { isOneByOne } from '../../contract/destinations/http-endpoint.fields.ts'
 import type { AttemptProgress, Batch, DriverModule, HttpEndpointSpec } from '../driver.ts'

@@ -1,4 +1,7 @@
-/** How undici dials: apart from egress.ts, which every thread loads, undici only where it is needed. */
+/**
+ * How undici dials. Separate from egress.ts, which every thread loads, so that undici is loaded only where it is
+ * needed.
+ */
 import { buildConnector } from 'undici'
 import type { EgressPolicy } from '../driver.ts'
 import { dial } from '../egress.ts'
@@ -6,8 +9,9 @@ import { guardSocket, type ReadLimit } from '../guarded-socket.ts'
 import { withoutInterimResponses } from './interim-responses.ts'
 
 /**
- * A `connect` option for undici. SNI and the Host header keep the name; only the address is ours. `closing`: undici ends
- * only connections that are made; those under way, a server that never answers a TLS greeting among them, end with this.
+ * A `connect` option for undici. SNI and the Host header keep the name; only the address is chosen here. Aborting
+ * `closing` ends connections in progress, for example to a server that never answers the TLS handshake: undici itself
+ * ends only established ones.
  */
 export function egressConnector(
   policy: EgressPolicy,

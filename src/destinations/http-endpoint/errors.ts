@@ -1,17 +1,20 @@
-/** Decides from an endpoint's response what becomes of the batch. Pure. Rules: docs/dev/contract.md#retry. */
+/**
+ * Decides from an endpoint's response whether the batch is stored, retried or rejected. Pure. Rules:
+ * docs/dev/contract.md#retry.
+ */
 import { DeliveryError, type DeliveryFault } from '../driver.ts'
 import { withoutSecrets } from '../error-text.ts'
 
 export interface EndpointResponse {
   status: number
   headers: Readonly<Record<string, string | string[] | undefined>>
-  /** The beginning of the body; all of it where that was asked for. */
+  /** The beginning of the body, or all of it if the request asked for that. */
   excerpt: string
 }
 
 const shownCharacters = 200
 
-/** Null: stored. `failedSeq` is the failing message where the caller knows it. */
+/** Null: the batch is stored. `failedSeq` is the failing message if the caller knows it. */
 export function responseError(
   response: EndpointResponse,
   nowMs: number,
@@ -30,7 +33,7 @@ export function responseError(
   })
 }
 
-/** ClickHouse has sent its status already when an INSERT fails late: the header says so. */
+/** ClickHouse sends its status early. If the INSERT fails later, a header reports it. */
 function clickhouseError(
   response: EndpointResponse,
   secrets: readonly string[],
@@ -46,7 +49,7 @@ function clickhouseError(
   })
 }
 
-/** The exceptions about rows for which ClickHouse responds 400: what cannot be parsed, a type that does not match, data that is not correct. */
+/** Exceptions about rows for which ClickHouse responds 400: unparsable input, mismatched types, incorrect data. */
 const clickhouseParseErrors: ReadonlySet<string> = new Set([
   '6',
   '25',
@@ -59,25 +62,25 @@ const clickhouseParseErrors: ReadonlySet<string> = new Set([
   '117',
 ])
 
-/** Bad request, conflict, too large, of a type it does not take, not valid: about what was sent. */
+/** Statuses about the content of the request: bad request, conflict, too large, unsupported type, unprocessable. */
 const ofRecords: ReadonlySet<number> = new Set([400, 409, 413, 415, 422])
 
 function faultOf(status: number): DeliveryFault {
   return ofRecords.has(status) ? 'records' : 'destination'
 }
 
-/** True when the response is about the destination and not about what was sent: splitting the batch would not help. */
+/** True if the response is about the destination and not about the content: splitting the batch would not help. */
 export function concernsEndpoint(status: number): boolean {
   return (status >= 300 && status < 400) || status === 401 || status === 405
 }
 
-/** By the endpoint's own clock, which dates in `Retry-After` follow too: ours may be an hour or ten years off. */
+/** The time by the endpoint's own clock, on which dates in `Retry-After` are based too. Our clock may be wrong. */
 export function sentMs({ headers }: EndpointResponse): number | undefined {
   const date = typeof headers.date === 'string' ? Date.parse(headers.date) : Number.NaN
   return Number.isNaN(date) ? undefined : date
 }
 
-/** `Retry-After` in seconds or as an HTTP date → ms from now, never negative; undefined when it says neither. */
+/** Converts `Retry-After` (seconds or HTTP date) to ms from now, never negative; undefined if it is neither. */
 export function retryAfterMs(header: string | string[] | undefined, nowMs: number): number | undefined {
   const value = (Array.isArray(header) ? header[0] : header)?.trim()
   if (value === undefined || value === '') return undefined
@@ -103,12 +106,12 @@ function explanation({ status, headers }: EndpointResponse): string {
 
 export function quoted({ excerpt, headers }: EndpointResponse, secrets: readonly string[]): string {
   if (headers['content-encoding'] !== undefined) return ''
-  // An endpoint that echoes its request must not carry our credentials into a stored error.
+  // An endpoint that echoes its request must not put our credentials into a stored error.
   const shown = printable(withoutMarkup(withoutSecrets(excerpt, secrets)), shownCharacters)
   return shown === '' ? '' : ` Response: ${shown}`
 }
 
-/** The text between tags; of scripts and styles nothing. */
+/** The text between tags, without scripts and styles. */
 function withoutMarkup(html: string): string {
   const lower = html.toLowerCase()
   let text = ''

@@ -1,12 +1,12 @@
 /**
- * The `_bulk` API of Elasticsearch and OpenSearch: an action and a record a line, and an answer of 200 that says of each record
- * what became of it.
+ * The `_bulk` API of Elasticsearch and OpenSearch. A request has two lines per record: an action and the record. The
+ * response has status 200 and a result per record:
  *
- *   201, and 409 (the id is there)   stored: every record has an id of its own, so a batch that is sent again changes nothing
+ *   201, and 409 (the id exists)     stored: every record has its own id, so repeating a batch changes nothing
  *   429, 5xx                         the batch is sent again
- *   another 4xx                      the record is rejected: parked, or the batch ends with it
+ *   another 4xx                      the record is rejected: it is parked, or the batch fails
  *
- * An answer is read whole, and is bounded as every other: of a large batch each request has a part of the records.
+ * The whole response is read, within the usual limit. Therefore a large batch is split into several requests.
  */
 import { v5 } from 'uuid'
 import { resourceLimits } from '../../contract/resource-limits.ts'
@@ -22,7 +22,7 @@ export interface BulkRequest extends RequestBody {
   isFirst: boolean
 }
 
-/** A batch as the requests that it takes, in order. */
+/** Splits a batch into its requests, in order. */
 export function* bulkRequests(batch: Batch, destinationId: string): Generator<BulkRequest, void> {
   const { identity, messages } = batch
   const isOnlyMessage = messages.length === 1
@@ -103,7 +103,7 @@ export async function settleBulk(
   }
 }
 
-/** Throws where it is not certain what became of each record. */
+/** Throws if the outcome of any record is uncertain. */
 function parseResults(answer: string, count: number): ItemResult[] {
   let items: unknown
   try {

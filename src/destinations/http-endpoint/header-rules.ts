@@ -1,7 +1,7 @@
-/** Extra headers of an HTTP endpoint destination (docs/dev/contract.md#destinations). Pure. */
+/** Rules for the extra headers of an HTTP endpoint (docs/dev/contract.md#destinations). Pure. */
 import type { HttpEndpointSpec } from '../driver.ts'
 
-/** `[name, message]` of every header that cannot be sent. */
+/** `[name, message]` for every header that cannot be sent. */
 export function headerErrors(headers: Readonly<Record<string, unknown>>): [string, string][] {
   const errors: [string, string][] = []
   const seen = new Set<string>()
@@ -17,12 +17,15 @@ export function headerErrors(headers: Readonly<Record<string, unknown>>): [strin
   return errors
 }
 
-/** Allows visible Latin-1, spaces and tabs; a line break would begin another header. */
+/** Allows visible Latin-1, spaces and tabs. A line break would begin another header. */
 export function headerValueError(value: string): string | null {
   return /^[\t\x20-\x7e\x80-\xff]*$/.test(value) ? null : 'must not contain line breaks or control characters'
 }
 
-/** Ours, the connection's, or a secret's: the client library rejects some of them, and each would break deliveries. */
+/**
+ * Headers that pipectl sets, connection headers, and headers that carry a secret. Overriding one would break
+ * deliveries.
+ */
 const reserved = /^(host|connection|transfer-encoding|keep-alive|upgrade|expect|content-.*|webhook-.*)$/
 
 function nameError(lower: string): string | null {
@@ -32,7 +35,7 @@ function nameError(lower: string): string | null {
   return null
 }
 
-/** The parts of a secret by themselves too: the bare token of an Authorization value, each of two signing secrets, its key. */
+/** Includes the parts of secrets: the token of an Authorization value, each of two signing secrets, and their keys. */
 export function httpSecrets({
   auth_header,
   signing_secret,
@@ -46,7 +49,7 @@ export function httpSecrets({
   return [token, ...signing, ...basic, ...Object.values(headers)]
 }
 
-/** The Authorization value of a URL with user information. */
+/** The Authorization value for the user information in a URL. */
 export function basicAuthorization(url: string): string | null {
   const { username, password } = new URL(url)
   if (username === '' && password === '') return null

@@ -1,19 +1,22 @@
 /**
- * Interim responses (RFC 9110 15.2): a client must be able to read any number of them before the response, also when it
- * asked for none. undici ends the connection at a `100 Continue`, with the request stored or not; so they are taken out
- * of what it reads.
+ * Removes interim responses (RFC 9110 15.2) from what undici reads. A client must accept any number of them before the
+ * response, even without asking for one. undici ends the connection at a `100 Continue`, whether or not the request was
+ * stored.
  *
  *   head of a request is written ──▶ at the start of a response ──"HTTP/1.1 1xx …\r\n\r\n"──▶ dropped, the same again
  *                                          └── any other byte, or too much ──▶ everything passes until the next request
  *
- * 101 passes: the protocol is never switched, and undici ends such a connection.
+ * 101 is passed on: the protocol is never switched, and undici ends such a connection.
  */
 import type { Socket } from 'node:net'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 
 const headEnd = Buffer.from('\r\n\r\n')
 
-/** Changes the socket itself, so that it stays the object that undici expects. It writes bodies as buffers and heads as text. */
+/**
+ * Modifies the socket itself, so that undici sees the object it expects. undici writes bodies as buffers and heads as
+ * text.
+ */
 export function withoutInterimResponses<T extends Socket>(socket: T): T {
   const { push, write } = socket
   let isAtStart = false
@@ -24,7 +27,7 @@ export function withoutInterimResponses<T extends Socket>(socket: T): T {
     held = Buffer.alloc(0)
     return bytes.length === 0 || Reflect.apply(push, socket, [bytes])
   }
-  /** Drops what is complete. True: `held` is the beginning of another interim response, and within the limit. */
+  /** Drops complete interim responses. True: `held` is the beginning of another one, and within the limit. */
   const dropInterim = () => {
     while (isInterim(held)) {
       const end = held.indexOf(headEnd)
@@ -54,7 +57,7 @@ export function withoutInterimResponses<T extends Socket>(socket: T): T {
   })
 }
 
-/** Whether the bytes are an interim response, or the beginning of what can be one. */
+/** True if the bytes are an interim response, or the beginning of one. */
 function isInterim(bytes: Buffer): boolean {
   const start = bytes.toString('latin1', 0, 'HTTP/1.1 1'.length).replace('/1.0', '/1.1')
   const digits = bytes.toString('latin1', 'HTTP/1.1 1'.length, 'HTTP/1.1 100'.length)

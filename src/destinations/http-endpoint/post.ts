@@ -1,6 +1,6 @@
 /**
- * One JSON text to an endpoint, outside any lane: what an alert is. Everything that holds for destinations holds here: the
- * egress policy, no redirects, deadlines, bounded responses, the signature, and nothing secret in what is told of it.
+ * Sends one JSON text to an endpoint outside any lane; used for alerts. The rules for destinations apply: egress
+ * policy, no redirects, deadlines, bounded responses, a signature, and no secrets in results.
  */
 import { resolvedConfig } from '../../contract/destinations/config-field.ts'
 import { httpEndpoint } from '../../contract/destinations/http-endpoint.fields.ts'
@@ -14,30 +14,30 @@ import { openEndpoint } from './request.ts'
 
 export interface Post {
   url: string
-  /** `whsec_…`; null: it is not signed. */
+  /** `whsec_…`; null: the request is not signed. */
   secret: string | null
   /** The path of the URL is a secret too. */
   isPathSecret: boolean
-  /** The `webhook-id`: the same whenever this is sent again. */
+  /** The `webhook-id`, the same for every attempt. */
   id: string
   body: string
   timeoutMs: number
 }
 
 export interface PostOutcome {
-  /** The response has a status of 200 to 299. */
+  /** The response has a status from 200 to 299. */
   ok: boolean
   /** Null: there was no response. */
   status: number | null
   /** `http_204`, `timeout`, `egress_denied`, … */
   code: string
-  /** One line for people, without secrets. */
+  /** One line for users, without secrets. */
   message: string
   /** The receiver asked for this pause. */
   retryAfterMs: number | null
 }
 
-/** Never rejects for what the world does. */
+/** Never rejects for an error of the endpoint or the network. */
 export async function postOnce(
   post: Post,
   settings: DriverSettings,

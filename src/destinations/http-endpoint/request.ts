@@ -1,6 +1,6 @@
 /**
- * Requests to one endpoint. Redirects are never followed: they would lead past the egress policy and hand the
- * credentials to someone else. `timeout_ms` bounds a request from look-up to the last byte of the status line.
+ * Requests to one endpoint. Redirects are never followed: they would bypass the egress policy and send the credentials
+ * to another server. `timeout_ms` covers a request from the look-up to the end of the status line.
  */
 import { setMaxListeners } from 'node:events'
 import { type Dispatcher, errors, Pool } from 'undici'
@@ -20,9 +20,9 @@ const excerptBytes = 4096
 const userAgent = `pipectl/${version()}`
 
 export interface Endpoint {
-  /** Rejects with a DeliveryError when there is no response. `headers` come on top of the destination's own. */
+  /** Rejects with a DeliveryError if there is no response. `headers` are added to the destination's own. */
   send(request: EndpointRequest, signal: AbortSignal): Promise<EndpointResponse>
-  /** Every value that must not come back in an error. */
+  /** Every value that must not appear in an error. */
   readonly secrets: readonly string[]
   close(): Promise<void>
 }
@@ -31,7 +31,7 @@ export interface EndpointRequest {
   method: 'POST' | 'PUT' | 'HEAD'
   headers?: Record<string, string>
   body?: Buffer
-  /** All of the response's body is read, in the time and the bytes of the attempt: it decides. */
+  /** Read the whole response body, within the attempt's time and byte limits, because the body decides the outcome. */
   isWhole?: boolean
 }
 
@@ -40,15 +40,15 @@ export function openEndpoint(spec: HttpEndpointSpec, settings: DriverSettings): 
   const url = new URL(config.url)
   const reads = new ReadLimit()
   const closing = new AbortController()
-  // Each of the connections that are being made listens to it.
+  // Every connection in progress adds a listener.
   setMaxListeners(concurrency + 10, closing.signal)
   const pool = new Pool(url.origin, {
     connect: egressConnector(settings.egress, reads, closing.signal),
     connections: concurrency,
     pipelining: 1,
-    // Shorter than the usual 5 s of servers: a request on a connection they have just closed is lost.
+    // Shorter than the usual 5 s of servers: a request on a connection that the server has just closed is lost.
     keepAliveTimeout: 4_000,
-    // The request's own deadline is the only one.
+    // Only the request's own deadline applies.
     headersTimeout: 0,
     bodyTimeout: 0,
   })
@@ -63,11 +63,12 @@ export function openEndpoint(spec: HttpEndpointSpec, settings: DriverSettings): 
     async send({ method, headers, body = null, isWhole = false }, signal) {
       const deadline = AbortSignal.timeout(config.timeout_ms)
       const stop = AbortSignal.any([signal, deadline])
-      // An attempt may be a thousand requests, each with a response of its own.
+      // An attempt can have a thousand requests, each with its own response.
       reads.begin()
       try {
         const request = { path, method, body, signal: stop, headers: { ...own, ...headers } }
-        // undici ends what it has sent; a request that waits for its connection would wait on, and is then not sent.
+        // undici aborts a request that was sent, but one that waits for a connection would keep waiting. It is then not
+        // sent.
         const response = await untilStopped(pool.request(request), stop)
         const isRead = isWhole && response.statusCode >= 200 && response.statusCode < 300
         const excerpt = isRead
@@ -90,7 +91,7 @@ function connectionError(error: unknown): DeliveryError {
     : networkError(error, 'The endpoint')
 }
 
-/** The endpoint may have stored the request all the same. */
+/** The endpoint may still have stored the request. */
 function late(timeoutMs: number, cause: unknown): DeliveryError {
   const message = `The endpoint did not respond within ${timeoutMs / 1000} s (timeout_ms).`
   return new DeliveryError('transient', 'timeout', message, { timedOut: 'unknown', cause })
@@ -106,8 +107,8 @@ function ownHeaders(config: HttpEndpointSpec['config']): Record<string, string> 
 }
 
 /**
- * The beginning of a response's body. The status has decided about the batch already: a body that is cut off, endless
- * or slower than a second changes nothing, it only costs the connection.
+ * Reads the beginning of a response's body. The status has already decided about the batch, so a body that is cut off,
+ * endless or slower than a second only costs the connection.
  */
 async function readExcerpt(body: Dispatcher.ResponseData['body']): Promise<string> {
   const chunks: Buffer[] = []
@@ -120,13 +121,13 @@ async function readExcerpt(body: Dispatcher.ResponseData['body']): Promise<strin
       if (bytes > excerptBytes) break
     }
   } catch {
-    // The bytes read so far are enough.
+    // The bytes that were read are enough.
   } finally {
     clearTimeout(patience)
     body.on('error', () => {})
     body.destroy()
   }
   const excerpt = Buffer.concat(chunks).subarray(0, excerptBytes).toString('utf8')
-  // Where it was cut, the beginning of a secret may stand at its end: the mark has that removed.
+  // A cut text may end with the beginning of a secret. The ellipsis tells `withoutSecrets` to remove it.
   return bytes > excerptBytes ? `${excerpt}${ellipsis}` : excerpt
 }

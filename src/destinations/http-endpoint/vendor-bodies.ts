@@ -1,10 +1,10 @@
-/** Bodies that the APIs of other programs take. Records keep their own text; pure. */
+/** Request bodies for the APIs of other products. Records keep their original text. Pure. */
 import type { StoredMessage } from '../../log/buffer.ts'
 import { members, recordPlace, records, stringValue } from '../../log/record-text.ts'
 
 /**
- * Grafana Loki, POST /loki/api/v1/push: one stream, each record a line at the nanosecond of its message's time and its place.
- * So a batch that is sent again has the same entries again, which Loki drops.
+ * Grafana Loki, POST /loki/api/v1/push: one stream, one line per record, at the message's time in ns plus the record's
+ * index. A repeated batch has identical entries, which Loki drops.
  */
 export function toLokiPush(
   messages: readonly StoredMessage[],
@@ -22,7 +22,9 @@ export function toLokiPush(
   return Buffer.from(JSON.stringify({ streams: [{ stream, values }] }))
 }
 
-/** An incoming webhook of Slack. `{key}` stands for the value of a top-level key, empty where the record has none. */
+/**
+ * An incoming webhook of Slack. `{key}` is replaced by the value of a top-level key, or nothing if the record has none.
+ */
 export function toSlackMessage(record: Buffer, template: string | null): Buffer {
   if (template === null) return slackMessage(escaped(record.toString('utf8')))
   const values = new Map<string, string>()
@@ -34,7 +36,7 @@ export function toSlackMessage(record: Buffer, template: string | null): Buffer 
 }
 
 function slackMessage(text: string): Buffer {
-  // Slack refuses a message of nothing.
+  // Slack rejects an empty message.
   return Buffer.from(JSON.stringify({ text: text.trim() === '' ? '(empty)' : text }))
 }
 

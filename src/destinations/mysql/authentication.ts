@@ -1,9 +1,9 @@
 /**
- * Ways of authentication for connections over TLS whose certificate is not verified. The client may prove that it knows
- * the password, but not send it: whoever sits on the path could be the one who reads it.
+ * Authentication methods for TLS connections whose certificate is not verified. The client can prove that it knows the password
+ * but must not send it: an attacker on the path could read it.
  *
  *   mysql_native_password, caching_sha2_password from the server's cache    a proof: allowed
- *   caching_sha2_password in full, sha256_password, mysql_clear_password    the password itself: refused
+ *   caching_sha2_password in full, sha256_password, mysql_clear_password    the password itself: rejected
  */
 import { type AuthPlugin, authPlugins } from 'mysql2'
 import { DeliveryError } from '../driver.ts'

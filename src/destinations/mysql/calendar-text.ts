@@ -1,16 +1,17 @@
 /**
- * Days and times as a MySQL-family server takes them unchanged: it guesses the century of two digits, reads "1:2" as
- * hours and minutes, drops the time of a day, and rounds or cuts fractions of a second as its version has it.
+ * Dates and times in a form that a MySQL-family server stores unchanged. Other forms are risky: the server guesses the century
+ * of two-digit years, reads "1:2" as hours and minutes, drops the time from a DATE, and rounds or cuts fractions depending on
+ * its version.
  *
- * ISO 8601, also without its separators and with single digits, is valid: its year has four digits, so nothing is
- * guessed. No two repetitions of a pattern here can match the same text, so each takes linear time.
+ * Accepts ISO 8601, also without separators and with single digits. Years must have four digits, so nothing is guessed. No two
+ * repetitions in a pattern here can match the same text, so each takes linear time.
  */
 import { endOfDigits, excerpt, trimmed } from '../decimal-text.ts'
 import { ColumnValueError } from './column-value-error.ts'
 
 export interface CalendarColumn {
   kind: string
-  /** Digits of a fraction of a second that the column keeps. */
+  /** Number of fractional digits of a second that the column keeps. */
   timePrecision: number
 }
 
@@ -25,8 +26,9 @@ interface CalendarParts {
 }
 
 /**
- * For a DATETIME or TIMESTAMP column in UTC, cut to the digits that it keeps; for a DATE column the day as it is written,
- * as PostgreSQL takes it. Throws a ColumnValueError for any other spelling, and for a time of day that a DATE column drops.
+ * Formats a text for a DATETIME or TIMESTAMP column in UTC, cut to the digits that it keeps. A DATE column gets the day as
+ * written, as in PostgreSQL. Throws a ColumnValueError for any other spelling, and for a time of day that a DATE column would
+ * drop.
  */
 export function calendarText(text: string, column: CalendarColumn): string {
   const parts = partsOf(text)
@@ -37,12 +39,12 @@ export function calendarText(text: string, column: CalendarColumn): string {
     throw new ColumnValueError(`"${excerpt(text)}" has a time of day, which a DATE column drops`)
   }
   const utc = isUtc(zone) ? `${day} ${time}` : shiftToUtc(`${day} ${time}`, zone)
-  // Cut, not rounded: rounding could move a time into the next day. MySQL would round, MariaDB cut.
+  // Cut, not rounded: rounding could move a time into the next day. MySQL would round, MariaDB would cut.
   const kept = fraction.slice(0, column.timePrecision)
   return kept === '' ? utc : `${utc}.${kept}`
 }
 
-/** For an error about a value that is no day or time: what the column takes. */
+/** For the error about an invalid day or time: the format that the column accepts. */
 export function sendIso({ kind }: CalendarColumn): string {
   const example = { date: '2026-01-02', time: '03:04:05' }[kind] ?? '2026-01-02T03:04:05Z'
   return `such as "${example}"`
@@ -65,7 +67,7 @@ function partsOf(text: string): CalendarParts | null {
   }
 }
 
-/** 20260102, 20260102030405 and 20260102T030405, each with what follows; any other text is returned as it is. */
+/** Separates 20260102, 20260102030405 and 20260102T030405, each with its suffix. Any other text is returned unchanged. */
 function withSeparators(text: string): string {
   const run = endOfDigits(text, 0, text.length)
   if (run !== 8 && run !== 14) return text
@@ -86,7 +88,7 @@ function isUtc(zone: string): boolean {
 function shiftToUtc(local: string, zone: string): string {
   const asUtc = new Date(`${local.replace(' ', 'T')}Z`)
   const [hours, minutes] = [Number(zone.slice(1, 3)), Number(zone.slice(-2))]
-  // A date that does not exist (31 February) must be rejected, not shifted into one that does.
+  // A date that does not exist (31 February) must be rejected, not shifted into an existing one.
   if (Number.isNaN(asUtc.getTime()) || printed(asUtc) !== local || hours > 15 || minutes > 59)
     throw new ColumnValueError(`"${excerpt(local + zone)}" is not a time`)
   const offsetMs = (hours * 60 + minutes) * 60_000 * (zone.startsWith('-') ? -1 : 1)
@@ -103,7 +105,10 @@ function printed(time: Date): string {
 
 const clock = /^-?(?:\d\d? )?\d{1,3}:\d\d(?::\d\d(?:\.(\d+))?)?$/
 
-/** For a TIME column, or throws a ColumnValueError: hours and minutes, with seconds or not, of which the column keeps every digit. */
+/**
+ * Formats a text for a TIME column: hours and minutes, with or without seconds. Throws a ColumnValueError if the column would
+ * drop a digit.
+ */
 export function timeText(text: string, column: CalendarColumn): string {
   const { start, end } = trimmed(text)
   const found = clock.exec(text.slice(start, end))

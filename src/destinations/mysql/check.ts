@@ -1,4 +1,4 @@
-/** POST …/destinations/test for MySQL-family databases: connects and looks; nothing is stored. */
+/** POST …/destinations/test for MySQL-family databases: connects and inspects the table. Nothing is stored. */
 import type { DatabaseSpec, DeliveryError, DestinationCheck, DriverSettings, Sample } from '../driver.ts'
 import { usesTls } from '../sql/certificates.ts'
 import { sampleBatch, sampleCheck } from '../sql/sample.ts'
@@ -24,7 +24,7 @@ export async function checkMysql(
   try {
     connection = await connectMysql(spec, settings, admit, signal)
   } catch (error) {
-    // The server responded, so connecting worked: it is the log-in that failed.
+    // The server responded, so the connection worked and the log-in failed.
     const isAnswered = serverErrorOf(error) !== null || certificate.length > 0
     const answered = isAnswered ? [connected(spec.config, settings), ...certificate] : []
     if (certificate.some(({ ok }) => !ok)) return answered
@@ -74,7 +74,7 @@ async function checkPlan(
     if (plan.dedupe.length > 0)
       checks.push(passed('dedupe_id', 'The dedupe_id column has a unique key: delivery is an upsert.'))
     const columns = plan.columns.map(({ column }) => column)
-    // Preparing checks names and rights as executing would, and stores nothing.
+    // Preparing checks names and privileges like an execution, and stores nothing.
     await connection.prepare(insertSql(plan, columns, 1))
     checks.push(passed('insert', 'This user has the rights to store rows in the table.'))
   } catch (error) {
@@ -147,7 +147,7 @@ function madeUpText(column: MysqlColumn | undefined): string {
   }
 }
 
-/** Characters or bytes that the column takes, at most those of "sample" where it does not say. */
+/** Characters or bytes that fit the column, at most those of "sample" if the length is unknown. */
 function lengthOf(column: MysqlColumn | undefined): number {
   return Number(/^(?:var)?(?:char|binary)\((\d+)\)/.exec(column?.type ?? '')?.[1] ?? 6)
 }
@@ -163,7 +163,7 @@ function transactions({ isTransactional }: TableDescription): DestinationCheck {
       }
 }
 
-/** A column that must have a value and gets none from the mappings would reject every row. */
+/** Reports columns that require a value and have no mapping: they would reject every row. */
 function unfilled(table: TableDescription, { columns }: DatabaseSpec): DestinationCheck | null {
   if (columns.length === 0) return null
   const mapped = new Set(columns.map(({ column_name }) => column_name.toLowerCase()))

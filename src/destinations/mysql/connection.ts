@@ -1,6 +1,6 @@
 /**
- * One connection to a MySQL-family server with a session whose settings we know, whatever the server's defaults:
- * strict mode (nothing is cut or replaced in silence), UTC, utf8mb4, no autocommit.
+ * One connection to a MySQL-family server. Its session has known settings whatever the server's defaults are: strict mode (no
+ * silent truncation or replacement), UTC, utf8mb4, no autocommit.
  */
 import type { Socket } from 'node:net'
 import { type Connection, createConnection, type ResultSetHeader, type RowDataPacket } from 'mysql2'
@@ -17,34 +17,34 @@ import { describeTable, type Select, type TableDescription } from './table.ts'
 export interface MysqlConnection {
   /** Restarts the count of the bytes that an attempt may read. */
   beginAttempt(): void
-  /** Why reading was ended during this attempt; null: it was not. */
+  /** The reason why reading was stopped during this attempt, or null. */
   readError(): DeliveryError | null
-  /** Largest packet the server takes: no statement with its values may be longer. */
+  /** The largest packet that the server accepts: no statement with its values can be longer. */
   readonly maxPacketBytes: number
-  /** False after the server, the network or `destroy` has ended it. */
+  /** False after the server, the network or `destroy` has ended the connection. */
   isAlive(): boolean
-  /** A prepared statement with its values; prepared once per text. Returns the number of warnings. */
+  /** Executes a prepared statement with its values; it is prepared once per text. Returns the number of warnings. */
   execute(sql: string, values: (string | null)[]): Promise<number>
-  /** The same for an UPDATE or DELETE: how many rows it found. */
+  /** The same for an UPDATE or DELETE; returns the number of matched rows. */
   update(sql: string, values: string[]): Promise<number>
-  /** The same for a SELECT: its rows, numbers as texts where they are large. */
+  /** The same for a SELECT; returns its rows, with large numbers as texts. */
   select: Select
   /** Has the server check a statement without running it. */
   prepare(sql: string): Promise<void>
-  /** A statement without any value in it: COMMIT and the like. */
+  /** Runs a statement without values, such as COMMIT. */
   command(sql: string): Promise<void>
   /** The warnings of the last statement. */
   warnings(): Promise<{ errno: number; message: string }[]>
   describe(table: string): Promise<TableDescription>
   /** Closes gracefully, within one second. */
   close(): Promise<void>
-  /** Drops the socket at once: everything under way rejects. */
+  /** Destroys the socket at once: everything in progress rejects. */
   destroy(): void
 }
 
 const connectTimeoutMs = 15_000
 
-/** Members that mysql2's types do not show: the socket in use, and the function that begins TLS. */
+/** Members that are missing from mysql2's types: the current socket, and the function that starts TLS. */
 type Core = Connection & { stream: Socket; startTLS(onSecure: (error?: unknown) => void): void }
 
 /** Rejects with mysql2's, the system's, egress's own error or a DeliveryError; when aborted, with the signal's reason. */
@@ -71,14 +71,14 @@ export async function connectMysql(
       ended.fail(error)
       dropConnection(core)
     })
-    // Forever: an error of an idle connection without a listener would end this process. mysql2 itself would only say
-    // goodbye and go on reading.
+    // Attached permanently: an error of an idle connection without a listener would end this process. mysql2 itself would only
+    // send a goodbye and continue to read.
     core.on('error', (error) => {
       ended.fail(error)
       dropConnection(core)
     })
     core.on('warn', rejectWarning)
-    // Through the connection, never its socket alone: mysql2 would answer the socket's end with another write to it.
+    // Ends the connection, never only its socket: mysql2 would respond to the socket's end with another write.
     drop = () => {
       ended.fail(stop.reason)
       dropConnection(core)
@@ -95,7 +95,7 @@ export async function connectMysql(
   }
 }
 
-/** Packets out of order: mysql2 would print a line for each of them and go on. Thrown in the middle of its parser. */
+/** Packets out of order, for each of which mysql2 would print a line and continue. Thrown in the middle of its parser. */
 function rejectWarning(cause: unknown): never {
   throw protocolError(
     'The database server sent packets out of order: check that it is a MySQL server.',
@@ -124,26 +124,26 @@ function openSession({ config }: DatabaseSpec, settings: DriverSettings, socket:
     password: config.password,
     database: config.database,
     charset: 'utf8mb4_general_ci',
-    // Ours is the deadline.
+    // The caller's deadline applies instead.
     connectTimeout: 0,
     supportBigNumbers: true,
     bigNumberStrings: true,
     dateStrings: true,
-    // Without it a function is compiled for each set of columns that the server names.
+    // Otherwise mysql2 compiles a function for each set of columns that the server names.
     disableEval: true,
     // A server must not be able to ask for one of our files.
     flags: ['-LOCAL_FILES'],
-    // A lane uses a handful of statements; inserts by name of varied records some more. The server's limit is shared.
+    // A lane uses a few statements; inserts of varied records by name use more. The server's limit is shared.
     maxPreparedStatements: 64,
-    // docs/dev/contract.md#database-tls: encrypted; where the certificate is to be verified, `admit` does so.
+    // docs/dev/contract.md#database-tls: only encrypted here. `admit` verifies the certificate if required.
     ...(isTls ? { ssl: tlsOptions(config) } : {}),
     ...(mustProve ? { authPlugins: provingPlugins } : {}),
   }) as Core
 }
 
 /**
- * mysql2's `destroy` only says goodbye, which a server that is gone never answers. It comes first all the same: after
- * it mysql2 takes the end of the socket for what it is and writes no more to it.
+ * Drops a connection. mysql2's `destroy` only sends a goodbye, which an unreachable server never acknowledges. It still comes
+ * first: after it, mysql2 handles the end of the socket correctly and writes no more to it.
  */
 function dropConnection(core: Core): void {
   core.destroy()
@@ -151,9 +151,8 @@ function dropConnection(core: Core): void {
 }
 
 /**
- * mysql2 makes the TLS socket itself, in the middle of the handshake, and sends the log-in when `onSecure` is called. It
- * would also take a packet that comes before that, and answer one that asks for the password: a server has nothing to say
- * until then.
+ * mysql2 creates the TLS socket itself during the handshake, and logs in when `onSecure` is called. It would also process a
+ * packet that arrives earlier, and answer one that asks for the password. A server must not send anything until then.
  */
 function admitOverTls(core: Core, reads: ReadLimit, admit: AdmitServer, refuse: (error: unknown) => void) {
   const { startTLS } = core
@@ -181,8 +180,8 @@ function admitOverTls(core: Core, reads: ReadLimit, admit: AdmitServer, refuse: 
 
 const statementSeconds = 50
 
-// NO_AUTO_VALUE_ON_ZERO: a 0 that was sent is stored as 0, not replaced by the next number.
-// Lock waits are shorter than an attempt may take, so that a lock is reported as one and not as a timeout.
+// NO_AUTO_VALUE_ON_ZERO stores a 0 as 0 instead of the next number. Lock waits are shorter than an attempt, so that a lock is
+// reported as a lock and not as a timeout.
 const sessionSettings = `SET SESSION sql_mode = 'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION',
   time_zone = '+00:00', autocommit = 0, foreign_key_checks = 1, unique_checks = 1, sql_notes = 1, max_error_count = 65535,
   innodb_lock_wait_timeout = 20, lock_wait_timeout = 20`
@@ -200,7 +199,7 @@ async function prepareSession(
   await run(connection.query(sessionSettings))
   const [server] = await select('SELECT @@max_allowed_packet AS packet, VERSION() AS version')
   const isMariadb = /mariadb/i.test(String(server?.version))
-  // Before the lane's watchdog (60 s). MySQL has no such limit for writing statements.
+  // Ends before the lane's watchdog (60 s). MySQL has no such limit for write statements.
   if (isMariadb) await run(connection.query(`SET SESSION max_statement_time = ${statementSeconds}`))
   return {
     beginAttempt: () => reads.begin(),
@@ -230,13 +229,13 @@ async function prepareSession(
     },
     async describe(table) {
       const description = await describeTable(select, splitTableName(table, defaultDatabase), isMariadb)
-      // The catalog was read in a transaction; an old snapshot must not outlive the reading.
+      // The catalog was read in a transaction; its old snapshot must not remain.
       await run(connection.query('COMMIT'))
       return description
     },
     async close() {
       const timer = setTimeout(() => dropConnection(core), 1_000)
-      // mysql2 says goodbye and does not wait for the answer, which is that the server closes the connection.
+      // mysql2 sends a goodbye but does not wait for the server to close the connection.
       await ended
         .race(connection.end().then(() => new Promise<never>(() => {})))
         .catch(() => dropConnection(core))
@@ -256,9 +255,9 @@ interface Ended {
 }
 
 /**
- * mysql2 never settles a command when its connection is destroyed. So every wait is a race with the end of
- * the connection: the socket's close, an error, or `destroy`. (Not Promise.race with one long-lived promise: that
- * would keep something of every statement until the connection ends.)
+ * mysql2 never settles a command when its connection is destroyed, so every wait is a race with the end of the connection: the
+ * socket's close, an error, or `destroy`. (Not Promise.race with one long-lived promise, which would retain something from
+ * every statement until the connection ends.)
  */
 function endOf(socket: Socket): Ended {
   let end: { reason: unknown } | null = null
@@ -269,7 +268,7 @@ function endOf(socket: Socket): Ended {
     waiting.clear()
   }
   const lost = Object.assign(new Error('connection lost'), { code: 'PROTOCOL_CONNECTION_LOST' })
-  // On the next turn: a command that has the server's own parting words rejects with those first.
+  // Deferred by one turn: a command that received the server's final error rejects with that first.
   socket.once('close', () => setImmediate(() => fail(lost)))
   return {
     fail,

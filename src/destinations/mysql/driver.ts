@@ -1,12 +1,12 @@
 /**
  * Driver of MySQL-family databases (MySQL, MariaDB, Aurora): prepared multi-row inserts or upserts, one transaction per batch.
  *
- * One connection per lane, opened for the first batch. The table's description is read once per connection; after a
- * permanent error it is read again, since somebody may have corrected the table meanwhile.
+ * One connection per lane, opened for the first batch. The table's description is read once per connection, and again after a
+ * permanent error, because a user may have corrected the table.
  *
- * A COMMIT whose reply was lost may have happened. The lane sends the same batch again; with a dedupe_id column
- * nothing is stored twice. With `exactly_once` the lane's mark moves in the batch's transaction (`sql/exactly-once-mark.ts`), and
- * says before the next attempt what of the batch is there.
+ * A COMMIT whose reply was lost may have succeeded. The lane sends the same batch again; with a dedupe_id column nothing is
+ * stored twice. With `exactly_once` the lane's mark moves in the batch's transaction (`sql/exactly-once-mark.ts`), and tells
+ * the next attempt which records are stored.
  */
 import type {
   AttemptProgress,
@@ -31,7 +31,7 @@ import { storeOtherRows, storeRows } from './insert.ts'
 import { rowsOf } from './rows.ts'
 import { type InsertPlan, planInsert } from './statement.ts'
 
-/** The server ends a session whose client is gone: its open transaction would keep the lane's mark locked. */
+/** The server ends a session whose client is gone: its open transaction would otherwise keep the lane's mark locked. */
 const idleSessionSeconds = 120
 
 export const mysql: DriverModule<DatabaseSpec> = {
@@ -105,7 +105,10 @@ class MysqlDriver implements DestinationDriver {
     return { connection, plan: this.#plan }
   }
 
-  /** False: all of the batch was there. True: what was not is, uncommitted, and the lane's mark has moved. */
+  /**
+   * False: the whole batch was stored before. True: the missing records are inserted but not committed, and the lane's mark has
+   * moved.
+   */
   async #storeOnce(session: Session, batch: Batch, progress: AttemptProgress): Promise<boolean> {
     const { connection, plan } = session
     this.#mark ??= await ExactlyOnceMark.open(connection, plan.table, this.#spec, this.#settings)
@@ -120,7 +123,10 @@ class MysqlDriver implements DestinationDriver {
     throw markBusy(mark.table)
   }
 
-  /** False: the lane's mark is not where it was. Otherwise all is stored, uncommitted, except for what is parked. */
+  /**
+   * False: another attempt has moved the lane's mark. Otherwise everything is inserted but not committed, except for parked
+   * records.
+   */
   async #store({ connection, plan }: Session, batch: Batch, { park }: AttemptProgress): Promise<boolean> {
     if (park === null) {
       await storeRows(connection, plan, rowsOf(batch, plan))

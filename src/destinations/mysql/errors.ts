@@ -1,9 +1,8 @@
 /**
- * Errors of a MySQL-family server, or of the network to it, as a DeliveryError. The code is the server's own name of
- * the error.
+ * Converts errors of a MySQL-family server, or of the network, to a DeliveryError. The code is the server's own error name.
  *
- *   transient           worth waiting for: a lock, the server away or full, too many connections
- *   whole destination   permanent and the same for every message: the first one is named, so nothing need be searched
+ *   transient           can succeed later: a lock, the server down or full, too many connections
+ *   whole destination   permanent and the same for every message: the first one is named, so no search is needed
  *   a record's fault    permanent and caused by a row's content; also an unknown error, if other records are accepted
  */
 import { DeliveryError } from '../driver.ts'
@@ -15,7 +14,7 @@ export interface ServerError {
   message: string
 }
 
-/** The server's error, or null when there was none: the network, the client library, or one of our own errors. */
+/** The server's error, or null for an error of the network, the client library or pipectl. */
 export function serverErrorOf(error: unknown): ServerError | null {
   if (!(error instanceof Error) || error instanceof DeliveryError) return null
   if (!('errno' in error) || typeof error.errno !== 'number' || error.errno <= 0) return null
@@ -24,13 +23,13 @@ export function serverErrorOf(error: unknown): ServerError | null {
   return { errno: error.errno, code: mariadbNames[error.errno] ?? code, message: error.message }
 }
 
-/** True when another record might well be taken: the failing one is worth looking for. */
+/** True if other records might be accepted: the search for the failing one is worthwhile. */
 export function isRecordFault(error: unknown): boolean {
   const server = serverErrorOf(error)
   return server !== null && !transient.has(server.errno) && !wholeDestination.has(server.errno)
 }
 
-/** `firstSeq` is the batch's first message: the one named by an error of the whole destination. */
+/** `firstSeq` is the batch's first message, which an error of the whole destination names. */
 export function mysqlError(error: unknown, firstSeq: number): DeliveryError {
   const server = serverErrorOf(error)
   if (server !== null) return statementError(server, firstSeq, error)
@@ -61,7 +60,7 @@ function statementError(
   })
 }
 
-/** Our own rejections (no table, no column, no unique key, egress) concern every message alike. */
+/** pipectl's own rejections (no table, no column, no unique key, egress) affect every message. */
 function wholeIfUnknown(error: DeliveryError, firstSeq: number): DeliveryError {
   if (error.class === 'transient' || error.failedSeq !== undefined) return error
   return error.with({ failedSeq: firstSeq })
@@ -71,7 +70,7 @@ function sentence(message: string): string {
   return /[.!?]$/.test(message) ? message : `${message}.`
 }
 
-/** mysql2 knows MySQL's names only; from 1900 on MariaDB uses the same numbers for other things. */
+/** mysql2 knows only MySQL's names; from 1900 on MariaDB uses the same numbers for other errors. */
 const mariadbNames: Record<number, string> = {
   1927: 'ER_CONNECTION_KILLED',
   1969: 'ER_STATEMENT_TIMEOUT',
@@ -120,7 +119,7 @@ const transient: ReadonlySet<number> = new Set([
   3024, // MySQL: max_execution_time
 ])
 
-/** After each the statement is rolled back: nothing of it is stored, and fewer rows might be in time. */
+/** The statement is rolled back: nothing is stored, and fewer rows might finish in time. */
 const statementTimeouts: ReadonlySet<number> = new Set([1969, 3024])
 
 const wholeDestination: ReadonlyMap<number, string> = new Map([
@@ -145,7 +144,7 @@ const wholeDestination: ReadonlyMap<number, string> = new Map([
   [4151, 'The account is locked: unlock it.'],
 ])
 
-/** Errors that a row's content causes: skipping the row lets the others in. */
+/** Errors caused by a row's content: without the row, the others are accepted. */
 const ofRecords: ReadonlySet<number> = new Set([
   1048, // ER_BAD_NULL_ERROR
   1062, // ER_DUP_ENTRY
@@ -173,7 +172,7 @@ const ofRecords: ReadonlySet<number> = new Set([
   1557, // ER_FOREIGN_DUPLICATE_KEY
   1586, // ER_DUP_ENTRY_WITH_KEY_NAME
   1591, // ER_NO_PARTITION_FOR_GIVEN_VALUE_SILENT
-  1644, // ER_SIGNAL_EXCEPTION: a trigger says no
+  1644, // ER_SIGNAL_EXCEPTION: a trigger rejects the row
   1690, // ER_DATA_OUT_OF_RANGE
   1748, // ER_ROW_DOES_NOT_MATCH_GIVEN_PARTITION_SET
   1916, // MariaDB: ER_DATA_OVERFLOW

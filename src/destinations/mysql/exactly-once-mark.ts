@@ -1,11 +1,11 @@
 /**
- * The exactly-once mark of a lane in MySQL and MariaDB: how far its records have come, moved in the transaction that stores them. Rules:
- * `sql/exactly-once-mark.ts`.
+ * The exactly-once mark of a lane in MySQL and MariaDB: the position up to which its records are stored. It moves in the
+ * transaction that stores them. Rules: `sql/exactly-once-mark.ts`.
  *
  *   UPDATE _pipectl_lanes … WHERE <it is where it was seen last> ──1 row──▶ INSERT … ──▶ COMMIT
  *                                                                └─0 rows─▶ ROLLBACK, SELECT … FOR UPDATE, once more
  *
- * An update sees what was committed last, whatever the transaction's isolation, and waits for whoever is at the row.
+ * An UPDATE sees the last committed row, whatever the isolation level, and waits for another transaction that holds it.
  */
 import assert from 'node:assert'
 import type { AttemptProgress, Batch, DatabaseSpec, DriverSettings } from '../driver.ts'
@@ -33,18 +33,18 @@ import { quoteMysqlIdentifier, splitTableName } from './identifiers.ts'
 import { engineOf, type TableDescription } from './table.ts'
 
 export class ExactlyOnceMark {
-  /** Quoted. */
+  /** The quoted name. */
   readonly table: string
   readonly #connection: MysqlConnection
   readonly #key: string[]
   readonly #byHand: string
-  /** As this connection moved it or saw it last. */
+  /** The position as last read or moved by this connection. */
   #position: MarkPosition | null = null
-  /** Where an open transaction has moved it to. */
+  /** The position after the open transaction. */
   #moving: MarkPosition | null = null
   #from: MarkPosition | null = null
 
-  /** Makes the lane table where it is missing. Rejects with `table_not_transactional` or `lane_table_unusable`. */
+  /** Creates the lane table if it is missing. Rejects with `table_not_transactional` or `lane_table_unusable`. */
   static async open(
     connection: MysqlConnection,
     table: TableDescription,
@@ -69,13 +69,16 @@ export class ExactlyOnceMark {
     this.#byHand = byHandSql(this.table, spec.config.username)
   }
 
-  /** Null: the batch is stored. Rejects with `lane_row_conflict`, `lane_table_unusable` or what the server says. */
+  /**
+   * The part of the batch that is not stored; null if all of it is. Rejects with `lane_row_conflict`, `lane_table_unusable` or
+   * the server's error.
+   */
   async undelivered(batch: Batch, progress: AttemptProgress): Promise<Batch | null> {
     this.#position ??= await this.#look(batch.generation)
     return await undelivered(batch, this.#position, this.table, progress)
   }
 
-  /** In the open transaction. False: the row is not where it was; look again. */
+  /** Runs in the open transaction. False: another attempt has moved the row; read it again. */
   async move(batch: Batch): Promise<boolean> {
     const from = this.#position
     assert(from !== null)
@@ -88,22 +91,22 @@ export class ExactlyOnceMark {
     return found === 1
   }
 
-  /** The transaction that moved it is rolled back: it is where it was, unless another process moves it. */
+  /** The transaction that moved the mark was rolled back: the old position applies again. */
   rolledBack(): void {
     this.#position = this.#from
   }
 
-  /** The transaction that moved it is committed. */
+  /** The transaction that moved the mark was committed. */
   committed(): void {
     this.#position = this.#moving
   }
 
-  /** Ends with the row locked where there is one. Makes it where it is missing, outside the batch's transaction. */
+  /** Leaves the row locked if it exists. If it is missing, creates it outside the batch's transaction. */
   async #look(generation: number | undefined): Promise<MarkPosition> {
     try {
       const found = await this.#select()
       if (found !== null) return found
-      // Without it the search for the missing row would hold its gap, and of two first attempts one would be a deadlock.
+      // Ends the transaction first: the search for the missing row holds a gap lock, and two first attempts would deadlock.
       await this.#connection.command('ROLLBACK')
       const start = startOf(generation)
       await this.#connection.execute(startSql(this.table), [...this.#key, ...valuesOf(start)])
@@ -119,7 +122,7 @@ export class ExactlyOnceMark {
     return row === undefined ? null : positionOf(row, this.table)
   }
 
-  /** Creating a table commits, so it is done before anything is stored. */
+  /** Creating a table commits implicitly, so it happens before anything is stored. */
   async #requireTable({ database }: TableDescription): Promise<void> {
     const found = () => engineOf(this.#connection.select, [database, markTableName])
     try {
@@ -140,8 +143,8 @@ export class ExactlyOnceMark {
 }
 
 /**
- * For the test of a destination: has the server check the statements, and with them names and rights; none is run. Returns
- * what is right, as a sentence; rejects as an attempt would.
+ * For the test of a destination: the server checks the statements, and with them names and privileges, without running them.
+ * Returns the result as a sentence; rejects as an attempt would.
  */
 export async function tryMark(
   connection: MysqlConnection,
@@ -163,7 +166,7 @@ export async function tryMark(
   return checkedTable(lanes, made !== null)
 }
 
-/** Removes the marks of a deleted destination, for all tables that it has had here. Rejects with the server's error. */
+/** Removes a deleted destination's marks for all of its tables on this server. Rejects with the server's error. */
 export async function forgetMarks(
   spec: DatabaseSpec,
   settings: DriverSettings,
@@ -200,14 +203,14 @@ function moveSql(table: string): string {
       AND generation = CAST(? AS SIGNED) AND last_seq = CAST(? AS SIGNED) AND last_msg_id = ?`
 }
 
-/** Beside the destination's table, in its database. Quoted. */
+/** In the same database as the destination's table. Quoted. */
 export function markTableOf({ database }: { database: string }): string {
   return `${quoteMysqlIdentifier(database)}.${quoteMysqlIdentifier(markTableName)}`
 }
 
 type TableNature = Pick<TableDescription, 'database' | 'name' | 'engine' | 'isTransactional'>
 
-/** Checks the destination's table, and the lane table itself: a user may have created it with another engine. */
+/** Checks the destination's table and the lane table: a user may have created the latter with another engine. */
 export function requireTransactions({ database, name, engine, isTransactional }: TableNature): void {
   const shown = `${database}.${name}`
   if (engine === null) throw notTransactional(shown, 'a view', 'name the table itself')

@@ -1,15 +1,15 @@
-/** Names in MySQL's SQL. Every identifier that gets into a statement goes through `quoteMysqlIdentifier`. */
+/** Names in MySQL's SQL. Every identifier in a statement goes through `quoteMysqlIdentifier`. */
 import { DeliveryError } from '../driver.ts'
 import { identifierFault } from '../sql/identifiers.ts'
 
-/** `name` in backticks. Throws a permanent `ER_WRONG_NAME` for what the server cannot hold. */
+/** `name` in backticks. Throws a permanent `ER_WRONG_NAME` for a name that the server does not allow. */
 export function quoteMysqlIdentifier(name: string): string {
   const fault = identifierFault('mysql', name)
   if (fault) throw new DeliveryError('permanent', 'ER_WRONG_NAME', `The name "${name}" ${fault}.`)
   return `\`${name.replaceAll('`', '``')}\``
 }
 
-/** `table` or `database.table`. Without a database part the connection's own is meant. */
+/** Splits `table` or `database.table`. Without a database part, the connection's own database applies. */
 export function splitTableName(table: string, database: string): { database: string; table: string } {
   const parts = table.split('.')
   if (parts.length === 1) return { database, table }

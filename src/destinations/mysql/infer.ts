@@ -1,4 +1,4 @@
-/** POST …/destinations/infer for MySQL-family databases: looks at the table, and creates or extends it where asked to. */
+/** POST …/destinations/infer for MySQL-family databases: inspects the table, and creates or extends it on request. */
 import type { TableProposal } from '../../contract/table-proposal.ts'
 import type { DatabaseSpec, DriverSettings, InferRequest } from '../driver.ts'
 import { DeliveryError } from '../driver.ts'
@@ -9,7 +9,7 @@ import { connectMysql } from './connection.ts'
 import { mysqlError } from './errors.ts'
 import { quoteMysqlIdentifier, splitTableName } from './identifiers.ts'
 
-/** Everybody else waits for the table while a change of it waits for them. */
+/** Short, because all other clients of the table queue behind an ALTER that waits. */
 const lockWaitSeconds = 3
 
 export async function inferMysql(
@@ -59,13 +59,13 @@ export async function inferMysql(
   })
 }
 
-/** `table` as `quotedTable` gives it. Pure. */
+/** `table` as returned by `quotedTable`. Pure. */
 export function createTableSql(table: string, columns: readonly NewColumn[]): string {
   const lines = columns.map((one) => `  ${columnSql(one)}${one.isPrimaryKey ? ' PRIMARY KEY' : ''}`)
   return `CREATE TABLE ${table} (\n${lines.join(',\n')}\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4`
 }
 
-/** A table of the connection's own database is named without it. */
+/** The database part is left out for a table in the connection's own database. */
 export function quotedTable(config: Pick<DatabaseSpec['config'], 'table' | 'database'>): string {
   const { database, table } = splitTableName(config.table, config.database)
   const name = quoteMysqlIdentifier(table)

@@ -1,16 +1,16 @@
 /**
  * Stores rows in one transaction, and finds the row at fault when the server rejects some.
  *
- *   rows ──cut──▶ statements of 512, 64, 8 or 1 rows ──all taken──▶ the caller's COMMIT
- *                     │ rejected, or taken with values changed
+ *   rows ──cut──▶ statements of 512, 64, 8 or 1 rows ──all accepted──▶ the caller's COMMIT
+ *                     │ rejected, or accepted with changed values
  *                     ▼
- *                 ROLLBACK, again with a savepoint before each statement; the rejected one in the next smaller size
- *                 until one row is alone
- *                     ├─ the lane parks nothing ──────▶ ROLLBACK ──▶ permanent error naming the row's record
- *                     └─ it does ─▶ on to the next one, until all others are stored ──▶ the caller's COMMIT
+ *                 ROLLBACK, again with a savepoint before each statement; a rejected one is split into the next smaller
+ *                 size until one row is isolated
+ *                     ├─ the lane does not park ─▶ ROLLBACK ──▶ permanent error naming the row's record
+ *                     └─ it does ─▶ continue with the next row, until all others are stored ──▶ the caller's COMMIT
  *
- * Few fixed sizes, because every statement text is prepared once and then only executed. Rows before the failing one are
- * there while it is tried, so that a collision within the batch is found where it happens.
+ * There are only a few sizes, because every statement text is prepared once and then only executed. Rows before the failing one
+ * are present while it is tried, so that a collision within the batch is found where it happens.
  */
 import { DeliveryError, type RejectedRecord } from '../driver.ts'
 import { rejectionOf } from '../park.ts'
@@ -22,12 +22,12 @@ import { type InsertPlan, insertSql } from './statement.ts'
 
 const statementRows = [512, 64, 8, 1] as const
 
-/** A search for all bad rows gives up after this long and leaves the bisecting to the lane, well before its watchdog. */
+/** The search for all bad rows stops after this long and leaves the bisecting to the lane, well before its watchdog. */
 const searchMs = 20_000
-/** So many rows that are refused, and none taken, with an error that is not known to be of rows: it is the table's. */
+/** After this many rejected rows, none accepted, with an error that is not known to concern rows, the table is at fault. */
 const enoughUnclear = 8
 const maxPlaceholders = 65_535
-/** No single statement need be larger, and its packet is one piece of memory. */
+/** No statement needs to be larger, and its packet is one block of memory. */
 const maxStatementBytes = 8 * 1024 * 1024
 
 /** Leaves the transaction open, for the caller to commit. Rejects with the server's or the connection's error, or with a DeliveryError that names a record. */
@@ -46,7 +46,7 @@ export async function storeRows(
     const failing = await firstFailingRow(connection, plan, rows)
     await connection.command('ROLLBACK')
     if (failing) throw naming(plan, failing, failing.row !== rows[0])
-    // The rows of another client were in the way and are gone: worth another try as a whole.
+    // The conflicting rows of another client are gone: the whole batch can be retried.
     throw new DeliveryError(
       'transient',
       'not_reproduced',
@@ -56,9 +56,9 @@ export async function storeRows(
 }
 
 /**
- * The same, but for rows that the server refuses for good: those are returned, and the others stored. `begin`: after a
- * rollback, what stands before the rows in their transaction; false: it cannot be done any more, and `moved` is returned.
- * Rejects, permanently, when no row is taken and nothing says that the rows are at fault, and when the search takes too long.
+ * Stores the rows that the server accepts and returns the ones that it rejects permanently. `begin` runs what precedes the rows
+ * in their transaction again after a rollback; if it returns false, `moved` is returned. Rejects permanently when no row is
+ * accepted and nothing shows that the rows are at fault, and when the search takes too long.
  */
 export async function storeOtherRows(
   connection: MysqlConnection,
@@ -92,7 +92,7 @@ async function insertOthers(
   const refused: FailingRow[] = []
   for await (const failing of failingRows(connection, plan, rows)) {
     refused.push(failing)
-    // The records before it could be sent in a batch of their own.
+    // The records before the failing one could be sent in a batch of their own.
     if (performance.now() >= giveUpMs) throw naming(plan, failing, true)
     const isNoneTaken = rows[refused.length - 1] === failing.row
     const isUnclear = isNoneTaken && asDelivery(failing.error).fault !== 'records'
@@ -107,7 +107,7 @@ function isRowsFault(error: unknown): boolean {
   return isRecordFault(error) || error instanceof ChangedValueError
 }
 
-/** The server took the row but stored something else than was sent: a warning where strict mode raises no error. */
+/** The server accepted the row but stored another value: a warning where strict mode raises no error. */
 class ChangedValueError extends Error {
   readonly code = 'WARN_DATA_TRUNCATED'
 }
@@ -139,7 +139,7 @@ async function firstFailingRow(
   return null
 }
 
-/** One after the other; the rows between them are inserted. */
+/** Yields the failing rows one after the other; the rows between them are inserted. */
 async function* failingRows(
   connection: MysqlConnection,
   plan: InsertPlan,
@@ -165,7 +165,7 @@ async function* failingRows(
   }
 }
 
-/** Runs of rows of one shape, in order, each of a fixed size and under the packet limit. */
+/** Splits rows into runs of one shape, in order, each of a fixed size and below the packet limit. */
 function* cut(
   connection: MysqlConnection,
   plan: InsertPlan,
@@ -190,7 +190,7 @@ function* cut(
   }
 }
 
-/** How many rows from `start` on have one shape and fit together; at least 1. */
+/** Number of rows from `start` on that have one shape and fit into one packet; at least 1. */
 function runLength(rows: readonly Row[], start: number, limit: number): number {
   const { columns } = rows[start]!
   let bytes = 0
@@ -203,7 +203,7 @@ function runLength(rows: readonly Row[], start: number, limit: number): number {
   return Math.max(1, end - start)
 }
 
-/** Found before it is sent: the server would drop the connection. */
+/** Detected before sending: the server would drop the connection. */
 function tooLarge(connection: MysqlConnection, { table }: InsertPlan, row: Row): DeliveryError {
   return new DeliveryError(
     'permanent',
@@ -213,12 +213,12 @@ function tooLarge(connection: MysqlConnection, { table }: InsertPlan, row: Row):
   )
 }
 
-/** Beside the rows a packet holds its header, the statement's id and flags. */
+/** Reserves room for the packet header, the statement's id and flags. */
 function roomIn({ maxPacketBytes }: MysqlConnection): number {
   return maxPacketBytes - 64
 }
 
-/** Texts are kept per plan: building one of 512 rows costs as much as sending it. */
+/** Cached per plan: building the text for 512 rows costs as much as sending it. */
 const texts = new WeakMap<readonly unknown[], Map<number, string>>()
 function insertSqlOf(plan: InsertPlan, rows: readonly Row[]): string {
   const { columns } = rows[0]!
@@ -229,7 +229,7 @@ function insertSqlOf(plan: InsertPlan, rows: readonly Row[]): string {
   return sql
 }
 
-/** Warnings that say that what is stored is not what was sent. Others (deprecations, replication) are harmless. */
+/** Warnings that the stored value differs from the sent one. Others (deprecations, replication) are harmless. */
 const changesData: ReadonlySet<number> = new Set([
   1048, // ER_BAD_NULL_ERROR: NULL replaced
   1263, // ER_WARN_NULL_TO_NOTNULL
@@ -246,7 +246,7 @@ const changesData: ReadonlySet<number> = new Set([
   1918, // MariaDB: ER_BAD_DATA
 ])
 
-/** `takesOthers`: whatever the error's code, it is the row's, since the table took others. */
+/** `takesOthers`: the row is at fault whatever the error's code, since the table accepted other rows. */
 function naming(plan: InsertPlan, { row, error }: FailingRow, takesOthers: boolean): DeliveryError {
   const known = asDelivery(error)
   const isOfRow = takesOthers || known.fault === 'records'

@@ -1,4 +1,4 @@
-/** A batch's records as rows of bound values, each knowing its message, so that a failure can name it. */
+/** Converts a batch's records to rows of bound values. Each row knows its message, so that a failure can name it. */
 import type { ColumnRule } from '../../contract/column-rules.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { pickMembers, recordPlace, recordTexts, stringValue } from '../../log/record-text.ts'
@@ -14,17 +14,17 @@ export interface Row {
   /** The columns this row fills: the same array object for all rows of one shape. */
   columns: readonly MysqlColumn[]
   values: readonly (string | null)[]
-  /** Upper bound of what the row adds to a statement's packet. */
+  /** Upper bound of the bytes that the row adds to a statement's packet. */
   bytes: number
   seq: number
   msgId: string
-  /** Place of the record in its message, from 0. */
+  /** Index of the record in its message, from 0. */
   index: number
 }
 
 /**
- * Throws a permanent DeliveryError with the record that a column cannot take unchanged; `refuse`: is given it instead, and
- * the others are returned.
+ * Throws a permanent DeliveryError for the first record that a column cannot store unchanged. With `refuse`, passes every such
+ * record to it instead and returns the others.
  */
 export function rowsOf(batch: Batch, plan: InsertPlan, refuse?: (rejected: RejectedRecord) => void): Row[] {
   const rows: Row[] = []
@@ -64,13 +64,16 @@ function rowOf(
     const value = bind(json, column, place)
     if (value === null && rule.isDedupe) throw noDedupeValue(column, place)
     values[at] = value
-    // Type and flag, length prefix and null bit: at most 12 bytes beside the text.
+    // Type and flag, length prefix and null bit take at most 12 bytes in addition to the text.
     bytes += 12 + (value === null ? 0 : Buffer.byteLength(value))
   }
   return { columns: shape.columns, values, bytes, ...place }
 }
 
-/** As JSON text, so that it is fitted to its column like a value of the record. A DATE column gets the day in UTC. */
+/**
+ * A value that pipectl generates, as JSON text, so that it is converted like a value of the record. A DATE column gets the day
+ * in UTC.
+ */
 function madeValue(
   { source, type }: ColumnRule,
   { kind }: MysqlColumn,
@@ -84,7 +87,7 @@ function madeValue(
 
 type Place = Pick<Row, 'seq' | 'msgId' | 'index'>
 
-/** Where a record is, for an error's text. */
+/** The position of a record, for an error message. */
 export function placeOf({ msgId, index }: Place): string {
   return `record ${index + 1} of message ${msgId}`
 }
@@ -93,11 +96,11 @@ interface Shaper {
   plan: InsertPlan
   shapeOf(scanned: readonly (string | undefined)[]): Shape
 }
-/** Kept with the plan: rows of later batches share their shapes, and with them the statements' texts. */
+/** Kept per plan: rows of later batches reuse the shapes and the texts of their statements. */
 const shapers = new WeakMap<InsertPlan, Shaper>()
 type Shape = readonly PlannedColumn[] & { columns: readonly MysqlColumn[] }
 
-/** The columns that a record fills: all of them, or without mappings those that it has keys for. */
+/** The columns that a record fills: all of them, or without mappings those for which it has keys. */
 function shapesOf(plan: InsertPlan): Shaper['shapeOf'] {
   const shapeOf = (parts: readonly PlannedColumn[]): Shape =>
     Object.assign([...parts], { columns: parts.map(({ column }) => column) })
@@ -108,7 +111,7 @@ function shapesOf(plan: InsertPlan): Shaper['shapeOf'] {
     let mask = ''
     for (const json of scanned) mask += json === undefined ? '0' : '1'
     const shape = known.get(mask) ?? shapeOf(plan.columns.filter(({ slot }) => scanned[slot] !== undefined))
-    // Least recently used first. Records of random keys would otherwise leave 2 KB of statement each.
+    // The least recently used shape is dropped. Records with random keys would otherwise retain 2 KB of statement each.
     known.delete(mask)
     known.set(mask, shape)
     if (known.size > resourceLimits.rowShapes) known.delete(known.keys().next().value ?? mask)
@@ -135,7 +138,7 @@ function noColumn({ table }: InsertPlan, place: Place): DeliveryError {
   return refused('no_matching_column', why, place, {})
 }
 
-/** NULL never collides with anything: an upsert of it would store another copy at every retry. */
+/** NULL never collides with another value: an upsert of it would store another copy with every retry. */
 function noDedupeValue({ name }: MysqlColumn, place: Place): DeliveryError {
   const why = `The record has no value for the dedupe_id column "${name}"`
   return refused('no_dedupe_value', why, place, { column: name })

@@ -1,9 +1,9 @@
 /**
- * Which column gets its value from where, and the statements that follow from it. Rules: docs/dev/contract.md#column-rules.
+ * Maps columns to the sources of their values, and builds the statements. Rules: docs/dev/contract.md#column-rules.
  *
- * With column mappings every row fills every mapped column; a key that a record lacks is NULL there. Were it the
- * column's default, an upsert would leave old values in place, and which ones would depend on how batches are cut.
- * Without mappings a row fills the columns its record has keys for; the table's defaults do the rest.
+ * With column mappings, every row fills every mapped column; a key that a record lacks becomes NULL. If it became the column's
+ * default, an upsert would keep old values, and which ones would depend on how batches are cut. Without mappings, a row fills
+ * only the columns for which its record has keys; the table's defaults apply to the others.
  */
 import { type ColumnRule, columnRules } from '../../contract/column-rules.ts'
 import type { ColumnMapping } from '../../contract/destination.ts'
@@ -15,22 +15,22 @@ import type { MysqlColumn } from './values.ts'
 export interface PlannedColumn {
   column: MysqlColumn
   rule: ColumnRule
-  /** Where the scanner puts the value of the rule's key; -1 when the value does not come from the record. */
+  /** Index at which the scanner stores the value of the rule's key; -1 if the value does not come from the record. */
   slot: number
 }
 
 export interface InsertPlan {
   table: TableDescription
   columns: readonly PlannedColumn[]
-  /** Every key to look for in a record, with its slot. */
+  /** Every key to find in a record, with its slot. */
   slots: ReadonlyMap<string, number>
-  /** The unique key of an upsert; empty: plain insert. */
+  /** The unique key of an upsert; empty for a plain insert. */
   dedupe: readonly MysqlColumn[]
-  /** No mappings: columns without a value in the record are left out. */
+  /** There are no mappings: columns without a value in the record are left out. */
   isByName: boolean
 }
 
-/** Throws the permanent `ER_BAD_FIELD_ERROR` or `no_unique_key` when the table does not fit the mappings. */
+/** Throws the permanent `ER_BAD_FIELD_ERROR` or `no_unique_key` if the table does not fit the mappings. */
 export function planInsert(
   table: TableDescription,
   mappings: readonly ColumnMapping[],
@@ -54,21 +54,21 @@ export function insertSql(plan: InsertPlan, columns: readonly MysqlColumn[], row
   const { database, name } = plan.table
   const table = `${quoteMysqlIdentifier(database)}.${quoteMysqlIdentifier(name)}`
   const names = columns.map((column) => quoteMysqlIdentifier(column.name)).join(',')
-  // Text bound for a BIT column would be taken for its bytes: '1' is 0x31.
+  // Text bound to a BIT column would be stored as its bytes: '1' is 0x31.
   const row = `(${columns.map((column) => (column.kind === 'bit' ? 'CAST(? AS UNSIGNED)' : '?')).join(',')})`
   const values = Array(rows).fill(row).join(',')
   return `INSERT INTO ${table} (${names}) VALUES ${values}${upsertClause(plan, columns)}`
 }
 
 /**
- * VALUES(column) rather than a row alias: MySQL before 8.0.19, Aurora 2 and MariaDB do not know the alias, while MySQL 8
- * and 9 still take VALUES() with a mere deprecation warning.
+ * VALUES(column) instead of a row alias: MySQL before 8.0.19, Aurora 2 and MariaDB do not support the alias, while MySQL 8 and
+ * 9 still accept VALUES() with only a deprecation warning.
  *
- * Rows are worked off in order, so of two rows with one dedupe value the last wins by the server's own idea of
- * equality (collation included): nothing need be collapsed beforehand.
+ * Rows are processed in order. For two rows with the same dedupe value the last wins, by the server's own definition of
+ * equality (collation included), so no rows need to be merged beforehand.
  *
- * When a row collides on another unique key, MySQL would overwrite that other row. A table with such keys gets a
- * guard: it evaluates a subquery of two rows, which is an error (ER_SUBQUERY_NO_1_ROW), unless the dedupe values agree.
+ * If a row collides with another unique key, MySQL would overwrite that other row. A table with such keys gets a guard: a
+ * subquery that returns two rows, which is an error (ER_SUBQUERY_NO_1_ROW), unless the dedupe values are equal.
  */
 function upsertClause({ table, dedupe }: InsertPlan, columns: readonly MysqlColumn[]): string {
   if (dedupe.length === 0) return ''
@@ -81,7 +81,7 @@ function upsertClause({ table, dedupe }: InsertPlan, columns: readonly MysqlColu
   return ` ON DUPLICATE KEY UPDATE ${assignments.join(',')}`
 }
 
-/** True when one unique key is made of exactly these columns. */
+/** True if one unique key consists of exactly these columns. */
 function hasUniqueKey(table: TableDescription, columns: readonly MysqlColumn[]): boolean {
   const wanted = columns.map(({ name }) => name.toLowerCase()).sort()
   return table.uniqueKeys.some((key) => {

@@ -1,4 +1,4 @@
-/** The facts that the driver knows of the destination's table, read from the server's catalog once per connection. */
+/** The facts about the destination's table that the driver needs, read from the server's catalog once per connection. */
 import type { RowDataPacket } from 'mysql2/promise'
 import { DeliveryError } from '../driver.ts'
 import type { ColumnKind, MysqlColumn } from './values.ts'
@@ -7,18 +7,18 @@ export interface TableDescription {
   database: string
   name: string
   columns: readonly MysqlColumn[]
-  /** The columns of each unique key; a key over an expression or the beginning of a column has null for it. */
+  /** The columns of each unique key. A part over an expression or a column prefix is null. */
   uniqueKeys: readonly (readonly (string | null)[])[]
   /** False for MyISAM and the like, where a batch cannot be all or nothing. */
   isTransactional: boolean
-  /** As the server names it; null for a view. */
+  /** The server's name for the engine; null for a view. */
   engine: string | null
 }
 
 /** Runs one prepared statement and returns its rows. */
 export type Select = (sql: string, values?: string[]) => Promise<RowDataPacket[]>
 
-/** Rejects with the permanent `ER_NO_SUCH_TABLE` when there is no such table, or none this user may see. */
+/** Rejects with the permanent `ER_NO_SUCH_TABLE` if there is no such table, or this user has no access to it. */
 export async function describeTable(
   select: Select,
   { database, table }: { database: string; table: string },
@@ -47,7 +47,7 @@ export async function describeTable(
   }
 }
 
-/** Names are compared as the server does: without regard to case. */
+/** Names are compared case-insensitively, as the server does. */
 export function findColumn(table: TableDescription, name: string): MysqlColumn | undefined {
   const wanted = name.toLowerCase()
   return table.columns.find((column) => column.name.toLowerCase() === wanted)
@@ -69,14 +69,14 @@ function describeColumn(row: RowDataPacket, jsonColumns: ReadonlySet<string>): M
   }
 }
 
-/** MariaDB writes the default NULL of a nullable column as the word; MySQL has a null there. */
+/** For a nullable column without a default, MariaDB returns the word NULL, while MySQL returns null. */
 function hasOwnDefault(columnDefault: unknown, isNullable: boolean): boolean {
   return columnDefault !== null && !(isNullable && columnDefault === 'NULL')
 }
 
 const noMembers: ReadonlySet<string> = new Set()
 
-/** `enum('a','it''s')`: a quote is doubled, and a backslash stands before another, a line feed (n), a return (r) or a NUL (0). */
+/** Parses `enum('a','it''s')`: quotes are doubled; a backslash escapes itself, a line feed (n), a return (r) or a NUL (0). */
 function membersOf(type: string): ReadonlySet<string> {
   const plain = (text: string) =>
     text.replace(/''|\\(.)/gs, (found, escaped: string | undefined) =>
@@ -107,7 +107,9 @@ const kinds: Record<string, ColumnKind> = {
   binary: 'binary',
 }
 
-/** MariaDB's JSON is LONGTEXT with a check: without this, the string abc would be bound without its quotes and rejected. */
+/**
+ * MariaDB's JSON type is LONGTEXT with a check. Without this, the string abc would be bound without its quotes and rejected.
+ */
 async function jsonColumnsOfMariadb(select: Select, names: string[]): Promise<Set<string>> {
   const checks = await select(
     `SELECT CONSTRAINT_NAME AS name, CHECK_CLAUSE AS clause FROM information_schema.CHECK_CONSTRAINTS
@@ -134,7 +136,7 @@ async function uniqueKeys(select: Select, names: string[]): Promise<(string | nu
   return [...keys.values()]
 }
 
-/** A view has no engine: nothing is known against it. Null: there is no such table, or none this user may see. */
+/** Null if there is no such table, or this user has no access to it. A view has no engine and is not rejected. */
 export async function engineOf(
   select: Select,
   names: string[],

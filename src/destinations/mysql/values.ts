@@ -1,9 +1,9 @@
 /**
- * From a record's JSON text to what is bound for one column: text, or null. Text for everything, because the server
- * reads digits out of a string exactly, while a bound JavaScript number is a double.
+ * Converts a record's JSON text to the value bound for one column: text or null. Numbers are bound as text too: the server
+ * reads the digits of a string exactly, while a bound JavaScript number is a double.
  *
- * Records come from strangers, and a pattern that backtracks on 300 KB of spaces would stop delivery for every lane:
- * each scan here takes linear time.
+ * Records come from untrusted clients. A regular expression that backtracks on 300 KB of spaces would stop delivery for every
+ * lane, so each scan here takes linear time.
  *
  * A value that the server would change without an error is rejected or corrected here. `mysql-values.test.ts` sends
  * values of every kind to columns of every kind and reads them back.
@@ -14,7 +14,7 @@ import { decimalOf, excerpt, fitsFloat } from '../decimal-text.ts'
 import { calendarText, sendIso, timeText } from './calendar-text.ts'
 import { ColumnValueError } from './column-value-error.ts'
 
-/** The kinds of columns that the driver treats differently; every other column type takes text as it is. */
+/** The kinds of columns that the driver treats differently; all other column types accept text unchanged. */
 export type ColumnKind =
   | 'integer'
   | 'bit'
@@ -40,18 +40,18 @@ export interface MysqlColumn {
   kind: ColumnKind
   /** As the catalog spells it: `decimal(30,10)`, `enum('a','b')`. */
   type: string
-  /** The values of an ENUM or SET. */
+  /** The members of an ENUM or SET. */
   members: ReadonlySet<string>
-  /** Digits of a fraction of a second that the column keeps. */
+  /** Number of fractional digits of a second that the column keeps. */
   timePrecision: number
   isNullable: boolean
   /** True if the column has a default other than NULL: a value, an expression, auto_increment. */
   hasDefault: boolean
-  /** The server computes it: cannot be written. */
+  /** The server computes the column: it cannot be written. */
   isGenerated: boolean
 }
 
-/** Throws a ColumnValueError for a value that the column would not give back as it was sent. */
+/** Throws a ColumnValueError for a value that the column would not return as it was sent. */
 export function parameterOf(json: string | undefined, column: MysqlColumn): string | null {
   if (json === undefined || json === 'null') return null
   if (column.kind === 'json') return json
@@ -63,7 +63,7 @@ export function parameterOf(json: string | undefined, column: MysqlColumn): stri
   return isStructure ? textFor(json, column) : numberFor(json, column)
 }
 
-/** UTF-8 has no bytes for half a surrogate pair: a question mark would be stored. */
+/** A lone surrogate has no UTF-8 encoding: a question mark would be stored. */
 function wellFormed(json: string): string {
   const text = stringValue(json)
   if (json.includes('\\') && /\p{Surrogate}/u.test(text))
@@ -106,7 +106,7 @@ function numberFor(json: string, column: MysqlColumn): string {
   }
 }
 
-/** 1 and 0 in a numeric column. */
+/** Booleans become 1 and 0 in a numeric column. */
 function booleanFor(json: 'true' | 'false', column: MysqlColumn): string {
   switch (column.kind) {
     case 'integer':
@@ -120,7 +120,7 @@ function booleanFor(json: 'true' | 'false', column: MysqlColumn): string {
   }
 }
 
-/** Text that is no number is left to the server, which rejects it. */
+/** Text that is not a number is left to the server, which rejects it. */
 function numericText(text: string, shown: string, column: MysqlColumn): string {
   const { kind } = column
   if (text.length > resourceLimits.numericTextCharacters)
@@ -136,7 +136,7 @@ function numericText(text: string, shown: string, column: MysqlColumn): string {
       if (scale > 0) throw new ColumnValueError(`${shown} is not a whole number`)
       return text
     case 'year': {
-      // "26" would be 2026 and "0" 2000.
+      // The server would store "26" as 2026 and "0" as 2000.
       const isYear = scale <= 0 && digits.length - scale === 4
       if (!isYear && text !== '0000') throw new ColumnValueError(`${shown} is not a year of four digits`)
       return text
@@ -150,13 +150,13 @@ function numericText(text: string, shown: string, column: MysqlColumn): string {
   }
 }
 
-/** FLOAT(7,2) keeps two digits after the point. */
+/** FLOAT(7,2) keeps two digits after the decimal point. */
 function roundsFloat(text: string, scale: number, { kind, type }: MysqlColumn): boolean {
   const decimals = /^\w+\(\d+,(\d+)\)/.exec(type)?.[1]
   return !fitsFloat(text, kind === 'float' ? 32 : 64) || scale > Number(decimals ?? scale)
 }
 
-/** Plain digits: the statement has CAST(? AS UNSIGNED), which reads no exponent, and takes -1 for 2^64 - 1. */
+/** Returns plain digits: CAST(? AS UNSIGNED) in the statement accepts no exponent, and converts -1 to 2^64 - 1. */
 function bitText(text: string, shown: string): string {
   const number = decimalOf(text)
   if (number === null || number.scale > 0) throw new ColumnValueError(`${shown} is not a whole number`)
@@ -167,7 +167,7 @@ function bitText(text: string, shown: string): string {
   return String(value)
 }
 
-/** Digits that are none of the values would be taken for the position of one, and "A" for 'a'. */
+/** Rejects texts that are not a member: digits would be interpreted as a member's position, and "A" as 'a'. */
 function memberText(text: string, { kind, members, type }: MysqlColumn): string {
   const parts = kind === 'set' && text !== '' ? text.split(',') : [text]
   const isMember = (part: string) => members.has(part)
@@ -176,7 +176,7 @@ function memberText(text: string, { kind, members, type }: MysqlColumn): string 
   return text
 }
 
-/** BINARY(n) fills up with zero bytes. */
+/** BINARY(n) pads with zero bytes. */
 function binaryText(text: string, { type }: MysqlColumn): string {
   const length = Number(/\((\d+)\)/.exec(type)?.[1] ?? 1)
   const bytes = Buffer.byteLength(text)
@@ -185,7 +185,7 @@ function binaryText(text: string, { type }: MysqlColumn): string {
   return text
 }
 
-/** The text of a value for MySQL's JSON, which would round numbers in it that are longer than a double. */
+/** The text of a value for MySQL's JSON type, which would round numbers that are longer than a double. */
 function documentText(json: string): string {
   for (let at = 0; at < json.length; at++) {
     const code = json.charCodeAt(at)
@@ -212,14 +212,14 @@ function isInt64(number: string): boolean {
   return value >= -(2n ** 63n) && value < 2n ** 64n
 }
 
-/** The closing quote of the string that begins at `start`. */
+/** Index of the closing quote of the string that begins at `start`. */
 function endOfString(json: string, start: number): number {
   let at = start + 1
   while (at < json.length && json.charCodeAt(at) !== quote) at += json[at] === '\\' ? 2 : 1
   return at
 }
 
-/** A digit or minus; `isInside`: also plus, point and the letter of an exponent. */
+/** True for a digit or minus; with `isInside` also for plus, point and the exponent's letter. */
 function isNumberCode(code: number, isInside = false): boolean {
   if ((code >= 0x30 && code <= 0x39) || code === 0x2d) return true
   return isInside && (code === 0x2b || code === 0x2e || code === 0x45 || code === 0x65)

@@ -1,20 +1,20 @@
-/** Texts of a NATS destination's config: its servers, the subject, credentials. Pure. */
+/** Parses the texts of a NATS destination's config: servers, subject, credentials. Pure. */
 import { DeliveryError, type NatsSpec } from '../driver.ts'
 
 export interface NatsAddress {
   host: string
   port: number
   isTls: boolean
-  /** As it was written. */
+  /** The URL as written. */
   url: string
 }
 
-/** For look-up, connection, TLS and log-in, of each server. */
+/** For look-up, connection, TLS and log-in together, per server. */
 export const connectLimitMs = 10_000
 const defaultPort = 4222
 const mostAddresses = 8
 
-/** Throws a RangeError whose message goes after the name of the key. */
+/** Throws a RangeError whose message follows the key's name. */
 export function parseAddresses(urls: string): NatsAddress[] {
   const addresses = urls.split(',').map((url) => parseAddress(url.trim()))
   if (addresses.length > mostAddresses) throw new RangeError(`must have at most ${mostAddresses} servers`)
@@ -41,7 +41,7 @@ function parseAddress(url: string): NatsAddress {
 
 const subjectTokens = ['pipe_name', 'pipe_id', 'destination_id'] as const
 
-/** Null: it can be published to. Else a sentence after the key's name. */
+/** Returns null if messages can be published to the subject, otherwise a sentence that follows the key's name. */
 export function subjectFault(template: string): string | null {
   const unknown = [...template.matchAll(/\{([^{}]*)\}/g)].find(([, name]) => !isSubjectToken(name ?? ''))
   if (unknown !== undefined)
@@ -49,14 +49,14 @@ export function subjectFault(template: string): string | null {
   const plain = template.replace(/\{[^{}]*\}/g, 'x')
   if (/[^\x21-\x7e]|[{}*>]/.test(plain)) return 'must be visible ASCII without spaces, *, > and single braces'
   if (plain.split('.').includes('')) return 'must not have an empty part between its dots'
-  // `$JS.API.…` and `$SYS.…` are commands to the servers, `_INBOX.…` answers to clients.
+  // `$JS.API.…` and `$SYS.…` are commands to the servers, `_INBOX.…` carries replies to clients.
   if (/^[$_]/.test(plain)) return 'must not begin with $ or _: those subjects are reserved by the servers'
   return isOfClusters(template)
     ? `must not begin with ${clusterPrefix}: those subjects are reserved for buffers of pipectl`
     : null
 }
 
-/** Subjects of clusters of pipectl: a message there would be a record of any pipe. */
+/** Subjects that pipectl clusters use: a message there would become a record of some pipe. */
 const clusterPrefix = 'pipectl.'
 
 export function isOfClusters(subject: string): boolean {
@@ -67,7 +67,7 @@ function isSubjectToken(name: string): name is (typeof subjectTokens)[number] {
   return subjectTokens.some((one) => one === name)
 }
 
-/** Throws DeliveryError for a subject of clusters, which the name of a pipe can complete. */
+/** Throws a DeliveryError if the pipe's name completes the subject to one of a cluster. */
 export function subjectOf({ config, pipeName, pipeId, destinationId }: NatsSpec): string {
   const values = { pipe_name: pipeName, pipe_id: pipeId, destination_id: destinationId }
   const subject = config.subject.replace(/\{([^{}]*)\}/g, (whole, name) =>
@@ -84,7 +84,7 @@ export function subjectOf({ config, pipeName, pipeId, destinationId }: NatsSpec)
   )
 }
 
-/** The parts of a credentials file, whatever became of its line breaks; null: it is none. */
+/** The parts of a credentials file, even if its line breaks were changed; null if the text is not one. */
 export function parseCredentials(text: string): { jwt: string; seed: string } | null {
   const jwt = /-----BEGIN NATS USER JWT-----\s*([\w-]+\.[\w-]+\.[\w-]+)\s*-+END NATS USER JWT-+/.exec(text)
   const seed = /-----BEGIN USER NKEY SEED-----\s*(SU[A-Z2-7]{56})\s*-+END USER NKEY SEED-+/.exec(text)

@@ -1,4 +1,4 @@
-/** POST …/destinations/test for NATS: connects, signs in, and asks which stream keeps the subject. Nothing is published. */
+/** POST …/destinations/test for NATS: connects, logs in, and asks which stream captures the subject. Nothing is published. */
 import type { DestinationCheck, DriverSettings, NatsSpec } from '../driver.ts'
 import { DeliveryError } from '../driver.ts'
 import { subjectOf } from './addresses.ts'
@@ -43,7 +43,7 @@ async function checkStream(link: NatsLink, spec: NatsSpec): Promise<DestinationC
     return result(true, `The stream ${name} keeps the subject ${subject}.`)
   } catch (error) {
     if (!(error instanceof DeliveryError)) throw error
-    // Who may publish need not be allowed to ask.
+    // A user who can publish is not necessarily allowed to list streams.
     const isForbidden = error.code === 'permissions_violation'
     if (isForbidden)
       return result(
@@ -54,7 +54,7 @@ async function checkStream(link: NatsLink, spec: NatsSpec): Promise<DestinationC
   }
 }
 
-/** Null: the answer says no such thing. */
+/** Null: the reply lists no streams. */
 function streamNames(payload: Buffer): string[] | null {
   try {
     const { streams, error } = Object(JSON.parse(payload.toString('utf8')))

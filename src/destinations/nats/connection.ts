@@ -1,14 +1,14 @@
 /**
- * One connection to one nats-server. A client of our own, because that of NATS (`@nats-io/nats-core` 3.4) cannot be bounded from
- * a transport of ours. Its transport is one for the whole thread, also for a cluster's connection that dials again, so a
- * destination could be dialed past the egress guard. Its parser takes lines of any length, at seconds of the thread per MiB,
- * and messages of 64 MB. Nonsense from the server ends its reading, but not the connection.
+ * One connection to one nats-server. This is a client of our own, because the official one (`@nats-io/nats-core` 3.4) cannot be
+ * limited from a custom transport. Its transport is global to the thread and shared with a cluster's reconnecting connection,
+ * so a destination could be dialed without the egress check. Its parser accepts lines of any length, at seconds of CPU per MiB,
+ * and messages of 64 MB. Invalid input from the server ends its reading, but not the connection.
  *
- *   dial ── INFO ── TLS where either side asks for it ── CONNECT, PING ── PONG ─▶ open: publications and their answers
- *     └───────┴─────────────────┴───────── 10 s ────────────┴── -ERR, end, nonsense, silence ─▶ over: everything under
- *                                                                                             way fails, it is made anew
+ *   dial ── INFO ── TLS if either side requires it ── CONNECT, PING ── PONG ─▶ open: publications and their replies
+ *     └───────┴─────────────────┴───────── 10 s ────────────┴── -ERR, end, invalid input, silence ─▶ closed: everything in
+ *                                                               progress fails, and the next attempt connects again
  *
- * Answers come to `_INBOX.<random>.<number>`, which nobody else can guess.
+ * Replies arrive at `_INBOX.<random>.<number>`, which other clients cannot guess.
  */
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -27,7 +27,7 @@ import { publishHead, type ServerInfo, ServerReader, type ServerSaid } from './w
 
 type NatsConfig = NatsSpec['config']
 
-/** A server, and what a connection to it needs. */
+/** A server and the settings for a connection to it. */
 export interface NatsTarget {
   address: NatsAddress
   config: NatsConfig
@@ -35,7 +35,7 @@ export interface NatsTarget {
 }
 
 export interface Answer {
-  /** 503: nobody listens there. */
+  /** 503: there are no subscribers. */
   status: number | null
   payload: Buffer
 }
@@ -47,10 +47,10 @@ interface Waiting {
 }
 
 const subject = 'The NATS server'
-/** Beyond this a PING is not answered: the server asks for what it does not read. */
+/** Above this a PING gets no PONG: the server does not read what it asks for. */
 const mostUnsentBytes = 64 * 1024
 
-/** Rejects with a DeliveryError; nothing stays open then. */
+/** Rejects with a DeliveryError; the socket is closed then. */
 export async function connectNats(
   target: NatsTarget,
   settings: DriverSettings,
@@ -90,7 +90,7 @@ async function openLink(raw: net.Socket, target: NatsTarget, stop: AbortSignal):
   if (address.isTls && !info.offersTls)
     throw permanent('no_tls', 'The NATS server offers no TLS, and tls:// requires it.')
   const isTls = address.isTls || info.needsTls
-  // Bytes in clear text after INFO would be taken for bytes under TLS.
+  // Plain-text bytes after INFO would be taken for bytes received over TLS.
   if (isTls && !reader.isEmpty) throw protocolError('The server sent more than its greeting before TLS.')
   const socket = isTls ? await secured(raw, target, stop) : raw
   const link = new NatsLink(socket, reader, info)
@@ -103,7 +103,7 @@ async function openLink(raw: net.Socket, target: NatsTarget, stop: AbortSignal):
   }
 }
 
-/** The first line. Nothing else may come before CONNECT. */
+/** The server's first line. Nothing else is allowed before CONNECT. */
 function infoOf(socket: net.Socket, reader: ServerReader, stop: AbortSignal): Promise<ServerInfo> {
   return untilSettled(socket, stop, (resolve) => (chunk) => {
     for (const said of reader.read(chunk)) {
@@ -139,7 +139,7 @@ async function secured(
   return socket
 }
 
-/** An error of OpenSSL about a text that could be read, such as a key that is too short, is the config's fault. */
+/** An OpenSSL error about a readable text, such as a key that is too short, is the config's fault. */
 function connectTls(options: tls.ConnectionOptions): tls.TLSSocket {
   try {
     return tls.connect(options)
@@ -187,7 +187,7 @@ async function signIn(config: NatsConfig, nonce: string | undefined): Promise<ob
   }
 }
 
-/** Entered by `connectNats`. */
+/** Created and entered by `connectNats`. */
 export class NatsLink {
   readonly info: ServerInfo
   readonly #socket: net.Socket
@@ -206,12 +206,12 @@ export class NatsLink {
     this.info = info
   }
 
-  /** False: it is over, or the server has said that it is about to end. */
+  /** False: the connection is closed, or the server has announced that it is shutting down. */
   get isUsable(): boolean {
     return this.#error === null && !this.#isLeaving
   }
 
-  /** Resolves once the server has let us in. */
+  /** Resolves once the server has accepted the log-in. */
   enter(connectMessage: Buffer, stop: AbortSignal): Promise<void> {
     const socket = this.#socket
     socket.on('data', (chunk: Buffer) => this.#read(chunk))
@@ -230,7 +230,7 @@ export class NatsLink {
       this.#onPong = () => settle()
       this.#onOver = settle
       if (stop.aborted) return onStop()
-      // Handles bytes that came with the greeting, such as an error that there are too many connections.
+      // Handles bytes that arrived with the greeting, such as the error "maximum connections exceeded".
       this.#read(Buffer.alloc(0))
       socket.write(connectMessage)
       socket.write(`SUB ${this.#inbox}.* 1\r\n`)
@@ -238,7 +238,7 @@ export class NatsLink {
     })
   }
 
-  /** Publishes before it returns. Rejects with a DeliveryError; after a timeout the connection is over. */
+  /** Publishes synchronously. Rejects with a DeliveryError; after a timeout the connection is closed. */
   request(
     to: string,
     headers: readonly (readonly [string, string])[],
@@ -260,7 +260,7 @@ export class NatsLink {
     })
   }
 
-  /** Everything under way fails with the error. */
+  /** Rejects everything in progress with the error. */
   close(error: DeliveryError = aborted()): void {
     this.#fail(error)
   }
@@ -295,7 +295,7 @@ export class NatsLink {
     waiting.resolve({ status, payload })
   }
 
-  /** One for all that were asked for at once; none to a server that does not read them. */
+  /** Sends one PONG for all PINGs in a chunk, and none to a server that does not read. */
   #pong(): void {
     if (this.#socket.writableLength <= mostUnsentBytes) this.#socket.write('PONG\r\n')
   }
@@ -314,8 +314,7 @@ export class NatsLink {
 }
 
 /**
- * Passes the bytes that are read to `reading(resolve)`, until it resolves, throws, or the socket or the attempt is
- * over.
+ * Passes the bytes that are read to `reading(resolve)` until it resolves or throws, the socket ends, or the attempt is aborted.
  */
 function untilSettled<T>(
   socket: net.Socket,

@@ -1,4 +1,4 @@
-/** Subjects of NATS JetStream. */
+/** Facts and rules of NATS JetStream destinations. */
 import type { DestinationDescriptor, NatsSpec } from '../driver.ts'
 import { tlsFaults } from '../tls-config.ts'
 import { hasControlCharacters } from '../url-rules.ts'
@@ -16,7 +16,7 @@ export const nats: DestinationDescriptor<NatsSpec> = {
     ...headerFaults(config.headers),
   ],
   targets: ({ url }) => url.split(',').map((one) => ({ key: 'url', url: one.trim() })),
-  // `timeout_ms` is a record's.
+  // `timeout_ms` applies to a single record.
   attemptLimitMs: ({ config }, batch) =>
     config.url.split(',').length * connectLimitMs +
     config.timeout_ms * (batch.recordCount - batch.recordOffset),
@@ -27,7 +27,7 @@ export const nats: DestinationDescriptor<NatsSpec> = {
   load: async () => (await import('./driver.ts')).nats,
 }
 
-/** Each line of a credentials file and of a key is a secret too: a server may echo only the JWT. */
+/** Each line of a credentials file and of a key is a separate secret: a server may echo only the JWT. */
 function secrets({ credentials, tls_key, headers }: NatsConfig): string[] {
   const lines = [credentials, tls_key].flatMap((text) => text?.split(/\s+/) ?? [])
   return [...lines.filter((line) => /^[\w+/=.-]{32,}$/.test(line)), ...Object.values(headers)]

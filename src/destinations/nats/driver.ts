@@ -1,11 +1,11 @@
 /**
  * Driver of NATS JetStream: one message per record, each acknowledged by the stream before it counts as stored.
  *
- *   Nats-Msg-Id           the record's own id: a repetition within the stream's duplicate window is dropped by the server
- *   Nats-Expected-Stream  where the config names a stream: another one refuses the message
+ *   Nats-Msg-Id           the record's own id: the server drops a repetition within the stream's duplicate window
+ *   Nats-Expected-Stream  if the config names a stream: any other stream rejects the message
  *
- * With a concurrency of 1 the stream has the records in their order, whatever fails; with more, records that were under way
- * together when one failed may be out of order.
+ * With a concurrency of 1 the stream keeps the order of the records, even after failures. With a higher concurrency, records
+ * that were sent together with a failing one can be out of order.
  */
 import { v5 } from 'uuid'
 import type { Batch, DestinationDriver, DriverModule, DriverSettings, NatsSpec } from '../driver.ts'
@@ -88,7 +88,7 @@ function checkAcknowledgement({ status, payload }: Answer, subject: string, stre
   }
   if (said.error !== undefined) throw publishError(apiErrorOf(said.error), subject)
   if (typeof said.stream !== 'string' || !Number.isSafeInteger(said.seq)) throw notAnAcknowledgement()
-  // Any subscriber of the subject can respond, and a server that ignores the header would accept the message.
+  // Any subscriber to the subject can reply, and a server that ignores the header would accept the message.
   if (stream !== null && said.stream !== stream) throw otherStream(subject, said.stream)
 }
 
@@ -108,7 +108,7 @@ function notAnAcknowledgement(cause?: unknown): DeliveryError {
   )
 }
 
-/** A permanent error concerns every message, from this one on. */
+/** Marks a permanent error with this message as the first one affected. */
 function ofMessage(error: unknown, seq: number): unknown {
   return error instanceof DeliveryError && error.class === 'permanent'
     ? error.with({ failedSeq: seq })

@@ -1,7 +1,7 @@
-/** Errors of a nats-server and its JetStream as a DeliveryError. Pure. */
+/** Converts errors of a nats-server and its JetStream to a DeliveryError. Pure. */
 import { DeliveryError, type DeliveryFault } from '../driver.ts'
 
-/** `-ERR`: the connection is over. */
+/** `-ERR`: the connection is closed. */
 export function serverError(text: string): DeliveryError {
   const lower = text.toLowerCase()
   if (lower.startsWith('permissions violation'))
@@ -33,7 +33,7 @@ export interface ApiError {
   description: string
 }
 
-/** An acknowledgement that is none. */
+/** The reply to a publication reports an error. */
 export function publishError(
   { code, err_code: number, description }: ApiError,
   subject: string,
@@ -47,7 +47,7 @@ export function publishError(
   if (number === codes.notEnabled || number === codes.notEnabledForAccount)
     return permanent(name, `${said}: enable JetStream on the server, for this account too.`)
   if (number === codes.sealed) return permanent(name, `${said}: the stream is sealed.`)
-  // A stream without room, a leader that is being elected: in time it takes the same message.
+  // A full stream or a leader election: the same message can succeed later.
   return new DeliveryError('transient', name, `${said}.`)
 }
 
@@ -59,7 +59,7 @@ const codes = {
   notEnabled: 10076,
 }
 
-/** It names another stream than the config does. */
+/** The acknowledgement names another stream than the config. */
 export function otherStream(subject: string, named: string): DeliveryError {
   const message = `The message to ${subject} was acknowledged by the stream ${named}, not by the configured one: a different responder listens on this subject, or the server ignores Nats-Expected-Stream.`
   return permanent('other_stream', message)

@@ -1,4 +1,4 @@
-/** The one connection of a driver: to the first of the servers that lets us in, beginning with the last that did. */
+/** Holds a driver's single connection: to the first server that accepts it, starting with the last one that did. */
 import { DeliveryError, type DriverSettings, type NatsSpec } from '../driver.ts'
 import { ReadLimit } from '../guarded-socket.ts'
 import { aborted } from '../one-by-one.ts'
@@ -18,7 +18,7 @@ export class NatsServers {
     this.#settings = settings
   }
 
-  /** An attempt begins. Rejects with the error of the server that was tried last, or with what concerns them all. */
+  /** Starts an attempt. Rejects with the error of the server that was tried last, or with an error that applies to all. */
   async connect(signal: AbortSignal): Promise<NatsLink> {
     if (signal.aborted) throw aborted()
     this.#reads.begin()

@@ -1,10 +1,7 @@
-/**
- * The credentials for a server that asks for a signature: from a user's seed, or from the JWT and the seed of a
- * credentials file.
- */
+/** Signs a server's nonce: with a user's seed, or with the JWT and seed of a credentials file. */
 import { jwtAuthenticator, nkeyAuthenticator } from '@nats-io/transport-node'
 
-/** Members of the CONNECT message. Throws for a seed that is none. */
+/** Members of the CONNECT message. Throws for an invalid seed. */
 export interface SignedNonce {
   nkey?: string
   sig?: string

@@ -1,22 +1,22 @@
 /**
- * The client protocol of NATS, as far as publishing needs it: what a server sends, taken apart, and what is sent to it.
+ * The part of the NATS client protocol that publishing needs: a parser for server messages, and the messages to send.
  *
  *   INFO {…}␍␊      MSG subject sid [reply] bytes␍␊ payload ␍␊      HMSG subject sid [reply] header-bytes bytes␍␊ … ␍␊
  *   PING␍␊  PONG␍␊  +OK␍␊  -ERR 'text'␍␊
  *
- * The server may be a rogue: lines and payloads are bounded, and whatever else it sends is an error. What it says of other
- * servers (`connect_urls`) is not even read.
+ * The server can be malicious: lines and payloads are bounded, and any other input is an error. Its list of other servers
+ * (`connect_urls`) is ignored.
  */
 import { protocolError } from '../guarded-socket.ts'
 
 export interface ServerInfo {
-  /** Bytes of a message, its headers included. */
+  /** Maximum bytes of a message, including its headers. */
   maxPayload: number
   nonce: string | undefined
   takesHeaders: boolean
   offersTls: boolean
   needsTls: boolean
-  /** It is about to end: new connections go to others. */
+  /** Lame duck mode: the server is shutting down, so new connections use others. */
   isLeaving: boolean
 }
 
@@ -25,22 +25,22 @@ export type ServerSaid =
   | { kind: 'ping' }
   | { kind: 'pong' }
   | { kind: 'error'; text: string }
-  /** `status`: of its headers, such as 503; null where it has none. */
+  /** `status`: from the headers, such as 503; null if there is none. */
   | { kind: 'message'; subject: string; status: number | null; payload: Buffer }
 
 /** The limits of nats-server: 4 KiB, except for INFO, which lists the servers of a cluster. */
 const mostInfoBytes = 64 * 1024
 const mostLineBytes = 4 * 1024
-/** Acknowledgements have some hundred bytes; lists of streams that a test asks for, a little more. */
+/** Acknowledgements take a few hundred bytes; the list of streams that a test requests, a little more. */
 const mostMessageBytes = 64 * 1024
 const lineEnd = Buffer.from('\r\n')
 
-/** Takes what is read, in pieces of any size. Throws a DeliveryError (`protocol_error`). */
+/** Accepts the bytes read, in chunks of any size. Throws a DeliveryError (`protocol_error`). */
 export class ServerReader {
   #unread: Buffer = Buffer.alloc(0)
   #message: { subject: string; headerBytes: number; bytes: number } | null = null
 
-  /** Nothing is left of what was read. */
+  /** True if every byte read was consumed. */
   get isEmpty(): boolean {
     return this.#unread.length === 0 && this.#message === null
   }
@@ -54,7 +54,7 @@ export class ServerReader {
     }
   }
 
-  /** Null: there is no whole line yet. */
+  /** Null: no complete line was received yet. */
   #line(): ServerSaid | 'nothing' | null {
     const end = this.#unread.indexOf(lineEnd)
     const length = end === -1 ? this.#unread.length : end
@@ -83,7 +83,7 @@ export class ServerReader {
     if (this.#unread.compare(lineEnd, 0, 2, bytes, bytes + 2) !== 0) throw notNats()
     const head = this.#unread.toString('latin1', 0, headerBytes)
     const [, status] = /^NATS\/1\.0[ \t]+(\d{3})/.exec(head) ?? []
-    // A copy: a view would keep all that was read with it.
+    // Copied: a view would retain the whole chunk.
     const payload = Buffer.from(this.#unread.subarray(headerBytes, bytes))
     this.#unread = this.#unread.subarray(bytes + lineEnd.length)
     this.#message = null
@@ -94,7 +94,7 @@ export class ServerReader {
 export interface Publication {
   subject: string
   replyTo: string
-  /** Names and values without line breaks. */
+  /** Names and values have no line breaks. */
   headers: readonly (readonly [string, string])[]
   payload: Buffer
 }
@@ -107,7 +107,7 @@ export function publishHead({ subject, replyTo, headers, payload }: Publication)
   return Buffer.concat([Buffer.from(`HPUB ${subject} ${replyTo} ${sizes}\r\n`), block])
 }
 
-/** As `max_payload` counts it. */
+/** Size as `max_payload` counts it. */
 export function messageBytes({ headers, payload }: Pick<Publication, 'headers' | 'payload'>): number {
   return (headers.length === 0 ? 0 : headerBlock(headers).length) + payload.length
 }

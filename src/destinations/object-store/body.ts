@@ -1,6 +1,6 @@
 /**
- * A batch as one object: its bytes and its key. Both depend on the batch alone, never on the clock or on chance, so
- * that a retry writes the very same object again: there is one copy, whatever became of the first response.
+ * Converts a batch to one object: its bytes and its key. Both depend only on the batch, never on the clock or randomness. A
+ * retry therefore writes the same object again: there is one copy, whatever happened to the first response.
  */
 import { promisify } from 'node:util'
 import { gzip as gzipWithCallback } from 'node:zlib'
@@ -17,14 +17,17 @@ export interface StoredObject {
 
 interface ObjectOptions {
   epoch?: number | undefined
-  /** Where given, it gets all records that do not fit, some at a time, and the others are the object. Otherwise the first one is the error. */
+  /**
+   * If set, receives the records that do not fit, in several calls, and the object holds the others. If not, the first one is
+   * an error.
+   */
   park?: ParkRecords | null
   signal?: AbortSignal
 }
 
 /**
- * Compression of text runs on a thread of the pool. Null: no record is left for an object. Rejects with a permanent
- * DeliveryError when the key template is wrong, or a record does not fit the columns.
+ * Text is compressed on a pool thread. Null: no record is left for an object. Rejects with a permanent DeliveryError if the key
+ * template is wrong, or a record does not fit the columns.
  */
 export async function objectOf(
   batch: Batch,
@@ -41,11 +44,11 @@ export async function objectOf(
   return { key, body: bytes, contentType: 'application/vnd.apache.parquet', contentEncoding: undefined }
 }
 
-/** The key of the batch's object. Throws a permanent DeliveryError when the key template is wrong. */
+/** The key of the batch's object. Throws a permanent DeliveryError if the key template is wrong. */
 export function objectKey(batch: Batch, spec: ObjectStoreSpec, epoch = 1): string {
   const { format, compression, key_template: template } = spec.config
   const names = { ndjson: 'ndjson', json_array: 'json', parquet: 'parquet' }
-  // The compression of a Parquet file is inside it.
+  // A Parquet file is compressed internally.
   const isGzip = compression === 'gzip' && format !== 'parquet'
   return keyOf(batch, spec, { template, extension: `${names[format]}${isGzip ? '.gz' : ''}`, epoch })
 }
@@ -54,10 +57,10 @@ async function textOf(batch: Batch, spec: ObjectStoreSpec): Promise<Omit<StoredO
   const { format, compression } = spec.config
   const isGzip = compression === 'gzip'
   const bodies = filledBodies(batch.messages)
-  // NDJSON ends with a line break, so that objects can be put one after another.
+  // NDJSON ends with a line break, so that objects can be concatenated.
   const plain = format === 'ndjson' ? toNdjson(bodies, '', '\n') : toJsonArray(bodies)
   return {
-    // Node's gzip header holds no time. Level 6 of 500-byte records keeps up with more than 100,000 records/s.
+    // Node's gzip header holds no time. Level 6 handles more than 100,000 records/s of 500 bytes.
     body: isGzip ? await gzip(plain, { level: 6 }) : plain,
     contentType: format === 'ndjson' ? 'application/x-ndjson' : 'application/json',
     contentEncoding: isGzip ? 'gzip' : undefined,
@@ -100,9 +103,9 @@ function keyOf(
     ext: extension,
   })
   const ofRange = keyInEpoch(rendered, parsed.parts, { epoch, extension })
-  // An object of the same range exists already, with the records that were not parked.
+  // An object of the same range already exists, with the records that were not parked.
   const key = batch.isReplay ? keyWith(`-replay-${batch.identity}`, ofRange, extension) : ofRange
-  // The name of a pipe is free text.
+  // The name of a pipe is arbitrary text.
   if (key.split('/').some((segment) => segment === '.' || segment === '..'))
     throw new DeliveryError(
       'permanent',

@@ -1,6 +1,6 @@
 /**
- * Limits the responses of a store before they reach the SDK, which trusts them: its XML parser takes quadratic time
- * and 30 times the memory.
+ * Limits a store's responses before they reach the SDK, which trusts them: its XML parser takes quadratic time and 30 times the
+ * memory.
  */
 import type { S3Client } from '@aws-sdk/client-s3'
 import { resourceLimits } from '../../contract/resource-limits.ts'
@@ -25,7 +25,7 @@ export function boundResponses(client: S3Client): void {
   )
   client.middlewareStack.add(
     (next) => (args) => {
-      // The SDK follows the store's clock. From the end of time on, no request could be signed any more.
+      // The SDK adjusts to the store's clock. With an extreme date no further request could be signed.
       const { config } = client
       if (!(Math.abs(config.systemClockOffset) < centuryMs)) config.systemClockOffset = 0
       return next(args)
@@ -34,7 +34,7 @@ export function boundResponses(client: S3Client): void {
   )
 }
 
-/** Rejects with the network's error, or with a DeliveryError when there is too much. */
+/** Rejects with the network error, or with a DeliveryError if the response is too large. */
 async function read(body: AsyncIterable<Buffer> & { destroy(): unknown }): Promise<Buffer> {
   const chunks: Buffer[] = []
   let bytes = 0
@@ -49,7 +49,7 @@ async function read(body: AsyncIterable<Buffer> & { destroy(): unknown }): Promi
   return Buffer.concat(chunks)
 }
 
-/** The SDK knows an error with status 200 by the end of its text. */
+/** The SDK detects an error with status 200 by the end of its text. */
 function withoutTrailingSpace(body: Buffer): Buffer {
   let end = body.length
   while (end > 0 && [0x20, 0x09, 0x0a, 0x0d].includes(body[end - 1] ?? 0)) end -= 1

@@ -1,4 +1,4 @@
-/** POST destinations/test for object stores: looks at the bucket, and writes and removes an empty object. */
+/** POST destinations/test for object stores: checks the bucket, and writes and removes an empty object. */
 import { randomUUID } from 'node:crypto'
 import type {
   Batch,
@@ -12,7 +12,9 @@ import { objectKey } from './body.ts'
 import { openStore } from './connection.ts'
 import type { ParquetEnds } from './parquet.ts'
 
-/** A zero-byte object is written where the first one of now would go, and removed: only that shows the right to write. */
+/**
+ * Writes an empty object under the key that an object would get now, and removes it: only that proves the permission to write.
+ */
 export async function checkObjectStore(
   spec: ObjectStoreSpec,
   settings: DriverSettings,
@@ -28,7 +30,7 @@ export async function checkObjectStore(
     await store.head(signal)
     checks.push({ name: 'bucket', ok: true, message: `Bucket "${config.bucket}" exists.` })
   } catch (error) {
-    // Looking at a bucket takes another right than writing to it; the write below decides.
+    // Reading a bucket's properties takes another permission than writing to it; the write below decides.
     if (!isForbidden(error)) {
       failed('bucket', error)
       store.close()
@@ -53,7 +55,7 @@ export async function checkObjectStore(
   return checks
 }
 
-/** A Parquet object of no records is made, and with a sample one of the pipe's newest message. Nothing is stored. */
+/** Builds a Parquet object without records, and with a sample one of the pipe's newest message. Nothing is stored. */
 async function checkSchema(spec: ObjectStoreSpec, sample: Sample | null): Promise<DestinationCheck[]> {
   const { columnText, parquetColumns } = await import('./parquet-columns.ts')
   await encodeHere(emptyBatch(Date.now()), spec, null)

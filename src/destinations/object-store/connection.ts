@@ -1,7 +1,7 @@
 /**
- * The client of one store. The SDK's own retries are off: the lane retries. Bodies are Buffers, never streams: they can
- * be signed as a whole, and many stores do not understand the chunked signing that streams bring. Up to 64 MiB go in
- * one PUT, more in parts.
+ * The client of one store. The SDK's own retries are off, because the lane retries. Bodies are Buffers, never streams: they can
+ * be signed as a whole, and many stores do not support the chunked signing of streams. Up to 64 MiB are sent in one PUT, larger
+ * objects in parts.
  */
 import {
   DeleteObjectCommand,
@@ -20,12 +20,12 @@ import { endUnanswered } from './unanswered-requests.ts'
 
 type ObjectStoreConfig = ObjectStoreSpec['config']
 
-// The SDK says at every start that its next releases want a newer Node.js. Which release runs is package.json's choice,
-// not the operator's, and the log is for what an operator can act on.
+// The SDK warns at every start that its next releases require a newer Node.js. The operator cannot act on that: package.json
+// decides which release runs.
 process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ??= 'true'
 
 export interface PartSizes {
-  /** Larger objects go in parts. */
+  /** Larger objects are sent in parts. */
   aboveBytes: number
   partBytes: number
 }
@@ -58,7 +58,7 @@ export function openStore(
     forcePathStyle: config.force_path_style,
     ...credentialsOf(config),
     maxAttempts: 1,
-    // Checksums beside the signed hash of the body are unknown to many compatible stores.
+    // Many compatible stores do not support checksums in addition to the signed hash of the body.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
     requestHandler: {
@@ -100,7 +100,7 @@ export function openStore(
   }
 }
 
-/** Without keys the SDK looks for credentials of the machine itself (environment, profile, instance role). */
+/** Without keys, the SDK searches for credentials of the machine (environment, profile, instance role). */
 function credentialsOf(config: ObjectStoreConfig) {
   const { access_key, secret_key, session_token } = config
   if (!hasKeys(config)) return {}
@@ -118,8 +118,8 @@ function hasKeys({ access_key, secret_key }: ObjectStoreConfig): boolean {
 }
 
 /**
- * The machine's credentials are the operator's, and any workspace could use them: only for buckets that the operator
- * lists, and never at an endpoint of the workspace's own choice, which would be shown them.
+ * The machine's credentials belong to the operator, and any workspace could use them. They are allowed only for buckets that
+ * the operator lists, and never for an endpoint that the workspace chose, which would receive them.
  */
 function mayUseMachineCredentials(
   { bucket, endpoint }: ObjectStoreConfig,
@@ -141,6 +141,6 @@ function optionsOf({ storage_class, sse, kms_key_id }: ObjectStoreConfig): Parti
   if (storage_class) options.StorageClass = storage_class
   if (sse) options.ServerSideEncryption = sse
   if (kms_key_id) options.SSEKMSKeyId = kms_key_id
-  // The SDK's types list today's values; a compatible store may have its own.
+  // The SDK's types list known values; a compatible store can have others.
   return options as Partial<PutObjectCommandInput>
 }

@@ -1,4 +1,4 @@
-/** S3-compatible object stores. */
+/** Facts and rules of S3-compatible object stores. */
 import { parseKeyTemplate } from '../../contract/key-template.ts'
 import type { DestinationDescriptor, ObjectStoreSpec } from '../driver.ts'
 import { hasControlCharacters, httpUrlFault } from '../url-rules.ts'
@@ -36,18 +36,18 @@ export const objectStore: DestinationDescriptor<ObjectStoreSpec> = {
       faults.push(['compression', `must be gzip or none: ${compression} requires format "parquet"`])
     return faults
   },
-  // The columns are the schema of a Parquet object; other formats hold records as they are.
+  // The columns are the schema of a Parquet object. Other formats store records unchanged.
   columnFaults(columns, { format }) {
     if (format === 'parquet') return parquetColumnFaults(columns)
     return columns.length === 0 ? [] : [['', 'require format "parquet": send [] with any other format']]
   },
   targets: ({ endpoint }) => (endpoint === null ? [] : [{ key: 'endpoint', url: endpoint }]),
-  // Above the 110 s that a request may take.
+  // Above the 110 s limit of a request.
   attemptLimitMs: () => 120_000,
   requestsPerBatch: () => 1,
   isTransactional: false,
   isExactlyOnce: () => false,
-  // Responses of the management API show it.
+  // Not sealed: responses of the management API show it.
   secrets: ({ access_key }) => [access_key ?? ''],
   load: async () => (await import('./driver.ts')).objectStore,
 }

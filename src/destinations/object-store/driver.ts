@@ -1,7 +1,7 @@
 /**
- * Driver of S3-compatible object stores: one object per batch, under a key that the batch alone determines. Overwriting
- * is harmless, since the same key always gets the same bytes. Records that do not fit the columns of a Parquet object are
- * parked where the lane does so, before the object with the others is put.
+ * Driver of S3-compatible object stores: one object per batch, under a key that depends only on the batch. Overwriting is
+ * harmless, since the same key always gets the same bytes. Records that do not fit the columns of a Parquet object are parked,
+ * if the lane parks, before the object is stored.
  */
 import type {
   AttemptProgress,
@@ -42,7 +42,7 @@ export function openObjectStore(
         if (stored === null) return
         const { key, body, contentType, contentEncoding } = stored
         const object = { Key: key, Body: body, ContentType: contentType, ContentEncoding: contentEncoding }
-        // node:http drops a connection that is upgraded (101) without an error, and the SDK waits on.
+        // node:http drops an upgraded connection (101) without an error, and the SDK would keep waiting.
         await untilStopped(store.put(object, signal), signal)
       } catch (error) {
         if (signal.aborted) throw new DeliveryError('transient', 'aborted', 'The attempt was cancelled.')
@@ -56,7 +56,7 @@ export function openObjectStore(
   }
 }
 
-/** Names the only message of the batch as rejected, if its records are at fault. */
+/** If the records are at fault and the batch has one message, names that message as rejected. */
 function rejectingSingle(failure: DeliveryError, { messages, firstSeq }: Batch): DeliveryError {
   if (failure.fault !== 'records' || messages.length > 1) return failure
   return failure.with({ rejected: rejectionOf(failure, { seq: firstSeq, recordIndex: null }) })

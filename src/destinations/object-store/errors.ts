@@ -1,7 +1,6 @@
 /**
- * Errors of an S3-compatible store as a DeliveryError. A store does not read objects: a permanent error applies to
- * every message alike, unless it is about the object's size. The batch's first message is therefore named, and no
- * search is needed.
+ * Converts errors of an S3-compatible store to a DeliveryError. A store does not read objects, so a permanent error applies to
+ * every message, unless it is about the object's size. The batch's first message is therefore named without a search.
  */
 import { DeliveryError } from '../driver.ts'
 import { nestedDeliveryError, networkError } from '../network-error.ts'
@@ -20,7 +19,7 @@ export function objectStoreError(
     )
   if (status === undefined) {
     const failure = networkError(error, 'The object store')
-    // The object may have been stored all the same.
+    // The object may still have been stored.
     return isTimeout(error) ? failure.with({ timedOut: 'unknown' }) : failure
   }
   if (passesByItself(status, code))
@@ -44,7 +43,7 @@ export function objectStoreError(
   }
 }
 
-/** Refusals of the object itself: another one may be taken. */
+/** Errors about the object itself: another one may be accepted. */
 const ofObject: ReadonlySet<string> = new Set([
   'EntityTooLarge',
   'EntityTooSmall',
@@ -56,7 +55,7 @@ function passesByItself(status: number, code: string): boolean {
   return [408, 425, 429].includes(status) || status >= 500 || status < 300 || waits.has(code)
 }
 
-/** Refusals with a 4xx that pass by themselves. */
+/** 4xx errors that resolve by themselves. */
 const waits: ReadonlySet<string> = new Set([
   'SlowDown',
   'RequestTimeout',
@@ -95,14 +94,14 @@ interface Described {
   bodyRegion: string | undefined
 }
 
-/** The SDK's errors carry the response in `$metadata` and `$response`; nothing else is taken for granted. */
+/** The SDK's errors carry the response in `$metadata` and `$response`; nothing else can be relied on. */
 function describe(error: unknown): Described {
   const status = field(field(error, '$metadata'), 'httpStatusCode')
   const headers = field(field(error, '$response'), 'headers')
   const region = field(error, 'Region')
   const name = field(error, 'name')
   return {
-    // A response without a body (HEAD) leaves the SDK without a name.
+    // For a response without a body (HEAD), the SDK has no error name.
     code:
       typeof name === 'string' && !/^(Unknown|UnknownError|Error)$/.test(name) && !/^[0-9]+$/.test(name)
         ? name
@@ -119,7 +118,7 @@ function describe(error: unknown): Described {
   }
 }
 
-/** The SDK's own limit for a request. */
+/** True for the SDK's own request timeout. */
 function isTimeout(error: unknown): boolean {
   return field(error, 'name') === 'TimeoutError' || field(error, 'code') === 'ETIMEDOUT'
 }

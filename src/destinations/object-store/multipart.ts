@@ -1,10 +1,10 @@
 /**
- * A large object in parts.
+ * Uploads a large object in parts.
  *
- *   begin ──▶ parts, two at a time ──▶ complete ──▶ stored once the store names its ETag
- *     any failure ──▶ the other part is stopped, the upload removed: parts would be stored and billed for good
+ *   begin ──▶ parts, two at a time ──▶ complete ──▶ stored once the store returns its ETag
+ *     any failure ──▶ the other part is stopped, the upload removed: its parts would be stored and billed forever
  *
- * After the signal nothing is sent any more but the removal, which nobody waits for.
+ * After the signal, only the removal is sent, without waiting for it.
  */
 import {
   AbortMultipartUploadCommand,
@@ -47,7 +47,7 @@ export async function putInParts(
   }
 }
 
-/** Settles once no part is under way. */
+/** Settles once no part is in progress. */
 async function putParts(
   client: S3Client,
   upload: Upload,

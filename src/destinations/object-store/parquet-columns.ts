@@ -1,11 +1,11 @@
 /**
- * Columns of a Parquet object: what a column mapping becomes, and the value that a record has for it. The type of a column
- * comes from its mapping alone, so that it is the same in every object. Pure.
+ * Columns of a Parquet object: converts a column mapping to a Parquet column, and a record's value to its cell. The type of a
+ * column depends only on its mapping, so that it is the same in every object. Pure.
  *
- *   string, null   string: text as it is, of anything else its JSON text
- *   object, array  JSON, as the record has it
+ *   string, null   string: a text unchanged, any other value as its JSON text
+ *   object, array  JSON, as in the record
  *   boolean        boolean
- *   number         double: what it cannot hold to the last digit does not fit
+ *   number         double: a number that it cannot hold exactly does not fit
  *   string, with the role record_ts or received_at     timestamp, microseconds, UTC
  */
 import { type ColumnRule, type ColumnSource, columnRules } from '../../contract/column-rules.ts'
@@ -46,7 +46,7 @@ export function parquetColumns(columns: readonly ColumnMapping[], timestampField
   }))
 }
 
-/** `id double, page string?`: a question mark where null may be. */
+/** `id double, page string?`: a question mark marks a nullable column. */
 export function columnText({ name, kind, isRequired }: ParquetColumn): string {
   return `${name} ${kind}${isRequired ? '' : '?'}`
 }
@@ -66,7 +66,7 @@ function kindOf({ column_type, semantic_role }: ColumnMapping): ParquetKind {
   }
 }
 
-/** `json`: the text of the record's value; undefined where it has none. */
+/** `json`: the text of the record's value; undefined if the record has none. */
 export function cellOf({ name, kind, isRequired }: ParquetColumn, json: string | undefined): Cell | Misfit {
   if (json === undefined || json === 'null')
     return isRequired
@@ -98,7 +98,7 @@ function typeName(json: string): string {
 function textOf(name: string, json: string): string | Misfit {
   if (!json.startsWith('"')) return json
   const text = stringValue(json)
-  // Only an escape can say one; UTF-8 has no bytes for it.
+  // Only an escape can produce a lone surrogate, which UTF-8 cannot encode.
   if (json.includes('\\') && /\p{Surrogate}/u.test(text))
     return new Misfit(
       'invalid_text',
@@ -135,7 +135,7 @@ function timestampOf(name: string, json: string): bigint | Misfit {
   if (found === null) return wrong()
   const [, day = '', minute = '', second = '00', fraction = '', , sign, hours = '0', minutes = '0'] = found
   const localMs = Date.parse(`${day}T${minute}:${second}.000Z`)
-  // Some days that are none, such as February 30, are taken for others.
+  // Date.parse accepts some days that do not exist, such as February 30.
   if (Number.isNaN(localMs) || new Date(localMs).toISOString().slice(0, 16) !== `${day}T${minute}`)
     return wrong()
   if (Number(hours) > 23 || Number(minutes) > 59) return wrong()
@@ -149,12 +149,12 @@ function timestampOf(name: string, json: string): bigint | Misfit {
   return BigInt(localMs - offsetMs) * 1_000n + BigInt(digits.slice(0, 6))
 }
 
-/** When a request came: ms since the epoch in a column that is no timestamp. */
+/** The time of the request: ms since the epoch in a column that is not a timestamp. */
 export function receivedAtCell(kind: ParquetKind, receivedMs: number): Cell {
   return kind === 'timestamp' ? BigInt(receivedMs) * 1_000n : receivedMs
 }
 
-/** Everything wrong with the mappings of a Parquet object: paths below `columns`, and sentences. Their shape is right already. */
+/** Every fault of the mappings of a Parquet object: paths below `columns`, and sentences. Their shape is already valid. */
 export function parquetColumnFaults(columns: readonly ColumnMapping[]): [path: string, message: string][] {
   const { parquetColumns: most, parquetColumnsOfKey } = resourceLimits
   if (columns.length === 0)
@@ -169,7 +169,7 @@ export function parquetColumnFaults(columns: readonly ColumnMapping[]): [path: s
     const name = column_name.toLowerCase()
     const first = seen.get(name)
     if (hasControlCharacters(column_name)) wrong('column_name', 'must not contain control characters')
-    // Many readers do not tell the cases apart.
+    // Many readers compare names case-insensitively.
     else if (first !== undefined) wrong('column_name', `is already mapped by columns.${first}`)
     else seen.set(name, at)
     const typeFault = madeTypeFault(source.kind, column_type)
@@ -183,7 +183,7 @@ export function parquetColumnFaults(columns: readonly ColumnMapping[]): [path: s
   return faults
 }
 
-/** The types of columns whose values are made here. */
+/** Checks the types of columns whose values pipectl generates. */
 function madeTypeFault(
   kind: ColumnRule['source']['kind'],
   type: ColumnMapping['column_type'],

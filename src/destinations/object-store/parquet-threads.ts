@@ -58,7 +58,7 @@ export interface ParquetSource {
 
 const idleMs = 10_000
 /** A row group takes a second or two; a machine that is busy with other things, ten times as long. */
-const mostSilentTicks = 30
+const maxSilentTicks = 30
 
 export class ParquetThreads {
   readonly #threads = new ThreadPool<ParquetCalls, ParquetSource>(() => this.#start(), { idleMs })
@@ -115,7 +115,7 @@ export class ParquetThreads {
         rowGroup: (id, bytes) => this.#files.get(id)?.add(bytes),
       },
       errors: { DeliveryError },
-      mostSilentTicks,
+      maxSilentTicks,
       interrupted: (reason, cause) => new Error(cause?.message ?? reason, { cause }),
     })
   }

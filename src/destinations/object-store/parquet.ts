@@ -41,7 +41,7 @@ export interface ParquetSchema {
 export interface ParquetEnds {
   /** The next records; null: there are no more. What it rejects with ends the file. */
   next(): Promise<Portion | null>
-  /** Gets the records that do not fit, some at a time; what it rejects with ends the file. Null: the first one is the error. */
+  /** Receives the records that do not fit, in several calls; if it rejects, the file fails. Null: the first one is the error. */
   park: ((refused: readonly RejectedRecord[]) => Promise<void>) | null
   /** The next bytes of the file: each row group, and its end. */
   rowGroup(bytes: Uint8Array<ArrayBuffer>): void
@@ -132,7 +132,7 @@ class Refused {
   }
 }
 
-/** A record that does not fit, as an error of its message. */
+/** Converts a record that does not fit to an error of its message. */
 function refusalError(refused: RejectedRecord): DeliveryError {
   const { code, message, seq } = refused
   return new DeliveryError('permanent', code, message, {
@@ -165,7 +165,7 @@ class RowGroup {
     this.clear()
   }
 
-  /** For the row that was read. A row that is larger than a group is one alone. */
+  /** True if the current row fits. A row that is larger than a group gets one of its own. */
   get hasRoom(): boolean {
     const { parquetGroupBytes, parquetGroupCells } = resourceLimits
     if (this.rows === 0) return true
@@ -181,7 +181,7 @@ class RowGroup {
     this.rows = 0
   }
 
-  /** The next row. Not null: the record does not fit, and there is none to add. */
+  /** Reads the next row. If the record does not fit, returns the rejection, and there is no row to add. */
   read(record: string, place: Place): RejectedRecord | null {
     this.#rowCharacters = 0
     pickMembers(record, this.#slots, this.#found)
@@ -202,7 +202,7 @@ class RowGroup {
       if (typeof cell === 'string') this.#row[at] = Buffer.from(cell).toString()
   }
 
-  /** The row that was read. */
+  /** Adds the current row. */
   add(): void {
     for (const [at, cell] of this.#row.entries()) this.#cells[at]!.push(cell)
     this.#characters += this.#rowCharacters
@@ -210,7 +210,7 @@ class RowGroup {
   }
 
   data(): { name: string; data: Cell[]; statistics: boolean }[] {
-    // Statistics of JSON columns would be whole values, and would not help a reader.
+    // Statistics of JSON columns would hold whole values, without a benefit for readers.
     return this.columns.map(({ name, kind }, at) => ({
       name,
       data: this.#cells[at]!,
@@ -244,7 +244,7 @@ function rejectedRecord(
 
 const elements: Record<ParquetKind, Omit<SchemaElement, 'name'>> = {
   string: { type: 'BYTE_ARRAY', converted_type: 'UTF8', logical_type: { type: 'STRING' } },
-  // See withOlderNames.
+  // See `withOlderNames`.
   json: { type: 'BYTE_ARRAY', logical_type: { type: 'JSON' } },
   boolean: { type: 'BOOLEAN' },
   double: { type: 'DOUBLE' },
@@ -262,7 +262,7 @@ function schemaOf(columns: readonly ParquetColumn[]): SchemaElement[] {
   return [{ name: 'schema', num_children: leaves.length }, ...leaves]
 }
 
-/** For readers that know no logical types. While the writer sees this one it parses JSON values and writes them anew. */
+/** For readers that do not support logical types. With this type the writer would parse and re-serialize JSON values. */
 function withOlderNames(schema: readonly SchemaElement[]): SchemaElement[] {
   return schema.map((element) =>
     element.logical_type?.type === 'JSON' ? { ...element, converted_type: 'JSON' } : element,

@@ -1,13 +1,12 @@
 /**
- * A request whose connection closes always ends, with a response or an error. node:http says neither when a server switches
- * protocols (101) that nobody asked to be switched: the SDK would wait for its timer, 110 s, and keep the object, the request
- * and an ear for the attempt's end, which no longer reaches it.
+ * Makes every request whose connection closes end with a response or an error. node:http reports neither when a server switches
+ * protocols (101) without being asked. The SDK would then wait for its timer (110 s) and retain the object, the request and a
+ * listener for the end of the attempt.
  */
 import type { Agent, ClientRequest } from 'node:http'
 
 /**
- * The method that node:http calls for each request of an agent; its documentation names it for subclasses, its types
- * do not.
+ * The method that node:http calls for each request of an agent. Its documentation lists it for subclasses; its types do not.
  */
 interface Requests {
   addRequest(request: ClientRequest, ...rest: unknown[]): void

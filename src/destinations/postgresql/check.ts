@@ -1,4 +1,4 @@
-/** POST destinations/test for PostgreSQL: connect, authenticate, look at the table. Nothing is stored. */
+/** POST destinations/test for PostgreSQL: connects, authenticates, inspects the table. Nothing is stored. */
 import { type ColumnRule, columnRules } from '../../contract/column-rules.ts'
 import type { DatabaseSpec, DestinationCheck, DriverSettings, Sample } from '../driver.ts'
 import { sampleBatch, sampleCheck } from '../sql/sample.ts'
@@ -9,7 +9,7 @@ import { type CheckedTable, tryMark } from './exactly-once-mark.ts'
 import { insertStatement, recordsParameter, rulesByName } from './statement.ts'
 import { type PostgresColumn, readTable, type Table } from './table.ts'
 
-/** Ends at the first check that makes the following ones pointless. */
+/** Stops at the first check whose failure makes the following ones pointless. */
 export async function checkPostgres(
   spec: DatabaseSpec,
   settings: DriverSettings,
@@ -81,9 +81,9 @@ function tableCheck({ name, columns }: Table): DestinationCheck {
   }
 }
 
-/** Which types of column can take which JSON type at all; single values may still not fit. */
+/** Which column types can accept which JSON type at all; single values may still not fit. */
 const accepts: Record<ColumnRule['type'], (column: PostgresColumn) => boolean> = {
-  // A decimal as text is usual, and numeric takes it; integers, floats and booleans are where text is a mistake.
+  // A decimal as text is common, and numeric accepts it. For integers, floats and booleans, text is a mistake.
   string: ({ category, type }) => (category !== 'N' && category !== 'B') || /^(numeric|money)/.test(type),
   null: () => true,
   number: ({ category, isJson }) => isJson || category === 'N',
@@ -133,7 +133,7 @@ async function insertSample(
     await session.run(signal, 'ROLLBACK')
     return sampleCheck(sample, null)
   } catch (error) {
-    // The session is dropped after the checks, and with it the transaction.
+    // The session is dropped after the checks, and the transaction with it.
     return sampleCheck(sample, postgresError(error))
   }
 }
@@ -142,7 +142,7 @@ function madeUpText(column: PostgresColumn | undefined): string | null {
   if (column?.category === 'D') return '2026-01-02T03:04:05Z'
   if (column?.type === 'uuid') return '00000000-0000-4000-8000-000000000000'
   if (column?.category === 'N') return '1'
-  // The labels of an enum are the customer's own.
+  // The labels of an enum are defined by the user.
   if (column?.category === 'E') return null
   const length = /^character(?: varying)?\((\d+)\)$/.exec(column?.type ?? '')?.[1]
   return 'sample'.slice(0, length === undefined ? undefined : Number(length))
@@ -154,7 +154,7 @@ function columnsFine(rules: readonly ColumnRule[]): string {
     : 'Every mapped column exists and can hold its JSON type.'
 }
 
-/** Without mappings any column may be filled by a key of its name. */
+/** Without mappings, any column can be filled by a key of its name. */
 function unfilledColumns(table: Table, rules: readonly ColumnRule[]): string[] {
   if (rules.length === 0) return []
   const mapped = new Set(rules.map(({ name }) => name))

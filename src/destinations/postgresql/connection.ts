@@ -1,6 +1,6 @@
 /**
- * One connection to a PostgreSQL server. Dialled through the egress policy, TLS by docs/dev/contract.md#database-tls, every wait ends
- * with the caller's signal: the socket is destroyed then, because a half-open connection would never end.
+ * One connection to a PostgreSQL server. It is dialed through the egress policy, with TLS by docs/dev/contract.md#database-tls.
+ * Every wait ends with the caller's signal, which destroys the socket, because a half-open connection would never end.
  *
  *   socket ─(guarded: bytes counted)─ TLS ─(guarded, server admitted)─ message gate ─(whole, checked messages)─ pg client
  */
@@ -17,10 +17,10 @@ import { tlsUnavailable } from './errors.ts'
 import { MessageGate, wrongServer } from './message-gate.ts'
 
 const connectTimeoutMs = 15_000
-/** The server gives up before the lane's watchdog (60 s) does: a late commit cannot overtake the next attempt. */
+/** The server stops before the lane's watchdog (60 s): a late commit cannot overtake the next attempt. */
 const statementTimeoutMs = 50_000
 
-/** An attempt that waits at its lane's row for an earlier one is not one with too many records: it must not be halved. */
+/** A wait for an earlier attempt that holds the lane's row is not a batch with too many records: it must not be halved. */
 const lockTimeoutMs = 20_000
 
 type DatabaseConfig = DatabaseSpec['config']
@@ -29,11 +29,11 @@ export type Row = Record<string, unknown>
 export interface PostgresSession {
   /** Rejects with the pg client's own error, or the transient DeliveryError `aborted`. */
   run(signal: AbortSignal, text: string, values?: readonly unknown[]): Promise<Row[]>
-  /** Stores rows in the text format by `text`, a COPY … FROM STDIN. Rejects as `run`; then nothing of them is stored. */
+  /** Stores rows in text format with `text`, a COPY … FROM STDIN. Rejects like `run`; nothing is stored then. */
   copy(signal: AbortSignal, text: string, rows: Buffer): Promise<void>
   /** Restarts the count of the bytes that an attempt may read. */
   beginAttempt(): void
-  /** The connection is gone; open another. */
+  /** The connection is closed; open another one. */
   isDead(): boolean
   destroy(): void
 }
@@ -79,8 +79,8 @@ export async function openSession(
 }
 
 /**
- * The socket is not read yet: bytes that a server sends before it is asked wait. A server that has closed the
- * connection by now sends nothing more.
+ * The socket is not read yet, so bytes that a server sends unasked wait. A server that has already closed the connection sends
+ * nothing more.
  */
 async function admittedTls(
   socket: Socket,
@@ -95,8 +95,8 @@ async function admittedTls(
 }
 
 /**
- * The client's own negotiation takes whatever begins with S for consent, a MySQL greeting of 83 bytes too.
- * docs/dev/contract.md#database-tls: the certificate is not verified here; where it is to be, `admit` does so.
+ * The client's own negotiation accepts any reply that begins with S, including a MySQL greeting of 83 bytes.
+ * docs/dev/contract.md#database-tls: the certificate is not verified here; `admit` does so if required.
  */
 async function startTls(socket: Socket, config: DatabaseConfig, reads: ReadLimit): Promise<Socket> {
   const answer = firstChunk(socket)
@@ -116,7 +116,7 @@ async function startTls(socket: Socket, config: DatabaseConfig, reads: ReadLimit
   })
 }
 
-/** Length 8, then the number that stands for a request for TLS. */
+/** Length 8, then the code of an SSLRequest. */
 const sslRequest = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f])
 
 function firstChunk(socket: Socket): Promise<Buffer> {
@@ -141,11 +141,11 @@ function startSession(
     port: config.port,
     database: config.database,
     user: config.username,
-    // A function, because an empty string would make the client look into the environment and ~/.pgpass.
+    // A function, because for an empty string the client would read the environment and ~/.pgpass.
     password: () => config.password,
     stream: () => alreadyConnected(socket),
     ssl: false,
-    // The few values that are read are texts and booleans: what a server sends meets no other parser.
+    // The few values that are read are texts and booleans, so that server data reaches no other parser.
     types: { getTypeParser: (oid: number) => (oid === booleanOid ? isTrue : asText) },
     application_name: 'pipectl',
     client_encoding: 'UTF8',
@@ -187,7 +187,7 @@ interface CopyConnection {
 }
 
 /** A query that sends rows when the server asks for them, which it does once. */
-class CopyIn extends pg.Query {
+export class CopyIn extends pg.Query {
   #rows: Buffer | null
 
   constructor(text: string, rows: Buffer, done: (error: Error | undefined) => void) {
@@ -195,7 +195,7 @@ class CopyIn extends pg.Query {
     this.#rows = rows
   }
 
-  /** The client calls it. */
+  /** Called by the client. */
   handleCopyInResponse(connection: CopyConnection): void {
     if (this.#rows !== null) connection.sendCopyFromChunk(this.#rows)
     connection.endCopyFrom()

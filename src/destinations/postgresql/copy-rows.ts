@@ -2,8 +2,9 @@
  * A batch's records as rows of `COPY … FROM STDIN` in its text format: one line per record, a tab between two values, `\N` for NULL.
  * Pure.
  *
- * Every value is the text that `json_to_recordset` gives to the column's input function (`statement.ts`), so the server stores the
- * same by either way: a string without its quotes and escapes, anything else, and everything in a JSON column, as it was sent.
+ * Every value is the same text that `json_to_recordset` passes to the column's input function (`statement.ts`), so both ways
+ * store the same value. A string loses its quotes and escapes; any other value, and every value of a JSON column, stays as
+ * sent.
  *
  * Works on the bytes of the bodies: a batch of 1,000 records of 500 bytes takes a third of the time that strings would.
  */
@@ -28,13 +29,13 @@ import { generatedId, receivedAtValue } from '../sql/columns.ts'
 export interface CopyColumn {
   readonly rule: ColumnRule
   readonly isJson: boolean
-  /** Which records the column's default is for; COPY has no such notion. */
+  /** The records for which the column's default applies; COPY has no such concept. */
   readonly defaultFor: 'none' | 'absent' | 'absent or null'
 }
 
 /**
- * Null: only the statement does what the column asks for with one of the records (a default; a text that JSON allows and the
- * server does not, whose record the statement names). `isNumbered`: each line ends with the record's number in the batch, from 1.
+ * Null: only the statement can handle one of the records (a default, or a text that JSON allows and the server does not, which
+ * the statement reports by record). `isNumbered`: each line ends with the record's number in the batch, from 1.
  */
 export function copyRows(
   messages: readonly StoredMessage[],
@@ -53,9 +54,9 @@ const letterN = 0x4e
 const letterR = 0x72
 const letterSmallN = 0x6e
 const letterT = 0x74
-/** Tabs and carriage returns are white space between the values of an object or a list. */
+/** Tabs and carriage returns are white space between the values of an object or an array. */
 const escapedBytes = [backslash, tab, carriageReturn]
-/** Longer values are copied by the runtime; for shorter ones a loop is faster than the call. */
+/** The runtime copies longer values; for shorter ones a loop is faster than the call. */
 const loopBytes = 48
 const madeBytes = 120
 
@@ -63,15 +64,15 @@ class RowWriter {
   readonly #columns: readonly CopyColumn[]
   readonly #isNumbered: boolean
   readonly #keys: KeySlots
-  /** By column; -1: its value is made, not a key's. */
+  /** By column; -1: the value is generated, not read from a key. */
   readonly #slots: Int32Array
-  /** By slot: where the value is in the body, and whether it holds a backslash. -1: the record has no such key. */
+  /** By slot: where the value is in the body, and whether it contains a backslash. -1: the record lacks the key. */
   readonly #starts: Int32Array
   readonly #ends: Int32Array
   #whole: Buffer = Buffer.alloc(0)
   #at = 0
   #number = 0
-  /** Whether the record holds one of `escapedBytes`: most do not, and their values are copied as they are. */
+  /** True if the record contains one of `escapedBytes`. Most do not, and their values are copied unchanged. */
   #mayNeedEscapes = false
 
   constructor(columns: readonly CopyColumn[], isNumbered: boolean) {
@@ -96,7 +97,7 @@ class RowWriter {
     this.#whole = larger
   }
 
-  /** False: see copyRows. */
+  /** False: see `copyRows`. */
   addMessage(message: StoredMessage): boolean {
     const { body } = message
     let place = 0
@@ -117,7 +118,7 @@ class RowWriter {
     return true
   }
 
-  /** Where the record's values are. Of two equal keys the last counts, as it does for the server. */
+  /** Locates the record's values. The last of two equal keys counts, as on the server. */
   #find(body: Buffer, start: number, end: number): void {
     this.#starts.fill(-1)
     let at = skipWhiteSpace(body, skipWhiteSpace(body, start, end) + 1, end)
@@ -179,7 +180,7 @@ class RowWriter {
     else for (let at = start; at < end; at++) this.#whole[this.#at++] = body[at]!
   }
 
-  /** The text that a string with escapes denotes. */
+  /** Adds the text of a string with escapes. */
   #addText(body: Buffer, start: number, end: number): boolean {
     const text: string = JSON.parse(body.toString('utf8', start, end))
     if (!text.isWellFormed() || text.includes('\0')) return false
@@ -190,7 +191,7 @@ class RowWriter {
     return true
   }
 
-  /** JSON as it was sent. */
+  /** Adds JSON as it was sent. */
   #addJson(body: Buffer, start: number, end: number): boolean {
     if (!isReadable(body.subarray(start, end))) return false
     for (let at = start; at < end; at++) {
@@ -206,7 +207,7 @@ class RowWriter {
 
 const escapes: Record<string, string> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' }
 
-/** False: it may hold NUL or half of a surrogate pair, which json_to_recordset rejects even for a column of type json. */
+/** False if the JSON may contain NUL or a lone surrogate, which json_to_recordset rejects even for a column of type json. */
 function isReadable(json: Buffer): boolean {
   if (!json.includes('\\u')) return true
   return !/\\u(0000|d[89a-f])/.test(JSON.stringify(JSON.parse(json.toString('utf8'))))
@@ -221,7 +222,7 @@ function isContainer(first: number | undefined): boolean {
   return first === openBrace || first === openBracket
 }
 
-/** The keys that columns are filled from, found by their bytes: decoding the keys of every record would cost more than all else. */
+/** Finds the keys that fill columns by their bytes: decoding every record's keys would cost more than everything else. */
 class KeySlots {
   readonly #slots = new Map<string, number>()
   readonly #byLength: { bytes: Buffer; slot: number }[][] = []
@@ -235,7 +236,7 @@ class KeySlots {
     if (known !== undefined) return known
     const slot = this.#slots.size
     this.#slots.set(key, slot)
-    // Its bytes are those of another key's escapes: it is found by decoding.
+    // Its bytes equal another key's escape sequence, so it is found by decoding.
     if (key.includes('\\')) return slot
     const bytes = Buffer.from(key)
     const others = this.#byLength[bytes.length] ?? []
@@ -243,7 +244,7 @@ class KeySlots {
     return slot
   }
 
-  /** The slot of the key whose quotes are at `start` and `end`; -1: no column is filled from it. */
+  /** The slot of the key between the quotes at `start` and `end`; -1 if it fills no column. */
   find(body: Buffer, start: number, end: number, canBeEscaped: boolean): number {
     for (const { bytes, slot } of this.#byLength[end - start - 1] ?? []) {
       let at = 0

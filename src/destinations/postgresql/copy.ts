@@ -1,13 +1,13 @@
 /**
- * Stores a batch by COPY, or says that the statement has to. Measured, 1,000 records of 430 bytes: 1.7 times the rows per second of the
- * statement, upserts 1.3 times.
+ * Stores a batch by COPY, or reports that the statement is needed. Measured with 1,000 records of 430 bytes: 1.7 times the rows
+ * per second of the statement, 1.3 times for upserts.
  *
  *   plain rows   COPY t (…) FROM STDIN
  *   upsert       BEGIN · CREATE TEMPORARY TABLE IF NOT EXISTS s … ON COMMIT DELETE ROWS · COPY s · INSERT … SELECT … FROM s ON CONFLICT … · COMMIT
  *   exactly_once BEGIN · the lane's mark moves · COPY · COMMIT
  *
- * COPY says nothing of its own to anyone: after any permanent error nothing is stored, and the statement decides what
- * becomes of the batch, as it does for a batch that is not copied at all.
+ * A failed COPY is never reported to users: after any permanent error nothing is stored, and the statement decides about the
+ * batch, as it does for a batch that is not copied at all.
  */
 import type { Batch } from '../driver.ts'
 import type { PostgresSession } from './connection.ts'
@@ -17,7 +17,7 @@ import type { ExactlyOnceMark } from './exactly-once-mark.ts'
 import { beginSearch } from './insert.ts'
 import type { InsertStatement } from './statement.ts'
 
-/** For fewer the round trips cost more than the server saves. */
+/** For fewer records, the round trips cost more than the server saves. */
 const fewestRecords = 100
 
 interface Target {
@@ -26,7 +26,7 @@ interface Target {
   mark: ExactlyOnceMark | undefined
 }
 
-/** `refused`: the server did not take it, or not this way. `unfit`: it was not tried. `moved`: as the mark's `insert`. */
+/** `refused`: the server rejected it. `unfit`: it was not tried. `moved`: as in the mark's `insert`. */
 export async function copyBatch(
   { session, statement: { copy: plan }, mark }: Target,
   batch: Batch,

@@ -1,15 +1,14 @@
 /**
- * PostgreSQL driver: a batch is one COPY, or one statement, in a transaction of its own, so it is stored wholly or not at all.
+ * PostgreSQL driver: a batch is one COPY or one statement in its own transaction, so all of it is stored or nothing.
  *
- * One connection per lane, opened with the first batch. The table's column types are read from the catalog at most
- * every half minute; a rejected batch reads them again, and when they have changed is tried with them once before any
- * message is searched for.
+ * One connection per lane, opened with the first batch. The table's column types are read from the catalog at most every 30 s.
+ * A rejected batch reads them again. If they have changed, the batch is tried once more before the search for a bad message.
  *
  * With `exactly_once` the same statement moves the lane's mark first (`sql/exactly-once-mark.ts`).
  *
- * A rejected batch is then searched for its first bad record inside a transaction that is rolled back: the lane delivers
- * what comes before that record's message with its next attempt, and nothing is stored twice. Where the lane parks
- * records, the search continues to the end and its transaction is committed, without the bad ones (`insert.ts`).
+ * A rejected batch is then searched for its first bad record, inside a transaction that is rolled back. The lane delivers the
+ * messages before it with its next attempt, and nothing is stored twice. If the lane parks records, the search continues to the
+ * end, and its transaction is committed without the bad ones (`insert.ts`).
  */
 import { columnRules } from '../../contract/column-rules.ts'
 import {
@@ -54,7 +53,7 @@ interface KnownTable {
 interface Connection {
   session: PostgresSession
   table?: KnownTable | undefined
-  /** With `exactly_once`. */
+  /** Set with `exactly_once`. */
   mark?: ExactlyOnceMark | undefined
 }
 
@@ -77,7 +76,7 @@ function open(spec: DatabaseSpec, settings: DriverSettings, pin: PinServerKey): 
         else await store(connection, attempt)
       } catch (error) {
         const failure = postgresError(error)
-        // After a transient failure nothing is known of the connection; the next attempt opens another.
+        // After a transient failure the state of the connection is unknown; the next attempt opens another one.
         if (failure.class === 'transient') disconnect()
         throw concernsWholeDestination(failure) ? failure.with({ failedSeq: batch.firstSeq }) : failure
       }
@@ -110,7 +109,7 @@ async function storeOnce(connection: Connection, attempt: Attempt): Promise<void
   throw markBusy(mark.table)
 }
 
-/** `moved`: nothing was stored, because the lane's mark is not where it was. */
+/** `moved`: nothing was stored, because another attempt has moved the lane's mark. */
 async function store(connection: Connection, attempt: Attempt): Promise<null | 'moved'> {
   const { session } = connection
   const { batch, signal, progress } = attempt
@@ -139,7 +138,7 @@ async function store(connection: Connection, attempt: Attempt): Promise<null | '
 
 type Outcome = DeliveryError | 'moved' | null
 
-/** By COPY where that serves, otherwise by the statement. A permanent error is returned, anything else thrown. */
+/** Uses COPY if possible, otherwise the statement. A permanent error is returned, any other is thrown. */
 async function storeWhole(
   connection: Connection,
   attempt: Attempt,
@@ -152,7 +151,7 @@ async function storeWhole(
   if (copied === 'stored') return null
   if (copied === 'moved') return copied
   const rejected = await insertAll(connection, attempt, statement)
-  // The batch was not at fault: it is the user, or the server, who cannot copy.
+  // The batch was not at fault: this user or this server cannot COPY.
   if (rejected === null && copied === 'refused' && known !== undefined) known.refusesCopy = true
   return rejected
 }
@@ -168,8 +167,8 @@ async function insertAll(
 }
 
 /**
- * All records but those that the server refuses for good, which the lane has in its keeping before the others are
- * committed. `rejected`: what the server said of all of them together, where that was tried.
+ * Stores all records except those that the server rejects permanently, which the lane parks before the others are committed.
+ * `rejected`: the server's error for the whole batch, if that was tried.
  */
 async function storeOthers(
   { session, mark }: Connection,
@@ -203,12 +202,12 @@ function placeOf({ seq, recordIndex }: Pick<RejectedRecord, 'seq' | 'recordIndex
   return `${seq}:${recordIndex}`
 }
 
-/** Text of a record that JSON allows and the server does not: it may be where no column is mapped to it. */
+/** A record's text is valid JSON but unreadable for the server, possibly in a key without a column. */
 const unreadableText = new Set(['22P05', '22P02'])
 
 interface Prepared {
   statement: InsertStatement
-  /** Where records are parked: those that have no key in common with the table. Otherwise the first is an error. */
+  /** If the lane parks: the records that have no key in common with the table. Otherwise the first one is an error. */
   unmatched: RejectedRecord[]
 }
 

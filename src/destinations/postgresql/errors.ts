@@ -1,4 +1,4 @@
-/** Errors of PostgreSQL as a DeliveryError: the server's own words and SQLSTATE, and a hint for the operator. */
+/** Converts PostgreSQL's errors to a DeliveryError with the server's message, the SQLSTATE, and a hint for the operator. */
 import { DeliveryError, type DeliveryFault } from '../driver.ts'
 import { cleanText } from '../error-text.ts'
 import { networkError } from '../network-error.ts'
@@ -24,7 +24,7 @@ const advice: Record<string, string> = {
   '25006': 'This server accepts no writes: check whether it is a standby.',
 }
 
-/** These concern every record alike: there is no failing message to look for. */
+/** These errors affect every record: there is no failing message to search for. */
 const wholeDestination =
   /^(28|3D|3F|25006|42P01|42703|42P10|egress_denied|invalid_identifier|tls_unavailable|certificate_|wrong_server|unsafe_authentication|lane_|table_not_transactional)/
 
@@ -38,21 +38,24 @@ export function concernsWholeDestination(error: DeliveryError): boolean {
  */
 const ofRecords = /^(22|23|21000$|44000$|42804$|42846$|54000$|P0001$|P0004$)/
 
-/** docs/dev/contract.md#parked-records. A policy's check of new rows has the code of a missing right: its routine tells them apart. */
+/**
+ * docs/dev/contract.md#parked-records. A failed row-level security check has the same code as a missing privilege; only its
+ * routine differs.
+ */
 function faultOf({ code, routine }: ServerReport): DeliveryFault {
   return ofRecords.test(code) || (code === '42501' && routine === 'ExecWithCheckOptions')
     ? 'records'
     : 'destination'
 }
 
-/** Any error of the pg client. Never shows `detail` or context, which hold the row. */
+/** Converts any error of the pg client. Never shows `detail` or context, which contain the row. */
 export function postgresError(error: unknown): DeliveryError {
   if (error instanceof DeliveryError) return error
   const report = reportOf(error)
   if (report) {
     const isTransient = transientClasses.has(report.code.slice(0, 2)) || report.code === idleInTransaction
     const errorClass = isTransient ? 'transient' : 'permanent'
-    // Cancelled, mostly by our statement_timeout: the transaction is rolled back, nothing is stored.
+    // Cancelled, usually by our statement_timeout: the transaction is rolled back, nothing is stored.
     const timedOut = report.code === '57014' ? 'rolled_back' : undefined
     const fault = errorClass === 'permanent' ? faultOf(report) : undefined
     return new DeliveryError(errorClass, report.code, sentence(report), { timedOut, fault, cause: error })
@@ -77,11 +80,11 @@ interface ServerReport {
   column?: string | undefined
   constraint?: string | undefined
   table?: string | undefined
-  /** The server's function that reports it. */
+  /** The server function that reported the error. */
   routine?: string | undefined
 }
 
-/** An ErrorResponse of the server, told from the system's errors by its five-character SQLSTATE and its severity. */
+/** Returns the server's ErrorResponse, which differs from system errors by a five-character SQLSTATE and a severity. */
 export function reportOf(error: unknown): ServerReport | null {
   if (!(error instanceof Error) || !('code' in error) || !('severity' in error)) return null
   const { code, column, constraint, table, routine } = error as ServerReport & Error
@@ -100,7 +103,7 @@ function sentence({ code, message, column, constraint, table }: ServerReport): s
   return parts.join(' ')
 }
 
-/** A name is one of at most 63 bytes, if the server is what it says it is. */
+/** A genuine server sends names of at most 63 bytes. */
 function short(name: string): string {
   return cleanText(name, 64)
 }

@@ -1,15 +1,14 @@
 /**
- * The exactly-once mark of a lane in PostgreSQL: how far its records have come, moved by the statement that stores them. Rules:
- * `sql/exactly-once-mark.ts`.
+ * The exactly-once mark of a lane in PostgreSQL: the position up to which its records are stored. It moves in the statement
+ * that stores them. Rules: `sql/exactly-once-mark.ts`.
  *
  *   WITH moved AS (UPDATE _pipectl_lanes SET … WHERE <it is where it was seen last> RETURNING 1),
  *        stored AS (INSERT INTO t … SELECT … WHERE EXISTS (SELECT 1 FROM moved))
  *   SELECT count(*) FROM moved
  *
- * One statement, so one round trip and no transaction that stays open when a client is gone. Only where rejected records are
- * parked, the same is done in several statements (`insert.ts`), whose transaction the server ends when nothing comes for
- * 30 s. The update takes the row's lock before a record is stored; after a wait it looks at the row as it is by then, and
- * stores nothing if that has moved.
+ * One statement means one round trip, and no transaction stays open when a client is gone. Only if rejected records are parked,
+ * several statements do the same (`insert.ts`); the server ends their transaction after 30 s of silence. The update locks the
+ * row before a record is stored. After a wait it sees the current row, and stores nothing if that has moved.
  */
 import assert from 'node:assert'
 import { randomUUID } from 'node:crypto'
@@ -39,14 +38,14 @@ import { type InsertStatement, recordsParameter } from './statement.ts'
 import { readTable, type Table } from './table.ts'
 
 export class ExactlyOnceMark {
-  /** Quoted. */
+  /** The quoted name. */
   readonly table: string
   readonly #session: PostgresSession
   readonly #key: readonly string[]
   readonly #username: string
-  /** As this connection moved it or saw it last. */
+  /** The position as last read or moved by this connection. */
   #position: MarkPosition | null = null
-  /** Where the open transaction found it. */
+  /** The position before the open transaction. */
   #before: MarkPosition | null = null
 
   /** Throws `table_not_transactional`. */
@@ -58,17 +57,20 @@ export class ExactlyOnceMark {
     this.#username = spec.config.username
   }
 
-  /** Null: the batch is stored. Rejects with `lane_row_conflict`, `lane_table_unusable` or what the server says. */
+  /**
+   * The part of the batch that is not stored; null if all of it is. Rejects with `lane_row_conflict`, `lane_table_unusable` or
+   * the server's error.
+   */
   async undelivered(batch: Batch, signal: AbortSignal, progress: AttemptProgress): Promise<Batch | null> {
     const position = this.#position ?? (await this.look(batch.generation, signal))
-    // Not known again until a batch is stored from there.
+    // Unknown until a batch is stored from there.
     this.#position = null
     const rest = await undelivered(batch, position, this.table, progress)
     this.#position = position
     return rest
   }
 
-  /** Null: stored, and the row is at the batch's end. A permanent error is returned, anything else thrown. */
+  /** Null: stored, and the row is at the batch's end. A permanent error is returned, any other is thrown. */
   async insert(
     statement: InsertStatement,
     batch: Batch,
@@ -91,13 +93,13 @@ export class ExactlyOnceMark {
     } catch (error) {
       const failure = postgresError(error)
       if (failure.class === 'transient') throw failure
-      // Nothing of the statement is stored: the row is where it was.
+      // The statement stored nothing: the row has its old position.
       this.#position = from
       return failure
     }
   }
 
-  /** In the open transaction. False: the row is not where it was; look again. */
+  /** Runs in the open transaction. False: another attempt has moved the row; read it again. */
   async move(batch: Batch, signal: AbortSignal): Promise<boolean> {
     const from = this.#position
     assert(from !== null)
@@ -108,17 +110,17 @@ export class ExactlyOnceMark {
     return (await this.#session.run(signal, moveSql(this.table, places), values)).length === 1
   }
 
-  /** The transaction that moved it past the batch is committed. */
+  /** The transaction that moved the mark past the batch was committed. */
   committed(batch: Batch): void {
     this.#position = endOf(batch)
   }
 
-  /** The transaction that moved it, or was about to, is rolled back. */
+  /** The transaction that moved the mark, or was about to, was rolled back. */
   rolledBack(): void {
     this.#position ??= this.#before
   }
 
-  /** Waits for an earlier attempt that is still at the row. Makes the table and the row where they are missing. */
+  /** Waits for an earlier attempt that still holds the row. Creates the table and the row if they are missing. */
   async look(generation: number | undefined, signal: AbortSignal): Promise<MarkPosition> {
     try {
       const found = await this.#select(signal).catch((error: unknown) => {
@@ -141,7 +143,7 @@ export class ExactlyOnceMark {
     }
   }
 
-  /** The lock is free again when it resolves: it only waits until no other transaction holds it. */
+  /** Waits until no other transaction holds the row. Keeps no lock itself. */
   async #select(signal: AbortSignal): Promise<Row | undefined> {
     const rows = await this.#session.run(
       signal,
@@ -151,7 +153,7 @@ export class ExactlyOnceMark {
     return rows[0]
   }
 
-  /** If two connections create it at once, the second may fail although the row exists: the read afterwards decides. */
+  /** If two connections create it at once, the second one can fail although the row exists: the read afterwards decides. */
   async #create(signal: AbortSignal): Promise<Row | undefined> {
     try {
       await this.#session.run(signal, createSql(this.table))
@@ -164,7 +166,7 @@ export class ExactlyOnceMark {
   }
 }
 
-/** A table that is tested over this session. */
+/** A table that is tested in this session. */
 export interface CheckedTable {
   session: PostgresSession
   table: Table
@@ -172,8 +174,8 @@ export interface CheckedTable {
 }
 
 /**
- * For the test of a destination: does to the lane table what an attempt does, rolled back. It uses an id of its own,
- * so that it waits for no lane. Returns the result as a sentence; rejects as an attempt would.
+ * For the test of a destination: runs what an attempt runs on the lane table, and rolls it back. It uses its own id, so that it
+ * does not wait for a lane. Returns the result as a sentence; rejects as an attempt would.
  */
 export async function tryMark(
   { session, table, signal }: CheckedTable,
@@ -193,7 +195,7 @@ export async function tryMark(
   return checkedTable(mark.table, found?.there === true)
 }
 
-/** Removes the marks of a deleted destination, for all tables that it has had here. Rejects with the server's error. */
+/** Removes a deleted destination's marks for all of its tables on this server. Rejects with the server's error. */
 export async function forgetMarks(
   spec: DatabaseSpec,
   settings: DriverSettings,
@@ -212,7 +214,7 @@ export async function forgetMarks(
 }
 
 const undefinedTable = '42P01'
-/** Names that no destination table has: one that is the target of the statement could not be stored into. */
+/** Names that no destination table has: a CTE with the name of the target table would hide it. */
 const [moved, stored] = ['"pipectl: moved"', '"pipectl: stored"']
 
 function moveSql(table: string, [g, s, m, destination, timeline, target, g0, s0, m0]: readonly string[]) {
@@ -221,7 +223,7 @@ function moveSql(table: string, [g, s, m, destination, timeline, target, g0, s0,
       AND generation = ${g0}::bigint AND last_seq = ${s0}::bigint AND last_msg_id = ${m0}::text RETURNING 1`
 }
 
-/** Beside the destination's table, in its schema. Quoted. */
+/** In the same schema as the destination's table. Quoted. */
 export function markTableOf({ schema }: Table): string {
   return `${quotePostgresIdentifier(schema)}.${quotePostgresIdentifier(markTableName)}`
 }

@@ -1,8 +1,11 @@
-/** The only place where names from outside become part of a PostgreSQL statement. */
+/** The only place where external names become part of a PostgreSQL statement. */
 import { DeliveryError } from '../driver.ts'
 import { identifierFault } from '../sql/identifiers.ts'
 
-/** A name in double quotes, safe in a statement. Throws a permanent `invalid_identifier` for what PostgreSQL cannot hold. */
+/**
+ * A name in double quotes, safe in a statement. Throws a permanent `invalid_identifier` for a name that PostgreSQL does not
+ * allow.
+ */
 export function quotePostgresIdentifier(name: string): string {
   const fault = identifierFault('postgresql', name)
   if (fault !== null) {
@@ -11,7 +14,7 @@ export function quotePostgresIdentifier(name: string): string {
   return `"${name.replaceAll('"', '""')}"`
 }
 
-/** `table` or `schema.table`, each part quoted. A further dot belongs to the table's name. */
+/** `table` or `schema.table`, each part quoted. Further dots belong to the table's name. */
 export function quotePostgresTable(table: string): string {
   const dot = table.indexOf('.')
   if (dot === -1) return quotePostgresIdentifier(table)

@@ -1,4 +1,4 @@
-/** POST …/destinations/infer for PostgreSQL: looks at the table, and creates or extends it where asked to. */
+/** POST …/destinations/infer for PostgreSQL: inspects the table, and creates or extends it on request. */
 import type { TableProposal } from '../../contract/table-proposal.ts'
 import type { DatabaseSpec, DriverSettings, InferRequest } from '../driver.ts'
 import { DeliveryError } from '../driver.ts'
@@ -10,7 +10,7 @@ import { postgresError } from './errors.ts'
 import { quotePostgresIdentifier, quotePostgresTable } from './identifiers.ts'
 import { readTable } from './table.ts'
 
-/** Everybody else waits for the table while a change of it waits for them. */
+/** Short, because all other clients of the table queue behind an ALTER that waits. */
 const lockTimeoutMs = 3_000
 
 export async function inferPostgres(

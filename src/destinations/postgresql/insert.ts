@@ -1,13 +1,13 @@
 /**
- * Stores a batch's records with one statement, and finds those at fault when the server rejects it.
+ * Stores a batch's records with one statement, and finds the bad ones when the server rejects it.
  *
- *   all records ──taken──▶ stored
+ *   all records ──accepted──▶ stored
  *       │ rejected
- *       ├─ the lane parks nothing ──────▶ BEGIN, halving behind a savepoint until the first bad record is alone, ROLLBACK
- *       └─ it does ─────────────────────▶ BEGIN, the same until every bad one is alone; the others stay inserted
+ *       ├─ the lane does not park ─▶ BEGIN, bisect behind a savepoint until the first bad record is isolated, ROLLBACK
+ *       └─ it does ────────────────▶ BEGIN, bisect until every bad one is isolated; the others stay inserted
  *
- * Records that are known to be good stay inserted while the rest is tried, so that a record that clashes with an
- * earlier one is found too. Deferred constraints are checked at once, or they would fail only at a COMMIT.
+ * Good records stay inserted while the remaining ones are tried, so that a record that conflicts with an earlier one is found
+ * too. Deferred constraints are checked at once; otherwise they would fail only at the COMMIT.
  */
 import type { StoredMessage } from '../../log/buffer.ts'
 import { recordPlace, records } from '../../log/record-text.ts'
@@ -18,11 +18,11 @@ import { concernsWholeDestination, postgresError } from './errors.ts'
 import { namedValue } from './named-value.ts'
 import { type InsertStatement, type RecordRun, recordsParameter, withMappedKeysOnly } from './statement.ts'
 
-/** The search gives up after this long and leaves the bisecting to the lane, well before the lane's watchdog. */
+/** The search stops after this long and leaves the bisecting to the lane, well before the lane's watchdog. */
 const searchMs = 20_000
 /**
- * A client that is gone, unnoticed by the server, keeps the lane's mark and the records' keys locked for this long.
- * Handing over rejected records takes some ms.
+ * If the client is gone without the server noticing, the lane's mark and the records' keys stay locked for this long. Parking
+ * rejected records takes a few ms.
  */
 const idleTransactionMs = 30_000
 
@@ -33,7 +33,7 @@ interface Insertion {
   signal: AbortSignal
 }
 
-/** Null: stored. A permanent error is returned, anything else thrown. */
+/** Null: stored. A permanent error is returned, any other is thrown. */
 export async function insert(
   { session, statement, signal }: Insertion,
   messages: readonly RecordRun[],
@@ -80,19 +80,19 @@ export async function firstRefusal(
       await session.run(signal, 'ROLLBACK TO SAVEPOINT probe')
     }
   }
-  // The error at hand may be that of a whole run: the failing record alone has its own.
+  // The error so far may be that of a whole run; the isolated record has its own.
   const isFound = bad - good === 1
   const own = isFound ? await insert(to, runs.slice(good, bad)) : null
   await session.run(signal, 'ROLLBACK')
   if (own === null) return error
-  // Whatever its code: the destination takes other records.
+  // Whatever its code: the destination accepts other records.
   return naming(good > 0 ? own.with({ fault: 'records' }) : own, runs[good]!, statement)
 }
 
 /**
- * Inserts every record that the server takes, in the open transaction, and returns the others. `rejected`: what it said of
- * all of them together, where they were tried. Rejects, permanently, when it takes none and nothing says that the records are
- * at fault, and when the search takes too long.
+ * Inserts every record that the server accepts, in the open transaction, and returns the others. `rejected`: the error for all
+ * of them together, if they were tried. Rejects permanently when none is accepted and nothing shows that the records are at
+ * fault, and when the search takes too long.
  */
 export async function insertOthers(
   to: Insertion,
@@ -122,7 +122,7 @@ async function isTaken(to: Insertion, run: RecordRun): Promise<boolean> {
   return failure === null
 }
 
-/** Halves what is rejected until every bad record is alone. Returns the bad ones; the others are inserted. */
+/** Bisects the rejected records until every bad one is isolated. Returns the bad ones; the others are inserted. */
 async function insertGood(
   to: Insertion,
   runs: readonly RecordRun[],
@@ -154,7 +154,7 @@ async function insertGood(
   return refused
 }
 
-/** Each with its place, and nothing in them but the mapped keys: text that the server cannot read may be in the others. */
+/** Each record with its index, reduced to the mapped keys: other keys may contain text that the server cannot read. */
 export function singleRecords(messages: readonly StoredMessage[], statement: InsertStatement): RecordRun[] {
   const runs: RecordRun[] = []
   for (const message of messages) {

@@ -1,10 +1,10 @@
 /**
- * Stands between the socket and the pg client's parser, which trusts what it reads: it loops for ever over an error
- * without its terminator, and throws on short or negative counts. Only whole messages whose shape was checked pass.
+ * A filter between the socket and the pg client's parser, which trusts its input: it loops forever on an error without its
+ * terminator, and throws on short or negative counts. Only complete messages with a valid shape pass.
  *
- *   type u8 │ length i32, itself included │ body
+ *   type u8 │ length i32, including itself │ body
  *
- * Also the place where a server's way of authentication is judged, before the client answers to it.
+ * The server's authentication method is checked here too, before the client replies to it.
  */
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { DeliveryError } from '../driver.ts'
@@ -16,7 +16,7 @@ const nothing = Buffer.alloc(0)
 
 export class MessageGate {
   readonly #allowsPasswordInClear: boolean
-  /** Chunks of a message that is not whole yet, and how many bytes are needed to go on. */
+  /** Chunks of an incomplete message, and the number of bytes that are needed to continue. */
   #held: Buffer[] = []
   #heldBytes = 0
   #neededBytes = headerBytes
@@ -28,12 +28,12 @@ export class MessageGate {
     this.#allowsPasswordInClear = allowsPasswordInClear
   }
 
-  /** Whole messages, checked. Throws the DeliveryError of what is wrong: the connection is of no use then. */
+  /** Returns complete, checked messages. Throws a DeliveryError for invalid input; the connection is unusable then. */
   accept(chunk: Buffer): Buffer {
     this.#held.push(chunk)
     this.#heldBytes += chunk.length
     if (!this.#isBegun) this.#refuseOtherProtocols(chunk)
-    // Joined only when it helps: a long message comes in many chunks.
+    // Joined only when that completes a message: a long message arrives in many chunks.
     if (this.#heldBytes < this.#neededBytes) return nothing
     const bytes = this.#held.length === 1 ? this.#held[0]! : Buffer.concat(this.#held)
     const end = this.#checkedEnd(bytes)
@@ -48,7 +48,7 @@ export class MessageGate {
     if (error) throw error
   }
 
-  /** Where the last whole message ends. */
+  /** Index of the end of the last complete message. */
   #checkedEnd(bytes: Buffer): number {
     let at = 0
     while (bytes.length - at >= headerBytes) {
@@ -103,16 +103,16 @@ export class MessageGate {
     }
   }
 
-  /** MD5 has a salt, a password in clear text has none. */
+  /** MD5 has a salt, a clear-text password has none. */
   #checkPasswordRequest(rest: Buffer, saltBytes: number): void {
     if (rest.length !== saltBytes) throw malformed('a damaged authentication request')
     if (!this.#allowsPasswordInClear) throw unsafeAuthentication(saltBytes === 0)
   }
 }
 
-/** A server of another kind begins to talk by itself. Null: nothing speaks against PostgreSQL. */
+/** Detects a server of another kind, which speaks first. Null: it may be PostgreSQL. */
 export function wrongServer(chunk: Buffer): DeliveryError | null {
-  // A greeting of MySQL (protocol 10), or its error, such as "too many connections": length u24, number 0, payload.
+  // A MySQL greeting (protocol 10), or its error, such as "too many connections": length u24, number 0, payload.
   const isMysql = chunk.length > 4 && chunk[3] === 0 && (chunk[4] === 0x0a || chunk[4] === 0xff)
   if (isMysql && chunk.readUIntLE(0, 3) > 0 && chunk.readUIntLE(0, 3) < 65_536)
     return new DeliveryError(
@@ -134,7 +134,7 @@ type Shape = (body: Buffer) => boolean
 const isEmpty: Shape = (body) => body.length === 0
 const isText: Shape = (body) => endOfTexts(body, 0, 1) === body.length
 
-/** Everything that a server may send to this client. */
+/** Every message that a server can send to this client. */
 const shapes: Readonly<Record<string, Shape>> = {
   R: (body) => body.length >= 4, // Authentication…: the rest depends on the method
   '1': isEmpty, // ParseComplete
@@ -157,7 +157,7 @@ const shapes: Readonly<Record<string, Shape>> = {
   G: (body) => body.length >= 3 && body.length === 3 + 2 * body.readInt16BE(1),
 }
 
-/** PostgreSQL 18 knows 18 fields. */
+/** PostgreSQL 18 has 18 fields. */
 const maxReportFields = 64
 
 /** Fields of a letter and a text, then a zero. */
@@ -170,7 +170,7 @@ function isReport(body: Buffer): boolean {
   return at === body.length - 1
 }
 
-/** Texts, each ended by a zero, up to an empty one at the very end. */
+/** Zero-terminated texts, up to an empty one at the very end. */
 function areTexts(body: Buffer, start: number, end: number): boolean {
   let at = start
   while (at < end && body[at] !== 0) {
@@ -206,7 +206,7 @@ function isDataRow(body: Buffer): boolean {
   return at === body.length && body.readInt16BE(0) >= 0
 }
 
-/** The index just after `count` texts that begin at `start`, each ended by a zero; -1 if there are fewer. */
+/** The index just after `count` zero-terminated texts that begin at `start`; -1 if there are fewer. */
 function endOfTexts(body: Buffer, start: number, count: number): number {
   let at = start
   for (let left = count; left > 0; left--) {

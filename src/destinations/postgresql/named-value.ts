@@ -1,6 +1,6 @@
 /**
- * Which column and value PostgreSQL refuses. It names the column of a missing value only; of a value that its column cannot
- * read it quotes the text, and of one that is too long the type: the column is the one that fits, if it is the only one.
+ * Finds the column and value that PostgreSQL rejects. The server names the column only for a missing value. For an unreadable
+ * value it quotes the text, for one that is too long it names the type. The column is the one that fits, if there is only one.
  */
 import type { DeliveryError } from '../driver.ts'
 import { type NamedValue, onlyColumn, valuesOf } from '../sql/named-value.ts'
@@ -13,7 +13,7 @@ export function namedValue(error: DeliveryError, record: string, statement: Inse
   const { code, message, column } = report
   const values = valuesOf(record, statement.keyed)
   if (column !== undefined) return withValue(column, values.get(column))
-  // Only here does the server quote a value: elsewhere it quotes names.
+  // The server quotes a value only in this class; elsewhere it quotes names.
   if (!code.startsWith('22')) return {}
   const typed = (name: string) => statement.types.get(name) ?? ''
   const tooLong = /\(([0-9]+)\)/.exec(message)

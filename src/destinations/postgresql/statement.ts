@@ -1,16 +1,16 @@
 /**
- * The one statement that stores a batch, its parameter, and how COPY stores the same (`copy.ts`). Pure.
+ * Builds the statement that stores a batch, its parameter, and the COPY that stores the same rows (`copy.ts`). Pure.
  *
  *   INSERT INTO t ("a", "b")
  *   SELECT c0, c1 FROM ROWS FROM (json_to_recordset($1) AS ("key" integer, "other" text)) WITH ORDINALITY AS x(c0, c1, n)
  *
- * The server reads every value from the record's own text with the column's own type, so numbers arrive as they were
- * sent, objects and arrays become jsonb or text, and there is one parameter whatever the number of records. What a
- * record does not hold itself (accepted time, generated id) is spliced into its text as a further key; of two equal
- * keys the server takes the last, so a record cannot pre-empt ours.
+ * The server reads every value from the record's own text with the column's type. Numbers arrive as they were sent, objects and
+ * arrays become jsonb or text, and there is one parameter whatever the number of records. Values that the record does not have
+ * (accepted time, generated id) are spliced into its text as a further key. The server uses the last of two equal keys, so a
+ * record cannot override ours.
  *
- * A record without a value for a column stores NULL; where the column is NOT NULL and has a default, the default.
- * An upsert first drops all but the last record of each dedupe value: one statement may not touch a row twice.
+ * A record without a value for a column stores NULL, or the default if the column is NOT NULL and has one. An upsert first
+ * drops all but the last record of each dedupe value, because one statement cannot update a row twice.
  */
 import { createHash } from 'node:crypto'
 import type { ColumnRule } from '../../contract/column-rules.ts'
@@ -36,29 +36,29 @@ import type { PostgresColumn, Table } from './table.ts'
 
 export interface InsertStatement {
   text: string
-  /** The same, storing nothing unless the condition holds. */
+  /** The same, but stores nothing unless the condition holds. */
   textIf(condition: string): string
-  /** $2 and on; $1 are the records. */
+  /** $2 and following; $1 are the records. */
   values: string[]
   /** The rules that `recordsParameter` applies to every record. */
   rules: readonly ColumnRule[]
-  /** The columns whose value is a key's, and every column's type: to say which of them refuses a record. */
+  /** The columns that are filled from keys, and the type of every column, to find the one that rejects a record. */
   keyed: readonly KeyedColumn[]
   types: ReadonlyMap<string, string>
   /** Null: COPY would store something else. */
   copy: CopyPlan | null
 }
 
-/** Several statements in one transaction; only the second where the others are empty. */
+/** Several statements in one transaction. If `before` and `after` are empty, only the second one. */
 export interface CopyPlan {
   columns: readonly CopyColumn[]
-  /** Makes the temporary table from which an upsert takes its rows. */
+  /** Creates the temporary table from which an upsert reads its rows. */
   before: string
   copy: string
   after: string
 }
 
-/** Records that follow each other in one message: all of them, or those from the place `firstIndex` on. */
+/** Consecutive records of one message: all of them, or those from `firstIndex` on. */
 export type RecordRun = StoredMessage & { readonly firstIndex?: number }
 
 /** `keepsDefault`: a record without the key stores the column's default, not NULL. */
@@ -105,7 +105,7 @@ export function insertStatement(table: Table, rules: readonly InsertRule[]): Ins
 }
 
 function canCopy({ takesCopy }: Table, targets: readonly Target[]): boolean {
-  // COPY would store a value in a column that is GENERATED ALWAYS AS IDENTITY.
+  // COPY would write into a column that is GENERATED ALWAYS AS IDENTITY.
   return takesCopy && targets.every(({ column }) => column.isPlain && !column.isGenerated)
 }
 
@@ -124,7 +124,7 @@ function copyPlan(
     return { columns, before: '', copy: `COPY ${table.name} (${names}) FROM STDIN`, after: '' }
   }
   const fields = [...targets.map(({ alias, column }) => `${alias} ${column.type}`), 'n integer'].join(', ')
-  // A connection keeps it, and another table, or other columns, have another one.
+  // A connection keeps the temporary table; another table, or other columns, have another name.
   const name = `"pipectl: ${createHash('sha256').update(`${table.name} ${fields}`).digest('hex').slice(0, 16)}"`
   return {
     columns,
@@ -141,9 +141,8 @@ function defaultFor({ keepsDefault = false }: InsertRule, column: PostgresColumn
 }
 
 /**
- * Without mappings: the table's columns whose name is a key of some record of the batch; the others are left to their
- * defaults. A record that has no such key at all would become an empty row: it is rejected (`no_matching_column`), by
- * default with an error.
+ * Without mappings: the table's columns whose name is a key of any record in the batch; the others get their defaults. A record
+ * without any such key would become an empty row. It is rejected (`no_matching_column`), by default with an error.
  */
 export function rulesByName(
   table: Table,
@@ -185,9 +184,9 @@ function failFor(rejected: RejectedRecord): never {
 }
 
 /**
- * The same messages with nothing in their records but the mapped keys, each value in its own text. The server parses
- * the whole of $1, so a NUL character or a lone surrogate fails it even where no column is mapped to it. Slower than
- * sending the records as they are: only for a batch that was rejected for one.
+ * The same messages, with records reduced to the mapped keys, each value in its own text. The server parses the whole of $1, so
+ * a NUL character or a lone surrogate fails it even in a key without a column. Slower than sending the records unchanged, so
+ * used only after such a rejection.
  */
 export function withMappedKeysOnly<Run extends RecordRun>(
   messages: readonly Run[],
@@ -264,7 +263,7 @@ function keyOf(rule: ColumnRule, index: number): string {
   return rule.source.kind === 'key' ? rule.source.key : `pipectl:${index}`
 }
 
-/** The records as rows with the columns c0, c1, … and their place n. */
+/** The records as rows with the columns c0, c1, … and their number n. */
 function recordSource(targets: readonly Target[]): { text: string; values: string[] } {
   const aliases = targets.map(({ alias }) => alias).join(', ')
   if (canBeNamed(targets)) {
@@ -305,12 +304,12 @@ function valueSql(target: Target): string {
   return `CASE WHEN r.doc -> $${parameterOf(target)}::text IS NULL THEN ${column.defaultSql} ELSE ${alias} END`
 }
 
-/** NULL and absent differ here, and only the record itself can tell them apart. */
+/** NULL and a missing key differ here, and only the record itself can tell them apart. */
 function isDefaultWhenAbsent({ rule, column }: Target): boolean {
   return rule.keepsDefault === true && column.defaultSql !== null && !column.isNotNull
 }
 
-/** Where the target's key is among the values: after $1, the records. */
+/** The parameter number of the target's key: after $1, the records. */
 function parameterOf({ alias }: Target): number {
   return Number(alias.slice(1)) + 2
 }

@@ -1,4 +1,4 @@
-/** The checks of a pull destination. Its lane hands messages out itself and never asks for a driver. */
+/** The checks of a pull destination. Its lane serves messages itself and never uses a driver. */
 import type { DriverModule, PullSpec } from '../driver.ts'
 
 export const pull: DriverModule<PullSpec> = {

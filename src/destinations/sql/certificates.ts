@@ -1,6 +1,6 @@
 /**
- * The certificates of a connection to a database: which the server must show (`tls_verify`, `tls_ca`), and which is shown to it
- * (`tls_cert`, `tls_key`). Without them docs/dev/contract.md#database-tls holds: TLS but to this very machine, and nothing is verified.
+ * The certificates of a database connection: the server's (`tls_verify`, `tls_ca`) and the client's (`tls_cert`, `tls_key`).
+ * Without them docs/dev/contract.md#database-tls applies: TLS except to this machine, and no verification.
  */
 import { checkServerIdentity, type PeerCertificate, TLSSocket } from 'node:tls'
 import { type DatabaseSpec, DeliveryError } from '../driver.ts'
@@ -10,7 +10,9 @@ import { isOwnHost } from './columns.ts'
 
 type DatabaseConfig = DatabaseSpec['config']
 
-/** docs/dev/contract.md#database-tls: TLS unless the host is this very machine; `databaseTls` and certificates turn it on there too. */
+/**
+ * docs/dev/contract.md#database-tls: TLS unless the host is this machine; `databaseTls` and certificates enable it there too.
+ */
 export function usesTls(config: DatabaseConfig, databaseTls: boolean): boolean {
   return databaseTls || !isOwnHost(config.host) || isVerified(config) || config.tls_cert !== null
 }
@@ -19,20 +21,17 @@ export function isVerified({ tls_verify }: DatabaseConfig): boolean {
   return tls_verify !== 'none'
 }
 
-/**
- * Whether the server that responds is certainly the one of this name: no other server gets the data that is sent to
- * it.
- */
+/** True if the responding server is certainly the one with this name, so that no other server can receive the data. */
 export function isCertainlyHost({ tls_verify }: DatabaseConfig): boolean {
   return tls_verify === 'full'
 }
 
-/** For `tls.connect`, which only encrypts: `requireVerified` says who may answer, before anything is sent. */
+/** For `tls.connect`, which only encrypts: `requireVerified` checks the server before anything is sent. */
 export function tlsOptions(config: DatabaseConfig) {
   return { rejectUnauthorized: false, ...tlsMaterial(config) }
 }
 
-/** Throws a DeliveryError: the server is not who it should be, and nothing was sent to it. */
+/** Throws a DeliveryError if the server is not the expected one. Nothing was sent to it. */
 export function requireVerified(socket: unknown, { host, tls_ca, tls_verify }: DatabaseConfig): void {
   if (!(socket instanceof TLSSocket)) throw protocolError('The connection to the database server has no TLS.')
   if (!socket.authorized) throw untrusted(codeOf(socket.authorizationError), tls_ca !== null)
@@ -69,7 +68,7 @@ function refused(code: string, what: string, advice: string): DeliveryError {
   return new DeliveryError('permanent', code, message)
 }
 
-/** The faults of the certificates that are to be stored. Never repeats their content. */
+/** The faults of certificates in a config. Never repeats their content. */
 export function certificateFaults(
   config: DatabaseConfig,
   stored: DatabaseConfig | undefined,

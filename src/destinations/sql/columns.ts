@@ -1,4 +1,4 @@
-/** The parts that the drivers of databases share, in addition to the contract's column rules. Pure. */
+/** Column functions that the database drivers share, in addition to the contract's column rules. Pure. */
 import type { ColumnMapping } from '../../contract/destination.ts'
 
 /** The value of a generated dedupe id: the same for every attempt. */
@@ -11,7 +11,7 @@ export function receivedAtValue(type: ColumnMapping['column_type'], receivedMs: 
   return type === 'number' ? receivedMs : new Date(receivedMs).toISOString()
 }
 
-/** The spec's names for this very machine: there is no network on the path to it. */
+/** Names of this machine: there is no network between pipectl and the server. */
 export function isOwnHost(host: string): boolean {
   return host === 'localhost' || host === '127.0.0.1'
 }

@@ -1,4 +1,4 @@
-/** SQL databases of either dialect. */
+/** Facts and rules of SQL databases, for either dialect. */
 import type { ColumnMapping } from '../../contract/destination.ts'
 import type { DatabaseSpec, DestinationDescriptor, DestinationSpec } from '../driver.ts'
 import { hasControlCharacters } from '../url-rules.ts'
@@ -25,7 +25,7 @@ export const database: DestinationDescriptor<DatabaseSpec> = {
   },
   columnFaults: (columns, { dialect }) => columnFaults(columns, dialect),
   targets: ({ host, port, database }) => [{ key: 'host', host, port, database }],
-  // Drivers end a statement before this by themselves.
+  // Drivers stop a statement earlier by themselves.
   attemptLimitMs: () => 60_000,
   requestsPerBatch: () => 1,
   isTransactional: true,
@@ -37,7 +37,7 @@ export const database: DestinationDescriptor<DatabaseSpec> = {
       : (await import('../postgresql/driver.ts')).postgresql,
 }
 
-/** Names that the server cannot have or does not tell apart, and more than one dedupe_id. */
+/** Reports names that the server does not allow or cannot distinguish, and more than one dedupe_id. */
 function columnFaults(
   columns: readonly ColumnMapping[],
   dialect: DatabaseSpec['config']['dialect'],

@@ -1,35 +1,35 @@
 /**
- * Exactly once (`exactly_once`): the position of a lane is stored next to its records, and moves in their
- * transaction. This mark is a row of `_pipectl_lanes`, in the schema of the destination's table, one for each lane and table:
+ * Exactly once (`exactly_once`): the position of a lane is stored next to its records, and moves in their transaction. This
+ * mark is a row of `_pipectl_lanes`, in the schema of the destination's table, one per lane and table:
  *
  *   destination_id  timeline  target  │  generation  last_seq  last_msg_id
  *   └── owner of the row ────────────┘   └── position ───────────────────┘
  *
- * The owner. The destination, so that a new one begins at its own start (a destination created again, a pipe copied
- * with `apply`). The timeline: this data directory since its last restore, because a restored copy gives out other
- * seqs and may run in parallel with the directory it was made from. The table: another one has none of the records.
+ * The owner consists of three values. The destination: a new one starts from its own position (a destination created again, a
+ * pipe copied with `apply`). The timeline: this data directory since its last restore, because a restored copy assigns other
+ * seqs and can run in parallel with the original. The table: another table has none of the records.
  *
- * The position. Seqs only count within a generation, which every rewind raises: a rewind makes the row outdated, and
- * everything is delivered again, on purpose. `last_msg_id` is the message at `last_seq`. A row that would have
- * records left out is believed only if this data directory has the same message there: the directory itself may have
- * been copied (a snapshot, cp), and the copies have the same ids but other messages behind that point.
+ * The position is valid only within a generation, which every rewind increases: a rewind makes the row outdated, and everything
+ * is delivered again, on purpose. `last_msg_id` is the message at `last_seq`. A row that would exclude records is trusted only
+ * if this data directory has the same message there. The directory itself may have been copied (a snapshot, cp), and the copies
+ * have the same ids but different messages beyond that point.
  *
  *   the row is …                          | the attempt sends
  *   --------------------------------------|--------------------------------------------------------------------------
  *   of an earlier generation, or missing  | the whole batch
  *   before the batch                      | the whole batch. Behind the lane is usual: messages were skipped or dropped,
- *                                         | or the database was restored, which only a rewind can make up for
- *   within the batch, the same message    | the messages after it: the range was cut again, and larger
- *   at its end or beyond, the same        | nothing: it is stored. Beyond: the range was cut again, and smaller
+ *                                         | or the database was restored, which only a rewind can repair
+ *   within the batch, the same message    | the messages after it: the range was cut again, and is larger
+ *   at its end or beyond, the same        | nothing: it is stored. Beyond: the range was cut again, and is smaller
  *   the same seq, another message; of a   | nothing, and `lane_row_conflict`: another process delivers as this lane. The
- *   later generation                      | operator has to decide which of them continues
+ *   later generation                      | operator must decide which of them continues
  *
- * The row is moved first, and only from where it was last seen; the records follow in the same transaction. If there
- * are two attempts at one batch (the first was abandoned, and the server still works on it), the second waits at the
- * row for the first to end, finds it moved, reads it again and has nothing to send. The state after a crash:
+ * The row is moved first, and only from the position that was last read; the records follow in the same transaction. If two
+ * attempts at one batch overlap (the first was abandoned, and the server still works on it), the second waits at the row, finds
+ * it moved, reads it again and has nothing to send. The state after a crash:
  *
- *   before the COMMIT arrives      nothing: the row is where it was, and so is the table
- *   after it, its reply lost       both moved: the next attempt finds the row at the end of its batch
+ *   before the COMMIT arrives           nothing: the row and the table are unchanged
+ *   after it, its reply lost            both moved: the next attempt finds the row at the end of its batch
  *   after the reply, before the lane's own cursor is saved: the same
  */
 import { v5 } from 'uuid'
@@ -52,14 +52,14 @@ export function markKey(spec: DatabaseSpec, { timeline = '' }: DriverSettings): 
   return [markOwner(spec), timeline, spec.config.table]
 }
 
-/** The owners and the timeline of all marks that a destination has had here. */
+/** The owner and timeline of every mark that a destination can have on this server. */
 export function keysToForget({ destinationId }: DatabaseSpec, { timeline = '' }: DriverSettings): string[] {
   return [markOwner({ destinationId }), markOwner({ destinationId, isForReplays: true }), timeline]
 }
 
 /**
- * The owner of the row that an attempt moves. Replays of parked records have a row of their own next to the lane's.
- * Each replay has its own generation, greater than the one before: the row says whether the last of them is stored.
+ * The owner of the row that an attempt moves. Replays of parked records have a separate row. Each replay has a greater
+ * generation than the one before: the row shows whether the last of them is stored.
  */
 function markOwner({
   destinationId,
@@ -71,7 +71,7 @@ function markOwner({
 export interface MarkPosition {
   generation: number
   lastSeq: number
-  /** Empty: of no message. */
+  /** Empty: no message. */
   lastMsgId: string
 }
 
@@ -80,7 +80,7 @@ export function startOf(generation = 0): MarkPosition {
   return { generation, lastSeq: 0, lastMsgId: '' }
 }
 
-/** Where the mark is once the batch is stored. */
+/** The mark's position once the batch is stored. */
 export function endOf({ generation = 0, messages }: Batch): MarkPosition {
   const { seq, msgId } = messages.at(-1)!
   return { generation, lastSeq: seq, lastMsgId: msgId }
@@ -91,7 +91,7 @@ export function valuesOf({ generation, lastSeq, lastMsgId }: MarkPosition): stri
   return [String(generation), String(lastSeq), lastMsgId]
 }
 
-/** From the server's texts, which may be anything. */
+/** Parses the server's texts, which are untrusted. */
 export function positionOf(row: Record<string, unknown>, table: string): MarkPosition {
   const [generation, lastSeq] = [Number(row.generation), Number(row.last_seq)]
   if (!Number.isSafeInteger(generation) || !Number.isSafeInteger(lastSeq)) {
@@ -127,7 +127,7 @@ export async function undelivered(
   return withMessages(batch, messages.slice(at + 1))
 }
 
-/** Beyond the batch: the lane looks into the buffer. */
+/** For positions beyond the batch: the lane reads the buffer. */
 async function messageIdAt(seq: number, progress: AttemptProgress): Promise<string | null> {
   try {
     return await progress.messageIdAt(seq)
@@ -156,30 +156,33 @@ function conflict(
   return new DeliveryError('permanent', 'lane_row_conflict', message)
 }
 
-/** Another process moves the mark whenever it is read. */
+/** Another process moved the mark at every read. */
 export function markBusy(table: string): DeliveryError {
   const message = `The row of this lane in ${table} was changed by another attempt. It will be read again.`
   return new DeliveryError('transient', 'lane_row_busy', message)
 }
 
-/** How often an attempt reads a mark that was moved meanwhile. */
+/** Maximum number of reads per attempt of a mark that keeps moving. */
 export const mostReads = 3
 
-/** The outcome of a check of a destination, in words. `table`: of the marks. */
+/** The result of a destination's check, as a sentence. `table`: the table of the marks. */
 export function checkedTable(table: string, isThere: boolean): string {
   return isThere
     ? `${table} can store the position of the lane.`
     : `${table} does not exist yet: the first delivery creates it.`
 }
 
-/** The table of the marks cannot be made or used. `byHand`: what to run; it stands first, because the server's words may be long. */
+/**
+ * The table of the marks cannot be created or used. `byHand`: the command to run, placed first because the server's message may
+ * be long.
+ */
 export function markTableUnusable(why: DeliveryError, byHand: string): DeliveryError {
   if (why.class === 'transient') return why
   const message = `exactly_once needs a table that this user cannot create or use. Run this as an administrator: ${byHand} The error of the server: ${why.message}`
   return new DeliveryError('permanent', 'lane_table_unusable', message, { cause: why.cause })
 }
 
-/** A table whose rows are not stored in the server's transaction. */
+/** The error for a table that does not take part in transactions. */
 export function notTransactional(table: string, what: string, next: string): DeliveryError {
   const message = `exactly_once needs transactions, and ${table} is ${what}: ${next}, or disable exactly_once.`
   return new DeliveryError('permanent', 'table_not_transactional', message)

@@ -1,12 +1,12 @@
-/** The rules of each dialect for names: checked when a destination is saved, and before a name is quoted. Pure. */
+/** Each dialect's rules for names, checked when a destination is saved and before a name is quoted. Pure. */
 import type { Dialect } from '../../contract/destinations/database.fields.ts'
 
 const maxPostgresBytes = 63
 const maxMysqlCharacters = 64
 
 /**
- * Why the server could not hold this name, as a sentence after it; null: it can. PostgreSQL cuts longer names off with
- * no more than a notice, and MySQL would fail on each batch.
+ * Why the server does not allow this name, as a sentence that follows it, or null. PostgreSQL would truncate longer names with
+ * only a notice, and MySQL would fail every batch.
  */
 export function identifierFault(dialect: Dialect, name: string): string | null {
   if (name.trim() === '') return 'must not be empty'
@@ -22,7 +22,7 @@ export function identifierFault(dialect: Dialect, name: string): string | null {
     : null
 }
 
-/** MySQL compares column names without regard to case; PostgreSQL's are quoted, so there case counts. */
+/** MySQL compares column names case-insensitively; PostgreSQL's are quoted, so case matters. */
 export function columnKey(dialect: Dialect, name: string): string {
   return dialect === 'mysql' ? name.toLowerCase() : name
 }

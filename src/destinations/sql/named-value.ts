@@ -1,4 +1,4 @@
-/** Which column and value of a refused record a server's words speak of. Pure. */
+/** Finds the column and value of a rejected row that a server's message names. Pure. */
 import { pickMembers, stringValue } from '../../log/record-text.ts'
 
 export interface NamedValue {
@@ -6,13 +6,13 @@ export interface NamedValue {
   value?: string
 }
 
-/** A column that takes its value from a key of the record. */
+/** A column that is filled from a key of the record. */
 export interface KeyedColumn {
   column: string
   key: string
 }
 
-/** The record's value for each column, as text: of a string what it says, of anything else its JSON. */
+/** The record's value for each column, as text: the content of a string, the JSON of any other value. */
 export function valuesOf(record: string, columns: readonly KeyedColumn[]): Map<string, string> {
   const slots = new Map([...new Set(columns.map(({ key }) => key))].map((key, slot) => [key, slot]))
   const found: (string | undefined)[] = new Array(slots.size)
@@ -25,7 +25,7 @@ export function valuesOf(record: string, columns: readonly KeyedColumn[]): Map<s
   return values
 }
 
-/** The only column whose value passes; of several none is named. */
+/** The only column whose value passes the test; none if there are several. */
 export function onlyColumn(
   values: ReadonlyMap<string, string>,
   isIt: (value: string, column: string) => boolean,

@@ -1,4 +1,4 @@
-/** One record for POST destinations/test?sample=true: it is inserted and rolled back. */
+/** Builds one record for POST destinations/test?sample=true, which is inserted and rolled back. */
 import { randomUUID } from 'node:crypto'
 import { columnRules } from '../../contract/column-rules.ts'
 import type { ColumnMapping } from '../../contract/destination.ts'
@@ -6,7 +6,7 @@ import type { StoredMessage } from '../../log/buffer.ts'
 import { records } from '../../log/record-text.ts'
 import type { Batch, DatabaseSpec, DeliveryError, DestinationCheck, Sample } from '../driver.ts'
 
-/** `textFor` makes up text that a column takes, for a pipe that has no message yet. */
+/** `textFor` makes up text that fits a column, for a pipe without messages. */
 export function sampleBatch(
   { recent }: Sample,
   { columns, pipeId, timestampField }: DatabaseSpec,

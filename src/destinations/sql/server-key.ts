@@ -1,15 +1,14 @@
 /**
- * Identifies a database server. With `tls_verify` its certificate does; without, it is not verified
- * (docs/dev/contract.md#database-tls), and the server is the one that has the private key of the first connection.
- * Its public key is pinned, durably, before anything is sent to it, and a server with another key is rejected before
- * the log-in.
+ * Identifies a database server. With `tls_verify` its certificate does that. Without, the certificate is not verified
+ * (docs/dev/contract.md#database-tls), and the expected server is the one with the private key of the first connection. Its
+ * public key is pinned, durably, before anything is sent to it. A server with another key is rejected before the log-in.
  *
  *   TLS is up ─▶ a key is pinned ─── the same ───────────▶ log in
  *      │                └─────────── another ────────────▶ `certificate_changed`, nothing was sent
  *      └───────▶ none is pinned ──── pinned, durable ────▶ log in
  *
- * The key is pinned (SHA-256 of the SubjectPublicKeyInfo), not the certificate: a certificate that is renewed for the
- * same key is the same server, and no other server can use it. A renewal that keeps the key therefore needs no reset.
+ * The key is pinned (SHA-256 of the SubjectPublicKeyInfo), not the certificate: a certificate that is renewed for the same key
+ * belongs to the same server, and no other server can use it. Such a renewal needs no reset.
  */
 import { createHash } from 'node:crypto'
 import { TLSSocket } from 'node:tls'
@@ -23,16 +22,16 @@ import {
 import { protocolError } from '../guarded-socket.ts'
 import { isVerified, requireVerified } from './certificates.ts'
 
-/** Called once TLS is up and nothing has been sent over it. Rejects with a DeliveryError: send nothing, drop the socket. */
+/** Called once TLS is up, before anything is sent. If it rejects with a DeliveryError, send nothing and drop the socket. */
 export type AdmitServer = (socket: unknown) => Promise<void>
 
-/** For delivery. */
+/** For delivery: pins the key of an unknown server. */
 export function pinnedOnFirstUse(
   { config }: DatabaseSpec,
   pin: PinServerKey,
   { pinsDatabaseKeys = true }: DriverSettings,
 ): AdmitServer {
-  // The server is known: no other server has another key of it.
+  // A verified server can change its key.
   if (isVerified(config)) return async (socket) => requireVerified(socket, config)
   if (!pinsDatabaseKeys) return async () => {}
   return async (socket) => {
@@ -45,7 +44,7 @@ export function pinnedOnFirstUse(
   }
 }
 
-/** For checks, which store nothing: says what it saw. */
+/** For checks, which store nothing: reports what they found. */
 export function comparedWithPin(
   spec: DatabaseSpec,
   { pinsDatabaseKeys = true }: DriverSettings,
@@ -84,7 +83,7 @@ function verified(config: DatabaseSpec['config'], report: (check: DestinationChe
   }
 }
 
-/** Lower-case hex. TLS has proved by now that the server has the private key, verified certificate or not. */
+/** Lower-case hex. TLS has proved that the server has the private key, even if its certificate is not verified. */
 function keyFingerprint(socket: unknown): string {
   try {
     const certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined

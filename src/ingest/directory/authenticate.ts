@@ -1,22 +1,22 @@
 /**
- * `Authorization: Bearer <API_KEY>` → the Principal whose key it is. Management, pull and ingest share it. Missing,
- * malformed, unknown, revoked and expired are the same: no principal, 401.
+ * Authenticates `Authorization: Bearer <API_KEY>` for management, pull and ingest. A missing, malformed, unknown,
+ * revoked or expired key gives no principal: 401.
  *
- * Only header → hash is remembered, so that the hot path does not hash. The directory is asked each time whether the
- * key is active: a revoked key stops working the moment the directory has removed it.
+ * Only the hash of each header is cached, so that the hot path does not hash. The directory is checked each time, so a
+ * revoked key stops working as soon as the directory has removed it.
  */
 import { ApiError } from '../../contract/errors.ts'
 import type { Principal } from '../../contract/principal.ts'
 import type { Directory, KnownKey } from '../../metadata/directory-source.ts'
 import { hashApiKey, hasValidChecksum } from '../../metadata/key-tokens.ts'
 
-/** A promise only for a key that the directory has not seen yet. Undefined: not an active key. */
+/** Returns a promise only for a key that the directory has not seen yet. Undefined when the key is not active. */
 export type Authenticate = (authorization: string) => Principal | undefined | Promise<Principal | undefined>
 
 const maxRemembered = 10_000
 const scheme = /^Bearer +([^\s]+) *$/i
 
-/** `now`: the wall clock, ms. */
+/** `now` is the wall clock in ms. */
 export function createAuthenticate(
   directory: Pick<Directory, 'key'>,
   now: () => number = Date.now,
@@ -24,14 +24,14 @@ export function createAuthenticate(
   const hashes = new Map<string, string>()
 
   const remember = (header: string, hash: string) => {
-    // The oldest one goes, not all: with more keys in use than are remembered, most requests still find theirs.
+    // Evicts only the oldest: with more active keys than cache entries, most requests still hit the cache.
     if (hashes.size >= maxRemembered) hashes.delete(hashes.keys().next().value!)
     hashes.set(header, hash)
   }
 
   const valid = (key: KnownKey | undefined): KnownKey | undefined => {
     if (key === undefined) return undefined
-    // The clock is asked for keys that expire alone.
+    // The clock is read only for keys that expire.
     if (key.expiresMs !== Number.POSITIVE_INFINITY && key.expiresMs <= now()) return undefined
     key.isUsed = true
     return key
@@ -47,7 +47,7 @@ export function createAuthenticate(
     if (token === undefined || !hasValidChecksum(token)) return undefined
     const hash = hashApiKey(token)
     const principal = directory.key(hash)
-    // Only keys that exist are remembered: guesses must not push them out.
+    // Only existing keys are cached, so that guessed keys cannot evict them.
     if (principal instanceof Promise) {
       return principal.then((found) => {
         if (found !== undefined) remember(authorization, hash)
@@ -60,8 +60,8 @@ export function createAuthenticate(
 }
 
 /**
- * Calls `next` for the caller: at once when the key is known, else once the directory has looked for it. Throws or
- * rejects with `unauthorized`, and with what `next` throws.
+ * Calls `next` for the caller: immediately when the key is known, otherwise after the directory has looked it up. Throws
+ * or rejects with `unauthorized`, and with errors of `next`.
  */
 export function admit<T>(
   authenticate: Authenticate,

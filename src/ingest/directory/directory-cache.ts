@@ -1,16 +1,15 @@
 /**
- * The directory in memory: one map of pipes and one of key hashes, filled at start from the source and replaced piece
- * by piece. The hot path only reads the maps.
+ * The directory in memory: a map of pipes and a map of key hashes, loaded from the source at the start and updated entry by
+ * entry. The hot path only reads the maps.
  *
- * A key hash that is not in the map is looked for in the source, because another process (`pipectl workspaces
- * create`) may have made the key. Callers that ask for the same hash share one look-up, and a hash that was not there
- * is remembered as absent for a second: a client that repeats one unknown key reaches the file once a second and no more.
- * Both are dropped for a key that is refreshed, so one made here works at once. One key is refreshed at a time: what it
- * costs to make one does not grow with the keys there are.
+ * A key hash that is not in the map is looked up in the source, because another process (`pipectl workspaces create`) can
+ * have created the key. Concurrent lookups of the same hash share one query, and a missing hash is cached as absent for a
+ * second: a client that repeats an unknown key causes at most one query per second. A refresh of a key discards both, so a
+ * new key works immediately. Keys are refreshed one at a time, so the cost of a new key does not grow with their number.
  *
- * When keys were last used (docs/dev/contract.md#key-scopes), to the minute. A request sets a flag on its key and no more; the
- * flags are collected here every few seconds, those of the ingest threads too, and a key is stored once in a minute in
- * which it was used. What a crash loses is the last seconds of it.
+ * The last use of keys (docs/dev/contract.md#key-scopes) is recorded to the minute. A request only sets a flag on its key.
+ * The flags, including those of the ingest threads, are collected every few seconds, and a key is stored once per minute
+ * of use. A crash loses only the last seconds.
  */
 import type { ApiKeyScope } from '../../contract/api-key.ts'
 import type {
@@ -23,7 +22,7 @@ import type {
 import type { Logger } from '../../platform/log.ts'
 
 const absentForMs = 1_000
-/** At most this many absent hashes are remembered: clients with a new unknown key each time must not fill the memory. */
+/** The limit of hashes cached as absent: clients that send a new unknown key each time must not fill the memory. */
 const absentMax = 10_000
 
 export interface DirectoryCacheOptions {
@@ -54,8 +53,8 @@ export async function openDirectory(
 }
 
 /**
- * Two reloads of one entry may finish in either order; the one that was asked for last holds the newest state. An older
- * result that comes later is dropped. Both callers see a state at least as new as the one they asked for.
+ * Two reloads of one entry can finish in either order; the later request has the newer state. An older result that
+ * arrives later is dropped. Both callers see a state at least as new as they requested.
  */
 function createLatestWins<T>(
   load: (id: string) => Promise<T>,
@@ -84,12 +83,12 @@ class KeyCache {
   readonly #source: DirectorySource
   readonly #now: () => number
   readonly #known: Map<string, KnownKey>
-  /** Hashes that the source does not have, until when. */
+  /** Hashes that the source does not have, with the time until which that is cached. */
   readonly #absent = new Map<string, number>()
   readonly #lookUps = new Map<string, Promise<KnownKey | undefined>>()
   /** The number of refreshes so far. */
   #refreshes = 0
-  /** Used, and no longer known as they were. */
+  /** Keys that were used but are no longer in the map. */
   readonly #usedBefore = new Set<string>()
   readonly #refreshKey: (apiKeyId: string) => Promise<void>
 
@@ -140,7 +139,7 @@ class KeyCache {
   async #lookUp(hash: string): Promise<KnownKey | undefined> {
     const refreshesBefore = this.#refreshes
     const key = await this.#source.key(hash)
-    // A refresh was asked for in between: this result may be older than a revocation. Ask again.
+    // A refresh was requested meanwhile: this result can be older than a revocation, so look it up again.
     if (refreshesBefore !== this.#refreshes) return await this.#lookUp(hash)
     if (key === null) {
       rememberAbsent(this.#absent, hash, this.#now() + absentForMs)
@@ -151,7 +150,7 @@ class KeyCache {
     return found
   }
 
-  /** Its row is gone already. */
+  /** The key's row is already deleted. */
   #removeRevoked(apiKeyId: string): void {
     for (const [hash, { by }] of this.#known)
       if (by.kind === 'key' && by.apiKeyId === apiKeyId) this.#replace(hash, null)
@@ -177,7 +176,7 @@ function knownKey({ workspaceId, apiKeyId, scopes, pipeIds, expiresMs }: Directo
   }
 }
 
-/** Entries are in the order they expire: the oldest go first. */
+/** Entries are in order of expiry: the oldest are removed first. */
 function rememberAbsent(absent: Map<string, number>, hash: string, until: number): void {
   absent.delete(hash)
   absent.set(hash, until)
@@ -190,9 +189,9 @@ function rememberAbsent(absent: Map<string, number>, hash: string, until: number
 
 export interface KeyUseOptions {
   directory: Pick<Directory, 'takeUsedKeys'>
-  /** Stores that they were used in the minute that began then. */
+  /** Records that these keys were used during the minute starting at `minuteMs`. */
   store(apiKeyIds: readonly string[], minuteMs: number): Promise<void>
-  /** The wall clock, ms. */
+  /** The wall clock in ms. */
   now(): number
 }
 
@@ -201,9 +200,9 @@ const minuteMs = 60_000
 
 export class KeyUse {
   readonly #options: KeyUseOptions
-  /** Used since they were stored last. */
+  /** Keys used since the last store. */
   readonly #used = new Set<string>()
-  /** Those that the current minute is stored of. */
+  /** Keys already stored for the current minute. */
   readonly #stored = new Set<string>()
   #minute = 0
 
@@ -211,7 +210,7 @@ export class KeyUse {
     this.#options = options
   }
 
-  /** Returns what ends it. */
+  /** Returns a function that stops it. */
   start(log: Logger): () => void {
     const flush = () => this.flush().catch((error) => log.warn({ err: error }, 'keys.use_not_stored'))
     const timer = setInterval(flush, everyMs).unref()
@@ -223,7 +222,7 @@ export class KeyUse {
     for (const id of apiKeyIds) this.#used.add(id)
   }
 
-  /** Rejects when it cannot be stored: the next time says it again. */
+  /** Rejects when the store fails; the keys are stored with the next flush. */
   async flush(): Promise<void> {
     this.used(this.#options.directory.takeUsedKeys())
     const nowMs = this.#options.now()

@@ -1,4 +1,4 @@
-/** JSON's bytes. */
+/** Bytes of JSON tokens. */
 export const quote: u8 = 0x22
 export const backslash: u8 = 0x5c
 export const comma: u8 = 0x2c
@@ -17,5 +17,5 @@ export const tab: u8 = 0x09
 export const lineFeed: u8 = 0x0a
 export const carriageReturn: u8 = 0x0d
 
-/** Where a function says where a valid token ends: that there is none. No text begins at address 0. */
+/** The result of a function that finds no valid token. No text begins at address 0. */
 export const invalid: usize = 0

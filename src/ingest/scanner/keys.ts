@@ -1,6 +1,6 @@
 /**
- * The keys that a pipe looks for at the top level of each record: those that enrichment adds, which must not be there
- * (`prepareBody` removes them), and those that a destination requires.
+ * The top-level keys that matter for a pipe: those that enrichment adds, which must not be in a record (`prepareBody`
+ * removes them), and those that a destination requires.
  */
 import { invalid, quote } from './bytes'
 import { keyTableAt } from './layout'
@@ -8,13 +8,13 @@ import { atSpecial } from './tokens'
 
 let enrichmentKeys: i32 = 0
 let watchedCount: i32 = 0
-/** A bit for each length (the lowest six bits of it) that a watched key has: few other keys get past it. */
+/** One bit for each length (lowest six bits) of a watched key. It rules out most other keys. */
 let watchedLengths: u64 = 0
 let allRequired: u64 = 0
-/** A bit for each required key that the current record has. */
+/** One bit for each required key of the current record. */
 let found: u64 = 0
 
-/** The key table holds the enrichment's keys, then the required ones. */
+/** The key table holds the keys of the enrichment first, then the required keys. */
 export function watch(enrichment: i32, required: i32): void {
   enrichmentKeys = enrichment
   watchedCount = enrichment + required
@@ -36,8 +36,8 @@ export function isWatching(): bool {
 }
 
 /**
- * After the key whose opening quote stands before `at`. Invalid also where `prepareBody` is needed: for an escaped
- * key, which may be a watched one in another spelling, and for one that enrichment adds.
+ * Returns the address after the key whose opening quote is just before `at`. Invalid when `prepareBody` is needed: for
+ * an escaped key, which can be a watched key in another spelling, and for a key of the enrichment.
  */
 export function afterWatchedKey(at: usize): usize {
   const end = atSpecial(at)

@@ -1,4 +1,4 @@
-/** The stored body: the records' texts with the insertion before each closing brace, a newline between two. */
+/** Writes the stored body: the records' texts with the insertion before each closing brace, separated by newlines. */
 import { closeBrace, comma, lineFeed } from './bytes'
 import { insertionAt } from './layout'
 
@@ -16,7 +16,7 @@ export function outputLength(): i32 {
   return <i32>(outputEnd - outputAt)
 }
 
-/** False: there is no room, and memory may not grow. */
+/** Returns false when there is no room and the memory cannot grow. */
 export function writeRecord(start: usize, end: usize, isEmpty: bool): bool {
   const textBytes = end - start
   if (!hasRoom(outputEnd + textBytes + insertionBytes + 2)) return false

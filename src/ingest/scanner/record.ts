@@ -7,8 +7,8 @@
  *                                          │  ▲
  *                                 { or [ ──┘  └── its first member; empty: it ended
  *
- * The containers that are open around the current value are a stack of the bytes that will close them. There is no
- * recursion: the depth is a number, and its limit holds before anything is stored.
+ * Open containers are a stack of their closing bytes. There is no recursion: the depth is a number that is checked
+ * before anything is written.
  */
 import {
   carriageReturn,
@@ -31,22 +31,22 @@ import { afterScalar, afterString } from './tokens'
 let maxKeys: i32 = 0
 let maxDepth: i32 = 0
 let isLine: bool = false
-/** Keys of the record at hand, those of nested objects included. */
+/** Keys of the current record, including nested objects. */
 let keys: i32 = 0
 
-/** `oneLine`: a newline ends the record, also an unfinished one. */
+/** `oneLine`: a newline ends the record, even an incomplete one. */
 export function limitRecords(keysPerRecord: i32, depth: i32, oneLine: bool): void {
   maxKeys = keysPerRecord
   maxDepth = depth
   isLine = oneLine
 }
 
-/** Whether the record that was scanned last has no members. */
+/** True when the last scanned record has no members. */
 export function isEmptyRecord(): bool {
   return keys === 0
 }
 
-/** After the closing brace of the record whose opening brace is at `start`; or invalid. */
+/** Returns the address after the closing brace of the record that starts at `start`, or invalid. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of the diagram above, without a call per value
 export function afterRecord(start: usize): usize {
   beginRecord()
@@ -55,7 +55,7 @@ export function afterRecord(start: usize): usize {
   let depth: i32 = 0
   let closer: u8 = 0
   while (true) {
-    // At a value.
+    // Now at a value.
     const first = load<u8>(at)
     if (first === quote) {
       at = afterString(at + 1)
@@ -75,7 +75,8 @@ export function afterRecord(start: usize): usize {
       at = afterScalar(at)
       if (at === invalid) return invalid
     }
-    // After a value: the next one of its container, or the container's own end, and so on outwards.
+    // Now after a value: continues with the next value of its container, or with the end of the container, and so on
+    // outwards.
     while (true) {
       at = afterSpace(at)
       const next = load<u8>(at)
@@ -94,7 +95,7 @@ export function afterRecord(start: usize): usize {
   }
 }
 
-/** `"key" :` up to where the value begins. */
+/** Scans `"key" :` and returns the start of the value. */
 function afterKey(start: usize, depth: i32): usize {
   if (load<u8>(start) !== quote || ++keys > maxKeys) return invalid
   let at = depth === 1 && isWatching() ? afterWatchedKey(start + 1) : afterString(start + 1)
@@ -104,8 +105,8 @@ function afterKey(start: usize, depth: i32): usize {
 }
 
 /**
- * Newlines become spaces where they stand: a stored record is one line, and JSON has newlines in white space only. In a
- * record that is a line they are left, for no token begins with one.
+ * Replaces newlines by spaces in place: a stored record is one line, and JSON has raw newlines only in white space. In
+ * NDJSON a newline ends the record and is kept.
  */
 export function afterSpace(start: usize): usize {
   let at = start

@@ -1,12 +1,12 @@
 /**
  * One pass over a body: AssemblyScript, compiled to dist/ingest/scanner.wasm by `npm run build` and called by
- * src/ingest/prepare.ts. It takes a body that needs nothing but a copy, and leaves every other to `prepareBody`:
+ * src/ingest/prepare.ts. It handles bodies that only need to be copied, and leaves all others to `prepareBody`:
  *
  *   body  ──▶  valid JSON, within its limits,  ──▶  each record's own text with the enrichment spliced in
- *              every required key there,       └─▶  0: `prepareBody` judges it, and words what is wrong
+ *              every required key there,       └─▶  0: `prepareBody` checks it and describes the error
  *              no enrichment key there
  *
- * It makes no values and allocates nothing; its memory is the areas of layout.ts.
+ * It creates no values and allocates nothing; its memory is laid out in layout.ts.
  */
 import { closeBracket, comma, invalid, lineFeed, openBrace, openBracket } from './bytes'
 import { inputAt, readAhead, resultAt } from './layout'
@@ -35,8 +35,8 @@ export function limit(recordsPerBody: i32, keysPerRecord: i32, depth: i32, isNdj
 }
 
 /**
- * The length of the output, which begins where `outputStart` says; 0: it is one for `prepareBody`. The body is the
- * first `length` bytes of the input, of which the first `skipped` are no JSON.
+ * Returns the length of the output, which starts at `outputStart`, or 0 when the body is left to `prepareBody`. The body
+ * is the first `length` bytes of the input; the first `skipped` bytes of it (a byte order mark) are not JSON.
  */
 export function scan(skipped: i32, length: i32, insertion: i32, isNdjson: bool): i32 {
   const end = inputAt + <usize>length
@@ -51,7 +51,7 @@ export function scan(skipped: i32, length: i32, insertion: i32, isNdjson: bool):
   return outputLength()
 }
 
-/** Behind the input and what may be read after it. */
+/** After the input and the bytes that a read can pass its end by. */
 export function outputStart(length: i32): usize {
   return inputAt + <usize>length + <usize>readAhead
 }

@@ -1,11 +1,11 @@
 /**
- * Strings, numbers and words: each function takes the address where the token (or the part it is named after) begins
- * and returns the one after it, or `invalid`. The zero byte after the input is valid in none of them, so no function
- * asks how long the input is.
+ * Strings, numbers and literals. Each function takes the address at which the token, or its named part, starts. It
+ * returns the address after it, or `invalid`. The zero byte after the input is not valid in any token, so no function
+ * needs the length of the input.
  */
 import { backslash, dot, invalid, minus, nine, plus, quote, zero } from './bytes'
 
-/** The string whose opening quote stands before `at`. */
+/** Scans the string whose opening quote is just before `at`. */
 export function afterString(at: usize): usize {
   let end = atSpecial(at)
   while (load<u8>(end) === backslash) {
@@ -16,7 +16,7 @@ export function afterString(at: usize): usize {
   return load<u8>(end) === quote ? end + 1 : invalid
 }
 
-/** The first byte that means something in a string: a quote, a backslash, or a control character, which it cannot have. */
+/** Finds the next special byte in a string: a quote, a backslash, or a control character, which is not allowed. */
 export function atSpecial(start: usize): usize {
   let at = start
   while (true) {
@@ -54,7 +54,7 @@ function isHex(at: usize): bool {
   return isDigit(byte) || (letter >= 0x61 && letter <= 0x66)
 }
 
-/** A number or one of the three words. */
+/** Scans a number or a literal (true, false, null). */
 export function afterScalar(at: usize): usize {
   switch (load<u8>(at)) {
     case 0x74: // t
@@ -80,7 +80,7 @@ function afterNumber(start: usize): usize {
   return at
 }
 
-/** One digit or more. */
+/** Scans at least one digit. */
 function afterDigits(start: usize): usize {
   let at = start
   while (isDigit(load<u8>(at))) at++

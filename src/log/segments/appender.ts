@@ -1,9 +1,9 @@
 /**
- * A thread's side of an append: messages gather in a frame (group-commit.ts), which goes to the writer, whose results come in the
- * order of the frames.
+ * The appending thread's side: messages gather in a frame (group-commit.ts), the frame goes to the writer, and the
+ * writer's results arrive in the order of the frames.
  *
- * Nothing here is acknowledged before the writer has responded for its frame: what is gathered or queued when the process
- * dies had no 202.
+ * A message is acknowledged only after the writer has responded for its frame. Messages that are gathering or queued
+ * when the process dies got no 202.
  */
 import assert from 'node:assert'
 import { resourceLimits } from '../../contract/resource-limits.ts'
@@ -13,7 +13,7 @@ import { type Group, GroupCommit, type Waiter } from '../group-commit.ts'
 import { type FrameResult, type SkippedResult, type UnavailableReason, unavailable } from './protocol.ts'
 
 const firstCapacityBytes = 256 * 1024
-/** ArrayBuffers kept for the next frames: one gathering while two are in flight. */
+/** ArrayBuffers kept for reuse: one gathers while two are in flight. */
 const sparesKept = 3
 
 export type FindRepeat = (pipeId: string, idempotency: Idempotency) => Promise<Appended | 'reused' | null>
@@ -35,7 +35,7 @@ export class FrameAppender {
   readonly #inFlight: { group: Group; waiters: Waiter[] }[] = []
   #unavailableReason: UnavailableReason | null = null
 
-  /** `send` hands a frame to the writer; its buffer is gone then. */
+  /** `send` transfers a frame to the writer; its buffer cannot be used afterwards. */
   constructor(send: (frame: Frame) => void, findRepeat: FindRepeat) {
     this.#send = send
     this.findRepeat = findRepeat
@@ -51,12 +51,12 @@ export class FrameAppender {
     return this.#groups.idle()
   }
 
-  /** Appends are rejected with this reason; null: accepted again. Closing is final. */
+  /** Rejects appends with this reason; null accepts them again. `closing` is final. */
   setUnavailable(reason: UnavailableReason | null): void {
     if (this.#unavailableReason !== 'closing') this.#unavailableReason = reason
   }
 
-  /** The writer's result of the oldest frame in flight. */
+  /** Handles the writer's result for the oldest frame in flight. */
   settle(result: FrameResult): void {
     const settled = this.#inFlight.shift()
     assert(settled !== undefined, 'the writer has a result for each frame once')
@@ -65,7 +65,7 @@ export class FrameAppender {
     if (buffer.byteLength <= resourceLimits.frameBytes && this.#spares.length < sparesKept)
       this.#spares.push(buffer)
     this.#groups.release(group)
-    // The writer first: it works while this thread responds to clients.
+    // The next frame is sent first, so that the writer works while this thread responds to clients.
     this.#groups.sendDue()
     if (result.kind === 'committed') settleAll(waiters, result.firstSeq, result.skipped)
     else for (const { reject } of waiters) reject(unavailable(result.reason))

@@ -1,10 +1,10 @@
 /**
- * The writer: frames in, durable messages out; seals, drops, compacts and guards the disk. It knows no threads, so that
- * the order of its steps can be read here: what is acknowledged is committed, fsynced and below the high-water mark.
+ * The writer makes frames durable, seals, drops and compacts segments, and guards the disk. It knows no threads, so the
+ * order of its steps is visible here: an acknowledged message is committed, fsynced and not above the high-water mark.
  *
  *            ┌────────── unavailableReason = null ◀──────────┐
- *   write ──▶│ commit ─▶ high-water mark ─▶ keys ─▶ respond  │ there is room again (looked at each second)
- *            └── over the quota, low disk space, disk full ──▶ unavailableReason: every frame is rejected unwritten
+ *   write ──▶│ commit ─▶ high-water mark ─▶ keys ─▶ respond  │ there is room again (checked each second)
+ *            └── over the quota, low disk space, disk full ──▶ unavailableReason: frames are rejected, nothing is written
  *
  * A full disk fails the frame and nothing else. Any other error is thrown and must end the process.
  */
@@ -29,14 +29,17 @@ import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
 const MiB = 1024 * 1024
 /**
- * The limit of the WAL, in pages written: a checkpoint of this size costs little more than its fsync, and a larger
- * one keeps the frames behind it waiting. From 4 to 32 MiB neither the CPU of a record nor the rate differed by more
- * than repeats do; the p99 of arrays of 100 grew from 24 to 114 ms.
+ * The WAL size that triggers a checkpoint. A checkpoint of this size costs little more than its fsync; a larger one
+ * delays the frames behind it. Between 4 and 32 MiB neither the CPU per record nor the rate changed measurably; the p99
+ * of arrays of 100 grew from 24 to 114 ms.
  */
 const largestWalBytes = 8 * MiB
-/** The disk is looked at after this much has been written, not only each second, */
+/** Free space is measured after this much has been written, and each second. */
 const growthBytes = 8 * MiB
-/** or after this part of the buffer, whichever is less: fair share and the quota are exact to about this part. */
+/**
+ * Free space is also measured after this part of the buffer, which is therefore the precision of the quota and of fair
+ * share.
+ */
 const growthPart = 1 / 64
 const flushKeysEveryMs = 60_000
 
@@ -47,19 +50,19 @@ export interface WriterEvents {
   onCommitted(frame: Frame, commitMs: number): void
   /** Segments were dropped or compacted. */
   onDropped(): void
-  /** Space depends on how far the lanes are. */
+  /** Free space depends on a current report of the lanes' positions. */
   onReportWanted(): void
-  /** The writer is still working: called between the slices of a compaction that a write or a turn waits for. */
+  /** A sign of life between the slices of a compaction that a write waits for. */
   onSlice(): void
 }
 
 /** Throws when the directory cannot be used. */
 export function openBufferWriter(spec: SegmentsSpec, log: Logger, events: WriterEvents): BufferWriter {
   const { dir } = spec
-  // Made just now: its name must survive a power cut too.
+  // The directory was just created: its name must survive a power cut too.
   if (mkdirSync(dir, { recursive: true, mode: 0o700 }) !== undefined) fsyncDirectory(path.dirname(dir))
   const guard = openDiskGuard(dir)
-  // First of all: on a disk filled to the last byte nothing below would work.
+  // Comes first: on a completely full disk nothing below would work.
   guard.keepBallast(guard.freeBytes())
   const segments = openSegmentLog(spec, log)
   let keys: IdempotencyKeys | null = null
@@ -68,7 +71,8 @@ export function openBufferWriter(spec: SegmentsSpec, log: Logger, events: Writer
     keys = openIdempotencyKeys({ dir, file: keysFileIn(dir), maxBytes: spec.maxBytes, ...known }, log)
     return new BufferWriter(spec, log, events, { guard, segments, keys })
   } catch (error) {
-    // A connection that is left to the garbage collector deletes its -wal and -shm by name, whatever has that name then.
+    // Closed explicitly: a leaked connection that is garbage-collected deletes -wal and -shm files by name, even those
+    // of a newer file.
     keys?.close()
     segments.abandon()
     throw error
@@ -122,7 +126,7 @@ export class BufferWriter {
       onReportWanted: events.onReportWanted,
       onSlice: events.onSlice,
     })
-    // Commits to a small segment write most pages several times.
+    // Commits to a small segment rewrite most of its pages several times.
     this.#walLimitBytes = Math.min(largestWalBytes, 2 * spec.segmentMaxBytes)
     this.#makeRoom(0)
     if (this.#segments.missingMessages > 0) {
@@ -163,7 +167,7 @@ export class BufferWriter {
     return { ok: true, committed }
   }
 
-  /** A damaged segment costs the frame nothing: it is committed in the next one. */
+  /** When the segment turns out to be damaged, the frame is committed to a new one. */
   #commit(frame: Frame): CommittedFrame {
     const rules: CommitRules = {
       findKey: (pipeId, key) => this.#keys.find(pipeId, key, this.#clock()),
@@ -179,7 +183,7 @@ export class BufferWriter {
     }
   }
 
-  /** Does the work that can wait until the frame has its response: checkpoint, sealing. */
+  /** Does the work that can wait until the frame has its response: checkpoints and sealing. */
   afterCommit(): void {
     this.#isolateDamage(() => this.#maintain())
   }
@@ -191,8 +195,8 @@ export class BufferWriter {
   }
 
   /**
-   * An action that meets damage in the segment being written is done with the next segment, at the latest in the next
-   * second.
+   * Runs an action. If it finds the segment being written damaged, the segment is set aside; the action is repeated at
+   * the next occasion, at the latest in the next second.
    */
   #isolateDamage(action: () => void): void {
     try {
@@ -203,7 +207,7 @@ export class BufferWriter {
     }
   }
 
-  /** Each second: age, space, retention. */
+  /** Runs each second: segment age, disk space, retention. */
   housekeep(): void {
     this.#isolateDamage(() => this.#housekeep())
   }
@@ -218,21 +222,21 @@ export class BufferWriter {
     this.#keysFlushedMs = clockMs
   }
 
-  /** True while a segment is being compacted or salvaged: `rewriteSlice` has work. */
+  /** True while a segment is being compacted or salvaged and `rewriteSlice` has work. */
   get isRewriting(): boolean {
     return this.#damaged.hasWork || this.#space.isCompacting
   }
 
-  /** A few milliseconds of it. Readers wait for what is salvaged: it comes first. */
+  /** Does a few milliseconds of that work. Salvage comes first because readers wait for it. */
   rewriteSlice(): void {
     this.#isolateDamage(() => {
       if (this.#damaged.hasWork) this.#damaged.slice()
-      // The next one is found at once: not one segment per second.
+      // Looks for the next segment immediately; otherwise only one segment per second would be compacted.
       else if (this.#space.compactSlice()) this.#makeRoom(0)
     })
   }
 
-  /** Somebody could not read it. Of a generation that is gone it is late news. */
+  /** A reader reported this segment as damaged. Ignored if a newer generation exists. */
   segmentDamaged(name: SegmentName, error: unknown): void {
     if (name.firstSeq === this.#segments.currentFirstSeq) this.#setAsideWithSpace(error)
     else this.#reportDamaged(name, error)
@@ -243,7 +247,7 @@ export class BufferWriter {
     this.#damaged.report(name, error)
   }
 
-  /** On a full disk it is tried again at the next occasion. */
+  /** A full disk postpones this until the damage is met again. */
   #setAsideWithSpace(error: unknown): void {
     try {
       this.#setAside(error)
@@ -253,7 +257,7 @@ export class BufferWriter {
     }
   }
 
-  /** The segment being written: a new one is begun. */
+  /** Sets the segment being written aside and starts a new one. */
   #setAside(error: unknown): void {
     const isDeleted = (pipeId: string) => this.#watermarks.isDeleted(pipeId)
     const { quarantineDir } = this.#spec
@@ -262,7 +266,8 @@ export class BufferWriter {
 
   reportLowWatermarks(watermarks: readonly LowWatermark[]): void {
     this.#watermarks.report(watermarks)
-    // Nothing grows while appends are rejected: what is delivered by now must not wait for the next second.
+    // While appends are rejected, nothing else triggers a check, and delivered messages must not wait for the next
+    // second.
     if (this.#space.reported()) this.#isolateDamage(() => this.#setUnavailable(this.#space.makeRoom(0, true)))
   }
 
@@ -292,7 +297,7 @@ export class BufferWriter {
     }
   }
 
-  /** Per pipe: everything that was ever appended. */
+  /** Totals of everything ever appended, per pipe. */
   appended(): Map<string, Backlog> {
     return this.#segments.appended()
   }
@@ -327,7 +332,7 @@ export class BufferWriter {
     }
   }
 
-  /** False when there was no room for a new segment. */
+  /** Returns false when there was no room for a new segment. */
   #roll(): boolean {
     const { firstSeq, messages, bytes } = this.#segments.current()
     try {
@@ -345,7 +350,7 @@ export class BufferWriter {
     return true
   }
 
-  /** `wantedBytes`: of a frame that waits to be written. */
+  /** `wantedBytes` is the size of a frame that waits to be written. */
   #makeRoom(wantedBytes: number): void {
     this.#grownBytes = 0
     this.#segments.markHighWater(this.#clock())

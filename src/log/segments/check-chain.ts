@@ -1,14 +1,14 @@
 /**
- * Whether the segments that are there are all that should be: each follows the one before it, unless retention has
- * dropped what was between them (`hole`), and each is what its name says.
+ * Checks that the list of segments is complete: each segment follows the one before it, unless retention dropped what
+ * was between them (a `hole`), and each is the segment that its name says.
  */
 import type { SegmentCheck } from './check-segment.ts'
 import { without } from './missing-segments.ts'
 import type { SeqRange } from './segment-file.ts'
 
 /**
- * Adds to the problems of single segments, and returns what is missing between them: neither there nor dropped.
- * `checks` in the order of their names. `dataDirId` null: not known.
+ * Adds problems to the checks and returns the ranges that are neither present nor dropped. `checks` must be in the order
+ * of their names. `dataDirId` is null when it is not known.
  */
 export function checkChain(checks: readonly SegmentCheck[], dataDirId: string | null): SeqRange[] {
   const missing: SeqRange[] = []
@@ -27,7 +27,7 @@ export function checkChain(checks: readonly SegmentCheck[], dataDirId: string | 
   return missing
 }
 
-/** True when it is another segment than its name says, or of another log. */
+/** Returns true when the file is another segment than its name says, or belongs to another log. */
 function addIdentityProblem(check: SegmentCheck, dataDirId: string | null): boolean {
   const { identity, name } = check
   if (identity === null) return false
@@ -42,14 +42,14 @@ function addIdentityProblem(check: SegmentCheck, dataDirId: string | null): bool
   return true
 }
 
-/** The newest seq that the segment has had; before its first one when it never had any. */
+/** The newest seq that the segment has ever held; one less than its first seq when it never held any. */
 export function endOf({ lastSeq, name }: SegmentCheck): number {
   return Math.max(lastSeq ?? 0, name.firstSeq - 1)
 }
 
 function follows({ identity }: SegmentCheck, { identity: before, name }: SegmentCheck): boolean {
   const previous = identity?.previousSegmentId ?? null
-  // One that was salvaged may have lost its id, and got another.
+  // A salvaged segment can have lost its id and received a new one.
   return (
     previous === null || name.generation > 0 || before?.segmentId == null || previous === before.segmentId
   )

@@ -1,11 +1,11 @@
-/** Checks what stands beside the segments and can be made again from them: the mark and the look-up of keys. */
+/** Checks the files that can be derived from the segments: the high-water mark and the lookup of idempotency keys. */
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import Database from 'better-sqlite3'
 import { errorCode } from '../../platform/error-code.ts'
 import { decodeMark } from './high-water.ts'
 
 export interface MarkCheck {
-  /** The newest seq that was acknowledged; null when the mark cannot tell. */
+  /** The newest acknowledged seq; null when the mark does not say. */
   seq: number | null
   oldestKeptSeq: number | null
   dataDirId: string | null
@@ -25,7 +25,7 @@ export function checkMark(file: string): MarkCheck {
   }
 }
 
-/** Null: nothing is wrong with it, or it does not exist, which says nothing either. */
+/** Returns the problem, or null when there is none. A missing file is no problem. */
 export function checkIdempotencyKeys(file: string): string | null {
   if (!existsSync(file)) return null
   let db: Database.Database | null = null
@@ -34,7 +34,7 @@ export function checkIdempotencyKeys(file: string): string | null {
     db = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
     const said = db.prepare<[], string>('PRAGMA integrity_check(1)').pluck().get()
     if (said !== 'ok') return `its structure is damaged: ${said?.replaceAll(/\s+/g, ' ')}`
-    // A file that is whole and of something else.
+    // An intact database can still be a file of another program.
     db.prepare('SELECT count(*) FROM derived').get()
     db.prepare('SELECT 1 FROM held LIMIT 1').get()
     return null

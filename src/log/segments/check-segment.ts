@@ -1,6 +1,6 @@
 /**
- * Checks one segment: its structure as SQLite sees it, every row against its checksum, and the running totals of each
- * pipe. It changes nothing, and may look at a file that a daemon is writing: it sees what was committed when it began.
+ * Verifies one segment: its structure (by SQLite), the checksum of every row, and the running totals of each pipe. It
+ * changes nothing and can run next to a daemon that writes the file: it sees the state at its start.
  */
 import type Database from 'better-sqlite3'
 import { errorCode } from '../../platform/error-code.ts'
@@ -14,53 +14,53 @@ import { isDamage, isGone } from './sqlite-errors.ts'
 
 export interface SegmentCheck {
   name: SegmentName
-  /** On disk, with its WAL. */
+  /** Disk space, including the WAL. */
   bytes: number
   /** Null when it cannot be read. */
   identity: StatedIdentity | null
-  /** The newest seq that it is known to have had; null: none. */
+  /** The newest seq that the segment is known to have held; null when none is known. */
   lastSeq: number | null
   messages: number
-  /** Missing between others by the totals of their pipes, in a segment that was written again without them. */
+  /** Messages missing according to the totals of their pipes, in a segment that was rewritten without them. */
   lostMessages: number
   pipes: Map<string, PipeRange>
   holes: SeqRange[]
-  /** It is readable and none of this log's: of another name or another data directory. */
+  /** The file is readable but belongs to another log: it has another name or another data directory. */
   isForeign: boolean
-  /** Its other problems, in words; empty: none. */
+  /** Other problems, worded for the operator. */
   problems: string[]
 }
 
-/** The identity that a segment states, believed or not. Null: it states none. */
+/** The identity that a segment states, which can be wrong. Null when it states none. */
 export interface StatedIdentity {
   segmentId: string | null
   previousSegmentId: string | null
   dataDirId: string | null
-  /** By its own row, not by its name. */
+  /** From its own row, not from its name. */
   firstSeq: number | null
 }
 
-/** One pipe in one segment: its position before it, and at its end. */
+/** One pipe in one segment: its positions before the segment and at the segment's end. */
 export interface PipeRange {
   base: PipePosition
   last: PipePosition
 }
 
-/** Bytes of bodies between two reports. */
+/** Bytes of bodies between two progress reports. */
 const reportEveryBytes = 4 * 1024 * 1024
-/** Inner pages are looked at again and again, bodies once. */
+/** Inner pages are read repeatedly, bodies once. */
 const cacheKiB = 8192
-/** How many damaged rows are named. */
+/** The number of damaged rows that are listed. */
 const namedRows = 5
 
-/** `onProgress` gets the bytes since its last call. Throws when the segment is gone (isGone). */
+/** `onProgress` receives the bytes checked since its last call. Throws when the segment was removed (isGone). */
 export function checkSegment(
   dir: string,
   name: SegmentName,
   onProgress: (bytes: number) => void = () => {},
 ): SegmentCheck {
   return inspect(dir, name, (db, check) => {
-    // One transaction: what a daemon commits meanwhile is not seen.
+    // One transaction, so that commits of a running daemon are not seen.
     db.exec('BEGIN')
     checkStructure(db, check)
     const pipes = readHead(db, check)
@@ -68,8 +68,8 @@ export function checkSegment(
   })
 }
 
-/** Whether it can be opened, and what it says about itself: a few pages. Throws as the other. */
-export function glanceAtSegment(dir: string, name: SegmentName): SegmentCheck {
+/** Reads only a few pages: whether the segment can be opened, and what it says about itself. Throws like `checkSegment`. */
+export function inspectSegment(dir: string, name: SegmentName): SegmentCheck {
   return inspect(dir, name, (db, check) => {
     readHead(db, check)
     const newest = db.prepare<[], number | null>('SELECT max(seq) FROM message').pluck().get() ?? null
@@ -108,7 +108,7 @@ function inspect(
   return check
 }
 
-/** SQLite's own check of its pages and indexes, which reads no bodies. */
+/** SQLite's check of its pages and indexes. It does not read bodies. */
 function checkStructure(db: Database.Database, check: SegmentCheck): void {
   const said = db.prepare('PRAGMA integrity_check(1)').pluck().all() as string[]
   if (said[0] === 'ok') return
@@ -117,11 +117,11 @@ function checkStructure(db: Database.Database, check: SegmentCheck): void {
 
 interface Pipe extends PipeRange {
   id: string
-  /** Rows that are damaged, since its last sound one. */
+  /** The number of damaged rows since the last sound one. */
   damaged: number
 }
 
-/** Everything but the messages. Returns the pipes by their numbers. */
+/** Reads everything except the messages. Returns the pipes by their numbers. */
 function readHead(db: Database.Database, check: SegmentCheck): Map<number, Pipe> {
   const segment = db.prepare('SELECT * FROM segment').get() as Record<string, unknown> | undefined
   if (segment === undefined)
@@ -150,7 +150,7 @@ function readHead(db: Database.Database, check: SegmentCheck): Map<number, Pipe>
   return pipes
 }
 
-/** The ranges that retention has dropped by now, as the newest segment records them; none if it cannot be read. */
+/** The ranges that retention has dropped, as recorded by the newest segment; none when it cannot be read. */
 export function holesIn(dir: string, name: SegmentName): SeqRange[] {
   let db: Database.Database | null = null
   try {
@@ -186,7 +186,7 @@ function checkRows(
   }
 }
 
-/** Collects the findings while the rows of a segment are read in order. */
+/** Collects findings while the rows of a segment are read in order. */
 class RowCheck {
   readonly #pipes: ReadonlyMap<number, Pipe>
   readonly #damagedSeqs: number[] = []
@@ -209,7 +209,7 @@ class RowCheck {
       if (pipe !== undefined) pipe.damaged += 1
       return
     }
-    // The totals of a damaged row say nothing: the next sound one tells how many there were.
+    // The totals of a damaged row are unreliable; the next sound row shows how many messages are missing.
     this.#missing += Math.max(0, messages - pipe.last.messages - 1 - pipe.damaged)
     pipe.damaged = 0
     pipe.last = { seq, messages, records, bytes }
@@ -223,7 +223,7 @@ class RowCheck {
       const seqs = `stream_seq ${this.#damagedSeqs.join(', ')}${more}`
       check.problems.push(`${counted(this.#damaged, 'message')} changed since they were written: ${seqs}`)
     }
-    // Compaction and salvage write a segment again: what is missing there was lost before, and counted then.
+    // Compaction and salvage rewrite a segment: messages missing there were lost, and counted, before.
     if (check.name.generation > 0) check.lostMessages = this.#missing
     else if (this.#missing > 0) {
       check.problems.push(
@@ -233,10 +233,10 @@ class RowCheck {
   }
 }
 
-/** Damage, or a disk that cannot read; not a segment that is gone. */
+/** True for damage and read failures; false when the segment was removed. */
 function isUnreadable(error: unknown): boolean {
   if (isDamage(error)) return true
   const code = errorCode(error)
-  // Tables that are not there: a file that is no segment.
+  // Missing tables: the file is not a segment.
   return !isGone(error) && (code === 'SQLITE_ERROR' || (code?.startsWith('SQLITE_IOERR') ?? false))
 }

@@ -1,23 +1,23 @@
 /**
- * Checks all segments of a buffer, several at a time in threads of their own. Beside a running daemon a segment may be
- * dropped or compacted meanwhile: then the list is read again, and what is new in it is checked.
+ * Verifies all segments of a buffer, several in parallel in threads of their own. A running daemon can drop or compact
+ * segments meanwhile: then the list is read again and new segments are checked too.
  */
 import { availableParallelism } from 'node:os'
 import { Thread, threadEntry } from '../../platform/threads.ts'
-import { glanceAtSegment, type SegmentCheck } from './check-segment.ts'
+import { inspectSegment, type SegmentCheck } from './check-segment.ts'
 import type { CheckCalls, CheckProgressCalls } from './check-thread.ts'
 import { listSegments, type SegmentName, segmentBytes } from './layout.ts'
 import { isGone } from './sqlite-errors.ts'
 
-/** More only make the disk seek. */
-const mostThreads = 4
+/** More threads only cause disk seeks. */
+const maxThreads = 4
 
 export interface CheckProgress {
   doneBytes: number
   totalBytes: number
 }
 
-/** In order of their names. */
+/** In the order of their names. */
 export async function checkSegments(
   dir: string,
   onProgress: (progress: CheckProgress) => void,
@@ -33,16 +33,16 @@ export async function checkSegments(
       onProgress(progress)
     })
     for (const check of found) checked.set(keyOf(check.name), check)
-    // Nothing new, or what is new went away again: the list of now is what counts.
+    // There is nothing new, or the new segment is gone again: report on the current list.
     if (found.length === missing.length) return names.flatMap((name) => checked.get(keyOf(name)) ?? [])
   }
 }
 
-/** Only whether each can be opened, and what it says about itself: milliseconds, for a whole buffer. */
-export function glanceAtSegments(dir: string): SegmentCheck[] {
+/** Checks only whether each segment can be opened, and what it says about itself. Takes milliseconds for a whole buffer. */
+export function inspectSegments(dir: string): SegmentCheck[] {
   return listSegments(dir).flatMap((name) => {
     try {
-      return [glanceAtSegment(dir, name)]
+      return [inspectSegment(dir, name)]
     } catch (error) {
       if (!isGone(error)) throw error
       return []
@@ -52,7 +52,7 @@ export function glanceAtSegments(dir: string): SegmentCheck[] {
 
 const keyOf = ({ firstSeq, generation }: SegmentName) => `${firstSeq}.${generation}`
 
-/** Checks the given segments, except those that are gone. */
+/** Checks the listed segments and skips those that are gone. */
 async function checkAll(
   dir: string,
   names: readonly SegmentName[],
@@ -60,7 +60,7 @@ async function checkAll(
 ): Promise<SegmentCheck[]> {
   const waiting = [...names]
   const found: SegmentCheck[] = []
-  const threads = Math.min(mostThreads, availableParallelism(), names.length)
+  const threads = Math.min(maxThreads, availableParallelism(), names.length)
   await Promise.all(
     Array.from({ length: threads }, () =>
       runThread(dir, () => waiting.shift() ?? null, { onBytes, onChecked: (check) => found.push(check) }),
@@ -74,7 +74,7 @@ interface Found {
   onChecked(check: SegmentCheck): void
 }
 
-/** One thread until there is no next one. */
+/** Runs one thread until no segment is left. */
 async function runThread(dir: string, next: () => SegmentName | null, to: Found): Promise<void> {
   let reported = 0
   const thread = new Thread<CheckCalls, CheckProgressCalls>({
@@ -87,14 +87,14 @@ async function runThread(dir: string, next: () => SegmentName | null, to: Found)
         to.onBytes(bytes)
       },
     },
-    // The caller gets the error that ended it.
+    // The caller receives the error that ended the thread.
     interrupted: (reason, cause) => cause ?? new Error(reason),
   })
   try {
     for (let name = next(); name !== null; name = next()) {
       reported = 0
       const check = await thread.call('check', [name])
-      // Pages hold more than bodies.
+      // Bodies are only a part of the pages; the difference is reported at the end.
       to.onBytes(Math.max(0, (check?.bytes ?? 0) - reported))
       if (check !== null) to.onChecked(check)
     }

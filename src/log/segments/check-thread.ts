@@ -1,11 +1,11 @@
-/** A thread that checks segments one after another. */
+/** The thread that verifies segments, one after the other. */
 import { ThreadHost } from '../../platform/thread-host.ts'
 import { checkSegment, type SegmentCheck } from './check-segment.ts'
 import type { SegmentName } from './layout.ts'
 import { isGone } from './sqlite-errors.ts'
 
 export interface CheckCalls {
-  /** Null: the segment is gone. */
+  /** Null when the segment is gone. */
   check(name: SegmentName): SegmentCheck | null
 }
 export interface CheckProgressCalls {

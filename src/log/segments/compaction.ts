@@ -1,34 +1,34 @@
 /**
- * Compaction: a sealed segment is written again without the messages that nobody needs, so that one idle pipe does not
- * keep the space of what others have long delivered. What of each pipe goes is always the oldest part, up to its low
- * watermark; the pipe's base position moves there, so running totals, cursors and marks count on as before.
+ * Compaction rewrites a sealed segment without delivered messages, so that one idle pipe does not hold the space of
+ * what others have delivered. It removes the oldest messages of each pipe, up to the pipe's low watermark. The pipe's
+ * base position moves there, so running totals, cursors and marks stay valid.
  *
- * It runs in slices between two frames, on the writer's own thread: one thread decides about files, so a segment can
- * not be dropped and compacted at once, and a commit waits for one slice at most. A slice is a transaction of its own,
- * fsynced, so there is no large fsync at the end. (A thread of its own would not be faster where it matters: both wait
- * for the same disk.) It costs what is kept, which is under half of the segment, not what goes.
+ * It runs in slices between frames, on the writer's thread: only one thread changes files, so a segment cannot be
+ * dropped and compacted at the same time, and a commit waits for at most one slice. Each slice is an fsynced
+ * transaction, so there is no large fsync at the end. (A separate thread would not be faster: both wait for the same
+ * disk.) The cost depends on what is kept, which is less than half of the segment.
  *
- * The file gets a new name, not the old one's: readers may have the old one open with its -wal and -shm, which SQLite
- * finds by name, and would take for the new file's. They go on in the old file, which lacks nothing, until they look at
- * the directory again. A compacted segment is never written, so it has no WAL of its own.
+ * The file gets a new name: readers can have the old file open with its -wal and -shm, which SQLite finds by name and
+ * would use for the new file. They continue with the old file, which is complete, until they list the directory again.
+ * A compacted segment is never written to, so it has no WAL.
  *
  *   step                                            found after a crash right after it
  *   1 copy slice by slice to compacted-segment.tmp  the old segment and a .tmp file: removed
  *   2 fsync it                                      as above
  *   3 compare it with the old segment               as above
- *   4 rename it to <first seq>.<generation>.db      both: the newer generation is whole, the older is removed (or, after
+ *   4 rename it to <first seq>.<generation>.db      both: the newer generation is complete, the older is removed (or, after
  *                                                   a power cut, the rename is undone: as after 1)
- *   5 fsync the directory                           both, as above; only now may the old one go
+ *   5 fsync the directory                           both, as above; only now can the old one be removed
  *   6 unlink the old .db, -wal, -shm                the new one; -wal and -shm without a .db are removed
  *                                                   (a power cut can undo an unlink: both, as above)
  *
- * Between two slices frames are committed, to the segment being written: the one that is compacted is sealed, and nothing of
- * them concerns it. A frame that waits for slices is not written yet, and not acknowledged: a crash then loses nothing of it.
+ * Frames committed between two slices go to the segment being written and do not affect the sealed one. A frame that
+ * waits for a slice is neither written nor acknowledged, so a crash loses nothing.
  *
- * A start does not continue a half-made copy. It is written without a journal, which would double what a slow, full disk has
- * to write; so a crash within a slice can leave any page half written, and checking every row of it costs as much as copying
- * it. Nor would the copy still be wanted as it is: lanes have moved on, and each pipe's base is its first row. What is
- * repeated is at most one segment's half, and nothing waits for it (`slicesAtOnce` in space-keeper.ts).
+ * A start does not continue a partial copy. The copy is written without a journal, which would double the writes on a
+ * slow, full disk. So a crash within a slice can leave any page torn, and verifying every row costs as much as copying
+ * it. The copy would also be outdated, because lanes have moved on. At most half a segment is copied again, and nothing
+ * waits for it (`slicesAtOnce` in space-keeper.ts).
  */
 import assert from 'node:assert'
 import path from 'node:path'
@@ -42,18 +42,18 @@ import { insertHoles, insertSegmentRow, isSalvaged, markSalvaged, openReadOnly }
 import { ContradictionError } from './sqlite-errors.ts'
 
 const KiB = 1024
-/** A commit waits for one slice at most: about as long as for a frame of this size before it. */
+/** A commit waits for at most one slice, about as long as for a frame of this size. */
 const sliceBytes = 512 * KiB
 
 export interface CompactionPlan {
   dir: string
   source: SegmentName
-  /** The next segment is named after it. */
+  /** The next segment is named after this seq. */
   lastSeq: number
   lastClockMs: number
-  /** Where each pipe stands in the next segment before its first message there. */
+  /** Each pipe's position in the next segment, before its first message there. */
   behind: ReadonlyMap<string, PipePosition>
-  /** Messages of the pipe up to here go; Infinity: nothing of the pipe stays. */
+  /** Messages of the pipe up to this seq are removed; Infinity removes the pipe entirely. */
   deliveredThrough(pipeId: string): number
 }
 
@@ -66,13 +66,13 @@ export class Compaction {
   readonly #isSalvaged: boolean
   #pipeIndex = 0
   #cursor = 0
-  /** The pipe's total at the cursor. */
+  /** The pipe's total number of messages at the cursor. */
   #messages = 0
   #copied = 0
   #compared = 0
   #phase: 'copy' | 'compare' | 'complete' | 'closed' = 'copy'
 
-  /** Begins the new file. Throws what SQLite and the file system throw, and leaves nothing then. */
+  /** Creates the new file. Throws errors of SQLite and the file system, after removing what it created. */
   constructor(plan: CompactionPlan) {
     const { firstSeq, generation } = plan.source
     this.#plan = plan
@@ -99,21 +99,21 @@ export class Compaction {
     return this.#plan.source
   }
 
-  /** One slice of the work. True when nothing is left but `swap`. Throws as the constructor does; then `abandon`. */
+  /** Does one slice. Returns true when only `swap` is left. Throws like the constructor; then call `abandon`. */
   step(): boolean {
     if (this.#phase === 'copy') this.#copySlice()
     else if (this.#phase === 'compare') this.#compareSlice()
     return this.#phase === 'complete'
   }
 
-  /** The new file takes the old one's place; the caller unlinks that. */
+  /** Puts the new file in place. The caller unlinks the old one. */
   swap(): void {
     assert(this.#phase === 'complete')
     this.#close()
     this.#copy.rename(this.#plan.dir, this.target)
   }
 
-  /** Leaves the segment as it is. */
+  /** Removes the copy and leaves the segment as it is. */
   abandon(): void {
     this.#close()
     this.#copy.remove()
@@ -126,7 +126,7 @@ export class Compaction {
     const { lastClockMs, lastSeq } = this.#plan
     const { db } = this.#copy
     this.#copy.slice(() => {
-      // The same segment: the next one refers to it by its id.
+      // The id stays the same, because the next segment refers to it.
       insertSegmentRow(db, content.identity, { begunClockMs: content.begunClockMs, lastClockMs, lastSeq })
       insertHoles(db, content.holes)
       if (this.#isSalvaged) markSalvaged(db)
@@ -138,7 +138,7 @@ export class Compaction {
     return pipes
   }
 
-  /** Each with its base where what goes of it ends. */
+  /** The remaining pipes. Each base is the position up to which messages are removed. */
   #keptPipes(pipes: readonly PipeInSegment[]): PipeInSegment[] {
     const lastDelivered = this.#source.prepare(
       'SELECT seq, messages, records, bytes FROM message WHERE pipe = ? AND seq <= ? ORDER BY seq DESC LIMIT 1',
@@ -179,7 +179,7 @@ export class Compaction {
     }
   }
 
-  /** The rows are found through an index: one that it lacks must not be left out of what replaces them. */
+  /** Rows are read through an index. A row that the index lacks must not be lost in the copy. */
   #checkFollows(row: MessageRow): void {
     const messages = row[6]
     if (!this.#isSalvaged && messages !== this.#messages + 1) throw this.#contradiction()
@@ -190,7 +190,7 @@ export class Compaction {
     return new ContradictionError(`${this.#source.name}: messages are not found: the file is damaged`)
   }
 
-  /** Row by row with the old segment, as they are on disk: a copy that went wrong must not replace anything. */
+  /** Compares the copy with the old segment row by row, as both are on disk, so that a faulty copy replaces nothing. */
   #compareSlice(): void {
     const { db } = this.#copy
     const read = db.prepare(`${selectMessages} WHERE seq > ? ORDER BY seq`).raw()

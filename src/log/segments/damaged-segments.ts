@@ -1,9 +1,9 @@
 /**
- * The segments that are known to be damaged, and what becomes of them. One is found at the start, by a reader, by the
- * scrub or when it is compacted or written; it waits here until it is salvaged, which takes its turn in slices between
- * frames. Readers of its messages wait meanwhile; all others, and all other segments, go on.
+ * Tracks damaged segments until they are salvaged. Damage is found at the start, by a reader, by the scrub, by
+ * compaction or while writing. Salvage runs in slices between frames. Readers of the segment's messages wait meanwhile;
+ * other readers and segments are not affected.
  *
- *   reported ──▶ waiting ──▶ being salvaged ──▶ sound again, with a gap where messages are lost
+ *   reported ──▶ waiting ──▶ being salvaged ──▶ sound again, with gaps where messages are lost
  *                   ▲              │     └────▶ missing: foreign, or nothing in it could be read
  *                   └── disk full ─┘     (retention may drop it at any point)
  */
@@ -13,15 +13,15 @@ import type { Salvage, SalvagedSegment } from './salvage.ts'
 import type { SegmentLog } from './segment-log.ts'
 import { isDiskFull } from './sqlite-errors.ts'
 
-/** After a salvage for which the disk was too full. */
+/** The wait after a salvage that failed because the disk was full. */
 const retryMs = 2_000
 
 export interface DamageStatus {
-  /** Waiting to be salvaged. */
+  /** Segments waiting to be salvaged. */
   damagedSegments: number
-  /** Neither there nor dropped by retention, since this start. */
+  /** Segments neither present nor dropped by retention, found since the start. */
   missingSegments: number
-  /** In segments that were salvaged or are missing, since this start. */
+  /** Messages in salvaged or missing segments, counted since the start. */
   lostMessages: number
 }
 
@@ -31,7 +31,7 @@ export interface DamageDeps {
   quarantineDir: string
   /** The buffer's clock. */
   clock(): number
-  /** A segment has a new generation, or is gone. */
+  /** A segment has a new generation, or was removed. */
   onChanged(name: SegmentName): void
 }
 
@@ -51,7 +51,7 @@ export class DamagedSegments {
     for (const segment of salvaged) {
       this.#logDamaged(segment.name, null)
       this.#logOutcome(segment)
-      // Messages that are missing at the log's end are counted by the log already.
+      // The log already counts messages that are missing at its end.
       const isCounted = segment.outcome !== 'salvaged' && deps.segments.missingMessages > 0
       if (!isCounted) this.#lostMessages += segment.lostMessages
     }
@@ -71,7 +71,7 @@ export class DamagedSegments {
     return this.#waiting.has(firstSeq)
   }
 
-  /** True while there is something to salvage and space may be there for it. */
+  /** True when a segment can be salvaged now. After a full disk there is a pause. */
   get hasWork(): boolean {
     this.#take()
     return this.#waiting.size > 0 && this.#deps.clock() >= this.#retryAtMs
@@ -86,7 +86,7 @@ export class DamagedSegments {
     }
   }
 
-  /** A few milliseconds of salvage. */
+  /** Does a few milliseconds of salvage. */
   slice(): void {
     try {
       this.#salvage ??= this.#begin()
@@ -99,7 +99,7 @@ export class DamagedSegments {
     }
   }
 
-  /** Retention takes the segment as it is. */
+  /** Retention drops the segment as it is. */
   dropped(firstSeq: number): void {
     if (this.#salvage?.source.firstSeq === firstSeq) this.close()
     this.#waiting.delete(firstSeq)
@@ -110,12 +110,15 @@ export class DamagedSegments {
     this.#salvage = null
   }
 
-  /** Takes the damage that the log itself found. */
+  /** Collects the damage that the log itself has found. */
   #take(): void {
     for (const { name, error } of this.#deps.segments.sealed.takeDamage()) this.report(name, error)
   }
 
-  /** Newest first: where a pipe stood behind a segment is asked of the next one, which must be sound for it. */
+  /**
+   * Salvages the newest segment first: the position of a pipe after a segment is read from the next one, which must be
+   * sound.
+   */
   #begin(): Salvage | null {
     const firstSeq = Math.max(...this.#waiting.keys())
     return this.#deps.segments.startSalvage(firstSeq, this.#deps.quarantineDir)

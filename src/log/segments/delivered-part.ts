@@ -1,5 +1,5 @@
 /**
- * Determines the delivered part of a segment, if a pipe's low watermark is within it, and the bytes of undelivered
+ * Determines how much of a segment is delivered when a pipe's low watermark is within it, and the bytes of undelivered
  * messages.
  */
 import type Database from 'better-sqlite3'
@@ -7,7 +7,7 @@ import { type LowWatermarks, onDisk, undelivered } from './retention.ts'
 import type { SegmentFacts } from './segment-facts.ts'
 import { openReadOnly } from './segment-file.ts'
 
-/** Fills in what of the pipes whose watermarks lie within the segment is delivered: one look-up per pipe. */
+/** Fills in the delivered part of pipes whose watermark is within the segment, with one lookup per pipe. */
 export function lookUpDelivered(dir: string, segment: SegmentFacts, watermarks: LowWatermarks): void {
   let db: Database.Database | null = null
   try {
@@ -23,7 +23,7 @@ export function lookUpDelivered(dir: string, segment: SegmentFacts, watermarks: 
   }
 }
 
-/** Undelivered bytes on disk, per pipe that has any. What was not looked up counts as undelivered. */
+/** Undelivered bytes on disk per pipe. Messages that were not looked up count as undelivered. */
 export function undeliveredBytes(
   segments: readonly SegmentFacts[],
   watermarks: LowWatermarks,
@@ -32,7 +32,7 @@ export function undeliveredBytes(
   for (const segment of segments) {
     let allBytes = 0
     for (const facts of segment.pipes.values()) allBytes += onDisk(facts)
-    // The file's real bytes, including half-filled pages, shared among its messages.
+    // Distributes the file's real size, including half-filled pages, among its messages.
     const scale = segment.bytes / allBytes
     for (const [pipeId, facts] of segment.pipes) {
       const bytes = onDisk(undelivered(facts, watermarks.of(pipeId))) * scale

@@ -1,13 +1,13 @@
 /**
- * The disk guard: how much room there is, and the ballast.
+ * Measures free disk space and manages the ballast.
  *
- * The ballast is disk space held back in a file. When the disk is really full the file is deleted, so that lane
- * cursors and checkpoints, which need a little space too, still move. Messages are only taken while the ballast is
- * in place: else they would eat the space that was given up for others. It is made again as soon as there is room
- * for three of it, so that making it does not fill the disk.
+ * The ballast is a file that reserves disk space. When the disk is full the file is deleted, so that lane cursors and
+ * checkpoints, which need a little space, can still be saved. Messages are accepted only while the ballast is in place;
+ * otherwise they would use the space that was released for the rest. The ballast is created again when there is room
+ * for three of it, so that creating it does not fill the disk.
  *
- *   start   given up before anything is opened, where the disk is full: opening needs a little space as well
- *   stop    where it is not in place, what room there is becomes ballast: nobody else takes it before the next start
+ *   start   released before anything is opened when the disk is full, because opening needs a little space too
+ *   stop    when not in place, the remaining space becomes ballast, so that it is available at the next start
  */
 import { randomFillSync } from 'node:crypto'
 import { closeSync, existsSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs'
@@ -19,22 +19,22 @@ const MiB = 1024 * 1024
 const largestBallastBytes = 16 * MiB
 
 export interface DiskGuard {
-  /** Space that an unprivileged process may still use. */
+  /** Space that an unprivileged process can still use. */
   freeBytes(): number
-  /** Makes or releases the ballast as the free space demands. Returns the bytes that it lacks: 0 when in place. */
+  /** Creates or releases the ballast according to the free space. Returns the bytes it lacks; 0 when it is complete. */
   keepBallast(freeBytes: number): number
-  /** The disk is full. */
+  /** Releases the ballast because the disk is full. */
   releaseBallast(): void
 }
 
-/** `dir`: the buffer's. */
+/** `dir` is the buffer's directory. */
 export function openDiskGuard(dir: string): DiskGuard {
   const file = ballastFile(dir)
   const wholeBytes = wholeBallastBytes(dir)
   return {
     freeBytes: () => freeBytesOf(dir),
     keepBallast(freeBytes) {
-      // Looked at each time: a daemon that is started beside this one, in vain, may have given it up.
+      // Read each time: a second daemon that failed to start can have released the ballast.
       const heldBytes = fileBytes(file)
       let isInPlace = heldBytes === wholeBytes
       if (heldBytes > 0 && freeBytes < wholeBytes / 2) {
@@ -50,14 +50,14 @@ export function openDiskGuard(dir: string): DiskGuard {
   }
 }
 
-/** Before anything of the data directory is opened. `dir` need not exist. */
-export function giveUpBallastWhenFull(dir: string): void {
+/** Called before anything of the data directory is opened. `dir` need not exist. */
+export function releaseBallastWhenFull(dir: string): void {
   if (existsSync(dir) && freeBytesOf(dir) < wholeBallastBytes(dir) / 2) {
     rmSync(ballastFile(dir), { force: true })
   }
 }
 
-/** When everything is closed: the space that was given up for others is held for the next start, as far as it is left. */
+/** Called when everything is closed: reserves the remaining released space for the next start. */
 export function leaveBallast(dir: string): void {
   const wholeBytes = wholeBallastBytes(dir)
   if (fileBytes(ballastFile(dir)) < wholeBytes) writeBallast(ballastFile(dir), wholeBytes)
@@ -67,7 +67,7 @@ function ballastFile(dir: string): string {
   return path.join(dir, 'ballast')
 }
 
-/** A small disk (a RAM disk, a test) gets a small one. */
+/** A small disk (a RAM disk or a test) gets a small ballast. */
 function wholeBallastBytes(dir: string): number {
   const { blocks, bsize } = statfsSync(dir)
   return Math.min(largestBallastBytes, Math.floor((blocks * bsize) / 64))
@@ -78,7 +78,10 @@ function freeBytesOf(dir: string): number {
   return bavail * bsize
 }
 
-/** Returns how much there was room for. Random bytes: a file system that compresses would make nothing of zeros. */
+/**
+ * Returns the number of bytes written. The bytes are random because a compressing file system would store zeros in no
+ * space.
+ */
 function writeBallast(file: string, bytes: number): number {
   const chunk = randomFillSync(Buffer.allocUnsafe(Math.min(bytes, MiB)))
   let written = 0

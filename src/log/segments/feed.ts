@@ -1,6 +1,6 @@
 /**
- * The feed between the writer and whoever listens: see BufferFeed. A BroadcastChannel, so that any thread can join it
- * by the name in the spec. What was said before a listener joined is not repeated: listeners join first, then read.
+ * The feed between the writer and its listeners: see BufferFeed. It is a BroadcastChannel, so that any thread can join
+ * by the name in the spec. Earlier messages are not repeated for a new listener: join first, then read.
  */
 import { BroadcastChannel } from 'node:worker_threads'
 import type { BufferFeed, LowWatermark } from '../buffer.ts'
@@ -34,13 +34,13 @@ export function openSegmentFeed({ channel }: Pick<SegmentsSpec, 'channel'>): Buf
   }
 }
 
-/** The channel itself, typed. The writer and every opened feed have one; nobody gets their own messages. */
+/** The typed channel. The writer and every opened feed have one; none receives its own messages. */
 export class FeedChannel {
   readonly #channel: BroadcastChannel
 
   constructor(name: string) {
     this.#channel = new BroadcastChannel(name)
-    // Listening must not keep a thread alive that has nothing else to do.
+    // Listening alone must not keep a thread alive.
     this.#channel.unref()
   }
 

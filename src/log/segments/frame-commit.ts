@@ -1,13 +1,13 @@
 /**
- * Commits one frame as one transaction: all of its messages, or none. A message whose idempotency key was used before,
- * or whose pipe has had its share, is left out and reported by its place in the frame.
+ * Commits a frame as one transaction. Messages whose idempotency key was used before, or whose pipe has used up its
+ * share, are left out and reported by their index in the frame.
  */
 import { type Frame, type FramedMessage, readFrame } from '../frame.ts'
 import type { PipeTable } from './pipe-table.ts'
 import { onDisk } from './retention.ts'
 import type { SegmentWriter } from './segment-writer.ts'
 
-/** The message that a key was first used for. */
+/** The message for which a key was first used. */
 export interface KeyedMessage {
   pipeId: string
   key: string
@@ -21,19 +21,19 @@ export interface KeyedMessage {
 export interface CommitRules {
   /** Returns null when the key is free. */
   findKey(pipeId: string, key: string): KeyedMessage | null
-  /** False: the pipe gets no more space. */
+  /** Returns false when the pipe gets no more space. */
   takeShare(pipeId: string, bytes: number): boolean
-  /** False: the pipe gets no more space for idempotency keys. */
+  /** Returns false when the pipe gets no more space for idempotency keys. */
   takeKey(pipeId: string): boolean
 }
 
-/** An append that was not kept, by its place in the frame, and why. */
+/** An append that was not stored: its index in the frame and the reason. */
 export type SkippedAppend =
   | { index: number; kind: 'repeated' | 'reused'; first: KeyedMessage }
   | { index: number; kind: 'pipe_share' | 'idempotency_full' }
 
 export interface CommittedFrame {
-  /** Seq of the frame's first new message; those after it follow without a gap. */
+  /** Seq of the frame's first new message; the others follow without a gap. */
   firstSeq: number
   skipped: SkippedAppend[]
   /** The newest seq of every pipe that got messages. */
@@ -48,13 +48,13 @@ interface Target {
 
 interface WrittenFrame {
   committed: CommittedFrame
-  /** The seq of the frame's last new message; `afterSeq` if it has none. */
+  /** Seq of the frame's last new message; `afterSeq` when it has none. */
   lastSeq: number
-  /** When its first new message was received. */
+  /** Time at which its first new message was received; null when it has none. */
   firstReceivedMs: number | null
 }
 
-/** New messages follow `afterSeq`. Throws what SQLite throws; nothing of the frame is kept then. */
+/** New messages get the seqs after `afterSeq`. Throws errors of SQLite; then nothing of the frame is stored. */
 export function commitFrame(
   frame: Frame,
   afterSeq: number,

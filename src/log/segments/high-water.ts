@@ -5,15 +5,15 @@
  *
  * It also keeps the buffer's clock: milliseconds that the buffer has been open, over all its runs. Ages in retention
  * and sealing are differences of this clock, never of the wall clock: a wall clock that jumps ten years drops nothing.
- * And it knows which seqs retention has dropped from the old end: what is not there below `oldest kept` is not missing.
+ * The file also records which seqs retention has dropped from the old end: seqs below `oldest kept` are not missing.
  *
  *   0   8 bytes "pipehwm2"     24  f64 oldest kept seq    40  data directory's id, 36 ASCII characters or zeros
  *   8   f64 seq                32  f64 epoch              76  u32 CRC-32 of the 76 bytes before it
  *   16  f64 clock, ms
  *
- * The block is in one sector and never grows, so that writing it needs no disk space and a power cut leaves the old one or
- * the new one. It is fsynced at the start, with each roll and drop and on close: after a power cut it may be older than the
- * log, which at worst hides a loss and never invents one. Where it is damaged it is made again from the log.
+ * The block is in one sector and never grows, so that writing it needs no disk space and a power cut leaves the old one
+ * or the new one. It is fsynced at the start, with each roll and drop and on close: after a power cut it can be older
+ * than the log, which can hide a loss but never invents one. A damaged file is rebuilt from the log.
  */
 import {
   closeSync,
@@ -40,18 +40,18 @@ const idAt = 40
 export interface Mark {
   seq: number
   clockMs: number
-  /** Retention has dropped what is below. 0: nobody wrote down what it dropped. */
+  /** Retention has dropped everything below this seq. 0: the file has no such record. */
   oldestKeptSeq: number
-  /** Null: it does not say. */
+  /** Null when the file does not state it. */
   identity: BufferIdentity | null
 }
 
-/** Why there is no mark to rely on. */
+/** Why the mark cannot be used. */
 export type MarkLoss = 'missing' | 'damaged' | 'unreadable' | 'not_a_file' | 'of_another_data_directory'
 
 const emptyMark: Mark = { seq: 0, clockMs: 0, oldestKeptSeq: 0, identity: null }
 
-/** Reads the content of the file, without changing anything. */
+/** Reads the content of the file without changing anything. */
 export function readHighWater(file: string): Mark | MarkLoss {
   const found = statSync(file, { throwIfNoEntry: false })
   if (found === undefined) return 'missing'
@@ -65,8 +65,8 @@ export function readHighWater(file: string): Mark | MarkLoss {
 }
 
 /**
- * Nothing is written before `write`. What is not a file, or cannot be read, is set aside under another name: to write less
- * than a page, the system reads the page first.
+ * Writes nothing before `write`. A file that cannot be read, or that is not a regular file, is renamed first: writing
+ * less than a page makes the system read the page.
  */
 export function openHighWater(file: string, identity: BufferIdentity | null): HighWater {
   const read = readHighWater(file)
@@ -79,7 +79,7 @@ export function openHighWater(file: string, identity: BufferIdentity | null): Hi
 }
 
 export class HighWater {
-  /** As found when it was opened; zeros where it is lost. */
+  /** The mark as it was when the file was opened; zeros when it was lost. */
   readonly found: Mark
   readonly loss: MarkLoss | null
   readonly #file: string
@@ -112,7 +112,7 @@ export class HighWater {
     this.#write()
   }
 
-  /** Nothing below is kept any more: durable before that goes. */
+  /** Records that everything below this seq is dropped. Durable before the segments are removed. */
   raiseOldestKept(seq: number): void {
     this.#oldestKeptSeq = Math.max(this.#oldestKeptSeq, seq)
     this.#write()
@@ -125,21 +125,21 @@ export class HighWater {
     })
   }
 
-  /** As it was written last. */
+  /** Keeps the content of the last write. */
   close(): void {
     this.sync()
     if (this.#fd !== null) closeSync(this.#fd)
     this.#fd = null
   }
 
-  /** After a failure: closes the file. Throws nothing. */
+  /** After a failure: closes the file and throws nothing. */
   abandon(): void {
     const fd = this.#fd
     this.#fd = null
     try {
       if (fd !== null) closeSync(fd)
     } catch {
-      // The file is not relied on.
+      // The content is not relied on.
     }
   }
 
@@ -155,7 +155,10 @@ export class HighWater {
     })
   }
 
-  /** In place and without growing: fails for space only where it is made, or the file system copies on write. */
+  /**
+   * Writes in place and does not grow the file. It fails for lack of space only when creating the file, or on a
+   * copy-on-write file system.
+   */
   #unlessFull(action: () => void): void {
     try {
       action()
@@ -165,9 +168,9 @@ export class HighWater {
   }
 }
 
-/** At its full length before anything in it changes: a full disk must not leave half a block. */
+/** Extends the file to its full length before writing: a full disk must not leave half a block. */
 function openWhole(file: string): number {
-  // Flags by number: `r+` would need the file to exist and `a+` ignores positions.
+  // Numeric flags: `r+` would require the file to exist, and `a+` ignores positions.
   const fd = openSync(file, constants.O_RDWR | constants.O_CREAT, 0o600)
   try {
     if (fstatSync(fd).size !== markBytes) ftruncateSync(fd, markBytes)
@@ -193,8 +196,8 @@ export function decodeMark(block: Buffer): Mark | null {
 }
 
 /**
- * The buffer's clock, from where the last run stopped and by the monotonic clock: nothing that the wall clock does
- * makes a message old. Returns whole milliseconds, never less than before.
+ * The buffer's clock continues at the last run's value and advances with the monotonic clock, so that the wall clock
+ * cannot make a message old. Returns whole milliseconds that never decrease.
  */
 export function startClock(startMs: number): () => number {
   const startedAt = performance.now()

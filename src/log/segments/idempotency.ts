@@ -1,33 +1,33 @@
 /**
- * Which idempotency keys were used in the last 24 h: a look-up derived from the message rows, which alone are the
- * truth. A key is written in its message's row in the same transaction; this file follows after the commit. What it
- * lacks after a crash (or altogether, when it is gone or damaged) is derived again from the rows with a key.
+ * The idempotency keys of the last 24 h, a lookup derived from the message rows. The rows are the source of truth: a
+ * key is written in its message's row, in the same transaction, and this file follows after the commit. Missing entries
+ * (after a crash, or when the file is lost or damaged) are derived from the rows again.
  *
- * Interface: `find` before a message is committed, `takeShare` for a key that is free, `remember` after the commit, `flush`
- * now and then and before a segment goes, `measure` each second.
+ * Use: `find` before a message is committed, `takeShare` for a free key, `remember` after the commit, `flush`
+ * periodically and before a segment is removed, `measure` each second.
  *
- * Bounds. The keys are no part of `buffer.max_bytes`, so they never stop ingest; they have a space of their own, a
- * twentieth of it, shared as the buffer is (fair-share.ts): from 80 % on, a pipe that holds more than its equal share, or
- * whose workspace does, gets 503 `idempotency_full` for requests with a key, and the others go on. Keys are stored as
- * hashes, and dropped by whole tables when they are too old (key-lookup.ts): at any rate.
+ * Bounds. The keys do not count towards `buffer.max_bytes`, so they never stop ingest. They have their own limit, a
+ * twentieth of it, shared like the buffer (fair-share.ts): above 80 %, a pipe or workspace that holds more than its
+ * equal share gets 503 `idempotency_full` for requests with a key; others are not affected. Keys are stored as hashes.
+ * Old keys are dropped as whole tables, so any rate of keys is sustained (key-lookup.ts).
  *
- * Invariants. A message with a key is committed only after `find` returned null for it, on the writer's thread, which is
- * the only one that reads or writes the file. What `find` does not know is in no row younger than 24 h. `flush` returns
- * true only when every key up to `throughSeq` is on disk.
+ * Invariants. A message with a key is committed only after `find` returned null for it. Only the writer's thread reads
+ * or writes the file. A key that `find` does not know is in no row younger than 24 h. `flush` returns true only when
+ * every key up to `throughSeq` is on disk.
  *
- * It outlives the segments: a key counts for its 24 h even when its message was delivered and dropped. So before a
- * segment goes, `flush` puts everything on disk.
+ * The keys outlive the segments: a key counts for its 24 h even when its message was delivered and dropped. So `flush`
+ * makes everything durable before a segment is removed.
  *
- * The 24 h are those of the buffer's clock (high-water.ts): a wall clock that jumps forgets nothing, and brings nothing
- * back. A key derived again counts from the end of its segment, at the latest from now: never for less than 24 h.
+ * The 24 h are measured by the buffer's clock (high-water.ts), so a jump of the wall clock has no effect. A key that is
+ * derived again counts from the end of its segment, at the latest from now: never for less than 24 h.
  *
  *   | the process ends or the power fails …      | the file has                  | after the start                   |
  *   |--------------------------------------------|-------------------------------|-----------------------------------|
  *   | after the commit, before `remember`        | all but the newest            | derived from the rows             |
  *   | after `remember`, before a flush           | what of it reached the disk   | derived from the rows             |
- *   | after the flush, before the segment goes   | everything                    | everything                        |
- *   | after the segment went                     | everything                    | everything                        |
- *   | while it is made again after damage        | a part, flushed through seq 0 | derived from the rows             |
+ *   | before the segment is removed (flushed)    | everything                    | everything                        |
+ *   | after the segment was removed              | everything                    | everything                        |
+ *   | during a rebuild after damage              | a part, flushed through seq 0 | derived from the rows             |
  *   | after tables were dropped, before the sync | both, or neither              | dropped by the next flush         |
  */
 import { rmSync, statSync } from 'node:fs'
@@ -42,23 +42,23 @@ import { keyedRowsSince } from './keyed-rows.ts'
 import { setAsideUnreadable } from './layout.ts'
 import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
-/** The part of buffer.max_bytes for keys. */
+/** The part of buffer.max_bytes that is reserved for keys. */
 const spacePart = 1 / 20
-const leastSpaceBytes = 1024 * 1024
+const minSpaceBytes = 1024 * 1024
 
 export interface KeysSpec {
-  /** The buffer's. */
+  /** The buffer's directory. */
   dir: string
   file: string
-  /** The newest message that is there. Keys of messages that are missing are forgotten. */
+  /** The newest existing message. Keys of later, missing messages are deleted. */
   headSeq: number
-  /** The buffer's clock, now. */
+  /** The current time of the buffer's clock. */
   clockMs: number
-  /** The limit of the buffer. */
+  /** The size limit of the buffer. */
   maxBytes: number
 }
 
-/** A damaged file is made again. Throws a disk-full error where there is no room to open it. */
+/** Rebuilds a damaged file. Throws a disk-full error when there is no room to open it. */
 export function openIdempotencyKeys(spec: KeysSpec, log: Logger): IdempotencyKeys {
   const keys = new IdempotencyKeys(spec, log)
   try {
@@ -74,7 +74,7 @@ export class IdempotencyKeys {
   readonly #spec: KeysSpec
   readonly #log: Logger
   #lookup: KeyLookup | null = null
-  /** Committed, but not in the file yet. Empty unless the disk is full. */
+  /** Keys that are committed but not in the file yet. Empty unless the disk is full. */
   readonly #unwritten = new Map<string, UsedKey>()
   /** Keys were written since the last flush. */
   #isDirty = false
@@ -85,16 +85,16 @@ export class IdempotencyKeys {
   constructor(spec: KeysSpec, log: Logger) {
     this.#spec = spec
     this.#log = log
-    this.#maxBytes = Math.max(leastSpaceBytes, spec.maxBytes * spacePart)
+    this.#maxBytes = Math.max(minSpaceBytes, spec.maxBytes * spacePart)
     this.#share = new FairShare(this.#maxBytes)
   }
 
-  /** The bytes of the keys on disk. */
+  /** Disk space of the keys. */
   get bytes(): number {
     return this.#lookup?.bytes ?? 0
   }
 
-  /** Each second. `workspaces`: of every pipe that exists. */
+  /** Runs each second. `workspaces`: the workspace of every existing pipe. */
   measure(workspaces: Iterable<[pipeId: string, workspaceId: string]>): void {
     if (this.#lookup === null || this.bytes < this.#maxBytes * pressedFrom) {
       this.#share.release()
@@ -104,7 +104,7 @@ export class IdempotencyKeys {
     this.#share.measured(new Map(held), workspaces)
   }
 
-  /** For a new key. False: the pipe, or its workspace, has used its share of the space for keys. */
+  /** For a new key. Returns false when the pipe or its workspace has used up its share of the space for keys. */
   takeShare(pipeId: string): boolean {
     return this.#share.take(pipeId, keyBytes)
   }
@@ -117,25 +117,25 @@ export class IdempotencyKeys {
     })
   }
 
-  /** Null when the key is free. */
+  /** Returns null when the key is free. */
   find(pipeId: string, key: string, clockMs: number): KeyedMessage | null {
     const used = this.#unwritten.get(pipeId + key) ?? this.#use(clockMs, (lookup) => lookup.find(pipeId, key))
     return used === null || clockMs - used.usedClockMs > keyLifetimeMs ? null : used
   }
 
-  /** After the commit of these messages. */
+  /** Called after the commit of these messages. */
   remember(used: readonly KeyedMessage[], clockMs: number): void {
     for (const message of used)
       this.#unwritten.set(message.pipeId + message.key, { ...message, usedClockMs: clockMs })
     if (this.#unwritten.size === 0) return
     this.#isDirty = true
-    // The messages are committed and must be acknowledged: on a full disk the keys wait in memory for space.
+    // The messages are committed and must be acknowledged, so keys that a full disk has no room for wait in memory.
     this.#unlessFull(() => this.#use(clockMs, (lookup) => lookup.write(this.#unwritten.values())))
   }
 
   /**
-   * Now and then, and before a segment goes: every key up to `throughSeq` is on disk when this returns true, and the next
-   * start need not look before it. False: the disk is full, and keys would be lost.
+   * Called periodically and before a segment is removed. When it returns true, every key up to `throughSeq` is on disk
+   * and the next start need not read older rows. False: the disk is full, and keys would be lost.
    */
   flush(throughSeq: number, clockMs: number): boolean {
     if (!this.#isDirty && throughSeq === this.#flushedSeq) return true
@@ -144,7 +144,7 @@ export class IdempotencyKeys {
         lookup.flush(this.#unwritten.values(), throughSeq, clockMs - keyLifetimeMs),
       ),
     )
-    // Without new keys there is nothing that the next start could not find.
+    // Without new keys, the next start can find all of them.
     if (!isFlushed) return !this.#isDirty
     this.#isDirty = false
     this.#flushedSeq = throughSeq
@@ -157,7 +157,7 @@ export class IdempotencyKeys {
     this.#lookup = null
   }
 
-  /** Runs what works on the file; on a damaged one once more, when it was made again. */
+  /** Runs an operation on the file. If the file is damaged, it is rebuilt and the operation repeated once. */
   #use<T>(clockMs: number, work: (lookup: KeyLookup) => T): T {
     try {
       this.#lookup ??= new KeyLookup(this.#spec.file)
@@ -190,7 +190,7 @@ export class IdempotencyKeys {
     }
   }
 
-  /** False: there was no room; nothing of it was done. */
+  /** Returns false when there was no room; then nothing was done. */
   #unlessFull(work: () => void): boolean {
     try {
       work()
@@ -203,7 +203,7 @@ export class IdempotencyKeys {
   }
 }
 
-/** Also a directory in its place, another program's database, and a sector that cannot be read. */
+/** Also true for a directory in its place, another program's database, and an unreadable sector. */
 function isDamaged(file: string, error: unknown): boolean {
   const code = errorCode(error) ?? ''
   if (code === 'SQLITE_CANTOPEN') return statSync(file, { throwIfNoEntry: false })?.isDirectory() ?? false

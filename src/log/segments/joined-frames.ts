@@ -1,17 +1,17 @@
 /**
- * Frames that wait for the writer at the same time, from several threads, are one transaction: one fsync for all of them.
- * Each then gets its part of the result, as if it had been committed alone.
+ * Joins frames of several threads that wait at the same time into one transaction with one fsync. Each frame then gets
+ * its own part of the result, as if it had been committed separately.
  */
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { SharedAppends } from '../buffer.ts'
 import { type Frame, readFrame } from '../frame.ts'
 import type { CommittedFrame, SkippedAppend } from './frame-commit.ts'
 
-/** Joined frames have no more bytes than the largest frame that gathers several messages. */
+/** The size limit of joined frames, the same as that of a frame with several messages. */
 export const joinedMaxBytes = resourceLimits.frameBytes
 const hourMs = 3_600_000
 
-/** The frame itself where it is the only one. */
+/** A single frame is returned as it is. */
 export function joinFrames(frames: readonly [Frame, ...Frame[]]): Frame {
   const [first, ...others] = frames
   if (others.length === 0) return first
@@ -30,7 +30,7 @@ export interface CommittedPart {
   skipped: SkippedAppend[]
 }
 
-/** The result of each frame, in their order. */
+/** Returns the result of each frame, in their order. */
 export function splitCommitted(
   frames: readonly Frame[],
   { firstSeq, skipped }: Pick<CommittedFrame, 'firstSeq' | 'skipped'>,
@@ -49,7 +49,7 @@ export function splitCommitted(
   })
 }
 
-/** Counts the new messages of a committed frame of this appender, by pipe and hour. */
+/** Counts the new messages of an appender's committed frame, by pipe and hour. */
 export function countAppends(
   frame: Frame,
   skipped: readonly SkippedAppend[],

@@ -1,17 +1,17 @@
 /**
- * The file behind the idempotency keys. Derived from the messages; what makes it again is in idempotency.ts.
+ * The SQLite file of the idempotency keys. It is derived from the messages; idempotency.ts rebuilds it.
  *
- *   key_N    the keys that were used in the N-th two hours of the buffer's clock, by a hash of pipe and key: a key of 255
- *            bytes takes no more than a short one. A table that is too old is dropped as a whole, whatever the rate at which
- *            its keys came: deleting a number of rows now and then has a maximum rate, and anything faster grows forever.
- *   held     how many keys each pipe has in each of them
- *   derived  one row: every key up to this seq was written before the last flush
+ *   key_N    the keys used in the N-th two hours of the buffer's clock, by a hash of pipe and key: a key of 255
+ *            bytes takes no more space than a short one. Old tables are dropped as a whole, so any rate of keys is sustained:
+ *            deleting a limited number of rows periodically has a maximum rate, and faster growth would be unbounded.
+ *   held     the number of keys per pipe in each of these tables
+ *   derived  one row: every key up to this seq was in the file at the last flush
  *
- * A look-up asks every table: two hours are 13 of them at most, and dropping one reads a twelfth of the file.
+ * A lookup reads every table. With two hours each there are at most 13, and dropping one reads a twelfth of the file.
  *
- * Its commits are not synced one by one (NORMAL): a power cut may lose the newest entries, which are derived again, and
- * breaks nothing. Only `flush` is durable when it returns, and with it everything before it: the rows that the entries
- * were derived from may be dropped then. `held` is written by `flush` alone: after a crash it lacks the keys of a minute.
+ * Commits are not synced individually (NORMAL). A power cut can lose the newest entries, which are derived again. Only
+ * `flush` makes everything before it durable; then the rows that the entries were derived from can be dropped. Only
+ * `flush` writes `held`, so after a crash it lacks the keys of up to a minute.
  */
 import assert from 'node:assert'
 import { createHash } from 'node:crypto'
@@ -19,13 +19,13 @@ import Database from 'better-sqlite3'
 import { parse, stringify } from 'uuid'
 import type { KeyedMessage } from './frame-commit.ts'
 
-/** `usedClockMs`: when the key was used, by the buffer's clock. */
+/** `usedClockMs` is the time of use, by the buffer's clock. */
 export type UsedKey = KeyedMessage & { usedClockMs: number }
 
 const tableMs = 2 * 3_600_000
-/** The part of a SHA-256 that is stored: among 2^40 keys two are the same with a probability of 2^-49. */
+/** Length of the stored prefix of the SHA-256: among 2^40 keys two are the same with a probability of 2^-49. */
 const hashBytes = 16
-/** The bytes of a key in the file, with the space that pages leave. */
+/** Bytes per key in the file, including unused space in pages. */
 export const keyBytes = 150
 
 const schema = `
@@ -54,7 +54,7 @@ interface KeyTable {
 
 export class KeyLookup {
   readonly #db: Database.Database
-  /** By their numbers, newest first. */
+  /** By number, newest first. */
   #tables = new Map<number, KeyTable>()
 
   constructor(file: string) {
@@ -63,7 +63,7 @@ export class KeyLookup {
       this.#db.pragma('journal_mode = WAL')
       this.#db.exec(schema)
       this.#db.pragma('synchronous = NORMAL')
-      // A file of another program can have tables of these names.
+      // Reading the columns detects a file of another program with tables of the same names.
       this.#db.prepare('SELECT no, pipe_id, keys FROM held LIMIT 1').get()
       this.#readTables()
     } catch (error) {
@@ -72,19 +72,19 @@ export class KeyLookup {
     }
   }
 
-  /** Every key up to this seq was written before the last flush; 0 when there was none. */
+  /** Every key up to this seq was in the file at the last flush; 0 when there was none. */
   get throughSeq(): number {
     const found = this.#db.prepare('SELECT max(through_seq) FROM derived').pluck().get() as number | null
     return found ?? 0
   }
 
-  /** The bytes of the keys in the file. The file can be larger: the space of dropped keys is used again. */
+  /** Bytes of the keys in the file. The file can be larger: space of dropped keys is reused. */
   get bytes(): number {
     const pragma = (name: string) => Number(this.#db.pragma(name, { simple: true }))
     return (pragma('page_count') - pragma('freelist_count')) * pragma('page_size')
   }
 
-  /** Keys per pipe. */
+  /** Number of keys per pipe. */
   held(): Map<string, number> {
     const all = new Map<string, number>()
     for (const { held } of this.#tables.values()) {
@@ -106,12 +106,12 @@ export class KeyLookup {
     this.#transaction(() => this.#write(used))
   }
 
-  /** Forgets the keys of missing messages. */
+  /** Deletes the keys of missing messages. */
   forgetAfter(seq: number): void {
     for (const no of this.#tables.keys()) this.#db.prepare(`DELETE FROM key_${no} WHERE seq > ?`).run(seq)
   }
 
-  /** Writes what is given, removes what is older; all of it is on disk when this returns. */
+  /** Writes the new keys and drops the old ones. Everything is on disk when this returns. */
   flush(used: Iterable<UsedKey>, throughSeq: number, oldestClockMs: number): void {
     this.#db.pragma('synchronous = FULL')
     assert(this.#db.pragma('synchronous', { simple: true }) === 2, 'this commit must be fsynced')
@@ -143,7 +143,7 @@ export class KeyLookup {
       const { insert, replace, held } = this.#tableOf(usedClockMs)
       const hash = hashOf(pipeId, key)
       const row = [hash, seq, parse(msgId), recordCount, receivedMs, encodeHash(bodyHash), usedClockMs]
-      // One that is derived a second time is not counted again.
+      // A key that is derived a second time is not counted twice.
       if (insert.run(...row).changes > 0) held.set(pipeId, (held.get(pipeId) ?? 0) + 1)
       else replace.run(...row)
     }
@@ -178,7 +178,7 @@ export class KeyLookup {
     for (const [no, { held }] of this.#tables) for (const [pipeId, keys] of held) insert.run(no, pipeId, keys)
   }
 
-  /** As they are in the file. */
+  /** Reads the list of tables from the file. */
   #readTables(): void {
     const names = this.#db
       .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'key_[0-9]*'")
@@ -211,7 +211,7 @@ export class KeyLookup {
       this.#db.exec('COMMIT')
     } catch (error) {
       if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
-      // A table that was made or dropped is not, now.
+      // The transaction was rolled back, so tables it created or dropped have changed back.
       this.#readTables()
       throw error
     }
@@ -222,7 +222,7 @@ function hashOf(pipeId: string, key: string): Buffer {
   return createHash('sha256').update(pipeId).update(key).digest().subarray(0, hashBytes)
 }
 
-/** A digest as bytes; any other text as it is. */
+/** Encodes a digest as bytes; other text stays as it is. */
 function encodeHash(bodyHash: string): Buffer | string {
   const bytes = Buffer.from(bodyHash, 'base64')
   return bytes.toString('base64') === bodyHash ? bytes : bodyHash

@@ -1,4 +1,4 @@
-/** The messages with an idempotency key, as their rows say: what the look-up of keys is derived from. */
+/** Reads the messages with an idempotency key from the segments. The lookup of keys is derived from them. */
 
 import path from 'node:path'
 import { validate } from 'uuid'
@@ -13,9 +13,8 @@ import { ContradictionError, isDamage, isDiskFull } from './sqlite-errors.ts'
 
 /**
  * Reads one segment at a time; the partial index makes it cost only the rows with a key. The keys of a sealed segment
- * were used before it ended, those of the one being written before `clockMs`. A damaged segment is passed over, and
- * so is a row with a value that was never written: they must not stop the start, and the look-up has their keys
- * unless it was lost as well.
+ * were used before it ended, those of the one being written before `clockMs`. Damaged segments and rows with impossible
+ * values are skipped, so that they do not prevent the start; the lookup has their keys unless it was lost too.
  */
 export function* keyedRowsSince(
   dir: string,
@@ -45,7 +44,7 @@ export function* keyedRowsSince(
   }
 }
 
-/** Bodies are not read for their checksums here: what reads them finds the damage. */
+/** Bodies are not read, so checksums are not verified here; readers find the damage. */
 function isPossible({ pipeId, key, msgId, recordCount, receivedMs, bodyHash }: UsedKey): boolean {
   const isText = (value: unknown) => typeof value === 'string'
   const areNumbers = Number.isSafeInteger(recordCount) && typeof receivedMs === 'number'

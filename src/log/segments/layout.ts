@@ -1,40 +1,40 @@
 /**
  * The buffer's directory: which files there are, how they are named, and what a crash can leave.
  *
- *   00000000000000000001.db      a segment: every seq in it is at least its name and less than the next segment's
- *   00000000000000000001.2.db    the same segment after it was compacted or salvaged, twice in all
- *   …-wal, …-shm                 SQLite's own files beside the segment being written, and beside one that someone was
- *                                reading when it was rolled; a sealed segment has none: see sealing.ts
- *   next-segment.tmp             a segment being made; it gets its name when it is complete and fsynced
+ *   00000000000000000001.db      a segment: every seq in it is at least its name and less than the next segment's name
+ *   00000000000000000001.2.db    the same segment after two compactions or salvages
+ *   …-wal, …-shm                 SQLite's files of the segment being written, and of one that had an open reader
+ *                                when it was rolled; a sealed segment has none: see sealing.ts
+ *   next-segment.tmp             a segment being created; it is renamed when it is complete and fsynced
  *   compacted-segment.tmp        a segment being compacted, likewise: see compaction.ts
- *   salvaged-segment.tmp         what can be read of a damaged segment, likewise: see salvage.ts
+ *   salvaged-segment.tmp         the readable content of a damaged segment, likewise: see salvage.ts
  *   high-water                   newest acknowledged seq and the buffer's clock: see high-water.ts
  *   idempotency.db               derived look-up of idempotency keys
  *   ….set-aside-…                a derived file that could not be read, until the operator removes it
  *   ballast                      disk space to release when the disk is full
  *
- * A new segment is named (last seq of the one before) + 1, so a reader finds it by asking for that very file.
+ * A new segment is named (last seq of the one before) + 1, so a reader finds it by opening that file.
  *
  * The state after a crash, step by step, and the action of the next start:
  *
  *   rolling to a new segment                        found after a crash right after it
- *   1 write next-segment.tmp, move its WAL into     a .tmp file and its WAL: removed; the old segment goes on
- *     it, fsync it, look whether it is complete
+ *   1 write next-segment.tmp, move its WAL into     a .tmp file and its WAL: removed; the old segment continues
+ *     it, fsync it, check that it is complete
  *   2 rename it to its name                         both segments; the new one is empty (or, after a power cut, the
  *                                                   rename is undone: as after 1). No message can be in it yet
  *   3 fsync the directory                           both segments: the new one is written from here on
  *   4 open the new one: its -wal and its -shm       as after 3
- *     where a full disk has no room for them: unlink  the old one goes on with seqs that the new one's name claims. A
+ *     where a full disk has no room for them: unlink  the old one continues with seqs that the new name claims. A
  *     it, fsync the directory, and end here           new one that comes back (a power cut undid the unlink) is empty
  *                                                     and begins within the old one: removed at the start
  *   5 write the old one's end into it, move its     as after 3: the end is estimated, the WAL is moved at the start
  *     WAL into it, leave WAL mode, close it
  *   6 write and fsync high-water                    it is older than the log
  *   7 first commit in the new one                   normal
- *   (5 waits, the rest does not, while someone reads the old one or a full disk has no room for what its WAL holds)
+ *   (while the old one has a reader, or a full disk has no room for the content of its WAL, step 5 waits; the others do not)
  *
  *   dropping a segment
- *   1 write down, fsynced, that it goes: in         the segment is there, inside a hole or below the oldest kept seq:
+ *   1 record, fsynced, that it is dropped: in       the segment is there, inside a hole or below the oldest kept seq:
  *     high-water when it is the oldest, else as a   it is dropped again. (A full disk can leave 1 out: then a crash
  *     hole in the segment being written             before the next roll makes its range look missing, not dropped)
  *   2 unlink .db                                    -wal and -shm without a .db: removed
@@ -60,30 +60,31 @@ export const unfinishedName = 'next-segment.tmp'
 export const compactedName = 'compacted-segment.tmp'
 export const salvagedName = 'salvaged-segment.tmp'
 
-/** SQLite's own default: of small segments, and of those written again. */
+/** SQLite's default, for small segments and for rewritten ones. */
 export const smallPageBytes = 4096
 
 /**
- * A message of 50 KB in pages of 4 KiB is 12 of them, each written to the WAL and moved out of it by calls of their own: the
- * writer took 183 µs for it, 150 µs with 8 KiB and 111 µs with 16 KiB, for 5 % more bytes written (32 KiB: 103 µs, 11 %). Single
- * records of 500 bytes, 40 a commit, took 7.7 and 7.2 µs, which is within what repeats differ by, but 1.8 and 3.0 KB written for each.
+ * A message of 50 KB takes 12 pages of 4 KiB, and each page is written to the WAL and moved out of it by separate
+ * calls. The writer took 183 µs for it, 150 µs with 8 KiB and 111 µs with 16 KiB, for 5 % more bytes written (32 KiB:
+ * 103 µs, 11 %). Single records of 500 bytes, 40 a commit, took 7.7 and 7.2 µs, which is within the noise, but wrote
+ * 1.8 and 3.0 KB each.
  */
 export const largePageBytes = 16_384
 
-/** A small segment would be little more than the first page of each of its tables. */
-const leastBytesForLargePages = 16 * 1024 * 1024
+/** A smaller segment would consist of little more than the first page of each of its tables. */
+const minBytesForLargePages = 16 * 1024 * 1024
 
 /** The page size of a new segment. */
 export function pageBytesFor(segmentMaxBytes: number): number {
-  return segmentMaxBytes < leastBytesForLargePages ? smallPageBytes : largePageBytes
+  return segmentMaxBytes < minBytesForLargePages ? smallPageBytes : largePageBytes
 }
 
-/** A WAL of this size holds no frame. */
+/** A WAL of this size has no frames. */
 const walHeaderBytes = 32
 
 export interface SegmentName {
   firstSeq: number
-  /** How often it was compacted or salvaged: the highest is the segment, a lower one is a leftover. */
+  /** The number of compactions and salvages. The highest generation is the segment; lower ones are leftovers. */
   generation: number
 }
 
@@ -92,7 +93,7 @@ export function segmentFile(dir: string, { firstSeq, generation }: SegmentName):
   return path.join(dir, `${String(firstSeq).padStart(20, '0')}${suffix}.db`)
 }
 
-/** All segments in order, each with its newest generation. */
+/** All segments in order, each in its newest generation. */
 export function listSegments(dir: string): SegmentName[] {
   const newest = new Map<number, SegmentName>()
   for (const name of allSegmentFiles(dir)) {
@@ -110,15 +111,15 @@ export function allSegmentFiles(dir: string): SegmentName[] {
   })
 }
 
-/** Null: it is no segment's. */
+/** Null when the file is not a segment. */
 function parseSegmentName(file: string): SegmentName | null {
   const match = segmentName.exec(file)
   return match === null ? null : { firstSeq: Number(match[1]), generation: Number(match[2] ?? 0) }
 }
 
 /**
- * The segments of which the file is missing and a WAL with frames is there, oldest first. A crash leaves a WAL without its
- * file only where another generation took its place, or where it was dropped: see the tables above.
+ * Segments whose file is missing although their WAL has frames, oldest first. A crash leaves such a WAL only when
+ * another generation replaced the file, or when the segment was dropped: see the tables above.
  */
 export function lostFiles(dir: string): SegmentName[] {
   const kept = new Set(allSegmentFiles(dir).map(({ firstSeq }) => firstSeq))
@@ -132,7 +133,7 @@ export function lostFiles(dir: string): SegmentName[] {
     .sort((a, b) => a.firstSeq - b.firstSeq)
 }
 
-/** Removes what a crash left half made or half dropped. Only for the writer, before it opens anything. */
+/** Removes files that a crash left half created or half dropped. Only the writer calls this, before it opens anything. */
 export function removeLeftovers(dir: string): void {
   const kept = new Map(listSegments(dir).map(({ firstSeq, generation }) => [firstSeq, generation]))
   for (const name of allSegmentFiles(dir)) {
@@ -147,20 +148,20 @@ export function removeLeftovers(dir: string): void {
 }
 
 /**
- * A derived file that cannot be read is renamed, not removed: removed, its bad sectors would be given to the next file. The
- * operator removes it.
+ * Renames a derived file that cannot be read. It is not deleted, because its bad sectors would be assigned to the next
+ * file. The operator deletes it.
  */
 export function setAsideUnreadable(file: string): void {
   renameSync(file, `${file}.set-aside-${randomUUID()}`)
 }
 
-/** The .db goes first: without it the rest is known to be a leftover. */
+/** Removes the .db first: without it, the other files are recognized as leftovers. */
 export function unlinkSegment(dir: string, name: SegmentName): void {
   const file = segmentFile(dir, name)
   for (const suffix of ['', '-wal', '-shm']) rmSync(file + suffix, { force: true })
 }
 
-/** Bytes of a segment on disk, its WAL included; 0 when it is gone. */
+/** Disk space of a segment including its WAL; 0 when it is gone. */
 export function segmentBytes(dir: string, name: SegmentName): number {
   const file = segmentFile(dir, name)
   return fileBytes(file) + fileBytes(`${file}-wal`)

@@ -1,7 +1,6 @@
 /**
- * The rows of the table `message` as they are stored: all columns, in the table's order, so that what is read from one
- * segment is written to another as it is. For what looks at whole segments; delivery reads by pipe, through
- * segment-connection.ts.
+ * Reads complete rows of the table `message`, with all columns in the table's order, so that a row can be written to
+ * another segment unchanged. For code that reads whole segments; delivery reads by pipe, through segment-connection.ts.
  */
 import { crc32 } from 'node:zlib'
 import type Database from 'better-sqlite3'
@@ -18,14 +17,14 @@ export const selectMessages = `
   SELECT seq, pipe, msg_id, received_ms, record_count, crc, messages, records, bytes, idempotency_key, body, body_hash
   FROM message`
 
-/** `pipeId`: of the pipe whose number is in the row. */
+/** `pipeId` is the pipe with the number in the row. */
 export function headerOf(row: MessageRow, pipeId: string): RowHeader {
   const [seq, , msgId, receivedMs, recordCount, , messages, records, bytes, idempotencyKey, , bodyHash] = row
   // biome-ignore format: the order of the columns, at a glance.
   return { seq, pipeId, msgId, receivedMs, recordCount, messages, records, bytes, idempotencyKey, bodyHash }
 }
 
-/** A row with the checksum that is stored in it and the one that its columns have. */
+/** A row with its stored checksum and the checksum of its columns. */
 export interface CheckedRow extends RowHeader {
   pipeNo: number
   crc: number
@@ -33,9 +32,12 @@ export interface CheckedRow extends RowHeader {
   body: Buffer
 }
 
-/** In order, with what is in the WAL. The caller must finish or leave the loop before it calls anything else. */
+/**
+ * Yields rows in order, including those in the WAL. The caller must finish or leave the loop before it makes another
+ * call.
+ */
 export function* checkedRows(db: Database.Database, afterSeq = 0): Generator<CheckedRow> {
-  // By the table: its index has the same two columns, and may be what is damaged.
+  // Reads the table instead of its index, which has the same two columns and can be the damaged part.
   const pipes = db.prepare('SELECT no, pipe_id FROM pipe NOT INDEXED').raw().all() as [number, string][]
   const pipeIds = new Map(pipes)
   const rows = db.prepare(`${selectMessages} WHERE seq > ? ORDER BY seq`).raw().iterate(afterSeq)
@@ -52,7 +54,7 @@ export function bodyOf(row: MessageRow): Buffer {
   return row[10]
 }
 
-/** Everything in a row but its body. */
+/** Everything in a row except its body. */
 export interface RowHeader {
   seq: number
   pipeId: string
@@ -71,7 +73,7 @@ export function rowChecksum(header: RowHeader, bodyCrc: number): number {
   return crc32(headerText(header), bodyCrc)
 }
 
-/** One column a line, the one that can hold anything last: no two headers have the same text. */
+/** One column per line; the only free text is last, so that two different headers never have the same text. */
 function headerText(header: RowHeader): string {
   const { seq, pipeId, msgId, receivedMs, recordCount, messages, records, bytes } = header
   const { idempotencyKey, bodyHash } = header

@@ -1,14 +1,16 @@
 /**
- * Messages by id and by page, for whoever looks: not for delivery, and best in a thread of its own.
+ * Finds messages by id, and lists them by page, for users. Not for delivery; best run in a thread of its own.
  *
- * No index is kept for ids: an id holds the time at which it was made. Along a segment these times ascend but for requests that
- * overtake each other, and fall where a process started with its clock set back. So each segment is probed at a few places
- * (once, when it is sealed), and between two of them is read only where the id's time lies between theirs, with some slack.
+ * There is no index of ids, because an id contains its creation time. Within a segment these times ascend, except for
+ * requests that overtake each other and where a process started with its clock set back. So each segment is probed at a
+ * few rows (once, when it is sealed). Only spans between probes whose times enclose the id's time, with some slack, are
+ * read.
  *
  *   probes     10:00     10:07     10:15 │ 09:10     09:20          clock set back at │
  *   09:12                          └─── read ───┴────read────┘
  *
- * Files are opened for one look and closed at once: one that is read cannot be sealed, and one that is dropped takes space.
+ * Files are opened per lookup and closed immediately: an open file cannot be sealed, and a dropped file takes space
+ * while it is open.
  */
 import { crc32 } from 'node:zlib'
 import type Database from 'better-sqlite3'
@@ -19,7 +21,7 @@ import { openReadOnly } from './segment-file.ts'
 import { isGone, isUnusable } from './sqlite-errors.ts'
 
 const probesPerSegment = 64
-/** Between the making of an id and its commit, and between the threads that make them. */
+/** The delay between the creation of an id and its commit, and between threads that create ids. */
 const slackMs = 30_000
 /** Rows that are read before other work of the thread gets its turn. */
 const rowsPerTurn = 20_000
@@ -29,7 +31,7 @@ interface Probe {
   ms: number
 }
 
-/** Both ends belong to it. */
+/** Both ends are included. */
 interface Span {
   firstSeq: number
   lastSeq: number
@@ -37,14 +39,14 @@ interface Span {
 
 export class MessageSearch {
   readonly #dir: string
-  /** The probes of sealed segments, which never change; by name. */
+  /** Probes of sealed segments, by name. Sealed segments never change. */
   readonly #probes = new Map<string, readonly Probe[]>()
 
   constructor(dir: string) {
     this.#dir = dir
   }
 
-  /** Null: it is not kept, or not intact. */
+  /** Returns null when the message is not kept or is damaged. */
   async find(msgId: string): Promise<StoredMessage | null> {
     const ms = timeOf(msgId)
     if (ms === null) return null
@@ -82,10 +84,10 @@ export class MessageSearch {
     return listed
   }
 
-  /** Nothing is kept open between two looks. */
+  /** No file stays open between two lookups. */
   async close(): Promise<void> {}
 
-  /** Newest first: it is the one that is being written. */
+  /** Newest first; the first one is the one being written. */
   #segments(): SegmentName[] {
     const names = listSegments(this.#dir).reverse()
     const kept = new Set(names.map(keyOf))
@@ -101,7 +103,10 @@ export class MessageSearch {
     return probes
   }
 
-  /** Null: it is gone, or cannot be read; what can be read of a damaged one comes back under another name. */
+  /**
+   * Returns null when the segment is gone or cannot be read. The readable part of a damaged one returns under another
+   * name.
+   */
   #open<T>(name: SegmentName, look: (db: Database.Database) => T): T | null {
     try {
       const db = openReadOnly(this.#dir, name)
@@ -123,13 +128,13 @@ function keyOf({ firstSeq, generation }: SegmentName): string {
 
 const version7 = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
-/** ms since the epoch at which the id was made; null: it is none of ours. */
+/** The creation time of the id, ms since the epoch; null when it is not one of our ids. */
 function timeOf(msgId: string): number | null {
   const match = version7.exec(msgId)
   return match === null ? null : Number.parseInt(`${match[1]}${match[2]}`, 16)
 }
 
-/** The first and the last message, and some in between, each with the time of its id. */
+/** Reads the first, the last and some messages in between, each with the time of its id. */
 function probe(db: Database.Database): Probe[] {
   const [first, last] = db.prepare('SELECT min(seq), max(seq) FROM message').raw().get() as [
     number | null,
@@ -147,7 +152,7 @@ function probe(db: Database.Database): Probe[] {
   return probes
 }
 
-/** Where an id of that time can be, joined where they touch. */
+/** The spans that can hold an id of that time; adjacent spans are joined. */
 function spansAt(probes: readonly Probe[], ms: number): Span[] {
   const spans: Span[] = []
   for (const [index, right] of probes.entries()) {
@@ -162,11 +167,11 @@ function spansAt(probes: readonly Probe[], ms: number): Span[] {
 
 interface FoundIn {
   found: StoredMessage | null
-  /** Where the next turn goes on; null: the span is at its end. */
+  /** Where the next turn continues; null at the end of the span. */
   nextSeq: number | null
 }
 
-/** Seqs may jump: what counts is rows. */
+/** Counts rows, because seqs can have gaps. */
 function findIn(db: Database.Database, msgId: string, { firstSeq, lastSeq }: Span): FoundIn {
   const rows = db
     .prepare('SELECT seq, msg_id FROM message WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT ?')
@@ -177,7 +182,7 @@ function findIn(db: Database.Database, msgId: string, { firstSeq, lastSeq }: Spa
   return { found: null, nextSeq: rows.length < rowsPerTurn ? null : rows.at(-1)![0] + 1 }
 }
 
-/** Null: it is not what was written. */
+/** Returns null when the row is damaged. */
 function messageAt(db: Database.Database, seq: number): StoredMessage | null {
   const row = db.prepare(`${selectMessages} WHERE seq = ?`).raw().get(seq) as MessageRow
   const pipeId = db.prepare('SELECT pipe_id FROM pipe WHERE no = ?').pluck().get(row[1])

@@ -1,11 +1,11 @@
 /**
- * Segment files under the name of another segment: a file was moved, or two were exchanged, by a person or by a repair
- * of the file system. Such a file goes to the quarantine before the start reads or removes anything by name, because
- * under a higher generation it would hide a sound segment, which would then be removed as a leftover. Its messages
- * count as missing until the operator gives it its own name: docs/damaged-disk.md.
+ * Quarantines segment files that have the name of another segment, because a person or a file system repair moved or
+ * swapped them. The start does this before it reads or removes anything by name: under a higher generation such a file
+ * would hide a sound segment, which would then be removed as a leftover. The messages of the file count as missing
+ * until the operator restores its name: docs/damaged-disk.md.
  *
  *   step                                       found after a crash right after it
- *   1 link .db and -wal into the quarantine,   the file is still there and misnamed: done again, the links are used again
+ *   1 link .db and -wal into the quarantine,   the file is still there and misnamed: repeated, existing links are reused
  *     fsync the directories
  *   2 unlink .db, -wal, -shm                   as after 1, or the file is gone. A power cut can undo an unlink: as after 1
  *   3 fsync the directory                      the file is gone
@@ -26,7 +26,7 @@ import { findHead } from './recover-rows.ts'
 import type { SegmentIdentity } from './segment-file.ts'
 import { noOverlay } from './wal-overlay.ts'
 
-/** The schema and the first table, which holds the segment's identity. It is written before there is a WAL. */
+/** The schema and the first table, which holds the segment's identity. They are written before the segment has a WAL. */
 const headPages = 2
 
 interface LogDirectory {
@@ -36,8 +36,8 @@ interface LogDirectory {
 }
 
 /**
- * Returns what was set aside. Nothing is when no file belongs to this data directory: then the whole buffer is in the
- * wrong place, and the start rejects it. Only for the writer, before it opens anything.
+ * Returns the quarantined segments. When no file belongs to this data directory, nothing is moved: the whole buffer is
+ * in the wrong place, and the start rejects it. Only the writer calls this, before it opens anything.
  */
 export function setMisnamedAside(log: LogDirectory, logger: Logger): SegmentName[] {
   const files = allSegmentFiles(log.dir).map((name) => ({ name, identity: readIdentity(log.dir, name) }))
@@ -51,7 +51,7 @@ export function setMisnamedAside(log: LogDirectory, logger: Logger): SegmentName
   })
 }
 
-/** Moves a segment's files to the quarantine, and logs it with `details`. Repeated after a crash. */
+/** Moves a segment's files to the quarantine and logs it with `details`. Can be repeated after a crash. */
 export function setAside(
   { dir, quarantineDir }: LogDirectory,
   name: SegmentName,
@@ -68,7 +68,7 @@ export function setAside(
   )
 }
 
-/** Null when the file does not say. */
+/** Null when the file does not state it. */
 function readIdentity(dir: string, name: SegmentName): SegmentIdentity | null {
   const file = openReadable(segmentFile(dir, name))
   try {

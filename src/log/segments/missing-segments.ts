@@ -1,17 +1,17 @@
 /**
- * Segments that are neither there nor dropped by retention: a segment is named after the last seq of the one before it,
- * so that what lacks between two of them is known by its seqs. What retention dropped is written down as holes.
+ * Determines which seqs are neither present nor dropped by retention. A segment is named after the last seq of the one
+ * before it, so a missing segment shows as a gap in the names. Ranges that retention dropped are recorded as holes.
  */
 import type { SegmentIdentity, SeqRange } from './segment-file.ts'
 
 interface KnownSegment {
   firstSeq: number
   lastSeq: number
-  /** Null: it cannot be read. */
+  /** Null when it cannot be read. */
   identity: SegmentIdentity | null
 }
 
-/** `oldestKeptSeq`: what lies before it was dropped. */
+/** Everything before `oldestKeptSeq` was dropped. */
 export function missingRanges(
   segments: readonly KnownSegment[],
   holes: readonly SeqRange[],

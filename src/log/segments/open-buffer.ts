@@ -1,6 +1,4 @@
-/**
- * The buffer as main opens it: starts the writer thread and speaks with it. Everything on disk is the writer's.
- */
+/** The buffer as main uses it: starts the writer thread and calls it. Only the writer touches the files. */
 import { MessageChannel } from 'node:worker_threads'
 import { type LogSettings, openLog } from '../../platform/log.ts'
 import { type Caller, callsOver, type Handlers } from '../../platform/thread-calls.ts'
@@ -55,7 +53,7 @@ class SegmentBuffer implements OpenBuffer {
       this.#scrubber.start()
       void this.#thread.ended.then(({ error }) => {
         if (this.#isClosed) return
-        // Appends in flight stay unsettled: nothing says whether they are kept.
+        // Appends in flight stay unsettled, because it is not known whether they were stored.
         this.appender.setUnavailable('write_failed')
         onFatal(error)
       })
@@ -64,7 +62,7 @@ class SegmentBuffer implements OpenBuffer {
 
   shareAppender(): AppenderPort {
     const { port1, port2 } = new MessageChannel()
-    // See openPortAppender of stores/open-log.ts.
+    // See openPortAppender in stores/open-log.ts.
     port1.postMessage({ kind: 'segments' })
     this.#thread.tell('share', [port1], [port1])
     return port2
@@ -115,7 +113,7 @@ class SegmentBuffer implements OpenBuffer {
   }
 }
 
-/** In the thread that the port of `OpenBuffer.shareAppender` was transferred to. */
+/** Runs in the thread that received the port of `OpenBuffer.shareAppender`. */
 export function openPortAppender(port: AppenderPort): Appender {
   const writer = callsOver<WriterCalls, AppenderCalls>('buffer-writer', port)
   const appender = appenderOver(writer)

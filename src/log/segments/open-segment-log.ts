@@ -1,21 +1,21 @@
 /**
- * Opens the log after whatever the last run left: removes half-made files, makes what it finds durable, and reads what
- * retention must know. `layout.ts` says what a crash can leave.
+ * Opens the log after any end of the last run: removes half-created files, makes the existing data durable, and reads
+ * the facts that retention needs. `layout.ts` lists what a crash can leave.
  *
- * A crash can leave commits in a WAL that was never synced: a power cut could still take them. So nothing is read,
- * served or counted before it is on the disk:
+ * A crash can leave commits in a WAL that was never synced and that a power cut would lose. So nothing is read, served
+ * or counted before it is durable:
  *
- *   0 files under the name of another segment go to the quarantine (misnamed-segments.ts); where the file of the newest
- *     segment is missing and its WAL is there, the segment is salvaged from that (salvage.ts: a crash leaves the WAL, or
- *     both and the newer generation, which makes the WAL a leftover)
+ *   0 files with the name of another segment go to the quarantine (misnamed-segments.ts); if the file of the newest
+ *     segment is missing and its WAL exists, the segment is salvaged from the WAL (salvage.ts: a crash leaves only the
+ *     WAL, or both and a newer generation, which makes the WAL a leftover)
  *   1 leftovers are removed; names are fsynced
- *   2 WALs are moved into their segments, fsynced (where a full disk has no room for that, the WAL itself is fsynced)
- *   3 what must be known is read; a segment that is not written on (of an older epoch, sealed) gets its successor
+ *   2 WALs are moved into their segments, fsynced (if a full disk has no room for that, the WAL itself is fsynced)
+ *   3 the segments are read; a newest segment that cannot be continued (older epoch, sealed) gets a successor
  *   4 the high-water mark is written and fsynced
- * A crash between any two of them leaves what the next start does again.
+ * After a crash between any two steps, the next start repeats them.
  *
- * No damaged segment stops it. A sealed one is taken as its neighbours know it, and salvaged later; the newest one is
- * salvaged here (after 1), because everything that comes goes on where it ends.
+ * Damaged segments do not prevent the start. The facts of a damaged sealed segment come from its neighbors, and it is
+ * salvaged later. A damaged newest segment is salvaged here (after 1), because new messages continue where it ends.
  */
 import path from 'node:path'
 import type Database from 'better-sqlite3'
@@ -47,7 +47,7 @@ import { isDiskFull, isUnusable } from './sqlite-errors.ts'
 import { isWalUsable } from './wal-overlay.ts'
 
 type LogSpec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'identity' | 'knownSeq' | 'nextSeqAtLeast'> &
-  // A repair has no settings: what it begins has small pages.
+  // `pipectl repair` has no settings; the segments it creates have small pages.
   Partial<Pick<SegmentsSpec, 'segmentMaxBytes'>>
 
 export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
@@ -68,7 +68,7 @@ export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
     const first = newIdentity(identity, Math.max(knownSeq + 1, nextSeqAtLeast), null)
     createSegment(dir, { pageBytes, identity: first, begunClockMs: clockMs, bases: [], holes: [] })
   }
-  // A rename that the last run did not live to make durable is made so now.
+  // Makes a rename durable that the last run could not.
   fsyncDirectory(dir)
   const files: OpenFiles = { sealing: new Sealing(dir), writers: [] }
   try {
@@ -82,7 +82,7 @@ export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
   }
 }
 
-/** The connections of a log that is being opened: closed when that fails. */
+/** The connections of a log that is being opened; closed when opening fails. */
 interface OpenFiles {
   sealing: Sealing
   writers: SegmentWriter[]
@@ -113,7 +113,8 @@ function openFound(
   const missingMessages = countMissing(knownSeq, foundSeq, nextSeqAtLeast)
   const { holes } = newest.content
   const written =
-    writable(newest, identity) ?? succeed(newest, { dir, pageBytes, identity, files, sealed, holes, clockMs })
+    writable(newest, identity) ??
+    startSuccessor(newest, { dir, pageBytes, identity, files, sealed, holes, clockMs })
   if (mark.oldestKeptSeq === 0) mark.raiseOldestKept(sealed[0]?.firstSeq ?? written.writer.firstSeq)
   const { firstSeq } = written.writer
   const current = { firstSeq, lastSeq: firstSeq, identity: written.content.identity }
@@ -147,7 +148,7 @@ interface OpenedSegments extends SealedSegments {
   newest: Newest
 }
 
-/** All that is in them is durable when this returns. */
+/** Everything in the segments is durable when this returns. */
 function openSegments(dir: string, files: OpenFiles, owner: BufferIdentity | null): OpenedSegments {
   const names = listSegments(dir)
   const name = names.pop()
@@ -157,7 +158,8 @@ function openSegments(dir: string, files: OpenFiles, owner: BufferIdentity | nul
   const { sealed, damaged, strays } = readSealedSegments(dir, names, { newest, sealing, owner })
   const isStale = newest.content.lastSeq === null && (sealed.at(-1)?.lastSeq ?? 0) >= name.firstSeq
   if (!isStale) return { newest, sealed, damaged, strays }
-  // Begun and given up for lack of space, while the one before it went on; a power cut undid its end.
+  // The newest segment was created and abandoned for lack of space while its predecessor continued; a power cut undid
+  // the removal.
   newest.writer.close()
   unlinkSegment(dir, name)
   fsyncDirectory(dir)
@@ -175,13 +177,13 @@ function lastSeqOf({ name, content }: Newest): number {
   return content.lastSeq ?? name.firstSeq - 1
 }
 
-/** Between two epochs there are seqs that nobody was ever given. */
+/** Between two epochs there are seqs that were never assigned. */
 function countMissing(knownSeq: number, foundSeq: number, nextSeqAtLeast: number): number {
   const lastOfOlderEpochs = knownSeq >= nextSeqAtLeast ? nextSeqAtLeast - 1 : 0
   return Math.max(0, knownSeq - Math.max(foundSeq, lastOfOlderEpochs, 0))
 }
 
-/** Null: nothing more may be written to it. */
+/** Returns null when nothing more can be written to the segment. */
 function writable(newest: Newest, owner: BufferIdentity | null): Newest | null {
   const { name, content } = newest
   const isSealed = name.generation > 0 || content.sealedClockMs !== null
@@ -201,10 +203,11 @@ interface Succession {
 }
 
 /**
- * Begins the segment after one that is not written on, and seals that; an empty one is replaced. Crashed in between: the
- * old one is no longer the newest, or it is and the start does this again. On a full disk the old one goes on where it can.
+ * Starts the segment after one that cannot be continued, and seals the old one; an empty one is replaced. After a crash
+ * in between, the next start repeats this if the old one is still the newest. On a full disk the old one is continued if
+ * possible.
  */
-function succeed(newest: Newest, succession: Succession): Newest {
+function startSuccessor(newest: Newest, succession: Succession): Newest {
   const { dir, pageBytes, identity: owner, files, sealed, holes, clockMs } = succession
   const { name, writer, content } = newest
   const isSealed = name.generation > 0 || content.sealedClockMs !== null
@@ -215,7 +218,7 @@ function succeed(newest: Newest, succession: Succession): Newest {
   const identity = newIdentity(owner, firstSeq, previous)
   const bases = content.pipes.map(({ pipeId, last }) => ({ pipeId, position: last }))
   try {
-    // A new file under the name of an empty one must not meet its WAL.
+    // A new file with the name of an empty segment must not find the old WAL.
     if (isEmpty && !writer.leaveWal()) return newest
     if (isEmpty) writer.close()
     createSegment(dir, { pageBytes, identity, begunClockMs: lastClockMs, bases, holes })
@@ -230,7 +233,7 @@ function succeed(newest: Newest, succession: Succession): Newest {
   return openNewest(dir, { firstSeq, generation: 0 }, files)
 }
 
-/** Until the newest one is usable, or there is none. Throws a disk-full error when there is no space to do it. */
+/** Repeats until the newest segment can be used or none is left. Throws a disk-full error when there is no space for it. */
 function salvageNewest(spec: LogSpec, knownSeq: number, clockMs: number): SalvagedSegment[] {
   const { dir } = spec
   const identity = spec.identity ?? null
@@ -247,9 +250,9 @@ function salvageNewest(spec: LogSpec, knownSeq: number, clockMs: number): Salvag
 }
 
 /**
- * Before the first checkpoint the file of the newest segment holds its tables alone, and every message is in its WAL. An
- * older segment has a WAL only while a reader kept it from being sealed: that one goes to the quarantine, because it can be
- * what a crash left of a segment that was dropped. Throws a disk-full error when there is no space to do it.
+ * Before the first checkpoint the file of the newest segment holds only its tables; every message is in its WAL. An
+ * older segment has a WAL only when a reader delayed its sealing. Such a WAL goes to the quarantine, because it can be
+ * the rest of a dropped segment. Throws a disk-full error when there is no space to do it.
  */
 function salvageLostFiles(spec: LogSpec, knownSeq: number, clockMs: number, log: Logger): SalvagedSegment[] {
   const { dir } = spec
@@ -268,7 +271,7 @@ interface LastSegment {
   clockMs: number
 }
 
-/** Writes the last segment of the log again. What is left of it goes to the quarantine. */
+/** Rewrites the last segment of the log. The damaged files go to the quarantine. */
 function salvageLast(spec: LogSpec, { source, older, knownSeq, clockMs }: LastSegment): SalvagedSegment {
   const { dir, quarantineDir, identity = null } = spec
   const content = older === undefined ? null : readContentIfUsable(dir, older, identity)
@@ -296,7 +299,7 @@ function salvageLast(spec: LogSpec, { source, older, knownSeq, clockMs }: LastSe
   }
 }
 
-/** A row that an index lacks would not be read, and nothing behind it in this segment would show the gap. */
+/** A row that an index lacks would not be read, and no later row in this segment would show the gap. */
 function areIndexesComplete(dir: string, name: SegmentName): boolean {
   let db: Database.Database | null = null
   try {
@@ -317,7 +320,7 @@ function areIndexesComplete(dir: string, name: SegmentName): boolean {
   }
 }
 
-/** A single foreign segment is damage; where every one is, it is the directory that is in the wrong place. */
+/** A single foreign segment is damage. If all are foreign, the directory is in the wrong place. */
 function assertOwned(dir: string, names: readonly SegmentName[], identity: BufferIdentity | null): void {
   if (identity === null) return
   const owners = names.map((name) => readContentIfUsable(dir, name, null)?.identity.dataDirId ?? null)

@@ -1,13 +1,13 @@
 /**
- * The segments as a reader sees them: the list of names, and connections opened when needed and closed when idle.
+ * A reader's view of the segments: the list of names, and connections that are opened when needed and closed when idle.
  *
- * The list grows at the newest end, shrinks anywhere, and a compacted segment gets another name, all without notice to
- * the reader. A segment that follows the newest known one is named (its last seq + 1), so asking for that file is
- * enough to find it. A connection to a dropped file goes on reading what was there, which is never less than what is
- * there now; it keeps the disk space, so it is closed within a second.
+ * Segments are added at the end, dropped anywhere and renamed by compaction, all without notice to the reader. The
+ * segment after the newest known one is named (its last seq + 1), so trying to open that file is enough to find it. A
+ * connection to a dropped file still reads the old content, which is never less than the current content. It holds the
+ * disk space, so it is closed within a second.
  *
- * A segment is sealed only while nobody has it open (see sealing.ts): one that is followed by another and still has a
- * WAL is closed as soon as the caller's synchronous work is done, and opened again when it is asked for.
+ * A segment is sealed only while no reader has it open (see sealing.ts). So a segment that has a successor and still
+ * has a WAL is closed after the caller's synchronous work, and opened again on demand.
  */
 import { existsSync } from 'node:fs'
 import { listSegments, type SegmentName, segmentFile } from './layout.ts'
@@ -32,7 +32,7 @@ export class OpenSegments {
   #lastOpened: SegmentName | null = null
   readonly #sweep: NodeJS.Timeout
 
-  /** `onChanged` is called whenever the list is another one than before. */
+  /** `onChanged` is called whenever the list has changed. */
   constructor(dir: string, onChanged: () => void) {
     this.#dir = dir
     this.#onChanged = onChanged
@@ -42,7 +42,10 @@ export class OpenSegments {
     this.#sweep.unref()
   }
 
-  /** A directory that cannot be listed now (no descriptors left) is listed by the next sweep; whoever reads is told why. */
+  /**
+   * If the directory cannot be listed now (no file descriptors left), the next sweep lists it; a caller that reads gets
+   * the error.
+   */
   #keepUp(): void {
     this.#closeIdle()
     try {
@@ -57,7 +60,7 @@ export class OpenSegments {
     return this.#firstSeqs
   }
 
-  /** Throws SQLITE_CANTOPEN when it is gone, or has another name by now. */
+  /** Throws SQLITE_CANTOPEN when the segment is gone or was renamed. */
   open(firstSeq: number): SegmentConnection {
     const usedMs = Date.now()
     const found = this.#connections.get(firstSeq)
@@ -75,17 +78,17 @@ export class OpenSegments {
     return connection
   }
 
-  /** The segment that was opened last: an error of SQLite's is about it. */
+  /** The segment that was opened last: an SQLite error refers to it. */
   get lastOpened(): SegmentName | null {
     return this.#lastOpened
   }
 
-  /** Nothing is read from it until it is opened again. */
+  /** Stops reading it until it is opened again. */
   leave(firstSeq: number): void {
     this.#close(firstSeq)
   }
 
-  /** True when there is a segment after the newest known one: the list was read again. */
+  /** Returns true when there is a segment after the newest known one, after reading the list again. */
   findNewer(): boolean {
     const newest = this.#names.at(-1)
     if (newest !== undefined) {

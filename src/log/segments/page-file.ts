@@ -1,12 +1,12 @@
 /**
- * The pages of a SQLite file as they are on disk, without SQLite: those of the file with the newest committed images
- * from its WAL over them. A page that cannot be read is null, and so nothing else of the file is lost with it.
+ * Reads the pages of a SQLite file directly, without SQLite: the file's pages, replaced by newer committed images from
+ * its WAL. A page that cannot be read is null, so that the rest of the file stays readable.
  */
 import { pageBytesOf } from './page-size.ts'
 import {
   closeReadable,
   openReadable,
-  openReadableIfThere,
+  openReadableOrEmpty,
   type ReadableFile,
   readAt,
   readInto,
@@ -14,18 +14,18 @@ import {
 import { isGone } from './sqlite-errors.ts'
 import { noOverlay, readWalOverlay, type WalOverlay } from './wal-overlay.ts'
 
-/** Read at once: pages that are looked at in order, and those that a chain leads to, which mostly follow each other. */
+/** Read-ahead for a sequential scan, and for chains, whose pages mostly follow each other. */
 const scanBytes = 256 * 1024
 const chainBytes = 64 * 1024
-/** The limit for a missing file, by its WAL: more than the largest segment has. */
+/** The page limit when only the WAL exists: more than the largest segment has. */
 const mostPages = 2 ** 20
 
 /**
- * A file or a WAL that is missing counts as empty: without the file, the pages in its WAL are read. Throws when the file is
- * there and cannot be opened.
+ * A missing file or WAL counts as empty: without the file, the pages in its WAL are read. Throws when the file exists
+ * and cannot be opened.
  */
 export function openPageFile(file: string): PageFile {
-  const pages = openReadableIfThere(file)
+  const pages = openReadableOrEmpty(file)
   const wal = openWal(`${file}-wal`)
   const pageBytes = pageBytesOf(pages, wal)
   return new PageFile(pages, pageBytes, wal, wal === null ? noOverlay : readWalOverlay(wal, pageBytes))
@@ -33,10 +33,10 @@ export function openPageFile(file: string): PageFile {
 
 export class PageFile {
   readonly pageBytes: number
-  /** The last one may be cut off. */
+  /** The last page can be truncated. */
   readonly pageCount: number
   readonly overlay: WalOverlay
-  /** Different pages that could not be read so far. */
+  /** The pages that could not be read so far. */
   readonly unreadable = new Set<number>()
   readonly #file: ReadableFile
   readonly #wal: ReadableFile | null
@@ -50,7 +50,7 @@ export class PageFile {
     this.overlay = overlay
     this.#scan = new Window(file, scanBytes, pageBytes)
     this.#chain = new Window(file, chainBytes, pageBytes)
-    // A WAL cannot name more pages than the file has and its own frames add, unless it lies.
+    // A sound WAL names at most the file's pages plus one per own frame; a damaged one can name any.
     const added = file.fd === null ? mostPages : overlay.pages.size
     const most = Math.ceil(file.bytes / pageBytes) + added
     const inWal = [...overlay.pages.keys()].filter((pageNo) => pageNo <= most)
@@ -62,7 +62,7 @@ export class PageFile {
     return this.#read(pageNo, this.#scan)
   }
 
-  /** The same for the pages of a chain, valid until the next of these. */
+  /** The same for the pages of a chain. Valid until the next call of this method. */
   readInChain(pageNo: number): Buffer | null {
     return this.#read(pageNo, this.#chain)
   }
@@ -82,7 +82,7 @@ export class PageFile {
   }
 }
 
-/** Some pages of the file that follow each other, in memory. */
+/** A run of consecutive pages in memory. */
 class Window {
   readonly #file: ReadableFile
   readonly #bytes: Buffer
@@ -103,14 +103,14 @@ class Window {
     return this.#bytes.subarray(at, at + this.#pageBytes)
   }
 
-  /** Whole pages only; what a bad sector is among is left to be read page by page. */
+  /** Reads whole pages only. When the range has a bad sector, its pages are read one by one instead. */
   #move(pageNo: number): void {
     const bytes = readInto(this.#file, (pageNo - 1) * this.#pageBytes, this.#bytes)
     this.#first = pageNo
     this.#end = pageNo + Math.floor(bytes / this.#pageBytes)
   }
 
-  /** The page that the file's end cuts off is filled up with zeros. */
+  /** A page that is truncated by the end of the file is padded with zeros. */
   #readAlone(pageNo: number): Buffer | null {
     const page = Buffer.alloc(this.#pageBytes)
     return readInto(this.#file, (pageNo - 1) * this.#pageBytes, page) > 0 ? page : null

@@ -1,19 +1,19 @@
 /**
- * Finds the rows in a damaged SQLite file by looking at every page, without its tree: what a broken page makes
- * unreachable for SQLite is still found. It knows pages, cells and records, not what they mean: the caller looks at a
- * cell's types, reads it, and judges by a checksum whether it is what was written.
+ * Finds rows in a damaged SQLite file by scanning every page instead of following the tree. So it finds rows that a
+ * broken page makes unreachable for SQLite. It knows pages, cells and records but not their meaning: the caller checks
+ * a cell's types, reads it, and verifies it by its checksum.
  *
  *   leaf page    0 u8 13 (table) or 10 (index)   3 u16 cells   5 u16 where cells begin   8 u16 each cell's offset
  *   table cell   varint payload bytes, varint rowid, payload     index cell: the same without a rowid
  *   payload      varint header bytes, varint type of each column, columns; the part that does not fit is in overflow
  *                pages: u32 the next one, then bytes
  *
- * A page with a bit flipped in its head still gives up its cells: the type may be off by one bit, and where the number
- * of cells does not agree with their offsets, offsets are taken for as long as they can be ones. An overflow page, which
- * holds what clients sent, begins with the number of a page: it cannot be taken for a leaf.
+ * A page with one flipped bit in its header still yields its cells: a type that differs by one bit is accepted, and
+ * when the cell count contradicts the offsets, offsets are used as long as they are plausible. An overflow page, which
+ * holds data of clients, starts with a page number and cannot be mistaken for a leaf.
  *
- * Bounded whatever the file holds: a cell's length is at most the file's, an overflow chain has as many pages as its
- * length needs, and all chains together are followed for a small multiple of the file's pages.
+ * The work is bounded for any content: a cell's length is at most the file's, an overflow chain has as many pages as
+ * its length needs, and all chains together are followed for a small multiple of the file's pages.
  */
 import type { PageFile } from './page-file.ts'
 import {
@@ -30,23 +30,23 @@ export type ColumnValue = null | number | string | Buffer
 
 export interface Cell {
   kind: 'table' | 'index'
-  /** The rowid of a table's cell. */
+  /** The rowid of a table cell. */
   rowid: number
   /** SQLite's serial types, one per column. */
   types: readonly number[]
-  /** Null when it cannot be read. Only while the generator waits at this cell. */
+  /** Null when it cannot be read. Callable only until the generator continues. */
   read(): ColumnValue[] | null
 }
 
 const leafHeadBytes = 8
-/** No table of a segment has more. */
-const mostColumns = 64
-/** After so many pages a scan gives its caller time for something else. */
+/** No table of a segment has more columns. */
+const maxColumns = 64
+/** After this many pages a scan pauses, so that its caller can do other work. */
 const pauseAfterPages = 64
-/** How many pages of chains are followed per page of the file. A sound file has each page in one chain at most. */
-const mostChainsPerPage = 8
+/** Chain pages that are followed per page of the file. In a sound file each page is in at most one chain. */
+const maxChainsPerPage = 8
 
-/** All cells of all leaf pages, in the order of pages. Null: a place to pause. */
+/** Yields all cells of all leaf pages, in page order. Null marks a pause. */
 export function* readCells(file: PageFile): Generator<Cell | null> {
   const chains = new OverflowChains(file, pageLayout(file.pageBytes))
   for (let pageNo = 1; pageNo <= file.pageCount; pageNo += 1) {
@@ -56,7 +56,7 @@ export function* readCells(file: PageFile): Generator<Cell | null> {
     const head = pageNo === 1 ? fileHeadBytes : 0
     const kind = leafKind(found[head] ?? 0)
     if (kind === null) continue
-    // Following a chain reads other pages into the same memory.
+    // Copied, because following a chain reads other pages into the same memory.
     const page = Buffer.from(found)
     for (const offset of cellOffsets(page, head)) {
       const cell = decodeCell(page, offset, kind, chains)
@@ -67,7 +67,7 @@ export function* readCells(file: PageFile): Generator<Cell | null> {
 
 function leafKind(type: number): Cell['kind'] | null {
   if (type === leafTable || type === leafIndex) return type === leafTable ? 'table' : 'index'
-  // Inner pages, 2 and 5, are one bit from a leaf too; no cell of theirs reads as a row.
+  // The types of inner pages, 2 and 5, also differ from a leaf by one bit, but none of their cells reads as a row.
   return isPowerOfTwo(type ^ leafTable) ? 'table' : null
 }
 
@@ -84,7 +84,7 @@ function cellOffsets(page: Buffer, head: number): number[] {
   let lowest = page.length
   for (let index = 0; index < most; index += 1) {
     const at = first + index * 2
-    // Where the head is in order it is believed; else there are offsets up to the first cell.
+    // A consistent header is trusted; otherwise the offsets up to the first cell are used.
     if (index >= count && lowest === begin) break
     if (at + 2 > lowest) break
     const offset = page.readUInt16BE(at)
@@ -125,7 +125,7 @@ function decodeHeader(payload: Buffer): { bytes: number; bodyBytes: number; type
   let bodyBytes = 0
   for (let at = end; at < bytes; ) {
     const type = readVarint(payload, at)
-    if (type.end > bytes || types.length === mostColumns || !Number.isSafeInteger(type.value)) return null
+    if (type.end > bytes || types.length === maxColumns || !Number.isSafeInteger(type.value)) return null
     types.push(type.value)
     bodyBytes += bytesOfType(type.value)
     at = type.end
@@ -150,7 +150,7 @@ function decodeColumns(body: Buffer, types: readonly number[]): ColumnValue[] | 
   return columns
 }
 
-/** NaN for an integer that is not a safe one. */
+/** Returns NaN for an integer that is not safe. */
 function decodeColumn(bytes: Buffer, type: number): ColumnValue {
   if (type === 0) return null
   if (type <= 5) return bytes.readIntBE(0, bytes.length)
@@ -163,7 +163,7 @@ function decodeColumn(bytes: Buffer, type: number): ColumnValue {
   return type % 2 === 0 ? bytes : bytes.toString('utf8')
 }
 
-/** Big-endian groups of 7 bits, at most 8, then one whole byte. NaN where it runs out of the bytes. */
+/** Up to 8 big-endian groups of 7 bits, then one full byte. Returns NaN when the bytes end too early. */
 function readVarint(bytes: Buffer, at: number): { value: number; end: number } {
   let value = 0
   for (let index = 0; index < 9; index += 1) {
@@ -187,10 +187,13 @@ class OverflowChains {
     this.#file = file
     this.layout = layout
     this.mostBytes = file.pageCount * layout.pageBytes
-    this.#pagesLeft = (file.pageCount + 1) * mostChainsPerPage
+    this.#pagesLeft = (file.pageCount + 1) * maxChainsPerPage
   }
 
-  /** The payload that begins with `start` and goes on in the given page; null when one of its pages cannot be read. */
+  /**
+   * Reads the payload that begins with `start` and continues in the overflow pages from `firstPage`; null when one of
+   * them cannot be read.
+   */
   read(start: Buffer, firstPage: number, bytes: number): Buffer | null {
     const { overflowPayload } = this.layout
     const parts = [start]

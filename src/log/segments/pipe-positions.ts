@@ -1,16 +1,16 @@
 /**
- * Where in the segments a pipe's messages are: by seq, by time, its first and its last. Each is one look at the list of
- * segments and an index look-up or a few; no messages are read.
+ * Locates a pipe's messages in the segments: by seq, by time, the first and the last. Each call reads the list of
+ * segments and does a few index lookups; it reads no messages.
  */
 import type { Heads } from '../buffer.ts'
 import type { OpenSegments } from './open-segments.ts'
 import { type PipePosition, zeroPosition } from './position.ts'
 import type { SegmentConnection } from './segment-connection.ts'
 
-/** Requests overtake each other between their acceptance and their commit: received times are sorted but for this. */
+/** Requests overtake each other between acceptance and commit, so received times are sorted only up to this tolerance. */
 const receivedSlackMs = 5_000
 
-/** The segments that can hold a message after `cursor`. */
+/** The segments that can hold messages after `cursor`. */
 export function segmentsFrom(segments: OpenSegments, cursor: number): readonly number[] {
   const names = segments.names()
   return names.slice(Math.max(0, indexAt(names, cursor + 1)))
@@ -33,7 +33,7 @@ export function head(segments: OpenSegments, pipeId: string): PipePosition {
   return positionAt(segments, pipeId, Number.MAX_SAFE_INTEGER)
 }
 
-/** The newest segment knows the head that every pipe had just before it. */
+/** The newest segment stores the head of every pipe at the segment's start. */
 export function heads(segments: OpenSegments, afterSeq: number): Heads | null {
   while (segments.findNewer());
   const newest = segments.names().at(-1)
@@ -43,7 +43,7 @@ export function heads(segments: OpenSegments, afterSeq: number): Heads | null {
   return newestSeq > afterSeq ? { newestSeq, pipes: segment.heads() } : null
 }
 
-/** Every segment knows each pipe's position just before it, so one segment is enough. */
+/** Every segment stores each pipe's position at its start, so one segment is enough. */
 export function positionAt(segments: OpenSegments, pipeId: string, seq: number): PipePosition {
   const names = segments.names()
   const firstSeq = names[Math.max(0, indexAt(names, seq))]
@@ -56,11 +56,11 @@ export function positionAt(segments: OpenSegments, pipeId: string, seq: number):
 
 /**
  * Retention can drop a segment from the middle, when everything in it is delivered but an older one is not, and
- * compaction can remove the beginning of a pipe from one. For the pipes that had messages there, what is older counts as
- * gone too: a cursor from before the hole would skip it. So: the position before the segment after the pipe's newest
- * hole, else before the oldest segment.
+ * compaction can remove the beginning of a pipe from one. For pipes with messages there, everything older counts as
+ * dropped too: a cursor from before the hole would skip it. So the earliest position is at the start of the segment
+ * after the pipe's newest hole, otherwise at the start of the oldest segment.
  *
- * Where a segment is missing that nobody dropped, what is older stays within reach: readers tell what they miss.
+ * A segment that is missing without having been dropped does not hide older messages: readers report the gap.
  */
 export function findEarliest(segments: OpenSegments, pipeId: string): PipePosition {
   const names = segments.names()
@@ -71,7 +71,7 @@ export function findEarliest(segments: OpenSegments, pipeId: string): PipePositi
     const [older, newer] = [names[index - 1], names[index]]
     if (older === undefined || newer === undefined) break
     const base = segments.open(newer).pipe(pipeId)?.base
-    // Not there: its first message, if any, is newer.
+    // A pipe without a position here has its first message, if any, in a newer segment.
     if (base === undefined || base.seq < older) continue
     const isCompacted = base.seq >= newer
     const isDropped = holes.some(({ firstSeq, lastSeq }) => firstSeq <= base.seq && base.seq <= lastSeq)
@@ -81,7 +81,7 @@ export function findEarliest(segments: OpenSegments, pipeId: string): PipePositi
   return (oldest === undefined ? null : segments.open(oldest).pipe(pipeId)?.base) ?? zeroPosition
 }
 
-/** The position just before the pipe's first message after `seq`, as its totals say; null when there is none. */
+/** The position just before the pipe's first message after `seq`, from that message's totals; null when there is none. */
 export function nextAfter(segments: OpenSegments, pipeId: string, seq: number): PipePosition | null {
   while (segments.findNewer());
   for (const firstSeq of segmentsFrom(segments, seq)) {
@@ -118,7 +118,10 @@ export function firstReceivedFrom(segments: OpenSegments, pipeId: string, timeMs
   return null
 }
 
-/** Binary search over seq: a cursor with only messages received before `timeMs` up to it, were times sorted. */
+/**
+ * Binary search over seq: returns a cursor up to which, if times were sorted, every message was received before
+ * `timeMs`.
+ */
 function lastBefore(segment: SegmentConnection, pipeNo: number, firstSeq: number, timeMs: number): number {
   let low = firstSeq - 1
   let high = segment.lastSeq() ?? low

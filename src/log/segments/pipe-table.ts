@@ -1,6 +1,6 @@
 /**
- * Every pipe's running totals, in the writer's memory. A frame advances them message by message; when its
- * transaction fails they go back to what they were, so they always equal what is on disk.
+ * Running totals of every pipe, in the writer's memory. A frame advances them message by message; when its transaction
+ * fails they are restored, so they always match the disk.
  */
 import assert from 'node:assert'
 import type { Backlog } from '../buffer.ts'
@@ -11,7 +11,7 @@ interface Pipe {
   no: number
   base: PipePosition
   position: PipePosition
-  /** The position before the frame under way; null while it has not touched this pipe. */
+  /** The position before the current frame; null until the frame has a message of this pipe. */
   before: PipePosition | null
 }
 
@@ -28,7 +28,7 @@ export class PipeTable {
     }
   }
 
-  /** Counts one message of the frame under way. The position is only valid until the next call. */
+  /** Counts one message of the current frame. The returned position is valid until the next call. */
   advance(
     pipeId: string,
     seq: number,
@@ -51,7 +51,7 @@ export class PipeTable {
     return { no: pipe.no, isNew: this.#added.length > addedBefore, position }
   }
 
-  /** The frame is committed: its pipes with their newest seq. */
+  /** The frame is committed. Returns its pipes with their newest seq. */
   takeCommitted(): [pipeId: string, seq: number][] {
     const newest: [string, number][] = []
     for (const [pipeId, pipe] of this.#touched) {
@@ -63,7 +63,7 @@ export class PipeTable {
     return newest
   }
 
-  /** The frame failed. */
+  /** The frame failed: restores the totals. */
   undo(): void {
     for (const pipe of this.#touched.values()) {
       pipe.position = pipe.before ?? pipe.position
@@ -75,7 +75,7 @@ export class PipeTable {
     this.#added = []
   }
 
-  /** As the segment being written knows them. */
+  /** The pipes as recorded in the segment being written. */
   inSegment(): PipeInSegment[] {
     return [...this.#pipes].map(([pipeId, { no, base, position }]) => ({ no, pipeId, base, last: position }))
   }
@@ -84,7 +84,7 @@ export class PipeTable {
     return this.#pipes.has(pipeId)
   }
 
-  /** Per pipe: everything that was ever appended. */
+  /** Totals of everything ever appended, per pipe. */
   appended(): Map<string, Backlog> {
     return new Map(
       [...this.#pipes].map(
@@ -100,7 +100,7 @@ export class PipeTable {
     )
   }
 
-  /** A new segment: these pipes, numbered 1, 2, … as given, are the ones it begins with. */
+  /** Starts a new segment with these pipes, numbered 1, 2, … in this order. */
   restart(pipeIds: readonly string[]): void {
     const carried = new Map<string, Pipe>()
     for (const pipeId of pipeIds) {

@@ -1,13 +1,13 @@
 /**
- * A place in a pipe with the pipe's running totals there: the difference of two positions is a count, so no backlog is
- * ever scanned. Outside the segments a position is a Cursor, with the totals in its mark.
+ * A position in a pipe with the pipe's running totals there. The difference of two positions is a count, so a backlog is
+ * never scanned. Outside the segments, a position is a Cursor with the totals in its mark.
  */
 import type { Backlog, Cursor, CursorMark } from '../buffer.ts'
 
 export interface PipePosition {
   /** 0 when the pipe has never had a message. */
   seq: number
-  /** Over the whole life of the pipe, up to and including `seq`. */
+  /** Counted over the whole life of the pipe, up to and including `seq`. */
   messages: number
   records: number
   bytes: number
@@ -20,7 +20,7 @@ export function cursorOf(position: PipePosition): Cursor {
   return { seq, mark: markOf(messages, records, bytes) }
 }
 
-/** Made for every message that is read: a template is three times as fast as JSON.stringify. */
+/** Built for every message that is read: a template is three times as fast as JSON.stringify. */
 export function markOf(messages: number, records: number, bytes: number): CursorMark {
   return `{"messages":${messages},"records":${records},"bytes":${bytes}}`
 }
@@ -38,7 +38,7 @@ export function difference(to: PipePosition, from: Cursor): Backlog {
   }
 }
 
-/** The position before a message, from the totals up to and including it. */
+/** The position before a message, derived from the totals up to and including it. */
 export function justBefore(row: RowTotals): PipePosition {
   const { seq, messages, records, bytes, recordCount, body } = row
   return {
@@ -55,15 +55,15 @@ interface RowTotals extends PipePosition {
 }
 
 /**
- * Where a reader is in a pipe while it goes on: what it passes must begin with the totals that it has seen, else
- * something is missing in between. Changed in place, for no message costs more than a comparison.
+ * A reader's position while it advances through a pipe. The next message must continue the totals seen so far;
+ * otherwise messages are missing in between. It is changed in place, so that each message costs only a comparison.
  */
 export class Place {
   #seq: number
   #messages = 0
   #records = 0
   #bytes = 0
-  /** False: the totals are not known, and nothing is missed. */
+  /** False: the totals are not known, and gaps cannot be detected yet. */
   #isKnown: boolean
 
   constructor(seq: number, mark: CursorMark | null) {
@@ -85,7 +85,7 @@ export class Place {
     return this.#messages
   }
 
-  /** A segment's position before its first message of the pipe. */
+  /** Returns true when messages are missing before `base`, a segment's position before its first message of the pipe. */
   misses(base: PipePosition): boolean {
     if (base.seq <= this.#seq) return false
     if (this.#isKnown) return base.messages > this.#messages
@@ -101,7 +101,10 @@ export class Place {
     this.#set(seq, messages, records, bytes)
   }
 
-  /** The mark after it: a damaged row counts as one message, its own totals may be what is damaged. */
+  /**
+   * Passes a damaged row and returns the mark after it. The row counts as one message, because its own totals can be
+   * damaged.
+   */
   passDamaged(row: RowTotals): CursorMark {
     const { seq, recordCount, body } = row
     this.#seq = seq

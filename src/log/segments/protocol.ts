@@ -1,4 +1,4 @@
-/** The spec that opens the segments, and the calls between the writer thread and those that append. */
+/** The spec that opens the segments, and the calls between the writer thread and the threads that append. */
 import type { LogSettings } from '../../platform/log.ts'
 import {
   type Appended,
@@ -14,20 +14,20 @@ import type { Frame } from '../frame.ts'
 import type { ObservedCommits } from '../writer-observed.ts'
 import type { RetentionLimits } from './retention.ts'
 
-/** Its identity is written into every segment and the high-water mark. */
+/** The identity is written into every segment and into the high-water mark. */
 export interface SegmentsSpec extends RetentionLimits, KnownBuffer {
   kind: 'segments'
-  /** Holds the buffer and nothing else; made when it is missing. */
+  /** Holds only the buffer; created when it is missing. */
   dir: string
   maxBytes: number
   minFreeBytes: number
   segmentMaxBytes: number
   segmentMaxSeconds: number
-  /** Sealed files are read and checked so often; 0, or nothing: never. */
+  /** The interval at which sealed files are read and verified; 0 or undefined means never. */
   scrubHours?: number
-  /** Where damaged segments are kept, and readers put damaged messages. */
+  /** The directory for damaged segments and damaged messages. */
   quarantineDir: string
-  /** The feed's name; no two buffers of a process share one. */
+  /** Name of the feed; unique among the buffers of a process. */
   channel: string
 }
 
@@ -40,7 +40,7 @@ export interface WriterData extends ScrubberData {
   observed: ObservedCommits
 }
 
-/** The calls of a thread that appends. They are served in their order, frames included. */
+/** The calls of a thread that appends. They are served in order, together with frames. */
 export interface WriterCalls {
   frame(frame: Frame): void
   headSeq(): number
@@ -50,28 +50,28 @@ export interface WriterCalls {
   share(port: AppenderPort): void
 }
 
-/** An append of a frame that was not kept, by its place in the frame, and what becomes of it. */
+/** An append of a frame that was not stored: its index in the frame, and its result. */
 export type SkippedResult =
   | { index: number; kind: 'repeated'; seq: number; msgId: string; recordCount: number }
   | { index: number; kind: 'reused' | 'pipe_share' | 'idempotency_full' }
 
-/** The frame's ArrayBuffer comes back with the result, to be filled again. */
+/** The frame's ArrayBuffer returns with the result, to be reused. */
 export type FrameResult =
   | { kind: 'committed'; buffer: ArrayBuffer; firstSeq: number; skipped: SkippedResult[] }
   | { kind: 'failed'; buffer: ArrayBuffer; reason: UnavailableReason }
 
-/** The calls of the writer to every thread that appends. */
+/** The writer's calls to every thread that appends. */
 export interface AppenderCalls {
   /** The result of the oldest frame in flight. */
   settled(result: FrameResult): void
   status(status: BufferStatus): void
 }
 
-/** Its calls to main. */
+/** The writer's calls to main. */
 export interface WriterReports extends AppenderCalls {
-  /** The messages that other threads appended. */
+  /** Messages that other threads have appended. */
   sharedAppends(appends: readonly SharedAppends[]): void
-  /** Its end is the one that main has asked for. */
+  /** The writer ends because main asked it to. */
   closed(): void
 }
 
@@ -88,7 +88,7 @@ const messages: Record<UnavailableReason, string> = {
   closing: 'the service is shutting down',
 }
 
-/** Why an append is rejected, in words for the operator. */
+/** The error of a rejected append, with the reason worded for the operator. */
 export function unavailable(reason: UnavailableReason): BufferUnavailableError {
   return new BufferUnavailableError(reason, messages[reason])
 }

@@ -1,7 +1,7 @@
 /**
- * Where the files of a damaged segment are kept for whoever wants to look at them: `segments` in the quarantine
- * directory. They get a second name there, which costs no space and works on a full disk; the caller takes the first one
- * away. They are deleted by nobody but the operator.
+ * Keeps the files of a damaged segment for inspection, in `segments` in the quarantine directory. They get a hard link
+ * there, which takes no space and works on a full disk; the caller removes the original name. Only the operator deletes
+ * them.
  */
 import { copyFileSync, existsSync, linkSync, mkdirSync, statSync } from 'node:fs'
 import path from 'node:path'
@@ -9,7 +9,7 @@ import { errorCode } from '../../platform/error-code.ts'
 import { fsyncDirectory, fsyncFile } from '../../platform/fsync.ts'
 import { fileBytes, type SegmentName, segmentFile } from './layout.ts'
 
-/** Where hard links cannot be made: another file system, or one that has none. */
+/** Error codes of file systems where the hard link cannot be created. */
 const linklessCodes = new Set(['EXDEV', 'EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'EMLINK'])
 
 export function quarantineSegment(dir: string, name: SegmentName, quarantineDir: string): void {
@@ -20,13 +20,13 @@ export function quarantineSegment(dir: string, name: SegmentName, quarantineDir:
     fsyncDirectory(path.dirname(quarantineDir))
     fsyncDirectory(quarantineDir)
   }
-  // Its WAL can be all that is left of it.
+  // The WAL can be the only file that is left.
   if (existsSync(file)) keep(file, path.join(target, base))
   if (fileBytes(`${file}-wal`) > 0) keep(`${file}-wal`, path.join(target, `${base}-wal`))
   fsyncDirectory(target)
 }
 
-/** Under another name when that one is taken by another file; not again when it is there already. */
+/** Uses another name when the name is taken by a different file. Does nothing when the file is already there. */
 function keep(file: string, wanted: string): void {
   const { ino } = statSync(file)
   for (let number = 1; ; number += 1) {

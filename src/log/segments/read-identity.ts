@@ -1,6 +1,6 @@
 /**
- * Finds the owner of the messages in a buffer's directory without changing anything: before the buffer is opened
- * together with metadata that may not belong to it.
+ * Finds the owner of the messages in a buffer's directory without changing anything. Used before the buffer is opened
+ * together with metadata that possibly belongs to another one.
  */
 import { existsSync } from 'node:fs'
 import path from 'node:path'
@@ -10,17 +10,17 @@ import { listSegments, type SegmentName } from './layout.ts'
 import { openReadOnly } from './segment-file.ts'
 
 export interface FoundBuffer {
-  /** There are messages, or were. A segment that cannot be read counts. */
+  /** There are, or were, messages. A segment that cannot be read counts. */
   holdsMessages: boolean
-  /** The identity in the newest segment that can be read; null if none can be. */
+  /** The identity in the newest readable segment; null when there is none. */
   identity: BufferIdentity | null
-  /** The newest seq that the mark or a segment knows of. */
+  /** The newest seq in the high-water mark or in a segment. */
   lastSeq: number
-  /** The format of the newest segment that can be read; null if none can be. Another version can have written it. */
+  /** The format of the newest readable segment, which another version can have written; null when there is none. */
   format: number | null
 }
 
-/** The directory need not be there. */
+/** The directory need not exist. */
 export function findBuffer(dir: string): FoundBuffer {
   const names = existsSync(dir) ? listSegments(dir) : []
   const mark = readHighWater(path.join(dir, 'high-water'))
@@ -37,7 +37,7 @@ export function findBuffer(dir: string): FoundBuffer {
       found.lastSeq = Math.max(found.lastSeq, name.firstSeq)
       continue
     }
-    // Only a buffer's very first segment is empty with this name.
+    // Only the very first segment of a buffer is empty and has this name.
     found.holdsMessages ||= segment.lastSeq !== null || name.firstSeq > 1
     found.lastSeq = Math.max(found.lastSeq, segment.lastSeq ?? name.firstSeq - 1)
     found.format = segment.format
@@ -47,7 +47,7 @@ export function findBuffer(dir: string): FoundBuffer {
   return found
 }
 
-/** A segment that was begun in an older epoch goes on until it is full: the mark knows of the newer one. */
+/** A segment that was started in an older epoch is used until it is full; the high-water mark has the newer epoch. */
 function newer(segment: BufferIdentity | null, mark: BufferIdentity | null): BufferIdentity | null {
   if (segment === null || mark === null || segment.dataDirId !== mark.dataDirId) return segment
   return { ...segment, epoch: Math.max(segment.epoch, mark.epoch) }
@@ -59,7 +59,7 @@ interface Head {
   identity: BufferIdentity | null
 }
 
-/** Null when the file cannot be read, for whatever reason. */
+/** Null when the file cannot be read for any reason. */
 function readHead(dir: string, name: SegmentName): Head | null {
   try {
     const db = openReadOnly(dir, name)

@@ -1,9 +1,9 @@
 /**
  * Reads the segments for delivery: BufferReader over files that another thread writes, seals and unlinks meanwhile.
  *
- * Every method is one synchronous pass over the list of segments. A segment that is gone when it is to be opened
- * means the list is old: it is read again and the pass begins again. One that is damaged is reported to the writer, and
- * the pass begins again once what can be read of it is in a new generation.
+ * Every method is one synchronous pass over the list of segments. When a segment is gone, the list is outdated: it is
+ * read again and the pass restarts. A damaged segment is reported to the writer, and the pass restarts once its
+ * readable content is in a new generation.
  */
 
 import { existsSync } from 'node:fs'
@@ -37,7 +37,7 @@ import { isGone, isUnusable } from './sqlite-errors.ts'
 
 type ReaderSpec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'channel'>
 
-/** The directory must exist (the writer makes it). */
+/** The directory must exist; the writer creates it. */
 export function openSegmentReader(spec: ReaderSpec, log: Logger): BufferReader {
   return new SegmentReader(spec, log)
 }
@@ -46,7 +46,7 @@ class SegmentReader implements BufferReader {
   readonly #quarantineDir: string
   readonly #log: Logger
   readonly #segments: OpenSegments
-  /** A pipe's earliest position changes only when the list of segments does. */
+  /** A pipe's earliest position changes only when the list of segments changes. */
   readonly #earliest = new Map<string, PipePosition>()
 
   readonly #damage: DamageReports
@@ -98,7 +98,8 @@ class SegmentReader implements BufferReader {
   async relocate(pipeId: string, cursor: Cursor): Promise<{ cursor: Cursor; missing: number }> {
     return this.#pass(() => {
       const counted = countsOf(cursor.mark).messages
-      // The message after a cursor has at least the cursor's count, unless the log's end was lost and began again.
+      // The message after a cursor has at least the cursor's count, unless the end of the log was lost and written
+      // again.
       const next = nextAfter(this.#segments, pipeId, cursor.seq)
       const missing = counted - (next?.messages ?? head(this.#segments, pipeId).messages)
       if (missing <= 0) return { cursor, missing: 0 }
@@ -144,7 +145,7 @@ class SegmentReader implements BufferReader {
     return found
   }
 
-  /** Clamped to what is kept. */
+  /** Clamped to the messages that are kept. */
   #positionAt(pipeId: string, seq: number): PipePosition {
     const position = positionAt(this.#segments, pipeId, seq)
     const earliest = this.#earliestOf(pipeId)
@@ -157,13 +158,13 @@ class SegmentReader implements BufferReader {
       if (!quarantine(this.#quarantineDir, pipeId, row)) return
       this.#log.error(fields, 'buffer.message_damaged')
     } catch (error) {
-      // It is reported and not delivered all the same; its bytes stay in the segment for as long as that is kept.
+      // The message is still reported and not delivered; its bytes stay in the segment until that is dropped.
       this.#log.error({ ...fields, err: error }, 'buffer.quarantine_failed')
     }
   }
 }
 
-/** Collects across segments until a limit is reached, something is missing, or there is no more. */
+/** Collects messages across segments until a limit is reached, messages are missing, or none are left. */
 function readRun(
   segments: OpenSegments,
   { pipeId, afterSeq }: { pipeId: string; afterSeq: number },
@@ -176,7 +177,7 @@ function readRun(
   let records = 0
   let bytes = 0
 
-  /** True when the run is full, or has met something that is missing. */
+  /** Returns true when the run is full, or when messages are missing. */
   function collect(firstSeq: number, segment: SegmentConnection, pipe: SegmentPipe): boolean {
     if (place.misses(pipe.base)) {
       checkSegmentBefore(segments, firstSeq, pipe)
@@ -213,7 +214,7 @@ function readRun(
   }
 
   do {
-    // From the cursor's own segment: it may have got messages between the last look and being sealed.
+    // Starts at the cursor's own segment, which can have received messages between the last read and its sealing.
     for (const firstSeq of segmentsFrom(segments, place.seq)) {
       if (firstSeq > throughSeq) return run
       const segment = segments.open(firstSeq)
@@ -228,8 +229,8 @@ function readRun(
 }
 
 /**
- * Checks the stated end of the segment before: if that segment was salvaged, the messages are lost; else they may
- * still be in it.
+ * Checks the end that the previous segment states. If that segment was salvaged, the messages are lost; otherwise they
+ * can still be in it.
  */
 function checkSegmentBefore(segments: OpenSegments, firstSeq: number, pipe: SegmentPipe): void {
   const names = segments.names()
@@ -238,12 +239,12 @@ function checkSegmentBefore(segments: OpenSegments, firstSeq: number, pipe: Segm
 }
 
 const lookEveryMs = 50
-/** The writer may not have listened yet, or had no space. */
+/** The report is repeated: the writer might not have listened yet, or might have had no space. */
 const repeatEveryMs = 1_000
-/** On a full disk a salvage waits for space. Lanes ask again then, people are told. */
+/** On a full disk a salvage waits for space. After this time lanes get an error, which users can see, and ask again. */
 const longestWaitMs = 60_000
-/** A segment that cannot be read although it was salvaged: the mistake is ours. */
-const mostReports = 3
+/** A segment that cannot be read even after it was salvaged this often is a bug of ours. */
+const maxReports = 3
 
 export class DamageReports {
   readonly #dir: string
@@ -259,12 +260,12 @@ export class DamageReports {
   }
 
   /**
-   * Rejects with the error when it happens again and again, or the reader is closed meanwhile; with BufferReadUnavailableError
-   * when the file has not changed for a minute.
+   * Rejects with the error when it recurs too often or the reader is closed, and with BufferReadUnavailableError when
+   * the file has not changed within a minute.
    */
   async untilChanged({ firstSeq, generation }: SegmentName, error: unknown): Promise<void> {
     const reports = (this.#reported.get(firstSeq) ?? 0) + 1
-    if (reports > mostReports) throw error
+    if (reports > maxReports) throw error
     const file = segmentFile(this.#dir, { firstSeq, generation })
     for (let waitedMs = 0; existsSync(file); waitedMs += lookEveryMs) {
       if (this.#isClosed) throw error
@@ -275,7 +276,7 @@ export class DamageReports {
       }
       await new Promise((resolve) => setTimeout(resolve, lookEveryMs))
     }
-    // Several readings may have waited for the same.
+    // Several reads can have waited for the same salvage.
     this.#reported.set(firstSeq, reports)
     setTimeout(() => this.#reported.delete(firstSeq), 60_000).unref()
   }

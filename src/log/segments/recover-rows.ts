@@ -1,7 +1,7 @@
 /**
- * The rows of a damaged segment, found page by page: first what it says of itself and of its pipes, then the messages.
- * A message counts only when its checksum holds. The checksum covers the id of its pipe, so a pipe whose own row is lost is
- * recognised among the ids that are known from elsewhere.
+ * Recovers the rows of a damaged segment page by page: first its own identity and its pipes, then the messages. A
+ * message is recovered only when its checksum matches. The checksum covers the id of the pipe, so a pipe whose own row
+ * is lost can be identified among the ids that are known from elsewhere.
  */
 import { crc32 } from 'node:zlib'
 import { type RowHeader, rowChecksum } from './message-row.ts'
@@ -10,15 +10,15 @@ import { type Cell, type ColumnValue, isTextOf, readCells } from './page-reader.
 import type { PipePosition } from './position.ts'
 import { type SegmentIdentity, type SeqRange, segmentFormat } from './segment-file.ts'
 
-/** The findings in addition to messages. */
+/** Everything that is found except messages. */
 export interface FoundHead {
-  /** Null: the segment's own row is lost. */
+  /** Null when the segment's own row is lost. */
   identity: SegmentIdentity | null
   begunClockMs: number | null
   lastClockMs: number | null
   lastSeq: number | null
   holes: SeqRange[]
-  /** The ids that each number may stand for: from the table and from its index. */
+  /** The possible ids of each number: from the table and from its index. */
   pipeIds: Map<number, Set<string>>
   bases: Map<string, PipePosition>
 }
@@ -31,10 +31,10 @@ export interface FoundMessage extends RowHeader {
 const uuidCharacters = 36
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 const nullType = 0
-/** A pipe's number that no row explains is tried against all known ids for so many messages. */
-const mostGuesses = 16
+/** The number of messages for which an unknown pipe number is compared with all known ids. */
+const maxGuesses = 16
 
-/** Null: a place to pause. */
+/** Null marks a pause. */
 export function* findHead(file: PageFile): Generator<null, FoundHead> {
   const head: FoundHead = {
     identity: null,
@@ -101,7 +101,7 @@ function add(pipeIds: FoundHead['pipeIds'], no: number, pipeId: string): void {
   pipeIds.set(no, (pipeIds.get(no) ?? new Set()).add(pipeId))
 }
 
-/** Messages of the range whose checksum holds, in the order of pages, some of them more than once. */
+/** Yields messages of the range with a matching checksum, in page order; some occur more than once. */
 export function* findMessages(
   file: PageFile,
   head: FoundHead,
@@ -118,7 +118,7 @@ export function* findMessages(
     if (cell.kind !== 'table' || !isMessage || !isTextOf(cell.types[2], uuidCharacters)) continue
     if (cell.rowid < range.firstSeq || cell.rowid > range.lastSeq) continue
     const row = decodeMessage(cell.rowid, cell.read())
-    const message = row === null ? null : recognise(row, pipes)
+    const message = row === null ? null : recognize(row, pipes)
     if (message !== null) yield message
   }
 }
@@ -129,7 +129,7 @@ interface DecodedRow {
   message: FoundMessage
 }
 
-/** The id of the pipe is still to be found. */
+/** The pipe's id is not known yet. */
 function decodeMessage(seq: number, columns: ColumnValue[] | null): DecodedRow | null {
   const [
     ,
@@ -158,7 +158,7 @@ function decodeMessage(seq: number, columns: ColumnValue[] | null): DecodedRow |
   return { pipeNo, crc, message }
 }
 
-function recognise({ pipeNo, crc, message }: DecodedRow, pipes: PipeGuesses): FoundMessage | null {
+function recognize({ pipeNo, crc, message }: DecodedRow, pipes: PipeGuesses): FoundMessage | null {
   for (const pipeId of pipes.candidates(pipeNo)) {
     if (rowChecksum({ ...message, pipeId }, message.bodyCrc) !== crc) continue
     pipes.confirm(pipeNo, pipeId)
@@ -167,7 +167,7 @@ function recognise({ pipeNo, crc, message }: DecodedRow, pipes: PipeGuesses): Fo
   return null
 }
 
-/** Which pipe a number stands for. */
+/** Guesses which pipe a number stands for. */
 class PipeGuesses {
   readonly #all: readonly string[]
   readonly #found: FoundHead['pipeIds']
@@ -185,7 +185,7 @@ class PipeGuesses {
     const guesses = this.#guessed.get(no) ?? 0
     this.#guessed.set(no, guesses + 1)
     const found = this.#found.get(no) ?? []
-    return guesses < mostGuesses ? new Set([...found, ...this.#all]) : found
+    return guesses < maxGuesses ? new Set([...found, ...this.#all]) : found
   }
 
   confirm(no: number, pipeId: string): void {
@@ -205,7 +205,7 @@ function isText(value: unknown): value is string {
   return typeof value === 'string'
 }
 
-/** A number that counts or orders something, or a time of the buffer's clock. */
+/** True for a count, an ordinal or a time of the buffer's clock. */
 function isCount(value: unknown): value is number {
   return typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER
 }

@@ -1,6 +1,6 @@
 /**
- * Repairs the segments of a buffer that nobody has open: the same steps as a start of the daemon, without the rest of
- * it. What a crash between any two of them leaves is in salvage.ts and open-segment-log.ts.
+ * Repairs the segments of a buffer that is not in use, with the same steps as a start of the daemon. The states after a
+ * crash between two steps are listed in salvage.ts and open-segment-log.ts.
  */
 import type { Logger } from '../../platform/log.ts'
 import { openIdempotencyKeys } from './idempotency.ts'
@@ -10,7 +10,7 @@ import type { SegmentsSpec } from './protocol.ts'
 import type { SalvageResult } from './salvage.ts'
 import type { SegmentLog } from './segment-log.ts'
 
-/** The outcome for a damaged segment. */
+/** The outcome for one damaged segment. */
 export interface RepairedSegment extends Pick<SalvageResult, 'outcome' | 'keptMessages' | 'lostMessages'> {
   name: SegmentName
 }
@@ -21,8 +21,8 @@ export interface RepairSpec
 }
 
 /**
- * `damaged`: found by reading; what cannot even be opened is found here too. Makes the mark and the look-up of keys
- * again where they are not there. Returns what became of each damaged segment.
+ * `damaged` lists segments that failed verification; segments that cannot be opened are found here too. Rebuilds the
+ * high-water mark and the lookup of keys when they are missing. Returns the outcome for each damaged segment.
  */
 export function repairSegments(
   spec: RepairSpec,
@@ -36,7 +36,7 @@ export function repairSegments(
       ...misnamed.map((name) => ({ name, outcome: 'foreign' as const, keptMessages: 0, lostMessages: 0 })),
       ...salvaged,
     ]
-    // A segment that could not be opened was written again on opening; a second time would set the good copy aside.
+    // A segment that could not be opened was rewritten on opening. Repairing it again would set the good copy aside.
     const isDone = ({ firstSeq }: SegmentName) => repaired.some(({ name }) => name.firstSeq === firstSeq)
     const waiting = damaged.filter((one) => !isDone(one))
     const { currentFirstSeq, lastClockMs } = segments
@@ -44,7 +44,7 @@ export function repairSegments(
       segments.setAside(lastClockMs, () => false, { quarantineDir: spec.quarantineDir, error: null })
     }
     const found = [...waiting, ...segments.sealed.takeDamage().map(({ name }) => name)]
-    // Newest first: where a pipe stood behind a segment is asked of the next one.
+    // Newest first: the position of a pipe after a segment is read from the next one.
     for (const firstSeq of new Set(found.map((one) => one.firstSeq).sort((a, b) => b - a))) {
       const name = segments.sealed.nameOf(firstSeq)
       if (name !== null) repaired.push({ name, ...salvage(segments, firstSeq, spec.quarantineDir) })

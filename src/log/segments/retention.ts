@@ -1,23 +1,23 @@
 /**
- * Retention: which segments go, and which are compacted. A pure decision over facts, oldest first.
+ * Decides which segments are dropped and which are compacted. Pure; the facts are ordered oldest first.
  *
- *   too old      every message is older than `undeliveredHours`: dropped whatever the lanes. Only from the oldest
- *                end, so a clock that was wrong for a while cannot punch holes.
- *   delivered    every lane of every pipe in it is past it, and it is older than `deliveredHours`, or the delivered
- *                history is over `deliveredMaxBytes`, or space is needed: dropped.
+ *   too old      every message is older than `undeliveredHours`: dropped regardless of the lanes. Only from the oldest
+ *                end, so that a temporarily wrong clock cannot create holes.
+ *   delivered    every lane of every pipe in it is past it, and it is older than `deliveredHours`, or delivered
+ *                messages exceed `deliveredMaxBytes`, or space is needed: dropped.
  *   mostly       more than half of it is delivered: compacted, for the same three reasons. So undelivered messages never
  *   delivered    keep more than about twice their own space.
  *
- * Before delivery's first report nothing is known about lanes, and nothing goes.
+ * Before delivery's first report the positions of the lanes are unknown, and nothing is dropped.
  */
 import { hourMs } from '../../platform/quantities.ts'
 import type { LowWatermark } from '../buffer.ts'
 import type { PipeFacts, SegmentFacts } from './segment-facts.ts'
 
-/** The bytes of a message on disk in addition to its body: its other columns, the index, space that pages leave. */
+/** Bytes of a message on disk in addition to its body: other columns, index, unused space in pages. */
 const rowBytes = 120
-/** Compaction is not worth less than this. */
-const leastDeadBytes = 64 * 1024
+/** Compaction is not worthwhile below this. */
+const minDeadBytes = 64 * 1024
 
 export interface RetentionLimits {
   undeliveredHours: number
@@ -26,12 +26,12 @@ export interface RetentionLimits {
 }
 
 /**
- * How far each pipe is delivered, as far as anyone has said: see BufferFeed.reportLowWatermarks. A pipe that nobody
- * has spoken of is unknown, and nothing of it counts as delivered.
+ * How far each pipe is delivered, from reports: see BufferFeed.reportLowWatermarks. A pipe that was never reported
+ * counts as undelivered.
  */
 export class LowWatermarks {
   readonly #pipes = new Map<string, { seq: number; workspaceId: string | null }>()
-  /** Deleted, and not in the log when the newest segment was begun. */
+  /** Deleted pipes without messages in the log when the newest segment was started. */
   #gone = new Set<string>()
   #isReported = false
 
@@ -42,14 +42,14 @@ export class LowWatermarks {
     }
   }
 
-  /** Final: ids of pipes are never used again. */
+  /** Final: pipe ids are never reused. */
   pipeDeleted(pipeId: string): void {
     this.#pipes.set(pipeId, { seq: Number.POSITIVE_INFINITY, workspaceId: null })
   }
 
   /**
-   * With each new segment. A deleted pipe of which nothing is left in the log is forgotten, but not before the next one:
-   * an append of it may have been under way.
+   * Called with each new segment. Forgets deleted pipes without messages in the log, but only one segment later: an
+   * append to them can have been in progress.
    */
   forgetDeleted(isInLog: (pipeId: string) => boolean): void {
     for (const pipeId of this.#gone) if (!isInLog(pipeId)) this.#pipes.delete(pipeId)
@@ -58,7 +58,7 @@ export class LowWatermarks {
       if (this.isDeleted(pipeId) && !isInLog(pipeId)) this.#gone.add(pipeId)
   }
 
-  /** Before the first report nothing is known about lanes, and nothing may be dropped. */
+  /** Before the first report the positions of the lanes are unknown, and nothing can be dropped. */
   get isReported(): boolean {
     return this.#isReported
   }
@@ -67,12 +67,12 @@ export class LowWatermarks {
     return this.of(pipeId) === Number.POSITIVE_INFINITY
   }
 
-  /** Everything of the pipe up to here is delivered. */
+  /** Everything of the pipe up to this seq is delivered. */
   of(pipeId: string): number {
     return this.#pipes.get(pipeId)?.seq ?? 0
   }
 
-  /** The workspaces of all pipes that exist, as far as they were reported. */
+  /** The workspaces of all existing pipes, as far as they were reported. */
   *workspaces(): Generator<[pipeId: string, workspaceId: string]> {
     for (const [pipeId, { workspaceId }] of this.#pipes) if (workspaceId !== null) yield [pipeId, workspaceId]
   }
@@ -84,18 +84,18 @@ export interface Reclaim {
   kind: 'drop' | 'compact'
   firstSeq: number
   reason: ReclaimReason
-  /** About how many bytes it frees. */
+  /** The approximate number of bytes it frees. */
   bytes: number
 }
 
 export interface RetentionState {
-  /** In order, empty ones left out. */
+  /** In order, without empty segments. */
   segments: readonly SegmentFacts[]
   watermarks: LowWatermarks
   clockMs: number
-  /** How much space must come back; delivered history is given up for it, never anything else. */
+  /** The space that must become free. Only delivered messages are dropped for it. */
   neededBytes: number
-  /** Looks up what of a segment's pipes is delivered when their watermarks lie within it. */
+  /** Looks up the delivered part of the segment's pipes whose watermark is within it. */
   lookUp(segment: SegmentFacts): void
 }
 
@@ -152,7 +152,7 @@ function isDelivered(segment: SegmentFacts, watermarks: LowWatermarks): boolean 
   return true
 }
 
-/** How many bytes dropping or compacting it would free; 0 when neither may be done or is worth it. */
+/** The bytes that dropping or compacting it would free; 0 when neither is allowed or worthwhile. */
 function reclaimableBytes(segment: SegmentFacts, watermarks: LowWatermarks): number {
   if (isDelivered(segment, watermarks)) return segment.bytes
   return worthwhile(segment, (pipeId, facts) => undelivered(facts, watermarks.of(pipeId)))
@@ -177,13 +177,10 @@ function worthwhile(
     all += onDisk(facts)
   }
   const deadBytes = Math.floor(segment.bytes * (1 - live / all))
-  return live * 2 < all && deadBytes >= leastDeadBytes ? deadBytes : 0
+  return live * 2 < all && deadBytes >= minDeadBytes ? deadBytes : 0
 }
 
-/**
- * The part of a pipe's messages in a segment that is not delivered. Messages that were not looked up count as
- * undelivered.
- */
+/** The undelivered part of a pipe's messages in a segment. Messages that were not looked up count as undelivered. */
 export function undelivered(facts: PipeFacts, watermark: number): { messages: number; bytes: number } {
   const { baseSeq, lastSeq, messages, bytes, delivered } = facts
   if (watermark >= lastSeq) return { messages: 0, bytes: 0 }

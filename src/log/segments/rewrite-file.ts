@@ -1,9 +1,7 @@
 /**
- * The next generation of a segment while it is being written: a file of its own, row by row in slices, each of them a
- * transaction that is fsynced, so that there is no large fsync at the end. It gets its name when it is complete and was
- * read back. The original stays as it is until then.
- *
- * It is begun again from nothing after a crash: so it needs no journal.
+ * The next generation of a segment while it is written, row by row in slices. Each slice is an fsynced transaction, so
+ * there is no large fsync at the end. The file gets its name when it is complete and has been read back; the original
+ * does not change until then. After a crash the file is written again from scratch, so it needs no journal.
  */
 import { renameSync, rmSync } from 'node:fs'
 import Database from 'better-sqlite3'
@@ -15,7 +13,7 @@ export class RewriteFile {
   readonly #file: string
   #db: Database.Database
 
-  /** Throws what SQLite and the file system throw, and leaves nothing then. */
+  /** Throws errors of SQLite and the file system, after removing what it created. */
   constructor(file: string) {
     this.#file = file
     this.remove()
@@ -35,21 +33,21 @@ export class RewriteFile {
     return this.#db
   }
 
-  /** Everything that `write` does is one slice. */
+  /** Runs `write` as one slice. */
   slice(write: () => void): void {
     this.#db.exec('BEGIN')
     write()
     this.#db.exec('COMMIT')
   }
 
-  /** On disk, and open for reading: what is read now is what was written. */
+  /** Makes the file durable and reopens it for reading, so that the following reads come from the file. */
   readBack(): void {
     this.#db.close()
     fsyncFile(this.#file)
     this.#db = new Database(this.#file, { readonly: true, fileMustExist: true })
   }
 
-  /** It takes its place beside the original. */
+  /** Gives the file its name, next to the original. */
   rename(dir: string, name: SegmentName): void {
     this.close()
     renameSync(this.#file, segmentFile(dir, name))
@@ -60,7 +58,7 @@ export class RewriteFile {
     this.#db?.close()
   }
 
-  /** Also when it was never made. */
+  /** Removes the file if it exists. */
   remove(): void {
     this.close()
     for (const suffix of ['', '-journal']) rmSync(this.#file + suffix, { force: true })

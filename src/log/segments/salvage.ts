@@ -1,21 +1,21 @@
 /**
- * Salvage: a damaged segment is written again with everything in it that can still be read, and nothing else. Readers
- * find a gap where messages are lost: the running totals in the rows tell how many of which pipe.
+ * Salvage rewrites a damaged segment with everything in it that can still be read. Readers find a gap where messages
+ * are lost; the running totals in the rows show how many messages of which pipe are missing.
  *
- * The damaged files are never deleted: they go to `segments` in the quarantine directory. A second name there is made
- * before the first one is taken away, so at no time are they in neither place. A file that is no segment of this
- * place (another data directory's, another segment's, a text) or gives up nothing goes there too, and leaves a gap.
+ * The damaged files are never deleted: they go to `segments` in the quarantine directory. They are linked there before
+ * the original names are removed, so that they exist at all times. A file that is not this segment (of another data
+ * directory, another segment, or no segment at all) or has no readable message goes there too, and leaves a gap.
  *
  *   step                                             found after a crash right after it
  *   1 read its head, copy slice by slice to          the damaged segment and a .tmp file: that is removed, and it is
  *     salvaged-segment.tmp                           found damaged again
  *   2 fsync it, read it back, check every row        as above
- *   3 link .db and -wal into the quarantine,         as above; the names in the quarantine stay and are used again
+ *   3 link .db and -wal into the quarantine,         as above; the links in the quarantine stay and are reused
  *     fsync the directories
- *   4 rename it to <first seq>.<generation>.db,      both generations: the newer one is whole, the older is removed
+ *   4 rename it to <first seq>.<generation>.db,      both generations: the newer one is complete, the older is removed
  *     fsync the directory                            (it is in the quarantine as well)
  *   5 unlink the old .db, -wal, -shm                 the new one
- *   Where nothing was salvaged, 4 is left out: after 5 the segment is missing.
+ *   If nothing was salvaged, step 4 is omitted: after 5 the segment is missing.
  */
 import assert from 'node:assert'
 import path from 'node:path'
@@ -29,30 +29,30 @@ import { RewriteFile } from './rewrite-file.ts'
 import { SalvagedPipes, type SalvageSource } from './salvaged-pipes.ts'
 import { insertHoles, insertSegmentRow, markSalvaged, newIdentity } from './segment-file.ts'
 
-/** A commit waits for one slice at most: this much of rows, or so many pages without one. */
+/** A commit waits for at most one slice: this many bytes of rows, or a number of pages without rows. */
 const sliceBytes = 512 * 1024
 
 export interface SalvagePlan extends SalvageSource {
   dir: string
   quarantineDir: string
-  /** None of its messages is newer; the next segment is named after it. Null: it is the newest one. */
+  /** The segment's last seq, from which the next segment got its name. Null for the newest segment. */
   lastSeq: number | null
-  /** The newest seq that anyone has seen: so far the messages of the newest segment went at least. */
+  /** The newest seq known anywhere. The newest segment held messages at least up to it. */
   knownSeq: number
-  /** For what the segment does not say any more. */
+  /** Used when the segment no longer states it. */
   begunClockMs: number
   lastClockMs: number
   identity: BufferIdentity | null
 }
 
 export interface SalvageResult {
-  /** `foreign`: it does not belong here. `nothing`: no message could be read. */
+  /** `foreign`: the file does not belong here. `nothing`: no message could be read. */
   outcome: 'salvaged' | 'foreign' | 'nothing'
-  /** The newest seq that is lost or kept with it. */
+  /** The newest seq that it covers, kept or lost. */
   lastSeq: number
   keptMessages: number
   lostMessages: number
-  /** Pages that the disk could not read. */
+  /** The number of pages that the disk could not read. */
   unreadablePages: number
 }
 
@@ -72,7 +72,7 @@ export class Salvage {
   #outcome: SalvageResult['outcome'] = 'nothing'
   #phase: 'working' | 'complete' | 'closed' = 'working'
 
-  /** Throws what SQLite and the file system throw, and leaves nothing then. */
+  /** Throws errors of SQLite and the file system, after removing what it created. */
   constructor(plan: SalvagePlan) {
     const { firstSeq, generation } = plan.source
     this.#plan = plan
@@ -93,13 +93,13 @@ export class Salvage {
     return this.#plan.source
   }
 
-  /** One slice of the work. True when nothing is left but `finish`. Throws as the constructor does; then `abandon`. */
+  /** Does one slice. Returns true when only `finish` is left. Throws like the constructor; then call `abandon`. */
   step(): boolean {
     if (this.#phase === 'working' && this.#work.next().done === true) this.#phase = 'complete'
     return this.#phase === 'complete'
   }
 
-  /** Replaces the damaged file with the salvaged one; the caller unlinks the old file. */
+  /** Replaces the damaged file with the salvaged one. The caller unlinks the old file. */
   finish(): SalvageResult {
     assert(this.#phase === 'complete')
     const { dir, quarantineDir, source } = this.#plan
@@ -116,13 +116,13 @@ export class Salvage {
     }
   }
 
-  /** Leaves the segment as it is. */
+  /** Removes the copy and leaves the segment as it is. */
   abandon(): void {
     this.#close()
     this.#target.remove()
   }
 
-  /** Everything up to `finish`; what it yields are the ends of slices. */
+  /** All steps up to `finish`. Each yield ends a slice. */
   *#run(): Generator<void> {
     const head = yield* this.#head()
     if (isForeign(head, this.#plan)) {
@@ -194,7 +194,7 @@ export class Salvage {
       lastSeq: this.#lastSeq(),
     })
     markSalvaged(db)
-    // An old page may say one again.
+    // Stale pages can repeat a hole.
     insertHoles(db, [...new Map(head.holes.map((hole) => [hole.firstSeq, hole])).values()])
   }
 
@@ -204,7 +204,7 @@ export class Salvage {
     return Math.max(source.firstSeq - 1, knownSeq, this.#pipes.newestSeq())
   }
 
-  /** Every row as it is on disk now. Returns how many seqs are missing between them and up to the end. */
+  /** Reads every row back from disk. Returns how many seqs are missing between them and up to the end. */
   *#check(): Generator<void, number> {
     const { firstSeq } = this.#plan.source
     let cursor = firstSeq - 1
@@ -237,7 +237,7 @@ export class Salvage {
   }
 }
 
-/** Not a part of this log, or of another place in it. */
+/** True when the file is not part of this log, or belongs to another position in it. */
 function isForeign({ identity }: FoundHead, plan: SalvagePlan): boolean {
   if (identity === null) return false
   const isOfOther =
@@ -245,10 +245,10 @@ function isForeign({ identity }: FoundHead, plan: SalvagePlan): boolean {
   return isOfOther || identity.firstSeq !== plan.source.firstSeq
 }
 
-/** Between two epochs lie seqs that nobody was ever given: more than any number of messages. */
-const leastEpochGap = 2 ** 39
+/** Between two epochs there are unassigned seqs, more than any number of messages. */
+const minEpochGap = 2 ** 39
 
 function gapBetween(seq: number, next: number): number {
   const gap = Math.max(0, next - seq - 1)
-  return gap < leastEpochGap ? gap : 0
+  return gap < minEpochGap ? gap : 0
 }

@@ -1,6 +1,6 @@
 /**
- * The pipes of a segment that is being salvaged: where each stood before it and behind it, and so how many messages are
- * lost. The segment's own rows say it, as far as they are left, and its neighbours do, as far as they are there.
+ * Determines the positions of each pipe before and after a segment that is being salvaged, and so the number of lost
+ * messages. The sources are the segment's own rows, as far as they are readable, and its neighbors.
  */
 
 import type { SegmentName } from './layout.ts'
@@ -9,9 +9,9 @@ import type { FoundHead, FoundMessage } from './recover-rows.ts'
 
 export interface SalvageSource {
   source: SegmentName
-  /** Where each pipe stood before it, as the segment before knows; empty when that is not there. */
+  /** Each pipe's position before the segment, from the previous segment; empty when that is missing. */
   before: ReadonlyMap<string, PipePosition>
-  /** Where each pipe stood behind it, as the next segment knows; null when there is none. */
+  /** Each pipe's position after the segment, from the next segment; null when there is none. */
   after: ReadonlyMap<string, PipePosition> | null
 }
 
@@ -22,7 +22,7 @@ interface KeptPipe {
   last: PipePosition | null
 }
 
-/** Where a pipe stood by its own row in the segment. */
+/** Pipe positions from the pipe's own row in the segment. */
 type FoundBases = FoundHead['bases']
 
 export class SalvagedPipes {
@@ -33,12 +33,12 @@ export class SalvagedPipes {
     this.#of = of
   }
 
-  /** Its number in the new file. */
+  /** The pipe's number in the new file. */
   numberOf(pipeId: string): number {
     return this.#pipeOf(pipeId).no
   }
 
-  /** Each message once, in any order. */
+  /** Call once per message, in any order. */
   keep(message: FoundMessage): void {
     const { seq, messages, records, bytes } = message
     const pipe = this.#pipeOf(message.pipeId)
@@ -47,14 +47,14 @@ export class SalvagedPipes {
     if (pipe.last === null || seq > pipe.last.seq) pipe.last = { seq, messages, records, bytes }
   }
 
-  /** The seq of the newest message that is kept; 0 if there is none. */
+  /** Seq of the newest message that is kept; 0 if there is none. */
   newestSeq(): number {
     return [...this.#pipes.values()].reduce((newest, { last }) => Math.max(newest, last?.seq ?? 0), 0)
   }
 
   /**
-   * All that the new file has to know. Pipes without a message here are carried on too: the position of one is asked of
-   * any segment.
+   * The pipes of the new file. Pipes without a message here are included, because any segment can be asked for any
+   * pipe's position.
    */
   positions(found: FoundBases): { no: number; pipeId: string; base: PipePosition }[] {
     const ids = new Set([...this.#pipes.keys(), ...found.keys(), ...this.#of.before.keys()])
@@ -65,7 +65,7 @@ export class SalvagedPipes {
     }))
   }
 
-  /** By their totals here and in the next segment; null when there is no next segment. */
+  /** Computed from the totals here and in the next segment; null when there is no next segment. */
   lostMessages(found: FoundBases): number | null {
     const { after } = this.#of
     if (after === null) return null
@@ -73,7 +73,7 @@ export class SalvagedPipes {
     for (const pipeId of new Set([...this.#pipes.keys(), ...after.keys()])) {
       const { kept = 0, last = null } = this.#pipes.get(pipeId) ?? {}
       const base = this.#baseOf(pipeId, found)
-      // A deleted pipe is not carried on.
+      // Deleted pipes are not carried over.
       const end = after.get(pipeId) ?? last ?? base
       lost += Math.max(0, end.messages - base.messages - kept)
     }
@@ -89,8 +89,8 @@ export class SalvagedPipes {
   }
 
   /**
-   * Where the pipe stood before its first message here. The row that says so has no checksum: it is believed where it
-   * agrees with the first message; else the segment before is, as far as that can be.
+   * The pipe's position before its first message here. The pipe's row has no checksum: it is used if it agrees with the
+   * first message. Otherwise the previous segment is used, as far as it agrees.
    */
   #baseOf(pipeId: string, found: FoundBases): PipePosition {
     const { source, before } = this.#of
@@ -98,10 +98,10 @@ export class SalvagedPipes {
     const candidates = [before.get(pipeId), found.get(pipeId)].filter((base) => base !== undefined)
     if (first === null) return candidates[0] ?? zeroPosition
     const possible = candidates
-      // Only compaction moves it into the segment.
+      // Only compaction moves a base into the segment.
       .filter((base) => mayPrecede(base, first) && (source.generation > 0 || base.seq < source.firstSeq))
       .sort((a, b) => b.messages - a.messages)
-    // Nothing is known of what came before it: it counts as the first that was ever kept.
+    // Nothing is known about earlier messages, so this one counts as the first that was ever kept.
     return possible[0] ?? { ...justBefore(first), seq: Math.min(first.seq, source.firstSeq) - 1 }
   }
 }
@@ -113,7 +113,7 @@ function mayPrecede(base: PipePosition, first: FoundMessage): boolean {
     base.messages <= latest.messages &&
     base.records <= latest.records &&
     base.bytes <= latest.bytes
-  // Where no message lies between them they must be the same.
+  // Without messages in between, both positions must be equal.
   const isSame = base.records === latest.records && base.bytes === latest.bytes
   return isBefore && (base.messages < latest.messages || isSame)
 }

@@ -1,4 +1,4 @@
-/** One pass of the scrub, in a thread of its own. What it finds goes to the writer through the feed. */
+/** One pass of the scrub, in a thread of its own. It reports damage to the writer through the feed. */
 
 import { existsSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -34,7 +34,7 @@ host.serve({
   },
 })
 
-/** A disk does hundreds of this; lanes and commits must not notice it. */
+/** Far below what a disk can read, so that lanes and commits are not affected. */
 const bytesPerSecond = 20_000_000
 const sliceBytes = 1_000_000
 
@@ -44,7 +44,7 @@ export interface ScrubResult {
   damaged: number
 }
 
-/** One pass. `pause` waits for so many ms. */
+/** Runs one pass. `pause` waits for a number of milliseconds. */
 export async function scrub(
   dir: string,
   onDamaged: (name: SegmentName, error: unknown) => void,
@@ -60,7 +60,7 @@ export async function scrub(
       result.segments += 1
       result.bytes += bytes
     } catch (error) {
-      // Dropped or compacted meanwhile.
+      // The segment was dropped or compacted meanwhile.
       if (isGone(error)) continue
       if (!isUnusable(error) && !(error instanceof DamagedRowError)) throw error
       result.damaged += 1
@@ -70,7 +70,7 @@ export async function scrub(
   return result
 }
 
-/** A row whose checksum does not hold, or that one of the segment's own indexes does not know. */
+/** A row whose checksum does not match, or that is missing in an index of the segment. */
 class DamagedRowError extends Error {}
 
 async function scrubSegment(
@@ -92,7 +92,7 @@ async function scrubSegment(
   }
 }
 
-/** Rows are read through the index: one that it lacks would be passed over by readers. */
+/** Readers use the index and would skip a row that the index lacks. */
 function checkIndex(db: Database.Database): void {
   const count = (source: string) =>
     db.prepare(`SELECT count(*), total(seq), total(pipe) FROM message ${source}`).raw().get() as number[]

@@ -1,13 +1,13 @@
-/** When the scrub runs: a while after the start, and then each time so long after the last one. See scrub-thread.ts. */
+/** Schedules the scrub: first a while after the start, then at a fixed interval after each pass. See scrub-thread.ts. */
 import type { Logger } from '../../platform/log.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import { Thread, threadEntry } from '../../platform/threads.ts'
 import type { ScrubberData } from './protocol.ts'
 import type { ScrubCalls } from './scrub-thread.ts'
 
-/** A daemon that is started each day is scrubbed too, but not while it has the work of a start to do. */
+/** Late enough not to compete with the work of a start, early enough for a daemon that is restarted every day. */
 const firstAfterMs = 600_000
-/** The limit of a timer. */
+/** The longest delay that a timer supports. */
 const longestMs = 2 ** 31 - 1
 
 export class Scrubber {
@@ -47,8 +47,8 @@ export class Scrubber {
     try {
       await thread.call('scrub', [])
     } catch (err) {
-      // It only reads: its failures are no reason to end anything.
-      if (this.#timer !== null) this.#log.error({ err }, 'buffer.scrub_failed')
+      // The scrub only reads, so its failure does not end the process.
+      if (this.#timer !== null) this.#log.warn({ err }, 'buffer.scrub_failed')
     }
     await thread.terminate('the scrub is done')
     this.#thread = null

@@ -1,6 +1,6 @@
 /**
- * The sealed segments of the log, oldest first, as its writer knows them, and everything that becomes of one: it leaves
- * WAL mode, is dropped, or is written again without what is delivered (compaction) or with what can be read (salvage).
+ * The sealed segments of the log, oldest first, as the writer knows them, with the operations on them: leaving WAL mode,
+ * dropping, compaction (rewriting without delivered messages) and salvage (rewriting what can be read).
  */
 import assert from 'node:assert'
 import type { BufferIdentity } from '../buffer.ts'
@@ -20,7 +20,7 @@ import { openReadOnly } from './segment-file.ts'
 import type { SegmentWriter } from './segment-writer.ts'
 import { isDamage } from './sqlite-errors.ts'
 
-/** A sealed segment, and why it cannot be read; null: it was found so by the start. */
+/** A damaged sealed segment and its error; the error is null when the start found it. */
 export interface DamageFound {
   name: SegmentName
   error: unknown
@@ -34,7 +34,7 @@ interface Newest {
 
 interface Found {
   segments: SegmentFacts[]
-  /** Those of them that could not be opened. */
+  /** The segments that could not be opened. */
   damaged: readonly SegmentName[]
   sealing: Sealing
 }
@@ -66,7 +66,7 @@ export class SealedList {
     return [...this.#segments]
   }
 
-  /** On disk, with WALs. */
+  /** Disk space, including WALs. */
   bytes(): number {
     return this.#segments.reduce((sum, segment) => sum + segment.bytes, 0)
   }
@@ -75,18 +75,18 @@ export class SealedList {
     return this.#segments.some((segment) => segment.firstSeq === firstSeq)
   }
 
-  /** Its newest generation; null when there is none, or it is the one being written. */
+  /** The segment's newest generation; null when it does not exist or is the one being written. */
   nameOf(firstSeq: number): SegmentName | null {
     const segment = this.#segments.find((one) => one.firstSeq === firstSeq)
     return segment === undefined ? null : { firstSeq, generation: segment.generation }
   }
 
-  /** Segments that were found damaged since it was asked last. */
+  /** Returns the segments found damaged since the last call. */
   takeDamage(): DamageFound[] {
     return this.#damage.splice(0)
   }
 
-  /** The one that was written until now: no message may go to it any more. */
+  /** Adds the segment that was written until now. No message can go to it any more. */
   seal(facts: SegmentFacts, writer: SegmentWriter, end: SealedEnd): void {
     try {
       this.#sealing.seal(facts, writer, end)
@@ -98,14 +98,14 @@ export class SealedList {
     this.#segments.push({ ...facts, bytes: segmentBytes(this.#dir, facts) })
   }
 
-  /** The one that was written until now, and is damaged. */
+  /** Adds the segment that was written until now and is damaged. */
   setAside(facts: SegmentFacts, writer: SegmentWriter, error: unknown): void {
     this.#segments.push({ ...facts, bytes: segmentBytes(this.#dir, facts) })
     writer.abandon()
     this.#damage.push({ name: { firstSeq: facts.firstSeq, generation: 0 }, error })
   }
 
-  /** Seals the segments that someone was reading when they were rolled. */
+  /** Seals segments that had readers when they were rolled. */
   sealWaiting(): void {
     const onDamaged = (name: SegmentName, error: unknown) => this.#damage.push({ name, error })
     for (const { firstSeq } of this.#sealing.retry(onDamaged)) {
@@ -114,13 +114,13 @@ export class SealedList {
     }
   }
 
-  /** The one that goes, and the one behind it; null: the one being written is. */
+  /** Returns the segment to drop and the next one; `newer` is null when the next one is being written. */
   beforeDrop(firstSeq: number): { segment: SegmentFacts; newer: SegmentFacts | null } {
     const at = this.#indexOf(firstSeq)
     return { segment: this.#segments[at]!, newer: this.#segments[at + 1] ?? null }
   }
 
-  /** Unlinks it. That it goes is written down before. */
+  /** Unlinks the segment. The caller has recorded the drop before. */
   drop(firstSeq: number): void {
     const at = this.#indexOf(firstSeq)
     this.#sealing.forget(firstSeq)
@@ -147,7 +147,7 @@ export class SealedList {
     })
   }
 
-  /** The compacted segment takes the place of the old one, which is unlinked. */
+  /** Replaces the old segment with the compacted one and unlinks the old one. */
   finishCompaction(compaction: Compaction): void {
     const { source, target } = compaction
     const at = this.#indexOf(source.firstSeq)
@@ -157,7 +157,7 @@ export class SealedList {
     this.#replace(at, target)
   }
 
-  /** Salvages a segment that is damaged. Throws the errors of SQLite and the file system. */
+  /** Starts to salvage a damaged segment. Throws errors of SQLite and the file system. */
   startSalvage(firstSeq: number, newest: Newest, quarantineDir: string): Salvage {
     const at = this.#indexOf(firstSeq)
     const segment = this.#segments[at]!
@@ -166,7 +166,7 @@ export class SealedList {
     const isOlderAdjacent = older !== undefined && older.lastSeq + 1 === firstSeq
     const isNewerAdjacent = segment.lastSeq + 1 === (newer ?? newest).firstSeq
     const pipesBehind = newer === undefined ? newest.pipes : this.#pipesOf(newer)
-    // Its connection is not needed any more, and its file must not be changed.
+    // Its connection is no longer needed, and its file must not be changed.
     this.#sealing.forget(firstSeq)
     return new Salvage({
       dir: this.#dir,
@@ -182,9 +182,7 @@ export class SealedList {
     })
   }
 
-  /**
-   * Replaces the damaged segment with the salvaged one; if nothing was salvaged, the segment is missing from now on.
-   */
+  /** Replaces the damaged segment with the salvaged one. If nothing was salvaged, the segment is missing from now on. */
   finishSalvage(salvage: Salvage): SalvageResult {
     const { source, target } = salvage
     const at = this.#indexOf(source.firstSeq)
@@ -204,7 +202,7 @@ export class SealedList {
     this.#sealing.abandon()
   }
 
-  /** Null when it cannot be read either. */
+  /** Null when this segment cannot be read either. */
   #pipesOf(name: SegmentName): PipeInSegment[] | null {
     return readContentIfUsable(this.#dir, name, this.#identity)?.pipes ?? null
   }

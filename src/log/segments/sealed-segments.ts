@@ -1,6 +1,6 @@
 /**
- * Reads what retention must know of the sealed segments when the log is opened. Of one that cannot be read it is what
- * its neighbours know: where each pipe stood before and behind it.
+ * Reads the facts that retention needs about sealed segments when the log is opened. For a segment that cannot be read,
+ * they come from its neighbors: each pipe's position before and after it.
  */
 import type { BufferIdentity } from '../buffer.ts'
 import { type SegmentName, segmentBytes } from './layout.ts'
@@ -21,7 +21,7 @@ import { isWalUsable } from './wal-overlay.ts'
 export interface SealedSegments {
   sealed: SegmentFacts[]
   damaged: SegmentName[]
-  /** No segments: unusable, and named by a seq that lies within a sound segment. */
+  /** Unusable files that are not segments: their name is a seq inside a sound segment. */
   strays: SegmentName[]
 }
 
@@ -31,7 +31,7 @@ interface SealedContext {
   owner: BufferIdentity | null
 }
 
-/** Newest first, because a segment that does not know its end ended before the next one was begun. */
+/** Newest first: a segment that does not state its end ended before the next one started. */
 export function readSealedSegments(
   dir: string,
   names: readonly SegmentName[],
@@ -58,7 +58,7 @@ export function readSealedSegments(
     } else {
       const lastSeq = beforeHoles(newerFirstSeq - 1, newest.content.holes)
       sealed.unshift(
-        factsFromNeighbours(dir, { firstSeq: name.firstSeq, lastSeq }, name, {
+        factsFromNeighbors(dir, { firstSeq: name.firstSeq, lastSeq }, name, {
           older: contents[index - 1] ?? null,
           newer,
         }),
@@ -80,14 +80,17 @@ function liesWithin(
   return (nearest.lastSeq ?? 0) >= firstSeq && isSound(nearest)
 }
 
-/** Another one, under a wrong name; not when the next one was given up before anything was in it. */
+/**
+ * True when the file is another segment under a wrong name. False when the next segment was abandoned while it was
+ * empty.
+ */
 function reachesInto({ lastSeq }: SegmentContent, nextFirstSeq: number, next: SegmentContent): boolean {
   return next.lastSeq !== null && (lastSeq ?? 0) >= nextFirstSeq
 }
 
 const basesOf = ({ pipes }: SegmentContent) => new Map(pipes.map(({ pipeId, base }) => [pipeId, base]))
 
-/** Reads a sealed segment, after making the content of its WAL durable. Null if it is damaged. */
+/** Reads a sealed segment after making its WAL durable. Null when it is damaged. */
 function readSealed(
   dir: string,
   name: SegmentName,
@@ -104,13 +107,13 @@ function readSealed(
   return readContentIfUsable(dir, name, owner)
 }
 
-/** A segment that ends where retention has dropped what followed it. */
+/** The end of a segment that retention holes follow directly. */
 function beforeHoles(lastSeq: number, holes: readonly SeqRange[]): number {
   const hole = holes.find((one) => one.firstSeq <= lastSeq && one.lastSeq >= lastSeq)
   return hole === undefined ? lastSeq : beforeHoles(hole.firstSeq - 1, holes)
 }
 
-function factsFromNeighbours(
+function factsFromNeighbors(
   dir: string,
   { firstSeq, lastSeq }: SeqRange,
   name: SegmentName,
@@ -124,7 +127,7 @@ function factsFromNeighbours(
     pipes.set(pipeId, {
       baseSeq: Math.max(start?.seq ?? 0, firstSeq - 1),
       lastSeq: Math.min(base.seq, lastSeq),
-      // Without the segment before it, that it has messages of the pipe is all that is known.
+      // Without the previous segment, it is only known that the segment has messages of the pipe.
       messages: start === undefined ? 1 : base.messages - start.messages,
       bytes: start === undefined ? 0 : base.bytes - start.bytes,
     })

@@ -1,13 +1,13 @@
 /**
- * Sealed segments have no side files: a segment in WAL mode needs a -shm (32 KiB) and a -wal to be opened, which a full
- * or read-only disk does not give. So a segment leaves WAL mode when nothing more is written to it:
+ * Sealed segments have no side files. Opening a segment in WAL mode needs a -shm (32 KiB) and a -wal, which cannot be
+ * created on a full or read-only disk. So a segment leaves WAL mode when it is complete:
  *
- *   rolled ──▶ waiting: its connection is kept, so that its -shm stays there for readers
- *                 │  each second and at the start: nobody reads it, and there is room for what is in its WAL
+ *   rolled ──▶ waiting: its connection stays open, so that readers keep the -shm
+ *                 │  each second and at the start: when it has no reader, and there is room for the content of its WAL
  *                 └──▶ sealed: all in the .db, no -wal, no -shm
  *
- * Leaving WAL mode is a change of two bytes of the first sector, with its journal in memory: it needs no disk space, and
- * a power cut leaves the one mode or the other. A crash leaves the segment waiting, with its WAL: the start goes on.
+ * Leaving WAL mode is a change of two bytes of the first sector, with its journal in memory: it needs no disk space,
+ * and a power cut leaves one mode or the other. After a crash the segment waits with its WAL, and the start continues.
  */
 import { existsSync, rmSync } from 'node:fs'
 import Database from 'better-sqlite3'
@@ -19,10 +19,10 @@ import { leaveWal } from './segment-file.ts'
 import type { SegmentWriter } from './segment-writer.ts'
 import { isBusy, isDamage, isDiskFull } from './sqlite-errors.ts'
 
-/** The value for the WAL in the format versions of a database's header (bytes 18 and 19). */
+/** The value that means WAL in the format versions of the database header (bytes 18 and 19). */
 const walVersion = 2
 
-/** The end that a sealed segment states. */
+/** The end that is written into a sealed segment. */
 export interface SealedEnd {
   clockMs: number
   lastSeq: number
@@ -30,9 +30,9 @@ export interface SealedEnd {
 
 interface Waiting {
   name: SegmentName
-  /** Null: found by the start, which has no connection to keep. */
+  /** Null when the start found it and there is no open connection. */
   writer: SegmentWriter | null
-  /** Null: it is written down. */
+  /** Null when the end is already written. */
   end: SealedEnd | null
 }
 
@@ -44,13 +44,13 @@ export class Sealing {
     this.#dir = dir
   }
 
-  /** Seals it now, or later. No message may go to it any more. */
+  /** Seals the segment now or later. No message can go to it any more. */
   seal(name: SegmentName, writer: SegmentWriter, end: SealedEnd): void {
     const waiting = { name, writer, end }
     if (!this.#trySeal(waiting)) this.#waiting.push(waiting)
   }
 
-  /** At the start, before anything reads it. What its WAL holds is durable then. */
+  /** Called at the start, before the segment is read. Makes the content of its WAL durable. */
   sealFound(name: SegmentName): void {
     if (!hasWal(this.#dir, name)) return
     const waiting = { name, writer: null, end: null }
@@ -60,7 +60,7 @@ export class Sealing {
     this.#waiting.push(waiting)
   }
 
-  /** The segments that are sealed now and were not before. A damaged one is left to whoever salvages it. */
+  /** Returns the segments that became sealed. Damaged ones are passed to `onDamaged`. */
   retry(onDamaged: (name: SegmentName, error: unknown) => void): SegmentName[] {
     const sealed: SegmentName[] = []
     for (const waiting of [...this.#waiting]) {
@@ -77,14 +77,14 @@ export class Sealing {
     return sealed
   }
 
-  /** The segment is dropped, or another file takes its place. */
+  /** The segment is dropped or replaced. */
   forget(firstSeq: number): void {
     const at = this.#waiting.findIndex(({ name }) => name.firstSeq === firstSeq)
     if (at >= 0) closeAsFarAsPossible(this.#waiting.splice(at, 1)[0]?.writer ?? null)
   }
 
   close(): void {
-    // A damaged one is found again by the start.
+    // The next start finds a damaged segment again.
     this.retry(() => {})
     for (const { writer } of this.#waiting.splice(0)) closeAsFarAsPossible(writer)
   }
@@ -100,7 +100,7 @@ export class Sealing {
   }
 }
 
-/** False: not now. */
+/** Returns false when it is not possible now. */
 function trySeal(waiting: Waiting, file: string): boolean {
   const { writer } = waiting
   if (writer === null) return sealAlone(file)
@@ -111,7 +111,7 @@ function trySeal(waiting: Waiting, file: string): boolean {
   return true
 }
 
-/** False: a full disk has no room for it yet. */
+/** Returns false when a full disk has no room for it yet. */
 function markSealed(writer: SegmentWriter, { clockMs, lastSeq }: SealedEnd): boolean {
   try {
     writer.markSealed(clockMs, lastSeq)
@@ -123,7 +123,7 @@ function markSealed(writer: SegmentWriter, { clockMs, lastSeq }: SealedEnd): boo
   }
 }
 
-/** The WAL keeps what could not be moved. */
+/** The part that could not be moved stays in the WAL. */
 function closeAsFarAsPossible(writer: SegmentWriter | null): void {
   try {
     writer?.close()
@@ -132,11 +132,11 @@ function closeAsFarAsPossible(writer: SegmentWriter | null): void {
   }
 }
 
-/** False while someone reads it or a full disk has no room. */
+/** Returns false while the segment has a reader or a full disk has no room. */
 function sealAlone(file: string): boolean {
   const db = new Database(file, { fileMustExist: true, timeout: 0 })
   try {
-    // Before anything is read: it needs no -shm then.
+    // Set before the first read, so that no -shm is needed.
     db.pragma('locking_mode = EXCLUSIVE')
     db.pragma('synchronous = FULL')
     if (!leaveWal(db)) return false
@@ -146,21 +146,22 @@ function sealAlone(file: string): boolean {
   } finally {
     db.close()
   }
-  // A file of the connections of an earlier run.
+  // Left by connections of an earlier run.
   rmSync(`${file}-shm`, { force: true })
   return true
 }
 
 /**
- * Only while this process has no connection to it: closing a file takes away every lock that the process holds on it.
+ * Call only while this process has no connection to the file: closing a file descriptor releases all locks that the
+ * process holds on the file.
  */
 function hasWal(dir: string, name: SegmentName): boolean {
   const file = segmentFile(dir, name)
-  // Even an empty one makes SQLite open the file with a -shm.
+  // Even an empty WAL makes SQLite open the file with a -shm.
   if (existsSync(`${file}-wal`)) return true
   const readable = openReadable(file)
   try {
-    // Where its header cannot be read, the next look at it tells that it is damaged.
+    // If the header cannot be read, the next access to the segment reports the damage.
     return readAt(readable, 0, 20)?.[18] === walVersion
   } finally {
     closeReadable(readable)

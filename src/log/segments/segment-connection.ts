@@ -1,6 +1,6 @@
 /**
- * One segment, open for reading, and where its damaged messages are put. Statements are short: no read transaction
- * outlives a call, so the writer can always reset the WAL.
+ * One segment, open for reading, and the quarantine of its damaged messages. No read transaction outlives a call, so
+ * that the writer can always reset the WAL.
  */
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -24,17 +24,17 @@ export interface StoredRow extends RowHeader {
 export interface SegmentPipe {
   pipeId: string
   no: number
-  /** Just before this segment's first message of the pipe. */
+  /** The position just before this segment's first message of the pipe. */
   base: PipePosition
 }
 
-/** The most that the caller takes, except for one more row, which shows that there are more. Bounds needless reads. */
+/** Limits of a read. One more row than the limit can be read, which shows that there are more. */
 export interface RowLimits {
   records: number
   bytes: number
 }
 
-/** `Body`: itself, or how long it is. */
+/** `Body` is the body itself or its length. */
 type RowColumns<Body = Buffer> = [
   ...[seq: number, msgId: string, receivedMs: number, recordCount: number, crc: number, body: Body],
   ...[messages: number, records: number, bytes: number],
@@ -42,24 +42,24 @@ type RowColumns<Body = Buffer> = [
 ]
 type PipeColumns = [no: number, seq: number, messages: number, records: number, bytes: number]
 
-/** One look into the index for each pipe in the newest segment. */
+/** One index lookup per pipe in the newest segment. */
 const selectHeads = `
   SELECT pipe_id, coalesce(
     (SELECT seq FROM message WHERE message.pipe = pipe.no ORDER BY seq DESC LIMIT 1), base_seq) FROM pipe`
 
-/** Enough for the inner nodes of the index; bodies are read once and not again. */
+/** Enough for the inner nodes of the index. Bodies are read only once and need no cache. */
 const cacheKiB = 2048
 
 /**
- * Small messages are read many at a time, their bodies as one piece of memory: single records cost 3.7 µs of CPU each so,
- * and 4.9 µs one by one. Large ones gain nothing by it.
+ * Small messages are read in batches, with their bodies as one piece of memory: this takes 3.7 µs of CPU per single
+ * record instead of 4.9 µs. Large messages gain nothing.
  */
 const smallBytes = 4096
 const smallInARow = 4
 const firstRunRows = 16
-const mostRunRows = 512
+const maxRunRows = 512
 
-/** The range that is left to be read. */
+/** The range that is still to be read. */
 interface Span extends RowLimits {
   afterSeq: number
   throughSeq: number
@@ -71,7 +71,7 @@ function pass(span: Span, { seq, recordCount, body }: StoredRow): void {
   span.bytes -= body.length
 }
 
-/** How many rows from the start have small bodies, within the limit all together. */
+/** The number of leading rows with small bodies that fit into the limit together. */
 function smallOnes(rows: readonly RowColumns<number>[], mostBytes: number): number {
   let sum = 0
   const end = rows.findIndex(([, , , , , bytes]) => {
@@ -103,7 +103,7 @@ export function openSegmentConnection(dir: string, name: SegmentName): SegmentCo
 }
 
 export class SegmentConnection {
-  /** It is still written, or not sealed yet: see sealing.ts. */
+  /** The segment is being written or not sealed yet: see sealing.ts. */
   readonly hasWal: boolean
   readonly #db: Database.Database
   readonly #isCompacted: boolean
@@ -115,7 +115,7 @@ export class SegmentConnection {
   readonly #positionAt: Database.Statement
   readonly #firstAfter: Database.Statement
   readonly #lastSeq: Database.Statement
-  /** A pipe's base never changes; one that is not there yet may come. */
+  /** Known pipes. A pipe's base never changes; unknown pipes can still appear. */
   readonly #known = new Map<string, SegmentPipe>()
 
   constructor(db: Database.Database, isCompacted: boolean) {
@@ -132,7 +132,7 @@ export class SegmentConnection {
       FROM message WHERE pipe = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?`
     this.#rows = db.prepare(rows('body')).raw()
     this.#headers = db.prepare(rows('length(body)')).raw()
-    // Bytes pass both casts as they are.
+    // SQLite's casts keep the bytes as they are.
     this.#bodies = db
       .prepare(
         `SELECT CAST(group_concat(CAST(body AS TEXT), '') AS BLOB) FROM
@@ -164,7 +164,7 @@ export class SegmentConnection {
     return pipe
   }
 
-  /** The pipe's rows in order. The caller must finish or leave the loop before it calls anything else. */
+  /** Yields the pipe's rows in order. The caller must finish or leave the loop before it makes another call. */
   *rows(pipe: SegmentPipe, afterSeq: number, throughSeq: number, limits: RowLimits): Generator<StoredRow> {
     const span = { ...limits, afterSeq, throughSeq }
     try {
@@ -174,7 +174,7 @@ export class SegmentConnection {
     }
   }
 
-  /** False at the end; true after some small ones in a row. */
+  /** Returns false at the end; true after a run of small rows. */
   *#oneByOne({ pipeId, no }: SegmentPipe, span: Span): Generator<StoredRow, boolean> {
     let small = 0
     const rows = this.#rows.iterate(no, span.afterSeq, span.throughSeq, -1)
@@ -188,10 +188,10 @@ export class SegmentConnection {
     return false
   }
 
-  /** False at the end; true before one that is large, and where the limit is. */
+  /** Returns false at the end; true before a large row and at the limit. */
   *#together({ pipeId, no }: SegmentPipe, span: Span): Generator<StoredRow, boolean> {
-    for (let runRows = firstRunRows; ; runRows = Math.min(4 * runRows, mostRunRows)) {
-      // A message has one record or more, and one row beyond the limit says that there are more.
+    for (let runRows = firstRunRows; ; runRows = Math.min(4 * runRows, maxRunRows)) {
+      // Every message has at least one record, and one row beyond the limit shows that there are more.
       const asked = Math.min(runRows, span.records + 1)
       if (asked < 1) return true
       const { afterSeq, throughSeq } = span
@@ -200,7 +200,7 @@ export class SegmentConnection {
       const last = run.at(-1)
       if (last === undefined) return found.length > 0
       const bodies = this.#bodies.get(no, afterSeq, last[0]) as Buffer | null
-      // Not what the headers say: damaged, and it will be met row by row.
+      // Does not match the headers: damage, which reading row by row will locate.
       if (bodies?.length !== run.reduce((sum, row) => sum + row[5], 0)) return true
       let at = 0
       for (const row of run) {
@@ -214,34 +214,37 @@ export class SegmentConnection {
     }
   }
 
-  /** The row is what was written: its checksum says so. Reads the whole body. */
+  /** Verifies the row's checksum. Reads the whole body. */
   isIntact(row: StoredRow): boolean {
     return row.crc === rowChecksum(row, crc32(row.body))
   }
 
   /**
-   * Rows are read through an index: it must name each once, in order, and none of another pipe. Throws
-   * ContradictionError where it does not. `lastSeq`: of the row before.
+   * Rows are read through an index, which must list each row once, in order, and only of this pipe. Throws
+   * ContradictionError otherwise. `lastSeq` is the seq of the previous row.
    */
   checkOrder(row: StoredRow, lastSeq: number): void {
     if (row.seq <= lastSeq) throw this.#contradiction(`message ${row.seq} is found twice`)
   }
 
-  /** For a row that is not intact. */
+  /** The same check for a damaged row. */
   checkPipe({ no }: SegmentPipe, { seq }: StoredRow): void {
     const pipeNo = this.#db.prepare('SELECT pipe FROM message NOT INDEXED WHERE seq = ?').pluck().get(seq)
     if (pipeNo !== no) throw this.#contradiction(`message ${seq} is found in another pipe`)
   }
 
-  /** Messages lack between a place in this segment and a row: only what was not salvaged yet may still have them. */
+  /**
+   * Throws when messages are missing between a position in this segment and a row, unless the segment was salvaged:
+   * otherwise they can still be in the file.
+   */
   checkLostBefore(pipe: SegmentPipe, row: StoredRow, afterSeq: number): void {
     if (this.#isSalvaged) return
     const at = this.positionAt(pipe.no, afterSeq) ?? pipe.base
-    // Else it is the reader who has counted otherwise.
+    // If not, the reader's own count is different, which is no damage.
     if (at.messages < row.messages - 1) throw this.#contradiction(`messages before ${row.seq} are not found`)
   }
 
-  /** Likewise at its end, which the next segment knows. */
+  /** The same check at the end of the segment, which the next segment states. */
   checkLostAtEnd({ pipeId, base }: SegmentPipe): void {
     if (this.#isSalvaged || this.#endSeq() < base.seq) return
     const pipe = this.pipe(pipeId)
@@ -262,17 +265,20 @@ export class SegmentConnection {
     return new ContradictionError(`${this.#db.name}: ${what}: the file is damaged`)
   }
 
-  /** The ranges between segments that retention had dropped up to now, as the newest segment records them. */
+  /** The ranges between segments that retention had dropped when the newest segment recorded them. */
   holes(): SeqRange[] {
     return readHoles(this.#db)
   }
 
-  /** The pipe's newest message up to `throughSeq`; null when it has none here. */
+  /** The pipe's newest message up to `throughSeq`; null when it has none in this segment. */
   positionAt(pipeNo: number, throughSeq: number): PipePosition | null {
     return (this.#read(() => this.#positionAt.get(pipeNo, throughSeq)) as PipePosition | undefined) ?? null
   }
 
-  /** The pipe's first message after `afterSeq`, from `fromMs` on. Without `fromMs` it costs one look-up. */
+  /**
+   * The pipe's first message after `afterSeq` that was received at `fromMs` or later. Without `fromMs` it costs one
+   * lookup.
+   */
   firstAfter(
     pipeNo: number,
     afterSeq: number,
@@ -282,17 +288,17 @@ export class SegmentConnection {
     return (row as { seq: number; receivedMs: number } | undefined) ?? null
   }
 
-  /** The newest seq of all pipes, compacted away or not; null when the segment is empty. */
+  /** The newest seq of all pipes, including messages that compaction removed; null when the segment is empty. */
   lastSeq(): number | null {
     return this.#read(() => this.#lastSeq.get()) as number | null
   }
 
-  /** The newest seq of every pipe that this segment or an older one has had messages of. */
+  /** The newest seq of every pipe with messages in this or an older segment. */
   heads(): Map<string, number> {
     return new Map(this.#read(() => this.#db.prepare(selectHeads).raw().all()) as [string, number][])
   }
 
-  /** The pipes that this segment or an older one has had messages of. */
+  /** The pipes with messages in this or an older segment. */
   pipeIds(): string[] {
     return this.#read(() => this.#db.prepare('SELECT pipe_id FROM pipe').pluck().all()) as string[]
   }
@@ -307,12 +313,12 @@ export class SegmentConnection {
 }
 
 /**
- * Puts a damaged message aside: `<seq>-<msg_id>.body` with the bytes as they were found, and a `.json` beside it that
- * says what they are. True when it was put aside now, false when it was there.
+ * Quarantines a damaged message: writes `<seq>-<msg_id>.body` with the bytes as they were read, and a `.json` that
+ * describes them. Returns false when it was quarantined before.
  */
 export function quarantine(dir: string, pipeId: string, row: StoredRow): boolean {
   const seq = String(row.seq).padStart(20, '0')
-  // A damaged row's id may be anything: only what a UUID has goes into a file name.
+  // The id of a damaged row can be anything: only characters of a UUID go into the file name.
   const base = path.join(dir, `${seq}-${row.msgId.replace(/[^0-9a-f-]/gi, '_').slice(0, 36)}`)
   const description = `${base}.json`
   if (existsSync(description)) return false
@@ -328,7 +334,7 @@ export function quarantine(dir: string, pipeId: string, row: StoredRow): boolean
     body_crc32: crc32(row.body),
     body_bytes: row.body.length,
   }
-  // Last, so that its presence means both are there.
+  // Written last: when it exists, both files exist.
   writeFileSync(description, `${JSON.stringify(facts, null, 2)}\n`, { mode: 0o600 })
   return true
 }

@@ -1,6 +1,6 @@
 /**
- * The facts that retention needs about a segment, read once when the buffer is opened; the writer keeps the facts of
- * the segments that it writes itself. Costs one index look-up per pipe.
+ * The facts that retention needs about a segment. They are read once when the buffer is opened, with one index lookup
+ * per pipe; the writer maintains the facts of the segments that it writes.
  */
 import type Database from 'better-sqlite3'
 import { onFile } from '../../platform/storage-error.ts'
@@ -17,30 +17,36 @@ import {
 import { isUnusable, UnknownFormatError } from './sqlite-errors.ts'
 
 export interface SegmentFacts extends SegmentName {
-  /** Null: it cannot be read, or was written in this run. */
+  /** Null when it cannot be read, or when the segment was written in this run. */
   identity: SegmentIdentity | null
-  /** The newest seq of all pipes, compacted away or not; one less than its first when it never had a message. */
+  /**
+   * The newest seq of all pipes, including messages that compaction removed. One less than the first seq when the
+   * segment never had a message.
+   */
   lastSeq: number
-  /** On disk, with its WAL. */
+  /** Disk space, including the WAL. */
   bytes: number
   firstReceivedMs: number | null
-  /** The buffer's clock when the last message was committed, or a little later. */
+  /** The buffer's clock at the commit of the last message, or slightly later. */
   lastClockMs: number
   /** The pipes with messages in this segment. */
   pipes: Map<string, PipeFacts>
 }
 
 export interface PipeFacts {
-  /** Just before this segment's first message of the pipe. */
+  /** The position just before this segment's first message of the pipe. */
   baseSeq: number
   lastSeq: number
   messages: number
   bytes: number
-  /** The messages up to the watermark of the last look-up, if that is within the segment. */
+  /** The messages up to the watermark of the last lookup, if that is within the segment. */
   delivered?: { throughSeq: number; messages: number; bytes: number }
 }
 
-/** One pipe as a segment knows it: `base` is its position before the segment, `last` its newest one in or before it. */
+/**
+ * One pipe as recorded by a segment: `base` is its position before the segment, `last` its newest position in or before
+ * it.
+ */
 export interface PipeInSegment {
   no: number
   pipeId: string
@@ -54,17 +60,17 @@ export interface SegmentContent {
   isSalvaged: boolean
   holes: SeqRange[]
   begunClockMs: number
-  /** Null while the segment is not sealed, and when the disk was too full to write it down. */
+  /** Null while the segment is not sealed, and when the disk was too full to record it. */
   sealedClockMs: number | null
-  /** See SegmentFacts. Null when it holds no message and does not say. */
+  /** See SegmentFacts. Null when the segment holds no message and does not state it. */
   lastSeq: number | null
   firstReceivedMs: number | null
   pipes: PipeInSegment[]
 }
 
 /**
- * Null when it cannot be read, or is not the segment that its name says, or not of this owner. Throws what is not the
- * file's fault.
+ * Null when the file cannot be read, is not the segment that its name says, or has another owner. Throws errors that the
+ * file did not cause.
  */
 export function readContentIfUsable(
   dir: string,
@@ -96,7 +102,7 @@ function isInPlace(
   )
 }
 
-/** Everything but the messages. */
+/** Reads everything except the messages. */
 export function readSegmentContent(db: Database.Database): SegmentContent {
   return onFile('reading', db.name, () => contentOf(db))
 }
@@ -133,8 +139,8 @@ function contentOf(db: Database.Database): SegmentContent {
 }
 
 /**
- * The next segment counts messages of a pipe that should be the last ones here, and are not: an index is damaged, or the
- * table. `behind`: where each pipe stands there before its first message.
+ * True when the next segment's totals include messages that should be at the end of this one and are not: an index or
+ * the table is damaged. `behind` has each pipe's position in the next segment, before its first message there.
  */
 export function lacksEnd(
   content: Pick<SegmentContent, 'isSalvaged' | 'lastSeq' | 'pipes'>,
@@ -145,7 +151,7 @@ export function lacksEnd(
     !isKnown &&
     pipes.some(({ pipeId, last }) => {
       const next = behind.get(pipeId)
-      // One that lies in another segment, which is not there, says nothing.
+      // A last message that is in another, missing segment proves nothing.
       return next !== undefined && next.seq <= (lastSeq ?? 0) && next.messages > last.messages
     })
   )
@@ -183,7 +189,7 @@ function decodePipe(row: unknown[]): PipeInSegment {
 type FactsInContent = Pick<SegmentContent, 'sealedClockMs' | 'lastSeq' | 'firstReceivedMs' | 'pipes'> &
   Pick<SegmentFacts, 'identity'>
 
-/** `lastClockMs` is for a segment that does not know its own. */
+/** `lastClockMs` is used for a segment that does not state its own. */
 export function segmentFacts(
   name: SegmentName,
   bytes: number,

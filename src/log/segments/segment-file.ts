@@ -1,15 +1,15 @@
 /**
- * One segment file: its tables, making it and opening it.
+ * One segment file: its tables, how it is created and how it is opened.
  *
  *   message  one row per message, `seq` is the rowid. `messages`, `records`, `bytes` are the running totals of its
  *            pipe up to and including this row, over the whole life of the pipe.
- *   pipe     the pipes by a small number, valid in this file only, each with its position just before this segment:
- *            so totals survive the unlinking of every older segment.
- *   segment  one row: the buffer's clock when it was begun and, once sealed, at its last commit, with its last seq
- *            (compaction may remove the last message: the next segment is named after it all the same); and its
+ *   pipe     the pipes by a number that is valid only in this file, each with its position just before this segment,
+ *            so that totals survive the removal of all older segments.
+ *   segment  one row: the buffer's clock when it was started and, once sealed, at its last commit, with its last seq
+ *            (compaction can remove the last message, but the next segment is named after it); and its
  *            identity: `previous_segment_id` is null for the first one.
- *   hole     ranges of seqs that retention has dropped between segments that are kept. Any other range that is not
- *            there between two segments is missing.
+ *   hole     ranges of seqs that retention has dropped between segments that are kept. Any other gap between two
+ *            segments is a missing range.
  */
 import assert from 'node:assert'
 import { randomUUID } from 'node:crypto'
@@ -47,13 +47,13 @@ export const segmentSchema = `
 /** SQLite's FULL; WAL's own default is NORMAL, which loses the last commits in a power cut. */
 const synchronousFull = 2
 
-/** The size of a WAL at which SQLite checkpoints by itself, inside COMMIT: a backstop only, see checkpoint(). */
+/** The WAL size at which SQLite checkpoints inside COMMIT. Only a safety net: see checkpoint(). */
 const backstopWalBytes = 64 * 1024 * 1024
 
-/** The format of every segment that this version writes, and the only one that it reads. */
+/** The format of every segment that this version writes, and the only format it reads. */
 export const segmentFormat = 2
 
-/** Both ends belong to it. */
+/** Both ends are included. */
 export interface SeqRange {
   firstSeq: number
   lastSeq: number
@@ -64,17 +64,17 @@ export interface BasePosition {
   position: PipePosition
 }
 
-/** Who a segment is. */
+/** Identifies a segment. */
 export interface SegmentIdentity {
   segmentId: string
-  /** Null: of a buffer that belongs to no data directory. */
+  /** Null for a buffer that belongs to no data directory. */
   dataDirId: string | null
   epoch: number
   firstSeq: number
   previousSegmentId: string | null
 }
 
-/** `previousSegmentId`: null for the first. */
+/** `previousSegmentId` is null for the first segment. */
 export function newIdentity(
   identity: BufferIdentity | null,
   firstSeq: number,
@@ -93,8 +93,8 @@ export interface NewSegment {
 }
 
 /**
- * Makes an empty segment, complete and fsynced under its name. Pipes get the numbers 1, 2, … in the order given.
- * A failure (disk full) leaves nothing.
+ * Creates an empty segment, complete and fsynced under its name. Pipes get the numbers 1, 2, … in this order. A failure
+ * (disk full) leaves no file.
  */
 export function createSegment(dir: string, segment: NewSegment): void {
   const unfinished = path.join(dir, unfinishedName)
@@ -117,9 +117,9 @@ function writeEmptySegment(file: string, segment: NewSegment): void {
   const { pageBytes, identity, begunClockMs, bases, holes } = segment
   const db = new Database(file)
   try {
-    // Counts only before anything is in the file.
+    // Takes effect only while the file is empty.
     db.pragma(`page_size = ${pageBytes}`)
-    // Alone with its file: it needs no -shm, for which a full disk has no space.
+    // With an exclusive lock SQLite needs no -shm, for which a full disk has no space.
     db.pragma('locking_mode = EXCLUSIVE')
     requireFull(db)
     db.exec('BEGIN IMMEDIATE')
@@ -144,7 +144,7 @@ export interface SegmentEnds {
   lastSeq: number | null
 }
 
-/** The one row of its table `segment`. */
+/** Writes the only row of the table `segment`. */
 export function insertSegmentRow(db: Database.Database, identity: SegmentIdentity, ends: SegmentEnds): void {
   const { segmentId, dataDirId, epoch, firstSeq, previousSegmentId } = identity
   const { begunClockMs, lastClockMs, lastSeq } = ends
@@ -159,16 +159,16 @@ export function insertHoles(db: Database.Database, holes: readonly SeqRange[]): 
   for (const { firstSeq, lastSeq } of holes) insert.run(firstSeq, lastSeq)
 }
 
-/** Closing a connection would move the WAL too, but says nothing when the disk is full or fails. */
+/** Closing the connection would also move the WAL, but would not report a full or failing disk. */
 function moveWal(db: Database.Database): void {
   const [row] = db.pragma('wal_checkpoint(TRUNCATE)') as { busy: number; log: number }[]
   assert(row?.busy === 0 && row.log === 0, 'the WAL of a new segment is moved into it')
 }
 
-/** The rename moves the file alone: it must hold its tables without any WAL. */
+/** The rename moves only the main file, which must therefore be complete without a WAL. */
 function assertComplete(file: string, pipeCount: number): void {
   const image = readFileSync(file)
-  // Says "no WAL" where the header says that there may be one: an image in memory cannot have one.
+  // Marks the copy as not being in WAL mode, because an image in memory cannot have a WAL.
   image.fill(1, 18, 20)
   const db = new Database(image, { readonly: true })
   try {
@@ -179,7 +179,7 @@ function assertComplete(file: string, pipeCount: number): void {
   }
 }
 
-/** A connection that may write: WAL, every commit fsynced. Makes the -wal and the -shm. */
+/** Opens a connection that writes: WAL mode, every commit fsynced. Creates the -wal and the -shm. */
 export function openForWriting(dir: string, name: SegmentName): Database.Database {
   const file = segmentFile(dir, name)
   return onFile('opening', file, () => {
@@ -208,10 +208,9 @@ export function openReadOnly(dir: string, name: SegmentName): Database.Database 
 }
 
 /**
- * Messages that are missing between the rows of a salvaged segment are lost. Anywhere else a gap is damage, of an
- * index for example: the rows may still exist. A salvage therefore leaves a mark in the new file, and compaction
- * carries it on: no segment is salvaged again and again for the same gap. The mark is in the number that SQLite
- * reserves for its users.
+ * Messages that are missing between the rows of a salvaged segment are lost. Anywhere else a gap is damage, of an index
+ * for example: the rows may still exist. A salvage therefore marks the new file, and compaction keeps the mark, so that
+ * no segment is salvaged repeatedly for the same gap. The mark is SQLite's `user_version`.
  */
 export function markSalvaged(db: Database.Database): void {
   db.pragma('user_version = 1')
@@ -224,25 +223,25 @@ export function isSalvaged(db: Database.Database): boolean {
 function requireFull(db: Database.Database): void {
   db.pragma('journal_mode = WAL')
   db.pragma('synchronous = FULL')
-  // macOS: fsync alone does not reach the platter. No effect elsewhere.
+  // On macOS, fsync does not reach the storage medium. No effect elsewhere.
   db.pragma('fullfsync = ON')
   db.pragma('checkpoint_fullfsync = ON')
   db.pragma(`wal_autocheckpoint = ${backstopWalBytes / pageBytesIn(db)}`)
 }
 
-/** Size of a page of the file that is open. */
+/** The page size of the open file. */
 export function pageBytesIn(db: Database.Database): number {
   return Number(db.pragma('page_size', { simple: true }))
 }
 
-/** The first access of a WAL database resets `synchronous` in this build: only a look after a write counts. */
+/** In this build the first access to a WAL database resets `synchronous`, so call this only after a write. */
 export function assertFull(db: Database.Database): void {
   assert(db.pragma('synchronous', { simple: true }) === synchronousFull, 'every commit must be fsynced')
 }
 
 /**
- * All that is in the WAL moves into the database, durably, which leaves WAL mode. False while someone reads
- * it or a full disk has no room. See sealing.ts.
+ * Moves the whole WAL into the database, durably, and leaves WAL mode. Returns false while the segment has a reader or a
+ * full disk has no room. See sealing.ts.
  */
 export function leaveWal(db: Database.Database): boolean {
   try {

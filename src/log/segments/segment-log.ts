@@ -1,7 +1,7 @@
 /**
  * The writer's view of the whole log: the sealed segments, the newest one open for writing, and every pipe's running
- * totals. When to seal and what to drop or compact is decided by the caller; `layout.ts` and `compaction.ts` say what a
- * crash between the steps leaves. Opened by open-segment-log.ts.
+ * totals. The caller decides when to seal and what to drop or compact; `layout.ts` and `compaction.ts` list the states
+ * after a crash. open-segment-log.ts opens it.
  */
 import assert from 'node:assert'
 import { onFile } from '../../platform/storage-error.ts'
@@ -21,27 +21,27 @@ import { type NewSegment, newIdentity, type SeqRange } from './segment-file.ts'
 import { beginSegment, type SegmentWriter } from './segment-writer.ts'
 import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
-/** The parts with which the log is opened: see open-segment-log.ts. */
+/** The state that the log is opened with: see open-segment-log.ts. */
 export interface LogStart {
   dir: string
   /** The page size of new segments. */
   pageBytes: number
   identity: BufferIdentity | null
-  /** The writer of the newest segment, and the content of that segment. */
+  /** The writer of the newest segment, and that segment's content. */
   writer: SegmentWriter
   content: SegmentContent
   sealed: SegmentFacts[]
   holes: SeqRange[]
   /** The sealed segments that could not be opened. */
   damaged: SegmentName[]
-  /** The outcome for a newest segment that could not be opened. */
+  /** The outcome for each newest segment that could not be opened. */
   salvaged: SalvagedSegment[]
-  /** Files in the quarantine that had the name of another segment. */
+  /** Quarantined files that had the name of another segment. */
   misnamed: SegmentName[]
-  /** Neither there nor dropped by retention. */
+  /** Ranges neither present nor dropped by retention. */
   missing: SeqRange[]
   openedClockMs: number
-  /** Both may be ahead of what is in the segments. */
+  /** Both can be ahead of the content of the segments. */
   knownSeq: number
   nextSeqAtLeast: number
   missingMessages: number
@@ -50,11 +50,11 @@ export interface LogStart {
 }
 
 export class SegmentLog {
-  /** Messages that someone had seen and that were not found when the log was opened. */
+  /** Known messages that were not found when the log was opened. */
   readonly missingMessages: number
-  /** As it was opened: see LogStart. */
+  /** The state at opening: see LogStart. */
   readonly found: Pick<LogStart, 'salvaged' | 'misnamed' | 'missing'>
-  /** The sealed segments. Actions that also concern the segment being written go through this log. */
+  /** The sealed segments. Operations that also affect the segment being written are methods of this log. */
   readonly sealed: SealedList
   readonly #dir: string
   readonly #pageBytes: number
@@ -70,9 +70,9 @@ export class SegmentLog {
   #messages: number
   #lastClockMs: number
   #headSeq: number
-  /** The newest seq that anyone was told of. At the beginning of an epoch the head is ahead of it. */
+  /** The newest seq reported outside the log. At the beginning of an epoch the head is ahead of it. */
   #acknowledgedSeq: number
-  /** Readers find the next segment by this one's last row, which is older than the head while messages are missing. */
+  /** Readers find the next segment by this segment's last row, which is older than the head while messages are missing. */
   #lastRowSeq: number
 
   constructor({ dir, identity, writer, content, sealed, holes, openedClockMs, ...start }: LogStart) {
@@ -89,7 +89,7 @@ export class SegmentLog {
     this.#begunClockMs = content.begunClockMs
     this.#firstReceivedMs = content.firstReceivedMs
     this.#messages = content.pipes.reduce((sum, pipe) => sum + pipe.last.messages - pipe.base.messages, 0)
-    // At the latest, when it was committed by an earlier run.
+    // For messages of an earlier run, this is an upper bound.
     this.#lastClockMs = Math.max(openedClockMs, content.begunClockMs)
     this.#lastRowSeq = content.lastSeq ?? writer.firstSeq - 1
     this.#acknowledgedSeq = Math.max(this.#lastRowSeq, start.knownSeq)
@@ -98,7 +98,7 @@ export class SegmentLog {
     this.#mark = start.mark
   }
 
-  /** The seq of the newest stored message, or of the newest one when the older segments were dropped. */
+  /** The seq of the newest stored message, which remains when its segment is dropped. */
   get lastRowSeq(): number {
     return this.#lastRowSeq
   }
@@ -116,7 +116,7 @@ export class SegmentLog {
     return this.sealed.count + 1
   }
 
-  /** The time of the oldest message that is kept. */
+  /** Time at which the oldest kept message was received. */
   get oldestReceivedMs(): number | null {
     return this.sealed.oldest?.firstReceivedMs ?? this.#firstReceivedMs
   }
@@ -138,7 +138,7 @@ export class SegmentLog {
     return this.#writer.commitMs
   }
 
-  /** Throws what SQLite throws; nothing of the frame is kept then. */
+  /** Throws errors of SQLite; then nothing of the frame is stored. */
   commit(frame: Frame, clockMs: number, rules: CommitRules): CommittedFrame {
     const target = { writer: this.#writer, pipes: this.#pipes }
     const { committed, lastSeq, firstReceivedMs } = onFile('writing', this.#writer.file, () =>
@@ -153,22 +153,22 @@ export class SegmentLog {
   }
 
   /**
-   * Begins a new segment and seals the one being written, which must hold a message. Throws a disk-full error when
-   * there is no room for a new one: the old one is still being written then.
+   * Starts a new segment and seals the one being written, which must hold a message. Throws a disk-full error when there
+   * is no room for a new one; then the old one continues.
    */
   roll(clockMs: number, isDeleted: (pipeId: string) => boolean): void {
     assert(this.#messages > 0, 'an empty segment is not sealed')
     const next = this.#next(clockMs, isDeleted)
     const writer = beginSegment(this.#dir, next)
-    // Readers can see the new segment: from here on no message may go to the old one.
+    // Readers can see the new segment: no message can go to the old one any more.
     const end = { clockMs: this.#lastClockMs, lastSeq: this.#lastRowSeq }
     this.sealed.seal(this.#currentFacts(0), this.#writer, end)
     this.#switchTo(writer, next)
   }
 
   /**
-   * The segment being written is damaged: a new one is begun, and the old one counts as a sealed one until it is
-   * salvaged. What its messages were is known in memory. Throws as `roll` does.
+   * The segment being written is damaged: starts a new one. The old one counts as sealed until it is salvaged; its facts
+   * are known from memory. Throws like `roll`.
    */
   setAside(
     clockMs: number,
@@ -185,7 +185,10 @@ export class SegmentLog {
     this.#switchTo(writer, next)
   }
 
-  /** The new one gets the name of the old one, in which nothing is. Failing in between is fatal: the start makes a new one. */
+  /**
+   * The new segment gets the name of the old one, which is empty. A failure in between is fatal; the next start creates
+   * a segment.
+   */
   #replaceEmpty(clockMs: number, isDeleted: (pipeId: string) => boolean, quarantineDir: string): void {
     const name = { firstSeq: this.#writer.firstSeq, generation: 0 }
     quarantineSegment(this.#dir, name, quarantineDir)
@@ -201,13 +204,13 @@ export class SegmentLog {
 
   #next(clockMs: number, isDeleted: (pipeId: string) => boolean): NewSegment {
     const oldestKept = this.sealed.oldest?.firstSeq ?? this.#writer.firstSeq
-    // A deleted pipe is carried on for as long as messages of it are kept.
+    // A deleted pipe is carried over while messages of it are kept.
     const bases = this.#pipes
       .inSegment()
       .filter(({ pipeId, last }) => last.seq >= oldestKept || !isDeleted(pipeId))
       .map(({ pipeId, last }) => ({ pipeId, position: last }))
     const identity = newIdentity(this.#identity, this.#lastRowSeq + 1, this.#segmentId)
-    // A range before everything that is kept is no longer a hole.
+    // A range before all kept messages is no longer a hole.
     const holes = this.#holes.filter(({ lastSeq }) => lastSeq >= oldestKept)
     return { pageBytes: this.#pageBytes, identity, begunClockMs: clockMs, bases, holes }
   }
@@ -224,13 +227,13 @@ export class SegmentLog {
     this.#messages = 0
   }
 
-  /** The facts of all segments that hold messages, the one being written last. */
+  /** The facts of all segments with messages; the segment being written is last. */
   facts(): SegmentFacts[] {
     const sealed = this.sealed.facts()
     return this.#messages === 0 ? sealed : [...sealed, this.#currentFacts(this.#writer.bytes())]
   }
 
-  /** Unlinks a sealed segment. Where older ones are kept, it is known as a hole before. */
+  /** Unlinks a sealed segment. If older segments are kept, it is recorded as a hole first. */
   drop(firstSeq: number): void {
     const { segment, newer } = this.sealed.beforeDrop(firstSeq)
     if (segment !== this.sealed.oldest) this.#addHole(segment)
@@ -238,12 +241,12 @@ export class SegmentLog {
     this.sealed.drop(firstSeq)
   }
 
-  /** Compacts a sealed segment: see SealedList. */
+  /** Starts to compact a sealed segment: see SealedList. */
   startCompaction(firstSeq: number, deliveredThrough: (pipeId: string) => number): Compaction {
     return this.sealed.startCompaction(firstSeq, this.#newest(), deliveredThrough)
   }
 
-  /** Salvages a sealed segment: see SealedList. */
+  /** Starts to salvage a sealed segment: see SealedList. */
   startSalvage(firstSeq: number, quarantineDir: string): Salvage {
     return this.sealed.startSalvage(firstSeq, this.#newest(), quarantineDir)
   }
@@ -252,18 +255,18 @@ export class SegmentLog {
     return { firstSeq: this.#writer.firstSeq, pipes: this.#pipes.inSegment() }
   }
 
-  /** On disk, with WALs. */
+  /** Disk space, including WALs. */
   diskBytes(): number {
     const current = segmentBytes(this.#dir, { firstSeq: this.#writer.firstSeq, generation: 0 })
     return this.sealed.bytes() + current
   }
 
-  /** Messages of it may be kept. */
+  /** True when messages of the pipe are possibly kept. */
   isCarried(pipeId: string): boolean {
     return this.#pipes.has(pipeId)
   }
 
-  /** Per pipe: everything that was ever appended. */
+  /** Totals of everything ever appended, per pipe. */
   appended(): Map<string, Backlog> {
     return this.#pipes.appended()
   }
@@ -277,12 +280,12 @@ export class SegmentLog {
     onFile('writing', this.#writer.file, () => this.#writer.checkpoint())
   }
 
-  /** After each commit, before it is acknowledged, and now and then for the clock. */
+  /** Called after each commit, before it is acknowledged, and periodically to save the clock. */
   markHighWater(clockMs: number): void {
     this.#mark.write(this.#acknowledgedSeq, clockMs)
   }
 
-  /** After a failure: closes every connection, writes nothing. Throws nothing. */
+  /** After a failure: closes every connection without writing. Throws nothing. */
   abandon(): void {
     this.sealed.abandon()
     this.#writer.abandon()
@@ -294,7 +297,7 @@ export class SegmentLog {
     try {
       onFile('closing', this.#writer.file, () => this.#writer.close())
     } catch (error) {
-      // The WAL keeps what could not be moved; the start looks whether it can be read.
+      // The part that could not be moved stays in the WAL; the start checks whether it can be read.
       if (!isDiskFull(error) && !isDamage(error)) throw error
     }
     this.markHighWater(clockMs)
@@ -307,7 +310,7 @@ export class SegmentLog {
     try {
       onFile('writing', this.#writer.file, () => this.#writer.writeHoles(this.#holes))
     } catch (error) {
-      // Dropping makes the space that is missing; the next segment begins with every hole.
+      // Dropping frees the missing space, and the next segment starts with every hole.
       if (!isDiskFull(error)) throw error
       this.#writer.rollback()
     }

@@ -1,4 +1,4 @@
-/** Writing a segment: messages in transactions of their own, checkpoints, and the last words when it is sealed. */
+/** Writes to a segment: messages in transactions, checkpoints, and its final facts when it is sealed. */
 import type Database from 'better-sqlite3'
 import { fsyncDirectory } from '../../platform/fsync.ts'
 import type { FramedMessage } from '../frame.ts'
@@ -19,8 +19,8 @@ import {
 import { isDiskFull } from './sqlite-errors.ts'
 
 /**
- * Makes a segment. Everything it needs to be written is there when this returns; else there is no new segment, and the
- * one before it goes on.
+ * Creates a segment. When this returns, everything that is needed to write to it exists; otherwise there is no new
+ * segment and the previous one continues.
  */
 export function beginSegment(dir: string, segment: NewSegment): SegmentWriter {
   createSegment(dir, segment)
@@ -29,13 +29,13 @@ export function beginSegment(dir: string, segment: NewSegment): SegmentWriter {
     return openSegmentWriter(dir, name)
   } catch (error) {
     unlinkSegment(dir, name)
-    // Later commits to the old segment have seqs that the new one's name would claim.
+    // Later commits to the old segment use seqs that the new one's name would claim.
     fsyncDirectory(dir)
     throw error
   }
 }
 
-/** Opens a segment that exists. */
+/** Opens an existing segment. */
 export function openSegmentWriter(dir: string, name: SegmentName): SegmentWriter {
   const db = openForWriting(dir, name)
   try {
@@ -46,10 +46,10 @@ export function openSegmentWriter(dir: string, name: SegmentName): SegmentWriter
   }
 }
 
-/** The segment being written, over an open connection that belongs to it. Everything from begin to commit is one transaction. */
+/** The segment being written, over an open connection that it owns. Everything from begin to commit is one transaction. */
 export class SegmentWriter {
   readonly firstSeq: number
-  /** For errors. */
+  /** For error messages. */
   readonly file: string
   readonly #db: Database.Database
   readonly #begin: Database.Statement
@@ -60,9 +60,9 @@ export class SegmentWriter {
   readonly #walFrames: Database.Statement
   readonly #pageSize: number
   #isFullKnown = false
-  /** How long the last COMMIT took: its pages are in the WAL, and synced. */
+  /** Duration of the last COMMIT, which wrote its pages to the WAL and synced them. */
   commitMs = 0
-  /** The frames of the WAL that a reader kept the last checkpoint from moving. */
+  /** WAL frames that a reader kept the last checkpoint from moving. */
   #keptFrames = 0
 
   constructor(db: Database.Database, firstSeq: number) {
@@ -74,7 +74,7 @@ export class SegmentWriter {
     this.#insertPipe = db.prepare('INSERT INTO pipe VALUES (?, ?, 0, 0, 0, 0)')
     this.#insertMessage = db.prepare(insertMessage)
     this.#pageCount = db.prepare('PRAGMA page_count').pluck()
-    // NOOP moves nothing and takes 2 µs. SQLite has it since 3.51.0 (see sqlite-version.ts).
+    // NOOP moves nothing and takes 2 µs. Available since SQLite 3.51.0 (see sqlite-version.ts).
     this.#walFrames = db.prepare('PRAGMA wal_checkpoint(NOOP)').raw()
     this.#pageSize = pageBytesIn(db)
   }
@@ -113,19 +113,19 @@ export class SegmentWriter {
     this.#isFullKnown = true
   }
 
-  /** After any failure; does nothing when SQLite has rolled back by itself. */
+  /** Call it after any failure. Does nothing when SQLite has already rolled back. */
   rollback(): void {
     if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
   }
 
-  /** Size of the database with everything in its WAL. */
+  /** Size of the database including its WAL. */
   bytes(): number {
     return Number(this.#pageCount.get()) * this.#pageSize
   }
 
   /**
-   * The bytes that were written to the WAL and can be moved into the database, but are not yet. They are pages, not
-   * messages: a message of 500 bytes committed alone is two or three of them.
+   * Bytes in the WAL that could be moved into the database but are not yet. They are counted in pages: one message of
+   * 500 bytes that is committed separately takes two or three.
    */
   walBytes(): number {
     const [, written, moved] = this.#walFrames.get() as [busy: number, written: number, moved: number]
@@ -134,18 +134,18 @@ export class SegmentWriter {
     return (waiting - this.#keptFrames) * this.#pageSize
   }
 
-  /** Moves the WAL into the database as far as no reader needs it. Waits for nobody. */
+  /** Moves the WAL into the database, as far as readers allow. Never waits. */
   checkpoint(): void {
     const [row] = this.#db.pragma('wal_checkpoint(PASSIVE)') as { log: number; checkpointed: number }[]
     this.#keptFrames = row === undefined ? 0 : Math.max(0, row.log - row.checkpointed)
   }
 
-  /** Writes down the clock of the last commit and the last seq; part of sealing. */
+  /** Records the clock of the last commit and the last seq, as a part of sealing. */
   markSealed(lastClockMs: number, lastSeq: number): void {
     this.#db.prepare('UPDATE segment SET last_clock_ms = ?, last_seq = ?').run(lastClockMs, lastSeq)
   }
 
-  /** All holes there are. */
+  /** `holes` is the complete list. */
   writeHoles(holes: readonly SeqRange[]): void {
     this.begin()
     this.#db.exec('DELETE FROM hole')
@@ -153,7 +153,10 @@ export class SegmentWriter {
     this.commit()
   }
 
-  /** Moves all of the WAL into the database, durably. False: a reader or a full disk kept it, it is still there. */
+  /**
+   * Moves the whole WAL into the database, durably. Returns false when a reader or a full disk prevented it; then the
+   * WAL remains.
+   */
   moveWal(): boolean {
     try {
       const [row] = this.#db.pragma('wal_checkpoint(TRUNCATE)') as { busy: number }[]
@@ -164,7 +167,7 @@ export class SegmentWriter {
     }
   }
 
-  /** Everything but the messages. */
+  /** Everything except the messages. */
   content(): SegmentContent {
     return readSegmentContent(this.#db)
   }
@@ -175,19 +178,22 @@ export class SegmentWriter {
   }
 
   /**
-   * Moves as much of the WAL as possible; the rest stays in it. Throws nothing: for a damaged segment, and after a
-   * failure.
+   * For a damaged segment and after a failure: moves as much of the WAL as possible and throws nothing. The rest stays
+   * in the WAL.
    */
   abandon(): void {
     try {
       this.rollback()
       this.#db.close()
     } catch {
-      // Nothing that was committed depends on it.
+      // No commit depends on it.
     }
   }
 
-  /** Moves all of the WAL into the database and closes it. What a reader keeps busy stays in the WAL, just as safe. */
+  /**
+   * Moves the WAL into the database and closes it. The part that readers need stays in the WAL, which is equally
+   * durable.
+   */
   close(): void {
     try {
       this.#db.pragma('wal_checkpoint(TRUNCATE)')

@@ -1,6 +1,6 @@
 /**
- * The space of the buffer: how much there is, what is freed for more (retention, compaction), and who may still
- * append when it runs short. It decides and carries out; when to look is the writer's business.
+ * Manages the space of the buffer: measures it, frees it (retention, compaction), and decides who can still append when
+ * it runs short. The writer decides when to check.
  */
 import type { Logger } from '../../platform/log.ts'
 import { FairShare, pressedFrom } from '../fair-share.ts'
@@ -17,13 +17,13 @@ import type { SegmentLog } from './segment-log.ts'
 import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
 /**
- * The most work that a write waits for if it finds no room: after that it is rejected, and the compaction continues
- * in the turns of the writer. 16 slices copy or compare 8 MiB: on a disk of 5 MB/s that takes about four seconds.
+ * The limit of the compaction that a write without room waits for. After that the write is rejected, and the compaction
+ * continues in the writer's turns. 16 slices copy or compare 8 MiB: on a disk of 5 MB/s that takes about four seconds.
  */
 const slicesAtOnce = 16
-/** After a compaction for which the disk was too full. */
+/** The wait after a compaction that failed because the disk was full. */
 const compactionRetryMs = 60_000
-/** Delivery responds to a wanted report within milliseconds. After this time the last report counts. */
+/** Delivery responds to a requested report within milliseconds. After this time the previous report is used. */
 const reportWaitMs = 1_000
 
 export interface SpaceDeps {
@@ -34,13 +34,13 @@ export interface SpaceDeps {
   watermarks: LowWatermarks
   /** The buffer's clock. */
   clock(): number
-  /** Seals the segment being written. False when there is no room for a new one. */
+  /** Seals the segment being written. Returns false when there is no room for a new one. */
   roll(): boolean
   /** Segments were dropped or compacted. */
   onDropped(): void
-  /** Space depends on how far the lanes are. */
+  /** Free space depends on a current report of the lanes' positions. */
   onReportWanted(): void
-  /** A slice of a compaction for which others wait was done. */
+  /** A slice of a compaction that a write waits for is done. */
   onSlice(): void
 }
 
@@ -49,14 +49,17 @@ export class SpaceKeeper {
   readonly #log: Logger
   readonly #deps: SpaceDeps
   readonly #share: FairShare
-  /** Reclaiming begins when less than this is left: compaction takes a while. */
+  /** Reclaiming starts when less than this is left, because compaction takes time. */
   readonly #headroomBytes: number
   #usedBytes = 0
   #freeBytes = 0
   #compaction: Compaction | null = null
-  /** By the buffer's clock: since when a report of the lanes is wanted. Null: it has arrived, or none is wanted. */
+  /** Time of the buffer's clock at which a report of the lanes was requested; null when none is outstanding. */
   #reportWantedMs: number | null = null
-  /** By first seq: could not be compacted, and is not tried again before that time of the buffer's clock. */
+  /**
+   * Segments that could not be compacted, by first seq, with the time of the buffer's clock before which they are not
+   * tried again.
+   */
   readonly #uncompactableUntil = new Map<number, number>()
 
   constructor(spec: SegmentsSpec, log: Logger, deps: SpaceDeps) {
@@ -75,7 +78,7 @@ export class SpaceKeeper {
     return this.#freeBytes
   }
 
-  /** Since the last look; the next one measures. */
+  /** Counts bytes since the last measurement. */
   grew(bytes: number): void {
     this.#usedBytes += bytes
   }
@@ -89,7 +92,7 @@ export class SpaceKeeper {
     return this.#share.take(pipeId, bytes)
   }
 
-  /** The lanes have reported. True: what can be reclaimed and who may append depends on it now. */
+  /** The lanes have reported. Returns true when reclaiming or the decision who can append depends on it now. */
   reported(): boolean {
     const isDue = this.#reportWantedMs !== null || this.#share.isPressed
     this.#reportWantedMs = null
@@ -97,8 +100,8 @@ export class SpaceKeeper {
   }
 
   /**
-   * Measures, and frees what may go. Returns why nothing may be appended; null: there is room. `isReported`: the lanes have
-   * just reported, so that no other report is wanted.
+   * Measures, and frees what can be dropped. Returns why nothing can be appended, or null when there is room.
+   * `isReported`: the lanes have just reported, so no new report is requested.
    */
   makeRoom(wantedBytes: number, isReported = false): UnavailableReason | null {
     const { maxBytes, minFreeBytes } = this.#spec
@@ -113,12 +116,12 @@ export class SpaceKeeper {
     if (this.#reclaim(neededBytes)) this.#measure()
     this.#compactNow(wantedBytes)
     this.#measureShares(isReported)
-    // Readers close dropped files within a second; until then the disk does not show what came back.
+    // Readers close dropped files within a second; until then the freed space is not visible.
     const isLow = this.#freeBytes < minFreeBytes || guard.keepBallast(this.#freeBytes) > 0
     return this.#usedBytes >= maxBytes ? 'over_quota' : isLow ? 'low_disk_space' : null
   }
 
-  /** Somebody else takes the segment: its compaction ends without a result. */
+  /** The segment is handled elsewhere: ends its compaction without a result. */
   leave(firstSeq: number): void {
     if (this.#compaction?.source.firstSeq === firstSeq) this.#endCompaction(this.#compaction, null)
   }
@@ -127,7 +130,7 @@ export class SpaceKeeper {
     return this.#compaction !== null
   }
 
-  /** A few milliseconds of compaction. True when a segment was finished by it. */
+  /** Does a few milliseconds of compaction. Returns true when that finished a segment. */
   compactSlice(): boolean {
     if (this.#compaction === null) return false
     this.#compactOn(this.#compaction)
@@ -149,8 +152,8 @@ export class SpaceKeeper {
   }
 
   /**
-   * A pipe whose messages were delivered since the last report holds nothing. So no one is kept back by a report from before
-   * the pressure: it is asked for a little earlier, and waited for.
+   * A pipe whose messages were delivered since the last report holds nothing. So that no pipe is limited because of an
+   * outdated report, a new one is requested slightly before the limit and waited for.
    */
   #measureShares(isReported: boolean): void {
     const { segments, watermarks, onReportWanted, clock } = this.#deps
@@ -159,7 +162,7 @@ export class SpaceKeeper {
       this.#reportWantedMs ??= clock()
       onReportWanted()
     }
-    // Delivered history is no pressure: it goes when space is needed.
+    // Delivered messages do not count as pressure, because they are dropped when space is needed.
     const reclaimable = excessBytes > 0 ? this.#plan(excessBytes) : []
     const reclaimableBytes = reclaimable.reduce((sum, { bytes }) => sum + bytes, 0)
     if (Math.max(0, excessBytes) <= reclaimableBytes) this.#share.release()
@@ -197,16 +200,16 @@ export class SpaceKeeper {
     return planReclaim(state, this.#spec)
   }
 
-  /** Drops what may go, and begins to compact. True when segments went. */
+  /** Drops what can be dropped and starts compactions. Returns true when segments were dropped. */
   #reclaim(neededBytes: number): boolean {
     const isNearFull = this.#usedBytes > this.#spec.maxBytes - this.#headroomBytes
     let dropped = 0
     for (const reclaim of this.#plan(neededBytes)) {
       if (reclaim.kind === 'compact') continue
-      // Its time has come by itself.
+      // The segment is dropped now, so compacting it is pointless.
       if (this.#compaction?.source.firstSeq === reclaim.firstSeq) this.#endCompaction(this.#compaction, null)
       if (!this.#deps.segments.sealed.has(reclaim.firstSeq) && !this.#deps.roll()) break
-      // Keys outlive their messages.
+      // Keys outlive their messages, so they must be durable first.
       if (!this.#deps.keys.flush(this.#deps.segments.headSeq, this.#deps.clock())) break
       this.#logReclaim(reclaim)
       this.#deps.damaged.dropped(reclaim.firstSeq)
@@ -215,7 +218,7 @@ export class SpaceKeeper {
     }
     if (dropped > 0) this.#deps.onDropped()
     if (this.#compaction === null) {
-      // Compaction is begun before the space is needed, dropping only when it is.
+      // Compaction starts before the space is needed, dropping only when it is.
       const soonBytes = isNearFull ? this.#headroomBytes - (this.#spec.maxBytes - this.#usedBytes) : 0
       this.#startCompaction(this.#plan(Math.max(neededBytes, soonBytes)))
     }
@@ -231,7 +234,7 @@ export class SpaceKeeper {
     const { firstSeq } = reclaim
     if (!this.#deps.segments.sealed.has(firstSeq) && !this.#deps.roll()) return
     try {
-      // Keys outlive their messages.
+      // Keys outlive their messages, so they must be durable first.
       if (!this.#deps.keys.flush(this.#deps.segments.headSeq, this.#deps.clock())) return
       this.#compaction = this.#deps.segments.startCompaction(firstSeq, (pipeId) =>
         this.#deps.watermarks.of(pipeId),
@@ -262,7 +265,10 @@ export class SpaceKeeper {
     else finish()
   }
 
-  /** The segment stays as it is: what is missing is space that may come back. One that is damaged is salvaged instead. */
+  /**
+   * The segment stays as it is, because the disk was full and space can become free later. A damaged segment is salvaged
+   * instead.
+   */
   #onCompactionFailed(name: SegmentName, error: unknown): void {
     if (isDamage(error)) {
       this.#deps.damaged.report(name, error)
@@ -273,7 +279,7 @@ export class SpaceKeeper {
     this.#log.warn({ first_seq: name.firstSeq, err: error }, 'buffer.compaction_failed')
   }
 
-  /** Clients wait for some slices of compaction rather than being rejected although it will free the space. */
+  /** Lets a write wait for some slices of compaction instead of rejecting it, because the compaction will free the space. */
   #compactNow(wantedBytes: number): void {
     for (let slices = 0; slices < slicesAtOnce; slices += 1) {
       const lackBytes = this.#usedBytes + wantedBytes - this.#spec.maxBytes
@@ -297,7 +303,7 @@ export class SpaceKeeper {
       pipes_count: pipes.length,
     }
     const event = kind === 'drop' ? 'buffer.segment_dropped' : 'buffer.segment_compacting'
-    // Only `age` can take messages that a lane has not delivered.
+    // Only `age` can drop messages that a lane has not delivered.
     if (reason === 'age') this.#log.warn(fields, event)
     else this.#log.info(fields, event)
   }

@@ -1,10 +1,10 @@
 /**
- * Reads SQLite's write-ahead log without SQLite: the position of the newest committed image of each page.
+ * Reads SQLite's write-ahead log without SQLite and locates the newest committed image of each page.
  *
- * SQLite stops at the first frame whose checksum fails, and writes over everything after it: one bad bit costs all
- * commits that follow. The checksums are a chain, though, and each frame holds its own link, so that a frame can be
- * checked by the link of the frame before it, even if that frame's page is damaged. Here a damaged frame therefore
- * costs itself and, when its link is damaged, the one after it.
+ * SQLite stops at the first frame whose checksum fails and overwrites everything after it, so one bad bit loses all
+ * later commits. But the checksums form a chain and each frame stores its own checksum. So a frame can be verified with
+ * the stored checksum of the previous frame, even if that frame's page is damaged. Here a damaged frame loses only
+ * itself and, if its checksum is damaged, the next one.
  *
  *   header  0 u32 magic, 0x377f0682 or …83   4 version   8 page size   12 checkpoints   16 two salts   24 two checksums
  *   frame   0 u32 page number   4 u32 pages of the database after a commit, else 0   8 two salts   16 two checksums
@@ -24,11 +24,11 @@ const magicLittleEndian = 0x377f0682
 const magicBigEndian = 0x377f0683
 
 export interface WalOverlay {
-  /** The offset in the WAL of each page's newest committed image. */
+  /** Offset in the WAL of each page's newest committed image. */
   pages: ReadonlyMap<number, number>
   /**
-   * Commits after the first frame that cannot be read (SQLite would stop there). One of them may be the end of a
-   * transaction that a power cut tore, which was never acknowledged; more than one tell of damage.
+   * Number of commits after the first unreadable frame, where SQLite would stop. One can be the end of a transaction
+   * that a power cut tore, which was never acknowledged; more than one means damage.
    */
   commitsBehindDamage: number
 }
@@ -40,7 +40,7 @@ interface Frame {
   offset: number
 }
 
-/** Reads a WAL that no process writes. `pageBytes`: of its file. */
+/** Reads a WAL that no process is writing. `pageBytes` is the page size of its database. */
 export function readWalOverlay(wal: ReadableFile, pageBytes: number): WalOverlay {
   const frameBytes = frameHeaderBytes + pageBytes
   const frames: Frame[] = []
@@ -52,7 +52,7 @@ export function readWalOverlay(wal: ReadableFile, pageBytes: number): WalOverlay
   for (let at = headerBytes; at + frameBytes <= wal.bytes; at += frameBytes) {
     const frame = readAt(wal, at, frameBytes)
     const ownLink = frame?.subarray(16, 24) ?? null
-    // With the header gone the first frame tells: the newest round of writing always begins there.
+    // If the header is lost, the first frame has the salts: the newest round of writing always starts there.
     salts ??= frame?.subarray(8, 16) ?? null
     if (continuesChain(frame, { ...start, salts, link })) {
       frames.push({ pageNo: frame.readUInt32BE(0), offset: at + frameHeaderBytes })
@@ -70,16 +70,16 @@ export function readWalOverlay(wal: ReadableFile, pageBytes: number): WalOverlay
 }
 
 interface Chain {
-  /** Null while no frame of this round was seen. */
+  /** Null until a frame of this round was seen. */
   salts: Buffer | null
-  /** The checksums that the next frame continues. Null: they cannot be read. */
+  /** The checksums that the next frame continues; null when they cannot be read. */
   link: Buffer | null
   isBigEndian: boolean
 }
 
 /**
- * The chain as the header begins it. The order of bytes in a word is in the magic. Segments are written on the machine
- * that reads them, so a damaged header leaves the machine's own order.
+ * The start of the chain, from the header. The magic number defines the byte order of words. Segments are written on the
+ * machine that reads them, so the machine's own order is used when the header is damaged.
  */
 function chainStart(wal: ReadableFile, pageBytes: number): Chain {
   const header = readAt(wal, 0, headerBytes)
@@ -107,7 +107,7 @@ function linkAfter(link: Buffer, frame: Buffer, isBigEndian: boolean): Buffer {
   return checksum(afterHeader, frame.subarray(frameHeaderBytes), isBigEndian)
 }
 
-/** SQLite's: two sums of 32 bits, stored big-endian, over words whose order the magic says. */
+/** SQLite's checksum: two 32-bit sums, stored big-endian, over words in the byte order that the magic number defines. */
 function checksum(seed: Buffer, bytes: Buffer, isBigEndian: boolean): Buffer {
   let first = seed.readUInt32BE(0)
   let second = seed.readUInt32BE(4)
@@ -124,7 +124,7 @@ function checksum(seed: Buffer, bytes: Buffer, isBigEndian: boolean): Buffer {
   return sums
 }
 
-/** `knownSeq`: the newest seq that anyone has seen. */
+/** `knownSeq` is the newest seq known anywhere. */
 export function isWalUsable(dir: string, name: SegmentName, knownSeq: number): boolean {
   const file = `${segmentFile(dir, name)}-wal`
   if (fileBytes(file) === 0) return true
@@ -134,7 +134,7 @@ export function isWalUsable(dir: string, name: SegmentName, knownSeq: number): b
   closeReadable(wal)
   closeReadable(segment)
   if (commitsBehindDamage !== 1) return commitsBehindDamage === 0
-  // Damage, or a transaction that a power cut tore, which nobody has seen.
+  // Damage, or a torn transaction that was never acknowledged.
   const lastSeq = readContentIfUsable(dir, name, null)?.lastSeq ?? 0
   return lastSeq >= knownSeq
 }

@@ -1,15 +1,16 @@
 /**
- * The work of the writer thread, from main, from other threads that append and from the feed. Each turn of the event loop does one
- * piece: a question, or the frames that wait (one transaction for those of several threads), and one slice of a compaction or a
- * salvage while there is one: so a frame waits for one slice at most. (Done as they arrive, frames that follow each other closely
- * would keep out everything else: Node takes up to 1,000 messages from a port before it looks at another port, or a timer.)
+ * Queues the work of the writer thread from main, from other appending threads and from the feed. Each turn of the
+ * event loop does one task (a query, or all waiting frames as one transaction) and one slice of a pending compaction or
+ * salvage. So a frame waits for at most one slice. (If frames were committed as they arrive, frames in quick succession
+ * would block everything else: Node.js takes up to 1,000 messages from a port before it serves another port or a
+ * timer.)
  *
- *   main, others ──frame──▶ writer thread ──settled──▶ the thread that sent it   (first: a client waits for it)
+ *   main, others ──frame──▶ writer thread ──settled──▶ the thread that sent it   (first: a client waits)
  *                          │ committed, dropped, report_wanted
  *                          ▼
  *                        feed ──watermarks, pipe_deleted, segment_damaged──▶ writer thread
  *
- * An error that the writer throws ends the thread, in its turn: main ends the process.
+ * An error thrown by the writer ends the thread, and main then ends the process.
  *
  *   | the thread or the process ends …                 | on disk                           | the client                         |
  *   |--------------------------------------------------|-----------------------------------|------------------------------------|
@@ -34,7 +35,10 @@ const housekeepingEveryMs = 1_000
 /** A thread that appends. */
 interface Client {
   calls: Pick<Caller<AppenderCalls>, 'tell'>
-  /** Which of the others it is, by the order of their ports: what they append is reported to main. Null: main itself. */
+  /**
+   * Index of the appender among the other threads, by the order of their ports; its appends are reported to main. Null
+   * for main itself.
+   */
   other: number | null
 }
 
@@ -83,7 +87,7 @@ export class WriterQueue {
     return this.#handlers({ calls: this.#main, other: null })
   }
 
-  /** Resolves when what came before is done and the files are closed. */
+  /** Resolves when all earlier work is done and the files are closed. */
   close(): Promise<void> {
     return this.#inTurn(() => {
       this.#isClosed = true
@@ -111,7 +115,7 @@ export class WriterQueue {
 
   #share(port: MessagePort): void {
     const calls = callsOver<AppenderCalls, WriterCalls>('buffer-writer', port)
-    // Main is a client itself, the first one.
+    // Main is the first client itself.
     calls.serve(this.#handlers({ calls, other: this.#ports.length }))
     this.#ports.push(port)
     calls.tell('status', [this.status])
@@ -146,7 +150,7 @@ export class WriterQueue {
     const result = this.#writer.write(joinFrames(frames))
     if (result.ok) {
       const parts = splitCommitted(frames, result.committed)
-      // Main first: a client that asks for the usage after a 202 finds that request counted.
+      // Main is notified first, so that a client that reads the usage after a 202 finds that request counted.
       const appends = works.flatMap(({ client, frame }, index) =>
         client.other === null ? [] : countAppends(frame, parts[index]!.skipped, client.other),
       )
@@ -161,14 +165,14 @@ export class WriterQueue {
       if (pipes.length > 0) this.#feed.post({ kind: 'committed', pipes })
       this.#writer.afterCommit()
     } else if (others.length > 0 && this.#writer.unavailableReason === null) {
-      // There is no room for all of them: each is judged by itself, as if it had come alone.
+      // There is no room for all of them: each frame is tried separately, as if it had arrived alone.
       for (const work of works) this.#commit([work])
     } else {
       const { reason } = result
       for (const { client, frame } of works)
         client.calls.tell('settled', [{ kind: 'failed', buffer: frame.buffer, reason }], [frame.buffer])
     }
-    // They reject by themselves while they know that the writer would.
+    // Clients reject appends by themselves while they know that the writer would.
     if (this.#writer.unavailableReason !== before) this.#postStatus()
   }
 
@@ -178,7 +182,7 @@ export class WriterQueue {
   }
 }
 
-/** Those at the head of the line, in their order, as far as their bytes go. */
+/** The frames at the head of the queue, in order, up to `maxBytes`. */
 function takeFrames(waiting: (FrameWork | (() => void))[], maxBytes: number): FrameWork[] {
   const taken: FrameWork[] = []
   let bytes = 0

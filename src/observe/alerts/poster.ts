@@ -18,7 +18,7 @@ export interface PostCalls {
 const idleMs = 10_000
 /** Beyond the post's own deadline: look-ups, reading what came back. */
 const marginMs = 10_000
-const mostStartTicks = 60
+const maxStartTicks = 60
 
 export class AlertPoster {
   readonly #settings: DriverSettings
@@ -34,9 +34,9 @@ export class AlertPoster {
   /** Never rejects. */
   async post(post: Post): Promise<PostOutcome> {
     if (this.#isClosed) return unsent('The service is stopping.')
-    const mostTicks = Math.ceil((post.timeoutMs + marginMs) / beatEveryMs)
+    const maxTicks = Math.ceil((post.timeoutMs + marginMs) / beatEveryMs)
     try {
-      return await this.#threads.run((thread) => thread.call('post', [post], { mostTicks, endsThread: true }))
+      return await this.#threads.run((thread) => thread.call('post', [post], { maxTicks, endsThread: true }))
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error)
       if (!this.#isClosed) this.#log.warn({ reason }, 'alerts.sender_died')
@@ -57,7 +57,7 @@ export class AlertPoster {
       data: this.#settings,
       limits: { maxYoungGenerationSizeMb: 8, maxOldGenerationSizeMb: 96 },
       // A start that hangs; afterwards each post has its own deadline.
-      mostStartTicks,
+      maxStartTicks,
     })
   }
 }

@@ -27,7 +27,7 @@ export interface HistoryHandle extends History {
 const idleMs = 60_000
 /** Looks that wait for their turn; a follow waits for no other. */
 const mostWaiting = 32
-const mostTicks = 30
+const maxTicks = 30
 /** Each holds memory, and a disk that responds again ends it. */
 const mostHung = 2
 
@@ -71,7 +71,7 @@ class HistoryProxy implements HistoryHandle {
     }
     this.#looks += 1
     try {
-      return await this.#threads.run((thread) => thread.call(method, args, { mostTicks }))
+      return await this.#threads.run((thread) => thread.call(method, args, { maxTicks }))
     } finally {
       this.#looks -= 1
     }
@@ -85,7 +85,7 @@ class HistoryProxy implements HistoryHandle {
       entry: threadEntry(import.meta.url, '../../daemon/threads/history-thread'),
       data: this.#data,
       limits: { maxYoungGenerationSizeMb: resourceLimits.driverYoungHeapMiB },
-      mostSilentTicks: mostTicks,
+      maxSilentTicks: maxTicks,
       whenSilent: 'abandon',
       tickMs: this.#tickMs,
       onAbandoned: (calls) => this.#log.error({ calls }, 'history.thread_hangs'),

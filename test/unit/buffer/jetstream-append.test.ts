@@ -64,7 +64,7 @@ for (const replicas of [1, 3] as const)
       const lent = Buffer.alloc(3 * MiB)
       const appends = [...'abcd'].map((letter) => {
         lent.fill(letter)
-        return appender.append(message(pipeId, lent, { isLent: true }))
+        return appender.append(message(pipeId, lent, { isBorrowed: true }))
       })
       lent.fill('x')
       await Promise.all(appends)

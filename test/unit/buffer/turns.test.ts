@@ -58,8 +58,8 @@ t.test('a body that is lent is read before append returns, also of a message tha
   const lent = Buffer.alloc(resourceLimits.frameBytes / 2)
   const texts = Array.from({ length: 6 }, (_, n) => lent.map(() => 65 + n))
   const own = Buffer.from(texts[0]!)
-  const append = (body: Uint8Array, isLent: boolean) =>
-    void appender.append({ ...message(newPipeId(), body), isLent })
+  const append = (body: Uint8Array, isBorrowed: boolean) =>
+    void appender.append({ ...message(newPipeId(), body), isBorrowed })
   for (const text of texts) {
     lent.set(text)
     append(lent, true)

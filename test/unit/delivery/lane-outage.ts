@@ -18,7 +18,7 @@ export async function testOutage(t: Test, open: OpenBackEnd, server: TestNatsSer
     await until('the second batch is under way', () => destination.waiting === 1)
     await server.kill()
     destination.release()
-    await until('a lane waits', () => process.events('lanes.read_waits').length > 0)
+    await until('a lane waits', () => process.events('lanes.read_delayed').length > 0)
     t.strictSame(process.fatal, [])
     await t.rejects(stack.send(pipeId, 1), { name: 'BufferUnavailableError' })
     t.ok(destination.stored.length < sent.length)
@@ -29,7 +29,7 @@ export async function testOutage(t: Test, open: OpenBackEnd, server: TestNatsSer
     // An append that was rejected may have been kept all the same.
     const unknown = destination.stored.filter((seq) => seq > sent.at(-1)!.seq && seq < more[0]!.seq)
     t.strictSame(destination.stored, [...seqsOf(sent), ...unknown, ...seqsOf(more)])
-    t.equal(process.events('lanes.read_again').length, process.events('lanes.read_waits').length)
+    t.equal(process.events('lanes.read_resumed').length, process.events('lanes.read_delayed').length)
     t.strictSame(process.fatal, [])
     if (unknown.length === 0) {
       isInOrder(t, destination, [...sent, ...more])

@@ -156,7 +156,7 @@ t.test(
       throw new LaneStoreUnavailableError(new Error('database or disk is full'))
     }
     world.send(2)
-    await until('the save is refused', () => world.events('lanes.save_waits').length === 1)
+    await until('the save is refused', () => world.events('lanes.save_delayed').length === 1)
     await world.clock.advance(30_000)
     t.equal(destination.attempts.length, 0)
     world.atSave = () => {}

@@ -13,9 +13,9 @@ class Witness implements BodyReceiver {
   reserve(bytes: number): void {
     this.reserved += bytes
   }
-  received(body: Buffer, isLent: boolean): void {
+  received(body: Buffer, isBorrowed: boolean): void {
     this.body = body
-    this.told.push(['received', body.toString(), isLent])
+    this.told.push(['received', body.toString(), isBorrowed])
   }
   failed(error: unknown): void {
     this.told.push(['failed', (error as { code: string }).code])
@@ -67,9 +67,9 @@ t.test('a receiver is told one thing, once', async (t) => {
 
 t.test('as a promise, a lent body is copied', async (t) => {
   const lent = Buffer.from('{"a":1}')
-  const source = (isLent: boolean) => ({
+  const source = (isBorrowed: boolean) => ({
     receive: (receiver: BodyReceiver) => {
-      receiver.received(lent, isLent)
+      receiver.received(lent, isBorrowed)
       lent.fill('x')
     },
   })

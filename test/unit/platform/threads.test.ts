@@ -60,7 +60,7 @@ t.test('calls settle by number, before and after the thread is ready, and in bot
   await thread.ready
   t.same(
     await Promise.all([
-      thread.call('never', [], { mostTicks: 2 }).catch(() => 'late'),
+      thread.call('never', [], { maxTicks: 2 }).catch(() => 'late'),
       thread.call('echo', ['x']),
       early,
     ]),
@@ -138,12 +138,12 @@ t.test('a thread that cannot start says why, and its calls fail as their starter
 })
 
 t.test('a thread that hangs is ended after its ticks; one that waits is not', async (t) => {
-  const options = { tickMs: 20, mostSilentTicks: 150, mostStartTicks: 6_000 }
+  const options = { tickMs: 20, maxSilentTicks: 150, maxStartTicks: 6_000 }
   const [hanging, waiting] = [start(options), start(options)]
   await Promise.all([hanging.ready, waiting.ready])
   const never = waiting.call('never', [])
   const hang = hanging.call('hang', [])
-  const read = hanging.call('echo', [1], { mostSilentTicks: 100 })
+  const read = hanging.call('echo', [1], { maxSilentTicks: 100 })
   await t.rejects(read, { name: 'StorageUnavailableError', message: /gives no sign of life/ })
   t.ok(hanging.isUsable, 'it is silent, and not given up yet')
   await t.rejects(hang, { message: /does not respond/ })
@@ -158,7 +158,7 @@ t.test('a thread that hangs is ended after its ticks; one that waits is not', as
 t.test('a thread that is left behind fails its calls at once, and ends when it can', async (t) => {
   let failed = 0
   const thread = start({
-    ...{ tickMs: 20, mostSilentTicks: 150, mostStartTicks: 6_000, whenSilent: 'abandon' },
+    ...{ tickMs: 20, maxSilentTicks: 150, maxStartTicks: 6_000, whenSilent: 'abandon' },
     onAbandoned: (calls) => {
       failed = calls
     },
@@ -176,9 +176,9 @@ t.test('a deadline fails its call alone, or ends the thread where the call says 
   const thread = start({ tickMs: 20 })
   const other = thread.call('never', [])
   other.catch(() => {})
-  await t.rejects(thread.call('never', [], { mostTicks: 3 }), { message: /takes too long/ })
+  await t.rejects(thread.call('never', [], { maxTicks: 3 }), { message: /takes too long/ })
   t.equal(await thread.call('echo', [1]), 1)
-  await t.rejects(thread.call('never', [], { mostTicks: 3, endsThread: true }), { message: /takes too long/ })
+  await t.rejects(thread.call('never', [], { maxTicks: 3, endsThread: true }), { message: /takes too long/ })
   await t.rejects(other, StorageUnavailableError)
   t.match(await thread.ended, { error: { message: /did not respond/ } })
 })

@@ -22,13 +22,13 @@ async function pipeOf(node: TestNode, pipeId: string) {
   return body.pipes.find((one) => one.pipe_id === pipeId)
 }
 
-async function limitedPipe(name: string): Promise<string> {
+async function limitedPipe(name: string, perDay = limit): Promise<string> {
   const node = cluster.nodes[0]!
   const pipeId = await node.createPipe({ pipe_name: name, pipe_add_ingest_ts: false })
   const limits = {
     ...fullLimits,
     pl_ingest_max_records_per_second: 100_000,
-    pl_ingest_max_records_per_day: limit,
+    pl_ingest_max_records_per_day: perDay,
   }
   t.equal((await node.api('PUT', `/v1/pipes/${pipeId}/limits`, limits)).status, 200)
   return pipeId
@@ -86,6 +86,32 @@ async function check(t: Test, pipeId: string, accepted: number): Promise<void> {
   t.ok(usage <= limit, `${usage} were stored`)
   t.ok(usage >= limit - missing, `${usage} were stored, ${accepted} acknowledged`)
 }
+
+t.test('what NATS has not answered for stays taken: it may be stored', async (t) => {
+  const [node] = cluster.nodes as [TestNode]
+  const pipeId = await limitedPipe('unanswered', 3)
+  const send = () => node.api('POST', `/v1/ingest/${pipeId}`, { n: 1 })
+  t.equal((await send()).status, 202)
+  for (const server of cluster.nats.servers) server.pause()
+  const unanswered = await send()
+  for (const server of cluster.nats.servers) server.resume()
+  t.match(unanswered, { status: 503, body: { error: 'buffer_unavailable', message: /may be stored/ } })
+  const answered: number[] = []
+  const statuses = await until('the day is used up', async () => {
+    const { status } = await send()
+    answered.push(status)
+    return status === 429 ? answered : null
+  })
+  t.equal(statuses.filter((status) => status === 202).length, 1)
+  t.equal(
+    await until('usage has it', async () => {
+      const { usage_today } = (await pipeOf(node, pipeId)) ?? {}
+      return usage_today?.ingest_records === 3 ? 3 : null
+    }),
+    3,
+    'the unanswered record was stored',
+  )
+})
 
 t.test('the owner is killed', async (t) => {
   const pipeId = await limitedPipe('killed')

@@ -1,8 +1,8 @@
 /**
- * Proposes a table from records, and creates it on request: the parts that both dialects share. Without a database
- * that can be asked there is a proposal all the same, for the person who may create the table.
+ * Proposes a table from records, and creates it on request: the parts that both dialects share. If the database cannot be
+ * reached there is still a proposal, for a person who can create the table.
  *
- * No value of a record is ever part of a statement; keys are, as names, through the dialect's one quoting function.
+ * Values of a record never become part of a statement. Keys do, as names, through the dialect's quoting function.
  */
 import type { TableProposal } from '../../../contract/table-proposal.ts'
 import type { DatabaseSpec, DeliveryError, InferRequest } from '../../driver.ts'
@@ -10,7 +10,7 @@ import { type Observed, observe } from './observe.ts'
 import { dedupeFault, type ExistingColumn, type NewColumn, planTable } from './plan.ts'
 import type { Server } from './types.ts'
 
-/** A server that is logged in to. */
+/** A logged-in session. */
 export interface InferSession {
   isMariadb: boolean
   /** Null: there is no such table. */

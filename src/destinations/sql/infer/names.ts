@@ -1,17 +1,17 @@
 /**
- * A column's name for every key. The key itself where the database can have a column of that name; otherwise what is left
- * of it: control and formatting characters become `_`, it is cut to the length of a name, and gets a number where the
- * name is taken. Whatever comes out is still quoted by the dialect's one function before it is part of a statement.
+ * Chooses a column name for every key. It is the key itself if the database allows that name. Otherwise control and formatting
+ * characters become `_`, the name is cut to the maximum length, and gets a number if it is taken. The result is still quoted
+ * before it is part of a statement.
  */
 import type { Dialect } from '../../../contract/destinations/database.fields.ts'
 import { columnKey, identifierFault } from '../identifiers.ts'
 
-/** The system columns of every table of PostgreSQL. */
+/** The system columns of every PostgreSQL table. */
 const systemColumns = new Set(['tableoid', 'xmin', 'cmin', 'xmax', 'cmax', 'ctid'])
 
-/** Format characters turn the text around them (U+202E), or cannot be seen. */
+/** Format characters reverse the text around them (U+202E) or are invisible. */
 const unfit = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
-/** MySQL's names are in three bytes a character: no emoji. */
+/** MySQL's names use three bytes per character: no emoji. */
 const beyondBasicPlane = /[\u{10000}-\u{10ffff}]/gu
 
 export class ColumnNames {
@@ -31,7 +31,7 @@ export class ColumnNames {
     return !this.#taken.has(columnKey(this.#dialect, name))
   }
 
-  /** Takes and returns a name that is free. */
+  /** Reserves and returns a name that is free. */
   nameFor(key: string): string {
     const clean = this.#clean(key)
     let name = clean
@@ -47,7 +47,7 @@ export class ColumnNames {
     return identifierFault(this.#dialect, name) === null ? name : 'column'
   }
 
-  /** At whole characters, so that `suffix` still fits. */
+  /** Cuts at whole characters, so that `suffix` still fits. */
   #cut(name: string, suffix: string): string {
     const characters = [...name].slice(0, 64)
     const isTooLong = () =>

@@ -7,13 +7,13 @@ export interface Observation {
   key: string
   /** Records that have the key, null included. */
   seen: number
-  /** How many values are of each kind. */
+  /** Number of values of each kind. */
   kinds: Partial<Record<ValueKind, number>>
-  /** Each fact is true of every value, or of any. */
+  /** Each fact is true for every value, or for any. */
   facts: Omit<ValueFacts, 'kind'>
   /** Bytes of the longest value's text. */
   longestBytes: number
-  /** Values that another record has too; counted of keys that may be an id. Null: not counted. */
+  /** Number of values that occur in more than one record, for keys that may be an id. Null: not counted. */
   repeated: number | null
 }
 
@@ -21,20 +21,20 @@ export interface Observed {
   records: number
   /** In the order of their first appearance. */
   keys: Map<string, Observation>
-  /** Members whose key is longer than a mapping can name. */
+  /** Number of members whose key is longer than a mapping allows. */
   longKeys: number
-  /** Members of further keys, once there are as many as are looked at. */
+  /** Number of members beyond the maximum number of keys. */
   furtherKeys: number
 }
 
 const { inferredKeys, inferredRecords, inferredBytes } = resourceLimits
-/** The limit of `source_field`; in a JSON literal an escape takes six bytes for one character. */
+/** The limit of `source_field`. An escape in a JSON literal takes six bytes for one character. */
 export const mostKeyCharacters = 1_000
 const mostKeyBytes = 6 * mostKeyCharacters + 2
-/** A longer value is no id. */
+/** A longer value is not an id. */
 const mostIdBytes = 1_000
 
-/** `dedupeKey`: is counted as a possible id, whatever it is called. */
+/** `dedupeKey` is counted as a possible id, whatever its name. */
 export function observe(bodies: readonly Buffer[], dedupeKey: string | null = null): Observed {
   const observed: Observed = { records: 0, keys: new Map(), longKeys: 0, furtherKeys: 0 }
   const values = new Map<string, Set<string>>()
@@ -42,7 +42,7 @@ export function observe(bodies: readonly Buffer[], dedupeKey: string | null = nu
   for (const body of bodies) {
     for (const record of records(body)) {
       bytes += record.length
-      // A record too many is none; the first is looked at whatever its size.
+      // The first record is always observed, whatever its size.
       if (observed.records === inferredRecords || (observed.records > 0 && bytes > inferredBytes))
         return observed
       observed.records += 1
@@ -58,7 +58,7 @@ function observeRecord(
   values: Map<string, Set<string>>,
   dedupeKey: string | null,
 ): void {
-  // The last of two equal keys counts, as at the database.
+  // The last of two equal keys counts, as in the database.
   const last = new Map<string, Buffer>()
   for (const { key, value } of members(record)) {
     const name = key.length > mostKeyBytes ? null : stringValue(key.toString('utf8'))
@@ -109,7 +109,7 @@ function count(observation: Observation, value: Buffer, values: Map<string, Set<
   else seen.add(text)
 }
 
-/** id, order_id, orderId, uuid, …: what people call what is unique. */
+/** True for common names of ids: id, order_id, orderId, uuid, … */
 export function looksLikeId(key: string): boolean {
   return /^(id|uuid|guid|key)$/i.test(key) || /([_\-.](id|uuid|guid|key)|[a-z]I[dD])$/.test(key)
 }

@@ -1,4 +1,4 @@
-/** From what records hold and what the table has to columns, their mapping and the statements that make the table fit. Pure. */
+/** Plans columns, their mapping and the statements that make the table fit, from the observed records and the table. Pure. */
 import { resourceLimits } from '../../../contract/resource-limits.ts'
 import type { TableProposal } from '../../../contract/table-proposal.ts'
 import type { InferRequest } from '../../driver.ts'
@@ -9,7 +9,7 @@ import { looksLikeId } from './observe.ts'
 import { type ProposedType, type Server, seenTypes, type TypeOrNot, typeFor } from './types.ts'
 import { plainFacts } from './value.ts'
 
-/** A column that the table has. */
+/** An existing column of the table. */
 export interface ExistingColumn {
   name: string
   isNotNull: boolean
@@ -28,15 +28,15 @@ export interface TablePlan
     TableProposal,
     'columns' | 'missing_columns' | 'dedupe_candidates' | 'observations' | 'warnings'
   > {
-  /** The missing ones as the statement needs them, in order. */
+  /** The missing columns as the statement needs them, in order. */
   newColumns: NewColumn[]
 }
 
 export const generatedColumn = '_pipectl_id'
-/** MySQL indexes no column without a length; longer ids are refused as a key. */
+/** MySQL indexes no column without a length; longer ids are rejected as a key. */
 const mostMysqlKeyCharacters = 255
 
-/** `existing` null: there is no table, or it is not known. */
+/** `existing`: null if the table does not exist or is unknown. */
 export function planTable(
   observed: Observed,
   request: InferRequest,
@@ -55,7 +55,7 @@ export function planTable(
   return plan
 }
 
-/** `leftOut`: why the key gets no column. */
+/** `leftOut`: the reason why the key gets no column. */
 type ColumnOrNot = { name: string; dataType: string } | { leftOut: string }
 
 class TablePlanner {
@@ -131,7 +131,7 @@ class TablePlanner {
   }
 }
 
-/** Why the key cannot be the primary key; null: it can. */
+/** Why the key cannot be the primary key, or null. */
 export function dedupeFault(observed: Observed, request: InferRequest, { dialect }: Server): string | null {
   const { dedupe } = request
   if (dedupe.kind !== 'key') return null
@@ -164,7 +164,7 @@ function addGenerated(plan: TablePlan, { dialect, isMariadb }: Server, isNew: bo
   plan.newColumns.push({ name: generatedColumn, dataType, isPrimaryKey: true })
 }
 
-/** The usual collations take "a" for "A": two records would be one. */
+/** The usual collations treat "a" and "A" as equal: two records would become one. */
 function binaryText(characters: number, isMariadb: boolean): string {
   const collation = isMariadb ? 'utf8mb4_nopad_bin' : 'utf8mb4_bin'
   return `varchar(${characters}) CHARACTER SET utf8mb4 COLLATE ${collation}`
@@ -191,7 +191,7 @@ function mapping(
   }
 }
 
-/** Adds the keys that the pipe adds to every record from now on, whether or not the sample has them. */
+/** Adds the keys that the pipe adds to every new record, even if the sample lacks them. */
 function withEnrichment({ keys }: Observed, { enriched, keys: wanted }: InferRequest): Observation[] {
   const all = new Map(keys)
   for (const { key, kind } of enriched) {
@@ -202,7 +202,7 @@ function withEnrichment({ keys }: Observed, { enriched, keys: wanted }: InferReq
   return [...all.values()].filter(({ key }) => wanted === null || wanted.includes(key))
 }
 
-/** A statement's parameter holds no NUL, and a mapping must be valid text. */
+/** False for a key with NUL (not allowed in a parameter) or invalid text (not allowed in a mapping). */
 function isNameable(key: string, { dialect }: Server): boolean {
   return !/\p{Cs}/u.test(key) && !(dialect === 'postgresql' && key.includes('\0'))
 }
@@ -255,7 +255,7 @@ function warnOfUnfilled(
     )
 }
 
-/** Columns of the table by the key that fills them: by their own name, else by the same in lower case. */
+/** Finds the table's column for a key: by the same name, otherwise by the lower-case name. */
 class ExistingColumns {
   readonly #dialect: Server['dialect']
   readonly #free = new Map<string, string>()

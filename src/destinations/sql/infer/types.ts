@@ -1,6 +1,6 @@
 /**
- * The column type of a key: one that gives back every value of the sample as it was sent. Where that is not certain the
- * answer is text or JSON, which hold anything.
+ * Chooses a column type for a key that returns every value of the sample as it was sent. If that is uncertain, the type is text
+ * or JSON, which store anything.
  *
  *   values                   PostgreSQL    MySQL, MariaDB
  *   ------------------------ ------------- --------------------------------------------------------------------------
@@ -11,9 +11,9 @@
  *   dates                    date          date
  *   UUIDs                    uuid          char(36)
  *   other text               text          longtext
- *   objects, arrays, mixed   jsonb         json (of MySQL, unlike MariaDB, longtext where a number is longer than a double)
+ *   objects, arrays, mixed   jsonb         json (MySQL only; longtext for MariaDB and for numbers longer than a double)
  *
- * A time without an offset is text: `timestamp` would drop the offset of a later one in silence.
+ * A time without an offset becomes text: `timestamp` would silently drop the offset of a later value.
  */
 import type { ColumnMapping } from '../../../contract/destination.ts'
 import type { Dialect } from '../../../contract/destinations/database.fields.ts'
@@ -32,7 +32,7 @@ export interface ProposedType {
   reason: string
 }
 
-/** Null type: the database cannot store what was seen, and why. */
+/** Null type: the database cannot store the observed values; `reason` says why. */
 export type TypeOrNot = ProposedType | { dataType: null; reason: string }
 
 export function typeFor(observation: Observation, server: Server): TypeOrNot {
@@ -66,7 +66,7 @@ function numberType({ facts }: Observation, isPostgres: boolean): ProposedType {
       ? 'Numbers beyond 64 bits or written with a point or exponent'
       : 'Numbers with a fraction'
   if (isPostgres && !hasHugeNumber) return proposed('numeric', 'number', `${what}: every digit is kept.`)
-  // 65 digits, 30 of them after the point, are the most that decimal has; what is spare goes to both sides.
+  // decimal has at most 65 digits, 30 of them after the point; spare digits are added on both sides.
   const scale = fractionDigits === 0 ? 0 : Math.min(30, Math.max(10, fractionDigits))
   if (!hasHugeNumber && fractionDigits <= 30 && wholeDigits <= 65 - scale)
     return proposed(`decimal(65,${scale})`, 'number', `${what}: every digit is kept.`)
@@ -90,7 +90,7 @@ function timeType({ facts }: Observation, isPostgres: boolean): ProposedType {
 }
 
 function jsonType({ facts }: Observation, { dialect, isMariadb }: Server): string {
-  // jsonb refuses a number that numeric cannot hold; json keeps its text.
+  // jsonb rejects a number that numeric cannot hold; json keeps its text.
   if (dialect === 'postgresql') return facts.hasHugeNumber ? 'json' : 'jsonb'
   return facts.hasLongNumber && !isMariadb ? 'longtext' : 'json'
 }
@@ -108,7 +108,7 @@ const jsonTypes: Record<ValueKind, ColumnMapping['column_type']> = {
   array: 'array',
 }
 
-/** The JSON types that were seen, each once. */
+/** The observed JSON types, each once. */
 export function seenTypes({ kinds }: Observation): ColumnMapping['column_type'][] {
   return [...new Set(valueKinds.filter((kind) => (kinds[kind] ?? 0) > 0).map((kind) => jsonTypes[kind]))]
 }

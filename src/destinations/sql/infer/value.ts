@@ -1,6 +1,6 @@
 /**
- * Classifies one JSON value by its own text: 1.10 and 12345678901234567890 are read as digits, never as doubles.
- * Records come from untrusted clients: every function passes over its text once.
+ * Classifies one JSON value by its text: 1.10 and 12345678901234567890 are read as digits, never as doubles. Records come from
+ * untrusted clients, so every function scans its text once.
  */
 import { resourceLimits } from '../../../contract/resource-limits.ts'
 import { backslash, openBrace, openBracket, quote } from '../../../log/record-text.ts'
@@ -21,24 +21,24 @@ export type ValueKind = (typeof valueKinds)[number]
 
 export interface ValueFacts {
   kind: ValueKind
-  /** For a number: digits before and after the point once it is written without an exponent. */
+  /** For a number: digits before and after the decimal point when written without an exponent. */
   wholeDigits: number
   fractionDigits: number
   /** For an integer only. */
   isInt64: boolean
   /** For a time: `Z` or `+00:00`. */
   isUtc: boolean
-  /** A NUL character is somewhere in it, which PostgreSQL's text and jsonb cannot hold. */
+  /** The value contains a NUL character, which PostgreSQL's text and jsonb cannot store. */
   hasNul: boolean
-  /** An escape stands for half a character, which no UTF-8 can hold. */
+  /** An escape is a lone surrogate, which UTF-8 cannot encode. */
   hasLoneSurrogate: boolean
-  /** A number in it has more digits than a double keeps, or an exponent. */
+  /** A number in the value has more digits than a double keeps, or an exponent. */
   hasLongNumber: boolean
-  /** A number in it is longer or larger than a numeric column can be expected to take. */
+  /** A number in the value is too long or too large for a typical numeric column. */
   hasHugeNumber: boolean
 }
 
-/** The facts of a value that has none to speak of. */
+/** The default facts of a simple value. */
 export const plainFacts: Omit<ValueFacts, 'kind'> = {
   wholeDigits: 0,
   fractionDigits: 0,
@@ -50,7 +50,7 @@ export const plainFacts: Omit<ValueFacts, 'kind'> = {
   hasHugeNumber: false,
 }
 
-/** `value`: one valid JSON value without white space around it. */
+/** `value`: one valid JSON value without surrounding white space. */
 export function factsOf(value: Buffer): ValueFacts {
   switch (value[0]) {
     case quote:
@@ -75,14 +75,14 @@ function stringFacts(value: Buffer): ValueFacts {
   return { ...found, ...(shaped ?? { kind: 'string' }) }
 }
 
-/** Quotes included: no time, date or UUID is longer. */
+/** Including the quotes: no time, date or UUID is longer. */
 const longestShaped = 42
 const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 const datePattern = /^(\d{4})-(\d{2})-(\d{2})$/
-// Six digits of a second: what timestamptz and datetime(6) keep.
+// At most six fractional digits: what timestamptz and datetime(6) keep.
 const timePattern = /^(\d{4}-\d{2}-\d{2})T(\d{2}):(\d{2})(?::(\d{2})(?:\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})$/
 
-/** Only what the typed column gives back: a UUID in capitals or a time with nanoseconds is text. */
+/** Only forms that the typed column returns unchanged: a UUID in capitals or a time with nanoseconds is text. */
 function shapeOf(text: string): { kind: ValueKind; isUtc?: boolean } | null {
   if (uuidPattern.test(text)) return { kind: 'uuid' }
   if (datePattern.test(text)) return isDay(text) ? { kind: 'date' } : null
@@ -94,7 +94,7 @@ function shapeOf(text: string): { kind: ValueKind; isUtc?: boolean } | null {
   return { kind: 'time', isUtc: zone === 'Z' || zone === '+00:00' }
 }
 
-/** A day that exists, in years that PostgreSQL and MySQL both have, whatever an offset makes of it. */
+/** True for an existing day in the years that PostgreSQL and MySQL both support, with any offset. */
 function isDay(text: string): boolean {
   const [, year = '', month = '', day = ''] = datePattern.exec(text) ?? []
   if (Number(year) < 1001 || Number(year) > 9998) return false
@@ -118,7 +118,7 @@ function numberFacts(value: Buffer): ValueFacts {
   const wholeDigits = isZero ? 1 : Math.max(0, whole.length + exponent)
   const fractionDigits = isZero ? 0 : Math.max(0, withoutEndZeros(fraction) - exponent)
   if (Math.max(wholeDigits, fractionDigits) > resourceLimits.numericTextCharacters) return huge
-  // A number that only its exponent makes large fits a numeric column.
+  // A number that is large only because of its exponent fits a numeric column.
   return { ...facts, kind: 'decimal', wholeDigits, fractionDigits, isInt64: false, hasHugeNumber: false }
 }
 
@@ -139,7 +139,7 @@ type Scanned = Pick<ValueFacts, 'hasNul' | 'hasLoneSurrogate' | 'hasLongNumber' 
 const mostDoubleDigits = 15
 const mostExponentDigits = 3
 
-/** Escapes inside strings and numbers outside of them, over the whole text of a value. */
+/** Scans the whole text of a value for escapes inside strings and for numbers outside. */
 function scan(value: Buffer): Scanned {
   const found: Scanned = {
     hasNul: false,
@@ -157,7 +157,7 @@ function scan(value: Buffer): Scanned {
   return found
 }
 
-/** `at`: just after the opening quote. Returns the place just after the closing one. */
+/** Starts just after the opening quote. Returns the index just after the closing one. */
 function scanString(value: Buffer, start: number, found: Scanned): number {
   let at = start
   while (at < value.length && value[at] !== quote) {
@@ -189,7 +189,7 @@ function escapedUnit(value: Buffer, at: number): number {
   return Number.parseInt(value.toString('latin1', at + 2, at + 6), 16)
 }
 
-/** A number, its point and its exponent, from its first digit on. */
+/** Scans a number, its point and its exponent, from its first digit on. */
 function scanNumber(value: Buffer, start: number, found: Scanned): number {
   let at = start
   while (at < value.length && (isDigit(value[at]!) || value[at] === 0x2e)) at += 1
