@@ -1,6 +1,5 @@
 /**
- * Where Parquet objects are encoded: apart from delivery, so that encoding holds up no lane but those that wait for it. One thread, one
- * object at a time.
+ * Encodes Parquet objects in a thread of their own, one at a time, so that encoding delays only lanes that wait for it.
  *
  *   delivery thread                                 parquet thread
  *     its turn ──encode(columns, compression)──────▶ reads records into a row group
@@ -49,7 +48,7 @@ export interface ParquetCalls {
   encode(id: number, schema: ParquetSchema, parks: boolean): number
 }
 
-/** What the thread asks of the delivery thread, by the id of the file. */
+/** Requests of the thread to the delivery thread, by the id of the file. */
 export interface ParquetSource {
   next(id: number): Portion | null
   park(id: number, refused: readonly RejectedRecord[]): void
@@ -137,7 +136,7 @@ class OpenFile {
   readonly #park: Park | null
   readonly #signal: AbortSignal | undefined
   readonly #groups: Uint8Array<ArrayBuffer>[] = []
-  /** What parking its records was rejected with, or the signal's reason. */
+  /** The error that parking its records was rejected with, or the signal's reason. */
   failure: unknown
 
   constructor({ messages }: Batch, park: Park | null, signal: AbortSignal | undefined) {
@@ -174,7 +173,7 @@ class OpenFile {
     return Buffer.concat(this.#groups)
   }
 
-  /** What is left is not stopped. */
+  /** The remainder is not stopped. */
   orAborted<T>(work: Promise<T>): Promise<T> {
     return this.#signal === undefined ? work : untilStopped(work, this.#signal)
   }
