@@ -5,36 +5,45 @@
 export type SchemaObject = Record<string, unknown>
 
 /** `names` gives the components: a schema found there by identity is referred to, not repeated. */
-export function openapiSchema(schema: object, names: ReadonlyMap<object, string>): SchemaObject {
+export function openapiSchema(schema: object, names: Names): SchemaObject {
   const name = names.get(schema)
   return name === undefined ? openapiDefinition(schema, names) : { $ref: `#/components/schemas/${name}` }
 }
 
 /** The schema itself, also when it has a name: for the components section. */
-export function openapiDefinition(schema: object, names: ReadonlyMap<object, string>): SchemaObject {
-  const inner = (value: unknown): SchemaObject => openapiSchema(asObject(value), names)
+export function openapiDefinition(schema: object, names: Names): SchemaObject {
   const result: SchemaObject = {}
   for (const [key, value] of Object.entries(schema)) {
-    if (key === 'refusals') continue
-    if (key === 'anyOf') Object.assign(result, union(asList(value), names))
-    else if (key === 'const') result.enum = [value]
-    else if (key === 'enum') Object.assign(result, enumeration(asList(value), result))
-    else if (key === 'items') result.items = inner(value)
-    else if (key === 'properties')
-      result.properties = Object.fromEntries(
-        Object.entries(asObject(value)).map(([field, property]) => [field, inner(property)]),
-      )
-    else if (key === 'patternProperties')
-      result.additionalProperties = inner(Object.values(asObject(value))[0])
-    else if (key === 'additionalProperties')
-      result.additionalProperties = typeof value === 'boolean' ? value : inner(value)
-    else result[key] = value
+    const translate = Object.hasOwn(keywords, key) ? keywords[key] : undefined
+    Object.assign(result, translate === undefined ? { [key]: value } : translate(value, names, result))
   }
   return result
 }
 
+type Names = ReadonlyMap<object, string>
+
+/** The keywords that OpenAPI writes in another way, or with schemas inside; `written`: the keywords before. */
+const keywords: Record<string, (value: unknown, names: Names, written: SchemaObject) => SchemaObject> = {
+  refusals: () => ({}),
+  anyOf: (value, names) => union(asList(value), names),
+  const: (value) => ({ enum: [value] }),
+  enum: (value, _, written) => enumeration(asList(value), written),
+  items: (value, names) => ({ items: openapiSchema(asObject(value), names) }),
+  properties: (value, names) => {
+    const fields = Object.entries(asObject(value))
+    const written = fields.map(([field, property]) => [field, openapiSchema(asObject(property), names)])
+    return { properties: Object.fromEntries(written) }
+  },
+  patternProperties: (value, names) => ({
+    additionalProperties: openapiSchema(asObject(Object.values(asObject(value))[0]), names),
+  }),
+  additionalProperties: (value, names) => ({
+    additionalProperties: typeof value === 'boolean' ? value : openapiSchema(asObject(value), names),
+  }),
+}
+
 /** `T | null` is a nullable T, written out because a $ref takes no siblings; other unions are `anyOf`. */
-function union(branches: unknown[], names: ReadonlyMap<object, string>): SchemaObject {
+function union(branches: unknown[], names: Names): SchemaObject {
   const solid = branches.map(asObject).filter((branch) => Reflect.get(branch, 'type') !== 'null')
   const isNullable = solid.length < branches.length
   const [only] = solid

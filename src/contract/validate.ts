@@ -135,23 +135,28 @@ function explainObject(
   path: readonly string[],
   faults: Faults,
 ): void {
-  const { properties = {}, patternProperties, additionalProperties, required = [] } = schema
-  const { maxProperties = Number.POSITIVE_INFINITY, refusals = noRefusals } = schema
+  const { additionalProperties, required = [], maxProperties = Number.POSITIVE_INFINITY } = schema
   const keys = Object.keys(value)
   if (keys.length > maxProperties) {
     faults.add(path, `must have at most ${maxProperties} keys`)
     return
   }
   for (const key of required) if (!Object.hasOwn(value, key)) faults.add([...path, key], requiredField)
-  const [forAnyKey] = Object.values(patternProperties ?? {})
   for (const key of keys) {
     if (faults.isFull) return
-    const field = Object.hasOwn(properties, key) ? properties[key] : forAnyKey
-    if (field === undefined) {
-      if (additionalProperties === false)
-        faults.add([...path, key], Object.hasOwn(refusals, key) ? refusals[key]! : unknownField)
-    } else if (!fits(field, value[key])) explain(field, value[key], [...path, key], faults)
+    const field = fieldAt(schema, key)
+    const isUnknown = field === undefined && additionalProperties === false
+    if (isUnknown) faults.add([...path, key], refusalOf(schema, key))
+    if (field && !fits(field, value[key])) explain(field, value[key], [...path, key], faults)
   }
+}
+
+function fieldAt({ properties = {}, patternProperties = {} }: Shape, key: string): Shape | undefined {
+  return Object.hasOwn(properties, key) ? properties[key] : Object.values(patternProperties)[0]
+}
+
+function refusalOf({ refusals = noRefusals }: Shape, key: string): string {
+  return Object.hasOwn(refusals, key) ? refusals[key]! : unknownField
 }
 
 /** A single value, or one of a type that the schema does not take. */

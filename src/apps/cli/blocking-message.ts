@@ -3,6 +3,8 @@ import { once } from 'node:events'
 import { open } from 'node:fs/promises'
 import type { Command } from 'commander'
 import { blockingPage } from '../../contract/blocking-page.ts'
+import type { Destination } from '../../contract/destination.ts'
+import type { SuccessBody } from '../../contract/operations.ts'
 import { count, counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
@@ -42,29 +44,15 @@ export function addBlockingMessageCommand(lanes: Command): void {
       })
       const records = recordsIn(text)
       const { failing, next } = body
-      const { last_error: error, attempts, next_attempt_ts: nextAttempt } = destination.lane
       const name = (place: number) => `record ${place}${place === failing?.record_index ? ' (refused)' : ''}`
-      const isShown =
-        failing === null || (failing.record_index >= from && failing.record_index < from + records.length)
-      const refused = isShown
-        ? []
-        : recordsIn(
-            (
-              await client.call('getBlockingMessage', {
-                path: lanePath(destination),
-                query: { from: failing.record_index, limit: 1 },
-              })
-            ).text,
-          )
+      const refusedAt = failing?.record_index ?? from
+      const isShown = refusedAt >= from && refusedAt < from + records.length
+      const refused = failing === null || isShown ? [] : await recordAt(client, destination, refusedAt)
       const shown = next === null && from === 0 ? '' : ` (shown: ${from} to ${from + records.length - 1})`
       const rows = [
-        ['msg_id', body.msg_id],
-        ['stream_seq', String(body.stream_seq)],
-        ['received', body.received_ts],
-        ['error', error === null ? '-' : `${error.class} ${errorLine(error)}`],
-        ['attempts', `${attempts}${nextAttempt === null ? '' : `, next at ${nextAttempt}`}`],
+        ...messageRows(body, destination),
         ['records', `${count(body.records_count)}${shown}`],
-        ...refused.map((record) => [name(failing?.record_index ?? 0), singleLine(record)]),
+        ...refused.map((record) => [name(refusedAt), singleLine(record)]),
         ...records.map((record, index) => [name(from + index), singleLine(record)]),
       ]
       await print({ ...oneView(text, body.msg_id, rows), items: () => records }, options.output)
@@ -72,6 +60,22 @@ export function addBlockingMessageCommand(lanes: Command): void {
         say(`More records follow: \`--from ${next}\` shows them, \`--export FILE\` writes all.`)
     },
   })
+}
+
+function messageRows(body: SuccessBody<'getBlockingMessage'>, { lane }: Destination): string[][] {
+  const { last_error: error, attempts, next_attempt_ts: nextAttempt } = lane
+  return [
+    ['msg_id', body.msg_id],
+    ['stream_seq', String(body.stream_seq)],
+    ['received', body.received_ts],
+    ['error', error === null ? '-' : `${error.class} ${errorLine(error)}`],
+    ['attempts', `${attempts}${nextAttempt === null ? '' : `, next at ${nextAttempt}`}`],
+  ]
+}
+
+async function recordAt(client: Client, lane: LanePath, from: number): Promise<string[]> {
+  const query = { from, limit: 1 }
+  return recordsIn((await client.call('getBlockingMessage', { path: lanePath(lane), query })).text)
 }
 
 /** The whole message, some records at a time. A message that stops blocking meanwhile ends it with an error. */

@@ -16,7 +16,7 @@ export async function completions(
 ): Promise<string[]> {
   const current = words.at(-1) ?? ''
   const { command, given } = walk(program, words.slice(0, -1))
-  const candidates = await candidatesAt(command, given, words.at(-2), current, env)
+  const candidates = await candidatesAt(command, { given, previous: words.at(-2), current }, env)
   return candidates.filter((one) => one === filesMark || (one.startsWith(current) && isPlain(one))).sort()
 }
 
@@ -27,9 +27,7 @@ function isPlain(candidate: string): boolean {
 
 async function candidatesAt(
   command: Command,
-  given: readonly string[],
-  previous: string | undefined,
-  current: string,
+  { given, previous, current }: { given: readonly string[]; previous: string | undefined; current: string },
   env: NodeJS.ProcessEnv,
 ): Promise<string[]> {
   const awaiting = optionNamed(command, previous)

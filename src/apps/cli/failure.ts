@@ -23,28 +23,25 @@ const dataDirProblems: Record<DataDirProblem, number> = {
   unfit: exitCodes.usage,
 }
 
-const tryAgainErrors = new Set([
-  'AddressInUseError',
-  'DataDirInUseError',
-  'ServersUnreachableError',
-  'StorageUnavailableError',
-  'StreamUnavailableError',
-])
+/** By the name of the error: its class is loaded with what throws it. */
+const namedErrors: Record<string, number> = {
+  ListenError: exitCodes.configuration,
+  AddressInUseError: exitCodes.tryAgain,
+  DataDirInUseError: exitCodes.tryAgain,
+  ServersUnreachableError: exitCodes.tryAgain,
+  StorageUnavailableError: exitCodes.tryAgain,
+  StreamUnavailableError: exitCodes.tryAgain,
+  AlreadySetUpError: exitCodes.failed,
+}
 
 /** Prints the error and returns the exit code. Expected errors are one line; only our own bugs show a stack. */
 export function reportFailure(error: unknown): number {
   if (error instanceof ConfigError) return say(error.message, exitCodes.configuration, error.hint)
-  if (error instanceof Error && error.name === 'ListenError')
+  if (error instanceof DataDirError) return say(error.message, dataDirProblems[error.problem], error.hint)
+  if (error instanceof Error && Object.hasOwn(namedErrors, error.name))
+    return say(error.message, namedErrors[error.name]!)
+  if (error instanceof Error && (error as { code?: unknown }).code === 'UWS_BINDING_UNAVAILABLE')
     return say(error.message, exitCodes.configuration)
-  if (error instanceof DataDirError) {
-    return say(error.message, dataDirProblems[error.problem], error.hint)
-  }
-  if (error instanceof Error && tryAgainErrors.has(error.name)) return say(error.message, exitCodes.tryAgain)
-  if (error instanceof Error && (error as { code?: unknown }).code === 'UWS_BINDING_UNAVAILABLE') {
-    return say(error.message, exitCodes.configuration)
-  }
-  if (error instanceof Error && error.name === 'AlreadySetUpError')
-    return say(error.message, exitCodes.failed)
   // The only rules of the API that these commands meet are those for names.
   if (error instanceof Error && error.name === 'ApiError') return say(describe(error), exitCodes.usage)
   const worded = inWords(error, 'using', 'the data directory')

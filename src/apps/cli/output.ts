@@ -50,19 +50,26 @@ export function show(value: unknown): string {
 export async function print(view: View, format: Format = defaultFormat): Promise<void> {
   const { isTTY, columns } = io().stdout
   const width = isTTY === true ? columns || unknownWidth : Number.POSITIVE_INFINITY
-  io().stdout.write(await render(view, format, isTTY === true, coloursOn(io().stdout), width))
+  const screen = { pretty: isTTY === true, colours: coloursOn(io().stdout), width }
+  io().stdout.write(await render(view, format, screen))
 }
 
 /** Fallback width when the terminal does not report one. */
 const unknownWidth = 80
 
-/** The text of a view in a format; `pretty`: for a terminal, JSON indented, and nothing in it acts there; `width`: of its tables. */
+interface Screen {
+  /** For a terminal: JSON indented, and nothing in it acts there. */
+  pretty: boolean
+  colours: boolean
+  /** For tables. */
+  width?: number
+}
+
+/** The text of a view in a format. */
 export async function render(
   view: View,
   format: Format,
-  pretty: boolean,
-  colours: boolean,
-  width = Number.POSITIVE_INFINITY,
+  { pretty, colours, width = Number.POSITIVE_INFINITY }: Screen,
 ): Promise<string> {
   const items = () => view.items?.() ?? [view.json]
   switch (format) {

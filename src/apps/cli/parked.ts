@@ -122,8 +122,9 @@ function addEdit(parked: Command): void {
       const client = await connect(options)
       const place = await findPlace(client, reference!)
       const [parkedId] = await findParkedIds(client, place, [id!])
-      const records = await editedRecords(client, place, parkedId!, options.file ?? null, options.yes)
-      await replayOne(client, place, parkedId!, records, options.wait)
+      const { file = null, yes } = options
+      const records = await editedRecords(client, place, parkedId!, { file, yes })
+      await replayOne(client, place, { parkedId: parkedId!, records }, options.wait)
     },
   })
 }
@@ -158,10 +159,12 @@ function addReplay(parked: Command): void {
           path: { ...lanePath(place), parked_id: parkedId },
         })
         const records = recordsFrom(options.file, body.records_count)
-        return await replayOne(client, place, parkedId, records, options.wait)
+        return await replayOne(client, place, { parkedId, records }, options.wait)
       }
-      if (found.length === 1) return await replayOne(client, place, found[0]!, null, options.wait)
-      await replayMany(client, place, found, filter, shouldWait(options.wait))
+      const [parkedId] = found
+      if (parkedId !== undefined && found.length === 1)
+        return await replayOne(client, place, { parkedId, records: null }, options.wait)
+      await replayMany(client, place, { ids: found, filter }, shouldWait(options.wait))
     },
   })
 }

@@ -59,82 +59,16 @@ export function addStatusCommands(program: Command): void {
       ),
     action: async (_, options) => {
       const client = await connect(options)
-      const [overview, { body: usage }, alerts] = await Promise.all([
-        new OverviewFeed(client).next(),
-        client.call('getUsage', { query: { hours: usageStatsWindowHours } }),
-        alertsOf(client),
-      ])
-      const { pipes, service, server_ts } = overview
-      const cluster = clusterOf(overview)
-      // By the daemon's clock, as are the times that are compared with it.
-      const nowMs = Date.parse(server_ts)
-      const { reasons, warnings, egress_private: egress } = service
-      const lanes = pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
-      const troubled = lanes.filter((one) => needsAttention(one.destination, nowMs))
-      const stale = lanes.filter(({ destination }) => destination.lane.stale === true)
-      const parking = lanes.filter(({ destination }) => (destination.lane.parked_records ?? 0) > 0)
-      const sum = <One>(all: readonly One[], pick: (one: One) => number) =>
-        all.reduce((total, one) => total + pick(one), 0)
-      const status = {
-        url: client.url,
-        // It responded.
-        health: 'ok',
-        not_ready_reasons: reasons,
-        warnings,
-        egress_private: egress,
-        pipes_count: pipes.length,
-        paused_pipes_count: pipes.filter((pipe) => pipe.pipe_status === 'paused').length,
-        lanes_count: lanes.length,
-        stale_lanes_count: stale.length,
-        ingest_records_24h: sum(usage.hours, (one) => one.ingest_records),
-        delivered_records_24h: sum(usage.hours, (one) => one.delivered_records),
-        rejected_requests_24h: sum(usage.hours, (one) => one.rejected_requests),
-        pending_messages: sum(pipes, (one) => one.pending_messages),
-        pending_bytes: sum(pipes, (one) => one.pending_bytes),
-        oldest_pending_age_seconds: Math.max(
-          0,
-          ...lanes.map(({ destination }) => destination.lane.oldest_pending_age_seconds),
-        ),
-        parked_records: sum(lanes, ({ destination }) => destination.lane.parked_records ?? 0),
-        alerts: alerts?.status ?? null,
-        cluster,
-        stuck_lanes: troubled.map(({ pipe, destination }) => ({
-          pipe_name: pipe.pipe_name,
-          destination_id: destination.destination_id,
-          destination_name: destination.destination_name,
-          lane_state: destination.lane.lane_state,
-          is_failing: isFailing(destination.lane, nowMs),
-          last_error: destination.lane.last_error,
-        })),
-      }
-      const rows = [
-        ['daemon', `${status.url} (${status.health})`],
-        ...reasons.map((reason) => ['not ready', `${readyWords(reason)} (${reason})`]),
-        ...warnings.map((warning) => ['warning', `${readyWords(warning)} (${warning})`]),
-        ['private addresses', egressWords[egress] ?? egress],
-        ...(cluster === null ? [] : clusterRows(cluster)),
-        ['pipes', `${status.pipes_count}, ${status.paused_pipes_count} paused`],
-        ['records in, 24 h', count(status.ingest_records_24h)],
-        ['records delivered, 24 h', count(status.delivered_records_24h)],
-        ['requests rejected, 24 h', count(status.rejected_requests_24h)],
-        ['waiting', `${counted(status.pending_messages, 'message')}, ${bytes(status.pending_bytes)}`],
-        ['oldest waiting', duration(status.oldest_pending_age_seconds)],
-        ['lanes', `${status.lanes_count}, ${needAttention(troubled.length)}`],
-        ...(alerts === null ? [] : [['alerts', alertsInWords(alerts, nowMs)]]),
-        ...(stale.length === 0 ? [] : [['stale', `${counted(stale.length, 'lane')}: ${staleWords}`]]),
-        ...troubled.map(({ pipe, destination }) => [
-          'needs attention',
-          `${fullName(pipe, destination)}, ${stateOf(destination)}: ${destination.lane.last_error?.message ?? 'a user blocked the destination'}`,
-        ]),
-        ...parking.map(({ pipe, destination }) => [
-          'parked',
-          `${fullName(pipe, destination)}: ${count(destination.lane.parked_records ?? 0)}`,
-        ]),
-      ]
+      const found = await lookAt(client)
+      const { lanes, troubled } = found
+      const status = statusOf(client.url, found)
       // For scripts: what needs attention, or that nothing does.
       const troubledNames = troubled.map(({ pipe, destination }) => fullName(pipe, destination))
       const names = () => (troubledNames.length === 0 ? [status.health] : troubledNames)
-      await print({ ...oneView(JSON.stringify(status), status.health, rows), names }, options.output)
+      await print(
+        { ...oneView(JSON.stringify(status), status.health, rowsOf(found, status)), names },
+        options.output,
+      )
       if (options.check !== true || troubled.length === 0) return
       throw new Failure(
         exitCodes.failed,
@@ -152,4 +86,97 @@ export function addStatusCommands(program: Command): void {
       io().stdout.write(await openClient(await findTarget(options)).openapi())
     },
   })
+}
+
+type Found = Awaited<ReturnType<typeof lookAt>>
+
+async function lookAt(client: Client) {
+  const [overview, { body: usage }, alerts] = await Promise.all([
+    new OverviewFeed(client).next(),
+    client.call('getUsage', { query: { hours: usageStatsWindowHours } }),
+    alertsOf(client),
+  ])
+  const { pipes, server_ts } = overview
+  // By the daemon's clock, as are the times that are compared with it.
+  const nowMs = Date.parse(server_ts)
+  const lanes = pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
+  return {
+    overview,
+    usage,
+    alerts,
+    nowMs,
+    lanes,
+    troubled: lanes.filter((one) => needsAttention(one.destination, nowMs)),
+    stale: lanes.filter(({ destination }) => destination.lane.stale === true),
+  }
+}
+
+/** The JSON of the command. */
+function statusOf(url: string, { overview, usage, alerts, nowMs, lanes, troubled, stale }: Found) {
+  const { pipes, service } = overview
+  const sum = <One>(all: readonly One[], pick: (one: One) => number) =>
+    all.reduce((total, one) => total + pick(one), 0)
+  return {
+    url,
+    // It responded.
+    health: 'ok',
+    not_ready_reasons: service.reasons,
+    warnings: service.warnings,
+    egress_private: service.egress_private,
+    pipes_count: pipes.length,
+    paused_pipes_count: pipes.filter((pipe) => pipe.pipe_status === 'paused').length,
+    lanes_count: lanes.length,
+    stale_lanes_count: stale.length,
+    ingest_records_24h: sum(usage.hours, (one) => one.ingest_records),
+    delivered_records_24h: sum(usage.hours, (one) => one.delivered_records),
+    rejected_requests_24h: sum(usage.hours, (one) => one.rejected_requests),
+    pending_messages: sum(pipes, (one) => one.pending_messages),
+    pending_bytes: sum(pipes, (one) => one.pending_bytes),
+    oldest_pending_age_seconds: Math.max(
+      0,
+      ...lanes.map(({ destination }) => destination.lane.oldest_pending_age_seconds),
+    ),
+    parked_records: sum(lanes, ({ destination }) => destination.lane.parked_records ?? 0),
+    alerts: alerts?.status ?? null,
+    cluster: clusterOf(overview),
+    stuck_lanes: troubled.map(({ pipe, destination }) => ({
+      pipe_name: pipe.pipe_name,
+      destination_id: destination.destination_id,
+      destination_name: destination.destination_name,
+      lane_state: destination.lane.lane_state,
+      is_failing: isFailing(destination.lane, nowMs),
+      last_error: destination.lane.last_error,
+    })),
+  }
+}
+
+function rowsOf(
+  { alerts, nowMs, lanes, troubled, stale }: Found,
+  status: ReturnType<typeof statusOf>,
+): string[][] {
+  const parking = lanes.filter(({ destination }) => (destination.lane.parked_records ?? 0) > 0)
+  return [
+    ['daemon', `${status.url} (${status.health})`],
+    ...status.not_ready_reasons.map((reason) => ['not ready', `${readyWords(reason)} (${reason})`]),
+    ...status.warnings.map((warning) => ['warning', `${readyWords(warning)} (${warning})`]),
+    ['private addresses', egressWords[status.egress_private] ?? status.egress_private],
+    ...(status.cluster === null ? [] : clusterRows(status.cluster)),
+    ['pipes', `${status.pipes_count}, ${status.paused_pipes_count} paused`],
+    ['records in, 24 h', count(status.ingest_records_24h)],
+    ['records delivered, 24 h', count(status.delivered_records_24h)],
+    ['requests rejected, 24 h', count(status.rejected_requests_24h)],
+    ['waiting', `${counted(status.pending_messages, 'message')}, ${bytes(status.pending_bytes)}`],
+    ['oldest waiting', duration(status.oldest_pending_age_seconds)],
+    ['lanes', `${status.lanes_count}, ${needAttention(troubled.length)}`],
+    ...(alerts === null ? [] : [['alerts', alertsInWords(alerts, nowMs)]]),
+    ...(stale.length === 0 ? [] : [['stale', `${counted(stale.length, 'lane')}: ${staleWords}`]]),
+    ...troubled.map(({ pipe, destination }) => [
+      'needs attention',
+      `${fullName(pipe, destination)}, ${stateOf(destination)}: ${destination.lane.last_error?.message ?? 'a user blocked the destination'}`,
+    ]),
+    ...parking.map(({ pipe, destination }) => [
+      'parked',
+      `${fullName(pipe, destination)}: ${count(destination.lane.parked_records ?? 0)}`,
+    ]),
+  ]
 }

@@ -155,13 +155,10 @@ function wrap(text: string, width: number, most = width): string[] {
       continue
     }
     if (line !== '') lines.push(line)
-    line = ''
     const pieces = broken(word, stringWidth(word) <= most ? most : width)
     // Each piece but the last of its word fills a line of its own.
     lines.push(...pieces.slice(0, -1))
-    const end = pieces.at(-1) ?? ''
-    if (stringWidth(end) <= width) line = end
-    else lines.push(end)
+    line = pieces.at(-1) ?? ''
   }
   if (line !== '') lines.push(line)
   // The first line stands beside what the value is called.

@@ -174,26 +174,40 @@ t.test('one view in every format', async (t) => {
     names: () => ['one'],
     table: () => ({ columns: ['ID', 'STATE'], rows: [['1', 'blocked']] }),
   }
-  t.equal(await render(view, 'json', false, false), `${view.json}\n`)
-  t.match(await render(view, 'json', true, false), /\n {2}"list"/)
-  t.equal(await render(view, 'ndjson', false, false), '{"id":1, "n":12345678901234567890}\n')
-  t.equal(await render(view, 'name', false, false), 'one\n')
-  t.equal(await render(view, 'yaml', false, false), 'list:\n  - id: 1\n    n: 12345678901234567890\n')
-  t.equal(await render(view, 'table', false, false), 'ID  STATE\n1   blocked\n')
+  t.equal(await render(view, 'json', { pretty: false, colours: false }), `${view.json}\n`)
+  t.match(await render(view, 'json', { pretty: true, colours: false }), /\n {2}"list"/)
+  t.equal(
+    await render(view, 'ndjson', { pretty: false, colours: false }),
+    '{"id":1, "n":12345678901234567890}\n',
+  )
+  t.equal(await render(view, 'name', { pretty: false, colours: false }), 'one\n')
+  t.equal(
+    await render(view, 'yaml', { pretty: false, colours: false }),
+    'list:\n  - id: 1\n    n: 12345678901234567890\n',
+  )
+  t.equal(await render(view, 'table', { pretty: false, colours: false }), 'ID  STATE\n1   blocked\n')
   // biome-ignore lint/suspicious/noControlCharactersInRegex: colour is a control sequence
-  t.match(await render(view, 'table', false, true), /\x1b\[31mblocked/)
+  t.match(await render(view, 'table', { pretty: false, colours: true }), /\x1b\[31mblocked/)
   const hostile = {
     ...view,
     json: '{"a":"\u009b2J\u202e"}',
     items: () => ['"\u009b"'],
     names: () => ['a\u001b]0;x'],
   }
-  t.equal(await render(hostile, 'json', true, false), '{\n  "a": "\\u009b2J\\u202e"\n}\n', 'on a terminal')
-  t.equal(await render(hostile, 'ndjson', true, false), '"\\u009b"\n')
-  t.equal(await render(hostile, 'name', true, false), 'a\u{fffd}]0;x\n')
-  t.equal(await render(hostile, 'json', false, false), `${hostile.json}\n`, 'elsewhere as it came')
+  t.equal(
+    await render(hostile, 'json', { pretty: true, colours: false }),
+    '{\n  "a": "\\u009b2J\\u202e"\n}\n',
+    'on a terminal',
+  )
+  t.equal(await render(hostile, 'ndjson', { pretty: true, colours: false }), '"\\u009b"\n')
+  t.equal(await render(hostile, 'name', { pretty: true, colours: false }), 'a\u{fffd}]0;x\n')
+  t.equal(
+    await render(hostile, 'json', { pretty: false, colours: false }),
+    `${hostile.json}\n`,
+    'elsewhere as it came',
+  )
   const none = { ...view, table: () => ({ columns: ['ID'], rows: [], empty: 'nothing here' }) }
-  t.equal(await render(none, 'table', false, false), 'nothing here\n')
+  t.equal(await render(none, 'table', { pretty: false, colours: false }), 'nothing here\n')
 })
 
 t.test('YAML, exports and pulled records on a terminal: escapes, and the same values', async (t) => {
@@ -206,11 +220,11 @@ t.test('YAML, exports and pulled records on a terminal: escapes, and the same va
   }
   const json = JSON.stringify(value)
   const view = { json, names: () => [], table: () => ({ columns: [], rows: [] }) }
-  const shown = await render(view, 'yaml', true, false)
+  const shown = await render(view, 'yaml', { pretty: true, colours: false })
   t.notMatch(shown, acting)
   t.match(shown, 'plain: as it is', 'quoted only where it has to be')
   t.same(parse(shown), value)
-  t.match(await render(view, 'yaml', false, false), acting, 'elsewhere as it came')
+  t.match(await render(view, 'yaml', { pretty: false, colours: false }), acting, 'elsewhere as it came')
 
   const pipe = { ...pipeDefaults, pipe_id: 'p', pipe_name: 'n', pipe_status: 'active' as const }
   const detail = {

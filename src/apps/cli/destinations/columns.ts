@@ -47,26 +47,26 @@ export function parseColumn(text: string): GivenColumn {
   const type = columnTypeWords.find((one) => one === typeWord)
   if (type === undefined) throw wrong(`${JSON.stringify(typeWord)} is not a type`)
   const column: GivenColumn = { column_name: name, column_type: type }
-  let isGenerated = false
-  for (const word of rest) {
-    const role = roleWords.find((one) => one === word)
-    if (role !== undefined) {
-      if (column.semantic_role !== undefined) throw wrong('it has two roles')
-      column.semantic_role = role
-    } else if (word === 'required') column.nullable = false
-    else if (word === 'generated') isGenerated = true
-    else if (word.startsWith('source=') && word.length > 'source='.length) {
-      column.source_field = word.slice('source='.length)
-    } else {
-      throw wrong(`${JSON.stringify(word)} is neither a role, \`source=KEY\`, \`generated\` nor \`required\``)
-    }
-  }
+  for (const word of rest) addWord(column, word, wrong)
   const isDedupe = column.semantic_role === 'dedupe_id'
+  const isGenerated = rest.includes('generated')
   if (isGenerated && (!isDedupe || column.source_field !== undefined)) {
     throw wrong('`generated` is for a dedupe_id column without a source')
   }
   if (isDedupe && !isGenerated) column.source_field ??= name
   return column
+}
+
+function addWord(column: GivenColumn, word: string, wrong: (what: string) => Failure): void {
+  const role = roleWords.find((one) => one === word)
+  if (role !== undefined) {
+    if (column.semantic_role !== undefined) throw wrong('it has two roles')
+    column.semantic_role = role
+  } else if (word === 'required') column.nullable = false
+  else if (word.startsWith('source=') && word.length > 'source='.length)
+    column.source_field = word.slice('source='.length)
+  else if (word !== 'generated')
+    throw wrong(`${JSON.stringify(word)} is neither a role, \`source=KEY\`, \`generated\` nor \`required\``)
 }
 
 /** The same syntax back, for tables. */

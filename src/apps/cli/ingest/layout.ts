@@ -79,10 +79,7 @@ export function isLines(head: Buffer, isWhole: boolean): boolean | null {
   const isRecord = whyNoRecord(Buffer.from(first)) === null
   // A line that cannot be whole is the beginning of an object over several lines.
   if (!isRecord && /[{[,:]$/.test(first)) return false
-  if (second === undefined) {
-    if (isRecord) return true
-    return isWhole ? first.endsWith('}') : null
-  }
+  if (second === undefined) return isRecord || (isWhole ? first.endsWith('}') : null)
   if (isRecord) return !(second[0] === '{' && /[{[,:]$/.test(second))
   return second[0] === '{' && whyNoRecord(Buffer.from(second)) === null
 }

@@ -101,7 +101,7 @@ export async function runIngest(
       else {
         const body = bodyOf(batch)
         try {
-          await sendBatch(client, pipe.pipe_id, body, idempotencyKey(resume, state, body), send)
+          await sendBatch(client, pipe.pipe_id, { body, key: idempotencyKey(resume, state, body) }, send)
           requests += 1
           state.records += batch.records.length
         } catch (error) {

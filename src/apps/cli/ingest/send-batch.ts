@@ -27,8 +27,7 @@ export interface SendSettings {
 export async function sendBatch(
   client: Client,
   pipeId: string,
-  body: Buffer,
-  key: string,
+  { body, key }: { body: Buffer; key: string },
   settings: SendSettings,
 ): Promise<void> {
   const headers: Record<string, string> = { 'content-type': 'application/json', 'idempotency-key': key }

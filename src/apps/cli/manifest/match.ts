@@ -36,7 +36,7 @@ export function matchDestinations(
     if (named.destination_type !== one.type) throw otherType(pipeName, named, one)
     match(one, named)
   }
-  for (const [one, other] of matched) rejectMovedName(pipeName, one, other, declared, matched)
+  for (const pair of matched) rejectMovedName(pipeName, pair, declared, matched)
   for (const target of new Set(declared.map(declaredTarget))) {
     const open = declared.filter((one) => !matched.has(one) && declaredTarget(one) === target)
     const candidates = [...free].filter((other) => existingTarget(other) === target)
@@ -45,7 +45,8 @@ export function matchDestinations(
     if (!isTold || open.length !== candidates.length || isNamedPull(open)) continue
     for (const [index, one] of open.entries()) match(one, candidates[index]!)
   }
-  matchUnnamed(pipeName, declared, matched, free, match)
+  const open = declared.filter((one) => !matched.has(one) && nameOf(one) === null)
+  matchUnnamed(pipeName, open, free, match)
   return matched
 }
 
@@ -57,8 +58,7 @@ function isNamedPull([one]: readonly DeclaredDestination[]): boolean {
 /** The name of one with its target given to another: renamed and replaced at once, or two new targets? */
 function rejectMovedName(
   pipeName: string,
-  one: DeclaredDestination,
-  existing: Destination,
+  [one, existing]: [DeclaredDestination, Destination],
   declared: readonly DeclaredDestination[],
   matched: ReadonlyMap<DeclaredDestination, Destination>,
 ): void {
@@ -76,15 +76,14 @@ function rejectMovedName(
 
 function matchUnnamed(
   pipeName: string,
-  declared: readonly DeclaredDestination[],
-  matched: ReadonlyMap<DeclaredDestination, Destination>,
+  unnamed: readonly DeclaredDestination[],
   free: ReadonlySet<Destination>,
   match: (one: DeclaredDestination, other: Destination) => void,
 ): void {
-  for (const type of new Set(declared.map((one) => one.type))) {
-    const open = declared.filter((one) => one.type === type && !matched.has(one) && nameOf(one) === null)
+  for (const type of new Set(unnamed.map((one) => one.type))) {
+    const open = unnamed.filter((one) => one.type === type)
     const candidates = [...free].filter((other) => other.destination_type === type)
-    if (open.length === 0 || candidates.length === 0) continue
+    if (candidates.length === 0) continue
     if (open.length === 1 && candidates.length === 1) match(open[0]!, candidates[0]!)
     // Alike in all that the file says of them: any order is right.
     else if (wordsOf(type).isPulled && open.length >= candidates.length)

@@ -18,8 +18,7 @@ export async function editedRecords(
   client: Client,
   place: FoundPlace,
   parkedId: string,
-  file: string | null,
-  yes: boolean | undefined,
+  { file, yes }: { file: string | null; yes: boolean | undefined },
 ): Promise<string[]> {
   if (file === null && (!canAsk() || io().stdout.isTTY !== true)) {
     throw new Failure(
@@ -28,9 +27,7 @@ export async function editedRecords(
       'give the records with -f FILE, or -f - for stdin',
     )
   }
-  const { body, text } = await client.call('getParked', {
-    path: { ...lanePath(place), parked_id: parkedId },
-  })
+  const { body, text } = await client.call('getParked', { path: { ...lanePath(place), parked_id: parkedId } })
   const stored = editableText(recordTextsOf(text))
   const notes = [
     `Parked record ${placeWords(body)} of ${place.name}: ${errorWords(body.error)}`,

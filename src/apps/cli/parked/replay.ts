@@ -12,8 +12,7 @@ import type { FoundPlace } from './references.ts'
 export async function replayOne(
   client: Client,
   place: FoundPlace,
-  parkedId: string,
-  records: string[] | null,
+  { parkedId, records }: { parkedId: string; records: string[] | null },
   wait: boolean | undefined,
 ): Promise<void> {
   const { body } = await client.call('replayParked', {
@@ -28,8 +27,7 @@ export async function replayOne(
 export async function replayMany(
   client: Client,
   place: FoundPlace,
-  ids: readonly string[],
-  filter: ParkedFilter,
+  { ids, filter }: { ids: readonly string[]; filter: ParkedFilter },
   wait: boolean,
 ): Promise<void> {
   // The replay count of each record before this replay: it shows the outcome.
@@ -38,21 +36,11 @@ export async function replayMany(
   if (ids.length === 0) {
     const { error_code } = filter
     const body = { all: true as const, ...(error_code !== undefined && { error_code }) }
-    replayed = (
-      await client.call('replayManyParked', {
-        path: lanePath(place),
-        body,
-      })
-    ).body.replayed
+    replayed = (await client.call('replayManyParked', { path: lanePath(place), body })).body.replayed
   }
   for (let at = 0; at < ids.length; at += parkedIdsAtOnce) {
     const body = { ids: ids.slice(at, at + parkedIdsAtOnce) }
-    replayed += (
-      await client.call('replayManyParked', {
-        path: lanePath(place),
-        body,
-      })
-    ).body.replayed
+    replayed += (await client.call('replayManyParked', { path: lanePath(place), body })).body.replayed
   }
   if (replayed === 0) {
     throw new Failure(
