@@ -23,14 +23,13 @@ export const resourceLimits = {
   tailRecordBytes: 256 * KiB,
   /** The runs of one lane in one response. A page of messages has no more. */
   shownHistoryRuns: 250,
-  /**
-   * A row group of a Parquet object, which is encoded at once: bytes of values, and cells. Other lanes of the thread
-   * wait meanwhile.
-   */
+  /** A row group of a Parquet object, which is encoded at once and is in memory: bytes of values, and cells. */
   parquetGroupBytes: 8 * MiB,
   parquetGroupCells: 1_000_000,
-  /** The records that are read for a Parquet object without a pause. */
-  parquetReadCharacters: 1 * MiB,
+  /** The bytes of records that are copied to the Parquet thread at once, or one record. */
+  parquetPortionBytes: 1 * MiB,
+  /** Young objects of the Parquet thread, in MiB: a row group becomes old anyway. */
+  parquetYoungHeapMiB: 16,
   /**
    * Columns of a Parquet object, each with room of its own in every row group; and the number of those that take the
    * same key, which bounds the growth of the object.

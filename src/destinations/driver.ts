@@ -100,6 +100,8 @@ export type DestinationSpec = ResolvedConfig & {
   readonly destinationId: string
   readonly pipeId: string
   readonly pipeName: string
+  /** Workspace of the lane, for turns where lanes wait for each other. Only lanes have it. */
+  readonly workspaceId?: string
   /** For databases. Empty: columns are matched with the table's columns by name. */
   readonly columns: readonly ColumnMapping[]
   /** The pipe's timestamp key (`pipe_ingest_ts_field`): the source of a `record_ts` column without `source_field`. */

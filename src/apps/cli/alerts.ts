@@ -39,52 +39,7 @@ export function addAlertsCommands(program: Command): void {
       await print(viewOf(body, text), options.output)
     },
   })
-  define<SetOptions>(alerts, {
-    usage: 'set',
-    summary: 'set where alerts go; what is not given stays as it is',
-    help: `An address that holds a secret (a token in its query, the path of a Slack webhook) comes from --url-file, from
-${urlVariable} or is asked for. The secret that alerts are signed with (whsec_…) comes from ${secretVariable},
---secret-file or --ask-secret.
-
-Events:
-${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).join('\n')}`,
-    examples: [
-      'pipectl alerts set --url https://hooks.example.com/pipectl --ask-secret',
-      'pipectl alerts set --url-file slack-webhook --format slack --events lane.failing,lane.stuck,lane.recovered',
-      'pipectl alerts set --events all',
-    ],
-    output: formats,
-    daemon: true,
-    options: (command) => {
-      command.option('--url <url>', 'an address without a secret')
-      command.option('--url-file <file>', 'file that holds the address; - for stdin')
-      command.addOption(
-        new Option('--format <format>', 'JSON as docs/alerts.md says, or for Slack').choices(alertFormats),
-      )
-      command.option('--events <names>', 'which, with commas between, or `all`')
-      command.option('--ask-secret', 'ask for the secret to sign with')
-      command.option('--secret-file <file>', 'file that holds the secret; - for stdin')
-      command.option('--unsigned', 'sign no more')
-    },
-    action: async (_, options) => {
-      const change = await changeFrom(options)
-      const client = await connect(options)
-      const { body: stored, etag } = await client.call('getAlerts')
-      const { alerts: current } = stored
-      const url = change.url ?? current?.url
-      if (url === undefined)
-        throw new Failure(
-          exitCodes.usage,
-          'alerts have no address yet',
-          `give --url, --url-file or ${urlVariable}`,
-        )
-      const { body, text } = await ifUnchanged('the alerts', stored, () =>
-        client.call('putAlerts', { body: { ...current, ...change, url }, ifMatch: etag }),
-      )
-      say('Alerts are set. `pipectl alerts test` sends one.')
-      await print(viewOf(body, text), options.output)
-    },
-  })
+  addSet(alerts)
   define(alerts, {
     usage: 'clear',
     summary: 'send no alerts any more, also not those that are pending',
@@ -118,6 +73,54 @@ ${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).j
           'the test alert was not accepted',
           '`pipectl alerts set` changes where alerts go',
         )
+    },
+  })
+}
+
+function addSet(alerts: Command): void {
+  define<SetOptions>(alerts, {
+    usage: 'set',
+    summary: 'set where alerts go; what is not given stays as it is',
+    help: `An address that holds a secret (a token in its query, the path of a Slack webhook) comes from --url-file, from
+${urlVariable} or is asked for. The secret that alerts are signed with (whsec_…) comes from ${secretVariable},
+--secret-file or --ask-secret.
+
+Events:
+${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).join('\n')}`,
+    examples: [
+      'pipectl alerts set --url https://hooks.example.com/pipectl --ask-secret',
+      'pipectl alerts set --url-file slack-webhook --format slack --events lane.failing,lane.stuck,lane.recovered',
+      'pipectl alerts set --events all',
+    ],
+    output: formats,
+    daemon: true,
+    options: (command) => {
+      command.option('--url <url>', 'an address without a secret')
+      command.option('--url-file <file>', 'file that holds the address; - for stdin')
+      command.addOption(
+        new Option('--format <format>', 'JSON as docs/alerts.md says, or for Slack').choices(alertFormats),
+      )
+      command.option('--events <names>', 'which, with commas between, or `all`')
+      command.option('--ask-secret', 'ask for the secret to sign with')
+      command.option('--secret-file <file>', 'file that holds the secret; - for stdin')
+      command.option('--unsigned', 'sign no more')
+    },
+    action: async (_, options) => {
+      const change = await changeFrom(options)
+      const client = await connect(options)
+      const { body: stored, etag } = await client.call('getAlerts')
+      const url = change.url ?? stored.alerts?.url
+      if (url === undefined)
+        throw new Failure(
+          exitCodes.usage,
+          'alerts have no address yet',
+          `give --url, --url-file or ${urlVariable}`,
+        )
+      const { body, text } = await ifUnchanged('the alerts', stored, () =>
+        client.call('putAlerts', { body: { ...stored.alerts, ...change, url }, ifMatch: etag }),
+      )
+      say('Alerts are set. `pipectl alerts test` sends one.')
+      await print(viewOf(body, text), options.output)
     },
   })
 }

@@ -58,7 +58,9 @@ import { confirm, say } from './terminal.ts'
 export function addDestinationsCommands(program: Command): void {
   const destinations = group(program, 'destinations', 'where records go')
   addReading(destinations)
-  addWriting(destinations)
+  addCreate(destinations)
+  addUpdate(destinations)
+  addTest(destinations)
   addStatusCommands(destinations)
   addPinCommand(destinations)
   addDriftCommand(destinations)
@@ -118,9 +120,7 @@ function addReading(destinations: Command): void {
       const client = await connect(options)
       const found = await findDestination(client, reference!)
       const id = found.destination.destination_id
-      const reply = await client.call('getDestination', {
-        path: lanePath(found.destination),
-      })
+      const reply = await client.call('getDestination', { path: lanePath(found.destination) })
       const rows = detailRows({ pipe: found.pipe, destination: reply.body.destination })
       await print(oneView(reply.text, id, rows), options.output)
     },
@@ -137,7 +137,7 @@ async function readDestination(
   return { pipe, destination: body.destination, etag }
 }
 
-function addWriting(destinations: Command): void {
+function addCreate(destinations: Command): void {
   define<InferOptions>(destinations, {
     usage: 'create <pipe>',
     summary: 'add a destination to a pipe; prints its id',
@@ -175,6 +175,9 @@ function addWriting(destinations: Command): void {
       await print(oneView(reply.text, id, [['destination_id', id]]), options.output)
     },
   })
+}
+
+function addUpdate(destinations: Command): void {
   define<PatchOptions & AlterOptions & TransformCheckOptions>(destinations, {
     usage: 'update <destination>',
     summary: 'change the config, columns or delivery settings of a destination; what is not given stays',
@@ -197,19 +200,17 @@ function addWriting(destinations: Command): void {
     },
     action: async ([reference], options) => {
       const client = await connect(options)
-      const found = await readDestination(client, reference!)
-      const patch = await destinationPatch(found.destination, options)
-      const lost = found.destination.columns?.length ?? 0
+      const { pipe, destination, etag: ifMatch } = await readDestination(client, reference!)
+      const patch = await destinationPatch(destination, options)
+      const lost = destination.columns?.length ?? 0
       if (lost > 0 && (options.column !== undefined || options.columns === false)) {
         await confirm(
-          `Replace all ${counted(lost, 'column mapping')} of ${fullName(found.pipe, found.destination)} with ${counted(patch.columns?.length ?? 0, 'mapping')}? (--add-column keeps the others.)`,
+          `Replace all ${counted(lost, 'column mapping')} of ${fullName(pipe, destination)} with ${counted(patch.columns?.length ?? 0, 'mapping')}? (--add-column keeps the others.)`,
           options.yes,
         )
       }
-      const id = found.destination.destination_id
-      if (options.alterTable === true) await alterTable(client, found.pipe.pipe_id, id, options.addColumn)
-      const { destination, etag: ifMatch } = found
-      const reply = await ifUnchanged(fullName(found.pipe, destination), { destination }, () =>
+      if (options.alterTable === true) await alterTable(client, destination, options.addColumn)
+      const reply = await ifUnchanged(fullName(pipe, destination), { destination }, () =>
         client.call('updateDestination', {
           path: lanePath(destination),
           body: patch,
@@ -217,13 +218,16 @@ function addWriting(destinations: Command): void {
           ifMatch,
         }),
       )
-      say(`Updated ${fullName(found.pipe, reply.body.destination)}.`)
+      say(`Updated ${fullName(pipe, reply.body.destination)}.`)
       sayOpenSecrets(patch)
       sayTransformCheck(reply.body)
-      const rows = detailRows({ pipe: found.pipe, destination: reply.body.destination })
-      await print(oneView(reply.text, id, rows), options.output)
+      const rows = detailRows({ pipe, destination: reply.body.destination })
+      await print(oneView(reply.text, destination.destination_id, rows), options.output)
     },
   })
+}
+
+function addTest(destinations: Command): void {
   define<PatchOptions & { sample?: boolean }>(destinations, {
     usage: 'test <destination>',
     summary: 'try a destination without storing anything; exit code 1 when a check fails',

@@ -10,9 +10,9 @@ import { connect } from './connection.ts'
 import { define, formats } from './define.ts'
 import type { IngestTarget } from './ingest/run-ingest.ts'
 import { io } from './io.ts'
-import { oneView, print } from './output.ts'
+import { oneView, print, rowsOf } from './output.ts'
 import { findPipe } from './references.ts'
-import { say } from './terminal.ts'
+import { interruptible, say } from './terminal.ts'
 
 interface IngestOptions {
   file?: string
@@ -50,27 +50,12 @@ appends such lines to a file instead and goes on.`,
         .option('--again', 'send a file that was sent before once more')
         .option('--skip-invalid <file>', 'append what is no valid record to this file, and go on'),
     action: async ([reference], options) => {
-      const file = options.file === undefined || options.file === '-' ? null : options.file
-      if (file !== null && (!existsSync(file) || !statSync(file).isFile())) {
-        throw new Failure(
-          exitCodes.usage,
-          `-f ${file}: there is no such file`,
-          'name a file, or pipe the records in',
-        )
-      }
-      if (file !== null && options.skipInvalid !== undefined) {
-        if (path.resolve(file) === path.resolve(options.skipInvalid)) {
-          throw new Failure(exitCodes.usage, '--skip-invalid names the input itself', 'name another file')
-        }
-      }
+      const file = inputFile(options)
       if (file === null && io().stdin.isTTY) say('Reading records from the terminal; Ctrl-D ends the input.')
       const client = await connect(options)
       const pipe = await findTargetPipe(client, reference!)
       const { runIngest } = await import('./ingest/run-ingest.ts')
-      const interrupt = new AbortController()
-      const onInterrupt = () => interrupt.abort()
-      process.once('SIGINT', onInterrupt).once('SIGTERM', onInterrupt)
-      const result = await runIngest(client, pipe, {
+      const settings = {
         file,
         maxRecords:
           options.batchRecords === undefined ? null : positive('--batch-records', options.batchRecords),
@@ -80,9 +65,8 @@ appends such lines to a file instead and goes on.`,
         again: options.again === true,
         skipInvalid: options.skipInvalid ?? null,
         env: io().env,
-        signal: interrupt.signal,
-      })
-      process.off('SIGINT', onInterrupt).off('SIGTERM', onInterrupt)
+      }
+      const result = await interruptible((signal) => runIngest(client, pipe, { ...settings, signal }))
       const body = {
         pipe_id: pipe.pipe_id,
         pipe_name: pipe.pipe_name,
@@ -94,13 +78,21 @@ appends such lines to a file instead and goes on.`,
       say(
         `${counted(result.records, 'record')} accepted by ${pipe.pipe_name} in ${counted(result.requests, 'request')}.`,
       )
-      if (result.skipped > 0) {
-        say(`${counted(result.skipped, 'line')} put aside to ${options.skipInvalid}.`)
-      }
-      const rows = Object.entries(body).map(([key, value]) => [key, String(value)])
-      await print(oneView(JSON.stringify(body), pipe.pipe_name, rows), options.output)
+      if (result.skipped > 0) say(`${counted(result.skipped, 'line')} put aside to ${options.skipInvalid}.`)
+      await print(oneView(JSON.stringify(body), pipe.pipe_name, rowsOf(body)), options.output)
     },
   })
+}
+
+/** Null: stdin. Throws Failure (usage). */
+function inputFile({ file, skipInvalid }: IngestOptions): string | null {
+  if (file === undefined || file === '-') return null
+  if (!existsSync(file) || !statSync(file).isFile()) {
+    const problem = `-f ${file}: there is no such file`
+    throw new Failure(exitCodes.usage, problem, 'name a file, or pipe the records in')
+  }
+  if (skipInvalid === undefined || path.resolve(file) !== path.resolve(skipInvalid)) return file
+  throw new Failure(exitCodes.usage, '--skip-invalid names the input itself', 'name another file')
 }
 
 /** A key with the scope `ingest` alone can look at no pipe: then its id has to be given, and is all that is known. */

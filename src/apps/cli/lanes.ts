@@ -16,9 +16,9 @@ import {
 import { addBlockingMessageCommand } from './blocking-message.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
-import { oneView, print, type Table } from './output.ts'
+import { oneView, print, type Table, type View } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
-import { deliveredAgain, nothingAgain, rewindPoint, rewindQuestion, rewindSummary } from './rewind.ts'
+import { addRewindCommand } from './rewind.ts'
 import { confirm, say } from './terminal.ts'
 
 /** The last error is a note below its lane: it says most, and is never cut to a column. */
@@ -50,23 +50,7 @@ export function addLanesCommands(program: Command): void {
         (a, b) => severity(b.destination, nowMs) - severity(a.destination, nowMs),
       )
       const shown = options.blocked === true ? all.filter((one) => severity(one.destination, nowMs) > 0) : all
-      const items = shown.map(({ pipe, destination }) => ({
-        pipe_name: pipe.pipe_name,
-        pipe_id: pipe.pipe_id,
-        destination_id: destination.destination_id,
-        destination_name: destination.destination_name,
-        destination_type: destination.destination_type,
-        destination_status: destination.destination_status,
-        ...destination.lane,
-        is_failing: isFailing(destination.lane, nowMs),
-      }))
-      const view = {
-        json: JSON.stringify({ lanes: items }),
-        items: () => items.map((one) => JSON.stringify(one)),
-        names: () => shown.map(({ pipe, destination }) => fullName(pipe, destination)),
-        table: () => laneTable(shown),
-      }
-      await print(view, options.output)
+      await print(laneList(shown, nowMs), options.output)
     },
   })
   define<{ force?: boolean }>(lanes, {
@@ -86,9 +70,7 @@ export function addLanesCommands(program: Command): void {
       const name = fullName(pipe, destination)
       if (options.force !== true && !skipHelps(destination.lane)) throw noRecordAtFault(name, destination)
       await confirm(`Skip ${what} of ${name}? It is parked, and the lane goes on.`, options.yes)
-      const reply = await client.call('skipBlockingMessage', {
-        path: lanePath(destination),
-      })
+      const reply = await client.call('skipBlockingMessage', { path: lanePath(destination) })
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
       if (!reply.body.skipped) throw nothingBlocks()
       say(`Skipped ${what} of ${name}.`)
@@ -103,9 +85,7 @@ export function addLanesCommands(program: Command): void {
     action: async ([reference], options) => {
       const client = await connect(options)
       const { pipe, destination } = await findDestination(client, reference!)
-      const reply = await client.call('retryNow', {
-        path: lanePath(destination),
-      })
+      const reply = await client.call('retryNow', { path: lanePath(destination) })
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
       if (!reply.body.retried) throw nothingBlocks()
       say(
@@ -113,43 +93,7 @@ export function addLanesCommands(program: Command): void {
       )
     },
   })
-  define<{ to: string }>(lanes, {
-    usage: 'rewind <destination>',
-    summary: 'deliver again from an earlier point; a lane never goes forward this way (see `lanes skip`)',
-    examples: [
-      'pipectl lanes rewind orders/pull --to earliest --yes',
-      'pipectl lanes rewind orders/database --to 2h',
-      'pipectl lanes rewind orders/database --to 2026-01-31T06:00:00Z --yes',
-    ],
-    output: formats,
-    daemon: true,
-    destructive: true,
-    options: (command) =>
-      command.requiredOption(
-        '--to <point>',
-        '`earliest`, a stream_seq, a time ago (2h, 7d), today, yesterday, or an ISO 8601 time',
-      ),
-    action: async ([reference], options) => {
-      const to = rewindPoint(options.to)
-      const client = await connect(options)
-      const found = await findDestination(client, reference!)
-      const { pipe, destination } = found
-      const name = fullName(pipe, destination)
-      const again = await deliveredAgain(client, found, to)
-      // A point after the cursor is for the API to reject.
-      const isAhead = typeof to === 'number' && to > destination.lane.cursor_seq
-      if (again === null && !isAhead) throw nothingAgain(name)
-      if (again !== null && options.yes === true) say(rewindSummary(found, again))
-      else if (again !== null) await confirm(rewindQuestion(found, again), options.yes)
-      const reply = await client.call('rewindDestination', {
-        path: lanePath(destination),
-        body: { to },
-      })
-      const cursor = String(reply.body.cursor_seq)
-      say(`The lane of ${name} continues after stream_seq ${cursor}.`)
-      await print(oneView(reply.text, cursor, [['cursor_seq', cursor]]), options.output)
-    },
-  })
+  addRewindCommand(lanes)
   addBlockingMessageCommand(lanes)
 }
 
@@ -167,6 +111,25 @@ function nothingBlocks(): Failure {
     'nothing is blocking this lane, or its destination is blocked by status',
     '`pipectl lanes list` shows the state; `pipectl destinations unblock` lets a blocked one go on',
   )
+}
+
+function laneList(lanes: readonly DestinationOfPipe[], nowMs: number): View {
+  const items = lanes.map(({ pipe, destination }) => ({
+    pipe_name: pipe.pipe_name,
+    pipe_id: pipe.pipe_id,
+    destination_id: destination.destination_id,
+    destination_name: destination.destination_name,
+    destination_type: destination.destination_type,
+    destination_status: destination.destination_status,
+    ...destination.lane,
+    is_failing: isFailing(destination.lane, nowMs),
+  }))
+  return {
+    json: JSON.stringify({ lanes: items }),
+    items: () => items.map((one) => JSON.stringify(one)),
+    names: () => lanes.map(({ pipe, destination }) => fullName(pipe, destination)),
+    table: () => laneTable(lanes),
+  }
 }
 
 function laneTable(lanes: readonly DestinationOfPipe[]): Table {

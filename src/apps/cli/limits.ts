@@ -7,8 +7,8 @@ import { fieldsFromFlags, limitFlags } from '../client/flag-fields.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import { addFlagOptions } from './flag-options.ts'
-import { oneView, print, show } from './output.ts'
-import { findPipe } from './references.ts'
+import { oneView, print, rowsOf } from './output.ts'
+import { readPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
 export function addLimitsCommands(program: Command): void {
@@ -20,10 +20,8 @@ export function addLimitsCommands(program: Command): void {
     output: formats,
     daemon: true,
     action: async ([reference], options) => {
-      const client = await connect(options)
-      const pipe = await findPipe(client, reference!)
-      const { limits: current } = (await client.call('getPipe', { path: { pipe_id: pipe.pipe_id } })).body
-      const rows = Object.entries(current ?? {}).map(([key, value]) => [key, show(value)])
+      const { pipe, limits: current } = (await readPipe(await connect(options), reference!)).body
+      const rows = rowsOf(current ?? {})
       const json = JSON.stringify({ limits: current })
       const table = () => ({ columns: ['LIMIT', 'VALUE'], rows, empty: 'no limits are set' })
       await print({ json, names: () => [pipe.pipe_name], table }, options.output)
@@ -48,11 +46,9 @@ ${suggestionText({})}`,
         throw new Failure(exitCodes.usage, 'no limit was given', '--help lists them')
       }
       const client = await connect(options)
-      const pipe = await findPipe(client, reference!)
-      const { body: detail, etag } = await client.call('getPipe', { path: { pipe_id: pipe.pipe_id } })
-      const { limits: current } = detail
-      const missing = missingOf({ ...current, ...given })
-      if (missing.length > 0) {
+      const { body: detail, etag } = await readPipe(client, reference!)
+      const { pipe, limits: current } = detail
+      if (missingOf({ ...current, ...given }).length > 0) {
         const question = `${pipe.pipe_name} has no limits yet. Use these for what was not given?\n${suggestionText(given)}\n`
         await confirm(question, options.yes)
       }
@@ -64,8 +60,7 @@ ${suggestionText({})}`,
         }),
       )
       say(`Set the limits of ${pipe.pipe_name}.`)
-      const rows = Object.entries(reply.body.limits).map(([key, value]) => [key, show(value)])
-      await print(oneView(reply.text, pipe.pipe_name, rows), options.output)
+      await print(oneView(reply.text, pipe.pipe_name, rowsOf(reply.body.limits)), options.output)
     },
   })
   define(limits, {
@@ -77,14 +72,13 @@ ${suggestionText({})}`,
     destructive: true,
     action: async ([reference], options) => {
       const client = await connect(options)
-      const pipe = await findPipe(client, reference!)
-      const path = { pipe_id: pipe.pipe_id }
-      const { body: read, etag } = await client.call('getPipe', { path })
-      await confirm(`Remove all limits of ${pipe.pipe_name}?`, options.yes)
-      await ifUnchanged(`pipe ${pipe.pipe_name}`, read, () =>
-        client.call('deleteLimits', { path, ifMatch: etag }),
+      const { body: read, etag } = await readPipe(client, reference!)
+      const { pipe_id, pipe_name } = read.pipe
+      await confirm(`Remove all limits of ${pipe_name}?`, options.yes)
+      await ifUnchanged(`pipe ${pipe_name}`, read, () =>
+        client.call('deleteLimits', { path: { pipe_id }, ifMatch: etag }),
       )
-      say(`${pipe.pipe_name} has no limits now.`)
+      say(`${pipe_name} has no limits now.`)
     },
   })
 }

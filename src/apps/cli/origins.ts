@@ -4,7 +4,7 @@ import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import { oneView, print } from './output.ts'
-import { findPipe } from './references.ts'
+import { findPipe, readPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
 export function addOriginsCommands(program: Command): void {
@@ -16,10 +16,7 @@ export function addOriginsCommands(program: Command): void {
     output: formats,
     daemon: true,
     action: async ([reference], options) => {
-      const client = await connect(options)
-      const pipe = await findPipe(client, reference!)
-      const { allowed_origins: list } = (await client.call('getPipe', { path: { pipe_id: pipe.pipe_id } }))
-        .body
+      const { allowed_origins: list } = (await readPipe(await connect(options), reference!)).body
       const view = {
         json: JSON.stringify({ allowed_origins: list }),
         items: () => list.map((one) => JSON.stringify(one)),
@@ -62,9 +59,7 @@ export function addOriginsCommands(program: Command): void {
     destructive: true,
     action: async ([reference, origin], options) => {
       const client = await connect(options)
-      const pipe = await findPipe(client, reference!)
-      const { allowed_origins: list } = (await client.call('getPipe', { path: { pipe_id: pipe.pipe_id } }))
-        .body
+      const { pipe, allowed_origins: list } = (await readPipe(client, reference!)).body
       const found = list.find(
         (one) =>
           one.origin_domain === origin!.toLowerCase() ||

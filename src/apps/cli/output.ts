@@ -37,6 +37,11 @@ export function fieldTable(rows: readonly (readonly string[])[]): Table {
   }
 }
 
+/** Fields as rows, each with its value in words. */
+export function rowsOf(fields: object): string[][] {
+  return Object.entries(fields).map(([key, value]) => [key, show(value)])
+}
+
 export function show(value: unknown): string {
   if (value === null || value === undefined) return '-'
   return typeof value === 'object' ? JSON.stringify(value) : String(value)

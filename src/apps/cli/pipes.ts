@@ -8,13 +8,20 @@ import { exitCodes, Failure } from '../client/failure.ts'
 import { describeTarget, fullName, kindOf, stateOf } from '../client/workspace.ts'
 import { connect } from './connection.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
-import { fieldTable, oneView, print, show, type Table, type View } from './output.ts'
+import { fieldTable, oneView, print, rowsOf, type Table, type View } from './output.ts'
 import { addPipeFieldOptions, type PipeFieldOptions, pipeFields } from './pipe-fields.ts'
-import { findPipe, pickPipe } from './references.ts'
+import { pickPipe, readPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
 export function addPipesCommands(program: Command): void {
   const pipes = group(program, 'pipes', 'where records come in')
+  addReading(pipes)
+  addWriting(pipes)
+  addStatusCommands(pipes)
+  addDelete(pipes)
+}
+
+function addReading(pipes: Command): void {
   define(pipes, {
     usage: 'list',
     summary: 'list the pipes with the traffic of the last 24 hours',
@@ -34,13 +41,15 @@ export function addPipesCommands(program: Command): void {
     daemon: true,
     action: async ([reference], options) => {
       const client = await connect(options)
-      const pipe = await findPipe(client, reference!)
-      const reply = await client.call('getPipe', { path: { pipe_id: pipe.pipe_id } })
-      const { pipe_name } = reply.body.pipe
-      const table = () => detailTable(reply.body, client.ingestUrl(pipe.pipe_id))
-      await print({ json: reply.text, names: () => [pipe_name], table }, options.output)
+      const { body, text } = await readPipe(client, reference!)
+      const { pipe_id, pipe_name } = body.pipe
+      const table = () => detailTable(body, client.ingestUrl(pipe_id))
+      await print({ json: text, names: () => [pipe_name], table }, options.output)
     },
   })
+}
+
+function addWriting(pipes: Command): void {
   define<PipeFieldOptions>(pipes, {
     usage: 'create <name>',
     summary: 'create a pipe; prints its id',
@@ -74,6 +83,9 @@ export function addPipesCommands(program: Command): void {
       await update(reference!, fields, options)
     },
   })
+}
+
+function addStatusCommands(pipes: Command): void {
   define(pipes, {
     usage: 'pause <pipe>',
     summary: 'stop taking records: clients get 404; what is buffered is still delivered',
@@ -83,7 +95,7 @@ export function addPipesCommands(program: Command): void {
     destructive: true,
     action: async ([reference], options) => {
       const client = await connect(options)
-      const { pipe, read, pending } = await readPipe(client, reference!)
+      const { pipe, read, pending } = await readWithPending(client, reference!)
       const drains =
         pending > 0 ? `What is pending (${counted(pending, 'message')}) is` : 'What is pending is'
       await confirm(
@@ -101,6 +113,9 @@ export function addPipesCommands(program: Command): void {
     daemon: true,
     action: ([reference], options) => update(reference!, { pipe_status: 'active' }, options),
   })
+}
+
+function addDelete(pipes: Command): void {
   define(pipes, {
     usage: 'delete <pipe>',
     summary: 'delete a pipe, its destinations and every record of it that is not delivered yet',
@@ -109,7 +124,7 @@ export function addPipesCommands(program: Command): void {
     destructive: true,
     action: async ([reference], options) => {
       const client = await connect(options)
-      const { pipe, read, pending } = await readPipe(client, reference!)
+      const { pipe, read, pending } = await readWithPending(client, reference!)
       const loss = pending > 0 ? ` ${counted(pending, 'message')} not delivered yet will be lost.` : ''
       await confirm(`Delete pipe ${pipe.pipe_name} with its destinations?${loss}`, options.yes)
       await ifUnchanged(`pipe ${pipe.pipe_name}`, read.body, () =>
@@ -122,12 +137,11 @@ export function addPipesCommands(program: Command): void {
 
 async function update(reference: string, fields: PipeUpdate, options: CommonOptions): Promise<void> {
   const client = await connect(options)
-  const { read } = await readPipe(client, reference)
-  await change(client, read, fields, options)
+  await change(client, await readPipe(client, reference), fields, options)
 }
 
-/** A pipe with its version, so that a change of it is made to what the person sees, and what is not delivered yet. */
-async function readPipe(client: Client, reference: string) {
+/** A pipe with its version, and what is not delivered yet. */
+async function readWithPending(client: Client, reference: string) {
   const { pipes, usage_by_pipe } = (await client.call('listPipes')).body
   const { pipe_id } = pickPipe(pipes, reference)
   const read = await client.call('getPipe', { path: { pipe_id } })
@@ -146,8 +160,7 @@ async function change(
   )
   const { pipe_name, pipe_status } = reply.body.pipe
   say(`Updated pipe ${pipe_name}; it is ${pipe_status}.`)
-  const rows = Object.entries(reply.body.pipe).map(([key, value]) => [key, show(value)])
-  await print(oneView(reply.text, pipe_name, rows), options.output)
+  await print(oneView(reply.text, pipe_name, rowsOf(reply.body.pipe)), options.output)
 }
 
 function listView(body: PipeList, json: string): View {
@@ -184,16 +197,14 @@ function listView(body: PipeList, json: string): View {
 }
 
 function detailTable(detail: PipeDetail, ingestUrl: string): Table {
-  const rows = Object.entries(detail.pipe).map(([key, value]) => [key, show(value)])
-  rows.push(['ingest', `POST ${ingestUrl}`])
-  for (const [key, value] of Object.entries(detail.limits ?? {})) rows.push([key, show(value)])
-  for (const origin of detail.allowed_origins) rows.push(['allowed origin', origin.origin_domain])
-  for (const one of detail.destinations) {
-    const state = `${stateOf(one)}, ${count(one.lane.pending_messages)} pending`
-    rows.push([
+  return fieldTable([
+    ...rowsOf(detail.pipe),
+    ['ingest', `POST ${ingestUrl}`],
+    ...rowsOf(detail.limits ?? {}),
+    ...detail.allowed_origins.map((origin) => ['allowed origin', origin.origin_domain]),
+    ...detail.destinations.map((one) => [
       'destination',
-      `${fullName(detail.pipe, one)}  ${kindOf(one)} ${describeTarget(one)}  ${state}`,
-    ])
-  }
-  return fieldTable(rows)
+      `${fullName(detail.pipe, one)}  ${kindOf(one)} ${describeTarget(one)}  ${stateOf(one)}, ${count(one.lane.pending_messages)} pending`,
+    ]),
+  ])
 }

@@ -3,9 +3,9 @@ import type { Command } from 'commander'
 import { openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { findTarget } from './connection.ts'
-import { define, formats, group } from './define.ts'
+import { type CommonOptions, define, formats, group } from './define.ts'
 import { io } from './io.ts'
-import { print } from './output.ts'
+import { print, type View } from './output.ts'
 import { type Profile, profilesFile, readProfiles, writeProfiles } from './profile-store.ts'
 import { askSecret, canAsk, confirm, say } from './terminal.ts'
 
@@ -22,32 +22,11 @@ export function addProfileCommands(program: Command): void {
     data: true,
     options: (command) => command.option('--no-check', 'store it without trying it'),
     action: async ([name], options) => {
-      if (!/^[A-Za-z0-9_-]{1,64}$/.test(name!)) {
-        throw new Failure(
-          exitCodes.usage,
-          `${JSON.stringify(name)} is not a name for a profile`,
-          'use letters, digits, hyphens and underscores',
-        )
-      }
-      // The profile in use must lend neither its address nor its key to a new one.
-      const target = await findTarget(
-        { ...options, profile: undefined },
-        { ...io().env, PIPECTL_PROFILE: undefined },
-      )
-      const stored: Profile = { url: target.urlOrigin === 'profile' ? defaultAddress : target.url }
-      if (target.dataUrlOrigin === 'flag' || target.dataUrlOrigin === 'environment')
-        stored.data_url = target.dataUrl
-      const given = target.apiKeyOrigin === 'profile' ? null : target.apiKey
-      const key = given ?? (canAsk() ? (await askSecret('API key: ')).trim() : null)
-      if (key === null) {
-        throw new Failure(
-          exitCodes.usage,
-          'no API key was given for the profile',
-          'use --api-key-file, --api-key-stdin or PIPECTL_API_KEY',
-        )
-      }
-      stored.api_key = key
-      if (options.check) await openClient({ url: stored.url, apiKey: key }).call('listApiKeys')
+      const problem = `${JSON.stringify(name)} is not a name for a profile`
+      if (!/^[A-Za-z0-9_-]{1,64}$/.test(name!))
+        throw new Failure(exitCodes.usage, problem, 'use letters, digits, hyphens and underscores')
+      const stored = await givenProfile(options)
+      if (options.check) await openClient({ url: stored.url, apiKey: stored.api_key }).call('listApiKeys')
       const profiles = await readProfiles(io().env)
       profiles.profiles.set(name!, stored)
       profiles.current = name!
@@ -74,29 +53,7 @@ export function addProfileCommands(program: Command): void {
     output: formats,
     action: async (_, options) => {
       const { current, profiles } = await readProfiles(io().env)
-      const list = [...profiles].map(([name, one]) => ({
-        name,
-        url: one.url,
-        data_url: one.data_url ?? null,
-        api_key_prefix: one.api_key?.slice(0, 12) ?? null,
-        current: name === current,
-      }))
-      const view = {
-        json: JSON.stringify({ profiles: list }),
-        items: () => list.map((one) => JSON.stringify(one)),
-        names: () => list.map((one) => one.name),
-        table: () => ({
-          columns: [
-            '',
-            { label: 'NAME', shrinksTo: 12 },
-            { label: 'ADDRESS', shrinksTo: 24 },
-            { label: 'KEY STARTS WITH', gives: 1 },
-          ],
-          rows: list.map((one) => [one.current ? '*' : '', one.name, one.url, one.api_key_prefix ?? '-']),
-          empty: `no profiles in ${profilesFile(io().env)}; make one with \`pipectl profile add NAME\``,
-        }),
-      }
-      await print(view, options.output)
+      await print(listView(profiles, current), options.output)
     },
   })
   define(profile, {
@@ -117,6 +74,53 @@ export function addProfileCommands(program: Command): void {
 }
 
 const defaultAddress = 'http://127.0.0.1:8080'
+
+/** The profile in use must lend neither its address nor its key to a new one. Throws Failure (usage) without a key. */
+async function givenProfile(options: CommonOptions): Promise<Profile & { api_key: string }> {
+  const target = await findTarget(
+    { ...options, profile: undefined },
+    { ...io().env, PIPECTL_PROFILE: undefined },
+  )
+  const given = target.apiKeyOrigin === 'profile' ? null : target.apiKey
+  const key = given ?? (canAsk() ? (await askSecret('API key: ')).trim() : null)
+  if (key === null)
+    throw new Failure(
+      exitCodes.usage,
+      'no API key was given for the profile',
+      'use --api-key-file, --api-key-stdin or PIPECTL_API_KEY',
+    )
+  const hasDataUrl = target.dataUrlOrigin === 'flag' || target.dataUrlOrigin === 'environment'
+  return {
+    url: target.urlOrigin === 'profile' ? defaultAddress : target.url,
+    ...(hasDataUrl && { data_url: target.dataUrl }),
+    api_key: key,
+  }
+}
+
+function listView(profiles: ReadonlyMap<string, Profile>, current: string | null): View {
+  const list = [...profiles].map(([name, one]) => ({
+    name,
+    url: one.url,
+    data_url: one.data_url ?? null,
+    api_key_prefix: one.api_key?.slice(0, 12) ?? null,
+    current: name === current,
+  }))
+  return {
+    json: JSON.stringify({ profiles: list }),
+    items: () => list.map((one) => JSON.stringify(one)),
+    names: () => list.map((one) => one.name),
+    table: () => ({
+      columns: [
+        '',
+        { label: 'NAME', shrinksTo: 12 },
+        { label: 'ADDRESS', shrinksTo: 24 },
+        { label: 'KEY STARTS WITH', gives: 1 },
+      ],
+      rows: list.map((one) => [one.current ? '*' : '', one.name, one.url, one.api_key_prefix ?? '-']),
+      empty: `no profiles in ${profilesFile(io().env)}; make one with \`pipectl profile add NAME\``,
+    }),
+  }
+}
 
 function noProfile(name: string, known: string[]): Failure {
   const hint =

@@ -10,7 +10,7 @@ import { define } from './define.ts'
 import { io } from './io.ts'
 import type { PullFormat } from './pull/sinks.ts'
 import { findDestination } from './references.ts'
-import { say } from './terminal.ts'
+import { interruptible, say } from './terminal.ts'
 
 interface PullOptions {
   once?: boolean
@@ -66,23 +66,16 @@ PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.
           `add one with \`pipectl destinations create ${pipe.pipe_name} --type pull\``,
         )
       }
-      const interrupt = new AbortController()
-      const onInterrupt = () => interrupt.abort()
-      process.once('SIGINT', onInterrupt).once('SIGTERM', onInterrupt)
       const [{ runPull }, { openCursorFile }, sink] = await Promise.all([
         import('./pull/run-pull.ts'),
         import('./pull/cursor-file.ts'),
         openSink(options, mode === 'follow'),
       ])
       const cursors = openCursorFile(client.url, destination.destination_id, io().env)
-      const settings = {
-        mode,
-        acceptGap: options.acceptGap === true,
-        signal: interrupt.signal,
-        onNote: say,
-      } as const
-      const messages = await runPull(client, destination, sink, cursors, settings)
-      process.off('SIGINT', onInterrupt).off('SIGTERM', onInterrupt)
+      const acceptGap = options.acceptGap === true
+      const messages = await interruptible((signal) =>
+        runPull(client, destination, { sink, cursors, mode, acceptGap, signal, onNote: say }),
+      )
       if (messages === 0) {
         throw new Failure(
           exitCodes.nothingToDo,
@@ -125,8 +118,11 @@ async function openSink(options: PullOptions, keepTrying: boolean) {
   const { execSink, forwardSink, stdoutSink } = await import('./pull/sinks.ts')
   if (options.exec !== undefined) return execSink(options.exec, options.output)
   if (options.forwardTo === undefined) return stdoutSink(options.output)
-  const auth = io().env.PIPECTL_FORWARD_AUTH_HEADER
-  return forwardSink(options.forwardTo, options.output, auth, keepTrying, (why, waitMs) =>
-    say(`${options.forwardTo}: ${why}; trying again in ${Math.ceil(waitMs / 1000)} s`),
-  )
+  return forwardSink(options.output, {
+    url: options.forwardTo,
+    authHeader: io().env.PIPECTL_FORWARD_AUTH_HEADER,
+    keepTrying,
+    onWait: (why, waitMs) =>
+      say(`${options.forwardTo}: ${why}; trying again in ${Math.ceil(waitMs / 1000)} s`),
+  })
 }

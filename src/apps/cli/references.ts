@@ -7,7 +7,7 @@
 import type { Destination, DestinationType } from '../../contract/destination.ts'
 import type { Pipe } from '../../contract/pipe.ts'
 import { isUuid } from '../../contract/uuid.ts'
-import type { Client } from '../client/client.ts'
+import type { Client, PipeDetail, Reply } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import {
   allDestinations,
@@ -24,6 +24,12 @@ const shortestPrefix = 4
 export async function findPipe(client: Client, reference: string): Promise<Pipe> {
   const { pipes } = (await client.call('listPipes')).body
   return pickPipe(pipes, reference)
+}
+
+/** A pipe with its version, so that a change of it is made to what was read. */
+export async function readPipe(client: Client, reference: string): Promise<Reply<PipeDetail>> {
+  const { pipe_id } = await findPipe(client, reference)
+  return await client.call('getPipe', { path: { pipe_id } })
 }
 
 /** The pipe that a reference names. A name wins over the start of a UUID. */

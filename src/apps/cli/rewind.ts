@@ -1,18 +1,61 @@
 /** `pipectl lanes rewind`: what a rewind would deliver again, the question about it, and the rewind. */
+import type { Command } from 'commander'
 import type { Destination } from '../../contract/destination.ts'
 import { wordsOf } from '../../contract/destination-words.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { counted } from '../../platform/quantities.ts'
 import type { Client, MessageList } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { type DestinationOfPipe, fullName } from '../client/workspace.ts'
+import { type DestinationOfPipe, fullName, lanePath } from '../client/workspace.ts'
+import { connect } from './connection.ts'
+import { define, formats } from './define.ts'
 import { requireMoment } from './moment.ts'
+import { oneView, print } from './output.ts'
+import { findDestination } from './references.ts'
+import { confirm, say } from './terminal.ts'
+
+export function addRewindCommand(lanes: Command): void {
+  define<{ to: string }>(lanes, {
+    usage: 'rewind <destination>',
+    summary: 'deliver again from an earlier point; a lane never goes forward this way (see `lanes skip`)',
+    examples: [
+      'pipectl lanes rewind orders/pull --to earliest --yes',
+      'pipectl lanes rewind orders/database --to 2h',
+      'pipectl lanes rewind orders/database --to 2026-01-31T06:00:00Z --yes',
+    ],
+    output: formats,
+    daemon: true,
+    destructive: true,
+    options: (command) =>
+      command.requiredOption(
+        '--to <point>',
+        '`earliest`, a stream_seq, a time ago (2h, 7d), today, yesterday, or an ISO 8601 time',
+      ),
+    action: async ([reference], options) => {
+      const to = rewindPoint(options.to)
+      const client = await connect(options)
+      const found = await findDestination(client, reference!)
+      const { pipe, destination } = found
+      const name = fullName(pipe, destination)
+      const again = await deliveredAgain(client, found, to)
+      // A point after the cursor is for the API to reject.
+      const isAhead = typeof to === 'number' && to > destination.lane.cursor_seq
+      if (again === null && !isAhead) throw nothingAgain(name)
+      if (again !== null && options.yes === true) say(rewindSummary(found, again))
+      else if (again !== null) await confirm(rewindQuestion(found, again), options.yes)
+      const reply = await client.call('rewindDestination', { path: lanePath(destination), body: { to } })
+      const cursor = String(reply.body.cursor_seq)
+      say(`The lane of ${name} continues after stream_seq ${cursor}.`)
+      await print(oneView(reply.text, cursor, [['cursor_seq', cursor]]), options.output)
+    },
+  })
+}
 
 /** `earliest`, a stream_seq, or an ISO 8601 time. */
-export type RewindPoint = string | number
+type RewindPoint = string | number
 
 /** As the API takes it. Throws Failure (usage). */
-export function rewindPoint(text: string): RewindPoint {
+function rewindPoint(text: string): RewindPoint {
   if (text === 'earliest') return text
   return /^\d{1,15}$/.test(text) ? Number(text) : requireMoment(text, '--to')
 }
@@ -31,7 +74,7 @@ interface Again {
 const mostPages = 25
 
 /** Null: nothing would be delivered again. Throws Failure. */
-export async function deliveredAgain(
+async function deliveredAgain(
   client: Client,
   { pipe, destination }: DestinationOfPipe,
   to: RewindPoint,
@@ -60,12 +103,12 @@ export async function deliveredAgain(
 }
 
 /** The question before a rewind. */
-export function rewindQuestion(lane: DestinationOfPipe, again: Again): string {
+function rewindQuestion(lane: DestinationOfPipe, again: Again): string {
   return `Deliver ${whatAgain(lane, again)}? ${copies(lane.destination)}`
 }
 
 /** The same as a statement, for who has answered before. */
-export function rewindSummary(lane: DestinationOfPipe, again: Again): string {
+function rewindSummary(lane: DestinationOfPipe, again: Again): string {
   return `Delivers ${whatAgain(lane, again)}. ${copies(lane.destination)}`
 }
 
@@ -82,7 +125,7 @@ function copies({ destination_type: type, columns }: Destination): string {
     : 'The table has no dedupe_id: each record that it has is stored a second time.'
 }
 
-export function nothingAgain(name: string): Failure {
+function nothingAgain(name: string): Failure {
   return new Failure(
     exitCodes.nothingToDo,
     `nothing to deliver again: ${name} has received no message after that point that is still kept`,

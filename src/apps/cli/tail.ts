@@ -7,7 +7,7 @@ import { define } from './define.ts'
 import { io } from './io.ts'
 import { findPipe } from './references.ts'
 import type { TailFormat } from './tail/record-lines.ts'
-import { coloursOn, say } from './terminal.ts'
+import { coloursOn, interruptible, say } from './terminal.ts'
 
 interface TailOptions {
   output?: TailFormat
@@ -59,28 +59,26 @@ For records that must all arrive there is \`pipectl pull\`.`,
       const sample = options.sample ?? (options.where.length > 0 ? '1000' : '50')
       const query: Record<string, string> = { sample }
       if (options.afterSeq !== undefined) query.after_seq = options.afterSeq
-      const interrupt = new AbortController()
-      const onInterrupt = () => interrupt.abort()
-      process.once('SIGINT', onInterrupt).once('SIGTERM', onInterrupt)
       const leftOut = sumEverySecond((records) => say(leftOutNote(records, sample)))
       const format = chosenFormat(options.output)
       try {
-        await follow(client, {
-          pipeId: pipe.pipe_id,
-          pipeName: pipe.pipe_name,
-          query,
-          signal: interrupt.signal,
-          onRecords: async (records) => {
-            const shown = records.filter(({ text }) => holds(text))
-            if (shown.length > 0)
-              await write(shown.map((record) => recordLine(record, format, screen())).join(''))
-          },
-          onLeftOut: leftOut.add,
-          onNote: say,
-        })
+        await interruptible((signal) =>
+          follow(client, {
+            pipeId: pipe.pipe_id,
+            pipeName: pipe.pipe_name,
+            query,
+            signal,
+            onRecords: async (records) => {
+              const shown = records.filter(({ text }) => holds(text))
+              if (shown.length > 0)
+                await write(shown.map((record) => recordLine(record, format, screen())).join(''))
+            },
+            onLeftOut: leftOut.add,
+            onNote: say,
+          }),
+        )
       } finally {
         leftOut.flush()
-        process.off('SIGINT', onInterrupt).off('SIGTERM', onInterrupt)
       }
     },
   })

@@ -85,6 +85,18 @@ export async function confirm(question: string, yes: boolean | undefined): Promi
   throw new Failure(exitCodes.failed, 'not confirmed; nothing was changed', 'answer y to go on')
 }
 
+/** Work that Ctrl-C and SIGTERM end in good order, through its signal. */
+export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const interrupt = new AbortController()
+  const onInterrupt = () => interrupt.abort()
+  process.once('SIGINT', onInterrupt).once('SIGTERM', onInterrupt)
+  try {
+    return await work(interrupt.signal)
+  } finally {
+    process.off('SIGINT', onInterrupt).off('SIGTERM', onInterrupt)
+  }
+}
+
 /** Asks for a secret without showing what is typed. */
 export function askSecret(question: string): Promise<string> {
   const { stdin, stderr } = io()
@@ -103,14 +115,12 @@ export function askSecret(question: string): Promise<string> {
     }
     const onData = (chunk: string) => {
       for (const character of chunk) {
-        if (character === '\r' || character === '\n') return finish(() => resolve(typed))
-        if (character === '\x03' || character === '\x04') {
+        if ('\r\n'.includes(character)) return finish(() => resolve(typed))
+        if ('\x03\x04'.includes(character))
           return finish(() =>
             reject(new Failure(exitCodes.interrupted, 'interrupted', 'run the command again')),
           )
-        }
-        if (character === '\x7f' || character === '\b') typed = typed.slice(0, -1)
-        else typed += character
+        typed = '\x7f\b'.includes(character) ? typed.slice(0, -1) : typed + character
       }
     }
     stdin.on('data', onData)

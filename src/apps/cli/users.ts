@@ -12,7 +12,7 @@ import { addSettingFlags, dashboardOrigin } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
 import { io } from './io.ts'
-import { oneView, print } from './output.ts'
+import { oneView, print, type View } from './output.ts'
 import { only } from './references.ts'
 import { askSecret, canAsk, confirm, readStdin, say } from './terminal.ts'
 
@@ -67,33 +67,32 @@ export function addUsersCommands(program: Command): void {
     daemon: true,
     options: addDataDir,
     action: (_, options) =>
-      withUsers(options, async ({ list }) => {
-        const all = await list()
-        const now = Date.now()
-        const view = {
-          json: JSON.stringify({ users: all }),
-          items: () => all.map((one) => JSON.stringify(one)),
-          names: () => all.map((one) => one.user_email),
-          table: () => ({
-            columns: [
-              { label: 'E-MAIL', shrinksTo: 24 },
-              'ROLE',
-              'LAST SIGNED IN',
-              { label: 'CREATED', gives: 1 },
-              { label: 'USER ID', isSpare: true },
-            ],
-            rows: all.map((one) => [
-              one.user_email,
-              one.user_role,
-              ago(one.user_last_sign_in_ts, now),
-              ago(one.user_created_ts, now),
-              one.user_id,
-            ]),
-          }),
-        }
-        await print(view, options.output)
+      withUsers(options, async ({ list }) => print(listView(await list()), options.output)),
+  })
+  addChanging(users)
+  define<UsersOptions>(users, {
+    usage: 'setup-link',
+    summary: 'make a link with which somebody creates an account, once, within 24 hours',
+    help: 'Whoever has the link can use it: send it as you would a password.',
+    examples: [
+      'pipectl users setup-link --role viewer',
+      'pipectl users setup-link --data-dir /var/lib/pipectl',
+    ],
+    output: formats,
+    daemon: true,
+    options: (command) => addDataDir(command).option(...roleOption, 'admin'),
+    action: (_, options) =>
+      withUsers(options, async ({ createSetupLink, url }) => {
+        const { setup_path, setup_expires_ts } = await createSetupLink({ user_role: options.role })
+        say('This link is shown once. It works once, and until the time that is shown.')
+        const link = { setup_url: `${url}${setup_path}`, setup_expires_ts }
+        const rows = Object.entries(link)
+        await print(oneView(JSON.stringify(link), link.setup_url, rows), options.output)
       }),
   })
+}
+
+function addChanging(users: Command): void {
   define<UsersOptions>(users, {
     usage: 'password <email>',
     summary: 'set the password of a user, who is signed out everywhere',
@@ -139,26 +138,6 @@ export function addUsersCommands(program: Command): void {
         say(`Deleted user ${user.user_email}.`)
       }),
   })
-  define<UsersOptions>(users, {
-    usage: 'setup-link',
-    summary: 'make a link with which somebody creates an account, once, within 24 hours',
-    help: 'Whoever has the link can use it: send it as you would a password.',
-    examples: [
-      'pipectl users setup-link --role viewer',
-      'pipectl users setup-link --data-dir /var/lib/pipectl',
-    ],
-    output: formats,
-    daemon: true,
-    options: (command) => addDataDir(command).option(...roleOption, 'admin'),
-    action: (_, options) =>
-      withUsers(options, async ({ createSetupLink, url }) => {
-        const { setup_path, setup_expires_ts } = await createSetupLink({ user_role: options.role })
-        say('This link is shown once. It works once, and until the time that is shown.')
-        const link = { setup_url: `${url}${setup_path}`, setup_expires_ts }
-        const rows = Object.entries(link)
-        await print(oneView(JSON.stringify(link), link.setup_url, rows), options.output)
-      }),
-  })
 }
 
 function addDataDir(command: Command): Command {
@@ -183,12 +162,9 @@ async function withUsers<T>(
       url,
       list: async () => (await call('listUsers')).body.users,
       create: async (body) => (await call('createUser', { body: unchecked<'createUser'>(body) })).body.user,
-      update: async (user_id, body) =>
-        await call('updateUser', {
-          path: { user_id },
-          body: unchecked<'updateUser'>(body),
-        }),
-      delete: async (user_id) => await call('deleteUser', { path: { user_id } }),
+      update: (user_id, body) =>
+        call('updateUser', { path: { user_id }, body: unchecked<'updateUser'>(body) }),
+      delete: (user_id) => call('deleteUser', { path: { user_id } }),
       createSetupLink: async (body) =>
         (await call('createSetupLink', { body: unchecked<'createSetupLink'>(body) })).body,
     })
@@ -225,6 +201,31 @@ async function newPassword({ apiKeyStdin }: CommonOptions): Promise<string> {
     )
   }
   return readStdin().split(/\r?\n/)[0] ?? ''
+}
+
+function listView(users: readonly User[]): View {
+  const now = Date.now()
+  return {
+    json: JSON.stringify({ users }),
+    items: () => users.map((one) => JSON.stringify(one)),
+    names: () => users.map((one) => one.user_email),
+    table: () => ({
+      columns: [
+        { label: 'E-MAIL', shrinksTo: 24 },
+        'ROLE',
+        'LAST SIGNED IN',
+        { label: 'CREATED', gives: 1 },
+        { label: 'USER ID', isSpare: true },
+      ],
+      rows: users.map((one) => [
+        one.user_email,
+        one.user_role,
+        ago(one.user_last_sign_in_ts, now),
+        ago(one.user_created_ts, now),
+        one.user_id,
+      ]),
+    }),
+  }
 }
 
 function rowsOf(user: User): string[][] {

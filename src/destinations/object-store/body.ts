@@ -36,14 +36,10 @@ export async function objectOf(
 ): Promise<StoredObject | null> {
   const key = objectKey(batch, spec, epoch)
   if (spec.config.format !== 'parquet') return { key, ...(await textOf(batch, spec)) }
-  // The writer is loaded with the first Parquet object.
-  const { encodingError, parquetOf } = await import('./parquet.ts')
-  const { rowCount, bytes } = await parquetOf(batch, spec, {
-    park: park ?? null,
-    ...(signal && { signal }),
-  }).catch((error: unknown) => {
-    throw encodingError(error, batch)
-  })
+  // Loaded with the first Parquet object.
+  const { parquetThreads } = await import('./parquet-threads.ts')
+  const options = { park: park ?? null, ...(signal && { signal }) }
+  const { rowCount, bytes } = await parquetThreads.encode(batch, spec, options)
   if (rowCount === 0) return null
   return { key, body: bytes, contentType: 'application/vnd.apache.parquet', contentEncoding: undefined }
 }

@@ -10,6 +10,7 @@ import type {
 } from '../driver.ts'
 import { objectKey } from './body.ts'
 import { openStore } from './connection.ts'
+import type { ParquetEnds } from './parquet.ts'
 
 /**
  * Writes an empty object under the key that an object would get now, and removes it: only that proves the permission to write.
@@ -56,9 +57,8 @@ export async function checkObjectStore(
 
 /** Builds a Parquet object without records, and with a sample one of the pipe's newest message. Nothing is stored. */
 async function checkSchema(spec: ObjectStoreSpec, sample: Sample | null): Promise<DestinationCheck[]> {
-  const { parquetOf } = await import('./parquet.ts')
   const { columnText, parquetColumns } = await import('./parquet-columns.ts')
-  await parquetOf(emptyBatch(Date.now()), spec, { park: null })
+  await encodeHere(emptyBatch(Date.now()), spec, null)
   const columns = parquetColumns(spec.columns, spec.timestampField).map(columnText)
   const schema = { name: 'schema', ok: true, message: `Objects have the columns ${columns.join(', ')}.` }
   if (sample === null) return [schema]
@@ -74,7 +74,7 @@ async function checkSchema(spec: ObjectStoreSpec, sample: Sample | null): Promis
     refused.first ??= some[0]
     refused.count += some.length
   }
-  const { rowCount } = await parquetOf(batch, spec, { park })
+  const rowCount = await encodeHere(batch, spec, park)
   const { first } = refused
   const of = isTransformed
     ? 'that the transform keeps of the newest message it keeps any of'
@@ -84,6 +84,21 @@ async function checkSchema(spec: ObjectStoreSpec, sample: Sample | null): Promis
       ? `The ${rowCount} records ${of} fit.`
       : `Of the ${rowCount + refused.count} records ${of} ${refused.count} do not fit: ${first.message}`
   return [schema, { name: 'sample', ok: first === undefined, message }]
+}
+
+/** A check has a thread of its own already. Returns the number of rows. */
+async function encodeHere(
+  { messages }: Batch,
+  { columns, timestampField, config: { compression } }: ObjectStoreSpec,
+  park: ParquetEnds['park'],
+): Promise<number> {
+  const [{ encodeParquet }, { BatchPortions }] = await Promise.all([
+    import('./parquet.ts'),
+    import('./parquet-portions.ts'),
+  ])
+  const portions = new BatchPortions(messages)
+  const next = async () => portions.next()
+  return await encodeParquet({ columns, timestampField, compression }, { next, park, rowGroup: () => {} })
 }
 
 function isForbidden(error: unknown): boolean {

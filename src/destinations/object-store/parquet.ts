@@ -1,20 +1,18 @@
 /**
- * Encodes a batch as one Parquet file. The bytes depend only on the batch and the config: the compressor is the same on every
- * Node.js version, and the file holds no current time.
+ * The encoder of one Parquet file. Its bytes depend on the records and the config alone: what compresses them is the same on every
+ * Node.js, and nothing in the file is of now.
  *
- *   records ──cells──▶ row group, at most 8 MiB of values or one row ──encode, compress──▶ file
- *               └─ does not fit a column ──▶ rejected, the others continue
+ *   records ──cells──▶ row group, at most 8 MiB of values or one row ──encode, compress──▶ bytes of the row group
+ *               └─ does not fit a column ──▶ refused, the others continue
  *
- * The thread yields between two row groups, and after every MiB of records read (most of it may be keys without a column), so
- * that other lanes wait for at most one row group.
+ * A row is counted before it is added: a group without room for it is encoded first, and handed over.
  */
-import { setImmediate as turn } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import { ByteWriter, ParquetWriter } from 'hyparquet-writer'
+import type { ColumnMapping } from '../../contract/destination.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import { pickMembers, recordPlace, recordTexts, stringValue } from '../../log/record-text.ts'
-import { Semaphore } from '../../platform/semaphore.ts'
-import { type Batch, DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
+import { pickMembers, stringValue } from '../../log/record-text.ts'
+import { DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
 import { cutToCharacters } from '../error-text.ts'
 import { generatedId } from '../sql/columns.ts'
 import {
@@ -26,133 +24,112 @@ import {
   parquetColumns,
   receivedAtCell,
 } from './parquet-columns.ts'
+import { type Place, type Portion, PortionReader } from './parquet-portions.ts'
 
 type WriterOptions = ConstructorParameters<typeof ParquetWriter>[0]
 type SchemaElement = WriterOptions['schema'][number]
 type Codec = NonNullable<WriterOptions['codec']>
 
-export interface ParquetFile {
-  rowCount: number
-  bytes: Buffer
+type Compression = ObjectStoreSpec['config']['compression']
+
+export interface ParquetSchema {
+  columns: readonly ColumnMapping[]
+  timestampField: string
+  compression: Compression
 }
 
-interface ParquetOptions {
-  /**
-   * Receives the records that do not fit, in several calls; if it rejects, the file fails. Null: the first such record is an
-   * error.
-   */
+export interface ParquetEnds {
+  /** The next records; null: there are no more. What it rejects with ends the file. */
+  next(): Promise<Portion | null>
+  /** Receives the records that do not fit, in several calls; if it rejects, the file fails. Null: the first one is the error. */
   park: ((refused: readonly RejectedRecord[]) => Promise<void>) | null
-  signal?: AbortSignal
+  /** The next bytes of the file: each row group, and its end. */
+  rowGroup(bytes: Uint8Array<ArrayBuffer>): void
 }
-
-interface Place {
-  seq: number
-  msgId: string
-  receivedMs: number
-  recordIndex: number
-}
-
-/** Files are encoded on the thread of all lanes, and each holds a row group and its pages in memory. */
-const encoding = new Semaphore(1)
 
 /**
- * Encodes one file at a time. Rejects with a permanent DeliveryError for a record that does not fit, with an error of the
- * writer, or with the signal's reason.
+ * Returns the number of rows. Rejects with a permanent DeliveryError for a record that does not fit, and with whatever the writer
+ * throws.
  */
-export function parquetOf(
-  batch: Batch,
-  spec: ObjectStoreSpec,
-  options: ParquetOptions,
-): Promise<ParquetFile> {
-  const { signal } = options
-  return encoding.run(
-    () => {
-      const file = encoded(batch, spec, options)
-      // An encoding can wait long for records to be parked. The next file does not wait for one whose attempt is over.
-      return signal === undefined ? file : Promise.race([file, aborted(signal)])
-    },
-    { signal },
-  )
-}
-
-function aborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => {
-    if (signal.aborted) reject(signal.reason)
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
-  })
-}
-
-async function encoded(
-  { messages }: Batch,
-  { config, columns, timestampField }: ObjectStoreSpec,
-  { park, signal }: ParquetOptions,
-): Promise<ParquetFile> {
+export async function encodeParquet(
+  { columns, timestampField, compression }: ParquetSchema,
+  { next, park, rowGroup }: ParquetEnds,
+): Promise<number> {
   const group = new RowGroup(parquetColumns(columns, timestampField))
-  const writer = new ByteWriter()
   const file = new ParquetWriter({
-    writer,
+    writer: new GroupWriter(rowGroup),
     schema: schemaOf(group.columns),
     createdBy: 'pipectl',
-    ...(await compression(config.compression)),
+    ...(await compressionOf(compression)),
   })
-  let refused: RejectedRecord[] = []
+  const refused = new Refused(park)
   let rowCount = 0
-  const keepRefused = async () => {
-    const kept = refused
-    refused = []
-    await park?.(kept)
-    signal?.throwIfAborted()
-  }
-  const letOthers = async () => {
-    await turn()
-    signal?.throwIfAborted()
-  }
-  let readCharacters = 0
-  const end = async () => {
+  const end = () => {
+    if (group.rows === 0) return
     file.write({ columnData: group.data(), rowGroupSize: group.rows })
     rowCount += group.rows
     group.clear()
-    await letOthers()
   }
-  for (const { text, place } of placedRecords(messages)) {
+  const take = (text: string, place: Place): RejectedRecord | null => {
     const misfit = group.read(text, place)
-    if (misfit === null) {
-      if (!group.hasRoom) await end()
-      group.add()
-    } else if (park === null) throw refusalError(misfit)
-    else refused.push(misfit)
-    if (refused.length >= resourceLimits.parkedAtOnce) await keepRefused()
-    readCharacters += text.length
-    if (readCharacters < resourceLimits.parquetReadCharacters) continue
-    readCharacters = 0
-    await letOthers()
+    if (misfit !== null) return misfit
+    if (!group.hasRoom) end()
+    group.add()
+    return null
   }
-  if (refused.length > 0) await keepRefused()
-  if (group.rows > 0) await end()
+  const reader = new PortionReader()
+  for (let portion = await next(); portion !== null; portion = await next()) {
+    for (const { text, place } of reader.records(portion)) {
+      const misfit = take(text, place)
+      if (misfit !== null) await refused.add(misfit)
+    }
+  }
+  await refused.keep()
+  end()
   file.schema = withOlderNames(file.schema)
   file.finish()
-  const { buffer, byteOffset, byteLength } = writer.getBytes()
-  return { rowCount, bytes: Buffer.from(buffer, byteOffset, byteLength) }
+  return rowCount
 }
 
-function* placedRecords(messages: Batch['messages']): Generator<{ text: string; place: Place }> {
-  for (const message of messages) {
-    const { seq, msgId, receivedMs } = message
-    for (const [at, text] of recordTexts(message.body).entries())
-      yield { text, place: { seq, msgId, receivedMs, recordIndex: recordPlace(message, at) } }
+/** Hands over each row group, and what follows the last one. The writer calls `flush` after each, and `finish` at the end. */
+class GroupWriter extends ByteWriter {
+  readonly #handOver: (bytes: Uint8Array<ArrayBuffer>) => void
+
+  constructor(handOver: (bytes: Uint8Array<ArrayBuffer>) => void) {
+    super()
+    this.#handOver = handOver
+  }
+
+  flush(): void {
+    this.#handOver(new Uint8Array(this.getBuffer()))
+    this.index = 0
+  }
+
+  override finish(): void {
+    this.flush()
   }
 }
 
-/** Converts an error of the writer: nothing is stored, and fewer messages may succeed. */
-export function encodingError(cause: unknown, { messages }: Batch): DeliveryError {
-  if (cause instanceof DeliveryError) return cause
-  const what = cause instanceof Error ? cause.message : String(cause)
-  const message = `The Parquet object could not be created: ${what}.`
-  const isDivisible = messages.length > 1
-  return new DeliveryError('transient', 'parquet_failed', message, {
-    ...(isDivisible ? { timedOut: 'rolled_back' } : {}),
-    cause,
-  })
+/** Records that do not fit, until they are parked. */
+class Refused {
+  readonly #park: ParquetEnds['park']
+  #records: RejectedRecord[] = []
+
+  constructor(park: ParquetEnds['park']) {
+    this.#park = park
+  }
+
+  async add(record: RejectedRecord): Promise<void> {
+    if (this.#park === null) throw refusalError(record)
+    this.#records.push(record)
+    if (this.#records.length >= resourceLimits.parkedAtOnce) await this.keep()
+  }
+
+  async keep(): Promise<void> {
+    const records = this.#records
+    this.#records = []
+    if (records.length > 0) await this.#park?.(records)
+  }
 }
 
 /** Converts a record that does not fit to an error of its message. */
@@ -164,6 +141,9 @@ function refusalError(refused: RejectedRecord): DeliveryError {
     rejected: refused,
   })
 }
+
+/** The text of a record that its values may keep in memory, relative to theirs. */
+const keptPerCharacter = 4
 
 /** Rows of a file that are encoded together. */
 class RowGroup {
@@ -212,7 +192,14 @@ class RowGroup {
       this.#row[at] = cell
       this.#rowCharacters += typeof cell === 'string' ? cell.length : 8
     }
+    if (record.length > keptPerCharacter * this.#rowCharacters) this.#copyRow()
     return null
+  }
+
+  /** A part of a text keeps the whole of it in memory. */
+  #copyRow(): void {
+    for (const [at, cell] of this.#row.entries())
+      if (typeof cell === 'string') this.#row[at] = Buffer.from(cell).toString()
   }
 
   /** Adds the current row. */
@@ -282,10 +269,8 @@ function withOlderNames(schema: readonly SchemaElement[]): SchemaElement[] {
   )
 }
 
-async function compression(
-  name: ObjectStoreSpec['config']['compression'],
-): Promise<Pick<WriterOptions, 'codec' | 'compressors'>> {
-  const codecs: Record<typeof name, Codec> = {
+async function compressionOf(name: Compression): Promise<Pick<WriterOptions, 'codec' | 'compressors'>> {
+  const codecs: Record<Compression, Codec> = {
     zstd: 'ZSTD',
     snappy: 'SNAPPY',
     gzip: 'GZIP',

@@ -1,3 +1,4 @@
+import '../buffer/typescript-workers.ts'
 import { type FileMetaData, parquetMetadata, parquetReadObjects, parquetSchema } from 'hyparquet'
 import { compressors } from 'hyparquet-compressors'
 import t from 'tap'

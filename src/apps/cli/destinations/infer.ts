@@ -3,10 +3,11 @@
  * daemon makes it so. The destination is created once the table can take its records.
  */
 import type { Command } from 'commander'
+import type { Destination } from '../../../contract/destination.ts'
 import type { Pipe } from '../../../contract/pipe.ts'
 import type { TableProposal } from '../../../contract/table-proposal.ts'
 import { counted } from '../../../platform/quantities.ts'
-import { type Client, type DestinationBody, unchecked } from '../../client/client.ts'
+import { type Client, type DestinationBody, type SaveOptions, unchecked } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { fullName } from '../../client/workspace.ts'
 import { type CommonOptions, defaultFormat } from '../define.ts'
@@ -76,7 +77,9 @@ export async function createInferred(
   })
   const reply = await client.call('inferTable', { path: { pipe_id: pipe.pipe_id }, body: asked })
   const proposal = reply.body
-  const id = isFit(proposal) ? await createFrom(client, pipe, body, proposal, options) : null
+  const id = isFit(proposal)
+    ? await createFrom(client, pipe, proposal, { body, ...savingWith(options) })
+    : null
   await printProposal(reply.text, proposal, id, options)
   if (id === null) throw whyNot(proposal)
 }
@@ -85,9 +88,8 @@ export async function createInferred(
 async function createFrom(
   client: Client,
   pipe: Pipe,
-  body: DestinationBody,
   { columns, executed, missing_columns, source, table }: TableProposal,
-  options: TransformCheckOptions,
+  { body, ...saving }: { body: DestinationBody } & SaveOptions,
 ): Promise<string> {
   const isNew = executed.some((statement) => statement.startsWith('CREATE TABLE'))
   const startFrom = body.start_from ?? (isNew && source === 'pipe' ? 'earliest' : 'now')
@@ -99,7 +101,7 @@ async function createFrom(
   const created = await client.call('createDestination', {
     path: { pipe_id: pipe.pipe_id },
     body: inferred,
-    ...savingWith(options),
+    ...saving,
   })
   sayTransformCheck(created.body)
   const did = isNew ? `Created table ${table}. ` : executed.length > 0 ? `Added columns to ${table}. ` : ''
@@ -195,8 +197,7 @@ export interface AlterOptions {
 /** `update --add-column … --alter-table`: the table gets the columns first, with the types of the records' own values. */
 export async function alterTable(
   client: Client,
-  pipeId: string,
-  destinationId: string,
+  { pipe_id, destination_id }: Destination,
   added: readonly string[] | undefined,
 ): Promise<void> {
   const columns = (added ?? []).map(parseColumn)
@@ -208,12 +209,8 @@ export async function alterTable(
     )
   const keys = columns.map(({ column_name, source_field }) => source_field ?? column_name ?? '')
   const reply = await client.call('inferTable', {
-    path: { pipe_id: pipeId },
-    body: {
-      destination_id: destinationId,
-      keys,
-      add_columns: true,
-    },
+    path: { pipe_id },
+    body: { destination_id, keys, add_columns: true },
   })
   const { failure, executed, columns: known, warnings } = reply.body
   if (failure !== null)

@@ -21,48 +21,44 @@ export interface PullSettings {
   mode: 'once' | 'drain' | 'follow'
   /** Go on after a gap that retention left, instead of failing. */
   acceptGap: boolean
+  sink: Sink
+  cursors: CursorFile
   signal: AbortSignal
   /** Something a person should know: a pause, a gap. */
   onNote: (text: string) => void
 }
 
-const followWaitMs = 25_000
-const onceWaitMs = 5_000
+/** How long one request waits for a message. */
+const waitsMs = { follow: 25_000, once: 5_000, drain: 0 }
 
 /** Resolves with the number of messages that went to the sink. Throws Failure. */
 export async function runPull(
   client: Client,
   destination: Destination,
-  sink: Sink,
-  cursors: CursorFile,
   settings: PullSettings,
 ): Promise<number> {
+  const { mode, signal } = settings
   const lane =
     destination.destination_config.ack_mode === 'explicit'
       ? leasedLane(client, destination.destination_id)
-      : cursorLane(client, destination, cursors, settings)
-  const waitMs = settings.mode === 'follow' ? followWaitMs : settings.mode === 'once' ? onceWaitMs : 0
+      : cursorLane(client, destination, settings)
   let messages = 0
   try {
     for (;;) {
-      const message = await patiently(settings, () => lane.next(waitMs, settings.signal))
-      if (message === null) {
-        if (settings.mode === 'follow') continue
-        break
+      const message = await patiently(settings, () => lane.next(waitsMs[mode], signal))
+      if (message !== null) {
+        await settings.sink(message, signal).catch(async (error: unknown) => {
+          await lane.refund(message)
+          throw error
+        })
+        await lane.done(message)
+        messages += 1
       }
-      try {
-        await sink(message, settings.signal)
-      } catch (error) {
-        await lane.refund(message)
-        throw error
-      }
-      await lane.done(message)
-      messages += 1
-      if (settings.mode === 'once') break
+      if (mode === 'once' || (mode === 'drain' && message === null)) break
     }
     await lane.end()
   } catch (error) {
-    if (!settings.signal.aborted) throw error
+    if (!signal.aborted) throw error
     throw new Failure(
       exitCodes.interrupted,
       `interrupted after ${messages} messages`,
@@ -81,12 +77,8 @@ interface Lane {
   end(): Promise<void>
 }
 
-function cursorLane(
-  client: Client,
-  destination: Destination,
-  cursors: CursorFile,
-  settings: PullSettings,
-): Lane {
+function cursorLane(client: Client, destination: Destination, settings: PullSettings): Lane {
+  const { cursors } = settings
   const id = destination.destination_id
   const laneCursor = destination.lane.cursor_seq
   let doneSeq = startAfter(laneCursor, cursors.load())
@@ -105,9 +97,8 @@ function cursorLane(
           const response = await ask(waitMs, signal)
           return response.status === 204 ? null : decode(response.text, id)
         } catch (error) {
-          const earliest =
-            error instanceof ApiFailure && error.code === 'cursor_expired' ? error.body.earliest_seq : null
-          if (!settings.acceptGap || typeof earliest !== 'number') throw error
+          const earliest = afterGap(error)
+          if (!settings.acceptGap || earliest === null) throw error
           settings.onNote(gapNote(error, doneSeq, earliest))
           doneSeq = earliest - 1
         }
@@ -124,6 +115,13 @@ function cursorLane(
       cursors.save({ doneSeq, toldSeq })
     },
   }
+}
+
+/** The first message after a gap; null: the error is another one. */
+function afterGap(error: unknown): number | null {
+  const earliest =
+    error instanceof ApiFailure && error.code === 'cursor_expired' ? error.body.earliest_seq : null
+  return typeof earliest === 'number' ? earliest : null
 }
 
 function gapNote(error: unknown, doneSeq: number, earliest: number): string {

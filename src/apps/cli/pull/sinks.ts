@@ -62,14 +62,16 @@ export function stdoutSink(format: PullFormat): Sink {
 
 const forwardTimeoutMs = 60_000
 
-/** POSTs each message to a URL; tries again for as long as the failure may pass by itself. */
-export function forwardSink(
-  url: string,
-  format: PullFormat,
-  authHeader: string | undefined,
-  keepTrying: boolean,
-  onWait: (reason: string, waitMs: number) => void,
-): Sink {
+interface Forwarding {
+  url: string
+  authHeader: string | undefined
+  /** For as long as the failure may pass by itself. */
+  keepTrying: boolean
+  onWait(reason: string, waitMs: number): void
+}
+
+/** POSTs each message to a URL. */
+export function forwardSink(format: PullFormat, { url, authHeader, keepTrying, onWait }: Forwarding): Sink {
   return async (message, signal) => {
     const headers: Record<string, string> = {
       'content-type': format === 'json' ? 'application/json' : 'application/x-ndjson',

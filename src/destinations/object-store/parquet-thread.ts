@@ -1,0 +1,15 @@
+/** The thread that encodes Parquet objects: `parquet-threads.ts` starts and terminates it. */
+import { ThreadHost } from '../../platform/thread-host.ts'
+import { DeliveryError } from '../driver.ts'
+import { encodeParquet } from './parquet.ts'
+import type { ParquetCalls, ParquetSource } from './parquet-threads.ts'
+
+const host = new ThreadHost<undefined, ParquetCalls, ParquetSource>({ errors: { DeliveryError } })
+host.serve({
+  encode: (id, schema, parks) =>
+    encodeParquet(schema, {
+      next: () => host.call('next', [id]),
+      park: parks ? (refused) => host.call('park', [id, refused]) : null,
+      rowGroup: (bytes) => host.tell('rowGroup', [id, bytes], [bytes.buffer]),
+    }),
+})
