@@ -73,8 +73,18 @@ function* laneAlerts(
   draft: DraftMarks,
 ): Generator<AlertFact> {
   yield* failureAlerts(lane, look, events, draft)
-  yield* counted(lane, 'messages.dropped', lane.droppedMessages, 0, look, events, draft)
-  yield* counted(lane, 'message.parked', lane.parkedRecords, minuteMs, look, events, draft)
+  yield* counted(
+    { lane, type: 'messages.dropped', current: lane.droppedMessages, gatherMs: 0 },
+    look,
+    events,
+    draft,
+  )
+  yield* counted(
+    { lane, type: 'message.parked', current: lane.parkedRecords, gatherMs: minuteMs },
+    look,
+    events,
+    draft,
+  )
   const { oldestPendingMs } = lane
   const holds = oldestPendingMs !== null && look.nowMs - oldestPendingMs > nearRetention * look.undeliveredMs
   const isWanted = events.has('retention.near')
@@ -138,15 +148,19 @@ function isThrough({ isIdle, lastDeliveredMs }: LaneTrouble, sinceMs: number | n
   return isIdle || (lastDeliveredMs !== null && lastDeliveredMs >= (sinceMs ?? 0))
 }
 
+interface Counted {
+  lane: LaneTrouble
+  type: 'message.parked' | 'messages.dropped'
+  current: number
+  gatherMs: number
+}
+
 /**
  * Reports an increase since the last check; after a decrease (a replay) it counts from there. An increase that is not
  * reported yet is part of the next one, so none of it is held back.
  */
 function* counted(
-  lane: LaneTrouble,
-  type: 'message.parked' | 'messages.dropped',
-  current: number,
-  gatherMs: number,
+  { lane, type, current, gatherMs }: Counted,
   { nowMs, isFirst }: Look,
   events: ReadonlySet<AlertEvent>,
   draft: DraftMarks,
