@@ -46,13 +46,15 @@ function exportedPipe(pipe: Pipe): Record<string, unknown> {
   }
 }
 
+/** `${…}` with a variable of its own for a secret. */
+type Reference = (...keys: string[]) => string
+
 function exportedDestination(
   pipeName: string,
   destination: Destination,
   variables: string[],
 ): Record<string, unknown> {
-  const config: Record<string, unknown> = {}
-  const reference = (...keys: string[]): string => {
+  const reference: Reference = (...keys) => {
     const words = [pipeName, destination.destination_name, ...keys]
     const name = words
       .join('_')
@@ -64,18 +66,6 @@ function exportedDestination(
     for (let next = 2; variables.includes(variable); next++) variable = `${name}_${next}`
     variables.push(variable)
     return `\${${variable}}`
-  }
-  for (const [key, value] of Object.entries(destination.destination_config)) {
-    if (isObject(value) && Object.values(value).some((one) => one === redacted)) {
-      config[key] = Object.fromEntries(Object.keys(value).map((name) => [name, reference(key, name)]))
-    } else if (typeof value !== 'string') config[key] = value
-    else if (value === redacted) config[key] = reference(key)
-    else {
-      const escaped = value.replaceAll('${', '$${')
-      config[key] = value.includes(redacted)
-        ? filledUrl(escaped, (name) => reference(key, ...(name === null ? [] : [name])))
-        : escaped
-    }
   }
   const {
     destination_name,
@@ -98,14 +88,31 @@ function exportedDestination(
     ...(concurrency === defaultConcurrency ? {} : { concurrency }),
     ...(on_permanent_error === 'block' ? {} : { on_permanent_error }),
     ...(transform ? { transform: exportedTransform(transform, reference) } : {}),
-    destination_config: config,
+    destination_config: exportedConfig(destination.destination_config, reference),
     ...(destination.columns?.length ? { columns: destination.columns.map(exportedColumn) } : {}),
   }
 }
 
+function exportedConfig(given: object, reference: Reference): Record<string, unknown> {
+  const config: Record<string, unknown> = {}
+  for (const [key, value] of Object.entries(given)) {
+    if (isObject(value) && Object.values(value).some((one) => one === redacted)) {
+      config[key] = Object.fromEntries(Object.keys(value).map((name) => [name, reference(key, name)]))
+    } else if (typeof value !== 'string') config[key] = value
+    else if (value === redacted) config[key] = reference(key)
+    else {
+      const escaped = value.replaceAll('${', '$${')
+      config[key] = value.includes(redacted)
+        ? filledUrl(escaped, (name) => reference(key, ...(name === null ? [] : [name])))
+        : escaped
+    }
+  }
+  return config
+}
+
 function exportedTransform(
   { filter, map, mask_salt }: ShownTransform,
-  reference: (...keys: string[]) => string,
+  reference: Reference,
 ): Record<string, unknown> {
   return {
     ...withoutNulls({ filter }),

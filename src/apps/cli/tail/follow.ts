@@ -56,14 +56,18 @@ export async function follow(client: Client, settings: TailSettings): Promise<ne
       if (!(error instanceof Failure) || lastId === null || !mayPass(error)) throw error
       cause = error
     }
-    const asked = cause instanceof ApiFailure ? cause.retryAfterMs : null
     attempts += 1
-    const waitMs = asked ?? backoffMs(attempts, 500, longestWaitMs)
+    const waitMs = pauseMs(cause, attempts)
     onNote(`${cause.message}; trying again in ${Math.ceil(waitMs / 1000)} s`)
     await wait(waitMs, undefined, { signal }).catch(() => {
       throw interrupted(settings, lastId)
     })
   }
+}
+
+function pauseMs(cause: Failure, attempts: number): number {
+  const asked = cause instanceof ApiFailure ? cause.retryAfterMs : null
+  return asked ?? backoffMs(attempts, 500, longestWaitMs)
 }
 
 function mayPass(error: Failure): boolean {
