@@ -422,7 +422,7 @@ t.test('columns belong to databases and Parquet objects only', async (t) => {
   }
 })
 
-t.test('format parquet takes its schema from columns, which it needs', async (t) => {
+t.test('format parquet requires columns, which define its schema', async (t) => {
   const { destination_config } = minimalDestination('destination_object_store')
   const parquet = {
     ...minimalDestination('destination_object_store'),

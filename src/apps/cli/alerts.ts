@@ -42,14 +42,14 @@ export function addAlertsCommands(program: Command): void {
   addSet(alerts)
   define(alerts, {
     usage: 'clear',
-    summary: 'send no alerts any more, also not those that are pending',
+    summary: 'stop sending alerts, and discard pending ones',
     examples: ['pipectl alerts clear --yes'],
     daemon: true,
     destructive: true,
     action: async (_, options) => {
       const client = await connect(options)
       const { body: stored, etag } = await client.call('getAlerts')
-      await confirm('Send no alerts any more, and forget where they went?', options.yes)
+      await confirm('Stop sending alerts, and forget their settings?', options.yes)
       await ifUnchanged('the alerts', stored, () => client.call('deleteAlerts', { ifMatch: etag }))
       say('No alerts are sent now.')
     },

@@ -37,7 +37,7 @@ export function addApplyCommands(program: Command): void {
       .option('--update-secrets', 'send the secrets of the file again')
   define<ApplyOptions>(program, {
     usage: 'apply',
-    summary: 'make a workspace as a file says; prints what will change before it changes anything',
+    summary: 'change a workspace to match a file; prints what will change before it changes anything',
     help: fileHelp,
     examples: ['pipectl apply -f pipectl.yaml --dry-run', 'pipectl apply -f pipectl.yaml --prune --yes'],
     daemon: true,

@@ -115,7 +115,7 @@ removes nothing.`,
     usage: 'restore <file>',
     summary: 'make a data directory from a backup; it must not exist or be empty',
     help: `Messages that were delivered after the backup are delivered again as soon as the daemon runs. With --paused every
-destination is blocked, so that you can look first; \`pipectl destinations unblock --all\` lets them go on.`,
+destination is blocked, so that you can look first; \`pipectl destinations unblock --all\` starts delivery again.`,
     examples: ['pipectl restore pipectl-backup.tar.gz --data-dir /var/lib/pipectl --paused'],
     options: (command) => {
       addSettingFlags(command, ['data_dir'])
@@ -130,7 +130,7 @@ destination is blocked, so that you can look first; \`pipectl destinations unblo
       const restored = await restoreBackup(file!, dataDir, { paused: options.paused === true })
       say(`Restored ${counted(restored.files, 'file')} to ${dataDir}.`)
       if (options.paused === true) {
-        say('Every destination is blocked; `pipectl destinations unblock --all` lets them go on.')
+        say('Every destination is blocked; `pipectl destinations unblock --all` starts delivery again.')
       }
       if (!restored.includesKey) {
         say(

@@ -298,7 +298,7 @@ function sayOpenSecrets({ destination_config: config }: { destination_config?: u
 function addDelete(destinations: Command): void {
   define(destinations, {
     usage: 'delete <destination>',
-    summary: 'delete a destination; what it has not received yet it never gets',
+    summary: 'delete a destination; its undelivered messages are not delivered',
     help: namingHelp,
     examples: ['pipectl destinations delete orders/database --yes'],
     daemon: true,

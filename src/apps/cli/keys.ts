@@ -200,7 +200,7 @@ interface RotateOptions {
 function addRotateCommand(keys: Command): void {
   define<RotateOptions>(keys, {
     usage: 'rotate [key]',
-    summary: 'replace a key by a new one with the same rights; the old one ends after the overlap',
+    summary: 'replace a key by a new one with the same rights; the old one expires after the overlap',
     help: `Without KEY it is the key of the profile in use, which is switched to the new one; otherwise the new key is printed, once.
 After --overlap the old key stops working; with 0 at once, for a key that has got into the wrong hands.`,
     examples: [

@@ -158,7 +158,7 @@ function nextStep(
         return `${faultWords(last_error, type)}. Then \`pipectl lanes retry ${name}\`, or \`pipectl lanes skip ${name}\`.`
       return `the lane tries again by itself; \`pipectl lanes retry ${name}\` tries at once.`
     case 'pending':
-      return 'not delivered yet; `pipectl lanes list` shows what the lane is doing.'
+      return 'not delivered yet. `pipectl lanes list` shows the state of the lane.'
     case 'parked':
       return 'parked; `pipectl parked list` shows it, and replays it.'
     case 'skipped':

@@ -119,7 +119,7 @@ async function drain(cluster: LocalCluster, name: string, waitMs: number): Promi
     }
     if (now.ownedPipes === 0) {
       say(
-        `${node.name} has no pipes. It goes on taking records; stop it, or let it work: pipectl nodes undrain ${node.name}`,
+        `${node.name} has no pipes. It still accepts records. Stop it, or end the drain: pipectl nodes undrain ${node.name}`,
       )
       return
     }

@@ -88,7 +88,7 @@ function addWriting(pipes: Command): void {
 function addStatusCommands(pipes: Command): void {
   define(pipes, {
     usage: 'pause <pipe>',
-    summary: 'stop taking records: clients get 404; what is buffered is still delivered',
+    summary: 'reject new records: clients get 404; buffered records are still delivered',
     examples: ['pipectl pipes pause orders --yes'],
     output: formats,
     daemon: true,
@@ -107,7 +107,7 @@ function addStatusCommands(pipes: Command): void {
   })
   define(pipes, {
     usage: 'resume <pipe>',
-    summary: 'take records again',
+    summary: 'accept records again',
     examples: ['pipectl pipes resume orders'],
     output: formats,
     daemon: true,

@@ -20,7 +20,7 @@ import { oneView, print } from './output.ts'
 const staleWords = 'delivery is being restarted or does not respond; they are shown as they were last saved'
 
 const egressWords: Record<string, string> = {
-  allow: 'destinations may dial them (egress.private)',
+  allow: 'allowed for destinations (egress.private)',
   deny: 'denied to destinations, but for what egress.private and egress.allow let through',
 }
 

@@ -72,7 +72,7 @@ export function addUsersCommands(program: Command): void {
   addChanging(users)
   define<UsersOptions>(users, {
     usage: 'setup-link',
-    summary: 'make a link with which somebody creates an account, once, within 24 hours',
+    summary: 'make a link that creates one account within 24 hours',
     help: 'Whoever has the link can use it: send it as you would a password.',
     examples: [
       'pipectl users setup-link --role viewer',

@@ -10,7 +10,7 @@ export function areAlertsFailing({ status }: AlertsShown): boolean {
 
 export function alertsInWords(shown: AlertsShown, nowMs: number): string {
   const { alerts, status } = shown
-  if (alerts === null || status === null) return 'nobody is told of trouble: `pipectl alerts set`'
+  if (alerts === null || status === null) return 'not set up: `pipectl alerts set`'
   const { pending_alerts: pending, last_failure: failure, last_sent_ts: sent } = status
   const waiting = pending === 0 ? '' : `, ${pending} pending`
   if (failure !== null && areAlertsFailing(shown))

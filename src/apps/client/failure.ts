@@ -89,7 +89,7 @@ function describe(status: number, code: string, body: Record<string, unknown>): 
   const lines = Object.entries(errors).map(
     ([path, text]) => `\n  ${path === '' ? 'the body' : path}: ${String(text)}`,
   )
-  return `the daemon rejected the request as not valid:${lines.join('')}`
+  return `the request is not valid:${lines.join('')}`
 }
 
 /** The user's next step for each error code; docs/errors.md shows them too. */
@@ -126,7 +126,7 @@ export const errorHints: Readonly<Record<string, string>> = {
   cursor_ahead:
     'this pipe has no message that new: is it the cursor of another destination, or from before a restore?',
   cursor_expired:
-    'messages were dropped by retention, or lost when a backup was restored; go on behind them with --accept-gap',
+    'messages were dropped by retention, or lost when a backup was restored; continue after them with --accept-gap',
   server_error: 'try again; the cause is in the log of the daemon',
 }
 

@@ -68,7 +68,7 @@ export const objectStore = {
     format: {
       kind: 'choice',
       label: 'Format',
-      hint: 'parquet takes its schema from columns, which it needs.',
+      hint: 'parquet requires columns, which define its schema.',
       options: {
         ndjson: 'one record a line',
         json_array: 'a JSON array',

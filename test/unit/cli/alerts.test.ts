@@ -25,7 +25,7 @@ const get = async () => JSON.parse((await cli(['alerts', 'get', '-o', 'json'])).
 
 t.test('none are set up', async (t) => {
   t.match(await cli(['alerts', 'get', '-o', 'table']), { code: 0, stdout: /no alerts are set up/ })
-  t.match(await cli(['status', '-o', 'table']), { stdout: /nobody is told of trouble/ })
+  t.match(await cli(['status', '-o', 'table']), { stdout: /not set up/ })
   t.match(await cli(['alerts', 'test']), { code: 3 })
   t.match(await cli(['alerts', 'set']), { code: 2, stderr: /nothing to set/ })
   t.match(await cli(['alerts', 'set', '--format', 'standard']), { code: 2, stderr: /no address yet/ })
