@@ -162,6 +162,7 @@ export async function startDaemon(settings: Settings, context: StartContext): Pr
   }
 }
 
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the start is a sequence, read best in one place.
 async function openParts(settings: Settings, context: StartContext): Promise<Daemon> {
   const { shutdown } = context
   requireSoundSqliteAddon()

@@ -51,6 +51,7 @@ interface ServerParts extends Stores, Accounting {
   testAlert: ManagementDeps['testAlert']
 }
 
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the start is a sequence, read best in one place.
 export async function openServer(
   settings: Settings,
   parts: ServerParts,

@@ -64,6 +64,7 @@ export interface Stores {
 }
 
 /** Metadata, the buffer with its writer thread, and the delivery worker with every lane. */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the start is a sequence, read best in one place.
 export async function openStores(
   settings: Settings,
   bare: BufferSpec,

@@ -13,13 +13,18 @@ export interface CreatedKey {
   api_key_name: string
 }
 
-/** `pipes`: names or ids. Throws DataDirError when there is no such workspace or pipe, ApiError as `/v1` does. */
+interface WantedKey {
+  workspaceName: string
+  body: ApiKeyCreate
+  /** Names or ids. */
+  pipes: readonly string[]
+}
+
+/** Throws DataDirError when there is no such workspace or pipe, ApiError as `/v1` does. */
 export async function createLocalKey(
   settings: Settings,
   env: NodeJS.ProcessEnv,
-  workspaceName: string,
-  body: ApiKeyCreate,
-  pipes: readonly string[],
+  { workspaceName, body, pipes }: WantedKey,
 ): Promise<CreatedKey> {
   return await withLocalWorkspace(settings, env, workspaceName, async (metadata, principal) => {
     const all = await metadata.pipes.list(principal.workspaceId)

@@ -154,63 +154,55 @@ function flatten(table: Record<string, unknown>, prefix: string, into: Map<strin
   }
 }
 
-function parseSetting(definition: SettingDefinition, value: unknown, label: string): unknown {
-  if (value === null) return null
-  switch (definition.kind) {
-    case 'path':
-      if (typeof value !== 'string' || value === '')
-        throw new ConfigError(`${label}: must be a path, not ${show(value)}`)
-      return path.resolve(value)
-    case 'address':
-      return parseAddress(definition, value, label)
-    case 'url':
-      return parseUrl(value, label)
-    case 'bytes':
-    case 'seconds':
-    case 'hours':
-    case 'count':
-      return parseQuantity(definition, value, label)
-    case 'workers':
-      return parseWorkers(definition, value, label)
-    case 'boolean':
-      if (value === true || value === 'true' || value === '1') return true
-      if (value === false || value === 'false' || value === '0') return false
-      throw new ConfigError(`${label}: must be true or false, not ${show(value)}`)
-    case 'enum':
-      if (typeof value === 'string' && definition.values?.includes(value)) return value
-      throw new ConfigError(`${label}: must be one of ${definition.values?.join(', ')}, not ${show(value)}`)
-    case 'cidrs':
-    case 'names':
-    case 'targets':
-      return parseList(definition.kind, value, label)
-    // The faulty value may be a password: the message does not repeat it.
-    case 'database_url':
-      return (
-        databaseUrl(value) ??
-        fault(`${label}: must be a URL such as postgres://user:password@host:5432/database`)
-      )
-    case 'nats_servers':
-      return (
-        natsServers(value) ??
-        fault(
-          `${label}: must be nats:// or tls:// URLs separated by commas, with one user, such as nats://a:4222,b:4222`,
-        )
-      )
-    case 'replicas':
-      if (['1', '3'].includes(String(value))) return Number(value)
-      throw new ConfigError(`${label}: must be 1 or 3, not ${show(value)}`)
-    case 'name':
-      if (typeof value === 'string' && definition.pattern?.test(value)) return value
-      throw new ConfigError(`${label}: must be ${definition.allowed}, not ${show(value)}`)
-  }
+type Parse = (value: unknown, label: string, definition: SettingDefinition) => unknown
+
+const parseAs: Record<SettingDefinition['kind'], Parse> = {
+  path: (value, label) =>
+    typeof value === 'string' && value !== '' ? path.resolve(value) : reject(label, 'a path', value),
+  address: parseAddress,
+  url: parseUrl,
+  bytes: parseQuantity,
+  seconds: parseQuantity,
+  hours: parseQuantity,
+  count: parseQuantity,
+  workers: parseWorkers,
+  boolean: (value, label) => {
+    if (value === true || value === 'true' || value === '1') return true
+    if (value === false || value === 'false' || value === '0') return false
+    return reject(label, 'true or false', value)
+  },
+  enum: (value, label, { values }) =>
+    typeof value === 'string' && values?.includes(value)
+      ? value
+      : reject(label, `one of ${values?.join(', ')}`, value),
+  cidrs: parseList,
+  names: parseList,
+  targets: parseList,
+  // The faulty value may be a password: the message does not repeat it.
+  database_url: (value, label) =>
+    databaseUrl(value) ??
+    fault(`${label}: must be a URL such as postgres://user:password@host:5432/database`),
+  nats_servers: (value, label) =>
+    natsServers(value) ??
+    fault(
+      `${label}: must be nats:// or tls:// URLs separated by commas, with one user, such as nats://a:4222,b:4222`,
+    ),
+  replicas: (value, label) =>
+    ['1', '3'].includes(String(value)) ? Number(value) : reject(label, '1 or 3', value),
+  name: (value, label, { pattern, allowed }) =>
+    typeof value === 'string' && pattern?.test(value) ? value : reject(label, `${allowed}`, value),
 }
 
-function parseAddress(definition: SettingDefinition, value: unknown, label: string): ListenAddress | null {
-  if (value === 'off' && definition.key === 'metrics.listen') return null
+function parseSetting(definition: SettingDefinition, value: unknown, label: string): unknown {
+  return value === null ? null : parseAs[definition.kind](value, label, definition)
+}
+
+function parseAddress(value: unknown, label: string, { key }: SettingDefinition): ListenAddress | null {
+  if (value === 'off' && key === 'metrics.listen') return null
   const match = typeof value === 'string' ? /^(\[[0-9a-fA-F:.]+\]|[^:\s]+):(\d{1,5})$/.exec(value) : null
   const port = Number(match?.[2])
   if (match === null || port > 65535) {
-    throw new ConfigError(`${label}: must be host:port with a port from 0 to 65535, not ${show(value)}`)
+    return reject(label, 'host:port with a port from 0 to 65535', value)
   }
   return { host: match[1]!.replace(/^\[|\]$/g, ''), port }
 }
@@ -222,9 +214,7 @@ function parseUrl(value: unknown, label: string): string {
     URL.canParse(value)
   )
     return value.replace(/\/+$/, '')
-  throw new ConfigError(
-    `${label}: must be an http:// or https:// URL without query or fragment, not ${show(value)}`,
-  )
+  return reject(label, 'an http:// or https:// URL without query or fragment', value)
 }
 
 const KiB = 1024
@@ -259,7 +249,7 @@ const quantityHelp: Record<string, string> = {
   count: 'a whole number',
 }
 
-function parseQuantity(definition: SettingDefinition, value: unknown, label: string): number {
+function parseQuantity(value: unknown, label: string, definition: SettingDefinition): number {
   const match = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/i.exec(String(value).trim())
   const factor = match ? units[definition.kind]?.[match[2]!.toLowerCase()] : undefined
   const min = definition.min ?? 0
@@ -267,39 +257,35 @@ function parseQuantity(definition: SettingDefinition, value: unknown, label: str
   // Hours may be a fraction (tests of retention use seconds); sizes and counts are whole.
   const whole = definition.kind === 'hours' ? quantity : Math.floor(quantity)
   if (!(whole >= min) || whole > Number.MAX_SAFE_INTEGER) {
-    throw new ConfigError(
-      `${label}: must be ${quantityHelp[definition.kind]}, at least ${min}, not ${show(value)}`,
-    )
+    return reject(label, `${quantityHelp[definition.kind]}, at least ${min}`, value)
   }
   return whole
 }
 
 function parseWorkers(
-  { min = 1, max = 1 }: SettingDefinition,
   value: unknown,
   label: string,
+  { min = 1, max = 1 }: SettingDefinition,
 ): 'auto' | number {
   if (value === 'auto') return value
   const count = /^\d{1,3}$/.test(String(value)) ? Number(value) : Number.NaN
   if (count >= min && count <= max) return count
-  throw new ConfigError(`${label}: must be auto or a whole number from ${min} to ${max}, not ${show(value)}`)
+  return reject(label, `auto or a whole number from ${min} to ${max}`, value)
 }
 
-function parseList(kind: 'cidrs' | 'names' | 'targets', value: unknown, label: string): string[] {
+function parseList(value: unknown, label: string, { kind }: SettingDefinition): string[] {
   const items = typeof value === 'string' ? value.split(',') : value
   const list = Array.isArray(items)
     ? items.map((item) => String(item).trim()).filter((item) => item !== '')
     : null
-  if (list === null)
-    throw new ConfigError(`${label}: must be a list or comma-separated text, not ${show(value)}`)
+  if (list === null) return reject(label, 'a list or comma-separated text', value)
   for (const given of list) {
     const item = kind === 'targets' ? withoutPort(given) : given
     const isRange = ipaddr.isValidCIDR(item) || ipaddr.isValid(item)
     const isName =
       kind !== 'cidrs' && /^(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?$/i.test(item) && !/^[\d.]+$/.test(item)
     if (!isRange && !isName) {
-      const allowed = listItems[kind]
-      throw new ConfigError(`${label}: ${show(given)} is not ${allowed}`)
+      throw new ConfigError(`${label}: ${show(given)} is not ${listItems[kind as keyof typeof listItems]}`)
     }
   }
   return list
@@ -315,6 +301,10 @@ const listItems = {
 function withoutPort(entry: string): string {
   const [, bracketed, plain, port] = entryWithPort.exec(entry) ?? []
   return port === undefined || Number(port) < 1 || Number(port) > 65_535 ? entry : (bracketed ?? plain)!
+}
+
+function reject(label: string, allowed: string, value: unknown): never {
+  return fault(`${label}: must be ${allowed}, not ${show(value)}`)
 }
 
 function fault(message: string): never {

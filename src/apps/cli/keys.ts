@@ -178,7 +178,11 @@ async function create(body: ApiKeyCreate, options: CreateOptions & CommonOptions
 async function createLocally(body: ApiKeyCreate, options: CreateOptions): Promise<MadeKey> {
   const { createLocalKey } = await import('../../maintenance/keys.ts')
   const workspace = options.workspace ?? 'default'
-  return await createLocalKey(daemonSettings(options), io().env, workspace, body, options.pipe)
+  return await createLocalKey(daemonSettings(options), io().env, {
+    workspaceName: workspace,
+    body,
+    pipes: options.pipe,
+  })
 }
 
 async function printKey(

@@ -59,7 +59,7 @@ function addList(parked: Command): void {
       const client = await connect(options)
       const place = await findPlace(client, reference!)
       const filter = { error_code: options.errorCode, reason: options.reason }
-      const { parked: found, hasMore } = await parkedRecords(client, place, filter, most)
+      const { parked: found, hasMore } = await parkedRecords(client, place, filter, { most })
       const view = {
         json: JSON.stringify({ parked: found }),
         items: () => found.map((one) => JSON.stringify(one)),
@@ -240,7 +240,7 @@ async function selected(
   filter: ParkedFilter,
 ): Promise<string[]> {
   if (references.length > 0) return await findParkedIds(client, place, references)
-  const { parked } = await parkedRecords(client, place, filter, Number.POSITIVE_INFINITY)
+  const { parked } = await parkedRecords(client, place, filter, { most: Number.POSITIVE_INFINITY })
   if (parked.length > 0) return parked.map((one) => one.parked_id)
   throw new Failure(
     exitCodes.nothingToDo,

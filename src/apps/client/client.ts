@@ -85,9 +85,11 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
   ): Promise<HttpResponse> => {
     const origin = onDataUrl.test(operationPaths[id][1]) ? dataUrl : url
     const [method] = operationPaths[id]
-    return await send(origin, credentials, method, target(id, path, query), {
+    return await send(origin, credentials, {
       timeoutMs: timeouts[id],
       ...options,
+      method,
+      path: target(id, path, query),
     })
   }
   return {
@@ -109,7 +111,9 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
     },
     openapi: async () =>
       (
-        await send(url, credentials, 'GET', '/openapi/management-v1.openapi.yaml', {
+        await send(url, credentials, {
+          method: 'GET',
+          path: '/openapi/management-v1.openapi.yaml',
           headers: { accept: '*/*' },
         })
       ).text,

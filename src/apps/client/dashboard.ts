@@ -9,7 +9,7 @@ import { type SendOptions, send } from './http.ts'
 /** `url`: the part of an address that comes before `/v1`. */
 export function openDashboardClient(url: string, changeHeaders: () => Record<string, string>) {
   const call = async <T>(method: string, path: string, options?: SendOptions): Promise<T> => {
-    const { text } = await send(url, { apiKey: null, changeHeaders }, method, path, options)
+    const { text } = await send(url, { apiKey: null, changeHeaders }, { ...options, method, path })
     return (text === '' ? null : JSON.parse(text)) as T
   }
   const user = (userId: string) => `/v1/users/${encodeURIComponent(userId)}`

@@ -287,14 +287,17 @@ export function numberFrom(flag: string, text: string, takes: keyof typeof numbe
 
 /** The flags that set these fields of a body; what has no flag is left out. */
 export function flagsFor(table: readonly FlagField[], body: object): string[] {
-  return table.flatMap(({ flag, field, takes, none }) => {
-    const value = valueAt(body, field)
-    if (value === undefined) return []
-    if (takes === 'switch') return [value === true ? `--${flag}` : `--no-${flag}`]
-    if (takes === 'reset') return value === null ? [`--no-${flag}`] : []
-    const word = value === null ? none : String(value)
-    return word === undefined ? [] : [`--${flag}`, word]
+  return table.flatMap((entry) => {
+    const value = valueAt(body, entry.field)
+    return value === undefined ? [] : flagFor(entry, value)
   })
+}
+
+function flagFor({ flag, takes, none }: FlagField, value: unknown): string[] {
+  if (takes === 'switch') return [value === true ? `--${flag}` : `--no-${flag}`]
+  if (takes === 'reset') return value === null ? [`--no-${flag}`] : []
+  const word = value === null ? none : String(value)
+  return word === undefined ? [] : [`--${flag}`, word]
 }
 
 /** The value at a path; null where one of its parents is null. */

@@ -39,9 +39,7 @@ export interface SendOptions {
 export async function send(
   baseUrl: string,
   { apiKey, keySource = null, changeHeaders }: Credentials,
-  method: string,
-  path: string,
-  options: SendOptions = {},
+  { method, path, ...options }: SendOptions & { method: string; path: string },
 ): Promise<HttpResponse> {
   const headers: Record<string, string> = {
     accept: 'application/json',

@@ -28,7 +28,7 @@ export function checkRecords(text: string, most = Number.POSITIVE_INFINITY): Che
     fault: { ...placeOf(text, at), message },
   })
   const bounds: number[] = []
-  const problem = findProblem(text, (start, end) => bounds.push(start, end))
+  const problem = new Scan(text, (start, end) => bounds.push(start, end)).problem()
   if (problem !== null) return fault(problem.at, problem.message)
   const records: string[] = []
   for (let at = 0; at < bounds.length; at += 2) {
@@ -44,77 +44,120 @@ export function checkRecords(text: string, most = Number.POSITIVE_INFINITY): Che
 
 type State = 'value' | 'first value' | 'key' | 'first key' | 'colon' | 'after value'
 
-/**
- * Null: it is JSON. `onRecord` is called with the bounds of each element of the outer array, or of the outer value where it is
- * none.
- */
-function findProblem(text: string, onRecord: (start: number, end: number) => void): Problem | null {
-  const open: ('{' | '[')[] = []
-  let state = 'value' as State
-  let recordStart = 0
-  let recordDepth = 0
-  let at = skipSpace(text, 0)
-  const ended = () => {
-    if (open.length === recordDepth) onRecord(recordStart, at)
-    state = 'after value'
+/** One pass over a text. `onRecord` is called with the bounds of each element of the outer array, or of another outer value. */
+class Scan {
+  readonly #text: string
+  readonly #onRecord: (start: number, end: number) => void
+  readonly #open: ('{' | '[')[] = []
+  #state: State = 'value'
+  #at = 0
+  #recordStart = 0
+  /** 1 inside an outer array, whose elements are the records. */
+  #recordDepth = 0
+
+  constructor(text: string, onRecord: (start: number, end: number) => void) {
+    this.#text = text
+    this.#onRecord = onRecord
   }
-  const close = () => {
-    open.pop()
-    at += 1
-    ended()
-  }
-  while (at < text.length) {
-    const character = text[at]!
-    if (state === 'after value') {
-      if (open.length === 0) return { at, message: `${shown(character)} after the end` }
-      const inObject = open.at(-1) === '{'
-      if (character === ',') state = inObject ? 'key' : 'value'
-      else if (character !== (inObject ? '}' : ']'))
-        return { at, message: `expected , or ${inObject ? '}' : ']'}, found ${shown(character)}` }
-      else {
-        close()
-        at = skipSpace(text, at)
-        continue
-      }
-      at += 1
-    } else if (state === 'colon') {
-      if (character !== ':') return { at, message: `expected : after the key, found ${shown(character)}` }
-      state = 'value'
-      at += 1
-    } else if (state === 'key' || state === 'first key') {
-      if (character === '}' && state === 'first key') close()
-      else if (character === '"') {
-        const string = stringEnd(text, at)
-        if (typeof string !== 'number') return string
-        at = string
-        state = 'colon'
-      } else if (character === '}') return { at, message: 'a comma is before this }, with nothing after it' }
-      else return { at, message: `expected a key in double quotes, found ${shown(character)}` }
-    } else if (character === ']' && state === 'first value') close()
-    else {
-      if (open.length === recordDepth) recordStart = at
-      if (character === '[' && open.length === 0) {
-        open.push('[')
-        recordDepth = 1
-        state = 'first value'
-        at += 1
-      } else if (character === '{' || character === '[') {
-        if (open.length >= recordDepth + maxDepth)
-          return { at, message: `a record is nested more than ${maxDepth} levels deep` }
-        open.push(character)
-        state = character === '{' ? 'first key' : 'first value'
-        at += 1
-      } else {
-        const end = character === '"' ? stringEnd(text, at) : scalarEnd(text, at)
-        if (typeof end !== 'number') return end
-        at = end
-        ended()
-      }
+
+  /** The first problem; null: the text is JSON. */
+  problem(): Problem | null {
+    const text = this.#text
+    for (this.#skipSpace(); this.#at < text.length; this.#skipSpace()) {
+      const problem = this.#step(text[this.#at]!)
+      if (problem !== null) return problem
     }
-    at = skipSpace(text, at)
+    const isComplete = this.#state === 'after value' && this.#open.length === 0
+    return isComplete ? null : this.#wrong('it ends before it is complete')
   }
-  if (state === 'after value' && open.length === 0) return null
-  return { at: text.length, message: 'it ends before it is complete' }
+
+  #step(character: string): Problem | null {
+    switch (this.#state) {
+      case 'after value':
+        return this.#afterValue(character)
+      case 'colon':
+        return character === ':'
+          ? this.#pass('value')
+          : this.#wrong(`expected : after the key, found ${shown(character)}`)
+      case 'first key':
+        return character === '}' ? this.#close() : this.#key(character)
+      case 'key':
+        return this.#key(character)
+      case 'first value':
+        return character === ']' ? this.#close() : this.#value(character)
+      case 'value':
+        return this.#value(character)
+    }
+  }
+
+  #afterValue(character: string): Problem | null {
+    const open = this.#open.at(-1)
+    if (open === undefined) return this.#wrong(`${shown(character)} after the end`)
+    const end = open === '{' ? '}' : ']'
+    if (character === end) return this.#close()
+    if (character !== ',') return this.#wrong(`expected , or ${end}, found ${shown(character)}`)
+    return this.#pass(open === '{' ? 'key' : 'value')
+  }
+
+  #key(character: string): Problem | null {
+    if (character === '"') return this.#passTo(stringEnd(this.#text, this.#at), () => this.#become('colon'))
+    return this.#wrong(
+      character === '}'
+        ? 'a comma is before this }, with nothing after it'
+        : `expected a key in double quotes, found ${shown(character)}`,
+    )
+  }
+
+  #value(character: string): Problem | null {
+    if (this.#open.length === this.#recordDepth) this.#recordStart = this.#at
+    if (character === '[' && this.#open.length === 0) this.#recordDepth = 1
+    else if (this.#open.length >= this.#recordDepth + maxDepth && '{['.includes(character))
+      return this.#wrong(`a record is nested more than ${maxDepth} levels deep`)
+    if (character === '{' || character === '[') {
+      this.#open.push(character)
+      return this.#pass(character === '{' ? 'first key' : 'first value')
+    }
+    const end = character === '"' ? stringEnd(this.#text, this.#at) : scalarEnd(this.#text, this.#at)
+    return this.#passTo(end, () => this.#valueEnded())
+  }
+
+  #close(): null {
+    this.#open.pop()
+    this.#at += 1
+    this.#valueEnded()
+    return null
+  }
+
+  #valueEnded(): void {
+    if (this.#open.length === this.#recordDepth) this.#onRecord(this.#recordStart, this.#at)
+    this.#become('after value')
+  }
+
+  /** Passes one character. */
+  #pass(next: State): null {
+    this.#at += 1
+    this.#become(next)
+    return null
+  }
+
+  #passTo(end: number | Problem, then: () => void): Problem | null {
+    if (typeof end !== 'number') return end
+    this.#at = end
+    then()
+    return null
+  }
+
+  #become(state: State): void {
+    this.#state = state
+  }
+
+  #wrong(message: string): Problem {
+    return { at: this.#at, message }
+  }
+
+  #skipSpace(): void {
+    this.#at = skipSpace(this.#text, this.#at)
+  }
 }
 
 const scalar = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/y

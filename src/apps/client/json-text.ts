@@ -103,17 +103,11 @@ function endOfValue(json: string, from: number): number {
   let depth = 0
   let at = from
   while (at < json.length) {
-    const character = json[at]
-    if (character === '"') {
-      at = endOfString(json, at)
-      continue
-    }
-    if (character === '{' || character === '[') depth += 1
-    if (character === '}' || character === ']') {
-      depth -= 1
-      if (depth === 0) return at + 1
-    }
-    at += 1
+    const character = json[at]!
+    at = character === '"' ? endOfString(json, at) : at + 1
+    if ('{['.includes(character)) depth += 1
+    else if ('}]'.includes(character)) depth -= 1
+    if (depth === 0) return at
   }
   throw new SyntaxError('unexpected end')
 }

@@ -51,14 +51,7 @@ export function changedParts(lines: readonly DiffLine[], context = 3): (DiffLine
 function between(a: readonly string[], b: readonly string[]): DiffLine[] {
   if (a.length > comparedLines || b.length > comparedLines)
     return [...a.map(line('removed')), ...b.map(line('added'))]
-  // common[i][j]: length of the longest common subsequence of a from i and b from j.
-  const common = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1))
-  for (let i = a.length - 1; i >= 0; i -= 1) {
-    for (let j = b.length - 1; j >= 0; j -= 1) {
-      common[i]![j] =
-        a[i] === b[j] ? common[i + 1]![j + 1]! + 1 : Math.max(common[i + 1]![j]!, common[i]![j + 1]!)
-    }
-  }
+  const common = commonLengths(a, b)
   const lines: DiffLine[] = []
   let i = 0
   let j = 0
@@ -76,6 +69,18 @@ function between(a: readonly string[], b: readonly string[]): DiffLine[] {
     }
   }
   return lines
+}
+
+/** `[i][j]`: the length of the longest common subsequence of `a` from i and `b` from j. */
+function commonLengths(a: readonly string[], b: readonly string[]): Uint16Array[] {
+  const common = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1))
+  for (let i = a.length - 1; i >= 0; i -= 1) {
+    for (let j = b.length - 1; j >= 0; j -= 1) {
+      common[i]![j] =
+        a[i] === b[j] ? common[i + 1]![j + 1]! + 1 : Math.max(common[i + 1]![j]!, common[i]![j + 1]!)
+    }
+  }
+  return common
 }
 
 function line(kind: DiffLine['kind']): (text: string) => DiffLine {

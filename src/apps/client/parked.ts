@@ -35,8 +35,7 @@ export async function parkedRecords(
   client: Client,
   place: ParkedPlace,
   { error_code, reason }: ParkedFilter,
-  most: number,
-  signal?: AbortSignal,
+  { most, signal }: { most: number; signal?: AbortSignal },
 ): Promise<{ parked: ParkedRecord[]; hasMore: boolean }> {
   const filter = { ...(error_code && { error_code }), ...(reason && { reason }) }
   const parked: ParkedRecord[] = []
@@ -58,37 +57,35 @@ export async function parkedRecords(
 /** The outcome of a replay. `waiting`: it was not known in time. `left`: the record was not replayed at all. */
 export type ReplayOutcome = { kind: 'stored' | 'waiting' | 'left' } | { kind: 'failed'; error: ParkedError }
 
-/** Looks again and again, first after 0.1 s, later every second. `replays`: of the replay whose outcome it is. */
+export interface StartedReplay {
+  parkedId: string
+  /** The number of replays of the record, this one included. */
+  replays: number
+}
+
+/** Asks repeatedly, first after 0.1 s, later every second. */
 export async function replayOutcome(
   client: Client,
   place: ParkedPlace,
-  parkedId: string,
-  replays: number,
+  replay: StartedReplay,
   waitMs: number,
-  signal?: AbortSignal,
 ): Promise<ReplayOutcome> {
   const untilMs = Date.now() + waitMs
   for (let looks = 1; ; looks += 1) {
     const pauseMs = backoffMs(looks, firstLookMs, lookEveryMs)
-    const found = await outcomeNow(client, place, parkedId, replays, signal)
+    const found = await outcomeNow(client, place, replay)
     if (found.kind !== 'waiting' || Date.now() + pauseMs > untilMs) return found
     await new Promise((resolve) => setTimeout(resolve, pauseMs))
-    signal?.throwIfAborted()
   }
 }
 
 async function outcomeNow(
   client: Client,
   place: ParkedPlace,
-  parkedId: string,
-  replays: number,
-  signal?: AbortSignal,
+  { parkedId, replays }: StartedReplay,
 ): Promise<ReplayOutcome> {
   try {
-    const { body } = await client.call('getParked', {
-      path: { ...lanePath(place), parked_id: parkedId },
-      signal,
-    })
+    const { body } = await client.call('getParked', { path: { ...lanePath(place), parked_id: parkedId } })
     if (body.replays < replays) return { kind: 'left' }
     // Another replay may have been requested meanwhile: then this one failed, which is all that is known.
     return body.state === 'replaying' ? { kind: 'waiting' } : { kind: 'failed', error: body.error }

@@ -65,7 +65,7 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
   useEffect(() => {
     if (place === null) return setFound(null)
     const stop = new AbortController()
-    parkedRecords(client, place, {}, mostShown, stop.signal).then(
+    parkedRecords(client, place, {}, { most: mostShown, signal: stop.signal }).then(
       ({ parked, hasMore }) => setFound({ id: place.destinationId, list: parked, hasMore }),
       // A daemon that is away is said in the header; what was shown stays.
       () => {},
@@ -161,7 +161,7 @@ async function replay(client: Client, place: ParkedPlace, one: ParkedRecord): Pr
     path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: id },
     body: {},
   })
-  const outcome = await replayOutcome(client, place, id, body.replays, outcomeWaitMs)
+  const outcome = await replayOutcome(client, place, { parkedId: id, replays: body.replays }, outcomeWaitMs)
   const name = placeWords(one)
   if (outcome.kind === 'stored') return `Replayed ${name}: stored.`
   if (outcome.kind === 'failed') return `Replayed ${name}: failed again: ${errorWords(outcome.error)}`

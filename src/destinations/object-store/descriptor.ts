@@ -21,12 +21,7 @@ export const objectStore: DestinationDescriptor<ObjectStoreSpec> = {
       if (hasControlCharacters(config[key] ?? '')) faults.push([key, 'must not contain control characters'])
     const endpointFault = config.endpoint === null ? null : endpointFaultOf(config.endpoint)
     if (endpointFault !== null) faults.push(['endpoint', endpointFault])
-    if (config.access_key !== null && config.secret_key === null)
-      faults.push(['secret_key', 'is required with access_key'])
-    if (config.secret_key !== null && config.access_key === null)
-      faults.push(['access_key', 'is required with secret_key'])
-    if (config.session_token !== null && config.access_key === null)
-      faults.push(['access_key', 'is required with session_token'])
+    faults.push(...credentialFaults(config))
     const template = parseKeyTemplate(config.key_template)
     if (!template.ok) faults.push(['key_template', template.message])
     if (config.kms_key_id !== null && config.sse !== 'aws:kms')
@@ -50,6 +45,14 @@ export const objectStore: DestinationDescriptor<ObjectStoreSpec> = {
   // Not sealed: responses of the management API show it.
   secrets: ({ access_key }) => [access_key ?? ''],
   load: async () => (await import('./driver.ts')).objectStore,
+}
+
+function credentialFaults(config: ObjectStoreSpec['config']): [string, string][] {
+  const { access_key, secret_key, session_token } = config
+  if (access_key !== null) return secret_key === null ? [['secret_key', 'is required with access_key']] : []
+  return Object.entries({ secret_key, session_token })
+    .filter(([, value]) => value !== null)
+    .map(([key]) => ['access_key', `is required with ${key}`])
 }
 
 function endpointFaultOf(endpoint: string): string | null {

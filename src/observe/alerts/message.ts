@@ -1,5 +1,6 @@
 /** Alerts as they are sent: one JSON object each (docs/alerts.md), or the same as a message of Slack. Pure. */
 import type { AlertEvent, AlertFormat, testAlert } from '../../contract/alert-words.ts'
+import type { LaneFailure } from '../../delivery/delivery.ts'
 import type { DeliveryFault } from '../../destinations/driver.ts'
 import { counted, duration } from '../../platform/quantities.ts'
 import type { AlertFact } from './rules.ts'
@@ -141,18 +142,8 @@ function sentence(fact: AlertFact, where: string, nowMs: number, undeliveredMs: 
   switch (fact.type) {
     case 'lane.failing':
     case 'lane.stuck':
-    case 'lane.stalled': {
-      const { failure } = fact.lane
-      const error = failure?.error == null ? '' : `: ${failure.error.message}`
-      const since = failure === null ? '' : ` for ${ago(failure.firstFailedMs)}`
-      if (fact.type === 'lane.stuck') {
-        const isOfRecords = failure?.error?.fault === 'records'
-        return `${where} is stuck: the destination rejects ${isOfRecords ? 'a message' : 'everything'}${error}`
-      }
-      if (fact.type === 'lane.stalled')
-        return `${where} has been failing${since} and is now retried every 15 minutes${error}`
-      return `${where} has been failing${since}${error}`
-    }
+    case 'lane.stalled':
+      return `${where} ${failureSentence(fact.type, fact.lane.failure, ago)}`
     case 'lane.recovered':
       return `${where} has recovered${fact.lane.isIdle ? ': nothing is waiting' : ': it is delivering again'}.`
     case 'message.parked':
@@ -168,6 +159,19 @@ function sentence(fact: AlertFact, where: string, nowMs: number, undeliveredMs: 
     case 'daemon.restarted_after_crash':
       return 'The service was restarted after a crash, a kill or a power cut. Accepted records are kept.'
   }
+}
+
+function failureSentence(
+  type: 'lane.failing' | 'lane.stuck' | 'lane.stalled',
+  failure: LaneFailure | null,
+  ago: (ms: number) => string,
+): string {
+  const error = failure?.error == null ? '' : `: ${failure.error.message}`
+  if (type === 'lane.stuck')
+    return `is stuck: the destination rejects ${failure?.error?.fault === 'records' ? 'a message' : 'everything'}${error}`
+  const since = failure === null ? '' : ` for ${ago(failure.firstFailedMs)}`
+  const retries = type === 'lane.stalled' ? ' and is now retried every 15 minutes' : ''
+  return `has been failing${since}${retries}${error}`
 }
 
 function heldBackNote(heldBack: number): string {

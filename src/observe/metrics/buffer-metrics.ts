@@ -9,13 +9,48 @@ export interface BufferSources {
   limits: { bufferBytes: number; minFreeBytes: number; retentionSeconds: number }
 }
 
+const gauges: [name: string, help: string, value: (status: BufferStatus) => number][] = [
+  ['pipectl_buffer_size_bytes', 'Size of the buffer on disk.', (status) => status.bytes],
+  [
+    'pipectl_buffer_idempotency_bytes',
+    'Idempotency keys on disk, which are not part of pipectl_buffer_size_bytes.',
+    (status) => status.idempotencyBytes,
+  ],
+  ['pipectl_buffer_segments', 'Files of the buffer.', (status) => status.segments],
+  ['pipectl_buffer_free_disk_bytes', 'Free space of its disk.', (status) => status.freeBytes],
+  [
+    'pipectl_buffer_rejecting',
+    '1 while appends are rejected for lack of space.',
+    (status) => (status.unavailableReason === null ? 0 : 1),
+  ],
+  [
+    'pipectl_buffer_oldest_message_timestamp_seconds',
+    'When the oldest kept message was received; 0: none.',
+    (status) => (status.oldestMs === null ? 0 : status.oldestMs / 1000),
+  ],
+  [
+    'pipectl_buffer_missing_acknowledged_messages',
+    'Acknowledged messages of earlier runs that were missing on the disk at the start.',
+    (status) => status.missingAcknowledged,
+  ],
+  [
+    'pipectl_buffer_damaged_segments',
+    'Damaged files of the buffer that wait to be salvaged.',
+    (status) => status.damagedSegments,
+  ],
+  [
+    'pipectl_buffer_missing_segments',
+    'Files of the buffer that are missing without having been dropped, since the start.',
+    (status) => status.missingSegments,
+  ],
+]
+
 /** The returned function asks the buffer once and fills its metrics: call it before a scrape. */
 export function registerBuffer(registry: Registry, { buffer, limits }: BufferSources): () => Promise<void> {
-  const fillers: ((status: BufferStatus) => void)[] = []
-  const metric = (name: string, help: string, value: (status: BufferStatus) => number) => {
+  const fillers = gauges.map(([name, help, value]) => {
     const gauge = new Gauge({ name, help, registers: [registry] })
-    fillers.push((status) => gauge.set(value(status)))
-  }
+    return (status: BufferStatus) => gauge.set(value(status))
+  })
   const limit = (name: string, help: string, value: number) =>
     new Gauge({ name, help, registers: [registry] }).set(value)
   limit('pipectl_buffer_max_bytes', 'Setting buffer.max_bytes.', limits.bufferBytes)
@@ -24,37 +59,6 @@ export function registerBuffer(registry: Registry, { buffer, limits }: BufferSou
     'pipectl_buffer_retention_seconds',
     'Setting buffer.undelivered_hours: undelivered messages older than this are dropped.',
     limits.retentionSeconds,
-  )
-  metric('pipectl_buffer_size_bytes', 'Size of the buffer on disk.', (status) => status.bytes)
-  metric(
-    'pipectl_buffer_idempotency_bytes',
-    'Idempotency keys on disk, which are not part of pipectl_buffer_size_bytes.',
-    (status) => status.idempotencyBytes,
-  )
-  metric('pipectl_buffer_segments', 'Files of the buffer.', (status) => status.segments)
-  metric('pipectl_buffer_free_disk_bytes', 'Free space of its disk.', (status) => status.freeBytes)
-  metric('pipectl_buffer_rejecting', '1 while appends are rejected for lack of space.', (status) =>
-    status.unavailableReason === null ? 0 : 1,
-  )
-  metric(
-    'pipectl_buffer_oldest_message_timestamp_seconds',
-    'When the oldest kept message was received; 0: none.',
-    (status) => (status.oldestMs === null ? 0 : status.oldestMs / 1000),
-  )
-  metric(
-    'pipectl_buffer_missing_acknowledged_messages',
-    'Acknowledged messages of earlier runs that were missing on the disk at the start.',
-    (status) => status.missingAcknowledged,
-  )
-  metric(
-    'pipectl_buffer_damaged_segments',
-    'Damaged files of the buffer that wait to be salvaged.',
-    (status) => status.damagedSegments,
-  )
-  metric(
-    'pipectl_buffer_missing_segments',
-    'Files of the buffer that are missing without having been dropped, since the start.',
-    (status) => status.missingSegments,
   )
   const lost = new Counter({
     name: 'pipectl_buffer_lost_messages_total',

@@ -65,10 +65,6 @@ export function registerFamily<Thing>(
   const labelNames = [...names.labelNames, ...(family.labelNames ?? [])]
   const options = { name: family.name, help: family.help, labelNames, registers: [registry] }
   const metric = family.kind === 'gauge' ? new Gauge(options) : new Counter(options)
-  const set = (labels: Labels, value: number) => {
-    if (metric instanceof Gauge) metric.set(labels, value)
-    else metric.inc(labels, value)
-  }
   const otherLabels = Object.fromEntries(names.labelNames.map((name) => [name, other]))
   const seats = new Seats()
   const others = family.kind === 'counter' ? new GrowingSums() : new Folds(family.fold ?? 'sum')
@@ -81,19 +77,24 @@ export function registerFamily<Thing>(
       all.map(({ key }) => key),
       isOver ? Math.floor(mostSeries / each) - 1 : all.length,
     )
-    let foldedSeries = 0
+    const rest = all.filter(({ key }) => !seated.has(key))
     others.begin()
-    for (const { thing, key, series } of all) {
-      if (seated.has(key)) {
-        const own = names.labels(thing)
-        for (const [labels, value] of series) set({ ...own, ...labels }, value)
-      } else {
-        foldedSeries += series.length
-        for (const [labels, value] of series) others.add(key, labels, value)
-      }
-    }
-    for (const [labels, value] of others.end()) set({ ...otherLabels, ...labels }, value)
-    folded.set(family.name, foldedSeries)
+    for (const { key, series } of rest) for (const [labels, value] of series) others.add(key, labels, value)
+    for (const { thing, key, series } of all)
+      if (seated.has(key)) setSeries(metric, names.labels(thing), series)
+    setSeries(metric, otherLabels, others.end())
+    folded.set(
+      family.name,
+      rest.reduce((sum, { series }) => sum + series.length, 0),
+    )
+  }
+}
+
+/** `own`: the labels of the thing. */
+function setSeries(metric: Gauge | Counter, own: Labels, series: Iterable<Series>): void {
+  for (const [labels, value] of series) {
+    if (metric instanceof Gauge) metric.set({ ...own, ...labels }, value)
+    else metric.inc({ ...own, ...labels }, value)
   }
 }
 

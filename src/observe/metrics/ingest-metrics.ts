@@ -3,7 +3,7 @@ import { Counter, Gauge, type Registry } from 'prom-client'
 import { errorCatalogue } from '../../contract/errors.ts'
 import type { IngestObserved } from '../../ingest/observed.ts'
 import type { IngestTotals, PipeTotals } from '../../ingest/usage.ts'
-import { type FoldedSeries, registerFamily } from './families.ts'
+import { type Family, type FoldedSeries, registerFamily } from './families.ts'
 import { registerHistogram } from './read-histogram.ts'
 
 export interface IngestSources {
@@ -29,6 +29,34 @@ const pipeNames = {
   labels: ({ pipeId, name }: Counted) => ({ pipe_id: pipeId, pipe: name }),
 }
 
+function familiesOf(labelWorkers: boolean): Family<Counted>[] {
+  const counter = (name: string, help: string, value: (totals: PipeTotals) => number): Family<Counted> => ({
+    name,
+    help,
+    kind: 'counter',
+    labelNames: labelWorkers ? ['worker'] : [],
+    series: ({ byWorker }) => {
+      const all = [...byWorker].sort(([a], [b]) => a - b)
+      if (labelWorkers) return all.map(([worker, one]) => [{ worker: String(worker) }, value(one)])
+      return [[{}, all.reduce((sum, [, one]) => sum + value(one), 0)]]
+    },
+  })
+  return [
+    counter('pipectl_ingest_requests_total', 'Requests accepted with 202.', ({ requests }) => requests),
+    counter(
+      'pipectl_ingest_records_total',
+      'Records in requests accepted with 202.',
+      ({ records }) => records,
+    ),
+    counter('pipectl_ingest_bytes_total', 'Bytes written to the buffer.', ({ bytes }) => bytes),
+    counter(
+      'pipectl_ingest_rejected_requests_total',
+      'Requests rejected for a known pipe.',
+      ({ rejected }) => rejected,
+    ),
+  ]
+}
+
 /** The returned function reads everything: call it before a scrape. */
 export function registerIngest(
   registry: Registry,
@@ -44,37 +72,9 @@ export function registerIngest(
       this.set(bodyBytes())
     },
   })
-  const counter = (name: string, help: string, value: (totals: PipeTotals) => number) =>
-    registerFamily<Counted>(
-      registry,
-      pipeNames,
-      {
-        name,
-        help,
-        kind: 'counter',
-        labelNames: labelWorkers ? ['worker'] : [],
-        series: ({ byWorker }) => {
-          const all = [...byWorker].sort(([a], [b]) => a - b)
-          if (labelWorkers) return all.map(([worker, one]) => [{ worker: String(worker) }, value(one)])
-          return [[{}, all.reduce((sum, [, one]) => sum + value(one), 0)]]
-        },
-      },
-      folded,
-    )
-  const families = [
-    counter('pipectl_ingest_requests_total', 'Requests accepted with 202.', ({ requests }) => requests),
-    counter(
-      'pipectl_ingest_records_total',
-      'Records in requests accepted with 202.',
-      ({ records }) => records,
-    ),
-    counter('pipectl_ingest_bytes_total', 'Bytes written to the buffer.', ({ bytes }) => bytes),
-    counter(
-      'pipectl_ingest_rejected_requests_total',
-      'Requests rejected for a known pipe.',
-      ({ rejected }) => rejected,
-    ),
-  ]
+  const families = familiesOf(labelWorkers).map((family) =>
+    registerFamily(registry, pipeNames, family, folded),
+  )
   const errors = new Counter({
     name: 'pipectl_ingest_errors_total',
     help: 'Ingest requests that got an error, by its code and status.',

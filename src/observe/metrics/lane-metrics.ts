@@ -25,77 +25,62 @@ const laneNames = {
 
 type Lane = LaneMetrics['lane']
 
-function one(
-  kind: 'gauge' | 'counter',
+function gauge(
   name: string,
   help: string,
   value: (lane: Lane) => number,
   fold: 'sum' | 'max' = 'sum',
 ): Family<LaneMetrics> {
-  return { name, help, kind, fold, series: ({ lane }) => [[{}, value(lane)]] }
+  return { name, help, kind: 'gauge', fold, series: ({ lane }) => [[{}, value(lane)]] }
+}
+
+function counter(name: string, help: string, value: (lane: Lane) => number): Family<LaneMetrics> {
+  return { ...gauge(name, help, value), kind: 'counter' }
 }
 
 const isTrue = (value: boolean) => (value ? 1 : 0)
 
 const families: Family<LaneMetrics>[] = [
-  one(
-    'gauge',
-    'pipectl_lane_pending_messages',
-    'Messages after the cursor.',
-    (lane) => lane.pending_messages,
-  ),
-  one('gauge', 'pipectl_lane_pending_bytes', 'Bytes after the cursor.', (lane) => lane.pending_bytes),
-  one(
-    'gauge',
+  gauge('pipectl_lane_pending_messages', 'Messages after the cursor.', (lane) => lane.pending_messages),
+  gauge('pipectl_lane_pending_bytes', 'Bytes after the cursor.', (lane) => lane.pending_bytes),
+  gauge(
     'pipectl_lane_oldest_pending_age_seconds',
     'Age of the oldest undelivered message.',
     (lane) => lane.oldest_pending_age_seconds,
     'max',
   ),
-  one(
-    'gauge',
+  gauge(
     'pipectl_lane_stuck',
     '1 while a message blocks the lane: an attempt at it failed, and the lane is retrying or stuck.',
     (lane) => isTrue(lane.blocking_msg_id !== null),
   ),
-  one(
-    'gauge',
+  gauge(
     'pipectl_lane_failing',
     '1 from a minute after the first failure, once a retry has failed too or the message was rejected permanently.',
     (lane) => isTrue(isFailing(lane, Date.now())),
   ),
-  one(
-    'counter',
-    'pipectl_lane_delivered_records_total',
-    'Records delivered.',
-    (lane) => lane.delivered_records,
-  ),
-  one(
-    'counter',
+  counter('pipectl_lane_delivered_records_total', 'Records delivered.', (lane) => lane.delivered_records),
+  counter(
     'pipectl_lane_filtered_records_total',
     'Records that the transform of the destination filtered out.',
     (lane) => lane.filtered_records ?? 0,
   ),
-  one(
-    'counter',
+  counter(
     'pipectl_lane_skipped_messages_total',
     'Messages that were skipped.',
     (lane) => lane.skipped_messages,
   ),
-  one(
-    'counter',
+  counter(
     'pipectl_lane_dropped_messages_total',
     'Messages lost to retention or damage.',
     (lane) => lane.dropped_messages,
   ),
-  one(
-    'gauge',
+  gauge(
     'pipectl_parked_records',
     'Parked records, to be replayed or discarded by a user.',
     (lane) => lane.parked_records ?? 0,
   ),
-  one(
-    'counter',
+  counter(
     'pipectl_parked_dropped_records_total',
     'Parked records removed by age, neither replayed nor discarded.',
     (lane) => lane.parked_dropped_records ?? 0,

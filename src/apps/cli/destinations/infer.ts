@@ -105,9 +105,9 @@ async function createFrom(
   })
   sayTransformCheck(created.body)
   const did = isNew ? `Created table ${table}. ` : executed.length > 0 ? `Added columns to ${table}. ` : ''
-  const from = startFrom === 'earliest' ? 'every record that is kept' : 'what comes from now on'
+  const from = startFrom === 'earliest' ? 'every record that is kept' : 'new records only'
   say(
-    `${did}Added ${fullName(pipe, created.body)}, which gets ${from}. Watch it with: pipectl lanes list ${pipe.pipe_name}`,
+    `${did}Added ${fullName(pipe, created.body)}, which receives ${from}. Watch it with: pipectl lanes list ${pipe.pipe_name}`,
   )
   return created.body.destination_id
 }

@@ -2,7 +2,7 @@
 import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import { errorWords, type ReplayOutcome, replayOutcome } from '../../client/parked.ts'
+import { errorWords, type ReplayOutcome, replayOutcome, type StartedReplay } from '../../client/parked.ts'
 import { io } from '../io.ts'
 import { say } from '../terminal.ts'
 import { openCountProgress } from './progress.ts'
@@ -17,19 +17,14 @@ export function shouldWait(wait: boolean | undefined): boolean {
 }
 
 /** Throws Failure when it failed again, or nothing is known after half a minute. */
-export async function sayOutcome(
-  client: Client,
-  place: FoundPlace,
-  parkedId: string,
-  replays: number,
-): Promise<void> {
-  const outcome = await replayOutcome(client, place, parkedId, replays, waitMs)
+export async function sayOutcome(client: Client, place: FoundPlace, replay: StartedReplay): Promise<void> {
+  const outcome = await replayOutcome(client, place, replay, waitMs)
   if (outcome.kind === 'stored') return say(`Stored: ${place.name} took it.`)
   if (outcome.kind === 'failed') {
     throw new Failure(
       exitCodes.failed,
       `failed again: ${errorWords(outcome.error)}`,
-      `\`pipectl parked edit ${place.name} ${parkedId}\` changes the record and replays it`,
+      `\`pipectl parked edit ${place.name} ${replay.parkedId}\` changes the record and replays it`,
     )
   }
   throw stillWaiting(place)
@@ -39,15 +34,15 @@ export async function sayOutcome(
 export async function sayOutcomes(
   client: Client,
   place: FoundPlace,
-  replayed: readonly { parkedId: string; replays: number }[],
+  replayed: readonly StartedReplay[],
 ): Promise<void> {
   const found: Record<ReplayOutcome['kind'], number> = { stored: 0, failed: 0, waiting: 0, left: 0 }
   const failures = new Map<string, number>()
   const progress = openCountProgress('Replayed', replayed.length)
   let done = 0
   try {
-    for (const { parkedId, replays } of replayed) {
-      const outcome = await replayOutcome(client, place, parkedId, replays, waitMs)
+    for (const replay of replayed) {
+      const outcome = await replayOutcome(client, place, replay, waitMs)
       found[outcome.kind] += 1
       if (outcome.kind === 'waiting') break
       if (outcome.kind === 'failed')

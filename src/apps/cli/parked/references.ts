@@ -33,7 +33,7 @@ export async function findParkedIds(
 ): Promise<string[]> {
   const lower = references.map((reference) => reference.toLowerCase())
   if (lower.every(isUuid)) return [...new Set(lower)]
-  const { parked, hasMore } = await parkedRecords(client, place, {}, searched)
+  const { parked, hasMore } = await parkedRecords(client, place, {}, { most: searched })
   return [...new Set(lower.map((one) => (isUuid(one) ? one : onlyOne(place, one, parked, hasMore))))]
 }
 

@@ -19,7 +19,8 @@ export async function replayOne(
     path: { ...lanePath(place), parked_id: parkedId },
     body: replayBody(records),
   })
-  if (shouldWait(wait)) await sayOutcome(client, place, body.parked_id, body.replays)
+  const { parked_id, replays } = body
+  if (shouldWait(wait)) await sayOutcome(client, place, { parkedId: parked_id, replays })
   else say(`Replaying ${parkedId}; \`pipectl parked show ${place.name} ${parkedId}\` shows the outcome.`)
 }
 
@@ -31,7 +32,9 @@ export async function replayMany(
   wait: boolean,
 ): Promise<void> {
   // The replay count of each record before this replay: it shows the outcome.
-  const known = wait ? (await parkedRecords(client, place, filter, Number.POSITIVE_INFINITY)).parked : []
+  const known = wait
+    ? (await parkedRecords(client, place, filter, { most: Number.POSITIVE_INFINITY })).parked
+    : []
   let replayed = 0
   if (ids.length === 0) {
     const { error_code } = filter

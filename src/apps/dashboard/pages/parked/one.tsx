@@ -152,7 +152,7 @@ function Edit({ place, body, text, onOutcome }: OneProps) {
     onOutcome(null)
     const { replays } = (await replay.mutateAsync(given)).body
     onOutcome({ kind: 'waiting' })
-    replayOutcome(api, place, body.parked_id, replays, outcomeWaitMs).then(onOutcome, () => {})
+    replayOutcome(api, place, { parkedId: body.parked_id, replays }, outcomeWaitMs).then(onOutcome, () => {})
   }
   const name = placeWords(body)
   const replayTwin = command('parked', 'replay', reference, body.parked_id)
