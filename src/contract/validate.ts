@@ -135,7 +135,9 @@ function explainObject(
   path: readonly string[],
   faults: Faults,
 ): void {
-  const { additionalProperties, required = [], maxProperties = Number.POSITIVE_INFINITY } = schema
+  const { properties = {}, patternProperties = {}, additionalProperties, required = [] } = schema
+  const { maxProperties = Number.POSITIVE_INFINITY } = schema
+  const [forAnyKey] = Object.values(patternProperties)
   const keys = Object.keys(value)
   if (keys.length > maxProperties) {
     faults.add(path, `must have at most ${maxProperties} keys`)
@@ -144,15 +146,11 @@ function explainObject(
   for (const key of required) if (!Object.hasOwn(value, key)) faults.add([...path, key], requiredField)
   for (const key of keys) {
     if (faults.isFull) return
-    const field = fieldAt(schema, key)
+    const field = Object.hasOwn(properties, key) ? properties[key] : forAnyKey
     const isUnknown = field === undefined && additionalProperties === false
     if (isUnknown) faults.add([...path, key], refusalOf(schema, key))
     if (field && !fits(field, value[key])) explain(field, value[key], [...path, key], faults)
   }
-}
-
-function fieldAt({ properties = {}, patternProperties = {} }: Shape, key: string): Shape | undefined {
-  return Object.hasOwn(properties, key) ? properties[key] : Object.values(patternProperties)[0]
 }
 
 function refusalOf({ refusals = noRefusals }: Shape, key: string): string {
