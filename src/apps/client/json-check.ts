@@ -100,7 +100,7 @@ class Scan {
   }
 
   #key(character: string): Problem | null {
-    if (character === '"') return this.#passTo(stringEnd(this.#text, this.#at), () => this.#become('colon'))
+    if (character === '"') return this.#passTo(stringEnd(this.#text, this.#at), 'colon')
     return this.#wrong(
       character === '}'
         ? 'a comma is before this }, with nothing after it'
@@ -118,37 +118,26 @@ class Scan {
       return this.#pass(character === '{' ? 'first key' : 'first value')
     }
     const end = character === '"' ? stringEnd(this.#text, this.#at) : scalarEnd(this.#text, this.#at)
-    return this.#passTo(end, () => this.#valueEnded())
+    return this.#passTo(end, 'after value')
   }
 
-  #close(): null {
+  #close(): Problem | null {
     this.#open.pop()
-    this.#at += 1
-    this.#valueEnded()
-    return null
-  }
-
-  #valueEnded(): void {
-    if (this.#open.length === this.#recordDepth) this.#onRecord(this.#recordStart, this.#at)
-    this.#become('after value')
+    return this.#pass('after value')
   }
 
   /** Passes one character. */
-  #pass(next: State): null {
-    this.#at += 1
-    this.#become(next)
-    return null
+  #pass(next: State): Problem | null {
+    return this.#passTo(this.#at + 1, next)
   }
 
-  #passTo(end: number | Problem, then: () => void): Problem | null {
+  #passTo(end: number | Problem, next: State): Problem | null {
     if (typeof end !== 'number') return end
     this.#at = end
-    then()
+    this.#state = next
+    const isRecordOver = next === 'after value' && this.#open.length === this.#recordDepth
+    if (isRecordOver) this.#onRecord(this.#recordStart, end)
     return null
-  }
-
-  #become(state: State): void {
-    this.#state = state
   }
 
   #wrong(message: string): Problem {
