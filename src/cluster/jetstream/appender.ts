@@ -36,7 +36,7 @@ import { KeyedAppends } from './keyed-appends.ts'
 import { Publisher, type PublishResult } from './publisher.ts'
 import type { Shares } from './shares.ts'
 import { StreamClient } from './stream-client.ts'
-import { type UnavailableReason, unavailable } from './unavailable.ts'
+import { type UnavailableReason, unacknowledged, unavailable } from './unavailable.ts'
 
 const KiB = 1024
 const firstCapacityBytes = 16 * KiB
@@ -207,7 +207,7 @@ export class JetStreamAppender implements Appender {
     }
   }
 
-  /** Also detects that the process was paused, because the clock continued. */
+  /** False as well after a pause of the process, because the clock went on. */
   #isAlive(): boolean {
     return this.#livenessUntil === null || process.hrtime.bigint() < Atomics.load(this.#livenessUntil, 0)
   }
@@ -300,7 +300,7 @@ export class JetStreamAppender implements Appender {
   #settle(one: PipeFrame, result: PublishResult, before: number): void {
     if (result.kind === 'stored' && result.streamSeq > before) this.#acknowledge(one, result.streamSeq)
     else if (result.kind === 'stored') {
-      this.#reject(one, unavailable('write_failed', undefined, true))
+      this.#reject(one, unacknowledged())
       this.#die(result.streamSeq, before)
     } else if (result.kind !== 'duplicate') {
       const error = this.#failure(result)
@@ -315,7 +315,8 @@ export class JetStreamAppender implements Appender {
     if (isFull) this.#fullUntil = performance.now() + fullForMs
     const reason = isFull ? 'over_quota' : 'write_failed'
     this.#failed(reason, result.description)
-    return unavailable(reason, result.description, result.kind === 'unknown' && result.mayBeStored)
+    const mayBeStored = result.kind === 'unknown' && result.mayBeStored
+    return mayBeStored ? unacknowledged(result.description) : unavailable(reason, result.description)
   }
 
   #acknowledge({ pipeId, frame, waiters, records, bytes, lastMs }: PipeFrame, streamSeq: number): void {

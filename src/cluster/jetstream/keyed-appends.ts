@@ -48,7 +48,7 @@ import { chainSubject, encodeHead, frameHeadBytes, messagesPerFrame, seqOf } fro
 import type { Publisher, PublishResult } from './publisher.ts'
 import { busyCodes, idHeader, settleClaims } from './settlement.ts'
 import type { StreamClient } from './stream-client.ts'
-import { unavailable } from './unavailable.ts'
+import { unacknowledged, unavailable } from './unavailable.ts'
 
 const wrongLastSequence = 10_071
 const expectedHeader = 'Nats-Expected-Last-Subject-Sequence'
@@ -324,7 +324,7 @@ export class KeyedAppends {
     const result = await this.#send(subject, frame.buffer.subarray(0, frame.length), headers)
     if (result.kind === 'stored') {
       if (!onStored(stored, result.streamSeq, { before, ms: performance.now() - startedAt }))
-        throw unavailable('write_failed', undefined, true)
+        throw unacknowledged()
       chain.lastSeq = result.streamSeq
       this.#acknowledge(claimed, result.streamSeq)
       return

@@ -16,11 +16,15 @@ const messages: Record<UnavailableReason, string> = {
   closing: 'the service is shutting down',
 }
 
-export function unavailable(
-  reason: UnavailableReason,
-  detail?: string,
-  mayBeStored = false,
-): BufferUnavailableError {
-  const message = detail === undefined ? messages[reason] : `${messages[reason]} (${detail})`
-  return new BufferUnavailableError(reason, message, mayBeStored)
+export function unavailable(reason: UnavailableReason, detail?: string): BufferUnavailableError {
+  return new BufferUnavailableError(reason, messageOf(reason, detail))
+}
+
+/** For a message that was sent to the stream and may be in it. */
+export function unacknowledged(detail?: string): BufferUnavailableError {
+  return new BufferUnavailableError('write_failed', messageOf('write_failed', detail), true)
+}
+
+function messageOf(reason: UnavailableReason, detail: string | undefined): string {
+  return detail === undefined ? messages[reason] : `${messages[reason]} (${detail})`
 }
