@@ -71,7 +71,7 @@ export interface TroubleQuery {
   workspaceIds: readonly string[]
   /** These lanes are always included. */
   destinationIds: readonly string[]
-  /** Also looks up the oldest undelivered message, with one query per lane that has any. */
+  /** Looks up the oldest undelivered message as well, with one query per lane that has any. */
   withAges: boolean
 }
 

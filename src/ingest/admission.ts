@@ -1,7 +1,7 @@
 /**
  * Checks whether a request is allowed: UUID → pipe → key and Origin. Each check throws the ApiError of its rule.
  *
- * Also reads the format of a body from the headers.
+ * It reads the format of a body from the headers as well.
  */
 import { ApiError, type ErrorCode } from '../contract/errors.ts'
 import { normaliseOrigin } from '../contract/pipe.ts'

@@ -30,7 +30,7 @@ export function decodeBody(
         requireWithin(decoded.length + piece.length, bytes.length, maxBytes)
         decoded.append(piece)
       } catch (error) {
-        // Also aborts the work in the thread pool; its remaining output is not read.
+        // Ends the work in the thread pool as well; its remaining output is not read.
         decoder.destroy()
         reject(error)
       }

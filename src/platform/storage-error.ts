@@ -61,7 +61,7 @@ function systemCall(error: unknown): unknown {
   return 'syscall' in error ? error.syscall : systemCall(error.cause)
 }
 
-/** Also recognizes errors from other threads, which have lost their class. */
+/** Recognizes errors from other threads as well, which have lost their class. */
 export function isStorageError(error: unknown): error is StorageError {
   return error instanceof Error && error.name === 'StorageError' && 'code' in error && 'hint' in error
 }

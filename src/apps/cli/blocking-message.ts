@@ -21,7 +21,7 @@ import { say } from './terminal.ts'
 export function addBlockingMessageCommand(lanes: Command): void {
   define<{ from?: string; export?: string }>(lanes, {
     usage: 'blocking-message <destination>',
-    summary: `show the message that blocks a lane: its error and ${blockingPage.default} of its records, the rejected one marked`,
+    summary: `show the message that blocks a lane: its error and ${blockingPage.default} of its records, the refused one marked`,
     examples: [
       'pipectl lanes blocking-message orders/database -o json',
       'pipectl lanes blocking-message orders/database --from 200',

@@ -177,9 +177,9 @@ async function create(body: ApiKeyCreate, options: CreateOptions & CommonOptions
 
 async function createLocally(body: ApiKeyCreate, options: CreateOptions): Promise<MadeKey> {
   const { createLocalKey } = await import('../../maintenance/keys.ts')
-  const workspace = options.workspace ?? 'default'
+  const workspaceName = options.workspace ?? 'default'
   return await createLocalKey(daemonSettings(options), io().env, {
-    workspaceName: workspace,
+    workspaceName,
     body,
     pipes: options.pipe,
   })

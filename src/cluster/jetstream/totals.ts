@@ -316,7 +316,7 @@ export class Totals {
     return pipe.checkpoints
   }
 
-  /** Also rewrites unchanged checkpoints before the stream drops them. */
+  /** Writes new checkpoints, and unchanged ones again before the stream drops them. */
   #writeDue(): void {
     const againMs = Date.now() - rewriteAfterMs
     for (const [pipeId, pipe] of this.#pipes) {

@@ -203,7 +203,7 @@ export class IdempotencyKeys {
   }
 }
 
-/** Also true for a directory in its place, another program's database, and an unreadable sector. */
+/** True as well for a directory in its place, another program's database, and an unreadable sector. */
 function isDamaged(file: string, error: unknown): boolean {
   const code = errorCode(error) ?? ''
   if (code === 'SQLITE_CANTOPEN') return statSync(file, { throwIfNoEntry: false })?.isDirectory() ?? false
