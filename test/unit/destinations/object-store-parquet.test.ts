@@ -2,7 +2,6 @@ import '../buffer/typescript-workers.ts'
 import { type FileMetaData, parquetMetadata, parquetReadObjects, parquetSchema } from 'hyparquet'
 import { compressors } from 'hyparquet-compressors'
 import t from 'tap'
-import type { ColumnMapping } from '../../../src/contract/destination.ts'
 import { resolvedConfig } from '../../../src/contract/destinations/config-field.ts'
 import { objectStore as objectStoreType } from '../../../src/contract/destinations/object-store.fields.ts'
 import {
@@ -16,6 +15,7 @@ import {
 import { objectOf } from '../../../src/destinations/object-store/body.ts'
 import { objectStore } from '../../../src/destinations/object-store/driver.ts'
 import { anyKey, makeBatch } from '../../support/batches.ts'
+import { type Column, everyColumn } from '../../support/parquet-columns.ts'
 import { startSigV4Receiver } from '../../support/s3.ts'
 
 const account = {
@@ -34,7 +34,6 @@ t.beforeEach(() => {
 const settings = { databaseTls: false, egress: { allow: [], deny: [], private: 'allow' as const } }
 const never = new AbortController().signal
 
-type Column = Partial<ColumnMapping> & Pick<ColumnMapping, 'column_name' | 'column_type'>
 function spec(columns: readonly Column[], config: Record<string, unknown> = {}): ObjectStoreSpec {
   return {
     destinationId: 'dest-1',
@@ -109,21 +108,8 @@ function metadata(): FileMetaData {
   return parquetMetadata(fileOf())
 }
 
-const all: Column[] = [
-  { column_name: 'text', column_type: 'string' },
-  { column_name: 'n', column_type: 'number' },
-  { column_name: 'flag', column_type: 'boolean' },
-  { column_name: 'o', column_type: 'object' },
-  { column_name: 'list', column_type: 'array' },
-  { column_name: 'nothing', column_type: 'null' },
-  { column_name: 'at', column_type: 'string', semantic_role: 'record_ts' },
-  { column_name: 'came', column_type: 'string', semantic_role: 'received_at' },
-  { column_name: 'came_ms', column_type: 'number', semantic_role: 'received_at', nullable: false },
-  { column_name: 'id', column_type: 'string', semantic_role: 'dedupe_id' },
-]
-
 t.test('the schema comes from the columns alone', async (t) => {
-  await deliver(spec(all), makeBatch([[{}]]))
+  await deliver(spec(everyColumn), makeBatch([[{}]]))
   const { children } = parquetSchema(metadata())
   const leaves = children.map(({ element }) => element)
   t.match(leaves, [
@@ -156,7 +142,7 @@ t.test('each type, nulls and missing keys', async (t) => {
     ],
     ['{"text":null,"n":null,"flag":null,"o":null}'],
   ])
-  await deliver(spec(all, { compression: 'none' }), batch)
+  await deliver(spec(everyColumn, { compression: 'none' }), batch)
   const [first, second, third] = await rows()
   const came = new Date(Date.UTC(2026, 0, 2, 3, 4, 5, 678))
   const { msgId } = batch.messages[0]!
@@ -344,7 +330,7 @@ for (const [compression, codec] of [
   ['none', 'UNCOMPRESSED'],
 ] as const) {
   t.test(`compression ${compression}: ${codec}, and the same bytes each time`, async (t) => {
-    const what = spec(all.slice(0, 3), compression === undefined ? {} : { compression })
+    const what = spec(everyColumn.slice(0, 3), compression === undefined ? {} : { compression })
     await deliver(what, wide)
     const once = receiver.objects.get(key)!.body
     const read = await rows()
@@ -364,7 +350,7 @@ t.test('a large batch has several row groups, and every record', async (t) => {
       Array.from({ length: 100 }, (_, at) => ({ n: message * 100 + at, text: `${pad}${message}-${at}` })),
     ),
   )
-  await deliver(spec(all.slice(0, 2), { compression: 'zstd' }), large)
+  await deliver(spec(everyColumn.slice(0, 2), { compression: 'zstd' }), large)
   const { row_groups } = metadata()
   t.equal(row_groups.length, 3)
   const read = await rows()
@@ -404,14 +390,14 @@ t.test('others have their turns while records are read of which little is kept',
 
 t.test('one value of many megabytes', async (t) => {
   const text = 'ab'.repeat(10 * 1024 * 1024)
-  await deliver(spec(all.slice(0, 1), { compression: 'zstd' }), makeBatch([[{ text }]]))
+  await deliver(spec(everyColumn.slice(0, 1), { compression: 'zstd' }), makeBatch([[{ text }]]))
   const [row] = await rows()
   t.ok(row?.text === text)
 })
 
 t.test('a large JSON value is in the object once', async (t) => {
   const o = { text: 'ab'.repeat(512 * 1024) }
-  await deliver(spec([all[3]!], { compression: 'none' }), makeBatch([[{ o }]]))
+  await deliver(spec([everyColumn[3]!], { compression: 'none' }), makeBatch([[{ o }]]))
   t.same(await rows(), [{ o }])
   t.ok(receiver.objects.get(key)!.body.length < 1.1 * 1024 * 1024)
 })
@@ -447,7 +433,7 @@ t.test('names of columns are free text', async (t) => {
 
 t.test('a test of the destination names the columns and tries the newest message', async (t) => {
   const batch = makeBatch([['{"n":1}', '{"n":"one"}']])
-  const checks = await objectStore.check(spec(all.slice(0, 2)), settings, never, {
+  const checks = await objectStore.check(spec(everyColumn.slice(0, 2)), settings, never, {
     recent: batch.messages[0]!,
   })
   t.same(

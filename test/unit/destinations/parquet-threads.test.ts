@@ -5,10 +5,10 @@ import { syncBuiltinESMExports } from 'node:module'
 import workerThreads, { type WorkerOptions } from 'node:worker_threads'
 import { parquetMetadata } from 'hyparquet'
 import t from 'tap'
-import type { ColumnMapping } from '../../../src/contract/destination.ts'
 import type { Batch, ObjectStoreSpec, RejectedRecord } from '../../../src/destinations/driver.ts'
 import { ParquetThreads } from '../../../src/destinations/object-store/parquet-threads.ts'
 import { failureOf, makeBatch, makeSpec } from '../../support/batches.ts'
+import { type Column, everyColumn } from '../../support/parquet-columns.ts'
 
 const started: workerThreads.Worker[] = []
 /** Of the threads that are started from now on. */
@@ -27,7 +27,6 @@ t.beforeEach(() => {
   oldHeapMiB = undefined
 })
 
-type Column = Partial<ColumnMapping> & Pick<ColumnMapping, 'column_name' | 'column_type'>
 function spec(columns: readonly Column[], more: Partial<ObjectStoreSpec> = {}): ObjectStoreSpec {
   const config = { bucket: 'b', format: 'parquet', compression: 'none' }
   return { ...makeSpec('destination_object_store', config, columns), ...more }
@@ -44,18 +43,6 @@ function rowGroups(bytes: Buffer): number[] {
 }
 
 t.test('objects have the bytes that they had when they were encoded in the delivery thread', async (t) => {
-  const columns: Column[] = [
-    { column_name: 'text', column_type: 'string' },
-    { column_name: 'n', column_type: 'number' },
-    { column_name: 'flag', column_type: 'boolean' },
-    { column_name: 'o', column_type: 'object' },
-    { column_name: 'list', column_type: 'array' },
-    { column_name: 'nothing', column_type: 'null' },
-    { column_name: 'at', column_type: 'string', semantic_role: 'record_ts' },
-    { column_name: 'came', column_type: 'string', semantic_role: 'received_at' },
-    { column_name: 'came_ms', column_type: 'number', semantic_role: 'received_at', nullable: false },
-    { column_name: 'id', column_type: 'string', semantic_role: 'dedupe_id' },
-  ]
   const record = (m: number, at: number) => ({
     text: at % 7 === 0 ? null : `${'p'.repeat(1_000)}${m}-${at}`,
     n: m + at / 8,
@@ -72,7 +59,7 @@ t.test('objects have the bytes that they had when they were encoded in the deliv
     ...made,
     messages: made.messages.map((message, at) => ({ ...message, msgId: `message-${at}` })),
   }
-  const what = { ...spec(columns), timestampField: 'ingest_ts' }
+  const what = { ...spec(everyColumn), timestampField: 'ingest_ts' }
   const { bytes, rowCount } = await new ParquetThreads().encode(batch, what, { park: null })
   t.equal(rowCount, 11_800)
   t.equal(
