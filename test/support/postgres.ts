@@ -28,6 +28,7 @@ import path from 'node:path'
 import pg from 'pg'
 import { freePort } from './free-port.ts'
 import { madeOnce } from './made-once.ts'
+import { standStill } from './stand-still.ts'
 import { type KeyAndCertificate, selfSignedCertificate } from './tls.ts'
 
 export interface TestPostgres {
@@ -254,9 +255,11 @@ function signalTree(server: ChildProcess, signal: NodeJS.Signals): void {
   if (pid === undefined || server.exitCode !== null || server.signalCode !== null) return
   const send = (target: number) => {
     try {
-      process.kill(target, signal)
-    } catch {
-      // It ended in the meantime.
+      if (signal === 'SIGSTOP') standStill(target)
+      else process.kill(target, signal)
+    } catch (error) {
+      // ESRCH: it ended in the meantime.
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
     }
   }
   // The parent first when stopping: it must not start another child behind our back.

@@ -8,6 +8,7 @@ import { Attacker } from '../support/attacks/attacker.ts'
 import type { AttackName } from '../support/attacks/attacks.ts'
 import { harm, inWords, type Seen, Victim } from '../support/attacks/victim.ts'
 import { createWorkspace, startDaemon } from '../support/daemon.ts'
+import { standStill } from '../support/stand-still.ts'
 
 const table: [finding: string, attack: AttackName][] = [
   ['C1: values that take long to look at', 'sendSlowValues'],
@@ -86,7 +87,7 @@ t.test('the process has lived through all of it', async (t) => {
 })
 
 t.test('negative control: a daemon that stands still is noticed', async (t) => {
-  daemon.signal('SIGSTOP')
+  standStill(daemon.pid)
   const seen = await victim.look(messages, 2_000)
   daemon.signal('SIGCONT')
   t.match(harm(calm, seen), ['less than half is delivered'])

@@ -10,6 +10,7 @@ import path from 'node:path'
 import t, { type Test } from 'tap'
 import { type ClusterDatabase, startClusterServer } from '../../support/cluster-database.ts'
 import type { Act, LeaseChildOptions } from '../../support/lease-child.ts'
+import { standStill } from '../../support/stand-still.ts'
 import { until } from '../../support/until.ts'
 
 const server = await startClusterServer(t)
@@ -56,7 +57,8 @@ class Nodes {
   }
 
   pause(nodeId: string): void {
-    this.running.get(nodeId)?.kill('SIGSTOP')
+    const { pid } = this.running.get(nodeId) ?? {}
+    if (pid !== undefined) standStill(pid)
   }
 
   resume(nodeId: string): void {

@@ -8,6 +8,7 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import t, { type Test } from 'tap'
 import { childFlags } from '../../support/child-flags.ts'
+import { standStill } from '../../support/stand-still.ts'
 import { rowsOf, tablesOf } from './database.ts'
 import { databaseDestination, newPipe, newWorkspace, open, ownerOf, testFile } from './fixture.ts'
 import {
@@ -79,7 +80,7 @@ function tell(child: ChildProcess, name: OwnerWrite, parkedId: string): Promise<
 t.test('every write of an owner that was stopped meanwhile is rejected', async (t) => {
   const { metadata, id, pipeId, parkedId, everything, child, said } = await scene(t)
   const names = Object.keys(writesOf(metadata, ownerOf(id), pipeId)) as OwnerWrite[]
-  child.kill('SIGSTOP')
+  standStill(child.pid!)
   await metadata.laneStore.take(id, stoppedEpoch + 1)
   await metadata.usage.countUpTo([{ pipeId, ...countedTotals }], 0)
   const before = await everything()
@@ -87,7 +88,7 @@ t.test('every write of an owner that was stopped meanwhile is rejected', async (
     await tell(child, name, parkedId)
     child.kill('SIGCONT')
     t.equal(await said(), absoluteWrites.includes(name) ? 'stored' : 'LaneOwnershipLostError', name)
-    child.kill('SIGSTOP')
+    standStill(child.pid!)
     t.strictSame(await everything(), before, `${name} changed nothing`)
   }
   child.kill('SIGCONT')
@@ -109,7 +110,7 @@ t.test('negative control: each of them is stored while the lane is its own', asy
 
 t.test('a damaged row that the next owner has repaired stays as that one left it', async (t) => {
   const { metadata, id, parkedId, everything, child, said } = await scene(t)
-  child.kill('SIGSTOP')
+  standStill(child.pid!)
   const row = (await metadata.laneStore.take(id, stoppedEpoch + 1))!
   await metadata.laneStore.save([{ ...row, cursorSeq: 41 }], [])
   const before = await everything()
