@@ -9,7 +9,7 @@ import { createConnection } from 'mysql2/promise'
 import pg from 'pg'
 import { Client } from 'undici'
 import { CopyIn } from '../src/destinations/postgresql/connection.ts'
-import { record } from './records.ts'
+import { record, recordColumns } from './records.ts'
 
 export interface Floor {
   /** Stores `total` records into an empty target. Returns the seconds spent sending. */
@@ -29,7 +29,7 @@ export interface FloorTable {
 }
 
 const batchRecords = 1_000
-const columns = ['id', 'type', 'user_id', 'amount', 'currency', 'ok', 'tags', 'context', 'note']
+const columns = recordColumns.map(({ column_name }) => column_name)
 
 /** `send` gets what `prepare` made of a batch's records. */
 async function timed<T>(

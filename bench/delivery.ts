@@ -7,27 +7,15 @@ import { startSigV4Receiver } from '../test/support/s3.ts'
 import { blockedDestination, drain, fill } from './backlog.ts'
 import { type Floor, type FloorTable, httpFloor, mariadbFloor, postgresFloor } from './delivery-floors.ts'
 import { cpuSeconds, peakRssMiB } from './process-stats.ts'
+import { recordColumns } from './records.ts'
 import { startSink } from './sink.ts'
 import { count, table } from './table.ts'
 
 const total = Number(process.env.BENCH_RECORDS ?? 200_000)
-const columns = (idRole?: string) => [
-  {
-    column_name: 'id',
-    column_type: 'string',
-    source_field: 'id',
-    nullable: false,
-    ...(idRole ? { semantic_role: idRole } : {}),
-  },
-  { column_name: 'type', column_type: 'string', source_field: 'type' },
-  { column_name: 'user_id', column_type: 'number', source_field: 'user_id' },
-  { column_name: 'amount', column_type: 'number', source_field: 'amount' },
-  { column_name: 'currency', column_type: 'string', source_field: 'currency' },
-  { column_name: 'ok', column_type: 'boolean', source_field: 'ok' },
-  { column_name: 'tags', column_type: 'array', source_field: 'tags' },
-  { column_name: 'context', column_type: 'object', source_field: 'context' },
-  { column_name: 'note', column_type: 'string', source_field: 'note' },
-]
+const columns = (idRole?: string) => {
+  const [id, ...others] = recordColumns
+  return [{ ...id, nullable: false, ...(idRole ? { semantic_role: idRole } : {}) }, ...others]
+}
 
 interface Target {
   name: string

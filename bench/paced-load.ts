@@ -5,6 +5,7 @@
  */
 import net from 'node:net'
 import type { LoadOptions, LoadResult } from './load.ts'
+import { quantile } from './quantile.ts'
 
 const everyMs = 1
 
@@ -52,13 +53,11 @@ export async function pacedLoad(options: LoadOptions & { rate: number }): Promis
   // A request that was due and has had no response waits at least until now.
   const now = performance.now()
   for (const dueAt of due) times.push(now - dueAt)
-  times.sort((a, b) => a - b)
-  const at = (share: number) => times[Math.min(times.length - 1, Math.floor(times.length * share))] ?? 0
   return {
     generator: 'paced',
     requestsPerSecond: answered / ((now - startedAt) / 1000),
-    p50Ms: at(0.5),
-    p99Ms: at(0.99),
+    p50Ms: quantile(times, 0.5),
+    p99Ms: quantile(times, 0.99),
     failed,
   }
 }

@@ -9,22 +9,15 @@ import { startDaemon } from '../test/support/daemon.ts'
 import { startSigV4Receiver } from '../test/support/s3.ts'
 import { blockedDestination, drain, fill } from './backlog.ts'
 import { peakRssMiB, rssMiB } from './process-stats.ts'
+import { quantile } from './quantile.ts'
+import { recordColumns } from './records.ts'
 import { count, table } from './table.ts'
 
 const total = Number(process.env.BENCH_RECORDS ?? 200_000)
 const seconds = Number(process.env.BENCH_SECONDS ?? 10)
 const lanes = 4
 const everyMs = 20
-const columns = [
-  { column_name: 'id', column_type: 'string' },
-  { column_name: 'type', column_type: 'string' },
-  { column_name: 'user_id', column_type: 'number' },
-  { column_name: 'currency', column_type: 'string' },
-  { column_name: 'ok', column_type: 'boolean' },
-  { column_name: 'tags', column_type: 'array' },
-  { column_name: 'context', column_type: 'object' },
-  { column_name: 'note', column_type: 'string' },
-].map((column) => ({ ...column, source_field: column.column_name }))
+const columns = recordColumns.filter(({ column_name }) => column_name !== 'amount')
 
 export async function benchParquet(): Promise<string> {
   const account = { bucket: 'bench', region: 'us-east-1', accessKey: 'bench', secretKey: 'bench-secret' }
@@ -63,7 +56,7 @@ export async function benchParquet(): Promise<string> {
     while (!(await Promise.race([isOver, sleep(0, false)])))
       times.push(...(await probe.measure({ ...target, seconds: 1 })))
     const took = await drained
-    const p99 = at(times, 0.99) / at(alone, 0.99)
+    const p99 = quantile(times, 0.99) / quantile(alone, 0.99)
     const peak = peakRssMiB(daemon.pid)
     return [
       table(
@@ -92,12 +85,7 @@ export async function benchParquet(): Promise<string> {
 }
 
 function row(name: string, times: readonly number[]): string[] {
-  return [name, count(times.length), ...[0.5, 0.99, 1].map((part) => at(times, part).toFixed(1))]
-}
-
-function at(times: readonly number[], part: number): number {
-  const sorted = [...times].sort((a, b) => a - b)
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Number.NaN
+  return [name, count(times.length), ...[0.5, 0.99, 1].map((share) => quantile(times, share).toFixed(1))]
 }
 
 interface Measurement {

@@ -18,6 +18,19 @@ const pages = ['/checkout/confirm', '/cart', '/product/4711', '/search?q=winter+
 const cities = ['Köln', 'Málaga', 'Łódź', 'São Paulo', '東京', 'Reykjavík']
 const tags = ['web', 'app', 'spring-sale', 'returning', 'newsletter', 'gift', 'express', 'b2b']
 
+/** The keys of an event, as column mappings of a destination. */
+export const recordColumns = [
+  { column_name: 'id', column_type: 'string' },
+  { column_name: 'type', column_type: 'string' },
+  { column_name: 'user_id', column_type: 'number' },
+  { column_name: 'amount', column_type: 'number' },
+  { column_name: 'currency', column_type: 'string' },
+  { column_name: 'ok', column_type: 'boolean' },
+  { column_name: 'tags', column_type: 'array' },
+  { column_name: 'context', column_type: 'object' },
+  { column_name: 'note', column_type: 'string' },
+].map((column) => ({ ...column, source_field: column.column_name }))
+
 /** Everything of an event but its `id`, as JSON text from the second key on. */
 const bodies = Array.from({ length: variants }, (_, index) => {
   const pick = <T>(list: readonly T[], step: number): T =>
