@@ -1,11 +1,12 @@
 /**
- * Passwords: scrypt (N = 2^17, r = 8, p = 1; docs/dev/contract.md#sign-in-for-people), which takes 128 MiB and about half a second of
- * a core for each, on libuv's thread pool.
+ * Password hashes: scrypt (N = 2^17, r = 8, p = 1; docs/dev/contract.md#sign-in-for-people). One hash takes 128 MiB and
+ * about half a second of a core, on libuv's thread pool.
  *
  *   scrypt$17$8$1$<salt, 16 bytes>$<hash, 32 bytes>     log2 of N, r, p; base64url
  *
- * One is computed at a time. A second would take another 128 MiB, which a machine of 1 GiB does not have beside ingest, and
- * another of the pool's four threads, which also decompress bodies; few people sign in at the same moment.
+ * One hash is computed at a time. A second would take another 128 MiB, which a machine of 1 GiB does not have beside
+ * ingest. It would also take another of the pool's four threads, which decompress bodies as well. Few people sign in at
+ * the same moment.
  */
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
@@ -29,8 +30,9 @@ export class Passwords {
   readonly #queue = new SerialQueue()
 
   /**
-   * Hashes a password for storage. `beside`: the stored hash of another account with the same address, if there is
-   * one. They share the salt, so that one computation compares a password with all of them. Throws `sign_in_busy`.
+   * Hashes a password for storage. `beside`: the stored hash of another account with the same address, if there is one.
+   * Both share the salt, so that one computation compares a password with all accounts of an address. Throws
+   * `sign_in_busy`.
    */
   async hash(password: string, beside: string | null = null): Promise<string> {
     const {
@@ -42,8 +44,8 @@ export class Passwords {
   }
 
   /**
-   * The index of the first stored hash that is of this password; -1: none is. With no account at all it takes as long as with
-   * one, and as with several that share a salt. Throws `sign_in_busy`.
+   * Returns the index of the first stored hash that matches the password; -1: none matches. It takes as long without
+   * any account as with one, or with several that share a salt. Throws `sign_in_busy`.
    */
   async indexOf(password: string, stored: readonly string[]): Promise<number> {
     const computed = new Map<string, Buffer>()
@@ -58,7 +60,7 @@ export class Passwords {
     })
   }
 
-  /** One after the other; more than may wait are turned away. */
+  /** Computes one hash at a time, and rejects the request if too many are waiting. */
   async #derive(password: string, salt: Buffer, its: Cost): Promise<Buffer> {
     if (this.#queue.size >= resourceLimits.waitingPasswords) {
       throw new ApiError('sign_in_busy', { headers: { 'Retry-After': '2' } })
@@ -67,7 +69,7 @@ export class Passwords {
   }
 }
 
-/** The same letters typed on another keyboard are the same password: NFKC. */
+/** Normalises to NFKC, because keyboards produce different code points for the same letters. */
 function derive(password: string, salt: Buffer, { logN, r, p }: Cost): Promise<Buffer> {
   const N = 2 ** logN
   const maxmem = 128 * N * r + 16 * MiB

@@ -3,7 +3,7 @@
  * alone. The order is first come, first served: a transaction that waits to run alone blocks those behind it.
  */
 
-/** Fewer than the handle has connections: reads find one. */
+/** Fewer than the connections of the handle, so that reads find a free one. */
 const mostAtOnce = 3
 
 interface Waiting {
