@@ -51,8 +51,8 @@ export interface NodeRecord extends NodeEntry {
 }
 
 /**
- * A change of metadata with its number. Numbers have no gaps for a reader: one that has seen a number has seen all
- * lower ones.
+ * A change of metadata with its number. Changes become visible in the order of their numbers: a reader that has seen a
+ * number has seen all lower ones.
  */
 export interface NumberedChange {
   seq: number
@@ -216,6 +216,6 @@ export interface ClusterStore {
 
 /** For code that runs only in a cluster. */
 export function requireShared({ cluster }: { cluster: ClusterStore | null }): ClusterStore {
-  if (cluster === null) throw new Error('no other process shares this metadata')
+  if (cluster === null) throw new Error('this metadata is not shared by a cluster')
   return cluster
 }

@@ -202,7 +202,7 @@ export class LaneOwnershipLostError extends Error {
   readonly destinationIds: readonly string[]
 
   constructor(destinationIds: readonly string[]) {
-    super(`lanes that another owner has taken over: ${destinationIds.join(', ')}`)
+    super(`another owner has taken over these lanes: ${destinationIds.join(', ')}`)
     this.name = 'LaneOwnershipLostError'
     this.destinationIds = destinationIds
   }
@@ -214,7 +214,7 @@ export class LaneOwnershipLostError extends Error {
  */
 export class LaneStoreUnavailableError extends Error {
   constructor(cause: unknown) {
-    super('lane state cannot be saved for now', { cause })
+    super('lane state cannot be saved at the moment', { cause })
     this.name = 'LaneStoreUnavailableError'
   }
 }

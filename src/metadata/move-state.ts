@@ -48,14 +48,14 @@ export async function loadMovedTo(db: Connection): Promise<MovedTo | null> {
 export async function requireNotMoved(db: Connection, label: string): Promise<void> {
   if ((await loadMoving(db)) !== null) {
     throw new ConfigError(
-      `metadata: a move into ${label} is not finished: run the same \`pipectl migrate\` again, which starts from the beginning`,
+      `metadata: a move into ${label} is not finished. Run the same \`pipectl migrate\` again; it starts from the beginning`,
     )
   }
   const moved = await loadMovedTo(db)
   if (moved === null) return
   throw new ConfigError(
-    `metadata: what ${label} held was moved to ${moved.place} on ${new Date(moved.movedMs).toISOString()}: serve from there. ` +
-      'To serve again without what was accepted there since, restore the backup that was taken before the move into a new directory',
+    `metadata: the data of ${label} was moved to ${moved.place} on ${new Date(moved.movedMs).toISOString()}. Use it there. ` +
+      'To return to the earlier data, without messages accepted there since, restore the backup from before the move into a new directory',
   )
 }
 

@@ -1,6 +1,6 @@
 /**
- * The number of pipes, keys and so on that a workspace can have. The count runs in the transaction that adds one, so a
- * race cannot exceed the limit. If a setting is lowered, existing ones are kept.
+ * Limits the pipes, API keys and so on of a workspace. They are counted in the transaction that adds one, so a race
+ * cannot exceed the limit. If a setting is lowered, existing ones are kept.
  */
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'

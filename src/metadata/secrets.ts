@@ -59,7 +59,7 @@ export function createSealer(sealingKey: Buffer): Sealer {
         const start = nonceBytes + tagBytes
         return Buffer.concat([decipher.update(bytes.subarray(start)), decipher.final()]).toString('utf8')
       } catch {
-        throw new UnsealError(`${belongsTo}: the sealed value was altered or belongs elsewhere`)
+        throw new UnsealError(`${belongsTo}: the sealed value was altered or copied from another position`)
       }
     },
     fingerprint: (text) => createHmac('sha256', sealingKey).update('fingerprint').update(text).digest('hex'),

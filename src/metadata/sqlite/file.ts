@@ -54,7 +54,7 @@ function toConfigError(file: string, error: unknown): unknown {
   const code = errorCode(error) ?? ''
   if (code === 'SQLITE_NOTADB') {
     return new ConfigError(
-      `metadata: ${file} is not a pipectl metadata file: put back the one that belongs here, or restore a backup`,
+      `metadata: ${file} is not a pipectl metadata file: put the right file back, or restore a backup`,
     )
   }
   if ((/^E[A-Z]+$/.test(code) && code !== 'EIO') || /^SQLITE_(CANTOPEN|READONLY|PERM|AUTH)/.test(code)) {

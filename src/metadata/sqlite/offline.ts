@@ -243,7 +243,7 @@ function readDestinations(database: Database.Database): StoredDestination[] {
     .all()
 }
 
-/** The replacement of a lost secret. A URL gets a placeholder: it is lost as a whole, and a destination must have one. */
+/** The replacement of a lost secret. A URL is sealed as a whole and required, so a placeholder replaces it. */
 function forgotten(type: DestinationType, key: string): string | null {
   return secretKind(type, key) === 'url' ? 'https://forgotten.invalid/' : null
 }
