@@ -235,13 +235,13 @@ async function nameOf(trx: Connection, { kind, id }: Actor): Promise<string | nu
 }
 
 /** Times that only say that there was a change. */
-const beside = new Set(['pipe_updated_ts', 'destination_updated_ts'])
+const changeTimes = new Set(['pipe_updated_ts', 'destination_updated_ts'])
 
 /** Keeps only the fields that differ. */
 function difference({ before, after }: AuditedChange): { before: State; after: State } {
   if (before === null || after === null) return { before, after }
   const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])]
-  const different = keys.filter((key) => !beside.has(key) && !isDeepStrictEqual(before[key], after[key]))
+  const different = keys.filter((key) => !changeTimes.has(key) && !isDeepStrictEqual(before[key], after[key]))
   const pick = (from: Record<string, unknown>) =>
     Object.fromEntries(different.flatMap((key) => (Object.hasOwn(from, key) ? [[key, from[key]]] : [])))
   const [was, is] = [pick(before), pick(after)]

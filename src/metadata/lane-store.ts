@@ -55,10 +55,10 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
       })
     },
 
-    async save(given, givenCounts, parked = new Map()) {
+    async save(allRows, allCounts, parked = new Map()) {
       const stored = await unknown.stored().catch(asUnavailable)
-      const rows = given.filter((row) => !stored.has(row))
-      const counts = rows.length === given.length ? givenCounts : ofRows(rows, givenCounts)
+      const rows = allRows.filter((row) => !stored.has(row))
+      const counts = rows.length === allRows.length ? allCounts : countsOf(rows, allCounts)
       if (rows.length === 0 && counts.length === 0) return
       const hasParked = rows.some((row) => (parked.get(row.destinationId)?.length ?? 0) > 0)
       // Changes of parked records depend on stored rows, so they need a serialisable transaction. All other statements
@@ -155,7 +155,7 @@ async function updateRows(trx: Connection, rows: readonly LaneState[], statement
   return unsaved
 }
 
-function ofRows(rows: readonly LaneState[], counts: readonly LaneCounts[]): LaneCounts[] {
+function countsOf(rows: readonly LaneState[], counts: readonly LaneCounts[]): LaneCounts[] {
   const ids = new Set(rows.map(({ destinationId }) => destinationId))
   return counts.filter(({ destinationId }) => ids.has(destinationId))
 }

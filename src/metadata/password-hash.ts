@@ -24,23 +24,25 @@ const hashBytes = 32
 const MiB = 1024 * 1024
 
 /** An unknown account is compared with this hash, so that the response takes as long as for a known one. */
-const nobodysHash = encode(cost, Buffer.alloc(saltBytes), Buffer.alloc(hashBytes))
+const unknownAccountHash = encode(cost, Buffer.alloc(saltBytes), Buffer.alloc(hashBytes))
 
 export class Passwords {
   readonly #queue = new SerialQueue()
 
   /**
-   * Hashes a password for storage. `beside`: the stored hash of another account with the same address, if there is one.
+   * Hashes a password for storage. `sameAddressHash`: the stored hash of another account with the same address, if any.
    * Both share the salt, so that one computation compares a password with all accounts of an address. Throws
    * `sign_in_busy`.
    */
-  async hash(password: string, beside: string | null = null): Promise<string> {
+  async hash(password: string, sameAddressHash: string | null = null): Promise<string> {
     const {
       salt,
       hash: _,
-      ...its
-    } = beside === null ? { salt: randomBytes(saltBytes), hash: null, ...cost } : decode(beside)
-    return encode(its, salt, await this.#derive(password, salt, its))
+      ...params
+    } = sameAddressHash === null
+      ? { salt: randomBytes(saltBytes), hash: null, ...cost }
+      : decode(sameAddressHash)
+    return encode(params, salt, await this.#derive(password, salt, params))
   }
 
   /**
@@ -49,23 +51,23 @@ export class Passwords {
    */
   async indexOf(password: string, stored: readonly string[]): Promise<number> {
     const computed = new Map<string, Buffer>()
-    for (const one of stored.length === 0 ? [nobodysHash] : stored) {
-      const { salt, hash: _, ...its } = decode(one)
-      const inputs = encode(its, salt, Buffer.alloc(0))
-      if (!computed.has(inputs)) computed.set(inputs, await this.#derive(password, salt, its))
+    for (const one of stored.length === 0 ? [unknownAccountHash] : stored) {
+      const { salt, hash: _, ...params } = decode(one)
+      const inputs = encode(params, salt, Buffer.alloc(0))
+      if (!computed.has(inputs)) computed.set(inputs, await this.#derive(password, salt, params))
     }
     return stored.findIndex((one) => {
-      const { salt, hash, ...its } = decode(one)
-      return timingSafeEqual(computed.get(encode(its, salt, Buffer.alloc(0)))!, hash)
+      const { salt, hash, ...params } = decode(one)
+      return timingSafeEqual(computed.get(encode(params, salt, Buffer.alloc(0)))!, hash)
     })
   }
 
   /** Computes one hash at a time, and rejects the request if too many are waiting. */
-  async #derive(password: string, salt: Buffer, its: Cost): Promise<Buffer> {
+  async #derive(password: string, salt: Buffer, params: Cost): Promise<Buffer> {
     if (this.#queue.size >= resourceLimits.waitingPasswords) {
       throw new ApiError('sign_in_busy', { headers: { 'Retry-After': '2' } })
     }
-    return await this.#queue.run(() => derive(password, salt, its))
+    return await this.#queue.run(() => derive(password, salt, params))
   }
 }
 

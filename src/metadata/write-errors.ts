@@ -33,9 +33,9 @@ export class UnknownOutcomeError extends StorageUnavailableError {
    * For callers that would repeat the work. Waits for a moment, and throws this error if the outcome is still unknown.
    */
   async wasCommitted(): Promise<boolean> {
-    const said = await Promise.race([this.outcome, delay(askAgainMs, null, { ref: false })])
-    if (said === null) throw this
-    return said
+    const outcome = await Promise.race([this.outcome, delay(askAgainMs, null, { ref: false })])
+    if (outcome === null) throw this
+    return outcome
   }
 }
 

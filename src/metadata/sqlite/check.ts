@@ -60,8 +60,8 @@ function structureProblem(file: string): string | null {
 
 /** Null: no damage found. */
 function structureOf(database: Database.Database): string | null {
-  const said = database.prepare<[], string>('PRAGMA integrity_check(1)').pluck().get()
-  return said === 'ok' ? null : (said?.replaceAll(/\s+/g, ' ') ?? 'no answer')
+  const result = database.prepare<[], string>('PRAGMA integrity_check(1)').pluck().get()
+  return result === 'ok' ? null : (result?.replaceAll(/\s+/g, ' ') ?? 'no answer')
 }
 
 export function checkMetadata(file: string): MetadataCheck {

@@ -25,7 +25,8 @@ export function removeAlerts(database: Database, { workspace_id }: StoredAlerts)
 export function resealAlerts(database: Database, from: Sealer, to: Sealer): void {
   for (const row of readAlerts(database)) {
     const opened = openedAlerts(from, row)
-    if (opened.isUnreadable) throw new UnsealError(`the alert settings of workspace ${row.workspace_name} cannot be unsealed`)
+    if (opened.isUnreadable)
+      throw new UnsealError(`the alert settings of workspace ${row.workspace_name} cannot be unsealed`)
     const sealed = sealedAlerts(to, row.workspace_id, opened)
     database
       .prepare('UPDATE alert_settings SET alert_url = ?, alert_secret = ? WHERE workspace_id = ?')
