@@ -214,7 +214,7 @@ function separateSecrets(
     else secrets.set(place, secretReference(file, [...path, ...pathOf(place)], value))
   }
   const fields = withPlainExpanded(file, path, type, given)
-  const isPathSecret = hasSecretPath(fields)
+  const isPathSecret = hasSecretPath(type, fields)
   for (const [key, value] of Object.entries(fields)) {
     const kind = secretKind(type, key)
     if (kind === 'text' ? value !== null : kind === 'map' && isObject(value)) addSecrets(key, value)
