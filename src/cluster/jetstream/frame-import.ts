@@ -198,7 +198,7 @@ function usedKeys(messages: readonly NewMessage[], seqs: readonly number[]): Use
   const used = new Map<string, UsedKey>()
   for (const [index, { pipeId, msgId, recordCount, idempotency }] of messages.entries()) {
     if (idempotency === undefined) continue
-    const keyHash = keyHashOf(pipeId, idempotency.key)
+    const keyHash = keyHashOf({ pipeId, key: idempotency.key })
     const bodyHash = bodyHashOf(idempotency.bodyHash)
     used.set(keyHash, { keyHash, bodyHash, msgId, recordCount, seq: seqs[index]! })
   }

@@ -61,7 +61,9 @@ function seqsByKey(pipeId: string, frame: StreamMessage): Map<string, number> {
   const messages = storedFrame(frame)?.messages() ?? []
   return new Map(
     messages.flatMap(({ idempotencyKey }, index) =>
-      idempotencyKey === null ? [] : [[keyHashOf(pipeId, idempotencyKey), seqOf(frame.streamSeq, index)]],
+      idempotencyKey === null
+        ? []
+        : [[keyHashOf({ pipeId, key: idempotencyKey }), seqOf(frame.streamSeq, index)]],
     ),
   )
 }
