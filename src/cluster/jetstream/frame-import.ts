@@ -168,7 +168,7 @@ export class FrameImport {
   #publish(messages: readonly NewMessage[]): void {
     const frame = openFrame(messages.reduce((sum, message) => sum + framedBytes(message), 0))
     for (const message of messages) appendToFrame(frame, message)
-    const subject = frameSubject(this.#cluster, messages[0]!.pipeId)
+    const subject = frameSubject({ cluster: this.#cluster, pipeId: messages[0]!.pipeId })
     const sent = this.#send(subject, frame, headOf(messages), this.#lastSeq).finally(() => {
       this.#underWay.delete(sent)
       this.#bytesUnderWay -= frame.length

@@ -296,7 +296,7 @@ export class KeyedAppends {
   /** Starts a chain. No frame of it is in flight without a response. */
   async #begin(pipeId: string, name: string): Promise<number> {
     const result = await this.#send(
-      chainSubject(this.#deps.cluster, pipeId, name),
+      chainSubject({ cluster: this.#deps.cluster, pipeId, chain: name }),
       new Uint8Array(0),
       undefined,
     )
@@ -320,7 +320,7 @@ export class KeyedAppends {
     headers.append(expectedHeader, String(afterSeq))
     headers.append(idHeader, attemptId)
     const [before, startedAt] = [newestSeq(), performance.now()]
-    const subject = chainSubject(cluster, pipeId, chain.name)
+    const subject = chainSubject({ cluster, pipeId, chain: chain.name })
     const result = await this.#send(subject, frame.buffer.subarray(0, frame.length), headers)
     if (result.kind === 'stored') {
       if (!onStored(stored, result.streamSeq, { before, ms: performance.now() - startedAt }))
