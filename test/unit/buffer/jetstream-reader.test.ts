@@ -46,7 +46,7 @@ async function clusterOn(t: Test, nats: TestNats, overrides: Partial<JetStreamSp
       texts.map((text) => message(pipeId, text)),
     )
   const purge = async (pipeId: string, beforeSeq: number) => {
-    const filter = pipeSubjects(spec.cluster, pipeId)
+    const filter = pipeSubjects({ cluster: spec.cluster, pipeId })
     await manager.streams.purge(streamName(spec.cluster), { filter, seq: streamSeqOf(beforeSeq) })
     connection.publish(droppedSubject(spec.cluster))
     await connection.flush()
@@ -107,7 +107,7 @@ t.test('one server', async (t) => {
       const connection = await connectNats(spec.nats)
       t.teardown(() => connection.close())
       const client = new StreamClient(connection, streamName(spec.cluster), spec.replicas)
-      const filter = pipeSubjects(spec.cluster, pipeId)
+      const filter = pipeSubjects({ cluster: spec.cluster, pipeId })
       const plan = { filter, start: { streamSeq: 1 }, headersOnly: false }
       const pull = await FramePull.open(client, plan, { messages: 10, bytes: MiB })
       t.teardown(() => pull.close())
@@ -258,7 +258,10 @@ t.test('one server', async (t) => {
         (frame) => frame.writeUInt32LE(0xffffff, 0),
       )
       const [last] = await send(pipeId, 'last')
-      await connection.request(pipeSubjects(spec.cluster, pipeId).replace('>', 'f'), 'none of ours')
+      await connection.request(
+        pipeSubjects({ cluster: spec.cluster, pipeId }).replace('>', 'f'),
+        'none of ours',
+      )
       const reader = await readerOf(t, spec)
       const run = await reader.read(pipeId, 0, { ...plenty, afterMark: '[0,0,0]' })
       t.same(
