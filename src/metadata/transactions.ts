@@ -44,8 +44,8 @@ export interface OpenedDatabase {
 }
 
 const maxAttempts = 30
-/** From then on a transaction runs while no other one of this handle does: with many at once somebody always comes first. */
-const attemptsInCompany = 3
+/** After so many attempts a transaction runs exclusively on its handle: among many concurrent ones, another could always commit first. */
+const attemptsBeforeExclusive = 3
 
 /**
  * Runs `work` in one serialisable transaction: the result is as if write transactions ran one after the other, so what
@@ -61,7 +61,7 @@ export async function inWriteTransaction<T>(
 ): Promise<T> {
   const turns = turnsOf(db)
   return await untilNoConflict(turns, (attempt) =>
-    turns.run(attempt > attemptsInCompany, () =>
+    turns.run(attempt > attemptsBeforeExclusive, () =>
       db.transaction().setIsolationLevel('serializable').execute(work),
     ),
   )
