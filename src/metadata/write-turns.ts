@@ -4,7 +4,7 @@
  */
 
 /** Fewer than the handle has connections: reads find one. */
-const mostAtOnce = 3
+const maxConcurrent = 3
 
 interface Waiting {
   isExclusive: boolean
@@ -57,7 +57,7 @@ export class WriteTurns {
 
   #startNext(): void {
     for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
-      if (this.#isExclusive || this.#running >= (next.isExclusive ? 1 : mostAtOnce)) return
+      if (this.#isExclusive || this.#running >= (next.isExclusive ? 1 : maxConcurrent)) return
       this.#waiting.shift()
       this.#isExclusive = next.isExclusive
       this.#running += 1
