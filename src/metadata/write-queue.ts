@@ -11,7 +11,7 @@ interface Waiting {
   start(): void
 }
 
-export class WriteTurns {
+export class WriteQueue {
   readonly #waiting: Waiting[] = []
   readonly #idle: (() => void)[] = []
   #running = 0
