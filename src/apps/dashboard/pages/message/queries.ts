@@ -1,7 +1,7 @@
 /** The queries of the pages of messages. */
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect } from 'react'
-import type { ParkedPlace } from '../../../client/parked.ts'
+import type { LaneRef } from '../../../client/workspace.ts'
 import { api } from '../../data/api.ts'
 import { usePipeOverview } from '../../data/overview.ts'
 
@@ -41,7 +41,7 @@ export function useMessages(pipeId: string, after: number | null) {
 }
 
 /** The parked records of a message, as far as they are among the first of their lane. */
-export function useParkedOf({ pipeId, destinationId }: ParkedPlace, msgId: string) {
+export function useParkedOf({ pipeId, destinationId }: LaneRef, msgId: string) {
   return useQuery({
     queryKey: ['pipe', pipeId, 'parked', destinationId, 'of', msgId],
     queryFn: async ({ signal }) => {
