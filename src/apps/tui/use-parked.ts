@@ -15,7 +15,7 @@ import { type Lane, laneName } from './actions.ts'
 import { type KeyPress, movesIn } from './use-keys.ts'
 
 /** More than a user reads line by line; the command line has all. */
-const mostShown = 500
+const maxShown = 500
 const outcomeWaitMs = 10_000
 
 export interface ShownRecord {
@@ -59,7 +59,7 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
   useEffect(() => {
     if (place === null) return setFound(null)
     const stop = new AbortController()
-    parkedRecords(client, place, {}, { most: mostShown, signal: stop.signal }).then(
+    parkedRecords(client, place, {}, { most: maxShown, signal: stop.signal }).then(
       ({ parked, hasMore }) => setFound({ id: place.destinationId, list: parked, hasMore }),
       // A daemon that is away is said in the header; what was shown stays.
       () => {},

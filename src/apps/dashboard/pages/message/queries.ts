@@ -8,7 +8,7 @@ import { usePipeOverview } from '../../data/overview.ts'
 const openEveryMs = 3_000
 const listEveryMs = 10_000
 const perPage = '20'
-const mostParked = '500'
+const maxParked = '500'
 
 /** With its text, because records are shown as they were sent. Asked for again while a lane has not done with it. */
 export function useMessage(msgId: string) {
@@ -47,7 +47,7 @@ export function useParkedOf({ pipeId, destinationId }: LaneRef, msgId: string) {
     queryFn: async ({ signal }) => {
       const { body } = await api.call('listParked', {
         path: { pipe_id: pipeId, destination_id: destinationId },
-        query: { limit: mostParked },
+        query: { limit: maxParked },
         signal,
       })
       return body.parked.filter((one) => one.msg_id === msgId)
