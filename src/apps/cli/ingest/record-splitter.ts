@@ -147,7 +147,7 @@ export class RecordSplitter implements Splitter {
           this.#at += 1
           this.#place = 'after-array'
         } else if (byte === openBrace) this.#begin('array-separator')
-        else throw this.#wrong(this.#at, 'the array holds something that is not an object')
+        else throw this.#wrong(this.#at, 'the array has an element that is not an object')
         return
       case 'array-separator':
         if (byte !== comma && byte !== closeBracket)
@@ -232,7 +232,7 @@ export class RecordSplitter implements Splitter {
     return new Failure(
       exitCodes.failed,
       `${this.#name}, line ${line} (record ${this.#records + 1}, byte ${this.#heldOffset + at}): ${what}`,
-      'the input must be a JSON object, an array of objects, or one object per line (NDJSON); what came before is sent',
+      'the input must be a JSON object, an array of objects, or one object per line (NDJSON); the records before it are sent',
     )
   }
 }

@@ -79,7 +79,7 @@ export async function runIngest(
   const resumedAfter = state.records
   const input = openInput(settings, state)
   const progress = openProgress(input.totalBytes, state.offset)
-  if (resumedAfter > 0) progress.note(`Going on after record ${resumedAfter}, which an earlier run sent.`)
+  if (resumedAfter > 0) progress.note(`Continuing after record ${resumedAfter}, which an earlier run sent.`)
   const save = () => saveState(resume, settings.file, state)
   const origin = pipe.pipe_api_key_required ? null : (origins[0]?.origin_domain ?? 'http://localhost')
   const send = { ...settings, origin, onWait: waiting(progress) }
@@ -195,7 +195,7 @@ function invalidInput(name: string, piece: InvalidPiece): Failure {
   return new Failure(
     exitCodes.failed,
     `${name}, line ${piece.line}: ${piece.reason}; everything before it is accepted`,
-    'correct that line and run the same command again (it goes on there), or put such lines aside with --skip-invalid FILE',
+    'correct that line and run the same command again (it continues there), or move such lines to another file with --skip-invalid FILE',
   )
 }
 
@@ -237,7 +237,7 @@ function located(error: unknown, name: string, state: ResumeState, batch: Record
     return new Failure(
       error.exitCode,
       `${where} (record ${first + index}): ${reasonOf(error)}; everything before record ${first} is accepted`,
-      `${error.hint}; or put such lines aside with --skip-invalid FILE`,
+      `${error.hint}; or move such lines to another file with --skip-invalid FILE`,
       error,
     )
   }
@@ -262,7 +262,7 @@ function interrupted(file: string | null, state: ResumeState): Failure {
 function nothingToSend(): Failure {
   return new Failure(
     exitCodes.nothingToDo,
-    'the input holds no record; nothing was sent',
+    'the input has no record; nothing was sent',
     'give JSON objects with -f FILE or on stdin',
   )
 }

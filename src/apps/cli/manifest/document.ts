@@ -85,7 +85,7 @@ export function declaredPipes(file: YamlFile, env: NodeJS.ProcessEnv): DeclaredP
     throw wrongAt(
       file.name,
       1,
-      'it holds no list `pipes`',
+      'it has no list `pipes`',
       'begin with `pipes:`; `pipectl export` shows the form',
     )
   }
@@ -96,7 +96,7 @@ export function declaredPipes(file: YamlFile, env: NodeJS.ProcessEnv): DeclaredP
     throw wrongAt(
       file.name,
       file.lineOf(['pipes', index]),
-      `pipe ${pipe.name} is there twice`,
+      `pipe ${pipe.name} occurs twice`,
       'keep one of them',
     )
   }
@@ -152,7 +152,7 @@ function declaredDestinations(
   for (const [index, name] of names.entries()) {
     if (name === null || names.indexOf(name) === index) continue
     const line = file.lineOf([...path, index, 'destination_name'])
-    throw wrongAt(file.name, line, `destination ${name} is there twice`, 'give one of them another name')
+    throw wrongAt(file.name, line, `destination ${name} occurs twice`, 'give one of them another name')
   }
   return all
 }
