@@ -169,7 +169,8 @@ export class LongPoll {
 
   #giveBack({ destinationId }: PullWait, result: PullResult): void {
     // A failure ends the lane, which says so itself.
-    if (result.kind === 'message') this.#pulls.abandoned(destinationId, result.pullId).catch(() => {})
+    if (result.kind !== 'message') return
+    this.#pulls.abandoned({ destinationId, pullId: result.pullId }).catch(() => {})
   }
 }
 

@@ -113,7 +113,7 @@ async function makePlan(options: ApplyOptions & Parameters<typeof connect>[0]): 
     import('./manifest/document.ts'),
     import('./manifest/plan.ts'),
   ])
-  const declared: DeclaredPipe[] = declaredPipes(readYamlFile(options.file), io().env)
+  const declared: DeclaredPipe[] = declaredPipes(readYamlFile(options.file))
   const client = await connect(options)
   const existing = await allPipeDetails(client, (await client.call('listPipes')).body.pipes)
   const prune = options.prune === true

@@ -69,7 +69,7 @@ export function destinationOptions(
   stored: Readonly<Record<string, unknown>> = {},
 ): string[] {
   const config = fields.destination_config ?? {}
-  const isPathSecret = hasSecretPath({ ...stored, ...config })
+  const isPathSecret = hasSecretPath(type, { ...stored, ...config })
   const options = Object.entries(config).flatMap(([key, value]) =>
     value === null || value === undefined ? [] : configOptions(type, key, value, isPathSecret),
   )

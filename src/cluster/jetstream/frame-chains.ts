@@ -128,7 +128,7 @@ export class FrameChains {
   }
 
   #open(pipeId: string, afterStreamSeq: number): Chain {
-    const plan = { filter: pipeSubjects(this.#cluster, pipeId), afterStreamSeq }
+    const plan = { filter: pipeSubjects({ cluster: this.#cluster, pipeId }), afterStreamSeq }
     const chain = new Chain(new FrameStream(this.#client, this.#room, plan))
     const chains = this.#chains.get(pipeId)
     if (chains === undefined) this.#chains.set(pipeId, [chain])

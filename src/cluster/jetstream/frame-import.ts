@@ -168,7 +168,7 @@ export class FrameImport {
   #publish(messages: readonly NewMessage[]): void {
     const frame = openFrame(messages.reduce((sum, message) => sum + framedBytes(message), 0))
     for (const message of messages) appendToFrame(frame, message)
-    const subject = frameSubject(this.#cluster, messages[0]!.pipeId)
+    const subject = frameSubject({ cluster: this.#cluster, pipeId: messages[0]!.pipeId })
     const sent = this.#send(subject, frame, headOf(messages), this.#lastSeq).finally(() => {
       this.#underWay.delete(sent)
       this.#bytesUnderWay -= frame.length
@@ -198,7 +198,7 @@ function usedKeys(messages: readonly NewMessage[], seqs: readonly number[]): Use
   const used = new Map<string, UsedKey>()
   for (const [index, { pipeId, msgId, recordCount, idempotency }] of messages.entries()) {
     if (idempotency === undefined) continue
-    const keyHash = keyHashOf(pipeId, idempotency.key)
+    const keyHash = keyHashOf({ pipeId, key: idempotency.key })
     const bodyHash = bodyHashOf(idempotency.bodyHash)
     used.set(keyHash, { keyHash, bodyHash, msgId, recordCount, seq: seqs[index]! })
   }

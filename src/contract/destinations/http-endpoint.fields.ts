@@ -54,6 +54,8 @@ export const httpEndpoint = {
         slack: 'a message to Slack for each record',
       },
       default: 'json_array',
+      // The path of a Slack webhook allows anyone who knows it to post.
+      hidesUrlPath: 'slack',
     },
     auth_header: {
       kind: 'text',
@@ -100,6 +102,7 @@ export const httpEndpoint = {
       label: 'Path of the URL',
       hint: 'For services in which the URL alone gives access, such as Discord, Teams and Zapier. Always on with body_format slack. To turn it off, send the URL again.',
       options: { true: 'is a secret', false: 'is shown, except for Slack' },
+      hidesUrlPath: true,
       advanced: true,
       default: false,
     },

@@ -60,7 +60,7 @@ function plan(declared: Declared[], existing: Destination[], prune = false) {
     destination_config: config,
   }))
   writeFileSync(file, JSON.stringify({ pipes: [{ pipe_name: 'orders', destinations }] }))
-  const pipes = declaredPipes(readYamlFile(file), { PASSWORD: 'pw' })
+  const pipes = declaredPipes(readYamlFile(file, { PASSWORD: 'pw' }))
   const detail = { pipe: { pipe_name: 'orders' }, destinations: existing, limits: null, allowed_origins: [] }
   const details = [detail as unknown as PipeDetail]
   const steps = planSteps(pipes, details, { prune, updateSecrets: false })

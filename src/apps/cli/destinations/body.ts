@@ -103,7 +103,7 @@ export async function destinationBody(options: BodyOptions): Promise<Destination
   const flags = configFromFlags(type, options)
   const fromFile = isObject(file.destination_config) ? file.destination_config : {}
   const config = { ...fromFile, ...named?.destination_config, ...flags, ...secretsFromEnvironment(type) }
-  rejectOpenSecret(options.url, config)
+  rejectOpenSecret(type, options.url, config)
   await addSecrets(type, config, options.secret ?? [])
   for (const key of secretKeysOf(type))
     if (fieldOf(type, key)?.needed) config[key] ??= await needSecret(type, key)
@@ -141,7 +141,7 @@ export async function destinationPatch(
     ...named?.destination_config,
     ...configFromFlags(type, options),
   }
-  rejectOpenSecret(options.url, { ...stored.destination_config, ...config })
+  rejectOpenSecret(type, options.url, { ...stored.destination_config, ...config })
   await addSecrets(type, config, options.secret ?? [])
   const patch: DestinationPatch = {
     ...file,
@@ -281,8 +281,12 @@ function givenFlags(options: object): [key: string, value: string][] {
   })
 }
 
-function rejectOpenSecret(url: string | undefined, config: Record<string, unknown>): void {
-  if (url === undefined || !hasSecretPath(config) || !hasUrlSecrets(url, true)) return
+function rejectOpenSecret(
+  type: DestinationType,
+  url: string | undefined,
+  config: Record<string, unknown>,
+): void {
+  if (url === undefined || !hasSecretPath(type, config) || !hasUrlSecrets(url, true)) return
   throw new Failure(
     exitCodes.usage,
     '--url: its path is a secret with body_format slack or secret_path, and everyone on this machine can see it',
