@@ -110,7 +110,7 @@ class IngestRun {
   async run(): Promise<IngestResult> {
     const { settings, state, input, progress } = this.#parts
     if (this.#resumedAfter > 0) {
-      progress.note(`Going on after record ${this.#resumedAfter}, which an earlier run sent.`)
+      progress.note(`Continuing after record ${this.#resumedAfter}, which an earlier run sent.`)
     }
     try {
       this.#save()
