@@ -20,18 +20,18 @@ const saltVariable = 'PIPECTL_DESTINATION_MASK_SALT'
 
 export function addTransformOptions(command: Command): void {
   addFilterAndMap(command)
-  command.option('--no-transform', 'all records as they are: neither filter nor map')
+  command.option('--no-transform', 'remove filter and map: all records as they are')
 }
 
 export function addFilterAndMap(command: Command): void {
   command
     .option(
       '--filter <expression>',
-      'records that it gets, in CEL: \'record.status == "paid"\'; "" for all (docs/transform.md)',
+      'the records that it receives, in CEL: \'record.status == "paid"\'; "" for all (docs/transform.md)',
     )
     .option(
       '--map <step>',
-      `a change of each record, as JSON; may be repeated, in order: '{"op":"drop","paths":["user.email"]}'; mask takes its salt from ${saltVariable}, or with --secret ${maskSaltPlace} from the terminal`,
+      `a change of each record, as JSON; can be repeated, in order: '{"op":"drop","paths":["user.email"]}'; the salt of mask is read from ${saltVariable}, or with --secret ${maskSaltPlace} from a prompt`,
       (step: string, before: string[] | undefined) => [...(before ?? []), step],
     )
 }
@@ -44,7 +44,7 @@ export interface TransformCheckOptions {
 export function addTransformCheckOption(command: Command): Command {
   return command.option(
     '--no-transform-check',
-    'save a transform that is new without trying it on the newest records of the pipe',
+    'save a new transform without testing it on the newest records of the pipe',
   )
 }
 
@@ -68,8 +68,8 @@ export async function transformSettings(
     if (!isChanged) return { transform: null }
     throw new Failure(
       exitCodes.usage,
-      `--no-transform contradicts --filter, --map and --secret ${maskSaltPlace}`,
-      'leave one of them out',
+      `--no-transform cannot be used with --filter, --map and --secret ${maskSaltPlace}`,
+      'omit one of them',
     )
   }
   if (!isChanged) return {}

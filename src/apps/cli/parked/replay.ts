@@ -21,7 +21,7 @@ export async function replayOne(
   })
   const { parked_id, replays } = body
   if (shouldWait(wait)) await sayOutcome(client, place, { parkedId: parked_id, replays })
-  else say(`Replaying ${parkedId}; \`pipectl parked show ${place.name} ${parkedId}\` shows the outcome.`)
+  else say(`Replaying ${parkedId}; \`pipectl parked show ${place.name} ${parkedId}\` shows the result.`)
 }
 
 /** `ids` empty: all that fit the filter. */
