@@ -28,7 +28,11 @@ interface Waiting {
 }
 
 export function addParkedCommands(program: Command): void {
-  const parked = group(program, 'parked', 'records that a destination refused for good, or that were skipped')
+  const parked = group(
+    program,
+    'parked',
+    'records that a destination rejected permanently, or that were skipped',
+  )
   addList(parked)
   addShow(parked)
   addEdit(parked)
@@ -40,7 +44,7 @@ export function addParkedCommands(program: Command): void {
 function addList(parked: Command): void {
   define<{ errorCode?: string; reason?: string; limit?: string }>(parked, {
     usage: 'list <destination>',
-    summary: 'list what is parked, in the order of the messages',
+    summary: 'list parked records, in the order of the messages',
     examples: [
       'pipectl parked list orders/database',
       'pipectl parked list orders/database --error-code 22P02',
@@ -48,11 +52,13 @@ function addList(parked: Command): void {
     output: formats,
     daemon: true,
     options: (command) => {
-      command.option('--error-code <code>', 'those with this error')
+      command.option('--error-code <code>', 'only records with this error')
       command.addOption(
-        new Option('--reason <reason>', 'those parked for this reason').choices(parkedReasons),
+        new Option('--reason <reason>', 'only records that were parked for this reason').choices(
+          parkedReasons,
+        ),
       )
-      command.option('--limit <number>', 'how many (default: 50)')
+      command.option('--limit <number>', 'number of records (default: 50)')
     },
     action: async ([reference], options) => {
       const most = requireLimit(options.limit ?? '50')
@@ -75,7 +81,7 @@ function addList(parked: Command): void {
 function addShow(parked: Command): void {
   define(parked, {
     usage: 'show <destination> <parked>',
-    summary: 'show a parked record, its error and what was tried before',
+    summary: 'show a parked record, its error and its earlier errors',
     examples: ['pipectl parked show orders/database 1a2b3c4d'],
     output: formats,
     daemon: true,
@@ -94,7 +100,7 @@ function addShow(parked: Command): void {
         ['state', body.state],
         ['parked', `${body.parked_ts} (${body.reason})`],
         ['error', errorWords(body.error)],
-        ['attempts', `${body.attempts}, of them ${counted(body.replays, 'replay')}`],
+        ['attempts', `${body.attempts} (${counted(body.replays, 'replay')})`],
         ...body.history.map((one) => [`failed ${one.failed_ts}`, errorWords(one.error)]),
         ...records.map((record, index) => [`record ${body.record_index ?? index}`, singleLine(record)]),
       ]
@@ -107,7 +113,7 @@ function addEdit(parked: Command): void {
   define<Waiting & { file?: string }>(parked, {
     usage: 'edit <destination> <parked>',
     summary: 'correct a parked record in your editor, and replay it',
-    help: 'The editor is VISUAL, else EDITOR, else vi. What you leave as it is keeps every digit and its order.',
+    help: 'The editor is VISUAL, otherwise EDITOR, otherwise vi. Values that you do not change keep every digit.',
     examples: [
       'pipectl parked edit orders/database 1a2b3c4d',
       'pipectl parked show orders/database 1a2b3c4d -o ndjson | jq .id=7 | pipectl parked edit orders/database 1a2b3c4d -f -',
@@ -143,7 +149,7 @@ function addReplay(parked: Command): void {
       addSelection(command)
       command.option(
         '-f, --file <file>',
-        'records that replace the stored ones, of one that is named; -: stdin',
+        'records that replace those of the one parked record that you name; -: stdin',
       )
       addWait(command)
     },
@@ -172,7 +178,7 @@ function addReplay(parked: Command): void {
 function addDiscard(parked: Command): void {
   define<Selection>(parked, {
     usage: 'discard <destination> [parked...]',
-    summary: 'discard parked records for good: those named, or all',
+    summary: 'discard parked records permanently: those named, or all',
     examples: [
       'pipectl parked discard orders/database 1a2b3c4d',
       'pipectl parked discard orders/database --error-code 23505 --yes',
@@ -187,7 +193,7 @@ function addDiscard(parked: Command): void {
       const lane = await findLane(client, reference!)
       const found = await selected(client, lane, ids, filter)
       const what = counted(found.length, 'parked record')
-      await confirm(`Discard ${what} of ${lane.name}? They are then gone for good.`, options.yes)
+      await confirm(`Discard ${what} of ${lane.name}? This cannot be undone.`, options.yes)
       const progress = openCountProgress('Discarded', found.length)
       let done = 0
       try {
@@ -213,10 +219,10 @@ function addExport(parked: Command): void {
   define<Selection>(parked, {
     usage: 'export <destination> [parked...]',
     summary: 'print the parked records as NDJSON: those named, or all',
-    help: 'Each line is a record as it was sent, enrichment included, or as it was last edited.',
+    help: 'Each line is a record as it was sent, with the fields that pipectl added, or as it was last edited.',
     examples: ['pipectl parked export orders/database > parked.ndjson'],
     daemon: true,
-    options: (command) => command.option('--error-code <code>', 'those with this error'),
+    options: (command) => command.option('--error-code <code>', 'only records with this error'),
     action: async ([reference, ...ids], options) => {
       const filter = { error_code: options.errorCode }
       if (ids.length > 0) requireSelection(ids, false, filter)
@@ -244,19 +250,19 @@ async function selected(
   if (parked.length > 0) return parked.map((one) => one.parked_id)
   throw new Failure(
     exitCodes.nothingToDo,
-    `nothing of ${lane.name} is parked${filter.error_code === undefined ? '' : ` with the error ${filter.error_code}`}`,
+    `${lane.name} has no parked records${filter.error_code === undefined ? '' : ` with the error ${filter.error_code}`}`,
     `\`pipectl parked list ${lane.name}\` shows what is parked`,
   )
 }
 
 function addSelection(command: Command): void {
-  command.option('--all', 'all of this destination')
-  command.option('--error-code <code>', 'all with this error')
+  command.option('--all', 'all records of this destination')
+  command.option('--error-code <code>', 'all records with this error')
 }
 
 function addWait(command: Command): void {
-  command.option('--wait', 'wait for the outcome (default on a terminal)')
-  command.option('--no-wait', 'do not')
+  command.option('--wait', 'wait for the result (default on a terminal)')
+  command.option('--no-wait', 'do not wait')
 }
 
 function requireOne(ids: readonly string[]): string {
@@ -264,7 +270,7 @@ function requireOne(ids: readonly string[]): string {
   throw new Failure(
     exitCodes.usage,
     '-f gives the records of one that is parked',
-    'name one parked record, or leave out -f',
+    'name one parked record, or omit -f',
   )
 }
 

@@ -17,7 +17,7 @@ import { confirm, say } from './terminal.ts'
 export function addRewindCommand(lanes: Command): void {
   define<{ to: string }>(lanes, {
     usage: 'rewind <destination>',
-    summary: 'deliver again from an earlier point; a lane never goes forward this way (see `lanes skip`)',
+    summary: 'deliver again from an earlier point; to go forward, see `lanes skip`',
     examples: [
       'pipectl lanes rewind orders/pull --to earliest --yes',
       'pipectl lanes rewind orders/database --to 2h',

@@ -50,7 +50,7 @@ export const pipeFlags = [
     field: 'pipe_add_ingest_ts',
     takes: 'switch',
     help: 'write the time of arrival into each record',
-    off: 'do not',
+    off: 'do not write it',
   },
   {
     flag: 'ts-field',
@@ -64,7 +64,7 @@ export const pipeFlags = [
     field: 'pipe_add_ingest_ip',
     takes: 'switch',
     help: "write the client's IP address into each record",
-    off: 'do not',
+    off: 'do not write it',
   },
   {
     flag: 'ip-field',
@@ -107,44 +107,44 @@ export const limitFlags = [
     ...flush,
     flag: 'records-per-request',
     field: 'pl_ingest_max_records_per_request',
-    help: 'most records in one ingest request',
+    help: 'maximum number of records in one ingest request',
   },
   {
     ...flush,
     flag: 'records-per-second',
     field: 'pl_ingest_max_records_per_second',
-    help: 'most records per second',
+    help: 'maximum number of records per second',
   },
   {
     ...flush,
     flag: 'records-per-day',
     field: 'pl_ingest_max_records_per_day',
-    help: 'most records per UTC day',
+    help: 'maximum number of records per UTC day',
   },
   {
     ...flush,
     flag: 'bytes-per-day',
     field: 'pl_ingest_max_bytes_per_day',
-    help: 'most bytes per UTC day; `none` for no cap',
+    help: 'maximum number of bytes per UTC day; `none` for no limit',
     none: 'none',
   },
   {
     ...flush,
     flag: 'flush-records',
     field: 'pl_delivery_max_records_per_flush',
-    help: 'records that close a batch',
+    help: 'send a batch at this number of records',
   },
   {
     ...flush,
     flag: 'flush-bytes',
     field: 'pl_delivery_max_bytes_per_flush',
-    help: 'bytes that close a batch',
+    help: 'send a batch at this number of bytes',
   },
   {
     ...flush,
     flag: 'flush-seconds',
     field: 'pl_delivery_max_seconds_per_flush',
-    help: 'seconds that close a batch',
+    help: 'send a batch after this time',
   },
 ] as const satisfies FlagField[]
 
@@ -163,41 +163,41 @@ export const deliveryFlags = [
     field: 'destination_max_retry_seconds',
     takes: 'wholeNumber',
     value: 'seconds',
-    help: 'how long a failing message is retried at short intervals (default 86400)',
+    help: 'how long a failing message is retried every 300 s or more often; afterwards every 900 s (default 86400)',
   },
   {
     flag: 'flush-records',
     field: 'flush.max_records',
     takes: 'wholeNumber',
     value: 'number',
-    help: 'records that close a batch',
+    help: 'send a batch at this number of records',
   },
   {
     flag: 'flush-bytes',
     field: 'flush.max_bytes',
     takes: 'wholeNumber',
     value: 'number',
-    help: 'bytes that close a batch',
+    help: 'send a batch at this number of bytes',
   },
   {
     flag: 'flush-seconds',
     field: 'flush.max_seconds',
     takes: 'wholeNumber',
     value: 'number',
-    help: 'seconds that close a batch',
+    help: 'send a batch after this time',
   },
   {
     flag: 'flush',
     field: 'flush',
     takes: 'reset',
-    help: "no batch limits of its own: the pipe's limits or the defaults apply",
+    help: "remove these three limits: the pipe's limits or the defaults apply",
   },
   {
     flag: 'rate',
     field: 'rate.requests_per_second',
     takes: 'number',
     value: 'number',
-    help: 'most requests (statements, objects) per second; `none` for no limit',
+    help: 'maximum number of requests (statements, objects) per second; `none` for no limit',
     none: 'none',
   },
   {
@@ -205,14 +205,14 @@ export const deliveryFlags = [
     field: 'concurrency',
     takes: 'wholeNumber',
     value: 'number',
-    help: 'HTTP and NATS: requests of one batch at the same time (1 to 32; default 1)',
+    help: 'HTTP and NATS: requests of one batch in parallel (1 to 32; default 1)',
   },
   {
     flag: 'on-permanent-error',
     field: 'on_permanent_error',
     takes: ['block', 'park'] satisfies OnPermanentError[],
     value: 'what',
-    help: 'a record that is rejected for good blocks the lane (default), or is parked and the lane continues',
+    help: 'a permanently rejected record blocks the lane (default), or is parked and the lane continues',
   },
 ] as const satisfies FlagField[]
 
@@ -221,7 +221,7 @@ export const startFromFlag = {
   field: 'start_from',
   takes: ['now', 'earliest'],
   value: 'point',
-  help: 'first record it gets: now (default) or earliest',
+  help: 'where delivery starts: now (default), or the earliest message that is kept',
 } as const satisfies FlagField
 
 /** The environment variable of the salt of a transform. */
@@ -233,20 +233,20 @@ export const transformFlags = [
     field: 'transform.filter',
     takes: 'text',
     value: 'expression',
-    help: 'records that it gets, in CEL: \'record.status == "paid"\'; "" for all (docs/transform.md)',
+    help: 'the records that it receives, in CEL: \'record.status == "paid"\'; "" for all (docs/transform.md)',
   },
   {
     flag: 'map',
     field: 'transform.map',
     takes: 'steps',
     value: 'step',
-    help: `a change of each record, as JSON; may be repeated, in order: '{"op":"drop","paths":["user.email"]}'; mask takes its salt from ${saltVariable}, or with --secret ${maskSaltPlace} from the terminal`,
+    help: `a change of each record, as JSON; can be repeated, in order: '{"op":"drop","paths":["user.email"]}'; the salt of mask is read from ${saltVariable}, or with --secret ${maskSaltPlace} from a prompt`,
   },
   {
     flag: 'transform',
     field: 'transform',
     takes: 'reset',
-    help: 'all records as they are: neither filter nor map',
+    help: 'remove filter and map: all records as they are',
   },
 ] as const satisfies FlagField[]
 

@@ -159,7 +159,7 @@ async function replay(client: Client, place: LaneRef, one: ParkedRecord): Promis
   const name = placeWords(one)
   if (outcome.kind === 'stored') return `Replayed ${name}: stored.`
   if (outcome.kind === 'failed') return `Replayed ${name}: failed again: ${errorWords(outcome.error)}`
-  return `Replaying ${name}; the outcome is not known yet.`
+  return `Replaying ${name}; the result is not known yet.`
 }
 
 async function replayAll(client: Client, lane: Lane): Promise<string> {

@@ -34,7 +34,7 @@ export const httpEndpoint = {
     url: {
       kind: 'text',
       label: 'URL',
-      hint: 'User name, password and query values are secret and show as [redacted]; with secret_path or body_format slack the path too.',
+      hint: 'User name, password and query values are secret and shown as [redacted]; with secret_path or body_format slack the path too.',
       example: 'https://example.com/hook',
       secret: 'url',
       needed: true,
@@ -44,10 +44,10 @@ export const httpEndpoint = {
     body_format: {
       kind: 'choice',
       label: 'Body',
-      hint: 'A json_object has a webhook-id of its own. The response to es_bulk is read item by item.',
+      hint: 'Each json_object has its own webhook-id. The response to es_bulk is read item by item.',
       options: {
         json_array: 'a JSON array of records',
-        ndjson: 'one record a line',
+        ndjson: 'one record per line',
         json_object: 'one request for each record',
         es_bulk: '_bulk of Elasticsearch, OpenSearch',
         loki: 'push to Grafana Loki',
@@ -80,7 +80,7 @@ export const httpEndpoint = {
     headers: {
       kind: 'map',
       label: 'Headers',
-      hint: 'Visible to every key. Not host, content-*, connection or webhook-*.',
+      hint: 'Visible to every key. Must not be host, content-*, connection or webhook-*.',
       example: 'X-Source: pipectl',
       advanced: true,
       empty: 'allowed',

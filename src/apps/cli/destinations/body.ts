@@ -59,10 +59,10 @@ export function addPatchOptions(command: Command): void {
   command
     .option(
       '--add-column <column>',
-      'add a column mapping, or replace that of its name; may be repeated',
+      'add a column mapping, or replace the one of this name; can be repeated',
       repeated,
     )
-    .option('--remove-column <name>', 'remove the column mapping of this name; may be repeated', repeated)
+    .option('--remove-column <name>', 'remove the column mapping of this name; can be repeated', repeated)
     .option('--no-columns', "remove all mappings: columns are matched by name with the table's own")
 }
 
@@ -78,17 +78,17 @@ export function addBodyOptions(command: Command): void {
   command
     .option(
       '--set <key=value>',
-      'any other key of the config, may be repeated; headers.NAME=value for a header, labels.NAME=value',
+      'any other key of the config; can be repeated; headers.NAME=value for a header, labels.NAME=value',
       repeated,
     )
     .option(
       '--column <column>',
-      'a column mapping, may be repeated: `pipectl help destinations columns`',
+      'a column mapping; can be repeated: `pipectl help destinations columns`',
       repeated,
     )
     .option(
       '--secret <key>',
-      'ask for this secret, or read it from its variable; secret_headers.NAME for a header, transform.mask_salt for the salt; may be repeated',
+      'read this secret from its variable or a prompt; secret_headers.NAME for a header, transform.mask_salt for the salt; can be repeated',
       repeated,
     )
   folded(command, 'Delivery:', () => addFlagOptions(command, deliveryFlags))
@@ -184,7 +184,7 @@ function changedColumns(
   if (ways.filter((isUsed) => isUsed).length > 1) {
     throw new Failure(
       exitCodes.usage,
-      '--column, --no-columns, and --add-column with --remove-column contradict each other',
+      '--column, --no-columns, and --add-column with --remove-column cannot be used together',
       '--column replaces all columns, --add-column and --remove-column change some, --no-columns removes them',
     )
   }
@@ -253,15 +253,15 @@ function decideType(
   if (type === undefined) {
     throw new Failure(
       exitCodes.usage,
-      'what kind of destination it is was not said',
+      'the kind of destination is missing',
       'give --url, -f FILE, --host …, or --type pull',
     )
   }
   if (asked !== undefined && fromUrl !== undefined && asked !== fromUrl) {
     throw new Failure(
       exitCodes.usage,
-      `--type ${options.type} and --url contradict each other`,
-      'leave --type out',
+      `--type ${options.type} and --url cannot be used together`,
+      'omit --type',
     )
   }
   return type
@@ -332,7 +332,7 @@ function rejectSecret(place: string): void {
   if (type === undefined) return
   throw new Failure(
     exitCodes.usage,
-    `${place} is a secret, and a flag can be seen by others`,
+    `${place} is a secret, and other users can see the value of a flag`,
     `use --secret ${key === place ? secretPlace(type, key) : place}`,
   )
 }

@@ -13,7 +13,7 @@ export async function bodyFromFile(name: string): Promise<Partial<DestinationBod
   const { readYamlFile, rejectUnknownKeys } = await import('../manifest/yaml-file.ts')
   const file = readYamlFile(name)
   if (!isObject(file.value))
-    throw file.fault([], 'it holds no destination', 'it must be a mapping with destination_config')
+    throw file.fault([], 'it has no destination', 'it must be a mapping with destination_config')
   const known = ['destination_type', 'destination_config', ...destinationSettings]
   rejectUnknownKeys(file, [], known, file.value)
   const body: Partial<DestinationBody> = { ...file.value }

@@ -25,7 +25,7 @@ export interface TransformCheckOptions {
 export function addTransformCheckOption(command: Command): Command {
   return command.option(
     '--no-transform-check',
-    'save a transform that is new without trying it on the newest records of the pipe',
+    'save a new transform without testing it on the newest records of the pipe',
   )
 }
 
@@ -51,8 +51,8 @@ export async function transformSettings(
     if (!isChanged) return { transform: null }
     throw new Failure(
       exitCodes.usage,
-      `--no-transform contradicts --filter, --map and --secret ${maskSaltPlace}`,
-      'leave one of them out',
+      `--no-transform cannot be used with --filter, --map and --secret ${maskSaltPlace}`,
+      'omit one of them',
     )
   }
   if (!isChanged) return {}

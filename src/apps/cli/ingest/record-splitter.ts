@@ -52,11 +52,11 @@ const transitions: Record<
   between: { accepts: { [openBrace]: 'inside' }, fault: 'it is not a JSON object' },
   'array-first': {
     accepts: { [openBrace]: 'inside', [closeBracket]: 'after-array' },
-    fault: 'the array holds something that is not an object',
+    fault: 'the array has an element that is not an object',
   },
   'array-element': {
     accepts: { [openBrace]: 'inside' },
-    fault: 'the array holds something that is not an object',
+    fault: 'the array has an element that is not an object',
   },
   'array-separator': {
     accepts: { [comma]: 'array-element', [closeBracket]: 'after-array' },
@@ -247,7 +247,7 @@ export class RecordSplitter implements Splitter {
     return new Failure(
       exitCodes.failed,
       `${this.#name}, line ${line} (record ${this.#records + 1}, byte ${this.#heldOffset + at}): ${what}`,
-      'the input must be a JSON object, an array of objects, or one object per line (NDJSON); what came before is sent',
+      'the input must be a JSON object, an array of objects, or one object per line (NDJSON); the records before it are sent',
     )
   }
 }

@@ -110,7 +110,7 @@ class IngestRun {
   async run(): Promise<IngestResult> {
     const { settings, state, input, progress } = this.#parts
     if (this.#resumedAfter > 0) {
-      progress.note(`Going on after record ${this.#resumedAfter}, which an earlier run sent.`)
+      progress.note(`Continuing after record ${this.#resumedAfter}, which an earlier run sent.`)
     }
     try {
       this.#save()
@@ -269,7 +269,7 @@ function invalidInput(name: string, piece: InvalidPiece): Failure {
   return new Failure(
     exitCodes.failed,
     `${name}, line ${piece.line}: ${piece.reason}; everything before it is accepted`,
-    'correct that line and run the same command again (it goes on there), or put such lines aside with --skip-invalid FILE',
+    'correct that line and run the same command again (it continues there), or move such lines to another file with --skip-invalid FILE',
   )
 }
 
@@ -311,7 +311,7 @@ function located(error: unknown, name: string, state: ResumeState, batch: Record
     return new Failure(
       error.exitCode,
       `${where} (record ${first + index}): ${reasonOf(error)}; everything before record ${first} is accepted`,
-      `${error.hint}; or put such lines aside with --skip-invalid FILE`,
+      `${error.hint}; or move such lines to another file with --skip-invalid FILE`,
       error,
     )
   }
@@ -336,7 +336,7 @@ function interrupted(file: string | null, state: ResumeState): Failure {
 function nothingToSend(): Failure {
   return new Failure(
     exitCodes.nothingToDo,
-    'the input holds no record; nothing was sent',
+    'the input has no record; nothing was sent',
     'give JSON objects with -f FILE or on stdin',
   )
 }

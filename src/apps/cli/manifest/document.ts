@@ -75,13 +75,13 @@ const destinationKeys = [
 export function declaredPipes(file: YamlFile): DeclaredPipe[] {
   const root = file.value
   if (!isObject(root) || !Array.isArray(root.pipes)) {
-    throw file.fault([], 'it holds no list `pipes`', 'begin with `pipes:`; `pipectl export` shows the form')
+    throw file.fault([], 'it has no list `pipes`', 'begin with `pipes:`; `pipectl export` shows the form')
   }
   rejectUnknownKeys(file, [], ['pipes'], root)
   const pipes = root.pipes.map((one: unknown, index) => declaredPipe(file, ['pipes', index], one))
   for (const [index, pipe] of pipes.entries()) {
     if (pipes.findIndex((one) => one.name === pipe.name) === index) continue
-    throw file.fault(['pipes', index], `pipe ${pipe.name} is there twice`, 'keep one of them')
+    throw file.fault(['pipes', index], `pipe ${pipe.name} occurs twice`, 'keep one of them')
   }
   return pipes
 }
@@ -125,7 +125,7 @@ function declaredDestinations(file: YamlFile, path: YamlPath, value: unknown): D
   for (const [index, name] of names.entries()) {
     if (name === null || names.indexOf(name) === index) continue
     const at = [...path, index, 'destination_name']
-    throw file.fault(at, `destination ${name} is there twice`, 'give one of them another name')
+    throw file.fault(at, `destination ${name} occurs twice`, 'give one of them another name')
   }
   return all
 }

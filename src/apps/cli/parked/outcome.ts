@@ -19,7 +19,7 @@ export function shouldWait(wait: boolean | undefined): boolean {
 /** Throws Failure when it failed again, or nothing is known after half a minute. */
 export async function sayOutcome(client: Client, lane: NamedLane, replay: StartedReplay): Promise<void> {
   const outcome = await replayOutcome(client, lane, replay, waitMs)
-  if (outcome.kind === 'stored') return say(`Stored: ${lane.name} took it.`)
+  if (outcome.kind === 'stored') return say(`Stored: ${lane.name} accepted it.`)
   if (outcome.kind === 'failed') {
     throw new Failure(
       exitCodes.failed,
@@ -67,7 +67,7 @@ export async function sayOutcomes(
 function stillWaiting({ name }: NamedLane): Failure {
   return new Failure(
     exitCodes.failed,
-    'the outcome is not known yet: the replay goes on by itself',
+    'the result is not known yet: the replay continues by itself',
     `\`pipectl lanes list\` shows whether ${name} is blocked or retrying, \`pipectl parked list ${name}\` what is still parked`,
   )
 }

@@ -52,11 +52,11 @@ function onlyOne(
     throw new Failure(
       exitCodes.notFound,
       hasMore
-        ? `${name} has more than ${searched} parked records: they are not looked through for ${JSON.stringify(reference)}`
+        ? `${name} has more than ${searched} parked records: they are not searched for ${JSON.stringify(reference)}`
         : `no parked record of ${name} begins with ${JSON.stringify(reference)}`,
       hasMore
-        ? 'give the whole id'
-        : `\`pipectl parked list ${name}\` shows what is parked; ids may be shortened to ${shortestPrefix} characters or more`,
+        ? 'give the complete id'
+        : `\`pipectl parked list ${name}\` shows what is parked; ids can be shortened to ${shortestPrefix} characters or more`,
     )
   }
   const shown = matches.slice(0, 10).map((one) => `  ${one.parked_id}  ${errorWords(one.error)}`)

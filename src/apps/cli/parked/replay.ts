@@ -21,7 +21,7 @@ export async function replayOne(
   })
   const { parked_id, replays } = body
   if (shouldWait(wait)) await sayOutcome(client, lane, { parkedId: parked_id, replays })
-  else say(`Replaying ${parkedId}; \`pipectl parked show ${lane.name} ${parkedId}\` shows the outcome.`)
+  else say(`Replaying ${parkedId}; \`pipectl parked show ${lane.name} ${parkedId}\` shows the result.`)
 }
 
 /** `ids` empty: all that fit the filter. */
