@@ -14,7 +14,7 @@ import { oneView, print } from './output.ts'
 import { editedRecords, recordsFrom } from './parked/edit.ts'
 import { shouldWait } from './parked/outcome.ts'
 import { openCountProgress } from './parked/progress.ts'
-import { type FoundPlace, findParkedIds, findPlace, requireSelection } from './parked/references.ts'
+import { findLane, findParkedIds, type NamedLane, requireSelection } from './parked/references.ts'
 import { replayMany, replayOne } from './parked/replay.ts'
 import { parkedTable } from './parked/table.ts'
 import { confirm, say } from './terminal.ts'
@@ -63,9 +63,9 @@ function addList(parked: Command): void {
     action: async ([reference], options) => {
       const most = requireLimit(options.limit ?? '50')
       const client = await connect(options)
-      const place = await findPlace(client, reference!)
+      const lane = await findLane(client, reference!)
       const filter = { error_code: options.errorCode, reason: options.reason }
-      const { parked: found, hasMore } = await parkedRecords(client, place, filter, { most })
+      const { parked: found, hasMore } = await parkedRecords(client, lane, filter, { most })
       const view = {
         json: JSON.stringify({ parked: found }),
         items: () => found.map((one) => JSON.stringify(one)),
@@ -87,10 +87,10 @@ function addShow(parked: Command): void {
     daemon: true,
     action: async ([reference, id], options) => {
       const client = await connect(options)
-      const place = await findPlace(client, reference!)
-      const [parkedId] = await findParkedIds(client, place, [id!])
+      const lane = await findLane(client, reference!)
+      const [parkedId] = await findParkedIds(client, lane, [id!])
       const { body, text } = await client.call('getParked', {
-        path: { ...lanePath(place), parked_id: parkedId! },
+        path: { ...lanePath(lane), parked_id: parkedId! },
       })
       const records = recordTextsOf(text)
       const rows = [
@@ -126,11 +126,11 @@ function addEdit(parked: Command): void {
     },
     action: async ([reference, id], options) => {
       const client = await connect(options)
-      const place = await findPlace(client, reference!)
-      const [parkedId] = await findParkedIds(client, place, [id!])
+      const lane = await findLane(client, reference!)
+      const [parkedId] = await findParkedIds(client, lane, [id!])
       const { file = null, yes } = options
-      const records = await editedRecords(client, place, parkedId!, { file, yes })
-      await replayOne(client, place, { parkedId: parkedId!, records }, options.wait)
+      const records = await editedRecords(client, lane, parkedId!, { file, yes })
+      await replayOne(client, lane, { parkedId: parkedId!, records }, options.wait)
     },
   })
 }
@@ -157,20 +157,20 @@ function addReplay(parked: Command): void {
       const filter = { error_code: options.errorCode }
       requireSelection(ids, options.all, filter)
       const client = await connect(options)
-      const place = await findPlace(client, reference!)
-      const found = await findParkedIds(client, place, ids)
+      const lane = await findLane(client, reference!)
+      const found = await findParkedIds(client, lane, ids)
       if (options.file !== undefined) {
         const parkedId = requireOne(found)
         const { body } = await client.call('getParked', {
-          path: { ...lanePath(place), parked_id: parkedId },
+          path: { ...lanePath(lane), parked_id: parkedId },
         })
         const records = recordsFrom(options.file, body.records_count)
-        return await replayOne(client, place, { parkedId, records }, options.wait)
+        return await replayOne(client, lane, { parkedId, records }, options.wait)
       }
       const [parkedId] = found
       if (parkedId !== undefined && found.length === 1)
-        return await replayOne(client, place, { parkedId, records: null }, options.wait)
-      await replayMany(client, place, { ids: found, filter }, shouldWait(options.wait))
+        return await replayOne(client, lane, { parkedId, records: null }, options.wait)
+      await replayMany(client, lane, { ids: found, filter }, shouldWait(options.wait))
     },
   })
 }
@@ -190,10 +190,10 @@ function addDiscard(parked: Command): void {
       const filter = { error_code: options.errorCode }
       requireSelection(ids, options.all, filter)
       const client = await connect(options)
-      const place = await findPlace(client, reference!)
-      const found = await selected(client, place, ids, filter)
+      const lane = await findLane(client, reference!)
+      const found = await selected(client, lane, ids, filter)
       const what = counted(found.length, 'parked record')
-      await confirm(`Discard ${what} of ${place.name}? This cannot be undone.`, options.yes)
+      await confirm(`Discard ${what} of ${lane.name}? This cannot be undone.`, options.yes)
       const progress = openCountProgress('Discarded', found.length)
       let done = 0
       try {
@@ -201,7 +201,7 @@ function addDiscard(parked: Command): void {
           const some = { ids: found.slice(at, at + parkedIdsAtOnce) }
           done += (
             await client.call('discardManyParked', {
-              path: lanePath(place),
+              path: lanePath(lane),
               body: some,
             })
           ).body.discarded
@@ -209,7 +209,7 @@ function addDiscard(parked: Command): void {
         }
       } finally {
         progress.end()
-        say(`Discarded ${count(done)} of ${what} of ${place.name}.`)
+        say(`Discarded ${count(done)} of ${what} of ${lane.name}.`)
       }
     },
   })
@@ -227,10 +227,10 @@ function addExport(parked: Command): void {
       const filter = { error_code: options.errorCode }
       if (ids.length > 0) requireSelection(ids, false, filter)
       const client = await connect(options)
-      const place = await findPlace(client, reference!)
-      for (const parkedId of await selected(client, place, ids, filter)) {
+      const lane = await findLane(client, reference!)
+      for (const parkedId of await selected(client, lane, ids, filter)) {
         const { text } = await client.call('getParked', {
-          path: { ...lanePath(place), parked_id: parkedId },
+          path: { ...lanePath(lane), parked_id: parkedId },
         })
         for (const record of recordTextsOf(text)) io().stdout.write(`${singleLine(record)}\n`)
       }
@@ -241,17 +241,17 @@ function addExport(parked: Command): void {
 /** Those named, or all that fit. Throws Failure (nothing to do) when there is none. */
 async function selected(
   client: Client,
-  place: FoundPlace,
+  lane: NamedLane,
   references: readonly string[],
   filter: ParkedFilter,
 ): Promise<string[]> {
-  if (references.length > 0) return await findParkedIds(client, place, references)
-  const { parked } = await parkedRecords(client, place, filter, { most: Number.POSITIVE_INFINITY })
+  if (references.length > 0) return await findParkedIds(client, lane, references)
+  const { parked } = await parkedRecords(client, lane, filter, { most: Number.POSITIVE_INFINITY })
   if (parked.length > 0) return parked.map((one) => one.parked_id)
   throw new Failure(
     exitCodes.nothingToDo,
-    `${place.name} has no parked records${filter.error_code === undefined ? '' : ` with the error ${filter.error_code}`}`,
-    `\`pipectl parked list ${place.name}\` shows what is parked`,
+    `${lane.name} has no parked records${filter.error_code === undefined ? '' : ` with the error ${filter.error_code}`}`,
+    `\`pipectl parked list ${lane.name}\` shows what is parked`,
   )
 }
 

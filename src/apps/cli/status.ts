@@ -66,7 +66,7 @@ export function addStatusCommands(program: Command): void {
       const troubledNames = troubled.map(({ pipe, destination }) => fullName(pipe, destination))
       const names = () => (troubledNames.length === 0 ? [status.health] : troubledNames)
       await print(
-        { ...oneView(JSON.stringify(status), status.health, rowsOf(found, status)), names },
+        { ...oneView(JSON.stringify(status), status.health, statusRows(found, status)), names },
         options.output,
       )
       if (options.check !== true || troubled.length === 0) return
@@ -150,7 +150,7 @@ function statusOf(url: string, { overview, usage, alerts, nowMs, lanes, troubled
   }
 }
 
-function rowsOf(
+function statusRows(
   { alerts, nowMs, lanes, troubled, stale }: Found,
   status: ReturnType<typeof statusOf>,
 ): string[][] {

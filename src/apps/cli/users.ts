@@ -12,7 +12,7 @@ import { addSettingFlags, dashboardOrigin } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
 import { io } from './io.ts'
-import { oneView, print, type View } from './output.ts'
+import { oneView, print, rowsOf, type View } from './output.ts'
 import { only } from './references.ts'
 import { askSecret, canAsk, confirm, readStdin, say } from './terminal.ts'
 
@@ -56,7 +56,9 @@ export function addUsersCommands(program: Command): void {
       withUsers(options, async ({ create }) => {
         const password = await newPassword(options)
         const user = await create({ user_email: email, user_role: options.role, password })
-        await print(oneView(JSON.stringify({ user }), user.user_email, rowsOf(user)), options.output)
+        const { user_email, user_role, user_id } = user
+        const rows = rowsOf({ user_email, user_role, user_id })
+        await print(oneView(JSON.stringify({ user }), user_email, rows), options.output)
       }),
   })
   define<UsersOptions>(users, {
@@ -86,8 +88,7 @@ export function addUsersCommands(program: Command): void {
         const { setup_path, setup_expires_ts } = await createSetupLink({ user_role: options.role })
         say('This link is shown once. It works once, until the time below.')
         const link = { setup_url: `${url}${setup_path}`, setup_expires_ts }
-        const rows = Object.entries(link)
-        await print(oneView(JSON.stringify(link), link.setup_url, rows), options.output)
+        await print(oneView(JSON.stringify(link), link.setup_url, rowsOf(link)), options.output)
       }),
   })
 }
@@ -229,12 +230,4 @@ function listView(users: readonly User[]): View {
       ]),
     }),
   }
-}
-
-function rowsOf(user: User): string[][] {
-  return [
-    ['user_email', user.user_email],
-    ['user_role', user.user_role],
-    ['user_id', user.user_id],
-  ]
 }

@@ -36,7 +36,7 @@ the cluster. Exit code 0: this version can open it, after the listed migrations;
         {
           json: JSON.stringify({ ...own, data_dir: found }),
           names: () => [own.version],
-          table: () => fieldTable([...rows, ...(found === null ? [] : rowsOf(found))]),
+          table: () => fieldTable([...rows, ...(found === null ? [] : formatRows(found))]),
         },
         options.output,
       )
@@ -54,7 +54,7 @@ const inWords: Record<FormatCheck['result'], string> = {
   not_set_up: 'not set up',
 }
 
-function rowsOf(found: FormatCheck): string[][] {
+function formatRows(found: FormatCheck): string[][] {
   const copy =
     found.copy_bytes === null
       ? []

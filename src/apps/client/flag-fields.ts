@@ -7,6 +7,7 @@
  */
 import type { OnPermanentError } from '../../contract/delivery-settings.ts'
 import { destinationTypes, fieldsOf } from '../../contract/destination-words.ts'
+import { maskSaltPlace } from '../../contract/transform-words.ts'
 import { exitCodes, Failure } from './failure.ts'
 
 export interface FlagField {
@@ -14,8 +15,19 @@ export interface FlagField {
   readonly flag: string
   /** In the body: `rate.requests_per_second` is within `rate`. */
   readonly field: string
-  /** `switch`: `--flag` and `--no-flag`. `reset`: only `--no-flag`, for null. A list: one of its texts. */
-  readonly takes: 'text' | 'switch' | 'reset' | 'count' | 'wholeNumber' | 'number' | readonly string[]
+  /**
+   * `switch`: `--flag` and `--no-flag`. `reset`: only `--no-flag`, for null. `steps`: JSON, once for each element. A list:
+   * one of its texts.
+   */
+  readonly takes:
+    | 'text'
+    | 'switch'
+    | 'reset'
+    | 'count'
+    | 'wholeNumber'
+    | 'number'
+    | 'steps'
+    | readonly string[]
   /** In the help: `--flag <value>`. */
   readonly value?: string
   readonly help: string
@@ -212,6 +224,32 @@ export const startFromFlag = {
   help: 'where delivery starts: now (default), or the earliest message that is kept',
 } as const satisfies FlagField
 
+/** The environment variable of the salt of a transform. */
+export const saltVariable = 'PIPECTL_DESTINATION_MASK_SALT'
+
+export const transformFlags = [
+  {
+    flag: 'filter',
+    field: 'transform.filter',
+    takes: 'text',
+    value: 'expression',
+    help: 'the records that it receives, in CEL: \'record.status == "paid"\'; "" for all (docs/transform.md)',
+  },
+  {
+    flag: 'map',
+    field: 'transform.map',
+    takes: 'steps',
+    value: 'step',
+    help: `a change of each record, as JSON; can be repeated, in order: '{"op":"drop","paths":["user.email"]}'; the salt of mask is read from ${saltVariable}, or with --secret ${maskSaltPlace} from a prompt`,
+  },
+  {
+    flag: 'transform',
+    field: 'transform',
+    takes: 'reset',
+    help: 'remove filter and map: all records as they are',
+  },
+] as const satisfies FlagField[]
+
 /** The fields that a file with a destination can have, in addition to `destination_type` and `destination_config`. */
 export const destinationSettings = [
   ...new Set(deliveryFlags.map(({ field }) => field.replace(/\..*/, ''))),
@@ -241,9 +279,11 @@ type Value<F> =
         ? number
         : F extends { takes: 'reset' }
           ? null
-          : F extends { takes: readonly (infer Choice)[] }
-            ? Choice
-            : string)
+          : F extends { takes: 'steps' }
+            ? unknown[]
+            : F extends { takes: readonly (infer Choice)[] }
+              ? Choice
+              : string)
   | (F extends { none: string } ? null : never)
 
 /** Fields by their path in the body. */
@@ -263,6 +303,8 @@ function optionValue(row: FlagField, option: unknown): unknown {
   const { takes, none } = row
   if (takes === 'switch') return option
   if (takes === 'reset') return option === false ? null : undefined
+  if (takes === 'steps')
+    return Array.isArray(option) ? option.map((text) => stepFrom(row.flag, text)) : undefined
   if (typeof option !== 'string') return undefined
   if (none !== undefined && option === none) return null
   return typeof takes === 'string' && takes !== 'text' ? numberFrom(row.flag, option, takes) : option
@@ -285,6 +327,18 @@ export function numberFrom(flag: string, text: string, takes: keyof typeof numbe
   )
 }
 
+function stepFrom(flag: string, text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new Failure(
+      exitCodes.usage,
+      `--${flag} ${JSON.stringify(text)} is not JSON`,
+      `e.g. --${flag} '{"op":"rename","from":"a","to":"b"}'`,
+    )
+  }
+}
+
 /** The flags that set these fields of a body; what has no flag is left out. */
 export function flagsFor(table: readonly FlagField[], body: object): string[] {
   return table.flatMap((entry) => {
@@ -296,6 +350,8 @@ export function flagsFor(table: readonly FlagField[], body: object): string[] {
 function flagFor({ flag, takes, none }: FlagField, value: unknown): string[] {
   if (takes === 'switch') return [value === true ? `--${flag}` : `--no-${flag}`]
   if (takes === 'reset') return value === null ? [`--no-${flag}`] : []
+  if (takes === 'steps')
+    return Array.isArray(value) ? value.flatMap((step) => [`--${flag}`, JSON.stringify(step)]) : []
   const word = value === null ? none : String(value)
   return word === undefined ? [] : [`--${flag}`, word]
 }

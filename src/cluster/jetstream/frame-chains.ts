@@ -13,7 +13,7 @@ import { type StoredFrame, storedFrame } from './stored-frame.ts'
 import type { StreamClient, StreamMessage } from './stream-client.ts'
 
 /** In addition to the requests of consumers. */
-const mostBytes = 16 * 1024 * 1024
+const maxBytes = 16 * 1024 * 1024
 const idleChainMs = 30_000
 
 class Chain {
@@ -181,7 +181,7 @@ export class FrameChains {
     chain.push(frame)
     this.#bytes += frame.memoryBytes
     this.#order.push(chain)
-    while (this.#bytes > mostBytes) if (!this.#dropOldest()) break
+    while (this.#bytes > maxBytes) if (!this.#dropOldest()) break
     return frame
   }
 

@@ -117,7 +117,7 @@ export class FrameImport {
   readonly #stream: JetStreamClient
   readonly #cluster: string
   readonly #keys: Pick<KeyStore, 'add'>
-  readonly #mostBytes: number
+  readonly #maxBytes: number
   readonly #underWay = new Set<Promise<void>>()
   #bytesUnderWay = 0
   /** The sequence of the last published frame. */
@@ -130,7 +130,7 @@ export class FrameImport {
     this.#stream = jetstream(connection, { timeout: publishTimeoutMs })
     this.#cluster = cluster
     this.#keys = keys
-    this.#mostBytes = Math.min(frameBytes, (connection.info?.max_payload ?? 0) - frameHeadBytes)
+    this.#maxBytes = Math.min(frameBytes, (connection.info?.max_payload ?? 0) - frameHeadBytes)
   }
 
   /**
@@ -138,7 +138,7 @@ export class FrameImport {
    * BufferUnavailableError when any frame was not stored.
    */
   async put(messages: readonly NewMessage[]): Promise<number[]> {
-    const frames = [...framesOf(messages, this.#mostBytes)]
+    const frames = [...framesOf(messages, this.#maxBytes)]
     const seqs = frames.flatMap((frame, ahead) =>
       frame.map((_, index) => seqOf(this.#lastSeq + 1 + ahead, index)),
     )
@@ -205,12 +205,12 @@ function usedKeys(messages: readonly NewMessage[], seqs: readonly number[]): Use
   return [...used.values()]
 }
 
-function* framesOf(messages: readonly NewMessage[], mostBytes: number): Generator<NewMessage[]> {
+function* framesOf(messages: readonly NewMessage[], maxBytes: number): Generator<NewMessage[]> {
   let frame: NewMessage[] = []
   let bytes = 0
   for (const message of messages) {
     const size = framedBytes(message)
-    if (frame.length === messagesPerFrame || (frame.length > 0 && bytes + size > mostBytes)) {
+    if (frame.length === messagesPerFrame || (frame.length > 0 && bytes + size > maxBytes)) {
       yield frame
       frame = []
       bytes = 0

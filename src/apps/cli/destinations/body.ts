@@ -18,7 +18,14 @@ import { maskSaltPlace } from '../../../contract/transform.ts'
 import { errorCode } from '../../../platform/error-code.ts'
 import type { DestinationBody, DestinationPatch } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import { camelCase, configFlag, configFlags, deliveryFlags, numberFrom } from '../../client/flag-fields.ts'
+import {
+  camelCase,
+  configFlag,
+  configFlags,
+  deliveryFlags,
+  numberFrom,
+  transformFlags,
+} from '../../client/flag-fields.ts'
 import { addFlagOptions, repeated } from '../flag-options.ts'
 import { folded } from '../help.ts'
 import { parseColumn } from './columns.ts'
@@ -27,7 +34,7 @@ import { parseDestinationUrl, urlHelp } from './connection-url.ts'
 import { deliverySettings } from './delivery-options.ts'
 import { bodyFromFile } from './file.ts'
 import { needSecret, secretKeysOf, secretPlace, secretsFromEnvironment, splitPlace } from './secrets.ts'
-import { addTransformOptions, type TransformOptions, transformSettings } from './transform-options.ts'
+import { type TransformOptions, transformSettings } from './transform-options.ts'
 
 export interface BodyOptions extends TransformOptions {
   type?: string
@@ -85,7 +92,7 @@ export function addBodyOptions(command: Command): void {
       repeated,
     )
   folded(command, 'Delivery:', () => addFlagOptions(command, deliveryFlags))
-  folded(command, 'Transform:', () => addTransformOptions(command))
+  folded(command, 'Transform:', () => addFlagOptions(command, transformFlags))
   command.addHelpText(
     'after',
     `

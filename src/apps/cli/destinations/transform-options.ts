@@ -4,6 +4,7 @@ import { maskSaltPlace, type ShownTransform } from '../../../contract/transform.
 import type { TransformCheck } from '../../../contract/transform-trial.ts'
 import type { DestinationPatch, SaveOptions } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
+import { fieldsFromFlags, saltVariable, transformFlags } from '../../client/flag-fields.ts'
 import { io } from '../io.ts'
 import { say } from '../terminal.ts'
 import { askFor } from './secrets.ts'
@@ -14,26 +15,6 @@ export interface TransformOptions {
   transform?: boolean
   /** With `transform.mask_salt` the salt alone is set. */
   secret?: string[]
-}
-
-const saltVariable = 'PIPECTL_DESTINATION_MASK_SALT'
-
-export function addTransformOptions(command: Command): void {
-  addFilterAndMap(command)
-  command.option('--no-transform', 'remove filter and map: all records as they are')
-}
-
-export function addFilterAndMap(command: Command): void {
-  command
-    .option(
-      '--filter <expression>',
-      'the records that it receives, in CEL: \'record.status == "paid"\'; "" for all (docs/transform.md)',
-    )
-    .option(
-      '--map <step>',
-      `a change of each record, as JSON; can be repeated, in order: '{"op":"drop","paths":["user.email"]}'; the salt of mask is read from ${saltVariable}, or with --secret ${maskSaltPlace} from a prompt`,
-      (step: string, before: string[] | undefined) => [...(before ?? []), step],
-    )
 }
 
 export interface TransformCheckOptions {
@@ -59,12 +40,14 @@ export function sayTransformCheck({ transform_check: check }: { transform_check?
 
 /** Only what was given. `before`: what the one that was not given keeps. Throws Failure (usage). */
 export async function transformSettings(
-  { filter, map, transform, secret = [] }: TransformOptions,
+  options: TransformOptions,
   before: ShownTransform | null | undefined,
 ): Promise<Pick<DestinationPatch, 'transform'>> {
-  const asksForSalt = secret.includes(maskSaltPlace)
+  const asksForSalt = options.secret?.includes(maskSaltPlace) === true
+  const given = fieldsFromFlags(transformFlags, options)
+  const { 'transform.filter': filter, 'transform.map': map } = given
   const isChanged = filter !== undefined || map !== undefined || asksForSalt
-  if (transform === false) {
+  if (given.transform === null) {
     if (!isChanged) return { transform: null }
     throw new Failure(
       exitCodes.usage,
@@ -74,7 +57,7 @@ export async function transformSettings(
   }
   if (!isChanged) return {}
   // The daemon says what is wrong with a step.
-  const steps = (map === undefined ? (before?.map ?? []) : map.map(parsedStep)) as ShownTransform['map']
+  const steps = (map ?? before?.map ?? []) as ShownTransform['map']
   if (asksForSalt && !steps.some((step) => step?.op === 'mask')) {
     const problem = `--secret ${maskSaltPlace}: no step of the map masks anything`
     throw new Failure(exitCodes.usage, problem, 'give the map with --map')
@@ -86,17 +69,5 @@ export async function transformSettings(
       map: steps,
       ...(salt === undefined ? {} : { mask_salt: salt }),
     },
-  }
-}
-
-function parsedStep(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    throw new Failure(
-      exitCodes.usage,
-      `--map ${JSON.stringify(text)} is not JSON`,
-      'e.g. --map \'{"op":"rename","from":"a","to":"b"}\'',
-    )
   }
 }

@@ -10,16 +10,18 @@ import {
 import { count, counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
+import { transformFlags } from '../../client/flag-fields.ts'
 import { elementTexts, singleLine, valueText } from '../../client/json-text.ts'
 import { connect } from '../connection.ts'
 import { define, formats } from '../define.ts'
+import { addFlagOptions } from '../flag-options.ts'
 import { print, type Table } from '../output.ts'
 import { findDestination, findPipe } from '../references.ts'
 import { say } from '../terminal.ts'
 import { bodyFromFile } from './file.ts'
 import { sampleText } from './sample-file.ts'
 import { namingHelp } from './status.ts'
-import { addFilterAndMap, type TransformOptions, transformSettings } from './transform-options.ts'
+import { type TransformOptions, transformSettings } from './transform-options.ts'
 
 interface TryOptions extends Omit<TransformOptions, 'secret'> {
   secret?: string
@@ -47,7 +49,10 @@ one. Up to 1,000 of the newest records are tested and counted, for 5 s at most; 
     output: formats,
     daemon: true,
     options: (command) => {
-      addFilterAndMap(command)
+      addFlagOptions(
+        command,
+        transformFlags.filter(({ takes }) => takes !== 'reset'),
+      )
       command
         .option('-f, --file <file>', 'YAML or JSON with `transform`, as for create; - for stdin')
         .addOption(
