@@ -129,7 +129,7 @@ export const destinationOperations = [
   {
     ...at('getDrift'),
     area: 'management',
-    summary: 'Show the keys of delivered records that no column takes, and the columns that no record fills',
+    summary: 'Show the keys of delivered records that have no column, and the columns that no record fills',
     description:
       'Covers the records that were checked since the last change of the columns. A new key appears after some seconds, its count after a minute at most.',
     auth: 'key',
