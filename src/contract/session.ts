@@ -52,5 +52,8 @@ export const CurrentSession = Type.Object({
   /** It ends then whatever happens, and earlier after this many seconds without a request. */
   session_expires_ts: timestamp(),
   session_idle_seconds: Type.Integer({ minimum: 1 }),
+  data_url: Type.String({
+    description: 'The address that records are sent to, which can differ from that of the dashboard.',
+  }),
 })
 export type CurrentSession = Static<typeof CurrentSession>

@@ -6,6 +6,7 @@ import { minuteMs } from '../../../platform/quantities.ts'
 import { ApiFailure } from '../../client/failure.ts'
 import { api, change, dashboard } from './api.ts'
 import { usePipeOverview } from './overview.ts'
+import { useSession } from './session-context.ts'
 import { sessionEnd } from './session-end.ts'
 
 export const openapiAddress = '/openapi/management-v1.openapi.yaml'
@@ -58,17 +59,9 @@ export function useDestination(pipeId: string, destinationId: string) {
   }
 }
 
-/**
- * The address that records are sent to, which can differ from that of this page. The daemon's OpenAPI document has it.
- */
+/** The address that records are sent to, which can differ from that of this page. */
 export function useIngestUrl(pipeId: string): string {
-  const { data } = useQuery({
-    queryKey: ['openapi text'],
-    queryFn: async () => (await fetch(openapiAddress)).text(),
-    staleTime: Number.POSITIVE_INFINITY,
-  })
-  const origin = /^ +data_url:\n +default: (https?:\/\/\S+)$/m.exec(data ?? '')?.[1] ?? location.origin
-  return `${origin}/v1/ingest/${pipeId}`
+  return `${useSession()?.data_url ?? location.origin}/v1/ingest/${pipeId}`
 }
 
 /** With its text, because records are shown as they were sent. Null: nothing is blocking. */
