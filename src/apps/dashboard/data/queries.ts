@@ -174,7 +174,7 @@ export function useAttempts(
   { isFailedOnly, before }: { isFailedOnly: boolean; before: number | null },
 ) {
   const query = {
-    limit: '20',
+    limit: '10',
     ...(isFailedOnly ? { outcome: 'failed' } : {}),
     ...(before === null ? {} : { before: String(before) }),
   }

@@ -89,6 +89,11 @@ function Attempt({
   const { first_seq: first, last_seq: last } = attempt
   return (
     <Dialog title={`Attempt ${no}`} open wide onClose={onClose}>
+      {error === null ? null : (
+        <p>
+          <Outside text={error.message} />
+        </p>
+      )}
       <Facts
         facts={[
           ['Outcome', <Outcome key="outcome" attempt={attempt} />],
@@ -99,7 +104,6 @@ function Attempt({
           ['stream_seq', first === last ? String(first) : `${first} to ${last}`],
           ['Attempt at this batch', String(attempt.batch_attempt)],
           ['Batch', <code key="batch">{attempt.batch_id}</code>],
-          ...(error === null ? [] : [['Error', <Outside key="error" text={error.message} />] as const]),
         ]}
       />
       {request === null ? null : (
