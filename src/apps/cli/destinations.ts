@@ -232,7 +232,8 @@ function addTest(destinations: Command): void {
     usage: 'test <destination>',
     summary: 'try a destination without storing anything; exit code 1 when a check fails',
     help: `A stored destination is named as elsewhere, and tried with its stored secrets and the changes that are given. With a
-PIPE and --url, -f, --host or --type it is a new one, with the same options as create. The JSON of a database has the columns of its table, as table_columns.`,
+PIPE and --url, -f, --host or --type it is a new one, with the same options as create. The JSON of a database has the columns
+of its table, as table_columns, and how rows are written, as written_by.`,
     examples: [
       'pipectl destinations test orders/database --sample',
       "pipectl destinations test orders --url 'postgres://loader@db.example.com/shop?table=orders'",
