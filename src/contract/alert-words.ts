@@ -8,18 +8,18 @@ import { redactedUrl } from './secret-url.ts'
 export const alertEvents = {
   'lane.failing':
     'A lane has been failing for 60 s and a retry has failed too. Not sent if lane.stuck or lane.stalled was.',
-  'lane.stuck': 'A destination rejects a message, or everything, permanently: a person has to act.',
+  'lane.stuck': 'A destination rejects a message, or every message, permanently: the lane needs a person.',
   'lane.stalled':
     'A lane has been failing for longer than destination_max_retry_seconds; it is retried every 15 minutes.',
   'lane.recovered':
     'A lane that one of these alerts reported delivers again, or has nothing left to deliver.',
-  'message.parked': 'Messages or records were parked; counted for a minute.',
+  'message.parked': 'Messages or records were parked; those of one minute are reported together.',
   'messages.dropped': 'Messages were lost to retention or damage before a lane had delivered them.',
   'retention.near':
     'The oldest message of a lane has waited for more than 80 % of the time after which it is dropped.',
   'buffer.near_full':
     'The buffer of the service is 80 % full, or its disk has less than twice buffer.min_free_bytes.',
-  'daemon.restarted_after_crash': 'The service did not stop by itself before this start.',
+  'daemon.restarted_after_crash': 'The previous run of the service ended without a normal stop.',
 } as const
 export type AlertEvent = keyof typeof alertEvents
 

@@ -36,10 +36,10 @@ export const DestinationRate = Type.Object(
 )
 export type DestinationRate = Static<typeof DestinationRate>
 
-export const mostConcurrency = 32
+export const maxConcurrency = 32
 export const DestinationConcurrency = Type.Integer({
   minimum: 1,
-  maximum: mostConcurrency,
+  maximum: maxConcurrency,
   description:
     'HTTP endpoints and NATS: requests (messages) of one batch that are sent in parallel. More than 1 keeps order only between batches.',
 })

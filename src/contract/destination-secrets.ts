@@ -1,6 +1,7 @@
 /** The secret values of a destination's config. The table of its fields says which they are. Pure. */
 import {
   type DestinationType,
+  fieldsOf,
   isEmptyUnset,
   redacted,
   type SecretKind,
@@ -38,19 +39,18 @@ export function mapSecrets(
 export function redactedConfig(
   type: DestinationType,
   config: Config,
-  isPathSecret = hasSecretPath(config),
+  isPathSecret = hasSecretPath(type, config),
 ): Record<string, unknown> {
   return mapSecrets(type, config, (value, _, kind) =>
     kind === 'url' ? redactedUrl(value, isPathSecret) : redacted,
   )
 }
 
-/**
- * Takes the whole config of an HTTP endpoint. The path of a Slack webhook allows anyone who knows it to post: it is
- * always a secret, whatever `secret_path` says.
- */
-export function hasSecretPath({ body_format, secret_path }: Config): boolean {
-  return secret_path === true || body_format === 'slack'
+/** Whether the path of the URL is a secret. Takes the whole config. */
+export function hasSecretPath(type: DestinationType, config: Config): boolean {
+  return fieldsOf(type).some(
+    ([key, { hidesUrlPath }]) => hidesUrlPath !== undefined && config[key] === hidesUrlPath,
+  )
 }
 
 /**
@@ -65,7 +65,7 @@ export function mergedConfig(type: DestinationType, stored: Config, change: Conf
     if (kind === 'text' && (value === '' || value === redacted)) continue
     if (value === null || (value === '' && isEmptyUnset(type, key))) merged.delete(key)
     else if (kind === 'map') merged.set(key, mergedMembers(before, value))
-    else if (kind === 'url') merged.set(key, mergedUrl(before, value, hasSecretPath(stored)))
+    else if (kind === 'url') merged.set(key, mergedUrl(before, value, hasSecretPath(type, stored)))
     else merged.set(key, value)
   }
   return Object.fromEntries(merged)

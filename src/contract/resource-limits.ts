@@ -132,7 +132,7 @@ export const resourceLimits = {
    * Times its own size that a body may decompress to beyond that. JSON of like records reaches about 50; only what is made
    * to be a bomb comes near the 1,032 of gzip.
    */
-  mostDecodedPerByte: 200,
+  maxDecodedPerByte: 200,
   /**
    * Pieces (chunks of the transfer encoding) of a body that may be as small as they like, and the bytes that the pieces
    * of a body must have on average beyond that. Each costs main about a microsecond, and thousands of them are one read

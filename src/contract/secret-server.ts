@@ -4,7 +4,7 @@
  * Pure, and free of schemas (see `destination-words.ts`).
  */
 import { hasSecretPath, mapSecrets } from './destination-secrets.ts'
-import { type DestinationType, redacted, wordsOf } from './destination-words.ts'
+import { type DestinationType, redacted, secretKeys, secretKind, wordsOf } from './destination-words.ts'
 import { hasUrlSecrets, isSamePath } from './secret-url.ts'
 
 type Config = Readonly<Record<string, unknown>>
@@ -20,14 +20,14 @@ export function misdirectedSecrets(
   merged: Config,
 ): [place: string, message: string][] {
   const isMoved = !isSameServer(type, stored, merged)
-  if (!isMoved && !isLessVerified(type, stored, merged)) return revealedPath(stored, change, merged)
+  if (!isMoved && !isLessVerified(type, stored, merged)) return revealedPaths(type, stored, change, merged)
   const given = new Set<string>()
   mapSecrets(type, change, (value, place) => {
     if (value !== '' && !value.includes(redacted)) given.add(place)
     return value
   })
   const kept: [string, string][] = []
-  const isPathSecret = hasSecretPath(stored) || hasSecretPath(merged)
+  const isPathSecret = hasSecretPath(type, stored) || hasSecretPath(type, merged)
   mapSecrets(type, merged, (value, place, kind) => {
     const isSecret = kind === 'url' ? hasUrlSecrets(value, isPathSecret) : value !== ''
     if (isSecret && !given.has(place)) kept.push([place, isMoved ? sendAgain : sendAgainUnverified])
@@ -36,12 +36,19 @@ export function misdirectedSecrets(
   return kept
 }
 
-/** A path that was a secret and would be shown from now on: only to who knows it. */
-function revealedPath(stored: Config, change: Config, merged: Config): [place: string, message: string][] {
-  if (!hasSecretPath(stored) || hasSecretPath(merged)) return []
-  const [before, after] = [String(stored.url), String(merged.url)]
-  if (!hasUrlSecrets(before, true) || !isSamePath(before, after) || change.url === after) return []
-  return [['url', sendAgainShown]]
+/** A path that was a secret and would be shown from now on must be sent again, by a caller that knows it. */
+function revealedPaths(
+  type: DestinationType,
+  stored: Config,
+  change: Config,
+  merged: Config,
+): [place: string, message: string][] {
+  if (!hasSecretPath(type, stored) || hasSecretPath(type, merged)) return []
+  return secretKeys(type).flatMap((key): [string, string][] => {
+    if (secretKind(type, key) !== 'url' || change[key] === merged[key]) return []
+    const [before, after] = [String(stored[key]), String(merged[key])]
+    return hasUrlSecrets(before, true) && isSamePath(before, after) ? [[key, sendAgainShown]] : []
+  })
 }
 
 const sendAgain =

@@ -7,8 +7,8 @@ import { closed, nullable } from './destinations/fields.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { givenTransform, type Transform } from './transform.ts'
 
-export const transformTrialLimits = { shown: 10, mostShown: 200, faults: 5 } as const
-const { shown, mostShown, faults } = transformTrialLimits
+export const transformTrialLimits = { shown: 10, maxShown: 200, faults: 5 } as const
+const { shown, maxShown, faults } = transformTrialLimits
 const { inferredRecords, inferredSampleCharacters } = resourceLimits
 const count = (description?: string) =>
   Type.Integer({ minimum: 0, maximum: inferredRecords, ...(description ? { description } : {}) })
@@ -90,7 +90,7 @@ export const TransformTrialRequest = Type.Object(
     limit: Type.Optional(
       Type.Integer({
         minimum: 1,
-        maximum: mostShown,
+        maximum: maxShown,
         default: shown,
         description: 'The number of records to show. All records are counted.',
       }),
@@ -122,7 +122,7 @@ export const TransformTrialResult = Type.Object({
       }),
     }),
     {
-      maxItems: mostShown,
+      maxItems: maxShown,
       description: `Newest first, or in the order of the sample; as sent. Fewer than \`limit\` if they are larger than ${resourceLimits.shownRecordBytes / 1024 / 1024} MiB in total.`,
     },
   ),

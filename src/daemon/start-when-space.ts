@@ -25,7 +25,7 @@ const retryMs = 1_000
 /** Telling the service manager is a process each time. */
 const notifyEvery = 5
 /** Less is no room for the smallest thing that SQLite makes: the -shm file of one database. */
-const leastBytes = 64 * 1024
+const minBytes = 64 * 1024
 
 /** `start` leaves nothing open when it throws. Null: stopped while waiting. Throws what is not for lack of space. */
 export async function startWhenSpace<T>(start: () => Promise<T>, wait: SpaceWait): Promise<T | null> {
@@ -50,7 +50,7 @@ export async function startWhenSpace<T>(start: () => Promise<T>, wait: SpaceWait
 
 /** SQLite has codes of its own for a file that it could not make or grow, which do not say why. */
 function isForSpace(error: unknown, directory: string): boolean {
-  const isFull = freeBytes(directory) < leastBytes
+  const isFull = freeBytes(directory) < minBytes
   for (let cause = error; typeof cause === 'object' && cause !== null; ) {
     if (isNoSpace(cause)) return true
     if (isFull && /^SQLITE_(CANTOPEN|IOERR)/.test(errorCode(cause) ?? '')) return true

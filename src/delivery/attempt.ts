@@ -22,7 +22,7 @@
  * completes, and the repeat parks the same rows.
  */
 import { setMaxListeners } from 'node:events'
-import { mostConcurrency } from '../contract/delivery-settings.ts'
+import { maxConcurrency } from '../contract/delivery-settings.ts'
 import { descriptorOf } from '../destinations/descriptors.ts'
 import {
   type AttemptProgress,
@@ -121,7 +121,7 @@ export interface AttemptDeps {
 }
 
 /** Every request of an attempt, and its steps, can listen for the abort. A lower limit makes Node.js warn of a leak. */
-const maxListeners = 2 * mostConcurrency + 10
+const maxListeners = 2 * maxConcurrency + 10
 
 export class Attempt {
   readonly #spec: LaneSpec

@@ -41,8 +41,8 @@ export type MetadataSpec =
   /** `url`: with user and password, so never for a log or a message. */
   | { kind: 'postgresql'; url: string }
 
-/** Where a parked row stands in its destination's list. */
-export interface ParkedPlace {
+/** The position of a parked row in its destination's list. */
+export interface ParkedPosition {
   seq: number
   /** -1: the message. */
   index: number
@@ -57,7 +57,7 @@ export interface ParkedSelector {
 export interface ParkedQuery {
   limit: number
   /** Behind this one. */
-  after: ParkedPlace | null
+  after: ParkedPosition | null
   errorCode: string | null
   reason: ParkedReason | null
 }
@@ -83,7 +83,7 @@ export interface Metadata {
     list(
       destination: DestinationRef,
       query: ParkedQuery,
-    ): Promise<{ parked: ParkedRecord[]; next: ParkedPlace | null }>
+    ): Promise<{ parked: ParkedRecord[]; next: ParkedPosition | null }>
     /** With each record's own JSON text. */
     get(
       destination: DestinationRef,

@@ -21,16 +21,19 @@ export function addAuditCommand(program: Command): void {
   define<AuditOptions>(program, {
     usage: 'audit',
     summary: 'show who changed what and from where, newest first',
-    help: 'Before and after of each change are in the JSON; secrets are never.',
+    help: 'The JSON has the values before and after each change, without secrets.',
     examples: ['pipectl audit --since 1h', 'pipectl audit --operation deletePipe --json'],
     output: formats,
     daemon: true,
     options: (command) => {
-      command.option('--since <time>', 'from then on: 1h, 7d, or a time such as 2027-01-31T00:00:00Z')
-      command.option('--operation <name>', 'those of this operation, such as updateDestination')
-      command.option('--resource <id>', 'those of this pipe, destination, key or user')
-      command.option('--limit <number>', 'how many, 1 to 500 (default: 50)')
-      command.option('--after <audit_id>', 'those older than this one')
+      command.option(
+        '--since <time>',
+        'changes since: 1h or 7d (ago), or a time such as 2027-01-31T00:00:00Z',
+      )
+      command.option('--operation <name>', 'only this operation, such as updateDestination')
+      command.option('--resource <id>', 'only changes of this pipe, destination, key or user')
+      command.option('--limit <number>', 'number of entries, 1 to 500 (default: 50)')
+      command.option('--after <audit_id>', 'only entries older than this one')
       command.option('--json', 'the same as -o json')
     },
     action: async (_, options) => {
@@ -70,11 +73,12 @@ export function addAuditCommand(program: Command): void {
   })
 }
 
-/** The names of what is different; of what was made or removed as a whole only that. */
-function changeOf({ before, after }: AuditEntry): string {
+/** The names of the fields that differ, or one word for the action. */
+function changeOf({ before, after, operation }: AuditEntry): string {
   if (before !== null && after !== null) return Object.keys(after).join(' ')
   if (after === null) return 'removed'
-  return typeof after.status === 'string' ? after.status : 'made'
+  if (typeof after.status === 'string') return after.status
+  return operation.startsWith('create') ? 'created' : 'done'
 }
 
 function whoOf({ actor }: AuditEntry): string {

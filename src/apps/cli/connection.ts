@@ -106,8 +106,8 @@ async function chosenProfile(
     exitCodes.usage,
     `there is no profile ${JSON.stringify(name)}`,
     profiles.size === 0
-      ? 'make one with `pipectl profile add NAME`'
-      : `choose one of ${[...profiles.keys()].join(', ')}, or make it with \`pipectl profile add\``,
+      ? 'create one with `pipectl profile add NAME`'
+      : `choose one of ${[...profiles.keys()].join(', ')}, or create it with \`pipectl profile add\``,
   )
 }
 
@@ -179,7 +179,7 @@ function readKeyFile(file: string): string {
     throw new Failure(
       exitCodes.usage,
       `--api-key-file ${file} cannot be read (${code})`,
-      'name a file that holds the key',
+      'name a file with the key',
       error,
     )
   }

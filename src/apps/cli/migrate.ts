@@ -21,10 +21,10 @@ export function addMigrateCommand(program: Command): void {
   define<MigrateOptions>(program, {
     usage: 'migrate',
     summary: 'move a stopped data directory into a cluster',
-    help: `Copies everything: pipes, destinations with their sealed secrets, keys, users, lanes, parked records, history, and every
-message that is kept, in order per pipe. Interrupted, it begins again when it is run again. The data directory stays as
-it was; at the end it is marked, and no daemon starts on it. Take a backup before. metadata.url and buffer.nats are taken
-from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): they may carry passwords. See docs/migrate.md.`,
+    help: `Copies everything: pipes, destinations with their encrypted secrets, keys, users, lanes, parked records, history, and every
+message that is kept, in order per pipe. After an interruption run it again: it starts from the beginning. The data directory
+does not change; at the end it is marked, and no daemon starts on it. Make a backup first. metadata.url and buffer.nats are read
+from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): they can contain passwords. See docs/migrate.md.`,
     examples: [
       'pipectl migrate --to-cluster --config /etc/pipectl.toml --data-dir /var/lib/pipectl --dry-run',
     ],
@@ -34,15 +34,16 @@ from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): th
       command.option('--to-cluster', 'from the data directory into the cluster')
       command.option(
         '--dry-run',
-        'make every check, count what there is to move and estimate the time; change nothing',
+        'perform every check, count what will be moved and estimate the time; change nothing',
       )
       command.option(
         '--allow-repeats',
-        'move although a batch is under way to a destination with exactly_once: it may be stored twice',
+        'move even if a destination with exactly_once has an unfinished batch: it can be stored twice',
       )
     },
     action: async (_, options) => {
-      if (options.toCluster !== true) throw new Failure(exitCodes.usage, 'say where to', 'give --to-cluster')
+      if (options.toCluster !== true)
+        throw new Failure(exitCodes.usage, 'the direction is missing', 'add --to-cluster')
       const settings = daemonSettings(options)
       const { moveLog, openSides } = await import('../../maintenance/migrate/sides.ts')
       const { planMove, moveAll } = await import('../../maintenance/migrate/move.ts')
@@ -96,7 +97,7 @@ export function reportView({ report, ...places }: Places & { report: MoveReport 
     ...(missingMessages > 0
       ? [['missing', `${counted(missingMessages, 'message')}, damaged or lost before: lanes count them`]]
       : []),
-    ...(wasDone ? [['', 'had been copied before']] : []),
+    ...(wasDone ? [['', 'was copied before']] : []),
   ])
 }
 

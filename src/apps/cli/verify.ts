@@ -12,10 +12,10 @@ import { print, type Table, type View } from './output.ts'
 export function addVerifyCommand(program: Command): void {
   define<{ json?: boolean }>(program, {
     usage: 'verify',
-    summary: 'read all of a data directory and compare it with its checksums; changes nothing',
-    help: `Reads every segment of the buffer (structure, each message against its checksum, running totals, whether one is
-missing), the mark, the idempotency keys, the metadata, and the lanes against the log. Run it on the daemon's host, as
-its user; the daemon may run meanwhile. Exit code 0: all is as it was written; 1: something is not, and what.`,
+    summary: 'read a complete data directory and compare it with its checksums; changes nothing',
+    help: `Reads every segment of the buffer (structure, checksum of each message, running totals, missing segments), the high-water
+mark, the idempotency keys and the metadata, and compares the lanes with the log. Run it on the daemon's host, as its user;
+the daemon can be running. Exit code 0: everything is as it was written; 1: something is not.`,
     examples: ['pipectl verify --data-dir /var/lib/pipectl', 'pipectl verify --json | jq .missing'],
     output: formats,
     options: (command) => {
@@ -44,7 +44,7 @@ function nextStep({ is_daemon_running: isRunning, files, data_dir: dataDir }: Ve
   if (files.some((one) => one.file === 'metadata.db' && one.result !== 'ok')) {
     return 'see "What happens to a damaged disk" (docs/damaged-disk.md): metadata is restored from a backup'
   }
-  if (isRunning) return 'the running daemon goes on around it; `pipectl repair` needs it stopped'
+  if (isRunning) return 'the running daemon continues without it; stop the daemon for `pipectl repair`'
   return `pipectl repair --dry-run --data-dir ${dataDir} shows what can be done`
 }
 
@@ -69,11 +69,7 @@ function tableOf({ files, missing, known_losses: known, totals }: VerifyReport):
     columns: [{ label: 'FILE', shrinksTo: 24, keepsEnd: true }, 'RESULT', { label: 'DETAIL', wraps: true }],
     rows: [
       ...listed.flatMap(fileRows),
-      ...missing.map((range) => [
-        'buffer',
-        'missing',
-        `stream_seq ${seqs(range)}: neither there nor dropped`,
-      ]),
+      ...missing.map((range) => ['buffer', 'missing', `stream_seq ${seqs(range)}: missing, and not dropped`]),
       [
         `${sound.length} of ${counted(totals.segments, 'segment')}`,
         'ok',

@@ -116,7 +116,7 @@ function blockingLines(blocking: Blocking, nowMs: number): DetailLine[] {
     ['records', count(blocking.recordsCount)],
     ...blocking.records.map((record, index): DetailLine => {
       const place = blocking.from + index
-      return [`  ${place}${place === blocking.refused ? ' refused' : ''}`, record]
+      return [`  ${place}${place === blocking.refused ? ' rejected' : ''}`, record]
     }),
   ]
 }

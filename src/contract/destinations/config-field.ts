@@ -36,6 +36,8 @@ interface FieldFacts {
   /** The meaning of an empty text; without it an empty text is rejected. */
   readonly empty?: 'unset' | 'allowed'
   readonly secret?: SecretKind
+  /** With this value, the path of the config's URL is a secret. */
+  readonly hidesUrlPath?: string | boolean
   /** Rarely needed: forms fold it away. */
   readonly advanced?: true
   /** Another name of that field, accepted for compatibility and never offered. */

@@ -70,7 +70,7 @@ export const objectStore = {
       label: 'Format',
       hint: 'parquet requires columns, which define its schema.',
       options: {
-        ndjson: 'one record a line',
+        ndjson: 'one record per line',
         json_array: 'a JSON array',
         parquet: 'Parquet, by column mappings',
       },

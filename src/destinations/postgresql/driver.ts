@@ -24,7 +24,7 @@ import {
   type RejectedRecord,
 } from '../driver.ts'
 import { parkAll } from '../park.ts'
-import { markBusy, mostReads } from '../sql/exactly-once-mark.ts'
+import { markBusy, maxReads } from '../sql/exactly-once-mark.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkPostgres } from './check.ts'
 import { openSession, type PostgresSession } from './connection.ts'
@@ -101,7 +101,7 @@ async function storeOnce(connection: Connection, attempt: Attempt): Promise<void
   const { table } = await tableOf(connection, spec, signal)
   connection.mark ??= new ExactlyOnceMark(connection.session, table, spec, settings)
   const { mark } = connection
-  for (let look = 0; look < mostReads; look++) {
+  for (let look = 0; look < maxReads; look++) {
     const rest = await mark.undelivered(batch, signal, progress)
     if (rest === null) return
     if ((await store(connection, { ...attempt, batch: rest })) !== 'moved') return

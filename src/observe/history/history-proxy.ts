@@ -26,10 +26,10 @@ export interface HistoryHandle extends History {
 
 const idleMs = 60_000
 /** Looks that wait for their turn; a follow waits for no other. */
-const mostWaiting = 32
+const maxWaiting = 32
 const maxTicks = 30
 /** Each holds memory, and a disk that responds again ends it. */
-const mostHung = 2
+const maxHung = 2
 
 /** Starts nothing yet. */
 export function openHistory(data: HistoryThreadData, tickMs = beatEveryMs): HistoryHandle {
@@ -66,7 +66,7 @@ class HistoryProxy implements HistoryHandle {
     method: Method,
     args: Args<History, Method>,
   ): Promise<Result<History, Method>> {
-    if (this.#looks >= mostWaiting) {
+    if (this.#looks >= maxWaiting) {
       throw new StorageUnavailableError('history: too many concurrent reads of the buffer')
     }
     this.#looks += 1
@@ -78,7 +78,7 @@ class HistoryProxy implements HistoryHandle {
   }
 
   #start(): Thread<History> {
-    if (this.#threads.leftBehind >= mostHung)
+    if (this.#threads.leftBehind >= maxHung)
       throw new StorageUnavailableError('history: the disk does not respond')
     return new Thread<History>({
       name: 'history',

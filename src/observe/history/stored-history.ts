@@ -15,7 +15,7 @@ import type {
 
 const { shownRecords, shownRecordBytes, tailRunBytes, tailRecordBytes } = resourceLimits
 /** A page whose times reject this many messages ends; the next one goes on. */
-const mostLooks = 20
+const maxLooks = 20
 
 export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, commits: Commits): History {
   return {
@@ -76,7 +76,7 @@ async function list(
   const newest = lastMs === null ? between.beforeSeq : (await reader.cursorAtTime(pipeId, lastMs)) + 1
   let beforeSeq = Math.min(between.beforeSeq, newest)
   const messages: ListedMessage[] = []
-  for (let looks = 0; looks < mostLooks; looks += 1) {
+  for (let looks = 0; looks < maxLooks; looks += 1) {
     // One more than is shown tells whether there is another page.
     const rows = await lookup.list(pipeId, { beforeSeq, afterSeq, limit: limit + 1 })
     for (const row of rows) {

@@ -10,7 +10,7 @@
  */
 import { Counter, Gauge, type Registry } from 'prom-client'
 
-export const mostSeries = 500
+export const maxSeries = 500
 /** No pipe has an id like this. */
 export const other = '_other'
 
@@ -37,7 +37,7 @@ export class FoldedSeries {
   constructor(registry: Registry) {
     this.#gauge = new Gauge({
       name: 'pipectl_metrics_folded_series',
-      help: `Series of a metric over ${mostSeries}, which are added up in the series ${other}.`,
+      help: `Series of a metric over ${maxSeries}, which are added up in the series ${other}.`,
       labelNames: ['metric'],
       registers: [registry],
     })
@@ -72,10 +72,10 @@ export function registerFamily<Thing>(
     metric.reset()
     const all = things.map((thing) => ({ thing, key: names.key(thing), series: family.series(thing) }))
     const each = Math.max(1, ...all.map(({ series }) => series.length))
-    const isOver = all.length * each > mostSeries
+    const isOver = all.length * each > maxSeries
     const seated = seats.take(
       all.map(({ key }) => key),
-      isOver ? Math.floor(mostSeries / each) - 1 : all.length,
+      isOver ? Math.floor(maxSeries / each) - 1 : all.length,
     )
     const rest = all.filter(({ key }) => !seated.has(key))
     others.begin()

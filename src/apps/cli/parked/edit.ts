@@ -11,12 +11,12 @@ import { lanePath } from '../../client/workspace.ts'
 import { io } from '../io.ts'
 import { canAsk, coloursOn, confirm, paint, readStdin } from '../terminal.ts'
 import { editRecords } from './editor.ts'
-import type { FoundPlace } from './references.ts'
+import type { NamedLane } from './references.ts'
 
 /** Each record's text. `file` null: the editor. Throws Failure when nothing was changed, or the person does not want it. */
 export async function editedRecords(
   client: Client,
-  place: FoundPlace,
+  lane: NamedLane,
   parkedId: string,
   { file, yes }: { file: string | null; yes: boolean | undefined },
 ): Promise<string[]> {
@@ -27,10 +27,10 @@ export async function editedRecords(
       'give the records with -f FILE, or -f - for stdin',
     )
   }
-  const { body, text } = await client.call('getParked', { path: { ...lanePath(place), parked_id: parkedId } })
+  const { body, text } = await client.call('getParked', { path: { ...lanePath(lane), parked_id: parkedId } })
   const stored = editableText(recordTextsOf(text))
   const notes = [
-    `Parked record ${placeWords(body)} of ${place.name}: ${errorWords(body.error)}`,
+    `Parked record ${placeWords(body)} of ${lane.name}: ${errorWords(body.error)}`,
     'It is replayed as it is when you close the editor, after a question. Unchanged, nothing happens.',
   ]
   const records =
@@ -41,11 +41,11 @@ export async function editedRecords(
     throw new Failure(
       exitCodes.nothingToDo,
       'nothing was changed, and nothing replayed',
-      `\`pipectl parked replay ${place.name} ${parkedId}\` replays it as it is`,
+      `\`pipectl parked replay ${lane.name} ${parkedId}\` replays it as it is`,
     )
   }
   io().stderr.write(`${diffText(stored, editableText(records))}\n`)
-  if (file === null || canAsk()) await confirm(`Replay parked record ${parkedId} of ${place.name} so?`, yes)
+  if (file === null || canAsk()) await confirm(`Replay parked record ${parkedId} of ${lane.name} so?`, yes)
   return records.map(compacted)
 }
 
