@@ -44,7 +44,7 @@ const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
     present: {
       type: 'object',
       description:
-        'The pipe, the destination or the alerts as a GET shows them now. Left out when they were deleted in the meantime.',
+        'The pipe, the destination or the alerts as a GET shows them now. Omitted if they were deleted in the meantime.',
     },
   },
   workspace_full: { limit: exceededLimit.limit, limit_value: exceededLimit.limit_value },

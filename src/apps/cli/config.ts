@@ -13,7 +13,10 @@ export function addConfigCommand(program: Command): void {
     usage: 'show',
     summary: 'show every setting with its value; --origin: and where it comes from',
     help: 'Settings come from flags, then the environment, then the file, then the default. Secrets are not shown.',
-    examples: ['pipectl config show --origin', 'pipectl config show --config /etc/pipectl.toml -o yaml'],
+    examples: [
+      'pipectl config show --origin',
+      'pipectl config show --config /etc/pipectl/pipectl.toml -o yaml',
+    ],
     output: formats,
     daemon: true,
     options: (command) =>

@@ -29,7 +29,7 @@ function addDoctorCommand(program: Command): void {
       'check settings, disk, fsync time, buffer, keys, geo file, ports, limits and Node.js of this host, and suggest what to do',
     help: 'Run it on the host of the daemon, as its user and with its settings. Exit code 1 when a check fails.',
     examples: [
-      'pipectl doctor --config /etc/pipectl.toml',
+      'pipectl doctor --config /etc/pipectl/pipectl.toml',
       'pipectl doctor --data-dir /var/lib/pipectl -o json',
     ],
     output: formats,
@@ -134,7 +134,7 @@ destination is blocked, so that you can check first; \`pipectl destinations unbl
       }
       if (!restored.includesKey) {
         say(
-          `Before starting the daemon put the sealing key to ${path.join(dataDir, 'sealing.key')} (mode 0600), or set secrets.key_file.`,
+          `Before you start the daemon, copy the sealing key to ${path.join(dataDir, 'sealing.key')} (mode 0600), or set secrets.key_file.`,
         )
       }
     },

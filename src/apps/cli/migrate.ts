@@ -26,7 +26,7 @@ message that is kept, in order per pipe. After an interruption run it again: it 
 does not change; at the end it is marked, and no daemon starts on it. Make a backup first. metadata.url and buffer.nats are read
 from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): they can contain passwords. See docs/migrate.md.`,
     examples: [
-      'pipectl migrate --to-cluster --config /etc/pipectl.toml --data-dir /var/lib/pipectl --dry-run',
+      'pipectl migrate --to-cluster --config /etc/pipectl/pipectl.toml --data-dir /var/lib/pipectl --dry-run',
     ],
     output: formats,
     options: (command) => {

@@ -24,7 +24,10 @@ export function addNodesCommands(program: Command): void {
     help: `Run it with the settings of any node: it reads the databases of the cluster, not the nodes. LAG is the age of the oldest
 undelivered message of the node's pipes, as last saved by their lanes. A node that stopped unexpectedly is listed as expired
 until others have its pipes, which takes some seconds.`,
-    examples: ['pipectl nodes --config /etc/pipectl.toml', 'pipectl nodes -o json | jq .unowned_pipes'],
+    examples: [
+      'pipectl nodes --config /etc/pipectl/pipectl.toml',
+      'pipectl nodes -o json | jq .unowned_pipes',
+    ],
     output: formats,
     options: (command) => addSettingFlags(command, ['data_dir']),
     action: async (_, options) => {
@@ -40,7 +43,7 @@ until others have its pipes, which takes some seconds.`,
     help: `For an upgrade, or before its machine is switched off. The node still accepts records, but gets no pipes until \`undrain\` or its
 next start. Each pipe is handed over after its current batch. Exit code 1: pipes are left after --wait seconds; the node
 continues to hand them over.`,
-    examples: ['pipectl nodes drain node-2 --config /etc/pipectl.toml && systemctl restart pipectl'],
+    examples: ['pipectl nodes drain node-2 --config /etc/pipectl/pipectl.toml && systemctl restart pipectl'],
     options: (command) => {
       addSettingFlags(command, ['data_dir'])
       command.option('--wait <seconds>', 'how long to wait for the last pipe', String(defaultWaitSeconds))
@@ -53,7 +56,7 @@ continues to hand them over.`,
   define(nodes, {
     usage: 'undrain <node>',
     summary: 'end the drain of a node: it gets pipes again',
-    examples: ['pipectl nodes undrain node-2 --config /etc/pipectl.toml'],
+    examples: ['pipectl nodes undrain node-2 --config /etc/pipectl/pipectl.toml'],
     options: (command) => addSettingFlags(command, ['data_dir']),
     action: async ([name], options) => {
       await inCluster(options, async (cluster) => {
@@ -76,7 +79,7 @@ continues to hand them over.`,
     help: `Stop every node first. Messages that were accepted after the backup are gone, but receivers have seen their numbers: without
 this command new messages would reuse them. Ids, keys, lanes and the messages in the stream stay. A lane that has delivered
 more than the stream contains continues at the end of the stream: the messages in between are lost.`,
-    examples: ['pipectl nodes renumber --config /etc/pipectl.toml'],
+    examples: ['pipectl nodes renumber --config /etc/pipectl/pipectl.toml'],
     destructive: true,
     options: (command) => addSettingFlags(command, ['data_dir']),
     action: async (_, options) => {
