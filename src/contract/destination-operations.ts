@@ -1,5 +1,6 @@
 /** Destinations and their lanes: served by `management/`. */
 import Type from 'typebox'
+import { AttemptList, attemptParameters } from './attempts.ts'
 import { blockingPage } from './blocking-page.ts'
 import {
   DestinationCreate,
@@ -12,6 +13,7 @@ import {
 import { Drift } from './drift.ts'
 import { destinationBody, everyManaged, type Operation, sampleBody, withBody } from './operation.ts'
 import { at } from './operation-paths.ts'
+import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
 import { TableInference, TableProposal } from './table-proposal.ts'
 import { TransformTrialRequest, TransformTrialResult } from './transform-trial.ts'
@@ -111,6 +113,17 @@ export const destinationOperations = [
     boundKeys: 'its_pipe',
     parameters: [hoursParameter],
     success: { status: 200, description: 'The hours', schema: responseBodies.laneByHour },
+    errors: ['destination_not_found', 'validation_error', ...everyManaged],
+  },
+  {
+    ...at('listAttempts'),
+    area: 'management',
+    summary: 'List the delivery attempts of a lane',
+    description: `Kept are the newest ${resourceLimits.deliveredAttemptsPerLane} attempts that delivered, for ${resourceLimits.deliveredAttemptHours} h, and the newest ${resourceLimits.failedAttemptsPerLane} that failed, for ${resourceLimits.failedAttemptHours / 24} days. An attempt is listed once its outcome is saved with the lane. \`request\` and \`response\` are those of an HTTP endpoint: of an attempt with several requests the first that failed, otherwise the last. A pull destination has no attempts.`,
+    auth: 'key',
+    boundKeys: 'its_pipe',
+    parameters: attemptParameters,
+    success: { status: 200, description: 'The attempts', schema: AttemptList },
     errors: ['destination_not_found', 'validation_error', ...everyManaged],
   },
   {

@@ -27,6 +27,7 @@ export const operationPaths = {
   getDestination: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}'],
   getDestinationUsage: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}/usage'],
   getDrift: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}/drift'],
+  listAttempts: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}/attempts'],
   updateDestination: ['PATCH', '/v1/pipes/{pipe_id}/destinations/{destination_id}'],
   deleteDestination: ['DELETE', '/v1/pipes/{pipe_id}/destinations/{destination_id}'],
   setDestinationStatus: ['PATCH', '/v1/pipes/{pipe_id}/destinations/{destination_id}/status'],

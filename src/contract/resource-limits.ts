@@ -12,6 +12,17 @@ export const resourceLimits = {
    * a message is known.
    */
   historyRowsPerLane: 100_000,
+  /**
+   * The delivery attempts that are kept of one lane: of each outcome the newest, and for how long. Failures are what
+   * somebody looks for days later, and are rarer.
+   */
+  deliveredAttemptsPerLane: 700,
+  deliveredAttemptHours: 24,
+  failedAttemptsPerLane: 300,
+  failedAttemptHours: 7 * 24,
+  /** One attempt: the text of a response's body, and the characters of all headers of one side. */
+  attemptExcerptBytes: 1 * KiB,
+  attemptHeaderCharacters: 2_000,
   /** The records of a message that is shown: how many of its first, and the size of their text together. */
   shownRecords: 20,
   shownRecordBytes: 4 * MiB,

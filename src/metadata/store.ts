@@ -20,6 +20,7 @@ import type { ClusterStore } from './cluster-store.ts'
 import type { DestinationStore } from './destinations.ts'
 import type { DirectorySource } from './directory-source.ts'
 import type { DataDirIdentity } from './identity.ts'
+import type { AttemptLog } from './lane-attempts.ts'
 import type { LaneRecords } from './lane-records.ts'
 import type { DriftStore, LaneSource, LaneStore, PinStore } from './lane-state.ts'
 import type { LimitStore } from './limits.ts'
@@ -125,6 +126,7 @@ export interface Metadata {
   version(): Promise<string>
   readonly overview: StoredOverview
   readonly laneRecords: LaneRecords
+  readonly attempts: AttemptLog
   readonly directory: DirectorySource
   readonly laneSource: LaneSource
   readonly laneStore: LaneStore

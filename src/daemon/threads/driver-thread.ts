@@ -24,6 +24,7 @@ host.serve({
       // The lane keeps the destination's rate. An attempt that is aborted waits for no turn.
       beforeRequest: () => Promise.race([host.call('beforeRequest', []), aborted]),
       messageIdAt: (seq) => host.call('messageIdAt', [seq]),
+      exchanged: ({ isFailed, describe }) => host.tell('exchanged', [isFailed, describe()]),
       park: parks ? (rejected) => host.call('park', [rejected]) : null,
     }
     await driver.deliver({ ...batch, messages: batch.messages.map(receivedMessage) }, signal, progress)

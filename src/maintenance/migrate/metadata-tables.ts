@@ -35,10 +35,11 @@ export const copiedTables: readonly CopiedTable[] = [
 
 /**
  * How much of a pipe the usage has counted is said of the target's own totals. Sessions and links end with a move: people sign in again. Of a deleted pipe nothing is copied, so nothing is to be forgotten. The
+ * attempts name positions of the old log. The
  * settings and the format are the database's own; the identity is set by itself. What nodes share is of the nodes.
  */
 export const ownTables: readonly (keyof Tables)[] = [
-  ...(['usage_marks', 'sessions', 'setup_tokens', 'deleted_pipes'] as const),
+  ...(['usage_marks', 'sessions', 'setup_tokens', 'deleted_pipes', 'lane_attempts'] as const),
   ...(['metadata_settings', 'metadata_migrations'] as const),
   ...(['cluster_nodes', 'cluster_workers', 'cluster_duties', 'pipe_owners', 'changes'] as const),
   ...(['quota_days', 'quota_rates'] as const),
