@@ -64,6 +64,12 @@ export const TableColumn = Type.Object({
 })
 export type TableColumn = Static<typeof TableColumn>
 
+export const WrittenBy = Type.Enum(['copy', 'insert'], {
+  description:
+    'For databases, if the columns fit: how the rows of a large batch are written. The check of the same name has the reason.',
+})
+export type WrittenBy = Static<typeof WrittenBy>
+
 export const destinationStatus = Type.Enum(['active', 'blocked'])
 export type DestinationStatus = 'active' | 'blocked'
 export const laneStates = ['idle', 'flowing', 'retrying', 'stalled', 'blocked'] as const
