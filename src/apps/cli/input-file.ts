@@ -4,7 +4,7 @@ import { errorCode } from '../../platform/error-code.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { readStdin } from './terminal.ts'
 
-/** What a message says about a file that cannot be read. */
+/** The words of a message about a file that cannot be read. */
 interface Named {
   /** With the option: `--secret-file key.txt`. */
   name: string
