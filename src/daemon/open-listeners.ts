@@ -1,4 +1,4 @@
-/** Everything that listens, over parts that are open: the HTTP surfaces with all their routes, and `/metrics`. */
+/** Opens all listeners on top of open parts: the HTTP servers with their routes, and `/metrics`. */
 import { browserFiles } from '../api/http/browser-files.ts'
 import { dashboardPages } from '../api/http/dashboard-files.ts'
 import { DashboardGate } from '../api/http/dashboard-gate.ts'
@@ -38,7 +38,7 @@ import type { Accounting } from './open-ingest.ts'
 import type { Stores } from './open-stores.ts'
 import type { StartContext } from './start-context.ts'
 
-/** A client that is still sending when the daemon stops is cut off then. */
+/** When the daemon stops, clients that are still sending are disconnected after this time. */
 const responseGraceMs = 1_000
 
 interface ServerParts extends Stores, Accounting {
@@ -127,7 +127,7 @@ export async function openServer(
     threads?.stopping()
     return server.stopAccepting()
   })
-  // The threads last: what main has responded to is still to be sent there.
+  // The threads come last, because they still send the responses of the main thread.
   const idle = async () => {
     await server.idle()
     await threads?.idle()
@@ -221,7 +221,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
   return [...managementRoutes(management, actingAs, metadata.versions), ...pulls]
 }
 
-/** Null when there is none: switched off, or the default address is taken and nobody asked for it. */
+/** Null if metrics are switched off, or if the default address is in use and was not set explicitly. */
 export async function openMetricsServer(
   settings: Settings,
   {

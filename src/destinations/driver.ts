@@ -6,7 +6,7 @@
  * lane can ask for the same batch again, with the same `identity` and the same bytes.
  */
 import type { AttemptRequest, AttemptResponse } from '../contract/attempts.ts'
-import type { ColumnMapping, ResolvedConfig, TableColumn } from '../contract/destination.ts'
+import type { ColumnMapping, ResolvedConfig, TableColumn, WrittenBy } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
 import type { Transform } from '../contract/transform.ts'
@@ -198,6 +198,8 @@ export interface DestinationCheck {
   message: string
   /** The columns that can receive a value, if the check read a database table. */
   tableColumns?: TableColumn[]
+  /** How rows are written to a database table, if the check found out; `message` has the reason. */
+  writtenBy?: WrittenBy
 }
 
 /** The adapter for one destination type. Opening does no I/O: a destination that is down still has a driver. */

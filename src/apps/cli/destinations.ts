@@ -232,7 +232,8 @@ function addTest(destinations: Command): void {
     usage: 'test <destination>',
     summary: 'test a destination without storing anything; exit code 1 if a check fails',
     help: `A stored destination (PIPE/NAME) is tested with its stored secrets and the changes in the options. A PIPE with --url, -f,
---host or --type tests a new one, with the options of create. For a database, the JSON has the columns of its table in table_columns.`,
+--host or --type tests a new one, with the options of create. For a database, the JSON has the columns of its table in
+table_columns, and how rows are written in written_by.`,
     examples: [
       'pipectl destinations test orders/database --sample',
       "pipectl destinations test orders --url 'postgres://loader@db.example.com/shop?table=orders'",

@@ -152,7 +152,7 @@ t.test('every driver makes its statement or body of such records in linear time'
     name: '"t"',
     schema: 'public',
     isForeign: false,
-    takesCopy: true,
+    copyObstacle: null,
     columns: [
       {
         name: 'v',

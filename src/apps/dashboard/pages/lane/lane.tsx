@@ -120,13 +120,13 @@ function Numbers({ destination }: { destination: Destination }) {
         facts={[
           ['Records out per second', count(rate)],
           [
-            'Waiting',
+            'Pending',
             lane.pending_messages === 0
               ? 'nothing'
               : `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
           ],
           [
-            'Oldest waiting for',
+            'Oldest pending for',
             lane.pending_messages === 0 ? '–' : duration(lane.oldest_pending_age_seconds),
           ],
           ['Last delivered', <Ago key="at" at={lane.last_delivered_ts} />],
