@@ -1,10 +1,10 @@
 /**
- * The events that can raise an alert, and the ways to notify. Free of schemas, like `destination-words.ts`.
- * docs/dev/contract.md#alerts.
+ * The events that can raise an alert, and the ways to send one (docs/dev/contract.md#alerts). Free of schemas, like
+ * `destination-words.ts`.
  */
 import { redactedUrl } from './secret-url.ts'
 
-/** Event → what it says, in the order of lists and forms. */
+/** Event → its description, in the order of lists and forms. */
 export const alertEvents = {
   'lane.failing':
     'A lane has been failing for 60 s and a retry has failed too. Not sent if lane.stuck or lane.stalled was.',
@@ -28,10 +28,13 @@ export const alertEventNames = Object.keys(alertEvents) as AlertEvent[]
 export const alertFormats = ['standard', 'slack'] as const
 export type AlertFormat = (typeof alertFormats)[number]
 
-/** `type` of what POST /v1/alerts/test sends. */
+/** The `type` of the alert that POST /v1/alerts/test sends. */
 export const testAlert = 'alert.test'
 
-/** As responses, logs and the audit log show it: the path of a Slack webhook is its secret. */
+/**
+ * The URL as responses, logs and the audit log show it. The path of a Slack webhook is redacted because it is a
+ * secret.
+ */
 export function redactedAlertUrl(url: string, format: AlertFormat): string {
   return redactedUrl(url, format === 'slack')
 }

@@ -1,4 +1,4 @@
-/** Destinations and their lanes: served by `management/`. */
+/** Operations on destinations and their lanes. `management/` serves them. */
 import Type from 'typebox'
 import { AttemptList, attemptParameters } from './attempts.ts'
 import { blockingPage } from './blocking-page.ts'

@@ -1,4 +1,4 @@
-/** The secret values of a destination's config. The table of its fields says which they are. Pure. */
+/** Finds the secret values in a destination's config, from the table of its fields. Pure. */
 import {
   type DestinationType,
   fieldsOf,
@@ -12,8 +12,8 @@ import { redactedUrl, restoredUrl } from './secret-url.ts'
 type Config = Readonly<Record<string, unknown>>
 
 /**
- * The config with each secret value replaced. `place` names the value within the config (`password`,
- * `secret_headers.x-api-key`). Null says "not set" and stays.
+ * Returns the config with each secret value replaced. `place` is the path of the value within the config, such as
+ * `password` or `secret_headers.x-api-key`. Null means "not set" and is kept.
  */
 export function mapSecrets(
   type: DestinationType,
@@ -35,7 +35,7 @@ export function mapSecrets(
   )
 }
 
-/** As responses show it: a secret that is set stays present as `[redacted]`. */
+/** The config as responses show it. Each secret that is set becomes `[redacted]`. */
 export function redactedConfig(
   type: DestinationType,
   config: Config,
@@ -46,7 +46,7 @@ export function redactedConfig(
   )
 }
 
-/** Whether the path of the URL is a secret. Takes the whole config. */
+/** True if the path of the URL is a secret. Takes the complete config. */
 export function hasSecretPath(type: DestinationType, config: Config): boolean {
   return fieldsOf(type).some(
     ([key, { hidesUrlPath }]) => hidesUrlPath !== undefined && config[key] === hidesUrlPath,
@@ -54,8 +54,9 @@ export function hasSecretPath(type: DestinationType, config: Config): boolean {
 }
 
 /**
- * PATCH: shallow-merged over the stored config (docs/dev/contract.md#destinations), an object of secrets member by member. A secret sent as
- * `""` or `[redacted]` keeps what is stored; null removes a key. The result still has to be checked as a whole.
+ * Merges a PATCH into the stored config, at the top level (docs/dev/contract.md#destinations). Objects of secrets are
+ * merged per key. A secret sent as `""` or `[redacted]` keeps the stored value; null removes a key. The caller must
+ * validate the merged config.
  */
 export function mergedConfig(type: DestinationType, stored: Config, change: Config): Record<string, unknown> {
   const merged = new Map(Object.entries(stored))
@@ -77,7 +78,7 @@ function mergedUrl(before: unknown, value: unknown, isPathSecret: boolean): unkn
     : value
 }
 
-/** Names are those of headers: they differ in more than case. Anything but an object is left to the schema. */
+/** Keys are header names, so they are compared without case. Anything other than an object is left to the schema. */
 function mergedMembers(before: unknown, change: unknown): unknown {
   if (!isObject(change)) return change
   const merged = new Map(Object.entries(isObject(before) ? before : {}))

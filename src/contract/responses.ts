@@ -1,4 +1,4 @@
-/** Success bodies of the operations, as the OpenAPI document shows them and the tests check them. */
+/** Success bodies of the operations. The OpenAPI document shows them and the tests check them. */
 import Type from 'typebox'
 import { AlertsShown, AlertsTested } from './alerts.ts'
 import { ApiKey } from './api-key.ts'
@@ -28,7 +28,7 @@ const warnings = () =>
     }),
   )
 
-/** Stored limits: every field present. */
+/** Limits as stored: every field is present. */
 export const StoredLimits = Type.Required(PipeLimits)
 
 export const responseBodies = {

@@ -1,7 +1,7 @@
 /**
- * Which server gets the secrets of a destination. Secrets are write-only: who may change a destination but does not know
- * its secrets must not be able to have them sent to a server of their own. So a change of the server needs them again.
- * Pure, and free of schemas (see `destination-words.ts`).
+ * Determines which server receives a destination's secrets. Secrets are write-only: a user who can change a
+ * destination but does not know its secrets must not be able to send them to another server. Therefore a change of
+ * the server requires the secrets again. Pure and free of schemas (see `destination-words.ts`).
  */
 import { hasSecretPath, mapSecrets } from './destination-secrets.ts'
 import { type DestinationType, redacted, secretKeys, secretKind, wordsOf } from './destination-words.ts'
@@ -10,8 +10,8 @@ import { hasUrlSecrets, isSamePath } from './secret-url.ts'
 type Config = Readonly<Record<string, unknown>>
 
 /**
- * For each stored secret that the change would send to another server: its place in the config, and a sentence that goes
- * after the place's name. `merged` is what `mergedConfig` makes of the two others.
+ * Returns the stored secrets that the change would send to another server: path in the config → a sentence that
+ * continues the path. `merged` is the result of `mergedConfig` for the two others.
  */
 export function misdirectedSecrets(
   type: DestinationType,
@@ -36,7 +36,7 @@ export function misdirectedSecrets(
   return kept
 }
 
-/** A path that was a secret and would be shown from now on must be sent again, by a caller that knows it. */
+/** A path that was secret and would now be shown must be sent again by a caller that knows it. */
 function revealedPaths(
   type: DestinationType,
   stored: Config,
@@ -60,7 +60,7 @@ const sendAgainUnverified =
 const sendAgainShown =
   'must be sent again with this change: its path, which was secret until now, would be shown'
 
-/** Whether another server can now take the server's place that could not before. */
+/** True if the change allows another server to impersonate the server, which was not possible before. */
 function isLessVerified(type: DestinationType, before: Config, after: Config): boolean {
   const rank = (config: Config) => wordsOf(type).verification?.(config) ?? 0
   return (
@@ -68,7 +68,7 @@ function isLessVerified(type: DestinationType, before: Config, after: Config): b
   )
 }
 
-/** Whether both configs have their secrets sent to one server. */
+/** True if both configs send their secrets to the same server. */
 export function isSameServer(type: DestinationType, one: Config, other: Config): boolean {
   const { server } = wordsOf(type)
   return server(one) === server(other)

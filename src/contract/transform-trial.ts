@@ -1,5 +1,5 @@
 /**
- * The result of a transform before it is used: for the check when a destination is saved (`transform_check`), and for
+ * The result of a transform before it is used: for the check on saving a destination (`transform_check`), and for
  * POST …/destinations/try-transform.
  */
 import Type, { type Static } from 'typebox'
@@ -48,7 +48,7 @@ const counts = {
   faults: Type.Array(TransformFault, { maxItems: faults, description: 'The most frequent error first.' }),
 }
 
-/** Beside what was created or changed. */
+/** The check's result, in addition to the created or changed destination. */
 export const TransformCheck = Type.Object(
   {
     not_checked: nullable(
@@ -129,7 +129,7 @@ export const TransformTrialResult = Type.Object({
   truncated: Type.Boolean({ description: 'True if there are more such records than are shown.' }),
 })
 
-/** Where a step stands in a body: 0 the filter, from 1 on the steps of the map. */
+/** The path of a step in a request body. Step 0 is the filter; from 1 on the steps are those of `map`. */
 export function stepPath(step: number, { map }: Pick<Transform, 'map'>): string {
   if (step === 0) return 'transform.filter'
   return map.length === 0 ? 'transform' : `transform.map.${step - 1}`

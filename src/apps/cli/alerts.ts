@@ -1,5 +1,4 @@
 /** `pipectl alerts …`: where alerts of the workspace go. Address and secret are never taken from the command line as secrets. */
-import { readFileSync } from 'node:fs'
 import { type Command, Option } from 'commander'
 import { alertEventNames, alertEvents, alertFormats } from '../../contract/alert-words.ts'
 import type { Alerts, AlertsPut, AlertsShown } from '../../contract/alerts.ts'
@@ -9,9 +8,10 @@ import { ifUnchanged } from '../client/changed-meanwhile.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
+import { readFileOrStdin } from './input-file.ts'
 import { io } from './io.ts'
 import { oneView, print, type View } from './output.ts'
-import { askSecret, canAsk, confirm, readStdin, say } from './terminal.ts'
+import { askSecret, canAsk, confirm, say } from './terminal.ts'
 
 interface SetOptions {
   url?: string
@@ -192,11 +192,7 @@ async function givenSecret(options: SetOptions): Promise<string | null | undefin
 
 function fromFile(flag: string, name: string | undefined): string | undefined {
   if (name === undefined) return undefined
-  try {
-    return (name === '-' ? readStdin() : readFileSync(name, 'utf8')).trim()
-  } catch {
-    throw new Failure(exitCodes.usage, `${flag} ${name}: it cannot be read`, 'name a file, or - for stdin')
-  }
+  return readFileOrStdin(name, { name: `${flag} ${name}`, hint: 'name a file, or - for stdin' }).trim()
 }
 
 function eventsFrom(text: string): AlertsPut['events'] {

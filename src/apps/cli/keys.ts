@@ -9,6 +9,7 @@ import { connect, findTarget, type Target } from './connection.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
+import { repeated } from './flag-options.ts'
 import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 import { readProfiles, writeProfiles } from './profile-store.ts'
@@ -307,10 +308,6 @@ async function ownKey(client: Client, apiKey: string): Promise<ApiKey> {
   const { api_keys: all } = (await client.call('listApiKeys')).body
   const own = all.filter((one) => one.api_key_status === 'active' && apiKey.startsWith(one.api_key_prefix))
   return only('key', apiKey.slice(0, 12), own, { names: [], show: keyLine })
-}
-
-function repeated(value: string, before: string[]): string[] {
-  return [...before, value]
 }
 
 function requireScope(text: string): ApiKeyScope {

@@ -3,12 +3,12 @@ import type { Command } from 'commander'
 import type { MovePlan, MoveReport } from '../../maintenance/migrate/move.ts'
 import { bytes, count, counted, duration } from '../../platform/quantities.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { openByteProgress } from './byte-progress.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'
 import { io } from './io.ts'
 import { print, type View } from './output.ts'
+import { withByteProgress } from './progress.ts'
 import { say } from './terminal.ts'
 
 interface MigrateOptions {
@@ -55,11 +55,7 @@ from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): th
           const plan = await planMove(sides, moveOptions)
           return await print(planView({ ...places, plan }), options.output)
         }
-        const progress = openByteProgress()
-        const report = await moveAll(sides, {
-          ...moveOptions,
-          onProgress: (done, total) => progress.update(done, total),
-        }).finally(() => progress.end())
+        const report = await withByteProgress((onProgress) => moveAll(sides, { ...moveOptions, onProgress }))
         await print(reportView({ ...places, report }), options.output)
         say('Start the nodes with these settings, each with a data_dir of its own and this sealing key.')
       } finally {
@@ -73,7 +69,7 @@ from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): th
 const bytesPerSecond = 20_000_000
 const messagesPerSecond = 20_000
 
-export function estimatedSeconds({ messages, bytes: size }: MovePlan): number {
+function estimatedSeconds({ messages, bytes: size }: MovePlan): number {
   return Math.ceil(Math.max(messages / messagesPerSecond, size / bytesPerSecond))
 }
 
@@ -83,14 +79,14 @@ interface Places {
   to: string
 }
 
-export function planView({ plan, ...places }: Places & { plan: MovePlan }): View {
+function planView({ plan, ...places }: Places & { plan: MovePlan }): View {
   const seconds = estimatedSeconds(plan)
   return viewOf({ ...places, is_dry_run: true, ...countsOf(plan), estimated_seconds: seconds }, [
     ['estimated', `about ${duration(seconds)}`],
   ])
 }
 
-export function reportView({ report, ...places }: Places & { report: MoveReport }): View {
+function reportView({ report, ...places }: Places & { report: MoveReport }): View {
   const { missingMessages, wasDone } = report
   const facts = { missing_messages: missingMessages, was_done: wasDone }
   return viewOf({ ...places, is_dry_run: false, ...countsOf(report), ...facts }, [

@@ -158,7 +158,7 @@ function pick(nodes: readonly FoundNode[], wanted: string): FoundNode {
     throw new Failure(
       exitCodes.notFound,
       `there is no node ${wanted}`,
-      names === '' ? 'no node runs: start one with `pipectl serve`' : `there are ${names}`,
+      names === '' ? 'no node runs: start one with `pipectl serve`' : `use one of: ${names}`,
     )
   }
   if (matching.length > 1) {

@@ -13,10 +13,10 @@ import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 import { editedRecords, recordsFrom } from './parked/edit.ts'
 import { shouldWait } from './parked/outcome.ts'
-import { openCountProgress } from './parked/progress.ts'
 import { findLane, findParkedIds, type NamedLane, requireSelection } from './parked/references.ts'
 import { replayMany, replayOne } from './parked/replay.ts'
 import { parkedTable } from './parked/table.ts'
+import { openCountProgress } from './progress.ts'
 import { confirm, say } from './terminal.ts'
 
 interface Selection {

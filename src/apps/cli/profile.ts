@@ -124,6 +124,6 @@ function listView(profiles: ReadonlyMap<string, Profile>, current: string | null
 
 function noProfile(name: string, known: string[]): Failure {
   const hint =
-    known.length === 0 ? 'create one with `pipectl profile add NAME`' : `there are ${known.join(', ')}`
+    known.length === 0 ? 'create one with `pipectl profile add NAME`' : `use one of: ${known.join(', ')}`
   return new Failure(exitCodes.notFound, `there is no profile ${JSON.stringify(name)}`, hint)
 }

@@ -2,11 +2,11 @@
 import type { Command } from 'commander'
 import type { RepairAction, RepairReport } from '../../maintenance/repair.ts'
 import { counted } from '../../platform/quantities.ts'
-import { openByteProgress } from './byte-progress.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'
 import { print, type View } from './output.ts'
+import { withByteProgress } from './progress.ts'
 import { confirm, say } from './terminal.ts'
 
 interface RepairOptions {
@@ -42,10 +42,9 @@ makes the same repairs by itself: stop it to see them first. --dry-run changes n
       requireDataDir(dataDir)
       const release = holdDataDir(dataDir)
       try {
-        const progress = openByteProgress()
-        const verified = await verifyDataDir(dataDir, ({ doneBytes, totalBytes }) =>
-          progress.update(doneBytes, totalBytes),
-        ).finally(() => progress.end())
+        const verified = await withByteProgress((onProgress) =>
+          verifyDataDir(dataDir, ({ doneBytes, totalBytes }) => onProgress(doneBytes, totalBytes)),
+        )
         const plan = planRepair(verified)
         const show = async (is_dry_run: boolean, actions: RepairAction[]) =>
           print(
@@ -63,7 +62,7 @@ makes the same repairs by itself: stop it to see them first. --dry-run changes n
   })
 }
 
-export function repairView(report: RepairReport): View {
+function repairView(report: RepairReport): View {
   const { actions } = report
   return {
     json: JSON.stringify(report),

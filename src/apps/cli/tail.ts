@@ -4,6 +4,7 @@ import { errorCode } from '../../platform/error-code.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
+import { repeated } from './flag-options.ts'
 import { io } from './io.ts'
 import { findPipe } from './references.ts'
 import type { TailFormat } from './tail/record-lines.ts'
@@ -41,7 +42,7 @@ To receive every record, use \`pipectl pull\`.`,
         .addOption(
           new Option('--where <key=value>', 'only records with this value; can be repeated')
             .default([], 'all records')
-            .argParser((value: string, before: string[]) => [...before, value]),
+            .argParser(repeated),
         )
         .option(
           '--after-seq <stream-seq>',

@@ -3,11 +3,11 @@ import type { Command } from 'commander'
 import type { ShownRange, VerifiedFile, VerifyReport } from '../../maintenance/verify.ts'
 import { bytes, count, counted } from '../../platform/quantities.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { openByteProgress } from './byte-progress.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'
 import { print, type Table, type View } from './output.ts'
+import { withByteProgress } from './progress.ts'
 
 export function addVerifyCommand(program: Command): void {
   define<{ json?: boolean }>(program, {
@@ -28,10 +28,9 @@ the daemon can be running. Exit code 0: everything is as it was written; 1: some
       requireSingleMachine('verify', settings)
       const { data_dir: dataDir } = settings
       const { verifyDataDir } = await import('../../maintenance/verify.ts')
-      const progress = openByteProgress()
-      const { report } = await verifyDataDir(dataDir, ({ doneBytes, totalBytes }) =>
-        progress.update(doneBytes, totalBytes),
-      ).finally(() => progress.end())
+      const { report } = await withByteProgress((onProgress) =>
+        verifyDataDir(dataDir, ({ doneBytes, totalBytes }) => onProgress(doneBytes, totalBytes)),
+      )
       await print(verifyView(report), options.json === true ? 'json' : options.output)
       const { problems } = report.totals
       if (problems === 0) return
@@ -48,7 +47,7 @@ function nextStep({ is_daemon_running: isRunning, files, data_dir: dataDir }: Ve
   return `pipectl repair --dry-run --data-dir ${dataDir} shows what can be done`
 }
 
-export function verifyView(report: VerifyReport): View {
+function verifyView(report: VerifyReport): View {
   const damaged = report.files.filter((one) => one.result !== 'ok')
   return {
     json: JSON.stringify(report),

@@ -132,7 +132,7 @@ export const database = {
     exactly_once: {
       kind: 'boolean',
       label: 'Delivery guarantee',
-      hint: 'Every record is stored exactly once, also after a crash or a lost reply: pipectl keeps its position in the table _pipectl_lanes next to yours, in the same transaction. Otherwise a repeat is stored twice unless a column has the role dedupe_id.',
+      hint: 'Every record is stored exactly once, also after a crash or a lost response: pipectl keeps its position in the table _pipectl_lanes next to yours, in the same transaction. Otherwise a repeat is stored twice unless a column has the role dedupe_id.',
       options: { true: 'exactly once', false: 'at least once' },
       default: false,
     },

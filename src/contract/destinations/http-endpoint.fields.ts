@@ -54,7 +54,7 @@ export const httpEndpoint = {
         slack: 'a message to Slack for each record',
       },
       default: 'json_array',
-      // The path of a Slack webhook allows anyone who knows it to post.
+      // Anyone who knows the path of a Slack webhook can post to it.
       hidesUrlPath: 'slack',
     },
     auth_header: {
@@ -157,12 +157,12 @@ export const httpEndpoint = {
 
 export type BodyFormat = ResolvedFields<typeof httpEndpoint.fields>['body_format']
 
-/** One request per record. */
+/** True for formats that send one request per record. */
 export function isOneByOne(format: BodyFormat): boolean {
   return format === 'json_object' || format === 'slack'
 }
 
-/** The number of requests for a number of records. */
+/** The number of requests that `records` records need. */
 export function requestsFor(format: BodyFormat, records: number): number {
   if (isOneByOne(format)) return records
   return format === 'es_bulk' ? Math.ceil(records / resourceLimits.bulkRecords) : 1

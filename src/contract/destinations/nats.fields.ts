@@ -1,4 +1,4 @@
-/** Subjects of NATS JetStream. */
+/** A NATS JetStream destination. Records are published to subjects. */
 import { type ConnectionUrl, ConnectionUrlError, rejectUnknownParameters } from './connection-url.ts'
 import { sendAtOnce, type TypeFacts } from './type-facts.ts'
 

@@ -146,6 +146,6 @@ export const objectStore = {
   url,
   target: ({ endpoint, bucket }) => `${endpoint ?? 's3'} ${bucket}`,
   targetKey: ({ endpoint, bucket, key_template }) => [endpoint ?? null, bucket, key_template ?? null],
-  // Without an endpoint, AWS.
+  // Without an endpoint the server is AWS, which is always the same.
   server: ({ endpoint }) => (typeof endpoint === 'string' ? originOf(endpoint) : null),
 } as const satisfies TypeFacts

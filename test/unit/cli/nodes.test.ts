@@ -115,7 +115,7 @@ t.test('nodes with what they deliver; drain hands over, undrain ends it', async 
 
   t.match(await cli('nodes', 'undrain', 'one'), { code: 0, stderr: /one gets pipes again/ })
   t.match(await cli('nodes', 'undrain', 'one'), { code: 6, stderr: /one is not draining/ })
-  t.match(await cli('nodes', 'drain', 'three'), { code: 3, stderr: /no node three\n.*there are one, two/ })
+  t.match(await cli('nodes', 'drain', 'three'), { code: 3, stderr: /no node three\n.*use one of: one, two/ })
   t.match(await cli('nodes', 'drain', 'one', '--wait', '-1'), { code: 2, stderr: /--wait/ })
   t.match(await cli('nodes', 'drain'), { code: 2 })
 })

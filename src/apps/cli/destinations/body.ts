@@ -1,7 +1,6 @@
 /**
  * The body of a destination from a file, a URL and flags; later ones win. Used by create, update and test.
  */
-import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import type { ColumnMapping, Destination } from '../../../contract/destination.ts'
 import { hasSecretPath } from '../../../contract/destination-secrets.ts'
@@ -15,7 +14,6 @@ import type { ConfigField } from '../../../contract/destinations/config-field.ts
 import { isObject } from '../../../contract/is-object.ts'
 import { hasUrlSecrets } from '../../../contract/secret-url.ts'
 import { maskSaltPlace } from '../../../contract/transform.ts'
-import { errorCode } from '../../../platform/error-code.ts'
 import type { DestinationBody, DestinationPatch } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import {
@@ -28,6 +26,7 @@ import {
 } from '../../client/flag-fields.ts'
 import { addFlagOptions, repeated } from '../flag-options.ts'
 import { folded } from '../help.ts'
+import { readTextFile } from '../input-file.ts'
 import { parseColumn } from './columns.ts'
 import { typeNames } from './config-keys.ts'
 import { parseDestinationUrl, urlHelp } from './connection-url.ts'
@@ -345,16 +344,8 @@ function flagValue(type: DestinationType, key: string, value: string): unknown {
 
 /** The file's name may be seen by others; what is in it is not. */
 function readPem(flag: string, file: string): string {
-  try {
-    const text = readFileSync(file, 'utf8')
-    if (text.includes('-----BEGIN ')) return text
-  } catch (error) {
-    throw new Failure(
-      exitCodes.usage,
-      `${flag} ${file}: cannot be read (${errorCode(error) ?? 'unknown error'})`,
-      'name a PEM file',
-    )
-  }
+  const text = readTextFile(file, { name: `${flag} ${file}`, hint: 'name a PEM file' })
+  if (text.includes('-----BEGIN ')) return text
   throw new Failure(exitCodes.usage, `${flag} ${file}: is not a PEM file`, 'it has a line -----BEGIN …-----')
 }
 

@@ -7,10 +7,10 @@ import type { Pipe } from '../../../contract/pipe.ts'
 import type { Client, PipeDetail } from '../../client/client.ts'
 import { ApiFailure, exitCodes, Failure } from '../../client/failure.ts'
 import { io } from '../io.ts'
+import { type IngestProgress, openIngestProgress } from '../progress.ts'
 import { Batcher, type BatchLimits, bodyOf, type RecordBatch } from './batcher.ts'
 import type { InvalidPiece } from './input.ts'
 import { StreamSplitter, splitterForFile } from './layout.ts'
-import { openProgress, type Progress } from './progress.ts'
 import {
   idempotencyKey,
   loadState,
@@ -79,7 +79,7 @@ export async function runIngest(
   const resume = resumeFileOf(settings.file, client.url, pipe.pipe_id, settings.env)
   const state = startingState(settings, resume, pipe, limits)
   const input = openInput(settings, state)
-  const progress = openProgress(input.totalBytes, state.offset)
+  const progress = openIngestProgress(input.totalBytes, state.offset)
   const sending = { ...settings, origin, onWait: waiting(progress) }
   const send: RunParts['send'] = (request) => sendBatch(client, pipe.pipe_id, request, sending)
   return new IngestRun({ settings, limits, resume, state, input, progress, send }).run()
@@ -92,7 +92,7 @@ interface RunParts {
   /** How far the input is sent; saved before and after each request that changes it. */
   state: ResumeState
   input: Input
-  progress: Progress
+  progress: IngestProgress
   send(request: { body: Buffer; key: string }): Promise<void>
 }
 
@@ -278,7 +278,7 @@ function looksLikeCsv({ line, bytes }: InvalidPiece): boolean {
   return line === 1 && /^[^{}[\]]*[,;\t][^{}[\]]*$/.test(bytes.toString('utf8'))
 }
 
-function waiting(progress: Progress): (reason: string, waitMs: number) => void {
+function waiting(progress: IngestProgress): (reason: string, waitMs: number) => void {
   return (reason, waitMs) => progress.note(`${reason}; trying again in ${Math.ceil(waitMs / 1000)} s`)
 }
 

@@ -4,12 +4,10 @@
  *
  * `${NAME}` in a string is the environment variable NAME; `$${` is a literal `${`.
  */
-import { readFileSync } from 'node:fs'
 import { isMap, isNode, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
-import { errorCode } from '../../../platform/error-code.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
+import { readFileOrStdin } from '../input-file.ts'
 import { io } from '../io.ts'
-import { readStdin } from '../terminal.ts'
 
 export type YamlPath = readonly (string | number)[]
 
@@ -24,8 +22,8 @@ export interface YamlFile {
 
 /** Reads a file, `-` for stdin. References are read from `env`. Throws Failure (usage) with the line of the first error. */
 export function readYamlFile(file: string, env = io().env): YamlFile {
-  const name = file === '-' ? 'stdin' : file
-  return parseYaml(name, file === '-' ? readStdin() : readText(file), env)
+  const text = readFileOrStdin(file, { name: file, hint: 'name a file that can be read, or - for stdin' })
+  return parseYaml(file === '-' ? 'stdin' : file, text, env)
 }
 
 function parseYaml(name: string, text: string, env: NodeJS.ProcessEnv): YamlFile {
@@ -80,20 +78,6 @@ export function referencesIn(text: string): string[] {
 }
 
 const referencePattern = /\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g
-
-function readText(file: string): string {
-  try {
-    return readFileSync(file, 'utf8')
-  } catch (error) {
-    const code = errorCode(error) ?? String(error)
-    throw new Failure(
-      exitCodes.usage,
-      `${file} cannot be read (${code})`,
-      'name a file that can be read, or - for stdin',
-      error,
-    )
-  }
-}
 
 /** For a key of a map the line is the key's own: that is where an author looks. */
 function childOf(node: unknown, key: string | number): { value: unknown; offset: number } | null {

@@ -1,6 +1,4 @@
 /** `pipectl parked edit`: a parked record in an editor, or from a file; what changed is shown before it is replayed. */
-import { readFileSync } from 'node:fs'
-import { errorCode } from '../../../platform/error-code.ts'
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { checkRecords } from '../../client/json-check.ts'
@@ -8,8 +6,9 @@ import { changedParts, lineDiff } from '../../client/line-diff.ts'
 import { compacted, editableText, errorWords, placeWords, recordTextsOf } from '../../client/parked.ts'
 import { printableJson } from '../../client/printable.ts'
 import { lanePath } from '../../client/workspace.ts'
+import { readFileOrStdin } from '../input-file.ts'
 import { io } from '../io.ts'
-import { canAsk, coloursOn, confirm, paint, readStdin } from '../terminal.ts'
+import { canAsk, coloursOn, confirm, paint } from '../terminal.ts'
 import { editRecords } from './editor.ts'
 import type { NamedLane } from './references.ts'
 
@@ -51,17 +50,8 @@ export async function editedRecords(
 
 /** `file`: `-` is stdin. One JSON object, or an array of as many as are parked at most. */
 export function recordsFrom(file: string, most: number): string[] {
-  let text: string
-  try {
-    text = file === '-' ? readStdin() : readFileSync(file, 'utf8')
-  } catch (error) {
-    throw new Failure(
-      exitCodes.usage,
-      `-f ${file} cannot be read (${errorCode(error) ?? String(error)})`,
-      'name a file that holds the records as JSON, or - for stdin',
-      error,
-    )
-  }
+  const hint = 'name a file that holds the records as JSON, or - for stdin'
+  const text = readFileOrStdin(file, { name: `-f ${file}`, hint })
   const { records, fault } = checkRecords(text.replace(/^\ufeff/, ''), most)
   if (records !== null) return records
   throw new Failure(

@@ -4,8 +4,8 @@ import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { errorWords, type ReplayOutcome, replayOutcome, type StartedReplay } from '../../client/parked.ts'
 import { io } from '../io.ts'
+import { openCountProgress } from '../progress.ts'
 import { say } from '../terminal.ts'
-import { openCountProgress } from './progress.ts'
 import type { NamedLane } from './references.ts'
 
 /** So long without any outcome, and the replays are left to themselves. */
