@@ -199,8 +199,8 @@ export interface ClusterStore {
      * Stores the demand of this node's clients, valid for some seconds. Returns the demand of the other nodes' clients.
      */
     demand(nodeId: string, records: ReadonlyMap<string, number>): Promise<QuotaDemand>
-    /** Removes the demand of nodes that are gone. */
-    forgetDemand(): Promise<void>
+    /** Deletes expired reports of demand, those of removed nodes included. */
+    pruneDemand(): Promise<void>
   }
 
   /** Idempotency keys, shared by all nodes. PostgreSQL only. */

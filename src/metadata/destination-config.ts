@@ -11,7 +11,7 @@ export function sealConfig(
   type: DestinationType,
   config: Readonly<Record<string, unknown>>,
 ): string {
-  const isPathSecret = hasSecretPath(config)
+  const isPathSecret = hasSecretPath(type, config)
   return JSON.stringify(
     mapSecrets(type, config, (value, place, kind) =>
       kind === 'url' && !hasUrlSecrets(value, isPathSecret)
@@ -58,7 +58,7 @@ export function readableConfig(
  */
 export function urlConfig(sealer: Sealer, row: SealedRow): Record<string, unknown> {
   const stored = storedConfig(row)
-  const isPathSecret = hasSecretPath(stored)
+  const isPathSecret = hasSecretPath(row.destination_type, stored)
   return mapSecrets(row.destination_type, stored, (value, place, kind) => {
     if (kind !== 'url') return value
     if (isInTheClear(value)) return redactedUrl(value, isPathSecret)

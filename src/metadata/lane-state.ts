@@ -6,6 +6,7 @@ import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { DestinationStatus } from '../contract/destination.ts'
 import type { SavedDrift } from '../contract/drift.ts'
 import type { DeliveryErrorClass, DeliveryFault, DestinationSpec } from '../destinations/driver.ts'
+import type { NumberedAttempt } from './lane-attempts.ts'
 import type { LaneOwner } from './lane-ownership.ts'
 import type { ParkedChange } from './parked-store-port.ts'
 
@@ -110,7 +111,10 @@ export interface LaneState {
   filteredRecords: number
   skippedMessages: number
   droppedMessages: number
-  /** Pull lanes with explicit ack: the leased message and the end of its lease. */
+  /** The number of attempts with each outcome, over all of the lane's life. */
+  deliveredAttempts: number
+  failedAttempts: number
+  /** Pull lanes with explicit ack: the message out on lease and until when. */
   leaseMsgId: string | null
   leaseUntilMs: number | null
   /** The epoch of the owner that saved the row. A save with an older epoch than the row's fails. 0: never saved. */
@@ -120,7 +124,13 @@ export interface LaneState {
 /** Counts and times that are only displayed. */
 export type LaneCounters = Pick<
   LaneState,
-  'lastDeliveredMs' | 'deliveredRecords' | 'filteredRecords' | 'skippedMessages' | 'droppedMessages'
+  | 'lastDeliveredMs'
+  | 'deliveredRecords'
+  | 'filteredRecords'
+  | 'skippedMessages'
+  | 'droppedMessages'
+  | 'deliveredAttempts'
+  | 'failedAttempts'
 >
 
 /** The state of a lane that has not delivered anything. `cursorSeq` 0: before the earliest message that is kept. */
@@ -148,6 +158,8 @@ export function newLaneState(destinationId: string, cursorSeq = 0): LaneState {
     filteredRecords: 0,
     skippedMessages: 0,
     droppedMessages: 0,
+    deliveredAttempts: 0,
+    failedAttempts: 0,
     leaseMsgId: null,
     leaseUntilMs: null,
     ownerEpoch: 0,
@@ -181,6 +193,7 @@ export interface LaneCounts {
   filteredRecords: number
   /** In the order in which they happened. */
   passed?: readonly PassedMessages[]
+  attempts?: readonly NumberedAttempt[]
 }
 
 /** The outcome of a run of messages, kept for look-ups. `firstSeq` and `lastSeq` belong to the run. */

@@ -20,6 +20,7 @@ import type { ClusterStore } from './cluster-store.ts'
 import type { DestinationStore } from './destinations.ts'
 import type { DirectorySource } from './directory-source.ts'
 import type { DataDirIdentity } from './identity.ts'
+import type { AttemptLog } from './lane-attempts.ts'
 import type { LaneRecords } from './lane-records.ts'
 import type { DriftStore, LaneSource, LaneStore, PinStore } from './lane-state.ts'
 import type { LimitStore } from './limits.ts'
@@ -41,8 +42,8 @@ export type MetadataSpec =
   /** `url` contains user and password, so it must not appear in a log or a message. */
   | { kind: 'postgresql'; url: string }
 
-/** The position of a parked row in the list of its destination. */
-export interface ParkedPlace {
+/** The position of a parked row in its destination's list. */
+export interface ParkedPosition {
   seq: number
   /** -1: the message as a whole. */
   index: number
@@ -56,8 +57,8 @@ export interface ParkedSelector {
 
 export interface ParkedQuery {
   limit: number
-  /** Rows after this position only. */
-  after: ParkedPlace | null
+  /** Behind this one. */
+  after: ParkedPosition | null
   errorCode: string | null
   reason: ParkedReason | null
 }
@@ -86,8 +87,8 @@ export interface Metadata {
     list(
       destination: DestinationRef,
       query: ParkedQuery,
-    ): Promise<{ parked: ParkedRecord[]; next: ParkedPlace | null }>
-    /** Returns the JSON text of each record as well. */
+    ): Promise<{ parked: ParkedRecord[]; next: ParkedPosition | null }>
+    /** With each record's own JSON text. */
     get(
       destination: DestinationRef,
       parkedId: string,
@@ -131,6 +132,7 @@ export interface Metadata {
   version(): Promise<string>
   readonly overview: StoredOverview
   readonly laneRecords: LaneRecords
+  readonly attempts: AttemptLog
   readonly directory: DirectorySource
   readonly laneSource: LaneSource
   readonly laneStore: LaneStore

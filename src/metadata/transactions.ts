@@ -41,11 +41,8 @@ export interface OpenedDatabase {
 }
 
 const maxAttempts = 30
-/**
- * After this many attempts a transaction runs alone in its handle, because with many at once it could conflict every
- * time.
- */
-const attemptsInCompany = 3
+/** After so many attempts a transaction runs exclusively on its handle: among many concurrent ones, another could always commit first. */
+const attemptsBeforeExclusive = 3
 
 /**
  * Runs `work` in one serialisable transaction. The result is as if write transactions ran one after the other, so reads
@@ -61,7 +58,7 @@ export async function inWriteTransaction<T>(
 ): Promise<T> {
   const queue = queueOf(db)
   return await untilNoConflict(queue, (attempt) =>
-    queue.run(attempt > attemptsInCompany, () =>
+    queue.run(attempt > attemptsBeforeExclusive, () =>
       db.transaction().setIsolationLevel('serializable').execute(work),
     ),
   )
