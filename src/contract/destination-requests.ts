@@ -3,7 +3,7 @@
  * docs/dev/contract.md#request-bodies.
  */
 import Type, { type Static } from 'typebox'
-import { Check } from 'typebox/value'
+import { Check } from 'typebox/schema'
 import { givenConcurrency, givenDeliverySettings, givenOnPermanentError } from './delivery-settings.ts'
 import {
   ColumnMapping,
