@@ -51,7 +51,7 @@ import { addTryTransformCommand } from './destinations/try-transform.ts'
 import { addFlagOptions } from './flag-options.ts'
 import { folded } from './help.ts'
 import { laneRows } from './lanes.ts'
-import { oneView, print, show } from './output.ts'
+import { listView, oneView, print, show } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
@@ -80,32 +80,22 @@ function addReading(destinations: Command): void {
       const client = await connect(options)
       const pipes = reference === undefined ? undefined : [await findPipe(client, reference)]
       const all = await allDestinations(client, pipes)
-      const view = {
+      const nameOf = (one: DestinationOfPipe) => fullName(one.pipe, one.destination)
+      const view = listView(all, {
         json: JSON.stringify({ destinations: all.map((one) => one.destination) }),
-        items: () => all.map((one) => JSON.stringify(one.destination)),
-        names: () => all.map(({ pipe, destination }) => fullName(pipe, destination)),
-        table: () => ({
-          columns: [
-            { label: 'DESTINATION', shrinksTo: 20, keepsEnd: true },
-            { label: 'KIND', gives: 2 },
-            { label: 'STATUS', gives: 1 },
-            'LANE',
-            { label: 'BACKLOG', gives: 3 },
-            { label: 'TARGET', shrinksTo: 18 },
-            { label: 'DESTINATION ID', isSpare: true },
-          ],
-          rows: all.map(({ pipe, destination }) => [
-            fullName(pipe, destination),
-            kindOf(destination),
-            destination.destination_status,
-            stateOf(destination),
-            count(destination.lane.pending_messages),
-            describeTarget(destination),
-            destination.destination_id,
-          ]),
-          empty: 'no destinations; add one with `pipectl destinations create PIPE`',
-        }),
-      }
+        item: (one) => one.destination,
+        name: nameOf,
+        columns: [
+          [{ label: 'DESTINATION', shrinksTo: 20, keepsEnd: true }, nameOf],
+          [{ label: 'KIND', gives: 2 }, ({ destination }) => kindOf(destination)],
+          [{ label: 'STATUS', gives: 1 }, ({ destination }) => destination.destination_status],
+          ['LANE', ({ destination }) => stateOf(destination)],
+          [{ label: 'BACKLOG', gives: 3 }, ({ destination }) => count(destination.lane.pending_messages)],
+          [{ label: 'TARGET', shrinksTo: 18 }, ({ destination }) => describeTarget(destination)],
+          [{ label: 'DESTINATION ID', isSpare: true }, ({ destination }) => destination.destination_id],
+        ],
+        empty: 'no destinations; add one with `pipectl destinations create PIPE`',
+      })
       await print(view, options.output)
     },
   })
@@ -180,8 +170,8 @@ function addCreate(destinations: Command): void {
 function addUpdate(destinations: Command): void {
   define<PatchOptions & AlterOptions & TransformCheckOptions>(destinations, {
     usage: 'update <destination>',
-    summary: 'change the config, columns or delivery settings of a destination; what is not given stays',
-    help: `${namingHelp}\n--column replaces all columns and asks first; a secret is changed only with --secret (or in -f).`,
+    summary: 'change the config, columns or delivery settings of a destination; all others stay as they are',
+    help: `${namingHelp}\n--column replaces all columns, after a confirmation. A secret changes only with --secret (or in -f).`,
     destructive: true,
     examples: [
       'pipectl destinations update orders/database --add-column total:number --remove-column sum',
@@ -196,7 +186,7 @@ function addUpdate(destinations: Command): void {
     options: (command) => {
       addPatchOptions(command)
       folded(command, 'Transform:', () => addTransformCheckOption(command))
-      command.option('--alter-table', 'with --add-column: the table gets the column too, if it has none')
+      command.option('--alter-table', 'with --add-column: add the column to the table too, if it is missing')
     },
     action: async ([reference], options) => {
       const client = await connect(options)
@@ -230,9 +220,10 @@ function addUpdate(destinations: Command): void {
 function addTest(destinations: Command): void {
   define<PatchOptions & { sample?: boolean }>(destinations, {
     usage: 'test <destination>',
-    summary: 'try a destination without storing anything; exit code 1 when a check fails',
-    help: `A stored destination is named as elsewhere, and tried with its stored secrets and the changes that are given. With a
-PIPE and --url, -f, --host or --type it is a new one, with the same options as create. The JSON of a database has the columns of its table, as table_columns.`,
+    summary: 'test a destination without storing anything; exit code 1 if a check fails',
+    help: `A stored destination (PIPE/NAME) is tested with its stored secrets and the changes in the options. A PIPE with --url, -f,
+--host or --type tests a new one, with the options of create. For a database, the JSON has the columns of its table in
+table_columns, and how rows are written in written_by.`,
     examples: [
       'pipectl destinations test orders/database --sample',
       "pipectl destinations test orders --url 'postgres://loader@db.example.com/shop?table=orders'",
@@ -320,7 +311,7 @@ function addDelete(destinations: Command): void {
 
 function addTypeOption(command: Command): void {
   command.addOption(
-    new Option('--type <type>', 'kind of destination, where no URL or file says it').choices([
+    new Option('--type <type>', 'kind of destination, if no URL or file determines it').choices([
       ...typeNames.keys(),
     ]),
   )

@@ -5,7 +5,7 @@ import { exitCodes, Failure } from '../client/failure.ts'
 import { findTarget } from './connection.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
 import { io } from './io.ts'
-import { print, type View } from './output.ts'
+import { listView, print, type View } from './output.ts'
 import { type Profile, profilesFile, readProfiles, writeProfiles } from './profile-store.ts'
 import { askSecret, canAsk, confirm, say } from './terminal.ts'
 
@@ -14,13 +14,13 @@ export function addProfileCommands(program: Command): void {
   define<{ check: boolean }>(profile, {
     usage: 'add <name>',
     summary: 'store an address and a key under a name (or replace them), and use it from now on',
-    help: 'The key comes from --api-key-file, --api-key-stdin or PIPECTL_API_KEY, or is asked for on a terminal.',
+    help: 'The key is read from --api-key-file, --api-key-stdin or PIPECTL_API_KEY, or from a prompt.',
     examples: [
       'pipectl profile add prod --server https://pipes.example.com --api-key-file first-key.json',
       'pipectl profile add local --api-key-stdin < key.txt',
     ],
     data: true,
-    options: (command) => command.option('--no-check', 'store it without trying it'),
+    options: (command) => command.option('--no-check', 'store it without a test request'),
     action: async ([name], options) => {
       const problem = `${JSON.stringify(name)} is not a name for a profile`
       if (!/^[A-Za-z0-9_-]{1,64}$/.test(name!))
@@ -53,18 +53,18 @@ export function addProfileCommands(program: Command): void {
     output: formats,
     action: async (_, options) => {
       const { current, profiles } = await readProfiles(io().env)
-      await print(listView(profiles, current), options.output)
+      await print(viewOf(profiles, current), options.output)
     },
   })
   define(profile, {
     usage: 'remove <name>',
-    summary: 'forget a profile; its key stays valid until it is revoked',
+    summary: 'remove a profile; its key stays valid until it is revoked',
     examples: ['pipectl profile remove staging --yes'],
     destructive: true,
     action: async ([name], options) => {
       const profiles = await readProfiles(io().env)
       if (!profiles.profiles.has(name!)) throw noProfile(name!, [...profiles.profiles.keys()])
-      await confirm(`Forget profile ${name} and its key?`, options.yes)
+      await confirm(`Remove profile ${name} and its key?`, options.yes)
       profiles.profiles.delete(name!)
       if (profiles.current === name) profiles.current = null
       await writeProfiles(io().env, profiles)
@@ -97,7 +97,7 @@ async function givenProfile(options: CommonOptions): Promise<Profile & { api_key
   }
 }
 
-function listView(profiles: ReadonlyMap<string, Profile>, current: string | null): View {
+function viewOf(profiles: ReadonlyMap<string, Profile>, current: string | null): View {
   const list = [...profiles].map(([name, one]) => ({
     name,
     url: one.url,
@@ -105,25 +105,21 @@ function listView(profiles: ReadonlyMap<string, Profile>, current: string | null
     api_key_prefix: one.api_key?.slice(0, 12) ?? null,
     current: name === current,
   }))
-  return {
+  return listView(list, {
     json: JSON.stringify({ profiles: list }),
-    items: () => list.map((one) => JSON.stringify(one)),
-    names: () => list.map((one) => one.name),
-    table: () => ({
-      columns: [
-        '',
-        { label: 'NAME', shrinksTo: 12 },
-        { label: 'ADDRESS', shrinksTo: 24 },
-        { label: 'KEY STARTS WITH', gives: 1 },
-      ],
-      rows: list.map((one) => [one.current ? '*' : '', one.name, one.url, one.api_key_prefix ?? '-']),
-      empty: `no profiles in ${profilesFile(io().env)}; make one with \`pipectl profile add NAME\``,
-    }),
-  }
+    name: (one) => one.name,
+    columns: [
+      ['', (one) => (one.current ? '*' : '')],
+      [{ label: 'NAME', shrinksTo: 12 }, (one) => one.name],
+      [{ label: 'ADDRESS', shrinksTo: 24 }, (one) => one.url],
+      [{ label: 'KEY STARTS WITH', gives: 1 }, (one) => one.api_key_prefix ?? '-'],
+    ],
+    empty: `no profiles in ${profilesFile(io().env)}; create one with \`pipectl profile add NAME\``,
+  })
 }
 
 function noProfile(name: string, known: string[]): Failure {
   const hint =
-    known.length === 0 ? 'make one with `pipectl profile add NAME`' : `there are ${known.join(', ')}`
+    known.length === 0 ? 'create one with `pipectl profile add NAME`' : `use one of: ${known.join(', ')}`
   return new Failure(exitCodes.notFound, `there is no profile ${JSON.stringify(name)}`, hint)
 }

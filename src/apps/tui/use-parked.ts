@@ -9,19 +9,13 @@ import type { ParkedDetail, ParkedRecord } from '../../contract/parked.ts'
 import { counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
 import { singleLine } from '../client/json-text.ts'
-import {
-  errorWords,
-  type ParkedPlace,
-  parkedRecords,
-  placeWords,
-  recordTextsOf,
-  replayOutcome,
-} from '../client/parked.ts'
-import { type Lane, laneName } from './actions.ts'
+import { errorWords, parkedRecords, placeWords, recordTextsOf, replayOutcome } from '../client/parked.ts'
+import type { LaneRef } from '../client/workspace.ts'
+import { failureLine, type Lane, laneName } from './actions.ts'
 import { type KeyPress, movesIn } from './use-keys.ts'
 
 /** More than a user reads line by line; the command line has all. */
-const mostShown = 500
+const maxShown = 500
 const outcomeWaitMs = 10_000
 
 export interface ShownRecord {
@@ -52,28 +46,20 @@ interface Options {
   close(): void
 }
 
-/** `lane` null: the page is not open. `takenMs`: of the snapshot; with a new one everything is asked for again. */
-export function useParked(client: Client, lane: Lane | null, takenMs: number, options: Options): ParkedView {
+interface Shown {
+  /** Null: the page is not open. */
+  lane: Lane | null
+  /** Of the snapshot; with a new one everything is asked for again. */
+  takenMs: number
+}
+
+export function useParked(client: Client, { lane, takenMs }: Shown, options: Options): ParkedView {
   const { readOnly, act, notify, close } = options
-  const [found, setFound] = useState<{ id: string; list: ParkedRecord[]; hasMore: boolean } | null>(null)
+  const { list, hasMore } = useParkedList(client, { lane, takenMs })
   const [selectedId, select] = useState<string | null>(null)
   const [shown, setShown] = useState<ShownRecord | null>(null)
   const [asking, setAsking] = useState<Asking | null>(null)
   const place = lane === null ? null : placeOf(lane)
-  const id = place?.destinationId ?? null
-  // biome-ignore lint/correctness/useExhaustiveDependencies: `place` is a new object with every snapshot
-  useEffect(() => {
-    if (place === null) return setFound(null)
-    const stop = new AbortController()
-    parkedRecords(client, place, {}, { most: mostShown, signal: stop.signal }).then(
-      ({ parked, hasMore }) => setFound({ id: place.destinationId, list: parked, hasMore }),
-      // A daemon that is away is said in the header; what was shown stays.
-      () => {},
-    )
-    return () => stop.abort()
-  }, [client, id, takenMs])
-  const isCurrent = found !== null && found.id === id
-  const list = isCurrent ? found.list : null
   const selected = list?.find((one) => one.parked_id === selectedId) ?? list?.[0] ?? null
 
   const move = (by: number) => {
@@ -81,7 +67,7 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
     const at = selected === null ? 0 : all.indexOf(selected)
     select(all[Math.max(0, Math.min(all.length - 1, at + by))]?.parked_id ?? null)
   }
-  const onSelected = (what: (place: ParkedPlace, one: ParkedRecord) => void) => {
+  const onSelected = (what: (place: LaneRef, one: ParkedRecord) => void) => {
     if (place !== null && selected !== null) what(place, selected)
   }
   const changing = (what: () => void) => (readOnly ? notify('This screen is read-only.') : what())
@@ -98,12 +84,16 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
     if (shown !== null) setShown(null)
     else close()
   }
+  const showSelected = () =>
+    onSelected(
+      (at, one) => void load(client, at, one.parked_id).then(setShown, (error) => notify(failureLine(error))),
+    )
   const keys: Record<string, () => void> = {
     escape: leave,
     left: leave,
     x: close,
-    return: () => onSelected((at, one) => void load(client, at, one.parked_id, setShown, notify)),
-    right: () => onSelected((at, one) => void load(client, at, one.parked_id, setShown, notify)),
+    return: showSelected,
+    right: showSelected,
     r: () =>
       changing(() =>
         onSelected((at, one) => {
@@ -116,7 +106,7 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
   }
   return {
     list,
-    hasMore: isCurrent && found.hasMore,
+    hasMore,
     selected,
     shown,
     question: asking === null || lane === null ? null : questionOf(asking, lane),
@@ -128,34 +118,47 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
   }
 }
 
+function useParkedList(client: Client, { lane, takenMs }: Shown): Pick<ParkedView, 'list' | 'hasMore'> {
+  const [found, setFound] = useState<{ id: string; list: ParkedRecord[]; hasMore: boolean } | null>(null)
+  const place = lane === null ? null : placeOf(lane)
+  const id = place?.destinationId ?? null
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `place` is a new object with every snapshot
+  useEffect(() => {
+    if (place === null) return setFound(null)
+    const stop = new AbortController()
+    parkedRecords(client, place, {}, { most: maxShown, signal: stop.signal }).then(
+      ({ parked, hasMore }) => setFound({ id: place.destinationId, list: parked, hasMore }),
+      // A daemon that is away is said in the header; what was shown stays.
+      () => {},
+    )
+    return () => stop.abort()
+  }, [client, id, takenMs])
+  const isCurrent = found !== null && found.id === id
+  return isCurrent ? found : { list: null, hasMore: false }
+}
+
 function questionOf(asking: Asking, lane: Lane): string {
   if (asking.kind === 'replay all') return `Replay all parked records of ${laneName(lane)}? [y/N]`
   return `Discard ${placeWords(asking.parked)} permanently? [y/N]  ${laneName(lane)} never receives it.`
 }
 
-function placeOf({ pipe, destination }: Lane): ParkedPlace {
+function placeOf({ pipe, destination }: Lane): LaneRef {
   return { pipeId: pipe.pipe_id, destinationId: destination.destination_id }
 }
 
 async function load(
   client: Client,
-  { pipeId, destinationId }: ParkedPlace,
+  { pipeId, destinationId }: LaneRef,
   parkedId: string,
-  show: (record: ShownRecord) => void,
-  notify: (text: string) => void,
-): Promise<void> {
-  try {
-    const { body, text } = await client.call('getParked', {
-      path: { pipe_id: pipeId, destination_id: destinationId, parked_id: parkedId },
-    })
-    show({ parked: body, records: recordTextsOf(text).map(singleLine) })
-  } catch (error) {
-    notify(error instanceof Error ? error.message : String(error))
-  }
+): Promise<ShownRecord> {
+  const { body, text } = await client.call('getParked', {
+    path: { pipe_id: pipeId, destination_id: destinationId, parked_id: parkedId },
+  })
+  return { parked: body, records: recordTextsOf(text).map(singleLine) }
 }
 
 /** Waits for the outcome, at most ten seconds. */
-async function replay(client: Client, place: ParkedPlace, one: ParkedRecord): Promise<string> {
+async function replay(client: Client, place: LaneRef, one: ParkedRecord): Promise<string> {
   const { parked_id: id } = one
   const { body } = await client.call('replayParked', {
     path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: id },
@@ -165,7 +168,7 @@ async function replay(client: Client, place: ParkedPlace, one: ParkedRecord): Pr
   const name = placeWords(one)
   if (outcome.kind === 'stored') return `Replayed ${name}: stored.`
   if (outcome.kind === 'failed') return `Replayed ${name}: failed again: ${errorWords(outcome.error)}`
-  return `Replaying ${name}; the outcome is not known yet.`
+  return `Replaying ${name}; the result is not known yet.`
 }
 
 async function replayAll(client: Client, lane: Lane): Promise<string> {
@@ -177,7 +180,7 @@ async function replayAll(client: Client, lane: Lane): Promise<string> {
   return `Replaying ${counted(body.replayed, 'parked record')} of ${laneName(lane)}.`
 }
 
-async function discard(client: Client, place: ParkedPlace, one: ParkedRecord): Promise<string> {
+async function discard(client: Client, place: LaneRef, one: ParkedRecord): Promise<string> {
   await client.call('deleteParked', {
     path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: one.parked_id },
   })
