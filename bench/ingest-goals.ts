@@ -94,11 +94,11 @@ async function memoryGoals(): Promise<Goal[]> {
     const atRest = rssMiB(pid)
     for (const { bodies, connections } of [single, arrayOf100])
       await load({ url, headers, bodies, connections, seconds })
-    const goal = (what: string, mib: number, mostMB: number): Goal => ({
+    const goal = (what: string, mib: number, maxMB: number): Goal => ({
       what,
       value: `${count((mib * bytesPerMiB) / 1e6)} MB`,
-      goal: `≤ ${mostMB} MB`,
-      isMet: mib * bytesPerMiB <= mostMB * 1e6,
+      goal: `≤ ${maxMB} MB`,
+      isMet: mib * bytesPerMiB <= maxMB * 1e6,
     })
     return [
       goal('memory (RSS) at rest, 1 worker', atRest, 120),

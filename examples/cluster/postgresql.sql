@@ -1,3 +1,3 @@
--- psql -f postgresql.sql as a superuser, once. pipectl makes its tables itself.
+-- Run once, as a superuser: psql -f postgresql.sql. pipectl creates its tables by itself.
 CREATE ROLE pipectl LOGIN PASSWORD 'change-me-postgres' CONNECTION LIMIT 200;
 CREATE DATABASE pipectl OWNER pipectl;

@@ -1,11 +1,11 @@
 /*
- * Sends the lines of stdin, one JSON object each, to a pipe, as a small device would: plain sockets, memory that is
- * fixed when it is compiled, no library but the system's.
+ * Sends the lines of stdin, one JSON object each, to a pipe, as a small device would: plain sockets, memory of a
+ * fixed size, and no library except the system's.
  *
  *   cc -o send send.c && ./send < records.ndjson
  *
- * PIPECTL_HOST, PIPECTL_PORT, PIPECTL_PIPE (the pipe's id) and PIPECTL_API_KEY (scope ingest) say where to. Ends with 0
- * once every record is stored, else with 1. It speaks http: across networks that are not yours it needs TLS.
+ * PIPECTL_HOST, PIPECTL_PORT, PIPECTL_PIPE (the pipe's id) and PIPECTL_API_KEY (scope ingest) name the target. Exits with
+ * 0 once every record is stored, otherwise with 1. It speaks http: use TLS across networks that are not yours.
  *
  * On an ESP32 this is the code of a task, with two differences: esp_fill_random() instead of /dev/urandom,
  * vTaskDelay() instead of nanosleep(). TLS is esp_tls_conn_read() and esp_tls_conn_write() instead of recv() and send().
@@ -46,7 +46,7 @@ static int open_socket(void) {
   for (struct addrinfo *one = found; one != NULL && fd < 0; one = one->ai_next) {
     fd = socket(one->ai_family, one->ai_socktype, one->ai_protocol);
     if (fd < 0) continue;
-    /* Of connect() too, on Linux. */
+    /* On Linux, this also limits connect(). */
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     if (connect(fd, one->ai_addr, one->ai_addrlen) != 0) {
@@ -69,7 +69,7 @@ static int send_all(int fd, const char *bytes, size_t length) {
   return 0;
 }
 
-/* One attempt. The status, 0 where there was no response; response[] begins with as much of it as there is room for. */
+/* One attempt. Returns the status, 0 if there was no response; response[] gets as much of the response as fits. */
 static int post(const char *idempotency_key) {
   char head[HEAD_BYTES];
   size_t got = 0;
@@ -91,7 +91,7 @@ static int post(const char *idempotency_key) {
   }
   close(fd);
   response[got] = '\0';
-  /* Only a head that is whole says what became of the request. */
+  /* Only a complete header tells the result of the request. */
   if (strstr(response, "\r\n\r\n") != NULL && sscanf(response, "HTTP/1.%*d %d", &status) != 1) status = 0;
   return status;
 }

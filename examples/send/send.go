@@ -100,7 +100,7 @@ func sendBatch(url, apiKey string, body []byte) error {
 	}
 }
 
-// post returns status 0 where there was no response.
+// post returns status 0 if there was no response.
 func post(url, apiKey, idempotencyKey string, body []byte) (int, string, time.Duration) {
 	request, err := http.NewRequest("POST", url, bytes.NewReader(body))
 	if err != nil {

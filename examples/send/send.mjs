@@ -24,7 +24,7 @@ try {
   process.exitCode = 1
 }
 
-/** Each batch is sent before the next one is read, so memory holds one. */
+/** Each batch is sent before the next one is read, so only one is in memory. */
 async function sendLines(lines) {
   let sent = 0
   let batch = []

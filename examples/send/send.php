@@ -20,7 +20,7 @@ function fail(string $message): void
     exit(1);
 }
 
-/** Status, text and Retry-After of the response; status 0 where there was none. */
+/** Status, text and Retry-After of the response; status 0 if there was none. */
 function post(string $url, array $headers, string $body): array
 {
     $http = [

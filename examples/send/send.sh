@@ -11,7 +11,7 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# In a file, not in the arguments, which every user of the machine can read.
+# The key is in a file, because every user of the machine can read the arguments.
 printf 'Authorization: Bearer %s\n' "$PIPECTL_API_KEY" >"$work/headers"
 
 grep -v '^[[:space:]]*$' | split -l 500 - "$work/batch."
@@ -20,7 +20,7 @@ for batch in "$work"/batch.*; do
   [ -e "$batch" ] || break
   # One key per batch, the same in every attempt: a batch whose response was lost is not stored again.
   idempotency_key=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
-  # curl waits 1 s, 2 s, 4 s … or as long as Retry-After says, after 408, 429, 5xx and whatever fails without a status.
+  # curl waits 1 s, 2 s, 4 s … or as long as Retry-After says, after 408, 429, 5xx and every failure without a status.
   status=$(curl -sS "$PIPECTL_INGEST_URL" --data-binary "@$batch" \
     -H "@$work/headers" -H 'Content-Type: application/x-ndjson' -H "Idempotency-Key: $idempotency_key" \
     --connect-timeout 5 --max-time 10 --retry 7 --retry-max-time 600 --retry-all-errors \

@@ -21,7 +21,7 @@ const (
 	maxBodyBytes     = 64 << 20
 )
 
-// isGenuine says whether this body, the bytes as they came, was signed with this key less than five minutes ago.
+// isGenuine says whether this body, the bytes as they arrived, was signed with this key less than five minutes ago.
 func isGenuine(header http.Header, body, key []byte) bool {
 	id, timestamp := header.Get("Webhook-Id"), header.Get("Webhook-Timestamp")
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
@@ -32,7 +32,7 @@ func isGenuine(header http.Header, body, key []byte) bool {
 	mac.Write([]byte(id + "." + timestamp + "."))
 	mac.Write(body)
 	expected := []byte("v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)))
-	// Several while the secret is changed: one for each.
+	// During a change of the secret there are several signatures.
 	for _, given := range strings.Split(header.Get("Webhook-Signature"), " ") {
 		if hmac.Equal([]byte(given), expected) {
 			return true
@@ -61,7 +61,7 @@ func main() {
 			response.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		// Store the records here, then respond. One that comes again has the same webhook-id.
+		// Store the records here, then respond. A repeated request has the same webhook-id.
 		fmt.Println(request.Header.Get("Webhook-Id"), string(body))
 		response.WriteHeader(http.StatusNoContent)
 	}

@@ -5,7 +5,7 @@ import { createServer } from 'node:http'
 const toleranceSeconds = 300
 const maxBodyBytes = 64 * 1024 * 1024
 
-/** Whether this body, a Buffer with the bytes as they came, was signed with this key less than five minutes ago. */
+/** Whether this body, a Buffer with the bytes as they arrived, was signed with this key less than five minutes ago. */
 export function isGenuine(headers, body, key) {
   const id = headers['webhook-id']
   const timestamp = headers['webhook-timestamp']
@@ -13,7 +13,7 @@ export function isGenuine(headers, body, key) {
   if (Math.abs(Date.now() / 1000 - Number(timestamp)) > toleranceSeconds) return false
   const digest = createHmac('sha256', key).update(`${id}.${timestamp}.`).update(body).digest('base64')
   const expected = Buffer.from(`v1,${digest}`)
-  // Several while the secret is changed: one for each.
+  // During a change of the secret there are several signatures.
   return (headers['webhook-signature'] ?? '').split(' ').some((one) => {
     const given = Buffer.from(one)
     return given.length === expected.length && timingSafeEqual(given, expected)
@@ -30,7 +30,7 @@ async function receive(request, response) {
   }
   const body = Buffer.concat(pieces)
   if (!isGenuine(request.headers, body, key)) return response.writeHead(401).end()
-  // Store the records here, then respond. One that comes again has the same webhook-id.
+  // Store the records here, then respond. A repeated request has the same webhook-id.
   console.log(request.headers['webhook-id'], body.toString())
   response.writeHead(204).end()
 }

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 const TOLERANCE_SECONDS = 300;
 
-/** Whether this body, the bytes as they came, was signed with this key less than five minutes ago. */
+/** Whether this body, the bytes as they arrived, was signed with this key less than five minutes ago. */
 function isGenuine(array $headers, string $body, string $key): bool
 {
     $id = $headers['HTTP_WEBHOOK_ID'] ?? '';
@@ -16,7 +16,7 @@ function isGenuine(array $headers, string $body, string $key): bool
         return false;
     }
     $expected = 'v1,' . base64_encode(hash_hmac('sha256', "$id.$timestamp.$body", $key, true));
-    // Several while the secret is changed: one for each.
+    // During a change of the secret there are several signatures.
     foreach (explode(' ', $headers['HTTP_WEBHOOK_SIGNATURE'] ?? '') as $given) {
         if (hash_equals($expected, $given)) {
             return true;
@@ -31,12 +31,12 @@ if ($key === '') {
     http_response_code(500);
     exit('PIPECTL_SIGNING_SECRET must be set to whsec_ and base64');
 }
-// Of a body larger than post_max_size PHP leaves nothing.
+// PHP discards a body that is larger than post_max_size.
 $body = file_get_contents('php://input');
 if (!isGenuine($_SERVER, $body, $key)) {
     http_response_code(401);
     exit;
 }
-// Store the records here, then respond. One that comes again has the same webhook-id.
+// Store the records here, then respond. A repeated request has the same webhook-id.
 error_log($_SERVER['HTTP_WEBHOOK_ID'] . " $body");
 http_response_code(204);

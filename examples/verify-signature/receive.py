@@ -13,7 +13,7 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
 def is_genuine(headers, body, key):
-    """Whether this body, the bytes as they came, was signed with this key less than five minutes ago."""
+    """Whether this body, the bytes as they arrived, was signed with this key less than five minutes ago."""
     webhook_id = headers.get("webhook-id", "")
     timestamp = headers.get("webhook-timestamp", "")
     if not webhook_id or not re.fullmatch("[0-9]{1,12}", timestamp):
@@ -22,7 +22,7 @@ def is_genuine(headers, body, key):
         return False
     signed = f"{webhook_id}.{timestamp}.".encode() + body
     expected = b"v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest())
-    # Several while the secret is changed: one for each.
+    # During a change of the secret there are several signatures.
     given = headers.get("webhook-signature", "").split(" ")
     return any(hmac.compare_digest(one.encode(), expected) for one in given)
 
@@ -39,7 +39,7 @@ class Receiver(BaseHTTPRequestHandler):
         body = self.rfile.read(int(length))
         if not is_genuine(self.headers, body, key):
             return self.respond(401)
-        # Store the records here, then respond. One that comes again has the same webhook-id.
+        # Store the records here, then respond. A repeated request has the same webhook-id.
         print(self.headers["webhook-id"], body.decode(), flush=True)
         self.respond(204)
 

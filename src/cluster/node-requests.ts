@@ -2,7 +2,7 @@
  * Requests of this node to other nodes: numbered, over one connection, each with its own time limit. protocol.ts
  * describes the messages.
  *
- *   asked ──ready──▶ confirmed ──part…──▶ answered
+ *   asked ──ready──▶ confirmed ──part…──▶ responded
  *     │                 │
  *     └──────┬──────────┘──▶ refused (nothing was done) │ silent (outcome unknown) │ failed
  *            └─ the node does not listen, or no connection ──▶ unreachable (nothing was done)
@@ -13,14 +13,14 @@
 import type { Logger } from '../platform/log.ts'
 import type { NatsConnection } from './nats/connect.ts'
 import {
-  type Answer,
-  answerOf,
   decode,
   type ErrorReason,
   encode,
   limits,
+  type NodeResponse,
   nodeSubject,
   replySubject,
+  responseOf,
   silenceMs,
   type ToCaller,
   type ToServer,
@@ -61,7 +61,7 @@ interface Pending {
   parts: Uint8Array<ArrayBuffer> | null
   nextPart: number
   at: number
-  resolve(answer: Answer): void
+  resolve(response: NodeResponse): void
   reject(error: NodeRequestError): void
   detach(): void
 }
@@ -117,7 +117,7 @@ export class NodeRequests {
     method: string,
     args: readonly unknown[],
     options: RequestOptions = {},
-  ): Promise<Answer> {
+  ): Promise<NodeResponse> {
     const { waitMs = 0, confirm = false, signal } = options
     const refused = this.#refusal(args)
     if (refused !== null) return Promise.reject(refused)
@@ -197,7 +197,7 @@ export class NodeRequests {
   #part(id: number, pending: Pending, said: Extract<ToCaller, { kind: 'part' }>, body: Uint8Array): void {
     if (pending.parts === null) {
       if (this.#bytes + said.bytes > limits.bytesUnderWay) {
-        this.#cancel(id, 'busy', 'too many large answers are under way')
+        this.#cancel(id, 'busy', 'too many large responses are in progress')
         return
       }
       this.#bytes += said.bytes
@@ -205,26 +205,26 @@ export class NodeRequests {
     }
     const whole = pending.parts
     if (said.part !== pending.nextPart || pending.at + body.byteLength > whole.byteLength) {
-      this.#cancel(id, 'silent', 'a part of the answer was lost')
+      this.#cancel(id, 'silent', 'a part of the response was lost')
       return
     }
     whole.set(body, pending.at)
     pending.at += body.byteLength
     pending.nextPart += 1
     const isLast = said.part === said.parts - 1
-    const answer = isLast && pending.at === whole.byteLength ? answerOf(whole) : null
-    if (isLast && answer === null) {
-      this.#cancel(id, 'failed', 'the answer cannot be read')
+    const response = isLast && pending.at === whole.byteLength ? responseOf(whole) : null
+    if (isLast && response === null) {
+      this.#cancel(id, 'failed', 'the response cannot be read')
       return
     }
     if (said.wantsAck) this.#publish(pending.to, { kind: 'ack', id, from: this.nodeId, part: said.part })
-    if (answer !== null) this.#take(id)?.resolve(answer)
+    if (response !== null) this.#take(id)?.resolve(response)
   }
 
   #look(): void {
     const nowMs = performance.now()
     for (const [id, { untilMs }] of this.#pending)
-      if (untilMs < nowMs) this.#cancel(id, 'silent', 'the node does not answer')
+      if (untilMs < nowMs) this.#cancel(id, 'silent', 'the node does not respond')
   }
 
   /** Rejects the request and tells the node that it is cancelled. */

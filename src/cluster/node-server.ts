@@ -8,15 +8,15 @@ import { StorageUnavailableError } from '../platform/error-code.ts'
 import type { Logger } from '../platform/log.ts'
 import type { NatsConnection } from './nats/connect.ts'
 import {
-  type Answer,
-  answerPieces,
   decode,
   type ErrorReason,
   encode,
   limits,
+  type NodeResponse,
   nodeSubject,
   parsed,
   replySubject,
+  responsePieces,
   silenceMs,
   sliceOf,
   type ToCaller,
@@ -26,7 +26,7 @@ import {
   workingEveryMs,
 } from './protocol.ts'
 
-export interface Served extends Partial<Answer> {
+export interface Served extends Partial<NodeResponse> {
   /** Called once with whether the caller has acknowledged the complete response. */
   onReceived?(wasReceived: boolean): void
 }
@@ -208,7 +208,7 @@ export class NodeServer {
 
   /** Returns false when the caller did not acknowledge the complete response, where that matters. */
   async #send(open: Open, { value, bytes = null, onReceived }: Served, reply: Reply): Promise<boolean> {
-    const pieces = answerPieces({ value: value ?? null, bytes })
+    const pieces = responsePieces({ value: value ?? null, bytes })
     const length = pieces.reduce((sum, piece) => sum + piece.byteLength, 0)
     if (length > limits.answerBytes || this.#bytes + length > limits.bytesUnderWay) {
       reply({ kind: 'error', reason: 'busy', message: 'this node sends too much already' })

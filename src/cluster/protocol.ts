@@ -86,7 +86,7 @@ const toServerHead = Type.Union([
 export type ToServer = Static<typeof toServerHead>
 
 const state = Type.Object({ kind: Type.Union([Type.Literal('ready'), Type.Literal('working')]) })
-/** The body is a piece of `bytes`, the response: see `answerPieces`. */
+/** The body is a piece of `bytes`, the response: see `responsePieces`. */
 const part = Type.Object({
   kind: Type.Literal('part'),
   part: count,
@@ -164,15 +164,15 @@ export function toCaller({ head }: Decoded): ToCaller | null {
 }
 
 /** The result of a method: JSON, and bytes that are not parsed. */
-export interface Answer {
+export interface NodeResponse {
   value: unknown
   bytes: Uint8Array<ArrayBuffer> | null
 }
 
-const answerHead = Type.Object({ value: Type.Unknown(), hasBytes: Type.Boolean() })
+const responseHead = Type.Object({ value: Type.Unknown(), hasBytes: Type.Boolean() })
 
 /** `0 u32 BE length of the JSON, 4 JSON, then the bytes`, in pieces that the caller joins. */
-export function answerPieces({ value, bytes }: Answer): Uint8Array[] {
+export function responsePieces({ value, bytes }: NodeResponse): Uint8Array[] {
   const text = Buffer.from(JSON.stringify({ value, hasBytes: bytes !== null }))
   const length = Buffer.alloc(4)
   length.writeUInt32BE(text.length, 0)
@@ -180,13 +180,13 @@ export function answerPieces({ value, bytes }: Answer): Uint8Array[] {
 }
 
 /** Null when it is invalid. The bytes are a view into `whole`. */
-export function answerOf(whole: Uint8Array<ArrayBuffer>): Answer | null {
+export function responseOf(whole: Uint8Array<ArrayBuffer>): NodeResponse | null {
   if (whole.byteLength < 4) return null
   const all = Buffer.from(whole.buffer, whole.byteOffset, whole.byteLength)
   const length = all.readUInt32BE(0)
   if (4 + length > all.length) return null
   const found = parsed(all.toString('utf8', 4, 4 + length))
-  if (!fits(answerHead, found)) return null
+  if (!fits(responseHead, found)) return null
   return { value: found.value, bytes: found.hasBytes ? whole.subarray(4 + length) : null }
 }
 

@@ -59,7 +59,7 @@ interface Pipe {
 const lookEveryMs = 500
 const shareEveryMs = 1_000
 const nodesKnownMs = 5_000
-const forgetEveryMs = 60_000
+const pruneEveryMs = 60_000
 /** The fraction of an equal share that a node has without demand, and keeps when others need more. */
 const quietPart = 0.1
 const namedForMs = 3_000
@@ -87,7 +87,7 @@ export class ClusterQuotas {
   /** Until then demand counts as changing, and shares are settled at every check. */
   #movingUntilMs = 0
   #sharedMs = Number.NEGATIVE_INFINITY
-  #forgotMs = Number.NEGATIVE_INFINITY
+  #prunedMs = Number.NEGATIVE_INFINITY
   #looking: Promise<void> | null = null
 
   constructor(options: ClusterQuotasOptions) {
@@ -278,9 +278,9 @@ export class ClusterQuotas {
     await this.#settleShares(named)
     for (const [pipeId, pipe] of this.#pipes)
       if (pipe.namedUntilMs <= monotonicMs()) this.#setShare(pipeId, pipe, 0, undefined)
-    if (nowMs - this.#forgotMs < forgetEveryMs) return
-    this.#forgotMs = nowMs
-    await this.#options.store.forgetDemand()
+    if (nowMs - this.#prunedMs < pruneEveryMs) return
+    this.#prunedMs = nowMs
+    await this.#options.store.pruneDemand()
   }
 
   async #lookAt(pipeId: string, pipe: Pipe, nowMs: number): Promise<void> {

@@ -22,6 +22,7 @@ import type {
   LaneTrouble,
   LaneViews,
   PipeBacklog,
+  PulledRef,
   PullRequest,
   PullResult,
   RewindResult,
@@ -228,12 +229,12 @@ class ClusterDelivery implements DeliveryHandle {
     }
   }
 
-  async pulled(destinationId: string, pullId: string): Promise<void> {
-    await this.#settle('pulled', destinationId, pullId)
+  async pulled(ref: PulledRef): Promise<void> {
+    await this.#settle('pulled', ref)
   }
 
-  async abandoned(destinationId: string, pullId: string): Promise<void> {
-    await this.#settle('abandoned', destinationId, pullId)
+  async abandoned(ref: PulledRef): Promise<void> {
+    await this.#settle('abandoned', ref)
   }
 
   /** Null: search for the owner again. */
@@ -261,9 +262,10 @@ class ClusterDelivery implements DeliveryHandle {
     }
   }
 
-  async #settle(method: 'pulled' | 'abandoned', destinationId: string, pullId: string): Promise<void> {
+  async #settle(method: 'pulled' | 'abandoned', ref: PulledRef): Promise<void> {
+    const { destinationId, pullId } = ref
     const [node, idThere] = pullId.split('/')
-    if (node === undefined || idThere === undefined) return await this.#local[method](destinationId, pullId)
+    if (node === undefined || idThere === undefined) return await this.#local[method](ref)
     if (!this.#held.has(idThere)) return
     try {
       await this.#requests.request(node, `delivery.${method}`, [destinationId, idThere])

@@ -7,7 +7,7 @@
  */
 import Type from 'typebox'
 import { uuidPattern } from '../contract/uuid.ts'
-import type { LaneCommands, LaneViews, Pulls } from '../delivery/delivery.ts'
+import type { LaneCommands, LaneViews, PulledRef, Pulls } from '../delivery/delivery.ts'
 import { LaneElsewhereError } from '../platform/error-code.ts'
 import { RefusedRequestError, type ServedMethod, served } from './node-server.ts'
 import { count, limits } from './protocol.ts'
@@ -39,9 +39,9 @@ export interface ServedDelivery {
 }
 
 export function serveDelivery(local: Local): ServedDelivery {
-  const lent = new HeldPulls((destinationId, pullId) => {
+  const lent = new HeldPulls((ref) => {
     // A failure ends the lane, which logs it.
-    local.abandoned(destinationId, pullId).catch(() => {})
+    local.abandoned(ref).catch(() => {})
   })
   const methods = {
     'delivery.lanes': served([ids], async ([ids]) => ({ value: await local.lanes(ids) })),
@@ -70,18 +70,18 @@ export function serveDelivery(local: Local): ServedDelivery {
       const { json, ...message } = found
       // The consumer tracks its own position, so nothing is in flight.
       if (afterSeq !== null) return { value: message, bytes: json }
-      lent.add(message.pullId, destinationId, context.from)
+      lent.add({ destinationId, pullId: message.pullId }, context.from)
       const onReceived = (wasReceived: boolean) => {
         if (!wasReceived) lent.release(message.pullId)
       }
       return { value: message, bytes: json, onReceived }
     }),
-    'delivery.pulled': served([id, id], async ([id, pullId]) => {
-      if (lent.settle(pullId)) await local.pulled(id, pullId)
+    'delivery.pulled': served([id, id], async ([destinationId, pullId]) => {
+      if (lent.settle(pullId)) await local.pulled({ destinationId, pullId })
       return {}
     }),
-    'delivery.abandoned': served([id, id], async ([id, pullId]) => {
-      if (lent.settle(pullId)) await local.abandoned(id, pullId)
+    'delivery.abandoned': served([id, id], async ([destinationId, pullId]) => {
+      if (lent.settle(pullId)) await local.abandoned({ destinationId, pullId })
       return {}
     }),
     'delivery.holding': served([ids], async ([pullIds], { from }) => {
@@ -113,16 +113,16 @@ interface Lent {
 /** Pulled messages held by other nodes. */
 class HeldPulls {
   readonly #lent = new Map<string, Lent>()
-  readonly #abandon: (destinationId: string, pullId: string) => void
+  readonly #abandon: (ref: PulledRef) => void
   readonly #sweep: NodeJS.Timeout
 
-  constructor(abandon: (destinationId: string, pullId: string) => void) {
+  constructor(abandon: (ref: PulledRef) => void) {
     this.#abandon = abandon
     this.#sweep = setInterval(() => this.#releaseUnlisted(), sweepEveryMs)
     this.#sweep.unref()
   }
 
-  add(pullId: string, destinationId: string, from: string): void {
+  add({ destinationId, pullId }: PulledRef, from: string): void {
     this.#lent.set(pullId, { destinationId, from, listedMs: performance.now() })
   }
 
@@ -140,7 +140,7 @@ class HeldPulls {
     const lent = this.#lent.get(pullId)
     if (lent === undefined) return
     this.#lent.delete(pullId)
-    this.#abandon(lent.destinationId, pullId)
+    this.#abandon({ destinationId: lent.destinationId, pullId })
   }
 
   close(): void {

@@ -1,4 +1,4 @@
-/** Alerts of a workspace: served by `management/`. */
+/** Operations on a workspace's alerts. `management/` serves them. */
 import { AlertsPut } from './alerts.ts'
 import { everyManaged, type Operation, withBody } from './operation.ts'
 import { at } from './operation-paths.ts'

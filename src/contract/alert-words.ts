@@ -1,25 +1,25 @@
 /**
- * The events that can raise an alert, and the ways to notify. Free of schemas, like `destination-words.ts`.
- * docs/dev/contract.md#alerts.
+ * The events that can raise an alert, and the ways to send one (docs/dev/contract.md#alerts). Free of schemas, like
+ * `destination-words.ts`.
  */
 import { redactedUrl } from './secret-url.ts'
 
-/** Event → what it says, in the order of lists and forms. */
+/** Event → its description, in the order of lists and forms. */
 export const alertEvents = {
   'lane.failing':
     'A lane has been failing for 60 s and a retry has failed too. Not sent if lane.stuck or lane.stalled was.',
-  'lane.stuck': 'A destination rejects a message, or everything, permanently: a person has to act.',
+  'lane.stuck': 'A destination rejects a message, or every message, permanently: the lane needs a person.',
   'lane.stalled':
     'A lane has been failing for longer than destination_max_retry_seconds; it is retried every 15 minutes.',
   'lane.recovered':
     'A lane that one of these alerts reported delivers again, or has nothing left to deliver.',
-  'message.parked': 'Messages or records were parked; counted for a minute.',
+  'message.parked': 'Messages or records were parked; those of one minute are reported together.',
   'messages.dropped': 'Messages were lost to retention or damage before a lane had delivered them.',
   'retention.near':
     'The oldest message of a lane has waited for more than 80 % of the time after which it is dropped.',
   'buffer.near_full':
     'The buffer of the service is 80 % full, or its disk has less than twice buffer.min_free_bytes.',
-  'daemon.restarted_after_crash': 'The service did not stop by itself before this start.',
+  'daemon.restarted_after_crash': 'The previous run of the service ended without a normal stop.',
 } as const
 export type AlertEvent = keyof typeof alertEvents
 
@@ -28,10 +28,13 @@ export const alertEventNames = Object.keys(alertEvents) as AlertEvent[]
 export const alertFormats = ['standard', 'slack'] as const
 export type AlertFormat = (typeof alertFormats)[number]
 
-/** `type` of what POST /v1/alerts/test sends. */
+/** The `type` of the alert that POST /v1/alerts/test sends. */
 export const testAlert = 'alert.test'
 
-/** As responses, logs and the audit log show it: the path of a Slack webhook is its secret. */
+/**
+ * The URL as responses, logs and the audit log show it. The path of a Slack webhook is redacted because it is a
+ * secret.
+ */
 export function redactedAlertUrl(url: string, format: AlertFormat): string {
   return redactedUrl(url, format === 'slack')
 }

@@ -1,4 +1,6 @@
-/** Alerts of a workspace (docs/dev/contract.md#alerts): where they go, which, and what became of them. */
+/**
+ * Alerts of a workspace (docs/dev/contract.md#alerts): their receivers, their events, and the result of sending them.
+ */
 import Type, { type Static } from 'typebox'
 import { alertEventNames, alertFormats } from './alert-words.ts'
 import { closed, nullable, text } from './destinations/fields.ts'

@@ -10,9 +10,9 @@ export type ApiKeyScope = (typeof apiKeyScopes)[number]
 /** The actions that a key allows, the pipes that it is limited to, and when it expires. */
 export interface KeyRights {
   readonly scopes: readonly ApiKeyScope[]
-  /** In lower case; null: all pipes of the workspace, those to come too. */
+  /** In lower case. Null: all pipes of the workspace, including future ones. */
   readonly pipeIds: readonly string[] | null
-  /** Null: it does not expire. */
+  /** Null: the key does not expire. */
   readonly expiresMs: number | null
 }
 
@@ -71,7 +71,7 @@ export const ApiKeyRotate = Type.Object(
 )
 export type ApiKeyRotate = Static<typeof ApiKeyRotate>
 
-/** A key's metadata: everything but the key. */
+/** The metadata of a key, without the key itself. */
 export const ApiKey = Type.Object({
   api_key_id: Type.String({ format: 'uuid' }),
   api_key_name: apiKeyName,

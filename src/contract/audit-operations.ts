@@ -1,4 +1,4 @@
-/** Reads the audit log: each change and the user who made it. Served by `management/`. */
+/** Reads the audit log: every change, and the user who made it. `management/` serves it. */
 import { auditParameters } from './audit.ts'
 import { everyManaged, type Operation } from './operation.ts'
 import { at } from './operation-paths.ts'

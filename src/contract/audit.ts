@@ -4,7 +4,7 @@ import { moment, nullable } from './destinations/fields.ts'
 
 const state = (description: string) => nullable(Type.Record(Type.String(), Type.Unknown(), { description }))
 
-/** How many entries one response has: the default, and the most. */
+/** The number of entries in one response: the default and the maximum. */
 export const auditPage = { default: 50, max: 500 } as const
 
 export const AuditEntry = Type.Object({

@@ -1,4 +1,4 @@
-/** Pages of the blocking message's records: free of schemas. */
+/** Limits of a page of the blocking message's records. Free of schemas. */
 export const blockingPage = { default: 20, max: 1_000 } as const
-/** No message holds more records. */
-export const mostRecords = 2 ** 31 - 1
+/** The upper bound of a record index. No message has more records. */
+export const maxRecords = 2 ** 31 - 1

@@ -1,15 +1,16 @@
 /**
- * Where the value of a mapped column comes from, and which keys a record must therefore have: decided here for every
- * database and for ingest. Pure. Rules: docs/dev/contract.md#column-rules, docs/dev/contract.md#required-fields.
+ * Determines where the value of a mapped column comes from, and which keys a record therefore needs. Every database
+ * driver and ingest use the same rules. Pure. Rules: docs/dev/contract.md#column-rules,
+ * docs/dev/contract.md#required-fields.
  */
 import type { ColumnMapping } from './destination.ts'
 
-/** A mapping as it is sent: what is left out takes its default. */
+/** A mapping as clients send it. Missing fields have defaults. */
 type GivenColumn = Pick<ColumnMapping, 'column_name' | 'column_type'> & {
   [Key in keyof ColumnMapping]?: ColumnMapping[Key] | undefined
 }
 
-/** The mapping with every key present, as it is stored. An empty `source_field` is none. */
+/** Returns the mapping as it is stored, with every key present. An empty `source_field` becomes null. */
 export function wholeColumn(column: GivenColumn): ColumnMapping {
   return {
     column_name: column.column_name,
@@ -21,22 +22,25 @@ export function wholeColumn(column: GivenColumn): ColumnMapping {
 }
 
 export type ColumnSource =
-  /** The record's own top-level key. */
+  /** A top-level key of the record. */
   | { kind: 'key'; key: string }
-  /** When the request was accepted. */
+  /** The time at which the request was accepted. */
   | { kind: 'received_at' }
-  /** `<msg_id>:<index>`, the index counting from 0 in the message. */
+  /** `<msg_id>:<index>`. The index is the record's position in the message, from 0. */
   | { kind: 'generated_id' }
 
 export interface ColumnRule {
   name: string
   type: ColumnMapping['column_type']
   source: ColumnSource
-  /** Part of the key of the upsert. */
+  /** True if the column is part of the upsert key. */
   isDedupe: boolean
 }
 
-/** `timestampField`: the pipe's timestamp key, the source of a `record_ts` column without source_field. */
+/**
+ * `timestampField` is the pipe's timestamp key, from which a `record_ts` column without `source_field` takes its
+ * value.
+ */
 export function columnRules(columns: readonly ColumnMapping[], timestampField: string): ColumnRule[] {
   return columns.map((column) => ({
     name: column.column_name,
@@ -47,8 +51,9 @@ export function columnRules(columns: readonly ColumnMapping[], timestampField: s
 }
 
 /**
- * Top-level keys a record must have after enrichment: where a value of a column that may not be null, or of a dedupe_id
- * column, comes from. Values that delivery makes itself ask for no key. In the order of the columns, each once.
+ * Returns the top-level keys that every record must have after enrichment, in column order and without duplicates.
+ * These are the sources of `dedupe_id` columns and of columns that are not nullable. Values that delivery generates
+ * need no key.
  */
 export function requiredFields(columns: readonly ColumnMapping[], timestampField: string): string[] {
   const fields = new Set<string>()

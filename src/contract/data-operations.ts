@@ -1,4 +1,4 @@
-/** Records in and out, and whether the service is up. */
+/** Operations that accept and return records, and the health checks. */
 import Type from 'typebox'
 import { everyKeyed, type Operation } from './operation.ts'
 import { at } from './operation-paths.ts'

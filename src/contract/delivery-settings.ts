@@ -1,6 +1,7 @@
 /**
- * A destination's name and its delivery settings of its own (docs/dev/contract.md#destinations). All of them may
- * be left out; null says the same as leaving out, and resets on PATCH: the name to the default by its kind.
+ * The name of a destination and its own delivery settings (docs/dev/contract.md#destinations). Every field is
+ * optional. Null means the same as a missing field on create; on PATCH it resets the setting, and the name to the
+ * default of its kind.
  */
 import Type, { type Static } from 'typebox'
 import { destinationNamePattern } from './validate.ts'
@@ -36,10 +37,10 @@ export const DestinationRate = Type.Object(
 )
 export type DestinationRate = Static<typeof DestinationRate>
 
-export const mostConcurrency = 32
+export const maxConcurrency = 32
 export const DestinationConcurrency = Type.Integer({
   minimum: 1,
-  maximum: mostConcurrency,
+  maximum: maxConcurrency,
   description:
     'HTTP endpoints and NATS: requests (messages) of one batch that are sent in parallel. More than 1 keeps order only between batches.',
 })
@@ -53,29 +54,29 @@ export const OnPermanentError = Type.Enum([...onPermanentErrors], {
     'What a lane does when its destination rejects a record permanently. `block`: it stops there and retries every 5 minutes. `park`: it sets the rejected records aside (GET …/parked) and continues; not for pull destinations.',
 })
 
-/** As responses show them: null where a destination has none. */
+/** The settings in responses: null where a destination has no value of its own. */
 export const shownDeliverySettings = {
   destination_name: Type.String({ description: 'Unique in its pipe.' }),
   flush: nullable(DestinationFlush),
   rate: nullable(DestinationRate),
 } as const
 
-/** As requests give them, of any destination type. */
+/** The settings in requests, for every destination type. */
 export const givenDeliverySettings = {
   destination_name: Type.Optional(nullable(DestinationName)),
   flush: Type.Optional(nullable(DestinationFlush)),
   rate: Type.Optional(nullable(DestinationRate)),
 } as const
 
-/** Pull destinations only take `block`: a message that a consumer rejects is never parked. */
+/** Pull destinations accept only `block`: a message that a consumer rejects is never parked. */
 export const givenOnPermanentError = {
   on_permanent_error: Type.Optional(nullable(OnPermanentError)),
 } as const
 
-/** For HTTP endpoints and NATS alone. */
+/** Only for HTTP endpoints and NATS. */
 export const givenConcurrency = { concurrency: Type.Optional(nullable(DestinationConcurrency)) } as const
 
-/** Null: the default. Left out: it stays as it is. */
+/** Null selects the default. A missing field is left unchanged. */
 export type GivenDeliverySettings = { [Key in keyof DeliverySettings]?: DeliverySettings[Key] | null }
 
 export interface DeliverySettings {

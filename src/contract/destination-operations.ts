@@ -1,5 +1,6 @@
-/** Destinations and their lanes: served by `management/`. */
+/** Operations on destinations and their lanes. `management/` serves them. */
 import Type from 'typebox'
+import { AttemptList, attemptParameters } from './attempts.ts'
 import { blockingPage } from './blocking-page.ts'
 import {
   DestinationCreate,
@@ -12,6 +13,7 @@ import {
 import { Drift } from './drift.ts'
 import { destinationBody, everyManaged, type Operation, sampleBody, withBody } from './operation.ts'
 import { at } from './operation-paths.ts'
+import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
 import { TableInference, TableProposal } from './table-proposal.ts'
 import { TransformTrialRequest, TransformTrialResult } from './transform-trial.ts'
@@ -114,9 +116,20 @@ export const destinationOperations = [
     errors: ['destination_not_found', 'validation_error', ...everyManaged],
   },
   {
+    ...at('listAttempts'),
+    area: 'management',
+    summary: 'List the delivery attempts of a lane',
+    description: `Kept are the newest ${resourceLimits.deliveredAttemptsPerLane} attempts that delivered, for ${resourceLimits.deliveredAttemptHours} h, and the newest ${resourceLimits.failedAttemptsPerLane} that failed, for ${resourceLimits.failedAttemptHours / 24} days. An attempt is listed once its outcome is saved with the lane. \`request\` and \`response\` are those of an HTTP endpoint: of an attempt with several requests the first that failed, otherwise the last. A pull destination has no attempts.`,
+    auth: 'key',
+    boundKeys: 'its_pipe',
+    parameters: attemptParameters,
+    success: { status: 200, description: 'The attempts', schema: AttemptList },
+    errors: ['destination_not_found', 'validation_error', ...everyManaged],
+  },
+  {
     ...at('getDrift'),
     area: 'management',
-    summary: 'Show the keys of delivered records that no column takes, and the columns that no record fills',
+    summary: 'Show the keys of delivered records that have no column, and the columns that no record fills',
     description:
       'Covers the records that were checked since the last change of the columns. A new key appears after some seconds, its count after a minute at most.',
     auth: 'key',

@@ -1,6 +1,5 @@
 /**
- * The bodies that clients send about destinations. Rules: docs/dev/contract.md#destinations,
- * docs/dev/contract.md#request-bodies.
+ * Request bodies about destinations. Rules: docs/dev/contract.md#destinations, docs/dev/contract.md#request-bodies.
  */
 import Type, { type Static } from 'typebox'
 import { Check } from 'typebox/value'
@@ -37,7 +36,7 @@ const common = {
   ...givenTransform,
 }
 
-/** POST …/destinations, by type: `destination_type` decides the shape of the rest. */
+/** The schema of POST …/destinations for one type. `destination_type` selects the shape of the other fields. */
 export function destinationCreateSchema(type: DestinationType): Type.TObject {
   return createSchemas[type]!
 }
@@ -59,7 +58,7 @@ function createSchemaOf(type: DestinationType): Type.TObject {
   )
 }
 
-/** The sentence for each field that destinations of other types have and this one does not. */
+/** The error for each field that only destinations of other types have. */
 export function fieldsOfOtherTypes(type: DestinationType): Refusals {
   const { hasColumns, hasConcurrency } = wordsOf(type)
   return {
@@ -75,13 +74,13 @@ const anyDestination = Type.Object({
   ...common,
   ...givenConcurrency,
 })
-/** The fields that the bodies of a create share, whatever its type. */
+/** The fields of a create request that all types share. */
 export type DestinationCreate = Static<typeof anyDestination>
 
-/** POST …/destinations: `destination_type` decides which of the schemas applies. */
+/** POST …/destinations. `destination_type` selects the schema. */
 export const DestinationCreate = Type.Unsafe<DestinationCreate>(Type.Union(Object.values(createSchemas)))
 
-/** A body about a new destination with its config as it is meant: null is not given, and neither is an empty optional secret. */
+/** Removes config fields that are null and empty optional secrets: both mean "not set" for a new destination. */
 export function withGivenConfig(body: Record<string, unknown>): Record<string, unknown> {
   const { destination_type, destination_config: config } = body
   const type = destinationTypes.find((one) => one === destination_type)
@@ -92,7 +91,7 @@ export function withGivenConfig(body: Record<string, unknown>): Record<string, u
   return { ...body, destination_config: Object.fromEntries(given) }
 }
 
-/** The keys of a stored config that a body changes. */
+/** The config of an update: only the keys that it changes. */
 export function changedConfig(description?: string) {
   const limits = { additionalProperties: true, maxProperties: resourceLimits.storedConfigKeys }
   return Type.Unsafe<Record<string, unknown>>(
@@ -102,7 +101,7 @@ export function changedConfig(description?: string) {
 
 export const fixedType: Refusals = { destination_type: 'destination_type cannot be changed.' }
 
-/** PATCH …/destinations/{destination_id}. The merged config is checked by the type's own schema afterwards. */
+/** PATCH …/destinations/{destination_id}. The merged config is then checked with the schema of its type. */
 export const DestinationUpdate = Type.Object(
   {
     destination_max_retry_seconds: maxRetrySeconds(),
@@ -127,7 +126,10 @@ export const DestinationUpdate = Type.Object(
 )
 export type DestinationUpdate = Static<typeof DestinationUpdate>
 
-/** POST …/destinations/test of a stored destination, changed as a PATCH would; a new one has the body of a create. */
+/**
+ * POST …/destinations/test for a stored destination, with the changes of a PATCH. A test of a new destination has the
+ * body of a create request.
+ */
 export const StoredDestinationTest = Type.Object(
   { destination_id: Type.String({ format: 'uuid' }), ...DestinationUpdate.properties },
   { ...closed, refusals: fixedType },
@@ -137,7 +139,7 @@ export const DestinationTest = Type.Unsafe<DestinationTest>(
   Type.Union([...Object.values(createSchemas), StoredDestinationTest]),
 )
 
-/** PATCH …/status, and its response. */
+/** PATCH …/status: its request and its response. */
 export const DestinationStatusBody = Type.Object({ destination_status: destinationStatus }, closed)
 export type DestinationStatusBody = Static<typeof DestinationStatusBody>
 

@@ -1,6 +1,7 @@
-/** The secret values of a destination's config. The table of its fields says which they are. Pure. */
+/** Finds the secret values in a destination's config, from the table of its fields. Pure. */
 import {
   type DestinationType,
+  fieldsOf,
   isEmptyUnset,
   redacted,
   type SecretKind,
@@ -11,8 +12,8 @@ import { redactedUrl, restoredUrl } from './secret-url.ts'
 type Config = Readonly<Record<string, unknown>>
 
 /**
- * The config with each secret value replaced. `place` names the value within the config (`password`,
- * `secret_headers.x-api-key`). Null says "not set" and stays.
+ * Returns the config with each secret value replaced. `place` is the path of the value within the config, such as
+ * `password` or `secret_headers.x-api-key`. Null means "not set" and is kept.
  */
 export function mapSecrets(
   type: DestinationType,
@@ -34,28 +35,28 @@ export function mapSecrets(
   )
 }
 
-/** As responses show it: a secret that is set stays present as `[redacted]`. */
+/** The config as responses show it. Each secret that is set becomes `[redacted]`. */
 export function redactedConfig(
   type: DestinationType,
   config: Config,
-  isPathSecret = hasSecretPath(config),
+  isPathSecret = hasSecretPath(type, config),
 ): Record<string, unknown> {
   return mapSecrets(type, config, (value, _, kind) =>
     kind === 'url' ? redactedUrl(value, isPathSecret) : redacted,
   )
 }
 
-/**
- * Takes the whole config of an HTTP endpoint. The path of a Slack webhook allows anyone who knows it to post: it is
- * always a secret, whatever `secret_path` says.
- */
-export function hasSecretPath({ body_format, secret_path }: Config): boolean {
-  return secret_path === true || body_format === 'slack'
+/** True if the path of the URL is a secret. Takes the complete config. */
+export function hasSecretPath(type: DestinationType, config: Config): boolean {
+  return fieldsOf(type).some(
+    ([key, { hidesUrlPath }]) => hidesUrlPath !== undefined && config[key] === hidesUrlPath,
+  )
 }
 
 /**
- * PATCH: shallow-merged over the stored config (docs/dev/contract.md#destinations), an object of secrets member by member. A secret sent as
- * `""` or `[redacted]` keeps what is stored; null removes a key. The result still has to be checked as a whole.
+ * Merges a PATCH into the stored config, at the top level (docs/dev/contract.md#destinations). Objects of secrets are
+ * merged per key. A secret sent as `""` or `[redacted]` keeps the stored value; null removes a key. The caller must
+ * validate the merged config.
  */
 export function mergedConfig(type: DestinationType, stored: Config, change: Config): Record<string, unknown> {
   const merged = new Map(Object.entries(stored))
@@ -65,7 +66,7 @@ export function mergedConfig(type: DestinationType, stored: Config, change: Conf
     if (kind === 'text' && (value === '' || value === redacted)) continue
     if (value === null || (value === '' && isEmptyUnset(type, key))) merged.delete(key)
     else if (kind === 'map') merged.set(key, mergedMembers(before, value))
-    else if (kind === 'url') merged.set(key, mergedUrl(before, value, hasSecretPath(stored)))
+    else if (kind === 'url') merged.set(key, mergedUrl(before, value, hasSecretPath(type, stored)))
     else merged.set(key, value)
   }
   return Object.fromEntries(merged)
@@ -77,7 +78,7 @@ function mergedUrl(before: unknown, value: unknown, isPathSecret: boolean): unkn
     : value
 }
 
-/** Names are those of headers: they differ in more than case. Anything but an object is left to the schema. */
+/** Keys are header names, so they are compared without case. Anything other than an object is left to the schema. */
 function mergedMembers(before: unknown, change: unknown): unknown {
   if (!isObject(change)) return change
   const merged = new Map(Object.entries(isObject(before) ? before : {}))

@@ -1,6 +1,7 @@
 /**
- * The destination types: one line each. Free of schemas, because loading those costs a command line more than everything else that it
- * does. The facts about each type are in `destinations/<type>.fields.ts`, what the server does with it in `src/destinations/`.
+ * The destination types, one line each. Free of schemas, because loading schemas takes longer than everything else a
+ * CLI command does. Facts about each type are in `destinations/<type>.fields.ts`; server code is in
+ * `src/destinations/`.
  */
 import type { ConfigField, SecretKind } from './destinations/config-field.ts'
 import { database } from './destinations/database.fields.ts'
@@ -21,7 +22,7 @@ export const typeFacts = {
 export type DestinationType = keyof typeof typeFacts
 export type { SecretKind }
 
-/** Replaces a secret value in responses; sent back, it keeps the stored value. */
+/** Replaces a secret value in responses. A client that sends it back keeps the stored value. */
 export const redacted = '[redacted]'
 
 export const destinationTypes = Object.keys(typeFacts).filter(isDestinationType)
@@ -34,33 +35,33 @@ export function wordsOf(type: DestinationType): TypeFacts {
   return typeFacts[type]
 }
 
-/** A field of the type's config; undefined: it has no such key. */
+/** The field of the type's config with this key; undefined if there is none. */
 export function fieldOf(type: DestinationType, key: string): ConfigField | undefined {
   const { fields } = wordsOf(type)
   return Object.hasOwn(fields, key) ? fields[key] : undefined
 }
 
-/** Fields of a config with their keys, without the names that are only accepted for compatibility. */
+/** The fields of a config with their keys, without aliases that are accepted only for compatibility. */
 export function fieldsOf(type: DestinationType): [key: string, field: ConfigField][] {
   return Object.entries(wordsOf(type).fields).filter(([, { aliasOf }]) => aliasOf === undefined)
 }
 
-/** The kind of secret that this key of a config holds; undefined: it is none. */
+/** The kind of secret stored under this key; undefined if it is not a secret. */
 export function secretKind(type: DestinationType, key: string): SecretKind | undefined {
   return fieldOf(type, key)?.secret
 }
 
-/** The keys that hold secrets. */
+/** The keys of a config that hold secrets. */
 export function secretKeys(type: DestinationType): string[] {
   return fieldsOf(type).flatMap(([key, { secret }]) => (secret === undefined ? [] : [key]))
 }
 
-/** Whether an empty text in this key of a config says that there is none. */
+/** True if an empty text under this key means "not set". */
 export function isEmptyUnset(type: DestinationType, key: string): boolean {
   return fieldOf(type, key)?.empty === 'unset'
 }
 
-/** Names of the types with a feature, for messages: `a destination_database and a destination_object_store`. */
+/** The type names that have a feature, for messages: `a destination_database and a destination_object_store`. */
 export function typesWith(feature: 'hasColumns' | 'hasConcurrency' | 'isDatabase'): string {
   return destinationTypes
     .filter((type) => wordsOf(type)[feature])

@@ -1,4 +1,4 @@
-/** A destination, the table of its types' configs, its column mappings. Rules: docs/dev/contract.md#destinations. */
+/** A destination, the configs of all types, and column mappings. Rules: docs/dev/contract.md#destinations. */
 import Type, { type Static } from 'typebox'
 import { DestinationConcurrency, OnPermanentError, shownDeliverySettings } from './delivery-settings.ts'
 import { type DestinationType, destinationTypes, redacted, typeFacts } from './destination-words.ts'
@@ -12,12 +12,12 @@ export { destinationTypes, redacted }
 
 const schemas = new Map(destinationTypes.map((type) => [type, configSchemaOf(typeFacts[type].fields)]))
 
-/** The schema of a type's config as clients send it. */
+/** The schema of a type's config in requests. */
 export function configSchema(type: DestinationType): Type.TObject {
   return schemas.get(type)!
 }
 
-/** `type` with its config, every default filled in. */
+/** The destination type with its config, every default filled in. */
 export type ResolvedConfig = {
   [T in DestinationType]: {
     readonly type: T
@@ -25,7 +25,7 @@ export type ResolvedConfig = {
   }
 }[DestinationType]
 
-/** `config` fits the type's schema: it was checked before it was stored. */
+/** `config` must match the schema of its type. It was validated before it was stored. */
 export function resolveConfig(
   type: DestinationType,
   config: Readonly<Record<string, unknown>>,
@@ -47,11 +47,13 @@ export const ColumnMapping = Type.Object(
   },
   closed,
 )
-/** As stored and shown: every key present. `source_field` and `semantic_role` are null when not given. */
+/**
+ * A column as it is stored and shown: every key is present. `source_field` and `semantic_role` are null when not set.
+ */
 export const StoredColumn = Type.Required(ColumnMapping)
 export type ColumnMapping = Static<typeof StoredColumn>
 
-/** A column as the database describes it: what a mapping can be made of. */
+/** A column of the destination's table as the database describes it, from which a mapping can be created. */
 export const TableColumn = Type.Object({
   column_name: Type.String(),
   data_type: Type.String({
@@ -64,6 +66,12 @@ export const TableColumn = Type.Object({
 })
 export type TableColumn = Static<typeof TableColumn>
 
+export const WrittenBy = Type.Enum(['copy', 'insert'], {
+  description:
+    'For databases, if the columns fit: how the rows of a large batch are written. The check of the same name has the reason.',
+})
+export type WrittenBy = Static<typeof WrittenBy>
+
 export const destinationStatus = Type.Enum(['active', 'blocked'])
 export type DestinationStatus = 'active' | 'blocked'
 export const laneStates = ['idle', 'flowing', 'retrying', 'stalled', 'blocked'] as const
@@ -72,7 +80,7 @@ export type LaneStateName = (typeof laneStates)[number]
 const seq = Type.Integer({ minimum: 0, description: 'stream_seq' })
 const timestamp = Type.String({ format: 'date-time' })
 
-/** The state of one destination's lane: read-only (docs/dev/contract.md#lane-status). */
+/** The read-only state of a destination's lane (docs/dev/contract.md#lane-status). */
 export const LaneStatus = Type.Object({
   lane_state: Type.Enum([...laneStates]),
   cursor_seq: seq,
@@ -138,7 +146,7 @@ export const LaneStatus = Type.Object({
 })
 export type LaneStatus = Static<typeof LaneStatus>
 
-/** The key of a database server whose certificate is not verified, pinned by the first connection to it. */
+/** The public key of a database server whose certificate is not verified. The first connection pins it. */
 export const TlsPin = Type.Object(
   {
     sha256: Type.String({
@@ -153,7 +161,10 @@ export const TlsPin = Type.Object(
 )
 export type TlsPin = Static<typeof TlsPin>
 
-/** As responses show it: secrets redacted, `columns` on databases and where Parquet objects have them, `tls_pin` on databases alone, `concurrency` on HTTP endpoints and NATS. */
+/**
+ * A destination in responses, with redacted secrets. `columns` is present for databases and Parquet objects,
+ * `tls_pin` only for databases, `concurrency` for HTTP endpoints and NATS.
+ */
 export const Destination = Type.Object({
   destination_id: Type.String({ format: 'uuid' }),
   pipe_id: Type.String({ format: 'uuid' }),

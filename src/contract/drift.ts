@@ -1,12 +1,12 @@
-/** Drift: keys that records have and no column of a destination takes, and columns that no record fills. */
+/** Drift: record keys that no column of a destination takes, and columns that no record fills. */
 import Type, { type Static } from 'typebox'
 import { columnTypes } from './destination.ts'
 import { nullable } from './destinations/fields.ts'
 
-/** Limits for one destination. */
+/** Limits per destination. */
 export const driftLimits = { keys: 100, keyCharacters: 200, exampleCharacters: 80 } as const
 
-/** As delivery counts and stores it. */
+/** The drift counters as delivery stores them. */
 export interface DriftState {
   since_ms: number
   records: number
@@ -19,12 +19,12 @@ export interface DriftState {
     example: string
   }[]
   other_keys: number
-  /** Names of columns. */
+  /** Names of columns that no record filled. */
   unfilled: string[]
 }
 
 export interface SavedDrift {
-  /** Identifies the columns with which the drift was counted. */
+  /** Identifies the column mapping with which the drift was counted. */
   mappingHash: string
   state: DriftState
 }

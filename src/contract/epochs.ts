@@ -1,31 +1,32 @@
 /**
- * Epochs: the timelines of a data directory. The first begins when the directory is created, another with every
- * restore from a backup, with a move into a cluster, and with `nodes renumber`.
- * A restored buffer lacks the messages that were accepted after the backup, but receivers have seen them. A new epoch
- * therefore begins its sequence numbers far above every number that can have been given out. No seq ever stands for
- * two messages, and so no batch identity and no object key does.
+ * Epochs: the timelines of a data directory. The first one starts when the directory is created. A restore from a backup, a
+ * move into a cluster and `nodes renumber` each start another one.
+ *
+ * A restored buffer lacks the messages that were accepted after the backup, but receivers have already seen them. So a new
+ * epoch starts its sequence numbers far above every number that can have been assigned. No seq ever identifies two
+ * messages; therefore batch identities and object keys are unique too.
  *
  *   epoch 1   1 ──────────────▶ after_seq 900 ┄┄┄ lost with the restore ┄┄┄▶ 950
  *   epoch 2                              first_seq 1763765000000000 ──────▶
  *
- * A move gives every message a new number: nothing of the epoch before is left, and its `after_seq` is 0.
+ * A move gives every message a new number. No message of the previous epoch remains, so `after_seq` is 0.
  */
 export interface Epoch {
   epoch: number
-  /** At most the seq of its first message. */
+  /** A lower bound for the seq of its first message. */
   first_seq: number
-  /** The newest seq of the epoch before that the backup held; 0 for the first. */
+  /** The newest seq of the previous epoch that the backup held; 0 in the first epoch. */
   after_seq: number
 }
 
 export const firstEpochs: readonly Epoch[] = [{ epoch: 1, first_seq: 1, after_seq: 0 }]
 
-/** More messages than were ever accepted between a backup and the end of its directory. */
+/** More messages than can be accepted between a backup and the loss of its directory. */
 const skippedSeqs = 2 ** 40
 
 /**
- * `headSeq`: the newest seq that the restored directory knows of. Microseconds grow faster than any buffer, so that two
- * restores of the same backup never meet.
+ * `headSeq` is the newest seq that the restored directory knows. The microseconds of the clock grow faster than any
+ * buffer, so two restores of one backup use different numbers.
  */
 export function nextEpoch(epochs: readonly Epoch[], headSeq: number, nowMs: number): Epoch {
   return {
@@ -35,7 +36,7 @@ export function nextEpoch(epochs: readonly Epoch[], headSeq: number, nowMs: numb
   }
 }
 
-/** The new epoch of a data directory that is moved: no seq of an earlier epoch refers to a message any more. */
+/** Starts the epoch of a data directory that is moved. No seq of an earlier epoch identifies a message any longer. */
 export function movedEpoch(epochs: readonly Epoch[], headSeq: number, nowMs: number): Epoch {
   return { ...nextEpoch(epochs, headSeq, nowMs), after_seq: 0 }
 }
@@ -44,17 +45,17 @@ export function current(epochs: readonly Epoch[]): Epoch {
   return epochs.at(-1) ?? firstEpochs[0]!
 }
 
-/** Names the log that is written now: of this directory, since this restore. Two restores of one backup differ, too. */
+/** Identifies the log that is written now: this directory since this restore. Two restores of one backup differ. */
 export function timelineOf(dataDirId: string, epochs: readonly Epoch[]): string {
   const { epoch, first_seq } = current(epochs)
   return `${dataDirId}/${epoch}/${first_seq}`
 }
 
 /**
- * The epoch that follows the lost end of a timeline which contains `seq`; null if `seq` is in none. The seq just
- * before an epoch's first belongs to no message: it is the cursor with which consumers continue.
+ * Returns the epoch that follows the lost end of a timeline, if `seq` is in that lost end; null otherwise. The seq
+ * just before an epoch's first belongs to no message: consumers use it as the cursor to continue from.
  */
 export function epochAfterLost(epochs: readonly Epoch[], seq: number): Epoch | null {
-  // The last one: what an earlier epoch kept, a later one may have lost.
+  // The last match counts: a later epoch can have lost what an earlier one kept.
   return epochs.findLast(({ after_seq, first_seq }) => seq > after_seq && seq < first_seq - 1) ?? null
 }

@@ -1,9 +1,9 @@
 /**
- * Every error code of the service: the catalogue.
+ * The catalogue of all error codes of the service.
  *
- * An error of the caller is `throw new ApiError('pipe_not_found')`; it is turned into a status, headers and
- * the body `{error, message, …details}` in one place (`api/http/response.ts`). The default message is here;
- * whoever throws gives its own only when it can say more.
+ * To report an error to the caller, code throws `new ApiError('pipe_not_found')`. `api/http/response.ts` converts it
+ * into status, headers and the body `{error, message, …details}`. The catalogue has the default message; pass another
+ * one only if it is more specific.
  */
 import { resourceLimits } from './resource-limits.ts'
 
@@ -57,7 +57,7 @@ export const errorCatalogue = {
     message:
       'This workspace or pipe has reached a limit of the service: delete one of these resources, or raise the setting.',
   },
-  // People and their sessions
+  // Users and their sessions
   user_not_found: { status: 404, message: 'No such user.' },
   duplicate_user_email: {
     status: 409,
@@ -95,7 +95,7 @@ export const errorCatalogue = {
       'Too many requests from this session, or from the keys of this workspace: wait for the seconds in Retry-After.',
   },
   sign_in_busy: { status: 503, message: 'Too many users are signing in at the moment: try again.' },
-  // Everywhere
+  // All operations
   unauthorized: { status: 401, message: 'A valid API key is required: Authorization: Bearer <API_KEY>.' },
   pipe_not_found: { status: 404, message: 'No such pipe.' },
   not_found: { status: 404, message: 'No such path.' },
@@ -166,13 +166,13 @@ export type ErrorCode = keyof typeof errorCatalogue
 
 export interface ApiErrorOptions {
   message?: string
-  /** Extra fields of the body, beside `error` and `message`. */
+  /** Additional fields of the body, next to `error` and `message`. */
   details?: Record<string, unknown>
-  /** Extra response headers, e.g. `Retry-After`. */
+  /** Additional response headers, such as `Retry-After`. */
   headers?: Record<string, string>
 }
 
-/** The caller's mistake (or ours to report to the caller): a code of the catalogue. */
+/** An error that is reported to the caller, with a code of the catalogue. */
 export class ApiError extends Error {
   readonly code: ErrorCode
   readonly status: number
@@ -188,18 +188,21 @@ export class ApiError extends Error {
     this.headers = options.headers ?? {}
   }
 
-  /** `{error, message, …details}`. */
+  /** The response body: `{error, message, …details}`. */
   body(): Record<string, unknown> {
     return { error: this.code, message: this.message, ...this.details }
   }
 }
 
-/** 400 `validation_error` with the flat `errors` map: dot-joined path → a sentence for people. The first hundred of them. */
+/**
+ * 400 `validation_error` with the flat `errors` map: dot-joined path → sentence. Only the first hundred entries are
+ * kept.
+ */
 export function validationError(errors: Record<string, string>): ApiError {
   const { explainedFields } = resourceLimits
   const entries = Object.entries(errors)
   if (entries.length <= explainedFields) return new ApiError('validation_error', { details: { errors } })
-  // No prototype: a field of the caller's may be named __proto__.
+  // No prototype, because a field in a request can be named __proto__.
   const first: Record<string, string> = Object.create(null)
   for (const [path, sentence] of entries.slice(0, explainedFields)) first[path] = sentence
   return new ApiError('validation_error', {
@@ -208,7 +211,7 @@ export function validationError(errors: Record<string, string>): ApiError {
   })
 }
 
-/** 413 `payload_too_large` for a body over `maxBytes`. */
+/** 413 `payload_too_large` for a body larger than `maxBytes`. */
 export function payloadTooLarge(maxBytes: number): ApiError {
   return new ApiError('payload_too_large', {
     message: `The request body exceeds ${maxBytes} bytes, as sent or after decompression.`,

@@ -1,7 +1,7 @@
-/** Headers of HTTP endpoints whose names tell that their values are secrets. */
+/** Matches header names of HTTP endpoints whose values are probably secrets. */
 const secretName = /key|token|secret|cookie|auth/i
 
-/** A sentence about the names in `headers` that belong into `secret_headers`; null when there are none. */
+/** A warning about names in `headers` that belong in `secret_headers`; null if there are none. */
 export function openSecretsAdvice(headers: unknown): string | null {
   if (typeof headers !== 'object' || headers === null) return null
   const names = Object.keys(headers).filter((name) => secretName.test(name))

@@ -1,10 +1,10 @@
 /**
- * Object keys are made from a template: literal text with tokens in braces, e.g.
- * `{pipe_name}/date={yyyy}-{MM}-{dd}/{first_seq}-{last_seq}.{ext}`. Checked when a destination is saved and rendered by
- * the object-store driver, both from the one parse below. Rules: docs/dev/contract.md#destinations.
+ * Templates of object keys: literal text with tokens in braces, such as
+ * `{pipe_name}/date={yyyy}-{MM}-{dd}/{first_seq}-{last_seq}.{ext}`. The check on saving a destination and the
+ * object-store driver use the same parser. Rules: docs/dev/contract.md#destinations.
  */
 
-/** Everything a template may hold in braces. Times are those of the batch's first message, UTC. */
+/** All valid tokens. Times are those of the batch's first message, in UTC. */
 export const keyTemplateTokens = [
   'pipe_name',
   'pipe_id',
@@ -26,10 +26,10 @@ export type KeyTemplateToken = (typeof keyTemplateTokens)[number]
 export type KeyTemplatePart = { text: string } | { token: KeyTemplateToken }
 export type ParsedKeyTemplate =
   | { ok: true; parts: readonly KeyTemplatePart[] }
-  /** A sentence for people that goes after the field's name; it names the bad token. */
+  /** A sentence that continues the name of the field and names the invalid token. */
   | { ok: false; message: string }
 
-/** Parses and checks a template. `{first_seq}` is required: without it two batches would get one key. */
+/** Parses and checks a template. `{first_seq}` is required; without it two batches could get the same key. */
 export function parseKeyTemplate(template: string): ParsedKeyTemplate {
   const parts: KeyTemplatePart[] = []
   for (const [piece, inBraces] of template.matchAll(/\{([^{}]*)\}|[^{}]+|[{}]/g)) {
@@ -51,7 +51,7 @@ export function parseKeyTemplate(template: string): ParsedKeyTemplate {
   return { ok: true, parts }
 }
 
-/** A store that keeps its objects as files would take some texts for places outside the bucket. */
+/** Rejects texts that a store which keeps objects as files could resolve to a path outside the bucket. */
 function textFault(parts: readonly KeyTemplatePart[]): string | null {
   const text = parts.map((part) => ('text' in part ? part.text : '{}')).join('')
   if (/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text)) return 'must not contain control characters'
@@ -61,7 +61,7 @@ function textFault(parts: readonly KeyTemplatePart[]): string | null {
   return text.split('/').some(isStep) ? 'must not contain . or .. between slashes' : null
 }
 
-/** Fills in the tokens. `values` gives each token's text; nothing is escaped. */
+/** Replaces each token by its text in `values`. Nothing is escaped. */
 export function renderKey(
   parts: readonly KeyTemplatePart[],
   values: Readonly<Record<KeyTemplateToken, string>>,
@@ -70,9 +70,9 @@ export function renderKey(
 }
 
 /**
- * The key as it is in the given epoch of the data directory. From the second on, after a restore, a batch may begin as one
- * of the lost timeline did and end otherwise: where the template tells such two apart neither by `{last_seq}` nor by
- * `{epoch}`, the epoch stands before the extension.
+ * The key in the given epoch of the data directory. After a restore, a batch can start at the same message as a lost
+ * batch but end at another. From the second epoch on, a template without `{last_seq}` and `{epoch}` therefore gets
+ * the epoch before the extension.
  */
 export function keyInEpoch(
   key: string,
@@ -83,7 +83,7 @@ export function keyInEpoch(
   return epoch === 1 || isTold ? key : keyWith(`-e${epoch}`, key, extension)
 }
 
-/** Before the extension, or what stands for one. */
+/** Inserts `addition` before the extension, or before the text that is used as one. */
 export function keyWith(addition: string, key: string, extension: string): string {
   const suffix = key.endsWith(`.${extension}`) ? `.${extension}` : (/\.[^./]*$/.exec(key)?.[0] ?? '')
   return `${key.slice(0, key.length - suffix.length)}${addition}${suffix}`

@@ -1,8 +1,8 @@
-/** Tells drift that was counted with other columns. */
+/** Detects drift that was counted with other columns. */
 import { createHash } from 'node:crypto'
 import type { ColumnMapping } from './destination.ts'
 
-/** Two destinations have the same hash if their columns take the same keys. */
+/** Destinations have the same hash if their columns take the same keys. */
 export function mappingHash(columns: readonly ColumnMapping[], timestampField: string): string {
   const mapped = columns.map((one) => [one.column_name, one.source_field, one.semantic_role])
   return createHash('sha256')

@@ -1,4 +1,4 @@
-/** Looking at messages: served by `management/`. */
+/** Operations that read messages. `management/` serves them. */
 import Type from 'typebox'
 import { messageListParameters, tailParameters } from './message.ts'
 import { everyManaged, type Operation } from './operation.ts'

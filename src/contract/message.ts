@@ -1,4 +1,7 @@
-/** Messages as people look at them: one by its id, a page of a pipe's, the newest as they come (docs/dev/contract.md#looking-at-messages). */
+/**
+ * Messages for inspection: one by its id, a page of a pipe's messages, or the newest as they arrive
+ * (docs/dev/contract.md#looking-at-messages).
+ */
 import Type, { type Static } from 'typebox'
 import { LaneStatus } from './destination.ts'
 import { moment, nullable } from './destinations/fields.ts'

@@ -1,4 +1,4 @@
-/** The responses of each operation as OpenAPI writes them: success, errors by status with their details, headers. */
+/** The responses of each operation in OpenAPI form: success, errors by status with their details, and headers. */
 import { type ErrorCode, errorCatalogue } from './errors.ts'
 import { openapiSchema, type SchemaObject } from './openapi-schema.ts'
 import type { Operation } from './operation.ts'
@@ -44,7 +44,7 @@ const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
     present: {
       type: 'object',
       description:
-        'The pipe, the destination or the alerts as a GET shows them now. Left out when they were deleted in the meantime.',
+        'The pipe, the destination or the alerts as a GET shows them now. Omitted if they were deleted in the meantime.',
     },
   },
   workspace_full: { limit: exceededLimit.limit, limit_value: exceededLimit.limit_value },
@@ -85,7 +85,7 @@ const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
   },
 }
 
-/** Under `components`: a header's name → what it is. */
+/** Under `components`: header name → its description and schema. */
 export const sharedHeaders: Record<string, { description: string; schema: SchemaObject }> = {
   'WWW-Authenticate': { description: 'Always `Bearer`.', schema: { type: 'string' } },
   'Retry-After': { description: 'Seconds.', schema: { type: 'integer' } },
@@ -155,7 +155,10 @@ export function responses(operation: Operation, names: Names): Responses {
   return result
 }
 
-/** Under `components`: codes that are the only one of their status somewhere, written once and referred to. */
+/**
+ * Under `components`: responses for codes that are the only one of their status in some operation. They are written
+ * once and referenced.
+ */
 export function sharedResponses(): Responses {
   const alone = new Set<ErrorCode>()
   for (const { area, errors } of operationTable)

@@ -1,16 +1,16 @@
 /**
- * A TypeBox schema as OpenAPI 3.0.3 writes it. That version has no `const`, no `type: null` and no `patternProperties`:
- * they become a one-value `enum`, `nullable` and `additionalProperties`. A schema that has a name becomes a `$ref`.
+ * Converts a TypeBox schema to OpenAPI 3.0.3, which has no `const`, no `type: null` and no `patternProperties`. They
+ * become a one-value `enum`, `nullable` and `additionalProperties`. A schema with a name becomes a `$ref`.
  */
 export type SchemaObject = Record<string, unknown>
 
-/** `names` gives the components: a schema found there by identity is referred to, not repeated. */
+/** `names` maps schemas to component names, by identity. A named schema is referenced and not repeated. */
 export function openapiSchema(schema: object, names: Names): SchemaObject {
   const name = names.get(schema)
   return name === undefined ? openapiDefinition(schema, names) : { $ref: `#/components/schemas/${name}` }
 }
 
-/** The schema itself, also when it has a name: for the components section. */
+/** Writes the schema itself even if it has a name. Used for the components section. */
 export function openapiDefinition(schema: object, names: Names): SchemaObject {
   const result: SchemaObject = {}
   for (const [key, value] of Object.entries(schema)) {
@@ -22,7 +22,7 @@ export function openapiDefinition(schema: object, names: Names): SchemaObject {
 
 type Names = ReadonlyMap<object, string>
 
-/** The keywords that OpenAPI writes in another way, or with schemas inside; `written`: the keywords before. */
+/** Keywords that OpenAPI writes differently or that contain schemas. `written` holds the keywords written so far. */
 const keywords: Record<string, (value: unknown, names: Names, written: SchemaObject) => SchemaObject> = {
   refusals: () => ({}),
   anyOf: (value, names) => union(asList(value), names),
@@ -42,7 +42,7 @@ const keywords: Record<string, (value: unknown, names: Names, written: SchemaObj
   }),
 }
 
-/** `T | null` is a nullable T, written out because a $ref takes no siblings; other unions are `anyOf`. */
+/** `T | null` becomes a nullable T, written inline because a $ref allows no siblings. Other unions become `anyOf`. */
 function union(branches: unknown[], names: Names): SchemaObject {
   const solid = branches.map(asObject).filter((branch) => Reflect.get(branch, 'type') !== 'null')
   const isNullable = solid.length < branches.length
@@ -51,7 +51,7 @@ function union(branches: unknown[], names: Names): SchemaObject {
     return { anyOf: solid.map((branch) => openapiSchema(branch, names)) }
   if (!isNullable) return openapiSchema(only, names)
   const written = openapiDefinition(only, names)
-  // An enum of a nullable value has to list null.
+  // The enum of a nullable value must include null.
   const values = Array.isArray(written.enum) ? { enum: [...written.enum, null] } : {}
   return { ...written, ...values, nullable: true }
 }
@@ -61,7 +61,7 @@ function enumeration(values: unknown[], written: SchemaObject): SchemaObject {
   return { ...('type' in written ? {} : { type }), enum: values }
 }
 
-/** The very object, not a copy: names go by identity. */
+/** Returns the same object, not a copy, because names are found by identity. */
 function asObject(value: unknown): object {
   if (typeof value === 'object' && value !== null) return value
   throw new TypeError('a schema must be an object')

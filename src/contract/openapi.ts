@@ -1,6 +1,7 @@
 /**
- * The OpenAPI 3.0.3 description (docs/dev/contract.md#versioning), emitted from the route table, the schemas and the error
- * catalogue that serve the requests. `openapi/management-v1.openapi.yaml` is its output; a test compares the two.
+ * Generates the OpenAPI 3.0.3 document (docs/dev/contract.md#versioning) from the route table, the schemas and the
+ * error catalogue that serve the requests. `openapi/management-v1.openapi.yaml` is the output; a test compares the
+ * two.
  */
 import type { TSchema } from 'typebox'
 import { stringify } from 'yaml'
@@ -33,7 +34,7 @@ import { AllowedOrigin, Pipe, PipeCreate, PipeLimits, PipePatch, PipeUsage, pipe
 import { responseBodies, StoredLimits } from './responses.ts'
 import { SetupLink, User, UserCreate, UserUpdate } from './user.ts'
 
-/** Where the two surfaces are reached: the defaults of the document's server variables. */
+/** The base URLs of both APIs: the defaults of the document's server variables. */
 export interface ServerUrls {
   management: string
   data: string
@@ -90,7 +91,7 @@ const areas: Record<Operation['area'], { description: string; onDataUrl: boolean
   pull: { description: 'Messages out of pull destinations', onDataUrl: true },
 }
 
-/** Schemas that are in `components`, each under the name clients see. */
+/** The schemas in `components`, each with its public name. */
 const names = new Map<object, string>([
   [Pipe, 'Pipe'],
   [PipeCreate, 'PipeCreate'],
@@ -156,7 +157,7 @@ function operationObject(operation: Operation): Record<string, unknown> {
     ...(description === undefined ? {} : { description }),
     ...(scopeOf(operation) === null ? {} : { 'x-required-scope': scopeOf(operation) }),
     ...(auth === 'none' ? { security: [] } : {}),
-    // An empty requirement beside the key: the pipe says which of the two.
+    // The empty requirement next to the key means that the pipe decides whether a key is required.
     ...(auth === 'pipe' ? { security: [{ apiKey: [] }, {}] } : {}),
     ...(parameters.length > 0 ? { parameters: parameters.map(parameterObject) } : {}),
     ...(request ? { requestBody: requestBody(operation, request) } : {}),
@@ -169,7 +170,7 @@ function parameterObject(parameter: NonNullable<Operation['parameters']>[number]
   return { ...rest, schema: openapiSchema(schema, names) }
 }
 
-/** A config that may be left out is written where it is used, not by reference. */
+/** A config that is optional in a request is written inline and not referenced. */
 function namesOfType(type: DestinationType): [object, string][] {
   const create = destinationCreateSchema(type)
   const name = pascalCase(wordsOf(type).kind)
@@ -192,7 +193,7 @@ function requestBody(operation: Operation, request: TSchema): Record<string, unk
   return { required: operation.isBodyOptional !== true, content }
 }
 
-/** `destination_type` says which of the bodies it is. */
+/** A discriminated union: `destination_type` selects the body. */
 function byDestinationType(): SchemaObject {
   const refs = destinationTypes.map(
     (type) => [type, `#/components/schemas/${names.get(destinationCreateSchema(type))}`] as const,
@@ -203,7 +204,7 @@ function byDestinationType(): SchemaObject {
   }
 }
 
-/** The properties of an object schema with the value each has when it is left out. */
+/** Adds to each property of an object schema its default value. */
 function withDefaults(schema: SchemaObject, defaults: Readonly<Record<string, unknown>>): SchemaObject {
   const properties = Object.entries(Object(schema.properties)).map(([name, property]) => [
     name,

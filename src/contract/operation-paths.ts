@@ -1,6 +1,6 @@
 /**
- * Method and path of every operation of /v1, by operationId. Free of schemas, so that clients can load it alone; the
- * rest of each operation is in `operations.ts`. A parameter of a path is a UUID.
+ * Method and path of every operation of /v1, by operationId. Free of schemas, so that clients can load it without
+ * them. `operations.ts` has the other parts of each operation. Every path parameter is a UUID.
  */
 export const operationPaths = {
   getOverview: ['GET', '/v1/overview'],
@@ -27,6 +27,7 @@ export const operationPaths = {
   getDestination: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}'],
   getDestinationUsage: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}/usage'],
   getDrift: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}/drift'],
+  listAttempts: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}/attempts'],
   updateDestination: ['PATCH', '/v1/pipes/{pipe_id}/destinations/{destination_id}'],
   deleteDestination: ['DELETE', '/v1/pipes/{pipe_id}/destinations/{destination_id}'],
   setDestinationStatus: ['PATCH', '/v1/pipes/{pipe_id}/destinations/{destination_id}/status'],
@@ -67,7 +68,7 @@ export const operationPaths = {
 export type OperationId = keyof typeof operationPaths
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS'
 
-/** The part of an operation that its id decides. */
+/** The part of an operation that follows from its id. */
 export function at<Id extends OperationId>(operationId: Id) {
   const [method, path] = operationPaths[operationId]
   return { operationId, method, path } as {

@@ -1,11 +1,11 @@
-/** The parts of an operation of /v1, and the constants that many operations share. */
+/** The type of an operation of /v1, and constants that many operations share. */
 import Type, { type TSchema } from 'typebox'
 import type { ApiKeyScope } from './api-key.ts'
 import type { ErrorCode } from './errors.ts'
 import type { Method } from './operation-paths.ts'
 import { resourceLimits } from './resource-limits.ts'
 
-/** Bytes and values (nested ones included) of a request's body. */
+/** Limits of a request body: bytes, and values including nested ones. */
 export interface BodyLimits {
   readonly bytes: number
   readonly values: number
@@ -31,15 +31,12 @@ export const formBody: BodyLimits = {
   bytes: resourceLimits.formBodyBytes,
   values: resourceLimits.managementBodyValues,
 }
-/** No operation takes more. */
+/** The largest body limit of all operations. */
 export const largestBodyBytes = Math.max(
   ...[smallBody, destinationBody, sampleBody, replayBody].map(({ bytes }) => bytes),
 )
 
-/**
- * A resource that has a version. The version covers its settings, not the figures that the service counts. Ids are as
- * they are in the path.
- */
+/** A versioned resource. The version covers its settings but not its counters. Ids have the spelling of the path. */
 export type VersionedResource =
   | { kind: 'alerts'; workspaceId: string }
   | { kind: 'pipe'; workspaceId: string; pipeId: string }
@@ -56,42 +53,43 @@ export interface OperationParameter {
 export interface Operation {
   operationId: string
   method: Method
-  /** Parameters in braces; each is a UUID. */
+  /** With parameters in braces. Each is a UUID. */
   path: string
-  /** Which module serves it. `health` is on every address; `ingest` and `pull` are on `{data_url}`. */
+  /** The module that serves it. `health` is available on every address; `ingest` and `pull` on `{data_url}`. */
   area: 'management' | 'tail' | 'health' | 'ingest' | 'pull'
   summary: string
   description?: string
-  /** `key`: Bearer key required. `pipe`: as the pipe says. */
+  /** `key`: requires a Bearer key. `pipe`: the pipe decides. */
   auth: 'none' | 'key' | 'pipe'
-  /** The right that a signed-in user needs. Absent: `read` for GET, `manage` for everything else. */
+  /** The right that a signed-in user needs. Default: `read` for GET, `manage` for other methods. */
   needs?: 'read' | 'manage'
   /**
-   * The access of a key that is limited to some pipes (docs/dev/contract.md#key-scopes). `its_pipe`: the path names
-   * the pipe, another one is not found; on ingest and pull it is `forbidden`. `its_part`: the response is cut to its
-   * pipes. `nothing`: 403, it is about the whole workspace. `open`: it takes no key, and tells nothing of any pipe's
-   * content.
+   * The access of a key that is limited to some pipes (docs/dev/contract.md#key-scopes).
+   * `its_pipe`: the path names the pipe. Another pipe gets a not-found error; ingest and pull return `forbidden`.
+   * `its_part`: the response contains only its pipes.
+   * `nothing`: 403, because the operation concerns the complete workspace.
+   * `open`: needs no key and reveals nothing about the content of any pipe.
    */
   boundKeys: 'its_pipe' | 'its_part' | 'nothing' | 'open'
   parameters?: readonly OperationParameter[]
   /**
-   * The resource that it shows or changes as a whole: its responses have the `ETag` of that resource, and a change
-   * takes `If-Match`.
+   * The resource that the operation shows or changes as one unit. Responses have its `ETag`; changes accept
+   * `If-Match`.
    */
   versioned?: VersionedResource['kind']
-  /** The JSON body, which is an object. Absent: the operation takes none. */
+  /** The schema of the JSON body, always an object. Absent: the operation takes no body. */
   request?: TSchema
-  /** No body stands for an empty object. */
+  /** A missing body means an empty object. */
   isBodyOptional?: boolean
-  /** Puts a body into the form that its schema is for, e.g. trims a text. Pure, and leaves what it does not know as it is. */
+  /** Normalizes a body before validation, for example trims texts. Pure; leaves unknown fields unchanged. */
   prepare?: (body: Record<string, unknown>) => Record<string, unknown>
-  /** The limits of its body. Absent: `smallBody`. */
+  /** Limits of the body. Default: `smallBody`. */
   bodyLimits?: BodyLimits
-  /** Further content types of the body, beside application/json. */
+  /** Accepted content types of the body in addition to application/json. */
   requestContentTypes?: readonly string[]
-  /** `contentType`: where it is not application/json. */
+  /** `contentType` is set if it is not application/json. */
   success: { status: number; description: string; schema?: TSchema; contentType?: string }
-  /** Further statuses that are no error of the catalogue, e.g. 204 of an empty pull. */
+  /** Other statuses that are not errors of the catalogue, such as 204 of an empty pull. */
   otherResponses?: Readonly<Record<number, Omit<Operation['success'], 'status'>>>
   errors: readonly ErrorCode[]
 }
@@ -100,7 +98,7 @@ export function needsOf({ method, needs }: Pick<Operation, 'method' | 'needs'>):
   return needs ?? (method === 'GET' ? 'read' : 'manage')
 }
 
-/** The scope that a key must have (docs/dev/contract.md#key-scopes); null: the operation takes no key. */
+/** The scope that a key needs (docs/dev/contract.md#key-scopes). Null: the operation takes no key. */
 export function scopeOf({
   area,
   method,
@@ -119,9 +117,12 @@ export function scopeOf({
   }
 }
 
-/** Reads too: a node of a cluster answers nothing while it is cut off. */
+/**
+ * Errors of every operation with a key. Reads can fail with `storage_unavailable` too: a node that is disconnected
+ * from its cluster rejects all requests.
+ */
 export const everyKeyed = ['storage_unavailable', 'unauthorized', 'forbidden', 'server_error'] as const
-/** The errors of a management operation, whose requests have a budget per workspace. */
+/** Errors of every management operation. Management requests are rate-limited per workspace. */
 export const everyManaged = ['too_many_requests', ...everyKeyed] as const
 export const withBody = ['validation_error', 'payload_too_large', ...everyManaged] as const
 

@@ -1,6 +1,6 @@
 /**
- * Every operation of /v1 as data: THE route table. The HTTP layer builds its routes from it, the OpenAPI document is
- * emitted from it, and a test asks for each operation and each of its error codes to have been seen.
+ * The table of all operations of /v1. The HTTP layer builds its routes from it, and the OpenAPI document is generated
+ * from it. A test checks that every operation and every error code occurs in the tests.
  */
 import type { Static, TSchema } from 'typebox'
 import { alertOperations } from './alert-operations.ts'
@@ -30,26 +30,26 @@ export const operations = [
   ...pullOperations,
 ] as const satisfies readonly Operation[]
 
-/** The same table with every entry as the general type. */
+/** The same table, typed as the general `Operation`. */
 export const operationTable: readonly Operation[] = operations
 
 export type { OperationId } from './operation-paths.ts'
 
 type Entry<Id extends OperationId> = Extract<(typeof operations)[number], { operationId: Id }>
-/** The operations that `management/` serves: /v1/pipes… and /v1/api-keys… */
+/** The operations that `management/` serves: /v1/pipes…, /v1/api-keys… and others. */
 export type ManagementOperationId = Extract<
   (typeof operations)[number],
   { area: 'management' }
 >['operationId']
 
-/** The success body of an operation; null when it has none. */
+/** The type of an operation's success body; null if it has none. */
 export type SuccessBody<Id extends OperationId> = Entry<Id>['success'] extends {
   schema: infer Schema extends TSchema
 }
   ? Static<Schema>
   : null
 
-/** The JSON body of a request; undefined when the operation takes none. */
+/** The type of an operation's JSON body; undefined if it takes none. */
 export type RequestBody<Id extends OperationId> =
   Entry<Id> extends { request: infer Schema extends TSchema } ? Static<Schema> : undefined
 
@@ -58,10 +58,10 @@ type QueryParameter<Id extends OperationId> =
     ? Extract<Parameter, { in: 'query'; name: string; schema: TSchema }>
     : never
 
-/** The query parameters of an operation, as their schemas type them. Each can be left out. */
+/** The types of an operation's query parameters. All are optional. */
 export type RequestQuery<Id extends OperationId> = {
   [Parameter in QueryParameter<Id> as Parameter['name']]?: Static<Parameter['schema']>
 }
 
-/** The path parameters of an operation, by name. */
+/** An operation's path parameters, by name. */
 export type RequestPath<Id extends OperationId> = Record<PathParameter<Id>, string>

@@ -1,7 +1,7 @@
 /**
- * Everything that a screen shows of a workspace at one moment, in one response: what the dashboard and `pipectl top` ask
- * for every few seconds. Its cost grows with pipes and lanes, never with messages; who says what it has (`since`) gets what
- * is different, so that at rest it costs next to nothing.
+ * The complete state of a workspace in one response. The dashboard and `pipectl top` poll it every few seconds. Its
+ * cost grows with the number of pipes and lanes, never with messages. A client that sends `since` receives only what
+ * changed, so polling an idle workspace costs almost nothing.
  */
 import Type, { type Static } from 'typebox'
 import { destinationStatus, LaneStatus } from './destination.ts'

@@ -1,4 +1,4 @@
-/** Parked records of a destination: served by `management/`. */
+/** Operations on a destination's parked records. `management/` serves them. */
 import { everyManaged, type Operation, replayBody, withBody } from './operation.ts'
 import { at } from './operation-paths.ts'
 import {

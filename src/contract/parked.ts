@@ -1,9 +1,9 @@
 /**
- * Parked records: records that a destination permanently rejected, or messages that a user skipped, set aside so that
- * the lane continues. They can be read, edited, replayed and discarded. Rules: docs/dev/contract.md#parked-records.
+ * Parked records: records that a destination permanently rejected, or messages that a user skipped. They are set aside so
+ * that the lane continues. Users can read, edit, replay and discard them. Rules: docs/dev/contract.md#parked-records.
  *
  *   parked ──replay──▶ replaying ──stored──▶ gone (404)
- *     ▲                    └──refused again──▶ parked, with the new error and one more in `history`
+ *     ▲                    └──rejected again──▶ parked, with the new error and one more entry in `history`
  *     └────────────────────────────┘
  */
 import Type, { type Static } from 'typebox'
@@ -12,9 +12,9 @@ import { resourceLimits } from './resource-limits.ts'
 import { parkedNextPattern } from './validate.ts'
 
 export const parkedPage = { default: 50, max: 500 } as const
-/** Ids in one request that replays or discards several. */
+/** Maximum number of ids in one request to replay or discard. */
 export const parkedIdsAtOnce = 500
-/** Errors of earlier tries that are kept of one parked record: the newest. */
+/** Maximum number of earlier errors kept per parked record. The newest are kept. */
 export const parkedHistoryEntries = 20
 
 export const parkedReasons = ['permanent_error', 'skipped'] as const
@@ -72,7 +72,7 @@ export const ParkedList = Type.Object({
 })
 export type ParkedList = Static<typeof ParkedList>
 
-/** GET …/parked/{parked_id}. The records are each one's own JSON text: numbers keep their digits. */
+/** GET …/parked/{parked_id}. Each record is its original JSON text, so numbers keep all digits. */
 export const ParkedDetail = Type.Object({
   ...parked,
   history: Type.Array(Type.Object({ failed_ts: timestamp(), error: ParkedError }), {
@@ -103,7 +103,7 @@ export const ParkedReplayRequest = Type.Object(
 )
 export type ParkedReplayRequest = Static<typeof ParkedReplayRequest>
 
-/** Its response: `replays` tells this replay from others when asking what became of it. */
+/** The response to a replay. `replays` identifies this replay when the client asks for its result. */
 export const ParkedReplay = Type.Object({ parked_id: uuid(), replays: count(1) })
 export type ParkedReplay = Static<typeof ParkedReplay>
 

@@ -1,7 +1,7 @@
 /**
- * A pipe and what belongs to it, as clients create, change and read them: the pipe, its limits, its allowed browser
- * origins, its usage. Rules: docs/dev/contract.md#pipes, docs/dev/contract.md#pipe-limits,
- * docs/dev/contract.md#allowed-origins, docs/dev/contract.md#request-bodies.
+ * A pipe with its limits, allowed browser origins and usage, as clients create, change and read them. Rules:
+ * docs/dev/contract.md#pipes, docs/dev/contract.md#pipe-limits, docs/dev/contract.md#allowed-origins,
+ * docs/dev/contract.md#request-bodies.
  */
 import Type, { type Static } from 'typebox'
 import { usageCountFields } from './usage.ts'
@@ -20,7 +20,7 @@ const pipeName = Type.String({
   description: 'letters, digits, hyphen and underscore only',
 })
 
-/** The seven geo targets, in the order the spec lists them. */
+/** The seven geo targets, in the order of the specification. */
 export const geoFieldKeys = [
   'pipe_ingest_geo_country_field',
   'pipe_ingest_geo_region_field',
@@ -32,7 +32,7 @@ export const geoFieldKeys = [
 ] as const
 export type GeoFieldKey = (typeof geoFieldKeys)[number]
 
-/** A body with its geo targets trimmed; what is empty then is off, as null is. Other fields stay as they are. */
+/** Trims the geo targets of a body. An empty target means off, like null. Other fields are unchanged. */
 export function withTrimmedGeoFields(body: Record<string, unknown>): Record<string, unknown> {
   const trimmed = { ...body }
   for (const key of geoFieldKeys) {
@@ -60,7 +60,10 @@ const settable = {
 }
 export const pipeStatus = Type.Enum(['active', 'paused'])
 
-/** POST /v1/pipes. `pipe_status` is taken and ignored: a new pipe is always active (docs/dev/contract.md#request-bodies). */
+/**
+ * POST /v1/pipes. `pipe_status` is accepted and ignored: a new pipe is always active
+ * (docs/dev/contract.md#request-bodies).
+ */
 export const PipeCreate = Type.Object(
   {
     pipe_name: pipeName,
@@ -90,7 +93,7 @@ export const PipePatch = Type.Object(
 )
 export type PipePatch = Static<typeof PipePatch>
 
-/** A stored pipe, as every response shows it. */
+/** A stored pipe as responses show it. */
 export const Pipe = Type.Object({
   pipe_id: Type.String({ format: 'uuid' }),
   pipe_name: pipeName,
@@ -104,7 +107,9 @@ export type PipeCreate = Static<typeof PipeCreate>
 export type PipeUpdate = Static<typeof PipeUpdate>
 export type Pipe = Static<typeof Pipe>
 
-/** Defaults of a new pipe (docs/dev/contract.md#pipes). `pipe_description` is stored as the empty string. */
+/**
+ * Defaults of a new pipe (docs/dev/contract.md#pipes). A missing `pipe_description` is stored as the empty string.
+ */
 export const pipeDefaults = {
   pipe_description: '',
   pipe_add_ingest_ts: true,
@@ -124,7 +129,10 @@ export const pipeDefaults = {
 
 const atLeastOne = () => Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })
 
-/** Limits of a pipe. Without a row there are no ingest limits, and each destination type's default flush plan holds. */
+/**
+ * Limits of a pipe. Without stored limits, ingest is not limited and each destination type's default flush plan
+ * applies.
+ */
 export const PipeLimits = Type.Object(
   {
     pl_ingest_max_records_per_request: atLeastOne(),
@@ -137,7 +145,7 @@ export const PipeLimits = Type.Object(
   },
   { additionalProperties: false },
 )
-/** As stored and shown: `pl_ingest_max_bytes_per_day` is null when there is no cap. */
+/** Limits as stored and shown. `pl_ingest_max_bytes_per_day` is null if there is no limit. */
 export type PipeLimits = Required<Static<typeof PipeLimits>>
 
 const originPattern = '^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?$'
@@ -155,14 +163,17 @@ export const OriginCreate = Type.Object(
 )
 export type OriginCreate = Static<typeof OriginCreate>
 
-/** How origins are stored and compared: in lower case, without the port that its scheme implies (docs/dev/contract.md#allowed-origins). */
+/**
+ * Origins are stored and compared in lower case, without the default port of the scheme
+ * (docs/dev/contract.md#allowed-origins).
+ */
 export function normaliseOrigin(origin: string): string {
   const lower = origin.toLowerCase()
   const defaultPort = lower.startsWith('https:') ? ':443' : ':80'
   return lower.endsWith(defaultPort) ? lower.slice(0, -defaultPort.length) : lower
 }
 
-/** A body of `OriginCreate` with the origin as it is stored, before its form is checked. */
+/** Normalizes the origin in a body of `OriginCreate`, before validation. */
 export function withNormalOrigin(body: Record<string, unknown>): Record<string, unknown> {
   const { origin_domain } = body
   return typeof origin_domain === 'string' ? { ...body, origin_domain: normaliseOrigin(origin_domain) } : body
@@ -174,7 +185,7 @@ export const AllowedOrigin = Type.Object({
 })
 export type AllowedOrigin = Static<typeof AllowedOrigin>
 
-/** Usage: what a pipe did in the last 24 hours, and what is pending in it now. */
+/** Usage: the activity of a pipe in the last 24 hours, and its pending messages. */
 export const usageStatsWindowHours = 24
 const count = () => Type.Integer({ minimum: 0 })
 

@@ -1,6 +1,6 @@
 /**
- * The reasons and warnings that GET /v1/ready reports, and what they mean for people. Each text continues a sentence,
- * and is the same in terminals and pages.
+ * The reasons and warnings that GET /v1/ready reports, with their explanations. Each text continues a sentence and is
+ * the same in terminals and pages.
  */
 export const notReadyReasons = {
   buffer_unavailable: 'the buffer accepts no records; requests get 503',
@@ -12,7 +12,7 @@ export const notReadyReasons = {
 } as const
 export type NotReadyReason = keyof typeof notReadyReasons
 
-/** The service accepts records all the same. */
+/** Conditions in which the service still accepts records. */
 export const readyWarnings = {
   segments_damaged: 'parts of the buffer are damaged and wait to be repaired: `pipectl doctor` lists them',
   segments_missing: 'parts of the buffer are missing: `pipectl verify` lists them',
@@ -28,7 +28,7 @@ export type ReadyWarning = keyof typeof readyWarnings
 export const notReadyNames = Object.keys(notReadyReasons) as NotReadyReason[]
 export const readyWarningNames = Object.keys(readyWarnings) as ReadyWarning[]
 
-/** A daemon that is newer than this program can report others: they are shown by their name. */
+/** The explanation for a name. A newer daemon can report unknown names; they are shown unchanged. */
 export function readyWords(name: string): string {
   const words: Readonly<Record<string, string>> = { ...notReadyReasons, ...readyWarnings }
   return words[name] ?? name

@@ -1,283 +1,297 @@
 /**
- * The limits of one request, one message, one destination and one unknown client, in one file, each with its unit and
- * its reason. Where an operator may need another value, the limit is the default of the setting that is named with
- * it; the others are fixed.
+ * The limits of one request, one message, one destination and one unknown client, each with its unit and reason. A
+ * limit that an operator can change is the default of the setting named with it. All others are fixed.
  */
 const KiB = 1024
 const MiB = 1024 * KiB
 
 export const resourceLimits = {
   /**
-   * The history of one lane: with a batch every second, all of 24 h. Where the oldest rows are cut, only the state of
-   * a message is known.
+   * History rows per lane: 24 h with one batch per second. Older rows are deleted; of their messages only the state
+   * is known.
    */
   historyRowsPerLane: 100_000,
-  /** The records of a message that is shown: how many of its first, and the size of their text together. */
+  /**
+   * Delivery attempts kept per lane, by outcome, and for how long. The newest are kept. Failures are rarer and are
+   * often investigated days later.
+   */
+  deliveredAttemptsPerLane: 700,
+  deliveredAttemptHours: 24,
+  failedAttemptsPerLane: 300,
+  failedAttemptHours: 7 * 24,
+  /** Excerpts of one attempt: bytes of the response body, and characters of all headers of one side. */
+  attemptExcerptBytes: 1 * KiB,
+  attemptHeaderCharacters: 2_000,
+  /** Records shown of one message: the number of its first records, and the total size of their text. */
   shownRecords: 20,
   shownRecordBytes: 4 * MiB,
   messagesPerPage: 200,
-  /** Live tails: of a workspace, of all; the text of one step, and of a record, beyond which it is left out. */
+  /** Live tails per workspace and in total; the largest text of a step and of a record. Larger texts are left out. */
   tailsPerWorkspace: 8,
   tails: 64,
   tailRunBytes: 1 * MiB,
   tailRecordBytes: 256 * KiB,
-  /** The runs of one lane in one response. A page of messages has no more. */
+  /** History runs of one lane in one response. A page of messages never has more. */
   shownHistoryRuns: 250,
-  /** A row group of a Parquet object, which is encoded at once and is in memory: bytes of values, and cells. */
+  /** The row group of a Parquet object, which is encoded in one step in memory: bytes of values, and cells. */
   parquetGroupBytes: 8 * MiB,
   parquetGroupCells: 1_000_000,
-  /** The bytes of records that are copied to the Parquet thread at once, or one record. */
+  /** Bytes of records that are copied to the Parquet thread in one step. A larger record is copied alone. */
   parquetPortionBytes: 1 * MiB,
-  /** Young objects of the Parquet thread, in MiB: a row group becomes old anyway. */
+  /**
+   * Young generation of the Parquet thread's heap, in MiB. Small, because row groups live long and are promoted
+   * anyway.
+   */
   parquetYoungHeapMiB: 16,
   /**
-   * Columns of a Parquet object, each with room of its own in every row group; and the number of those that take the
-   * same key, which bounds the growth of the object.
+   * Columns of a Parquet object, each with its own buffers in every row group; and the number of columns that take
+   * the same key, which bounds the growth of the object.
    */
   parquetColumns: 256,
   parquetColumnsOfKey: 4,
-  /** A number, or text for a numeric column, longer than this is no value of such a column. */
+  /** A number, or text for a numeric column, that is longer than this is rejected as a value of the column. */
   numericTextCharacters: 1_000,
   /**
-   * Heap that a thread's young objects may take, in MiB: V8 allows 48 by itself, fills it before it looks for garbage, and
-   * keeps it.
+   * Young generation of a thread's heap, in MiB. V8 allows 48 by default, fills it before it collects garbage, and
+   * never returns it.
    */
   deliveryYoungHeapMiB: 24,
   driverYoungHeapMiB: 6,
-  /** The bytes that are read from a destination during one attempt; beyond it the connection is dropped. */
+  /** Bytes read from a destination during one attempt. If there are more, the connection is closed. */
   destinationReadBytes: 8 * MiB,
-  /** Interim responses (100 Continue, 103 Early Hints) before one response of an HTTP endpoint. */
+  /** Bytes of interim responses (100 Continue, 103 Early Hints) before one response of an HTTP endpoint. */
   interimResponseBytes: 64 * KiB,
   /**
-   * Records of one `_bulk` request: the response has an item for each, 300 bytes of a stored one and twice that of a refused one,
-   * and all of it must fit into `destinationReadBytes`.
+   * Records per `_bulk` request. The response has an item for each: 300 bytes for a stored record, twice that for a
+   * rejected one. All items must fit into `destinationReadBytes`.
    */
   bulkRecords: 5_000,
-  /** One response of an object store: what it says of an upload or an error is some KiB of XML. */
+  /** One response of an object store. An upload result or an error is a few KiB of XML. */
   storeResponseBytes: 64 * KiB,
-  /** The limit of a destination's own error text, as it is stored, logged and shown. */
+  /** Bytes of a destination's error text when it is stored, logged and shown. */
   errorMessageBytes: 1_024,
   errorCodeCharacters: 64,
-  /** Characters of a refused record's value, where a destination names it: enough to recognise it. */
+  /** Characters of a rejected record's value in an error: enough to recognize it. */
   rejectedValueCharacters: 200,
-  /** Refused records that a driver hands to its lane in one call. */
+  /** Rejected records that a driver passes to its lane in one call. */
   parkedAtOnce: 1_000,
   /**
-   * The columns that a test of a database reports: more than a person maps. A longer name is not the name of a
-   * column.
+   * Columns reported by the test of a database: more than a user maps by hand. A longer name is not treated as a
+   * column name.
    */
   shownTableColumns: 500,
   tableColumnCharacters: 128,
   /**
-   * The sample from which a table is proposed: the number of the newest records, their bytes, and the keys of all of
-   * them together. A sample that is sent along must leave room in a management body, which has 1 MiB.
+   * The sample from which a table is proposed: the number of newest records, their bytes, and the keys of all of
+   * them. A sample in the request must fit into a management body.
    */
   inferredRecords: 1_000,
   inferredBytes: 4 * MiB,
   inferredKeys: 1_000,
   inferredSampleCharacters: 900_000,
   /**
-   * Trying a transform: how long all records may take, how many trials run at once, the bytes and records that go to the thread together, and
-   * the text of a record before and after, beyond which it is not shown.
+   * Trial of a transform: the time for all records, concurrent trials, bytes and records that the thread receives,
+   * and the text of a record before and after. A longer text is not shown.
    */
   trialMs: 5_000,
   trialsAtOnce: 2,
   trialPortionBytes: 1 * MiB,
   trialPortionRecords: 100,
   trialRecordBytes: 256 * KiB,
-  /** Columns of a proposed table. InnoDB's page takes about 190 of the largest type. */
+  /** Columns of a proposed table. A row of InnoDB holds about 190 columns of the largest type. */
   inferredColumns: 200,
   inferredMysqlColumns: 150,
   /**
-   * Records of one request (setting `ingest.max_records_per_request`). 10 KB of gzip can hold 3.5 million records `{}`,
-   * whose enrichment takes gigabytes; above some thousands, larger requests make nothing faster.
+   * Records per request (setting `ingest.max_records_per_request`). 10 KB of gzip can hold 3.5 million records `{}`,
+   * and enriching those takes gigabytes of memory. Above a few thousand records, larger requests are not faster.
    */
   recordsPerRequest: 50_000,
   /**
-   * Keys of one record, those of nested objects included (setting `ingest.max_keys_per_record`). No table has that many
-   * columns, and everything that walks a record pays for each of them.
+   * Keys per record, including nested ones (setting `ingest.max_keys_per_record`). No table has as many columns, and
+   * every step that iterates over a record pays for each key.
    */
   keysPerRecord: 10_000,
   /**
-   * Bytes that one message may have in the buffer, enrichment included. SQLite takes no value over 1,000,000,000 bytes,
-   * and every reader of a message holds the whole of it in memory.
+   * Bytes of one message in the buffer, after enrichment. SQLite accepts no value over 1,000,000,000 bytes, and every
+   * reader holds the complete message in memory.
    */
   storedBytesPerMessage: 64 * MiB,
   /**
-   * Bytes of messages that are written and fsynced at once. A larger message goes alone. Who comes meanwhile waits for as
-   * much; above some MiB, larger ones make nothing faster.
+   * Bytes of messages that are written with one fsync. A larger message is written alone. Requests that arrive
+   * meanwhile wait for the same number of bytes. Above a few MiB, larger frames are not faster.
    */
   frameBytes: 4 * MiB,
   /**
-   * Bytes of a decoded body up to which it is parsed on the main thread: it takes less time there than the way to
-   * another thread and back. Larger ones would keep every other client waiting.
+   * Largest decoded body that the main thread parses. Such a body is parsed faster than it is sent to another thread
+   * and back. A larger one would delay every other client.
    */
   mainThreadBodyBytes: 256 * KiB,
-  /** Values that JSON.parse makes of a body on the main thread at most: a small body can hold a lot of tiny ones. */
+  /** Values that the main thread lets JSON.parse create from one body. A small body can hold many tiny values. */
   mainThreadValues: 15_000,
   /**
-   * Memory of the scanner on the main thread, which keeps the memory that it once took: 64 KiB of its own, a body
-   * that is parsed there, and four times as much for its stored form. Larger bodies go by JSON.parse.
+   * Memory of the scanner on the main thread, which it never returns: 64 KiB of its own, the largest body that is
+   * parsed there, and four times that for the stored form. Larger bodies use JSON.parse.
    */
   mainScannerBytes: (64 + 5 * 256) * KiB,
-  /** The same in each parser thread: the largest body of the default settings, and what is stored of it. */
+  /** The same limit in each parser thread: the largest body with default settings, plus its stored form. */
   parserScannerBytes: 64 * MiB,
-  /** Bytes of a body that counts as small: the last part of the memory for bodies is kept for those. */
+  /** Size of a small body. The last part of the memory for bodies is reserved for small bodies. */
   smallBodyBytes: 64 * KiB,
-  /** Bodies that are decompressed at the same time: as many as the thread pool has threads. */
+  /** Concurrent decompressions: the size of the thread pool. */
   decodersAtOnce: 4,
-  /** Bytes that a body may decompress to whatever it was made from. */
+  /** Bytes to which any body can be decompressed, whatever its compressed size. */
   freelyDecodedBytes: MiB,
   /**
-   * Times its own size that a body may decompress to beyond that. JSON of like records reaches about 50; only what is made
-   * to be a bomb comes near the 1,032 of gzip.
+   * Maximum compression ratio beyond `freelyDecodedBytes`. JSON of similar records reaches about 50. Only a
+   * decompression bomb comes near the 1,032 of gzip.
    */
-  mostDecodedPerByte: 200,
+  maxDecodedPerByte: 200,
   /**
-   * Pieces (chunks of the transfer encoding) of a body that may be as small as they like, and the bytes that the pieces
-   * of a body must have on average beyond that. Each costs main about a microsecond, and thousands of them are one read
-   * of the socket.
+   * Pieces (chunks of the transfer encoding) of a body that can have any size, and the average size that the pieces
+   * must have beyond that. Each piece costs the main thread about a microsecond, and one read of the socket returns
+   * thousands.
    */
   tinyPieces: 20_000,
   averagePieceBytes: 16,
-  /** Bytes of a request's headers together, as nginx and others have it. */
+  /** Total bytes of a request's headers. nginx and others have the same limit. */
   headBytes: 8 * KiB,
-  /** A request's headers. No client sends as many; uWebSockets gives up at fifty, without a word. */
+  /** Number of a request's headers. No client sends as many. uWebSockets silently drops requests with fifty. */
   headers: 100,
   /**
-   * Bytes and values, nested ones included, of the body of a management request: several times what a valid one has. Reading and
-   * explaining a body takes time of the main thread, which serves every workspace. Further down: the operations that take more.
+   * Bytes and values, including nested ones, of a management request's body: several times the size of a valid one.
+   * Reading and validating a body takes time of the main thread, which serves all workspaces. Exceptions follow
+   * below.
    */
   managementBodyBytes: 64 * KiB,
   managementBodyValues: 1_000,
   /** A destination: 1,600 columns with five fields each, a config with certificates, a transform. */
   destinationBodyBytes: MiB,
   destinationBodyValues: 15_000,
-  /** A transform of 8,000 characters, and records as one text. */
+  /** A transform of 8,000 characters, with records as one text. */
   sampleBodyBytes: MiB,
   sampleBodyValues: 5_000,
-  /** Parked records that are edited. */
+  /** Edited parked records. */
   replayBodyBytes: MiB,
   replayBodyValues: 20_000,
-  /** Signing in, setup links and changes of a password: who sends the first two need not be known. */
+  /** Sign-in, setup links and password changes. Clients of the first two are not authenticated yet. */
   formBodyBytes: 4 * KiB,
   /**
-   * A destination's config as it is stored: bytes as JSON, and keys. It is read into memory with its lane and shown with its pipe. A
-   * larger one of an earlier version still works, and can only become smaller.
+   * Stored config of a destination: bytes of JSON, and keys. It is held in memory with its lane and shown with its
+   * pipe. A larger config from an earlier version still works and can only become smaller.
    */
   storedConfigBytes: 64 * KiB,
   storedConfigKeys: 100,
   /**
-   * Time of the main thread that the keys of one workspace may take with management requests: milliseconds per second, as many at
-   * once after a pause, and what a request counts as at least. A request takes 1 to 5 ms, so that a script which sends one after the
-   * other reaches the limit after some 6,000 requests.
+   * Main-thread time that the keys of one workspace can use for management requests: milliseconds per second, the
+   * burst after a pause, and the minimum charge per request. A request takes 1 to 5 ms, so a script that sends one
+   * request after another reaches the limit after about 6,000 requests.
    */
   managementMsPerSecond: 300,
   managementMsAtOnce: 20_000,
   managementMsPerRequest: 1,
-  /** The number of fields whose errors are explained; explaining costs more than finding. */
+  /** Number of invalid fields that are explained. An explanation costs more than the check. */
   explainedFields: 100,
-  /** File descriptors that connections of clients leave to everything else: files, destinations, what comes next. */
+  /** File descriptors reserved for everything other than client connections, such as files and destinations. */
   descriptorsKept: 256,
   /**
-   * The limits of one workspace (settings `workspace.max_…`). Each item takes memory for as long as the daemon runs,
-   * a lane about 170 KiB, and lists show them all.
+   * Limits per workspace (settings `workspace.max_…`). Each item uses memory while the daemon runs (about 170 KiB for
+   * a lane), and lists show all items.
    */
   pipesPerWorkspace: 1_000,
   destinationsPerWorkspace: 1_000,
   apiKeysPerWorkspace: 1_000,
   originsPerWorkspace: 10_000,
-  /** The most pipes that one key is limited to. A key for more is for all pipes, or several keys are needed. */
+  /** Number of pipes that a key can be limited to. To cover more pipes, create an unlimited key or several keys. */
   pipesPerApiKey: 100,
   /**
-   * The audit log: for how many days, how many entries of a workspace (the oldest goes with the new one), bytes of the state
-   * before and after, and how many are removed at once.
+   * The audit log: days, entries per workspace (a new entry replaces the oldest), bytes of the state before and
+   * after, and entries deleted per step.
    */
   auditDays: 400,
   auditEntriesPerWorkspace: 100_000,
   auditStateBytes: 16 * KiB,
   auditPrunedAtOnce: 500,
   /**
-   * Alerts of a workspace that are not sent yet; while there are as many, further ones wait until there is room. How long each is
-   * tried, how many of all workspaces are on their way at once, and how long a receiver may take.
+   * Unsent alerts per workspace. At the limit, further alerts wait. Then: how long an alert is retried, concurrent
+   * sends of all workspaces, and the timeout of one send.
    */
   alertsPerWorkspace: 100,
   alertSeconds: 3_600,
   alertsAtOnce: 32,
   alertTimeoutMs: 10_000,
-  /** The minimum interval between two alerts about the same event of a lane. */
+  /** Minimum interval between two alerts about the same event of a lane. */
   alertEverySeconds: 300,
-  /** How long a key that is being replaced goes on working, in seconds: a week to find every place that has it. */
+  /** How long a rotated key continues to work, in seconds. A week is enough to replace it everywhere. */
   apiKeyOverlapDefaultSeconds: 7 * 24 * 3_600,
   apiKeyOverlapSeconds: 90 * 24 * 3_600,
-  /** Deleted pipes that are still remembered, because the buffer holds messages of them. */
+  /** Deleted pipes that are still stored because the buffer holds their messages. */
   deletedPipesPerWorkspace: 10_000,
   /**
-   * Rows of revoked keys that a workspace keeps, and for how many days: so long lists show them. Who rotates a key every two
-   * hours finds all of them for as many days.
+   * Revoked keys kept per workspace, and for how many days lists show them. If a key is rotated every two hours, none
+   * is removed earlier.
    */
   revokedApiKeysPerWorkspace: 1_100,
   revokedApiKeyDays: 90,
-  /** The users of a workspace, its unused setup links, and the sessions of one user: a further one ends the oldest. */
+  /** Users per workspace, its unused setup links, and the sessions of one user. A new session ends the oldest. */
   usersPerWorkspace: 100,
   setupLinksPerWorkspace: 20,
   sessionsPerUser: 20,
-  /** The list of files of a backup, which is read into memory before anything of the backup is trusted: 150 bytes a file. */
+  /** The file list of a backup. It is read into memory before the backup is verified: 150 bytes per file. */
   manifestBytes: 16 * MiB,
-  /** A session ends after so long without a request, and so long after it began whatever happens. */
+  /** A session ends after this idle time, and after this total time in any case. */
   sessionIdleSeconds: 30 * 60,
   sessionSeconds: 12 * 3_600,
   setupLinkSeconds: 24 * 3_600,
   /**
-   * Failed attempts to sign in during `signInWindowSeconds`: to one account from one address (IPv6: /64 network) or from one
-   * browser that has signed in to it before; from one address; and to one account from all addresses, so that many addresses
-   * together guess no more than a weak password's worth (NIST SP 800-63B asks for at most 100).
+   * Failed sign-ins within `signInWindowSeconds`: per account and address (IPv6: /64 network) or known browser; per
+   * address; and per account from all addresses. The last one limits guesses that are spread over many addresses
+   * (NIST SP 800-63B asks for at most 100).
    */
   signInsPerAccount: 10,
   signInsPerAddress: 30,
   signInsPerAccountAnywhere: 100,
   signInWindowSeconds: 15 * 60,
-  /** How long a browser keeps the cookie that says that its user has signed in there before. */
+  /** How long a browser keeps the cookie that marks it as known for a user. */
   knownBrowserSeconds: 180 * 86_400,
   /**
-   * Passwords that wait to be hashed. One is at a time: each takes 128 MiB, half a second of a core and one of the four
-   * threads that also decompress bodies.
+   * Passwords that wait to be hashed. They are hashed one at a time: each takes 128 MiB, half a second of a core, and
+   * one of the four threads that also decompress bodies.
    */
   waitingPasswords: 16,
-  /** Requests of one session: the rate per second, and the burst after a pause. */
+  /** Requests per session: the rate per second, and the burst after a pause. */
   sessionRequestsPerSecond: 20,
   sessionRequestsAtOnce: 100,
-  /** Pulls of one workspace at a time: those that wait and those whose response is not read yet. */
+  /** Concurrent pulls per workspace: waiting ones, and those whose response is not read yet. */
   pullsPerWorkspace: 32,
-  /** Bytes of messages in responses to pulls that are not read yet: of one workspace, and of all. */
+  /** Bytes of messages in responses to pulls that are not read yet: per workspace, and in total. */
   pulledBytesPerWorkspace: 32 * MiB,
   pulledBytes: 128 * MiB,
   /**
-   * How much of such a response a client must read in this time, or its connection is closed and the message is there for
-   * the next pull: as slow as uploads may be, 16 KiB a second.
+   * Bytes of such a response that a client must read in this time. Otherwise its connection is closed, and the next
+   * pull returns the message again. The rate is that of slow uploads: 16 KiB a second.
    */
   readWindowMs: 30_000,
   readWindowBytes: 480 * KiB,
-  /** Threads of ingest (setting `ingest.workers`), and how many `auto` takes at most: the one writer serves no more. */
+  /** Ingest threads (setting `ingest.workers`), and the maximum for `auto`: the single writer cannot serve more. */
   ingestWorkers: 32,
   ingestWorkersByItself: 8,
-  /** Threads that parse what the main thread does not. */
+  /** Threads that parse the bodies which the main thread does not parse. */
   parserThreads: 2,
   /**
-   * How long such a thread is kept without a body. With the scanner's memory for a body of 10 MiB it has 45 MiB; starting
-   * another takes some tens of ms.
+   * Idle time after which a parser thread ends. With the scanner's memory for a body of 10 MiB it holds 45 MiB.
+   * Starting another one takes tens of milliseconds.
    */
   parserIdleMs: 3_000,
-  /** Bodies of one pipe that may wait for such a thread. */
+  /** Bodies of one pipe that can wait for a parser thread. */
   parserWaitingPerPipe: 128,
   /**
-   * Bytes of heap that such a thread may have for each byte of the largest body. The worst there is, empty objects, take
-   * 21 times their text, and the collector needs as much again to move them.
+   * Heap bytes of a parser thread per byte of the largest body. In the worst case, empty objects, values take 21
+   * times their text, and the garbage collector needs the same amount again to move them.
    */
   parserHeapPerBodyByte: 50,
-  /** Sets of keys whose statements a MySQL destination without mappings keeps. */
+  /** Prepared statements that a MySQL destination without mappings keeps, one per set of keys. */
   rowShapes: 256,
-  /** How long an address of a name is believed at most, and of how many names. */
+  /** Maximum time that a resolved name is cached, and the number of cached names. */
   nameCacheSeconds: 60,
   nameCacheEntries: 10_000,
 } as const

@@ -1,10 +1,10 @@
-/** Success bodies of the operations, as the OpenAPI document shows them and the tests check them. */
+/** Success bodies of the operations. The OpenAPI document shows them and the tests check them. */
 import Type from 'typebox'
 import { AlertsShown, AlertsTested } from './alerts.ts'
 import { ApiKey } from './api-key.ts'
 import { AuditList } from './audit.ts'
 import { blockingPage } from './blocking-page.ts'
-import { Destination, TableColumn } from './destination.ts'
+import { Destination, TableColumn, WrittenBy } from './destination.ts'
 import { MessageDetail, MessageList } from './message.ts'
 import { Overview } from './overview.ts'
 import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
@@ -28,7 +28,7 @@ const warnings = () =>
     }),
   )
 
-/** Stored limits: every field present. */
+/** Limits as stored: every field is present. */
 export const StoredLimits = Type.Required(PipeLimits)
 
 export const responseBodies = {
@@ -111,6 +111,7 @@ export const responseBodies = {
           'For databases, if the table could be read: its columns in order, without those that the server generates. Names and types are truncated to 128 characters.',
       }),
     ),
+    written_by: Type.Optional(WrittenBy),
   }),
   limits: Type.Object({ limits: StoredLimits }),
   originCreated: Type.Object({ pipe_allowed_origin_id: uuid() }),

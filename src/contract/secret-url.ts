@@ -1,25 +1,25 @@
 /**
- * A URL that may carry secrets: user information, query values, and where its destination says so the path. Shown as
- * `https://[redacted]@host/path?a=[redacted]` or `https://host/[redacted]`; who sends that back keeps what is stored.
- * Works on the text, so that what was given is stored as it was given. Pure.
+ * A URL that can contain secrets: user information, query values, and the path if its destination says so. It is
+ * shown as `https://[redacted]@host/path?a=[redacted]` or `https://host/[redacted]`. A client that sends this back
+ * keeps the stored values. Works on the text, so that the URL is stored exactly as sent. Pure.
  */
 import { redacted } from './destination-words.ts'
 
 interface Parts {
   scheme: string
-  /** Without the @; null: none. */
+  /** Without the @. Null: none. */
   userInfo: string | null
   /** With the port. */
   host: string
-  /** Begins with a slash, or is empty. */
+  /** Starts with a slash, or is empty. */
   path: string
-  /** Between the & of the query; null: no query. */
+  /** The parts between the `&` of the query. Null: no query. */
   query: string[] | null
 }
 
-/** Null when the text is not of a form that can be taken apart safely. */
+/** Splits a URL. Null if the text cannot be split safely. */
 function split(url: string): Parts | null {
-  // User information ends at the last @ before the path, as URL parsers see it; a backslash would be a slash to them.
+  // User information ends at the last @ before the path, as in URL parsers. They treat a backslash as a slash.
   const found =
     /^(https?:\/\/)(?:([^/?#\\\s]*)@)?([^/?#@\\\s]+)(\/[^?#\\\s]*)?(?:\?([^#\s]*))?(?:#\S*)?$/i.exec(url)
   if (found === null) return null
@@ -39,13 +39,13 @@ export function hasUrlSecrets(url: string, isPathSecret = false): boolean {
   return isPathSecret && saysSomething(parts.path)
 }
 
-/** Whether both name the same path; that of a text that cannot be taken apart is like no other. */
+/** True if both URLs have the same path. A text that cannot be split equals no other. */
 export function isSamePath(one: string, other: string): boolean {
   const path = split(one)?.path
   return path !== undefined && path === split(other)?.path
 }
 
-/** Every value that must not be shown, as it may come back in an error: as written and decoded. */
+/** Every value that must not be shown, in the forms in which an error can contain it: as written and decoded. */
 export function urlSecrets(url: string, isPathSecret = false): string[] {
   const parts = split(url)
   if (parts === null) return [url]
@@ -57,7 +57,7 @@ export function urlSecrets(url: string, isPathSecret = false): string[] {
     .filter((value) => value !== '')
 }
 
-/** The path as a whole, and each part that is long enough to be a token. */
+/** The complete path, and each segment that is long enough to be a token. */
 function pathSecrets(path: string): string[] {
   return saysSomething(path) ? [path, ...path.split('/').filter((part) => part.length >= 6)] : []
 }
@@ -78,8 +78,8 @@ export function redactedUrl(url: string, isPathSecret = false): string {
 }
 
 /**
- * A redacted URL with something else in the place of each mark; `name` is that of the query parameter, `userinfo`, `path`,
- * `query` for a parameter without a name, null for a URL that is not shown at all.
+ * Replaces each `[redacted]` in a shown URL. `name` is the name of the query parameter, `userinfo`, `path`, `query`
+ * for a parameter without a name, or null for a URL that is redacted completely.
  */
 export function filledUrl(shown: string, fill: (name: string | null) => string): string {
   const parts = shown === redacted ? null : split(shown)
@@ -98,8 +98,8 @@ export function filledUrl(shown: string, fill: (name: string | null) => string):
 }
 
 /**
- * `given` with the stored value in the place of each `[redacted]`: of the same parameter (the first of its name for
- * the first, and so on). A mark without a stored value stays, and is then no valid URL of a destination.
+ * Returns `given` with each `[redacted]` replaced by its stored value: the n-th parameter of a name takes the n-th
+ * stored one. A mark without a stored value is kept and makes the URL invalid.
  */
 export function restoredUrl(given: string, stored: string, isPathSecret = false): string {
   if (given === redactedUrl(stored, isPathSecret)) return stored
@@ -118,7 +118,7 @@ export function restoredUrl(given: string, stored: string, isPathSecret = false)
   })
 }
 
-/** A parameter without a = may be a bare token. */
+/** A parameter without `=` can be a token. */
 function redactedParameter(parameter: string): string {
   const at = parameter.indexOf('=')
   if (at === -1) return parameter === '' ? '' : redacted

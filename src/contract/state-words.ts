@@ -1,11 +1,11 @@
 /**
- * The one word that people read for a state, on every surface. The API keeps its own enumerations
- * (docs/dev/contract.md#lane-status). Free of schemas, for programs, pages and threads alike.
+ * The word that users see for a state, the same in every interface. The API keeps its own enumerations
+ * (docs/dev/contract.md#lane-status). Free of schemas, because programs, pages and threads use it.
  *
- *   idle        nothing is waiting
+ *   idle        no message is waiting
  *   delivering  messages are waiting and the last attempt did not fail
- *   retrying    an attempt failed; the lane tries again by itself
- *   stuck       the destination rejected a message permanently: a person must act
+ *   retrying    an attempt failed; the lane retries automatically
+ *   stuck       the destination permanently rejected a message: the user must act
  *   blocked     a user blocked the destination
  *
  * A pipe is `active` or `paused`.
@@ -22,12 +22,15 @@ export function laneWord({
   const { lane_state: state } = lane
   if (state === 'idle' || state === 'blocked') return state
   if (lane.blocking_msg_id !== null && lane.last_error?.class === 'permanent') return 'stuck'
-  // A batch whose rejected message is still being searched for is `flowing` in the API.
+  // The API reports `flowing` while the rejected message of a batch is still being searched for.
   const hasFailed = state !== 'flowing' || lane.blocking_msg_id !== null || lane.first_failed_ts !== null
   return hasFailed ? 'retrying' : 'delivering'
 }
 
-/** `stuck` in the API is every message that failed. `lane`: the lane that the message blocks; undefined if it is not known. */
+/**
+ * In the API, every failed message is `stuck`. `lane` is the lane that the message blocks; undefined if it is not
+ * known.
+ */
 export function messageWord(
   state: MessageState,
   lane: Pick<LaneStatus, 'lane_state' | 'last_error'> | undefined,
@@ -37,7 +40,7 @@ export function messageWord(
   return lane?.last_error?.class === 'permanent' ? 'stuck' : 'retrying'
 }
 
-/** From the first failure on. One failed attempt is normal; a minute of them needs attention. */
+/** Counts from the first failure. One failed attempt is normal; a minute of failures needs attention. */
 export const failingAfterMs = 60_000
 
 export type FailureFacts = Pick<LaneStatus, 'lane_state' | 'attempts' | 'first_failed_ts'> & {
@@ -45,9 +48,9 @@ export type FailureFacts = Pick<LaneStatus, 'lane_state' | 'attempts' | 'first_f
 }
 
 /**
- * When a failure is reported by `lane.failing`, `pipectl_lane_failing` and `is_failing`: it lasts for a minute, and a retry has failed
- * too or the message was rejected permanently. `nowMs`: by the service's clock, which dated the first failure. A
- * destination that a user blocked is not tried.
+ * True if a failure is reported by `lane.failing`, `pipectl_lane_failing` and `is_failing`: it has lasted for a
+ * minute, and a retry failed too or the message was rejected permanently. `nowMs` is the time of the service's clock,
+ * which also set the time of the first failure. A blocked destination is never failing.
  */
 export function isFailing(lane: FailureFacts, nowMs: number): boolean {
   if (lane.lane_state === 'blocked' || lane.first_failed_ts === null) return false
@@ -55,7 +58,10 @@ export function isFailing(lane: FailureFacts, nowMs: number): boolean {
   return isRepeated && nowMs - Date.parse(lane.first_failed_ts) >= failingAfterMs
 }
 
-/** 0: the lane works; 1: it retries, which can pass by itself; from 2 on it needs attention, the greater the sooner. */
+/**
+ * 0: the lane works. 1: it retries, which can succeed without help. From 2 on it needs attention; higher is more
+ * urgent.
+ */
 export function severity(
   one: OfLane<'lane_state' | 'blocking_msg_id' | 'first_failed_ts' | 'last_error' | 'attempts'>,
   nowMs: number,
@@ -71,7 +77,7 @@ export function needsAttention(one: Parameters<typeof severity>[0], nowMs: numbe
   return severity(one, nowMs) > 1
 }
 
-/** `3 need attention`: a number of lanes. */
+/** For example `3 need attention`, for a number of lanes. */
 export function needAttention(lanes: number): string {
   return `${lanes} ${lanes === 1 ? 'needs' : 'need'} attention`
 }

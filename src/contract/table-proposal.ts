@@ -1,4 +1,4 @@
-/** POST …/destinations/infer: a table proposed from records, and what may be done about it at once. */
+/** POST …/destinations/infer: proposes a table from records, and optionally creates it. */
 import Type, { type Static } from 'typebox'
 import { columnTypes, configSchema, StoredColumn } from './destination.ts'
 import { changedConfig, fixedType } from './destination-requests.ts'
@@ -56,7 +56,7 @@ export const NewTableInference = Type.Object(
   },
   closed,
 )
-/** The request for a stored destination, with its stored secrets, changed as a PATCH would. */
+/** The request for a stored destination: uses its stored secrets, with the changes of a PATCH. */
 export const StoredTableInference = Type.Object(
   {
     destination_id: Type.String({ format: 'uuid' }),

@@ -1,5 +1,5 @@
 /**
- * The result of a transform before it is used: for the check when a destination is saved (`transform_check`), and for
+ * The result of a transform before it is used: for the check on saving a destination (`transform_check`), and for
  * POST …/destinations/try-transform.
  */
 import Type, { type Static } from 'typebox'
@@ -7,8 +7,8 @@ import { closed, nullable } from './destinations/fields.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { givenTransform, type Transform } from './transform.ts'
 
-export const transformTrialLimits = { shown: 10, mostShown: 200, faults: 5 } as const
-const { shown, mostShown, faults } = transformTrialLimits
+export const transformTrialLimits = { shown: 10, maxShown: 200, faults: 5 } as const
+const { shown, maxShown, faults } = transformTrialLimits
 const { inferredRecords, inferredSampleCharacters } = resourceLimits
 const count = (description?: string) =>
   Type.Integer({ minimum: 0, maximum: inferredRecords, ...(description ? { description } : {}) })
@@ -48,7 +48,7 @@ const counts = {
   faults: Type.Array(TransformFault, { maxItems: faults, description: 'The most frequent error first.' }),
 }
 
-/** Beside what was created or changed. */
+/** The check's result, in addition to the created or changed destination. */
 export const TransformCheck = Type.Object(
   {
     not_checked: nullable(
@@ -90,7 +90,7 @@ export const TransformTrialRequest = Type.Object(
     limit: Type.Optional(
       Type.Integer({
         minimum: 1,
-        maximum: mostShown,
+        maximum: maxShown,
         default: shown,
         description: 'The number of records to show. All records are counted.',
       }),
@@ -122,14 +122,14 @@ export const TransformTrialResult = Type.Object({
       }),
     }),
     {
-      maxItems: mostShown,
+      maxItems: maxShown,
       description: `Newest first, or in the order of the sample; as sent. Fewer than \`limit\` if they are larger than ${resourceLimits.shownRecordBytes / 1024 / 1024} MiB in total.`,
     },
   ),
   truncated: Type.Boolean({ description: 'True if there are more such records than are shown.' }),
 })
 
-/** Where a step stands in a body: 0 the filter, from 1 on the steps of the map. */
+/** The path of a step in a request body. Step 0 is the filter; from 1 on the steps are those of `map`. */
 export function stepPath(step: number, { map }: Pick<Transform, 'map'>): string {
   if (step === 0) return 'transform.filter'
   return map.length === 0 ? 'transform' : `transform.map.${step - 1}`

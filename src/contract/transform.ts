@@ -1,6 +1,6 @@
 /**
- * A destination's transform: which records of its pipe it gets (`filter`, an expression), and what is changed in them on the
- * way (`map`, steps in order). How it is applied: `transform/`.
+ * The transform of a destination: `filter` is an expression that selects records of the pipe, `map` a list of steps
+ * that change them. `delivery/transform/` applies it.
  */
 import Type, { type Static } from 'typebox'
 import { redacted } from './destination-words.ts'
@@ -9,8 +9,8 @@ import { closed, nullable } from './destinations/fields.ts'
 export { maskSaltPlace, type TransformOp, transformOps } from './transform-words.ts'
 
 /**
- * The schema and limits of a transform. Everything that costs time per record is bounded here; the cost of an
- * expression on a large record is bounded where it runs (`delivery/transform/transform-threads.ts`).
+ * Limits of a transform. They bound everything that costs time per record. The thread that evaluates an expression
+ * bounds its cost on large records (`delivery/transform/transform-threads.ts`).
  */
 export const transformLimits = {
   filterCharacters: 2_000,
@@ -21,7 +21,7 @@ export const transformLimits = {
   pathCharacters: 500,
   pathKeys: 20,
   constantCharacters: 1_000,
-  /** The size of `map` as JSON: the most that it adds to each record of a message. */
+  /** Size of `map` as JSON. It is also the maximum size that `map` adds to a record. */
   mapCharacters: 8_000,
   saltCharacters: 200,
 } as const
@@ -69,7 +69,7 @@ const filter = Type.String({
     'CEL, with the record as `record`; true: the destination gets it. `record.status == "paid" && record.total > 10`.',
 })
 
-/** As clients send it. */
+/** A transform as clients send it. */
 export const GivenTransform = Type.Object(
   {
     filter: Type.Optional(nullable(filter)),
@@ -89,10 +89,10 @@ export const GivenTransform = Type.Object(
 )
 export type GivenTransform = Static<typeof GivenTransform>
 
-/** As requests give it. */
+/** The field in requests. */
 export const givenTransform = { transform: Type.Optional(nullable(GivenTransform)) } as const
 
-/** As responses show it. */
+/** A transform in responses. */
 export const ShownTransform = Type.Object({
   filter: nullable(Type.String()),
   map: Type.Array(TransformStep),
@@ -100,21 +100,21 @@ export const ShownTransform = Type.Object({
 })
 export type ShownTransform = Static<typeof ShownTransform>
 
-/** As it is applied: the salt in the clear. */
+/** A transform as delivery applies it, with the salt in plain text. */
 export interface Transform {
   readonly filter: string | null
   readonly map: readonly TransformStep[]
   readonly mask_salt: string | null
 }
 
-/** One that was forgotten, or cannot be read, is empty: shown as none, so that `apply` sends it again. */
+/** A salt that was removed or cannot be read is empty. It is shown as not set, so that `apply` sends it again. */
 export function shownTransform(transform: Transform | null): ShownTransform | null {
   if (transform === null) return null
   const { mask_salt, ...shown } = transform
   return { ...shown, map: [...shown.map], ...(mask_salt ? { mask_salt: redacted } : {}) }
 }
 
-/** The keys of a path, or what is wrong with it: a sentence that goes after its field's name. */
+/** Returns the keys of a path, or the fault as a sentence that continues the name of the field. */
 export function pathKeys(text: string): string[] | { wrong: string } {
   const keys: string[] = ['']
   for (let at = 0; at < text.length; at += 1) {

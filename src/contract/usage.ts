@@ -1,10 +1,10 @@
-/** Usage by the hour: what a pipe, or all pipes of the workspace, took in and delivered in each of the last hours. */
+/** Hourly usage: what a pipe, or all pipes of the workspace, received and delivered in each of the last hours. */
 import Type, { type Static } from 'typebox'
 
-/** How many hours may be asked for; each is kept for a day longer. */
+/** The number of hours that a client can request. Each is stored for one more day. */
 export const usageHours = { min: 1, max: 168, default: 24 } as const
 
-/** The counters of a pipe in each hour. */
+/** The hourly counters of a pipe. */
 export const usageCounts = [
   'ingest_requests',
   'ingest_records',
@@ -29,7 +29,7 @@ export const noUsageCounts: Readonly<UsageCounts> = {
 
 const count = () => Type.Integer({ minimum: 0 })
 
-/** The counts of what ingest does, and of everything, as they stand in responses. */
+/** The counters of ingest, and all counters, in responses. */
 export const ingestCountFields = {
   ingest_requests: count(),
   ingest_records: count(),
@@ -53,7 +53,7 @@ export const UsageHour = Type.Object({
 })
 export type UsageHour = Static<typeof UsageHour>
 
-/** Oldest first; the last is the current hour, of which there is more to come. Zeros where nothing happened. */
+/** Oldest first. The last hour is the current, incomplete one. Hours without activity have zeros. */
 export const UsageByHour = Type.Object({ hours: Type.Array(UsageHour) })
 export type UsageByHour = Static<typeof UsageByHour>
 
@@ -69,7 +69,7 @@ export const noLaneCounts = {
   filtered_records: 0,
 } as const
 
-/** As UsageByHour. */
+/** Same order as UsageByHour. */
 export const LaneByHour = Type.Object({ hours: Type.Array(LaneHour) })
 export type LaneByHour = Static<typeof LaneByHour>
 

@@ -1,10 +1,10 @@
-/** The people of a workspace: served by `management/`. */
+/** Operations on the users of a workspace. `management/` serves them. */
 import { everyManaged, type Operation, withBody } from './operation.ts'
 import { at } from './operation-paths.ts'
 import { responseBodies } from './responses.ts'
 import { SetupLinkCreate, UserCreate, UserUpdate } from './user.ts'
 
-/** One password is hashed at a time, and a limited number wait. */
+/** Passwords are hashed one at a time, and only a limited number of requests wait. */
 const withPassword = ['sign_in_busy', ...withBody] as const
 
 export const userOperations = [

@@ -1,20 +1,20 @@
-/** People who sign in to the dashboard. Rules: docs/dev/contract.md#sign-in-for-people. */
+/** Users who sign in to the dashboard. Rules: docs/dev/contract.md#sign-in-for-people. */
 import Type, { type Static } from 'typebox'
 import { emailPattern } from './validate.ts'
 
-/** `admin` may do everything in the workspace, `viewer` may look at it. */
+/** An `admin` has every right in the workspace, a `viewer` can only read. */
 export const userRoles = ['admin', 'viewer'] as const
 export type UserRole = (typeof userRoles)[number]
 
-/** In characters. There are no rules about their kinds: length is what makes a password hard to guess. */
+/** In characters. There are no rules about character classes, because length makes a password hard to guess. */
 export const passwordLength = { min: 10, max: 1_000 } as const
-/** As RFC 5321 has it for addresses that can be delivered to. */
+/** The limit of RFC 5321. */
 const maxEmailLength = 254
 
 const uuid = () => Type.String({ format: 'uuid' })
 const timestamp = () => Type.String({ format: 'date-time' })
 
-/** Letters of either case are the same; stored and shown in lower case. Nothing is ever sent there. */
+/** Case-insensitive; stored and shown in lower case. pipectl never sends mail to it. */
 export const Email = Type.String({ minLength: 1, maxLength: maxEmailLength, pattern: emailPattern })
 export const Password = Type.String({ minLength: passwordLength.min, maxLength: passwordLength.max })
 
@@ -24,7 +24,7 @@ export const UserCreate = Type.Object(
 )
 export type UserCreate = Static<typeof UserCreate>
 
-/** Each change ends every session of the user. */
+/** Every change ends all sessions of the user. */
 export const UserUpdate = Type.Object(
   { user_role: Type.Optional(Type.Enum([...userRoles])), password: Type.Optional(Password) },
   { additionalProperties: false },
@@ -42,7 +42,7 @@ export type User = Static<typeof User>
 
 export const UserList = Type.Object({ users: Type.Array(User) })
 
-/** A link with which a person without an account creates one, once. */
+/** A single-use link with which a person creates an account. */
 export const SetupLinkCreate = Type.Object(
   { user_role: Type.Enum([...userRoles]) },
   { additionalProperties: false },

@@ -1,4 +1,4 @@
-/** Pipes, what is set on one, and the keys of the workspace: served by `management/`. */
+/** Operations on pipes, their settings, and the keys of the workspace. `management/` serves them. */
 import { ApiKeyCreate, ApiKeyRotate } from './api-key.ts'
 import { everyManaged, type Operation, withBody } from './operation.ts'
 import { at } from './operation-paths.ts'

@@ -1,14 +1,14 @@
 /**
- * The composition root: opens every part in the order they need each other. Each adds its step to the shutdown, whose
+ * The composition root: opens all parts in the order of their dependencies. Each part adds its step to the shutdown, whose
  * order is in `shutdown-steps.ts`.
  *
  *   main thread, or ingest threads      writer thread            delivery worker
  *   sockets ─ ingest ─ appender ──────▶ buffer segments ──feed──▶ lanes ─ drivers ─▶ destinations
  *      └──── management ─ metadata                                  └── metadata (lane state)
  *
- * A second signal ends the process at once. A writer that dies ends the process with code 70, for the service manager to
- * start it again: what it held in memory cannot be trusted. A delivery worker that dies is started again by itself, and ends
- * the process only when its files fail or it dies again and again for no lane's reason: delivery-proxy.ts.
+ * A second signal ends the process immediately. If the writer dies, its memory cannot be trusted: the process ends with code
+ * 70 and the service manager restarts it. If the delivery worker dies, it is restarted within the process. The process ends
+ * only if its files fail, or if it dies repeatedly without a lane as the cause: delivery-proxy.ts.
  */
 import { openEngine } from '../api/http/open-engine.ts'
 import type { IngestThreads } from '../api/ingest-threads/ingest-threads.ts'
@@ -48,22 +48,24 @@ import { exitFailed, exitWhenDead, type StartContext } from './start-context.ts'
 import { startWhenReachable } from './start-when-reachable.ts'
 import { startWhenSpace } from './start-when-space.ts'
 
-/** Then the service manager is no longer told that the daemon is alive. */
+/** If a part is silent for longer, the service manager gets no further sign of life. */
 const longestSilenceMs = 10_000
 
 export interface DaemonOptions {
   env: NodeJS.ProcessEnv
-  /** Where each setting came from. */
+  /** The source of each setting. */
   origins: Record<string, SettingOrigin>
-  /** Sets the data directory up where needed; null: it must be set up. */
+  /** Sets up the data directory if needed. Null: it must be set up already. */
   setUp: (() => Promise<void>) | null
-  /** Starts with all destinations blocked, in memory alone. */
+  /** Starts with all destinations blocked. The stored status does not change. */
   isSafe: boolean
   /** Reads the settings again (SIGHUP). Throws ConfigError. */
   reload(): Settings
 }
 
-/** Runs until a signal, closes everything and ends the process. Throws what prevents the start, nothing left open. */
+/**
+ * Runs until a signal, closes everything and ends the process. If the start fails, it closes everything and throws.
+ */
 export async function runDaemon(settings: Settings, options: DaemonOptions): Promise<never> {
   const log = openLog(logSettings(settings), 'main')
   const serviceManager = openServiceManager(options.env, log)
@@ -71,7 +73,7 @@ export async function runDaemon(settings: Settings, options: DaemonOptions): Pro
   let isStopping = false
   process.on('uncaughtException', (error) => {
     log.fatal({ part: 'main', err: inWords(error, 'using', settings.data_dir) }, 'daemon.failed')
-    // As when a thread dies: the steps that remain save what can be saved.
+    // During shutdown the process continues, as in `exitWhenDead`: the remaining steps save what can be saved.
     if (!isStopping) process.exit(exitFailed)
   })
   let stopped: Promise<NodeJS.Signals> | null = null
@@ -88,7 +90,7 @@ export async function runDaemon(settings: Settings, options: DaemonOptions): Pro
   )
   if (daemon === null) process.exit(0)
   serviceManager.watch(daemon.silentPart)
-  // A process that reads the next log line may send a signal at once.
+  // Listen before the next log line, because a process that reads the log can send a signal immediately after it.
   const stopping = untilStopped()
   process.on('SIGHUP', () => {
     serviceManager.reloading()
@@ -104,11 +106,11 @@ export async function runDaemon(settings: Settings, options: DaemonOptions): Pro
   const failedSteps = await shutdown.run()
   await serviceManager.close()
   log.info({ failed_steps: failedSteps }, 'daemon.stopped')
-  // Idle sockets of libraries must not keep the process alive now that all parts are closed.
+  // All parts are closed. Idle sockets of libraries must not keep the process alive.
   process.exit(failedSteps.length === 0 ? 0 : exitFailed)
 }
 
-/** Resolves at the first SIGTERM or SIGINT; the second ends the process. */
+/** Resolves at the first SIGTERM or SIGINT. The second one ends the process. */
 function stopSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let isStopping = false
@@ -122,7 +124,7 @@ function stopSignal(): Promise<NodeJS.Signals> {
   })
 }
 
-/** Reloads the settings that can change without a restart; a wrong file leaves the settings as they are. */
+/** Reloads the settings that can change without a restart. If the file is invalid, the settings do not change. */
 async function reloadSettings(
   reload: () => Settings,
   { trust, certificates }: Daemon,
@@ -143,16 +145,16 @@ async function reloadSettings(
 }
 
 export interface Daemon {
-  /** Resolves when requests see the new `trusted_proxies`. */
+  /** Resolves when requests use the new `trusted_proxies`. */
   trust(cidrs: readonly string[]): Promise<void>
   certificates: readonly ListenerCertificate[]
-  /** A part that has given no sign of life for too long; null: all are alive. */
+  /** A part that has given no sign of life for too long. Null: all parts are alive. */
   silentPart(): string | null
-  /** For the log: where what is served. */
+  /** The addresses and what they serve, for the log. */
   served: object
 }
 
-/** Resolves when every address is served. Throws what prevents the start, everything closed again. */
+/** Resolves when every address is served. If the start fails, it closes everything and throws. */
 export async function startDaemon(settings: Settings, context: StartContext): Promise<Daemon> {
   try {
     return await openParts(settings, context)
@@ -170,7 +172,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   const dir = dataDirAt(settings.data_dir)
   const certificates = openCertificates(settings, context)
   const spec = bufferSpec(settings, dir)
-  // First of all: on a disk filled to the last byte nothing below would open.
+  // Must come first: on a disk without any free space the following parts cannot open.
   makeRoomToOpen(spec)
   await context.setUp?.()
   requireDirectory(settings)
@@ -201,7 +203,8 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
     observed,
     context,
   })
-  // From now on the others wait for this node to see their changes: everything that follows them is there.
+  // From here on, other nodes wait until this node has seen their changes. All parts that follow changes are open
+  // now.
   await stores.cluster?.node.join()
   stores.cluster?.view.open()
   const testAlert = openAlerts(settings, stores, marker, context)
@@ -225,7 +228,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
     { ...stores, ...accounting, bodyMemory, observed, httpEngine: engine.name, certificates, followsCrash },
     context,
   )
-  // Now, because a start that fails for lack of space must not hold any itself.
+  // Set late, because a start that fails for lack of space must not take space itself.
   shutdown.set('hold disk space', () => keepRoomToOpen(spec))
   const [main, data = main] = addresses
   const urlOf = (address: (typeof addresses)[number]) => {
@@ -254,11 +257,11 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
 interface IngestParts {
   ingest: Ingest | IngestThreads
   trust: Daemon['trust']
-  /** How long one of its threads has given no sign of life. */
+  /** The time since a thread of this part last gave a sign of life. */
   silentMs(): number
 }
 
-/** On main, or in as many threads. */
+/** On the main thread, or in ingest threads. */
 async function openIngestParts(
   workers: number,
   settings: Settings,

@@ -1,4 +1,4 @@
-/** Housekeeping: removes data that is kept for a limited time only, and the state of deleted pipes. */
+/** Housekeeping: deletes expired data and the state of deleted pipes. */
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { LaneCommands } from '../delivery/delivery.ts'
 import type { Logger } from '../platform/log.ts'
@@ -7,11 +7,11 @@ import type { Accounting } from './open-ingest.ts'
 import type { Stores } from './open-stores.ts'
 import type { StartContext } from './start-context.ts'
 
-/** Roll-ups older than this are of no use to the 24 h window or the day quotas. */
+/** Older roll-ups are used neither by the 24 h window nor by the daily quotas. */
 const usageKeptMs = 8 * dayMs
 const auditKeptMs = resourceLimits.auditDays * dayMs
 const revokedKeysKeptMs = resourceLimits.revokedApiKeyDays * dayMs
-/** By then an append of the pipe that was under way when it was deleted is in the buffer. */
+/** After this time, appends that were in progress when the pipe was deleted are in the buffer. */
 const deletedPipesKeptMs = 15 * minuteMs
 
 export function startHousekeeping(
@@ -19,7 +19,7 @@ export function startHousekeeping(
   parkedDays: number,
   { log, shutdown }: StartContext,
 ): void {
-  // In a cluster one node of all does what is about the shared stores.
+  // In a cluster, only one node works on the shared stores.
   const duty = parts.cluster?.node.lease('housekeeping') ?? null
   const onDuty = async (run: () => Promise<void>) => {
     if (duty === null || (await duty.isMine())) await run()
@@ -48,7 +48,9 @@ async function prune({ metadata, now }: Stores): Promise<void> {
   await metadata.cluster?.keys.prune()
 }
 
-/** Drops parked records that were neither replayed nor discarded in all that time. Counted on their lanes. */
+/**
+ * Deletes parked records that were neither replayed nor discarded before the deadline. Counts them on their lanes.
+ */
 export async function dropOldParked(
   { metadata, delivery }: Pick<Stores, 'metadata'> & { delivery: Pick<LaneCommands, 'parkedChanged'> },
   beforeMs: number,
@@ -60,7 +62,7 @@ export async function dropOldParked(
   }
 }
 
-/** Removes this process's counts of pipes that are deleted. */
+/** Removes this process's counters of deleted pipes. */
 export function forgetCounts({
   directory,
   usage,
@@ -72,8 +74,8 @@ export function forgetCounts({
 }
 
 /**
- * The ids of deleted pipes are read before what the buffer holds: one that it does not hold then gets no message any more,
- * so a crash after its row is gone leaves nothing behind that nobody owns.
+ * Reads the ids of deleted pipes before the pipes in the buffer. A deleted pipe that is not in the buffer then gets
+ * no further message, so a crash after its row is removed leaves no orphaned messages.
  */
 export async function forgetDeletedPipes(
   { metadata, buffer }: Pick<Stores, 'metadata'> & { buffer: Pick<Stores['buffer'], 'appended'> },

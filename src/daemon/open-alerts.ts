@@ -1,4 +1,4 @@
-/** Alerts over parts that are open: the watch of lanes, the sender, and the thread that posts. */
+/** Opens alerts on top of the other parts: the check of lanes, the sender, and the thread that posts. */
 import { randomUUID } from 'node:crypto'
 import type { ManagementDeps } from '../api/management/deps.ts'
 import type { RunMarker } from '../maintenance/run-marker.ts'
@@ -13,12 +13,12 @@ import type { Stores } from './open-stores.ts'
 import type { StartContext } from './start-context.ts'
 
 const lookEveryMs = 5_000
-/** Below the deadline of the step in shutdown-steps.ts. */
+/** Shorter than the deadline of the step in shutdown-steps.ts. */
 const settleMs = 1_500
 
 export type TestAlert = ManagementDeps['testAlert']
 
-/** In safe mode nothing but tests is sent: the directory may be a copy of another's. */
+/** In safe mode only test alerts are sent, because the directory can be a copy of another one. */
 export function openAlerts(
   settings: Settings,
   { cluster, now, metadata, buffer, delivery, drivers }: Stores,
@@ -44,7 +44,7 @@ export function openAlerts(
     log,
     now,
   })
-  // In a cluster one node of all tells of the lanes.
+  // In a cluster, only one node sends alerts about lanes.
   const duty = cluster?.node.lease('alerts') ?? null
   const lookAndSend = async () => {
     if (duty !== null && !(await duty.isMine())) return
@@ -69,7 +69,7 @@ export function openAlerts(
     if (timer !== null) clearInterval(timer)
     sender.close()
     await poster.close()
-    // Alerts that are not settled by then are sent again after the next start.
+    // Alerts that are unsettled by then are sent again after the next start.
     const isSettled = await endsWithin(settleMs, Promise.all([looking, sender.settled()]))
     if (!isSettled) log.warn({ limit_ms: settleMs }, 'alerts.not_settled')
   })

@@ -1,10 +1,10 @@
-/** The certificates of all listeners, by the settings; followed until they are closed. */
+/** Opens the certificates of all listeners, and follows changes of their files until they are closed. */
 import { certificateFiles, surfaces } from '../api/surfaces.ts'
 import { ListenerCertificate } from '../api/tls/listener-certificate.ts'
 import type { Settings } from '../settings/settings.ts'
 import type { StartContext } from './start-context.ts'
 
-/** The certificates of the listeners that speak TLS. Throws ConfigError. */
+/** The certificates of all TLS listeners. Throws ConfigError. */
 export function openCertificates(
   settings: Settings,
   { log, shutdown }: Pick<StartContext, 'log' | 'shutdown'>,
@@ -20,7 +20,7 @@ export function openCertificates(
   return opened
 }
 
-/** SIGHUP: from the files that the settings name now. Whether there is one at all is decided at the start. */
+/** Reads the files that the settings name now (SIGHUP). Whether a listener uses TLS is decided at the start. */
 export function reloadCertificates(certificates: readonly ListenerCertificate[], settings: Settings): void {
   for (const certificate of certificates) {
     certificate.reload(certificateFiles(settings, certificate.listener) ?? undefined)

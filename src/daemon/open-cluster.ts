@@ -1,5 +1,5 @@
 /**
- * Makes this daemon a node of a cluster: its entry among the nodes, and delivery across them. The modules are loaded
+ * Makes this daemon a node of a cluster: registers it and connects delivery across the nodes. The modules are loaded
  * only if the settings name a cluster; a single machine loads none of them.
  */
 import type { ClusterNode } from '../cluster/cluster-node.ts'
@@ -23,11 +23,13 @@ import { exitWhenDead, type StartContext } from './start-context.ts'
 export interface Cluster {
   readonly settings: ClusterSettings
   readonly node: ClusterNode
-  /** For people. */
+  /** The cluster as interfaces show it. */
   readonly view: ClusterView
 }
 
-/** Null on one machine. What is read of metadata after this is no older than what the node tells the others that it knows. */
+/**
+ * Null on one machine. Metadata that is read after this call is at least as new as the state that the node announces.
+ */
 export async function openCluster(
   settings: Settings,
   metadata: Metadata,
@@ -61,8 +63,8 @@ const notInCluster =
   'This node is disconnected from its cluster and rejects requests until it reconnects. Use another node, or try again.'
 
 /**
- * Authenticates only while the cluster counts on this node: a node that the others consider lost may not know which
- * keys were revoked since.
+ * Authenticates only while this node is a live member of the cluster. An expired node may not know which keys were
+ * revoked in the meantime.
  */
 export function authenticateWhileLive({ node }: Cluster, authenticate: Authenticate): Authenticate {
   return (authorization) => {
@@ -71,7 +73,7 @@ export function authenticateWhileLive({ node }: Cluster, authenticate: Authentic
   }
 }
 
-/** The parts under delivery, and main's own view of lanes. */
+/** The parts that delivery uses, and the main thread's own view of lanes. */
 export interface DeliveryParts {
   local: DeliveryHandle
   buffer: BufferSpec
@@ -81,11 +83,11 @@ export interface DeliveryParts {
 
 export interface AcrossNodes {
   delivery: DeliveryHandle
-  /** Limits of pipes, which hold for all nodes together. */
+  /** Pipe limits that apply to all nodes together. */
   quotas: ClusterQuotas
 }
 
-/** Calls about lanes of other nodes go to them, and theirs about this one's are answered. */
+/** Sends calls about lanes of other nodes to those nodes, and serves their calls about lanes of this one. */
 export async function openAcrossNodes(
   { node, settings }: Cluster,
   { local, buffer, metadata, counters }: DeliveryParts,

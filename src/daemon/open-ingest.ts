@@ -1,4 +1,4 @@
-/** Opens ingest and what it counts, over stores that are open: usage and quotas go on where the last run stopped. */
+/** Opens ingest and its counters on top of open stores. Usage and quotas continue from the values of the last run. */
 import { availableParallelism } from 'node:os'
 import type { HttpEngine } from '../api/http/engine.ts'
 import { type IngestThreads, openIngestThreads } from '../api/ingest-threads/ingest-threads.ts'
@@ -32,16 +32,16 @@ import type { StartContext } from './start-context.ts'
 
 export interface Accounting {
   usage: UsageCounter
-  /** Counts the requests of one ingest thread; main is number 0 where there are none. */
+  /** Counts the requests of one ingest thread. Without ingest threads, the main thread is number 0. */
   usageOf(worker: number): UsageObserver
   ingestTotals: IngestTotals
   keyUse: KeyUse
 }
 
-/** Below the deadline of the step in shutdown-steps.ts. */
+/** Shorter than the deadline of the step in shutdown-steps.ts. */
 const saveUsageMs = 4_000
 
-/** Opens the counts of ingest, which are carried into metadata every few seconds. */
+/** Opens the counters of ingest, which are saved in metadata every few seconds. */
 export async function openAccounting(stores: Stores, { log, shutdown }: StartContext): Promise<Accounting> {
   const { cluster, now, metadata, buffer, directory } = stores
   const totals = cluster === null ? await buffer.appended() : null
@@ -52,7 +52,7 @@ export async function openAccounting(stores: Stores, { log, shutdown }: StartCon
   if (totals !== null) usage.restore(await missedUsage(metadata.usage, totals, directory, now()))
   const usageFlush = startUsageFlush({ counter: usage, usage: metadata.usage, directory, log })
   await usageFlush.flush().catch((error) => {
-    // On a full disk it is counted in memory until there is room.
+    // On a full disk the counts stay in memory until there is space.
     if (!(error instanceof StorageUnavailableError)) throw error
     log.warn({ err: error }, 'usage.flush_failed')
   })
@@ -62,7 +62,7 @@ export async function openAccounting(stores: Stores, { log, shutdown }: StartCon
   shutdown.set('save usage', async () => {
     endKeyUse()
     const isKept = (error: unknown) => {
-      // The next start finds in the buffer what was accepted and not stored.
+      // The next start counts the records that were accepted but not saved here, from the buffer.
       if (!(error instanceof StorageUnavailableError)) throw error
       log.warn({ err: error }, 'usage.flush_failed')
     }
@@ -70,7 +70,7 @@ export async function openAccounting(stores: Stores, { log, shutdown }: StartCon
       await keyUse.flush().catch(isKept)
       await usageFlush.close().catch(isKept)
     }
-    // A database that does not respond in time is as one that cannot be reached.
+    // A database that does not respond in time is treated as unreachable.
     if (!(await endsWithin(saveUsageMs, save()))) log.warn({ limit_ms: saveUsageMs }, 'usage.flush_failed')
   })
   return { usage, usageOf, ingestTotals, keyUse }
@@ -110,8 +110,8 @@ export async function openIngest(
 }
 
 /**
- * Ingest in threads of its own, for `ingest.workers` over 1. What they append is counted as the writer reports it, and a change
- * of metadata is published when each of them has seen it.
+ * Opens ingest in threads of its own, if `ingest.workers` is greater than 1. The writer reports their appends for the
+ * counters. A metadata change is complete when every thread has seen it.
  */
 export async function openThreadedIngest(
   count: number,
@@ -121,7 +121,7 @@ export async function openThreadedIngest(
 ): Promise<IngestThreads> {
   const { quotas, buffer, changes, counters, directorySource, usageOf } = parts
   const nowMs = parts.now()
-  // Gives the counters what the day has had.
+  // Initializes the counters with the usage of the current day.
   if (quotas === null) createQuota(await ingestedToday(parts, nowMs), nowMs, counters)
   let geoBytes: SharedArrayBuffer | null = null
   let threads: IngestThreads | null = null
@@ -161,25 +161,25 @@ export async function openThreadedIngest(
     onFatal: onThreadFailed,
   })
   threads = opened
-  // Loaded while they started.
+  // Loaded while the threads started.
   if (geoBytes !== null) opened.loadGeo(geoBytes)
   changes.subscribe((change) => opened.refresh(change))
   shutdown.set('drain ingest', async () => {
     await opened.drain()
     await buffer.appender.drain()
-    // The writer's response comes after its reports of what was appended: usage is saved with them.
+    // The writer responds after its reports of appends, so usage includes them when it is saved.
     await buffer.headSeq()
   })
   shutdown.set('close parsers', () => opened.close())
   return opened
 }
 
-/** The share of each thread: an equal part, but at least one. */
+/** The share of one thread: an equal part, at least 1. */
 function shareOf(all: number, threads: number): number {
   return Math.max(1, Math.floor(all / threads))
 }
 
-/** Throws ConfigError where the engine cannot share an address between threads. */
+/** Throws ConfigError if the engine cannot share an address between threads. */
 export function ingestWorkers(settings: Settings, engine: HttpEngine['name']): number {
   const wanted = settings['ingest.workers']
   const isOverTls = servesDataOverTls(settings)
@@ -199,7 +199,7 @@ export function ingestWorkers(settings: Settings, engine: HttpEngine['name']): n
   return wanted
 }
 
-/** Stored, and counted but not stored yet. */
+/** Sums stored usage and usage that is not stored yet. */
 async function ingestedToday({ metadata, usage }: Stores & Accounting, nowMs: number) {
   const today = await metadata.usage.ingestedSince(nowMs - (nowMs % dayMs))
   for (const { pipeId, records, bytes } of usage.pending()) {

@@ -1,4 +1,4 @@
-/** Everything that listens, over parts that are open: the HTTP surfaces with all their routes, and `/metrics`. */
+/** Opens all listeners on top of open parts: the HTTP servers with their routes, and `/metrics`. */
 import { browserFiles } from '../api/http/browser-files.ts'
 import { dashboardPages } from '../api/http/dashboard-files.ts'
 import { DashboardGate } from '../api/http/dashboard-gate.ts'
@@ -12,7 +12,7 @@ import { pullRoutes } from '../api/http/pull-routes.ts'
 import { readiness } from '../api/http/readiness.ts'
 import type { Route } from '../api/http/route.ts'
 import { openHttpServer } from '../api/http/server.ts'
-import { serviceRoutes } from '../api/http/service-routes.ts'
+import { serviceRoutes, type UrlSources } from '../api/http/service-routes.ts'
 import { Tails } from '../api/http/tail-routes.ts'
 import { IngestThreads } from '../api/ingest-threads/ingest-threads.ts'
 import type { ManagementDeps, ServiceFacts } from '../api/management/deps.ts'
@@ -38,7 +38,7 @@ import type { Accounting } from './open-ingest.ts'
 import type { Stores } from './open-stores.ts'
 import type { StartContext } from './start-context.ts'
 
-/** A client that is still sending when the daemon stops is cut off then. */
+/** When the daemon stops, clients that are still sending are disconnected after this time. */
 const responseGraceMs = 1_000
 
 interface ServerParts extends Stores, Accounting {
@@ -77,13 +77,12 @@ export async function openServer(
     log,
   }
   const hasTls = certificateOf('listen') !== null
-  const services = serviceRoutes({
-    now: parts.now,
-    ...readinessSources,
+  const urls = {
     publicUrls: { management: settings.public_url, data: settings.public_data_url },
     dataPort: () => dataPort,
     tls: { management: hasTls, data: certificateOf('data_listen') !== null },
-  })
+  }
+  const services = serviceRoutes({ now: parts.now, ...readinessSources, ...urls })
   const passwords = new Passwords()
   const service = {
     version: version(),
@@ -110,7 +109,7 @@ export async function openServer(
     if ('apiKeyId' in change && change.isRevoked) tails.accessChanged(change)
   })
   const v1 = [...routesOf({ ...parts, passwords, serviceFacts, usersChanged }, log), tails.route, ...services]
-  const dashboard = openDashboard(settings, { ...parts, passwords, hasTls, usersChanged }, v1, log)
+  const dashboard = openDashboard(settings, { ...parts, passwords, hasTls, usersChanged, urls }, v1, log)
   const server = await openHttpServer({
     engine,
     dataEngine: threads?.engine ?? null,
@@ -128,7 +127,7 @@ export async function openServer(
     threads?.stopping()
     return server.stopAccepting()
   })
-  // The threads last: what main has responded to is still to be sent there.
+  // The threads come last, because they still send the responses of the main thread.
   const idle = async () => {
     await server.idle()
     await threads?.idle()
@@ -164,11 +163,13 @@ function openDashboard(
     clientIp,
     hasTls,
     usersChanged,
+    urls,
   }: Stores & {
     passwords: Passwords
     clientIp: ClientIp
     hasTls: boolean
     usersChanged: (workspaceId: string) => void
+    urls: UrlSources
   },
   v1: readonly Route[],
   log: Logger,
@@ -177,7 +178,7 @@ function openDashboard(
   const sessions = new Sessions({ metadata, passwords, now, log, usersChanged })
   const { public_url: publicUrl, listen } = settings
   const gate = new DashboardGate({ publicUrl, listenHost: listen.host, hasTls, clientIp, sessions })
-  return { gate, routes: [...dashboardRoutes(sessions, v1), ...dashboardPages(), ...docsPages()] }
+  return { gate, routes: [...dashboardRoutes(sessions, urls, v1), ...dashboardPages(), ...docsPages()] }
 }
 
 type ManagementParts = Stores &
@@ -220,7 +221,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
   return [...managementRoutes(management, actingAs, metadata.versions), ...pulls]
 }
 
-/** Null when there is none: switched off, or the default address is taken and nobody asked for it. */
+/** Null if metrics are switched off, or if the default address is in use and was not set explicitly. */
 export async function openMetricsServer(
   settings: Settings,
   {

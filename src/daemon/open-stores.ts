@@ -1,7 +1,7 @@
 /**
- * The stores of the daemon and the threads that hold them: metadata first, which knows whose the buffer is and which seqs
- * are given out, then the buffer with its writer thread, then the delivery worker, which reads both. What calls `onFatal`
- * ends the process. A full disk throws: the wait for space is in `start-when-space.ts`.
+ * Opens the stores of the daemon and their threads. Metadata comes first: it knows the owner of the buffer and the
+ * seqs that were assigned. The buffer with its writer thread follows, then the delivery worker, which reads both. A
+ * call of `onFatal` ends the process. A full disk throws; `start-when-space.ts` waits for space.
  */
 import type { AuditEntry } from '../contract/audit.ts'
 import { type DeliveryHandle, openDelivery } from '../delivery/delivery-proxy.ts'
@@ -34,15 +34,15 @@ import {
 import { exitWhenDead, type StartContext } from './start-context.ts'
 import { WorkspaceCount } from './workspace-count.ts'
 
-/** As long as a lane's own commands: lane-service.ts. */
+/** The same limit as for commands of a lane: lane-service.ts. */
 const refreshDeadlineMs = 10_000
 
 export interface Stores {
-  /** Null: this is one machine. */
+  /** Null: a single machine. */
   cluster: Cluster | null
-  /** In a cluster: what reserves parts of limits. */
+  /** In a cluster: reserves parts of limits that all nodes share. */
   quotas: AcrossNodes['quotas'] | null
-  /** The wall clock, ms; in a cluster, the database's as far as it is known. */
+  /** The wall clock in ms. In a cluster it is the database's clock, as far as it is known. */
   now(): number
   metadata: Metadata
   changes: Changes
@@ -50,20 +50,20 @@ export interface Stores {
   delivery: DeliveryHandle
   history: HistoryHandle
   directory: Directory
-  /** The source of the directory's data, for its copies in other threads. */
+  /** The source of the directory, for its copies in other threads. */
   directorySource: DirectorySource
   authenticate: Authenticate
-  /** For ingest, which the buffer rejects while this node is not in its cluster. */
+  /** Authentication for ingest. The buffer rejects appends while this node is disconnected from its cluster. */
   authenticateSender: Authenticate
   /** The counters of ingest, shared by its threads. */
   counters: SharedCounters
-  /** As it is now: with `egress.private = "auto"` a second workspace changes it. */
+  /** The policy in effect. With `egress.private = "auto"` the second workspace changes it. */
   egress: EgressPolicy
-  /** The settings of destinations, for requests to one outside of delivery. */
+  /** The settings of destinations, for requests outside of delivery. */
   drivers: DriverSettings
 }
 
-/** Metadata, the buffer with its writer thread, and the delivery worker with every lane. */
+/** Opens metadata, the buffer with its writer thread, and the delivery worker with all lanes. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the start is a sequence, read best in one place.
 export async function openStores(
   settings: Settings,
@@ -128,7 +128,7 @@ export async function openStores(
     ...metadata.directory,
     async key(hash) {
       const key = await metadata.directory.key(hash)
-      // Another process made it, and perhaps its workspace.
+      // Another process created the key, and perhaps its workspace.
       if (key !== null) await workspaces.refresh()
       return key
     },
@@ -165,7 +165,7 @@ export async function openStores(
   }
 }
 
-/** Who did what, not what it was before and after: that is in the audit log. */
+/** Names the user and the action. The state before and after is only in the audit log. */
 function auditLine(workspaceId: string, entry: AuditEntry): object {
   const { audit_id, operation, actor, address, resource_id, pipe_id } = entry
   return {
@@ -188,8 +188,8 @@ async function refreshDirectory(directory: Directory, change: Change): Promise<v
 }
 
 /**
- * Resolves when the lanes of the pipe are as metadata says, or is late: a lane whose state cannot be saved on a full disk
- * follows when it can. The change itself is stored.
+ * Resolves when the lanes of the pipe match metadata, or after a deadline. A lane whose state cannot be saved on a
+ * full disk follows later. The change itself is stored already.
  */
 async function refreshLanes(delivery: DeliveryHandle, change: Change, log: Logger): Promise<void> {
   if (!('pipeId' in change)) return

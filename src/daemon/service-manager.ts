@@ -1,7 +1,7 @@
 /**
- * Notifies the service manager (systemd, Type=notify): ready, still alive, stopping. Node cannot write to a
- * datagram UNIX socket, so the messages go through systemd's own `systemd-notify`; without NOTIFY_SOCKET nothing
- * happens. The unit needs NotifyAccess=all, because the messages come from a child process.
+ * Notifies the service manager (systemd, Type=notify): ready, alive, stopping. Node cannot write to a datagram UNIX
+ * socket, so the messages go through `systemd-notify`. Without NOTIFY_SOCKET nothing is sent. The unit needs
+ * NotifyAccess=all, because the messages come from a child process.
  */
 import { spawn } from 'node:child_process'
 import { endsWithin } from '../platform/deadline.ts'
@@ -11,26 +11,27 @@ import { SerialQueue } from '../platform/serial-queue.ts'
 const closeWithinMs = 2_000
 
 export interface ServiceManager {
-  /** Not ready yet, and why; the start may take this much longer from now. */
+  /** Reports that the start is still in progress, with the reason. The start may take `moreMs` longer from now on. */
   starting(status: string, moreMs: number): void
   ready(): void
   reloading(): void
   stopping(): void
-  /** From now on it hears that the daemon is alive only while `silentPart` names no part of it. */
+  /** From now on, reports that the daemon is alive only while `silentPart` returns null. */
   watch(silentPart: () => string | null): void
-  /** Resolves when all of it was sent, or 2 s after: what waits behind a message under way must not end with the process. */
+  /** Resolves when every message was sent, or after 2 s. Queued messages must not be lost when the process ends. */
   close(): Promise<void>
 }
 
 export function openServiceManager(env: NodeJS.ProcessEnv, log: Logger): ServiceManager {
   if (env.NOTIFY_SOCKET === undefined)
     return { starting() {}, ready() {}, reloading() {}, stopping() {}, watch() {}, close: async () => {} }
-  // One after the other: RELOADING=1 that overtakes the READY=1 behind it would leave the unit reloading forever.
+  // Messages are sent one after another: a RELOADING=1 that overtakes a READY=1 would leave the unit reloading
+  // forever.
   const queue = new SerialQueue()
   const notify = (...messages: string[]) => {
     void queue.run(() => send(messages, env, log))
   }
-  // Twice in each watchdog interval, as sd_watchdog_enabled(3) advises: a hung event loop misses both.
+  // Twice per watchdog interval, as sd_watchdog_enabled(3) advises. A blocked event loop misses both.
   const watchdogMs = Number(env.WATCHDOG_USEC ?? 0) / 1000
   let silentPart: () => string | null = () => null
   const tellAlive = () => {
@@ -56,7 +57,7 @@ export function openServiceManager(env: NodeJS.ProcessEnv, log: Logger): Service
   }
 }
 
-/** Resolves when systemd-notify has ended; a failure is only logged. */
+/** Resolves when systemd-notify has ended. A failure is only logged. */
 function send(messages: string[], env: NodeJS.ProcessEnv, log: Logger): Promise<void> {
   return new Promise((resolve) => {
     const child = spawn('systemd-notify', messages, { stdio: 'ignore', env })

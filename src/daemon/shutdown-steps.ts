@@ -1,22 +1,23 @@
 /**
- * Shutdown: the steps in the only order that loses nothing, each with a deadline. A part adds its step when it is
- * opened; a step whose part was never opened is left out, so that a failed start closes exactly what it had opened.
+ * The shutdown steps, in the only order that loses nothing, each with a deadline. A part adds its step when it is
+ * opened. Steps of parts that were never opened are left out, so that a failed start closes exactly the parts that it
+ * opened.
  *
- * Every step runs, whatever became of those before it: one that fails or exceeds its deadline is logged and counted,
- * and the next one begins. Lanes are saved and the buffer is closed even when the disk is full.
+ * Every step runs, even if earlier ones failed. A step that fails or exceeds its deadline is logged and counted, and
+ * the next one starts. Lanes are saved and the buffer is closed even if the disk is full.
  */
 import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
 
-/** In order, each with its deadline. Together they stay below TimeoutStopSec of the systemd unit (a test compares). */
+/** In order, each with its deadline. The sum is below TimeoutStopSec of the systemd unit; a test compares them. */
 export const shutdownDeadlinesMs = {
   'stop accepting': 1_000,
   'end waiting pulls': 2_000,
   'end tails': 1_000,
-  /** Records whose fsync is under way: their 202 or 503 is still sent. */
+  /** Records whose fsync is in progress still get their 202 or 503. */
   'drain ingest': 10_000,
   'finish responses': 2_000,
-  /** Alerts that are on their way are sent again after the next start. */
+  /** Alerts in flight are sent again after the next start. */
   'close alerts': 2_000,
   'save usage': 5_000,
   'close metrics': 1_000,
@@ -25,17 +26,17 @@ export const shutdownDeadlinesMs = {
   'close geolocation': 1_000,
   'close parsers': 1_000,
   'close history': 2_000,
-  /** Attempts under way have 10 s, then they are aborted and every lane is saved: delivery-proxy.ts. */
+  /** Running attempts have 10 s. Then they are aborted and every lane is saved: delivery-proxy.ts. */
   'close delivery': 22_000,
-  /** Nobody asks this node about lanes any more. */
+  /** By now, other nodes send no more requests about lanes. */
   'close node requests': 2_000,
   'close buffer': 10_000,
-  /** Its pipes are handed over by then. */
+  /** By now, its pipes are handed over. */
   'leave cluster': 2_000,
   'close metadata': 2_000,
-  /** The ballast, where it was given up: nothing of ours may want space after it. */
+  /** Recreates the ballast if it was released. No later step of the daemon needs space. */
   'hold disk space': 3_000,
-  /** From here on it counts as stopped by itself. */
+  /** From here on, the run counts as stopped normally. */
   'note the stop': 1_000,
   'release data directory': 1_000,
 }
@@ -54,7 +55,7 @@ export class ShutdownSteps {
     this.#deadlinesMs = deadlinesMs
   }
 
-  /** From now on a part that dies must not end the process: the remaining steps still have to run. */
+  /** While this is true, a part that dies must not end the process, because the remaining steps still have to run. */
   get isRunning(): boolean {
     return this.#isRunning
   }
@@ -63,7 +64,7 @@ export class ShutdownSteps {
     this.#runs.set(step, run)
   }
 
-  /** Runs every step that was set, once. Resolves with the names of those that failed or exceeded their deadline. */
+  /** Runs every registered step once. Resolves with the names of those that failed or exceeded their deadline. */
   async run(): Promise<ShutdownStep[]> {
     this.#isRunning = true
     const failed: ShutdownStep[] = []

@@ -1,4 +1,4 @@
-/** The context with which every part of the daemon is opened, and the handling of a part that dies. */
+/** The context in which each part of the daemon is opened, and the handler for parts that die. */
 import type { Logger } from '../platform/log.ts'
 import type { SettingOrigin } from '../settings/config.ts'
 import type { ShutdownSteps } from './shutdown-steps.ts'
@@ -9,14 +9,14 @@ export interface StartContext {
   env: NodeJS.ProcessEnv
   origins: Record<string, SettingOrigin>
   setUp: (() => Promise<void>) | null
-  /** Nothing is delivered: every destination counts as blocked. */
+  /** Safe mode: nothing is delivered, and every destination counts as blocked. */
   isSafe?: boolean
   log: Logger
-  /** Takes a step for everything that is opened. */
+  /** Receives a shutdown step for every part that is opened. */
   shutdown: ShutdownSteps
 }
 
-/** During shutdown a dead thread is only logged: the steps that remain save what can be saved. */
+/** During shutdown, a dead thread is only logged: the remaining steps save what can be saved. */
 export function exitWhenDead(part: string, { log, shutdown }: StartContext): (error: Error) => void {
   return (error) => {
     log.fatal({ part, err: error }, 'daemon.failed')

@@ -1,7 +1,8 @@
 /**
- * The start of a node whose servers do not answer: PostgreSQL restarts, JetStream elects, the machines of a cluster come up
- * in any order. It tries again for a while, everything closed in between, and then ends with a code that a service manager
- * takes for "again, later" (75): a node that waits in silence would look well.
+ * Starts a node whose servers are not reachable yet: PostgreSQL restarts, JetStream elects a leader, or the machines
+ * of a cluster boot in any order. It retries for a limited time and closes everything between the tries. Then the
+ * process ends with code 75, which service managers treat as "retry later". A node that waited without an end would
+ * look healthy.
  */
 import { BufferUnavailableError } from '../log/buffer.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
@@ -18,7 +19,10 @@ export class ServersUnreachableError extends Error {
   }
 }
 
-/** `start` leaves nothing open when it throws. Throws ServersUnreachableError, and at once what waiting does not help. */
+/**
+ * `start` must leave nothing open when it throws. Throws ServersUnreachableError, and immediately any error that
+ * waiting cannot solve.
+ */
 export async function startWhenReachable<T>(
   start: () => Promise<T>,
   log: Logger,
@@ -41,6 +45,6 @@ export async function startWhenReachable<T>(
 
 function isForServers(error: unknown): error is Error {
   if (error instanceof StorageUnavailableError || error instanceof BufferUnavailableError) return true
-  // An error of JetStream, whose code is only loaded in a cluster.
+  // A JetStream error, recognized by its name because its code is loaded only in a cluster.
   return error instanceof Error && error.name === 'StreamUnavailableError'
 }

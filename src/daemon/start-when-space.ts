@@ -1,9 +1,9 @@
 /**
- * The start on a full disk. What a daemon opens needs a little space: files beside each database, a commit. Where even
- * the ballast is not enough it waits and tries again, and does not end: a service manager gives up after some starts,
- * and then nobody is there when the space comes back.
+ * The start on a full disk. A daemon needs a little space to open: files next to each database, and a commit. If even the
+ * ballast does not provide enough, the daemon waits and retries. It does not end, because a service manager gives up after
+ * some starts and would not start it when space is available again.
  *
- *   start ──no space──▶ waiting: each second again ──opened──▶ as any other start
+ *   start ──no space──▶ waiting: retry each second ──opened──▶ same as any other start
  *                          └──SIGTERM, SIGINT──▶ null: nothing was opened
  */
 import { statfsSync } from 'node:fs'
@@ -13,28 +13,31 @@ import type { Logger } from '../platform/log.ts'
 import type { ServiceManager } from './service-manager.ts'
 
 export interface SpaceWait {
-  /** On the disk in question; it or its parent must exist. */
+  /** A path on the disk in question. It or its parent must exist. */
   directory: string
   log: Logger
   serviceManager: ServiceManager
-  /** Resolves at a signal to stop. Called only when there is something to wait for: until then a signal ends the process. */
+  /** Resolves at a stop signal. Called only if the start has to wait; before that, a signal ends the process. */
   stopSignal(): Promise<unknown>
 }
 
 const retryMs = 1_000
-/** Telling the service manager is a process each time. */
+/** Each notification of the service manager starts a process. */
 const notifyEvery = 5
-/** Less is no room for the smallest thing that SQLite makes: the -shm file of one database. */
-const leastBytes = 64 * 1024
+/** The smallest file that SQLite creates is the -shm file of a database. With less space it cannot be created. */
+const minBytes = 64 * 1024
 
-/** `start` leaves nothing open when it throws. Null: stopped while waiting. Throws what is not for lack of space. */
+/**
+ * `start` must leave nothing open when it throws. Returns null if stopped while waiting. Throws errors other than
+ * lack of space.
+ */
 export async function startWhenSpace<T>(start: () => Promise<T>, wait: SpaceWait): Promise<T | null> {
   for (let tries = 1; ; tries += 1) {
     try {
       return await start()
     } catch (error) {
       if (!isForSpace(error, wait.directory)) throw error
-      // Before it is said: whoever reads the line may send a signal at once.
+      // Listen before the log line, because a process that reads it can send a signal immediately.
       const stopped = wait.stopSignal()
       if (tries === 1) {
         const fields = { directory: wait.directory, free_bytes: freeBytes(wait.directory), err: error }
@@ -48,9 +51,9 @@ export async function startWhenSpace<T>(start: () => Promise<T>, wait: SpaceWait
   }
 }
 
-/** SQLite has codes of its own for a file that it could not make or grow, which do not say why. */
+/** SQLite has its own codes for a file that it could not create or grow. They do not include the reason. */
 function isForSpace(error: unknown, directory: string): boolean {
-  const isFull = freeBytes(directory) < leastBytes
+  const isFull = freeBytes(directory) < minBytes
   for (let cause = error; typeof cause === 'object' && cause !== null; ) {
     if (isNoSpace(cause)) return true
     if (isFull && /^SQLITE_(CANTOPEN|IOERR)/.test(errorCode(cause) ?? '')) return true
@@ -64,7 +67,7 @@ function freeBytes(directory: string): number {
     const { bavail, bsize } = statfsSync(directory)
     return bavail * bsize
   } catch {
-    // Not made yet, for lack of space.
+    // The directory does not exist yet, for lack of space.
     return 0
   }
 }

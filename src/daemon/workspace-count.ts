@@ -1,8 +1,8 @@
 /**
- * How many workspaces the data directory has, in memory that every thread reads: with `egress.private = "auto"` the second
- * one changes what may be dialled. `pipectl workspaces create` writes to metadata without this process, so they are
- * counted at the start, each second, and before the first request with a key that another process made is served: nothing
- * of a second workspace is done under the rule for one.
+ * The number of workspaces in the data directory, in memory that all threads share. With `egress.private = "auto"`
+ * the second workspace changes which addresses can be dialed. `pipectl workspaces create` writes to metadata without
+ * this process. Workspaces are therefore counted at the start, every second, and before the first request with a key
+ * that another process created. So nothing in a second workspace is done under the rules for one.
  */
 import type { Metadata } from '../metadata/store.ts'
 import type { Logger } from '../platform/log.ts'
@@ -10,7 +10,7 @@ import type { Logger } from '../platform/log.ts'
 const countEveryMs = 1_000
 
 export class WorkspaceCount {
-  /** An Int32. */
+  /** Holds one Int32. */
   readonly memory = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)
   readonly #count = new Int32Array(this.memory)
   readonly #workspaces: Pick<Metadata['workspaces'], 'list'>
@@ -23,12 +23,15 @@ export class WorkspaceCount {
     return Atomics.load(this.#count, 0)
   }
 
-  /** Rejects when metadata cannot be read: the last count stands. */
+  /** Rejects if metadata cannot be read; the last count is kept. */
   async refresh(): Promise<void> {
     Atomics.store(this.#count, 0, (await this.#workspaces.list()).length)
   }
 
-  /** Calls `onSecond` once there is a second one, and then no more: there never are fewer again. Returns what ends it. */
+  /**
+   * Calls `onSecond` once, when there is a second workspace. The number never decreases to one. Returns a function
+   * that stops watching.
+   */
   watch(log: Logger, onSecond: () => void): () => void {
     const look = async () => {
       await this.refresh().catch((error) => log.warn({ err: error }, 'workspaces.not_counted'))

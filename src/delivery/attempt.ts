@@ -22,13 +22,15 @@
  * completes, and the repeat parks the same rows.
  */
 import { setMaxListeners } from 'node:events'
-import { mostConcurrency } from '../contract/delivery-settings.ts'
+import { maxConcurrency } from '../contract/delivery-settings.ts'
 import { descriptorOf } from '../destinations/descriptors.ts'
 import {
+  type AttemptExchange,
   type AttemptProgress,
   type Batch,
   DeliveryError,
   type DestinationDriver,
+  type Exchanged,
   type ParkRecords,
   type RejectedRecord,
 } from '../destinations/driver.ts'
@@ -51,6 +53,8 @@ interface Ended {
   /** False: no record was left for the destination, or the attempt ended before the driver was called. */
   wasAsked: boolean
   isHung: boolean
+  /** The request that somebody would look at: the first that failed, otherwise the last. Null: the driver reports none. */
+  exchange: AttemptExchange | null
 }
 
 export type AttemptOutcome = Ended &
@@ -121,7 +125,7 @@ export interface AttemptDeps {
 }
 
 /** Every request of an attempt, and its steps, can listen for the abort. A lower limit makes Node.js warn of a leak. */
-const maxListeners = 2 * mostConcurrency + 10
+const maxListeners = 2 * maxConcurrency + 10
 
 export class Attempt {
   readonly #spec: LaneSpec
@@ -138,6 +142,7 @@ export class Attempt {
   #wasAsked = false
   #storedRecords = 0
   #filtered: FilteredRecords = new Map()
+  #exchange: Exchanged | null = null
   #cancelLimit = () => {}
   #cancelGrace = () => {}
   #endMark = () => {}
@@ -243,6 +248,9 @@ export class Attempt {
         return await messageIdAt(seq)
       },
       park: this.#park,
+      exchanged: (exchange) => {
+        if (!this.#isOver && this.#exchange?.isFailed !== true) this.#exchange = exchange
+      },
     }
   }
 
@@ -280,7 +288,8 @@ export class Attempt {
 
   #outcome(settled: Settled): AttemptOutcome {
     const isHung = settled === 'hung'
-    const known = { filtered: this.#filtered, wasAsked: this.#wasAsked, isHung }
+    const exchange = this.#exchange?.describe() ?? null
+    const known = { filtered: this.#filtered, wasAsked: this.#wasAsked, isHung, exchange }
     if (!isHung && settled.delivered) return { ...known, kind: 'delivered' }
     const storedRecords = this.#storedRecords
     if (this.#isInterrupted) return { ...known, kind: 'aborted', storedRecords }

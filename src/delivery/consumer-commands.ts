@@ -11,7 +11,7 @@ import type { MarkedMessage } from '../log/buffer.ts'
 import { toJsonArray } from '../log/record-text.ts'
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { Clock } from './clock.ts'
-import type { AttemptCounts, PullResult } from './delivery.ts'
+import type { AttemptCounts, PulledRef, PullResult } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
 import type { LaneDeps } from './lane.ts'
 import type { PullCursor } from './pull-cursor.ts'
@@ -100,7 +100,7 @@ export class ConsumerCommands {
     }
     const pullId = randomUUID()
     this.#inFlight = { pullId, seq: message.seq, untilMonotonicMs: clock.monotonicMs() + inFlightMs }
-    return messageResult(spec.destinationId, pullId, message)
+    return messageResult({ destinationId: spec.destinationId, pullId }, message)
   }
 
   async fetchAfter(spec: LaneSpec, afterSeq: number): Promise<PullResult> {
@@ -128,7 +128,9 @@ export class ConsumerCommands {
     // The read skipped messages that retention has just dropped: the consumer must be notified.
     const overtaken = await this.#expired(afterSeq)
     if (overtaken !== null) return overtaken
-    return message === null ? { kind: 'empty' } : messageResult(spec.destinationId, randomUUID(), message)
+    return message === null
+      ? { kind: 'empty' }
+      : messageResult({ destinationId: spec.destinationId, pullId: randomUUID() }, message)
   }
 
   /** Null when everything after `afterSeq` is kept. */
@@ -202,7 +204,7 @@ function leaseMsOf(spec: LaneSpec): number {
 }
 
 /** The response is built around the records' JSON text, which stays unchanged. */
-function messageResult(destinationId: string, pullId: string, message: MarkedMessage): PullResult {
+function messageResult({ destinationId, pullId }: PulledRef, message: MarkedMessage): PullResult {
   const { pipeId, msgId, seq, body } = message
   const head = { pipe_id: pipeId, destination_id: destinationId, msg_id: msgId, stream_seq: seq }
   const before = `${JSON.stringify(head).slice(0, -1)},"records":`

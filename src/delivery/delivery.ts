@@ -210,14 +210,20 @@ export interface LaneCommands {
   countUsage(pipeId: string): Promise<void>
 }
 
+/** A message that a pull has returned, until its outcome is known. */
+export interface PulledRef {
+  destinationId: string
+  pullId: string
+}
+
 /** The consumers' side of pull lanes. */
 export interface Pulls {
   /** Waits up to `waitMs` for a message. `pulled`/`abandoned` must follow a `message` result in auto mode. */
   pull(destinationId: string, request: PullRequest): Promise<PullResult>
   /** The response was passed to the socket completely: an auto lane moves on (not after `after_seq` pulls). */
-  pulled(destinationId: string, pullId: string): Promise<void>
+  pulled(ref: PulledRef): Promise<void>
   /** The response could not be sent: the message is redelivered. */
-  abandoned(destinationId: string, pullId: string): Promise<void>
+  abandoned(ref: PulledRef): Promise<void>
   /** Explicit ack (done) or nack (redeliver now). Returns false when there is no such lease. */
   acknowledge(destinationId: string, msgId: string, done: boolean): Promise<boolean>
   /** First step of the shutdown: waiting pulls resolve `empty`, later ones immediately. */

@@ -70,6 +70,7 @@
  * history after it; a repair invalidates all of it.
  */
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
+import type { NumberedAttempt } from '../metadata/lane-attempts.ts'
 import {
   type LaneCounts,
   LaneOwnershipLostError,
@@ -78,6 +79,7 @@ import {
   type PassedMessages,
 } from '../metadata/lane-state.ts'
 import type { NewParked, ParkedChange } from '../metadata/parked-store-port.ts'
+import { afterAttempt, type EndedAttempt } from './attempt-record.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
 import type { LaneDeps } from './lane.ts'
@@ -95,6 +97,8 @@ export class DurableState {
   #counts: LaneCounts
   /** Since the last save. */
   #passed: PassedMessages[] = []
+  /** Since the last save. */
+  #attempts: NumberedAttempt[] = []
   #isDirty = false
   /** Since the last save. */
   #parked: ParkedChange[] = []
@@ -133,6 +137,13 @@ export class DurableState {
     if (passed?.kind === 'delivered' && !isParked) this.#deliveredAgain(before, row)
     this.#row = row
     this.#isDirty = true
+  }
+
+  /** An attempt has ended. It is saved with what its outcome changes. */
+  attempted(ended: EndedAttempt): void {
+    const { row, attempt } = afterAttempt(this.#row, ended)
+    this.change(row)
+    this.#attempts.push(attempt)
   }
 
   count(counts: Partial<Omit<LaneCounts, 'destinationId' | 'pipeId'>>): void {
@@ -187,15 +198,16 @@ export class DurableState {
 
   async #save(): Promise<void> {
     const row = { ...this.#row, ownerEpoch: this.#deps.epoch }
-    const counts = { ...this.#counts, passed: this.#passed }
+    const counts = { ...this.#counts, passed: this.#passed, attempts: this.#attempts }
     this.#passed = []
+    this.#attempts = []
     this.#isDirty = false
     this.#counts = noCounts({ destinationId: this.#row.destinationId, pipeId: this.#pipeId })
     const parked = this.#parked
     this.#parked = []
     const { deliveredRecords, failedAttempts, skippedRecords, filteredRecords } = counts
     const hasCounts = deliveredRecords + failedAttempts + skippedRecords + filteredRecords > 0
-    const isWorthSaving = hasCounts || counts.passed.length > 0
+    const isWorthSaving = hasCounts || counts.passed.length > 0 || counts.attempts.length > 0
     await this.#deps.save(row, isWorthSaving ? counts : null, parked)
     this.#saved = row
     if (parked.length > 0) await this.#deps.parking.refresh()

@@ -10,6 +10,7 @@
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
 import {
+  type AttemptExchange,
   type AttemptProgress,
   type Batch,
   DeliveryError,
@@ -47,6 +48,7 @@ export interface LaneCalls {
   beforeRequest: AttemptProgress['beforeRequest']
   pin: PinServerKey
   messageIdAt(seq: number): string | null
+  exchanged(isFailed: boolean, exchange: AttemptExchange): void
   park(rejected: readonly RejectedRecord[]): void
 }
 
@@ -166,6 +168,7 @@ function laneCalls(progress: AttemptProgress, pin: PinServerKey): Handlers<LaneC
     beforeRequest: () => progress.beforeRequest(),
     pin,
     messageIdAt: (seq) => progress.messageIdAt(seq),
+    exchanged: (isFailed, exchange) => progress.exchanged({ isFailed, describe: () => exchange }),
     park: (rejected) => progress.park?.(rejected),
   }
 }

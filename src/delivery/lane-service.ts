@@ -109,8 +109,8 @@ export function openLaneService({
     },
     pull: async (destinationId, request) =>
       (await consumers(destinationId)?.pull(request)) ?? { kind: 'not_found' },
-    pulled: async (destinationId, pullId) => consumers(destinationId)?.pulled(pullId),
-    abandoned: async (destinationId, pullId) => consumers(destinationId)?.abandoned(pullId),
+    pulled: async ({ destinationId, pullId }) => consumers(destinationId)?.pulled(pullId),
+    abandoned: async ({ destinationId, pullId }) => consumers(destinationId)?.abandoned(pullId),
     acknowledge: async (destinationId, msgId, done) =>
       (await consumers(destinationId)?.acknowledge(msgId.toLowerCase(), done)) ?? false,
     endPulls: async () => lanes.endPulls(),

@@ -92,7 +92,7 @@ class Holder {
   }
 
   /** The smallest waiting reservation: with less room, none is admitted. */
-  get leastBytes(): number {
+  get minBytes(): number {
     return this.isHeldUp ? this.#waiters.first()!.bytes : this.#waiters.smallestSize
   }
 
@@ -273,8 +273,8 @@ export class MemoryBudget {
    * compared with all: from bytes + held <= 3/4 (free + held) follows 4 bytes + held <= 3 free. `#supply` is the other
    * side.
    */
-  #demandOf({ leastBytes, heldBytes }: Holder): number {
-    return 4 * leastBytes + (this.#isShared ? heldBytes : 0)
+  #demandOf({ minBytes, heldBytes }: Holder): number {
+    return 4 * minBytes + (this.#isShared ? heldBytes : 0)
   }
 
   #supply(): number {

@@ -20,6 +20,8 @@ const idleDriverMs = 60_000
 
 interface EndedAttempt {
   outcome: AttemptOutcome
+  /** ms since the epoch. */
+  startedMs: number
   tookMs: number
 }
 
@@ -66,11 +68,12 @@ export class PushAttempts {
     const park: AttemptCalls['park'] = (rejected, requireCurrent) =>
       this.#parking.park(rejected, messages, row, requireCurrent)
     const parks = spec.onPermanentError === 'park' ? park : null
-    const { outcome: ended, tookMs } = await this.#attempt(this.#driver, spec, batch, parks)
+    const attempted = await this.#attempt(this.#driver, spec, batch, parks)
+    const { outcome: ended } = attempted
     const isUnfinished =
       isCutShort(spec, batch) && hasTimedOut(ended) && ended.storedRecords > row.recordOffset
     const outcome: AttemptOutcome = isUnfinished ? { ...ended, kind: 'aborted' } : ended
-    this.#observe(spec, batch, row.attempts + 1, { outcome, tookMs })
+    this.#observe(spec, batch, row.attempts + 1, { ...attempted, outcome })
     if (outcome.isHung) await this.#driver.close()
     const left = await this.#progress.settle(outcome, messages, rest, spec)
     // Frees the memory for waiting lanes; the remaining messages are read again.
@@ -102,6 +105,7 @@ export class PushAttempts {
       park,
     }
     const attempt = new Attempt({ spec, batch, driver: driver.opened(spec) }, calls, this.#deps)
+    const startedMs = clock.now()
     const startedAt = clock.monotonicMs()
     const slotAt = this.#rate.take(requestsPerSecond)
     this.#current = attempt
@@ -109,7 +113,7 @@ export class PushAttempts {
     this.#current = null
     if (outcome.wasAsked) driver.used()
     else this.#rate.returnSlot(slotAt)
-    return { outcome, tookMs: clock.monotonicMs() - startedAt }
+    return { outcome, startedMs, tookMs: clock.monotonicMs() - startedAt }
   }
 
   async #messageIdAt(pipeId: string, seq: number): Promise<string | null> {
@@ -117,10 +121,13 @@ export class PushAttempts {
     return messages[0]?.seq === seq ? messages[0].msgId : null
   }
 
-  /** Logs and measures each attempt. */
-  #observe(spec: LaneSpec, batch: Batch, attempt: number, { outcome, tookMs }: EndedAttempt): void {
+  /** Logs, measures and records each attempt. */
+  #observe(spec: LaneSpec, batch: Batch, attempt: number, ended: EndedAttempt): void {
+    const { outcome, tookMs } = ended
     this.#state.log.attempted(batch, attempt, outcome, tookMs)
     this.#deps.observed.attempted(spec.type, batch, outcome.kind, tookMs)
+    if (outcome.kind !== 'aborted')
+      this.#state.attempted({ batch, attempt, outcome, startedMs: ended.startedMs, tookMs })
   }
 
   /** Ends the current attempt, which then does not count as one. */

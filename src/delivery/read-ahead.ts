@@ -84,11 +84,12 @@ export class ReadAhead {
   async #fill(
     reading: Reading,
     { seq, mark }: MarkedMessage,
-    { maxRecords, maxBytes: mostBytes }: SizeLimits,
+    limits: SizeLimits,
     onHeld: (messages: readonly MarkedMessage[]) => void,
   ): Promise<void> {
     // The batch is cut here as it would be cut in its turn: its range is now fixed.
-    const maxBytes = Math.min(mostBytes, this.#budget.shareBytes())
+    const { maxRecords } = limits
+    const maxBytes = Math.min(limits.maxBytes, this.#budget.shareBytes())
     const backlog = await this.#reader.backlog(this.#pipeId, { seq, mark })
     if (this.#reading !== reading || (backlog.records < maxRecords && backlog.bytes < maxBytes)) return
     if (!this.#reserve(reading, Math.min(maxBytes, backlog.bytes))) return

@@ -6,7 +6,7 @@ import type { DestinationSpec } from './driver.ts'
 /** `unsealed`: further secret values that the type's descriptor lists (`secrets`). */
 export function configuredSecrets(spec: DestinationSpec, unsealed: readonly string[]): string[] {
   const values = [...unsealed]
-  const isPathSecret = hasSecretPath({ ...spec.config })
+  const isPathSecret = hasSecretPath(spec.type, { ...spec.config })
   mapSecrets(spec.type, { ...spec.config }, (value, _, kind) => {
     if (kind === 'url') values.push(...urlSecrets(value, isPathSecret))
     else values.push(value)

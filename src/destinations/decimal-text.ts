@@ -52,7 +52,7 @@ export function fitsFloat(text: string, bits: 32 | 64): boolean {
   if (digits === '') return true
   const isShort = digits.length <= safeDigits[bits] && Math.abs(scale) <= 20
   if (isShort) return true
-  if (digits.length > mostPrecision) return false
+  if (digits.length > maxPrecision) return false
   const value = bits === 32 ? Math.fround(Number(text)) : Number(text)
   if (!Number.isFinite(value) || value === 0) return false
   const kept = decimalOf(value.toPrecision(digits.length))
@@ -62,7 +62,7 @@ export function fitsFloat(text: string, bits: 32 | 64): boolean {
 /** Decimal digits that a float of 32 or 64 bits always preserves: FLT_DIG and DBL_DIG in C. */
 const safeDigits = { 32: 6, 64: 15 } as const
 /** The largest argument that `toPrecision` accepts. */
-const mostPrecision = 100
+const maxPrecision = 100
 
 /** The exponent after an `e` at `at`; 0 if the text ends there, null if it is not a number. */
 function exponentAt(text: string, at: number, end: number): number | null {

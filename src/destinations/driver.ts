@@ -5,7 +5,8 @@
  * does. It either resolves (the destination has stored every record of the batch) or rejects with a DeliveryError. The
  * lane can ask for the same batch again, with the same `identity` and the same bytes.
  */
-import type { ColumnMapping, ResolvedConfig, TableColumn } from '../contract/destination.ts'
+import type { AttemptRequest, AttemptResponse } from '../contract/attempts.ts'
+import type { ColumnMapping, ResolvedConfig, TableColumn, WrittenBy } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
 import type { Transform } from '../contract/transform.ts'
@@ -54,6 +55,21 @@ export interface AttemptProgress {
    * and rejects with the same error. At most 1,000 records per call.
    */
   readonly park: ParkRecords | null
+  /** One request of the attempt has ended. For people: its content decides nothing. */
+  exchanged(exchange: Exchanged): void
+}
+
+/** A request of an attempt and its response, without secrets. */
+export interface AttemptExchange {
+  readonly request: AttemptRequest
+  /** Null: none was received. */
+  readonly response: AttemptResponse | null
+}
+
+export interface Exchanged {
+  readonly isFailed: boolean
+  /** Describes it. Called at most once, after the attempt, and only for the exchange that is kept. */
+  describe(): AttemptExchange
 }
 
 export type ParkRecords = (rejected: readonly RejectedRecord[]) => Promise<void>
@@ -64,6 +80,7 @@ export const noProgress: AttemptProgress = {
   stored: () => {},
   messageIdAt: async () => null,
   park: null,
+  exchanged: () => {},
 }
 
 /** A record that the destination rejects because of its content. */
@@ -181,6 +198,8 @@ export interface DestinationCheck {
   message: string
   /** The columns that can receive a value, if the check read a database table. */
   tableColumns?: TableColumn[]
+  /** How rows are written to a database table, if the check found out; `message` has the reason. */
+  writtenBy?: WrittenBy
 }
 
 /** The adapter for one destination type. Opening does no I/O: a destination that is down still has a driver. */

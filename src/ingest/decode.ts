@@ -57,11 +57,11 @@ function requireWithin(decodedBytes: number, sentBytes: number, maxBytes: number
   if (decodedBytes > maxBytes) throw payloadTooLarge(maxBytes)
   if (
     decodedBytes > resourceLimits.freelyDecodedBytes &&
-    decodedBytes > sentBytes * resourceLimits.mostDecodedPerByte
+    decodedBytes > sentBytes * resourceLimits.maxDecodedPerByte
   ) {
     throw new ApiError('payload_too_large', {
-      message: `The body decompresses to more than ${resourceLimits.mostDecodedPerByte} times its size, which is the limit above ${resourceLimits.freelyDecodedBytes} bytes.`,
-      details: { limit: 'compression_ratio', limit_value: resourceLimits.mostDecodedPerByte },
+      message: `The body decompresses to more than ${resourceLimits.maxDecodedPerByte} times its size, which is the limit above ${resourceLimits.freelyDecodedBytes} bytes.`,
+      details: { limit: 'compression_ratio', limit_value: resourceLimits.maxDecodedPerByte },
     })
   }
 }

@@ -19,8 +19,14 @@ export const keyLifetimeMs = 24 * 3_600_000
 /** Length of the stored prefix of a SHA-256 in base64url: 132 bits. */
 const hashCharacters = 22
 
+/** An idempotency key, which is unique in its pipe. */
+export interface PipeKey {
+  pipeId: string
+  key: string
+}
+
 /** Keys are stored as hashes, so that a key of 255 bytes takes no more space than a short one. */
-export function keyHashOf(pipeId: string, key: string): string {
+export function keyHashOf({ pipeId, key }: PipeKey): string {
   return shortHash(`${pipeId}\n${key}`)
 }
 

@@ -1,10 +1,10 @@
 /**
- * The container of a backup: a tar archive (POSIX ustar, regular files only), so that any tar program can look into
- * it. Written and read as a stream; a file may be larger than memory.
+ * The container of a backup: a tar archive (POSIX ustar, regular files only), which any tar program can read. Written and
+ * read as a stream, because a file can be larger than memory.
  *
  *   512-byte header │ content, padded to 512 │ … │ two empty blocks
  *
- * Sizes that do not fit the header's eleven octal digits (8 GiB and more) are written in base 256, as GNU tar does.
+ * Sizes that do not fit into the header's eleven octal digits (8 GiB and more) are written in base 256, as GNU tar does.
  */
 import type { Readable } from 'node:stream'
 
@@ -16,7 +16,7 @@ export interface ArchiveEntry {
   mode: number
 }
 
-/** The header of an entry. Throws for a name that does not fit (100 bytes are enough for ours). */
+/** The header of an entry. Throws if the name does not fit (100 bytes are enough for our names). */
 export function entryHeader({ name, size, mode }: ArchiveEntry, mtimeMs: number): Buffer {
   const header = Buffer.alloc(blockBytes)
   if (Buffer.byteLength(name) > 100) throw new RangeError(`archive entry name is too long: ${name}`)
@@ -38,7 +38,7 @@ export function padding(size: number): Buffer {
   return Buffer.alloc((blockBytes - (size % blockBytes)) % blockBytes)
 }
 
-/** The end of an archive. */
+/** The two empty blocks at the end of an archive. */
 export function archiveEnd(): Buffer {
   return Buffer.alloc(2 * blockBytes)
 }
@@ -51,8 +51,8 @@ export class ArchiveError extends Error {
 }
 
 /**
- * The entries of an archive in order; the content of each must be read to its end before the next is asked for.
- * Throws ArchiveError when it is cut short or not an archive.
+ * The entries of an archive in order. The caller must read the content of an entry to its end before it requests the
+ * next one. Throws ArchiveError if the archive is truncated or not an archive.
  */
 export async function* readArchive(
   stream: Readable,
@@ -82,7 +82,7 @@ function parseHeader(header: Buffer): ArchiveEntry {
   }
 }
 
-/** A size that is no number would be read as content without an end, or as none. */
+/** Rejects a size that is not a valid number: its content would be read without an end, or not at all. */
 function requireSize(size: number): number {
   if (Number.isSafeInteger(size) && size >= 0) return size
   throw new ArchiveError('a header of the archive has an impossible size')
@@ -111,7 +111,7 @@ function checksum(header: Buffer): number {
   return header.reduce((sum, byte) => sum + byte, 0)
 }
 
-/** Reads a stream by given lengths. */
+/** Reads a stream in blocks of the requested lengths. */
 function blockSource(stream: Readable) {
   const chunks = stream[Symbol.asyncIterator]()
   let held: Buffer = Buffer.alloc(0)

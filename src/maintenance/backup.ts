@@ -1,17 +1,17 @@
 /**
- * A backup of a data directory, made while the daemon runs. It sees more than other commands do (`data-dir.ts` and the
- * buffer's layout), because it works on the directory itself and not through the API.
+ * A backup of a data directory while the daemon runs. It works on the files and not through the API, so it knows more than
+ * other commands: `data-dir.ts` and the layout of the buffer.
  *
- * The order is what makes it consistent. Lane cursors must never be ahead of the copied buffer, so:
+ * The order makes the backup consistent. Lane cursors must never be ahead of the copied buffer, so:
  *
- *   1 hold every sealed segment open   retention may unlink one meanwhile; what is open can still be read
- *   2 metadata                         lane cursors as of now
- *   3 high-water mark, idempotency     never ahead of the segments either: both speak of messages that follow
- *   4 segments, oldest first           the newest last: everything acknowledged before the start is in it
+ *   1 open every sealed segment         retention can unlink a segment; an open one can still be read
+ *   2 metadata                          lane cursors at this moment
+ *   3 high-water mark, idempotency      never ahead of the segments, which are copied after them
+ *   4 segments, oldest first            the newest last: it contains everything acknowledged before the start
  *
- * A buffer newer than its cursors delivers some messages again (at least once); the other way round would lose them.
- * SQLite files that are written to are copied by SQLite's own backup in one step: what is still in the WAL is
- * included, and a daemon that keeps writing cannot make it start over.
+ * A buffer newer than its cursors repeats some deliveries (at least once). An older buffer would lose messages. SQLite files
+ * that are being written are copied by SQLite's backup API in one step. The copy includes the content of the WAL, and
+ * concurrent writes of the daemon cannot restart it.
  */
 import { createHash } from 'node:crypto'
 import {
@@ -42,11 +42,11 @@ import { DataDirError } from './errors.ts'
 export interface BackupSettings {
   dataDir: string
   file: string
-  /** The key that opens the stored secrets: a backup with it is itself a secret. */
+  /** The key that decrypts the stored secrets. A backup that contains it is itself a secret. */
   keyFile: string | null
 }
 
-/** The last entry: what an archive must hold to be whole. */
+/** The last entry of an archive. It lists the files that a complete archive contains. */
 export interface Manifest {
   format: 1
   pipectl_version: string
@@ -59,7 +59,7 @@ export interface Manifest {
 
 export const manifestName = 'manifest.json'
 
-/** Writes the archive and returns its manifest. Throws DataDirError; a file half written is removed. */
+/** Writes the archive and returns its manifest. Throws DataDirError. An incomplete file is removed. */
 export async function backUp(settings: BackupSettings): Promise<Manifest> {
   const dir = requireDataDir(settings.dataDir)
   if (existsSync(settings.file)) {
@@ -69,7 +69,8 @@ export async function backUp(settings: BackupSettings): Promise<Manifest> {
       'choose another name: a backup never replaces a file',
     )
   }
-  // Beside the file, so that it can be renamed; of its own name, so that what a killed backup left does not stop this one.
+  // In the directory of the file, so that it can be renamed. The name is unique, so that the leftover of a killed
+  // backup does not block this one.
   const parent = path.dirname(path.resolve(settings.file))
   const { dataDirId, epochs } = requireIdentity(dir)
   const staging = mkdtempSync(path.join(parent, '.pipectl-backup-'))
@@ -84,11 +85,11 @@ export async function backUp(settings: BackupSettings): Promise<Manifest> {
       epoch: current(epochs).epoch,
       files: [],
     }
-    // An archive holds what others sent, maybe the sealing key: for its owner alone.
+    // The archive contains data of clients and possibly the sealing key. Only its owner can read it.
     const out = createWriteStream(partial, { mode: 0o600, flags: 'wx', flush: true })
     await pipeline(Readable.from(archive(dir, settings, staging, manifest)), createGzip({ level: 1 }), out)
     await rename(partial, settings.file)
-    // Without it a power cut may undo the rename.
+    // Otherwise a power failure could undo the rename.
     await flushDirectory(parent)
     return manifest
   } finally {
@@ -96,7 +97,7 @@ export async function backUp(settings: BackupSettings): Promise<Manifest> {
   }
 }
 
-/** Throws DataDirError when nothing there could be backed up. */
+/** Throws DataDirError if the directory contains nothing to back up. */
 export function requireDataDir(root: string): DataDir {
   const dir = dataDirAt(root)
   if (existsSync(dir.metadataFile)) return dir
@@ -107,7 +108,10 @@ export function requireDataDir(root: string): DataDir {
   )
 }
 
-/** Without its identity an archive would look complete, and restore would reject it. Throws DataDirError, and what SQLite throws. */
+/**
+ * Without its identity the archive would look complete, but restore would reject it. Throws DataDirError and SQLite
+ * errors.
+ */
 export function requireIdentity({ root, metadataFile }: DataDir): DataDirIdentity {
   const stored = readIdentity(metadataFile)
   if (stored.kind === 'found') return stored.identity
@@ -150,7 +154,10 @@ interface HeldSegment {
   handle: FileHandle
 }
 
-/** Open handles of all segments that are there now, by first seq: one that is compacted meanwhile is copied as it was. */
+/**
+ * Open handles of all segments that exist now, by first seq. A segment that is compacted meanwhile is copied in its
+ * old form.
+ */
 async function holdSegments(bufferDir: string): Promise<Map<number, HeldSegment>> {
   const held = new Map<number, HeldSegment>()
   for (const name of existsSync(bufferDir) ? listSegments(bufferDir) : []) {
@@ -182,7 +189,7 @@ async function* bufferEntries(
     const file = segmentFile(bufferDir, segment)
     const name = `buffer/${path.basename(file)}`
     const isNewest = segment === names.at(-1)
-    // Sealed and without a WAL it never changes again: its bytes are copied as they are.
+    // A sealed segment without a WAL never changes again, so its bytes are copied directly.
     if (!isNewest && !existsSync(`${file}-wal`)) {
       const handle = held.get(firstSeq)?.handle ?? (await open(file).catch(ignoreMissing))
       if (handle === null) continue
@@ -205,7 +212,7 @@ async function* quarantineEntries(quarantineDir: string, manifest: Manifest): As
   }
 }
 
-/** One file of the archive; its hash goes into the manifest. A file that changes its size meanwhile is an error. */
+/** One file of the archive. Its hash is added to the manifest. A file that changes its size meanwhile is an error. */
 async function* entry(
   name: string,
   content: Readable,
@@ -226,12 +233,12 @@ async function* entry(
   manifest.files.push({ name, size, sha256: hash.digest('hex') })
 }
 
-/** A consistent copy of a SQLite file that others may be writing. */
+/** Creates a consistent copy of a SQLite file that other processes can write meanwhile. */
 async function copyDatabase(file: string, staging: string, name: string): Promise<string> {
   const copy = path.join(staging, name)
   const source = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
   try {
-    // All pages in one step: with several, every commit of the daemon in between would restart the copy.
+    // Copies all pages in one step. With several steps, every commit of the daemon would restart the copy.
     await source.backup(copy, { progress: () => 0x7fffffff })
   } finally {
     source.close()

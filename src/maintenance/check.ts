@@ -1,9 +1,9 @@
-/** One line of `pipectl doctor`. */
+/** One line in the output of `pipectl doctor`. */
 export interface Check {
   name: string
   result: 'ok' | 'warn' | 'fail'
   detail: string
-  /** The next action for the operator; empty if all is well. */
+  /** The next action for the operator; empty if nothing is wrong. */
   next: string
 }
 

@@ -1,16 +1,16 @@
 /**
- * The data directory: its layout and its setting up.
+ * The data directory: its layout and its creation.
  *
- *   metadata.db    workspaces, keys, pipes, destinations, lane state
- *   before-upgrade/  copies of it, each kept before a new version changed its tables
- *   sealing.key    seals stored secrets (mode 0600; not here when it comes from a file or a credential)
- *   first-link     the first setup link of the dashboard, likewise
- *   first-key      the first API key, where `serve --init` had no terminal to show it on (mode 0600)
- *   buffer/        the log of accepted messages
- *   quarantine/    damaged messages, put aside
- *   daemon.lock    held by the running daemon (lock.ts)
+ *   metadata.db      workspaces, keys, pipes, destinations, lane state
+ *   before-upgrade/  copies of metadata.db, each made before a new version changed its tables
+ *   sealing.key      encrypts stored secrets (mode 0600; absent if the key comes from a file or a credential)
+ *   first-link       the first setup link of the dashboard (mode 0600)
+ *   first-key        the first API key, if `serve --init` had no terminal to show it on (mode 0600)
+ *   buffer/          the log of accepted messages
+ *   quarantine/      damaged messages that were set aside
+ *   daemon.lock      held by the running daemon (lock.ts)
  *
- * A node of a cluster keeps metadata and buffer elsewhere: node-dir.ts.
+ * A cluster node stores metadata and buffer elsewhere: node-dir.ts.
  */
 import { randomUUID } from 'node:crypto'
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
@@ -42,7 +42,7 @@ export interface DataDir {
   firstLinkFile: string
 }
 
-/** The data directory, or the cluster, was set up before: init changes nothing. */
+/** Thrown if the data directory, or the cluster, was already set up. `init` changes nothing. */
 export class AlreadySetUpError extends Error {
   constructor(what: string) {
     super(`${what} is already set up; nothing was changed`)
@@ -62,13 +62,16 @@ export function dataDirAt(root: string): DataDir {
   }
 }
 
-/** Where the metadata is: what each thread opens. */
+/** The location of the metadata, which each thread opens for itself. */
 export function metadataSpec(settings: Settings): MetadataSpec {
   const { metadataFile } = dataDirAt(settings.data_dir)
   return clusterSettings(settings)?.metadata ?? { kind: 'sqlite', file: metadataFile }
 }
 
-/** The buffer of a directory. `channel` is this run's: two daemons of one process must not hear each other's commits. */
+/**
+ * The buffer of a directory. `channel` identifies this run: two daemons in one process must not receive each other's
+ * commits.
+ */
 export function segmentsSpec(settings: Settings, dir: DataDir): SegmentsSpec {
   return {
     kind: 'segments',
@@ -86,26 +89,26 @@ export function segmentsSpec(settings: Settings, dir: DataDir): SegmentsSpec {
   }
 }
 
-/** The buffer of a directory, or of the cluster that its node is of. */
+/** The buffer of a directory, or of the cluster to which its node belongs. */
 export function bufferSpec(settings: Settings, dir: DataDir): BufferSpec {
   const cluster = clusterSettings(settings)
   return cluster === null ? segmentsSpec(settings, dir) : jetStreamSpec(settings, cluster, dir.quarantineDir)
 }
 
-/** The output of `init` and `workspaces create`; the full key is shown here once and never again. */
+/** The output of `init` and `workspaces create`. The complete key is shown only here. */
 export interface CreatedWorkspace {
   workspace_id: string
   workspace_name: string
   api_key_id: string
   api_key: string
-  /** Below the daemon's address; one admin makes an account with it. */
+  /** A path below the daemon's address. One admin can create an account with it. */
   setup_path: string
 }
 
 /**
- * Makes the directory, sealing key, metadata and the workspace `default` with its first key. `keep` gets that key before
- * it is valid: when a crash comes in between, the next set-up makes another one.
- * Throws AlreadySetUpError. A set-up that was cut short (no workspace yet) is completed.
+ * Creates the directory, the sealing key, the metadata and the workspace `default` with its first key. `keep`
+ * receives that key before it becomes valid; if the process crashes between the two, the next setup creates another
+ * key. An interrupted setup (no workspace yet) is completed. Throws AlreadySetUpError.
  */
 export async function setUpDataDir(
   settings: Settings,
@@ -124,7 +127,7 @@ export async function setUpDataDir(
     await requireNew()
     return await createWorkspace(metadata, 'default', keep)
   } catch (error) {
-    // Another node of the cluster was quicker.
+    // Another node of the cluster was faster.
     await requireNew()
     throw error
   } finally {
@@ -132,12 +135,12 @@ export async function setUpDataDir(
   }
 }
 
-/** For this user's eyes only, and durable when it returns. Replaces the key of a set-up that was cut short. */
+/** Readable only by this user, and durable on return. Replaces the key of an interrupted setup. */
 export function writeFirstKey({ root, firstKeyFile }: DataDir, apiKey: string): void {
   writeSecret(root, firstKeyFile, apiKey)
 }
 
-/** The same for the first setup link. */
+/** The same as `writeFirstKey`, for the first setup link. */
 export function writeFirstLink({ root, firstLinkFile }: DataDir, url: string): void {
   writeSecret(root, firstLinkFile, url)
 }
@@ -150,8 +153,9 @@ function writeSecret(root: string, file: string, secret: string): void {
 }
 
 /**
- * With its parents, mode 0700; each name survives a power cut. Trap: Node's own recursive mkdir never returns for a place where nothing can be made
- * although its parent is there, such as /proc/x (seen with Node 20 and 24).
+ * Creates the directory and its parents with mode 0700; each name survives a power failure. Trap: Node's recursive
+ * mkdir never returns for a path where nothing can be created although its parent exists, such as /proc/x (seen with
+ * Node 20 and 24).
  */
 export function makeDirectory(directory: string): void {
   try {
@@ -168,8 +172,8 @@ export function makeDirectory(directory: string): void {
 }
 
 /**
- * Nobody else may look into the directory or hold its lock: one that was made beforehand is tightened. Throws ConfigError
- * when it is not ours to tighten, or looks like one that others use.
+ * Other users must not be able to read the directory or hold its lock. Restricts the mode of a directory that already
+ * exists. Throws ConfigError if that is not permitted, or if other users seem to use the directory.
  */
 export function requirePrivate({ root, metadataFile }: DataDir): void {
   if ((statSync(root).mode & 0o077) === 0) return
@@ -200,7 +204,10 @@ function createDirectory(dir: DataDir): void {
   }
 }
 
-/** A workspace with a first key. Throws DataDirError when the name is taken, ApiError `validation_error` for a wrong one. */
+/**
+ * Creates a workspace with a first key. Throws DataDirError if the name is taken, ApiError `validation_error` if it
+ * is invalid.
+ */
 export async function createWorkspace(
   metadata: Metadata,
   name: string,
@@ -217,7 +224,10 @@ export async function createWorkspace(
   return { ...ids, api_key: apiKey, setup_path }
 }
 
-/** Before a daemon opens anything in it. Throws ConfigError unless it is set up; a node's is made where it is missing. */
+/**
+ * Must be called before a daemon opens anything in the directory. Throws ConfigError unless it is set up. A node's
+ * missing directory is created.
+ */
 export function requireDirectory(settings: Settings): void {
   const dir = dataDirAt(settings.data_dir)
   if (clusterSettings(settings) === null) {
@@ -229,14 +239,14 @@ export function requireDirectory(settings: Settings): void {
   }
 }
 
-/** Throws ConfigError unless `init` has made the metadata file. */
+/** Throws ConfigError unless `init` has created the metadata file. */
 export function requireSetUp(dir: DataDir): void {
   if (existsSync(dir.metadataFile)) return
   requireMatchingStores(dir)
   throw notSetUp(dir, 'is not set up')
 }
 
-/** Throws ConfigError when `init` was cut short: the first key was never made. */
+/** Throws ConfigError if `init` was interrupted before it created the first key. */
 export async function requireWorkspace(settings: Settings, metadata: Metadata): Promise<void> {
   if ((await metadata.workspaces.list()).length > 0) return
   const what = 'has no workspace and no API key: its setup was not finished'
@@ -255,8 +265,9 @@ export interface OpenOptions extends Pick<MetadataOptions, 'onNoSpace' | 'onUpgr
 }
 
 /**
- * Opens key and metadata: of a data directory, or of the cluster that its node is of. Throws ConfigError when it is not set up
- * and `create` is false, or when its metadata and its buffer do not belong together; StorageUnavailableError.
+ * Opens the key and the metadata of a data directory, or of the cluster to which its node belongs. Throws
+ * StorageUnavailableError, and ConfigError if nothing is set up and `create` is false, or if metadata and buffer do
+ * not belong together.
  */
 export async function openDataDirMetadata(
   settings: Settings,
@@ -271,7 +282,7 @@ export async function openDataDirMetadata(
   const sealingKey = await loadSealingKey({
     file: settings['secrets.key_file'],
     dataDir: dir.root,
-    // A new key beside existing metadata could open none of its secrets.
+    // A new key could not decrypt the secrets of existing metadata.
     create: create && !isSetUp,
     ...(isNode ? { whenMissing: copyKey } : {}),
     env,

@@ -1,16 +1,16 @@
 /**
- * Backups of one data directory under dated names, of which the newest are kept: `pipectl backup --keep`.
+ * Backups of one data directory with dated names, of which only the newest are kept: `pipectl backup --keep`.
  *
  *   pipectl-3f2a9c1e-20270131T031700.123Z.tar.gz
- *           │        └ when the backup began, UTC
+ *           │        └ the start of the backup, UTC
  *           └ the first digits of the data directory's id: several daemons can share a directory
  *
  * Older backups are removed after the new one is durable under its name:
  *
  * | crash | on disk | next run |
  * |---|---|---|
- * | during the backup | every older backup; a folder `.pipectl-backup-…` | makes its own, keeps the newest |
- * | before or between the removals | the new backup, and more than are kept | removes what is too many |
+ * | during the backup | every older backup; a folder `.pipectl-backup-…` | creates its own backup, keeps the newest |
+ * | before or between the removals | the new backup, and more than `keep` | removes the surplus |
  */
 import { accessSync, constants, readdirSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'
@@ -20,13 +20,13 @@ import { DataDirError } from './errors.ts'
 export interface DatedBackup {
   manifest: Manifest
   file: string
-  /** Names of the older backups that were removed, oldest first. */
+  /** Names of the removed older backups, oldest first. */
   removed: string[]
 }
 
 /**
- * Backs up into `directory`, then removes the oldest backups of the same data directory, so that `keep` (at least 1) are left.
- * No other file is touched, and a backup that fails removes nothing. Throws DataDirError.
+ * Writes a backup into `directory` and then removes the oldest backups of the same data directory, so that `keep` (at
+ * least 1) are left. No other file is changed, and a failed backup removes nothing. Throws DataDirError.
  */
 export async function backUpDated(
   { dataDir, keyFile }: Omit<BackupSettings, 'file'>,
@@ -38,7 +38,7 @@ export async function backUpDated(
   const name = `pipectl-${owner}-${new Date().toISOString().replaceAll(/[-:]/g, '')}.tar.gz`
   const file = path.join(directory, name)
   const manifest = await backUp({ dataDir, file, keyFile })
-  // The new one stays even when a clock that was set back makes it the oldest by its name.
+  // The new backup is kept even if its name is the oldest because the clock was set back.
   const others = datedBackups(directory, owner).filter((one) => one !== name)
   const removed = others.slice(0, Math.max(0, others.length - (keep - 1)))
   for (const one of removed) remove(path.join(directory, one), file)
@@ -73,7 +73,7 @@ function requireDirectory(directory: string): void {
   }
 }
 
-/** The part of a name that tells the backups of one data directory from those of another. */
+/** The part of a name that identifies the data directory. */
 function ownerOf(dataDir: string): string {
   return requireIdentity(requireDataDir(dataDir)).dataDirId.slice(0, 8)
 }

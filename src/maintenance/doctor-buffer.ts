@@ -1,6 +1,6 @@
 /**
- * The quick check of the buffer by `pipectl doctor`: whether everything can be opened and belongs together, and which
- * files were set aside. `verify` reads all of it.
+ * The quick check of the buffer in `pipectl doctor`: whether all files can be opened and belong together, and which
+ * files were set aside. `verify` reads every message.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
@@ -11,7 +11,7 @@ import { dataDirAt } from './data-dir.ts'
 import { knownLossesName } from './known-losses.ts'
 import { glanceAtDataDir, type VerifyReport } from './verify.ts'
 
-/** None where there is no buffer yet. */
+/** No checks if there is no buffer yet. */
 export function bufferChecks(root: string): Check[] {
   const { bufferDir, metadataFile, quarantineDir } = dataDirAt(root)
   if (!existsSync(bufferDir) || !existsSync(metadataFile)) return []
@@ -55,7 +55,7 @@ function lanesCheck({ files }: VerifyReport): Check {
   )
 }
 
-/** The daemon makes it when there is room for three. */
+/** The daemon creates the ballast when there is free space for three of them. */
 function ballastCheck(bufferDir: string): Check {
   const name = 'ballast'
   const size = fileBytes(path.join(bufferDir, 'ballast'))

@@ -1,4 +1,4 @@
-/** The checks of `pipectl doctor` about the servers of a cluster, and about what its nodes must have in common. */
+/** The checks in `pipectl doctor` of a cluster's servers, and of the settings that its nodes must share. */
 import { frameHeadBytes, streamName } from '../cluster/jetstream/frames.ts'
 import type { InspectedDatabase } from '../cluster/postgresql/inspect.ts'
 import { loadSealingKey } from '../metadata/sealing-key.ts'
@@ -8,7 +8,7 @@ import type { ClusterSettings } from '../stores/cluster-settings.ts'
 import { type Check, fail, ok, warn } from './check.ts'
 import { copyKey } from './node-dir.ts'
 
-/** Beyond it what people read of times differs from node to node; nothing is decided by a node's own clock. */
+/** Above this limit, displayed times differ visibly between nodes. No decision depends on a node's own clock. */
 const skewMs = 1_000
 
 export async function clusterChecks(
@@ -137,7 +137,7 @@ function nodesCheck(
   return ok(name, names.length === 0 ? `none is running; ${here}` : `${names.join(', ')}; ${here}`)
 }
 
-/** A hint, no fault. */
+/** A hint, not an error. */
 function alertsCheck({ metadata }: InspectedDatabase): Check[] {
   if (metadata === null) return []
   const { workspaces, workspacesWithAlerts } = metadata
@@ -234,7 +234,7 @@ function streamCheck(name: string, stream: FoundStream, { replicas }: ClusterSet
   return ok('JetStream', `stream ${name}, ${counted(stream.replicas, 'replica')}, ${full}`)
 }
 
-/** `sync_interval` is not told to clients. */
+/** The server does not report `sync_interval` to clients. */
 function durabilityCheck({ replicas }: ClusterSettings, version: string): Check {
   const name = 'what 202 means'
   const always = isBefore(version, 2, 10)

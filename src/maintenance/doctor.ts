@@ -1,6 +1,6 @@
 /**
- * The checks of `pipectl doctor`: what on this host could keep a daemon from working well, each with what to do. They
- * change nothing but a small file that is written and removed again to time the disk.
+ * The checks of `pipectl doctor`: conditions on this host that can impair a daemon, each with the action to take.
+ * They change nothing, except for a small file that is written and removed to measure the disk.
  */
 import {
   accessSync,
@@ -37,7 +37,7 @@ import { requireNoStores } from './node-dir.ts'
 import { isDaemonRunning } from './running.ts'
 
 const openFilesWanted = 65_536
-/** Slower than this a request waits noticeably for its 202. */
+/** Above this limit, requests wait noticeably for their 202. */
 const slowFsyncMs = 20
 const fsyncRounds = 20
 
@@ -61,7 +61,7 @@ export async function diagnose(settings: Settings, env: NodeJS.ProcessEnv): Prom
   ]
 }
 
-/** The checks of a single machine: everything is in its data directory. */
+/** The checks of a single machine, which stores everything in its data directory. */
 async function storeChecks(settings: Settings, env: NodeJS.ProcessEnv, isRunning: boolean): Promise<Check[]> {
   const { data_dir: root } = settings
   return [
@@ -107,7 +107,7 @@ function notWritable(root: string): [string, string] | null {
   }
 }
 
-/** Checks the files as they are now: the certificate that the running daemon serves is in its metrics. */
+/** Checks the current files. The metrics of the running daemon show which certificate it serves. */
 function certificateCheck(settings: Settings, listener: string): Check[] {
   const files = certificateFiles(settings, listener)
   if (files === null) return []
@@ -158,7 +158,7 @@ function dataDirCheck(root: string, isRunning: boolean): Check {
   return ok(name, `${root}, ${isRunning ? 'a daemon is running on it' : 'no daemon is running on it'}`)
 }
 
-/** A hint, no fault: who looks at `/metrics` may need none. What cannot be read is said elsewhere. */
+/** A hint, not an error: operators who watch `/metrics` may need no alerts. Other checks report unreadable files. */
 function alertsChecks(root: string): Check[] {
   const { metadataFile } = dataDirAt(root)
   if (!existsSync(metadataFile)) return []
@@ -255,7 +255,9 @@ async function keyCheck(settings: Settings, env: NodeJS.ProcessEnv): Promise<Che
   }
 }
 
-/** Looks for the mark that every MaxMind DB has near its end; the daemon itself opens it when it starts. */
+/**
+ * Checks for the marker that every MaxMind DB has near its end. The daemon opens the complete file when it starts.
+ */
 function geoCheck(file: string | null): Check {
   const name = 'geolocation'
   if (file === null) return ok(name, 'off: geoip.database is not set')
@@ -313,7 +315,7 @@ function listenError({ host, port }: ListenAddress): Promise<string | null> {
   })
 }
 
-/** The soft limit of this process; a service manager may give the daemon another. */
+/** The soft limit of this process. A service manager can set another limit for the daemon. */
 function openFilesCheck(): Check {
   const name = 'open files'
   const limits = existsSync('/proc/self/limits') ? readFileSync('/proc/self/limits', 'utf8') : ''

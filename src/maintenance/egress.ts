@@ -1,6 +1,6 @@
 /**
- * Resolves `egress.private` for a data directory, and finds the destinations that it denies: for commands that run
- * next to the daemon, with their own settings.
+ * Resolves `egress.private` for a data directory, and finds the destinations that it denies. For commands that run
+ * next to the daemon with the same settings.
  */
 import { existsSync } from 'node:fs'
 import type { DestinationSpec, EgressPolicy } from '../destinations/driver.ts'
@@ -21,7 +21,7 @@ export interface DeniedDestination {
 const lookUpLimitMs = 5_000
 const lookUpsAtOnce = 16
 
-/** Null: there is no data directory here to count in. */
+/** Null: there is no data directory in which workspaces can be counted. */
 export function egressInEffect(settings: Settings): { isDenied: boolean; workspaces: number } | null {
   const { metadataFile } = dataDirAt(settings.data_dir)
   if (!existsSync(metadataFile)) return null
@@ -52,8 +52,8 @@ export function egressCheck(settings: Settings): Check {
 }
 
 /**
- * The destinations that these settings deny with so many workspaces, host names looked up. A name that does not
- * resolve here is left out.
+ * The destinations that these settings deny for this number of workspaces. Host names are resolved; a name that
+ * cannot be resolved here is left out.
  */
 export async function deniedDestinations(
   metadata: Pick<Metadata, 'laneSource' | 'workspaces'>,

@@ -1,8 +1,10 @@
-/** How work on a data directory fails in ways that are expected: what happened, and what to do next. */
+/** Expected errors of commands on a data directory: what happened, and what to do next. */
 
 /**
- * `missing`: something that was named is not there; `conflict`: something is in the way; `damaged`: cannot be used; `unfit`: what was
- * asked for makes no sense with these settings.
+ * `missing`: something that the user named does not exist.
+ * `conflict`: something that exists prevents the command.
+ * `damaged`: the data cannot be used.
+ * `unfit`: the command does not apply to these settings.
  */
 export type DataDirProblem = 'missing' | 'conflict' | 'damaged' | 'unfit'
 

@@ -1,4 +1,4 @@
-/** The link with which the first admin of a new workspace makes an account. */
+/** The link with which the first admin of a new workspace creates an account. */
 import { checkedCall } from '../api/management/call.ts'
 import { userUseCases } from '../api/management/users.ts'
 import { localPrincipal } from '../contract/principal.ts'

@@ -1,6 +1,6 @@
 /**
- * `pipectl version --check-data-dir`: whether this version opens what is there, and what an upgrade would change. Looks only;
- * the daemon may run meanwhile.
+ * `pipectl version --check-data-dir`: whether this version can open the data, and what an upgrade would change.
+ * Read-only; the daemon can run meanwhile.
  */
 import { existsSync, statfsSync, statSync } from 'node:fs'
 import Database from 'better-sqlite3'
@@ -20,20 +20,23 @@ export interface FormatCheck {
   /** The directory, or the database of a cluster. */
   place: string
   /**
-   * `current`: opens as it is. `upgrade`: opens, after `migrations`. `newer`: a newer version has written it. `older`: an
-   * earlier version has, whose format this version does not read. `unreadable`: `problem` says why. `not_set_up`: nothing
-   * is there.
+   * `current`: opens without changes.
+   * `upgrade`: opens after `migrations`.
+   * `newer`: written by a newer version.
+   * `older`: written by an earlier version in a format that this version cannot read.
+   * `unreadable`: `problem` has the reason.
+   * `not_set_up`: there is no data.
    */
   result: 'current' | 'upgrade' | 'newer' | 'older' | 'unreadable' | 'not_set_up'
-  /** Null: not known. */
+  /** Null: unknown. */
   metadata_format: number | null
-  /** The format of the newest segment; null: there is none, or it cannot be read. A cluster has none. */
+  /** The format of the newest segment. Null: there is none, it cannot be read, or this is a cluster. */
   log_format: number | null
-  /** The version that had it open last; null: not known. */
+  /** The version that opened it last. Null: unknown. */
   last_opened_by: string | null
   /** The migrations that an upgrade runs. */
   migrations: string[]
-  /** Bytes of the copy that pipectl keeps before an upgrade; null: none is made. */
+  /** The size in bytes of the copy that pipectl makes before an upgrade. Null: no copy is made. */
   copy_bytes: number | null
   free_bytes: number | null
   problem: string | null
@@ -49,11 +52,11 @@ const unknown = {
   problem: null,
 }
 
-/** Throws ConfigError, StorageUnavailableError where the database of a cluster cannot be asked. */
+/** Throws ConfigError, and StorageUnavailableError if the database of a cluster does not respond. */
 export async function checkFormat(settings: Settings): Promise<FormatCheck> {
   const cluster = clusterSettings(settings)
   if (cluster === null) return ofDataDir(dataDirAt(settings.data_dir))
-  // Loaded in clustered mode alone.
+  // Loaded only in a cluster.
   const { inspectPostgres } = await import('../cluster/postgresql/inspect.ts')
   const { label: place, metadata } = await inspectPostgres(cluster.metadata.url)
   if (metadata === null) return { ...unknown, place, result: 'not_set_up' }

@@ -1,4 +1,7 @@
-/** API keys on the data directory itself: for who has the machine but no key any more. A running daemon knows such a key at once. */
+/**
+ * Creates API keys directly in the data directory, for an operator of the machine who has lost all keys. A running
+ * daemon accepts such a key immediately.
+ */
 import { apiKeyUseCases } from '../api/management/api-keys.ts'
 import { checkedCall } from '../api/management/call.ts'
 import type { ApiKeyCreate } from '../contract/api-key.ts'
@@ -20,7 +23,7 @@ interface WantedKey {
   pipes: readonly string[]
 }
 
-/** Throws DataDirError when there is no such workspace or pipe, ApiError as `/v1` does. */
+/** Throws DataDirError if the workspace or a pipe does not exist, and ApiError as `/v1` does. */
 export async function createLocalKey(
   settings: Settings,
   env: NodeJS.ProcessEnv,

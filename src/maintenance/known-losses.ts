@@ -1,6 +1,6 @@
 /**
- * Ranges of the log that are gone for good and known to be: `repair` writes them down beside what it has put aside, so
- * that `verify` speaks of new damage only.
+ * Ranges of the log that are known to be lost. `repair` records them next to the quarantined files, so that `verify`
+ * reports only new damage.
  */
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -15,7 +15,7 @@ interface Entry {
   found_ts: string
 }
 
-/** A file that cannot be read knows nothing: its losses are reported again. */
+/** If the file cannot be read, there are no known losses, and they are reported again. */
 export function readKnownLosses(quarantineDir: string): SeqRange[] {
   return readEntries(quarantineDir).map((one) => ({
     firstSeq: one.first_stream_seq,

@@ -1,20 +1,20 @@
 /**
- * The lock of a data directory: one daemon at a time.
+ * The lock of a data directory: only one daemon at a time.
  *
- * Node has no flock, so the lock is SQLite's own exclusive file lock: the kernel drops it with the process, however that
- * ends. `daemon.lock` stays empty: nothing is ever committed to it, and its journal is in memory, so that taking it
- * needs no disk space. What somebody else wrote into it is cut off in place: the file that another daemon may be holding
- * must not be replaced.
+ * Node has no flock, so the lock is SQLite's exclusive file lock. The kernel releases it when the process ends in any
+ * way. `daemon.lock` stays empty: nothing is committed to it, and its journal is in memory, so that locking needs no
+ * disk space. Foreign content is truncated in place, because a file that another daemon can hold must not be
+ * replaced.
  *
- * Trap: closing any descriptor of a file drops all locks that this process has on it. So the file is opened besides
- * SQLite only while it cannot be locked by us: when it does not exist, or is not empty.
+ * Trap: closing any descriptor of a file drops all locks that this process holds on it. The file is therefore opened
+ * outside of SQLite only while this process cannot hold its lock: if it does not exist or is not empty.
  */
 import { chmodSync, closeSync, openSync, type Stats, statSync, truncateSync } from 'node:fs'
 import Database from 'better-sqlite3'
 import { ConfigError } from '../platform/config-error.ts'
 import { errorCode, isNoSpace } from '../platform/error-code.ts'
 
-/** Another daemon has the data directory: exit 75. */
+/** Another daemon holds the data directory: exit code 75. */
 export class DataDirInUseError extends Error {
   constructor(root: string) {
     super(`data directory ${root} is in use by another pipectl daemon; stop it, or use another --data-dir`)
@@ -23,8 +23,8 @@ export class DataDirInUseError extends Error {
 }
 
 /**
- * Takes the directory for this process; the returned function releases it. Throws DataDirInUseError, ConfigError when
- * the file cannot be used, and what the system says when there is no space for it.
+ * Locks the directory for this process. Returns a function that releases the lock. Throws DataDirInUseError,
+ * ConfigError if the file cannot be used, and the system's error if there is no space for it.
  */
 export function lockDataDir({ root, lockFile }: { root: string; lockFile: string }): () => void {
   try {
@@ -50,7 +50,7 @@ function lock(file: string): () => void {
   return () => database.close()
 }
 
-/** There, a file, empty, and nobody else's to open. */
+/** Ensures that the file exists, is a regular empty file, and can be opened only by this user. */
 function makeEmpty(file: string): void {
   const found = statOrMake(file)
   if (!found.isFile()) {
@@ -66,7 +66,7 @@ function statOrMake(file: string): Stats {
   try {
     closeSync(openSync(file, 'wx', 0o600))
   } catch (error) {
-    // Another daemon made it just now.
+    // Another daemon has just created it.
     if (errorCode(error) !== 'EEXIST') throw error
   }
   return statSync(file)

@@ -1,7 +1,7 @@
 /**
- * Metadata and buffer know which data directory they are of, and a buffer has the format of its version. Before either is opened for writing they are compared, and
- * nothing is changed when they do not belong together: started all the same, the daemon would not know the pipes of the
- * messages, or would begin a log below the cursors of its lanes.
+ * Metadata and buffer store the id of their data directory, and a buffer stores its format. Both are compared before
+ * either is opened for writing. If they do not match, nothing is changed. Otherwise the daemon would not know the
+ * pipes of the messages, or would start a log below the cursors of its lanes.
  */
 import { existsSync } from 'node:fs'
 import { current } from '../contract/epochs.ts'
@@ -17,8 +17,8 @@ interface StorePaths {
 }
 
 /**
- * Throws ConfigError when another version has written the buffer, and when the metadata is missing, empty or another
- * directory's while the buffer holds messages.
+ * Throws ConfigError if another version wrote the buffer, or if the buffer contains messages but the metadata is
+ * missing, empty or from another directory.
  */
 export function requireMatchingStores(dir: StorePaths): void {
   const buffer = findBuffer(dir.bufferDir)
@@ -33,7 +33,7 @@ export function requireMatchingStores(dir: StorePaths): void {
   )
 }
 
-/** Throws ConfigError when another version has written the buffer. */
+/** Throws ConfigError if another version wrote the buffer. */
 export function requireKnownFormat(bufferDir: string, { format }: FoundBuffer = findBuffer(bufferDir)): void {
   if (format === null || format === segmentFormat) return
   throw new ConfigError(

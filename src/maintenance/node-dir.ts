@@ -1,23 +1,26 @@
 /**
- * The data directory of a node of a cluster. All state is in PostgreSQL and JetStream; it holds what is this host's own:
+ * The data directory of a cluster node. All state is in PostgreSQL and JetStream. The directory has only files of this host:
  *
  *   sealing.key    the same on every node (unless it comes from a file or a credential)
- *   quarantine/    damaged messages, put aside by this node
+ *   quarantine/    damaged messages that this node set aside
  *   daemon.lock    held by the running daemon
- *   running        whether its last run stopped by itself
+ *   running        whether its last run stopped normally
  */
 import { existsSync } from 'node:fs'
 import { findBuffer } from '../log/segments/read-identity.ts'
 import { ConfigError } from '../platform/config-error.ts'
 import type { ClusterSettings } from '../stores/cluster-settings.ts'
 
-/** The files that may be in a node's directory before it is closed to other users. */
+/** The files that can exist in a node's directory before its mode is restricted. */
 export const nodeFiles = ['sealing.key', 'quarantine', 'daemon.lock', 'running', 'first-key', 'first-link']
 
 export const copyKey =
   'copy sealing.key of the first node here (mode 0600), or set secrets.key_file: every node of a cluster needs the same key'
 
-/** Throws ConfigError when the directory is a single machine's: as a node it would leave its messages lying. */
+/**
+ * Throws ConfigError if the directory is that of a single machine: as a node, the daemon would never deliver its
+ * messages.
+ */
 export function requireNoStores(dir: { root: string; metadataFile: string; bufferDir: string }): void {
   const found = existsSync(dir.metadataFile)
     ? dir.metadataFile
@@ -31,14 +34,14 @@ export function requireNoStores(dir: { root: string; metadataFile: string; buffe
   )
 }
 
-/** Whether `init` has run for this cluster. Throws ConfigError, StorageUnavailableError. */
+/** True if `init` has run for this cluster. Throws ConfigError, StorageUnavailableError. */
 export async function isClusterSetUp({ metadata }: ClusterSettings): Promise<boolean> {
-  // Loaded in clustered mode alone.
+  // Loaded only in a cluster.
   const { inspectPostgres } = await import('../cluster/postgresql/inspect.ts')
   return (await inspectPostgres(metadata.url)).metadata !== null
 }
 
-/** The error for the metadata of a cluster that was not set up. */
+/** The error for a cluster whose metadata is not set up. */
 export function clusterNotSetUp(what: string): ConfigError {
   return new ConfigError(
     `metadata.url: the database ${what}; run \`pipectl init\` with the same settings once, or start the first node with \`pipectl serve --init\``,

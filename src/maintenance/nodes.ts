@@ -1,4 +1,7 @@
-/** The nodes of the cluster that the settings name: for whoever runs its machines. Works on its databases, through no node. */
+/**
+ * The nodes of the cluster that the settings name, for operators of its machines. Works directly on its databases and
+ * not through a node.
+ */
 import { stateOf } from '../cluster/cluster-view.ts'
 import type { NodeState } from '../contract/node-words.ts'
 import { StoredLanes } from '../delivery/stored-lanes.ts'
@@ -17,14 +20,14 @@ export interface ListedNode {
   node_name: string
   node_id: string
   node_state: NodeState
-  /** False while its delivery is being started, or started again. */
+  /** False while its delivery is being started or restarted. */
   is_delivering: boolean
   version: string
   address: string | null
   started_ts: string
   last_heartbeat_ts: string
   owned_pipes: number
-  /** Age of the oldest message that a lane of its pipes has not delivered; 0: none waits; null: the buffer cannot be read. */
+  /** Age of the oldest undelivered message of its pipes. 0: none is waiting. Null: the buffer cannot be read. */
   lag_seconds: number | null
 }
 
@@ -37,15 +40,15 @@ export interface ListedNodes {
 }
 
 export interface LocalCluster {
-  /** By name. */
+  /** Sorted by name. */
   nodes(): Promise<NodeRecord[]>
-  /** `onNoLag`: the buffer cannot be read, and why. */
+  /** `onNoLag` receives the reason if the buffer cannot be read. */
   list(onNoLag: (reason: string) => void): Promise<ListedNodes>
-  /** False: it is gone. */
+  /** False: the node no longer exists. */
   setDraining(nodeId: string, isDraining: boolean): Promise<boolean>
 }
 
-/** Throws DataDirError where the settings are those of a single machine. */
+/** Throws DataDirError if the settings are those of a single machine. */
 export async function withLocalCluster<T>(
   settings: Settings,
   env: NodeJS.ProcessEnv,
@@ -106,7 +109,7 @@ function listed(one: NodeRecord): Omit<ListedNode, 'lag_seconds'> {
   }
 }
 
-/** From what lanes have last saved. Null: the buffer cannot be read. */
+/** Uses the last saved state of the lanes. Null: the buffer cannot be read. */
 async function lagByPipe(
   settings: Settings,
   metadata: Metadata,

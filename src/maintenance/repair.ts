@@ -1,14 +1,14 @@
 /**
- * `pipectl repair`: does to a stopped data directory what the daemon would do by itself, and says what. Damaged segments
- * are written again with what can be read of them, derived files are made again, and what nothing is left of is written
- * down. Nothing is deleted: what is damaged goes to the quarantine. The metadata is never touched.
+ * `pipectl repair`: makes the repairs that the daemon would make itself, on a stopped data directory, and reports them. Damaged
+ * segments are rewritten with all readable messages, and derived files are created again. Ranges without any readable message
+ * are recorded as lost. Nothing is deleted: damaged files are moved to the quarantine. The metadata is never changed.
  *
- *   step                                           found after a crash right after it
- *   1 damaged mark and look-up → quarantine        none there: the next repair, or the daemon, makes them again
- *   2 misnamed segments → quarantine, damaged       those that are not done are damaged still
+ *   step                                           state after a crash right after it
+ *   1 damaged mark and look-up → quarantine        they are missing: the next repair, or the daemon, creates them
+ *   2 misnamed segments → quarantine, damaged      the remaining ones are still damaged
  *     ones salvaged one by one (salvage.ts)
- *   3 mark and look-up made again                  as after 2
- *   4 known losses written down                    verify still speaks of them
+ *   3 mark and look-up created again               same as after 2
+ *   4 known losses recorded                        before this, verify reports them again
  */
 import { existsSync, mkdirSync, renameSync } from 'node:fs'
 import path from 'node:path'
@@ -27,10 +27,10 @@ import { glanceAtDataDir, type Verified } from './verify.ts'
 
 export interface RepairAction {
   action: 'salvage' | 'set_aside' | 'rebuild' | 'note_loss'
-  /** Within the data directory. */
+  /** Relative to the data directory. */
   file: string
   detail: string
-  /** The counts of a segment, when it is done. */
+  /** The counts of a segment, after its repair. */
   kept_messages: number | null
   lost_messages: number | null
 }
@@ -45,15 +45,18 @@ const markName = 'buffer/high-water'
 const keysName = 'buffer/idempotency.db'
 
 /**
- * The returned function releases the directory. Throws DataDirInUseError beside a running daemon, and ConfigError where
- * another version has written the buffer: all of it would look damaged.
+ * Returns a function that releases the directory. Throws DataDirInUseError if a daemon is running, and ConfigError if
+ * another version wrote the buffer, because all of it would look damaged.
  */
 export function holdDataDir(root: string): () => void {
   requireKnownFormat(dataDirAt(root).bufferDir)
   return lockDataDir(dataDirAt(root))
 }
 
-/** Plans the repair. Throws DataDirError when the metadata is damaged: only metadata says whose buffer this is. */
+/**
+ * Plans the repair. Throws DataDirError if the metadata is damaged, because only metadata identifies the owner of the
+ * buffer.
+ */
 export function planRepair({ metadata, segments, missing, mark, keysProblem }: Verified): RepairAction[] {
   if (metadata.problems.length > 0) {
     throw new DataDirError(
@@ -74,7 +77,10 @@ export function planRepair({ metadata, segments, missing, mark, keysProblem }: V
   ]
 }
 
-/** Does it. The directory must be held. Throws what SQLite and the file system throw; it can be run again then. */
+/**
+ * Executes the repair. The caller must hold the directory. Throws errors of SQLite and the file system; it can be
+ * repeated then.
+ */
 export function repairDataDir(root: string, verified: Verified): RepairAction[] {
   const { dir, identity, knownSeq, nextSeqAtLeast } = specOf(root, verified)
   const plan = planRepair(verified)
@@ -125,7 +131,10 @@ function specOf(root: string, { metadata }: Verified) {
   return { dir: dataDirAt(root), identity, knownSeq: metadata.knownSeq, nextSeqAtLeast }
 }
 
-/** Under a name of its own in the quarantine; a file that is not there is made again all the same. */
+/**
+ * Moves the file into the quarantine under a unique name. Files that do not exist are skipped and created again
+ * later.
+ */
 function setAside(root: string, file: string, quarantineDir: string): void {
   mkdirSync(quarantineDir, { recursive: true, mode: 0o700 })
   const stamp = new Date().toISOString().replaceAll(':', '-')

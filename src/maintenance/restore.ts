@@ -1,10 +1,11 @@
 /**
- * Restores a backup into a data directory that is empty or not there. Everything is written beside it, checked against
- * the manifest and flushed; only then does the directory get its name. A restore that fails leaves nothing behind.
- * Writing beside it takes rights that a service's user does not have in /var/lib: root restores for the owner of the empty directory.
+ * Restores a backup into an empty or missing data directory. All files are written into a directory next to it,
+ * verified against the manifest and flushed. Only then is that directory renamed. A failed restore leaves nothing
+ * behind. Writing next to the data directory needs rights that the user of a service does not have in /var/lib.
+ * Therefore root can restore for the owner of the empty directory.
  *
- * Receivers have seen more than the backup holds. So the restored directory begins a new epoch, in its metadata and before
- * it has its name: no sequence number, batch identity or object key of the lost timeline is given out again.
+ * Receivers have seen more than the backup contains. The restored directory therefore starts a new epoch in its
+ * metadata, before the rename. No seq, batch identity or object key of the lost timeline is used again.
  */
 import { createHash } from 'node:crypto'
 import {
@@ -31,18 +32,21 @@ import { makeDirectory } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
 import { commandNow } from './workspaces.ts'
 
-/** The only names a backup may hold: nothing in an archive decides where a file is written. */
+/** The only names that a backup can contain. The archive never decides where a file is written. */
 const knownNames =
   /^(metadata\.db|sealing\.key|buffer\/(high-water|idempotency\.db|\d{20}(?:\.\d+)?\.db)|quarantine\/[A-Za-z0-9_][A-Za-z0-9._-]*)$/
 
 export interface Restored {
   files: number
   includesKey: boolean
-  /** As the manifest says. */
+  /** From the manifest. */
   dataDirId: string
 }
 
-/** `paused`: every destination is blocked. Throws DataDirError: conflict when the directory is not empty, damaged when the backup is. */
+/**
+ * `paused`: every destination is blocked. Throws DataDirError: `conflict` if the directory is not empty, `damaged` if
+ * the backup is.
+ */
 export async function restoreBackup(
   file: string,
   dataDir: string,
@@ -58,7 +62,7 @@ export async function restoreBackup(
       'restore into a new directory, or move the old one away first',
     )
   }
-  // A service with a dynamic user has a link in /var/lib: only the directory behind it can be replaced.
+  // A service with a dynamic user has a symbolic link in /var/lib. Only the directory behind it can be replaced.
   const target = existsSync(dataDir) ? realpathSync(dataDir) : dataDir
   const beside = `${target}.restoring-${process.pid}`
   prepare(beside)
@@ -70,7 +74,7 @@ export async function restoreBackup(
     giveToOwnerOf(target, beside)
     await flushDirectory(path.join(beside, 'buffer'))
     await flushDirectory(beside)
-    // Replaces an empty directory; one that was filled meanwhile makes it fail.
+    // Replaces an empty directory. Fails if it was filled in the meantime.
     await rename(beside, target)
     await flushDirectory(path.dirname(path.resolve(target)))
     return restored
@@ -96,7 +100,7 @@ function giveToOwnerOf(target: string, beside: string): void {
     lchownSync(path.join(beside, name), uid, gid)
 }
 
-/** Checks that all parts of the archive are of one data directory: the manifest's. */
+/** Checks that all parts of the archive belong to the data directory in the manifest. */
 function requireOwnBuffer(bufferDir: string, metadataFile: string, { dataDirId }: Restored): FoundBuffer {
   const buffer = findBuffer(bufferDir)
   const stored = readIdentity(metadataFile)

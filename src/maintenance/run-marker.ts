@@ -1,11 +1,12 @@
 /**
- * Whether the last run of the daemon stopped by itself: the file `running` in the data directory.
+ * Detects whether the last run of the daemon stopped normally, with the file `running` in the data directory.
  *
- *   start: found? the last run ended without stopping ─▶ written ─▶ … ─▶ stop: removed, last of all but the lock
+ *   start: file exists? the last run crashed ─▶ written ─▶ … ─▶ stop: removed, last of all except the lock
  *
- * kill -9, a power cut, running out of memory and every fatal error leave it; so does a stop that a second signal cut short. A
- * run that has not told of the crash before it (its start failed, say) leaves it as well, so that the next one tells.
- * It is read and written under the lock of the directory. What it says is a hint for people: nothing depends on it.
+ * The file is left behind by kill -9, a power failure, lack of memory, every fatal error, and a stop that a second signal cut
+ * short. A run that could not report the previous crash, for example because its start failed, leaves the file too. Then the
+ * next run reports it. The file is read and written under the lock of the directory. It is only information for operators:
+ * no decision depends on it.
  */
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -13,15 +14,17 @@ import { errorCode } from '../platform/error-code.ts'
 import { fsyncDirectory, fsyncFile } from '../platform/fsync.ts'
 
 export interface RunMarker {
-  /** The run before this one ended without stopping; null: it stopped, or there was none, or somebody was told. */
+  /**
+   * Set if the previous run did not stop normally. Null: it did, there was none, or the crash was already reported.
+   */
   readonly crash: { startedMs: number | null } | null
-  /** The crash was reported, durably. */
+  /** The crash was durably reported. */
   settleCrash(): void
-  /** The daemon stops by itself. */
+  /** The daemon stops normally. */
   stop(): void
 }
 
-/** `onFault`: it cannot be written (a full disk): a crash of this run may go unnoticed. */
+/** `onFault`: the file cannot be written (a full disk), so a crash of this run may not be detected. */
 export function markRunning(root: string, nowMs: number, onFault: (error: unknown) => void): RunMarker {
   const file = path.join(root, 'running')
   let crash = found(file)
@@ -62,7 +65,7 @@ function found(file: string): { startedMs: number | null } | null {
   }
 }
 
-/** Whole or not at all. */
+/** Writes the file atomically. */
 function write(root: string, file: string, startedMs: number | null): void {
   const temporary = `${file}.tmp`
   writeFileSync(temporary, startedMs === null ? '' : `${new Date(startedMs).toISOString()}\n`, {

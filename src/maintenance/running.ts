@@ -1,4 +1,4 @@
-/** Whether a daemon runs on a data directory. */
+/** Checks whether a daemon runs on a data directory. */
 import { existsSync } from 'node:fs'
 import { dataDirAt } from './data-dir.ts'
 import { DataDirInUseError, lockDataDir } from './lock.ts'
@@ -10,7 +10,7 @@ export function isDaemonRunning(root: string): boolean {
     lockDataDir(dir)()
     return false
   } catch (error) {
-    // A lock file that cannot be opened is the data directory's own problem.
+    // Other commands report a lock file that cannot be opened.
     return error instanceof DataDirInUseError
   }
 }

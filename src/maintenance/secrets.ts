@@ -1,14 +1,14 @@
 /**
- * The sealing key of a data directory and the secrets that it seals, while no daemon runs on it.
+ * The sealing key of a data directory and the secrets that it encrypts, while no daemon is running.
  *
- * Rotation leaves a usable pair of key and metadata behind at every step:
+ * At every step of a rotation, a key exists that decrypts the metadata:
  *
- *   1 FILE.new        the new key, on disk before anything is sealed with it
- *   2 metadata.db     every secret sealed again, in one transaction
- *   3 FILE.previous   the old key, still needed by backups that were made before
+ *   1 FILE.new        the new key, on disk before anything is encrypted with it
+ *   2 metadata.db     every secret encrypted again, in one transaction
+ *   3 FILE.previous   the old key, which older backups still need
  *   4 FILE            replaced by FILE.new
  *
- * A crash between 2 and 4 leaves a key file that does not fit; the next rotation finds FILE.new and only finishes.
+ * A crash between 2 and 4 leaves a key file that does not match. The next rotation finds FILE.new and completes the rotation.
  */
 import {
   chownSync,
@@ -37,19 +37,21 @@ import { DataDirError } from './errors.ts'
 import { lockDataDir } from './lock.ts'
 import { commandNow } from './workspaces.ts'
 
-/** The secrets that `forgetLostSecrets` would remove; null: the current key opens every secret. Changes nothing. */
+/**
+ * The secrets that `forgetLostSecrets` would remove. Null: the current key decrypts every secret. Changes nothing.
+ */
 export async function lostSecrets(settings: Settings, env: NodeJS.ProcessEnv): Promise<LostSecrets[] | null> {
   const dir = dataDirAt(settings.data_dir)
   requireSetUp(dir)
-  // Without a key one will be made, and it opens nothing: any other key shows the same.
+  // If there is no key, a new one will be created that decrypts nothing. Any other key gives the same result here.
   const key = isKeyMade(settings, env) ? Buffer.alloc(32) : await loadKey(settings, env, false)
   const lost = findLostSecrets(dir.metadataFile, key)
   return lost.length === 0 && isSealedWith(dir.metadataFile, key) ? null : lost
 }
 
 /**
- * Makes the data directory usable again without its lost key: the key that is there (or a new one, where there is none)
- * becomes its key; destinations whose secrets it does not open are blocked and have them no more.
+ * Makes the data directory usable again after the loss of its key. The present key (or a new one, if there is none)
+ * becomes its key. Destinations whose secrets it cannot decrypt are blocked, and those secrets are removed.
  */
 export function forgetLostSecrets(settings: Settings, env: NodeJS.ProcessEnv): Promise<LostSecrets[]> {
   return whileLocked(settings, async (dir) => {
@@ -63,11 +65,11 @@ export function forgetLostSecrets(settings: Settings, env: NodeJS.ProcessEnv): P
 export interface Rotated {
   keyFile: string
   previousKeyFile: string
-  /** Destinations that have secrets. */
+  /** The number of destinations that have secrets. */
   destinations: number
 }
 
-/** Throws DataDirError when the key is a systemd credential, ConfigError when it does not fit. */
+/** Throws DataDirError if the key is a systemd credential, ConfigError if it does not match. */
 export function rotateSealingKey(settings: Settings, env: NodeJS.ProcessEnv): Promise<Rotated> {
   return whileLocked(settings, async (dir) => {
     const keyFile = writableKeyFile(settings, env)
@@ -111,7 +113,7 @@ function readKeyFile(file: string, dataDir: string): Promise<Buffer> {
   return loadSealingKey({ file, dataDir, create: false, env: {} })
 }
 
-/** No key is named and none is there. */
+/** True if no key is configured and none exists. */
 function isKeyMade(settings: Settings, env: NodeJS.ProcessEnv): boolean {
   if (settings['secrets.key_file'] !== null || hasCredential(env)) return false
   return !existsSync(path.join(settings.data_dir, 'sealing.key'))
@@ -134,7 +136,7 @@ function hasCredential(env: NodeJS.ProcessEnv): boolean {
   return directory ? existsSync(path.join(directory, 'pipectl-sealing-key')) : false
 }
 
-/** Run as root, a new file would not be readable by the daemon's own user. */
+/** If root runs the command, the daemon's user could not read the new file. */
 function giveToOwnerOf(file: string, model: string): void {
   if (process.getuid?.() !== 0) return
   const { uid, gid } = statSync(model)

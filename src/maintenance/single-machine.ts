@@ -1,4 +1,7 @@
-/** Commands that work on the files of a data directory have nothing to work on at a node of a cluster: they say what does instead. */
+/**
+ * Rejects commands that work on the files of a data directory if the settings are those of a cluster node, and names
+ * the alternative.
+ */
 import { existsSync } from 'node:fs'
 import type { Settings } from '../settings/settings.ts'
 import { clusterSettings } from '../stores/cluster-settings.ts'
@@ -14,7 +17,7 @@ const instead = {
   repair: 'nats-server rebuilds a damaged replica from the others; `pipectl doctor` shows their state',
 } as const
 
-/** Throws DataDirError for the settings of a node, unless a single machine's directory is named besides. */
+/** Throws DataDirError for the settings of a node, unless the directory of a single machine is given explicitly. */
 export function requireSingleMachine(command: keyof typeof instead, settings: Settings): void {
   const cluster = clusterSettings(settings)
   if (cluster === null) return

@@ -1,4 +1,7 @@
-/** The people of a workspace, on the data directory itself: for who has the machine but no account, also while the daemon runs. */
+/**
+ * Manages the users of a workspace directly in the data directory, for an operator of the machine without an account.
+ * Works also while the daemon runs.
+ */
 import { checkedCall } from '../api/management/call.ts'
 import { userUseCases } from '../api/management/users.ts'
 import type { Principal } from '../contract/principal.ts'
@@ -16,7 +19,10 @@ export interface LocalUsers {
   createSetupLink(body: object): Promise<SetupLink>
 }
 
-/** Runs `use` with the users of that workspace. Throws DataDirError when there is no such workspace, ApiError as `/v1` does. */
+/**
+ * Calls `use` with the users of that workspace. Throws DataDirError if the workspace does not exist, and ApiError as
+ * `/v1` does.
+ */
 export async function withLocalUsers<T>(
   settings: Settings,
   env: NodeJS.ProcessEnv,

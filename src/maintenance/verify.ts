@@ -1,7 +1,8 @@
 /**
- * `pipectl verify`: reads everything in a data directory and says what is not as it was written. It changes nothing and
- * may run beside the daemon. What moves meanwhile is read in the order in which the daemon moves it: lanes and the
- * mark before the log, which can only be ahead of them; what retention has dropped after it.
+ * `pipectl verify`: reads everything in a data directory and reports data that differs from what was written. It
+ * changes nothing and can run next to the daemon. Files that change meanwhile are read in the order in which the
+ * daemon writes them: lanes and the mark before the log, which can only be ahead of them; the ranges dropped by
+ * retention after the log.
  */
 import { existsSync } from 'node:fs'
 import path from 'node:path'
@@ -19,10 +20,10 @@ import { readKnownLosses } from './known-losses.ts'
 import { isDaemonRunning } from './running.ts'
 
 export interface VerifiedFile {
-  /** Within the data directory. */
+  /** Relative to the data directory. */
   file: string
   result: 'ok' | 'damaged'
-  /** The messages of a segment. */
+  /** The number of messages in a segment. */
   messages: number | null
   bytes: number
   problems: string[]
@@ -34,7 +35,9 @@ export interface VerifyReport {
   files: VerifiedFile[]
   /** Ranges of the log that are neither stored nor dropped by retention. */
   missing: ShownRange[]
-  /** Lost earlier and counted then: ranges that `repair` wrote down, and messages that were not salvaged. */
+  /**
+   * Earlier losses that are already counted: ranges recorded by `repair`, and messages that could not be salvaged.
+   */
   known_losses: { ranges: ShownRange[]; messages: number }
   totals: { segments: number; messages: number; bytes: number; problems: number }
 }
@@ -44,7 +47,7 @@ export interface ShownRange {
   last_stream_seq: number
 }
 
-/** The report, and what `repair` needs besides. */
+/** The report, and the details that `repair` needs. */
 export interface Verified {
   report: VerifyReport
   metadata: MetadataCheck
@@ -54,7 +57,7 @@ export interface Verified {
   keysProblem: string | null
 }
 
-/** Throws DataDirError when there is no data directory. */
+/** Throws DataDirError if there is no data directory. */
 export async function verifyDataDir(
   root: string,
   onProgress: (progress: CheckProgress) => void = () => {},
@@ -64,14 +67,17 @@ export async function verifyDataDir(
   return compare(before, existsSync(bufferDir) ? await checkSegments(bufferDir, onProgress) : [])
 }
 
-/** The same without reading messages: whether segments can be opened, which are missing, the lanes against the log. */
+/**
+ * The same without reading messages: whether segments can be opened, which are missing, and whether lanes match the
+ * log.
+ */
 export function glanceAtDataDir(root: string): Verified {
   const before = readBefore(root)
   const { bufferDir } = before.dir
   return compare(before, existsSync(bufferDir) ? inspectSegments(bufferDir) : [])
 }
 
-/** Reads the files that the daemon moves before the log. */
+/** Reads the files that the daemon writes before the log. */
 function readBefore(root: string) {
   requireDataDir(root)
   const dir = dataDirAt(root)
@@ -108,7 +114,7 @@ export function requireDataDir(root: string): void {
   )
 }
 
-/** Before the oldest segment and after the newest, by what the mark remembers. */
+/** Missing ranges before the oldest and after the newest segment, according to the mark. */
 function missingEnds(segments: readonly SegmentCheck[], before: MarkCheck, after: MarkCheck): SeqRange[] {
   const own = segments.filter((check) => !check.isForeign)
   const [oldest, newest] = [own[0], own.at(-1)]
@@ -116,7 +122,7 @@ function missingEnds(segments: readonly SegmentCheck[], before: MarkCheck, after
   if (after.oldestKeptSeq !== null && oldest !== undefined) {
     ranges.push({ firstSeq: after.oldestKeptSeq, lastSeq: oldest.name.firstSeq - 1 })
   }
-  // One that cannot be read does not say where it ends.
+  // A segment that cannot be read does not reveal where it ends.
   if (before.seq !== null && newest?.identity !== null) {
     ranges.push({ firstSeq: newest === undefined ? 1 : endOf(newest) + 1, lastSeq: before.seq })
   }
@@ -129,7 +135,7 @@ function laneProblems(
   mark: MarkCheck,
 ): string[] {
   const newest = segments.findLast((check) => !check.isForeign)
-  // The end of a newest segment that cannot be read is unknown.
+  // If the newest segment cannot be read, its end is unknown.
   const end = newest?.identity === null ? Number.POSITIVE_INFINITY : newest === undefined ? 0 : endOf(newest)
   const head = Math.max(end, mark.seq ?? 0)
   return lanes.flatMap(({ destinationId, pipeName, cursorSeq, isIntact }) => {

@@ -1,4 +1,6 @@
-/** One workspace of a data directory, for commands that work on the files themselves, also while the daemon runs. */
+/**
+ * Opens one workspace of a data directory, for commands that work directly on the files, also while the daemon runs.
+ */
 import { localPrincipal, type Principal } from '../contract/principal.ts'
 import type { Actor } from '../metadata/audit.ts'
 import type { LocalCommand } from '../metadata/sqlite/offline-audit.ts'
@@ -8,7 +10,10 @@ import type { Settings } from '../settings/settings.ts'
 import { openDataDirMetadata } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
 
-/** Runs `use` with the metadata and whoever runs the command. Throws DataDirError when there is no such workspace. */
+/**
+ * Calls `use` with the metadata and the user who runs the command. Throws DataDirError if the workspace does not
+ * exist.
+ */
 export async function withLocalWorkspace<T>(
   settings: Settings,
   env: NodeJS.ProcessEnv,
@@ -31,7 +36,7 @@ export async function withLocalWorkspace<T>(
   }
 }
 
-/** For a command that changes the metadata while no daemon runs. */
+/** For commands that change the metadata while no daemon runs. */
 export function commandNow(): LocalCommand {
   return { user: systemUser(), nowMs: Date.now() }
 }

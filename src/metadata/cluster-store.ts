@@ -182,8 +182,8 @@ export interface ClusterStore {
     returnBlock(pipeId: string, ledgerId: string, amount: QuotaAmount): Promise<void>
     /** Tells what this node's clients ask for, valid for some seconds; returns what the other nodes' clients ask for. */
     demand(nodeId: string, records: ReadonlyMap<string, number>): Promise<QuotaDemand>
-    /** Removes what nodes said that are gone. */
-    forgetDemand(): Promise<void>
+    /** Deletes expired reports of demand, those of removed nodes included. */
+    pruneDemand(): Promise<void>
   }
 
   /** Idempotency keys, for all nodes together. PostgreSQL only. */

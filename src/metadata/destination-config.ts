@@ -11,7 +11,7 @@ export function sealConfig(
   type: DestinationType,
   config: Readonly<Record<string, unknown>>,
 ): string {
-  const isPathSecret = hasSecretPath(config)
+  const isPathSecret = hasSecretPath(type, config)
   return JSON.stringify(
     mapSecrets(type, config, (value, place, kind) =>
       kind === 'url' && !hasUrlSecrets(value, isPathSecret)
@@ -55,7 +55,7 @@ export function readableConfig(
 /** The config with its URLs as responses show them and all other secrets sealed: for saying where records go. */
 export function urlConfig(sealer: Sealer, row: SealedRow): Record<string, unknown> {
   const stored = storedConfig(row)
-  const isPathSecret = hasSecretPath(stored)
+  const isPathSecret = hasSecretPath(row.destination_type, stored)
   return mapSecrets(row.destination_type, stored, (value, place, kind) => {
     if (kind !== 'url') return value
     if (isInTheClear(value)) return redactedUrl(value, isPathSecret)

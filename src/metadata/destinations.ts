@@ -157,7 +157,7 @@ function auditedState(
   other: StoredDestination = destination,
 ): Record<string, unknown> {
   const { destination_type: type, destination_config: config, transform } = destination
-  const isPathSecret = hasSecretPath(config) || hasSecretPath(other.destination_config)
+  const isPathSecret = hasSecretPath(type, config) || hasSecretPath(type, other.destination_config)
   return {
     ...destination,
     destination_config: redactedConfig(type, config, isPathSecret),

@@ -7,6 +7,7 @@
  */
 import { CompiledQuery, sql } from 'kysely'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import { pruneAttempts } from './lane-attempts.ts'
 import { holdLane } from './lane-fence.ts'
 import type { LaneOwner } from './lane-ownership.ts'
 import type { PassedMessages } from './lane-state.ts'
@@ -110,7 +111,11 @@ export async function recordBefore(
 }
 
 /** `LaneStore.pruneHistory` */
-export async function pruneHistory(db: Connection, owner: LaneOwner, throughSeq: number): Promise<void> {
+export async function pruneHistory(
+  db: Connection,
+  owner: LaneOwner,
+  { throughSeq, now }: { throughSeq: number; now: number },
+): Promise<void> {
   const id = normaliseId(owner.destinationId)
   const oldestKept = await db
     .selectFrom('lane_history')
@@ -124,6 +129,7 @@ export async function pruneHistory(db: Connection, owner: LaneOwner, throughSeq:
   for (;;) {
     const removed = await inWriteTransaction(db, async (trx) => {
       if (!(await holdLane(trx, owner))) return 0
+      await pruneAttempts(trx, id, now)
       const old = await trx
         .selectFrom('lane_history')
         .select(['first_seq', 'last_seq'])

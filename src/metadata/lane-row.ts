@@ -71,6 +71,8 @@ function countersOf({ state }: LaneRow): LaneCounters {
     filteredRecords: numberOf('filteredRecords') ?? 0,
     skippedMessages: numberOf('skippedMessages') ?? 0,
     droppedMessages: numberOf('droppedMessages') ?? 0,
+    deliveredAttempts: numberOf('deliveredAttempts') ?? 0,
+    failedAttempts: numberOf('failedAttempts') ?? 0,
   }
 }
 

@@ -6,6 +6,7 @@ import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { DestinationStatus } from '../contract/destination.ts'
 import type { SavedDrift } from '../contract/drift.ts'
 import type { DeliveryErrorClass, DeliveryFault, DestinationSpec } from '../destinations/driver.ts'
+import type { NumberedAttempt } from './lane-attempts.ts'
 import type { LaneOwner } from './lane-ownership.ts'
 import type { ParkedChange } from './parked-store-port.ts'
 
@@ -101,6 +102,9 @@ export interface LaneState {
   filteredRecords: number
   skippedMessages: number
   droppedMessages: number
+  /** The number of attempts with each outcome, over all of the lane's life. */
+  deliveredAttempts: number
+  failedAttempts: number
   /** Pull lanes with explicit ack: the message out on lease and until when. */
   leaseMsgId: string | null
   leaseUntilMs: number | null
@@ -111,7 +115,13 @@ export interface LaneState {
 /** Counts and times that are shown and decide nothing. */
 export type LaneCounters = Pick<
   LaneState,
-  'lastDeliveredMs' | 'deliveredRecords' | 'filteredRecords' | 'skippedMessages' | 'droppedMessages'
+  | 'lastDeliveredMs'
+  | 'deliveredRecords'
+  | 'filteredRecords'
+  | 'skippedMessages'
+  | 'droppedMessages'
+  | 'deliveredAttempts'
+  | 'failedAttempts'
 >
 
 /** A lane that has never done anything; `cursorSeq` 0: before the earliest message that is kept. */
@@ -139,6 +149,8 @@ export function newLaneState(destinationId: string, cursorSeq = 0): LaneState {
     filteredRecords: 0,
     skippedMessages: 0,
     droppedMessages: 0,
+    deliveredAttempts: 0,
+    failedAttempts: 0,
     leaseMsgId: null,
     leaseUntilMs: null,
     ownerEpoch: 0,
@@ -172,6 +184,7 @@ export interface LaneCounts {
   filteredRecords: number
   /** In the order in which it happened. */
   passed?: readonly PassedMessages[]
+  attempts?: readonly NumberedAttempt[]
 }
 
 /** The outcome of a run of messages, kept for look-ups. Both ends belong to it. */

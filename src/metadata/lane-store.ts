@@ -7,6 +7,7 @@
  */
 import { CompiledQuery, sql } from 'kysely'
 import { StorageUnavailableError } from '../platform/error-code.ts'
+import { attemptRecorder } from './lane-attempts.ts'
 import { requireDeleted } from './lane-fence.ts'
 import { forgetHistory, historyRecorder, pruneHistory } from './lane-history.ts'
 import { laneHourIncrement } from './lane-hours.ts'
@@ -34,6 +35,7 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
   const addToHour = usageIncrement(db)
   const addToLaneHour = laneHourIncrement(db)
   const recordPassed = historyRecorder(db)
+  const recordAttempts = attemptRecorder(db)
   const unknown = new UnknownRows()
 
   return {
@@ -72,6 +74,7 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
           await applyParkedChanges(trx, destinationId, parked.get(destinationId) ?? [], now)
         const hourMs = hourStart(now())
         await recordPassed(trx, counts.filter(isSaved))
+        await recordAttempts(trx, counts.filter(isSaved))
         for (const sum of sumsBy('destinationId', counts)) await trx.executeQuery(addToLaneHour(sum, hourMs))
         for (const sum of sumsBy('pipeId', counts)) await trx.executeQuery(addToHour(delivered(sum, hourMs)))
       })
@@ -91,7 +94,7 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
       })
     },
 
-    pruneHistory: (owner, throughSeq) => pruneHistory(db, owner, throughSeq),
+    pruneHistory: (owner, throughSeq) => pruneHistory(db, owner, { throughSeq, now: now() }),
   }
 }
 

@@ -7,6 +7,7 @@
 import type { Transaction } from 'kysely'
 import { ConfigError } from '../platform/config-error.ts'
 import { createTables } from './migrations/25-tables.ts'
+import { createAttempts } from './migrations/26-attempts.ts'
 import type { Tables } from './tables.ts'
 
 export interface Migration {
@@ -18,6 +19,7 @@ export interface Migration {
 /** Earlier formats were never released: the baseline has the number that a database of it says. */
 export const migrations: readonly Migration[] = [
   { number: 25, name: 'tables of format 25', up: createTables },
+  { number: 26, name: 'delivery attempts', up: createAttempts },
 ]
 
 /** The format of a database that this version has brought up to date. */

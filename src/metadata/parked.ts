@@ -3,7 +3,7 @@ import type { ParkedError, ParkedRecord } from '../contract/parked.ts'
 import type { Audited } from './audit.ts'
 import { recordOutcome } from './lane-history.ts'
 import { bodyOf, parsedHistory, removeParked, replaceRecords } from './parked-rows.ts'
-import type { Metadata, ParkedPlace, ParkedQuery, ParkedSelector } from './store.ts'
+import type { Metadata, ParkedPosition, ParkedQuery, ParkedSelector } from './store.ts'
 import { type DestinationRef, isoTime, normaliseId, type ParkedRow } from './tables.ts'
 import { type Connection, inSnapshot, inWriteTransaction } from './transactions.ts'
 
@@ -21,7 +21,7 @@ export function parked(db: Connection, now: () => number, inAudited: Audited): M
         .execute()
       const page = rows.slice(0, query.limit)
       const last = page.at(-1)
-      const next = rows.length > query.limit && last !== undefined ? placeOf(last) : null
+      const next = rows.length > query.limit && last !== undefined ? positionOf(last) : null
       return { parked: page.map(shown), next }
     },
 
@@ -113,7 +113,7 @@ async function changeMany(
   change: (trx: Connection, rows: readonly ParkedRow[]) => Promise<void>,
 ): Promise<number> {
   let changed = 0
-  let after: ParkedPlace | null = null
+  let after: ParkedPosition | null = null
   for (;;) {
     const rows: ParkedRow[] = await inWriteTransaction(db, async (trx) => {
       let query = pageOf(trx, destination, { after, errorCode, reason: null })
@@ -128,7 +128,7 @@ async function changeMany(
     changed += rows.length
     const last = rows.at(-1)
     if (last === undefined || rows.length < rowsAtOnce) return changed
-    after = placeOf(last)
+    after = positionOf(last)
   }
 }
 
@@ -177,7 +177,7 @@ function shown(row: ShownRow): ParkedRecord {
   }
 }
 
-function placeOf(row: Pick<ParkedRow, 'stream_seq' | 'record_index'>): ParkedPlace {
+function positionOf(row: Pick<ParkedRow, 'stream_seq' | 'record_index'>): ParkedPosition {
   return { seq: Number(row.stream_seq), index: Number(row.record_index) }
 }
 

@@ -23,7 +23,7 @@ const hashBytes = 32
 const MiB = 1024 * 1024
 
 /** An unknown account is compared with this hash, so that the response takes as long as for a known one. */
-const nobodysHash = encode(cost, Buffer.alloc(saltBytes), Buffer.alloc(hashBytes))
+const unknownAccountHash = encode(cost, Buffer.alloc(saltBytes), Buffer.alloc(hashBytes))
 
 export class Passwords {
   readonly #queue = new SerialQueue()
@@ -47,7 +47,7 @@ export class Passwords {
    */
   async indexOf(password: string, stored: readonly string[]): Promise<number> {
     const computed = new Map<string, Buffer>()
-    for (const one of stored.length === 0 ? [nobodysHash] : stored) {
+    for (const one of stored.length === 0 ? [unknownAccountHash] : stored) {
       const { salt, hash: _, ...its } = decode(one)
       const inputs = encode(its, salt, Buffer.alloc(0))
       if (!computed.has(inputs)) computed.set(inputs, await this.#derive(password, salt, its))

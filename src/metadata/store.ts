@@ -20,6 +20,7 @@ import type { ClusterStore } from './cluster-store.ts'
 import type { DestinationStore } from './destinations.ts'
 import type { DirectorySource } from './directory-source.ts'
 import type { DataDirIdentity } from './identity.ts'
+import type { AttemptLog } from './lane-attempts.ts'
 import type { LaneRecords } from './lane-records.ts'
 import type { DriftStore, LaneSource, LaneStore, PinStore } from './lane-state.ts'
 import type { LimitStore } from './limits.ts'
@@ -41,8 +42,8 @@ export type MetadataSpec =
   /** `url`: with user and password, so never for a log or a message. */
   | { kind: 'postgresql'; url: string }
 
-/** Where a parked row stands in its destination's list. */
-export interface ParkedPlace {
+/** The position of a parked row in its destination's list. */
+export interface ParkedPosition {
   seq: number
   /** -1: the message. */
   index: number
@@ -57,7 +58,7 @@ export interface ParkedSelector {
 export interface ParkedQuery {
   limit: number
   /** Behind this one. */
-  after: ParkedPlace | null
+  after: ParkedPosition | null
   errorCode: string | null
   reason: ParkedReason | null
 }
@@ -83,7 +84,7 @@ export interface Metadata {
     list(
       destination: DestinationRef,
       query: ParkedQuery,
-    ): Promise<{ parked: ParkedRecord[]; next: ParkedPlace | null }>
+    ): Promise<{ parked: ParkedRecord[]; next: ParkedPosition | null }>
     /** With each record's own JSON text. */
     get(
       destination: DestinationRef,
@@ -125,6 +126,7 @@ export interface Metadata {
   version(): Promise<string>
   readonly overview: StoredOverview
   readonly laneRecords: LaneRecords
+  readonly attempts: AttemptLog
   readonly directory: DirectorySource
   readonly laneSource: LaneSource
   readonly laneStore: LaneStore

@@ -8,6 +8,7 @@
  */
 import type { Generated } from 'kysely'
 import type { AlertFormat } from '../contract/alert-words.ts'
+import type { AttemptOutcome } from '../contract/attempts.ts'
 import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
 import type { ParkedReason } from '../contract/parked.ts'
@@ -425,6 +426,19 @@ export interface MigrationRow {
   applied_ms: number
 }
 
+/** Written and read by `lane-attempts.ts`. */
+export interface LaneAttemptRow {
+  destination_id: string
+  /** The newest attempt of an outcome takes the slot of its oldest. */
+  slot: number
+  attempt_no: number
+  /** When it began. */
+  at_ms: number
+  outcome: AttemptOutcome
+  /** A `DeliveryAttempt`. */
+  attempt_json: string
+}
+
 export interface Tables {
   workspaces: WorkspaceRow
   api_keys: ApiKeyRow
@@ -437,6 +451,7 @@ export interface Tables {
   usage_hours: UsageHourRow
   lane_hours: LaneHourRow
   lane_history: LaneHistoryRow
+  lane_attempts: LaneAttemptRow
   parked: ParkedRow
   parked_bodies: ParkedBodyRow
   parked_sums: ParkedSumRow

@@ -5,7 +5,7 @@ import type { Kysely, Transaction } from 'kysely'
 import { backoffMs } from '../platform/backoff.ts'
 import type { Tables } from './tables.ts'
 import { WriteConflictError } from './write-errors.ts'
-import { WriteTurns } from './write-turns.ts'
+import { WriteQueue } from './write-queue.ts'
 
 /** A connection, inside a transaction or not. */
 export type Connection = Kysely<Tables>
@@ -44,8 +44,8 @@ export interface OpenedDatabase {
 }
 
 const maxAttempts = 30
-/** From then on a transaction runs while no other one of this handle does: with many at once somebody always comes first. */
-const attemptsInCompany = 3
+/** After so many attempts a transaction runs exclusively on its handle: among many concurrent ones, another could always commit first. */
+const attemptsBeforeExclusive = 3
 
 /**
  * Runs `work` in one serialisable transaction: the result is as if write transactions ran one after the other, so what
@@ -59,9 +59,9 @@ export async function inWriteTransaction<T>(
   db: Connection,
   work: (trx: Transaction<Tables>) => Promise<T>,
 ): Promise<T> {
-  const turns = turnsOf(db)
-  return await untilNoConflict(turns, (attempt) =>
-    turns.run(attempt > attemptsInCompany, () =>
+  const queue = queueOf(db)
+  return await untilNoConflict(queue, (attempt) =>
+    queue.run(attempt > attemptsBeforeExclusive, () =>
       db.transaction().setIsolationLevel('serializable').execute(work),
     ),
   )
@@ -76,18 +76,18 @@ export async function inRowTransaction<T>(
   db: Connection,
   work: (trx: Transaction<Tables>) => Promise<T>,
 ): Promise<T> {
-  return await untilNoConflict(turnsOf(db), () =>
+  return await untilNoConflict(queueOf(db), () =>
     db.transaction().setIsolationLevel('read committed').execute(work),
   )
 }
 
 /** Resolves when no write transaction is under way. */
 export async function writesEnded(db: Connection): Promise<void> {
-  await turnsOf(db).ended()
+  await queueOf(db).ended()
 }
 
-function untilNoConflict<T>(turns: WriteTurns, run: (attempt: number) => Promise<T>): Promise<T> {
-  return turns.count(async () => {
+function untilNoConflict<T>(queue: WriteQueue, run: (attempt: number) => Promise<T>): Promise<T> {
+  return queue.count(async () => {
     for (let attempt = 1; ; attempt += 1) {
       try {
         return await run(attempt)
@@ -100,12 +100,12 @@ function untilNoConflict<T>(turns: WriteTurns, run: (attempt: number) => Promise
   })
 }
 
-const handles = new WeakMap<Connection, WriteTurns>()
+const queues = new WeakMap<Connection, WriteQueue>()
 
-function turnsOf(db: Connection): WriteTurns {
-  const turns = handles.get(db) ?? new WriteTurns()
-  handles.set(db, turns)
-  return turns
+function queueOf(db: Connection): WriteQueue {
+  const queue = queues.get(db) ?? new WriteQueue()
+  queues.set(db, queue)
+  return queue
 }
 
 /** Runs several reads on one snapshot of the database, without waiting for writers. */

@@ -1,6 +1,7 @@
 /**
- * Reads settings: flag > environment > file > default. A wrong one is a ConfigError: one line naming it and what is
- * allowed; the daemon exits 78. The table of settings is in `settings.ts`.
+ * Reads settings with the precedence flag > environment > file > default. An invalid setting throws ConfigError,
+ * whose one line names the setting and its valid values; the daemon exits with code 78. The table of settings is in
+ * `settings.ts`.
  */
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
@@ -20,21 +21,21 @@ export type SettingOrigin = 'flag' | 'environment' | 'file' | 'default'
 
 export interface LoadedSettings {
   settings: Settings
-  /** Where each value came from: for `config show --origin`. */
+  /** The source of each value, for `config show --origin`. */
   origins: Record<string, SettingOrigin>
   /** The file that was read, if any. */
   file: string | null
 }
 
 export interface SettingSources {
-  /** By setting key; undefined: not given. */
+  /** By setting key. Undefined: not set. */
   flags?: Partial<Record<SettingKey, string | undefined>>
   env?: Record<string, string | undefined>
-  /** `--config` or PIPECTL_CONFIG: must exist when given. */
+  /** `--config` or PIPECTL_CONFIG. If set, the file must exist. */
   file?: string | undefined
 }
 
-/** Reads and checks all settings. Throws ConfigError with one line for the first wrong one. */
+/** Reads and validates all settings. Throws ConfigError for the first invalid one. */
 export function loadSettings(sources: SettingSources): LoadedSettings {
   const env = sources.env ?? {}
   const file = sources.file ?? env.PIPECTL_CONFIG ?? null
@@ -71,7 +72,7 @@ export function loadSettings(sources: SettingSources): LoadedSettings {
   return { settings: loaded, origins, file }
 }
 
-/** Metadata and buffer are both of this machine or both of the cluster. */
+/** Metadata and buffer are both on this machine or both in the cluster. */
 function requireBothServers(settings: Settings): void {
   const keys = ['metadata.url', 'buffer.nats'] as const
   const [missing, ...others] = keys.filter((key) => settings[key] === null)
@@ -82,7 +83,7 @@ function requireBothServers(settings: Settings): void {
   )
 }
 
-/** A certificate and its key; those of `data_listen` only where there is one. */
+/** A certificate needs its key. Those of `data_listen` need a `data_listen`. */
 function requireWholePairs(settings: Settings): void {
   for (const prefix of ['tls.', 'tls.data_'] as const) {
     const keys = [`${prefix}cert_file`, `${prefix}key_file`] as const
@@ -95,7 +96,7 @@ function requireWholePairs(settings: Settings): void {
   }
 }
 
-/** As it may be shown: without passwords. */
+/** The value of a setting without passwords, for display. */
 export function shownSetting(key: string, value: unknown): unknown {
   if (value === null) return null
   if (key === 'metadata.url') return shownUrl(String(value))
@@ -137,7 +138,7 @@ function readSettingsFile(file: string): Map<string, unknown> {
   return flat
 }
 
-/** Hides the value of a setting that may hold a password: output that is printed here may be kept by a journal. */
+/** Hides the value of a setting that can contain a password, because a journal may keep this output. */
 function shownLine(line: string): string {
   const [, key = '', value = ''] = /^\s*([\w."-]+)\s*=\s*(.*?)\s*$/.exec(line) ?? []
   if (key === '') return ''
@@ -178,7 +179,7 @@ const parseAs: Record<SettingDefinition['kind'], Parse> = {
   cidrs: parseList,
   names: parseList,
   targets: parseList,
-  // The faulty value may be a password: the message does not repeat it.
+  // The invalid value can contain a password, so the message does not repeat it.
   database_url: (value, label) =>
     databaseUrl(value) ??
     fault(`${label}: must be a URL such as postgres://user:password@host:5432/database`),
@@ -254,7 +255,7 @@ function parseQuantity(value: unknown, label: string, definition: SettingDefinit
   const factor = match ? units[definition.kind]?.[match[2]!.toLowerCase()] : undefined
   const min = definition.min ?? 0
   const quantity = match && factor !== undefined ? Number(match[1]) * factor : Number.NaN
-  // Hours may be a fraction (tests of retention use seconds); sizes and counts are whole.
+  // Hours can be fractional (tests of retention use seconds). Sizes and counts are whole numbers.
   const whole = definition.kind === 'hours' ? quantity : Math.floor(quantity)
   if (!(whole >= min) || whole > Number.MAX_SAFE_INTEGER) {
     return reject(label, `${quantityHelp[definition.kind]}, at least ${min}`, value)
@@ -297,7 +298,7 @@ const listItems = {
   targets: 'an address or a host name, with an optional port, or a CIDR',
 }
 
-/** The host of an entry such as `127.0.0.1:5432` or `[::1]:5432`; another entry as it is. */
+/** The host of an entry such as `127.0.0.1:5432` or `[::1]:5432`. Other entries are returned unchanged. */
 function withoutPort(entry: string): string {
   const [, bracketed, plain, port] = entryWithPort.exec(entry) ?? []
   return port === undefined || Number(port) < 1 || Number(port) > 65_535 ? entry : (bracketed ?? plain)!
@@ -315,7 +316,7 @@ function show(value: unknown): string {
   return JSON.stringify(value) ?? String(value)
 }
 
-/** `host:port` with IPv6 in brackets. */
+/** `host:port`, with an IPv6 address in brackets. */
 export function formatAddress(address: ListenAddress): string {
   return `${address.host.includes(':') ? `[${address.host}]` : address.host}:${address.port}`
 }

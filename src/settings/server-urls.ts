@@ -1,13 +1,13 @@
 /**
- * URLs of the servers that hold the state of a cluster. User and password may stand in them: such a URL is a secret, and what
- * is shown of it goes through `shownUrl`.
+ * URLs of the servers that hold the state of a cluster. They can contain a user and password, so such a URL is a
+ * secret. `shownUrl` removes them for display.
  */
 const natsPort = 4222
 
-/** A host or an address with a port, an IPv6 address in brackets. */
+/** A host or an address with a port. An IPv6 address is in brackets. */
 export const entryWithPort = /^(?:\[([^\]]+)\]|([^:[\]/]+)):(\d{1,5})$/
 
-/** Null: not the URL of a PostgreSQL database. */
+/** Null: not a PostgreSQL URL. */
 export function databaseUrl(value: unknown): string | null {
   const url = typeof value === 'string' ? parse(value.trim()) : null
   if (url === null || !['postgres:', 'postgresql:'].includes(url.protocol)) return null
@@ -15,8 +15,8 @@ export function databaseUrl(value: unknown): string | null {
 }
 
 /**
- * From a list, or text with commas: each with its scheme and port, those of the first where it has none. Null: one is none of
- * NATS, or they name two users.
+ * Accepts a list, or text with commas. Each URL gets a scheme and port; missing ones are those of the first URL.
+ * Null: one is not a NATS URL, or they contain different users.
  */
 export function natsServers(value: unknown): string[] | null {
   const items = typeof value === 'string' ? value.split(',') : value
@@ -48,7 +48,7 @@ export interface NatsLogin {
   password: string | null
 }
 
-/** Turns the result of `natsServers` into the options of a connection. */
+/** Converts the result of `natsServers` into connection options. */
 export function natsLogin(servers: readonly string[]): NatsLogin {
   const urls = servers.map((one) => new URL(one))
   const { username, password } = urls.find((one) => one.username !== '') ?? {}
@@ -59,7 +59,7 @@ export function natsLogin(servers: readonly string[]): NatsLogin {
   }
 }
 
-/** For people: without its password. */
+/** The URL for display, without its password. */
 export function shownUrl(text: string): string {
   const url = new URL(text)
   if (url.password !== '') url.password = hidden
@@ -76,7 +76,7 @@ function credentialsOf({ username, password }: URL): string {
 function parse(text: string): URL | null {
   try {
     const url = new URL(text)
-    // A lone % would throw only where the password is used.
+    // A single % would otherwise throw only when the password is used.
     decodeURIComponent(`${url.username}${url.password}`)
     return url
   } catch {

@@ -1,7 +1,7 @@
 /**
- * The settings of the daemon: one table with everything about a setting: its key in the TOML file, its environment
- * variable, its flag, what is allowed, its default and one line of documentation. The example file, `--help` and the
- * README's table are checked against it.
+ * The table of the daemon's settings. Each entry has the key in the TOML file, the environment variable, the flag,
+ * valid values, the default and one line of documentation. Tests compare the example file, `--help` and the README's
+ * table with it.
  */
 import { resourceLimits } from '../contract/resource-limits.ts'
 
@@ -32,11 +32,11 @@ export interface SettingDefinition {
   values?: readonly string[]
   min?: number
   max?: number
-  /** For a name: the allowed characters, as a pattern and in words. */
+  /** The allowed characters of a name, as a pattern and in words. */
   pattern?: RegExp
   allowed?: string
   flag?: string
-  /** Takes effect on SIGHUP, without a restart. */
+  /** Can be changed with SIGHUP, without a restart. */
   reloads?: boolean
   doc: string
 }
@@ -45,7 +45,7 @@ const KiB = 1024
 const MiB = 1024 * KiB
 const GiB = 1024 * MiB
 
-/** Every setting of the daemon, in the order the example file shows them. */
+/** Every setting of the daemon, in the order of the example file. */
 export const settingDefinitions = [
   {
     key: 'data_dir',
@@ -471,12 +471,12 @@ export interface ListenAddress {
   port: number
 }
 
-/** The settings of one daemon, checked. */
+/** The validated settings of one daemon. */
 export interface Settings {
   data_dir: string
   listen: ListenAddress
   data_listen: ListenAddress | null
-  /** Without a slash at its end. */
+  /** Without a slash at the end. */
   public_url: string | null
   public_data_url: string | null
   dashboard: 'on' | 'off'
@@ -484,7 +484,7 @@ export interface Settings {
   destination_db_ssl: boolean
   destination_db_cleartext_auth: boolean
   destination_db_tls_pin: boolean
-  /** Both of a pair, or neither. */
+  /** Both settings of a pair, or neither. */
   'tls.cert_file': string | null
   'tls.key_file': string | null
   /** Only with `data_listen`. */
@@ -505,11 +505,11 @@ export interface Settings {
   'buffer.delivered_hours': number
   'buffer.delivered_max_bytes': number
   'buffer.scrub_hours': number
-  /** URLs, each with its port; with user and password where they were given. */
+  /** URLs, each with its port, and with the user and password if configured. */
   'buffer.nats': string[] | null
   'buffer.nats_credentials': string | null
   'buffer.nats_ca': string | null
-  /** With user and password where they were given. Both this and `buffer.nats`, or neither. */
+  /** With the user and password if configured. Set together with `buffer.nats`, or not at all. */
   'metadata.url': string | null
   'cluster.name': string
   'cluster.replicas': 1 | 3

@@ -14,6 +14,7 @@ import { destinations } from '../metadata/destinations.ts'
 import { directorySource } from '../metadata/directory.ts'
 import { drift, driftStore } from '../metadata/drift.ts'
 import { giveIdentity, loadIdentity, loadKnownSeq } from '../metadata/identity.ts'
+import { attemptLog } from '../metadata/lane-attempts.ts'
 import { laneRecords } from '../metadata/lane-records.ts'
 import { laneSource } from '../metadata/lane-specs.ts'
 import { laneStore } from '../metadata/lane-store.ts'
@@ -108,6 +109,7 @@ export async function openMetadata(
     overview: overview(db, sealer),
     versions: versions(db),
     laneRecords: laneRecords(db),
+    attempts: attemptLog(db, now),
     directory: directorySource(db),
     laneSource: laneSource(db, sealer),
     laneStore: laneStore(db, now),

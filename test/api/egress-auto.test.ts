@@ -140,7 +140,7 @@ t.test('with allow a second workspace changes nothing, and is told what that mea
   const sink = await startHttpSink()
   t.teardown(() => sink.stop())
   const created = await createWorkspace(daemon, env)
-  t.match(created.stderr, /destinations of every workspace may dial/)
+  t.match(created.stderr, /destinations of every workspace can connect to/)
   const { api_key: key } = JSON.parse(created.stdout)
   t.equal(await ruleShown(daemon, key), 'allow')
   const own = await daemon.api('POST', '/v1/pipes', { pipe_name: 'own' }, { key })

@@ -32,6 +32,7 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   inferTable: ['manage', 'its_pipe'],
   tryTransform: ['manage', 'its_pipe'],
   getDrift: ['read', 'its_pipe'],
+  listAttempts: ['read', 'its_pipe'],
   getDestination: ['read', 'its_pipe'],
   getDestinationUsage: ['read', 'its_pipe'],
   updateDestination: ['manage', 'its_pipe'],

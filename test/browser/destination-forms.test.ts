@@ -31,7 +31,7 @@ t.test('Parquet: format, compression, the columns it needs', async (t) => {
   await typeInto(page, 'Endpoint', s3.endpoint)
   await typeInto(page, 'Access key', 'S3RVER')
   await typeInto(page, 'Secret key', 'S3RVER')
-  await choose(page, 'Format', 'one record a line')
+  await choose(page, 'Format', 'one record per line')
   await choose(page, 'Compression', 'zstd')
   await press(page, 'Test and save')
   t.match(await errorAt(page, 'Compression'), /parquet/i)

@@ -9,7 +9,7 @@ import { checkTransformed, isMasked, transformed } from './transformed-lane.ts'
 
 const kills = Math.max(15, restarts)
 /** Killed on, until the lanes without it have stored something twice: then the others were tried too. */
-const mostKills = 4 * kills
+const maxKills = 4 * kills
 
 t.test(`one copy of every record through kill -9 under load (${kills} times)`, async (t) => {
   const { daemon, pipeId, pullId } = await openLedger(t)
@@ -58,7 +58,7 @@ t.test(`one copy of every record through kill -9 under load (${kills} times)`, a
   const producer = startProducer(daemon, pipeId)
   const isTried = async () =>
     (await Promise.all(plain.map((ask) => ask()))).some((one) => one.found > one.numbers)
-  for (let round = 0; round < kills || (round < mostKills && !(await isTried())); round++) {
+  for (let round = 0; round < kills || (round < maxKills && !(await isTried())); round++) {
     const stored = plain[round % plain.length]!
     const { found: before } = await stored()
     await acknowledged(producer, 40 + ((round * 37) % 120))

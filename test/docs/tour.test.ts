@@ -93,13 +93,13 @@ t.test('the tour can be read in one sitting, and is as long as the page says', a
   t.ok(actual <= 520 && Math.abs(actual - Number(lines)) <= 25, `${actual} lines`)
 })
 
-t.test('the page has a row for every room', async (t) => {
-  const rooms = readdirSync(new URL('../../src/', import.meta.url), { withFileTypes: true })
-  const table = page.split('\n## Rooms\n')[1]?.split('\n## ')[0] ?? ''
+t.test('the page has a row for every module', async (t) => {
+  const modules = readdirSync(new URL('../../src/', import.meta.url), { withFileTypes: true })
+  const table = page.split('\n## Modules\n')[1]?.split('\n## ')[0] ?? ''
   const rows = [...table.matchAll(/^\| (`.+?`) \| /gm)].flatMap(([, names = '']) => names.split(', '))
   t.same(
     rows.map((name) => name.replaceAll('`', '')).sort(),
-    rooms
+    modules
       .filter((one) => one.isDirectory())
       .map(({ name }) => name)
       .sort(),

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import type { Page } from 'playwright-core'
 
 /** More than any page of the dashboard has places to stop at. */
-const mostStops = 150
+const maxStops = 150
 
 /** The name that a screen reader would give to the focused element: its label without "(optional)", or its own text. */
 const nameOfFocused = `(() => {
@@ -16,7 +16,7 @@ const nameOfFocused = `(() => {
 /** Goes on with Tab until what has that name has the focus. `name` of a field with a hint in its label: how it begins. */
 export async function tabTo(page: Page, name: string): Promise<void> {
   const passed: string[] = []
-  for (let stop = 0; stop < mostStops; stop += 1) {
+  for (let stop = 0; stop < maxStops; stop += 1) {
     await page.keyboard.press('Tab')
     const found = String(await page.evaluate(nameOfFocused))
     if (found === name) return

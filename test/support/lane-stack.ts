@@ -120,7 +120,9 @@ export class LaneStack {
         return condition(row)
       })
     } catch (error) {
-      throw new Error(`${what}; saved is ${JSON.stringify(row)}`, { cause: error })
+      const warned = this.#processes.flatMap(({ logged }) => logged.filter(({ level }) => level === 'warn'))
+      const found = { saved: row, warned: warned.slice(-10) }
+      throw new Error(`${what}: ${JSON.stringify(found)}`, { cause: error })
     }
     return row!
   }

@@ -150,7 +150,7 @@ interface Account {
   gid?: number
 }
 
-function unprivilegedAccount(): Account {
+export function unprivilegedAccount(): Account {
   if (process.getuid?.() !== 0) return {}
   const accounts = readFileSync('/etc/passwd', 'utf8')
   for (const name of ['postgres', 'nobody']) {
@@ -162,7 +162,7 @@ function unprivilegedAccount(): Account {
   )
 }
 
-function own(file: string, { uid, gid }: Account): void {
+export function own(file: string, { uid, gid }: Account): void {
   if (uid !== undefined && gid !== undefined) chownSync(file, uid, gid)
 }
 

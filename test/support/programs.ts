@@ -60,6 +60,7 @@ const sources = {
     env: { FONTCONFIG_SYSROOT: 'ROOT' },
   },
   psql: { packages: ['postgresql-client'], file: 'usr/lib/postgresql/*/bin/psql' },
+  pgbouncer: { packages: ['pgbouncer'], file: 'usr/sbin/pgbouncer' },
   openssl: {
     packages: ['openssl'],
     file: 'usr/bin/openssl',

@@ -3,12 +3,12 @@ import path from 'node:path'
 import t from 'tap'
 
 /**
- * Imports point one way: a room imports itself and the rooms of its row, and every row names only rooms above it. So the
- * table is also the order in which the source can be read. ARCHITECTURE.md says what each room holds.
+ * Imports point one way: a module imports itself and the modules of its row, and every row names only modules above it. So the
+ * table is also the order in which the source can be read. ARCHITECTURE.md says what each module holds.
  */
 const root = new URL('../../src/', import.meta.url).pathname
 
-const rows: [room: string, imports: string[]][] = [
+const rows: [module: string, imports: string[]][] = [
   ['platform', []],
   ['contract', []],
   ['settings', ['platform', 'contract']],
@@ -123,13 +123,13 @@ function packageName(target: string): string {
 }
 
 function mayImport(one: Import): boolean {
-  const room = roomOf(one.from)
-  return roomOf(one.to) === room || (allowed.get(room) ?? []).includes(roomOf(one.to))
+  const module = moduleOf(one.from)
+  return moduleOf(one.to) === module || (allowed.get(module) ?? []).includes(moduleOf(one.to))
 }
 
-function roomOf(file: string): string {
-  const [room = '', part = ''] = file.split('/')
-  return room === 'apps' ? `apps/${part}` : room
+function moduleOf(file: string): string {
+  const [module = '', part = ''] = file.split('/')
+  return module === 'apps' ? `apps/${part}` : module
 }
 
 t.test('the reading of imports finds them (or the tests below could not fail)', async (t) => {
@@ -139,18 +139,18 @@ t.test('the reading of imports finds them (or the tests below could not fail)', 
   t.notOk(mayImport({ from: 'contract/x.ts', to: 'api/http/route.ts', isPackage: false, typeOnly: true }))
 })
 
-t.test('every file is in a room, and a row names only rooms above it', async (t) => {
-  const names = rows.map(([room]) => room)
-  t.same(new Set(files.map(roomOf)), new Set(names))
-  for (const [index, [room, list]] of rows.entries())
+t.test('every file is in a module, and a row names only modules above it', async (t) => {
+  const names = rows.map(([module]) => module)
+  t.same(new Set(files.map(moduleOf)), new Set(names))
+  for (const [index, [module, list]] of rows.entries())
     t.same(
       list.filter((one) => !names.slice(0, index).includes(one)),
       [],
-      room,
+      module,
     )
 })
 
-t.test('every room imports only what the table allows', async (t) => {
+t.test('every module imports only what the table allows', async (t) => {
   const wrong = imports.filter((one) => !one.isPackage && !mayImport(one))
   t.same(
     wrong.map((one) => `${one.from} imports ${one.to}`),

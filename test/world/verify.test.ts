@@ -2,7 +2,7 @@
 import { mkdirSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t, { type Test } from 'tap'
-import { byteProgressLine } from '../../src/apps/cli/byte-progress.ts'
+import { byteProgressLine } from '../../src/apps/cli/progress.ts'
 import type { VerifyReport } from '../../src/maintenance/verify.ts'
 import { homeEnv, makeHome, removeHome, runCli } from '../support/cli.ts'
 import { startDaemon } from '../support/daemon.ts'

@@ -13,7 +13,7 @@ export const environment = [
   ],
   ['PIPECTL_FORWARD_AUTH_HEADER', 'The Authorization header that pull --forward-to sends.'],
   ['VISUAL, EDITOR', 'The editor that parked edit opens. Default: vi.'],
-  ['NO_COLOR', 'Disables colours when it is set to any value.'],
+  ['NO_COLOR', 'Disables colors when it is set to any value.'],
   [
     'XDG_CONFIG_HOME, XDG_STATE_HOME',
     'The directories for profiles and for the state of resumable commands.',
@@ -41,7 +41,7 @@ export const exits = [
   ['1', 'The command failed.'],
   ['2', 'Wrong usage.'],
   ['3', 'Not found.'],
-  ['4', 'Not authorised.'],
+  ['4', 'Not authorized.'],
   ['5', 'Conflict.'],
   ['6', 'Nothing to do.'],
   ['7', 'The daemon cannot be reached.'],

@@ -35,7 +35,7 @@ export function descriptorLimit(): number {
 }
 
 /** Where an engine can say no by itself: what comes all at once, before a check, takes half of what is kept at most. */
-export function mostConnections(limit = descriptorLimit()): number {
+export function maxConnections(limit = descriptorLimit()): number {
   return limit - Math.ceil(keptOf(limit) / 2) - openDescriptors()
 }
 

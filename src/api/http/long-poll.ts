@@ -73,7 +73,7 @@ export class LongPoll {
     try {
       const finding = this.#inSlices(pull)
       finding.then(
-        (late) => pull.isRevoked && this.#giveBack(wait, late),
+        (late) => pull.isRevoked && this.#abandon(wait, late),
         () => {},
       )
       const result = await Promise.race([finding, revoked])
@@ -142,7 +142,7 @@ export class LongPoll {
     const bytes = message.json.byteLength
     const own = this.#open.get(pull.wait.workspaceId)
     if (own !== undefined && !this.#hasRoom(own, bytes)) {
-      this.#giveBack(pull.wait, message)
+      this.#abandon(pull.wait, message)
       freeNow(message.json)
       remember(own.refused, pull.wait, bytes)
       throw tooManyUnread()
@@ -167,9 +167,10 @@ export class LongPoll {
     return fitsOwn && (ofAll === 0 || ofAll + bytes <= pulledBytes)
   }
 
-  #giveBack({ destinationId }: PullWait, result: PullResult): void {
+  #abandon({ destinationId }: PullWait, result: PullResult): void {
     // A failure ends the lane, which says so itself.
-    if (result.kind === 'message') this.#pulls.abandoned(destinationId, result.pullId).catch(() => {})
+    if (result.kind !== 'message') return
+    this.#pulls.abandoned({ destinationId, pullId: result.pullId }).catch(() => {})
   }
 }
 

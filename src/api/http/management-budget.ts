@@ -45,7 +45,7 @@ export class ManagementBudget {
   /** For one request: returns what charges the workspace for the present turn, however often it is called in it. */
   meter(workspaceId: string): () => void {
     let isMeasuring = false
-    let leastMs: number = msPerRequest
+    let minMs: number = msPerRequest
     return () => {
       if (isMeasuring) return
       isMeasuring = true
@@ -54,8 +54,8 @@ export class ManagementBudget {
       queueMicrotask(() => {
         process.nextTick(() => {
           isMeasuring = false
-          this.#refilled(workspaceId).ms -= Math.max(leastMs, this.#now() - startedMs)
-          leastMs = 0
+          this.#refilled(workspaceId).ms -= Math.max(minMs, this.#now() - startedMs)
+          minMs = 0
         })
       })
     }

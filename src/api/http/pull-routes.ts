@@ -93,11 +93,12 @@ function messageReply(
   close: () => void,
 ): ApiReply {
   const { pullId, json } = message
+  const ref = { destinationId, pullId }
   const body = Buffer.from(json.buffer, json.byteOffset, json.byteLength)
   const { pulls, log } = options
   const onSent = (wasSent: boolean) => {
     close()
-    const settled = wasSent ? pulls.pulled(destinationId, pullId) : pulls.abandoned(destinationId, pullId)
+    const settled = wasSent ? pulls.pulled(ref) : pulls.abandoned(ref)
     settled.catch((error) =>
       log.error({ destination_id: destinationId, reason: String(error) }, 'pull.not_settled'),
     )

@@ -163,10 +163,12 @@ async function testDestination(
   const { sample = false } = query
   const checks = await trials.test(specOf(pipe, destination, destination.pinnedKey), { sample })
   const columns = checks.find((check) => check.tableColumns !== undefined)?.tableColumns
+  const writtenBy = checks.find((check) => check.writtenBy !== undefined)?.writtenBy
   return {
     ok: checks.every((check) => check.ok),
     checks: checks.map(({ name, ok, message }) => ({ name, ok, message })),
     ...(columns === undefined ? {} : { table_columns: columns }),
+    ...(writtenBy === undefined ? {} : { written_by: writtenBy }),
   }
 }
 

@@ -5,6 +5,7 @@
  */
 import { alertUseCases } from './alerts.ts'
 import { apiKeyUseCases } from './api-keys.ts'
+import { attemptUseCases } from './attempts.ts'
 import { auditUseCases } from './audit.ts'
 import type { UseCases } from './call.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
@@ -31,6 +32,7 @@ export function openManagement(deps: ManagementDeps): UseCases {
     ...tableInferenceUseCases(deps),
     ...transformTrialUseCases(deps),
     ...driftUseCases(deps),
+    ...attemptUseCases(deps),
     ...laneUseCases(deps),
     ...parkedUseCases(deps),
     ...limitsUseCases({ metadata, publishChange }),

@@ -10,7 +10,7 @@ import {
   parkedPage,
 } from '../../contract/parked.ts'
 import type { StoredDestination } from '../../metadata/destinations.ts'
-import type { ParkedPlace, ParkedSelector } from '../../metadata/store.ts'
+import type { ParkedPosition, ParkedSelector } from '../../metadata/store.ts'
 import { auditedOnLane } from './audit.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
@@ -26,7 +26,7 @@ export function parkedUseCases({ metadata, laneCommands }: Deps) {
       const found = await requireDestination(metadata, workspaceId, path)
       const page = await parked.list(refOf(workspaceId, found), {
         limit: query.limit ?? parkedPage.default,
-        after: query.after === undefined ? null : placeOf(query.after),
+        after: query.after === undefined ? null : positionOf(query.after),
         errorCode: query.error_code ?? null,
         reason: query.reason ?? null,
       })
@@ -115,7 +115,7 @@ function requirePushed({ destination_type }: StoredDestination): void {
 }
 
 /** `next`: a text of the form that `parkedNextPattern` asks for. */
-function placeOf(next: string): ParkedPlace {
+function positionOf(next: string): ParkedPosition {
   const [seq, index] = next.split('.')
   return { seq: Number(seq), index: Number(index) }
 }

@@ -25,7 +25,7 @@ export async function filterFaultFor(body: unknown): Promise<FilterFault | null>
   return (await import('../../delivery/transform/compile.ts')).filterFault
 }
 
-const leastSaltCharacters = 8
+const minSaltCharacters = 8
 
 /**
  * A body's `transform`: undefined where it has none, null to remove it. A salt that is not given is the stored one's. Throws
@@ -78,9 +78,9 @@ function ruleErrors(
   // One that cannot be read any more is empty.
   if (needsSalt && (mask_salt === null || mask_salt === ''))
     errors['transform.mask_salt'] = 'is required by mask'
-  else if (!isSaltKept && mask_salt !== null && mask_salt.length < leastSaltCharacters)
+  else if (!isSaltKept && mask_salt !== null && mask_salt.length < minSaltCharacters)
     errors['transform.mask_salt'] =
-      `must be at least ${leastSaltCharacters} characters, not ${mask_salt.length}`
+      `must be at least ${minSaltCharacters} characters, not ${mask_salt.length}`
   return errors
 }
 

@@ -1,5 +1,4 @@
 /** `pipectl alerts …`: where alerts of the workspace go. Address and secret are never taken from the command line as secrets. */
-import { readFileSync } from 'node:fs'
 import { type Command, Option } from 'commander'
 import { alertEventNames, alertEvents, alertFormats } from '../../contract/alert-words.ts'
 import type { Alerts, AlertsPut, AlertsShown } from '../../contract/alerts.ts'
@@ -9,9 +8,10 @@ import { ifUnchanged } from '../client/changed-meanwhile.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
+import { readFileOrStdin } from './input-file.ts'
 import { io } from './io.ts'
 import { oneView, print, type View } from './output.ts'
-import { askSecret, canAsk, confirm, readStdin, say } from './terminal.ts'
+import { askSecret, canAsk, confirm, say } from './terminal.ts'
 
 interface SetOptions {
   url?: string
@@ -27,10 +27,14 @@ const urlVariable = 'PIPECTL_ALERTS_URL'
 const secretVariable = 'PIPECTL_ALERTS_SECRET'
 
 export function addAlertsCommands(program: Command): void {
-  const alerts = group(program, 'alerts', 'where alerts of the workspace go, which, and whether they arrive')
+  const alerts = group(
+    program,
+    'alerts',
+    'where alerts of the workspace go, for which events, and whether they arrive',
+  )
   define(alerts, {
     usage: 'get',
-    summary: 'show where alerts go, what is pending and how the last one failed',
+    summary: 'show where alerts go, how many are pending and the last failure',
     examples: ['pipectl alerts get'],
     output: formats,
     daemon: true,
@@ -49,14 +53,14 @@ export function addAlertsCommands(program: Command): void {
     action: async (_, options) => {
       const client = await connect(options)
       const { body: stored, etag } = await client.call('getAlerts')
-      await confirm('Stop sending alerts, and forget their settings?', options.yes)
+      await confirm('Stop sending alerts, and remove their settings?', options.yes)
       await ifUnchanged('the alerts', stored, () => client.call('deleteAlerts', { ifMatch: etag }))
       say('No alerts are sent now.')
     },
   })
   define(alerts, {
     usage: 'test',
-    summary: 'send a test alert now and show what came back; exit code 1 when it was not accepted',
+    summary: 'send a test alert and show the response; exit code 1 if it was not accepted',
     examples: ['pipectl alerts test'],
     output: formats,
     daemon: true,
@@ -80,9 +84,9 @@ export function addAlertsCommands(program: Command): void {
 function addSet(alerts: Command): void {
   define<SetOptions>(alerts, {
     usage: 'set',
-    summary: 'set where alerts go; what is not given stays as it is',
-    help: `An address that holds a secret (a token in its query, the path of a Slack webhook) comes from --url-file, from
-${urlVariable} or is asked for. The secret that alerts are signed with (whsec_…) comes from ${secretVariable},
+    summary: 'set where alerts go; all other settings stay as they are',
+    help: `An address that contains a secret (a token in its query, the path of a Slack webhook) is read from --url-file, from
+${urlVariable} or from a prompt. The secret that signs alerts (whsec_…) is read from ${secretVariable},
 --secret-file or --ask-secret.
 
 Events:
@@ -96,14 +100,17 @@ ${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).j
     daemon: true,
     options: (command) => {
       command.option('--url <url>', 'an address without a secret')
-      command.option('--url-file <file>', 'file that holds the address; - for stdin')
+      command.option('--url-file <file>', 'file with the address; - for stdin')
       command.addOption(
-        new Option('--format <format>', 'JSON as docs/alerts.md says, or for Slack').choices(alertFormats),
+        new Option(
+          '--format <format>',
+          'standard: JSON, see docs/alerts.md; slack: an incoming webhook',
+        ).choices(alertFormats),
       )
-      command.option('--events <names>', 'which, with commas between, or `all`')
-      command.option('--ask-secret', 'ask for the secret to sign with')
-      command.option('--secret-file <file>', 'file that holds the secret; - for stdin')
-      command.option('--unsigned', 'sign no more')
+      command.option('--events <names>', 'events, separated by commas, or `all`')
+      command.option('--ask-secret', 'read the signing secret from a prompt')
+      command.option('--secret-file <file>', 'file with the secret; - for stdin')
+      command.option('--unsigned', 'do not sign alerts')
     },
     action: async (_, options) => {
       const change = await changeFrom(options)
@@ -154,7 +161,7 @@ async function changeFrom(options: SetOptions): Promise<Partial<AlertsPut>> {
     ...(options.events === undefined ? {} : { events: eventsFrom(options.events) }),
   }
   if (Object.keys(change).length > 0) return change as Partial<AlertsPut>
-  throw new Failure(exitCodes.usage, 'nothing to set was given', '--help lists what can be')
+  throw new Failure(exitCodes.usage, 'no setting was given', '--help lists them')
 }
 
 async function givenUrl({ url, urlFile, format }: SetOptions): Promise<string | undefined> {
@@ -185,11 +192,7 @@ async function givenSecret(options: SetOptions): Promise<string | null | undefin
 
 function fromFile(flag: string, name: string | undefined): string | undefined {
   if (name === undefined) return undefined
-  try {
-    return (name === '-' ? readStdin() : readFileSync(name, 'utf8')).trim()
-  } catch {
-    throw new Failure(exitCodes.usage, `${flag} ${name}: it cannot be read`, 'name a file, or - for stdin')
-  }
+  return readFileOrStdin(name, { name: `${flag} ${name}`, hint: 'name a file, or - for stdin' }).trim()
 }
 
 function eventsFrom(text: string): AlertsPut['events'] {
@@ -199,7 +202,7 @@ function eventsFrom(text: string): AlertsPut['events'] {
   if (unknown === undefined) return alertEventNames.filter((event) => names.includes(event))
   throw new Failure(
     exitCodes.usage,
-    `--events: ${JSON.stringify(unknown)} is no event`,
+    `--events: ${JSON.stringify(unknown)} is not an event`,
     `use all, or some of ${alertEventNames.join(', ')}`,
   )
 }

@@ -24,16 +24,16 @@ interface ApplyOptions extends TransformCheckOptions {
   updateSecrets?: boolean
 }
 
-const fileHelp = `The file has the fields of the API under \`pipes:\`; \`pipectl export\` prints one. Destinations are told apart by their
-destination_name: of the same name, whatever else differs is changed and the lane keeps its place; with another name and the same
-target it is renamed. What the file does not mention is left as it is; --prune deletes pipes, destinations and origins that it does not have. Secrets are references such as
-\${SHOP_DB_PASSWORD}. They cannot be read back, so stored ones count as unchanged unless --update-secrets is given.`
+const fileHelp = `The file has the fields of the API under \`pipes:\`; \`pipectl export\` prints one. A destination is identified by its
+destination_name. With the same name, all differences are applied, and the lane keeps its position; with another name and the same
+target, it is renamed. What is not in the file stays as it is; --prune deletes pipes, destinations and origins that are not in it. Secrets
+are references such as \${SHOP_DB_PASSWORD}. Stored secrets cannot be read back: they count as unchanged without --update-secrets.`
 
 export function addApplyCommands(program: Command): void {
   const options = (command: Command) =>
     command
-      .requiredOption('-f, --file <file>', 'what the workspace should have, YAML; - for stdin')
-      .option('--prune', 'delete what the file does not have')
+      .requiredOption('-f, --file <file>', 'YAML file that describes the workspace; - for stdin')
+      .option('--prune', 'delete pipes, destinations and origins that are not in the file')
       .option('--update-secrets', 'send the secrets of the file again')
   define<ApplyOptions>(program, {
     usage: 'apply',
@@ -57,7 +57,7 @@ export function addApplyCommands(program: Command): void {
       }
       const lost = plan.steps.filter((step) => step.destroys).length
       if (lost > 0)
-        await confirm(`Delete ${counted(lost, 'thing')} with what is not delivered yet?`, given.yes)
+        await confirm(`Delete ${counted(lost, 'resource')} and the undelivered messages?`, given.yes)
       const { applySteps } = await import('./manifest/apply.ts')
       const onDone = (step: Step) => say(`done: ${step.summary}`)
       await applySteps(plan.client, plan, onDone, savingWith(given))
@@ -83,7 +83,7 @@ export function addApplyCommands(program: Command): void {
   })
   define(program, {
     usage: 'export',
-    summary: 'print the workspace as a file that apply takes; secrets become references to variables',
+    summary: 'print the workspace as a file for apply; secrets become references to variables',
     examples: ['pipectl export > pipectl.yaml'],
     daemon: true,
     action: async (_, given) => {
@@ -113,7 +113,7 @@ async function makePlan(options: ApplyOptions & Parameters<typeof connect>[0]): 
     import('./manifest/document.ts'),
     import('./manifest/plan.ts'),
   ])
-  const declared: DeclaredPipe[] = declaredPipes(readYamlFile(options.file), io().env)
+  const declared: DeclaredPipe[] = declaredPipes(readYamlFile(options.file))
   const client = await connect(options)
   const existing = await allPipeDetails(client, (await client.call('listPipes')).body.pipes)
   const prune = options.prune === true
@@ -132,11 +132,11 @@ function printPlan({ steps, kept, unnamed }: Plan): void {
     const text = io().stdout.isTTY === true ? printable(summary) : summary
     io().stdout.write(`${colour === null ? text : paint(colour, text, on)}\n`)
   }
-  if (steps.length === 0) say('Nothing to change: the workspace is as the file says.')
+  if (steps.length === 0) say('Nothing to change: the workspace matches the file.')
   if (unnamed.length > 0) {
     say(
       `Without destination_name in the file: ${unnamed.join(', ')}. \`pipectl export\` writes names; with them a destination stays the same whatever changes.`,
     )
   }
-  for (const one of kept) say(`not in the file, stays: ${one} (--prune deletes it)`)
+  for (const one of kept) say(`not in the file, kept: ${one} (--prune deletes it)`)
 }

@@ -1,7 +1,7 @@
 /** `pipectl audit`: who changed what. */
 import type { Command } from 'commander'
 import type { AuditEntry } from '../../contract/audit.ts'
-import { resourceName } from '../client/audit-name.ts'
+import { changeOf, resourceName } from '../client/audit-name.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
 import { connect } from './connection.ts'
 import { defaultFormat, define, formats } from './define.ts'
@@ -21,16 +21,19 @@ export function addAuditCommand(program: Command): void {
   define<AuditOptions>(program, {
     usage: 'audit',
     summary: 'show who changed what and from where, newest first',
-    help: 'Before and after of each change are in the JSON; secrets are never.',
+    help: 'The JSON has the values before and after each change, without secrets.',
     examples: ['pipectl audit --since 1h', 'pipectl audit --operation deletePipe --json'],
     output: formats,
     daemon: true,
     options: (command) => {
-      command.option('--since <time>', 'from then on: 1h, 7d, or a time such as 2027-01-31T00:00:00Z')
-      command.option('--operation <name>', 'those of this operation, such as updateDestination')
-      command.option('--resource <id>', 'those of this pipe, destination, key or user')
-      command.option('--limit <number>', 'how many, 1 to 500 (default: 50)')
-      command.option('--after <audit_id>', 'those older than this one')
+      command.option(
+        '--since <time>',
+        'changes since: 1h or 7d (ago), or a time such as 2027-01-31T00:00:00Z',
+      )
+      command.option('--operation <name>', 'only this operation, such as updateDestination')
+      command.option('--resource <id>', 'only changes of this pipe, destination, key or user')
+      command.option('--limit <number>', 'number of entries, 1 to 500 (default: 50)')
+      command.option('--after <audit_id>', 'only entries older than this one')
       command.option('--json', 'the same as -o json')
     },
     action: async (_, options) => {
@@ -68,13 +71,6 @@ export function addAuditCommand(program: Command): void {
       await print(view, options.json === true ? 'json' : options.output)
     },
   })
-}
-
-/** The names of what is different; of what was made or removed as a whole only that. */
-function changeOf({ before, after }: AuditEntry): string {
-  if (before !== null && after !== null) return Object.keys(after).join(' ')
-  if (after === null) return 'removed'
-  return typeof after.status === 'string' ? after.status : 'made'
 }
 
 function whoOf({ actor }: AuditEntry): string {

@@ -21,17 +21,17 @@ import { say } from './terminal.ts'
 export function addBlockingMessageCommand(lanes: Command): void {
   define<{ from?: string; export?: string }>(lanes, {
     usage: 'blocking-message <destination>',
-    summary: `show the message that blocks a lane: its error and ${blockingPage.default} of its records, the refused one marked`,
+    summary: `show the message that blocks a lane: its error and ${blockingPage.default} of its records; the rejected one is marked`,
     examples: [
       'pipectl lanes blocking-message orders/database -o json',
       'pipectl lanes blocking-message orders/database --from 200',
-      'pipectl lanes blocking-message orders/database --export refused.ndjson',
+      'pipectl lanes blocking-message orders/database --export rejected.ndjson',
     ],
     output: formats,
     daemon: true,
     options: (command) =>
       command
-        .option('--from <n>', 'the place of the first record to show, from 0')
+        .option('--from <n>', 'the index of the first record to show, from 0')
         .option('--export <file>', 'write all of its records as NDJSON to a new file; - for standard output'),
     action: async ([reference], options) => {
       const client = await connect(options)
@@ -44,7 +44,7 @@ export function addBlockingMessageCommand(lanes: Command): void {
       })
       const records = recordsIn(text)
       const { failing, next } = body
-      const name = (place: number) => `record ${place}${place === failing?.record_index ? ' (refused)' : ''}`
+      const name = (place: number) => `record ${place}${place === failing?.record_index ? ' (rejected)' : ''}`
       const refusedAt = failing?.record_index ?? from
       const isShown = refusedAt >= from && refusedAt < from + records.length
       const refused = failing === null || isShown ? [] : await recordAt(client, destination, refusedAt)
@@ -110,7 +110,7 @@ async function newFile(path: string) {
     throw new Failure(
       exitCodes.usage,
       `cannot write ${path}: ${why}`,
-      'name a file that is not there yet, or -',
+      'name a file that does not exist, or -',
     )
   })
   return file.createWriteStream()

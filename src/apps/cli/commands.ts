@@ -5,6 +5,7 @@
 import type { Command } from 'commander'
 import { addAlertsCommands } from './alerts.ts'
 import { addApplyCommands } from './apply.ts'
+import { addAttemptsCommand } from './attempts.ts'
 import { addAuditCommand } from './audit.ts'
 import { addCompletionCommands } from './completion.ts'
 import { addConfigCommand } from './config.ts'
@@ -52,6 +53,7 @@ export function registerCommands(program: Command): void {
   addLanesCommands(program)
   addParkedCommands(program)
   addMessageCommands(program)
+  addAttemptsCommand(program)
   addUsageCommand(program)
   addAlertsCommands(program)
   program.commandsGroup('Access:')

@@ -112,11 +112,11 @@ async function liveNames(
 /** The records of the destination that is named already, without those that are on the line. */
 async function parkedIds(client: Client, [reference, ...ids]: readonly string[]): Promise<string[]> {
   if (reference === undefined) return []
-  const { findPlace } = await import('./parked/references.ts')
-  const place = await findPlace(client, reference)
+  const { findLane } = await import('./parked/references.ts')
+  const lane = await findLane(client, reference)
   const { parked } = (
     await client.call('listParked', {
-      path: lanePath(place),
+      path: lanePath(lane),
       query: { limit: '500' },
     })
   ).body

@@ -11,15 +11,18 @@ export function addConfigCommand(program: Command): void {
   const config = group(program, 'config', 'settings in effect')
   define<{ config?: string; origin?: boolean }>(config, {
     usage: 'show',
-    summary: 'show every setting with its value; --origin: and where it came from',
+    summary: 'show every setting with its value; --origin: and where it comes from',
     help: 'Settings come from flags, then the environment, then the file, then the default. Secrets are not shown.',
-    examples: ['pipectl config show --origin', 'pipectl config show --config /etc/pipectl.toml -o yaml'],
+    examples: [
+      'pipectl config show --origin',
+      'pipectl config show --config /etc/pipectl/pipectl.toml -o yaml',
+    ],
     output: formats,
     daemon: true,
     options: (command) =>
       command
         .option('-c, --config <file>', 'TOML file with settings of the daemon (PIPECTL_CONFIG)')
-        .option('--origin', 'show where each value came from'),
+        .option('--origin', 'show where each value comes from'),
     action: async (_, options) => {
       const { formatAddress, loadSettings, shownSetting } = await import('../../settings/config.ts')
       const { ConfigError } = await import('../../platform/config-error.ts')

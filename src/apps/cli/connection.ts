@@ -6,10 +6,9 @@
  * hold, nor the environment's to another than PIPECTL_URL. A key never comes from a flag's value: other users of the
  * machine could read it in the process list.
  */
-import { readFileSync } from 'node:fs'
-import { errorCode } from '../../platform/error-code.ts'
 import { type Client, openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
+import { readTextFile } from './input-file.ts'
 import { io } from './io.ts'
 import { type Profile, readProfiles } from './profile-store.ts'
 import { readStdin } from './terminal.ts'
@@ -106,8 +105,8 @@ async function chosenProfile(
     exitCodes.usage,
     `there is no profile ${JSON.stringify(name)}`,
     profiles.size === 0
-      ? 'make one with `pipectl profile add NAME`'
-      : `choose one of ${[...profiles.keys()].join(', ')}, or make it with \`pipectl profile add\``,
+      ? 'create one with `pipectl profile add NAME`'
+      : `choose one of ${[...profiles.keys()].join(', ')}, or create it with \`pipectl profile add\``,
   )
 }
 
@@ -171,18 +170,7 @@ function whyWithheld(key: FoundKey, { url, dataUrl }: { url: string; dataUrl: st
 
 /** The key alone, or the JSON that `init --json`, `workspaces create --json` and `keys create -o json` print. */
 function readKeyFile(file: string): string {
-  let text: string
-  try {
-    text = readFileSync(file, 'utf8').trim()
-  } catch (error) {
-    const code = errorCode(error) ?? String(error)
-    throw new Failure(
-      exitCodes.usage,
-      `--api-key-file ${file} cannot be read (${code})`,
-      'name a file that holds the key',
-      error,
-    )
-  }
+  const text = readTextFile(file, { name: `--api-key-file ${file}`, hint: 'name a file with the key' }).trim()
   const match = /"api_key"\s*:\s*"([^"]+)"/.exec(text)
   return match?.[1] ?? text
 }

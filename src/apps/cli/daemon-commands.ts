@@ -24,11 +24,11 @@ export function serveCommand(): Command {
     .description('run the daemon')
     .option(
       '--init',
-      'set up the data directory first where needed (shows the first API key on a terminal, else writes it to a file)',
+      'set up the data directory if it is new (prints the first API key on a terminal, otherwise writes it to a file)',
     )
     .option(
       '--safe',
-      'start with all destinations blocked: records are taken, nothing is delivered or stored about it',
+      'start with all destinations blocked, in memory only: records are accepted, nothing is delivered',
     )
   addSettingFlags(command)
   addExamples(command, ['pipectl serve --init --data-dir ./data --listen 127.0.0.1:8080'])
@@ -162,7 +162,7 @@ async function setUpWhereNeeded(settings: Settings): Promise<void> {
     if (setupUrl === null) return
     writeFirstLink(dir, setupUrl)
     io().stderr.write(
-      `The link for your account in the dashboard, good once and for 24 hours, is in ${dir.firstLinkFile}.\n`,
+      `The link that creates your dashboard account is in ${dir.firstLinkFile}. It works once, within 24 hours.\n`,
     )
   } catch (error) {
     if (!(error instanceof AlreadySetUpError)) throw error
@@ -179,7 +179,7 @@ async function explainEgress(metadata: Metadata, settings: Settings): Promise<vo
   const note = (text: string) => io().stderr.write(`${text}\n`)
   if (rule === 'allow')
     note(
-      'Note: egress.private is "allow": destinations of every workspace may dial loopback and private addresses of this network. "auto" or "deny" ends that; egress.allow lists exceptions.',
+      'Note: egress.private is "allow": destinations of every workspace can connect to loopback and private addresses. "auto" or "deny" prevents that; egress.allow lists exceptions.',
     )
   const { length: workspaces } = await metadata.workspaces.list()
   if (rule !== 'auto' || workspaces < 2) return
@@ -187,14 +187,14 @@ async function explainEgress(metadata: Metadata, settings: Settings): Promise<vo
     note('Note: egress.private is "auto": private addresses are denied to all workspaces, as before.')
     return
   }
-  note(`Note: there are ${workspaces} workspaces now, and egress.private is "auto": destinations may no longer dial loopback and private
-addresses. A running daemon follows within a second; attempts under way end first.
-egress.allow lists exceptions, such as 127.0.0.1:5432 for a database, and egress.private = "allow" keeps it as it was: both from the daemon's next start.`)
+  note(`Note: there are ${workspaces} workspaces now, and egress.private is "auto": destinations can no longer connect to loopback and private
+addresses. A running daemon applies this within a second, after the running attempts.
+egress.allow lists exceptions, such as 127.0.0.1:5432 for a database, and egress.private = "allow" permits all of them: both from the daemon's next start.`)
   const { deniedDestinations } = await import('../../maintenance/egress.ts')
   const denied = await deniedDestinations(metadata, settings, workspaces)
   if (denied.length === 0) return
   note(
-    `Destinations that are denied now; their records wait (as far as the settings given to this command tell):`,
+    `Destinations that are denied now; their records wait (according to the settings given to this command):`,
   )
   for (const one of denied.slice(0, shownDestinations))
     note(`  ${one.workspace}: ${one.pipe} ${one.destinationId}`)
@@ -228,9 +228,9 @@ function inWords(created: CreatedWorkspace, setupUrl: string | null): string {
     `API key    ${created.api_key}\n` +
     '           This key is shown once and cannot be shown again: keep it now.\n' +
     `           export PIPECTL_API_KEY=${created.api_key}\n` +
-    '           It may do everything. Give an app one that only sends: pipectl keys create APP --scope ingest --pipe PIPE\n' +
+    '           It can do everything. Give an app a key that can only send: pipectl keys create APP --scope ingest --pipe PIPE\n' +
     (setupUrl === null
       ? ''
-      : `Dashboard  ${setupUrl}\n           Makes your account: once, within 24 hours. A further one: \`pipectl users setup-link\`\n`)
+      : `Dashboard  ${setupUrl}\n           Creates your account: once, within 24 hours. For another link: \`pipectl users setup-link\`\n`)
   )
 }

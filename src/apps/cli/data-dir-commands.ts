@@ -26,10 +26,10 @@ function addDoctorCommand(program: Command): void {
   define(program, {
     usage: 'doctor',
     summary:
-      'check settings, disk, fsync time, buffer, keys, geo file, ports, limits and Node.js of this host; says what to do',
+      'check settings, disk, fsync time, buffer, keys, geo file, ports, limits and Node.js of this host, and suggest what to do',
     help: 'Run it on the host of the daemon, as its user and with its settings. Exit code 1 when a check fails.',
     examples: [
-      'pipectl doctor --config /etc/pipectl.toml',
+      'pipectl doctor --config /etc/pipectl/pipectl.toml',
       'pipectl doctor --data-dir /var/lib/pipectl -o json',
     ],
     output: formats,
@@ -59,7 +59,7 @@ function addDoctorCommand(program: Command): void {
       throw new Failure(
         exitCodes.failed,
         `${failed.length} of ${checks.length} checks failed: ${failed.map((one) => one.name).join(', ')}`,
-        'do what is said beside each, then run doctor again',
+        'do what the output suggests for each, then run doctor again',
       )
     },
   })
@@ -69,9 +69,9 @@ function addBackupCommands(program: Command): void {
   define<{ includeKey?: boolean; keep?: string }>(program, {
     usage: 'backup <file>',
     summary: 'copy a data directory into one file, also while the daemon runs',
-    help: `Every message that was acknowledged before the start is in it. Run it on the daemon's host, as its user. The file is
-a tar archive (gzip), readable only by its owner. Without --include-key keep the sealing key elsewhere: stored
-secrets of destinations cannot be opened without it.
+    help: `Contains every message that was acknowledged before the start. Run it on the daemon's host, as its user. The file is
+a tar archive (gzip), readable only by its owner. Without --include-key, keep the sealing key elsewhere: the stored
+secrets of destinations cannot be decrypted without it.
 
 With --keep, FILE is a directory. The backup gets a name with its time, and the oldest backups of the same data
 directory beyond COUNT are removed after it is complete. No other file is removed, and a backup that fails
@@ -99,7 +99,7 @@ removes nothing.`,
         throw new Failure(
           exitCodes.notFound,
           `the sealing key ${keyFile} does not exist`,
-          'leave out --include-key and save the key where it is kept',
+          'omit --include-key, and save the key from where it is kept',
         )
       }
       const made = await makeBackup({ dataDir: settings.data_dir, keyFile }, file!, keep)
@@ -113,9 +113,9 @@ removes nothing.`,
   })
   define<{ paused?: boolean }>(program, {
     usage: 'restore <file>',
-    summary: 'make a data directory from a backup; it must not exist or be empty',
+    summary: 'restore a backup into a data directory that does not exist or is empty',
     help: `Messages that were delivered after the backup are delivered again as soon as the daemon runs. With --paused every
-destination is blocked, so that you can look first; \`pipectl destinations unblock --all\` starts delivery again.`,
+destination is blocked, so that you can check first; \`pipectl destinations unblock --all\` starts delivery again.`,
     examples: ['pipectl restore pipectl-backup.tar.gz --data-dir /var/lib/pipectl --paused'],
     options: (command) => {
       addSettingFlags(command, ['data_dir'])
@@ -134,7 +134,7 @@ destination is blocked, so that you can look first; \`pipectl destinations unblo
       }
       if (!restored.includesKey) {
         say(
-          `Before starting the daemon put the sealing key to ${path.join(dataDir, 'sealing.key')} (mode 0600), or set secrets.key_file.`,
+          `Before you start the daemon, copy the sealing key to ${path.join(dataDir, 'sealing.key')} (mode 0600), or set secrets.key_file.`,
         )
       }
     },
@@ -165,13 +165,17 @@ function requireCount(flag: string, text: string): number {
 }
 
 function addSecretsCommands(program: Command): void {
-  const secrets = group(program, 'secrets', 'the key that seals the stored secrets of destinations')
+  const secrets = group(
+    program,
+    'secrets',
+    'the sealing key, which encrypts the stored secrets of destinations',
+  )
   define(secrets, {
     usage: 'forget',
     summary:
-      'start again without the sealing key: discard the stored secrets that the present key does not open',
+      'continue without a lost sealing key: discard the stored secrets that the present key cannot decrypt',
     help: `For a data directory whose sealing key is lost. Stop the daemon first. Destinations that lose a secret are blocked and
-keep their backlog; set their secrets again and unblock them. Where there is no key at all a new one is made.`,
+keep their backlog; set their secrets again and unblock them. If there is no key at all, a new one is created.`,
     examples: ['pipectl secrets forget --data-dir /var/lib/pipectl'],
     destructive: true,
     options: (command) => addSettingFlags(command, ['data_dir']),
@@ -182,7 +186,7 @@ keep their backlog; set their secrets again and unblock them. Where there is no 
       if (lost === null) {
         throw new Failure(
           exitCodes.nothingToDo,
-          'the sealing key opens every stored secret: there is nothing to forget',
+          'the sealing key decrypts every stored secret: there is nothing to discard',
           'start the daemon with `pipectl serve`',
         )
       }
@@ -207,18 +211,18 @@ keep their backlog; set their secrets again and unblock them. Where there is no 
   })
   define(secrets, {
     usage: 'rotate-key',
-    summary: 'make a new sealing key and seal every stored secret with it; the daemon must not run',
-    help: `The old key is kept beside it as FILE.previous: backups that were made before need it. Delete it when they are gone.
-A key that systemd passes as a credential is rotated outside the unit, with PIPECTL_SECRETS_KEY_FILE set to its file.`,
+    summary: 'create a new sealing key and encrypt every stored secret with it; stop the daemon first',
+    help: `The old key is kept next to it as FILE.previous: earlier backups need it. Delete it when they are gone.
+To rotate a key that systemd passes as a credential, set PIPECTL_SECRETS_KEY_FILE to its file.`,
     examples: ['pipectl secrets rotate-key --data-dir /var/lib/pipectl'],
     options: (command) => addSettingFlags(command, ['data_dir']),
     action: async (_, options) => {
       const { rotateSealingKey } = await import('../../maintenance/secrets.ts')
       const rotated = await rotateSealingKey(daemonSettings(options), io().env)
       say(
-        `Sealed the secrets of ${counted(rotated.destinations, 'destination')} with a new key: ${rotated.keyFile}`,
+        `Encrypted the secrets of ${counted(rotated.destinations, 'destination')} with a new key: ${rotated.keyFile}`,
       )
-      say(`The old key is ${rotated.previousKeyFile}: keep it as long as backups made before.`)
+      say(`The old key is ${rotated.previousKeyFile}: keep it as long as the earlier backups.`)
     },
   })
 }

@@ -48,7 +48,7 @@ export function define<T = unknown>(parent: Command, definition: CommandDefiniti
     .command(definition.usage, { hidden: definition.hidden ?? false })
     .description(definition.summary)
   definition.options?.(command)
-  if (definition.destructive) command.option('-y, --yes', 'do not ask')
+  if (definition.destructive) command.option('-y, --yes', 'do not ask for confirmation')
   if (definition.output) {
     command.addOption(
       new Option('-o, --output <format>', `output format (default: ${defaultFormat})`).choices(
@@ -96,11 +96,11 @@ function addConnectionOptions(command: Command, data: boolean): void {
   folded(command, 'Connection:', () => {
     command.option('--server <url>', 'address of the daemon (PIPECTL_URL; default http://127.0.0.1:8080)')
     if (data)
-      command.option('--data-server <url>', 'address of ingest and pull, where it differs (PIPECTL_DATA_URL)')
+      command.option('--data-server <url>', 'address of ingest and pull, if it differs (PIPECTL_DATA_URL)')
     command.option('--profile <name>', 'stored address and key to use (PIPECTL_PROFILE)')
     command.option(
       '--api-key-file <file>',
-      'file that holds the API key; else PIPECTL_API_KEY, else the profile',
+      'file with the API key; otherwise PIPECTL_API_KEY, otherwise the profile',
     )
     command.option('--api-key-stdin', 'read the API key from stdin')
   })

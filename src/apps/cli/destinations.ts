@@ -180,8 +180,8 @@ function addCreate(destinations: Command): void {
 function addUpdate(destinations: Command): void {
   define<PatchOptions & AlterOptions & TransformCheckOptions>(destinations, {
     usage: 'update <destination>',
-    summary: 'change the config, columns or delivery settings of a destination; what is not given stays',
-    help: `${namingHelp}\n--column replaces all columns and asks first; a secret is changed only with --secret (or in -f).`,
+    summary: 'change the config, columns or delivery settings of a destination; all others stay as they are',
+    help: `${namingHelp}\n--column replaces all columns, after a confirmation. A secret changes only with --secret (or in -f).`,
     destructive: true,
     examples: [
       'pipectl destinations update orders/database --add-column total:number --remove-column sum',
@@ -196,7 +196,7 @@ function addUpdate(destinations: Command): void {
     options: (command) => {
       addPatchOptions(command)
       folded(command, 'Transform:', () => addTransformCheckOption(command))
-      command.option('--alter-table', 'with --add-column: the table gets the column too, if it has none')
+      command.option('--alter-table', 'with --add-column: add the column to the table too, if it is missing')
     },
     action: async ([reference], options) => {
       const client = await connect(options)
@@ -230,9 +230,10 @@ function addUpdate(destinations: Command): void {
 function addTest(destinations: Command): void {
   define<PatchOptions & { sample?: boolean }>(destinations, {
     usage: 'test <destination>',
-    summary: 'try a destination without storing anything; exit code 1 when a check fails',
-    help: `A stored destination is named as elsewhere, and tried with its stored secrets and the changes that are given. With a
-PIPE and --url, -f, --host or --type it is a new one, with the same options as create. The JSON of a database has the columns of its table, as table_columns.`,
+    summary: 'test a destination without storing anything; exit code 1 if a check fails',
+    help: `A stored destination (PIPE/NAME) is tested with its stored secrets and the changes in the options. A PIPE with --url, -f,
+--host or --type tests a new one, with the options of create. For a database, the JSON has the columns of its table in
+table_columns, and how rows are written in written_by.`,
     examples: [
       'pipectl destinations test orders/database --sample',
       "pipectl destinations test orders --url 'postgres://loader@db.example.com/shop?table=orders'",
@@ -320,7 +321,7 @@ function addDelete(destinations: Command): void {
 
 function addTypeOption(command: Command): void {
   command.addOption(
-    new Option('--type <type>', 'kind of destination, where no URL or file says it').choices([
+    new Option('--type <type>', 'kind of destination, if no URL or file determines it').choices([
       ...typeNames.keys(),
     ]),
   )

@@ -8,6 +8,7 @@ export function addFlagOptions(command: Command, table: readonly FlagField[]): v
     else if (takes === 'switch') command.option(`--${flag}`, help).option(`--no-${flag}`, off)
     else {
       const option = new Option(`--${flag} <${value}>`, help)
+      if (takes === 'steps') option.argParser(repeated)
       command.addOption(typeof takes === 'string' ? option : option.choices(takes))
     }
   }

@@ -36,7 +36,7 @@ export function addHelpCommand(program: Command): void {
 /** `pull` has all of these options. */
 function connectionText(program: Command): string {
   const pull = program.commands.find((one) => one.name() === 'pull')!
-  return `Most commands speak to a daemon. They have these options:
+  return `Most commands connect to a daemon. They have these options:
 
 ${optionsText(pull, 'Connection:')}
 

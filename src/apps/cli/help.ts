@@ -48,9 +48,9 @@ export function topicsOf(command: Command): Topics {
 export function examplesOf(command: Command): readonly string[] {
   const own = examplesByCommand.get(command)
   if (own !== undefined) return own
-  return command.commands.flatMap((child) => examplesOf(child).slice(0, 1)).slice(0, mostOfGroup)
+  return command.commands.flatMap((child) => examplesOf(child).slice(0, 1)).slice(0, maxPerGroup)
 }
-const mostOfGroup = 4
+const maxPerGroup = 4
 
 /** For this command and those below it. Commands that were added as a whole inherit nothing, so each one is told. */
 export function shapeHelp(command: Command): void {

@@ -28,10 +28,10 @@ export function addIngestCommand(program: Command): void {
   define<IngestOptions>(program, {
     usage: 'ingest <pipe>',
     summary: 'send records from a file or stdin: JSON objects, an array of them, or NDJSON',
-    help: `Records are sent byte for byte, in order. An interrupted run is resumed by running the same command
-again: nothing is lost and nothing is kept twice. A file that has grown is sent from where it ended before.
-A line that is no JSON object, or that the pipe rejects, ends the run with its number and the reason; --skip-invalid
-appends such lines to a file instead and goes on.`,
+    help: `Records are sent byte for byte, in order. To resume an interrupted run, run the same command again: nothing is lost
+or stored twice. If the file has grown, only the new part is sent.
+A line that is not a JSON object, or that the pipe rejects, ends the run with its number and the reason; --skip-invalid
+appends such lines to a file instead, and continues.`,
     examples: [
       'pipectl ingest orders -f orders.ndjson',
       'echo \'{"id": 1, "total": 9.90}\' | pipectl ingest orders',
@@ -46,9 +46,9 @@ appends such lines to a file instead and goes on.`,
         .option('--batch-records <number>', "records in one request (default: 1000, or the pipe's limit)")
         .option('--batch-bytes <number>', 'bytes in one request before compression', '1048576')
         .option('--no-gzip', 'send uncompressed')
-        .option('--patience <seconds>', 'how long a rejected or failed request is repeated', '300')
-        .option('--again', 'send a file that was sent before once more')
-        .option('--skip-invalid <file>', 'append what is no valid record to this file, and go on'),
+        .option('--patience <seconds>', 'how long a request is retried', '300')
+        .option('--again', 'send a file again that was sent before')
+        .option('--skip-invalid <file>', 'append invalid lines to this file, and continue'),
     action: async ([reference], options) => {
       const file = inputFile(options)
       if (file === null && io().stdin.isTTY) say('Reading records from the terminal; Ctrl-D ends the input.')
@@ -78,7 +78,7 @@ appends such lines to a file instead and goes on.`,
       say(
         `${counted(result.records, 'record')} accepted by ${pipe.pipe_name} in ${counted(result.requests, 'request')}.`,
       )
-      if (result.skipped > 0) say(`${counted(result.skipped, 'line')} put aside to ${options.skipInvalid}.`)
+      if (result.skipped > 0) say(`${counted(result.skipped, 'line')} appended to ${options.skipInvalid}.`)
       await print(oneView(JSON.stringify(body), pipe.pipe_name, rowsOf(body)), options.output)
     },
   })
@@ -107,7 +107,7 @@ async function findTargetPipe(client: Client, reference: string): Promise<Ingest
     }
     throw new Failure(
       exitCodes.auth,
-      `this key may look at no pipe, so ${JSON.stringify(reference)} cannot be looked up`,
+      `this key cannot read pipes, so ${JSON.stringify(reference)} cannot be looked up`,
       'give the id of the pipe, or a key that also has the scope read',
       error,
     )

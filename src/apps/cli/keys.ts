@@ -9,6 +9,7 @@ import { connect, findTarget, type Target } from './connection.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
+import { repeated } from './flag-options.ts'
 import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 import { readProfiles, writeProfiles } from './profile-store.ts'
@@ -31,7 +32,7 @@ export function addKeysCommands(program: Command): void {
   addCreateCommand(keys)
   define(keys, {
     usage: 'revoke <key>',
-    summary: 'revoke a key, named by its name, id or the start of its id; it stops working at once',
+    summary: 'revoke a key, by its name, id or a prefix of the id; it stops working immediately',
     examples: ['pipectl keys revoke shop-backend --yes'],
     daemon: true,
     destructive: true,
@@ -46,15 +47,15 @@ export function addKeysCommands(program: Command): void {
   addRotateCommand(keys)
   define(keys, {
     usage: 'purge',
-    summary: 'forget the revoked and expired keys, which are then no longer listed',
+    summary: 'remove the revoked and expired keys from the list',
     examples: ['pipectl keys purge --yes'],
     daemon: true,
     destructive: true,
     action: async (_, options) => {
       const client = await connect(options)
-      await confirm('Forget all revoked and expired keys?', options.yes)
+      await confirm('Remove all revoked and expired keys from the list?', options.yes)
       const { purged } = (await client.call('purgeApiKeys')).body
-      say(`Forgot ${purged} ${purged === 1 ? 'key' : 'keys'}.`)
+      say(`Removed ${purged} ${purged === 1 ? 'key' : 'keys'}.`)
     },
   })
 }
@@ -114,9 +115,9 @@ function expiry(timestamp: string | null, nowMs: number): string {
 function addCreateCommand(keys: Command): void {
   define<CreateOptions>(keys, {
     usage: 'create <name>',
-    summary: 'create a key; it is shown once and can never be shown again',
-    help: `An app that sends records needs --scope ingest and, best, --pipe: whoever gets hold of it can then do nothing else.
-With --local the key is made on the data directory itself, also while the daemon runs: for when all keys are lost.`,
+    summary: 'create a key, which is shown only once',
+    help: `An app that sends records needs only --scope ingest and its --pipe: a leaked key can then do nothing else.
+With --local the key is created in the data directory, also while the daemon runs. Use it if all keys are lost.`,
     examples: [
       'pipectl keys create shop-backend --scope ingest --pipe shop --expires 90d -o json > shop-backend-key.json',
       'pipectl keys create dashboards --scope read',
@@ -126,19 +127,16 @@ With --local the key is made on the data directory itself, also while the daemon
     daemon: true,
     options: (command) => {
       command.addOption(
-        new Option(
-          '--scope <scope>',
-          'what it may do; may be repeated (default: manage, which is everything)',
-        )
+        new Option('--scope <scope>', 'what the key can do; can be repeated; manage allows everything')
           .choices(apiKeyScopes)
           .argParser((value: string, before: string[]) => [...before, requireScope(value)])
           .default([], 'manage'),
       )
       command.option('--pipe <pipe>', 'the pipe that it is for; may be repeated (default: all)', repeated, [])
-      command.option('--expires <when>', 'when it ends: 90d, 12h, or a time such as 2027-01-31T00:00:00Z')
-      command.option('--local', 'on the data directory, without a key')
+      command.option('--expires <when>', 'when it expires: 90d, 12h, or a time such as 2027-01-31T00:00:00Z')
+      command.option('--local', 'create it in the data directory, without an API key')
       addSettingFlags(command, ['data_dir'])
-      command.option('--workspace <name>', 'with --local: whose key (default: default)')
+      command.option('--workspace <name>', 'with --local: the workspace of the key (default: default)')
     },
     action: async ([name], options) => {
       const body: ApiKeyCreate = {
@@ -163,8 +161,8 @@ async function create(body: ApiKeyCreate, options: CreateOptions & CommonOptions
   if (stray !== undefined) {
     throw new Failure(
       exitCodes.usage,
-      '--workspace, --data-dir and --config go with --local: through the API the key says which workspace it is',
-      'leave them out, or add --local',
+      '--workspace, --data-dir and --config need --local: over the API, the key determines the workspace',
+      'omit them, or add --local',
     )
   }
   const client = await connect(options)
@@ -204,9 +202,9 @@ interface RotateOptions {
 function addRotateCommand(keys: Command): void {
   define<RotateOptions>(keys, {
     usage: 'rotate [key]',
-    summary: 'replace a key by a new one with the same rights; the old one expires after the overlap',
-    help: `Without KEY it is the key of the profile in use, which is switched to the new one; otherwise the new key is printed, once.
-After --overlap the old key stops working; with 0 at once, for a key that has got into the wrong hands.`,
+    summary: 'replace a key with a new one with the same rights; the old one expires after the overlap',
+    help: `Without KEY, the key of the profile in use is replaced, and the profile gets the new key; otherwise the new key is printed, once.
+The old key stops working after --overlap. Use 0 if a key was leaked.`,
     examples: [
       'pipectl keys rotate --profile prod --yes',
       'pipectl keys rotate shop-backend --overlap 2d --yes -o json > shop-backend-key.json',
@@ -216,8 +214,8 @@ After --overlap the old key stops working; with 0 at once, for a key that has go
     destructive: true,
     options: (command) => {
       command.option('--name <name>', 'name of the new key (default: the old name with the time)')
-      command.option('--overlap <time>', 'how long the old key goes on: 7d, 12h, 0', '7d')
-      command.option('--expires <when>', 'when the new key ends (default: as the old one)')
+      command.option('--overlap <time>', 'how long the old key still works: 7d, 12h, 0', '7d')
+      command.option('--expires <when>', 'when the new key expires (default: as the old one)')
     },
     action: async ([reference], options) => {
       const overlap = options.overlap === '0' ? 0 : requireSeconds('--overlap', options.overlap)
@@ -247,7 +245,7 @@ function rotation(old: ApiKey, overlapSeconds: number, { name, expires }: Rotate
 }
 
 function endOf(expires: string | null): string {
-  return expires === null ? 'is revoked' : `goes on until ${expires}`
+  return expires === null ? 'is revoked' : `works until ${expires}`
 }
 
 /** A key that is still active, by name, id or start of its id. */
@@ -279,7 +277,7 @@ async function rotateOwn(
   if (apiKey === null || profileName === null || target.apiKeyOrigin !== 'profile') {
     throw new Failure(
       exitCodes.usage,
-      'only the key of a profile can be rotated without naming it, and the key in use does not come from one',
+      'only the key of a profile can be rotated without its name, and the key in use is not from a profile',
       'name the key, or the profile with --profile, or store one with `pipectl profile add NAME`',
     )
   }
@@ -310,10 +308,6 @@ async function ownKey(client: Client, apiKey: string): Promise<ApiKey> {
   const { api_keys: all } = (await client.call('listApiKeys')).body
   const own = all.filter((one) => one.api_key_status === 'active' && apiKey.startsWith(one.api_key_prefix))
   return only('key', apiKey.slice(0, 12), own, { names: [], show: keyLine })
-}
-
-function repeated(value: string, before: string[]): string[] {
-  return [...before, value]
 }
 
 function requireScope(text: string): ApiKeyScope {

@@ -34,10 +34,10 @@ const laneColumns = [
 ]
 
 export function addLanesCommands(program: Command): void {
-  const lanes = group(program, 'lanes', 'how far each destination has come')
+  const lanes = group(program, 'lanes', 'the position and the state of each destination')
   define<{ blocked?: boolean }>(lanes, {
     usage: 'list [pipe]',
-    summary: 'list the lanes of a pipe, or of all pipes, those in trouble first',
+    summary: 'list the lanes of a pipe, or of all pipes, those that need attention first',
     examples: ['pipectl lanes list', 'pipectl lanes list --blocked -o name'],
     output: formats,
     daemon: true,
@@ -55,13 +55,13 @@ export function addLanesCommands(program: Command): void {
   })
   define<{ force?: boolean }>(lanes, {
     usage: 'skip <destination>',
-    summary: 'put the blocking message aside, among the parked records, and move on',
+    summary: 'park the blocking message, and continue with the next one',
     examples: ['pipectl lanes skip orders/database --yes'],
     output: formats,
     daemon: true,
     destructive: true,
     options: (command) =>
-      command.option('--force', 'also where no record is at fault, so that it does not help'),
+      command.option('--force', 'skip even if no record is at fault, and a skip does not help'),
     action: async ([reference], options) => {
       const client = await connect(options)
       const { pipe, destination } = await findDestination(client, reference!)
@@ -69,7 +69,7 @@ export function addLanesCommands(program: Command): void {
       const what = blocking === null ? 'the blocking message, if there is one,' : `message ${blocking}`
       const name = fullName(pipe, destination)
       if (options.force !== true && !skipHelps(destination.lane)) throw noRecordAtFault(name, destination)
-      await confirm(`Skip ${what} of ${name}? It is parked, and the lane goes on.`, options.yes)
+      await confirm(`Skip ${what} of ${name}? It is parked, and the lane continues.`, options.yes)
       const reply = await client.call('skipBlockingMessage', { path: lanePath(destination) })
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
       if (!reply.body.skipped) throw nothingBlocks()
@@ -78,7 +78,7 @@ export function addLanesCommands(program: Command): void {
   })
   define(lanes, {
     usage: 'retry <destination>',
-    summary: 'try the blocking message again now',
+    summary: 'retry the blocking message now',
     examples: ['pipectl lanes retry orders/database'],
     output: formats,
     daemon: true,
@@ -88,9 +88,7 @@ export function addLanesCommands(program: Command): void {
       const reply = await client.call('retryNow', { path: lanePath(destination) })
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
       if (!reply.body.retried) throw nothingBlocks()
-      say(
-        `Retrying message ${reply.body.msg_id}; \`pipectl lanes list ${pipe.pipe_name}\` shows the outcome.`,
-      )
+      say(`Retrying message ${reply.body.msg_id}; \`pipectl lanes list ${pipe.pipe_name}\` shows the result.`)
     },
   })
   addRewindCommand(lanes)
@@ -100,16 +98,16 @@ export function addLanesCommands(program: Command): void {
 function noRecordAtFault(name: string, { lane }: DestinationOfPipe['destination']): Failure {
   return new Failure(
     exitCodes.usage,
-    `skipping would not help: ${name} fails for no record (${errorLine(lane.last_error)}), so the next message would fail the same way`,
-    `correct the destination (\`pipectl destinations test ${name}\`), then \`pipectl lanes retry ${name}\`; --force skips all the same`,
+    `a skip does not help ${name}: no record is at fault (${errorLine(lane.last_error)}), so the next message would fail too`,
+    `correct the destination (\`pipectl destinations test ${name}\`), then \`pipectl lanes retry ${name}\`; --force skips anyway`,
   )
 }
 
 function nothingBlocks(): Failure {
   return new Failure(
     exitCodes.nothingToDo,
-    'nothing is blocking this lane, or its destination is blocked by status',
-    '`pipectl lanes list` shows the state; `pipectl destinations unblock` lets a blocked one go on',
+    'no message blocks this lane, or a user blocked its destination',
+    '`pipectl lanes list` shows the state; `pipectl destinations unblock` resumes a blocked one',
   )
 }
 

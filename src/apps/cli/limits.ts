@@ -12,7 +12,7 @@ import { readPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
 export function addLimitsCommands(program: Command): void {
-  const limits = group(program, 'limits', 'how much a pipe takes and how its batches are cut')
+  const limits = group(program, 'limits', 'how much a pipe accepts, and how large its batches are')
   define(limits, {
     usage: 'get <pipe>',
     summary: 'show the limits of a pipe',
@@ -29,8 +29,8 @@ export function addLimitsCommands(program: Command): void {
   })
   define<Record<string, string | undefined>>(limits, {
     usage: 'set <pipe>',
-    summary: 'set limits; those not given stay as they are, or take the suggested ones the first time',
-    help: `The first time all limits are needed: what you do not give is suggested and used after you agreed (or with --yes):
+    summary: 'set limits; the others stay as they are, or get suggested values the first time',
+    help: `The first time, all limits are needed. These values are used for the ones that you omit, after a confirmation (or with --yes):
 ${suggestionText({})}`,
     destructive: true,
     examples: [
@@ -49,7 +49,7 @@ ${suggestionText({})}`,
       const { body: detail, etag } = await readPipe(client, reference!)
       const { pipe, limits: current } = detail
       if (missingOf({ ...current, ...given }).length > 0) {
-        const question = `${pipe.pipe_name} has no limits yet. Use these for what was not given?\n${suggestionText(given)}\n`
+        const question = `${pipe.pipe_name} has no limits yet. Use these for the ones that you omitted?\n${suggestionText(given)}\n`
         await confirm(question, options.yes)
       }
       const reply = await ifUnchanged(`pipe ${pipe.pipe_name}`, detail, () =>
@@ -66,7 +66,7 @@ ${suggestionText({})}`,
   define(limits, {
     usage: 'clear <pipe>',
     summary:
-      'remove the limits of a pipe: ingest is not limited, batches are cut by the defaults of each destination',
+      'remove the limits of a pipe: ingest is unlimited, and batches have the default size of each destination',
     examples: ['pipectl limits clear orders --yes'],
     daemon: true,
     destructive: true,

@@ -27,7 +27,7 @@ interface ListOptions {
 export function addMessageCommands(program: Command): void {
   define(program, {
     usage: 'why <msg-id>',
-    summary: 'show what became of a message in every lane, and what to do next',
+    summary: 'show what happened to a message in each lane, and what to do next',
     help: 'The msg_id is in the response to ingest. Exit code 3: there is no such message, or it is no longer kept.',
     examples: ['pipectl why 0190b0a0-0000-7000-8000-000000000001', 'pipectl why MSG_ID -o json'],
     output: formats,
@@ -53,11 +53,11 @@ export function addMessageCommands(program: Command): void {
       command
         .option(
           '--since <time>',
-          'received from then on: 15m, 1h, 2d ago, today, yesterday, or an ISO 8601 time',
+          'received since: 15m, 1h or 2d (ago), today, yesterday, or an ISO 8601 time',
         )
-        .option('--until <time>', 'received before then, likewise')
-        .option('--limit <count>', 'so many at most (1 to 200, default 50)')
-        .option('--after <stream-seq>', 'older than this one: the next page'),
+        .option('--until <time>', 'received before: the same forms')
+        .option('--limit <count>', 'number of messages (1 to 200, default 50)')
+        .option('--after <stream-seq>', 'only messages older than this one: the next page'),
     action: async ([reference], options) => {
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)
@@ -132,7 +132,7 @@ function laneTable({ lanes }: MessageDetail, names: Names): Table {
       lane.batch_id ?? '-',
       lane.last_error === null ? '-' : errorLine(lane.last_error),
     ]),
-    empty: 'this pipe had no destination for it',
+    empty: 'the pipe had no destination at that time',
   }
 }
 

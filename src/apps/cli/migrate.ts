@@ -3,12 +3,12 @@ import type { Command } from 'commander'
 import type { MovePlan, MoveReport } from '../../maintenance/migrate/move.ts'
 import { bytes, count, counted, duration } from '../../platform/quantities.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { openByteProgress } from './byte-progress.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'
 import { io } from './io.ts'
 import { print, type View } from './output.ts'
+import { withByteProgress } from './progress.ts'
 import { say } from './terminal.ts'
 
 interface MigrateOptions {
@@ -21,12 +21,12 @@ export function addMigrateCommand(program: Command): void {
   define<MigrateOptions>(program, {
     usage: 'migrate',
     summary: 'move a stopped data directory into a cluster',
-    help: `Copies everything: pipes, destinations with their sealed secrets, keys, users, lanes, parked records, history, and every
-message that is kept, in order per pipe. Interrupted, it begins again when it is run again. The data directory stays as
-it was; at the end it is marked, and no daemon starts on it. Take a backup before. metadata.url and buffer.nats are taken
-from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): they may carry passwords. See docs/migrate.md.`,
+    help: `Copies everything: pipes, destinations with their encrypted secrets, keys, users, lanes, parked records, history, and every
+message that is kept, in order per pipe. After an interruption run it again: it starts from the beginning. The data directory
+does not change; at the end it is marked, and no daemon starts on it. Make a backup first. metadata.url and buffer.nats are read
+from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): they can contain passwords. See docs/migrate.md.`,
     examples: [
-      'pipectl migrate --to-cluster --config /etc/pipectl.toml --data-dir /var/lib/pipectl --dry-run',
+      'pipectl migrate --to-cluster --config /etc/pipectl/pipectl.toml --data-dir /var/lib/pipectl --dry-run',
     ],
     output: formats,
     options: (command) => {
@@ -34,15 +34,16 @@ from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): th
       command.option('--to-cluster', 'from the data directory into the cluster')
       command.option(
         '--dry-run',
-        'make every check, count what there is to move and estimate the time; change nothing',
+        'perform every check, count what will be moved and estimate the time; change nothing',
       )
       command.option(
         '--allow-repeats',
-        'move although a batch is under way to a destination with exactly_once: it may be stored twice',
+        'move even if a destination with exactly_once has an unfinished batch: it can be stored twice',
       )
     },
     action: async (_, options) => {
-      if (options.toCluster !== true) throw new Failure(exitCodes.usage, 'say where to', 'give --to-cluster')
+      if (options.toCluster !== true)
+        throw new Failure(exitCodes.usage, 'the direction is missing', 'add --to-cluster')
       const settings = daemonSettings(options)
       const { moveLog, openSides } = await import('../../maintenance/migrate/sides.ts')
       const { planMove, moveAll } = await import('../../maintenance/migrate/move.ts')
@@ -54,11 +55,7 @@ from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): th
           const plan = await planMove(sides, moveOptions)
           return await print(planView({ ...places, plan }), options.output)
         }
-        const progress = openByteProgress()
-        const report = await moveAll(sides, {
-          ...moveOptions,
-          onProgress: (done, total) => progress.update(done, total),
-        }).finally(() => progress.end())
+        const report = await withByteProgress((onProgress) => moveAll(sides, { ...moveOptions, onProgress }))
         await print(reportView({ ...places, report }), options.output)
         say('Start the nodes with these settings, each with a data_dir of its own and this sealing key.')
       } finally {
@@ -72,7 +69,7 @@ from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): th
 const bytesPerSecond = 20_000_000
 const messagesPerSecond = 20_000
 
-export function estimatedSeconds({ messages, bytes: size }: MovePlan): number {
+function estimatedSeconds({ messages, bytes: size }: MovePlan): number {
   return Math.ceil(Math.max(messages / messagesPerSecond, size / bytesPerSecond))
 }
 
@@ -82,21 +79,21 @@ interface Places {
   to: string
 }
 
-export function planView({ plan, ...places }: Places & { plan: MovePlan }): View {
+function planView({ plan, ...places }: Places & { plan: MovePlan }): View {
   const seconds = estimatedSeconds(plan)
   return viewOf({ ...places, is_dry_run: true, ...countsOf(plan), estimated_seconds: seconds }, [
     ['estimated', `about ${duration(seconds)}`],
   ])
 }
 
-export function reportView({ report, ...places }: Places & { report: MoveReport }): View {
+function reportView({ report, ...places }: Places & { report: MoveReport }): View {
   const { missingMessages, wasDone } = report
   const facts = { missing_messages: missingMessages, was_done: wasDone }
   return viewOf({ ...places, is_dry_run: false, ...countsOf(report), ...facts }, [
     ...(missingMessages > 0
       ? [['missing', `${counted(missingMessages, 'message')}, damaged or lost before: lanes count them`]]
       : []),
-    ...(wasDone ? [['', 'had been copied before']] : []),
+    ...(wasDone ? [['', 'was copied before']] : []),
   ])
 }
 

@@ -19,11 +19,15 @@ const defaultWaitSeconds = 120
 export function addNodesCommands(program: Command): void {
   const nodes = define(program, {
     usage: 'nodes',
-    summary: 'list the nodes of a cluster and what each delivers; `drain` takes one out of work',
-    help: `Run it with the settings of any node: it asks the databases of the cluster, not the nodes. LAG is the age of the oldest message
-that a lane of the node's pipes has not delivered, as far as lanes have saved. A node that ended without a word is listed as
-expired until others have its pipes, which takes some seconds.`,
-    examples: ['pipectl nodes --config /etc/pipectl.toml', 'pipectl nodes -o json | jq .unowned_pipes'],
+    summary:
+      'list the nodes of a cluster and what each delivers; `drain` moves the pipes of one to the others',
+    help: `Run it with the settings of any node: it reads the databases of the cluster, not the nodes. LAG is the age of the oldest
+undelivered message of the node's pipes, as last saved by their lanes. A node that stopped unexpectedly is listed as expired
+until others have its pipes, which takes some seconds.`,
+    examples: [
+      'pipectl nodes --config /etc/pipectl/pipectl.toml',
+      'pipectl nodes -o json | jq .unowned_pipes',
+    ],
     output: formats,
     options: (command) => addSettingFlags(command, ['data_dir']),
     action: async (_, options) => {
@@ -35,10 +39,11 @@ expired until others have its pipes, which takes some seconds.`,
   })
   define<{ wait: string }>(nodes, {
     usage: 'drain <node>',
-    summary: 'have a node hand its pipes over to the others; waits until it has none',
-    help: `For an upgrade, or before its machine is switched off. The node goes on taking records, and takes no pipes, until \`undrain\` or its next
-start. Each pipe is handed over after the batch that is under way. Exit code 1: pipes are left after --wait seconds; the node goes on handing them over.`,
-    examples: ['pipectl nodes drain node-2 --config /etc/pipectl.toml && systemctl restart pipectl'],
+    summary: 'hand the pipes of a node over to the others; waits until it has none',
+    help: `For an upgrade, or before its machine is switched off. The node still accepts records, but gets no pipes until \`undrain\` or its
+next start. Each pipe is handed over after its current batch. Exit code 1: pipes are left after --wait seconds; the node
+continues to hand them over.`,
+    examples: ['pipectl nodes drain node-2 --config /etc/pipectl/pipectl.toml && systemctl restart pipectl'],
     options: (command) => {
       addSettingFlags(command, ['data_dir'])
       command.option('--wait <seconds>', 'how long to wait for the last pipe', String(defaultWaitSeconds))
@@ -50,8 +55,8 @@ start. Each pipe is handed over after the batch that is under way. Exit code 1: 
   })
   define(nodes, {
     usage: 'undrain <node>',
-    summary: 'let a node that was drained take pipes again',
-    examples: ['pipectl nodes undrain node-2 --config /etc/pipectl.toml'],
+    summary: 'end the drain of a node: it gets pipes again',
+    examples: ['pipectl nodes undrain node-2 --config /etc/pipectl/pipectl.toml'],
     options: (command) => addSettingFlags(command, ['data_dir']),
     action: async ([name], options) => {
       await inCluster(options, async (cluster) => {
@@ -64,17 +69,17 @@ start. Each pipe is handed over after the batch that is under way. Exit code 1: 
           )
         }
         if (!(await cluster.setDraining(node.nodeId, false))) throw gone(node.name)
-        say(`${node.name} takes pipes again: its share comes back within seconds.`)
+        say(`${node.name} gets pipes again, within seconds.`)
       })
     },
   })
   define(nodes, {
     usage: 'renumber',
-    summary: 'begin new message numbers after PostgreSQL and the stream were restored from backups',
-    help: `Every node must be stopped. What the cluster accepted after the backup is gone, but receivers have seen its numbers: without this
-command new messages would get them again. Ids, keys, lanes and the messages in the stream stay. A lane that has delivered more
-than the stream holds continues at the end of the stream: what was in between is lost.`,
-    examples: ['pipectl nodes renumber --config /etc/pipectl.toml'],
+    summary: 'start new message numbers after PostgreSQL and the stream were restored from backups',
+    help: `Stop every node first. Messages that were accepted after the backup are gone, but receivers have seen their numbers: without
+this command new messages would reuse them. Ids, keys, lanes and the messages in the stream stay. A lane that has delivered
+more than the stream contains continues at the end of the stream: the messages in between are lost.`,
+    examples: ['pipectl nodes renumber --config /etc/pipectl/pipectl.toml'],
     destructive: true,
     options: (command) => addSettingFlags(command, ['data_dir']),
     action: async (_, options) => {
@@ -114,7 +119,7 @@ async function drain(cluster: LocalCluster, name: string, waitMs: number): Promi
   for (;;) {
     const now = (await cluster.nodes()).find((one) => one.nodeId === node.nodeId)
     if (now === undefined) {
-      say(`${node.name} has stopped; the others take over what it had.`)
+      say(`${node.name} has stopped; the others take over its pipes.`)
       return
     }
     if (now.ownedPipes === 0) {
@@ -130,8 +135,8 @@ async function drain(cluster: LocalCluster, name: string, waitMs: number): Promi
   }
   throw new Failure(
     exitCodes.failed,
-    `${node.name} still has ${counted(shown, 'pipe')}: a batch takes its time; it goes on handing over`,
-    'run the command again to wait on, or `pipectl nodes undrain` to let it be',
+    `${node.name} still has ${counted(shown, 'pipe')}: a batch is still running; the node continues to hand them over`,
+    'run the command again to wait longer, or `pipectl nodes undrain` to cancel',
   )
 }
 
@@ -153,7 +158,7 @@ function pick(nodes: readonly FoundNode[], wanted: string): FoundNode {
     throw new Failure(
       exitCodes.notFound,
       `there is no node ${wanted}`,
-      names === '' ? 'no node runs: start one with `pipectl serve`' : `there are ${names}`,
+      names === '' ? 'no node runs: start one with `pipectl serve`' : `use one of: ${names}`,
     )
   }
   if (matching.length > 1) {
@@ -179,7 +184,7 @@ function seconds(text: string): number {
   if (/^\d{1,6}$/.test(text)) return value
   throw new Failure(
     exitCodes.usage,
-    `--wait: ${text} is no number of seconds`,
+    `--wait: ${text} is not a number of seconds`,
     'give whole seconds, e.g. --wait 300',
   )
 }

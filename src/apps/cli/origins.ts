@@ -8,7 +8,7 @@ import { findPipe, readPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
 export function addOriginsCommands(program: Command): void {
-  const origins = group(program, 'origins', 'browser origins that may send to a pipe')
+  const origins = group(program, 'origins', 'browser origins that can send to a pipe')
   define(origins, {
     usage: 'list <pipe>',
     summary: 'list the allowed origins of a pipe',
@@ -53,7 +53,7 @@ export function addOriginsCommands(program: Command): void {
   })
   define(origins, {
     usage: 'remove <pipe> <origin>',
-    summary: 'no longer allow an origin, named as it is or by its id',
+    summary: 'remove an allowed origin, by its value or its id',
     examples: ['pipectl origins remove clicks https://shop.example.com --yes'],
     daemon: true,
     destructive: true,

@@ -13,10 +13,10 @@ import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 import { editedRecords, recordsFrom } from './parked/edit.ts'
 import { shouldWait } from './parked/outcome.ts'
-import { openCountProgress } from './parked/progress.ts'
-import { type FoundPlace, findParkedIds, findPlace, requireSelection } from './parked/references.ts'
+import { findLane, findParkedIds, type NamedLane, requireSelection } from './parked/references.ts'
 import { replayMany, replayOne } from './parked/replay.ts'
 import { parkedTable } from './parked/table.ts'
+import { openCountProgress } from './progress.ts'
 import { confirm, say } from './terminal.ts'
 
 interface Selection {
@@ -28,7 +28,11 @@ interface Waiting {
 }
 
 export function addParkedCommands(program: Command): void {
-  const parked = group(program, 'parked', 'records that a destination refused for good, or that were skipped')
+  const parked = group(
+    program,
+    'parked',
+    'records that a destination rejected permanently, or that were skipped',
+  )
   addList(parked)
   addShow(parked)
   addEdit(parked)
@@ -40,7 +44,7 @@ export function addParkedCommands(program: Command): void {
 function addList(parked: Command): void {
   define<{ errorCode?: string; reason?: string; limit?: string }>(parked, {
     usage: 'list <destination>',
-    summary: 'list what is parked, in the order of the messages',
+    summary: 'list parked records, in the order of the messages',
     examples: [
       'pipectl parked list orders/database',
       'pipectl parked list orders/database --error-code 22P02',
@@ -48,18 +52,20 @@ function addList(parked: Command): void {
     output: formats,
     daemon: true,
     options: (command) => {
-      command.option('--error-code <code>', 'those with this error')
+      command.option('--error-code <code>', 'only records with this error')
       command.addOption(
-        new Option('--reason <reason>', 'those parked for this reason').choices(parkedReasons),
+        new Option('--reason <reason>', 'only records that were parked for this reason').choices(
+          parkedReasons,
+        ),
       )
-      command.option('--limit <number>', 'how many (default: 50)')
+      command.option('--limit <number>', 'number of records (default: 50)')
     },
     action: async ([reference], options) => {
       const most = requireLimit(options.limit ?? '50')
       const client = await connect(options)
-      const place = await findPlace(client, reference!)
+      const lane = await findLane(client, reference!)
       const filter = { error_code: options.errorCode, reason: options.reason }
-      const { parked: found, hasMore } = await parkedRecords(client, place, filter, { most })
+      const { parked: found, hasMore } = await parkedRecords(client, lane, filter, { most })
       const view = {
         json: JSON.stringify({ parked: found }),
         items: () => found.map((one) => JSON.stringify(one)),
@@ -75,16 +81,16 @@ function addList(parked: Command): void {
 function addShow(parked: Command): void {
   define(parked, {
     usage: 'show <destination> <parked>',
-    summary: 'show a parked record, its error and what was tried before',
+    summary: 'show a parked record, its error and its earlier errors',
     examples: ['pipectl parked show orders/database 1a2b3c4d'],
     output: formats,
     daemon: true,
     action: async ([reference, id], options) => {
       const client = await connect(options)
-      const place = await findPlace(client, reference!)
-      const [parkedId] = await findParkedIds(client, place, [id!])
+      const lane = await findLane(client, reference!)
+      const [parkedId] = await findParkedIds(client, lane, [id!])
       const { body, text } = await client.call('getParked', {
-        path: { ...lanePath(place), parked_id: parkedId! },
+        path: { ...lanePath(lane), parked_id: parkedId! },
       })
       const records = recordTextsOf(text)
       const rows = [
@@ -94,7 +100,7 @@ function addShow(parked: Command): void {
         ['state', body.state],
         ['parked', `${body.parked_ts} (${body.reason})`],
         ['error', errorWords(body.error)],
-        ['attempts', `${body.attempts}, of them ${counted(body.replays, 'replay')}`],
+        ['attempts', `${body.attempts} (${counted(body.replays, 'replay')})`],
         ...body.history.map((one) => [`failed ${one.failed_ts}`, errorWords(one.error)]),
         ...records.map((record, index) => [`record ${body.record_index ?? index}`, singleLine(record)]),
       ]
@@ -107,7 +113,7 @@ function addEdit(parked: Command): void {
   define<Waiting & { file?: string }>(parked, {
     usage: 'edit <destination> <parked>',
     summary: 'correct a parked record in your editor, and replay it',
-    help: 'The editor is VISUAL, else EDITOR, else vi. What you leave as it is keeps every digit and its order.',
+    help: 'The editor is VISUAL, otherwise EDITOR, otherwise vi. Values that you do not change keep every digit.',
     examples: [
       'pipectl parked edit orders/database 1a2b3c4d',
       'pipectl parked show orders/database 1a2b3c4d -o ndjson | jq .id=7 | pipectl parked edit orders/database 1a2b3c4d -f -',
@@ -120,11 +126,11 @@ function addEdit(parked: Command): void {
     },
     action: async ([reference, id], options) => {
       const client = await connect(options)
-      const place = await findPlace(client, reference!)
-      const [parkedId] = await findParkedIds(client, place, [id!])
+      const lane = await findLane(client, reference!)
+      const [parkedId] = await findParkedIds(client, lane, [id!])
       const { file = null, yes } = options
-      const records = await editedRecords(client, place, parkedId!, { file, yes })
-      await replayOne(client, place, { parkedId: parkedId!, records }, options.wait)
+      const records = await editedRecords(client, lane, parkedId!, { file, yes })
+      await replayOne(client, lane, { parkedId: parkedId!, records }, options.wait)
     },
   })
 }
@@ -143,7 +149,7 @@ function addReplay(parked: Command): void {
       addSelection(command)
       command.option(
         '-f, --file <file>',
-        'records that replace the stored ones, of one that is named; -: stdin',
+        'records that replace those of the one parked record that you name; -: stdin',
       )
       addWait(command)
     },
@@ -151,20 +157,20 @@ function addReplay(parked: Command): void {
       const filter = { error_code: options.errorCode }
       requireSelection(ids, options.all, filter)
       const client = await connect(options)
-      const place = await findPlace(client, reference!)
-      const found = await findParkedIds(client, place, ids)
+      const lane = await findLane(client, reference!)
+      const found = await findParkedIds(client, lane, ids)
       if (options.file !== undefined) {
         const parkedId = requireOne(found)
         const { body } = await client.call('getParked', {
-          path: { ...lanePath(place), parked_id: parkedId },
+          path: { ...lanePath(lane), parked_id: parkedId },
         })
         const records = recordsFrom(options.file, body.records_count)
-        return await replayOne(client, place, { parkedId, records }, options.wait)
+        return await replayOne(client, lane, { parkedId, records }, options.wait)
       }
       const [parkedId] = found
       if (parkedId !== undefined && found.length === 1)
-        return await replayOne(client, place, { parkedId, records: null }, options.wait)
-      await replayMany(client, place, { ids: found, filter }, shouldWait(options.wait))
+        return await replayOne(client, lane, { parkedId, records: null }, options.wait)
+      await replayMany(client, lane, { ids: found, filter }, shouldWait(options.wait))
     },
   })
 }
@@ -172,7 +178,7 @@ function addReplay(parked: Command): void {
 function addDiscard(parked: Command): void {
   define<Selection>(parked, {
     usage: 'discard <destination> [parked...]',
-    summary: 'discard parked records for good: those named, or all',
+    summary: 'discard parked records permanently: those named, or all',
     examples: [
       'pipectl parked discard orders/database 1a2b3c4d',
       'pipectl parked discard orders/database --error-code 23505 --yes',
@@ -184,10 +190,10 @@ function addDiscard(parked: Command): void {
       const filter = { error_code: options.errorCode }
       requireSelection(ids, options.all, filter)
       const client = await connect(options)
-      const place = await findPlace(client, reference!)
-      const found = await selected(client, place, ids, filter)
+      const lane = await findLane(client, reference!)
+      const found = await selected(client, lane, ids, filter)
       const what = counted(found.length, 'parked record')
-      await confirm(`Discard ${what} of ${place.name}? They are then gone for good.`, options.yes)
+      await confirm(`Discard ${what} of ${lane.name}? This cannot be undone.`, options.yes)
       const progress = openCountProgress('Discarded', found.length)
       let done = 0
       try {
@@ -195,7 +201,7 @@ function addDiscard(parked: Command): void {
           const some = { ids: found.slice(at, at + parkedIdsAtOnce) }
           done += (
             await client.call('discardManyParked', {
-              path: lanePath(place),
+              path: lanePath(lane),
               body: some,
             })
           ).body.discarded
@@ -203,7 +209,7 @@ function addDiscard(parked: Command): void {
         }
       } finally {
         progress.end()
-        say(`Discarded ${count(done)} of ${what} of ${place.name}.`)
+        say(`Discarded ${count(done)} of ${what} of ${lane.name}.`)
       }
     },
   })
@@ -213,18 +219,18 @@ function addExport(parked: Command): void {
   define<Selection>(parked, {
     usage: 'export <destination> [parked...]',
     summary: 'print the parked records as NDJSON: those named, or all',
-    help: 'Each line is a record as it was sent, enrichment included, or as it was last edited.',
+    help: 'Each line is a record as it was sent, with the fields that pipectl added, or as it was last edited.',
     examples: ['pipectl parked export orders/database > parked.ndjson'],
     daemon: true,
-    options: (command) => command.option('--error-code <code>', 'those with this error'),
+    options: (command) => command.option('--error-code <code>', 'only records with this error'),
     action: async ([reference, ...ids], options) => {
       const filter = { error_code: options.errorCode }
       if (ids.length > 0) requireSelection(ids, false, filter)
       const client = await connect(options)
-      const place = await findPlace(client, reference!)
-      for (const parkedId of await selected(client, place, ids, filter)) {
+      const lane = await findLane(client, reference!)
+      for (const parkedId of await selected(client, lane, ids, filter)) {
         const { text } = await client.call('getParked', {
-          path: { ...lanePath(place), parked_id: parkedId },
+          path: { ...lanePath(lane), parked_id: parkedId },
         })
         for (const record of recordTextsOf(text)) io().stdout.write(`${singleLine(record)}\n`)
       }
@@ -235,28 +241,28 @@ function addExport(parked: Command): void {
 /** Those named, or all that fit. Throws Failure (nothing to do) when there is none. */
 async function selected(
   client: Client,
-  place: FoundPlace,
+  lane: NamedLane,
   references: readonly string[],
   filter: ParkedFilter,
 ): Promise<string[]> {
-  if (references.length > 0) return await findParkedIds(client, place, references)
-  const { parked } = await parkedRecords(client, place, filter, { most: Number.POSITIVE_INFINITY })
+  if (references.length > 0) return await findParkedIds(client, lane, references)
+  const { parked } = await parkedRecords(client, lane, filter, { most: Number.POSITIVE_INFINITY })
   if (parked.length > 0) return parked.map((one) => one.parked_id)
   throw new Failure(
     exitCodes.nothingToDo,
-    `nothing of ${place.name} is parked${filter.error_code === undefined ? '' : ` with the error ${filter.error_code}`}`,
-    `\`pipectl parked list ${place.name}\` shows what is parked`,
+    `${lane.name} has no parked records${filter.error_code === undefined ? '' : ` with the error ${filter.error_code}`}`,
+    `\`pipectl parked list ${lane.name}\` shows what is parked`,
   )
 }
 
 function addSelection(command: Command): void {
-  command.option('--all', 'all of this destination')
-  command.option('--error-code <code>', 'all with this error')
+  command.option('--all', 'all records of this destination')
+  command.option('--error-code <code>', 'all records with this error')
 }
 
 function addWait(command: Command): void {
-  command.option('--wait', 'wait for the outcome (default on a terminal)')
-  command.option('--no-wait', 'do not')
+  command.option('--wait', 'wait for the result (default on a terminal)')
+  command.option('--no-wait', 'do not wait')
 }
 
 function requireOne(ids: readonly string[]): string {
@@ -264,7 +270,7 @@ function requireOne(ids: readonly string[]): string {
   throw new Failure(
     exitCodes.usage,
     '-f gives the records of one that is parked',
-    'name one parked record, or leave out -f',
+    'name one parked record, or omit -f',
   )
 }
 

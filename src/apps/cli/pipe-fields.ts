@@ -15,7 +15,7 @@ export function addPipeFieldOptions(command: Command): void {
   addFlagOptions(command, pipeFlags)
   command.option(
     '--geo <dimension[=key]>',
-    `write a geolocation field, may be repeated: ${Object.keys(geoDimensions).join(', ')}; \`all\`; \`none\`; dimension= turns one off`,
+    `write a geolocation field; can be repeated: ${Object.keys(geoDimensions).join(', ')}; \`all\`; \`none\`; dimension= turns one off`,
     (value: string, earlier: string[] = []) => [...earlier, ...value.split(',')],
   )
 }

@@ -99,7 +99,7 @@ function addStatusCommands(pipes: Command): void {
       const drains =
         pending > 0 ? `What is pending (${counted(pending, 'message')}) is` : 'What is pending is'
       await confirm(
-        `Pause pipe ${pipe.pipe_name}? Clients get 404 until it is resumed, and what they send then is not kept here. ${drains} still delivered.`,
+        `Pause pipe ${pipe.pipe_name}? Clients get 404 until it is resumed, and the records that they send are not stored. ${drains} still delivered.`,
         options.yes,
       )
       await change(client, read, { pipe_status: 'paused' }, options)
@@ -175,7 +175,7 @@ function listView(body: PipeList, json: string): View {
         'STATUS',
         { label: 'RECORDS 24H', gives: 1 },
         'BACKLOG',
-        { label: 'LANES HELD UP', gives: 2 },
+        { label: 'FAILING LANES', gives: 2 },
         { label: 'LAST RECORD', gives: 3 },
         { label: 'PIPE ID', isSpare: true },
       ],

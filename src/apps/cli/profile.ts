@@ -14,13 +14,13 @@ export function addProfileCommands(program: Command): void {
   define<{ check: boolean }>(profile, {
     usage: 'add <name>',
     summary: 'store an address and a key under a name (or replace them), and use it from now on',
-    help: 'The key comes from --api-key-file, --api-key-stdin or PIPECTL_API_KEY, or is asked for on a terminal.',
+    help: 'The key is read from --api-key-file, --api-key-stdin or PIPECTL_API_KEY, or from a prompt.',
     examples: [
       'pipectl profile add prod --server https://pipes.example.com --api-key-file first-key.json',
       'pipectl profile add local --api-key-stdin < key.txt',
     ],
     data: true,
-    options: (command) => command.option('--no-check', 'store it without trying it'),
+    options: (command) => command.option('--no-check', 'store it without a test request'),
     action: async ([name], options) => {
       const problem = `${JSON.stringify(name)} is not a name for a profile`
       if (!/^[A-Za-z0-9_-]{1,64}$/.test(name!))
@@ -58,13 +58,13 @@ export function addProfileCommands(program: Command): void {
   })
   define(profile, {
     usage: 'remove <name>',
-    summary: 'forget a profile; its key stays valid until it is revoked',
+    summary: 'remove a profile; its key stays valid until it is revoked',
     examples: ['pipectl profile remove staging --yes'],
     destructive: true,
     action: async ([name], options) => {
       const profiles = await readProfiles(io().env)
       if (!profiles.profiles.has(name!)) throw noProfile(name!, [...profiles.profiles.keys()])
-      await confirm(`Forget profile ${name} and its key?`, options.yes)
+      await confirm(`Remove profile ${name} and its key?`, options.yes)
       profiles.profiles.delete(name!)
       if (profiles.current === name) profiles.current = null
       await writeProfiles(io().env, profiles)
@@ -117,13 +117,13 @@ function listView(profiles: ReadonlyMap<string, Profile>, current: string | null
         { label: 'KEY STARTS WITH', gives: 1 },
       ],
       rows: list.map((one) => [one.current ? '*' : '', one.name, one.url, one.api_key_prefix ?? '-']),
-      empty: `no profiles in ${profilesFile(io().env)}; make one with \`pipectl profile add NAME\``,
+      empty: `no profiles in ${profilesFile(io().env)}; create one with \`pipectl profile add NAME\``,
     }),
   }
 }
 
 function noProfile(name: string, known: string[]): Failure {
   const hint =
-    known.length === 0 ? 'make one with `pipectl profile add NAME`' : `there are ${known.join(', ')}`
+    known.length === 0 ? 'create one with `pipectl profile add NAME`' : `use one of: ${known.join(', ')}`
   return new Failure(exitCodes.notFound, `there is no profile ${JSON.stringify(name)}`, hint)
 }

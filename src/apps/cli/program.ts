@@ -23,13 +23,13 @@ export async function buildProgram(withClientCommands = true): Promise<Command> 
   program.addHelpText(
     'after',
     `
-Words:
+Terms:
   record       one JSON object
   message      the records of one accepted request; delivered or skipped as a whole
   pipe         where records come in
   destination  where the messages of a pipe go
-  lane         a destination's place in its pipe: what it has received, what waits, what blocks it
-  batch        the messages that one delivery attempt carries
+  lane         a destination's position in its pipe: what it has delivered, what is pending, what blocks it
+  batch        the messages of one delivery attempt
 
 A running daemon serves the guides at /docs/.`,
   )

@@ -24,11 +24,12 @@ interface PullOptions {
 export function addPullCommand(program: Command): void {
   define<PullOptions>(program, {
     usage: 'pull <destination>',
-    summary: 'take messages from a pull destination: all there are, --once one, --follow until interrupted',
-    help: `A message counts as done when it was written and flushed, when the URL returned 2xx, or when the command ended
-with 0, and not before: a consumer that is killed gets its last message again. Run one consumer per destination.
-With --exec the message is on stdin, PIPECTL_MSG_ID and PIPECTL_STREAM_SEQ are in the environment.
-PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.`,
+    summary:
+      'take messages from a pull destination: all pending ones, one (--once), or until interrupted (--follow)',
+    help: `A message is done once it was written and flushed, the URL returned 2xx, or the command exited with 0, and not before:
+a consumer that is killed gets its last message again. Run one consumer per destination.
+With --exec, the message is on stdin, and PIPECTL_MSG_ID and PIPECTL_STREAM_SEQ are in the environment.
+--forward-to sends the value of PIPECTL_FORWARD_AUTH_HEADER as its Authorization header.`,
     examples: [
       'pipectl pull orders/pull --follow -o ndjson >> orders.ndjson',
       'pipectl pull orders/pull --follow --forward-to http://127.0.0.1:9000/orders',
@@ -37,8 +38,8 @@ PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.
     data: true,
     options: (command) =>
       command
-        .option('--once', 'one message, then end (exit code 6 when there is none)')
-        .option('--follow', 'wait for more until interrupted')
+        .option('--once', 'take one message, then exit (exit code 6 if there is none)')
+        .option('--follow', 'wait for more messages until interrupted')
         .addOption(
           new Option(
             '-o, --output <format>',
@@ -49,7 +50,7 @@ PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.
         )
         .option('--forward-to <url>', 'POST each message to a URL instead of writing it')
         .option('--exec <command>', 'run a shell command for each message instead of writing it')
-        .option('--accept-gap', 'go on when retention dropped messages that were not pulled yet'),
+        .option('--accept-gap', 'continue if retention has dropped messages that were not pulled yet'),
     action: async ([reference], options) => {
       const mode = options.once === true ? 'once' : options.follow === true ? 'follow' : 'drain'
       checkOptions(options)
@@ -92,18 +93,18 @@ PIPECTL_FORWARD_AUTH_HEADER is sent to --forward-to as its Authorization header.
 function needsRead(client: Client, error: ApiFailure): Failure {
   return new Failure(
     error.exitCode,
-    'this key may not look the destination up: `pipectl pull` needs the scope read besides pull',
-    `create a key with \`pipectl keys create NAME --scope pull --scope read\`; a key with pull alone is enough for GET ${client.pullUrl('DESTINATION_ID')}`,
+    'this key cannot read the destination: `pipectl pull` needs the scope read in addition to pull',
+    `create a key with \`pipectl keys create NAME --scope pull --scope read\`; a key with only pull is enough for GET ${client.pullUrl('DESTINATION_ID')}`,
     error,
   )
 }
 
 function checkOptions(options: PullOptions): void {
   if (options.once === true && options.follow === true) {
-    throw new Failure(exitCodes.usage, '--once and --follow contradict each other', 'give one of them')
+    throw new Failure(exitCodes.usage, '--once and --follow cannot be used together', 'give one of them')
   }
   if (options.exec !== undefined && options.forwardTo !== undefined) {
-    throw new Failure(exitCodes.usage, '--exec and --forward-to contradict each other', 'give one of them')
+    throw new Failure(exitCodes.usage, '--exec and --forward-to cannot be used together', 'give one of them')
   }
   if (options.forwardTo !== undefined && !/^https?:\/\/[^@]+$/.test(options.forwardTo)) {
     throw new Failure(

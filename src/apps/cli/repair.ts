@@ -2,11 +2,11 @@
 import type { Command } from 'commander'
 import type { RepairAction, RepairReport } from '../../maintenance/repair.ts'
 import { counted } from '../../platform/quantities.ts'
-import { openByteProgress } from './byte-progress.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'
 import { print, type View } from './output.ts'
+import { withByteProgress } from './progress.ts'
 import { confirm, say } from './terminal.ts'
 
 interface RepairOptions {
@@ -17,10 +17,10 @@ interface RepairOptions {
 export function addRepairCommand(program: Command): void {
   define<RepairOptions>(program, {
     usage: 'repair',
-    summary: 'repair the buffer of a stopped data directory; what is damaged goes to quarantine/',
-    help: `Reads everything first, as verify does. Damaged segments are written again with every message that can be read; the
-mark and the idempotency keys are made again; what nothing is left of is written down. Nothing is deleted, and metadata.db
-is not touched. The daemon does the same by itself: stop it to look first. With --dry-run nothing is changed.`,
+    summary: 'repair the buffer of a stopped data directory; damaged files go to quarantine/',
+    help: `Reads everything first, like verify. Damaged segments are rewritten with every readable message; the high-water mark and
+the idempotency keys are rebuilt; lost ranges are recorded. Nothing is deleted, and metadata.db is not changed. The daemon
+makes the same repairs by itself: stop it to see them first. --dry-run changes nothing.`,
     examples: [
       'pipectl repair --data-dir /var/lib/pipectl --dry-run',
       'pipectl repair --data-dir /var/lib/pipectl --yes',
@@ -42,10 +42,9 @@ is not touched. The daemon does the same by itself: stop it to look first. With 
       requireDataDir(dataDir)
       const release = holdDataDir(dataDir)
       try {
-        const progress = openByteProgress()
-        const verified = await verifyDataDir(dataDir, ({ doneBytes, totalBytes }) =>
-          progress.update(doneBytes, totalBytes),
-        ).finally(() => progress.end())
+        const verified = await withByteProgress((onProgress) =>
+          verifyDataDir(dataDir, ({ doneBytes, totalBytes }) => onProgress(doneBytes, totalBytes)),
+        )
         const plan = planRepair(verified)
         const show = async (is_dry_run: boolean, actions: RepairAction[]) =>
           print(
@@ -55,7 +54,7 @@ is not touched. The daemon does the same by itself: stop it to look first. With 
         if (options.dryRun === true || plan.length === 0) return await show(true, plan)
         await confirm(`Repair ${dataDir}: ${counted(plan.length, 'step')}?`, options.yes)
         await show(false, repairDataDir(dataDir, verified))
-        say('`pipectl verify` reads all of it once more.')
+        say('`pipectl verify` checks the result.')
       } finally {
         release()
       }
@@ -63,7 +62,7 @@ is not touched. The daemon does the same by itself: stop it to look first. With 
   })
 }
 
-export function repairView(report: RepairReport): View {
+function repairView(report: RepairReport): View {
   const { actions } = report
   return {
     json: JSON.stringify(report),

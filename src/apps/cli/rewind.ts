@@ -17,7 +17,7 @@ import { confirm, say } from './terminal.ts'
 export function addRewindCommand(lanes: Command): void {
   define<{ to: string }>(lanes, {
     usage: 'rewind <destination>',
-    summary: 'deliver again from an earlier point; a lane never goes forward this way (see `lanes skip`)',
+    summary: 'deliver again from an earlier point; to go forward, see `lanes skip`',
     examples: [
       'pipectl lanes rewind orders/pull --to earliest --yes',
       'pipectl lanes rewind orders/database --to 2h',
@@ -71,7 +71,7 @@ interface Again {
 }
 
 /** 5,000 messages: enough for a person to see how much it is. */
-const mostPages = 25
+const maxPages = 25
 
 /** Null: nothing would be delivered again. Throws Failure. */
 async function deliveredAgain(
@@ -84,7 +84,7 @@ async function deliveredAgain(
   const firstSeq = typeof to === 'number' ? to : 0
   let again: Again | null = null
   let before: number | null = destination.lane.cursor_seq + 1
-  for (let page = 0; before !== null && page < mostPages; page += 1) {
+  for (let page = 0; before !== null && page < maxPages; page += 1) {
     const { body }: { body: MessageList } = await client.call('listMessages', {
       path: { pipe_id: pipe.pipe_id },
       query: { ...query, after: before },

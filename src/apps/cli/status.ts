@@ -21,7 +21,7 @@ const staleWords = 'delivery is being restarted or does not respond; they are sh
 
 const egressWords: Record<string, string> = {
   allow: 'allowed for destinations (egress.private)',
-  deny: 'denied to destinations, but for what egress.private and egress.allow let through',
+  deny: 'denied for destinations, except those in egress.allow (egress.private)',
 }
 
 /** Null: this key may not look at them, or the daemon is older than they are. */
@@ -41,14 +41,14 @@ function clusterRows(cluster: OverviewCluster): string[][] {
       'node',
       `${node.node_name}${node.is_this ? ' (this one)' : ''}: ${nodeInWords(node)}`,
     ]),
-    ...(unowned === null ? [] : [['nodes', `${unowned}: their records are taken and wait`]]),
+    ...(unowned === null ? [] : [['nodes', `${unowned}: their records are accepted and wait`]]),
   ]
 }
 
 export function addStatusCommands(program: Command): void {
   define<{ check?: boolean }>(program, {
     usage: 'status',
-    summary: 'show whether the daemon is well, what waits for delivery and which lanes need attention',
+    summary: 'show the health of the daemon, what is pending and which lanes need attention',
     examples: ['pipectl status', 'pipectl status --check -o json'],
     output: formats,
     daemon: true,
@@ -66,7 +66,7 @@ export function addStatusCommands(program: Command): void {
       const troubledNames = troubled.map(({ pipe, destination }) => fullName(pipe, destination))
       const names = () => (troubledNames.length === 0 ? [status.health] : troubledNames)
       await print(
-        { ...oneView(JSON.stringify(status), status.health, rowsOf(found, status)), names },
+        { ...oneView(JSON.stringify(status), status.health, statusRows(found, status)), names },
         options.output,
       )
       if (options.check !== true || troubled.length === 0) return
@@ -150,7 +150,7 @@ function statusOf(url: string, { overview, usage, alerts, nowMs, lanes, troubled
   }
 }
 
-function rowsOf(
+function statusRows(
   { alerts, nowMs, lanes, troubled, stale }: Found,
   status: ReturnType<typeof statusOf>,
 ): string[][] {
@@ -165,8 +165,8 @@ function rowsOf(
     ['records in, 24 h', count(status.ingest_records_24h)],
     ['records delivered, 24 h', count(status.delivered_records_24h)],
     ['requests rejected, 24 h', count(status.rejected_requests_24h)],
-    ['waiting', `${counted(status.pending_messages, 'message')}, ${bytes(status.pending_bytes)}`],
-    ['oldest waiting', duration(status.oldest_pending_age_seconds)],
+    ['pending', `${counted(status.pending_messages, 'message')}, ${bytes(status.pending_bytes)}`],
+    ['oldest pending', duration(status.oldest_pending_age_seconds)],
     ['lanes', `${status.lanes_count}, ${needAttention(troubled.length)}`],
     ...(alerts === null ? [] : [['alerts', alertsInWords(alerts, nowMs)]]),
     ...(stale.length === 0 ? [] : [['stale', `${counted(stale.length, 'lane')}: ${staleWords}`]]),

@@ -4,6 +4,7 @@ import { errorCode } from '../../platform/error-code.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
+import { repeated } from './flag-options.ts'
 import { io } from './io.ts'
 import { findPipe } from './references.ts'
 import type { TailFormat } from './tail/record-lines.ts'
@@ -20,12 +21,12 @@ export function addTailCommand(program: Command): void {
   define<TailOptions>(program, {
     usage: 'tail <pipe>',
     summary: 'show the records of a pipe as they are stored, until interrupted',
-    help: `Begins with what is stored from now on. At most --sample records a second are sent, and only those that --where
-names are printed; how many were left out is said on stderr. It connects again by itself and goes on behind the last record.
---where compares with the text of the value: a string without or with its quotes, anything else exactly as it was sent
-(1.10 is not 1.1). A key inside an object is named with dots: customer.country. Several must hold together.
-Exit codes: 3 the pipe was deleted, 4 the key was revoked, 130 interrupted, 141 nobody reads any more.
-For records that must all arrive there is \`pipectl pull\`.`,
+    help: `Begins with the next record that is stored. The daemon sends at most --sample records a second, of which --where selects
+some; stderr shows how many were left out. After a lost connection it reconnects and continues after the last record.
+--where compares the text of the value: a string with or without its quotes, anything else exactly as it was sent
+(1.10 is not 1.1). A key inside an object is written with dots: customer.country. All conditions must be true.
+Exit codes: 3 the pipe was deleted, 4 the key was revoked, 130 interrupted, 141 the reader of the output is gone.
+To receive every record, use \`pipectl pull\`.`,
     examples: [
       'pipectl tail orders',
       'pipectl tail orders --where status=paid --where customer.country=AT',
@@ -34,13 +35,19 @@ For records that must all arrive there is \`pipectl pull\`.`,
     daemon: true,
     options: (command) =>
       command
-        .option('--sample <count>', 'records a second at most: 1 to 1000 (default 50; 1000 with --where)')
-        .addOption(
-          new Option('--where <key=value>', 'only records of which this holds; may be given several times')
-            .default([], 'all records')
-            .argParser((value: string, before: string[]) => [...before, value]),
+        .option(
+          '--sample <count>',
+          'maximum number of records per second: 1 to 1000 (default 50; 1000 with --where)',
         )
-        .option('--after-seq <stream-seq>', 'begin after this message, as far as it is kept; 0: the first')
+        .addOption(
+          new Option('--where <key=value>', 'only records with this value; can be repeated')
+            .default([], 'all records')
+            .argParser(repeated),
+        )
+        .option(
+          '--after-seq <stream-seq>',
+          'begin after this message, if it is kept; 0: with the oldest one that is kept',
+        )
         .addOption(
           new Option(
             '-o, --output <format>',
@@ -103,7 +110,7 @@ async function write(text: string): Promise<void> {
   }).catch((error: unknown) => {
     throw new Failure(
       errorCode(error) === 'EPIPE' ? exitCodes.readerGone : exitCodes.failed,
-      `what came could not be written: ${error instanceof Error ? error.message : String(error)}`,
+      `the records could not be written: ${error instanceof Error ? error.message : String(error)}`,
       'make room where the output goes, and run the command again',
       error,
     )

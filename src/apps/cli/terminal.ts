@@ -65,8 +65,8 @@ export async function confirm(question: string, yes: boolean | undefined): Promi
   if (!canAsk()) {
     throw new Failure(
       exitCodes.usage,
-      `${question} Nobody can be asked: this is not a terminal`,
-      'add --yes to do it without being asked',
+      `${question} This needs a confirmation, and this is not a terminal`,
+      'add --yes to confirm',
     )
   }
   const terminal = createInterface({ input: io().stdin, output: io().stderr })
@@ -82,7 +82,7 @@ export async function confirm(question: string, yes: boolean | undefined): Promi
   } finally {
     terminal.close()
   }
-  throw new Failure(exitCodes.failed, 'not confirmed; nothing was changed', 'answer y to go on')
+  throw new Failure(exitCodes.failed, 'not confirmed; nothing was changed', 'answer y to continue')
 }
 
 /** Work that Ctrl-C and SIGTERM end in good order, through its signal. */

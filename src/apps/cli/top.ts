@@ -13,7 +13,7 @@ export function addTopCommand(program: Command): void {
     help: 'Press ? for the keys.',
     examples: ['pipectl top', 'pipectl top --read-only --profile prod'],
     daemon: true,
-    options: (command) => command.option('--read-only', 'change nothing: the keys for changes are off'),
+    options: (command) => command.option('--read-only', 'disable the keys that change something'),
     action: async (_, options) => {
       if (io().stdout.isTTY !== true || io().stdin.isTTY !== true) {
         throw new Failure(

@@ -9,13 +9,13 @@ import { findPipe } from './references.ts'
 export function addUsageCommand(program: Command): void {
   define<{ hours?: string }>(program, {
     usage: 'usage [pipe]',
-    summary: 'show what a pipe, or all pipes together, took in and delivered in each of the last hours',
-    help: `Hours are of UTC, the oldest first; the last is the current one, of which there is more to come. Requests count at once,
-deliveries when the progress of their lane is saved. FILTERED: records that destinations' transforms left out.`,
+    summary: 'show what a pipe, or all pipes together, accepted and delivered in each of the last hours',
+    help: `Hours are in UTC, oldest first; the last one is the current hour, which is not complete. Requests are counted immediately,
+deliveries when their lane saves its progress. FILTERED: records that a transform filtered out.`,
     examples: ['pipectl usage', 'pipectl usage orders --hours 168'],
     output: formats,
     daemon: true,
-    options: (command) => command.option('--hours <number>', 'how many, 1 to 168', '24'),
+    options: (command) => command.option('--hours <number>', 'number of hours, 1 to 168', '24'),
     action: async ([reference], options) => {
       const client = await connect(options)
       const pipe = reference === undefined ? null : await findPipe(client, reference)

@@ -12,7 +12,7 @@ import { addSettingFlags, dashboardOrigin } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
 import { io } from './io.ts'
-import { oneView, print, type View } from './output.ts'
+import { oneView, print, rowsOf, type View } from './output.ts'
 import { only } from './references.ts'
 import { askSecret, canAsk, confirm, readStdin, say } from './terminal.ts'
 
@@ -36,11 +36,11 @@ interface Users {
 
 const roleOption = ['--role <role>', 'admin or viewer'] as const
 
-const passwordHelp = `The password (10 to 1,000 characters) is asked for on a terminal; elsewhere it is the first line of stdin.
-With --data-dir the command works on the data directory of a daemon, on its machine and as its user.`
+const passwordHelp = `The password (10 to 1,000 characters) is read from a prompt on a terminal, otherwise from the first line of stdin.
+With --data-dir the command works on a data directory: run it on the machine of the daemon, as its user.`
 
 export function addUsersCommands(program: Command): void {
-  const users = group(program, 'users', 'people who may sign in to the dashboard')
+  const users = group(program, 'users', 'people who can sign in to the dashboard')
   define<UsersOptions>(users, {
     usage: 'create <email>',
     summary: 'create a user with a password',
@@ -56,7 +56,9 @@ export function addUsersCommands(program: Command): void {
       withUsers(options, async ({ create }) => {
         const password = await newPassword(options)
         const user = await create({ user_email: email, user_role: options.role, password })
-        await print(oneView(JSON.stringify({ user }), user.user_email, rowsOf(user)), options.output)
+        const { user_email, user_role, user_id } = user
+        const rows = rowsOf({ user_email, user_role, user_id })
+        await print(oneView(JSON.stringify({ user }), user_email, rows), options.output)
       }),
   })
   define<UsersOptions>(users, {
@@ -72,8 +74,8 @@ export function addUsersCommands(program: Command): void {
   addChanging(users)
   define<UsersOptions>(users, {
     usage: 'setup-link',
-    summary: 'make a link that creates one account within 24 hours',
-    help: 'Whoever has the link can use it: send it as you would a password.',
+    summary: 'print a link that creates one account, within 24 hours',
+    help: 'Everyone who has the link can use it: treat it like a password.',
     examples: [
       'pipectl users setup-link --role viewer',
       'pipectl users setup-link --data-dir /var/lib/pipectl',
@@ -84,10 +86,9 @@ export function addUsersCommands(program: Command): void {
     action: (_, options) =>
       withUsers(options, async ({ createSetupLink, url }) => {
         const { setup_path, setup_expires_ts } = await createSetupLink({ user_role: options.role })
-        say('This link is shown once. It works once, and until the time that is shown.')
+        say('This link is shown once. It works once, until the time below.')
         const link = { setup_url: `${url}${setup_path}`, setup_expires_ts }
-        const rows = Object.entries(link)
-        await print(oneView(JSON.stringify(link), link.setup_url, rows), options.output)
+        await print(oneView(JSON.stringify(link), link.setup_url, rowsOf(link)), options.output)
       }),
   })
 }
@@ -95,7 +96,7 @@ export function addUsersCommands(program: Command): void {
 function addChanging(users: Command): void {
   define<UsersOptions>(users, {
     usage: 'password <email>',
-    summary: 'set the password of a user, who is signed out everywhere',
+    summary: 'set the password of a user, and end all sessions of the user',
     help: passwordHelp,
     examples: ['pipectl users password ada@example.com --data-dir /var/lib/pipectl'],
     daemon: true,
@@ -109,7 +110,7 @@ function addChanging(users: Command): void {
   })
   define<UsersOptions>(users, {
     usage: 'role <email> <role>',
-    summary: 'make a user admin or viewer, who is signed out everywhere',
+    summary: 'make a user admin or viewer, and end all sessions of the user',
     examples: [
       'pipectl users role bob@example.com viewer',
       'pipectl users role ada@example.com admin --data-dir /var/lib/pipectl',
@@ -125,7 +126,7 @@ function addChanging(users: Command): void {
   })
   define<UsersOptions>(users, {
     usage: 'delete <email>',
-    summary: 'delete a user, who is signed out everywhere',
+    summary: 'delete a user, and end all sessions of the user',
     examples: ['pipectl users delete bob@example.com --yes'],
     daemon: true,
     destructive: true,
@@ -142,7 +143,10 @@ function addChanging(users: Command): void {
 
 function addDataDir(command: Command): Command {
   addSettingFlags(command, ['data_dir'])
-  return command.option('--workspace <name>', 'with --data-dir: whose users (default: default)')
+  return command.option(
+    '--workspace <name>',
+    'with --data-dir: the workspace of the users (default: default)',
+  )
 }
 
 async function withUsers<T>(
@@ -153,8 +157,8 @@ async function withUsers<T>(
     if (options.workspace !== undefined) {
       throw new Failure(
         exitCodes.usage,
-        '--workspace goes with --data-dir: through the API the key says whose users they are',
-        'leave it out, or add --data-dir',
+        '--workspace needs --data-dir: over the API, the key determines the workspace',
+        'omit it, or add --data-dir',
       )
     }
     const { url, call } = await connect(options)
@@ -226,12 +230,4 @@ function listView(users: readonly User[]): View {
       ]),
     }),
   }
-}
-
-function rowsOf(user: User): string[][] {
-  return [
-    ['user_email', user.user_email],
-    ['user_role', user.user_role],
-    ['user_id', user.user_id],
-  ]
 }

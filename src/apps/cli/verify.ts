@@ -3,19 +3,19 @@ import type { Command } from 'commander'
 import type { ShownRange, VerifiedFile, VerifyReport } from '../../maintenance/verify.ts'
 import { bytes, count, counted } from '../../platform/quantities.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import { openByteProgress } from './byte-progress.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'
 import { print, type Table, type View } from './output.ts'
+import { withByteProgress } from './progress.ts'
 
 export function addVerifyCommand(program: Command): void {
   define<{ json?: boolean }>(program, {
     usage: 'verify',
-    summary: 'read all of a data directory and compare it with its checksums; changes nothing',
-    help: `Reads every segment of the buffer (structure, each message against its checksum, running totals, whether one is
-missing), the mark, the idempotency keys, the metadata, and the lanes against the log. Run it on the daemon's host, as
-its user; the daemon may run meanwhile. Exit code 0: all is as it was written; 1: something is not, and what.`,
+    summary: 'read a complete data directory and compare it with its checksums; changes nothing',
+    help: `Reads every segment of the buffer (structure, checksum of each message, running totals, missing segments), the high-water
+mark, the idempotency keys and the metadata, and compares the lanes with the log. Run it on the daemon's host, as its user;
+the daemon can be running. Exit code 0: everything is as it was written; 1: something is not.`,
     examples: ['pipectl verify --data-dir /var/lib/pipectl', 'pipectl verify --json | jq .missing'],
     output: formats,
     options: (command) => {
@@ -28,10 +28,9 @@ its user; the daemon may run meanwhile. Exit code 0: all is as it was written; 1
       requireSingleMachine('verify', settings)
       const { data_dir: dataDir } = settings
       const { verifyDataDir } = await import('../../maintenance/verify.ts')
-      const progress = openByteProgress()
-      const { report } = await verifyDataDir(dataDir, ({ doneBytes, totalBytes }) =>
-        progress.update(doneBytes, totalBytes),
-      ).finally(() => progress.end())
+      const { report } = await withByteProgress((onProgress) =>
+        verifyDataDir(dataDir, ({ doneBytes, totalBytes }) => onProgress(doneBytes, totalBytes)),
+      )
       await print(verifyView(report), options.json === true ? 'json' : options.output)
       const { problems } = report.totals
       if (problems === 0) return
@@ -44,11 +43,11 @@ function nextStep({ is_daemon_running: isRunning, files, data_dir: dataDir }: Ve
   if (files.some((one) => one.file === 'metadata.db' && one.result !== 'ok')) {
     return 'see "What happens to a damaged disk" (docs/damaged-disk.md): metadata is restored from a backup'
   }
-  if (isRunning) return 'the running daemon goes on around it; `pipectl repair` needs it stopped'
+  if (isRunning) return 'the running daemon continues without it; stop the daemon for `pipectl repair`'
   return `pipectl repair --dry-run --data-dir ${dataDir} shows what can be done`
 }
 
-export function verifyView(report: VerifyReport): View {
+function verifyView(report: VerifyReport): View {
   const damaged = report.files.filter((one) => one.result !== 'ok')
   return {
     json: JSON.stringify(report),
@@ -69,11 +68,7 @@ function tableOf({ files, missing, known_losses: known, totals }: VerifyReport):
     columns: [{ label: 'FILE', shrinksTo: 24, keepsEnd: true }, 'RESULT', { label: 'DETAIL', wraps: true }],
     rows: [
       ...listed.flatMap(fileRows),
-      ...missing.map((range) => [
-        'buffer',
-        'missing',
-        `stream_seq ${seqs(range)}: neither there nor dropped`,
-      ]),
+      ...missing.map((range) => ['buffer', 'missing', `stream_seq ${seqs(range)}: missing, and not dropped`]),
       [
         `${sound.length} of ${counted(totals.segments, 'segment')}`,
         'ok',

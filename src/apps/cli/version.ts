@@ -12,13 +12,14 @@ import { fieldTable, print, show } from './output.ts'
 export function addVersionCommand(program: Command): void {
   define<{ checkDataDir?: boolean }>(program, {
     usage: 'version',
-    summary: 'print the version; with --check-data-dir whether it opens a data directory, before you upgrade',
-    help: `--check-data-dir changes nothing, and the daemon may run meanwhile. With the settings of a node it asks the database of
-the cluster. Exit code 0: this version opens it, after the migrations that are listed; 1: it does not; 3: nothing is set up there.`,
+    summary:
+      'print the version; --check-data-dir shows before an upgrade whether it can open a data directory',
+    help: `--check-data-dir changes nothing, and the daemon can be running. With the settings of a node it checks the database of
+the cluster. Exit code 0: this version can open it, after the listed migrations; 1: it cannot; 3: nothing is set up there.`,
     examples: ['pipectl version --check-data-dir --data-dir /var/lib/pipectl', 'pipectl version -o json'],
     output: formats,
     options: (command) => {
-      command.option('--check-data-dir', 'look at the data directory, or the database of the cluster')
+      command.option('--check-data-dir', 'check the data directory, or the database of the cluster')
       addSettingFlags(command, ['data_dir'])
     },
     action: async (_, options) => {
@@ -35,7 +36,7 @@ the cluster. Exit code 0: this version opens it, after the migrations that are l
         {
           json: JSON.stringify({ ...own, data_dir: found }),
           names: () => [own.version],
-          table: () => fieldTable([...rows, ...(found === null ? [] : rowsOf(found))]),
+          table: () => fieldTable([...rows, ...(found === null ? [] : formatRows(found))]),
         },
         options.output,
       )
@@ -53,7 +54,7 @@ const inWords: Record<FormatCheck['result'], string> = {
   not_set_up: 'not set up',
 }
 
-function rowsOf(found: FormatCheck): string[][] {
+function formatRows(found: FormatCheck): string[][] {
   const copy =
     found.copy_bytes === null
       ? []

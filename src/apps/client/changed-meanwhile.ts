@@ -14,7 +14,7 @@ const notSettings: ReadonlySet<string> = new Set([
 /** The objects of a body that have such keys. */
 const shownResources: ReadonlySet<string> = new Set(['pipe', 'destination'])
 /** More are not listed. */
-const mostListed = 8
+const maxListed = 8
 
 /** The settings that differ between two bodies of one GET. */
 export function changedSettings(before: object, now: object): Difference[] {
@@ -31,9 +31,9 @@ function settingsIn(body: object): object {
 /** `pipe.pipe_description: "mine" → "theirs"`, a line each. */
 function listed(found: readonly Difference[]): string {
   const lines = found
-    .slice(0, mostListed)
+    .slice(0, maxListed)
     .map((one) => `\n  ${one.path}: ${shown(one.before)} → ${shown(one.now)}`)
-  return lines.join('') + (found.length > mostListed ? `\n  and ${found.length - mostListed} more` : '')
+  return lines.join('') + (found.length > maxListed ? `\n  and ${found.length - maxListed} more` : '')
 }
 
 function shown(text: string | null): string {

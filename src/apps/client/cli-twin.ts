@@ -15,6 +15,7 @@ import {
   limitFlags,
   pipeFlags,
   startFromFlag,
+  transformFlags,
 } from './flag-fields.ts'
 import { printable } from './printable.ts'
 
@@ -69,7 +70,7 @@ export function destinationOptions(
   stored: Readonly<Record<string, unknown>> = {},
 ): string[] {
   const config = fields.destination_config ?? {}
-  const isPathSecret = hasSecretPath({ ...stored, ...config })
+  const isPathSecret = hasSecretPath(type, { ...stored, ...config })
   const options = Object.entries(config).flatMap(([key, value]) =>
     value === null || value === undefined ? [] : configOptions(type, key, value, isPathSecret),
   )
@@ -102,14 +103,9 @@ function configOptions(
 }
 
 function transformOptions(transform: GivenTransform | null | undefined): string[] {
-  if (transform === undefined) return []
-  if (transform === null) return ['--no-transform']
-  const { filter, map = [], mask_salt: salt } = transform
-  return [
-    ...['--filter', filter ?? ''],
-    ...map.flatMap((step) => ['--map', JSON.stringify(step)]),
-    ...(salt ? ['--secret', maskSaltPlace] : []),
-  ]
+  const shown = transform ? { ...transform, filter: transform.filter ?? '' } : transform
+  const salt = transform?.mask_salt ? ['--secret', maskSaltPlace] : []
+  return [...flagsFor(transformFlags, { transform: shown }), ...salt]
 }
 
 /**

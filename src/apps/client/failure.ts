@@ -94,32 +94,42 @@ function describe(status: number, code: string, body: Record<string, unknown>): 
 
 /** The user's next step for each error code; docs/errors.md shows them too. */
 export const errorHints: Readonly<Record<string, string>> = {
-  validation_error: 'correct the values named above; --help shows what the command takes',
+  validation_error: 'correct the values named above; --help shows what the command accepts',
   unauthorized:
     'give an active API key with PIPECTL_API_KEY, --api-key-file, --api-key-stdin or `pipectl profile add`',
   forbidden:
-    'use a key with the scope and the pipes that this takes (`pipectl keys list`), or allow the origin with `pipectl origins add`',
+    'use a key with the scope and the pipes that this needs (`pipectl keys list`), or allow the origin with `pipectl origins add`',
   pipe_not_found: '`pipectl pipes list` shows the pipes of this workspace; ingest also needs the pipe active',
   message_not_found: '`pipectl messages PIPE` lists the messages that are kept',
   destination_not_found: '`pipectl destinations list` shows the destinations of this workspace',
   origin_not_found: '`pipectl origins list PIPE` shows the allowed origins',
   api_key_not_found: '`pipectl keys list` shows the keys; a revoked key cannot be revoked again',
+  user_not_found: '`pipectl users list` shows the users',
+  last_admin: '`pipectl users role EMAIL admin` makes another user an admin',
+  alerts_not_set_up: '`pipectl alerts set` sets them up',
   no_blocking_message: 'nothing to do: `pipectl lanes list` shows the state of every lane',
   parked_not_found: '`pipectl parked list DEST` shows what is parked now',
-  changed_meanwhile: 'someone changed it in the meantime: look at it, then run the command again',
-  parked_replaying: 'wait for the outcome: `pipectl parked show DEST PARKED_ID` shows it',
+  parked_full: '`pipectl parked list DEST` shows what you can replay or discard',
+  changed_meanwhile: 'it was changed in the meantime: check it, then run the command again',
+  parked_replaying: 'wait for the result: `pipectl parked show DEST PARKED_ID` shows it',
   duplicate_pipe_name: 'choose another name, or change the existing pipe with `pipectl pipes update`',
   duplicate_destination_name: 'choose another name, or change the destination that has it',
   duplicate_origin: 'nothing to do: the origin is allowed already',
+  duplicate_user_email: '`pipectl users password` sets a new password for that user',
   duplicate_api_key_name: 'choose another name, or revoke the key of that name first',
   workspace_full: 'delete what is not needed, or raise the setting that the message names on the daemon',
-  cannot_revoke_current_key: '`pipectl keys rotate` makes a new key, switches to it and ends the old one',
+  cannot_revoke_current_key:
+    '`pipectl keys rotate` creates a new key and switches to it; the old one expires',
   batch_too_large: 'send fewer records in a request, or raise the limit with `pipectl limits set`',
   payload_too_large: 'send fewer records in a request; the message says which limit it was',
   rate_limit_exceeded: 'wait a moment, or raise the limit with `pipectl limits set`',
   tail_concurrency_exceeded:
-    'end a `pipectl tail`, or a page of the dashboard, that is no longer watched; then try again',
+    'close a live tail (`pipectl tail` or in the dashboard) that is no longer needed, then try again',
+  pull_concurrency_exceeded: 'stop a program that pulls and is no longer needed, then try again',
+  too_many_requests: 'wait a moment, then run the command again',
   daily_quota_exceeded: 'wait until midnight UTC, or raise the quota with `pipectl limits set`',
+  configuration_error:
+    'add an origin with `pipectl origins add PIPE ORIGIN`, or require a key: `pipectl pipes update PIPE --key-required`',
   missing_required_fields: 'add the missing keys, or make the columns nullable on the destination',
   buffer_unavailable: 'it is safe to send again; `pipectl doctor` on the daemon host shows disk space',
   storage_unavailable: 'free disk space on the daemon host (`pipectl doctor` shows it there), then try again',
@@ -137,7 +147,7 @@ export const unavailableReasons: Readonly<Record<string, string>> = {
     'The buffer has reached buffer.max_bytes: a destination has to catch up, or the operator raises it.',
   pipe_share: 'The buffer is almost full, and this pipe holds more than its share of it.',
   idempotency_full: 'The space for idempotency keys is full; requests without a key are accepted.',
-  too_many_bytes_in_flight: 'The daemon has as many requests in memory as it can take.',
+  too_many_bytes_in_flight: 'The daemon has as many requests in memory as it can hold.',
   write_failed: 'The daemon could not write to its disk.',
   not_in_cluster: 'The node has no connection to its cluster.',
   closing: 'The daemon is stopping.',
@@ -153,7 +163,7 @@ function reasonOf({ details }: Record<string, unknown>): string {
 function forbiddenHint(message: string): string | undefined {
   const [, scope] = /lacks the scope (\w+)/.exec(message) ?? []
   if (scope !== undefined)
-    return `use a key with the scope ${scope}: \`pipectl keys create NAME --scope ${scope}\` makes one`
+    return `use a key with the scope ${scope}: \`pipectl keys create NAME --scope ${scope}\` creates one`
   if (/(for|limited to) (other|some) pipes/.test(message))
     return 'use a key of this pipe, or of the whole workspace; `pipectl keys list` shows the pipes of each key'
   return /origin/i.test(message) ? 'allow it with `pipectl origins add PIPE ORIGIN`' : undefined
@@ -165,5 +175,5 @@ function hintFor(status: number, code: string, { message }: Record<string, unkno
   const known = errorHints[code]
   if (known !== undefined) return known
   if (status >= 500) return 'try again; the cause is in the log of the daemon'
-  return 'the version of this program and of the daemon may differ: compare `pipectl --version` on both'
+  return 'the versions of this program and of the daemon can differ: compare `pipectl --version` on both'
 }

@@ -7,6 +7,7 @@
  */
 import type { OnPermanentError } from '../../contract/delivery-settings.ts'
 import { destinationTypes, fieldsOf } from '../../contract/destination-words.ts'
+import { maskSaltPlace } from '../../contract/transform-words.ts'
 import { exitCodes, Failure } from './failure.ts'
 
 export interface FlagField {
@@ -14,8 +15,19 @@ export interface FlagField {
   readonly flag: string
   /** In the body: `rate.requests_per_second` is within `rate`. */
   readonly field: string
-  /** `switch`: `--flag` and `--no-flag`. `reset`: only `--no-flag`, for null. A list: one of its texts. */
-  readonly takes: 'text' | 'switch' | 'reset' | 'count' | 'wholeNumber' | 'number' | readonly string[]
+  /**
+   * `switch`: `--flag` and `--no-flag`. `reset`: only `--no-flag`, for null. `steps`: JSON, once for each element. A list:
+   * one of its texts.
+   */
+  readonly takes:
+    | 'text'
+    | 'switch'
+    | 'reset'
+    | 'count'
+    | 'wholeNumber'
+    | 'number'
+    | 'steps'
+    | readonly string[]
   /** In the help: `--flag <value>`. */
   readonly value?: string
   readonly help: string
@@ -38,7 +50,7 @@ export const pipeFlags = [
     field: 'pipe_add_ingest_ts',
     takes: 'switch',
     help: 'write the time of arrival into each record',
-    off: 'do not',
+    off: 'do not write it',
   },
   {
     flag: 'ts-field',
@@ -52,7 +64,7 @@ export const pipeFlags = [
     field: 'pipe_add_ingest_ip',
     takes: 'switch',
     help: "write the client's IP address into each record",
-    off: 'do not',
+    off: 'do not write it',
   },
   {
     flag: 'ip-field',
@@ -95,44 +107,44 @@ export const limitFlags = [
     ...flush,
     flag: 'records-per-request',
     field: 'pl_ingest_max_records_per_request',
-    help: 'most records in one ingest request',
+    help: 'maximum number of records in one ingest request',
   },
   {
     ...flush,
     flag: 'records-per-second',
     field: 'pl_ingest_max_records_per_second',
-    help: 'most records per second',
+    help: 'maximum number of records per second',
   },
   {
     ...flush,
     flag: 'records-per-day',
     field: 'pl_ingest_max_records_per_day',
-    help: 'most records per UTC day',
+    help: 'maximum number of records per UTC day',
   },
   {
     ...flush,
     flag: 'bytes-per-day',
     field: 'pl_ingest_max_bytes_per_day',
-    help: 'most bytes per UTC day; `none` for no cap',
+    help: 'maximum number of bytes per UTC day; `none` for no limit',
     none: 'none',
   },
   {
     ...flush,
     flag: 'flush-records',
     field: 'pl_delivery_max_records_per_flush',
-    help: 'records that close a batch',
+    help: 'send a batch at this number of records',
   },
   {
     ...flush,
     flag: 'flush-bytes',
     field: 'pl_delivery_max_bytes_per_flush',
-    help: 'bytes that close a batch',
+    help: 'send a batch at this number of bytes',
   },
   {
     ...flush,
     flag: 'flush-seconds',
     field: 'pl_delivery_max_seconds_per_flush',
-    help: 'seconds that close a batch',
+    help: 'send a batch after this time',
   },
 ] as const satisfies FlagField[]
 
@@ -151,41 +163,41 @@ export const deliveryFlags = [
     field: 'destination_max_retry_seconds',
     takes: 'wholeNumber',
     value: 'seconds',
-    help: 'how long a failing message is retried at short intervals (default 86400)',
+    help: 'how long a failing message is retried every 300 s or more often; afterwards every 900 s (default 86400)',
   },
   {
     flag: 'flush-records',
     field: 'flush.max_records',
     takes: 'wholeNumber',
     value: 'number',
-    help: 'records that close a batch',
+    help: 'send a batch at this number of records',
   },
   {
     flag: 'flush-bytes',
     field: 'flush.max_bytes',
     takes: 'wholeNumber',
     value: 'number',
-    help: 'bytes that close a batch',
+    help: 'send a batch at this number of bytes',
   },
   {
     flag: 'flush-seconds',
     field: 'flush.max_seconds',
     takes: 'wholeNumber',
     value: 'number',
-    help: 'seconds that close a batch',
+    help: 'send a batch after this time',
   },
   {
     flag: 'flush',
     field: 'flush',
     takes: 'reset',
-    help: "no batch limits of its own: the pipe's limits or the defaults apply",
+    help: "remove these three limits: the pipe's limits or the defaults apply",
   },
   {
     flag: 'rate',
     field: 'rate.requests_per_second',
     takes: 'number',
     value: 'number',
-    help: 'most requests (statements, objects) per second; `none` for no limit',
+    help: 'maximum number of requests (statements, objects) per second; `none` for no limit',
     none: 'none',
   },
   {
@@ -193,14 +205,14 @@ export const deliveryFlags = [
     field: 'concurrency',
     takes: 'wholeNumber',
     value: 'number',
-    help: 'HTTP and NATS: requests of one batch at the same time (1 to 32; default 1)',
+    help: 'HTTP and NATS: requests of one batch in parallel (1 to 32; default 1)',
   },
   {
     flag: 'on-permanent-error',
     field: 'on_permanent_error',
     takes: ['block', 'park'] satisfies OnPermanentError[],
     value: 'what',
-    help: 'a record that is rejected for good blocks the lane (default), or is parked and the lane continues',
+    help: 'a permanently rejected record blocks the lane (default), or is parked and the lane continues',
   },
 ] as const satisfies FlagField[]
 
@@ -209,8 +221,34 @@ export const startFromFlag = {
   field: 'start_from',
   takes: ['now', 'earliest'],
   value: 'point',
-  help: 'first record it gets: now (default) or earliest',
+  help: 'where delivery starts: now (default), or the earliest message that is kept',
 } as const satisfies FlagField
+
+/** The environment variable of the salt of a transform. */
+export const saltVariable = 'PIPECTL_DESTINATION_MASK_SALT'
+
+export const transformFlags = [
+  {
+    flag: 'filter',
+    field: 'transform.filter',
+    takes: 'text',
+    value: 'expression',
+    help: 'the records that it receives, in CEL: \'record.status == "paid"\'; "" for all (docs/transform.md)',
+  },
+  {
+    flag: 'map',
+    field: 'transform.map',
+    takes: 'steps',
+    value: 'step',
+    help: `a change of each record, as JSON; can be repeated, in order: '{"op":"drop","paths":["user.email"]}'; the salt of mask is read from ${saltVariable}, or with --secret ${maskSaltPlace} from a prompt`,
+  },
+  {
+    flag: 'transform',
+    field: 'transform',
+    takes: 'reset',
+    help: 'remove filter and map: all records as they are',
+  },
+] as const satisfies FlagField[]
 
 /** The fields that a file with a destination can have, in addition to `destination_type` and `destination_config`. */
 export const destinationSettings = [
@@ -241,9 +279,11 @@ type Value<F> =
         ? number
         : F extends { takes: 'reset' }
           ? null
-          : F extends { takes: readonly (infer Choice)[] }
-            ? Choice
-            : string)
+          : F extends { takes: 'steps' }
+            ? unknown[]
+            : F extends { takes: readonly (infer Choice)[] }
+              ? Choice
+              : string)
   | (F extends { none: string } ? null : never)
 
 /** Fields by their path in the body. */
@@ -263,6 +303,8 @@ function optionValue(row: FlagField, option: unknown): unknown {
   const { takes, none } = row
   if (takes === 'switch') return option
   if (takes === 'reset') return option === false ? null : undefined
+  if (takes === 'steps')
+    return Array.isArray(option) ? option.map((text) => stepFrom(row.flag, text)) : undefined
   if (typeof option !== 'string') return undefined
   if (none !== undefined && option === none) return null
   return typeof takes === 'string' && takes !== 'text' ? numberFrom(row.flag, option, takes) : option
@@ -285,6 +327,18 @@ export function numberFrom(flag: string, text: string, takes: keyof typeof numbe
   )
 }
 
+function stepFrom(flag: string, text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new Failure(
+      exitCodes.usage,
+      `--${flag} ${JSON.stringify(text)} is not JSON`,
+      `e.g. --${flag} '{"op":"rename","from":"a","to":"b"}'`,
+    )
+  }
+}
+
 /** The flags that set these fields of a body; what has no flag is left out. */
 export function flagsFor(table: readonly FlagField[], body: object): string[] {
   return table.flatMap((entry) => {
@@ -296,6 +350,8 @@ export function flagsFor(table: readonly FlagField[], body: object): string[] {
 function flagFor({ flag, takes, none }: FlagField, value: unknown): string[] {
   if (takes === 'switch') return [value === true ? `--${flag}` : `--no-${flag}`]
   if (takes === 'reset') return value === null ? [`--no-${flag}`] : []
+  if (takes === 'steps')
+    return Array.isArray(value) ? value.flatMap((step) => [`--${flag}`, JSON.stringify(step)]) : []
   const word = value === null ? none : String(value)
   return word === undefined ? [] : [`--${flag}`, word]
 }

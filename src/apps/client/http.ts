@@ -121,8 +121,8 @@ function headerSafe(apiKey: string): string {
   if (/^[\x21-\x7e]+$/.test(apiKey)) return apiKey
   throw new Failure(
     exitCodes.auth,
-    'the API key holds spaces or characters that no key has',
-    'give the key alone, as it was shown when it was made (ppl1_…)',
+    'the API key contains spaces or characters that no key has',
+    'give only the key, as it was shown when it was created (ppl1_…)',
   )
 }
 

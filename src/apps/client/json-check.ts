@@ -34,8 +34,7 @@ export function checkRecords(text: string, most = Number.POSITIVE_INFINITY): Che
   for (let at = 0; at < bounds.length; at += 2) {
     const start = bounds[at]!
     if (text[start] !== '{') return fault(start, 'every record must be a JSON object')
-    if (records.length === most)
-      return fault(start, `there may be ${most} of them at most: as many as are parked`)
+    if (records.length === most) return fault(start, `there can be at most ${most}: as many as are parked`)
     records.push(text.slice(start, bounds[at + 1]!))
   }
   if (records.length === 0) return fault(skipSpace(text, 0), 'there must be at least one record')
@@ -162,7 +161,7 @@ function scalarEnd(text: string, at: number): number | Problem {
   if (text[at] === "'") return { at, message: 'text is written in double quotes' }
   return {
     at,
-    message: `${shown(found)} is no value: text is written in double quotes, numbers like 1.5`,
+    message: `${shown(found)} is not a value: text is written in double quotes, numbers like 1.5`,
   }
 }
 

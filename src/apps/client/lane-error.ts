@@ -34,5 +34,5 @@ export function faultWords({ fault }: Pick<NonNullable<LastError>, 'fault'>, typ
   if (fault === null) return ''
   return fault === 'records'
     ? `the records: fix the ${type === undefined ? 'destination' : wordsOf(type).receiver}, or skip the message`
-    : 'the destination: no record is to blame, so skipping one does not help'
+    : 'the destination: no record is at fault, so a skip does not help'
 }

@@ -7,18 +7,12 @@ import { backoffMs } from '../../platform/backoff.ts'
 import type { Client } from './client.ts'
 import { ApiFailure } from './failure.ts'
 import { elementTexts, indented, valueText } from './json-text.ts'
-import { lanePath } from './workspace.ts'
+import { type LaneRef, lanePath } from './workspace.ts'
 
 /** The size of one response. The daemon allows no more. */
 const pageSize = 500
 const firstLookMs = 100
 const lookEveryMs = 1_000
-
-/** The lane whose records are parked. */
-export interface ParkedPlace {
-  pipeId: string
-  destinationId: string
-}
 
 /** The body of a replay. `records`: each one's JSON text, which goes out as it is; null: as they are stored. */
 export function replayBody(records: readonly string[] | null): Uint8Array<ArrayBuffer> {
@@ -33,7 +27,7 @@ export interface ParkedFilter {
 /** The first `most` that fit, in as many requests as it takes; `hasMore`: there are others. */
 export async function parkedRecords(
   client: Client,
-  place: ParkedPlace,
+  lane: LaneRef,
   { error_code, reason }: ParkedFilter,
   { most, signal }: { most: number; signal?: AbortSignal },
 ): Promise<{ parked: ParkedRecord[]; hasMore: boolean }> {
@@ -44,7 +38,7 @@ export async function parkedRecords(
     const limit = String(Math.min(pageSize, most - parked.length))
     const query: Record<string, string> = { ...filter, limit, ...(after !== null && { after }) }
     const { body } = await client.call('listParked', {
-      path: lanePath(place),
+      path: lanePath(lane),
       query,
       signal,
     })
@@ -66,14 +60,14 @@ export interface StartedReplay {
 /** Asks repeatedly, first after 0.1 s, later every second. */
 export async function replayOutcome(
   client: Client,
-  place: ParkedPlace,
+  lane: LaneRef,
   replay: StartedReplay,
   waitMs: number,
 ): Promise<ReplayOutcome> {
   const untilMs = Date.now() + waitMs
   for (let looks = 1; ; looks += 1) {
     const pauseMs = backoffMs(looks, firstLookMs, lookEveryMs)
-    const found = await outcomeNow(client, place, replay)
+    const found = await outcomeNow(client, lane, replay)
     if (found.kind !== 'waiting' || Date.now() + pauseMs > untilMs) return found
     await new Promise((resolve) => setTimeout(resolve, pauseMs))
   }
@@ -81,11 +75,11 @@ export async function replayOutcome(
 
 async function outcomeNow(
   client: Client,
-  place: ParkedPlace,
+  lane: LaneRef,
   { parkedId, replays }: StartedReplay,
 ): Promise<ReplayOutcome> {
   try {
-    const { body } = await client.call('getParked', { path: { ...lanePath(place), parked_id: parkedId } })
+    const { body } = await client.call('getParked', { path: { ...lanePath(lane), parked_id: parkedId } })
     if (body.replays < replays) return { kind: 'left' }
     // Another replay may have been requested meanwhile: then this one failed, which is all that is known.
     return body.state === 'replaying' ? { kind: 'waiting' } : { kind: 'failed', error: body.error }

@@ -70,7 +70,7 @@ function fetchCall(url: string, key: string | null, record: Sample): string {
 /** With the script that the daemon serves beside ingest. */
 function html(url: string, key: string | null, record: Sample): string {
   const options =
-    key === null ? '' : `, {\n    // Everybody who opens the page can read this key.\n    key: '${key}',\n  }`
+    key === null ? '' : `, {\n    // Everyone who opens the page can read this key.\n    key: '${key}',\n  }`
   return `<script src="${new URL('/v1/pipectl.js', url)}"></script>
 <script>
   const records = pipectl('${url}'${options})

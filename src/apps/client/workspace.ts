@@ -16,8 +16,14 @@ export interface DestinationOfPipe {
 
 export type LanePath = Pick<Destination, 'pipe_id' | 'destination_id'>
 
+/** A destination of a pipe, by ids. */
+export interface LaneRef {
+  pipeId: string
+  destinationId: string
+}
+
 /** The path parameters of an operation on a destination, or on what is parked of it. */
-export function lanePath(lane: LanePath | { pipeId: string; destinationId: string }): LanePath {
+export function lanePath(lane: LanePath | LaneRef): LanePath {
   return 'pipe_id' in lane
     ? { pipe_id: lane.pipe_id, destination_id: lane.destination_id }
     : { pipe_id: lane.pipeId, destination_id: lane.destinationId }

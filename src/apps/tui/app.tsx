@@ -266,7 +266,7 @@ function Header(props: {
       {props.readOnly ? <Text color="yellow">[read-only] </Text> : null}
       {`${props.url}  ${counted(snapshot?.pipes.length ?? 0, 'pipe')}  ${counted(lanes.length, 'lane')}  `}
       <Text color={troubled > 0 ? 'red' : 'green'}>{needAttention(troubled)}</Text>
-      {`  ${count(pending)} waiting`}
+      {`  ${count(pending)} pending`}
       <AlertsWord alerts={props.alerts} />
       {stale === 0 ? null : <Text color="yellow">{`  ${stale} stale: delivery does not respond`}</Text>}
     </Text>

@@ -67,7 +67,7 @@ function pipeLines(pipe: OverviewPipe, nowMs: number): DetailLine[] {
       ? [['filtered today', `${count(today.filtered_records)} records`] as [string, string]]
       : []),
     ['last record', ago(pipe.last_ingest_ts, nowMs)],
-    ['waiting', counted(pipe.pending_messages, 'message')],
+    ['pending', counted(pipe.pending_messages, 'message')],
     ['lanes', String(pipe.lanes.length)],
   ]
 }
@@ -90,7 +90,7 @@ function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number)
     ],
     ['first failed', lane.first_failed_ts === null ? '-' : withTime(lane.first_failed_ts, nowMs)],
     [
-      'waiting',
+      'pending',
       `${counted(lane.pending_messages, 'message')}, ${bytes(lane.pending_bytes)}, oldest ${duration(lane.oldest_pending_age_seconds)}`,
     ],
     ['cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
@@ -116,7 +116,7 @@ function blockingLines(blocking: Blocking, nowMs: number): DetailLine[] {
     ['records', count(blocking.recordsCount)],
     ...blocking.records.map((record, index): DetailLine => {
       const place = blocking.from + index
-      return [`  ${place}${place === blocking.refused ? ' refused' : ''}`, record]
+      return [`  ${place}${place === blocking.refused ? ' rejected' : ''}`, record]
     }),
   ]
 }

@@ -7,7 +7,7 @@ const keyTable = [
   ['n', 'the next lane that needs attention'],
   ['enter', 'show it in full; esc: back'],
   ['s', 'skip (park) the blocking message of a lane, if a record is at fault (asks)'],
-  ['r', 'retry the blocking message now, and wait for the outcome'],
+  ['r', 'retry the blocking message now, and wait for the result'],
   ['b', 'block the destination (asks), or unblock it'],
   ['w', 'rewind the lane: earliest, a stream_seq or a time'],
   ['p', 'pause the pipe, or resume it (asks)'],

@@ -9,19 +9,13 @@ import type { ParkedDetail, ParkedRecord } from '../../contract/parked.ts'
 import { counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
 import { singleLine } from '../client/json-text.ts'
-import {
-  errorWords,
-  type ParkedPlace,
-  parkedRecords,
-  placeWords,
-  recordTextsOf,
-  replayOutcome,
-} from '../client/parked.ts'
+import { errorWords, parkedRecords, placeWords, recordTextsOf, replayOutcome } from '../client/parked.ts'
+import type { LaneRef } from '../client/workspace.ts'
 import { type Lane, laneName } from './actions.ts'
 import { type KeyPress, movesIn } from './use-keys.ts'
 
 /** More than a user reads line by line; the command line has all. */
-const mostShown = 500
+const maxShown = 500
 const outcomeWaitMs = 10_000
 
 export interface ShownRecord {
@@ -65,7 +59,7 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
   useEffect(() => {
     if (place === null) return setFound(null)
     const stop = new AbortController()
-    parkedRecords(client, place, {}, { most: mostShown, signal: stop.signal }).then(
+    parkedRecords(client, place, {}, { most: maxShown, signal: stop.signal }).then(
       ({ parked, hasMore }) => setFound({ id: place.destinationId, list: parked, hasMore }),
       // A daemon that is away is said in the header; what was shown stays.
       () => {},
@@ -81,7 +75,7 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
     const at = selected === null ? 0 : all.indexOf(selected)
     select(all[Math.max(0, Math.min(all.length - 1, at + by))]?.parked_id ?? null)
   }
-  const onSelected = (what: (place: ParkedPlace, one: ParkedRecord) => void) => {
+  const onSelected = (what: (place: LaneRef, one: ParkedRecord) => void) => {
     if (place !== null && selected !== null) what(place, selected)
   }
   const changing = (what: () => void) => (readOnly ? notify('This screen is read-only.') : what())
@@ -133,13 +127,13 @@ function questionOf(asking: Asking, lane: Lane): string {
   return `Discard ${placeWords(asking.parked)} permanently? [y/N]  ${laneName(lane)} never receives it.`
 }
 
-function placeOf({ pipe, destination }: Lane): ParkedPlace {
+function placeOf({ pipe, destination }: Lane): LaneRef {
   return { pipeId: pipe.pipe_id, destinationId: destination.destination_id }
 }
 
 async function load(
   client: Client,
-  { pipeId, destinationId }: ParkedPlace,
+  { pipeId, destinationId }: LaneRef,
   parkedId: string,
   show: (record: ShownRecord) => void,
   notify: (text: string) => void,
@@ -155,7 +149,7 @@ async function load(
 }
 
 /** Waits for the outcome, at most ten seconds. */
-async function replay(client: Client, place: ParkedPlace, one: ParkedRecord): Promise<string> {
+async function replay(client: Client, place: LaneRef, one: ParkedRecord): Promise<string> {
   const { parked_id: id } = one
   const { body } = await client.call('replayParked', {
     path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: id },
@@ -165,7 +159,7 @@ async function replay(client: Client, place: ParkedPlace, one: ParkedRecord): Pr
   const name = placeWords(one)
   if (outcome.kind === 'stored') return `Replayed ${name}: stored.`
   if (outcome.kind === 'failed') return `Replayed ${name}: failed again: ${errorWords(outcome.error)}`
-  return `Replaying ${name}; the outcome is not known yet.`
+  return `Replaying ${name}; the result is not known yet.`
 }
 
 async function replayAll(client: Client, lane: Lane): Promise<string> {
@@ -177,7 +171,7 @@ async function replayAll(client: Client, lane: Lane): Promise<string> {
   return `Replaying ${counted(body.replayed, 'parked record')} of ${laneName(lane)}.`
 }
 
-async function discard(client: Client, place: ParkedPlace, one: ParkedRecord): Promise<string> {
+async function discard(client: Client, place: LaneRef, one: ParkedRecord): Promise<string> {
   await client.call('deleteParked', {
     path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: one.parked_id },
   })

@@ -285,7 +285,7 @@ export class JetStreamAppender implements Appender {
     const before = this.#newestStreamSeq
     const startedAt = performance.now()
     this.#publisher.publish({
-      subject: frameSubject(cluster, pipeId),
+      subject: frameSubject({ cluster, pipeId }),
       data: frame.buffer.subarray(0, frame.length),
       headers,
       onResult: (result) => {

@@ -37,14 +37,14 @@ export class Checkpoints {
 
   /** Null when the pipe has none. `storedMs` is the time of writing, ms since the epoch. */
   async newest(pipeId: string): Promise<(PipePosition & { storedMs: number }) | null> {
-    const message = await this.#client.last(totalsSubject(this.#cluster, pipeId))
+    const message = await this.#client.last(totalsSubject({ cluster: this.#cluster, pipeId }))
     const position = message && this.#decoded(message)
     return position && { ...position, storedMs: message.storedMs ?? 0 }
   }
 
   /** Oldest first. */
   async all(pipeId: string): Promise<PipePosition[]> {
-    const plan = { filter: totalsSubject(this.#cluster, pipeId), afterStreamSeq: 0 }
+    const plan = { filter: totalsSubject({ cluster: this.#cluster, pipeId }), afterStreamSeq: 0 }
     const stream = new FrameStream(this.#client, this.#room, plan)
     const found: PipePosition[] = []
     try {
@@ -64,7 +64,7 @@ export class Checkpoints {
     const body = JSON.stringify({ seq, messages, records, bytes })
     let answer: { error?: { description?: string } }
     try {
-      const subject = totalsSubject(this.#cluster, pipeId)
+      const subject = totalsSubject({ cluster: this.#cluster, pipeId })
       const reply = await this.#client.nats.request(subject, body, { timeout: writeTimeoutMs })
       answer = reply.json()
     } catch (error) {

@@ -63,7 +63,7 @@ export class Earliest {
   async #find(pipeId: string): Promise<PipePosition> {
     const foundAt = performance.now()
     const { firstSeq } = await this.#stateSince(foundAt - freshMs)
-    const look = () => this.#client.nextOfLeader(pipeSubjects(this.#cluster, pipeId), firstSeq)
+    const look = () => this.#client.nextOfLeader(pipeSubjects({ cluster: this.#cluster, pipeId }), firstSeq)
     let first = await look()
     let position: PipePosition | null = null
     if (first === null) {

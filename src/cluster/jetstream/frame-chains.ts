@@ -13,7 +13,7 @@ import { type StoredFrame, storedFrame } from './stored-frame.ts'
 import type { StreamClient, StreamMessage } from './stream-client.ts'
 
 /** In addition to the requests of consumers. */
-const mostBytes = 16 * 1024 * 1024
+const maxBytes = 16 * 1024 * 1024
 const idleChainMs = 30_000
 
 class Chain {
@@ -128,7 +128,7 @@ export class FrameChains {
   }
 
   #open(pipeId: string, afterStreamSeq: number): Chain {
-    const plan = { filter: pipeSubjects(this.#cluster, pipeId), afterStreamSeq }
+    const plan = { filter: pipeSubjects({ cluster: this.#cluster, pipeId }), afterStreamSeq }
     const chain = new Chain(new FrameStream(this.#client, this.#room, plan))
     const chains = this.#chains.get(pipeId)
     if (chains === undefined) this.#chains.set(pipeId, [chain])
@@ -181,7 +181,7 @@ export class FrameChains {
     chain.push(frame)
     this.#bytes += frame.memoryBytes
     this.#order.push(chain)
-    while (this.#bytes > mostBytes) if (!this.#dropOldest()) break
+    while (this.#bytes > maxBytes) if (!this.#dropOldest()) break
     return frame
   }
 

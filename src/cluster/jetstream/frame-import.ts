@@ -117,7 +117,7 @@ export class FrameImport {
   readonly #stream: JetStreamClient
   readonly #cluster: string
   readonly #keys: Pick<KeyStore, 'add'>
-  readonly #mostBytes: number
+  readonly #maxBytes: number
   readonly #underWay = new Set<Promise<void>>()
   #bytesUnderWay = 0
   /** The sequence of the last published frame. */
@@ -130,7 +130,7 @@ export class FrameImport {
     this.#stream = jetstream(connection, { timeout: publishTimeoutMs })
     this.#cluster = cluster
     this.#keys = keys
-    this.#mostBytes = Math.min(frameBytes, (connection.info?.max_payload ?? 0) - frameHeadBytes)
+    this.#maxBytes = Math.min(frameBytes, (connection.info?.max_payload ?? 0) - frameHeadBytes)
   }
 
   /**
@@ -138,7 +138,7 @@ export class FrameImport {
    * BufferUnavailableError when any frame was not stored.
    */
   async put(messages: readonly NewMessage[]): Promise<number[]> {
-    const frames = [...framesOf(messages, this.#mostBytes)]
+    const frames = [...framesOf(messages, this.#maxBytes)]
     const seqs = frames.flatMap((frame, ahead) =>
       frame.map((_, index) => seqOf(this.#lastSeq + 1 + ahead, index)),
     )
@@ -168,7 +168,7 @@ export class FrameImport {
   #publish(messages: readonly NewMessage[]): void {
     const frame = openFrame(messages.reduce((sum, message) => sum + framedBytes(message), 0))
     for (const message of messages) appendToFrame(frame, message)
-    const subject = frameSubject(this.#cluster, messages[0]!.pipeId)
+    const subject = frameSubject({ cluster: this.#cluster, pipeId: messages[0]!.pipeId })
     const sent = this.#send(subject, frame, headOf(messages), this.#lastSeq).finally(() => {
       this.#underWay.delete(sent)
       this.#bytesUnderWay -= frame.length
@@ -198,19 +198,19 @@ function usedKeys(messages: readonly NewMessage[], seqs: readonly number[]): Use
   const used = new Map<string, UsedKey>()
   for (const [index, { pipeId, msgId, recordCount, idempotency }] of messages.entries()) {
     if (idempotency === undefined) continue
-    const keyHash = keyHashOf(pipeId, idempotency.key)
+    const keyHash = keyHashOf({ pipeId, key: idempotency.key })
     const bodyHash = bodyHashOf(idempotency.bodyHash)
     used.set(keyHash, { keyHash, bodyHash, msgId, recordCount, seq: seqs[index]! })
   }
   return [...used.values()]
 }
 
-function* framesOf(messages: readonly NewMessage[], mostBytes: number): Generator<NewMessage[]> {
+function* framesOf(messages: readonly NewMessage[], maxBytes: number): Generator<NewMessage[]> {
   let frame: NewMessage[] = []
   let bytes = 0
   for (const message of messages) {
     const size = framedBytes(message)
-    if (frame.length === messagesPerFrame || (frame.length > 0 && bytes + size > mostBytes)) {
+    if (frame.length === messagesPerFrame || (frame.length > 0 && bytes + size > maxBytes)) {
       yield frame
       frame = []
       bytes = 0

@@ -140,10 +140,11 @@ export class FramePull {
   /** The reply subject contains the position: `$JS.ACK.stream.consumer.tries.stream_seq.consumer_seq.time.pending`. */
   #take(message: NatsMessage): void {
     const place = (message.reply ?? '').split('.')
+    const consumer = place.at(-6)
     const streamSeq = Number(place.at(-4))
     const consumerSeq = Number(place.at(-3))
     this.#delivered += 1
-    if (consumerSeq !== this.#delivered) {
+    if (consumer !== this.#consumer || consumerSeq !== this.#delivered) {
       this.#break()
       return
     }

@@ -32,18 +32,24 @@ export function bufferSubjects(cluster: string): string {
   return `pipectl.${cluster}.buffer.>`
 }
 
+/** A pipe in the subjects of its cluster. */
+interface PipeOfCluster {
+  cluster: string
+  pipeId: string
+}
+
 /** All subjects of one pipe. */
-export function pipeSubjects(cluster: string, pipeId: string): string {
+export function pipeSubjects({ cluster, pipeId }: PipeOfCluster): string {
   return `pipectl.${cluster}.buffer.${pipeId}.>`
 }
 
 /** The subject of a pipe's frames without keys. */
-export function frameSubject(cluster: string, pipeId: string): string {
+export function frameSubject({ cluster, pipeId }: PipeOfCluster): string {
   return `pipectl.${cluster}.buffer.${pipeId}.f`
 }
 
 /** The subject of one appender's frames with keys. Each is stored only directly after the one before it. */
-export function chainSubject(cluster: string, pipeId: string, chain: string): string {
+export function chainSubject({ cluster, pipeId, chain }: PipeOfCluster & { chain: string }): string {
   return `pipectl.${cluster}.buffer.${pipeId}.k.${chain}`
 }
 
@@ -57,7 +63,7 @@ export function totalsSubjects(cluster: string): string {
   return `pipectl.${cluster}.totals.*`
 }
 
-export function totalsSubject(cluster: string, pipeId: string): string {
+export function totalsSubject({ cluster, pipeId }: PipeOfCluster): string {
   return `pipectl.${cluster}.totals.${pipeId}`
 }
 

@@ -122,7 +122,7 @@ export class KeyedAppends {
 
   /** `message` must have a key and must not be lent. Rejects with BufferUnavailableError, IdempotencyKeyReusedError. */
   async append(message: NewMessage, idempotency: Idempotency): Promise<Appended> {
-    const keyHash = keyHashOf(message.pipeId, idempotency.key)
+    const keyHash = keyHashOf({ pipeId: message.pipeId, key: idempotency.key })
     const bodyHash = bodyHashOf(idempotency.bodyHash)
     for (let first = this.#first.get(keyHash); first !== undefined; first = this.#first.get(keyHash)) {
       const appended = await first.appended.catch((error: unknown) => {
@@ -139,7 +139,7 @@ export class KeyedAppends {
 
   /** Null when the key is free. Waits for a request with the same key that is in progress. */
   async find(pipeId: string, { key, bodyHash }: Idempotency): Promise<Appended | 'reused' | null> {
-    const used = await this.#usedKey(keyHashOf(pipeId, key))
+    const used = await this.#usedKey(keyHashOf({ pipeId, key }))
     return used === null ? null : answerTo(used, bodyHashOf(bodyHash))
   }
 
@@ -296,7 +296,7 @@ export class KeyedAppends {
   /** Starts a chain. No frame of it is in flight without a response. */
   async #begin(pipeId: string, name: string): Promise<number> {
     const result = await this.#send(
-      chainSubject(this.#deps.cluster, pipeId, name),
+      chainSubject({ cluster: this.#deps.cluster, pipeId, chain: name }),
       new Uint8Array(0),
       undefined,
     )
@@ -320,7 +320,7 @@ export class KeyedAppends {
     headers.append(expectedHeader, String(afterSeq))
     headers.append(idHeader, attemptId)
     const [before, startedAt] = [newestSeq(), performance.now()]
-    const subject = chainSubject(cluster, pipeId, chain.name)
+    const subject = chainSubject({ cluster, pipeId, chain: chain.name })
     const result = await this.#send(subject, frame.buffer.subarray(0, frame.length), headers)
     if (result.kind === 'stored') {
       if (!onStored(stored, result.streamSeq, { before, ms: performance.now() - startedAt }))

@@ -69,7 +69,7 @@ class StreamLookup implements MessageLookup {
   async list(pipeId: string, { beforeSeq, afterSeq, limit }: MessageListing): Promise<ListedMessage[]> {
     const listed: ListedMessage[] = []
     let before = streamSeqOf(Math.min(beforeSeq - 1, Number.MAX_SAFE_INTEGER - 1)) + 1
-    const filter = pipeSubjects(this.#cluster, pipeId)
+    const filter = pipeSubjects({ cluster: this.#cluster, pipeId })
     const { firstSeq, lastSeq } = await this.#client.state()
     before = Math.min(before, lastSeq + 1)
     const first = Math.max(firstSeq, streamSeqOf(afterSeq))

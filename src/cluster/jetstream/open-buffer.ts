@@ -206,7 +206,7 @@ class JetStreamBuffer implements OpenBuffer {
     const { manager, spec } = this.#parts
     const none: Backlog = { messages: 0, records: 0, bytes: 0 }
     const { state } = await manager.streams.info(streamName(spec.cluster), {
-      subjects_filter: frameSubject(spec.cluster, '*'),
+      subjects_filter: frameSubject({ cluster: spec.cluster, pipeId: '*' }),
     })
     const subjects = Object.keys(state.subjects ?? {})
     return new Map(subjects.map((subject) => [pipeIdOf(spec.cluster, subject), none]))

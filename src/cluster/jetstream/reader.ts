@@ -138,7 +138,7 @@ class JetStreamReader implements BufferReader {
   async cursorAtTime(pipeId: string, timeMs: number): Promise<number> {
     // Read first: messages that arrive meanwhile are of a later time.
     const head = await this.#totals.head(pipeId)
-    const filter = pipeSubjects(this.#cluster, pipeId)
+    const filter = pipeSubjects({ cluster: this.#cluster, pipeId })
     const first = await firstReceivedFrom(this.#client, this.#room, filter, timeMs)
     const cursor = first === null ? head.seq : first - 1
     return Math.max(cursor, (await this.#earliest.of(pipeId)).seq)

@@ -61,7 +61,9 @@ function seqsByKey(pipeId: string, frame: StreamMessage): Map<string, number> {
   const messages = storedFrame(frame)?.messages() ?? []
   return new Map(
     messages.flatMap(({ idempotencyKey }, index) =>
-      idempotencyKey === null ? [] : [[keyHashOf(pipeId, idempotencyKey), seqOf(frame.streamSeq, index)]],
+      idempotencyKey === null
+        ? []
+        : [[keyHashOf({ pipeId, key: idempotencyKey }), seqOf(frame.streamSeq, index)]],
     ),
   )
 }
@@ -81,7 +83,7 @@ export async function storedFrameOf(
   { pipeId, chain, afterSeq, attemptId }: Attempt,
   streamSeq = afterSeq + 1,
 ): Promise<StreamMessage | null> {
-  const found = await client.nextOfLeader(chainSubject(cluster, pipeId, chain), streamSeq)
+  const found = await client.nextOfLeader(chainSubject({ cluster, pipeId, chain }), streamSeq)
   const isFrame = found !== null && found.headers?.get(idHeader) === attemptId && headOf(found) !== null
   return isFrame ? found : null
 }
@@ -91,7 +93,7 @@ async function publishVoid(
   { cluster, publisher }: SettlementDeps,
   { pipeId, chain, attemptId }: Attempt,
 ): Promise<number | null> {
-  const subject = chainSubject(cluster, pipeId, chain)
+  const subject = chainSubject({ cluster, pipeId, chain })
   const id = headers()
   id.append(idHeader, attemptId)
   for (let attempt = 1; ; attempt += 1) {

@@ -55,7 +55,6 @@ export class StreamClient {
   readonly stream: string
   /** With several replicas, the one that is asked can lag. */
   readonly #replicas: number
-  #inboxes = 0
 
   constructor(nats: NatsConnection, stream: string, replicas: number) {
     this.nats = nats
@@ -129,9 +128,10 @@ export class StreamClient {
     this.nats.publish(`$JS.API.CONSUMER.DELETE.${this.stream}.${name}`, '')
   }
 
+  /** Not the inbox of any other client: of two with the same inbox, each would receive the messages of both. */
   newInbox(): string {
-    this.#inboxes += 1
-    return `${inboxPrefix}.${this.stream}.${this.#inboxes}`
+    inboxes += 1
+    return `${inboxPrefix}.${inboxes}`
   }
 
   async #direct(query: object): Promise<StreamMessage | null> {
@@ -200,6 +200,8 @@ export class StreamClient {
 
 const noMessageFound = 10037
 const inboxPrefix = `_INBOX.${crypto.randomUUID().replaceAll('-', '')}`
+/** The number of inboxes of all clients of this thread. */
+let inboxes = 0
 
 function startOf(start: ConsumerStart): object {
   if (start === 'last_of_subjects') return { deliver_policy: 'last_per_subject' }

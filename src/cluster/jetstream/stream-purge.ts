@@ -34,17 +34,17 @@ export class StreamPurge {
 
   /** Purges a pipe's frames before this one. Returns their number. */
   async before(pipeId: string, streamSeq: number): Promise<number> {
-    const filter = pipeSubjects(this.#cluster, pipeId)
+    const filter = pipeSubjects({ cluster: this.#cluster, pipeId })
     return (await this.#manager.streams.purge(this.#stream, { filter, seq: streamSeq })).purged
   }
 
   /** Purges all frames of a pipe. */
   async pipe(pipeId: string): Promise<number> {
     const { purged } = await this.#manager.streams.purge(this.#stream, {
-      filter: pipeSubjects(this.#cluster, pipeId),
+      filter: pipeSubjects({ cluster: this.#cluster, pipeId }),
     })
     await this.#manager.streams.purge(totalsStreamName(this.#cluster), {
-      filter: totalsSubject(this.#cluster, pipeId),
+      filter: totalsSubject({ cluster: this.#cluster, pipeId }),
     })
     return purged
   }

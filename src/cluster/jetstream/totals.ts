@@ -234,7 +234,7 @@ export class Totals {
     if (streamSeq === 0) return false
     const { firstSeq } = await this.#client.state()
     if (firstSeq > streamSeq + 1) return true
-    const first = await this.#client.nextOfLeader(pipeSubjects(this.#cluster, pipeId), 1)
+    const first = await this.#client.nextOfLeader(pipeSubjects({ cluster: this.#cluster, pipeId }), 1)
     return first === null || first.streamSeq > streamSeq + 1
   }
 
@@ -294,7 +294,7 @@ export class Totals {
   }
 
   #headers(pipeId: string, afterStreamSeq: number, isEndLikely: boolean): FrameStream {
-    const filter = pipeSubjects(this.#cluster, pipeId)
+    const filter = pipeSubjects({ cluster: this.#cluster, pipeId })
     return new FrameStream(this.#client, this.#room, {
       filter,
       afterStreamSeq,
@@ -307,7 +307,7 @@ export class Totals {
   async #frame(pipeId: string, streamSeq: number): Promise<StoredFrame | null> {
     const inMemory = this.#chains.frameAt(pipeId, streamSeq)
     if (inMemory !== undefined) return inMemory
-    const message = await this.#client.next(pipeSubjects(this.#cluster, pipeId), streamSeq)
+    const message = await this.#client.next(pipeSubjects({ cluster: this.#cluster, pipeId }), streamSeq)
     return message?.streamSeq === streamSeq ? storedFrame(message) : null
   }
 

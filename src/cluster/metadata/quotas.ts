@@ -112,7 +112,7 @@ export function quotas(db: Connection, clock: DatabaseClock): ClusterStore['quot
       return { nodes, others }
     },
 
-    async forgetDemand() {
+    async pruneDemand() {
       await sql`DELETE FROM quota_rates WHERE expires_ms < ${clock()} - ${sql.lit(demandKeptMs)}`.execute(db)
     },
   }

@@ -1,26 +1,29 @@
 /**
- * The config of a destination type as a table of fields. Each type has one table, in `<type>.fields.ts`. These are derived from it:
+ * The config of a destination type as a table of fields. Each type has one table, in `<type>.fields.ts`. It is the source of:
  *
- *   config-schema.ts              the schema of the config, and with it the OpenAPI document
- *   resolvedConfig (below)        the config as a driver gets it: every default filled in
- *   destination-secrets.ts        what is sealed at rest and redacted in responses
+ *   config-schema.ts              the schema of the config and its part of the OpenAPI document
+ *   resolvedConfig (below)        the config that a driver receives: every default filled in
+ *   destination-secrets.ts        which values are sealed at rest and redacted in responses
  *   apps/cli/destinations         flags, `--set`, environment variables of secrets, `pipectl help destinations TYPE`
  *   apps/client/cli-twin.ts       the command that a form shows
  *   apps/dashboard …/fields.ts    the form
  *   vendor/docs/reference.mjs     the tables in docs/
  *
  * Invariants:
- *   1. The key of an entry is the key in the API. The order of the entries is the order on every surface; `advanced` fields come last.
- *   2. A field that is not given has its `default`, or what `resolve` returns; without both it is null, and a map is {}. `usual` puts
- *      that into words.
- *   3. `hint` is one text for the API, the form, the command line and the guides: plain sentences, without Markdown.
- *   4. A table holds facts only and imports no library: the command line and the dashboard load all of them.
- *      Rules across fields belong to `rules` of the descriptor in `src/destinations/<type>/descriptor.ts`.
+ *   1. The key of an entry is the key in the API. Every interface shows the entries in this order; `advanced` fields come last.
+ *   2. A missing field has its `default`, or the result of `resolve`. Without both it is null; a map is {}. `usual` describes
+ *      the default in words.
+ *   3. `hint` is one text for the API, the form, the command line and the guides: plain sentences without Markdown.
+ *   4. A table holds only facts and imports no library, because the command line and the dashboard load all tables.
+ *      Rules across fields belong in `rules` of the descriptor, in `src/destinations/<type>/descriptor.ts`.
  */
 export type ConfigField = FieldFacts &
   (TextField | ChoiceField | IntegerField | PortField | BooleanField | MapField)
 
-/** `text`: the whole value. `map`: every value of an object. `url`: user information and query values, and where `hasSecretPath` the path. */
+/**
+ * The secret part of a value. `text`: the complete value. `map`: every value of an object. `url`: user information
+ * and query values, and the path where `hasSecretPath` is true.
+ */
 export type SecretKind = 'text' | 'map' | 'url'
 
 export type Config = Readonly<Record<string, unknown>>
@@ -28,24 +31,29 @@ export type Config = Readonly<Record<string, unknown>>
 interface FieldFacts {
   readonly label: string
   readonly hint?: string
-  /** Shown by an empty form field; without it, the default is. */
+  /** Placeholder of an empty form field. Without it, the form shows the default. */
   readonly example?: string
   readonly needed?: true
-  /** The API accepts null, which says the same as leaving it out. */
+  /** The API accepts null and treats it like a missing field. */
   readonly nullable?: true
-  /** The meaning of an empty text; without it an empty text is rejected. */
+  /** How an empty text is treated. Without this, an empty text is rejected. */
   readonly empty?: 'unset' | 'allowed'
   readonly secret?: SecretKind
-  /** Rarely needed: forms fold it away. */
+  /** If this field has this value, the path of the config's URL is a secret. */
+  readonly hidesUrlPath?: string | boolean
+  /** Rarely needed. Forms collapse these fields. */
   readonly advanced?: true
-  /** Another name of that field, accepted for compatibility and never offered. */
+  /** The field of which this is an alias, accepted for compatibility and never shown. */
   readonly aliasOf?: string
-  /** The field has a flag of its own, `--key <value>`; any other is set by `--set`. A `file` holds PEM, which is read. */
+  /**
+   * The dedicated flag of the field, `--key <value>`. Fields without one are set by `--set`. The value `file` names a
+   * PEM file to read.
+   */
   readonly flag?: { readonly value: string; readonly help: string }
   readonly default?: string | number | boolean
-  /** The default in words: where there is no `default`, or it says too little. */
+  /** The default in words, where there is no `default` or where it does not explain enough. */
   readonly usual?: string
-  /** The value for the driver where it depends on other fields or is written in several ways. */
+  /** Computes the driver's value where it depends on other fields or has several notations. */
   resolve?(config: Config): unknown
 }
 
@@ -53,13 +61,13 @@ interface TextField {
   readonly kind: 'text'
   readonly maxLength: number
   readonly pattern?: string
-  /** Several lines. `pem`: certificates or a key. */
+  /** A multi-line text. `pem`: certificates or a key. */
   readonly lines?: 'pem' | 'text'
 }
 
 interface ChoiceField {
   readonly kind: 'choice'
-  /** Each value with its label; null: accepted, but not offered. */
+  /** Each value with its label. Null: the value is accepted but not offered. */
   readonly options: Readonly<Record<string, string | null>>
 }
 
@@ -69,7 +77,7 @@ interface IntegerField {
   readonly maximum: number
 }
 
-/** A number, or its digits. */
+/** A number, or a string of its digits. */
 interface PortField {
   readonly kind: 'port'
 }
@@ -79,11 +87,11 @@ interface BooleanField {
   readonly options: { readonly true: string; readonly false: string }
 }
 
-/** An object of texts, by name. */
+/** An object with string values. */
 interface MapField {
   readonly kind: 'map'
   readonly maxProperties: number
-  /** The longest value. */
+  /** The maximum length of a value. */
   readonly maxLength: number
 }
 
@@ -107,10 +115,10 @@ type Resolved<F> = F extends { resolve(config: Config): infer R }
 
 type OwnKeys<T> = { [K in keyof T]: T[K] extends { aliasOf: string } ? never : K }[keyof T]
 
-/** A config with every default filled in: no field is missing, and null says "not set". */
+/** A config with every default filled in. No field is missing; null means "not set". */
 export type ResolvedFields<T extends ConfigFields> = { readonly [K in OwnKeys<T>]: Resolved<T[K]> }
 
-/** `config` fits the schema of the fields: it was checked before it was stored. */
+/** `config` must match the schema of the fields. It was validated before it was stored. */
 export function resolvedConfig<T extends ConfigFields>(fields: T, config: Config): ResolvedFields<T> {
   const entries = Object.entries<ConfigField>(fields).flatMap(([key, field]) =>
     field.aliasOf === undefined ? [[key, resolvedValue(key, field, config)]] : [],
@@ -123,12 +131,12 @@ function resolvedValue(key: string, field: ConfigField, config: Config): unknown
   return config[key] ?? field.default ?? (field.kind === 'map' ? {} : null)
 }
 
-/** `value`, if it is one of the names. */
+/** Returns `value` if it is one of `names`, else undefined. */
 export function oneOf<T extends string>(value: unknown, names: readonly T[]): T | undefined {
   return names.find((name) => name === value)
 }
 
-/** The values of a choice with their labels, as they are offered. */
+/** The values of a choice that forms and help texts offer, with their labels. */
 export function offeredOptions(field: ConfigField): [value: string, label: string][] {
   if (field.kind !== 'choice') return []
   return Object.entries(field.options).flatMap(([value, label]): [string, string][] =>
@@ -136,7 +144,7 @@ export function offeredOptions(field: ConfigField): [value: string, label: strin
   )
 }
 
-/** The URL itself if it cannot be parsed: the rules of the config reject it. */
+/** The origin of a URL. Returns the text unchanged if it cannot be parsed; the rules of the config reject it then. */
 export function originOf(url: string): string {
   return URL.canParse(url) ? new URL(url).origin : url
 }

@@ -1,4 +1,4 @@
-/** The schema of a config, from the table of its fields: validation and the OpenAPI document follow from it. */
+/** Builds the schema of a config from the table of its fields. Validation and the OpenAPI document use it. */
 import Type from 'typebox'
 import { type ConfigField, type ConfigFields, offeredOptions } from './config-field.ts'
 import { closed, nullable } from './fields.ts'

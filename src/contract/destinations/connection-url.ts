@@ -1,4 +1,4 @@
-/** How `--url` of the command line names a destination of a type; secrets are never part of it. */
+/** How `--url` on the command line describes a destination of a type. The URL never contains secrets. */
 import type { Config } from './config-field.ts'
 
 export interface ConnectionUrl {
@@ -6,11 +6,14 @@ export interface ConnectionUrl {
   readonly schemes: readonly string[]
   /** An example for help texts. */
   readonly form: string
-  /** The config that a URL with one of the schemes names. `text` is the URL as it was written. Throws ConnectionUrlError. */
+  /**
+   * Returns the config for a URL with one of the schemes. `text` is the URL as the user wrote it. Throws
+   * ConnectionUrlError.
+   */
   parse(url: URL, text: string): Config
 }
 
-/** The URL does not name a destination. The message never repeats a password. */
+/** Thrown for a URL that does not describe a destination. The message never contains a password. */
 export class ConnectionUrlError extends Error {
   readonly hint: string
 

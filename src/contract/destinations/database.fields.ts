@@ -132,14 +132,14 @@ export const database = {
     exactly_once: {
       kind: 'boolean',
       label: 'Delivery guarantee',
-      hint: 'Exactly once: every record is stored once, also after a crash or a lost reply. pipectl keeps its position in the table _pipectl_lanes next to yours, in the same transaction. At least once: a repeat is stored twice unless a column has the role dedupe_id.',
+      hint: 'Every record is stored exactly once, also after a crash or a lost response: pipectl keeps its position in the table _pipectl_lanes next to yours, in the same transaction. Otherwise a repeat is stored twice unless a column has the role dedupe_id.',
       options: { true: 'exactly once', false: 'at least once' },
       default: false,
     },
     tls_verify: {
       kind: 'choice',
       label: 'Certificate of the server',
-      hint: 'ca and full need TLS on loopback too.',
+      hint: 'With ca and full, connections to loopback use TLS too.',
       options: {
         none: 'not verified, the key of the first server is pinned',
         ca: 'of a trusted authority',
@@ -169,7 +169,7 @@ export const database = {
     tls_cert: {
       kind: 'text',
       label: 'Client certificate',
-      hint: 'PEM: the certificate that pipectl presents to the server, and those that lead to its authority. Needs tls_key, and TLS on loopback too.',
+      hint: 'PEM: the client certificate, with the intermediate ones. Needs tls_key. Connections to loopback use TLS too.',
       lines: 'pem',
       advanced: true,
       nullable: true,

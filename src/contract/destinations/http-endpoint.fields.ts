@@ -34,7 +34,7 @@ export const httpEndpoint = {
     url: {
       kind: 'text',
       label: 'URL',
-      hint: 'User name, password and query values are secret and show as [redacted]; with secret_path or body_format slack the path too.',
+      hint: 'User name, password and query values are secret and shown as [redacted]; with secret_path or body_format slack the path too.',
       example: 'https://example.com/hook',
       secret: 'url',
       needed: true,
@@ -44,16 +44,18 @@ export const httpEndpoint = {
     body_format: {
       kind: 'choice',
       label: 'Body',
-      hint: 'A json_object has a webhook-id of its own. The response to es_bulk is read item by item.',
+      hint: 'Each json_object has its own webhook-id. The response to es_bulk is read item by item.',
       options: {
         json_array: 'a JSON array of records',
-        ndjson: 'one record a line',
+        ndjson: 'one record per line',
         json_object: 'one request for each record',
         es_bulk: '_bulk of Elasticsearch, OpenSearch',
         loki: 'push to Grafana Loki',
         slack: 'a message to Slack for each record',
       },
       default: 'json_array',
+      // Anyone who knows the path of a Slack webhook can post to it.
+      hidesUrlPath: 'slack',
     },
     auth_header: {
       kind: 'text',
@@ -78,7 +80,7 @@ export const httpEndpoint = {
     headers: {
       kind: 'map',
       label: 'Headers',
-      hint: 'Visible to every key. Not host, content-*, connection or webhook-*.',
+      hint: 'Visible to every key. Must not be host, content-*, connection or webhook-*.',
       example: 'X-Source: pipectl',
       advanced: true,
       empty: 'allowed',
@@ -100,6 +102,7 @@ export const httpEndpoint = {
       label: 'Path of the URL',
       hint: 'For services in which the URL alone gives access, such as Discord, Teams and Zapier. Always on with body_format slack. To turn it off, send the URL again.',
       options: { true: 'is a secret', false: 'is shown, except for Slack' },
+      hidesUrlPath: true,
       advanced: true,
       default: false,
     },
@@ -154,12 +157,12 @@ export const httpEndpoint = {
 
 export type BodyFormat = ResolvedFields<typeof httpEndpoint.fields>['body_format']
 
-/** One request per record. */
+/** True for formats that send one request per record. */
 export function isOneByOne(format: BodyFormat): boolean {
   return format === 'json_object' || format === 'slack'
 }
 
-/** The number of requests for a number of records. */
+/** The number of requests that `records` records need. */
 export function requestsFor(format: BodyFormat, records: number): number {
   if (isOneByOne(format)) return records
   return format === 'es_bulk' ? Math.ceil(records / resourceLimits.bulkRecords) : 1

@@ -1,4 +1,4 @@
-/** Subjects of NATS JetStream. */
+/** A NATS JetStream destination. Records are published to subjects. */
 import { type ConnectionUrl, ConnectionUrlError, rejectUnknownParameters } from './connection-url.ts'
 import { sendAtOnce, type TypeFacts } from './type-facts.ts'
 
@@ -36,7 +36,7 @@ export const nats = {
     url: {
       kind: 'text',
       label: 'Servers',
-      hint: 'nats://host:4222, or tls://host:4222 for TLS. Separate the servers of one cluster with commas, at most 8. They are tried in turn, and no other server is dialed.',
+      hint: 'nats://host:4222, or tls://host:4222 for TLS. Separate the servers of one cluster with commas, at most 8. They are tried in turn, and no other server is contacted.',
       example: 'nats://nats.example.com:4222',
       needed: true,
       maxLength: 2000,
@@ -124,7 +124,7 @@ export const nats = {
     tls_cert: {
       kind: 'text',
       label: 'Certificate to show (PEM)',
-      hint: 'PEM: the certificate that pipectl presents to the server. Needs tls_key.',
+      hint: 'PEM: the client certificate. Needs tls_key.',
       lines: 'pem',
       advanced: true,
       nullable: true,

@@ -70,7 +70,7 @@ export const objectStore = {
       label: 'Format',
       hint: 'parquet requires columns, which define its schema.',
       options: {
-        ndjson: 'one record a line',
+        ndjson: 'one record per line',
         json_array: 'a JSON array',
         parquet: 'Parquet, by column mappings',
       },
@@ -146,6 +146,6 @@ export const objectStore = {
   url,
   target: ({ endpoint, bucket }) => `${endpoint ?? 's3'} ${bucket}`,
   targetKey: ({ endpoint, bucket, key_template }) => [endpoint ?? null, bucket, key_template ?? null],
-  // Without an endpoint, AWS.
+  // Without an endpoint the server is AWS, which is always the same.
   server: ({ endpoint }) => (typeof endpoint === 'string' ? originOf(endpoint) : null),
 } as const satisfies TypeFacts

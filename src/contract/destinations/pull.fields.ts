@@ -11,13 +11,14 @@ export const pull = {
     ack_mode: {
       kind: 'choice',
       label: 'A message is done',
+      hint: 'When a message counts as done.',
       options: { auto: 'when it was handed over', explicit: 'when the consumer acknowledges it' },
       default: 'auto',
     },
     lease_seconds: {
       kind: 'integer',
       label: 'Seconds to acknowledge',
-      hint: 'With explicit acknowledgement: a message is delivered again after this time without one.',
+      hint: 'With ack_mode explicit: an unacknowledged message is delivered again after this time.',
       minimum: 5,
       maximum: 600,
       default: 30,

@@ -1,45 +1,48 @@
-/** The facts about a destination type that every program needs: one object per type, in `<type>.fields.ts`. Free of schemas. */
+/**
+ * The facts about a destination type that every program needs. One object per type, in `<type>.fields.ts`. Free of
+ * schemas.
+ */
 import type { Config, ConfigFields } from './config-field.ts'
 import type { ConnectionUrl } from './connection-url.ts'
 
 export interface TypeFacts {
-  /** In names such as orders/database, and for --type. */
+  /** The short name in default destination names, such as orders/database, and in --type. */
   readonly kind: string
   readonly title: string
-  /** One sentence, for someone who chooses a type. */
+  /** One sentence that helps users choose a type. */
   readonly summary: string
-  /** Pages in docs/, each with its title. */
+  /** The pages in docs/ about the type, each with its title. */
   readonly guides: readonly (readonly [page: string, title: string])[]
-  /** Commands that create a destination of the type, in a pipe called orders. */
+  /** Commands that create a destination of the type in a pipe called orders. */
   readonly examples: readonly string[]
   readonly fields: ConfigFields
-  /** Accepts column mappings; object stores use them only with format parquet. */
+  /** Accepts column mappings. Object stores use them only with the format parquet. */
   readonly hasColumns: boolean
-  /** Has a table, and a server whose key is pinned. */
+  /** Has a table, and a server whose public key is pinned. */
   readonly isDatabase: boolean
   /** Several requests of one batch can be in flight. */
   readonly hasConcurrency: boolean
-  /** Consumers fetch its messages: nothing is sent, retried, parked or transformed. */
+  /** Consumers fetch the messages. Nothing is sent, retried, parked or transformed. */
   readonly isPulled: boolean
-  /** The thing to fix when it rejects a record. */
+  /** The name of the thing to fix when it rejects a record, such as "table". */
   readonly receiver: string
-  /** docs/dev/contract.md#destinations: the flush plan where neither the destination nor its pipe has one. */
+  /** The flush plan when neither the destination nor its pipe sets one (docs/dev/contract.md#destinations). */
   readonly defaultFlush: {
     readonly maxRecords: number
     readonly maxBytes: number
     readonly maxSeconds: number
   }
   readonly url?: ConnectionUrl
-  /** Where it puts records, in one short text. */
+  /** A short description of where records are stored. */
   target(config: Config): string
   /** Two configs with equal values here deliver to the same target. */
   targetKey(config: Config): readonly unknown[]
   /**
-   * The server that gets the secrets; null: always the same one. Compared, never shown. It decides about TLS as well: the scheme
-   * of a URL, the host of a database.
+   * Identifies the server that receives the secrets; null if it is always the same. It also determines the TLS
+   * settings: the scheme of a URL, the host of a database. Only compared, never shown.
    */
   server(config: Config): string | null
-  /** How strictly the server's certificate is verified; 0: any server that responds gets the secrets. */
+  /** How strictly the server's certificate is verified. 0: any server that responds receives the secrets. */
   verification?(config: Config): number
 }
 

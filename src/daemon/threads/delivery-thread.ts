@@ -1,12 +1,12 @@
 /**
- * A delivery worker: opens what lanes need, then serves the main thread's calls.
+ * The delivery worker: opens the parts that lanes need, then serves calls of the main thread.
  *
  *   main ──call────▶ lane service ──▶ lane set ──▶ lane ──▶ driver ──▶ destination
  *        ◀──result──                     │
  *   writer ──committed, dropped──▶ feed ──low watermarks──▶ writer
  *
- * An error outside a call ends the worker, and main starts another: a lane that can no longer save or read must not look
- * alive. Files that cannot be read or written end the process. Main learns what ended the worker from its board.
+ * An error outside a call ends the worker, and the main thread starts another one: a lane that can no longer save or read must
+ * not look alive. Files that cannot be read or written end the process. Main reads the cause from the worker's board.
  */
 import type { PipeLeases } from '../../cluster/leases.ts'
 import type { LogUsage } from '../../cluster/log-usage.ts'
@@ -60,7 +60,8 @@ const guard = new Containment({
   onFinished: (destinationId) => host.tell('finished', [destinationId]),
   onDeliveredApart: (destinationId) => host.tell('deliveredApart', [destinationId]),
 })
-// Only here, and before the error is put into words and thrown again, is it known whose code it came from.
+// This is the only point at which the lane whose code threw is still known. Later the error is serialized and thrown
+// again.
 process.on('uncaughtException', (error) => {
   if (guard.current !== undefined) board.blame(guard.current)
   else if (isOfStorage(error)) board.storageFailed()
@@ -88,7 +89,7 @@ const feed = await openBufferFeed(data.buffer, {
   keyAttempts: metadata.cluster?.keys.attempts,
 })
 const transforms = new TransformThreads()
-/** Trials have threads of their own, so that they do not delay delivery. */
+/** Trials have their own threads, so that they do not delay delivery. */
 const trials = new TransformThreads()
 const lanes = new LaneSet({
   source: data.isSafe ? allBlocked(metadata.laneSource) : metadata.laneSource,
@@ -113,7 +114,7 @@ const allLanes = openLaneService({
   reader,
   clock: systemClock,
   countUsage: async (pipeId) => usage?.countPipe(pipeId),
-  // Trials of a pipe take their turns like a workspace: which one it is, is not known here.
+  // Trials take turns per pipe, because the workspace is not known here.
   runTransform: (pipeId, transform, bodies, signal) =>
     trials.run({ workspaceId: pipeId, destinationId: pipeId }, transform, bodies, signal),
   check: (spec, signal, sample) => isolated.check(spec, signal, sample),
@@ -122,7 +123,7 @@ const allLanes = openLaneService({
     try {
       await isolated.forget({ destinationId, ...spec }, signal)
     } catch (err) {
-      // Nothing reads it again: a new destination has another id.
+      // The row is never read again, because a new destination gets another id.
       log.warn({ err, destination_id: destinationId }, 'destination.not_forgotten')
     }
   },
@@ -143,7 +144,7 @@ host.serve(
     ...service,
     async pull(destinationId, request) {
       const result = await service.pull(destinationId, request)
-      // A pulled message is handed over, not copied.
+      // Transfers the buffer of a pulled message instead of copying it.
       return result.kind === 'message' ? new Transferred(result, [result.json.buffer]) : result
     },
     release: (destinationId) => guard.release(destinationId),
@@ -151,7 +152,8 @@ host.serve(
       try {
         await close(graceMs)
       } finally {
-        // After the response. A driver that was given up may still hold a connection, which would keep the thread.
+        // Exits after the response is sent. An abandoned driver can hold a connection, which would keep the thread
+        // alive.
         setImmediate(() => process.exit())
       }
     },
@@ -159,7 +161,7 @@ host.serve(
   { onFailure: callFailed },
 )
 
-/** Loaded in a cluster alone. */
+/** Loaded only in a cluster. */
 async function openLeases(nodeId: string): Promise<PipeLeases> {
   const { openPipeLeases } = await import('../../cluster/leases.ts')
   return await openPipeLeases({
@@ -170,7 +172,7 @@ async function openLeases(nodeId: string): Promise<PipeLeases> {
   })
 }
 
-/** The same. */
+/** Loaded only in a cluster. */
 async function openLogUsage(): Promise<LogUsage> {
   const [{ LogUsage }, { markOf, zeroCounts }] = await Promise.all([
     import('../../cluster/log-usage.ts'),
@@ -187,7 +189,10 @@ async function openLogUsage(): Promise<LogUsage> {
   })
 }
 
-/** Its rejection becomes an error of the destination, so errors that must end the worker are handled here. */
+/**
+ * The driver converts a rejection into an error of the destination. Errors that must end the worker are therefore
+ * handled here.
+ */
 function pinFor(spec: LaneSpec): PinServerKey {
   const { destinationId, pinGeneration } = spec
   return async (sha256) => {
@@ -202,7 +207,7 @@ function pinFor(spec: LaneSpec): PinServerKey {
   }
 }
 
-/** As `pinFor`: what the driver makes of its rejection says nothing of the disk. */
+/** As in `pinFor`: the driver's error would hide that the disk failed. */
 async function park(owner: LaneOwner, parked: readonly NewParked[]): Promise<void> {
   try {
     await metadata.parkedStore.park(owner, parked)
@@ -212,7 +217,7 @@ async function park(owner: LaneOwner, parked: readonly NewParked[]): Promise<voi
   }
 }
 
-/** A lane that was quarantined when the process ended still is. */
+/** A lane that was quarantined when the process ended is quarantined again. */
 async function takeLane(destinationId: string, epoch: number): Promise<LaneState | null> {
   const row = await metadata.laneStore.take(destinationId, epoch)
   if (row?.lastError?.code === driverCrashed) guard.quarantine(destinationId)
@@ -227,24 +232,27 @@ function callFailed(err: unknown, method: string): void {
   if (isIoError(err)) fail(err)
 }
 
-/** Beyond the grace of attempts: 2 s to abort, 2 s to close a driver that hangs, 3 s to save. Together below delivery-proxy.ts. */
+/**
+ * In addition to the grace period of attempts: 2 s to abort, 2 s to close a hanging driver, 3 s to save. The sum is
+ * below the deadline in delivery-proxy.ts.
+ */
 const lanesMarginMs = 7_000
 const handOverMs = 2_000
 const closePartsMs = 1_000
 
 /**
- * Saves every lane, frees the pipes, closes what is open. Servers that do not answer keep no part of it waiting: what a later part leaves
- * undone is what a kill would leave.
+ * Saves every lane, releases the pipes and closes everything. Each part has a limit, so unreachable servers do not
+ * block the others. A part that is cut off leaves the same state as a kill.
  */
 async function close(graceMs: number): Promise<void> {
   endHistoryKeeper()
   leases?.stopClaiming()
   const counted = usage?.close() ?? Promise.resolve()
   counted.catch(() => {})
-  // Their rows may still change: the pipes keep their owner until its lease ends.
+  // Rows of lanes can still change: the pipes keep their owner until its lease expires.
   if (!(await endsWithin(graceMs + lanesMarginMs, lanes.close(graceMs))))
     throw new Error('not every lane has ended')
-  // Saved: another node can continue from there.
+  // Every lane is saved, so another node can continue.
   await closes('pipes', handOverMs, () => counted.then(() => leases?.close()))
   await closes('parts', closePartsMs, closeParts)
   feed.close()
@@ -259,7 +267,7 @@ async function closes(what: string, limitMs: number, close: () => Promise<unknow
   if (!(await endsWithin(limitMs, close()))) log.warn({ what, limit_ms: limitMs }, 'delivery.closed_early')
 }
 
-/** After a failed read or write nothing that this thread holds of its files can be trusted. */
+/** After a failed read or write, this thread's view of its files cannot be trusted. */
 function isIoError(error: unknown): boolean {
   return !isNoSpace(error) && (errorCode(error)?.startsWith('SQLITE_IOERR') ?? false)
 }

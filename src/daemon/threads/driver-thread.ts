@@ -1,4 +1,4 @@
-/** A thread that runs one driver for one attempt or one check; `isolated-driver.ts` starts and terminates it. */
+/** A thread that runs one driver for one attempt or one check. `isolated-driver.ts` starts and terminates it. */
 import { Buffer } from 'node:buffer'
 import type { DriverCalls, DriverThreadData, LaneCalls } from '../../delivery/isolated-driver.ts'
 import { type AttemptProgress, DeliveryError } from '../../destinations/driver.ts'
@@ -21,9 +21,10 @@ host.serve({
     const driver = openDriver(spec, settings, (sha256) => host.call('pin', [sha256]))
     const progress: AttemptProgress = {
       stored: (records) => host.tell('stored', [records]),
-      // The lane keeps the destination's rate. An attempt that is aborted waits for no turn.
+      // The lane enforces the destination's rate. An aborted attempt stops waiting for its turn.
       beforeRequest: () => Promise.race([host.call('beforeRequest', []), aborted]),
       messageIdAt: (seq) => host.call('messageIdAt', [seq]),
+      exchanged: ({ isFailed, describe }) => host.tell('exchanged', [isFailed, describe()]),
       park: parks ? (rejected) => host.call('park', [rejected]) : null,
     }
     await driver.deliver({ ...batch, messages: batch.messages.map(receivedMessage) }, signal, progress)
@@ -39,7 +40,7 @@ host.serve({
   abort: () => interrupt.abort(),
 })
 
-/** A Buffer is a Uint8Array when it arrives. */
+/** Thread messages turn a Buffer into a Uint8Array. */
 function receivedMessage<M extends { body: Uint8Array }>(message: M): M & { body: Buffer } {
   return { ...message, body: received(message.body) }
 }

@@ -1,4 +1,7 @@
-/** The history thread: serves looks at the buffer, beside the thread that delivers. It ends when main asks it to. */
+/**
+ * The history thread: serves look-ups of messages, so that the delivery thread does not. It ends when main asks for
+ * it.
+ */
 import { Commits } from '../../observe/history/commits.ts'
 import type { History } from '../../observe/history/history.ts'
 import type { HistoryThreadData } from '../../observe/history/history-proxy.ts'

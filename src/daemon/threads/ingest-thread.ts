@@ -1,4 +1,4 @@
-/** An ingest thread: listens on the same address as the others and takes ingest requests from their first byte to their 202. */
+/** An ingest thread: listens on the shared address and handles ingest requests from the first byte to the 202. */
 import { IngestServer } from '../../api/ingest-threads/ingest-server.ts'
 import type { IngestCalls, IngestReports, IngestThreadData } from '../../api/ingest-threads/protocol.ts'
 import { ThreadHost } from '../../platform/thread-host.ts'
@@ -7,7 +7,7 @@ import { openPortAppender } from '../../stores/open-log.ts'
 const host = new ThreadHost<IngestThreadData, IngestCalls, IngestReports>()
 const server = new IngestServer(host, host.data, await openPortAppender(host.data.appender))
 
-// It does nothing any more and waits for main to end the process.
+// The thread stops working and waits until main ends the process.
 process.on('uncaughtException', (error) => {
   host.tell('failed', [error instanceof Error ? (error.stack ?? error.message) : String(error)])
   server.closeSockets()

@@ -45,14 +45,14 @@ export class ParkedSpace {
       const ofOthers = [...this.#reserved.values()].reduce((sum, each) => sum + each, 0)
       const own = this.#reserved.get(workspaceId) ?? 0
       const isFull = taken.bytes + ofOthers + bytes > this.#maxBytes
-      if (isFull || taken.ofWorkspace + own + bytes > this.#mostOf(taken.workspaces)) return null
+      if (isFull || taken.ofWorkspace + own + bytes > this.#maxOf(taken.workspaces)) return null
       this.#reserved.set(workspaceId, own + bytes)
       return () => this.#release(workspaceId, bytes)
     }
   }
 
   /** With several workspaces, one of them can use at most half of the room. */
-  #mostOf(workspaces: number): number {
+  #maxOf(workspaces: number): number {
     return workspaces > 1 ? Math.floor(this.#maxBytes / 2) : this.#maxBytes
   }
 

@@ -37,7 +37,7 @@ const replaced: Readonly<Record<string, string>> = {
  * The heap limit of a thread ends only the thread while no single allocation exceeds 16 MB; a larger one makes V8 end
  * the process. So results of expressions are limited to 8 MB, as text with two bytes per character or as a list.
  */
-const mostCharacters = 4 * 1024 * 1024
+const maxCharacters = 4 * 1024 * 1024
 const maxElements = 1024 * 1024
 
 function requireAtMost(size: number, most: number, what: string): void {
@@ -50,7 +50,7 @@ function joined(list: readonly unknown[], separator: string): string {
     if (typeof element !== 'string')
       throw new EvaluationError('string.join(): list must contain only strings')
     length += element.length + separator.length
-    requireAtMost(length, mostCharacters, 'characters')
+    requireAtMost(length, maxCharacters, 'characters')
   }
   return list.join(separator)
 }
@@ -70,7 +70,7 @@ function parts(text: string, separator: string, limit = -1): string[] {
 /** Checks `+` of texts and of lists. */
 function requireSumWithinLimit(left: unknown, right: unknown): void {
   if (typeof left === 'string' && typeof right === 'string')
-    requireAtMost(left.length + right.length, mostCharacters, 'characters')
+    requireAtMost(left.length + right.length, maxCharacters, 'characters')
   else if (Array.isArray(left) && Array.isArray(right))
     requireAtMost(left.length + right.length, maxElements, 'elements')
 }

@@ -31,7 +31,7 @@ async function deliver(
   progress: AttemptProgress,
 ): Promise<void> {
   const { body_format: format } = spec.config
-  const send = (body: RequestBody) => sendBody(endpoint, spec, body, signal)
+  const send = (body: RequestBody) => sendBody({ endpoint, spec, progress }, body, signal)
   if (format === 'es_bulk') {
     for (const { records, isFirst, ...body } of bulkRequests(batch, spec.destinationId)) {
       if (!isFirst) await progress.beforeRequest()
@@ -49,9 +49,14 @@ async function deliver(
   )
 }
 
+interface Sending {
+  endpoint: Endpoint
+  spec: HttpEndpointSpec
+  progress: AttemptProgress
+}
+
 async function sendBody(
-  endpoint: Endpoint,
-  { config }: HttpEndpointSpec,
+  { endpoint, spec: { config }, progress }: Sending,
   body: RequestBody,
   signal: AbortSignal,
 ): Promise<EndpointResponse> {
@@ -64,13 +69,17 @@ async function sendBody(
   }
   const isWhole = config.body_format === 'es_bulk'
   const request = { method: config.method, headers, body: sent, isWhole }
+  const exchanged = (isFailed: boolean, response: EndpointResponse | null) =>
+    progress.exchanged({ isFailed, describe: () => endpoint.describe(request, response) })
   const response = await endpoint.send(request, signal).catch((error: unknown) => {
+    if (!signal.aborted) exchanged(true, null)
     // The egress policy rejects the endpoint, not a message.
     const isDenied = error instanceof DeliveryError && error.class === 'permanent'
     throw isDenied ? error.with({ failedSeq: body.firstSeq }) : error
   })
   const failedSeq = concernsEndpoint(response.status) ? body.firstSeq : body.only?.seq
   const error = responseError(response, Date.now(), { secrets: endpoint.secrets, failedSeq })
+  exchanged(error !== null, response)
   if (error === null) return response
   if (error.fault !== 'records' || body.only === undefined) throw error
   throw error.with({ rejected: rejectionOf(error, body.only) })

@@ -4,6 +4,7 @@
  */
 import { setMaxListeners } from 'node:events'
 import { type Dispatcher, errors, Pool } from 'undici'
+import { hasSecretPath } from '../../contract/destination-secrets.ts'
 import { version } from '../../platform/version.ts'
 import { configuredSecrets } from '../configured-secrets.ts'
 import { DeliveryError, type DriverSettings, type HttpEndpointSpec } from '../driver.ts'
@@ -14,12 +15,13 @@ import { aborted } from '../one-by-one.ts'
 import { untilStopped } from '../until-stopped.ts'
 import { egressConnector } from './egress-connector.ts'
 import type { EndpointResponse } from './errors.ts'
+import { type ExchangeDescriber, exchangeDescriber } from './exchange.ts'
 import { basicAuthorization, httpSecrets } from './header-rules.ts'
 
 const excerptBytes = 4096
 const userAgent = `pipectl/${version()}`
 
-export interface Endpoint {
+export interface Endpoint extends ExchangeDescriber {
   /** Rejects with a DeliveryError if there is no response. `headers` are added to the destination's own. */
   send(request: EndpointRequest, signal: AbortSignal): Promise<EndpointResponse>
   /** Every value that must not appear in an error. */
@@ -54,8 +56,11 @@ export function openEndpoint(spec: HttpEndpointSpec, settings: DriverSettings): 
   })
   const path = url.pathname + url.search
   const own = ownHeaders(config)
+  const secrets = configuredSecrets(spec, httpSecrets(config))
+  const isPathSecret = hasSecretPath(spec.type, { ...config })
   return {
-    secrets: configuredSecrets(spec, httpSecrets(config)),
+    ...exchangeDescriber(spec, { secrets, isPathSecret, headers: own }),
+    secrets,
     async close() {
       closing.abort()
       await pool.destroy()

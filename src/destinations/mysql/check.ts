@@ -77,6 +77,10 @@ async function checkPlan(
     // Preparing checks names and privileges like an execution, and stores nothing.
     await connection.prepare(insertSql(plan, columns, 1))
     checks.push(passed('insert', 'This user has the rights to store rows in the table.'))
+    checks.push({
+      ...passed('written_by', 'Rows are written by INSERT statements of many rows.'),
+      writtenBy: 'insert',
+    })
   } catch (error) {
     const failure = mysqlError(error, 0)
     const names: Record<string, string> = { ER_BAD_FIELD_ERROR: 'columns', no_unique_key: 'dedupe_id' }

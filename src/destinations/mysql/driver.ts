@@ -20,7 +20,7 @@ import type {
 } from '../driver.ts'
 import { DeliveryError, noProgress } from '../driver.ts'
 import { parkAll } from '../park.ts'
-import { markBusy, mostReads } from '../sql/exactly-once-mark.ts'
+import { markBusy, maxReads } from '../sql/exactly-once-mark.ts'
 import { type AdmitServer, pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkMysql } from './check.ts'
 import { connectMysql, type MysqlConnection } from './connection.ts'
@@ -113,7 +113,7 @@ class MysqlDriver implements DestinationDriver {
     const { connection, plan } = session
     this.#mark ??= await ExactlyOnceMark.open(connection, plan.table, this.#spec, this.#settings)
     const mark = this.#mark
-    for (let look = 0; look < mostReads; look++) {
+    for (let look = 0; look < maxReads; look++) {
       const rest = await mark.undelivered(batch, progress)
       if (rest !== null && (await mark.move(rest)) && (await this.#store(session, rest, progress)))
         return true

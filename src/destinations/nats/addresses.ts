@@ -12,12 +12,12 @@ export interface NatsAddress {
 /** For look-up, connection, TLS and log-in together, per server. */
 export const connectLimitMs = 10_000
 const defaultPort = 4222
-const mostAddresses = 8
+const maxAddresses = 8
 
 /** Throws a RangeError whose message follows the key's name. */
 export function parseAddresses(urls: string): NatsAddress[] {
   const addresses = urls.split(',').map((url) => parseAddress(url.trim()))
-  if (addresses.length > mostAddresses) throw new RangeError(`must have at most ${mostAddresses} servers`)
+  if (addresses.length > maxAddresses) throw new RangeError(`must have at most ${maxAddresses} servers`)
   if (new Set(addresses.map(({ isTls }) => isTls)).size > 1)
     throw new RangeError('must use either nats:// or tls:// for all servers')
   return addresses

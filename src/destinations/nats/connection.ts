@@ -48,7 +48,7 @@ interface Waiting {
 
 const subject = 'The NATS server'
 /** Above this a PING gets no PONG: the server does not read what it asks for. */
-const mostUnsentBytes = 64 * 1024
+const maxUnsentBytes = 64 * 1024
 
 /** Rejects with a DeliveryError; the socket is closed then. */
 export async function connectNats(
@@ -297,7 +297,7 @@ export class NatsLink {
 
   /** Sends one PONG for all PINGs in a chunk, and none to a server that does not read. */
   #pong(): void {
-    if (this.#socket.writableLength <= mostUnsentBytes) this.#socket.write('PONG\r\n')
+    if (this.#socket.writableLength <= maxUnsentBytes) this.#socket.write('PONG\r\n')
   }
 
   #fail(error: DeliveryError): void {

@@ -29,10 +29,10 @@ export type ServerSaid =
   | { kind: 'message'; subject: string; status: number | null; payload: Buffer }
 
 /** The limits of nats-server: 4 KiB, except for INFO, which lists the servers of a cluster. */
-const mostInfoBytes = 64 * 1024
-const mostLineBytes = 4 * 1024
+const maxInfoBytes = 64 * 1024
+const maxLineBytes = 4 * 1024
 /** Acknowledgements take a few hundred bytes; the list of streams that a test requests, a little more. */
-const mostMessageBytes = 64 * 1024
+const maxMessageBytes = 64 * 1024
 const lineEnd = Buffer.from('\r\n')
 
 /** Accepts the bytes read, in chunks of any size. Throws a DeliveryError (`protocol_error`). */
@@ -58,7 +58,7 @@ export class ServerReader {
   #line(): ServerSaid | 'nothing' | null {
     const end = this.#unread.indexOf(lineEnd)
     const length = end === -1 ? this.#unread.length : end
-    const most = this.#unread[0] === 0x49 ? mostInfoBytes : mostLineBytes
+    const most = this.#unread[0] === 0x49 ? maxInfoBytes : maxLineBytes
     if (length > most) throw notNats()
     if (end === -1) return null
     const line = this.#unread.toString('utf8', 0, end)
@@ -125,7 +125,7 @@ function parseMessage(line: string): { subject: string; headerBytes: number; byt
   if (!isKnown || subject === '' || rest.length - sizes.length > 2) throw notNats()
   if (!sizes.every((size) => /^\d{1,9}$/.test(size))) throw notNats()
   const [headerBytes = 0, bytes = 0] = sizes.map(Number)
-  if (headerBytes > bytes || bytes > mostMessageBytes) throw notNats()
+  if (headerBytes > bytes || bytes > maxMessageBytes) throw notNats()
   return { subject, headerBytes, bytes }
 }
 

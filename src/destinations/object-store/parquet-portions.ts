@@ -78,11 +78,11 @@ function partMessage({ seq, msgId, receivedMs, firstIndex, places }: Message): P
 }
 
 /** The end of the last record that fits, or of the first one. */
-function endOfRecords(body: Buffer, start: number, mostBytes: number): number {
-  if (body.length - start <= mostBytes) return body.length
-  const last = body.lastIndexOf(lineFeed, start + mostBytes)
+function endOfRecords(body: Buffer, start: number, maxBytes: number): number {
+  if (body.length - start <= maxBytes) return body.length
+  const last = body.lastIndexOf(lineFeed, start + maxBytes)
   if (last > start) return last
-  const next = body.indexOf(lineFeed, start + mostBytes)
+  const next = body.indexOf(lineFeed, start + maxBytes)
   return next === -1 ? body.length : next
 }
 

@@ -4,9 +4,10 @@ import type { DatabaseSpec, DestinationCheck, DriverSettings, Sample } from '../
 import { sampleBatch, sampleCheck } from '../sql/sample.ts'
 import { comparedWithPin } from '../sql/server-key.ts'
 import { openSession, type PostgresSession } from './connection.ts'
+import { fewestRecords } from './copy.ts'
 import { postgresError } from './errors.ts'
 import { type CheckedTable, tryMark } from './exactly-once-mark.ts'
-import { insertStatement, recordsParameter, rulesByName } from './statement.ts'
+import { everyColumn, insertStatement, recordsParameter, rulesByName } from './statement.ts'
 import { type PostgresColumn, readTable, type Table } from './table.ts'
 
 /** Stops at the first check whose failure makes the following ones pointless. */
@@ -47,6 +48,8 @@ export async function checkPostgres(
     if (dedupe.length > 0) checks.push(await uniqueKeyCheck(session, table, dedupe, signal))
     step = 'privileges'
     checks.push(await privilegeCheck(session, table, dedupe.length > 0, signal))
+    step = 'written_by'
+    if (problems.length === 0) checks.push(await wayOfWriting({ session, table, signal }, rules))
     step = 'exactly_once'
     if (config.exactly_once) add(step, true, await tryMark({ session, table, signal }, spec, settings))
     step = 'sample'
@@ -115,6 +118,32 @@ function columnProblem(
   return accepts[type](column) ? null : cannotHold(`a JSON ${type}.`)
 }
 
+/** Without mappings it is the way for records that fill every column. */
+async function wayOfWriting(
+  { session, table, signal }: CheckedTable,
+  mapped: readonly ColumnRule[],
+): Promise<DestinationCheck> {
+  const { copy, copyObstacle } = insertStatement(table, mapped.length > 0 ? mapped : everyColumn(table))
+  const obstacle = copy?.before ? await temporaryObstacle(session, signal) : copyObstacle
+  const [writtenBy, message] =
+    obstacle === null
+      ? ([
+          'copy',
+          `Batches of ${fewestRecords} records or more are written by COPY, smaller ones by INSERT.`,
+        ] as const)
+      : (['insert', `Rows are written by INSERT, which is slower than COPY: ${obstacle}.`] as const)
+  return { name: 'written_by', ok: true, message, writtenBy }
+}
+
+/** An upsert by COPY needs a temporary table. */
+async function temporaryObstacle(session: PostgresSession, signal: AbortSignal): Promise<string | null> {
+  const [row] = await session.run(
+    signal,
+    "SELECT has_database_privilege(current_database(), 'TEMPORARY') AS is_allowed",
+  )
+  return row?.is_allowed === true ? null : 'the user lacks the privilege TEMPORARY on the database'
+}
+
 /** Inserted in a transaction that is rolled back; deferred constraints are checked too. */
 async function insertSample(
   { session, table, signal }: CheckedTable,
@@ -167,7 +196,7 @@ function unfilledColumns(table: Table, rules: readonly ColumnRule[]): string[] {
 
 function requiredMessage(missing: readonly string[]): string {
   if (missing.length === 0) return 'Every column that requires a value has one.'
-  return `Columns that are Columns that are NOT NULL without a default and without a mapping, so every record would be rejected: ${missing.join(', ')}.`
+  return `Columns that are NOT NULL without a default and without a mapping, so every record would be rejected: ${missing.join(', ')}.`
 }
 
 async function uniqueKeyCheck(

@@ -7,18 +7,18 @@
  *   exactly_once BEGIN · the lane's mark moves · COPY · COMMIT
  *
  * A failed COPY is never reported to users: after any permanent error nothing is stored, and the statement decides about the
- * batch, as it does for a batch that is not copied at all.
+ * batch, as it does for a batch that is not copied at all. The row that the server names is where the search begins.
  */
 import type { Batch } from '../driver.ts'
 import type { PostgresSession } from './connection.ts'
 import { copyRows } from './copy-rows.ts'
-import { postgresError } from './errors.ts'
+import { copiedRow, postgresError } from './errors.ts'
 import type { ExactlyOnceMark } from './exactly-once-mark.ts'
 import { beginSearch } from './insert.ts'
 import type { InsertStatement } from './statement.ts'
 
 /** For fewer records, the round trips cost more than the server saves. */
-const fewestRecords = 100
+export const fewestRecords = 100
 
 interface Target {
   session: PostgresSession
@@ -26,12 +26,17 @@ interface Target {
   mark: ExactlyOnceMark | undefined
 }
 
-/** `refused`: the server rejected it. `unfit`: it was not tried. `moved`: as in the mark's `insert`. */
+/** The server rejected it, at this row if it named one: the index of the record in the batch. */
+export interface RefusedCopy {
+  atRecord: number | null
+}
+
+/** `unfit`: it was not tried. `moved`: as in the mark's `insert`. */
 export async function copyBatch(
   { session, statement: { copy: plan }, mark }: Target,
   batch: Batch,
   signal: AbortSignal,
-): Promise<'stored' | 'moved' | 'refused' | 'unfit'> {
+): Promise<'stored' | 'moved' | 'unfit' | RefusedCopy> {
   if (plan === null || batch.recordCount < fewestRecords) return 'unfit'
   const rows = copyRows(batch.messages, plan.columns, plan.before !== '')
   if (rows === null) return 'unfit'
@@ -56,6 +61,6 @@ export async function copyBatch(
     if (failure.class === 'transient') throw failure
     if (!isAlone) await session.run(signal, 'ROLLBACK')
     mark?.rolledBack()
-    return 'refused'
+    return { atRecord: copiedRow(failure) }
   }
 }

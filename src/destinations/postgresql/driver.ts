@@ -24,7 +24,7 @@ import {
   type RejectedRecord,
 } from '../driver.ts'
 import { parkAll } from '../park.ts'
-import { markBusy, mostReads } from '../sql/exactly-once-mark.ts'
+import { markBusy, maxReads } from '../sql/exactly-once-mark.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkPostgres } from './check.ts'
 import { openSession, type PostgresSession } from './connection.ts'
@@ -101,7 +101,7 @@ async function storeOnce(connection: Connection, attempt: Attempt): Promise<void
   const { table } = await tableOf(connection, spec, signal)
   connection.mark ??= new ExactlyOnceMark(connection.session, table, spec, settings)
   const { mark } = connection
-  for (let look = 0; look < mostReads; look++) {
+  for (let look = 0; look < maxReads; look++) {
     const rest = await mark.undelivered(batch, signal, progress)
     if (rest === null) return
     if ((await store(connection, { ...attempt, batch: rest })) !== 'moved') return
@@ -114,46 +114,54 @@ async function store(connection: Connection, attempt: Attempt): Promise<null | '
   const { session } = connection
   const { batch, signal, progress } = attempt
   let prepared = await prepare(connection, attempt)
-  if (prepared.unmatched.length > 0) return await storeOthers(connection, attempt, prepared, null)
-  let rejected = await storeWhole(connection, attempt, prepared.statement)
+  if (prepared.unmatched.length > 0) return await storeOthers(connection, attempt, prepared, noSearch)
+  const whole = await storeWhole(connection, attempt, prepared.statement)
+  const { suspect } = whole
+  let rejected = whole.outcome
   if (rejected === null || rejected === 'moved') return rejected
   connection.table = undefined
   const reread = await prepare(connection, attempt)
   if (reread.statement.text !== prepared.statement.text) {
     prepared = reread
-    if (prepared.unmatched.length > 0) return await storeOthers(connection, attempt, prepared, null)
+    if (prepared.unmatched.length > 0) return await storeOthers(connection, attempt, prepared, noSearch)
     rejected = await insertAll(connection, attempt, prepared.statement)
     if (rejected === null || rejected === 'moved') return rejected
   }
   if (concernsWholeDestination(rejected)) throw rejected
   const { statement } = prepared
-  if (unreadableText.has(rejected.code)) {
+  if (mayBeUnmapped(rejected, suspect)) {
     const messages = withMappedKeysOnly(batch.messages, statement.rules)
     rejected = await insertAll(connection, { ...attempt, batch: { ...batch, messages } }, statement)
     if (rejected === null || rejected === 'moved') return rejected
   }
-  if (progress.park !== null) return await storeOthers(connection, attempt, prepared, rejected)
-  throw await firstRefusal({ session, statement, signal }, batch.messages, rejected)
+  if (progress.park !== null) return await storeOthers(connection, attempt, prepared, { rejected, suspect })
+  throw await firstRefusal({ session, statement, signal }, batch.messages, rejected, suspect)
 }
 
 type Outcome = DeliveryError | 'moved' | null
+
+/** `suspect`: the index of the record at which COPY failed, if the server named it. */
+interface WholeOutcome {
+  outcome: Outcome
+  suspect: number | null
+}
 
 /** Uses COPY if possible, otherwise the statement. A permanent error is returned, any other is thrown. */
 async function storeWhole(
   connection: Connection,
   attempt: Attempt,
   statement: InsertStatement,
-): Promise<Outcome> {
+): Promise<WholeOutcome> {
   const { session, mark, table: known } = connection
   const copied = known?.refusesCopy
     ? 'unfit'
     : await copyBatch({ session, statement, mark }, attempt.batch, attempt.signal)
-  if (copied === 'stored') return null
-  if (copied === 'moved') return copied
-  const rejected = await insertAll(connection, attempt, statement)
+  if (copied === 'stored') return { outcome: null, suspect: null }
+  if (copied === 'moved') return { outcome: copied, suspect: null }
+  const outcome = await insertAll(connection, attempt, statement)
   // The batch was not at fault: this user or this server cannot COPY.
-  if (rejected === null && copied === 'refused' && known !== undefined) known.refusesCopy = true
-  return rejected
+  if (outcome === null && copied !== 'unfit' && known !== undefined) known.refusesCopy = true
+  return { outcome, suspect: copied === 'unfit' ? null : copied.atRecord }
 }
 
 async function insertAll(
@@ -168,13 +176,13 @@ async function insertAll(
 
 /**
  * Stores all records except those that the server rejects permanently, which the lane parks before the others are committed.
- * `rejected`: the server's error for the whole batch, if that was tried.
+ * `rejected`: the server's error for the whole batch, if that was tried; `suspect`: see `WholeOutcome`.
  */
 async function storeOthers(
   { session, mark }: Connection,
   { batch, signal, progress }: Attempt,
   { statement, unmatched }: Prepared,
-  rejected: DeliveryError | null,
+  { rejected, suspect }: { rejected: DeliveryError | null; suspect: number | null },
 ): Promise<null | 'moved'> {
   await beginSearch(session, signal)
   try {
@@ -186,7 +194,7 @@ async function storeOthers(
     const runs = singleRecords(batch.messages, statement).filter(
       ({ seq, firstIndex = null }) => !places.has(placeOf({ seq, recordIndex: firstIndex })),
     )
-    const refused = await insertOthers({ session, statement, signal }, runs, rejected)
+    const refused = await insertOthers({ session, statement, signal }, runs, rejected, suspect)
     if (progress.park !== null) await parkAll(progress.park, [...unmatched, ...refused])
     await session.run(signal, 'COMMIT')
     mark?.committed(batch)
@@ -198,12 +206,20 @@ async function storeOthers(
   }
 }
 
+/** The batch was not tried as a whole. */
+const noSearch = { rejected: null, suspect: null }
+
 function placeOf({ seq, recordIndex }: Pick<RejectedRecord, 'seq' | 'recordIndex'>): string {
   return `${seq}:${recordIndex}`
 }
 
-/** A record's text is valid JSON but unreadable for the server, possibly in a key without a column. */
-const unreadableText = new Set(['22P05', '22P02'])
+/**
+ * A record's text is valid JSON but unreadable for the server, possibly in a key without a column. A COPY reads only keys with a
+ * column, so if it failed at a record, one of those is at fault.
+ */
+function mayBeUnmapped({ code }: DeliveryError, suspect: number | null): boolean {
+  return suspect === null && (code === '22P05' || code === '22P02')
+}
 
 interface Prepared {
   statement: InsertStatement

@@ -82,14 +82,25 @@ interface ServerReport {
   table?: string | undefined
   /** The server function that reported the error. */
   routine?: string | undefined
+  /** The server's activity, line by line. It contains values of the row. */
+  where?: string | undefined
 }
 
 /** Returns the server's ErrorResponse, which differs from system errors by a five-character SQLSTATE and a severity. */
 export function reportOf(error: unknown): ServerReport | null {
   if (!(error instanceof Error) || !('code' in error) || !('severity' in error)) return null
-  const { code, column, constraint, table, routine } = error as ServerReport & Error
+  const { code, column, constraint, table, routine, where } = error as ServerReport & Error
   if (!/^[0-9A-Z]{5}$/.test(code)) return null
-  return { code, message: error.message, column, constraint, table, routine }
+  return { code, message: error.message, column, constraint, table, routine, where }
+}
+
+/**
+ * The index of the row, from 0, at which the server rejected a COPY; null if it names none. Its language varies: `COPY t, line 3,
+ * column a: "x"`, `COPY t, Zeile 3, …`. A wrong index costs a statement, because the search (`insert.ts`) only begins there.
+ */
+export function copiedRow({ cause }: DeliveryError): number | null {
+  const line = /^COPY .*?, \S+ ([0-9]{1,9})\b/m.exec(reportOf(cause)?.where ?? '')?.[1]
+  return line === undefined || Number(line) === 0 ? null : Number(line) - 1
 }
 
 function sentence({ code, message, column, constraint, table }: ServerReport): string {

@@ -6,6 +6,9 @@
  *       ├─ the lane does not park ─▶ BEGIN, bisect behind a savepoint until the first bad record is isolated, ROLLBACK
  *       └─ it does ────────────────▶ BEGIN, bisect until every bad one is isolated; the others stay inserted
  *
+ * The record at which a COPY of the batch failed (`suspect`) is tried first, after those before it. It may not be the first bad
+ * one: the server reads all rows of a page before it checks their keys.
+ *
  * Good records stay inserted while the remaining ones are tried, so that a record that conflicts with an earlier one is found
  * too. Deferred constraints are checked at once; otherwise they would fail only at the COMMIT.
  */
@@ -59,6 +62,7 @@ export async function firstRefusal(
   to: Insertion,
   messages: readonly StoredMessage[],
   rejected: DeliveryError,
+  suspect: number | null,
 ): Promise<DeliveryError> {
   const { session, statement, signal } = to
   const runs = singleRecords(messages, statement)
@@ -69,8 +73,9 @@ export async function firstRefusal(
   let good = 0
   let bad = runs.length
   let error = rejected
+  const hints = suspect === null ? [] : [suspect, suspect + 1]
   while (bad - good > 1 && performance.now() < giveUpMs) {
-    const middle = (good + bad) >> 1
+    const middle = hints.find((hint) => hint > good && hint < bad) ?? (good + bad) >> 1
     await session.run(signal, 'SAVEPOINT probe')
     const failure = await insert(to, runs.slice(good, middle))
     if (failure === null) good = middle
@@ -98,6 +103,7 @@ export async function insertOthers(
   to: Insertion,
   runs: readonly RecordRun[],
   rejected: DeliveryError | null,
+  suspect: number | null,
 ): Promise<RejectedRecord[]> {
   const { session, statement, signal } = to
   const giveUpMs = performance.now() + searchMs
@@ -108,7 +114,7 @@ export async function insertOthers(
     !(await isTaken(to, runs.at(-1)!))
   )
     throw naming(rejected, runs[0]!, statement)
-  const refused = await insertGood(to, runs, rejected, giveUpMs)
+  const refused = await insertGood(to, runs, { rejected, suspect, giveUpMs })
   const unclear = refused.find(({ failure }) => failure.fault === 'destination')
   if (unclear !== undefined && refused.length === runs.length)
     throw naming(unclear.failure, unclear.run, statement)
@@ -122,19 +128,28 @@ async function isTaken(to: Insertion, run: RecordRun): Promise<boolean> {
   return failure === null
 }
 
+interface Search {
+  rejected: DeliveryError | null
+  suspect: number | null
+  giveUpMs: number
+}
+
 /** Bisects the rejected records until every bad one is isolated. Returns the bad ones; the others are inserted. */
 async function insertGood(
   to: Insertion,
   runs: readonly RecordRun[],
-  rejected: DeliveryError | null,
-  giveUpMs: number,
+  { rejected, suspect, giveUpMs }: Search,
 ): Promise<{ failure: DeliveryError; run: RecordRun }[]> {
   const { session, signal } = to
   let last = rejected
+  const parts =
+    suspect === null
+      ? [runs]
+      : [runs.slice(suspect + 1), runs.slice(suspect, suspect + 1), runs.slice(0, suspect)]
+  const waiting = parts.filter(({ length }) => length > 0)
   // All of them together were rejected already.
-  let known = runs.length > 1 ? rejected : null
+  let known = runs.length > 1 && waiting[0] === runs ? rejected : null
   const refused: { failure: DeliveryError; run: RecordRun }[] = []
-  const waiting: (readonly RecordRun[])[] = runs.length === 0 ? [] : [runs]
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
     // The records before it could be sent in a batch of their own.
     if (last !== null && performance.now() >= giveUpMs) throw last.with({ failedSeq: next[0]!.seq })

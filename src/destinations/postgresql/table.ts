@@ -28,8 +28,8 @@ export interface Table {
   schema: string
   /** True for a foreign table: what is stored there is not in this server's transaction. */
   isForeign: boolean
-  /** COPY stores there what INSERT does: not in views and foreign tables, nor beside rules and row security. */
-  takesCopy: boolean
+  /** Why COPY would not store there what INSERT does, as the end of a sentence; null if it would. */
+  copyObstacle: string | null
   columns: PostgresColumn[]
 }
 
@@ -44,7 +44,9 @@ export async function readTable(
     signal,
     `SELECT n.nspname AS schema,
             r.relkind = 'f' AS is_foreign,
-            r.relkind IN ('r', 'p') AND NOT r.relhasrules AND NOT r.relrowsecurity AS takes_copy,
+            CASE WHEN r.relkind NOT IN ('r', 'p') THEN 'it is not a table but a view or a foreign table'
+                 WHEN r.relhasrules THEN 'the table has rules'
+                 WHEN r.relrowsecurity THEN 'the table has row-level security' END AS copy_obstacle,
             a.attname AS name,
             format_type(a.atttypid, a.atttypmod) AS type,
             t.typcategory AS category,
@@ -77,7 +79,7 @@ export async function readTable(
     name,
     schema: String(first.schema),
     isForeign: first.is_foreign === true,
-    takesCopy: first.takes_copy === true,
+    copyObstacle: first.copy_obstacle === null ? null : String(first.copy_obstacle),
     columns: rows.map(toColumn),
   }
 }

@@ -163,7 +163,7 @@ export function markBusy(table: string): DeliveryError {
 }
 
 /** Maximum number of reads per attempt of a mark that keeps moving. */
-export const mostReads = 3
+export const maxReads = 3
 
 /** The result of a destination's check, as a sentence. `table`: the table of the marks. */
 export function checkedTable(table: string, isThere: boolean): string {

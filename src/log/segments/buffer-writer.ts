@@ -181,7 +181,7 @@ export class BufferWriter {
   /** When the segment turns out to be damaged, the frame is committed to a new one. */
   #commit(frame: Frame): CommittedFrame {
     const rules: CommitRules = {
-      findKey: (pipeId, key) => this.#keys.find(pipeId, key, this.#clock()),
+      findKey: (key) => this.#keys.find(key, this.#clock()),
       takeShare: (pipeId, bytes) => this.#space.takeShare(pipeId, bytes),
       takeKey: (pipeId) => this.#keys.takeShare(pipeId),
     }
@@ -289,7 +289,7 @@ export class BufferWriter {
 
   /** See Appender.findRepeat. */
   findRepeat(pipeId: string, { key, bodyHash }: Idempotency): Appended | 'reused' | null {
-    const first = this.#keys.find(pipeId, key, this.#clock())
+    const first = this.#keys.find({ pipeId, key }, this.#clock())
     if (first === null) return null
     if (bodyHash !== first.bodyHash) return 'reused'
     const { seq, msgId, recordCount } = first

@@ -3,14 +3,13 @@
  * share, are left out and reported by their index in the frame.
  */
 import { type Frame, type FramedMessage, readFrame } from '../frame.ts'
+import type { PipeKey } from '../key-store.ts'
 import type { PipeTable } from './pipe-table.ts'
 import { onDisk } from './retention.ts'
 import type { SegmentWriter } from './segment-writer.ts'
 
 /** The message for which a key was first used. */
-export interface KeyedMessage {
-  pipeId: string
-  key: string
+export interface KeyedMessage extends PipeKey {
   bodyHash: string
   seq: number
   msgId: string
@@ -20,7 +19,7 @@ export interface KeyedMessage {
 
 export interface CommitRules {
   /** Returns null when the key is free. */
-  findKey(pipeId: string, key: string): KeyedMessage | null
+  findKey(key: PipeKey): KeyedMessage | null
   /** Returns false when the pipe gets no more space. */
   takeShare(pipeId: string, bytes: number): boolean
   /** Returns false when the pipe gets no more space for idempotency keys. */
@@ -121,5 +120,5 @@ function firstOfKey(
 ): KeyedMessage | null {
   const { pipeId, idempotencyKey } = message
   if (idempotencyKey === null) return null
-  return inFrame.get(pipeId + idempotencyKey) ?? findKey(pipeId, idempotencyKey)
+  return inFrame.get(pipeId + idempotencyKey) ?? findKey({ pipeId, key: idempotencyKey })
 }

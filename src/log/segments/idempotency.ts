@@ -35,7 +35,7 @@ import { errorCode } from '../../platform/error-code.ts'
 import type { Logger } from '../../platform/log.ts'
 import { isReadFailure } from '../../platform/storage-error.ts'
 import { FairShare, pressedFrom } from '../fair-share.ts'
-import { keyLifetimeMs } from '../key-store.ts'
+import { keyLifetimeMs, type PipeKey } from '../key-store.ts'
 import type { KeyedMessage } from './frame-commit.ts'
 import { KeyLookup, keyBytes, type UsedKey } from './key-lookup.ts'
 import { keyedRowsSince } from './keyed-rows.ts'
@@ -118,8 +118,10 @@ export class IdempotencyKeys {
   }
 
   /** Returns null when the key is free. */
-  find(pipeId: string, key: string, clockMs: number): KeyedMessage | null {
-    const used = this.#unwritten.get(pipeId + key) ?? this.#use(clockMs, (lookup) => lookup.find(pipeId, key))
+  find(pipeKey: PipeKey, clockMs: number): KeyedMessage | null {
+    const used =
+      this.#unwritten.get(pipeKey.pipeId + pipeKey.key) ??
+      this.#use(clockMs, (lookup) => lookup.find(pipeKey))
     return used === null || clockMs - used.usedClockMs > keyLifetimeMs ? null : used
   }
 

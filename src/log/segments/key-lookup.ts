@@ -17,6 +17,7 @@ import assert from 'node:assert'
 import { createHash } from 'node:crypto'
 import Database from 'better-sqlite3'
 import { parse, stringify } from 'uuid'
+import type { PipeKey } from '../key-store.ts'
 import type { KeyedMessage } from './frame-commit.ts'
 
 /** `usedClockMs` is the time of use, by the buffer's clock. */
@@ -93,11 +94,11 @@ export class KeyLookup {
     return all
   }
 
-  find(pipeId: string, key: string): UsedKey | null {
-    const hash = hashOf(pipeId, key)
+  find(key: PipeKey): UsedKey | null {
+    const hash = hashOf(key)
     for (const { find } of this.#tables.values()) {
       const row = find.get(hash) as KeyRow | undefined
-      if (row !== undefined) return decode(row, pipeId, key)
+      if (row !== undefined) return decode(row, key)
     }
     return null
   }
@@ -139,9 +140,9 @@ export class KeyLookup {
 
   #write(used: Iterable<UsedKey>): void {
     for (const one of used) {
-      const { pipeId, key, seq, msgId, recordCount, receivedMs, bodyHash, usedClockMs } = one
+      const { pipeId, seq, msgId, recordCount, receivedMs, bodyHash, usedClockMs } = one
       const { insert, replace, held } = this.#tableOf(usedClockMs)
-      const hash = hashOf(pipeId, key)
+      const hash = hashOf(one)
       const row = [hash, seq, parse(msgId), recordCount, receivedMs, encodeHash(bodyHash), usedClockMs]
       // A key that is derived a second time is not counted twice.
       if (insert.run(...row).changes > 0) held.set(pipeId, (held.get(pipeId) ?? 0) + 1)
@@ -218,7 +219,7 @@ export class KeyLookup {
   }
 }
 
-function hashOf(pipeId: string, key: string): Buffer {
+function hashOf({ pipeId, key }: PipeKey): Buffer {
   return createHash('sha256').update(pipeId).update(key).digest().subarray(0, hashBytes)
 }
 
@@ -228,7 +229,7 @@ function encodeHash(bodyHash: string): Buffer | string {
   return bytes.toString('base64') === bodyHash ? bytes : bodyHash
 }
 
-function decode(row: KeyRow, pipeId: string, key: string): UsedKey {
+function decode(row: KeyRow, { pipeId, key }: PipeKey): UsedKey {
   const [seq, msgId, recordCount, receivedMs, hash, usedClockMs] = row
   const bodyHash = Buffer.isBuffer(hash) ? hash.toString('base64') : hash
   return { pipeId, key, seq, msgId: stringify(msgId), recordCount, receivedMs, bodyHash, usedClockMs }

@@ -18,7 +18,7 @@ import { noOverlay, readWalOverlay, type WalOverlay } from './wal-overlay.ts'
 const scanBytes = 256 * 1024
 const chainBytes = 64 * 1024
 /** The page limit when only the WAL exists: more than the largest segment has. */
-const mostPages = 2 ** 20
+const maxPages = 2 ** 20
 
 /**
  * A missing file or WAL counts as empty: without the file, the pages in its WAL are read. Throws when the file exists
@@ -51,7 +51,7 @@ export class PageFile {
     this.#scan = new Window(file, scanBytes, pageBytes)
     this.#chain = new Window(file, chainBytes, pageBytes)
     // A sound WAL names at most the file's pages plus one per own frame; a damaged one can name any.
-    const added = file.fd === null ? mostPages : overlay.pages.size
+    const added = file.fd === null ? maxPages : overlay.pages.size
     const most = Math.ceil(file.bytes / pageBytes) + added
     const inWal = [...overlay.pages.keys()].filter((pageNo) => pageNo <= most)
     this.pageCount = inWal.reduce((last, pageNo) => Math.max(last, pageNo), Math.ceil(file.bytes / pageBytes))

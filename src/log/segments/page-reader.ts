@@ -98,7 +98,7 @@ function cellOffsets(page: Buffer, head: number): number[] {
 function decodeCell(page: Buffer, offset: number, kind: Cell['kind'], chains: OverflowChains): Cell | null {
   const length = readVarint(page, offset)
   const rowid = kind === 'table' ? readVarint(page, length.end) : { value: 0, end: length.end }
-  if (length.value < 2 || length.value > chains.mostBytes || !Number.isSafeInteger(rowid.value)) return null
+  if (length.value < 2 || length.value > chains.maxBytes || !Number.isSafeInteger(rowid.value)) return null
   const local = localBytes(chains.layout, kind, length.value)
   const isWhole = local === length.value
   const localEnd = rowid.end + local
@@ -179,14 +179,14 @@ function readVarint(bytes: Buffer, at: number): { value: number; end: number } {
 class OverflowChains {
   readonly layout: PageLayout
   /** No payload can be longer. */
-  readonly mostBytes: number
+  readonly maxBytes: number
   readonly #file: PageFile
   #pagesLeft: number
 
   constructor(file: PageFile, layout: PageLayout) {
     this.#file = file
     this.layout = layout
-    this.mostBytes = file.pageCount * layout.pageBytes
+    this.maxBytes = file.pageCount * layout.pageBytes
     this.#pagesLeft = (file.pageCount + 1) * maxChainsPerPage
   }
 

@@ -68,11 +68,11 @@ function pass(span: Span, { seq, recordCount, body }: StoredRow): void {
 }
 
 /** The number of leading rows with small bodies that fit into the limit together. */
-function smallOnes(rows: readonly RowColumns<number>[], mostBytes: number): number {
+function smallOnes(rows: readonly RowColumns<number>[], maxBytes: number): number {
   let sum = 0
   const end = rows.findIndex(([, , , , , bytes]) => {
     sum += bytes
-    return bytes > smallBytes || sum > mostBytes
+    return bytes > smallBytes || sum > maxBytes
   })
   return end === -1 ? rows.length : end
 }

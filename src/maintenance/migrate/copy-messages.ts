@@ -1,4 +1,7 @@
-/** Copies the messages of a pipe, all that the source keeps, in order; and finds the new seqs of those that metadata names. */
+/**
+ * Copies all messages of a pipe that the source still has, in order, and finds the new seqs of those that metadata
+ * refers to.
+ */
 import type { FrameImport } from '../../cluster/jetstream/frame-import.ts'
 import type { Backlog, BufferReader, MessageRun } from '../../log/buffer.ts'
 import { keyLifetimeMs } from '../../log/key-store.ts'
@@ -13,15 +16,15 @@ const pageBytes = 4 * 1024 * 1024
 
 export interface CopyTarget {
   frames: Pick<FrameImport, 'put'>
-  /** Added to the numbers of the stream, which begin with 1. */
+  /** Added to the numbers of the stream, which start at 1. */
   seqBase: number
-  /** `bytes`: of the records' text. */
+  /** `bytes` is the size of the records' text. */
   onCopied(bytes: number): void
 }
 
 export interface CopiedPipe {
   counts: Backlog
-  /** The messages that the source has lost or holds damaged, in order. */
+  /** The messages that are lost or damaged in the source, in order. */
   gaps: Gap[]
 }
 

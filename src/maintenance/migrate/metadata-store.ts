@@ -1,4 +1,4 @@
-/** A metadata database as one side of a move: its rows as they are, and how far the move has come (`move-state.ts`). */
+/** A metadata database as one side of a move: its raw rows, and the progress of the move (`move-state.ts`). */
 import { sql, type Transaction } from 'kysely'
 import { type DatabaseClock, databaseClock } from '../../cluster/metadata/database-clock.ts'
 import { keys } from '../../cluster/metadata/keys.ts'
@@ -28,16 +28,16 @@ export interface MovedPipe {
   workspaceId: string
 }
 
-/** A lane with what in its history and among its parked records names a seq. */
+/** A lane with every seq in its history and its parked records. */
 export interface MovedLane {
   state: LaneState
-  /** False: its checksum is wrong, and `state` has its counters alone. */
+  /** False: the checksum is wrong, and `state` has only the counters. */
   isIntact: boolean
   history: { firstSeq: number; lastSeq: number }[]
   parkedSeqs: number[]
 }
 
-/** Translates the rows that name a seq; null: the row is left out. */
+/** Translates the rows that contain a seq. Null: the row is left out. */
 export interface RowRules {
   lane(row: LaneRow, pipeId: string): LaneRow
   history(row: LaneHistoryRow, pipeId: string): LaneHistoryRow | null
@@ -46,7 +46,7 @@ export interface RowRules {
   usageMarks: readonly UsageMarkRow[]
 }
 
-/** Seqs of the messages that are kept, `base` < seq <= `lastSeq`, become `by` more. */
+/** Adds `by` to the seqs of the kept messages: `base` < seq <= `lastSeq`. */
 export interface SeqShift {
   base: number
   lastSeq: number
@@ -55,13 +55,13 @@ export interface SeqShift {
 
 const pageRows = 500
 
-/** Opens it with its tables up to date. Throws what `openMetadata` throws. */
+/** Opens the database and updates its tables. Throws the errors of `openMetadata`. */
 export async function openMoveStore(spec: MetadataSpec, sealingKey: Uint8Array): Promise<MoveStore> {
   return new MoveStore(await openPrepared(spec, sealingKey), databaseClock(spec.kind, Date.now))
 }
 
 export class MoveStore {
-  /** For messages: which database it is. */
+  /** Identifies the database in messages. */
   readonly label: string
   readonly #opened: OpenedDatabase
   readonly #db: Connection
@@ -101,7 +101,7 @@ export class MoveStore {
     return await this.#count('parked')
   }
 
-  /** Names of the nodes that are running. */
+  /** Names of the running nodes. */
   async liveNodes(): Promise<string[]> {
     const rows = await this.#db
       .selectFrom('cluster_nodes')
@@ -149,8 +149,8 @@ export class MoveStore {
   }
 
   /**
-   * Every row, in one transaction: afterwards all of them are there and the target is whole, or nothing is. `state`: `stateOf` this
-   * one.
+   * Copies every row in one transaction: afterwards the target is either complete or unchanged. `state` is the result
+   * of `stateOf` for this store.
    */
   async copyTo(target: MoveStore, moving: Moving, rules: RowRules, state: string): Promise<void> {
     const pipes = await this.#pipesOfDestinations()
@@ -163,7 +163,10 @@ export class MoveStore {
     })
   }
 
-  /** Gives the lanes and everything else that names a seq up to `lastSeq` new numbers, in one transaction, and begins an epoch. */
+  /**
+   * Renumbers the lanes and everything else that contains a seq up to `lastSeq`, and starts an epoch, in one
+   * transaction.
+   */
   async renumber(
     shift: SeqShift,
     epochs: readonly Epoch[],
@@ -176,7 +179,7 @@ export class MoveStore {
         const { destination_id: id, ...values } = lane(await this.#lane(row))
         await trx.updateTable('lanes').set(values).where('destination_id', '=', id).execute()
       }
-      // Other messages will get the numbers that the stream has lost, so the history forgets them.
+      // The numbers that the stream has lost will be assigned to other messages, so their history is deleted.
       await trx.deleteFrom('lane_history').where('last_seq', '>', lastSeq).execute()
       await sql`UPDATE lane_history SET first_seq = first_seq + ${by}, last_seq = last_seq + ${by}, batch_last_seq = batch_last_seq + ${by}
         WHERE first_seq > ${base}`.execute(trx)
@@ -187,7 +190,10 @@ export class MoveStore {
     })
   }
 
-  /** Changes with every message that is accepted and every change that people make. `newestSeq`: of the buffer. */
+  /**
+   * A fingerprint that changes with every accepted message and every change by a user. `newestSeq` is that of the
+   * buffer.
+   */
   async stateOf(newestSeq: number): Promise<string> {
     return `${newestSeq}/${await this.#count('audit_log')}`
   }
@@ -202,7 +208,7 @@ export class MoveStore {
     await db.destroy()
   }
 
-  /** Destinations with `exactly_once` that have a batch under way: `pipe/name`. */
+  /** Destinations with `exactly_once` whose batch is in progress: `pipe/name`. */
   async exactlyOnceUnderWay(): Promise<string[]> {
     const rows = await this.#db
       .selectFrom('lanes')
@@ -221,7 +227,7 @@ export class MoveStore {
       .map((row) => `${row.pipe_name}/${row.destination_name}`)
   }
 
-  /** How much of each pipe the usage has counted. */
+  /** The position up to which the usage of each pipe is counted. */
   async usageMarks(): Promise<UsageMarkRow[]> {
     return await this.#db.selectFrom('usage_marks').selectAll().execute()
   }
@@ -268,7 +274,7 @@ function rowRule(
   pipes: ReadonlyMap<string, string>,
 ): (row: Row) => object | null {
   const pipeOf = (row: { destination_id: string }) => pipes.get(row.destination_id) ?? ''
-  // Rows of a table are what Kysely says they are; here alone they are taken without knowing which table it is.
+  // Rows match the types of Kysely's tables. Only this function handles them without knowing the table.
   switch (name) {
     case 'lanes':
       return (row) => rules.lane(row as unknown as LaneRow, pipeOf(row as unknown as LaneRow))

@@ -1,11 +1,11 @@
-/** Which tables a move copies, in the order in which their rows can be inserted: parents first. */
+/** The tables that a move copies, in the order in which rows can be inserted: parents first. */
 import type { Tables } from '../../metadata/tables.ts'
 
 export interface CopiedTable {
   name: keyof Tables
-  /** Its primary key: rows are read page by page in this order. */
+  /** The primary key. Rows are read page by page in this order. */
   key: readonly [string, ...string[]]
-  /** Rows of a page. Default 500. */
+  /** Rows per page. Default: 500. */
   page?: number
 }
 
@@ -23,7 +23,7 @@ export const copiedTables: readonly CopiedTable[] = [
   { name: 'lane_hours', key: ['destination_id', 'hour_ms'] },
   { name: 'lane_history', key: ['destination_id', 'first_seq'] },
   { name: 'parked', key: ['parked_id'] },
-  // A body may have megabytes.
+  // A body can have megabytes.
   { name: 'parked_bodies', key: ['parked_id'], page: 8 },
   { name: 'parked_sums', key: ['destination_id'] },
   { name: 'usage_hours', key: ['pipe_id', 'hour_ms'] },
@@ -34,11 +34,16 @@ export const copiedTables: readonly CopiedTable[] = [
 ]
 
 /**
- * How much of a pipe the usage has counted is said of the target's own totals. Sessions and links end with a move: people sign in again. Of a deleted pipe nothing is copied, so nothing is to be forgotten. The
- * settings and the format are the database's own; the identity is set by itself. What nodes share is of the nodes.
+ * Tables that a move does not copy:
+ * - The usage position of each pipe, because it refers to the totals of the target.
+ * - Sessions and links. Users sign in again after a move.
+ * - The state of deleted pipes. None of their data is copied.
+ * - Attempts, because they contain positions of the old log.
+ * - Settings and the format, which belong to the database. The identity is set separately.
+ * - Shared state of nodes.
  */
 export const ownTables: readonly (keyof Tables)[] = [
-  ...(['usage_marks', 'sessions', 'setup_tokens', 'deleted_pipes'] as const),
+  ...(['usage_marks', 'sessions', 'setup_tokens', 'deleted_pipes', 'lane_attempts'] as const),
   ...(['metadata_settings', 'metadata_migrations'] as const),
   ...(['cluster_nodes', 'cluster_workers', 'cluster_duties', 'pipe_owners', 'changes'] as const),
   ...(['quota_days', 'quota_rates'] as const),

@@ -1,18 +1,18 @@
 /**
- * Moves everything from a data directory into a cluster: messages, then metadata with every seq that it names translated. The source
- * is only read, until it is marked at the end. A crash can come between any two lines:
+ * Moves all data from a data directory into a cluster: messages first, then metadata with every seq translated. The source is
+ * only read until it is marked at the end. A crash can happen between any two lines:
  *
  *   | the move ends …                           | source     | target                | run again                              |
  *   |-------------------------------------------|------------|-----------------------|----------------------------------------|
- *   | before `moving` is written                | as it was  | empty streams or none | begins                                 |
- *   | before the transaction of all rows        | as it was  | moving, some messages | removes the streams, begins again      |
- *   | while it removes or creates the streams   | as it was  | moving, no messages   | begins again                           |
- *   | after the transaction of all rows, before | as it was  | complete              | writes `moved_to`, unless the source   |
- *   |   `moved_to` is written                   |            |                       |   was served from since                |
+ *   | before `moving` is written                | unchanged  | empty streams or none | starts                                 |
+ *   | before the transaction of all rows        | unchanged  | moving, some messages | removes the streams, starts again      |
+ *   | while it removes or creates the streams   | unchanged  | moving, no messages   | starts again                           |
+ *   | after the transaction of all rows, before | unchanged  | complete              | writes `moved_to`, unless the source   |
+ *   |   `moved_to` is written                   |            |                       |   was served from in the meantime      |
  *   | after that                                | moved      | complete              | nothing is left to do                  |
  *
- * `moving` names the stream by the time of its creation, and is written before the first message is published. So no stream is
- * ever removed but the one that this move has filled. Nobody has read from that one, and its numbers are given out again. No daemon
+ * `moving` identifies the stream by its creation time, and is written before the first message is published. Therefore a move
+ * removes only the stream that it filled itself. No client has read from it, so its numbers can be assigned again. No daemon
  * starts on a target that is `moving`, nor on a source with `moved_to` (`metadata/move-state.ts`).
  */
 import { randomUUID } from 'node:crypto'
@@ -34,10 +34,10 @@ import { type Gap, namedSeqs, translatedLane, translatedParked, translatedRun } 
 
 /** The data directory, or the cluster. */
 export interface MoveSide<Spec = SegmentsSpec | JetStreamSpec> {
-  /** For people. */
+  /** The location as messages show it. */
   place: string
   store: MoveStore
-  /** Without what metadata knows of it: that is read. */
+  /** Without the details in metadata, which are read from there. */
   buffer: Spec
 }
 
@@ -53,14 +53,14 @@ export interface MovePlan {
   parked: number
   messages: number
   records: number
-  /** The bytes of the records' text. */
+  /** The size of the records' text. */
   bytes: number
 }
 
 export interface MoveReport extends MovePlan {
-  /** Messages that the source has lost or holds damaged. */
+  /** Messages that are lost or damaged in the source. */
   missingMessages: number
-  /** The move was done before; nothing was copied. */
+  /** True: the move was already complete, and nothing was copied. */
   wasDone: boolean
 }
 
@@ -68,14 +68,11 @@ export interface MoveOptions {
   onProgress(doneBytes: number, totalBytes: number): void
   log: LogSettings
   now(): number
-  /** Whether a batch under way may be stored twice although its destination has `exactly_once`. */
+  /** Allows a move although a batch of an `exactly_once` destination is in progress and can be stored twice. */
   allowRepeats: boolean
 }
 
-/**
- * Makes every check that `moveAll` makes before it copies, and leaves both sides as they were. Throws the errors that `moveAll`
- * would throw.
- */
+/** Makes every check of `moveAll` without changing either side. Throws the same errors. */
 export async function planMove(sides: Sides, options: Omit<MoveOptions, 'onProgress'>): Promise<MovePlan> {
   return await prepared(sides, options, async ({ target }, { plan, moving }) => {
     if (moving !== null) await rehearseStreams(specOf(target, moving), moving.stream ?? null)
@@ -97,7 +94,7 @@ export async function moveAll(sides: Sides, options: MoveOptions): Promise<MoveR
 interface Preparation {
   plan: MovePlan
   reader: BufferReader
-  /** Null: the target is complete already, and only the source is not marked. */
+  /** Null: the target is complete, and only the source is not marked yet. */
   moving: Moving | null
 }
 
@@ -111,7 +108,7 @@ async function prepared<Result>(
   await requireUnmoved(source)
   if (!allowRepeats) await requireNothingExactUnderWay(source)
   const spec = await currentSpec(source)
-  // Opened for writing, because that repairs what a kill has left.
+  // Opened for writing, because opening repairs the effects of a kill.
   const buffer = await openBuffer(spec, {
     log,
     onFatal: (error) => {
@@ -129,7 +126,7 @@ async function prepared<Result>(
   }
 }
 
-/** As the daemon opens it; but nothing is dropped because of its age while it is read. */
+/** The settings with which the daemon opens it, except that no message is dropped by age while it is read. */
 async function currentSpec({ store, buffer }: MoveSide<SegmentsSpec>): Promise<SegmentsSpec> {
   const { dataDirId, epochs } = await store.identity()
   const { epoch, first_seq: nextSeqAtLeast } = current(epochs)
@@ -154,7 +151,7 @@ async function requireUnmoved({ store, place }: MoveSide): Promise<void> {
   )
 }
 
-/** How far such a lane has come is stored in its table, in the numbers of the source. */
+/** The progress of such a lane is stored in its destination table, with the seqs of the source. */
 async function requireNothingExactUnderWay({ store }: MoveSide): Promise<void> {
   const names = await store.exactlyOnceUnderWay()
   if (names.length === 0) return
@@ -165,7 +162,7 @@ async function requireNothingExactUnderWay({ store }: MoveSide): Promise<void> {
   )
 }
 
-/** The move that is under way, or a new one; null: only the source is not marked yet. */
+/** The interrupted move, or a new one. Null: only the mark on the source is missing. */
 async function movingOrNew(
   { source, target }: Sides,
   reader: BufferReader,
@@ -184,7 +181,7 @@ async function movingOrNew(
   const newest = await newestSeq(source, reader)
   if ((await target.store.countWorkspaces()) > 0) {
     const isOurs = (await target.store.identity()).dataDirId === dataDirId
-    // A source that was served from since holds what the target does not.
+    // A source that was served from since then has data that the target lacks.
     if (isOurs && (await target.store.movedFrom()) === (await source.store.stateOf(newest))) return null
     const why = isOurs
       ? 'an earlier move from here, and more was accepted or changed here since'
@@ -213,12 +210,12 @@ async function countAll(store: MoveStore, reader: BufferReader): Promise<MovePla
   return { pipes: pipes.length, ...rows, ...sum }
 }
 
-/** In a frame a message has a head of 96 bytes, and a frame one of its own. */
+/** A message in a frame has a header of 96 bytes, and the frame has its own. */
 const headBytes = 128
 
 function requireRoom({ messages, bytes }: MovePlan, { buffer, place }: MoveSide): void {
   const needed = bytes + messages * headBytes
-  // Beyond it a pipe has to be content with its share of a buffer.
+  // Above 80 % a pipe is limited to its share of the buffer.
   if (needed < buffer.maxBytes * 0.8) return
   throw new DataDirError(
     'conflict',
@@ -227,7 +224,7 @@ function requireRoom({ messages, bytes }: MovePlan, { buffer, place }: MoveSide)
   )
 }
 
-/** Returns how many messages the source does not have any more. */
+/** Returns the number of messages that the source has lost. */
 async function moveContents(
   { source, target }: Sides,
   { plan, reader, moving }: Preparation & { moving: Moving },
@@ -279,7 +276,7 @@ async function movePipe(
     const lost = [...(await droppedBefore(lane.state, pipeId, reader)), ...gaps]
     rows.set(lane.state.destinationId, translatedLane(lane, map, lost))
   }
-  // A pipe that is still empty begins before all messages.
+  // A pipe that is still empty starts before all messages.
   const before = await reader.backlog(pipeId, await reader.head(randomUUID()))
   return { map, lanes: rows, before, copied, missing: gaps.reduce((sum, gap) => sum + gap.messages, 0) }
 }
@@ -299,7 +296,7 @@ async function rowRules(moved: ReadonlyMap<string, TranslatedPipe>, source: Move
   }
 }
 
-/** The messages that retention had dropped before the lane reached them: the lane would count them when it ran next. */
+/** The messages that retention dropped before the lane reached them. The lane would count them at its next run. */
 async function droppedBefore(
   { cursorSeq: seq, cursorMark }: LaneState,
   pipeId: string,
@@ -312,7 +309,10 @@ async function droppedBefore(
   return [{ throughSeq: earliest.seq, messages }]
 }
 
-/** Messages that were accepted and are in no hour yet stay outside the mark. `after`: the target holds what was copied, and no more. */
+/**
+ * Messages that are accepted but not yet counted in an hour stay outside the mark. `after`: the target contains
+ * exactly the copied messages.
+ */
 function markOf(counted: Backlog | undefined, before: Backlog, after: Backlog): Backlog {
   const of = (name: keyof Backlog) => {
     const missed = counted === undefined ? 0 : Math.max(0, before[name] - Number(counted[name]))

@@ -1,13 +1,14 @@
 /**
- * New numbers for a cluster whose database and stream were restored from backups. What it accepted after the backup is gone, but
- * receivers have seen its numbers, which the restored stream would give to other messages. The frames stay as they are: an
- * epoch begins, whose base (`log/offset.ts`) is far above every number that was given out, and what metadata names goes along.
+ * New numbers for a cluster whose database and stream were restored from backups. The messages accepted after the backup are
+ * lost, but receivers have seen their numbers, and the restored stream would assign these to other messages. The frames do not
+ * change. Instead, an epoch starts whose base (`log/offset.ts`) is far above every assigned number, and the seqs in metadata
+ * are shifted to it.
  *
  *   before   base ─ 1,024 … 5,000                    the cursor of a lane at base + 4,000
  *   after    new base ─ 1,024 … 5,000 ─ new messages     at new base + 4,000
  *
- * Metadata changes in one transaction: a crash leaves all as it was or all done, and a second run does no harm. A lane that has
- * delivered more than the stream holds continues at the end of the stream.
+ * Metadata changes in one transaction: after a crash it is either unchanged or complete, and a second run is harmless. A lane
+ * that has delivered more than the stream contains continues at the end of the stream.
  */
 import { messagesPerFrame, seqOf, streamName } from '../../cluster/jetstream/frames.ts'
 import { lastFrameOf } from '../../cluster/jetstream/stream.ts'
@@ -22,13 +23,16 @@ import { type NewSeqs, translatedLane } from './translate.ts'
 
 export interface Renumbering {
   stream: string
-  /** The newest frame that the stream holds, and the newest that a lane has delivered; 0: none. */
+  /** The newest frame in the stream, and the newest that a lane has delivered. 0: none. */
   lastFrame: number
   deliveredFrame: number
   lanes: number
 }
 
-/** `confirm`: rejects to leave all as it is. Throws ConfigError, DataDirError, StorageUnavailableError, StreamUnavailableError. */
+/**
+ * `confirm` rejects to cancel without a change. Throws ConfigError, DataDirError, StorageUnavailableError,
+ * StreamUnavailableError.
+ */
 export async function renumber(
   settings: Settings,
   env: NodeJS.ProcessEnv,
@@ -70,7 +74,7 @@ async function lastFrameIn({ buffer }: MoveSide<JetStreamSpec>, dataDirId: strin
 export function shiftedSeqs({ base, lastSeq, by }: { base: number; lastSeq: number; by: number }): NewSeqs {
   return {
     of(seq) {
-      // In an earlier epoch: before everything that the stream holds.
+      // A seq of an earlier epoch is before everything in the stream.
       if (seq <= base) return { at: null, through: null, from: base + by + 1 }
       if (seq > lastSeq) return { at: null, through: lastSeq + by, from: null }
       return { at: seq + by, through: seq + by, from: seq + by }

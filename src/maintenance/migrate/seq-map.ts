@@ -1,13 +1,13 @@
 /**
- * Maps the seqs of a pipe to their new ones when its messages are moved. Only those that metadata names are stored:
- * there may be millions of messages. Fed with every message that was moved, in order. Pure.
+ * Maps old seqs of a pipe to new ones when its messages are moved. There can be millions of messages, so only the
+ * seqs that metadata contains are stored. The map is fed with every moved message, in order. Pure.
  */
 export interface MovedSeq {
-  /** The new seq of this message; null: it was not moved. */
+  /** The new seq of this message. Null: it was not moved. */
   at: number | null
-  /** The new seq of the newest message up to it; null: there was none. */
+  /** The new seq of the newest message at or before it. Null: there was none. */
   through: number | null
-  /** The new seq of the oldest message from it on; null: there was none. */
+  /** The new seq of the oldest message at or after it. Null: there was none. */
   from: number | null
 }
 
@@ -22,7 +22,7 @@ export class SeqMap {
     this.#named = [...new Set(named)].sort((a, b) => a - b)
   }
 
-  /** The next message: its seq before and after the move. */
+  /** Adds the next message: its seq before and after the move. */
   moved(before: number, after: number): void {
     const through = this.#last
     for (let seq = this.#named[this.#known]; seq !== undefined && seq <= before; ) {
@@ -34,7 +34,7 @@ export class SeqMap {
     this.#last = after
   }
 
-  /** `seq` is one of those named. */
+  /** `seq` must be one of those passed to the constructor. */
   of(seq: number): MovedSeq {
     return this.#moved.get(seq) ?? { at: null, through: this.#last, from: null }
   }

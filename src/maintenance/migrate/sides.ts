@@ -1,4 +1,7 @@
-/** The two sides of a move, from the settings of the cluster's nodes: a data directory that no daemon runs on, and the cluster. */
+/**
+ * Opens the two sides of a move from the settings of the cluster's nodes: a data directory without a running daemon,
+ * and the cluster.
+ */
 import { existsSync } from 'node:fs'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import type { SegmentsSpec } from '../../log/segments/protocol.ts'
@@ -18,7 +21,7 @@ export interface OpenedSides extends Sides {
   close(): Promise<void>
 }
 
-/** Only errors: what a move has to say it says itself. */
+/** Only errors, because the command reports the progress itself. */
 export const moveLog: LogSettings = { level: 'error', format: 'auto' }
 
 /** Throws ConfigError, DataDirError, DataDirInUseError, StorageUnavailableError. */
@@ -45,7 +48,7 @@ export async function openSides(settings: Settings, env: NodeJS.ProcessEnv): Pro
   }
 }
 
-/** The cluster alone, of which no node runs. Throws as `openSides` does. */
+/** Opens only the cluster, whose nodes must all be stopped. Throws the same errors as `openSides`. */
 export async function openCluster(
   settings: Settings,
   env: NodeJS.ProcessEnv,

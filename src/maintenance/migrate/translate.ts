@@ -1,11 +1,11 @@
 /**
- * Translates the rows that name a seq when their messages get others. Pure.
+ * Translates rows that contain seqs when their messages get new seqs. Pure.
  *
  *   cursor        just after the newest moved message that it was after; messages that were dropped before the lane reached
- *                 them count as dropped now, as they would when the lane ran next
- *   fixed ranges  first and last message as they were; a range that has lost one end is cut again
- *   history       the messages of the run that are kept; the batch that carried them has no number any more
- *   parked        the message's; if the buffer does not keep it any longer, it keeps its number, which is below all others
+ *                 them are counted as dropped now, as they would be at the lane's next run
+ *   fixed ranges  the same first and last message; a range that has lost one end is cut again
+ *   history       the kept messages of the run; the batch that carried them has no number any longer
+ *   parked        the seq of the message; without a kept message the old seq, which is below all others
  */
 
 import { encodeLane } from '../../metadata/lane-row.ts'
@@ -19,14 +19,14 @@ export interface NewSeqs {
   of(seq: number): MovedSeq
 }
 
-/** Messages of a pipe that are not there to be moved. */
+/** Messages of a pipe that are missing in the source. */
 export interface Gap {
-  /** The lanes that stand before it have lost them. */
+  /** Lanes whose cursor is before this seq have lost them. */
   throughSeq: number
   messages: number
 }
 
-/** Every seq that the lane's rows name. */
+/** Every seq in the lane's rows. */
 export function namedSeqs({ state, isIntact, history, parkedSeqs }: MovedLane): number[] {
   const { cursorSeq, batchFirstSeq, batchLastSeq, bisectLastSeq, nextFirstSeq, nextLastSeq } = state
   const ranges = [batchFirstSeq, batchLastSeq, bisectLastSeq, nextFirstSeq, nextLastSeq]
@@ -35,7 +35,7 @@ export function namedSeqs({ state, isIntact, history, parkedSeqs }: MovedLane): 
   return [...position, ...runs, ...parkedSeqs]
 }
 
-/** Nobody owns the lane yet, and its mark is looked up when it starts. */
+/** No process owns the lane yet. Its mark is looked up when it starts. */
 export function translatedLane({ state, isIntact }: MovedLane, map: NewSeqs, gaps: readonly Gap[]): LaneRow {
   const row = encodeLane({
     ...state,
@@ -45,11 +45,11 @@ export function translatedLane({ state, isIntact }: MovedLane, map: NewSeqs, gap
     droppedMessages: state.droppedMessages + (isIntact ? lostBehind(state.cursorSeq, gaps) : 0),
     ownerEpoch: 0,
   })
-  // A damaged row stays damaged: the lane's owner finds it so, and begins at the earliest message.
+  // A damaged row stays damaged. The lane's owner detects this and starts at the earliest message.
   return isIntact ? row : { ...row, row_check: (row.row_check + 1) % 2 ** 32 }
 }
 
-/** Null: nothing of it is kept. */
+/** Null: no message of the run is kept. */
 export function translatedRun(row: LaneHistoryRow, map: NewSeqs): LaneHistoryRow | null {
   const first = map.of(Number(row.first_seq)).from
   const last = map.of(Number(row.last_seq)).through
@@ -87,7 +87,7 @@ function rangesOf(state: LaneState, map: NewSeqs): Partial<LaneState> {
   const [first, last] = [at(state.batchFirstSeq), at(state.batchLastSeq)]
   if (first === null || last === null) return { ...noRanges, ...nothingUnderWay }
   const bisectLast = at(state.bisectLastSeq)
-  // Without the end of the search no one would know what is part of it.
+  // Without the end of the search, its range is undefined.
   if (state.bisectLastSeq !== null && bisectLast === null) return { ...noRanges, ...nothingUnderWay }
   const [nextFirst, nextLast] = [at(state.nextFirstSeq), at(state.nextLastSeq)]
   const hasNext = nextFirst !== null && nextLast !== null

@@ -1,10 +1,10 @@
 /**
- * The alert state of one lane, or of the service, and one event. Pure.
+ * The alert state of one event for one lane or for the service. Pure.
  *
- *   none ──it is so──▶ held ──5 min since the last alert, and room──▶ raised ──it is over──▶ none
- *                       └──it is over──▶ none: not sent, and counted in the next one
+ *   none ──condition holds──▶ held ──5 min since the last alert, and room──▶ raised ──condition ends──▶ none
+ *                             └──condition ends──▶ none: not sent, and counted in the next alert
  *
- * A check changes a draft; its changes are stored as a whole with the alerts they are about, or not at all.
+ * A check changes a draft. Its changes are stored together with the alerts that they belong to, or not at all.
  */
 import type { AlertEvent } from '../../contract/alert-words.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
@@ -27,7 +27,7 @@ export class DraftMarks {
   readonly #stored: Marks
   readonly #changed = new Map<string, AlertMark>()
   readonly #gone = new Map<string, AlertMark>()
-  /** How many more alerts there is room for. */
+  /** The number of further alerts that can be queued. */
   #room: number
 
   constructor(stored: Marks, nowMs: number, room: number) {
@@ -50,7 +50,7 @@ export class DraftMarks {
     this.#gone.set(markKey(mark), mark)
   }
 
-  /** Takes the room of one alert where it may be told now. A clock that went back holds nothing back. */
+  /** Reserves room for one alert if it can be sent now. A clock that was set back delays nothing. */
   mayTell({ toldMs }: AlertMark): boolean {
     const isSoon = toldMs !== null && this.nowMs >= toldMs && this.nowMs - toldMs < everyMs
     if (isSoon || this.#room <= 0) return false
@@ -59,8 +59,8 @@ export class DraftMarks {
   }
 
   /**
-   * Something that is so for a while. `isOver` ends what was told, which may be later than that it no longer `holds`. Returns
-   * how many were held back before this one where it is to be told now; null: it is not.
+   * A condition that lasts. `isOver` ends a raised alert; it can become true later than `holds` becomes false.
+   * Returns the number of alerts held back before this one if it is to be sent now, else null.
    */
   lasts(
     subject: string,
@@ -77,7 +77,7 @@ export class DraftMarks {
     return null
   }
 
-  /** Something that happened once, or that was held back then and is still worth telling. */
+  /** An event that happened once, or that was held back then and is still worth reporting. */
   happened(subject: string, event: AlertEvent, isNew: boolean): number | null {
     const mark = this.get(subject, event)
     if (isNew) return this.#tellOrHold({ ...mark, state: 'none' }, 'none')
@@ -104,7 +104,7 @@ export class DraftMarks {
     return held.heldBack - 1
   }
 
-  /** Marks that are different now, and those that say nothing any more: of lanes that are gone, or long past. */
+  /** Returns the changed marks, and marks without content: their lane is gone, or they are outdated. */
   result(isThere: (subject: string) => boolean): { marks: AlertMark[]; gone: AlertMark[] } {
     for (const mark of [...this.#stored.values(), ...this.#changed.values()]) {
       const current = this.get(mark.subject, mark.event)

@@ -1,4 +1,4 @@
-/** Alerts as they are sent: one JSON object each (docs/alerts.md), or the same as a message of Slack. Pure. */
+/** Alerts as they are sent: one JSON object each (docs/alerts.md), or the same content as a Slack message. Pure. */
 import type { AlertEvent, AlertFormat, testAlert } from '../../contract/alert-words.ts'
 import type { LaneFailure } from '../../delivery/delivery.ts'
 import type { DeliveryFault } from '../../destinations/driver.ts'
@@ -10,16 +10,16 @@ export interface Named {
   name: string
 }
 
-/** Whom it is about. */
+/** The workspace, pipe and destination that the alert is about. */
 export interface AlertNames {
   workspace: Named
   /** The lane that the alert is about. */
   lane?: { pipe: Named; destination: Named & { type: string } }
-  /** The page of the dashboard; null: the address of the service is not known. */
+  /** The page in the dashboard. Null: the address of the service is not known. */
   url: string | null
 }
 
-/** The format `standard`. Fields that an event does not have are left out. */
+/** The format `standard`. Fields that an event does not have are omitted. */
 export interface StandardAlert {
   type: AlertEvent | typeof testAlert
   alert_id: string
@@ -27,9 +27,9 @@ export interface StandardAlert {
   workspace: Named
   pipe?: Named
   destination?: Named & { type: string }
-  /** One line for people. */
+  /** One line of text for people. */
   message: string
-  /** Alerts of this event and this lane that were not sent since the last one. */
+  /** Alerts of this event and lane that were not sent since the last one. */
   held_back: number
   lane?: {
     attempts: number
@@ -80,10 +80,10 @@ export function bodyOf(alert: StandardAlert, format: AlertFormat): string {
   return JSON.stringify(format === 'standard' ? alert : slackMessage(alert))
 }
 
-/** Slack shows this much of a section. */
+/** Slack displays at most this number of characters of a section. */
 const slackCharacters = 2_000
 
-/** Every text is escaped, so that no name mentions a channel or a person, and none makes a link. */
+/** Every text is escaped, so that no name can mention a channel or a user, or create a link. */
 function slackMessage({ type, message, workspace, url }: StandardAlert): object {
   const text = slackText(message)
   const context = `${type} · ${slackText(workspace.name)}`

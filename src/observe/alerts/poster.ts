@@ -1,9 +1,9 @@
 /**
- * Posts to receivers, from a thread of its own that is there only while there is something to send: a receiver that finds a
- * fault in how responses are read ends that thread, and neither ingest nor any lane.
+ * Posts alerts to receivers, from a separate thread that exists only while there is something to send. A receiver that exploits
+ * a fault in the parsing of responses ends only that thread, and affects neither ingest nor lanes.
  *
  *   none ──post──▶ running ──nothing to send for 10 s──▶ none
- *                     └── it dies, or leaves a post unanswered past its deadline ──▶ every post under way has failed ──▶ none
+ *                     └── it dies, or a post exceeds its deadline ──▶ every running post fails ──▶ none
  */
 import type { DriverSettings } from '../../destinations/driver.ts'
 import type { Post, PostOutcome } from '../../destinations/http-endpoint/post.ts'
@@ -16,7 +16,7 @@ export interface PostCalls {
 }
 
 const idleMs = 10_000
-/** Beyond the post's own deadline: look-ups, reading what came back. */
+/** In addition to the post's own deadline: name look-ups, and reading the response. */
 const marginMs = 10_000
 const maxStartTicks = 60
 
@@ -44,7 +44,7 @@ export class AlertPoster {
     }
   }
 
-  /** Requests that are under way fail. */
+  /** Running requests fail. */
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#threads.close()
@@ -56,7 +56,7 @@ export class AlertPoster {
       entry: threadEntry(import.meta.url, '../../daemon/threads/post-thread'),
       data: this.#settings,
       limits: { maxYoungGenerationSizeMb: 8, maxOldGenerationSizeMb: 96 },
-      // A start that hangs; afterwards each post has its own deadline.
+      // Detects a start that hangs. Afterwards each post has its own deadline.
       maxStartTicks,
     })
   }

@@ -1,6 +1,6 @@
 /**
- * When something is told: one look at the lanes of a workspace and at the service, compared with what was told before. Pure;
- * what is stored of it is in `marks.ts`. The events are explained in `contract/alert-words.ts`.
+ * Decides which alerts to send: compares one check of a workspace's lanes and of the service with the stored marks
+ * (`marks.ts`). Pure. `contract/alert-words.ts` explains the events.
  */
 import type { AlertEvent } from '../../contract/alert-words.ts'
 import { isFailing } from '../../contract/state-words.ts'
@@ -20,15 +20,15 @@ export type AlertFact = { heldBack: number } & (
 
 export interface Look {
   nowMs: number
-  /** Those in trouble, and every one that there is a mark of. */
+  /** Lanes in trouble, and every lane that has a mark. */
   lanes: readonly LaneTrouble[]
-  /** Null: neither near nor clearly away from it. */
+  /** Null: neither near the limit nor clearly below it. */
   nearFull: { holds: boolean; isOver: boolean; reason: 'size' | 'disk' }
-  /** The run before this one ended without stopping. */
+  /** Set if the previous run did not stop normally. */
   crash: { startedMs: number | null } | null
-  /** After so long an undelivered message is dropped. */
+  /** Undelivered messages older than this are dropped. */
   undeliveredMs: number
-  /** On the first check, losses of a lane before it are not reported. */
+  /** The first check does not report earlier losses of a lane. */
   isFirst: boolean
 }
 
@@ -42,7 +42,7 @@ const graver = ['lane.stalled', 'lane.stuck'] as const
 const troubles = [...graver, 'lane.failing'] as const
 const nearRetention = 0.8
 
-/** `room`: how many alerts may be added; those without room are told when there is some. */
+/** `room` is the number of alerts that can be queued. Alerts without room are sent in a later check. */
 export function lookAt(look: Look, events: ReadonlySet<AlertEvent>, stored: Marks, room: number): Found {
   const draft = new DraftMarks(stored, look.nowMs, room)
   const alerts: AlertFact[] = [...serviceAlerts(look, events, draft)]
@@ -104,7 +104,7 @@ function* failureAlerts(
   const isRaised = () => troubles.some((event) => draft.get(id, event).state === 'raised')
   const wasRaised = isRaised()
   for (const type of troubles) {
-    // Told by its other name, or held back under it.
+    // The same failure was already reported, or held back, as another event.
     const isSaidAlready =
       type === 'lane.failing' && graver.some((event) => draft.get(id, event).state !== 'none')
     const holds = !isSaidAlready && events.has(type) && isSo(type, lane, nowMs)
@@ -114,7 +114,7 @@ function* failureAlerts(
   }
   const recovered = draft.get(id, 'lane.recovered')
   if (isRaised()) {
-    // An earlier recovery that was held back is no longer true.
+    // A held-back recovery is no longer true.
     if (recovered.state === 'held') draft.set({ ...recovered, state: 'none', sinceMs: null })
     return
   }
@@ -143,7 +143,10 @@ function isSo(type: (typeof troubles)[number], { failure }: LaneTrouble, nowMs: 
   }
 }
 
-/** A skip or a rewind leaves the next message to be tried: the lane has come through once that is delivered. */
+/**
+ * After a skip or a rewind the next message is still untried. The lane has recovered only when that message is
+ * delivered.
+ */
 function isThrough({ isIdle, lastDeliveredMs }: LaneTrouble, sinceMs: number | null): boolean {
   return isIdle || (lastDeliveredMs !== null && lastDeliveredMs >= (sinceMs ?? 0))
 }
@@ -156,8 +159,8 @@ interface Counted {
 }
 
 /**
- * Reports an increase since the last check; after a decrease (a replay) it counts from there. An increase that is not
- * reported yet is part of the next one, so none of it is held back.
+ * Reports an increase since the last check. After a decrease (a replay) it counts from the lower value. An increase
+ * that is not reported yet becomes part of the next one, so none is lost.
  */
 function* counted(
   { lane, type, current, gatherMs }: Counted,

@@ -1,13 +1,13 @@
 /**
- * Sends what is in the queues: of each workspace one alert at a time, the oldest first, so that a recovery never arrives
- * before the failure; of all workspaces so many at once.
+ * Sends queued alerts: one at a time per workspace, oldest first, so that a recovery never arrives before its failure. The
+ * number of concurrent sends of all workspaces is limited.
  *
- *   idle ──something is queued──▶ due ──▶ sending ──sent──▶ due (the next one), idle when there is none
- *                                  ▲         └──failed──▶ waiting: 5 s, doubled up to 300 s, Retry-After ──┐
- *                                  └───────────────────────────────────────────────────────────────────────┘
+ *   idle ──alert queued──▶ due ──▶ sending ──sent──▶ due (the next one), or idle if the queue is empty
+ *                           ▲         └──failed──▶ waiting: 5 s, doubled up to 300 s, Retry-After ──┐
+ *                           └────────────────────────────────────────────────────────────────────┘
  *
- * After a failure the workspace waits, not the alert: a receiver that is down is asked once in a while, however much is for
- * it. An alert that is an hour old is given up. The queues are in metadata; here is only who waits until when.
+ * After a failure the workspace waits, not the alert: the number of requests to a receiver that is down does not depend on the
+ * length of the queue. An alert is discarded after an hour. The queues are in metadata; this class only has the wait times.
  */
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { AlertOutcome, AlertStore, QueuedAlert } from '../../metadata/alert-store.ts'
@@ -53,7 +53,9 @@ export class AlertSender {
       this.#queues.set(workspaceId, { failures: 0, nextMs: 0, isSending: false })
   }
 
-  /** Begins what is due, those that have waited longest first. Called every few seconds, and after each that has ended. */
+  /**
+   * Starts all due sends, those that waited longest first. Called every few seconds, and after each completed send.
+   */
   run(): void {
     const nowMs = this.#deps.now()
     const due = [...this.#queues]
@@ -71,12 +73,12 @@ export class AlertSender {
     }
   }
 
-  /** Resolves when nothing is on its way and nothing is due. */
+  /** Resolves when nothing is being sent and nothing is due. */
   async settled(): Promise<void> {
     while (this.#sending.size > 0) await Promise.all(this.#sending)
   }
 
-  /** Begins no more; what is on its way is not noted any more. */
+  /** Starts no further sends. Results of running ones are ignored. */
   close(): void {
     this.#isClosed = true
   }
@@ -93,7 +95,7 @@ export class AlertSender {
       const outcome = await this.#outcome(workspaceId, queue, alert, settings)
       if (!this.#isClosed) await store.settle(workspaceId, alert.alertId, outcome)
     } catch (error) {
-      // Metadata cannot be written: sent again, under the same id.
+      // Metadata cannot be written. The alert is sent again with the same id.
       if (!(error instanceof StorageUnavailableError)) log.error({ err: error }, 'alert.failed')
       queue.nextMs = now() + firstPauseMs
     }
@@ -126,7 +128,7 @@ export class AlertSender {
     return { kind: 'failed', atMs, code, message, isFinal }
   }
 
-  /** Sends it now, whatever is queued. Never rejects. */
+  /** Sends an alert immediately, bypassing the queue. Never rejects. */
   async post(settings: StoredAlerts, alert: StandardAlert): ReturnType<AlertPoster['post']> {
     if (settings.isUnreadable) return unreadable
     return await this.#deps.poster.post({

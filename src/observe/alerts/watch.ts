@@ -1,7 +1,7 @@
 /**
- * Looks every few seconds at the lanes of workspaces that have alerts, and queues what is to be told (rules.ts). Without such
- * a workspace it asks for nothing but that. What a look finds is durable before it counts: a look whose result cannot be
- * stored is made again.
+ * Checks the lanes of workspaces with alerts every few seconds, and queues new alerts (rules.ts). Without such a
+ * workspace, only the alert settings are read. The result of a check takes effect only when it is durable. A check
+ * whose result cannot be stored is repeated.
  */
 import { randomUUID } from 'node:crypto'
 import { type AlertEvent, alertEventNames } from '../../contract/alert-words.ts'
@@ -23,11 +23,11 @@ export interface WatchDeps {
   troubles(query: TroubleQuery): Promise<LaneTrouble[] | null>
   bufferStatus(): Promise<BufferStatus>
   limits: { maxBytes: number; minFreeBytes: number; undeliveredHours: number }
-  /** The run before this one ended without stopping. */
+  /** Set if the previous run did not stop normally. */
   crash(): { startedMs: number | null } | null
-  /** Everybody who wants to know was told of the crash. */
+  /** The crash was reported to every workspace that wants this event. */
   settleCrash(): void
-  /** The URL of the dashboard, without a slash at its end; null: not known. */
+  /** The URL of the dashboard, without a slash at the end. Null: not known. */
   dashboardUrl: string | null
   /** The workspace has something to send. */
   onQueued(workspaceId: string): void
@@ -36,11 +36,14 @@ export interface WatchDeps {
 }
 
 const nearFull = 0.8
-/** Below this it is over: a buffer that stays near the mark is told of once. */
+/** The alert ends below this level, so that a buffer that stays near the limit raises only one alert. */
 const clearlyNotFull = 0.75
 const nearFreeTimes = 2
 const clearlyFreeTimes = 2.2
-/** Lanes are only asked for the age of what waits once something this old is kept at all. */
+/**
+ * Lanes are asked for the age of pending messages only if the buffer contains messages older than this part of the
+ * limit.
+ */
 const agedPart = 0.5
 
 export class AlertWatch {
@@ -61,7 +64,7 @@ export class AlertWatch {
     for (const { workspaceId } of workspaces) await this.#load(workspaceId)
     const service = await this.#service()
     const lanes = await this.#lanes([...ids], service.isAged)
-    // Without the lanes nothing is known of any; what was raised stays raised.
+    // Without a response nothing is known about the lanes. Raised alerts stay raised.
     if (lanes === null) return
     for (const workspace of workspaces) {
       await this.#tell(workspace, { ...service.look, lanes: lanes.get(workspace.workspaceId) ?? [] })
@@ -85,7 +88,7 @@ export class AlertWatch {
     }
   }
 
-  /** By workspace: lanes in trouble, and those that something was told of. */
+  /** By workspace: lanes in trouble, and lanes that have a mark. */
   async #lanes(workspaceIds: string[], withAges: boolean): Promise<Map<string, LaneTrouble[]> | null> {
     const subjects = [...this.#marks.values()].flatMap((marks) =>
       [...marks.values()].map((one) => one.subject),

@@ -1,13 +1,13 @@
 /**
- * Waits for a commit of a pipe. It listens only while a caller waits, and a little longer: every listener costs the
- * writer a copy of its messages.
+ * Waits for a commit in a pipe. It subscribes to the feed only while a caller waits and shortly after, because each
+ * subscriber costs the writer a copy of its messages.
  */
 import type { BufferFeed } from '../../log/buffer.ts'
 
 const lingerMs = 10_000
 
 export interface CommitWait {
-  /** True: there was a commit since `after` was called; false: the time is over. */
+  /** True: there was a commit since `after` was called. False: the time is up. */
   wait(): Promise<boolean>
   cancel(): void
 }
@@ -29,7 +29,7 @@ export class Commits {
     this.#openFeed = openFeed
   }
 
-  /** Resolves when it is listened for. */
+  /** Resolves when the subscription is active. */
   async after(pipeId: string, waitMs: number): Promise<CommitWait> {
     await this.#listen()
     let resolve: (isCommitted: boolean) => void = () => {}
@@ -69,7 +69,7 @@ export class Commits {
     try {
       await feed
     } catch (error) {
-      // The next one who waits opens it again: a buffer that does not answer now may do so then.
+      // The next waiting caller opens the feed again, because the buffer may respond by then.
       if (this.#feed === feed) this.#feed = null
       throw error
     }
@@ -92,7 +92,7 @@ export class Commits {
   #close(): void {
     this.#feed?.then(
       (feed) => feed.close(),
-      // There is nothing to close; the callers that wait for it get the error.
+      // There is nothing to close. The waiting callers receive the error.
       () => {},
     )
     this.#feed = null

@@ -1,10 +1,10 @@
 /**
- * The history thread as main holds it: started by the first look, ended when there was none for a minute. One that dies fails the looks
- * under way, and the next look starts another: nothing that is accepted or delivered goes through it.
+ * The main thread's side of the history thread. The first look-up starts the thread; it ends after a minute without look-ups.
+ * If it dies, running look-ups fail and the next look-up starts another one. Ingest and delivery do not use it.
  *
- *   a look without a response for 30 s            it fails, and its result is ignored
- *   a thread without a sign of life for 30 s      all its looks fail, and the next look starts another
- *                                                 it ends when the disk responds; until then there are at most 2 of these
+ *   a look-up without a response for 30 s         it fails, and its result is ignored
+ *   a thread without a sign of life for 30 s      all its look-ups fail, and the next one starts another thread;
+ *                                                 it ends when the disk responds; at most 2 such threads exist
  */
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { BufferSpec } from '../../log/buffer-spec.ts'
@@ -20,18 +20,18 @@ export interface HistoryThreadData {
 }
 
 export interface HistoryHandle extends History {
-  /** Waits end empty, and no look is begun any more. Resolves when the thread has ended. */
+  /** Waits end without a result, and no further look-up starts. Resolves when the thread has ended. */
   close(): Promise<void>
 }
 
 const idleMs = 60_000
-/** Looks that wait for their turn; a follow waits for no other. */
-const mostWaiting = 32
+/** The number of look-ups that wait for their turn. A follow does not wait for other look-ups. */
+const maxWaiting = 32
 const maxTicks = 30
-/** Each holds memory, and a disk that responds again ends it. */
-const mostHung = 2
+/** Each holds memory. It ends when the disk responds again. */
+const maxHung = 2
 
-/** Starts nothing yet. */
+/** Does not start a thread yet. */
 export function openHistory(data: HistoryThreadData, tickMs = beatEveryMs): HistoryHandle {
   return new HistoryProxy(data, tickMs)
 }
@@ -66,7 +66,7 @@ class HistoryProxy implements HistoryHandle {
     method: Method,
     args: Args<History, Method>,
   ): Promise<Result<History, Method>> {
-    if (this.#looks >= mostWaiting) {
+    if (this.#looks >= maxWaiting) {
       throw new StorageUnavailableError('history: too many concurrent reads of the buffer')
     }
     this.#looks += 1
@@ -78,7 +78,7 @@ class HistoryProxy implements HistoryHandle {
   }
 
   #start(): Thread<History> {
-    if (this.#threads.leftBehind >= mostHung)
+    if (this.#threads.leftBehind >= maxHung)
       throw new StorageUnavailableError('history: the disk does not respond')
     return new Thread<History>({
       name: 'history',

@@ -1,4 +1,4 @@
-/** `History` over the buffer of this thread. */
+/** Implements `History` on the buffer of this thread. */
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { BufferReader, Cursor, ListedMessage, MessageLookup, MessageRun } from '../../log/buffer.ts'
 import { records } from '../../log/record-text.ts'
@@ -14,8 +14,10 @@ import type {
 } from './history.ts'
 
 const { shownRecords, shownRecordBytes, tailRunBytes, tailRecordBytes } = resourceLimits
-/** A page whose times reject this many messages ends; the next one goes on. */
-const mostLooks = 20
+/**
+ * A page ends after this number of reads in which no message matches the times. The next page continues from there.
+ */
+const maxLooks = 20
 
 export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, commits: Commits): History {
   return {
@@ -33,7 +35,7 @@ export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, c
       return { cursor }
     },
     async follow(pipeId, from, most, waitMs) {
-      // Listened for before the look: what is committed in between is not missed.
+      // Subscribe before the read, so that commits in between are not missed.
       const committed = await commits.after(pipeId, waitMs)
       try {
         const run = await readRun(reader, pipeId, from, most)
@@ -46,7 +48,7 @@ export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, c
   }
 }
 
-/** The first 20 records, as far as they fit into the bytes together. */
+/** The first 20 records, as far as they fit into the byte limit together. */
 function firstRecords(body: Buffer): string[] {
   const texts: string[] = []
   let bytes = 0
@@ -58,7 +60,9 @@ function firstRecords(body: Buffer): string[] {
   return texts
 }
 
-/** Times are sorted but for requests that overtake each other: the seqs between which they lie are looked up first. */
+/**
+ * Receive times are sorted, except for requests that overtake each other. So the range of seqs is looked up first.
+ */
 async function list(
   pipeId: string,
   { sinceMs, untilMs, limit, ...between }: MessageQuery,
@@ -76,8 +80,8 @@ async function list(
   const newest = lastMs === null ? between.beforeSeq : (await reader.cursorAtTime(pipeId, lastMs)) + 1
   let beforeSeq = Math.min(between.beforeSeq, newest)
   const messages: ListedMessage[] = []
-  for (let looks = 0; looks < mostLooks; looks += 1) {
-    // One more than is shown tells whether there is another page.
+  for (let looks = 0; looks < maxLooks; looks += 1) {
+    // One more than is shown, to detect whether there is another page.
     const rows = await lookup.list(pipeId, { beforeSeq, afterSeq, limit: limit + 1 })
     for (const row of rows) {
       if (!isWithin(row)) continue
@@ -101,7 +105,7 @@ async function readRun(
   const taken = takeRecords(run, from, most)
   const passed = taken.place ?? afterGap(run, from)
   if (!run.more && taken.rest === 0) return { ...taken, place: passed }
-  // There is more than may be shown now: it is left out, up to the newest.
+  // There are more records than can be shown now. The tail skips to the newest.
   const head = await reader.head(pipeId)
   const { records: behind } = await reader.backlog(pipeId, passed.cursor, head.seq)
   const leftOut = taken.leftOut + taken.rest + behind
@@ -110,9 +114,9 @@ async function readRun(
 
 interface Taken {
   records: TailedRecord[]
-  /** Just after the last message that was looked at; null: there was none. */
+  /** Just after the last message that was read. Null: there was none. */
   place: TailPlace | null
-  /** Too large to be shown. */
+  /** Records that are too large to be shown. */
   leftOut: number
   /** The number of messages that were read beyond the limit. */
   rest: number
@@ -144,7 +148,7 @@ function takeRecords({ messages }: MessageRun, from: TailPlace, most: number): T
   return { records: taken, place, leftOut, rest: all - taken.length - leftOut }
 }
 
-/** Nothing but damaged or lost messages may follow: they are passed. */
+/** Skips a range that has only damaged or lost messages. */
 function afterGap({ damaged, lost }: MessageRun, from: TailPlace): TailPlace {
   const gap: Cursor | undefined = lost.at(-1)?.to ?? damaged.at(-1)
   return gap === undefined ? from : { cursor: { seq: gap.seq, mark: gap.mark } }

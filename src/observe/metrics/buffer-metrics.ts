@@ -1,4 +1,4 @@
-/** The buffer: how full it is, what it has lost, how long its commits take, and its limits, for rules that compare with them. */
+/** Metrics of the buffer: its size, its losses, the duration of commits, and its limits for alerting rules. */
 import { Counter, Gauge, type Registry } from 'prom-client'
 import type { BufferStatus, WriterHistograms } from '../../log/buffer.ts'
 import { registerHistogram } from './read-histogram.ts'
@@ -45,7 +45,7 @@ const gauges: [name: string, help: string, value: (status: BufferStatus) => numb
   ],
 ]
 
-/** The returned function asks the buffer once and fills its metrics: call it before a scrape. */
+/** Returns a function that queries the buffer once and sets the metrics. Call it before a scrape. */
 export function registerBuffer(registry: Registry, { buffer, limits }: BufferSources): () => Promise<void> {
   const fillers = gauges.map(([name, help, value]) => {
     const gauge = new Gauge({ name, help, registers: [registry] })

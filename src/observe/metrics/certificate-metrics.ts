@@ -1,4 +1,4 @@
-/** Until when each listener's certificate holds, and whether it could be replaced. */
+/** Metrics of each listener's certificate: its expiry, and whether a new one failed to load. */
 import { Gauge, type Registry } from 'prom-client'
 
 export interface CertificateSource {

@@ -1,4 +1,4 @@
-/** The cluster as this node sees it. On a single machine there are none of these. */
+/** Metrics of the cluster as this node sees it. A single machine has none of them. */
 import { Counter, Gauge, type Registry } from 'prom-client'
 import type { ClusterMeasured } from '../../cluster/cluster-view.ts'
 import { nodeStates } from '../../contract/node-words.ts'

@@ -1,31 +1,31 @@
 /**
- * Metrics with a series for each of many things (pipes, lanes). A family has at most 500 series: what is over that is added
- * up in series of its own, whose names are `_other`, so that a service with 10,000 lanes is not what fills a Prometheus.
+ * Metrics with one series per object (pipe, lane). A family has at most 500 series. Further objects are summed in series with
+ * the name `_other`, so that a service with 10,000 lanes does not overload Prometheus.
  *
- *   things ──▶ a seat each, while there are any (kept until the thing is gone: a series never comes and goes)
- *         └──▶ no seat: folded into `_other`
+ *   objects ──▶ a slot each, while slots are free (kept until the object is gone, so that series do not come and go)
+ *          └──▶ no slot: summed in `_other`
  *
- * `_other` of a counter only grows, whoever joins or leaves it, as a counter must: it adds what each has grown since the last
- * look. `pipectl_metrics_folded_series` says how many series of a family are in it.
+ * `_other` of a counter never decreases, whichever objects join or leave it: it sums the increase of each since the last scrape.
+ * `pipectl_metrics_folded_series` is the number of series of a family that are summed.
  */
 import { Counter, Gauge, type Registry } from 'prom-client'
 
-export const mostSeries = 500
-/** No pipe has an id like this. */
+export const maxSeries = 500
+/** No pipe has such an id. */
 export const other = '_other'
 
 export type Labels = Record<string, string>
 
-/** One series of a thing: its labels beside the thing's own. */
+/** One series of an object: its labels in addition to those of the object. */
 export type Series = readonly [labels: Labels, value: number]
 
 export interface Family<Thing> {
   name: string
   help: string
   kind: 'gauge' | 'counter'
-  /** The labels of its series, in addition to the thing's own. */
+  /** The labels of its series, in addition to those of the object. */
   labelNames?: readonly string[]
-  /** How those over the limit become one: an age is not added to others. */
+  /** How the surplus series are combined: ages are not summed. */
   fold?: 'sum' | 'max'
   /** Always the same labels in the same order. */
   series(thing: Thing): readonly Series[]
@@ -37,7 +37,7 @@ export class FoldedSeries {
   constructor(registry: Registry) {
     this.#gauge = new Gauge({
       name: 'pipectl_metrics_folded_series',
-      help: `Series of a metric over ${mostSeries}, which are added up in the series ${other}.`,
+      help: `Series of a metric over ${maxSeries}, which are added up in the series ${other}.`,
       labelNames: ['metric'],
       registers: [registry],
     })
@@ -50,12 +50,12 @@ export class FoldedSeries {
 
 export interface ThingNames<Thing> {
   labelNames: readonly string[]
-  /** Identifies the thing: stays the same as long as the thing exists. */
+  /** Identifies the object as long as it exists. */
   key(thing: Thing): string
   labels(thing: Thing): Labels
 }
 
-/** The returned function sets all series of the family from what there is now. */
+/** Returns a function that sets all series of the family from the current objects. */
 export function registerFamily<Thing>(
   registry: Registry,
   names: ThingNames<Thing>,
@@ -72,10 +72,10 @@ export function registerFamily<Thing>(
     metric.reset()
     const all = things.map((thing) => ({ thing, key: names.key(thing), series: family.series(thing) }))
     const each = Math.max(1, ...all.map(({ series }) => series.length))
-    const isOver = all.length * each > mostSeries
+    const isOver = all.length * each > maxSeries
     const seated = seats.take(
       all.map(({ key }) => key),
-      isOver ? Math.floor(mostSeries / each) - 1 : all.length,
+      isOver ? Math.floor(maxSeries / each) - 1 : all.length,
     )
     const rest = all.filter(({ key }) => !seated.has(key))
     others.begin()
@@ -90,7 +90,7 @@ export function registerFamily<Thing>(
   }
 }
 
-/** `own`: the labels of the thing. */
+/** `own`: the labels of the object. */
 function setSeries(metric: Gauge | Counter, own: Labels, series: Iterable<Series>): void {
   for (const [labels, value] of series) {
     if (metric instanceof Gauge) metric.set({ ...own, ...labels }, value)
@@ -98,7 +98,7 @@ function setSeries(metric: Gauge | Counter, own: Labels, series: Iterable<Series
   }
 }
 
-/** First come, first seated; the last ones stand up when there are fewer seats. */
+/** Assigns slots in order of arrival. If there are fewer slots, the last objects lose theirs. */
 class Seats {
   readonly #keys = new Set<string>()
 
@@ -138,10 +138,10 @@ class Folds {
   }
 }
 
-/** Sums that never fall: a thing that leaves keeps its part in them. */
+/** Sums that never decrease: an object that leaves keeps its part in them. */
 class GrowingSums {
   readonly #sums = new Map<string, { labels: Labels; value: number }>()
-  /** By thing and labels: as it was last added. */
+  /** By object and labels: the value that was added last. */
   #last = new Map<string, number>()
   #now = new Map<string, number>()
 

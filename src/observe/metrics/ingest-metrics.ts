@@ -1,4 +1,4 @@
-/** The metrics of ingest: accepted and rejected requests by pipe, errors by code, the time to a 202. */
+/** Metrics of ingest: accepted and rejected requests by pipe, errors by code, and the time to a 202. */
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { errorCatalogue } from '../../contract/errors.ts'
 import type { IngestObserved } from '../../ingest/observed.ts'
@@ -9,11 +9,11 @@ import { registerHistogram } from './read-histogram.ts'
 export interface IngestSources {
   totals: IngestTotals
   observed: IngestObserved
-  /** Whether what ingest counts is shown for each of its threads (label `worker`), not summed. */
+  /** True: counters are shown per ingest thread (label `worker`) and not as a sum. */
   labelWorkers: boolean
-  /** The bytes of the bodies of all requests under way. */
+  /** The bytes of the bodies of all running requests. */
   bodyBytes(): number
-  /** Undefined once it is deleted: its series end. */
+  /** Undefined after the pipe is deleted. Its series end. */
   pipeName(pipeId: string): string | undefined
 }
 
@@ -57,7 +57,7 @@ function familiesOf(labelWorkers: boolean): Family<Counted>[] {
   ]
 }
 
-/** The returned function reads everything: call it before a scrape. */
+/** Returns a function that sets all metrics. Call it before a scrape. */
 export function registerIngest(
   registry: Registry,
   sources: IngestSources,

@@ -1,4 +1,4 @@
-/** Delivery: each lane's state, backlog and counters; attempts and batches by the type of their destination. */
+/** Metrics of delivery: state, backlog and counters of each lane; attempts and batches by destination type. */
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { laneStates } from '../../contract/destination.ts'
 import { wordsOf } from '../../contract/destination-words.ts'
@@ -101,7 +101,10 @@ const families: Family<LaneMetrics>[] = [
   },
 ]
 
-/** The returned function asks the delivery thread once and fills every metric of the lanes: call it before a scrape. */
+/**
+ * Returns a function that queries the delivery thread once and sets the metrics of all lanes. Call it before a
+ * scrape.
+ */
 export function registerLanes(
   registry: Registry,
   sources: DeliverySources,

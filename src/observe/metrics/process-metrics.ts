@@ -1,4 +1,4 @@
-/** The metrics of the process: its build, and its clock. */
+/** Metrics of the process: its build and its clock. */
 import { Gauge, type Registry } from 'prom-client'
 
 export function registerProcess(

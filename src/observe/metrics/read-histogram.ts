@@ -1,4 +1,4 @@
-/** A histogram whose numbers were counted elsewhere, as Prometheus reads it. */
+/** A Prometheus histogram whose values were counted elsewhere. */
 import { Histogram, type Registry } from 'prom-client'
 import type { HistogramCounts } from '../../platform/histogram.ts'
 import type { Labels } from './families.ts'
@@ -24,13 +24,13 @@ class ReadHistogram extends Histogram<string> {
     this.#values = all.flatMap(([labels, counts]) => valuesOf(this.#name, labels, counts))
   }
 
-  /** Returns the values that the registry asks for, instead of counts of the superclass. */
+  /** Returns our values to the registry instead of the counts of the superclass. */
   async getForPromString() {
     return { name: this.#name, help: this.#help, type: 'histogram', values: this.#values }
   }
 }
 
-/** The returned function shows these counts from now on. */
+/** Returns a function that replaces the counts. */
 export function registerHistogram(
   registry: Registry,
   name: string,

@@ -1,9 +1,9 @@
 /**
- * `/metrics` for Prometheus, on a loopback listener of its own: ingest, buffer, lanes, the process and its event loop.
- * Names and units follow the Prometheus conventions: base units, `_total` on counters. Everything is read when it is
- * scraped; the hot path only adds to plain numbers. What each metric means is in monitoring/metrics.md.
+ * `/metrics` for Prometheus on a separate loopback listener: ingest, buffer, lanes, the process and its event loop.
+ * Names and units follow the Prometheus conventions: base units, `_total` on counters. Values are read when they are
+ * scraped; the hot path only increments plain numbers. monitoring/metrics.md describes each metric.
  *
- * Names of pipes and destinations are data of workspaces: they are shown here alone, to who runs the daemon.
+ * Names of pipes and destinations belong to workspaces. They are shown only here, to the operator of the daemon.
  */
 import { createServer, type ServerResponse } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
@@ -22,12 +22,12 @@ import { registerProcess } from './process-metrics.ts'
 export interface MetricsSources extends BufferSources, DeliverySources {
   /** The build as labels: version, node, … */
   build: Record<string, string>
-  /** The run before this one ended without stopping. */
+  /** True: the previous run did not stop normally. */
   followsCrash: boolean
-  /** The certificates of the listeners that speak TLS. */
+  /** The certificates of the TLS listeners. */
   certificates: readonly CertificateSource[]
   ingest: IngestSources
-  /** Null: it is a single machine. */
+  /** Null: a single machine. */
   cluster: ClusterSource | null
 }
 
@@ -36,7 +36,7 @@ export interface MetricsServer {
   close(): Promise<void>
 }
 
-/** Serves GET /metrics. Rejects when the address cannot be listened on. */
+/** Serves GET /metrics. Rejects if it cannot listen on the address. */
 export async function openMetrics(
   listen: ListenAddress,
   sources: MetricsSources,
@@ -87,8 +87,8 @@ export async function openMetrics(
 }
 
 /**
- * A page in a browser on this machine can make its own name stand for a loopback address ("DNS rebinding"); what it then
- * asks for carries that name. A listener on another address is the operator's to protect.
+ * A web page in a browser on this machine can point its own host name to a loopback address ("DNS rebinding"). Its
+ * requests carry that name and are rejected. The operator must protect a listener on any other address.
  */
 function isOwnHost(host: string | undefined, listenHost: string): boolean {
   const isLoopback = listenHost === 'localhost' || listenHost === '::1' || listenHost.startsWith('127.')

@@ -8,7 +8,7 @@ export class ProcessWatch {
   readonly #daemon: TestDaemon
   readonly #timer: NodeJS.Timeout
   #expectsEnd = false
-  mostResidentBytes = 0
+  maxResidentBytes = 0
   /** Exit codes and signals that nobody asked for. */
   readonly ends: (number | string)[] = []
 
@@ -48,7 +48,7 @@ export class ProcessWatch {
     try {
       const status = readFileSync(`/proc/${this.#daemon.pid}/status`, 'utf8')
       const kilobytes = Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0)
-      this.mostResidentBytes = Math.max(this.mostResidentBytes, kilobytes * 1024)
+      this.maxResidentBytes = Math.max(this.maxResidentBytes, kilobytes * 1024)
     } catch {
       // It is being started again.
     }

@@ -36,9 +36,9 @@ t.test('a key counts for 24 h of the buffer clock, whatever the wall clock said'
   first.keys.remember([long, past], 5 * hourMs)
   for (const keys of [first.keys, openKeys(t, dir, { clockMs: 6 * hourMs }).keys]) {
     t.equal(keys.flush(2, 29 * hourMs), true)
-    t.equal(keys.find(pipeId, 'key 1', 29 * hourMs)?.seq, 1)
-    t.equal(keys.find(pipeId, 'key 2', 29 * hourMs)?.seq, 2)
-    t.equal(keys.find(pipeId, 'key 2', 29 * hourMs + 1), null)
+    t.equal(keys.find({ pipeId, key: 'key 1' }, 29 * hourMs)?.seq, 1)
+    t.equal(keys.find({ pipeId, key: 'key 2' }, 29 * hourMs)?.seq, 2)
+    t.equal(keys.find({ pipeId, key: 'key 2' }, 29 * hourMs + 1), null)
   }
 })
 
@@ -59,7 +59,7 @@ t.test('at any rate, no key is kept for longer than its 24 h and the two hours o
   t.ok(keys.bytes <= largest * 1.05, `${keys.bytes} bytes after 48 h, ${largest} after 28 h`)
   const alive = (dayMs + 2 * hourMs) / every
   t.ok(keys.bytes < (alive + 1) * perStep * 200, 'about the keys that are alive')
-  t.equal(keys.find(pipeId, `key ${seq - (dayMs / every - 1) * perStep}`, 2 * dayMs)?.recordCount, 1)
+  t.equal(keys.find({ pipeId, key: `key ${seq - (dayMs / every - 1) * perStep}` }, 2 * dayMs)?.recordCount, 1)
 })
 
 t.test('a pipe that has used its share of the space gets no more keys, others do', async (t) => {
@@ -154,8 +154,8 @@ for (const [what, damage] of damages) {
     damage(path.join(dir, 'idempotency.db'))
     const { keys, events } = openKeys(t, dir)
     t.same(events(), ['buffer.idempotency_rebuilt'])
-    t.equal(keys.find(pipeId, 'key 0', 0)?.seq, 1)
-    t.equal(keys.find(pipeId, 'key 39', 0)?.seq, 40)
+    t.equal(keys.find({ pipeId, key: 'key 0' }, 0)?.seq, 1)
+    t.equal(keys.find({ pipeId, key: 'key 39' }, 0)?.seq, 40)
   })
 }
 
@@ -194,7 +194,7 @@ t.test('rows with values that were never written are left out, and said', async 
     const { keys, events } = openKeys(t, dir)
     t.same(events(), ['buffer.idempotency_keys_unreadable'], damage)
     t.same(
-      [0, 1, 2].map((n) => keys.find(pipeId, `key ${n}`, 0)?.seq),
+      [0, 1, 2].map((n) => keys.find({ pipeId, key: `key ${n}` }, 0)?.seq),
       [1, undefined, 3],
       damage,
     )
@@ -218,6 +218,6 @@ t.test('a table of keys without its pages: it is made again from the messages', 
 
   const { keys, events } = openKeys(t, dir)
   t.same(events(), ['buffer.idempotency_rebuilt'])
-  t.equal(keys.find(pipeId, 'key 7', 0)?.seq, 8)
-  t.equal(keys.find(pipeId, 'key 199', 0)?.seq, 200)
+  t.equal(keys.find({ pipeId, key: 'key 7' }, 0)?.seq, 8)
+  t.equal(keys.find({ pipeId, key: 'key 199' }, 0)?.seq, 200)
 })

@@ -119,7 +119,9 @@ async function publish(
   })
   const { pipeId, idempotency } = first
   const subject =
-    idempotency === undefined ? frameSubject(cluster, pipeId) : chainSubject(cluster, pipeId, 'by-hand')
+    idempotency === undefined
+      ? frameSubject({ cluster, pipeId })
+      : chainSubject({ cluster, pipeId, chain: 'by-hand' })
   const answer = await connection.request(subject, data, { headers, timeout: 10_000 })
   const { seq, error } = answer.json<{ seq: number; error?: { description: string } }>()
   if (error !== undefined) throw new Error(error.description)

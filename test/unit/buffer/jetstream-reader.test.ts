@@ -7,6 +7,7 @@ import path from 'node:path'
 import { jetstreamManager } from '@nats-io/jetstream'
 import t, { type Test } from 'tap'
 import { openJetStreamFeed } from '../../../src/cluster/jetstream/feed.ts'
+import { FramePull } from '../../../src/cluster/jetstream/frame-pull.ts'
 import {
   droppedSubject,
   pipeSubjects,
@@ -16,6 +17,7 @@ import {
 } from '../../../src/cluster/jetstream/frames.ts'
 import { openJetStreamLookup } from '../../../src/cluster/jetstream/lookup.ts'
 import { openJetStreamReader } from '../../../src/cluster/jetstream/reader.ts'
+import { StreamClient } from '../../../src/cluster/jetstream/stream-client.ts'
 import { connectNats } from '../../../src/cluster/nats/connect.ts'
 import type { BufferReader, CursorMark, MarkedMessage } from '../../../src/log/buffer.ts'
 import type { JetStreamSpec } from '../../../src/log/buffer-spec.ts'
@@ -44,7 +46,7 @@ async function clusterOn(t: Test, nats: TestNats, overrides: Partial<JetStreamSp
       texts.map((text) => message(pipeId, text)),
     )
   const purge = async (pipeId: string, beforeSeq: number) => {
-    const filter = pipeSubjects(spec.cluster, pipeId)
+    const filter = pipeSubjects({ cluster: spec.cluster, pipeId })
     await manager.streams.purge(streamName(spec.cluster), { filter, seq: streamSeqOf(beforeSeq) })
     connection.publish(droppedSubject(spec.cluster))
     await connection.flush()
@@ -95,6 +97,29 @@ t.test('one server', async (t) => {
     const reader = await readerOf(t, spec)
     const through = await reader.read(pipeId, seqs[0]!, { ...plenty, throughSeq: seqs[3]! })
     t.same(textsOf(through.messages), ['bb', 'ccc', 'dddd'])
+  })
+
+  t.test('a consumer gets nothing that a consumer of another client has asked for', async (t) => {
+    const { spec, send } = await clusterOn(t, nats)
+    const [waiting, reading] = [newPipeId(), newPipeId()]
+    const seqs = await send(reading, 'for the other')
+    const pullOf = async (pipeId: string) => {
+      const connection = await connectNats(spec.nats)
+      t.teardown(() => connection.close())
+      const client = new StreamClient(connection, streamName(spec.cluster), spec.replicas)
+      const filter = pipeSubjects({ cluster: spec.cluster, pipeId })
+      const plan = { filter, start: { streamSeq: 1 }, headersOnly: false }
+      const pull = await FramePull.open(client, plan, { messages: 10, bytes: MiB })
+      t.teardown(() => pull.close())
+      return { pull, connection }
+    }
+    const idle = await pullOf(waiting)
+    const busy = await pullOf(reading)
+    t.equal((await busy.pull.next())?.streamSeq, streamSeqOf(seqs[0]!))
+    // What the server has sent until now has arrived.
+    await idle.connection.flush()
+    t.equal(idle.pull.shift(), null)
+    t.notOk(idle.pull.isBroken)
   })
 
   t.test('frames of several writers, with keys and without, are one pipe', async (t) => {
@@ -233,7 +258,10 @@ t.test('one server', async (t) => {
         (frame) => frame.writeUInt32LE(0xffffff, 0),
       )
       const [last] = await send(pipeId, 'last')
-      await connection.request(pipeSubjects(spec.cluster, pipeId).replace('>', 'f'), 'none of ours')
+      await connection.request(
+        pipeSubjects({ cluster: spec.cluster, pipeId }).replace('>', 'f'),
+        'none of ours',
+      )
       const reader = await readerOf(t, spec)
       const run = await reader.read(pipeId, 0, { ...plenty, afterMark: '[0,0,0]' })
       t.same(

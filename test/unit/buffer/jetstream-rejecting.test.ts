@@ -67,7 +67,7 @@ t.test('a newest message that is no frame is a gap', async (t) => {
     firstMs: 1,
     lastMs: 1,
   })
-  const subject = frameSubject(cluster, newPipeId())
+  const subject = frameSubject({ cluster, pipeId: newPipeId() })
   const elsewhere = subject.replace(/\.f$/, '.y.z')
   for (const [name, to, options] of [
     ['no headers', subject, {}],

@@ -37,7 +37,7 @@ async function openAll(
   const manager = await jetstreamManager(connection)
   /** Frames that the stream has: a reader may have in memory what is dropped. */
   const framesOf = async (pipeId: string) => {
-    const query = { subjects_filter: pipeSubjects(spec.cluster, pipeId) }
+    const query = { subjects_filter: pipeSubjects({ cluster: spec.cluster, pipeId }) }
     const { state } = await manager.streams.info(streamName(spec.cluster), query)
     return Object.values(state.subjects ?? {}).reduce((sum, frames) => sum + frames, 0)
   }

@@ -27,7 +27,7 @@ t.test('none are set up', async (t) => {
   t.match(await cli(['alerts', 'get', '-o', 'table']), { code: 0, stdout: /no alerts are set up/ })
   t.match(await cli(['status', '-o', 'table']), { stdout: /not set up/ })
   t.match(await cli(['alerts', 'test']), { code: 3 })
-  t.match(await cli(['alerts', 'set']), { code: 2, stderr: /nothing to set/ })
+  t.match(await cli(['alerts', 'set']), { code: 2, stderr: /no setting was given/ })
   t.match(await cli(['alerts', 'set', '--format', 'standard']), { code: 2, stderr: /no address yet/ })
 })
 
@@ -40,7 +40,7 @@ t.test('set: secrets from files and the environment, never from the command line
   })
   t.match(await cli(['alerts', 'set', '--url', sink.url, '--events', 'lane.other']), {
     code: 2,
-    stderr: /is no event/,
+    stderr: /is not an event/,
   })
   t.match(await cli(['alerts', 'set', '--url-file', '/nowhere']), { code: 2, stderr: /cannot be read/ })
   const given = await cli(['alerts', 'set', '--url', sink.url], { PIPECTL_ALERTS_SECRET: secret })

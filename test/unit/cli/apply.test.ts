@@ -106,7 +106,7 @@ t.test('what the file does not have stays, and goes with --prune, which asks', a
   const less = 'pipes:\n  - pipe_name: orders\n    allowed_origins: []\n    destinations: []\n'
   const kept = await run(['diff'], less)
   t.equal(kept.code, 0)
-  t.match(kept.stderr, /stays: pipe clicks/)
+  t.match(kept.stderr, /kept: pipe clicks/)
   const unasked = await run(['apply', '--prune'], less)
   t.equal(unasked.code, 2)
   t.match(unasked.stderr, /add --yes/)
@@ -145,7 +145,7 @@ t.test('a named destination stays the same whatever changes; with another name i
   const other = text('lake', 'b').replace(/destination_database\n.*/, 'destination_pull')
   t.match(await run(['apply'], other), {
     code: 2,
-    stderr: /named\/lake is a database, the file makes a pull of it/,
+    stderr: /named\/lake is a database, but a pull in the file/,
   })
   t.equal((await runCli(['pipes', 'delete', 'named', '--yes'], { env })).code, 0)
 })
@@ -299,7 +299,7 @@ t.test('the flags of a transform change the part that they name', async (t) => {
   t.strictSame(await made({ filter: '' }), { filter: null, map })
   t.strictSame(await made({ map: [JSON.stringify(drop)] }), { filter, map: [drop] })
   t.equal(await made({ transform: false }), null)
-  await t.rejects(made({ transform: false, filter: 'true' }), /contradicts/)
+  await t.rejects(made({ transform: false, filter: 'true' }), /cannot be used with/)
   await t.rejects(made({ map: ['drop it'] }), /is not JSON/)
   const secret = ['transform.mask_salt']
   await t.rejects(made({ secret, map: [JSON.stringify(drop)] }), /no step of the map masks/)
@@ -318,10 +318,10 @@ t.test('mistakes are named with their line before anything changes', async (t) =
       wanted.replace('SHOP_DB', 'UNSET_VARIABLE'),
       /line 16: the environment variable UNSET_VARIABLE is not set/,
     ],
-    [wanted.replace('pipe_name: clicks', 'pipe_name: orders'), /line 23: pipe orders is there twice/],
+    [wanted.replace('pipe_name: clicks', 'pipe_name: orders'), /line 23: pipe orders occurs twice/],
     [wanted.replace('column_type: number', 'column_type: int'), /line 18: columns\.0\.column_type/],
     ['pipes: [', /line \d+: /],
-    ['pipe: []', /it holds no list `pipes`/],
+    ['pipe: []', /it has no list `pipes`/],
   ]
   const ran = await Promise.all(
     cases.map(([text], index) => {

@@ -191,7 +191,10 @@ t.test(
     t.match((await hook()).destination_config.url, new RegExp(`^${sink.url}/`))
 
     const seen = await pipectl('destinations', 'update', 'named/hook', '--set', 'secret_headers.x-key=k2')
-    t.match(seen, { code: 2, stderr: /can be seen by others\n.*use --secret secret_headers\.x-key/ })
+    t.match(seen, {
+      code: 2,
+      stderr: /other users can see the value of a flag\n.*use --secret secret_headers\.x-key/,
+    })
     for (const secret of ['secret_headers', 'secret_headers.', 'headers.x-key', 'password']) {
       const wrong = await pipectl('destinations', 'update', 'named/hook', '--secret', secret)
       t.match(wrong, {
@@ -282,7 +285,7 @@ t.test('unblock --all lets every blocked destination go on, or those of one pipe
   const unblock = (...args: string[]) => pipectl('destinations', 'unblock', ...args)
   t.match(await unblock('--all'), { code: 2, stderr: /Unblock 3 blocked destinations\?.*--yes/s }, 'it asks')
   t.match(await unblock(), { code: 2, stderr: /no destination was named/ })
-  t.match(await unblock('halted/a', '--all'), { code: 2, stderr: /contradict/ })
+  t.match(await unblock('halted/a', '--all'), { code: 2, stderr: /cannot be used together/ })
   t.match(await unblock('halted/a', '--pipe', 'halted'), { code: 2 })
   t.same(await statuses('stopped'), ['blocked', 'blocked'], 'nothing was changed')
   const one = await unblock('--all', '--pipe', 'stopped', '--yes', '-o', 'json')
@@ -368,7 +371,7 @@ t.test('skip is refused where no record is at fault, unless it is forced', async
   t.match(refused, {
     code: 2,
     stderr:
-      /skipping would not help: unauthorised\/shop fails for no record \(http_401: .*\n.*lanes retry unauthorised\/shop/,
+      /a skip does not help unauthorised\/shop: no record is at fault \(http_401: .*\n.*lanes retry unauthorised\/shop/,
   })
   t.match(await json('lanes', 'list', 'unauthorised'), { lanes: [{ skipped_messages: 0 }] })
   t.equal((await pipectl('lanes', 'skip', 'unauthorised/shop', '--yes', '--force')).code, 0)
@@ -468,7 +471,7 @@ t.test(
     const pull = await runCli(['pull', 'orders'], { env: asApp })
     t.match(pull, {
       code: 4,
-      stderr: /needs the scope read besides pull\n.*GET http.*\/v1\/pull\/DESTINATION_ID/,
+      stderr: /needs the scope read in addition to pull\n.*GET http.*\/v1\/pull\/DESTINATION_ID/,
     })
     t.equal((await runCli(['ingest', row.api_key_pipe_ids[0]], { env: asApp, input: '{"n":1}\n' })).code, 0)
     const rotated = await json(
@@ -494,7 +497,7 @@ t.test(
       /keyed-app-2 +active +ingest pull +keyed +never/,
     )
     await pipectl('keys', 'revoke', 'keyed-app', '--yes')
-    t.match((await pipectl('keys', 'purge', '--yes')).stderr, /Forgot \d+ key/)
+    t.match((await pipectl('keys', 'purge', '--yes')).stderr, /Removed \d+ key/)
     t.equal(await listed('keyed-app'), undefined)
     for (const wrong of [
       ['--scope', 'write'],

@@ -113,7 +113,7 @@ t.test('apply tries them, with --dry-run too', async (t) => {
   t.match(await apply('record.state == 1', '--dry-run'), {
     code: 1,
     stderr:
-      /transform of orders: of 2 newest records 0 are kept, .* 2 fail .*key: state[\s\S]*would be refused/,
+      /transform of orders: of 2 newest records 0 are kept, .* 2 fail .*key: state[\s\S]*would be rejected/,
   })
   t.match(await apply('record.total > 0.0', '--dry-run'), { code: 0, stderr: /0 filtered out, and 1 fail/ })
   t.match(await apply('record.state == 1'), { code: 2, stderr: /fails on all 2 newest/ })

@@ -66,7 +66,7 @@ t.test('the commands are in groups', async (t) => {
     [...helpOf(program).matchAll(/^(\w.*):$/gm)].map(([, heading]) => heading),
     [
       ...['Examples', 'Options', 'Getting started', 'Pipes and destinations', 'Operate', 'Access'],
-      ...['Data directory', 'Cluster', 'Words'],
+      ...['Data directory', 'Cluster', 'Terms'],
     ],
   )
 })

@@ -74,7 +74,7 @@ t.test('--skip-invalid puts bad lines aside and goes on, also past the one that 
   t.equal(ran.code, 0, ran.stderr)
   t.match(JSON.parse(ran.stdout), { records_count: 2, skipped_count: 2, resumed_after_records: 1 })
   t.match(ran.stderr, /clicks\.ndjson, line 2: .*\n.*clicks\.ndjson, line 4: /)
-  t.match(ran.stderr, /2 lines put aside to .*rejected\.ndjson/)
+  t.match(ran.stderr, /2 lines appended to .*rejected\.ndjson/)
   t.equal(readFileSync(aside, 'utf8'), 'nonsense\n{"id":2\n')
   t.same(await pulledIds('clicks'), [0, 1, 3])
   t.equal((await ingest('clicks', '-f', file, '--skip-invalid', file)).code, 2)

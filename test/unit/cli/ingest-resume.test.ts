@@ -73,7 +73,7 @@ t.test(
 
     const third = await runCli(args, { env, timeoutMs: 120_000 })
     t.equal(third.code, 0, third.stderr)
-    t.match(third.stderr, /Going on after record \d+/)
+    t.match(third.stderr, /Continuing after record \d+/)
     t.ok(JSON.parse(third.stdout).records_count < total, 'the last run sent only the rest')
     const ids = await pulledIds('big/pull')
     t.equal(ids.length, total)

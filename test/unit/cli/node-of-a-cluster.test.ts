@@ -39,7 +39,7 @@ t.test('a single machine’s directory that is named beside them is worked on', 
 
 t.test('migrate says where to it moves, and what is not there', async (t) => {
   const neither = await runCli(['migrate', '--data-dir', root], { env })
-  t.match(neither, { code: 2, stderr: /give --to-cluster/ })
+  t.match(neither, { code: 2, stderr: /add --to-cluster/ })
   const nothing = await runCli(['migrate', '--to-cluster', '--data-dir', path.join(root, 'none')], { env })
   t.match(nothing, { code: 3, stderr: /has no metadata\.db/ })
   const single = path.join(root, 'single')

@@ -113,9 +113,9 @@ t.test('nodes with what they deliver; drain hands over, undrain ends it', async 
   for (const pipe of await pipes.held(one.workerId)) await pipes.release(one.workerId, pipe)
   t.match(await draining, { code: 0, stderr: /one has no pipes\. It still accepts records/ })
 
-  t.match(await cli('nodes', 'undrain', 'one'), { code: 0, stderr: /one takes pipes again/ })
+  t.match(await cli('nodes', 'undrain', 'one'), { code: 0, stderr: /one gets pipes again/ })
   t.match(await cli('nodes', 'undrain', 'one'), { code: 6, stderr: /one is not draining/ })
-  t.match(await cli('nodes', 'drain', 'three'), { code: 3, stderr: /no node three\n.*there are one, two/ })
+  t.match(await cli('nodes', 'drain', 'three'), { code: 3, stderr: /no node three\n.*use one of: one, two/ })
   t.match(await cli('nodes', 'drain', 'one', '--wait', '-1'), { code: 2, stderr: /--wait/ })
   t.match(await cli('nodes', 'drain'), { code: 2 })
 })

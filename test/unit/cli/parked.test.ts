@@ -36,7 +36,7 @@ t.test('list, show and export: what is parked, in every format', async (t) => {
     { record_index: 0, reason: 'permanent_error', state: 'parked', error: { code: 'http_422' } },
     { record_index: 2 },
   ])
-  t.match(table.stdout, /^PARKED .*\n[0-9a-f-]{8,} +.*ago +refused +\d+ #0 +1 +http_422: /)
+  t.match(table.stdout, /^PARKED .*\n[0-9a-f-]{8,} +.*ago +rejected +\d+ #0 +1 +http_422: /)
   t.same(
     names.stdout.trim().split('\n'),
     parked.map((one: { parked_id: string }) => one.parked_id),
@@ -76,7 +76,7 @@ t.test(
     const edited = await withInput(text.replace('"bad"', '"good"'), 'edit', 'orders', id, '-f', '-', '--wait')
     t.equal(edited.code, 0, edited.stderr)
     t.match(edited.stderr, /- {3}"bad": true,\n\+ {3}"good": true,/)
-    t.match(edited.stderr, /Stored: orders\/shop took it\./)
+    t.match(edited.stderr, /Stored: orders\/shop accepted it\./)
     t.ok(lane.taken().includes(bad(1).replace('"bad"', '"good"')), 'every digit arrived')
   },
 )

@@ -60,7 +60,7 @@ function plan(declared: Declared[], existing: Destination[], prune = false) {
     destination_config: config,
   }))
   writeFileSync(file, JSON.stringify({ pipes: [{ pipe_name: 'orders', destinations }] }))
-  const pipes = declaredPipes(readYamlFile(file), { PASSWORD: 'pw' })
+  const pipes = declaredPipes(readYamlFile(file, { PASSWORD: 'pw' }))
   const detail = { pipe: { pipe_name: 'orders' }, destinations: existing, limits: null, allowed_origins: [] }
   const details = [detail as unknown as PipeDetail]
   const steps = planSteps(pipes, details, { prune, updateSecrets: false })
@@ -128,7 +128,7 @@ t.test('another type under the same name is refused, and says what to do', async
   )
   t.match(failure, {
     exitCode: 2,
-    message: /^orders\/warehouse is a database, the file makes a http-endpoint of it: .* cannot be changed$/,
+    message: /^orders\/warehouse is a database, but a http-endpoint in the file: .* cannot be changed$/,
     hint: /destination_name of its own; .*pipectl destinations delete orders\/warehouse/,
   })
 })
@@ -193,6 +193,6 @@ t.test('one without a name that may be new or a change of several is refused, no
 })
 
 t.test('a name that is there twice is a mistake of the file', async (t) => {
-  t.throws(() => plan([pulled('a'), pulled('a')], []), { message: /line 1: destination a is there twice/ })
+  t.throws(() => plan([pulled('a'), pulled('a')], []), { message: /line 1: destination a occurs twice/ })
   t.throws(() => plan([pulled('a/b')], []), { message: /destination_name: must not contain a slash/ })
 })

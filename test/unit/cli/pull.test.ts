@@ -120,7 +120,7 @@ t.test('--follow waits for what comes and ends at Ctrl-C with 130', async (t) =>
   consumer.kill('SIGINT')
   const ended = await end
   t.equal(ended.code, 130)
-  t.match(ended.stderr, /goes on where it stopped/)
+  t.match(ended.stderr, /continues where it stopped/)
 })
 
 t.test('explicit acknowledgement: a failed command gives the message back at once', async (t) => {

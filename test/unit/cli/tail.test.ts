@@ -231,7 +231,7 @@ t.test('a restart of the daemon and a cut connection: no loss, no repetition, an
     idsOf(tail.stdout),
     Array.from({ length: sent - first }, (_, n) => first + n),
   )
-  t.match(tail.stderr, /connected again, going on after \d+/)
+  t.match(tail.stderr, /connected again, continuing after \d+/)
 })
 
 t.test('the ninth of a workspace is told what to do', async (t) => {
@@ -246,5 +246,5 @@ t.test('the ninth of a workspace is told what to do', async (t) => {
       signal: stop.signal,
     })
   const ninth = await runCli(['tail', pipe.name], { env: cliEnv(own, home) })
-  t.match(ninth, { code: 1, stderr: /at most 8.*\n.*next: end a `pipectl tail`/ })
+  t.match(ninth, { code: 1, stderr: /at most 8.*\n.*next: close a live tail/ })
 })

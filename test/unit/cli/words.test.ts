@@ -9,11 +9,11 @@ import {
 } from '../../../src/apps/cli/destinations/columns.ts'
 import { parseDestinationUrl } from '../../../src/apps/cli/destinations/connection-url.ts'
 import { secretVariable } from '../../../src/apps/cli/destinations/secrets.ts'
-import { progressLine } from '../../../src/apps/cli/ingest/progress.ts'
 import { limitsFrom } from '../../../src/apps/cli/limits.ts'
 import { exportYaml } from '../../../src/apps/cli/manifest/export.ts'
 import { render } from '../../../src/apps/cli/output.ts'
 import { pipeFields } from '../../../src/apps/cli/pipe-fields.ts'
+import { ingestProgressLine } from '../../../src/apps/cli/progress.ts'
 import { startAfter } from '../../../src/apps/cli/pull/cursor-file.ts'
 import { messageText } from '../../../src/apps/cli/pull/sinks.ts'
 import { ApiFailure, Failure, unavailableReasons } from '../../../src/apps/client/failure.ts'
@@ -329,7 +329,7 @@ t.test('sizes, counts, times and names as people read them', async (t) => {
   t.equal(duration(125), '2m 5s')
   t.equal(duration(0), '0s')
   t.match(
-    progressLine(1000, 500, 50, { recordsPerSecond: 10, bytesPerSecond: 100 }),
+    ingestProgressLine(1000, 500, 50, { recordsPerSecond: 10, bytesPerSecond: 100 }),
     /█{12}░{12} 50% {2}50 records {2}10\/s {2}5s left/,
   )
   const now = new Date('2026-01-31T06:00:00.123Z')

@@ -24,6 +24,6 @@ t.test('one line, with as much of the place as is known', async (t) => {
 
 t.test('what is at fault; nothing of an error that passes by itself', async (t) => {
   t.match(faultWords(error), /^the records: /)
-  t.match(faultWords({ fault: 'destination' }), /skipping one does not help/)
+  t.match(faultWords({ fault: 'destination' }), /a skip does not help/)
   t.equal(faultWords({ fault: null }), '')
 })

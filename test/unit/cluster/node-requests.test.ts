@@ -6,7 +6,14 @@ import t, { type Test } from 'tap'
 import { type NodeLink, openNodeLink } from '../../../src/cluster/node-link.ts'
 import type { NodeRequestError } from '../../../src/cluster/node-requests.ts'
 import { RefusedRequestError } from '../../../src/cluster/node-server.ts'
-import { answerOf, decode, encode, limits, nodeSubject, replySubject } from '../../../src/cluster/protocol.ts'
+import {
+  decode,
+  encode,
+  limits,
+  nodeSubject,
+  replySubject,
+  responseOf,
+} from '../../../src/cluster/protocol.ts'
 import { StorageUnavailableError } from '../../../src/platform/error-code.ts'
 import { LaneNodes } from '../../support/lane-nodes.ts'
 import { startNats } from '../../support/nats.ts'
@@ -192,8 +199,8 @@ t.test('messages are read as they were written, and nothing else is read', (t) =
   t.equal(Buffer.from(decoded?.body ?? []).toString(), 'body')
   t.equal(decode(bytes.subarray(0, 10)), null)
   t.equal(decode(encode({ long: 'x'.repeat(limits.headBytes) })), null)
-  t.equal(answerOf(new Uint8Array(3)), null)
-  t.equal(answerOf(new Uint8Array([0, 0, 0, 9, 1])), null)
-  t.equal(answerOf(new Uint8Array([0, 0, 0, 1, 0x31])), null)
+  t.equal(responseOf(new Uint8Array(3)), null)
+  t.equal(responseOf(new Uint8Array([0, 0, 0, 9, 1])), null)
+  t.equal(responseOf(new Uint8Array([0, 0, 0, 1, 0x31])), null)
   t.end()
 })

@@ -355,7 +355,7 @@ async function hammer(
 
 const fast = { pl_ingest_max_records_per_second: 1_000 }
 /** The bucket, and what shares that are settled anew add up to beyond one. */
-const mostOf = (seconds: number) => 1_000 * seconds + 3_000
+const maxOf = (seconds: number) => 1_000 * seconds + 3_000
 
 t.test('three nodes together accept the rate, whether all are asked or one', async (t) => {
   const pipe = await LimitedPipe.open(t, fast)
@@ -363,7 +363,7 @@ t.test('three nodes together accept the rate, whether all are asked or one', asy
   const quotas = nodes.map(({ quota }) => quota)
   for (const asked of [quotas, quotas.slice(0, 1), quotas.slice(1, 3)]) {
     const { accepted, rejected, seconds } = await hammer(asked, pipe.pipeId, pipe.limits, 4_000)
-    t.ok(accepted <= mostOf(seconds), `${accepted} of ${mostOf(seconds)}`)
+    t.ok(accepted <= maxOf(seconds), `${accepted} of ${maxOf(seconds)}`)
     t.ok(accepted > 0.5 * 1_000 * seconds, `${accepted} of ${1_000 * seconds}`)
     t.ok(rejected > 0)
   }
@@ -372,7 +372,7 @@ t.test('three nodes together accept the rate, whether all are asked or one', asy
 t.test('negative control: nodes that each count for themselves accept three times as much', async (t) => {
   const quotas = [0, 1, 2].map(() => createQuota({}, Date.now()))
   const { accepted, seconds } = await hammer(quotas, randomUUID(), limitsOf(fast), 4_000)
-  t.ok(accepted > mostOf(seconds), `${accepted}`)
+  t.ok(accepted > maxOf(seconds), `${accepted}`)
 })
 
 t.test('a killed node leaves its share to the others when its lease has ended', async (t) => {

@@ -81,10 +81,10 @@ t.test('a pull at another node: the message, then the next once it was pulled', 
   if (pulled.kind !== 'message') throw new Error('no message')
   t.match(JSON.parse(Buffer.from(pulled.json).toString()), { stream_seq: first, records: [{ n: 1 }] })
   t.same(await there.delivery.pull(id, { waitMs: 0, afterSeq: null }), { kind: 'empty' }, 'it is in flight')
-  await here.delivery.abandoned(id, pulled.pullId)
+  await here.delivery.abandoned({ destinationId: id, pullId: pulled.pullId })
   const again = await here.delivery.pull(id, { waitMs: 5_000, afterSeq: null })
   t.match(again, { kind: 'message', seq: first }, 'redelivered')
-  await here.delivery.pulled(id, again.kind === 'message' ? again.pullId : '')
+  await here.delivery.pulled({ destinationId: id, pullId: again.kind === 'message' ? again.pullId : '' })
   t.match(await here.delivery.pull(id, { waitMs: 5_000, afterSeq: null }), { kind: 'message', seq: second })
   t.match(await here.delivery.pull(id, { waitMs: 0, afterSeq: first }), { kind: 'message', seq: second })
   t.match(await here.delivery.pull(id, { waitMs: 0, afterSeq: 1e9 }), { kind: 'cursor_ahead' })
@@ -97,7 +97,7 @@ t.test('explicit acknowledgement at any node', async (t) => {
   world.send(pipe)
   const pulled = await nodes[0]!.delivery.pull(id, { waitMs: 0, afterSeq: null })
   if (pulled.kind !== 'message') throw new Error('no message')
-  await nodes[0]!.delivery.pulled(id, pulled.pullId)
+  await nodes[0]!.delivery.pulled({ destinationId: id, pullId: pulled.pullId })
   t.equal(await nodes[0]!.delivery.acknowledge(id, pulled.msgId, false), true)
   const again = await nodes[0]!.delivery.pull(id, { waitMs: 5_000, afterSeq: null })
   t.match(again, { msgId: pulled.msgId })
@@ -114,7 +114,7 @@ t.test('a message of 64 MiB comes whole, and nothing of it stays', async (t) => 
   const pulled = await nodes[0]!.delivery.pull(id, { waitMs: 5_000, afterSeq: null })
   if (pulled.kind !== 'message') throw new Error(`no message: ${pulled.kind}`)
   t.ok(Buffer.from(pulled.json).includes(text))
-  await nodes[0]!.delivery.pulled(id, pulled.pullId)
+  await nodes[0]!.delivery.pulled({ destinationId: id, pullId: pulled.pullId })
   t.same(await nodes[0]!.delivery.pull(id, { waitMs: 0, afterSeq: null }), { kind: 'empty' })
   t.equal(nodes[0]!.link.requests.underWay, 0)
   await until('nothing is served', () => nodes[1]!.link.server.underWay === 0)
@@ -129,7 +129,7 @@ t.test(
     const id = await world.addPull(pipe)
     const pulls = Array.from({ length: 500 }, async () => {
       const pulled = await here.delivery.pull(id, { waitMs: 30_000, afterSeq: null })
-      if (pulled.kind === 'message') await here.delivery.pulled(id, pulled.pullId)
+      if (pulled.kind === 'message') await here.delivery.pulled({ destinationId: id, pullId: pulled.pullId })
       return pulled
     })
     await until('they wait', () => there.link.server.underWay === 500)
@@ -184,7 +184,7 @@ t.test('a message that a living node holds is not redelivered', async (t) => {
   world.send(pipe)
   const held = await nodes[0]!.delivery.pull(id, { waitMs: 0, afterSeq: null })
   t.same(await nodes[1]!.delivery.pull(id, { waitMs: 9_000, afterSeq: null }), { kind: 'empty' })
-  await nodes[0]!.delivery.pulled(id, held.kind === 'message' ? held.pullId : '')
+  await nodes[0]!.delivery.pulled({ destinationId: id, pullId: held.kind === 'message' ? held.pullId : '' })
 })
 
 t.test('no owner: commands say so, lanes are as they are stored, a pull waits', async (t) => {

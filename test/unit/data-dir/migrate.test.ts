@@ -136,7 +136,14 @@ t.test('every table is either copied or named as one that is not', async (t) => 
   const all: Record<keyof Tables, true> = {
     ...{ workspaces: true, api_keys: true, pipes: true, destinations: true, destination_columns: true },
     ...{ pipe_limits: true, pipe_allowed_origins: true, lanes: true, usage_hours: true, lane_hours: true },
-    ...{ lane_history: true, parked: true, parked_bodies: true, parked_sums: true, destination_drift: true },
+    ...{
+      lane_history: true,
+      lane_attempts: true,
+      parked: true,
+      parked_bodies: true,
+      parked_sums: true,
+      destination_drift: true,
+    },
     ...{ usage_marks: true, deleted_pipes: true, users: true, sessions: true, setup_tokens: true },
     ...{ audit_log: true, alert_settings: true, alert_marks: true, alert_queue: true, cluster_nodes: true },
     ...{ cluster_workers: true, pipe_owners: true, cluster_duties: true, changes: true },

@@ -62,7 +62,7 @@ t.test('pull through the thread: the records arrive as they were sent', async (t
   const answer = await waiting
   if (answer.kind !== 'message') throw new Error(answer.kind)
   t.same(JSON.parse(Buffer.from(answer.json).toString()).records, [{ n: 5 }, { n: 6 }, { n: 7 }])
-  await stack.delivery.pulled(id, answer.pullId)
+  await stack.delivery.pulled({ destinationId: id, pullId: answer.pullId })
   const ending = stack.delivery.pull(id, { waitMs: 30_000, afterSeq: null })
   await stack.delivery.endPulls()
   t.strictSame(await ending, { kind: 'empty' })

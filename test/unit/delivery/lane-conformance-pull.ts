@@ -29,7 +29,7 @@ async function pullAll({ service }: LaneProcess, id: string): Promise<number[]> 
     const answer = await service.pull(id, now)
     if (answer.kind !== 'message') return seqs
     seqs.push(answer.seq)
-    await service.pulled(id, answer.pullId)
+    await service.pulled({ destinationId: id, pullId: answer.pullId })
   }
 }
 
@@ -47,7 +47,7 @@ export async function testPullLanes(t: Test, open: OpenBackEnd): Promise<void> {
     const sent = await stack.send(pipeId, 12, { records: 2 })
     const one = await given(process.service.pull(id, now))
     t.match(one, { seq: sent[0]!.seq, msgId: sent[0]!.msgId })
-    await process.service.abandoned(id, one.pullId)
+    await process.service.abandoned({ destinationId: id, pullId: one.pullId })
     t.strictSame(await pullAll(process, id), seqsOf(sent))
     await countsExactly(t, stack, process, { id, pipeId }, sent)
   })
@@ -59,7 +59,7 @@ export async function testPullLanes(t: Test, open: OpenBackEnd): Promise<void> {
     const [sent] = await stack.send(pipeId, 1, { appender: stack.appenders[1]! })
     const { seq, pullId } = await given(pull)
     t.equal(seq, sent!.seq)
-    await process.service.pulled(id, pullId)
+    await process.service.pulled({ destinationId: id, pullId })
   })
 
   await t.test('after_seq commits up to there and gives the next one', async (t) => {
@@ -85,13 +85,13 @@ export async function testPullLanes(t: Test, open: OpenBackEnd): Promise<void> {
       const { pipeId, id } = await pullLane(explicit)
       const sent = await stack.send(pipeId, 4, { records: 2 })
       const one = await given(process.service.pull(id, now))
-      await process.service.pulled(id, one.pullId)
+      await process.service.pulled({ destinationId: id, pullId: one.pullId })
       t.strictSame(await process.service.pull(id, now), { kind: 'empty' }, 'one at a time')
       const next = process.service.pull(id, waiting)
       t.equal(await process.service.acknowledge(id, one.msgId, true), true)
       const two = await given(next)
       t.equal(two.seq, sent[1]!.seq)
-      await process.service.pulled(id, two.pullId)
+      await process.service.pulled({ destinationId: id, pullId: two.pullId })
       t.equal(await process.service.acknowledge(id, two.msgId, false), true)
       t.match(await process.status(id), { attempts: 1, last_error: { code: 'nack' } })
       const again = await given(process.service.pull(id, now))

@@ -3,7 +3,7 @@
 import net from 'node:net'
 import { pino } from 'pino'
 import t from 'tap'
-import { mostConcurrency } from '../../../src/contract/delivery-settings.ts'
+import { maxConcurrency } from '../../../src/contract/delivery-settings.ts'
 import { Attempt } from '../../../src/delivery/attempt.ts'
 import { systemClock } from '../../../src/delivery/clock.ts'
 import { RateGate } from '../../../src/delivery/rate-gate.ts'
@@ -30,7 +30,7 @@ t.test('all wait for the rate', async (t) => {
   const log = pino({ level: 'silent' })
   const driver: DestinationDriver = {
     async deliver(_batch, _signal, { beforeRequest } = noProgress) {
-      await Promise.all(Array.from({ length: mostConcurrency }, () => beforeRequest()))
+      await Promise.all(Array.from({ length: maxConcurrency }, () => beforeRequest()))
     },
     close: async () => {},
   }
@@ -56,11 +56,11 @@ t.test('all are in their TLS handshake', async (t) => {
     url: `https://127.0.0.1:${port}/`,
     body_format: 'json_object',
   })
-  const driver = openDriver({ ...spec, concurrency: mostConcurrency }, openSettings, anyKey)
+  const driver = openDriver({ ...spec, concurrency: maxConcurrency }, openSettings, anyKey)
   const stop = new AbortController()
-  const records = Array.from({ length: mostConcurrency }, (_, n) => ({ n }))
+  const records = Array.from({ length: maxConcurrency }, (_, n) => ({ n }))
   const delivered = driver.deliver(makeBatch([records]), stop.signal).catch((error: unknown) => error)
-  await until('every connection is made', () => sockets.length === mostConcurrency)
+  await until('every connection is made', () => sockets.length === maxConcurrency)
   stop.abort()
   t.match(await delivered, { class: 'transient' })
   await driver.close()

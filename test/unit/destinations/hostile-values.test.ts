@@ -54,7 +54,7 @@ const smallSize = 100_000
 const largeSize = 1_000_000
 
 /** The quickest of several runs, in ms: what else the machine does only adds. */
-function leastTime(work: () => unknown): number {
+function minTime(work: () => unknown): number {
   let least = Number.POSITIVE_INFINITY
   for (let run = 0; run < 5; run++) {
     const start = performance.now()
@@ -74,8 +74,8 @@ function isLinear(work: (size: number) => () => unknown): boolean {
   // Several tries: what interrupts each run of the larger size alone (a collection of garbage, a busy machine) looks like
   // growth.
   return [1, 2, 3, 4, 5, 6].some(() => {
-    const small = Math.max(floorMs, leastTime(work(smallSize)))
-    return leastTime(work(largeSize)) < 45 * small
+    const small = Math.max(floorMs, minTime(work(smallSize)))
+    return minTime(work(largeSize)) < 45 * small
   })
 }
 
@@ -152,7 +152,7 @@ t.test('every driver makes its statement or body of such records in linear time'
     name: '"t"',
     schema: 'public',
     isForeign: false,
-    takesCopy: true,
+    copyObstacle: null,
     columns: [
       {
         name: 'v',

@@ -392,7 +392,7 @@ t.test(
     const good = await mysql.check(spec(name, [id, column('must')]), settings, never)
     t.same(
       good.map((check) => check.name),
-      ['connect', 'authenticate', 'table', 'transactions', 'columns', 'dedupe_id', 'insert'],
+      ['connect', 'authenticate', 'table', 'transactions', 'columns', 'dedupe_id', 'insert', 'written_by'],
     )
     t.ok(good.every((check) => check.ok))
     t.equal(await count(name), 0)

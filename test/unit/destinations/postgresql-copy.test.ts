@@ -3,7 +3,7 @@
  * security, which the owner does not notice and COPY does not serve. A trigger says by which way each row came.
  */
 import t, { type Test } from 'tap'
-import type { Batch } from '../../../src/destinations/driver.ts'
+import { type Batch, noProgress, type RejectedRecord } from '../../../src/destinations/driver.ts'
 import { postgresql } from '../../../src/destinations/postgresql/driver.ts'
 import { anyKey, failureOf, makeBatch, makeSpec, never, openSettings } from '../../support/batches.ts'
 import { startPostgres } from '../../support/postgres.ts'
@@ -206,6 +206,56 @@ t.test('a record that the server rejects is found, and the others are stored onc
     }
     t.same(await pg.query(`SELECT * FROM ${table}`), [], 'all or nothing')
   }
+})
+
+t.test('the search for a rejected record begins where COPY failed', async (t) => {
+  await makeTables('searched', 'id int NOT NULL CHECK (id < 5000)')
+  // A rollback does not take back a number of a sequence, so this counts the statements that failed too.
+  await pg.query(`CREATE SEQUENCE tries; CREATE FUNCTION say_try() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM nextval('tries'); RETURN NULL; END $$`)
+  for (const table of ['searched', 'searched_stated'])
+    await pg.query(`CREATE TRIGGER try BEFORE INSERT ON ${table} EXECUTE FUNCTION say_try()`)
+  const statements = async (
+    table: string,
+    bad: ReadonlyMap<number, unknown>,
+    park: typeof noProgress.park,
+  ) => {
+    await pg.query(`TRUNCATE ${table}; ALTER SEQUENCE tries RESTART`)
+    const ids = Array.from({ length: 1_000 }, (_, index) => ({ id: bad.get(index) ?? index }))
+    const attempt = open(t, table).deliver(makeBatch([ids]), never, { ...noProgress, park })
+    if (park === null)
+      t.match(await failureOf(attempt), { rejected: { recordIndex: Math.min(...bad.keys()) } })
+    else await attempt
+    const [tried] = await pg.query("SELECT nextval('tries')::int - 1 AS n")
+    return Number(tried?.n)
+  }
+  const kinds: [string, unknown][] = [
+    ['a value that its column cannot read', 'x'],
+    ['a number that a constraint rejects', 5_000],
+  ]
+  for (const [kind, value] of kinds) {
+    for (const at of [0, 1, 617, 999]) {
+      const bad = new Map([[at, value]])
+      t.ok((await statements('searched', bad, null)) <= 5, `${kind} at ${at}`)
+      const parked: (number | null)[] = []
+      const park = async (rejected: readonly RejectedRecord[]) =>
+        void parked.push(...rejected.map(({ recordIndex }) => recordIndex))
+      t.ok((await statements('searched', bad, park)) <= 5, `${kind} at ${at}, parked`)
+      t.same(parked, [at])
+      t.same(await pg.query('SELECT count(*)::int AS n FROM searched'), [{ n: 999 }])
+    }
+    t.ok(
+      (await statements('searched_stated', new Map([[617, value]]), null)) > 9,
+      'without a COPY it bisects',
+    )
+  }
+  // The row that COPY names is not the first bad one: keys are checked later than values are read.
+  await pg.query('CREATE UNIQUE INDEX ON searched (id)')
+  const two = new Map<number, unknown>([
+    [300, 299],
+    [700, 'x'],
+  ])
+  await statements('searched', two, null)
 })
 
 t.test(

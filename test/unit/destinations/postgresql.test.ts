@@ -351,7 +351,16 @@ t.test('check: every step says whether it is fine and what is not', async (t) =>
   t.same(failing(fine), [])
   t.same(
     fine.map(({ name }) => name),
-    ['connect', 'authenticate', 'table', 'columns', 'required_columns', 'unique_key', 'privileges'],
+    [
+      'connect',
+      'authenticate',
+      'table',
+      'columns',
+      'required_columns',
+      'unique_key',
+      'privileges',
+      'written_by',
+    ],
   )
   t.same(failing(await check('checked', [])), [])
   t.same(failing(await check('checked', [{ column_name: 'n', column_type: 'object' }])), [
@@ -369,4 +378,19 @@ t.test('check: every step says whether it is fine and what is not', async (t) =>
   t.same(failing(await check('checked', all, { password: 'x' })), ['authenticate'])
   t.same(failing(await check('checked', all, { port: 1 })), ['connect'])
   t.same(await rows('SELECT * FROM checked'), [], 'nothing was stored')
+  const writtenBy = async (table: string, columns: Columns, config: Record<string, unknown> = {}) =>
+    (await check(table, columns, config)).find(({ name }) => name === 'written_by')
+  t.match(await writtenBy('checked', all), { ok: true, writtenBy: 'copy', message: /100 records or more/ })
+  await rows(`CREATE VIEW seen AS SELECT id FROM checked; CREATE TABLE listed (id text, tags text[]);
+    CREATE TABLE secured (id text); ALTER TABLE secured ENABLE ROW LEVEL SECURITY;
+    GRANT SELECT, INSERT, UPDATE ON checked TO reader; REVOKE TEMPORARY ON DATABASE ${pg.database} FROM PUBLIC`)
+  const id: Columns = [{ column_name: 'id' }]
+  const insert = (message: RegExp) => ({ ok: true, writtenBy: 'insert', message })
+  t.match(await writtenBy('seen', id), insert(/a view/))
+  t.match(await writtenBy('secured', id), insert(/row-level security/))
+  t.match(await writtenBy('listed', []), insert(/text\[\] \(column tags\)/))
+  t.match(await writtenBy('listed', id), { writtenBy: 'copy' }, 'the array is not filled')
+  const reader = { username: 'reader', password: 'reader' }
+  t.match(await writtenBy('checked', all, reader), insert(/TEMPORARY/))
+  t.match(await writtenBy('checked', [...id, { column_name: 'must' }], reader), { writtenBy: 'copy' })
 })

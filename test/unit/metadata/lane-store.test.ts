@@ -81,6 +81,8 @@ function fullRow(destinationId: string): LaneState {
     filteredRecords: 5,
     skippedMessages: 14,
     droppedMessages: 15,
+    deliveredAttempts: 16,
+    failedAttempts: 18,
     leaseMsgId: '0190b0a0-0000-7000-8000-000000000002',
     leaseUntilMs: 1_700_000_000_017,
     ownerEpoch: 3,

@@ -3,7 +3,7 @@ import t from 'tap'
 import {
   type Family,
   FoldedSeries,
-  mostSeries,
+  maxSeries,
   registerFamily,
 } from '../../../src/observe/metrics/families.ts'
 
@@ -45,13 +45,13 @@ t.test('names of things are escaped', async (t) => {
 
 t.test('up to the limit each thing has its series; over it the last ones are added up', async (t) => {
   const { fill, own, other, folded } = familyOf({})
-  fill(things(mostSeries))
-  t.equal((await own()).length, mostSeries)
+  fill(things(maxSeries))
+  t.equal((await own()).length, maxSeries)
   t.strictSame(await other(), [])
   t.equal(await folded(), 0)
 
-  fill(things(mostSeries + 100, 2))
-  t.equal((await own()).length, mostSeries - 1)
+  fill(things(maxSeries + 100, 2))
+  t.equal((await own()).length, maxSeries - 1)
   t.strictSame(await other(), ['m{id="_other",name="_other"} 202'])
   t.equal(await folded(), 101)
 })
@@ -62,30 +62,30 @@ t.test('several series of a thing count each; the highest of an age stands for t
     series: ({ id }) => ['a', 'b', 'c', 'd'].map((state) => [{ state }, id % 2]),
   })
   states.fill(things(200))
-  t.equal((await states.own()).length + (await states.other()).length, mostSeries)
+  t.equal((await states.own()).length + (await states.other()).length, maxSeries)
   t.match(await states.other(), [/state="a"\} 38$/, /state="b"/, /state="c"/, /state="d"/])
   t.equal(await states.folded(), 76 * 4)
 
   const ages = familyOf({ fold: 'max' })
-  ages.fill(things(mostSeries + 10).map(({ id }) => ({ id, value: id })))
+  ages.fill(things(maxSeries + 10).map(({ id }) => ({ id, value: id })))
   t.match(await ages.other(), [/ 509$/])
 })
 
 t.test('a thing keeps its series while it exists, whatever comes before it in the list', async (t) => {
   const { fill, own } = familyOf({})
-  fill(things(mostSeries + 1))
+  fill(things(maxSeries + 1))
   const before = await own()
-  fill(things(mostSeries + 1).reverse())
+  fill(things(maxSeries + 1).reverse())
   t.strictSame(new Set(await own()), new Set(before))
   // The first ones go: those that were folded get their places.
-  fill(things(mostSeries + 1).slice(10))
-  t.equal((await own()).length, mostSeries - 9)
+  fill(things(maxSeries + 1).slice(10))
+  t.equal((await own()).length, maxSeries - 9)
   t.notSame(new Set(await own()), new Set(before))
 })
 
 t.test('a counter over the limit only grows, whoever joins, leaves or begins again', async (t) => {
   const { fill, other } = familyOf({ kind: 'counter' })
-  const all = (value: number) => things(mostSeries + 3, value)
+  const all = (value: number) => things(maxSeries + 3, value)
   fill(all(10))
   t.match(await other(), [/ 40$/])
   fill(all(15))

@@ -192,7 +192,7 @@ t.test('the detail of a lane shows error and records, harmless for the terminal'
   )
   t.match(lastFrame(), /error +permanent 22P02: bad \ufffd\[2Jnumber/)
   t.match(lastFrame(), /blocking message +m-1 {2}stream_seq 6/)
-  t.match(lastFrame(), /17 refused +\{"n":1\.10\}/)
+  t.match(lastFrame(), /17 rejected +\{"n":1\.10\}/)
   t.match(lastFrame(), /received +5m ago \(2026-01-01T00:00:00Z\)/)
 })
 

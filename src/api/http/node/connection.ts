@@ -13,9 +13,9 @@ import { resourceLimits } from '../../../contract/resource-limits.ts'
 import { patienceMs } from '../engine.ts'
 
 const { readWindowMs, readWindowBytes } = resourceLimits
-const leastBodyBytes = 16 * 1024 * (patienceMs / 1_000)
+const minBodyBytes = 16 * 1024 * (patienceMs / 1_000)
 /** Requests of one connection that may wait for their response; more is no client that waits for any. */
-const mostPipelined = 64
+const maxPipelined = 64
 /** How long a rejected client may go on sending before its connection is reset. */
 const lingerMs = 1_000
 
@@ -38,7 +38,7 @@ export class Connection {
   #peer: Uint8Array | null = null
   /** The last request, of which the body may still be coming in. */
   #latest: IncomingMessage | null = null
-  readonly #receiving = new ProgressWindow(patienceMs, leastBodyBytes)
+  readonly #receiving = new ProgressWindow(patienceMs, minBodyBytes)
   readonly #sending = new ProgressWindow(readWindowMs, readWindowBytes)
 
   constructor(socket: Socket) {
@@ -57,7 +57,7 @@ export class Connection {
   /** False for a request that must be neither executed nor answered. */
   mayServe(): boolean {
     if (this.#isCut) this.#ignored++
-    if (this.#open.size + this.#ignored >= mostPipelined) this.socket.destroy()
+    if (this.#open.size + this.#ignored >= maxPipelined) this.socket.destroy()
     return !this.#isCut && !this.socket.destroyed
   }
 
@@ -125,12 +125,12 @@ export class Connection {
  */
 class ProgressWindow {
   readonly #windowMs: number
-  readonly #leastBytes: number
+  readonly #minBytes: number
   #begun: { of: object; atMs: number; bytes: number } | null = null
 
-  constructor(windowMs: number, leastBytes: number) {
+  constructor(windowMs: number, minBytes: number) {
     this.#windowMs = windowMs
-    this.#leastBytes = leastBytes
+    this.#minBytes = minBytes
   }
 
   /** `of`: what the bytes belong to; something else begins a window of its own. */
@@ -138,7 +138,7 @@ class ProgressWindow {
     const begun = this.#begun
     if (begun?.of === of) {
       if (nowMs - begun.atMs < this.#windowMs) return false
-      if (bytes - begun.bytes < this.#leastBytes) return true
+      if (bytes - begun.bytes < this.#minBytes) return true
     }
     this.#begun = { of, atMs: nowMs, bytes }
     return false

@@ -18,7 +18,7 @@ import { resourceLimits } from '../../../contract/resource-limits.ts'
 import { errorCode } from '../../../platform/error-code.ts'
 import type { ServedCertificate } from '../../tls/certificate-files.ts'
 import type { ConnectionQuota } from '../connection-quota.ts'
-import { mostConnections } from '../descriptor-guard.ts'
+import { maxConnections } from '../descriptor-guard.ts'
 import { type Handler, type HttpEngine, type Listener, type ListenerOptions, patienceMs } from '../engine.ts'
 import type { RequestHead } from '../exchange.ts'
 import { AddressInUseError, ListenError } from '../listen.ts'
@@ -28,7 +28,7 @@ import { NodeExchange } from './exchange.ts'
 import { PathTable } from './path-table.ts'
 
 export function createEngine(quota: ConnectionQuota): HttpEngine {
-  const crowd = { open: new Set<Socket>(), most: mostConnections(), quota }
+  const crowd = { open: new Set<Socket>(), most: maxConnections(), quota }
   return { name: 'node', createListener: (options) => new NodeListener(options, crowd) }
 }
 

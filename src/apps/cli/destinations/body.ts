@@ -1,7 +1,6 @@
 /**
  * The body of a destination from a file, a URL and flags; later ones win. Used by create, update and test.
  */
-import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import type { ColumnMapping, Destination } from '../../../contract/destination.ts'
 import { hasSecretPath } from '../../../contract/destination-secrets.ts'
@@ -15,19 +14,26 @@ import type { ConfigField } from '../../../contract/destinations/config-field.ts
 import { isObject } from '../../../contract/is-object.ts'
 import { hasUrlSecrets } from '../../../contract/secret-url.ts'
 import { maskSaltPlace } from '../../../contract/transform.ts'
-import { errorCode } from '../../../platform/error-code.ts'
 import type { DestinationBody, DestinationPatch } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import { camelCase, configFlag, configFlags, deliveryFlags, numberFrom } from '../../client/flag-fields.ts'
+import {
+  camelCase,
+  configFlag,
+  configFlags,
+  deliveryFlags,
+  numberFrom,
+  transformFlags,
+} from '../../client/flag-fields.ts'
 import { addFlagOptions, repeated } from '../flag-options.ts'
 import { folded } from '../help.ts'
+import { readTextFile } from '../input-file.ts'
 import { parseColumn } from './columns.ts'
 import { typeNames } from './config-keys.ts'
 import { parseDestinationUrl, urlHelp } from './connection-url.ts'
 import { deliverySettings } from './delivery-options.ts'
 import { bodyFromFile } from './file.ts'
 import { needSecret, secretKeysOf, secretPlace, secretsFromEnvironment, splitPlace } from './secrets.ts'
-import { addTransformOptions, type TransformOptions, transformSettings } from './transform-options.ts'
+import { type TransformOptions, transformSettings } from './transform-options.ts'
 
 export interface BodyOptions extends TransformOptions {
   type?: string
@@ -52,10 +58,10 @@ export function addPatchOptions(command: Command): void {
   command
     .option(
       '--add-column <column>',
-      'add a column mapping, or replace that of its name; may be repeated',
+      'add a column mapping, or replace the one of this name; can be repeated',
       repeated,
     )
-    .option('--remove-column <name>', 'remove the column mapping of this name; may be repeated', repeated)
+    .option('--remove-column <name>', 'remove the column mapping of this name; can be repeated', repeated)
     .option('--no-columns', "remove all mappings: columns are matched by name with the table's own")
 }
 
@@ -71,21 +77,21 @@ export function addBodyOptions(command: Command): void {
   command
     .option(
       '--set <key=value>',
-      'any other key of the config, may be repeated; headers.NAME=value for a header, labels.NAME=value',
+      'any other key of the config; can be repeated; headers.NAME=value for a header, labels.NAME=value',
       repeated,
     )
     .option(
       '--column <column>',
-      'a column mapping, may be repeated: `pipectl help destinations columns`',
+      'a column mapping; can be repeated: `pipectl help destinations columns`',
       repeated,
     )
     .option(
       '--secret <key>',
-      'ask for this secret, or read it from its variable; secret_headers.NAME for a header, transform.mask_salt for the salt; may be repeated',
+      'read this secret from its variable or a prompt; secret_headers.NAME for a header, transform.mask_salt for the salt; can be repeated',
       repeated,
     )
   folded(command, 'Delivery:', () => addFlagOptions(command, deliveryFlags))
-  folded(command, 'Transform:', () => addTransformOptions(command))
+  folded(command, 'Transform:', () => addFlagOptions(command, transformFlags))
   command.addHelpText(
     'after',
     `
@@ -103,7 +109,7 @@ export async function destinationBody(options: BodyOptions): Promise<Destination
   const flags = configFromFlags(type, options)
   const fromFile = isObject(file.destination_config) ? file.destination_config : {}
   const config = { ...fromFile, ...named?.destination_config, ...flags, ...secretsFromEnvironment(type) }
-  rejectOpenSecret(options.url, config)
+  rejectOpenSecret(type, options.url, config)
   await addSecrets(type, config, options.secret ?? [])
   for (const key of secretKeysOf(type))
     if (fieldOf(type, key)?.needed) config[key] ??= await needSecret(type, key)
@@ -141,7 +147,7 @@ export async function destinationPatch(
     ...named?.destination_config,
     ...configFromFlags(type, options),
   }
-  rejectOpenSecret(options.url, { ...stored.destination_config, ...config })
+  rejectOpenSecret(type, options.url, { ...stored.destination_config, ...config })
   await addSecrets(type, config, options.secret ?? [])
   const patch: DestinationPatch = {
     ...file,
@@ -177,7 +183,7 @@ function changedColumns(
   if (ways.filter((isUsed) => isUsed).length > 1) {
     throw new Failure(
       exitCodes.usage,
-      '--column, --no-columns, and --add-column with --remove-column contradict each other',
+      '--column, --no-columns, and --add-column with --remove-column cannot be used together',
       '--column replaces all columns, --add-column and --remove-column change some, --no-columns removes them',
     )
   }
@@ -246,15 +252,15 @@ function decideType(
   if (type === undefined) {
     throw new Failure(
       exitCodes.usage,
-      'what kind of destination it is was not said',
+      'the kind of destination is missing',
       'give --url, -f FILE, --host …, or --type pull',
     )
   }
   if (asked !== undefined && fromUrl !== undefined && asked !== fromUrl) {
     throw new Failure(
       exitCodes.usage,
-      `--type ${options.type} and --url contradict each other`,
-      'leave --type out',
+      `--type ${options.type} and --url cannot be used together`,
+      'omit --type',
     )
   }
   return type
@@ -281,8 +287,12 @@ function givenFlags(options: object): [key: string, value: string][] {
   })
 }
 
-function rejectOpenSecret(url: string | undefined, config: Record<string, unknown>): void {
-  if (url === undefined || !hasSecretPath(config) || !hasUrlSecrets(url, true)) return
+function rejectOpenSecret(
+  type: DestinationType,
+  url: string | undefined,
+  config: Record<string, unknown>,
+): void {
+  if (url === undefined || !hasSecretPath(type, config) || !hasUrlSecrets(url, true)) return
   throw new Failure(
     exitCodes.usage,
     '--url: its path is a secret with body_format slack or secret_path, and everyone on this machine can see it',
@@ -321,7 +331,7 @@ function rejectSecret(place: string): void {
   if (type === undefined) return
   throw new Failure(
     exitCodes.usage,
-    `${place} is a secret, and a flag can be seen by others`,
+    `${place} is a secret, and other users can see the value of a flag`,
     `use --secret ${key === place ? secretPlace(type, key) : place}`,
   )
 }
@@ -334,16 +344,8 @@ function flagValue(type: DestinationType, key: string, value: string): unknown {
 
 /** The file's name may be seen by others; what is in it is not. */
 function readPem(flag: string, file: string): string {
-  try {
-    const text = readFileSync(file, 'utf8')
-    if (text.includes('-----BEGIN ')) return text
-  } catch (error) {
-    throw new Failure(
-      exitCodes.usage,
-      `${flag} ${file}: cannot be read (${errorCode(error) ?? 'unknown error'})`,
-      'name a PEM file',
-    )
-  }
+  const text = readTextFile(file, { name: `${flag} ${file}`, hint: 'name a PEM file' })
+  if (text.includes('-----BEGIN ')) return text
   throw new Failure(exitCodes.usage, `${flag} ${file}: is not a PEM file`, 'it has a line -----BEGIN …-----')
 }
 

@@ -34,8 +34,8 @@ export const roleWords: readonly NonNullable<ColumnMapping['semantic_role']>[] =
 export const columnHelp = `A column is name:type[:role][:source=KEY|:generated][:required]
   type      ${columnTypeWords.join(', ')}
   role      dedupe_id (delivery becomes an upsert on it), record_ts, received_at
-  source    the key of the record, where it is not called like the column
-  generated for dedupe_id: an id made of message and place, for records that have none
+  source    the key of the record, if it differs from the name of the column
+  generated for dedupe_id: an id from msg_id and position, for records that have none
   required  records without it are rejected`
 
 /** Throws Failure (usage) naming the part that is wrong. */

@@ -10,7 +10,7 @@ import { configFlag } from '../../client/flag-fields.ts'
 import { flushWords } from './delivery-options.ts'
 import { secretPlace, secretVariable } from './secrets.ts'
 
-/** The names of the types, as --type takes them, with their types. */
+/** The names of the types, as --type accepts them, with their types. */
 export const typeNames: ReadonlyMap<string, DestinationType> = new Map(
   destinationTypes.map((type) => [wordsOf(type).kind, type]),
 )
@@ -43,7 +43,7 @@ function wordsFor(type: DestinationType, key: string, field: ConfigField): strin
   const fallback = field.usual ?? (field.default === undefined ? undefined : String(field.default))
   const parts = [
     hint ?? `${label}.`,
-    ...(options.length === 0 ? [] : [`One of ${options.map(([value]) => value).join(', ')}.`]),
+    ...(options.length === 0 ? [] : [`${options.map(optionText).join('; ')}.`]),
     ...(field.kind === 'integer' ? [`${field.minimum} to ${field.maximum}.`] : []),
     ...(fallback === undefined ? [] : [`Default: ${fallback}.`]),
     ...(flag === undefined ? [] : [`Flag: --${configFlag(key)}.`]),
@@ -52,6 +52,8 @@ function wordsFor(type: DestinationType, key: string, field: ConfigField): strin
   ]
   return parts.join(' ')
 }
+
+const optionText = ([value, label]: [string, string]) => (value === label ? value : `${value}: ${label}`)
 
 function variable(key: string, secret: ConfigField['secret']): string {
   return secret === 'text' ? ` or ${secretVariable(key)}` : ''

@@ -29,7 +29,7 @@ export function parseDestinationUrl(text: string): NamedDestination {
   if (url.password !== '') {
     throw wrong(
       'it holds a password, which everyone on this machine can see',
-      'leave it out: it is asked for, or read from PIPECTL_DESTINATION_PASSWORD (for HTTP: PIPECTL_DESTINATION_AUTH_HEADER); and change the one you just typed',
+      'omit it: it is read from PIPECTL_DESTINATION_PASSWORD (for HTTP: PIPECTL_DESTINATION_AUTH_HEADER) or a prompt. Change the password that you just typed',
     )
   }
   for (const type of destinationTypes) {

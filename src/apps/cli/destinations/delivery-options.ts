@@ -10,13 +10,13 @@ export function flushHelp(): string {
   const lines = destinationTypes
     .filter((type) => !wordsOf(type).isPulled)
     .map((type) => `  ${wordsOf(type).kind.padEnd(14)} ${flushWords(type)}`)
-  return `A batch is closed by the first of its limits. Without --flush-… the pipe's limits apply, else by type:\n${lines.join('\n')}`
+  return `A batch is sent when it reaches one of its limits. Without --flush-… the limits of the pipe apply, otherwise those of the type:\n${lines.join('\n')}`
 }
 
 /** The default batch limits of a type. */
 export function flushWords(type: DestinationType): string {
   const { maxRecords, maxBytes, maxSeconds } = wordsOf(type).defaultFlush
-  const seconds = maxSeconds === 0 ? 'sent at once' : `${maxSeconds} s`
+  const seconds = maxSeconds === 0 ? 'sent immediately' : `${maxSeconds} s`
   return `${count(maxRecords)} records, ${bytes(maxBytes)}, ${seconds}`
 }
 

@@ -13,8 +13,8 @@ import { namingHelp } from './status.ts'
 export function addDriftCommand(destinations: Command): void {
   define(destinations, {
     usage: 'drift <destination>',
-    summary: 'keys of the records that no column takes, and columns that no record fills',
-    help: `${namingHelp}\nOf the delivered records that were looked at (up to 20 of a batch, 100 a second) since the columns were changed.`,
+    summary: 'list keys of the records that have no column, and columns that no record fills',
+    help: `${namingHelp}\nCounted in a sample of the delivered records (up to 20 of a batch, 100 a second) since the last change of the columns.`,
     examples: ['pipectl destinations drift orders/database'],
     output: formats,
     daemon: true,
@@ -47,11 +47,11 @@ export function addDriftCommand(destinations: Command): void {
             one.example,
             ago(one.last_seen_ts, now),
           ]),
-          empty: records_seen === 0 ? 'no record was looked at yet' : 'every key has a column',
+          empty: records_seen === 0 ? 'no record was sampled yet' : 'every key has a column',
         }),
       }
       await print(view, options.output)
-      if (records_seen > 0) say(`Of ${counted(records_seen, 'record')} that were looked at.`)
+      if (records_seen > 0) say(`In a sample of ${counted(records_seen, 'record')}.`)
       if (other_keys > 0) say(`Further keys occurred ${count(other_keys)} times.`)
       if (unfilled_columns.length > 0) say(`No record filled: ${unfilled_columns.join(', ')}.`)
       const [first] = keys
@@ -65,7 +65,7 @@ export function addDriftCommand(destinations: Command): void {
 
 function nothingMapped(name: string, mapping: 'by_name' | 'none'): Failure {
   return mapping === 'none'
-    ? new Failure(exitCodes.nothingToDo, `${name} is no database`, 'drift is noted for databases alone')
+    ? new Failure(exitCodes.nothingToDo, `${name} is not a database`, 'drift is recorded only for databases')
     : new Failure(
         exitCodes.nothingToDo,
         `${name} has no column mappings, so nothing is counted`,

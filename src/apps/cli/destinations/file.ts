@@ -4,27 +4,26 @@ import { isObject } from '../../../contract/is-object.ts'
 import type { DestinationBody } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { destinationSettings } from '../../client/flag-fields.ts'
-import { io } from '../io.ts'
 
 /** Variables are read from the environment. Throws Failure (usage). */
 export async function bodyFromFile(name: string): Promise<Partial<DestinationBody>> {
   if (name !== '-' && !existsSync(name)) {
     throw new Failure(exitCodes.usage, `-f ${name}: there is no such file`, 'name a file, or - for stdin')
   }
-  const { readYamlFile, rejectUnknownKeys, expand, wrongAt } = await import('../manifest/yaml-file.ts')
+  const { readYamlFile, rejectUnknownKeys } = await import('../manifest/yaml-file.ts')
   const file = readYamlFile(name)
   if (!isObject(file.value))
-    throw wrongAt(file.name, 1, 'it holds no destination', 'it must be a mapping with destination_config')
+    throw file.fault([], 'it has no destination', 'it must be a mapping with destination_config')
   const known = ['destination_type', 'destination_config', ...destinationSettings]
   rejectUnknownKeys(file, [], known, file.value)
   const body: Partial<DestinationBody> = { ...file.value }
   if (isObject(body.transform) && typeof body.transform.mask_salt === 'string') {
-    const mask_salt = expand(file, ['transform', 'mask_salt'], body.transform.mask_salt, io().env)
+    const mask_salt = file.expand(['transform', 'mask_salt'], body.transform.mask_salt)
     body.transform = { ...body.transform, mask_salt }
   }
   if (!isObject(body.destination_config)) return body
   const expanded = (path: readonly string[], value: unknown): unknown => {
-    if (typeof value === 'string') return expand(file, path, value, io().env)
+    if (typeof value === 'string') return file.expand(path, value)
     if (!isObject(value)) return value
     return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, expanded([...path, key], one)]))
   }

@@ -36,10 +36,10 @@ export function addInferOptions(command: Command): void {
       .option('--add-columns', 'with --infer: add missing columns to a table that exists')
       .option(
         '--sample-file <file>',
-        'with --infer: records to look at instead, as NDJSON or JSON; - for stdin',
+        'with --infer: use these records instead, as NDJSON or JSON; - for stdin',
       )
       .option('--dedupe <key>', 'with --infer: the key of the records that becomes the primary key')
-      .option('--no-dedupe', 'with --infer: no primary key; else it is _pipectl_id, <msg_id>:<place>')
+      .option('--no-dedupe', 'with --infer: no primary key (default: _pipectl_id, <msg_id>:<position>)')
   })
 }
 
@@ -49,7 +49,7 @@ export function wantsInference(options: InferOptions): boolean {
   if (createTable === true || addColumns === true || sampleFile !== undefined)
     throw new Failure(
       exitCodes.usage,
-      '--create-table, --add-columns and --sample-file go with --infer',
+      '--create-table, --add-columns and --sample-file need --infer',
       'add --infer',
     )
   return false
@@ -62,7 +62,7 @@ export async function createInferred(
 ): Promise<void> {
   const options = sampleByName(given)
   if (options.column !== undefined)
-    throw new Failure(exitCodes.usage, '--infer and --column contradict each other', 'use one of them')
+    throw new Failure(exitCodes.usage, '--infer and --column cannot be used together', 'use one of them')
   const body = await destinationBody(options)
   const { destination_type, destination_config, transform } = body
   const asked = unchecked<'inferTable'>({
@@ -123,14 +123,14 @@ function whyNot({ failure, table, table_exists }: TableProposal): Failure {
       exitCodes.failed,
       `no destination was created: ${failure.message}`,
       failure.step === 'sample'
-        ? 'e.g. pipectl ingest PIPE records.ndjson, or --sample-file records.ndjson'
-        : 'when that is corrected, or the statements were run, run this again',
+        ? 'e.g. pipectl ingest PIPE -f records.ndjson, or --sample-file records.ndjson'
+        : 'correct that, or run the statements, then run this again',
     )
   if (table_exists === false)
     return new Failure(
       exitCodes.nothingToDo,
       `nothing was created: there is no table ${table} yet`,
-      'add --create-table, or have the statement run by whoever may, and run this again',
+      'add --create-table, or let an administrator run the statement, then run this again',
     )
   return new Failure(
     exitCodes.nothingToDo,
@@ -202,11 +202,7 @@ export async function alterTable(
 ): Promise<void> {
   const columns = (added ?? []).map(parseColumn)
   if (columns.length === 0)
-    throw new Failure(
-      exitCodes.usage,
-      '--alter-table goes with --add-column',
-      'e.g. --add-column note:string',
-    )
+    throw new Failure(exitCodes.usage, '--alter-table needs --add-column', 'e.g. --add-column note:string')
   const keys = columns.map(({ column_name, source_field }) => source_field ?? column_name ?? '')
   const reply = await client.call('inferTable', {
     path: { pipe_id },

@@ -12,8 +12,8 @@ import { namingHelp } from './status.ts'
 export function addPinCommand(destinations: Command): void {
   define(destinations, {
     usage: 'reset-pin <destination>',
-    summary: 'forget the pinned key of a database server; the next connection pins the one that it finds',
-    help: `${namingHelp}\nFor a server that was given a new key: \`destinations test\` shows the one that it has now.`,
+    summary: 'reset the pinned key of a database server; the next connection pins the key that it finds',
+    help: `${namingHelp}\nFor a server whose key was replaced: \`destinations test\` shows its present key.`,
     examples: ['pipectl destinations reset-pin orders/database --yes'],
     output: formats,
     daemon: true,
@@ -25,7 +25,7 @@ export function addPinCommand(destinations: Command): void {
       const pinned = destination.tls_pin?.sha256
       if (pinned !== undefined) {
         await confirm(
-          `Forget the key ${pinned} of ${name}? Whatever server answers next is taken for the right one.`,
+          `Reset the pinned key ${pinned} of ${name}? The next server that responds is trusted.`,
           options.yes,
         )
       }
@@ -36,7 +36,7 @@ export function addPinCommand(destinations: Command): void {
       if (!reply.body.reset) {
         throw new Failure(exitCodes.nothingToDo, `no key is pinned for ${name}`, 'there is nothing to do')
       }
-      say(`The next connection of ${name} pins the key of the server that it finds.`)
+      say(`The next connection of ${name} pins the key that the server has then.`)
     },
   })
 }

@@ -4,9 +4,9 @@ import { exitCodes, Failure } from '../../client/failure.ts'
 import { fromTheStart, whyNoRecord } from '../ingest/input.ts'
 import { RecordSplitter } from '../ingest/record-splitter.ts'
 
-const mostRecords = 1_000
+const maxRecords = 1_000
 /** As JSON text within a body of 1 MiB; quotes and backslashes take two characters there. */
-const mostCharacters = 450_000
+const maxCharacters = 450_000
 
 /** The first records of a file, one a line. Throws Failure (usage). */
 export function sampleText(name: string): string {
@@ -30,8 +30,8 @@ export function sampleText(name: string): string {
         )
       const line = piece.bytes.toString('utf8').replace(/[\r\n]+/g, ' ')
       characters += line.length + 1
-      if (lines.length > 0 && characters > mostCharacters) return false
-      if (lines.push(line) === mostRecords) return false
+      if (lines.length > 0 && characters > maxCharacters) return false
+      if (lines.push(line) === maxRecords) return false
     }
     return true
   }

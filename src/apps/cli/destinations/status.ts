@@ -11,7 +11,7 @@ import { findDestination, findPipe } from '../references.ts'
 import { confirm, say } from '../terminal.ts'
 
 export const namingHelp =
-  'A destination is named by PIPE/NAME (orders/warehouse), by its pipe alone when that has only one, by PIPE/KIND where\nthat fits one, or by its id or the start of it (4 characters or more).'
+  'Name a destination as PIPE/NAME (orders/warehouse), as PIPE if the pipe has only one, as PIPE/KIND if only one is of\nthat kind, or by its id or a prefix of it (4 characters or more).'
 
 export function addStatusCommands(destinations: Command): void {
   define(destinations, {
@@ -26,7 +26,7 @@ export function addStatusCommands(destinations: Command): void {
   define<UnblockOptions>(destinations, {
     usage: 'unblock [destination]',
     summary: 'deliver again; --all: to every blocked destination, e.g. after `restore --paused`',
-    help: `${namingHelp}\n--all asks first.`,
+    help: `${namingHelp}\n--all asks for confirmation.`,
     examples: [
       'pipectl destinations unblock orders/database',
       'pipectl destinations unblock --all',
@@ -44,7 +44,7 @@ export function addStatusCommands(destinations: Command): void {
       if (all === (reference !== undefined) || (options.pipe !== undefined && !all)) {
         throw new Failure(
           exitCodes.usage,
-          all ? '--all and a destination contradict each other' : 'no destination was named',
+          all ? '--all and a destination cannot be used together' : 'no destination was named',
           'name one destination, or use --all, or --all --pipe PIPE',
         )
       }
@@ -109,7 +109,7 @@ async function setStatus(
   const pending = counted(destination.lane.pending_messages, 'message')
   const after =
     now === 'blocked'
-      ? `nothing is delivered to it until it is unblocked; its backlog (${pending}) is kept, as long as the buffer keeps what is not delivered`
+      ? `nothing is delivered until it is unblocked; its backlog (${pending}) is kept, up to the age limit of the buffer`
       : `its backlog (${pending}) is delivered now`
   say(`${fullName(pipe, destination)} is ${now}: ${after}.`)
   await print(oneView(reply.text, destination.destination_id, [['destination_status', now]]), options.output)

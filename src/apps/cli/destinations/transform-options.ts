@@ -4,6 +4,7 @@ import { maskSaltPlace, type ShownTransform } from '../../../contract/transform.
 import type { TransformCheck } from '../../../contract/transform-trial.ts'
 import type { DestinationPatch, SaveOptions } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
+import { fieldsFromFlags, saltVariable, transformFlags } from '../../client/flag-fields.ts'
 import { io } from '../io.ts'
 import { say } from '../terminal.ts'
 import { askFor } from './secrets.ts'
@@ -16,26 +17,6 @@ export interface TransformOptions {
   secret?: string[]
 }
 
-const saltVariable = 'PIPECTL_DESTINATION_MASK_SALT'
-
-export function addTransformOptions(command: Command): void {
-  addFilterAndMap(command)
-  command.option('--no-transform', 'all records as they are: neither filter nor map')
-}
-
-export function addFilterAndMap(command: Command): void {
-  command
-    .option(
-      '--filter <expression>',
-      'records that it gets, in CEL: \'record.status == "paid"\'; "" for all (docs/transform.md)',
-    )
-    .option(
-      '--map <step>',
-      `a change of each record, as JSON; may be repeated, in order: '{"op":"drop","paths":["user.email"]}'; mask takes its salt from ${saltVariable}, or with --secret ${maskSaltPlace} from the terminal`,
-      (step: string, before: string[] | undefined) => [...(before ?? []), step],
-    )
-}
-
 export interface TransformCheckOptions {
   /** False: --no-transform-check. */
   transformCheck?: boolean
@@ -44,7 +25,7 @@ export interface TransformCheckOptions {
 export function addTransformCheckOption(command: Command): Command {
   return command.option(
     '--no-transform-check',
-    'save a transform that is new without trying it on the newest records of the pipe',
+    'save a new transform without testing it on the newest records of the pipe',
   )
 }
 
@@ -59,22 +40,24 @@ export function sayTransformCheck({ transform_check: check }: { transform_check?
 
 /** Only what was given. `before`: what the one that was not given keeps. Throws Failure (usage). */
 export async function transformSettings(
-  { filter, map, transform, secret = [] }: TransformOptions,
+  options: TransformOptions,
   before: ShownTransform | null | undefined,
 ): Promise<Pick<DestinationPatch, 'transform'>> {
-  const asksForSalt = secret.includes(maskSaltPlace)
+  const asksForSalt = options.secret?.includes(maskSaltPlace) === true
+  const given = fieldsFromFlags(transformFlags, options)
+  const { 'transform.filter': filter, 'transform.map': map } = given
   const isChanged = filter !== undefined || map !== undefined || asksForSalt
-  if (transform === false) {
+  if (given.transform === null) {
     if (!isChanged) return { transform: null }
     throw new Failure(
       exitCodes.usage,
-      `--no-transform contradicts --filter, --map and --secret ${maskSaltPlace}`,
-      'leave one of them out',
+      `--no-transform cannot be used with --filter, --map and --secret ${maskSaltPlace}`,
+      'omit one of them',
     )
   }
   if (!isChanged) return {}
   // The daemon says what is wrong with a step.
-  const steps = (map === undefined ? (before?.map ?? []) : map.map(parsedStep)) as ShownTransform['map']
+  const steps = (map ?? before?.map ?? []) as ShownTransform['map']
   if (asksForSalt && !steps.some((step) => step?.op === 'mask')) {
     const problem = `--secret ${maskSaltPlace}: no step of the map masks anything`
     throw new Failure(exitCodes.usage, problem, 'give the map with --map')
@@ -86,17 +69,5 @@ export async function transformSettings(
       map: steps,
       ...(salt === undefined ? {} : { mask_salt: salt }),
     },
-  }
-}
-
-function parsedStep(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    throw new Failure(
-      exitCodes.usage,
-      `--map ${JSON.stringify(text)} is not JSON`,
-      'e.g. --map \'{"op":"rename","from":"a","to":"b"}\'',
-    )
   }
 }

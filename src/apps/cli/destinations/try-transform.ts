@@ -10,16 +10,18 @@ import {
 import { count, counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
+import { transformFlags } from '../../client/flag-fields.ts'
 import { elementTexts, singleLine, valueText } from '../../client/json-text.ts'
 import { connect } from '../connection.ts'
 import { define, formats } from '../define.ts'
+import { addFlagOptions } from '../flag-options.ts'
 import { print, type Table } from '../output.ts'
 import { findDestination, findPipe } from '../references.ts'
 import { say } from '../terminal.ts'
 import { bodyFromFile } from './file.ts'
 import { sampleText } from './sample-file.ts'
 import { namingHelp } from './status.ts'
-import { addFilterAndMap, type TransformOptions, transformSettings } from './transform-options.ts'
+import { type TransformOptions, transformSettings } from './transform-options.ts'
 
 interface TryOptions extends Omit<TransformOptions, 'secret'> {
   secret?: string
@@ -35,10 +37,10 @@ export function addTryTransformCommand(destinations: Command): void {
   define<TryOptions>(destinations, {
     usage: 'try-transform <destination>',
     summary:
-      'show records before and after a transform, stored or not; exit code 1 when it fails on all of them',
+      'show records before and after a stored or a new transform; exit code 1 if it fails on all of them',
     help: `${namingHelp}
-Its stored transform is tried; of PIPE/NAME with what --filter, --map or -f change. With a PIPE and one of these it is a new one. Up to 1,000 of the
-newest records are tried and counted, for 5 s at most; --limit of them are shown. Nothing is stored or delivered.`,
+With PIPE/NAME the stored transform is tested, with the changes of --filter, --map and -f; with only a PIPE they are a new
+one. Up to 1,000 of the newest records are tested and counted, for 5 s at most; --limit of them are shown. Nothing is stored or delivered.`,
     examples: [
       'pipectl destinations try-transform orders/database --only failed',
       `pipectl destinations try-transform orders --filter 'record.total > 10' --map '{"op":"drop","paths":["user"]}'`,
@@ -47,18 +49,21 @@ newest records are tried and counted, for 5 s at most; --limit of them are shown
     output: formats,
     daemon: true,
     options: (command) => {
-      addFilterAndMap(command)
+      addFlagOptions(
+        command,
+        transformFlags.filter(({ takes }) => takes !== 'reset'),
+      )
       command
         .option('-f, --file <file>', 'YAML or JSON with `transform`, as for create; - for stdin')
         .addOption(
-          new Option('--secret <key>', 'ask for the salt, or read it from its variable').choices([
+          new Option('--secret <key>', 'read the salt from its variable or a prompt').choices([
             maskSaltPlace,
           ]),
         )
-        .option('--sample-file <file>', 'records to try it on instead, as NDJSON or JSON; - for stdin')
-        .option('--limit <count>', 'so many records are shown (1 to 200, default 10)')
+        .option('--sample-file <file>', 'test these records instead, as NDJSON or JSON; - for stdin')
+        .option('--limit <count>', 'number of records to show (1 to 200, default 10)')
         .addOption(
-          new Option('--only <outcome>', 'show only records of which this became').choices(trialOutcomes),
+          new Option('--only <outcome>', 'show only records with this result').choices(trialOutcomes),
         )
     },
     action: async ([reference], options) => {
@@ -127,7 +132,7 @@ function tableOf(trial: Trial, text: string): Table {
   return {
     columns: [{ label: 'RECORD', shrinksTo: 10, keepsEnd: true }, '', { label: 'JSON', wraps: true }],
     rows,
-    empty: trial.records_seen === 0 ? 'there are no records to try it on' : 'none of the records',
+    empty: trial.records_seen === 0 ? 'there are no records to test' : 'none of the records',
   }
 }
 
@@ -137,7 +142,7 @@ function sayCounts({ is_complete, records_seen, kept, filtered, failed, faults, 
       `Of ${counted(records_seen, 'record')} ${count(kept)} are kept, ${count(filtered)} filtered out, and ${count(failed)} fail.`,
     )
   for (const fault of faults) say(`Fails on ${counted(fault.records, 'record')}: ${describe(fault)}`)
-  if (!is_complete) say('It took too long: the other records were not tried.')
+  if (!is_complete) say('The time limit was reached: the other records were not tested.')
   if (truncated) say('There are more such records: --limit shows up to 200.')
 }
 

@@ -6,8 +6,8 @@
  *   between ──'{'──▶ inside ──matching '}'──▶ between
  *      └─ first byte '[': an array; elements are parted by commas and ']' ends it
  *
- * Only what is needed to find the ends is understood (strings, escapes, depth); a piece that is no valid JSON then is
- * given out as such.
+ * Only what is needed to find the ends is understood (strings, escapes, depth). A piece that is then no valid JSON is
+ * returned as an invalid piece.
  */
 import { exitCodes, Failure } from '../../client/failure.ts'
 import {
@@ -31,7 +31,7 @@ const openBracket = 0x5b
 const closeBracket = 0x5d
 const comma = 0x2c
 
-type Place =
+type State =
   | 'start'
   | 'between'
   | 'array-first'
@@ -40,23 +40,48 @@ type Place =
   | 'inside'
   | 'after-array'
 
+/** The bytes that each state accepts next to white space, with the state they lead to, and the fault of any other byte. */
+const transitions: Record<
+  Exclude<State, 'inside'>,
+  { accepts: Readonly<Partial<Record<number, State>>>; fault: string }
+> = {
+  start: {
+    accepts: { [openBrace]: 'inside', [openBracket]: 'array-first' },
+    fault: 'it is not a JSON object',
+  },
+  between: { accepts: { [openBrace]: 'inside' }, fault: 'it is not a JSON object' },
+  'array-first': {
+    accepts: { [openBrace]: 'inside', [closeBracket]: 'after-array' },
+    fault: 'the array has an element that is not an object',
+  },
+  'array-element': {
+    accepts: { [openBrace]: 'inside' },
+    fault: 'the array has an element that is not an object',
+  },
+  'array-separator': {
+    accepts: { [comma]: 'array-element', [closeBracket]: 'after-array' },
+    fault: 'a comma or ] is missing before it',
+  },
+  'after-array': { accepts: {}, fault: 'something follows the closing ] of the array' },
+}
+
 /** Push bytes in, get whole records out. Throws Failure (failed) that names line, record and byte of what is wrong. */
 export class RecordSplitter implements Splitter {
-  #place: Place
+  #state: State
   /** Bytes not yet given out, and the offset of the first of them in the input. */
   #held: Buffer = Buffer.alloc(0)
   #heldOffset: number
   #records: number
   readonly #name: string
-  /** Line breaks before `#countedTo`, a place in `#held`. */
+  /** Line breaks before `#countedTo`, a position in `#held`. */
   #lines: number
   #countedTo = 0
-  /** Where in `#held` the scan goes on, where the record begins, and how it is nested there. */
+  /** Where in `#held` the scan continues, where the record begins, and the nesting there: 0 before and after a record. */
   #at = 0
   #recordStart = 0
   #depth = 0
   #inString = false
-  #returnTo: Place = 'between'
+  #returnTo: State = 'between'
   #failure: Failure | null = null
 
   /** `name`: what messages call the input. */
@@ -65,13 +90,13 @@ export class RecordSplitter implements Splitter {
     this.#lines = start.lines
     this.#heldOffset = start.offset
     this.#records = start.records
-    this.#place = start.offset === 0 ? 'start' : start.insideArray ? 'array-separator' : 'between'
+    this.#state = start.offset === 0 ? 'start' : start.insideArray ? 'array-separator' : 'between'
   }
 
   /** Whether the records are elements of an array: needed to resume. */
   get insideArray(): boolean {
-    const place = this.#place === 'inside' ? this.#returnTo : this.#place
-    return place.startsWith('array') || place === 'after-array'
+    const state = this.#state === 'inside' ? this.#returnTo : this.#state
+    return state.startsWith('array') || state === 'after-array'
   }
 
   push(chunk: Buffer): InputPiece[] {
@@ -93,114 +118,64 @@ export class RecordSplitter implements Splitter {
 
   #scan(records: InputPiece[]): void {
     while (this.#at < this.#held.length) {
-      if (this.#place === 'inside') {
+      const state = this.#state
+      if (state === 'inside') {
         if (!this.#scanRecord()) break
         const bytes = this.#held.subarray(this.#recordStart, this.#at)
         const line = this.#linesBefore(this.#recordStart) + 1
         const linesBeforeEnd = this.#linesBefore(this.#at)
-        const place = { bytes, line, end: this.#heldOffset + this.#at, linesBeforeEnd }
+        const located = { bytes, line, end: this.#heldOffset + this.#at, linesBeforeEnd }
         const reason = whyNoRecord(bytes)
-        records.push(reason === null ? { kind: 'record', ...place } : { kind: 'invalid', reason, ...place })
+        records.push(
+          reason === null ? { kind: 'record', ...located } : { kind: 'invalid', reason, ...located },
+        )
         this.#records += 1
-        this.#place = this.#returnTo
-      } else this.#stepBetween()
+        this.#state = this.#returnTo
+      } else this.#stepBetween(state)
     }
   }
 
   /** Call at the end of the input: it must not be inside a record or an array. */
   finish(): InputPiece[] {
     if (this.#failure !== null) throw this.#failure
-    if (this.#place === 'inside') {
+    if (this.#state === 'inside') {
       throw this.#wrong(this.#recordStart, 'the input ends inside it')
     }
-    if (this.#place.startsWith('array')) {
+    if (this.#state.startsWith('array')) {
       throw this.#wrong(this.#at, 'the array is not closed: the input ends without ]')
     }
     return []
   }
 
-  #stepBetween(): void {
+  /** Takes one byte outside of records, or the byte order mark. */
+  #stepBetween(state: Exclude<State, 'inside'>): void {
     const byte = this.#held[this.#at]!
     if (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09) {
       this.#at += 1
       return
     }
-    if (this.#place === 'start' && byte === byteOrderMark[0]) {
-      if (this.#held.subarray(this.#at, this.#at + 3).equals(byteOrderMark)) {
-        this.#at += 3
-        this.#place = 'between'
-        return
-      }
+    if (state === 'start' && this.#held.subarray(this.#at, this.#at + 3).equals(byteOrderMark)) {
+      this.#at += 3
+      this.#state = 'between'
+      return
     }
-    switch (this.#place) {
-      case 'start':
-      case 'between':
-        if (this.#place === 'start' && byte === openBracket) {
-          this.#at += 1
-          this.#place = 'array-first'
-        } else if (byte === openBrace) this.#begin('between')
-        else throw this.#wrong(this.#at, 'it is not a JSON object')
-        return
-      case 'array-first':
-      case 'array-element':
-        if (this.#place === 'array-first' && byte === closeBracket) {
-          this.#at += 1
-          this.#place = 'after-array'
-        } else if (byte === openBrace) this.#begin('array-separator')
-        else throw this.#wrong(this.#at, 'the array holds something that is not an object')
-        return
-      case 'array-separator':
-        if (byte !== comma && byte !== closeBracket)
-          throw this.#wrong(this.#at, 'a comma or ] is missing before it')
-        this.#at += 1
-        this.#place = byte === comma ? 'array-element' : 'after-array'
-        return
-      case 'after-array':
-        throw this.#wrong(this.#at, 'something follows the closing ] of the array')
-      case 'inside':
-        throw new Error('a record is scanned elsewhere')
-    }
+    const { accepts, fault } = transitions[state]
+    const next = accepts[byte]
+    if (next === undefined) throw this.#wrong(this.#at, fault)
+    this.#state = next
+    if (next === 'inside') {
+      this.#returnTo = state.startsWith('array') ? 'array-separator' : 'between'
+      this.#recordStart = this.#at
+    } else this.#at += 1
   }
 
-  #begin(returnTo: Place): void {
-    this.#returnTo = returnTo
-    this.#place = 'inside'
-    this.#recordStart = this.#at
-    this.#depth = 0
-    this.#inString = false
-  }
-
-  /** Goes on to the end of the record; false when it needs more bytes. */
+  /** Continues to the end of the record; false when it needs more bytes. */
   #scanRecord(): boolean {
-    const held = this.#held
-    let at = this.#at
-    let depth = this.#depth
-    let inString = this.#inString
-    while (at < held.length) {
-      const byte = held[at]
-      if (inString) {
-        if (byte === backslash) {
-          // The escaped byte may lie in the next chunk: stop before the backslash.
-          if (at + 1 >= held.length) break
-          at += 2
-          continue
-        }
-        if (byte === quote) inString = false
-      } else if (byte === quote) inString = true
-      else if (byte === openBrace || byte === openBracket) depth += 1
-      else if (byte === closeBrace || byte === closeBracket) {
-        depth -= 1
-        if (depth === 0) {
-          this.#at = at + 1
-          return true
-        }
-      }
-      at += 1
+    while (!this.#inString || this.#scanString()) {
+      if (!this.#scanStructure()) break
+      if (this.#depth === 0) return true
     }
-    this.#depth = depth
-    this.#inString = inString
-    this.#at = at
-    if (at - this.#recordStart > maxRecordBytes) {
+    if (this.#at - this.#recordStart > maxRecordBytes) {
       throw this.#wrong(
         this.#recordStart,
         'it does not end within 64 MiB: a quotation mark or bracket is missing',
@@ -209,9 +184,49 @@ export class RecordSplitter implements Splitter {
     return false
   }
 
+  /** Continues behind the quotation mark that ends the string; false when it needs more bytes. */
+  #scanString(): boolean {
+    const held = this.#held
+    let at = this.#at
+    while (at < held.length) {
+      const byte = held[at]
+      if (byte === quote) {
+        this.#inString = false
+        this.#at = at + 1
+        return true
+      }
+      // The escaped byte may be in the next chunk: stop before the backslash.
+      if (byte === backslash && at + 1 >= held.length) break
+      at += byte === backslash ? 2 : 1
+    }
+    this.#at = at
+    return false
+  }
+
+  /** Continues to the end of the record (depth 0) or to the beginning of a string; false when it needs more bytes. */
+  #scanStructure(): boolean {
+    const held = this.#held
+    let at = this.#at
+    let depth = this.#depth
+    let isStopped = false
+    while (!isStopped && at < held.length) {
+      const byte = held[at]
+      at += 1
+      if (byte === quote) isStopped = this.#inString = true
+      else if (byte === openBrace || byte === openBracket) depth += 1
+      else if (byte === closeBrace || byte === closeBracket) {
+        depth -= 1
+        isStopped = depth === 0
+      }
+    }
+    this.#at = at
+    this.#depth = depth
+    return isStopped
+  }
+
   /** Drops what was given out; the tail is copied so that a big chunk is not kept alive by a few bytes. */
   #release(): void {
-    const from = this.#place === 'inside' ? this.#recordStart : this.#at
+    const from = this.#state === 'inside' ? this.#recordStart : this.#at
     this.#linesBefore(from)
     this.#held = from === this.#held.length ? Buffer.alloc(0) : Buffer.from(this.#held.subarray(from))
     this.#heldOffset += from
@@ -220,7 +235,7 @@ export class RecordSplitter implements Splitter {
     this.#countedTo -= from
   }
 
-  /** Line breaks of the input before a place in `#held`; places are asked for in order. */
+  /** Line breaks of the input before a position in `#held`; positions are asked for in ascending order. */
   #linesBefore(at: number): number {
     this.#lines += countLineBreaks(this.#held.subarray(this.#countedTo, at))
     this.#countedTo = at
@@ -232,7 +247,7 @@ export class RecordSplitter implements Splitter {
     return new Failure(
       exitCodes.failed,
       `${this.#name}, line ${line} (record ${this.#records + 1}, byte ${this.#heldOffset + at}): ${what}`,
-      'the input must be a JSON object, an array of objects, or one object per line (NDJSON); what came before is sent',
+      'the input must be a JSON object, an array of objects, or one object per line (NDJSON); the records before it are sent',
     )
   }
 }

@@ -7,10 +7,10 @@ import type { Pipe } from '../../../contract/pipe.ts'
 import type { Client, PipeDetail } from '../../client/client.ts'
 import { ApiFailure, exitCodes, Failure } from '../../client/failure.ts'
 import { io } from '../io.ts'
+import { type IngestProgress, openIngestProgress } from '../progress.ts'
 import { Batcher, type BatchLimits, bodyOf, type RecordBatch } from './batcher.ts'
 import type { InvalidPiece } from './input.ts'
 import { StreamSplitter, splitterForFile } from './layout.ts'
-import { openProgress, type Progress } from './progress.ts'
 import {
   idempotencyKey,
   loadState,
@@ -48,7 +48,7 @@ export interface IngestResult {
 
 const defaultMaxRecords = 1000
 /** Later ones are only counted. */
-const mostNotes = 10
+const maxNotes = 10
 /** How long live input may stay quiet before a batch that is not full is sent. */
 const lingerMs = 500
 
@@ -74,69 +74,134 @@ export async function runIngest(
   const { limits: pipeLimits, allowed_origins: origins } = await settingsOf(client, pipe)
   const perRequest = pipeLimits?.pl_ingest_max_records_per_request ?? Number.MAX_SAFE_INTEGER
   const maxRecords = Math.min(settings.maxRecords ?? defaultMaxRecords, perRequest)
-  const resume = resumeFileOf(settings.file, client.url, pipe.pipe_id, settings.env)
-  const state = startingState(settings, resume, pipe, { maxRecords, maxBytes: settings.maxBytes })
-  const resumedAfter = state.records
-  const input = openInput(settings, state)
-  const progress = openProgress(input.totalBytes, state.offset)
-  if (resumedAfter > 0) progress.note(`Going on after record ${resumedAfter}, which an earlier run sent.`)
-  const save = () => saveState(resume, settings.file, state)
-  const origin = pipe.pipe_api_key_required ? null : (origins[0]?.origin_domain ?? 'http://localhost')
-  const send = { ...settings, origin, onWait: waiting(progress) }
   const limits = { maxRecords, maxBytes: settings.maxBytes }
-  let requests = 0
-  let skipped = 0
-  const passOver = (invalid: readonly InvalidPiece[]) => {
-    if (settings.skipInvalid === null) throw invalidInput(input.name, invalid[0]!)
-    putAside(settings.skipInvalid, invalid)
-    for (const [index, piece] of invalid.entries()) {
-      if (skipped + index < mostNotes) progress.note(`${input.name}, line ${piece.line}: ${piece.reason}`)
-    }
-    skipped += invalid.length
+  const origin = pipe.pipe_api_key_required ? null : (origins[0]?.origin_domain ?? 'http://localhost')
+  const resume = resumeFileOf(settings.file, client.url, pipe.pipe_id, settings.env)
+  const state = startingState(settings, resume, pipe, limits)
+  const input = openInput(settings, state)
+  const progress = openIngestProgress(input.totalBytes, state.offset)
+  const sending = { ...settings, origin, onWait: waiting(progress) }
+  const send: RunParts['send'] = (request) => sendBatch(client, pipe.pipe_id, request, sending)
+  return new IngestRun({ settings, limits, resume, state, input, progress, send }).run()
+}
+
+interface RunParts {
+  settings: IngestSettings
+  limits: BatchLimits
+  resume: ResumeFile
+  /** How far the input is sent; saved before and after each request that changes it. */
+  state: ResumeState
+  input: Input
+  progress: IngestProgress
+  send(request: { body: Buffer; key: string }): Promise<void>
+}
+
+class IngestRun {
+  readonly #parts: RunParts
+  readonly #resumedAfter: number
+  #requests = 0
+  #skipped = 0
+
+  constructor(parts: RunParts) {
+    this.#parts = parts
+    this.#resumedAfter = parts.state.records
   }
-  try {
-    save()
-    for (let batch = await input.batcher.next(state); batch; batch = await input.batcher.next(state)) {
-      if (batch.invalid.length > 0) passOver(batch.invalid)
+
+  async run(): Promise<IngestResult> {
+    const { settings, state, input, progress } = this.#parts
+    if (this.#resumedAfter > 0) {
+      progress.note(`Continuing after record ${this.#resumedAfter}, which an earlier run sent.`)
+    }
+    try {
+      this.#save()
+      await this.#sendAll()
+    } catch (error) {
+      throw settings.signal.aborted ? interrupted(settings.file, state) : error
+    } finally {
+      progress.end()
+    }
+    if (state.records === 0 && this.#skipped === 0) throw nothingToSend()
+    Object.assign(state, { offset: input.bytesRead(), insideArray: false, done: true })
+    this.#save()
+    return {
+      records: state.records - this.#resumedAfter,
+      requests: this.#requests,
+      resumedAfter: this.#resumedAfter,
+      skipped: this.#skipped,
+    }
+  }
+
+  async #sendAll(): Promise<void> {
+    const { limits, state, input, progress } = this.#parts
+    const { batcher } = input
+    for (let batch = await batcher.next(state); batch !== null; batch = await batcher.next(state)) {
+      if (batch.invalid.length > 0) this.#skip(batch.invalid)
       else {
-        const body = bodyOf(batch)
-        try {
-          await sendBatch(client, pipe.pipe_id, { body, key: idempotencyKey(resume, state, body) }, send)
-          requests += 1
-          state.records += batch.records.length
-        } catch (error) {
-          const [only] = batch.records
-          if (batch.records.length > 1 && helpsToHalve(error, settings)) {
-            input.batcher.putBack(batch)
-            // Saved before anything is sent in smaller batches: a resumed run must cut the same ones.
-            state.maxRecords = Math.ceil(batch.records.length / 2)
-            save()
-            continue
-          }
-          if (settings.skipInvalid === null || only === undefined || !isRejected(error)) {
-            throw located(error, input.name, state, batch)
-          }
-          passOver([{ ...only, kind: 'invalid', reason: reasonOf(error) }])
-          Object.assign(state, limits)
-        }
+        const error = await this.#trySend(batch)
+        if (error !== null && this.#tryHalve(batch, error)) continue
+        if (error !== null) this.#skipRejected(batch, error)
       }
       state.offset = batch.end
       state.lines = batch.linesBeforeEnd
-      state.insideArray = input.batcher.insideArray
-      // The limits of the run that was interrupted were needed for its unfinished batch alone.
-      if (requests === 1 && resumedAfter > 0) Object.assign(state, limits)
-      save()
+      state.insideArray = batcher.insideArray
+      // The limits of the run that was interrupted were needed only for its unfinished batch.
+      if (this.#requests === 1 && this.#resumedAfter > 0) Object.assign(state, limits)
+      this.#save()
       progress.update(state.offset, state.records)
     }
-  } catch (error) {
-    throw settings.signal.aborted ? interrupted(settings.file, state) : error
-  } finally {
-    progress.end()
   }
-  if (state.records === 0 && skipped === 0) throw nothingToSend()
-  Object.assign(state, { offset: input.bytesRead(), insideArray: false, done: true })
-  save()
-  return { records: state.records - resumedAfter, requests, resumedAfter, skipped }
+
+  /** Returns the error of a batch that was not accepted. */
+  async #trySend(batch: RecordBatch): Promise<unknown> {
+    const { resume, state, send } = this.#parts
+    const body = bodyOf(batch)
+    try {
+      await send({ body, key: idempotencyKey(resume, state, body) })
+    } catch (error) {
+      return error
+    }
+    this.#requests += 1
+    state.records += batch.records.length
+    return null
+  }
+
+  /** Puts a batch back to be sent in halves. Returns false where smaller batches would not help. */
+  #tryHalve(batch: RecordBatch, error: unknown): boolean {
+    const { settings, state, input } = this.#parts
+    if (batch.records.length === 1 || !helpsToHalve(error, settings)) return false
+    input.batcher.putBack(batch)
+    // Saved before anything is sent in smaller batches: a resumed run must cut the same ones.
+    state.maxRecords = Math.ceil(batch.records.length / 2)
+    this.#save()
+    return true
+  }
+
+  /** Sets aside the only record of a rejected batch. Throws any other error, with the records that it is about. */
+  #skipRejected(batch: RecordBatch, error: unknown): void {
+    const { settings, limits, state, input } = this.#parts
+    const [record] = batch.records
+    if (settings.skipInvalid === null || record === undefined || !isRejected(error)) {
+      throw located(error, input.name, state, batch)
+    }
+    this.#skip([{ ...record, kind: 'invalid', reason: reasonOf(error) }])
+    Object.assign(state, limits)
+  }
+
+  #skip(invalid: readonly InvalidPiece[]): void {
+    const { progress, input } = this.#parts
+    const { skipInvalid } = this.#parts.settings
+    if (skipInvalid === null) throw invalidInput(input.name, invalid[0]!)
+    putAside(skipInvalid, invalid)
+    for (const { line, reason } of invalid.slice(0, Math.max(0, maxNotes - this.#skipped))) {
+      progress.note(`${input.name}, line ${line}: ${reason}`)
+    }
+    this.#skipped += invalid.length
+  }
+
+  #save(): void {
+    const { resume, settings, state } = this.#parts
+    saveState(resume, settings.file, state)
+  }
 }
 
 function startingState(
@@ -158,7 +223,16 @@ function startingState(
   return earlier.done ? { ...earlier, ...limits, done: false } : earlier
 }
 
-function openInput(settings: IngestSettings, state: ResumeState) {
+interface Input {
+  /** For messages. */
+  name: string
+  batcher: Batcher
+  /** Null: not known, for stdin. */
+  totalBytes: number | null
+  bytesRead(): number
+}
+
+function openInput(settings: IngestSettings, state: ResumeState): Input {
   if (settings.file === null) {
     return {
       name: 'stdin',
@@ -195,7 +269,7 @@ function invalidInput(name: string, piece: InvalidPiece): Failure {
   return new Failure(
     exitCodes.failed,
     `${name}, line ${piece.line}: ${piece.reason}; everything before it is accepted`,
-    'correct that line and run the same command again (it goes on there), or put such lines aside with --skip-invalid FILE',
+    'correct that line and run the same command again (it continues there), or move such lines to another file with --skip-invalid FILE',
   )
 }
 
@@ -204,7 +278,7 @@ function looksLikeCsv({ line, bytes }: InvalidPiece): boolean {
   return line === 1 && /^[^{}[\]]*[,;\t][^{}[\]]*$/.test(bytes.toString('utf8'))
 }
 
-function waiting(progress: Progress): (reason: string, waitMs: number) => void {
+function waiting(progress: IngestProgress): (reason: string, waitMs: number) => void {
   return (reason, waitMs) => progress.note(`${reason}; trying again in ${Math.ceil(waitMs / 1000)} s`)
 }
 
@@ -237,7 +311,7 @@ function located(error: unknown, name: string, state: ResumeState, batch: Record
     return new Failure(
       error.exitCode,
       `${where} (record ${first + index}): ${reasonOf(error)}; everything before record ${first} is accepted`,
-      `${error.hint}; or put such lines aside with --skip-invalid FILE`,
+      `${error.hint}; or move such lines to another file with --skip-invalid FILE`,
       error,
     )
   }
@@ -262,7 +336,7 @@ function interrupted(file: string | null, state: ResumeState): Failure {
 function nothingToSend(): Failure {
   return new Failure(
     exitCodes.nothingToDo,
-    'the input holds no record; nothing was sent',
+    'the input has no record; nothing was sent',
     'give JSON objects with -f FILE or on stdin',
   )
 }

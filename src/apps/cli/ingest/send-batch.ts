@@ -66,7 +66,7 @@ function givenUp(error: Failure, waitMs: number): Failure {
   return new Failure(
     error.exitCode === exitCodes.ok ? exitCodes.failed : error.exitCode,
     error.message,
-    `run the same command again ${when}: it goes on where it stopped`,
+    `run the same command again ${when}: it continues where it stopped`,
     error,
   )
 }

@@ -27,14 +27,7 @@ import { shapeFaults, validate } from '../../../contract/validate.ts'
 import type { DestinationBody } from '../../client/client.ts'
 import { destinationSettings } from '../../client/flag-fields.ts'
 import { splitPlace } from '../destinations/secrets.ts'
-import {
-  expand,
-  referencesIn,
-  rejectUnknownKeys,
-  wrongAt,
-  type YamlFile,
-  type YamlPath,
-} from './yaml-file.ts'
+import { referencesIn, rejectUnknownKeys, type YamlFile, type YamlPath } from './yaml-file.ts'
 
 export interface DeclaredPipe {
   name: string
@@ -79,33 +72,22 @@ const destinationKeys = [
 ]
 
 /** Throws Failure (usage) with the line of the first mistake. */
-export function declaredPipes(file: YamlFile, env: NodeJS.ProcessEnv): DeclaredPipe[] {
+export function declaredPipes(file: YamlFile): DeclaredPipe[] {
   const root = file.value
   if (!isObject(root) || !Array.isArray(root.pipes)) {
-    throw wrongAt(
-      file.name,
-      1,
-      'it holds no list `pipes`',
-      'begin with `pipes:`; `pipectl export` shows the form',
-    )
+    throw file.fault([], 'it has no list `pipes`', 'begin with `pipes:`; `pipectl export` shows the form')
   }
   rejectUnknownKeys(file, [], ['pipes'], root)
-  const pipes = root.pipes.map((one: unknown, index) => declaredPipe(file, ['pipes', index], one, env))
+  const pipes = root.pipes.map((one: unknown, index) => declaredPipe(file, ['pipes', index], one))
   for (const [index, pipe] of pipes.entries()) {
     if (pipes.findIndex((one) => one.name === pipe.name) === index) continue
-    throw wrongAt(
-      file.name,
-      file.lineOf(['pipes', index]),
-      `pipe ${pipe.name} is there twice`,
-      'keep one of them',
-    )
+    throw file.fault(['pipes', index], `pipe ${pipe.name} occurs twice`, 'keep one of them')
   }
   return pipes
 }
 
-function declaredPipe(file: YamlFile, path: YamlPath, value: unknown, env: NodeJS.ProcessEnv): DeclaredPipe {
-  if (!isObject(value))
-    throw wrongAt(file.name, file.lineOf(path), 'a pipe must be a mapping', 'e.g. - pipe_name: orders')
+function declaredPipe(file: YamlFile, path: YamlPath, value: unknown): DeclaredPipe {
+  if (!isObject(value)) throw file.fault(path, 'a pipe must be a mapping', 'e.g. - pipe_name: orders')
   rejectUnknownKeys(file, path, pipeKeys, value)
   const { limits, allowed_origins: origins, destinations, pipe_status: status, ...rest } = value
   reject(file, path, shapeFaults(PipeCreate, rest))
@@ -118,9 +100,7 @@ function declaredPipe(file: YamlFile, path: YamlPath, value: unknown, env: NodeJ
     limits: limits === undefined ? null : declaredLimits(file, [...path, 'limits'], limits),
     origins: origins === undefined ? null : declaredOrigins(file, [...path, 'allowed_origins'], origins),
     destinations:
-      destinations === undefined
-        ? null
-        : declaredDestinations(file, [...path, 'destinations'], destinations, env),
+      destinations === undefined ? null : declaredDestinations(file, [...path, 'destinations'], destinations),
   }
 }
 
@@ -139,81 +119,62 @@ function declaredOrigins(file: YamlFile, path: YamlPath, value: unknown): string
   })
 }
 
-function declaredDestinations(
-  file: YamlFile,
-  path: YamlPath,
-  value: unknown,
-  env: NodeJS.ProcessEnv,
-): DeclaredDestination[] {
-  const all = listAt(file, path, value).map((one, index) =>
-    declaredDestination(file, [...path, index], one, env),
-  )
+function declaredDestinations(file: YamlFile, path: YamlPath, value: unknown): DeclaredDestination[] {
+  const all = listAt(file, path, value).map((one, index) => declaredDestination(file, [...path, index], one))
   const names = all.map((one) => one.settings.destination_name ?? null)
   for (const [index, name] of names.entries()) {
     if (name === null || names.indexOf(name) === index) continue
-    const line = file.lineOf([...path, index, 'destination_name'])
-    throw wrongAt(file.name, line, `destination ${name} is there twice`, 'give one of them another name')
+    const at = [...path, index, 'destination_name']
+    throw file.fault(at, `destination ${name} occurs twice`, 'give one of them another name')
   }
   return all
 }
 
-function declaredDestination(
-  file: YamlFile,
-  path: YamlPath,
-  value: unknown,
-  env: NodeJS.ProcessEnv,
-): DeclaredDestination {
-  const line = file.lineOf(path)
+function declaredDestination(file: YamlFile, path: YamlPath, value: unknown): DeclaredDestination {
   if (!isObject(value))
-    throw wrongAt(file.name, line, 'a destination must be a mapping', '`pipectl export` shows the form')
+    throw file.fault(path, 'a destination must be a mapping', '`pipectl export` shows the form')
   rejectUnknownKeys(file, path, destinationKeys, value)
-  const type = destinationTypes.find((one) => one === value.destination_type)
-  if (type === undefined) {
-    const at = file.lineOf([...path, 'destination_type'])
-    throw wrongAt(
-      file.name,
-      at,
-      'destination_type is missing or not known',
-      `use one of ${destinationTypes.join(', ')}`,
-    )
-  }
-  const { destination_status: status, ...body } = value
-  if (status !== undefined && status !== 'active' && status !== 'blocked') {
-    throw wrongAt(
-      file.name,
-      file.lineOf([...path, 'destination_status']),
-      'destination_status must be active or blocked',
-      'correct it',
-    )
-  }
+  const { destination_status, ...body } = value
+  const type = declaredType(file, path, body.destination_type)
+  const status = declaredStatus(file, path, destination_status)
   const given = body.destination_config ?? {}
-  if (!isObject(given)) throw wrongAt(file.name, line, 'destination_config must be a mapping', 'correct it')
+  if (!isObject(given)) throw file.fault(path, 'destination_config must be a mapping', 'correct it')
   const { transform, salt } = separateSalt(file, path, body.transform)
-  const { config, secrets } = separateSecrets(file, [...path, 'destination_config'], type, given, env)
-  // For the check of shapes every secret counts as there: its variable is read only when it is needed.
+  const configPath = [...path, 'destination_config']
+  const { config, secrets } = separateSecrets(file, configPath, type, given)
+  // For the check of shapes every secret counts as set: its variable is read only when it is needed.
   const shaped = { ...config, ...nested([...secrets.keys()].map((place) => [place, 'set'])) }
   reject(file, path, shapeFaults(destinationCreateSchema(type), { ...body, destination_config: shaped }))
+  const { destination_max_retry_seconds: retry, columns, start_from: startFrom } = body
+  const secret = (place: string) => file.expand([...configPath, ...pathOf(place)], secrets.get(place) ?? '')
   return {
     type,
-    status: status ?? null,
-    maxRetrySeconds:
-      typeof body.destination_max_retry_seconds === 'number' ? body.destination_max_retry_seconds : null,
+    status,
+    maxRetrySeconds: typeof retry === 'number' ? retry : null,
     config,
-    columns: Array.isArray(body.columns) ? body.columns : null,
+    columns: Array.isArray(columns) ? columns : null,
     transform,
     hasMaskSalt: salt !== null,
-    maskSalt: () => expand(file, [...path, 'transform', 'mask_salt'], salt ?? '', env),
+    maskSalt: () => file.expand([...path, 'transform', 'mask_salt'], salt ?? ''),
     settings: Object.fromEntries(settingKeys.filter((key) => key in body).map((key) => [key, body[key]])),
-    startFrom: body.start_from === 'earliest' || body.start_from === 'now' ? body.start_from : null,
+    startFrom: startFrom === 'earliest' || startFrom === 'now' ? startFrom : null,
     secretPlaces: [...secrets.keys()],
-    secrets: (places) =>
-      nested(
-        places.map((place) => {
-          const at = [...path, 'destination_config', ...pathOf(place)]
-          return [place, expand(file, at, secrets.get(place) ?? '', env)]
-        }),
-      ),
+    secrets: (places) => nested(places.map((place) => [place, secret(place)])),
   }
+}
+
+function declaredType(file: YamlFile, path: YamlPath, value: unknown): DestinationType {
+  const type = destinationTypes.find((one) => one === value)
+  if (type !== undefined) return type
+  const hint = `use one of ${destinationTypes.join(', ')}`
+  throw file.fault([...path, 'destination_type'], 'destination_type is missing or not known', hint)
+}
+
+function declaredStatus(file: YamlFile, path: YamlPath, value: unknown): DeclaredDestination['status'] {
+  if (value === undefined) return null
+  if (value === 'active' || value === 'blocked') return value
+  const at = [...path, 'destination_status']
+  throw file.fault(at, 'destination_status must be active or blocked', 'correct it')
 }
 
 /** The salt is a secret: a reference to a variable, read when it is needed. Its shape is checked with the destination's. */
@@ -224,16 +185,18 @@ function separateSalt(
 ): { transform: GivenTransform | null | undefined; salt: string | null } {
   if (given === null || given === undefined) return { transform: given, salt: null }
   if (!isObject(given) || !('mask_salt' in given)) return { transform: given as GivenTransform, salt: null }
-  const { mask_salt: salt, ...transform } = given
-  if (typeof salt === 'string' && referencesIn(salt).length > 0) {
-    return { transform: transform as GivenTransform, salt }
-  }
-  throw wrongAt(
-    file.name,
-    file.lineOf([...path, 'transform', 'mask_salt']),
-    'mask_salt must be a reference: secrets do not belong into this file',
-    `write e.g. \${MASK_SALT}`,
-  )
+  const { mask_salt, ...transform } = given
+  const salt = secretReference(file, [...path, 'transform', 'mask_salt'], mask_salt)
+  return { transform: transform as GivenTransform, salt }
+}
+
+/** Throws Failure for a secret that is in the file itself. */
+function secretReference(file: YamlFile, path: YamlPath, value: unknown): string {
+  if (typeof value === 'string' && referencesIn(value).length > 0) return value
+  const name = String(path.at(-1))
+  const variable = `\${${name.toUpperCase().replace(/[^A-Z0-9]+/g, '_')}}`
+  const what = `${name} must be a reference: secrets do not belong into this file`
+  throw file.fault(path, what, `write ${name}: ${variable} and set that variable`)
 }
 
 /** The config as the daemon shows it, and its secrets by place: references, or a URL with secret parts. */
@@ -242,43 +205,40 @@ function separateSecrets(
   path: YamlPath,
   type: DestinationType,
   given: Record<string, unknown>,
-  env: NodeJS.ProcessEnv,
 ): { config: Record<string, unknown>; secrets: Map<string, string> } {
   const config: Record<string, unknown> = {}
   const secrets = new Map<string, string>()
-  const expanded = (key: string, text: string) => expand(file, [...path, key], text, env)
-  const { body_format: format, secret_path } = given
-  const isPathSecret = hasSecretPath({
-    body_format: typeof format === 'string' ? expanded('body_format', format) : format,
-    secret_path,
-  })
-  const addSecret = (place: string, value: unknown) => {
-    if (typeof value === 'string' && referencesIn(value).length > 0) {
-      secrets.set(place, value)
-      return
-    }
-    const name = pathOf(place).at(-1) ?? ''
-    const variable = `\${${name.toUpperCase().replace(/[^A-Z0-9]+/g, '_')}}`
-    throw wrongAt(
-      file.name,
-      file.lineOf([...path, ...pathOf(place)]),
-      `${name} must be a reference: secrets do not belong into this file`,
-      `write ${name}: ${variable} and set that variable`,
-    )
+  const addSecrets = (place: string, value: unknown) => {
+    if (isObject(value))
+      for (const [name, member] of Object.entries(value)) addSecrets(`${place}.${name}`, member)
+    else secrets.set(place, secretReference(file, [...path, ...pathOf(place)], value))
   }
-  for (const [key, value] of Object.entries(given)) {
+  const fields = withPlainExpanded(file, path, type, given)
+  const isPathSecret = hasSecretPath(type, fields)
+  for (const [key, value] of Object.entries(fields)) {
     const kind = secretKind(type, key)
-    if (kind === 'text' && value !== null) addSecret(key, value)
-    else if (kind === 'map' && isObject(value)) {
-      for (const [name, member] of Object.entries(value)) addSecret(`${key}.${name}`, member)
-    } else if (typeof value !== 'string') config[key] = value
-    else {
-      const known = (text: string) => expanded(key, text)
-      config[key] = kind === 'url' ? shownUrl(value, isPathSecret, known) : known(value)
-      if (kind === 'url' && hasUrlSecrets(String(config[key]), isPathSecret)) secrets.set(key, value)
-    }
+    if (kind === 'text' ? value !== null : kind === 'map' && isObject(value)) addSecrets(key, value)
+    else if (kind === 'url' && typeof value === 'string') {
+      const shown = shownUrl(value, isPathSecret, (text) => file.expand([...path, key], text))
+      config[key] = shown
+      if (hasUrlSecrets(shown, isPathSecret)) secrets.set(key, value)
+    } else config[key] = value
   }
   return { config, secrets }
+}
+
+/** The fields in their order; those that hold no secrets have their references replaced. */
+function withPlainExpanded(
+  file: YamlFile,
+  path: YamlPath,
+  type: DestinationType,
+  given: Record<string, unknown>,
+): Record<string, unknown> {
+  const fields = Object.entries(given).map(([key, value]) => {
+    const isPlain = secretKind(type, key) === undefined && typeof value === 'string'
+    return [key, isPlain ? file.expand([...path, key], value) : value]
+  })
+  return Object.fromEntries(fields)
 }
 
 /**
@@ -307,7 +267,7 @@ function nested(entries: [place: string, value: string][]): Record<string, unkno
 
 function listAt(file: YamlFile, path: YamlPath, value: unknown): unknown[] {
   if (Array.isArray(value)) return value
-  throw wrongAt(file.name, file.lineOf(path), `${path.at(-1)} must be a list`, 'correct it')
+  throw file.fault(path, `${path.at(-1)} must be a list`, 'correct it')
 }
 
 /** Throws for the first error of a dot-joined map, at the line of its path. */
@@ -317,10 +277,5 @@ function reject(file: YamlFile, path: YamlPath, errors: Record<string, string>):
   const inner =
     first[0] === '' ? [] : first[0].split('.').map((part) => (/^\d+$/.test(part) ? Number(part) : part))
   const what = inner.length === 0 ? String(path.at(-1)) : first[0]
-  throw wrongAt(
-    file.name,
-    file.lineOf([...path, ...inner]),
-    `${what}: ${first[1]}`,
-    'correct it; nothing was changed',
-  )
+  throw file.fault([...path, ...inner], `${what}: ${first[1]}`, 'correct it; nothing was changed')
 }

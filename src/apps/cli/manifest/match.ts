@@ -111,7 +111,7 @@ function otherType(pipeName: string, existing: Destination, declared: DeclaredDe
   const pending = existing.lane.pending_messages
   return new Failure(
     exitCodes.usage,
-    `${name} is a ${kindOf(existing)}, the file makes a ${kind} of it: the type of a destination cannot be changed`,
+    `${name} is a ${kindOf(existing)}, but a ${kind} in the file: the type of a destination cannot be changed`,
     `give the ${kind} a destination_name of its own; ${name} goes with --prune, or \`pipectl destinations delete ${name}\`, once it has delivered what waits (${pending} messages)`,
   )
 }

@@ -187,52 +187,16 @@ function changeSteps(
   const steps: Step[] = []
   const { destination_id: destinationId } = existing
   const what = `destination ${name}/${existing.destination_name}`
-  // Compared and printed as the daemon shows it; sent as the file has it.
-  const config = changes(redactedConfig(declared.type, declared.config), existing.destination_config)
-  const patch: DestinationPatch = {}
-  const parts: string[] = config.length === 0 ? [] : [describe(config)]
-  if (config.length > 0) {
-    patch.destination_config = Object.fromEntries(config.map(({ key }) => [key, declared.config[key]]))
-  }
-  // One that is not there yet is sent in any case; whether a stored one differs cannot be seen. A URL that changes is
-  // sent with its secret parts: they belong to the new place. Another server needs all of them again.
-  const { type } = declared
-  const merged = { ...existing.destination_config, ...declared.config }
-  const isMoved = !isSameServer(type, existing.destination_config, merged)
-  const changed = (place: string) => config.some(({ key }) => key === place)
-  const missing = declared.secretPlaces.filter((place) => !isSet(existing.destination_config, place))
-  const sent = declared.secretPlaces.filter(
-    (place) => updateSecrets || isMoved || missing.includes(place) || changed(place),
-  )
-  if (sent.length > 0) {
-    patch.destination_config = { ...patch.destination_config, ...declared.secrets(sent) }
-    const again = sent.filter((place) => !missing.includes(place) && !changed(place))
-    if (missing.length > 0) parts.push(`${missing.join(', ')} set`)
-    if (again.length > 0) parts.push(`${again.join(', ')} sent again`)
-  }
-  // Null is the default name: which one that is only the daemon knows.
-  const { destination_name: own, ...others } = declared.settings
-  const wanted = typeof own === 'string' ? declared.settings : others
-  const settings = changes(wanted, existing)
-  if (settings.length > 0) {
-    Object.assign(patch, Object.fromEntries(settings.map(({ key, to }) => [key, to])))
-    parts.push(describe(settings))
-  }
-  const { maxRetrySeconds: retry, columns } = declared
-  if (retry !== null && retry !== existing.destination_max_retry_seconds) {
-    patch.destination_max_retry_seconds = retry
-    parts.push(`destination_max_retry_seconds ${existing.destination_max_retry_seconds} → ${retry}`)
-  }
-  if (columns && !equal(columns.map(wholeColumn), existing.columns ?? [])) {
-    patch.columns = columns
-    parts.push(`${columns.length} columns replace ${existing.columns?.length ?? 0}`)
-  }
-  const transform = changedTransform(declared, existing, updateSecrets)
-  if (transform !== undefined) {
-    patch.transform = transform
-    parts.push(transform === null ? 'transform removed' : 'transform set')
-  }
+  const edits = [
+    configEdit(declared, existing, updateSecrets),
+    settingsEdit(declared, existing),
+    retryEdit(declared, existing),
+    columnsEdit(declared, existing),
+    transformEdit(declared, existing, updateSecrets),
+  ]
+  const parts = edits.flatMap((edit) => edit.parts)
   if (parts.length > 0) {
+    const patch: DestinationPatch = Object.assign({}, ...edits.map((edit) => edit.patch))
     const summary = `~ ${what}: ${parts.join('; ')}`
     steps.push({ kind: 'update-destination', name, destinationId, patch, summary, destroys: false })
   }
@@ -243,19 +207,75 @@ function changeSteps(
   return steps
 }
 
-/** Undefined: it is as the file says. Whether a stored salt differs cannot be seen. */
-function changedTransform(
+/** A part of the change of a destination; `parts` describe it and are empty when nothing changes. */
+interface Edit {
+  patch: DestinationPatch
+  parts: string[]
+}
+
+const noEdit: Edit = { patch: {}, parts: [] }
+
+/**
+ * The config is compared and printed as the daemon shows it, and sent as the file has it. A secret that is not stored yet
+ * is always sent; whether a stored one differs cannot be seen. A URL that changes is sent with its secret parts, which
+ * belong to the new address. Another server needs all of them again.
+ */
+function configEdit(declared: DeclaredDestination, existing: Destination, updateSecrets: boolean): Edit {
+  const { type, config, secretPlaces } = declared
+  const { destination_config: stored } = existing
+  const changed = changes(redactedConfig(type, config), stored)
+  const isChanged = (place: string) => changed.some(({ key }) => key === place)
+  const sendsAll = updateSecrets || !isSameServer(type, stored, { ...stored, ...config })
+  const missing = secretPlaces.filter((place) => !isSet(stored, place))
+  const sent = secretPlaces.filter((place) => sendsAll || missing.includes(place) || isChanged(place))
+  const again = sent.filter((place) => !missing.includes(place) && !isChanged(place))
+  const parts = [
+    ...(changed.length > 0 ? [describe(changed)] : []),
+    ...(missing.length > 0 ? [`${missing.join(', ')} set`] : []),
+    ...(again.length > 0 ? [`${again.join(', ')} sent again`] : []),
+  ]
+  if (changed.length === 0 && sent.length === 0) return noEdit
+  const fields = Object.fromEntries(changed.map(({ key }) => [key, config[key]]))
+  return { patch: { destination_config: { ...fields, ...declared.secrets(sent) } }, parts }
+}
+
+function settingsEdit({ settings }: DeclaredDestination, existing: Destination): Edit {
+  // Null is the default name: which one that is only the daemon knows.
+  const { destination_name: own, ...others } = settings
+  const changed = changes(typeof own === 'string' ? settings : others, existing)
+  if (changed.length === 0) return noEdit
+  return { patch: Object.fromEntries(changed.map(({ key, to }) => [key, to])), parts: [describe(changed)] }
+}
+
+function retryEdit({ maxRetrySeconds }: DeclaredDestination, existing: Destination): Edit {
+  const { destination_max_retry_seconds: stored } = existing
+  if (maxRetrySeconds === null || maxRetrySeconds === stored) return noEdit
+  return {
+    patch: { destination_max_retry_seconds: maxRetrySeconds },
+    parts: [`destination_max_retry_seconds ${stored} → ${maxRetrySeconds}`],
+  }
+}
+
+function columnsEdit({ columns }: DeclaredDestination, existing: Destination): Edit {
+  if (!columns || equal(columns.map(wholeColumn), existing.columns ?? [])) return noEdit
+  return { patch: { columns }, parts: [`${columns.length} columns replace ${existing.columns?.length ?? 0}`] }
+}
+
+/** Whether a stored salt differs cannot be seen. */
+function transformEdit(
   declared: DeclaredDestination,
-  { transform: has = null }: Destination,
+  { transform: stored = null }: Destination,
   updateSecrets: boolean,
-): DestinationPatch['transform'] {
-  const { transform: wanted, hasMaskSalt } = declared
-  if (wanted === undefined) return undefined
-  const whole = (one: typeof wanted) =>
+): Edit {
+  const { transform, hasMaskSalt } = declared
+  if (transform === undefined) return noEdit
+  const complete = (one: typeof transform) =>
     one === null ? null : { filter: one.filter ?? null, map: one.map ?? [] }
-  const needsSalt = hasMaskSalt && (updateSecrets || has?.mask_salt === undefined)
-  if (equal(whole(wanted), whole(has)) && !needsSalt) return undefined
-  return wanted === null ? null : { ...wanted, ...(needsSalt ? { mask_salt: declared.maskSalt() } : {}) }
+  const needsSalt = hasMaskSalt && (updateSecrets || stored?.mask_salt === undefined)
+  if (equal(complete(transform), complete(stored)) && !needsSalt) return noEdit
+  if (transform === null) return { patch: { transform }, parts: ['transform removed'] }
+  const salt = needsSalt ? { mask_salt: declared.maskSalt() } : {}
+  return { patch: { transform: { ...transform, ...salt } }, parts: ['transform set'] }
 }
 
 function isSet(config: Record<string, unknown>, place: string): boolean {

@@ -31,7 +31,7 @@ export async function tryTransforms(
   if (refused.length === 0) return
   throw new Failure(
     exitCodes.failed,
-    `the transform fails on all newest records, so this would be refused: ${refused.join('; ')}`,
+    `the transform fails on all newest records, so this would be rejected: ${refused.join('; ')}`,
     'correct the transform, or apply with --no-transform-check',
   )
 }

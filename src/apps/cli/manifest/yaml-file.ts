@@ -4,35 +4,36 @@
  *
  * `${NAME}` in a string is the environment variable NAME; `$${` is a literal `${`.
  */
-import { readFileSync } from 'node:fs'
 import { isMap, isNode, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
-import { errorCode } from '../../../platform/error-code.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import { readStdin } from '../terminal.ts'
+import { readFileOrStdin } from '../input-file.ts'
+import { io } from '../io.ts'
 
 export type YamlPath = readonly (string | number)[]
 
 export interface YamlFile {
   name: string
   value: unknown
-  /** The line (from 1) of the value at a path, or of the deepest part of the path that exists. */
-  lineOf(path: YamlPath): number
+  /** A Failure (usage) that points at the line of a path, or of the deepest part of the path that exists. */
+  fault(path: YamlPath, what: string, hint: string): Failure
+  /** A text at a path with its references replaced. Throws Failure naming the variable that is not set, and its line. */
+  expand(path: YamlPath, text: string): string
 }
 
-/** Reads a file, `-` for stdin. Throws Failure (usage) with the line of the first error. */
-export function readYamlFile(file: string): YamlFile {
-  const name = file === '-' ? 'stdin' : file
-  return parseYaml(name, file === '-' ? readStdin() : readText(file))
+/** Reads a file, `-` for stdin. References are read from `env`. Throws Failure (usage) with the line of the first error. */
+export function readYamlFile(file: string, env = io().env): YamlFile {
+  const text = readFileOrStdin(file, { name: file, hint: 'name a file that can be read, or - for stdin' })
+  return parseYaml(file === '-' ? 'stdin' : file, text, env)
 }
 
-function parseYaml(name: string, text: string): YamlFile {
+function parseYaml(name: string, text: string, env: NodeJS.ProcessEnv): YamlFile {
   const counter = new LineCounter()
   const document = parseDocument(text, { lineCounter: counter, prettyErrors: false, uniqueKeys: true })
   const error = document.errors[0]
   if (error !== undefined) {
-    throw wrongAt(name, counter.linePos(error.pos[0]).line, error.message, 'correct the YAML')
+    throw faultAt(name, counter.linePos(error.pos[0]).line, error.message, 'correct the YAML')
   }
-  const lineOf = (path: YamlPath): number => {
+  const fault = (path: YamlPath, what: string, hint: string): Failure => {
     let node: unknown = document.contents
     let offset = offsetOf(node)
     for (const key of path) {
@@ -41,17 +42,24 @@ function parseYaml(name: string, text: string): YamlFile {
       node = next.value
       offset = next.offset
     }
-    return counter.linePos(offset).line
+    return faultAt(name, counter.linePos(offset).line, what, hint)
   }
-  return { name, value: document.toJS({ maxAliasCount: 100 }), lineOf }
+  const expand = (path: YamlPath, reference: string): string =>
+    reference.replace(referencePattern, (_, variable: string | undefined) => {
+      if (variable === undefined) return '${'
+      const value = env[variable]
+      if (value !== undefined) return value
+      const what = `the environment variable ${variable} is not set`
+      throw fault(path, what, `set it: export ${variable}=…`)
+    })
+  return { name, value: document.toJS({ maxAliasCount: 100 }), fault, expand }
 }
 
-/** A Failure (usage) that points at a line. */
-export function wrongAt(file: string, line: number, what: string, hint: string): Failure {
+function faultAt(file: string, line: number, what: string, hint: string): Failure {
   return new Failure(exitCodes.usage, `${file}, line ${line}: ${what}`, hint)
 }
 
-/** Refuses keys that are not in `known`, naming the first with its line. */
+/** Rejects keys that are not in `known`, naming the first with its line. */
 export function rejectUnknownKeys(
   file: YamlFile,
   path: YamlPath,
@@ -60,12 +68,7 @@ export function rejectUnknownKeys(
 ): void {
   for (const key of Object.keys(value)) {
     if (known.includes(key)) continue
-    throw wrongAt(
-      file.name,
-      file.lineOf([...path, key]),
-      `unknown key ${JSON.stringify(key)}`,
-      `known here: ${known.join(', ')}`,
-    )
+    throw file.fault([...path, key], `unknown key ${JSON.stringify(key)}`, `known here: ${known.join(', ')}`)
   }
 }
 
@@ -74,36 +77,7 @@ export function referencesIn(text: string): string[] {
   return [...text.matchAll(referencePattern)].flatMap((match) => (match[1] === undefined ? [] : [match[1]]))
 }
 
-/** A text with its references replaced. Throws Failure naming the variable that is not set, and its line. */
-export function expand(file: YamlFile, path: YamlPath, text: string, env: NodeJS.ProcessEnv): string {
-  return text.replace(referencePattern, (_, name: string | undefined) => {
-    if (name === undefined) return '${'
-    const value = env[name]
-    if (value !== undefined) return value
-    throw wrongAt(
-      file.name,
-      file.lineOf(path),
-      `the environment variable ${name} is not set`,
-      `set it: export ${name}=…`,
-    )
-  })
-}
-
 const referencePattern = /\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g
-
-function readText(file: string): string {
-  try {
-    return readFileSync(file, 'utf8')
-  } catch (error) {
-    const code = errorCode(error) ?? String(error)
-    throw new Failure(
-      exitCodes.usage,
-      `${file} cannot be read (${code})`,
-      'name a file that can be read, or - for stdin',
-      error,
-    )
-  }
-}
 
 /** For a key of a map the line is the key's own: that is where an author looks. */
 function childOf(node: unknown, key: string | number): { value: unknown; offset: number } | null {

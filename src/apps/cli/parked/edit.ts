@@ -1,6 +1,4 @@
 /** `pipectl parked edit`: a parked record in an editor, or from a file; what changed is shown before it is replayed. */
-import { readFileSync } from 'node:fs'
-import { errorCode } from '../../../platform/error-code.ts'
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { checkRecords } from '../../client/json-check.ts'
@@ -8,15 +6,16 @@ import { changedParts, lineDiff } from '../../client/line-diff.ts'
 import { compacted, editableText, errorWords, placeWords, recordTextsOf } from '../../client/parked.ts'
 import { printableJson } from '../../client/printable.ts'
 import { lanePath } from '../../client/workspace.ts'
+import { readFileOrStdin } from '../input-file.ts'
 import { io } from '../io.ts'
-import { canAsk, coloursOn, confirm, paint, readStdin } from '../terminal.ts'
+import { canAsk, coloursOn, confirm, paint } from '../terminal.ts'
 import { editRecords } from './editor.ts'
-import type { FoundPlace } from './references.ts'
+import type { NamedLane } from './references.ts'
 
 /** Each record's text. `file` null: the editor. Throws Failure when nothing was changed, or the person does not want it. */
 export async function editedRecords(
   client: Client,
-  place: FoundPlace,
+  lane: NamedLane,
   parkedId: string,
   { file, yes }: { file: string | null; yes: boolean | undefined },
 ): Promise<string[]> {
@@ -27,10 +26,10 @@ export async function editedRecords(
       'give the records with -f FILE, or -f - for stdin',
     )
   }
-  const { body, text } = await client.call('getParked', { path: { ...lanePath(place), parked_id: parkedId } })
+  const { body, text } = await client.call('getParked', { path: { ...lanePath(lane), parked_id: parkedId } })
   const stored = editableText(recordTextsOf(text))
   const notes = [
-    `Parked record ${placeWords(body)} of ${place.name}: ${errorWords(body.error)}`,
+    `Parked record ${placeWords(body)} of ${lane.name}: ${errorWords(body.error)}`,
     'It is replayed as it is when you close the editor, after a question. Unchanged, nothing happens.',
   ]
   const records =
@@ -41,27 +40,18 @@ export async function editedRecords(
     throw new Failure(
       exitCodes.nothingToDo,
       'nothing was changed, and nothing replayed',
-      `\`pipectl parked replay ${place.name} ${parkedId}\` replays it as it is`,
+      `\`pipectl parked replay ${lane.name} ${parkedId}\` replays it as it is`,
     )
   }
   io().stderr.write(`${diffText(stored, editableText(records))}\n`)
-  if (file === null || canAsk()) await confirm(`Replay parked record ${parkedId} of ${place.name} so?`, yes)
+  if (file === null || canAsk()) await confirm(`Replay parked record ${parkedId} of ${lane.name} so?`, yes)
   return records.map(compacted)
 }
 
 /** `file`: `-` is stdin. One JSON object, or an array of as many as are parked at most. */
 export function recordsFrom(file: string, most: number): string[] {
-  let text: string
-  try {
-    text = file === '-' ? readStdin() : readFileSync(file, 'utf8')
-  } catch (error) {
-    throw new Failure(
-      exitCodes.usage,
-      `-f ${file} cannot be read (${errorCode(error) ?? String(error)})`,
-      'name a file that holds the records as JSON, or - for stdin',
-      error,
-    )
-  }
+  const hint = 'name a file that holds the records as JSON, or - for stdin'
+  const text = readFileOrStdin(file, { name: `-f ${file}`, hint })
   const { records, fault } = checkRecords(text.replace(/^\ufeff/, ''), most)
   if (records !== null) return records
   throw new Failure(

@@ -4,9 +4,9 @@ import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { errorWords, type ReplayOutcome, replayOutcome, type StartedReplay } from '../../client/parked.ts'
 import { io } from '../io.ts'
+import { openCountProgress } from '../progress.ts'
 import { say } from '../terminal.ts'
-import { openCountProgress } from './progress.ts'
-import type { FoundPlace } from './references.ts'
+import type { NamedLane } from './references.ts'
 
 /** So long without any outcome, and the replays are left to themselves. */
 const waitMs = 30_000
@@ -17,23 +17,23 @@ export function shouldWait(wait: boolean | undefined): boolean {
 }
 
 /** Throws Failure when it failed again, or nothing is known after half a minute. */
-export async function sayOutcome(client: Client, place: FoundPlace, replay: StartedReplay): Promise<void> {
-  const outcome = await replayOutcome(client, place, replay, waitMs)
-  if (outcome.kind === 'stored') return say(`Stored: ${place.name} took it.`)
+export async function sayOutcome(client: Client, lane: NamedLane, replay: StartedReplay): Promise<void> {
+  const outcome = await replayOutcome(client, lane, replay, waitMs)
+  if (outcome.kind === 'stored') return say(`Stored: ${lane.name} accepted it.`)
   if (outcome.kind === 'failed') {
     throw new Failure(
       exitCodes.failed,
       `failed again: ${errorWords(outcome.error)}`,
-      `\`pipectl parked edit ${place.name} ${replay.parkedId}\` changes the record and replays it`,
+      `\`pipectl parked edit ${lane.name} ${replay.parkedId}\` changes the record and replays it`,
     )
   }
-  throw stillWaiting(place)
+  throw stillWaiting(lane)
 }
 
 /** The same of several, each in turn: the lane replays them one after the other. */
 export async function sayOutcomes(
   client: Client,
-  place: FoundPlace,
+  lane: NamedLane,
   replayed: readonly StartedReplay[],
 ): Promise<void> {
   const found: Record<ReplayOutcome['kind'], number> = { stored: 0, failed: 0, waiting: 0, left: 0 }
@@ -42,7 +42,7 @@ export async function sayOutcomes(
   let done = 0
   try {
     for (const replay of replayed) {
-      const outcome = await replayOutcome(client, place, replay, waitMs)
+      const outcome = await replayOutcome(client, lane, replay, waitMs)
       found[outcome.kind] += 1
       if (outcome.kind === 'waiting') break
       if (outcome.kind === 'failed')
@@ -54,20 +54,20 @@ export async function sayOutcomes(
   }
   const left = found.left === 0 ? '' : `, ${found.left} not replayed`
   say(`Stored ${found.stored}, failed again ${found.failed}${left}.`)
-  if (found.waiting > 0) throw stillWaiting(place)
+  if (found.waiting > 0) throw stillWaiting(lane)
   if (failures.size === 0) return
   const codes = [...failures].map(([code, times]) => `${code} (${times})`).join(', ')
   throw new Failure(
     exitCodes.failed,
     `${counted(found.failed, 'record')} failed again: ${codes}`,
-    `\`pipectl parked list ${place.name}\` shows them; \`pipectl parked edit\` changes one`,
+    `\`pipectl parked list ${lane.name}\` shows them; \`pipectl parked edit\` changes one`,
   )
 }
 
-function stillWaiting({ name }: FoundPlace): Failure {
+function stillWaiting({ name }: NamedLane): Failure {
   return new Failure(
     exitCodes.failed,
-    'the outcome is not known yet: the replay goes on by itself',
+    'the result is not known yet: the replay continues by itself',
     `\`pipectl lanes list\` shows whether ${name} is blocked or retrying, \`pipectl parked list ${name}\` what is still parked`,
   )
 }

@@ -3,7 +3,8 @@ import type { ParkedRecord } from '../../../contract/parked.ts'
 import { isUuid } from '../../../contract/uuid.ts'
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
-import { errorWords, type ParkedFilter, type ParkedPlace, parkedRecords } from '../../client/parked.ts'
+import { errorWords, type ParkedFilter, parkedRecords } from '../../client/parked.ts'
+import type { LaneRef } from '../../client/workspace.ts'
 import { fullName } from '../../client/workspace.ts'
 import { findDestination } from '../references.ts'
 
@@ -11,12 +12,12 @@ import { findDestination } from '../references.ts'
 const searched = 20_000
 const shortestPrefix = 4
 
-export interface FoundPlace extends ParkedPlace {
+export interface NamedLane extends LaneRef {
   /** As the person names it. */
   name: string
 }
 
-export async function findPlace(client: Client, reference: string): Promise<FoundPlace> {
+export async function findLane(client: Client, reference: string): Promise<NamedLane> {
   const { pipe, destination } = await findDestination(client, reference)
   return {
     pipeId: pipe.pipe_id,
@@ -28,17 +29,17 @@ export async function findPlace(client: Client, reference: string): Promise<Foun
 /** The ids that these references name. Throws Failure: not found for none, usage for several. */
 export async function findParkedIds(
   client: Client,
-  place: FoundPlace,
+  lane: NamedLane,
   references: readonly string[],
 ): Promise<string[]> {
   const lower = references.map((reference) => reference.toLowerCase())
   if (lower.every(isUuid)) return [...new Set(lower)]
-  const { parked, hasMore } = await parkedRecords(client, place, {}, { most: searched })
-  return [...new Set(lower.map((one) => (isUuid(one) ? one : onlyOne(place, one, parked, hasMore))))]
+  const { parked, hasMore } = await parkedRecords(client, lane, {}, { most: searched })
+  return [...new Set(lower.map((one) => (isUuid(one) ? one : onlyOne(lane, one, parked, hasMore))))]
 }
 
 function onlyOne(
-  { name }: FoundPlace,
+  { name }: NamedLane,
   reference: string,
   parked: readonly ParkedRecord[],
   hasMore: boolean,
@@ -51,11 +52,11 @@ function onlyOne(
     throw new Failure(
       exitCodes.notFound,
       hasMore
-        ? `${name} has more than ${searched} parked records: they are not looked through for ${JSON.stringify(reference)}`
+        ? `${name} has more than ${searched} parked records: they are not searched for ${JSON.stringify(reference)}`
         : `no parked record of ${name} begins with ${JSON.stringify(reference)}`,
       hasMore
-        ? 'give the whole id'
-        : `\`pipectl parked list ${name}\` shows what is parked; ids may be shortened to ${shortestPrefix} characters or more`,
+        ? 'give the complete id'
+        : `\`pipectl parked list ${name}\` shows what is parked; ids can be shortened to ${shortestPrefix} characters or more`,
     )
   }
   const shown = matches.slice(0, 10).map((one) => `  ${one.parked_id}  ${errorWords(one.error)}`)

@@ -7,52 +7,52 @@ import { type ParkedFilter, parkedRecords, replayBody } from '../../client/parke
 import { lanePath } from '../../client/workspace.ts'
 import { say } from '../terminal.ts'
 import { sayOutcome, sayOutcomes, shouldWait } from './outcome.ts'
-import type { FoundPlace } from './references.ts'
+import type { NamedLane } from './references.ts'
 
 export async function replayOne(
   client: Client,
-  place: FoundPlace,
+  lane: NamedLane,
   { parkedId, records }: { parkedId: string; records: string[] | null },
   wait: boolean | undefined,
 ): Promise<void> {
   const { body } = await client.call('replayParked', {
-    path: { ...lanePath(place), parked_id: parkedId },
+    path: { ...lanePath(lane), parked_id: parkedId },
     body: replayBody(records),
   })
   const { parked_id, replays } = body
-  if (shouldWait(wait)) await sayOutcome(client, place, { parkedId: parked_id, replays })
-  else say(`Replaying ${parkedId}; \`pipectl parked show ${place.name} ${parkedId}\` shows the outcome.`)
+  if (shouldWait(wait)) await sayOutcome(client, lane, { parkedId: parked_id, replays })
+  else say(`Replaying ${parkedId}; \`pipectl parked show ${lane.name} ${parkedId}\` shows the result.`)
 }
 
 /** `ids` empty: all that fit the filter. */
 export async function replayMany(
   client: Client,
-  place: FoundPlace,
+  lane: NamedLane,
   { ids, filter }: { ids: readonly string[]; filter: ParkedFilter },
   wait: boolean,
 ): Promise<void> {
   // The replay count of each record before this replay: it shows the outcome.
   const known = wait
-    ? (await parkedRecords(client, place, filter, { most: Number.POSITIVE_INFINITY })).parked
+    ? (await parkedRecords(client, lane, filter, { most: Number.POSITIVE_INFINITY })).parked
     : []
   let replayed = 0
   if (ids.length === 0) {
     const { error_code } = filter
     const body = { all: true as const, ...(error_code !== undefined && { error_code }) }
-    replayed = (await client.call('replayManyParked', { path: lanePath(place), body })).body.replayed
+    replayed = (await client.call('replayManyParked', { path: lanePath(lane), body })).body.replayed
   }
   for (let at = 0; at < ids.length; at += parkedIdsAtOnce) {
     const body = { ids: ids.slice(at, at + parkedIdsAtOnce) }
-    replayed += (await client.call('replayManyParked', { path: lanePath(place), body })).body.replayed
+    replayed += (await client.call('replayManyParked', { path: lanePath(lane), body })).body.replayed
   }
   if (replayed === 0) {
     throw new Failure(
       exitCodes.nothingToDo,
-      `nothing of ${place.name} was replayed: none of these is parked, or they are being replayed`,
-      `\`pipectl parked list ${place.name}\` shows what is parked`,
+      `nothing of ${lane.name} was replayed: none of these is parked, or they are being replayed`,
+      `\`pipectl parked list ${lane.name}\` shows what is parked`,
     )
   }
-  say(`Replaying ${counted(replayed, 'parked record')} of ${place.name}.`)
+  say(`Replaying ${counted(replayed, 'parked record')} of ${lane.name}.`)
   if (!wait) return
   const wanted = new Set(ids)
   const asked = known.filter(
@@ -60,7 +60,7 @@ export async function replayMany(
   )
   await sayOutcomes(
     client,
-    place,
+    lane,
     asked.map(({ parked_id, replays }) => ({ parkedId: parked_id, replays: replays + 1 })),
   )
 }

@@ -9,7 +9,7 @@ export function parkedTable(parked: readonly ParkedRecord[]): Table {
   const rows = parked.map((one) => [
     short.get(one.parked_id) ?? one.parked_id,
     ago(one.parked_ts, Date.now()),
-    one.state === 'replaying' ? one.state : one.reason === 'skipped' ? 'skipped' : 'refused',
+    one.state === 'replaying' ? one.state : one.reason === 'skipped' ? 'skipped' : 'rejected',
     placeWords(one),
     String(one.attempts),
     errorWords(one.error),

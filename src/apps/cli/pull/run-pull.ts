@@ -62,7 +62,7 @@ export async function runPull(
     throw new Failure(
       exitCodes.interrupted,
       `interrupted after ${messages} messages`,
-      'run the command again: it goes on where it stopped',
+      'run the command again: it continues where it stopped',
     )
   }
   return messages
@@ -126,8 +126,8 @@ function afterGap(error: unknown): number | null {
 
 function gapNote(error: unknown, doneSeq: number, earliest: number): string {
   return error instanceof ApiFailure && error.body.reason === 'restored'
-    ? `the daemon was restored from a backup older than message ${doneSeq}; going on with what it accepts since`
-    : `messages ${doneSeq + 1} to ${earliest - 1} were dropped by retention; going on after them`
+    ? `the daemon was restored from a backup older than message ${doneSeq}; continuing with what it has accepted since`
+    : `messages ${doneSeq + 1} to ${earliest - 1} were dropped by retention; continuing after them`
 }
 
 function leasedLane(client: Client, destinationId: string): Lane {

@@ -85,7 +85,7 @@ export function forwardSink(format: PullFormat, { url, authHeader, keepTrying, o
       if (!outcome.passing || !keepTrying) {
         throw new Failure(
           exitCodes.failed,
-          `message ${message.msgId} was not taken by ${new URL(url).origin}: ${outcome.why}`,
+          `message ${message.msgId} was not accepted by ${new URL(url).origin}: ${outcome.why}`,
           'correct the receiver and run the command again: it begins with this message',
         )
       }
@@ -140,7 +140,9 @@ export function execSink(command: string, format: PullFormat): Sink {
     const ended = new Promise<string | null>((resolve, reject) => {
       child.once('error', reject)
       child.once('close', (code, killedBy) => {
-        resolve(code === 0 ? null : code === null ? `it was ended by ${killedBy}` : `it exited with ${code}`)
+        resolve(
+          code === 0 ? null : code === null ? `it was terminated by ${killedBy}` : `it exited with ${code}`,
+        )
       })
     })
     // A command that ends without reading all of its input closes the pipe: its exit code is what counts.

@@ -42,7 +42,7 @@ export async function follow(client: Client, settings: TailSettings): Promise<ne
     let cause: Failure
     try {
       const stream = await client.tail(settings.pipeId, settings.query, lastId, signal)
-      if (lastId !== null) onNote(`connected again, going on after ${lastId}`)
+      if (lastId !== null) onNote(`connected again, continuing after ${lastId}`)
       attempts = 0
       const parser = new EventStreamParser()
       parser.lastEventId = lastId
@@ -88,7 +88,7 @@ async function readAll(
   try {
     for (;;) {
       const piece = await nextPiece(reader)
-      if (piece === 'silent') return new UnreachableFailure(url, 'nothing came for a while')
+      if (piece === 'silent') return new UnreachableFailure(url, 'nothing arrived for a while')
       if (piece === null) return new UnreachableFailure(url, 'the connection was cut')
       const events = parser.push(piece)
       await handle(events, settings)
@@ -146,7 +146,7 @@ function endOf(reason: string, { pipeName }: TailSettings): Failure | null {
   if (reason === 'access_ended')
     return new Failure(
       exitCodes.auth,
-      `the API key is no longer good for this: revoked, expired, or bound to other pipes (${reason})`,
+      `the API key is no longer valid for this: revoked, expired, or bound to other pipes (${reason})`,
       'run the command again with an active key; `pipectl keys list` shows them',
     )
   return new Failure(
@@ -180,11 +180,11 @@ function unknownForm(cause?: EventStreamError): Failure {
 
 function interrupted({ pipeName }: TailSettings, lastId: string | null): Failure {
   const seq = lastId?.split('.')[0]
-  const hint = seq === undefined ? '' : `\`pipectl tail ${pipeName} --after-seq ${seq}\` goes on from there`
+  const hint = seq === undefined ? '' : `\`pipectl tail ${pipeName} --after-seq ${seq}\` continues from there`
   return new Failure(exitCodes.interrupted, 'interrupted', hint)
 }
 
 /** The note about records that are missing. */
 export function leftOutNote(records: number, sample: string): string {
-  return `${counted(records, 'record')} left out: more than ${sample} a second came, or larger than 256 KiB`
+  return `${counted(records, 'record')} left out: more than ${sample} in a second, or larger than 256 KiB`
 }

@@ -5,7 +5,7 @@ import { cut } from '../table.ts'
 import { paint } from '../terminal.ts'
 
 /** lines: for people; ndjson: the record alone; json: with msg_id, stream_seq, index and received_ts. */
-export const tailFormats = ['lines', 'ndjson', 'json'] as const
+const tailFormats = ['lines', 'ndjson', 'json'] as const
 export type TailFormat = (typeof tailFormats)[number]
 
 export interface TailedRecord {

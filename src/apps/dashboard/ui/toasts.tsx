@@ -24,7 +24,7 @@ interface Toast {
 }
 
 const shownMs = 8_000
-const mostShown = 3
+const maxShown = 3
 let toasts: readonly Toast[] = []
 let lastId = 0
 const listeners = new Set<() => void>()
@@ -44,7 +44,7 @@ function add(toast: Omit<Toast, 'id'>): number {
   lastId += 1
   const all = [...toasts, { ...toast, id: lastId }]
   const newest = (isWarning: boolean) =>
-    all.filter(({ warns }) => (warns !== null) === isWarning).slice(-mostShown)
+    all.filter(({ warns }) => (warns !== null) === isWarning).slice(-maxShown)
   set([...newest(true), ...newest(false)])
   return lastId
 }

@@ -29,10 +29,10 @@ export interface Observed {
 
 const { inferredKeys, inferredRecords, inferredBytes } = resourceLimits
 /** The limit of `source_field`. An escape in a JSON literal takes six bytes for one character. */
-export const mostKeyCharacters = 1_000
-const mostKeyBytes = 6 * mostKeyCharacters + 2
+export const maxKeyCharacters = 1_000
+const maxKeyBytes = 6 * maxKeyCharacters + 2
 /** A longer value is not an id. */
-const mostIdBytes = 1_000
+const maxIdBytes = 1_000
 
 /** `dedupeKey` is counted as a possible id, whatever its name. */
 export function observe(bodies: readonly Buffer[], dedupeKey: string | null = null): Observed {
@@ -61,8 +61,8 @@ function observeRecord(
   // The last of two equal keys counts, as in the database.
   const last = new Map<string, Buffer>()
   for (const { key, value } of members(record)) {
-    const name = key.length > mostKeyBytes ? null : stringValue(key.toString('utf8'))
-    if (name === null || name.length > mostKeyCharacters) observed.longKeys += 1
+    const name = key.length > maxKeyBytes ? null : stringValue(key.toString('utf8'))
+    if (name === null || name.length > maxKeyCharacters) observed.longKeys += 1
     else last.set(name, value)
   }
   for (const [key, value] of last) {
@@ -101,7 +101,7 @@ function count(observation: Observation, value: Buffer, values: Map<string, Set<
   all.hasLoneSurrogate ||= facts.hasLoneSurrogate
   all.hasLongNumber ||= facts.hasLongNumber
   all.hasHugeNumber ||= facts.hasHugeNumber
-  if (observation.repeated === null || value.length > mostIdBytes) return
+  if (observation.repeated === null || value.length > maxIdBytes) return
   const seen = values.get(observation.key) ?? new Set()
   values.set(observation.key, seen)
   const text = value.toString('utf8')

@@ -34,7 +34,7 @@ export interface TablePlan
 
 export const generatedColumn = '_pipectl_id'
 /** MySQL indexes no column without a length; longer ids are rejected as a key. */
-const mostMysqlKeyCharacters = 255
+const maxMysqlKeyCharacters = 255
 
 /** `existing`: null if the table does not exist or is unknown. */
 export function planTable(
@@ -144,8 +144,8 @@ export function dedupeFault(observed: Observed, request: InferRequest, { dialect
     return 'has values that cannot be ids: only text and whole numbers can'
   const kinds = Object.keys(found.kinds)
   if (kinds.includes('integer') && kinds.length > 1) return 'is a number in some records and text in others'
-  if (dialect === 'mysql' && found.longestBytes > mostMysqlKeyCharacters + 2)
-    return `has values of more than ${mostMysqlKeyCharacters} bytes, which MySQL cannot have as a key`
+  if (dialect === 'mysql' && found.longestBytes > maxMysqlKeyCharacters + 2)
+    return `has values of more than ${maxMysqlKeyCharacters} bytes, which MySQL cannot have as a key`
   if (found.longestBytes > 2_000) return 'has values of more than 2000 bytes, which are too long for a key'
   return null
 }
@@ -172,7 +172,7 @@ function binaryText(characters: number, isMariadb: boolean): string {
 
 function keyType({ dataType }: ProposedType, { dialect, isMariadb }: Server): string {
   const isText = dataType === 'longtext' || dataType.startsWith('varchar')
-  return dialect === 'mysql' && isText ? binaryText(mostMysqlKeyCharacters, isMariadb) : dataType
+  return dialect === 'mysql' && isText ? binaryText(maxMysqlKeyCharacters, isMariadb) : dataType
 }
 
 function mapping(

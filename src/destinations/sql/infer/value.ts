@@ -136,8 +136,8 @@ function isInt64(text: string): boolean {
 
 type Scanned = Pick<ValueFacts, 'hasNul' | 'hasLoneSurrogate' | 'hasLongNumber' | 'hasHugeNumber'>
 
-const mostDoubleDigits = 15
-const mostExponentDigits = 3
+const maxDoubleDigits = 15
+const maxExponentDigits = 3
 
 /** Scans the whole text of a value for escapes inside strings and for numbers outside. */
 function scan(value: Buffer): Scanned {
@@ -194,7 +194,7 @@ function scanNumber(value: Buffer, start: number, found: Scanned): number {
   let at = start
   while (at < value.length && (isDigit(value[at]!) || value[at] === 0x2e)) at += 1
   const digits = at - start
-  if (digits > mostDoubleDigits) found.hasLongNumber = true
+  if (digits > maxDoubleDigits) found.hasLongNumber = true
   if (digits > resourceLimits.numericTextCharacters) found.hasHugeNumber = true
   if (value[at] !== 0x65 && value[at] !== 0x45) return at
   found.hasLongNumber = true
@@ -202,7 +202,7 @@ function scanNumber(value: Buffer, start: number, found: Scanned): number {
   const exponentStart = at + 1 + sign
   at = exponentStart
   while (at < value.length && isDigit(value[at]!)) at += 1
-  if (at - exponentStart > mostExponentDigits) found.hasHugeNumber = true
+  if (at - exponentStart > maxExponentDigits) found.hasHugeNumber = true
   return at
 }
 

@@ -46,11 +46,11 @@ t.test('a seq is the sequence of the stream and the place in the frame', async (
 t.test('subjects: a pipe has its own, and one for each chain of frames with keys', async (t) => {
   const pipeId = newPipeId()
   t.equal(bufferSubjects('east'), 'pipectl.east.buffer.>')
-  t.equal(pipeSubjects('east', pipeId), `pipectl.east.buffer.${pipeId}.>`)
-  t.equal(frameSubject('east', pipeId), `pipectl.east.buffer.${pipeId}.f`)
-  t.equal(chainSubject('east', pipeId, 'abc-1'), `pipectl.east.buffer.${pipeId}.k.abc-1`)
-  t.equal(pipeIdOf('east', frameSubject('east', pipeId)), pipeId)
-  t.equal(pipeIdOf('east', chainSubject('east', pipeId, 'abc-1')), pipeId)
+  t.equal(pipeSubjects({ cluster: 'east', pipeId }), `pipectl.east.buffer.${pipeId}.>`)
+  t.equal(frameSubject({ cluster: 'east', pipeId }), `pipectl.east.buffer.${pipeId}.f`)
+  t.equal(chainSubject({ cluster: 'east', pipeId, chain: 'abc-1' }), `pipectl.east.buffer.${pipeId}.k.abc-1`)
+  t.equal(pipeIdOf('east', frameSubject({ cluster: 'east', pipeId })), pipeId)
+  t.equal(pipeIdOf('east', chainSubject({ cluster: 'east', pipeId, chain: 'abc-1' })), pipeId)
 })
 
 t.test('the headers give back what was put into them', async (t) => {

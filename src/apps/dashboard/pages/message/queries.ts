@@ -1,14 +1,14 @@
 /** The queries of the pages of messages. */
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect } from 'react'
-import type { ParkedPlace } from '../../../client/parked.ts'
+import type { LaneRef } from '../../../client/workspace.ts'
 import { api } from '../../data/api.ts'
 import { usePipeOverview } from '../../data/overview.ts'
 
 const openEveryMs = 3_000
 const listEveryMs = 10_000
 const perPage = '20'
-const mostParked = '500'
+const maxParked = '500'
 
 /** With its text, because records are shown as they were sent. Asked for again while a lane has not done with it. */
 export function useMessage(msgId: string) {
@@ -41,13 +41,13 @@ export function useMessages(pipeId: string, after: number | null) {
 }
 
 /** The parked records of a message, as far as they are among the first of their lane. */
-export function useParkedOf({ pipeId, destinationId }: ParkedPlace, msgId: string) {
+export function useParkedOf({ pipeId, destinationId }: LaneRef, msgId: string) {
   return useQuery({
     queryKey: ['pipe', pipeId, 'parked', destinationId, 'of', msgId],
     queryFn: async ({ signal }) => {
       const { body } = await api.call('listParked', {
         path: { pipe_id: pipeId, destination_id: destinationId },
-        query: { limit: mostParked },
+        query: { limit: maxParked },
         signal,
       })
       return body.parked.filter((one) => one.msg_id === msgId)

@@ -1,18 +1,18 @@
 /** The path to the pages of parked records, and the name of their lane in commands. */
 import { Link } from 'wouter'
 import { destinationName } from '../../../client/cli-twin.ts'
-import type { ParkedPlace } from '../../../client/parked.ts'
+import type { LaneRef } from '../../../client/workspace.ts'
 import { usePipeOverview } from '../../data/overview.ts'
 import { nameOf } from '../../ui/lane-words.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { PipeCrumb } from '../pipe/crumbs.tsx'
 
-export function parkedPath({ pipeId, destinationId }: ParkedPlace, parkedId?: string): string {
+export function parkedPath({ pipeId, destinationId }: LaneRef, parkedId?: string): string {
   return `/pipes/${pipeId}/destinations/${destinationId}/parked${parkedId === undefined ? '' : `/${parkedId}`}`
 }
 
 /** `withList`: the list of what is parked is one of them too. */
-export function LaneCrumb({ place, withList = false }: { place: ParkedPlace; withList?: boolean }) {
+export function LaneCrumb({ place, withList = false }: { place: LaneRef; withList?: boolean }) {
   const { pipeId, destinationId } = place
   const lane = useLane(place)
   return (
@@ -31,12 +31,12 @@ export function LaneCrumb({ place, withList = false }: { place: ParkedPlace; wit
   )
 }
 
-export function useLane({ pipeId, destinationId }: ParkedPlace) {
+export function useLane({ pipeId, destinationId }: LaneRef) {
   return usePipeOverview(pipeId)?.lanes.find((one) => one.destination_id === destinationId)
 }
 
 /** As commands name the lane. */
-export function useReference(place: ParkedPlace): string {
+export function useReference(place: LaneRef): string {
   const pipe = usePipeOverview(place.pipeId)
   const lane = useLane(place)
   return pipe === undefined || lane === undefined

@@ -9,7 +9,7 @@ import { Outside } from '../../ui/text.tsx'
 import styles from './parked.module.css'
 
 const fewestLines = 6
-const mostLines = 30
+const maxLines = 30
 
 export function JsonEditor({
   label,
@@ -46,7 +46,7 @@ export function JsonEditor({
           ref={text}
           id={id}
           className={styles.text}
-          rows={Math.min(mostLines, Math.max(fewestLines, lines))}
+          rows={Math.min(maxLines, Math.max(fewestLines, lines))}
           wrap="off"
           value={value}
           readOnly={readOnly}

@@ -4,13 +4,8 @@ import { Link } from 'wouter'
 import type { ParkedRecord } from '../../../../contract/parked.ts'
 import { count, counted } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
-import {
-  errorWords,
-  type ParkedFilter,
-  type ParkedPlace,
-  placeWords,
-  shortIds,
-} from '../../../client/parked.ts'
+import { errorWords, type ParkedFilter, placeWords, shortIds } from '../../../client/parked.ts'
+import type { LaneRef } from '../../../client/workspace.ts'
 import { api, isNotFound } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { Button, Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
@@ -101,7 +96,7 @@ export function ParkedListPage(place: { pipeId: string; destinationId: string })
 }
 
 interface RecordsProps {
-  place: ParkedPlace
+  place: LaneRef
   parked: readonly ParkedRecord[]
   filter: ParkedFilter
   reference: string

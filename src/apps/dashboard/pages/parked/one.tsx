@@ -9,13 +9,13 @@ import {
   compacted,
   editableText,
   errorWords,
-  type ParkedPlace,
   placeWords,
   type ReplayOutcome,
   recordTextsOf,
   replayBody,
   replayOutcome,
 } from '../../../client/parked.ts'
+import type { LaneRef } from '../../../client/workspace.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { useMayChange } from '../../data/session-context.ts'
@@ -62,7 +62,7 @@ export function ParkedPage(params: { pipeId: string; destinationId: string; park
   )
 }
 
-function Outcome({ outcome, place }: { outcome: ReplayOutcome; place: ParkedPlace }) {
+function Outcome({ outcome, place }: { outcome: ReplayOutcome; place: LaneRef }) {
   switch (outcome.kind) {
     case 'stored':
       return (
@@ -77,14 +77,14 @@ function Outcome({ outcome, place }: { outcome: ReplayOutcome; place: ParkedPlac
         </Notice>
       )
     case 'waiting':
-      return <Notice>The replay is waiting in the lane. This page shows its outcome.</Notice>
+      return <Notice>The replay is waiting in the lane. This page shows its result.</Notice>
     case 'left':
       return <Notice kind="warn">It was not replayed.</Notice>
   }
 }
 
 interface OneProps {
-  place: ParkedPlace
+  place: LaneRef
   body: Omit<ParkedDetail, 'records'>
   text: string
   onOutcome: (outcome: ReplayOutcome | null) => void

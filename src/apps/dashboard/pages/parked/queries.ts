@@ -1,7 +1,8 @@
 /** The queries of the pages of parked records. */
 import { useQuery } from '@tanstack/react-query'
 import { ApiFailure } from '../../../client/failure.ts'
-import type { ParkedFilter, ParkedPlace } from '../../../client/parked.ts'
+import type { ParkedFilter } from '../../../client/parked.ts'
+import type { LaneRef } from '../../../client/workspace.ts'
 import { api } from '../../data/api.ts'
 
 const replayingEveryMs = 1_000
@@ -10,7 +11,7 @@ const perPage = '50'
 
 /** One page of them; asked for every second while any is being replayed. `after` null: the first. */
 export function useParkedPage(
-  { pipeId, destinationId }: ParkedPlace,
+  { pipeId, destinationId }: LaneRef,
   { error_code, reason }: ParkedFilter,
   after: string | null,
 ) {
@@ -36,7 +37,7 @@ export function useParkedPage(
 }
 
 /** With its text, because records are shown as they were sent. Null: it is not parked, or not any more. */
-export function useParked({ pipeId, destinationId }: ParkedPlace, parkedId: string) {
+export function useParked({ pipeId, destinationId }: LaneRef, parkedId: string) {
   return useQuery({
     queryKey: ['pipe', pipeId, 'parked', destinationId, 'one', parkedId],
     queryFn: async ({ signal }) => {

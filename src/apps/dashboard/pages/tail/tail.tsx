@@ -16,7 +16,7 @@ import { shownRows, type TailRow, type TailState, useTail } from './follow.ts'
 import styles from './tail.module.css'
 
 const defaultSample = 50
-const mostSample = 1_000
+const maxSample = 1_000
 const everything = () => true
 
 export function TailPage({ pipeId }: { pipeId: string }) {
@@ -28,7 +28,7 @@ export function TailPage({ pipeId }: { pipeId: string }) {
   const isOn = tail.state !== 'paused' && tail.state !== 'ended'
   if (isNotFound(error) && tail.received === 0 && !isOn && tail.ended === null) return <Gone what="pipe" />
   const sample = /^\d{1,4}$/.test(sampleText) ? Number(sampleText) : 0
-  const isSample = sample >= 1 && sample <= mostSample
+  const isSample = sample >= 1 && sample <= maxSample
   const rows = tail.rows.filter(({ text, isCut }) => isCut || (filter ?? everything)(text))
   const name = data?.pipe.pipe_name ?? 'PIPE'
   return (
@@ -46,7 +46,7 @@ export function TailPage({ pipeId }: { pipeId: string }) {
             inputMode="numeric"
             value={sampleText}
             disabled={isOn}
-            error={isSample ? undefined : `must be a whole number from 1 to ${mostSample}`}
+            error={isSample ? undefined : `must be a whole number from 1 to ${maxSample}`}
             onValue={setSampleText}
           />
           <TextField

@@ -1,21 +1,21 @@
 /**
  * Schedules the write transactions of one handle: several run concurrently, and one that has conflicted too often runs
- * alone. The order is first come, first served: a transaction that waits to run alone blocks those behind it.
+ * exclusively. The order is first come, first served: a transaction that waits to run exclusively blocks those behind it.
  */
 
 /** Fewer than the handle has connections: reads find one. */
-const mostAtOnce = 3
+const maxConcurrent = 3
 
 interface Waiting {
-  isAlone: boolean
+  isExclusive: boolean
   start(): void
 }
 
-export class WriteTurns {
+export class WriteQueue {
   readonly #waiting: Waiting[] = []
   readonly #idle: (() => void)[] = []
   #running = 0
-  #isAlone = false
+  #isExclusive = false
   #begun = 0
 
   /** Counts the work that `ended` waits for: a transaction with all its attempts and the pauses between them. */
@@ -35,14 +35,14 @@ export class WriteTurns {
   }
 
   /** If no transaction waits, `work` begins at once. */
-  async run<T>(isAlone: boolean, work: () => Promise<T>): Promise<T> {
+  async run<T>(isExclusive: boolean, work: () => Promise<T>): Promise<T> {
     let hasBegun = false
     const turn = new Promise<void>((resolve) => {
       const start = () => {
         hasBegun = true
         resolve()
       }
-      this.#waiting.push({ isAlone, start })
+      this.#waiting.push({ isExclusive, start })
       this.#startNext()
     })
     if (!hasBegun) await turn
@@ -50,16 +50,16 @@ export class WriteTurns {
       return await work()
     } finally {
       this.#running -= 1
-      if (isAlone) this.#isAlone = false
+      if (isExclusive) this.#isExclusive = false
       this.#startNext()
     }
   }
 
   #startNext(): void {
     for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
-      if (this.#isAlone || this.#running >= (next.isAlone ? 1 : mostAtOnce)) return
+      if (this.#isExclusive || this.#running >= (next.isExclusive ? 1 : maxConcurrent)) return
       this.#waiting.shift()
-      this.#isAlone = next.isAlone
+      this.#isExclusive = next.isExclusive
       this.#running += 1
       next.start()
     }

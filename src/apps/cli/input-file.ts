@@ -1,0 +1,31 @@
+/** Files that an option names. */
+import { readFileSync } from 'node:fs'
+import { errorCode } from '../../platform/error-code.ts'
+import { exitCodes, Failure } from '../client/failure.ts'
+import { readStdin } from './terminal.ts'
+
+/** The words of a message about a file that cannot be read. */
+interface Named {
+  /** With the option: `--secret-file key.txt`. */
+  name: string
+  hint: string
+}
+
+/** The content; `-` is stdin. Throws Failure (usage). */
+export function readFileOrStdin(file: string, named: Named): string {
+  return orFailure(named, () => (file === '-' ? readStdin() : readFileSync(file, 'utf8')))
+}
+
+/** The content. Throws Failure (usage). */
+export function readTextFile(file: string, named: Named): string {
+  return orFailure(named, () => readFileSync(file, 'utf8'))
+}
+
+function orFailure({ name, hint }: Named, read: () => string): string {
+  try {
+    return read()
+  } catch (error) {
+    const code = errorCode(error) ?? String(error)
+    throw new Failure(exitCodes.usage, `${name} cannot be read (${code})`, hint, error)
+  }
+}
