@@ -1,4 +1,4 @@
-/** `pipectl attempts`: the delivery attempts of a lane, and what was sent and returned in one of them. */
+/** `pipectl attempts`: lists the delivery attempts of a lane, or shows the request and response of one attempt. */
 import type { Command } from 'commander'
 import type { AttemptList, DeliveryAttempt } from '../../contract/attempts.ts'
 import { ago, bytes, count, counted, duration } from '../../platform/quantities.ts'
@@ -113,7 +113,7 @@ function listTable({ attempts }: AttemptList): Table {
   }
 }
 
-/** `delivered`, `failed`, and the status of an HTTP endpoint. */
+/** `delivered` or `failed`, with the status of an HTTP endpoint. */
 function outcomeOf({ outcome, response, is_replay }: DeliveryAttempt): string {
   const status = response === null ? outcome : `${outcome} ${response.status}`
   return is_replay ? `${status} (replay)` : status

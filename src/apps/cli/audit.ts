@@ -39,7 +39,7 @@ export function addAuditCommand(program: Command): void {
     action: async (_, options) => {
       const client = await connect(options)
       const { body, text } = await client.call('listAudit', { query: queryOf(options) })
-      // Only a table has names; without them it has ids.
+      // Only a table shows names. Other formats have ids.
       const isTable = options.json !== true && (options.output ?? defaultFormat) === defaultFormat
       const overview = isTable ? await new OverviewFeed(client).next().catch(() => null) : null
       const view = {
@@ -73,7 +73,7 @@ export function addAuditCommand(program: Command): void {
   })
 }
 
-/** The names of the fields that differ, or one word for the action. */
+/** The names of the changed fields, or one word for the action. */
 function changeOf({ before, after, operation }: AuditEntry): string {
   if (before !== null && after !== null) return Object.keys(after).join(' ')
   if (after === null) return 'removed'
