@@ -54,5 +54,8 @@ export const CurrentSession = Type.Object({
   /** The session ends at this time in any case, and earlier after the given idle time in seconds. */
   session_expires_ts: timestamp(),
   session_idle_seconds: Type.Integer({ minimum: 1 }),
+  data_url: Type.String({
+    description: 'The address that records are sent to, which can differ from that of the dashboard.',
+  }),
 })
 export type CurrentSession = Static<typeof CurrentSession>

@@ -12,7 +12,7 @@ import { pullRoutes } from '../api/http/pull-routes.ts'
 import { readiness } from '../api/http/readiness.ts'
 import type { Route } from '../api/http/route.ts'
 import { openHttpServer } from '../api/http/server.ts'
-import { serviceRoutes } from '../api/http/service-routes.ts'
+import { serviceRoutes, type UrlSources } from '../api/http/service-routes.ts'
 import { Tails } from '../api/http/tail-routes.ts'
 import { IngestThreads } from '../api/ingest-threads/ingest-threads.ts'
 import type { ManagementDeps, ServiceFacts } from '../api/management/deps.ts'
@@ -77,13 +77,12 @@ export async function openServer(
     log,
   }
   const hasTls = certificateOf('listen') !== null
-  const services = serviceRoutes({
-    now: parts.now,
-    ...readinessSources,
+  const urls = {
     publicUrls: { management: settings.public_url, data: settings.public_data_url },
     dataPort: () => dataPort,
     tls: { management: hasTls, data: certificateOf('data_listen') !== null },
-  })
+  }
+  const services = serviceRoutes({ now: parts.now, ...readinessSources, ...urls })
   const passwords = new Passwords()
   const service = {
     version: version(),
@@ -110,7 +109,7 @@ export async function openServer(
     if ('apiKeyId' in change && change.isRevoked) tails.accessChanged(change)
   })
   const v1 = [...routesOf({ ...parts, passwords, serviceFacts, usersChanged }, log), tails.route, ...services]
-  const dashboard = openDashboard(settings, { ...parts, passwords, hasTls, usersChanged }, v1, log)
+  const dashboard = openDashboard(settings, { ...parts, passwords, hasTls, usersChanged, urls }, v1, log)
   const server = await openHttpServer({
     engine,
     dataEngine: threads?.engine ?? null,
@@ -164,11 +163,13 @@ function openDashboard(
     clientIp,
     hasTls,
     usersChanged,
+    urls,
   }: Stores & {
     passwords: Passwords
     clientIp: ClientIp
     hasTls: boolean
     usersChanged: (workspaceId: string) => void
+    urls: UrlSources
   },
   v1: readonly Route[],
   log: Logger,
@@ -177,7 +178,7 @@ function openDashboard(
   const sessions = new Sessions({ metadata, passwords, now, log, usersChanged })
   const { public_url: publicUrl, listen } = settings
   const gate = new DashboardGate({ publicUrl, listenHost: listen.host, hasTls, clientIp, sessions })
-  return { gate, routes: [...dashboardRoutes(sessions, v1), ...dashboardPages(), ...docsPages()] }
+  return { gate, routes: [...dashboardRoutes(sessions, urls, v1), ...dashboardPages(), ...docsPages()] }
 }
 
 type ManagementParts = Stores &

@@ -50,7 +50,10 @@ t.test(
     t.not(browser.cookie, ada.cookie)
     const session = await browser.api('GET', '/v1/session')
     t.strictSame({ ...shapeFaults(CurrentSession, session.body) }, {})
-    t.match(session.body, { user: { user_email: 'ada@example.com', user_role: 'admin' } })
+    t.match(session.body, {
+      user: { user_email: 'ada@example.com', user_role: 'admin' },
+      data_url: daemon.url,
+    })
     t.equal((await ada.api('GET', '/v1/session')).status, 200, 'the older session goes on')
   },
 )

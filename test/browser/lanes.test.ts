@@ -65,6 +65,39 @@ t.test('a 500 is retrying and a 422 is stuck, in the table, in the messages and 
   await close()
 })
 
+t.test('the attempts of a lane: failures alone, and one with its request and response', async (t) => {
+  sink.respondWith((_, index) => ({ status: index === 0 ? 503 : 200, body: 'so it said' }))
+  sink.deliveries.length = 0
+  const pipeId = await daemon.createPipe({ pipe_name: 'attempted' })
+  const id = await daemon.createDestination(pipeId, endpoint('inspected'))
+  await daemon.ingest(pipeId, { n: 1 })
+  const { page, problems, close } = await dashboard.visit('viewer')
+  const requests: string[] = []
+  page.on('request', (request) => void requests.push(request.url()))
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/${id}`)
+  const attempts = page.getByRole('region', { name: 'Attempts' })
+  await attempts.getByText('delivered 200').waitFor()
+  await attempts.getByLabel('Only failures').check()
+  await attempts.getByText('delivered 200').waitFor({ state: 'detached' })
+  await attempts.getByRole('button', { name: 'Show attempt 1' }).press('Enter')
+  const dialog = page.getByRole('dialog', { name: 'Attempt 1' })
+  const text = await dialog.innerText()
+  t.match(text, /POST http:\/\/.*\/inspected/)
+  t.match(text, /webhook-id: [0-9a-f-]{36}/)
+  t.match(text, /503[\s\S]*so it said/)
+  t.same(await axeFindings(page), [])
+  await page.keyboard.press('Escape')
+  await dialog.waitFor({ state: 'detached' })
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}`)
+  await page.getByText(`${daemon.url}/v1/ingest/${pipeId}`).first().waitFor()
+  t.notOk(
+    requests.find((url) => url.includes('openapi')),
+    'no page loads the API document for an address',
+  )
+  t.same(problems, [])
+  await close()
+})
+
 t.test('many failing lanes do not push the rest of the overview away', async (t) => {
   sink.respondWith(() => ({ status: 500 }))
   const pipeId = await daemon.createPipe({ pipe_name: 'many' })

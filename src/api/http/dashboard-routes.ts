@@ -9,12 +9,13 @@ import { formBody } from '../../contract/operation.ts'
 import type { Sessions, SignedIn } from '../management/sessions.ts'
 import { browserCookie, sessionCookie } from './dashboard-gate.ts'
 import type { ApiReply, ApiRequest, Route, Visit } from './route.ts'
+import { serverUrls, type UrlSources } from './service-routes.ts'
 
 const prefix = '/dashboard/api'
 
 /** `v1`: the routes with a key, and those about the service. */
-export function dashboardRoutes(sessions: Sessions, v1: readonly Route[]): Route[] {
-  return [...sessionRoutes(sessions), ...v1.flatMap(asSessionRoute), ...nothingElse]
+export function dashboardRoutes(sessions: Sessions, urls: UrlSources, v1: readonly Route[]): Route[] {
+  return [...sessionRoutes(sessions, urls), ...v1.flatMap(asSessionRoute), ...nothingElse]
 }
 
 function asSessionRoute(route: Route): Route[] {
@@ -37,7 +38,7 @@ const nothingElse = (['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const).map(
   }),
 )
 
-function sessionRoutes(sessions: Sessions): Route[] {
+function sessionRoutes(sessions: Sessions, urls: UrlSources): Route[] {
   const session = { path: `${prefix}/v1/session`, surface: 'management', auth: 'session' } as const
   return [
     {
@@ -55,7 +56,13 @@ function sessionRoutes(sessions: Sessions): Route[] {
       ...session,
       method: 'GET',
       operationId: 'getSession',
-      handler: async (request) => ({ status: 200, body: await sessions.current(tokenOf(request)) }),
+      handler: async (request) => ({
+        status: 200,
+        body: {
+          ...(await sessions.current(tokenOf(request))),
+          data_url: serverUrls(urls, request.headers.host ?? '').data,
+        },
+      }),
     },
     {
       ...session,

@@ -3,8 +3,11 @@ import { readFileSync } from 'node:fs'
 import { type ReadinessSources, readiness } from './readiness.ts'
 import type { Route } from './route.ts'
 
-export interface ServiceRoutesOptions extends ReadinessSources {
+export interface ServiceRoutesOptions extends ReadinessSources, UrlSources {
   now(): number
+}
+
+export interface UrlSources {
   /** The settings `public_url` and `public_data_url`. */
   publicUrls: { management: string | null; data: string | null }
   /** The port of ingest and pull where it is not the one of management; else null. Known once it listens. */
@@ -69,7 +72,7 @@ function openapiDocument(): (urls: { management: string; data: string }) => Buff
 const hostPattern = /^([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?$/i
 
 /** The settings, else the request's own Host. */
-function serverUrls({ publicUrls, dataPort, tls }: ServiceRoutesOptions, host: string) {
+export function serverUrls({ publicUrls, dataPort, tls }: UrlSources, host: string) {
   const [given = '127.0.0.1:8080', name = '127.0.0.1'] = hostPattern.exec(host) ?? []
   const management = publicUrls.management ?? `${schemeOf(tls?.management)}://${given}`
   const port = dataPort()

@@ -147,7 +147,7 @@ export class Sessions {
     }
   }
 
-  async current(token: string): Promise<CurrentSession> {
+  async current(token: string): Promise<Omit<CurrentSession, 'data_url'>> {
     const session = await this.#require(token)
     return {
       user: session.user,

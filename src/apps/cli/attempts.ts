@@ -1,7 +1,8 @@
 /** `pipectl attempts`: lists the delivery attempts of a lane, or shows the request and response of one attempt. */
 import type { Command } from 'commander'
 import type { AttemptList, DeliveryAttempt } from '../../contract/attempts.ts'
-import { ago, bytes, count, counted, duration } from '../../platform/quantities.ts'
+import { ago, bytes, count, counted } from '../../platform/quantities.ts'
+import { attemptOutcome, attemptTook } from '../client/attempts.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { elementTexts, valueText } from '../client/json-text.ts'
 import { fullName, lanePath } from '../client/workspace.ts'
@@ -101,8 +102,8 @@ function listTable({ attempts }: AttemptList): Table {
     rows: attempts.map((one) => [
       String(one.attempt_no),
       ago(one.attempt_ts, now),
-      took(one.duration_ms),
-      outcomeOf(one),
+      attemptTook(one),
+      attemptOutcome(one),
       String(one.batch_attempt),
       count(one.records),
       bytes(one.bytes),
@@ -113,12 +114,6 @@ function listTable({ attempts }: AttemptList): Table {
   }
 }
 
-/** `delivered` or `failed`, with the status of an HTTP endpoint. */
-function outcomeOf({ outcome, response, is_replay }: DeliveryAttempt): string {
-  const status = response === null ? outcome : `${outcome} ${response.status}`
-  return is_replay ? `${status} (replay)` : status
-}
-
 function seqsOf({ first_seq, last_seq }: DeliveryAttempt): string {
   return first_seq === last_seq ? String(first_seq) : `${first_seq}–${last_seq}`
 }
@@ -126,9 +121,9 @@ function seqsOf({ first_seq, last_seq }: DeliveryAttempt): string {
 function detailTable(attempt: DeliveryAttempt): Table {
   const { error, request, response } = attempt
   const rows = [
-    ['outcome', outcomeOf(attempt)],
+    ['outcome', attemptOutcome(attempt)],
     ['began', attempt.attempt_ts],
-    ['took', took(attempt.duration_ms)],
+    ['took', attemptTook(attempt)],
     ['batch', `${attempt.batch_id}, attempt ${attempt.batch_attempt}`],
     ['stream_seq', seqsOf(attempt)],
     [
@@ -146,8 +141,4 @@ function detailTable(attempt: DeliveryAttempt): Table {
   for (const [header, value] of Object.entries(response.headers)) rows.push([`< ${header}`, value])
   if (response.excerpt !== '') rows.push(['body', response.excerpt])
   return fieldTable(rows)
-}
-
-function took(ms: number): string {
-  return ms < 1_000 ? `${ms} ms` : duration(ms / 1_000)
 }

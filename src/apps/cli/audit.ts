@@ -1,7 +1,7 @@
 /** `pipectl audit`: who changed what. */
 import type { Command } from 'commander'
 import type { AuditEntry } from '../../contract/audit.ts'
-import { resourceName } from '../client/audit-name.ts'
+import { changeOf, resourceName } from '../client/audit-name.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
 import { connect } from './connection.ts'
 import { defaultFormat, define, formats } from './define.ts'
@@ -71,14 +71,6 @@ export function addAuditCommand(program: Command): void {
       await print(view, options.json === true ? 'json' : options.output)
     },
   })
-}
-
-/** The names of the changed fields, or one word for the action. */
-function changeOf({ before, after, operation }: AuditEntry): string {
-  if (before !== null && after !== null) return Object.keys(after).join(' ')
-  if (after === null) return 'removed'
-  if (typeof after.status === 'string') return after.status
-  return operation.startsWith('create') ? 'created' : 'done'
 }
 
 function whoOf({ actor }: AuditEntry): string {

@@ -1,4 +1,4 @@
-/** Names the subject of an audit entry as people do: `orders/warehouse`, a key's name, an e-mail address. Pure. */
+/** Names the subject of an audit entry as people do (`orders/warehouse`, a key's name, an e-mail address), and what changed. Pure. */
 import type { AuditEntry } from '../../contract/audit.ts'
 import type { Overview } from '../../contract/overview.ts'
 import { fullName } from './workspace.ts'
@@ -23,4 +23,12 @@ export function resourceName(
   if (destination !== null) return `${pipe?.pipe_name ?? '(deleted)'}/${destination}`
   const names = ['pipe_name', 'api_key_name', 'user_email', 'workspace_name'].map(own)
   return names.find((name) => name !== null) ?? pipe?.pipe_name ?? id
+}
+
+/** The names of the fields that differ, or one word for the action. */
+export function changeOf({ before, after, operation }: AuditEntry): string {
+  if (before !== null && after !== null) return Object.keys(after).join(', ')
+  if (after === null) return 'removed'
+  if (typeof after.status === 'string') return after.status
+  return /^(create|add)/.test(operation) ? 'created' : 'done'
 }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { resourceName } from '../../../src/apps/client/audit-name.ts'
+import { changeOf, resourceName } from '../../../src/apps/client/audit-name.ts'
 import type { AuditEntry } from '../../../src/contract/audit.ts'
 import type { Overview } from '../../../src/contract/overview.ts'
 
@@ -34,4 +34,15 @@ t.test('an entry is about what people call it, whether it is still there or not'
     'd1',
     'what nobody knows is its id',
   )
+})
+
+t.test('what changed: the fields, or one word', async (t) => {
+  const cases: [Partial<AuditEntry>, string][] = [
+    [{ before: { a: 1, b: 1 }, after: { a: 2, b: 2 } }, 'a, b'],
+    [{ operation: 'deletePipe', before: { pipe_name: 'gone' } }, 'removed'],
+    [{ operation: 'skipBlockingMessage', after: { status: 'skipped' } }, 'skipped'],
+    [{ operation: 'createPipe', after: { pipe_name: 'orders' } }, 'created'],
+    [{ operation: 'replayParked', after: { parked_id: 'p1' } }, 'done'],
+  ]
+  for (const [given, words] of cases) t.equal(changeOf(entry(given)), words)
 })

@@ -1,10 +1,12 @@
 /** The queries of single pages, in addition to the overview. They never hold secrets: the API redacts them. */
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useSyncExternalStore } from 'react'
+import type { Destination } from '../../../contract/destination.ts'
 import { minuteMs } from '../../../platform/quantities.ts'
 import { ApiFailure } from '../../client/failure.ts'
 import { api, change, dashboard } from './api.ts'
 import { usePipeOverview } from './overview.ts'
+import { useSession } from './session-context.ts'
 import { sessionEnd } from './session-end.ts'
 
 export const openapiAddress = '/openapi/management-v1.openapi.yaml'
@@ -57,17 +59,9 @@ export function useDestination(pipeId: string, destinationId: string) {
   }
 }
 
-/**
- * The address that records are sent to, which can differ from that of this page. The daemon's OpenAPI document has it.
- */
+/** The address that records are sent to, which can differ from that of this page. */
 export function useIngestUrl(pipeId: string): string {
-  const { data } = useQuery({
-    queryKey: ['openapi text'],
-    queryFn: async () => (await fetch(openapiAddress)).text(),
-    staleTime: Number.POSITIVE_INFINITY,
-  })
-  const origin = /^ +data_url:\n +default: (https?:\/\/\S+)$/m.exec(data ?? '')?.[1] ?? location.origin
-  return `${origin}/v1/ingest/${pipeId}`
+  return `${useSession()?.data_url ?? location.origin}/v1/ingest/${pipeId}`
 }
 
 /** With its text, because records are shown as they were sent. Null: nothing is blocking. */
@@ -171,6 +165,25 @@ export function useDrift(pipeId: string, destinationId: string) {
       (await api.call('getDrift', { path: { pipe_id: pipeId, destination_id: destinationId }, signal })).body
         .drift,
     refetchInterval: destinationEveryMs,
+  })
+}
+
+/** The first page is read again and again; older ones do not change. */
+export function useAttempts(
+  { pipe_id, destination_id }: Pick<Destination, 'pipe_id' | 'destination_id'>,
+  { isFailedOnly, before }: { isFailedOnly: boolean; before: number | null },
+) {
+  const query = {
+    limit: '10',
+    ...(isFailedOnly ? { outcome: 'failed' } : {}),
+    ...(before === null ? {} : { before: String(before) }),
+  }
+  return useQuery({
+    queryKey: ['pipe', pipe_id, 'attempts', destination_id, query],
+    queryFn: async ({ signal }) =>
+      (await api.call('listAttempts', { path: { pipe_id, destination_id }, query, signal })).body,
+    refetchInterval: before === null ? destinationEveryMs : false,
+    placeholderData: keepPreviousData,
   })
 }
 

@@ -75,10 +75,10 @@ export function Cause({ lane }: { lane: LaneStatus }) {
 }
 
 export function Waiting({ lane }: { lane: LaneStatus }) {
-  if (lane.pending_messages === 0) return <>Nothing is waiting.</>
+  if (lane.pending_messages === 0) return <>Nothing is pending.</>
   return (
     <>
-      {counted(lane.pending_messages, 'message')} ({bytes(lane.pending_bytes)}) waiting, the oldest for{' '}
+      {counted(lane.pending_messages, 'message')} ({bytes(lane.pending_bytes)}) pending, the oldest for{' '}
       {duration(lane.oldest_pending_age_seconds)}.
     </>
   )

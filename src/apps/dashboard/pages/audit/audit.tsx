@@ -1,7 +1,7 @@
 /** The audit log: who changed what, and from where. Only admins see it. */
 import { useState } from 'react'
 import type { AuditEntry } from '../../../../contract/audit.ts'
-import { resourceName } from '../../../client/audit-name.ts'
+import { changeOf, resourceName } from '../../../client/audit-name.ts'
 import { command } from '../../../client/cli-twin.ts'
 import { printableJson } from '../../../client/printable.ts'
 import { useOverview } from '../../data/overview.ts'
@@ -99,10 +99,4 @@ function whoOf({ actor }: AuditEntry): string {
   const name = actor.name ?? actor.id
   if (actor.kind === 'local') return name === null ? 'a command' : `command of ${name}`
   return `${actor.kind} ${name ?? '(unknown)'}`
-}
-
-function changeOf({ before, after }: AuditEntry): string {
-  if (before !== null && after !== null) return Object.keys(after).join(', ')
-  if (after === null) return 'removed'
-  return typeof after.status === 'string' ? after.status : 'created'
 }

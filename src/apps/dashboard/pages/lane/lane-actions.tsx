@@ -206,7 +206,7 @@ function deeds(
 
 /** `waiting`: behind the message that is skipped. */
 function nextWords(waiting: number): string {
-  if (waiting <= 0) return 'No message is waiting behind it.'
+  if (waiting <= 0) return 'No message is pending behind it.'
   return `The ${counted(waiting, 'message')} behind it ${waiting === 1 ? 'is' : 'are'} delivered next.`
 }
 

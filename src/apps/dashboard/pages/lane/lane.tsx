@@ -20,6 +20,7 @@ import { LaneState } from '../../ui/state.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
 import { LastDayOfLane } from '../../ui/usage-chart.tsx'
 import { Gone, PipeCrumb } from '../pipe/crumbs.tsx'
+import { AttemptsSection } from './attempts.tsx'
 import { Blocking } from './blocking.tsx'
 import { DriftSection } from './drift.tsx'
 import styles from './lane.module.css'
@@ -90,6 +91,9 @@ function Lane({ destination }: { destination: Destination }) {
         />
       ) : null}
       <Numbers destination={destination} />
+      {wordsOf(destination.destination_type).isPulled ? null : (
+        <AttemptsSection destination={destination} pipeName={pipeName} />
+      )}
       <LastDayOfLane pipeId={pipeId} destinationId={id} />
       <Section title="Since this page was opened">
         <RatesChart
@@ -116,13 +120,13 @@ function Numbers({ destination }: { destination: Destination }) {
         facts={[
           ['Records out per second', count(rate)],
           [
-            'Waiting',
+            'Pending',
             lane.pending_messages === 0
               ? 'nothing'
               : `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
           ],
           [
-            'Oldest waiting for',
+            'Oldest pending for',
             lane.pending_messages === 0 ? '–' : duration(lane.oldest_pending_age_seconds),
           ],
           ['Last delivered', <Ago key="at" at={lane.last_delivered_ts} />],

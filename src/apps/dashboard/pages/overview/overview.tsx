@@ -159,7 +159,7 @@ function Numbers({ overview }: { overview: Overview }) {
           ['Records in per second', rates === undefined ? '…' : count(rates.ingested)],
           ['Records delivered per second', rates === undefined ? '…' : count(rates.delivered)],
           ['Records in today (UTC)', count(today)],
-          ['Waiting for delivery', `${count(waiting)} (${bytes(waitingBytes)})`],
+          ['Pending messages', `${count(waiting)} (${bytes(waitingBytes)})`],
         ]}
       />
       <label>

@@ -77,7 +77,7 @@ function Outcome({ outcome, place }: { outcome: ReplayOutcome; place: LaneRef })
         </Notice>
       )
     case 'waiting':
-      return <Notice>The replay is waiting in the lane. This page shows its outcome.</Notice>
+      return <Notice>The replay is waiting in the lane. This page shows its result.</Notice>
     case 'left':
       return <Notice kind="warn">It was not replayed.</Notice>
   }

@@ -146,7 +146,7 @@ function Live({ pipe }: { pipe: OverviewPipe }) {
           ['Records in today (UTC)', count(pipe.usage_today.ingest_records)],
           ['Last record', <Ago key="last" at={pipe.last_ingest_ts} never="none yet" />],
           [
-            'Waiting for delivery',
+            'Pending messages',
             pipe.pending_messages === 0
               ? 'nothing'
               : `${count(pipe.pending_messages)} (${bytes(pipe.pending_bytes)})`,
@@ -219,7 +219,7 @@ function Destinations({ pipeId, destinations }: { pipeId: string; destinations: 
     },
     { label: 'Out per second', cell: (one) => count(rates?.get(one.destination_id) ?? 0), isNumber: true },
     {
-      label: 'Waiting',
+      label: 'Pending',
       cell: ({ lane }) =>
         lane.pending_messages === 0
           ? '0'

@@ -24,7 +24,7 @@ export function PipeTable({ pipes }: { pipes: readonly OverviewPipe[] }) {
     { label: 'In per second', cell: (pipe) => count(rates?.get(pipe.pipe_id) ?? 0), isNumber: true },
     { label: 'In today', cell: (pipe) => count(pipe.usage_today.ingest_records), isNumber: true },
     {
-      label: 'Waiting',
+      label: 'Pending',
       cell: (pipe) =>
         pipe.pending_messages === 0 ? '0' : `${count(pipe.pending_messages)} (${bytes(pipe.pending_bytes)})`,
       isNumber: true,
