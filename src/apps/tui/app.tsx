@@ -1,16 +1,16 @@
 /**
- * The screen of `pipectl top`: which page is shown and what the keys mean there.
+ * The screen of `pipectl top`: which page is shown, and what the keys do there.
  *
  *   board ──enter──▶ detail      any page ──?──▶ keys ──any key──▶ back
  *     │ /  filter: typing narrows the board; enter keeps it, esc clears it
  *     │ a  shows only lanes with problems, and their pipes; again: everything
- *     │ s, b, p  question: only y does it
+ *     │ s, b, p  confirmation: only y executes the action
  *     │ x  the parked records of the lane (use-parked.ts)
- *     └ w  rewind: typing says where to; enter does it, esc does not
+ *     └ w  rewind: the user types the position; enter executes it, esc cancels
  *
- * On a wide terminal the detail is shown beside the board, which stays.
+ * On a wide terminal the detail is shown next to the board.
  *
- * It is always one line lower than the terminal: at full height the terminal would be cleared for every frame.
+ * The screen is always one line lower than the terminal: at full height, ink would clear the terminal for every frame.
  */
 import { Box, Text, useApp } from 'ink'
 import { useEffect, useState } from 'react'
@@ -40,7 +40,7 @@ export interface AppProps {
   readOnly: boolean
   width: number
   height: number
-  /** Changes when the terminal was wiped: the frame must then differ from the last one, or it is not drawn again. */
+  /** Changes when the terminal was cleared. The frame must then differ from the last one, or ink does not draw it. */
   wiped?: number
   everyMs?: number
 }
@@ -52,12 +52,12 @@ type Entry =
   | { kind: 'block'; lane: actions.Lane }
   | { kind: 'pause'; pipe: OverviewPipe }
 
-/** From here on the board keeps its columns beside the detail. */
+/** From this width on, the board keeps its columns next to the detail. */
 const splitWidth = 150
 
 const readOnlyNotice = 'This screen is read-only.'
 const noLaneNotice = 'Choose a lane first: a line below a pipe.'
-// 80 columns show it whole.
+// Fits into 80 columns.
 const skipWontHelpNotice = 'Skipping does not help: no record is at fault. Fix the destination, then r.'
 
 export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000 }: AppProps) {
@@ -73,14 +73,14 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   const [notice, setNotice] = useState('')
   const rows = feed.snapshot === null ? [] : rowsOf(feed.snapshot, filter, showsProblemsOnly)
   const row = rows.find((one) => one.id === selectedId) ?? rows[0] ?? null
-  // Once, with what is there first: a selection that moved by itself could be acted upon by mistake.
+  // Selects the first row only once. A selection that moves by itself could lead to an action on the wrong row.
   const isLoaded = feed.snapshot !== null
   // biome-ignore lint/correctness/useExhaustiveDependencies: see above
   useEffect(() => {
     if (isLoaded) select((chosen) => chosen ?? nextTroubled(rows, null)?.id ?? null)
   }, [isLoaded])
   const lane = row === null ? null : laneOf(row)
-  // By the daemon's clock, as are the times that are compared with it.
+  // The clock of the daemon, which also set the times that are compared with it.
   const takenMs = Date.parse(feed.snapshot?.server_ts ?? '')
   const blocking = useBlocking(client, page === 'detail' ? lane : null, takenMs)
 
@@ -178,7 +178,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   })
 
   const cluster = feed.snapshot === null ? null : clusterOf(feed.snapshot)
-  // Header (of a cluster two lines), status line, and the line that the terminal keeps for itself.
+  // The header (two lines in a cluster), the status line, and the line that ink needs.
   const headHeight = cluster === null ? 1 : 2
   const bodyHeight = Math.max(3, height - 2 - headHeight)
   return (
@@ -255,7 +255,7 @@ function Header(props: {
   return (
     <Text wrap="truncate">
       <Text bold>pipectl</Text>
-      {/* A space of another kind every second time; see `wiped`. */}
+      {/* Alternates between two kinds of space; see `wiped`. */}
       {props.wiped % 2 === 0 ? ' ' : '\u00a0'}
       {staleBecause === null ? null : (
         <Text inverse color="red">
@@ -273,7 +273,7 @@ function Header(props: {
   )
 }
 
-/** Short where all is well: a narrow terminal cuts the line. */
+/** Short if there is no problem, because a narrow terminal truncates the line. */
 function AlertsWord({ alerts }: { alerts: AlertsShown | null }) {
   if (alerts === null) return null
   if (alerts.alerts === null) return <Text dimColor>{'  no alerts'}</Text>
@@ -326,7 +326,7 @@ function pauseQuestion({ pipe_name: name, pipe_status: status }: OverviewPipe): 
   return `Pause pipe ${name}? [y/N]  Senders get 404; the backlog is still delivered.`
 }
 
-/** Beside a detail: half of the screen, and no more than a board needs. */
+/** Next to a detail: half of the screen, but not more than a board needs. */
 function boardWidth(width: number): number {
   return Math.min(Math.floor(width / 2), 90)
 }
@@ -335,7 +335,7 @@ function laneOf(row: Row): actions.Lane | null {
   return row.destination === null ? null : { pipe: row.pipe, destination: row.destination }
 }
 
-/** The blocking message of the lane that is shown in full, loaded again with every snapshot. */
+/** The blocking message of the selected lane, loaded again with every snapshot. */
 function useBlocking(client: Client, lane: actions.Lane | null, takenMs: number): Blocking | null {
   const [blocking, setBlocking] = useState<{ id: string; message: Blocking | null } | null>(null)
   const id = lane?.destination.destination_id ?? null
@@ -348,7 +348,7 @@ function useBlocking(client: Client, lane: actions.Lane | null, takenMs: number)
     let isCurrent = true
     actions.blockingMessage(client, lane).then(
       (message) => isCurrent && setBlocking({ id: lane.destination.destination_id, message }),
-      // The header reports a daemon that does not respond; what was shown stays.
+      // The header reports that the daemon does not respond. The last content stays.
       () => {},
     )
     return () => {
