@@ -41,7 +41,7 @@ try {
       await page.getByRole('img', { name: /^Records per second/ }).waitFor()
       await shoot('pipe')
       await page.goto(`${dashboard.daemon.url}/dashboard/pipes/${sensors}/destinations/${lane}`)
-      await page.getByText('The message that blocks').waitFor()
+      await page.getByText('The blocking message').waitFor()
       await shoot('lane')
       await close()
     }

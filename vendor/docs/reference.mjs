@@ -27,7 +27,6 @@ const sections = {
     ),
   environment: () => table(['variable', 'meaning'], environment.map(variableRow)),
   files: () => table(['path', 'content'], files.map(variableRow)),
-  'destination-keys': destinationKeys,
   ...Object.fromEntries(
     destinationTypes.map((type) => [`keys-of-${wordsOf(type).kind}`, () => keysOf(type)]),
   ),
@@ -80,14 +79,6 @@ function argumentText(argument) {
   return argument.required ? `<${name}>` : `[${name}]`
 }
 
-function destinationKeys() {
-  const rows = destinationTypes.map((type) => {
-    const keys = fieldsOf(type).map(([key, { needed }]) => (needed ? `\`${key}\`*` : `\`${key}\``))
-    return [`\`${wordsOf(type).kind}\``, keys.join(' '), defaultBatch(type)]
-  })
-  return table(['type', 'config keys (* required)', 'default batch limits'], rows)
-}
-
 function keysOf(type) {
   const rows = fieldsOf(type).map(([key, field]) => [`\`${key}\``, keyDefault(field), keyText(field)])
   return table(['key', 'default', 'description'], rows)
@@ -115,13 +106,6 @@ function keyText(field) {
     ...(kind === 'integer' ? [`${minimum} to ${maximum}.`] : []),
     ...(secret === 'text' || secret === 'map' ? ['Secret: responses show `[redacted]`.'] : []),
   ].join(' ')
-}
-
-function defaultBatch(type) {
-  if (wordsOf(type).isPulled) return 'one message'
-  const { maxRecords, maxBytes, maxSeconds } = wordsOf(type).defaultFlush
-  const seconds = maxSeconds === 0 ? 'sent immediately' : `${maxSeconds} s`
-  return `${count(maxRecords)} records, ${bytes(maxBytes)}, ${seconds}`
 }
 
 function settings() {
