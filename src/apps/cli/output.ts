@@ -28,15 +28,15 @@ export function oneView(json: string, name: string, rows: string[][]): View {
 
 interface ListView<T> {
   json: string
-  /** One element as JSON, where it is not the element itself. */
+  /** The JSON of one element, if it differs from the element. */
   item?: (one: T) => unknown
   name: (one: T) => string
-  /** Each column with the text of one element. */
+  /** Each column with a function that returns the text of an element. */
   columns: readonly (readonly [column: string | Column, text: (one: T) => string])[]
   empty?: string
 }
 
-/** A view of a list: its elements, one a row. */
+/** A view of a list: one row per element. */
 export function listView<T>(
   list: readonly T[],
   { json, item = (one) => one, name, columns, empty = 'none' }: ListView<T>,
@@ -53,7 +53,7 @@ export function listView<T>(
   }
 }
 
-/** Fields of one thing, each with its value, which is never cut. */
+/** The fields of one resource with their values, which are never truncated. */
 export function fieldTable(rows: readonly (readonly string[])[]): Table {
   return {
     columns: [

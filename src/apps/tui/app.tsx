@@ -4,7 +4,7 @@
  *   board ──enter──▶ detail      any page ──?──▶ keys ──any key──▶ back
  *     │ /  filter: typing narrows the board; enter keeps it, esc clears it
  *     │ a  shows only lanes with problems, and their pipes; again: everything
- *     │ s, b, p  question: only y does it (use-entry.ts, lane-keys.ts)
+ *     │ s, b, p  confirmation: only y executes the action (use-entry.ts, lane-keys.ts)
  *     │ x  the parked records of the lane (use-parked.ts)
  *     └ w  rewind: the user types the position; enter executes it, esc cancels
  *
@@ -43,7 +43,7 @@ export interface AppProps {
   everyMs?: number
 }
 
-/** From here on the board keeps its columns beside the detail. */
+/** From this width on, the board keeps its columns next to the detail. */
 const splitWidth = 150
 
 type PageName = 'board' | 'detail' | 'parked' | 'keys'
@@ -58,7 +58,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   const [notice, setNotice] = useState('')
   const selection = useSelection(feed.snapshot, filter, showsProblemsOnly)
   const { row, lane } = selection
-  // By the daemon's clock, as are the times that are compared with it.
+  // The clock of the daemon, which also set the times that are compared with it.
   const takenMs = Date.parse(feed.snapshot?.server_ts ?? '')
   const blocking = useBlocking(client, page === 'detail' ? lane : null, takenMs)
   const act = (what: Promise<string>) => {
@@ -182,12 +182,12 @@ function Line({ text, height }: { text: string; height: number }) {
   )
 }
 
-/** Beside a detail: half of the screen, and no more than a board needs. */
+/** Next to a detail: half of the screen, but not more than a board needs. */
 function boardWidth(width: number): number {
   return Math.min(Math.floor(width / 2), 90)
 }
 
-/** The blocking message of the lane that is shown in full, loaded again with every snapshot. */
+/** The blocking message of the selected lane, loaded again with every snapshot. */
 function useBlocking(client: Client, lane: actions.Lane | null, takenMs: number): Blocking | null {
   const [blocking, setBlocking] = useState<{ id: string; message: Blocking | null } | null>(null)
   const id = lane?.destination.destination_id ?? null

@@ -47,9 +47,9 @@ interface Options {
 }
 
 interface Shown {
-  /** Null: the page is not open. */
+  /** Null: the page is closed. */
   lane: Lane | null
-  /** Of the snapshot; with a new one everything is asked for again. */
+  /** The time of the snapshot. A new snapshot loads everything again. */
   takenMs: number
 }
 
@@ -128,7 +128,7 @@ function useParkedList(client: Client, { lane, takenMs }: Shown): Pick<ParkedVie
     const stop = new AbortController()
     parkedRecords(client, place, {}, { most: maxShown, signal: stop.signal }).then(
       ({ parked, hasMore }) => setFound({ id: place.destinationId, list: parked, hasMore }),
-      // A daemon that is away is said in the header; what was shown stays.
+      // The header reports that the daemon does not respond. The last content stays.
       () => {},
     )
     return () => stop.abort()

@@ -41,7 +41,7 @@ export function useSnapshot(client: Client, everyMs: number): Feed & { refresh: 
   return { ...feed, refresh: () => wake.current() }
 }
 
-/** One request, and how its response changes what is shown. */
+/** Sends one request. Returns how its response changes the shown state. */
 async function nextChange(overviews: OverviewFeed, signal: AbortSignal): Promise<(before: Feed) => Feed> {
   try {
     const snapshot = await overviews.next(signal)
