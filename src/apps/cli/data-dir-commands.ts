@@ -1,4 +1,4 @@
-/** `pipectl doctor`, `backup`, `restore`, `secrets …`: they work on a data directory and its host, not through the API. */
+/** `pipectl doctor`, `backup`, `restore`, `secrets …`: work on a data directory and its host, not through the API. */
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
@@ -141,7 +141,7 @@ destination is blocked, so that you can check first; \`pipectl destinations unbl
   })
 }
 
-/** `keep`: null for one file. */
+/** `keep` is null if the backup is one file. */
 async function makeBackup(
   source: { dataDir: string; keyFile: string | null },
   target: string,
