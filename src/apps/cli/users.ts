@@ -228,6 +228,7 @@ function listView(users: readonly User[]): View {
         ago(one.user_created_ts, now),
         one.user_id,
       ]),
+      empty: 'no users yet; create one with `pipectl users create EMAIL`',
     }),
   }
 }
