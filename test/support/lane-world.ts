@@ -172,7 +172,7 @@ export class LaneWorld {
           lane = await this.lane(id)
           return condition(lane)
         },
-        { timeoutMs: 10_000, everyMs: 2 },
+        { everyMs: 2 },
       )
     } catch (error) {
       throw new Error(`${what}; the lane is ${JSON.stringify(lane)}`, { cause: error })

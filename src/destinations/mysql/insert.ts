@@ -1,13 +1,15 @@
 /**
  * Stores rows in one transaction, and finds the row at fault when the server rejects some.
  *
- *   rows ──cut──▶ statements of 512, 64, 8 or 1 rows ──all accepted──▶ the caller's COMMIT
+ *   rows ──cut──▶ statements of 250, 64, 8 or 1 rows ──all accepted──▶ the caller's COMMIT
  *                     │ rejected, or accepted with changed values
  *                     ▼
  *                 ROLLBACK, again with a savepoint before each statement; a rejected one is split into the next smaller
  *                 size until one row is isolated
  *                     ├─ the lane does not park ─▶ ROLLBACK ──▶ permanent error naming the row's record
  *                     └─ it does ─▶ continue with the next row, until all others are stored ──▶ the caller's COMMIT
+ *
+ * Rows are converted a portion at a time: the next one while the server stores the last one.
  *
  * There are only a few sizes, because every statement text is prepared once and then only executed. Rows before the failing one
  * are present while it is tried, so that a collision within the batch is found where it happens.
@@ -17,10 +19,10 @@ import { rejectionOf } from '../park.ts'
 import type { MysqlConnection } from './connection.ts'
 import { isRecordFault, mysqlError, serverErrorOf } from './errors.ts'
 import { namedValue } from './named-value.ts'
-import { placeOf, type Row } from './rows.ts'
+import { bytesOf, placeOf, type Row } from './rows.ts'
 import { type InsertPlan, insertSql } from './statement.ts'
 
-const statementRows = [512, 64, 8, 1] as const
+const statementRows = [250, 64, 8, 1] as const
 
 /** The search for all bad rows stops after this long and leaves the bisecting to the lane, well before its watchdog. */
 const searchMs = 20_000
@@ -34,12 +36,14 @@ const maxStatementBytes = 8 * 1024 * 1024
 export async function storeRows(
   connection: MysqlConnection,
   plan: InsertPlan,
-  rows: readonly Row[],
+  source: Iterator<Row>,
 ): Promise<void> {
-  const [oversized] = rows.filter((row) => row.bytes > roomIn(connection))
-  if (oversized !== undefined) throw tooLarge(connection, plan, oversized)
+  const fitting = fittingRows(connection, source, (row) => {
+    throw tooLarge(connection, plan, row)
+  })
+  const rows: Row[] = []
   try {
-    await insertAll(connection, plan, rows)
+    await insertAll(connection, plan, fitting, rows)
   } catch (error) {
     if (!isRowsFault(error)) throw error
     await connection.command('ROLLBACK')
@@ -63,22 +67,23 @@ export async function storeRows(
 export async function storeOtherRows(
   connection: MysqlConnection,
   plan: InsertPlan,
-  rows: readonly Row[],
+  source: Iterator<Row>,
   begin: () => Promise<boolean>,
 ): Promise<RejectedRecord[] | 'moved'> {
-  const isTooLarge = (row: Row) => row.bytes > roomIn(connection)
-  const oversized = rows
-    .filter(isTooLarge)
-    .map((row) => rejectionOfRow(plan, row, tooLarge(connection, plan, row)))
-  const fitting = oversized.length === 0 ? rows : rows.filter((row) => !isTooLarge(row))
+  const oversized: RejectedRecord[] = []
+  const fitting = fittingRows(connection, source, (row) => {
+    oversized.push(rejectionOfRow(plan, row, tooLarge(connection, plan, row)))
+  })
+  const rows: Row[] = []
   try {
-    await insertAll(connection, plan, fitting)
+    await insertAll(connection, plan, fitting, rows)
     return oversized
   } catch (error) {
     if (!isRowsFault(error)) throw error
     await connection.command('ROLLBACK')
     if (!(await begin())) return 'moved'
-    const refused = await insertOthers(connection, plan, fitting)
+    take(fitting, Number.POSITIVE_INFINITY, rows)
+    const refused = await insertOthers(connection, plan, rows)
     return [...oversized, ...refused.map(({ row, error }) => rejectionOfRow(plan, row, asDelivery(error)))]
   }
 }
@@ -121,8 +126,56 @@ async function run(connection: MysqlConnection, plan: InsertPlan, rows: readonly
   if (changed) throw new ChangedValueError(changed.message)
 }
 
-async function insertAll(connection: MysqlConnection, plan: InsertPlan, rows: readonly Row[]): Promise<void> {
+/** Adds the rows to `rows` as they are drawn. After an error, the source may have more. */
+async function insertAll(
+  connection: MysqlConnection,
+  plan: InsertPlan,
+  source: Iterator<Row>,
+  rows: Row[],
+): Promise<void> {
+  let inserted = Promise.resolve()
+  for (;;) {
+    const start = rows.length
+    try {
+      take(source, statementRows[0], rows)
+    } finally {
+      // An error of an earlier row comes first.
+      await inserted
+    }
+    if (rows.length === start) return
+    inserted = insertPortion(connection, plan, rows.slice(start))
+    // It is awaited after the next portion has been converted.
+    inserted.catch(() => {})
+  }
+}
+
+async function insertPortion(
+  connection: MysqlConnection,
+  plan: InsertPlan,
+  rows: readonly Row[],
+): Promise<void> {
   for (const statement of cut(connection, plan, rows, 0)) await run(connection, plan, statement)
+}
+
+/** Draws rows from the source, which is continued later. */
+function take(source: Iterator<Row>, atMost: number, rows: Row[]): void {
+  for (let count = 0; count < atMost; count++) {
+    const next = source.next()
+    if (next.done) return
+    rows.push(next.value)
+  }
+}
+
+function* fittingRows(
+  connection: MysqlConnection,
+  source: Iterator<Row>,
+  onTooLarge: (row: Row) => void,
+): Generator<Row> {
+  const room = roomIn(connection)
+  for (let next = source.next(); !next.done; next = source.next()) {
+    if (next.value.bytes > room && bytesOf(next.value) > room) onTooLarge(next.value)
+    else yield next.value
+  }
 }
 
 interface FailingRow {
@@ -208,7 +261,7 @@ function tooLarge(connection: MysqlConnection, { table }: InsertPlan, row: Row):
   return new DeliveryError(
     'permanent',
     'ER_NET_PACKET_TOO_LARGE',
-    `The record needs ${row.bytes} bytes for ${table.name}, more than the server's max_allowed_packet of ${connection.maxPacketBytes}: raise it there, or skip the message (${placeOf(row)}).`,
+    `The record needs ${bytesOf(row)} bytes for ${table.name}, more than the server's max_allowed_packet of ${connection.maxPacketBytes}: raise it there, or skip the message (${placeOf(row)}).`,
     { failedSeq: row.seq, fault: 'records' },
   )
 }
@@ -218,7 +271,7 @@ function roomIn({ maxPacketBytes }: MysqlConnection): number {
   return maxPacketBytes - 64
 }
 
-/** Cached per plan: building the text for 512 rows costs as much as sending it. */
+/** Cached per plan: building the text for 250 rows costs as much as sending it. */
 const texts = new WeakMap<readonly unknown[], Map<number, string>>()
 function insertSqlOf(plan: InsertPlan, rows: readonly Row[]): string {
   const { columns } = rows[0]!

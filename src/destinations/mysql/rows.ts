@@ -14,7 +14,7 @@ export interface Row {
   /** The columns this row fills: the same array object for all rows of one shape. */
   columns: readonly MysqlColumn[]
   values: readonly (string | null)[]
-  /** Upper bound of the bytes that the row adds to a statement's packet. */
+  /** Upper bound of the bytes that the row adds to a statement's packet: three for each character. See `bytesOf`. */
   bytes: number
   seq: number
   msgId: string
@@ -26,8 +26,11 @@ export interface Row {
  * Throws a permanent DeliveryError for the first record that a column cannot store unchanged. With `refuse`, passes every such
  * record to it instead and returns the others.
  */
-export function rowsOf(batch: Batch, plan: InsertPlan, refuse?: (rejected: RejectedRecord) => void): Row[] {
-  const rows: Row[] = []
+export function* rowsOf(
+  batch: Batch,
+  plan: InsertPlan,
+  refuse?: (rejected: RejectedRecord) => void,
+): Generator<Row, void> {
   const scanned: (string | undefined)[] = new Array(plan.slots.size)
   const shaper = shapers.get(plan) ?? { plan, shapeOf: shapesOf(plan) }
   shapers.set(plan, shaper)
@@ -36,16 +39,18 @@ export function rowsOf(batch: Batch, plan: InsertPlan, refuse?: (rejected: Rejec
     for (const [at, record] of recordTexts(body).entries()) {
       const index = recordPlace(message, at)
       pickMembers(record, plan.slots, scanned)
+      let row: Row
       try {
-        rows.push(rowOf(scanned, shaper, { seq, msgId, index }, receivedMs))
+        row = rowOf(scanned, shaper, { seq, msgId, index }, receivedMs)
       } catch (error) {
         const rejected = rejectedRecordOf(error)
         if (refuse === undefined || rejected === undefined) throw error
         refuse(rejected)
+        continue
       }
+      yield row
     }
   }
-  return rows
 }
 
 function rowOf(
@@ -64,10 +69,17 @@ function rowOf(
     const value = bind(json, column, place)
     if (value === null && rule.isDedupe) throw noDedupeValue(column, place)
     values[at] = value
-    // Type and flag, length prefix and null bit take at most 12 bytes in addition to the text.
-    bytes += 12 + (value === null ? 0 : Buffer.byteLength(value))
+    bytes += columnBytes + (value === null ? 0 : value.length * 3)
   }
-  return { columns: shape.columns, values, bytes, ...place }
+  return { columns: shape.columns, values, bytes, seq: place.seq, msgId: place.msgId, index: place.index }
+}
+
+/** Type and flag, length prefix and null bit take at most this in addition to the text. */
+const columnBytes = 12
+
+/** The same as `Row.bytes`, without the estimate. */
+export function bytesOf({ values }: Row): number {
+  return values.reduce((sum, value) => sum + columnBytes + (value === null ? 0 : Buffer.byteLength(value)), 0)
 }
 
 /**

@@ -172,7 +172,7 @@ t.test('every driver makes its statement or body of such records in linear time'
   type HostileBatch = ReturnType<typeof makeBatch>
   const spec = makeSpec('destination_object_store', { bucket: 'b', compression: 'none' })
   const makers: Record<string, (batch: HostileBatch) => unknown> = {
-    'MySQL rows': (batch) => rowsOf(batch, plan),
+    'MySQL rows': (batch) => [...rowsOf(batch, plan)],
     'PostgreSQL rulesByName': ({ messages }) => rulesByName(table, messages),
     'PostgreSQL recordsParameter': ({ messages }) =>
       recordsParameter(messages, [

@@ -30,7 +30,7 @@ const record = (bits: number) =>
 
 t.test('a plan keeps the shapes used last, and no more than the limit', async (t) => {
   const plan = planInsert(table, [], 'ingest_ts')
-  const shapeOf = (bits: number) => rowsOf(makeBatch([[record(bits)]]), plan)[0]?.columns
+  const shapeOf = (bits: number) => [...rowsOf(makeBatch([[record(bits)]]), plan)][0]?.columns
   const { rowShapes } = resourceLimits
   const [often, seldom] = [shapeOf(1), shapeOf(2)]
   for (let bits = 3; bits < rowShapes + 3; bits++) {
@@ -39,5 +39,5 @@ t.test('a plan keeps the shapes used last, and no more than the limit', async (t
   }
   t.not(shapeOf(2), seldom, 'one that was not used for long is made again')
   const many = Array.from({ length: 10 * rowShapes }, (_, index) => record(index + 1))
-  t.equal(rowsOf(makeBatch([many]), plan).length, many.length, 'more shapes than that in one batch')
+  t.equal([...rowsOf(makeBatch([many]), plan)].length, many.length, 'more shapes than that in one batch')
 })

@@ -72,6 +72,8 @@ t.test('a destination is stored whole, with its columns in order and a lane wher
     filteredRecords: 0,
     skippedMessages: 0,
     droppedMessages: 0,
+    deliveredAttempts: 0,
+    failedAttempts: 0,
     leaseMsgId: null,
     leaseUntilMs: null,
     ownerEpoch: 0,
