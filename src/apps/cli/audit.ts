@@ -6,7 +6,7 @@ import { OverviewFeed } from '../client/overview-feed.ts'
 import { connect } from './connection.ts'
 import { defaultFormat, define, formats } from './define.ts'
 import { requireMoment } from './moment.ts'
-import { print } from './output.ts'
+import { listView, print } from './output.ts'
 
 interface AuditOptions {
   since?: string
@@ -42,32 +42,20 @@ export function addAuditCommand(program: Command): void {
       // Only a table has names; without them it has ids.
       const isTable = options.json !== true && (options.output ?? defaultFormat) === defaultFormat
       const overview = isTable ? await new OverviewFeed(client).next().catch(() => null) : null
-      const view = {
+      const view = listView(body.audit, {
         json: text,
-        items: () => body.audit.map((one) => JSON.stringify(one)),
-        names: () => body.audit.map((one) => String(one.audit_id)),
-        table: () => ({
-          columns: [
-            { label: 'ID', gives: 5 },
-            'TIME (UTC)',
-            { label: 'WHO', shrinksTo: 12 },
-            { label: 'FROM', gives: 4 },
-            'OPERATION',
-            { label: 'ON', shrinksTo: 20, keepsEnd: true },
-            { label: 'CHANGED', shrinksTo: 10, gives: 2 },
-          ],
-          rows: body.audit.map((one) => [
-            String(one.audit_id),
-            one.audit_ts.slice(0, 19).replace('T', ' '),
-            whoOf(one),
-            one.address ?? 'this machine',
-            one.operation,
-            resourceName(one, overview),
-            changeOf(one),
-          ]),
-          empty: 'nothing was changed',
-        }),
-      }
+        name: (one) => String(one.audit_id),
+        columns: [
+          [{ label: 'ID', gives: 5 }, (one) => String(one.audit_id)],
+          ['TIME (UTC)', (one) => one.audit_ts.slice(0, 19).replace('T', ' ')],
+          [{ label: 'WHO', shrinksTo: 12 }, whoOf],
+          [{ label: 'FROM', gives: 4 }, (one) => one.address ?? 'this machine'],
+          ['OPERATION', (one) => one.operation],
+          [{ label: 'ON', shrinksTo: 20, keepsEnd: true }, (one) => resourceName(one, overview)],
+          [{ label: 'CHANGED', shrinksTo: 10, gives: 2 }, changeOf],
+        ],
+        empty: 'nothing was changed',
+      })
       await print(view, options.json === true ? 'json' : options.output)
     },
   })

@@ -51,7 +51,7 @@ import { addTryTransformCommand } from './destinations/try-transform.ts'
 import { addFlagOptions } from './flag-options.ts'
 import { folded } from './help.ts'
 import { laneRows } from './lanes.ts'
-import { oneView, print, show } from './output.ts'
+import { listView, oneView, print, show } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
@@ -80,32 +80,22 @@ function addReading(destinations: Command): void {
       const client = await connect(options)
       const pipes = reference === undefined ? undefined : [await findPipe(client, reference)]
       const all = await allDestinations(client, pipes)
-      const view = {
+      const nameOf = (one: DestinationOfPipe) => fullName(one.pipe, one.destination)
+      const view = listView(all, {
         json: JSON.stringify({ destinations: all.map((one) => one.destination) }),
-        items: () => all.map((one) => JSON.stringify(one.destination)),
-        names: () => all.map(({ pipe, destination }) => fullName(pipe, destination)),
-        table: () => ({
-          columns: [
-            { label: 'DESTINATION', shrinksTo: 20, keepsEnd: true },
-            { label: 'KIND', gives: 2 },
-            { label: 'STATUS', gives: 1 },
-            'LANE',
-            { label: 'BACKLOG', gives: 3 },
-            { label: 'TARGET', shrinksTo: 18 },
-            { label: 'DESTINATION ID', isSpare: true },
-          ],
-          rows: all.map(({ pipe, destination }) => [
-            fullName(pipe, destination),
-            kindOf(destination),
-            destination.destination_status,
-            stateOf(destination),
-            count(destination.lane.pending_messages),
-            describeTarget(destination),
-            destination.destination_id,
-          ]),
-          empty: 'no destinations; add one with `pipectl destinations create PIPE`',
-        }),
-      }
+        item: (one) => one.destination,
+        name: nameOf,
+        columns: [
+          [{ label: 'DESTINATION', shrinksTo: 20, keepsEnd: true }, nameOf],
+          [{ label: 'KIND', gives: 2 }, ({ destination }) => kindOf(destination)],
+          [{ label: 'STATUS', gives: 1 }, ({ destination }) => destination.destination_status],
+          ['LANE', ({ destination }) => stateOf(destination)],
+          [{ label: 'BACKLOG', gives: 3 }, ({ destination }) => count(destination.lane.pending_messages)],
+          [{ label: 'TARGET', shrinksTo: 18 }, ({ destination }) => describeTarget(destination)],
+          [{ label: 'DESTINATION ID', isSpare: true }, ({ destination }) => destination.destination_id],
+        ],
+        empty: 'no destinations; add one with `pipectl destinations create PIPE`',
+      })
       await print(view, options.output)
     },
   })

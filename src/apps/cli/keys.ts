@@ -11,7 +11,7 @@ import { daemonSettings } from './daemon-settings.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
 import { repeated } from './flag-options.ts'
 import { io } from './io.ts'
-import { oneView, print } from './output.ts'
+import { listView, oneView, print } from './output.ts'
 import { readProfiles, writeProfiles } from './profile-store.ts'
 import { findPipe, only } from './references.ts'
 import { confirm, say } from './terminal.ts'
@@ -75,33 +75,22 @@ function addListCommand(keys: Command): void {
       const pipes = isBound ? (await client.call('listPipes')).body.pipes : []
       const names = new Map(pipes.map((pipe) => [pipe.pipe_id, pipe.pipe_name]))
       const now = Date.now()
-      const view = {
+      const pipesOf = ({ api_key_pipe_ids: ids }: ApiKey) =>
+        ids?.map((id) => names.get(id) ?? `(deleted) ${id}`).join(' ') ?? 'all'
+      const view = listView(list, {
         json: reply.text,
-        items: () => list.map((one) => JSON.stringify(one)),
-        names: () => list.map((one) => one.api_key_name),
-        table: () => ({
-          columns: [
-            { label: 'NAME', shrinksTo: 14 },
-            'STATUS',
-            { label: 'SCOPES', shrinksTo: 12 },
-            { label: 'PIPES', shrinksTo: 10, gives: 1 },
-            { label: 'LAST USED', gives: 2 },
-            { label: 'EXPIRES', gives: 3 },
-            { label: 'STARTS WITH', gives: 4 },
-            { label: 'KEY ID', isSpare: true },
-          ],
-          rows: list.map((one) => [
-            one.api_key_name,
-            one.api_key_status,
-            one.api_key_scopes.join(' '),
-            one.api_key_pipe_ids?.map((id) => names.get(id) ?? `(deleted) ${id}`).join(' ') ?? 'all',
-            ago(one.api_key_last_used_ts, now),
-            expiry(one.api_key_expires_ts, now),
-            one.api_key_prefix,
-            one.api_key_id,
-          ]),
-        }),
-      }
+        name: (one) => one.api_key_name,
+        columns: [
+          [{ label: 'NAME', shrinksTo: 14 }, (one) => one.api_key_name],
+          ['STATUS', (one) => one.api_key_status],
+          [{ label: 'SCOPES', shrinksTo: 12 }, (one) => one.api_key_scopes.join(' ')],
+          [{ label: 'PIPES', shrinksTo: 10, gives: 1 }, pipesOf],
+          [{ label: 'LAST USED', gives: 2 }, (one) => ago(one.api_key_last_used_ts, now)],
+          [{ label: 'EXPIRES', gives: 3 }, (one) => expiry(one.api_key_expires_ts, now)],
+          [{ label: 'STARTS WITH', gives: 4 }, (one) => one.api_key_prefix],
+          [{ label: 'KEY ID', isSpare: true }, (one) => one.api_key_id],
+        ],
+      })
       await print(view, options.output)
     },
   })

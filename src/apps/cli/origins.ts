@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
-import { oneView, print } from './output.ts'
+import { listView, oneView, print } from './output.ts'
 import { findPipe, readPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
@@ -17,19 +17,15 @@ export function addOriginsCommands(program: Command): void {
     daemon: true,
     action: async ([reference], options) => {
       const { allowed_origins: list } = (await readPipe(await connect(options), reference!)).body
-      const view = {
+      const view = listView(list, {
         json: JSON.stringify({ allowed_origins: list }),
-        items: () => list.map((one) => JSON.stringify(one)),
-        names: () => list.map((one) => one.origin_domain),
-        table: () => ({
-          columns: [
-            { label: 'ORIGIN', shrinksTo: 40 },
-            { label: 'ORIGIN ID', isSpare: true },
-          ],
-          rows: list.map((one) => [one.origin_domain, one.pipe_allowed_origin_id]),
-          empty: 'no allowed origins',
-        }),
-      }
+        name: (one) => one.origin_domain,
+        columns: [
+          [{ label: 'ORIGIN', shrinksTo: 40 }, (one) => one.origin_domain],
+          [{ label: 'ORIGIN ID', isSpare: true }, (one) => one.pipe_allowed_origin_id],
+        ],
+        empty: 'no allowed origins',
+      })
       await print(view, options.output)
     },
   })

@@ -6,7 +6,7 @@ import { indented, singleLine } from '../client/json-text.ts'
 import { printable, printableJson } from '../client/printable.ts'
 import { defaultFormat, type Format } from './define.ts'
 import { io } from './io.ts'
-import type { Table } from './table.ts'
+import type { Column, Table } from './table.ts'
 import { coloursOn } from './terminal.ts'
 
 export type { Table }
@@ -24,6 +24,33 @@ export interface View {
 /** A view of one thing: its fields, one a row. */
 export function oneView(json: string, name: string, rows: string[][]): View {
   return { json, names: () => [name], table: () => fieldTable(rows) }
+}
+
+interface ListView<T> {
+  json: string
+  /** One element as JSON, where it is not the element itself. */
+  item?: (one: T) => unknown
+  name: (one: T) => string
+  /** Each column with the text of one element. */
+  columns: readonly (readonly [column: string | Column, text: (one: T) => string])[]
+  empty?: string
+}
+
+/** A view of a list: its elements, one a row. */
+export function listView<T>(
+  list: readonly T[],
+  { json, item = (one) => one, name, columns, empty = 'none' }: ListView<T>,
+): View {
+  return {
+    json,
+    items: () => list.map((one) => JSON.stringify(item(one))),
+    names: () => list.map(name),
+    table: () => ({
+      columns: columns.map(([column]) => column),
+      rows: list.map((one) => columns.map(([, text]) => text(one))),
+      empty,
+    }),
+  }
 }
 
 /** Fields of one thing, each with its value, which is never cut. */

@@ -15,7 +15,7 @@ import { editedRecords, recordsFrom } from './parked/edit.ts'
 import { shouldWait } from './parked/outcome.ts'
 import { findLane, findParkedIds, type NamedLane, requireSelection } from './parked/references.ts'
 import { replayMany, replayOne } from './parked/replay.ts'
-import { parkedTable } from './parked/table.ts'
+import { parkedView } from './parked/view.ts'
 import { openCountProgress } from './progress.ts'
 import { confirm, say } from './terminal.ts'
 
@@ -66,13 +66,7 @@ function addList(parked: Command): void {
       const lane = await findLane(client, reference!)
       const filter = { error_code: options.errorCode, reason: options.reason }
       const { parked: found, hasMore } = await parkedRecords(client, lane, filter, { most })
-      const view = {
-        json: JSON.stringify({ parked: found }),
-        items: () => found.map((one) => JSON.stringify(one)),
-        names: () => found.map((one) => one.parked_id),
-        table: () => parkedTable(found),
-      }
-      await print(view, options.output)
+      await print(parkedView(found), options.output)
       if (hasMore) say(`There are more than these ${found.length}: --limit shows more.`)
     },
   })

@@ -1,6 +1,6 @@
 /** `pipectl pipes …`: list, get, create, update, pause, resume, delete. */
 import type { Command } from 'commander'
-import type { PipeUpdate } from '../../contract/pipe.ts'
+import type { Pipe, PipeUpdate } from '../../contract/pipe.ts'
 import { ago, bytes, count, counted } from '../../platform/quantities.ts'
 import { ifUnchanged } from '../client/changed-meanwhile.ts'
 import type { Client, PipeDetail, PipeList, Reply } from '../client/client.ts'
@@ -8,7 +8,7 @@ import { exitCodes, Failure } from '../client/failure.ts'
 import { describeTarget, fullName, kindOf, stateOf } from '../client/workspace.ts'
 import { connect } from './connection.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
-import { fieldTable, oneView, print, rowsOf, type Table, type View } from './output.ts'
+import { fieldTable, listView, oneView, print, rowsOf, type Table, type View } from './output.ts'
 import { addPipeFieldOptions, type PipeFieldOptions, pipeFields } from './pipe-fields.ts'
 import { pickPipe, readPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
@@ -30,7 +30,7 @@ function addReading(pipes: Command): void {
     daemon: true,
     action: async (_, options) => {
       const reply = await (await connect(options)).call('listPipes')
-      await print(listView(reply.body, reply.text), options.output)
+      await print(viewOf(reply.body, reply.text), options.output)
     },
   })
   define(pipes, {
@@ -163,37 +163,27 @@ async function change(
   await print(oneView(reply.text, pipe_name, rowsOf(reply.body.pipe)), options.output)
 }
 
-function listView(body: PipeList, json: string): View {
+function viewOf({ pipes, usage_by_pipe }: PipeList, json: string): View {
   const now = Date.now()
-  return {
-    json,
-    items: () => body.pipes.map((pipe) => JSON.stringify(pipe)),
-    names: () => body.pipes.map((pipe) => pipe.pipe_name),
-    table: (): Table => ({
-      columns: [
-        { label: 'NAME', shrinksTo: 16 },
-        'STATUS',
-        { label: 'RECORDS 24H', gives: 1 },
-        'BACKLOG',
-        { label: 'FAILING LANES', gives: 2 },
-        { label: 'LAST RECORD', gives: 3 },
-        { label: 'PIPE ID', isSpare: true },
-      ],
-      rows: body.pipes.map((pipe) => {
-        const usage = body.usage_by_pipe[pipe.pipe_id]
-        return [
-          pipe.pipe_name,
-          pipe.pipe_status,
-          count(usage?.ingest_records ?? 0),
-          `${count(usage?.pending_messages ?? 0)} (${bytes(usage?.pending_bytes ?? 0)})`,
-          String(usage?.blocked_lanes ?? 0),
-          ago(usage?.last_ingest_ts ?? null, now),
-          pipe.pipe_id,
-        ]
-      }),
-      empty: 'no pipes yet; create one with `pipectl pipes create NAME`',
-    }),
+  const usageOf = (pipe: Pipe) => usage_by_pipe[pipe.pipe_id]
+  const backlog = (pipe: Pipe) => {
+    const { pending_messages = 0, pending_bytes = 0 } = usageOf(pipe) ?? {}
+    return `${count(pending_messages)} (${bytes(pending_bytes)})`
   }
+  return listView(pipes, {
+    json,
+    name: (pipe) => pipe.pipe_name,
+    columns: [
+      [{ label: 'NAME', shrinksTo: 16 }, (pipe) => pipe.pipe_name],
+      ['STATUS', (pipe) => pipe.pipe_status],
+      [{ label: 'RECORDS 24H', gives: 1 }, (pipe) => count(usageOf(pipe)?.ingest_records ?? 0)],
+      ['BACKLOG', backlog],
+      [{ label: 'FAILING LANES', gives: 2 }, (pipe) => String(usageOf(pipe)?.blocked_lanes ?? 0)],
+      [{ label: 'LAST RECORD', gives: 3 }, (pipe) => ago(usageOf(pipe)?.last_ingest_ts ?? null, now)],
+      [{ label: 'PIPE ID', isSpare: true }, (pipe) => pipe.pipe_id],
+    ],
+    empty: 'no pipes yet; create one with `pipectl pipes create NAME`',
+  })
 }
 
 function detailTable(detail: PipeDetail, ingestUrl: string): Table {

@@ -5,7 +5,7 @@ import { exitCodes, Failure } from '../client/failure.ts'
 import { findTarget } from './connection.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
 import { io } from './io.ts'
-import { print, type View } from './output.ts'
+import { listView, print, type View } from './output.ts'
 import { type Profile, profilesFile, readProfiles, writeProfiles } from './profile-store.ts'
 import { askSecret, canAsk, confirm, say } from './terminal.ts'
 
@@ -53,7 +53,7 @@ export function addProfileCommands(program: Command): void {
     output: formats,
     action: async (_, options) => {
       const { current, profiles } = await readProfiles(io().env)
-      await print(listView(profiles, current), options.output)
+      await print(viewOf(profiles, current), options.output)
     },
   })
   define(profile, {
@@ -97,7 +97,7 @@ async function givenProfile(options: CommonOptions): Promise<Profile & { api_key
   }
 }
 
-function listView(profiles: ReadonlyMap<string, Profile>, current: string | null): View {
+function viewOf(profiles: ReadonlyMap<string, Profile>, current: string | null): View {
   const list = [...profiles].map(([name, one]) => ({
     name,
     url: one.url,
@@ -105,21 +105,17 @@ function listView(profiles: ReadonlyMap<string, Profile>, current: string | null
     api_key_prefix: one.api_key?.slice(0, 12) ?? null,
     current: name === current,
   }))
-  return {
+  return listView(list, {
     json: JSON.stringify({ profiles: list }),
-    items: () => list.map((one) => JSON.stringify(one)),
-    names: () => list.map((one) => one.name),
-    table: () => ({
-      columns: [
-        '',
-        { label: 'NAME', shrinksTo: 12 },
-        { label: 'ADDRESS', shrinksTo: 24 },
-        { label: 'KEY STARTS WITH', gives: 1 },
-      ],
-      rows: list.map((one) => [one.current ? '*' : '', one.name, one.url, one.api_key_prefix ?? '-']),
-      empty: `no profiles in ${profilesFile(io().env)}; create one with \`pipectl profile add NAME\``,
-    }),
-  }
+    name: (one) => one.name,
+    columns: [
+      ['', (one) => (one.current ? '*' : '')],
+      [{ label: 'NAME', shrinksTo: 12 }, (one) => one.name],
+      [{ label: 'ADDRESS', shrinksTo: 24 }, (one) => one.url],
+      [{ label: 'KEY STARTS WITH', gives: 1 }, (one) => one.api_key_prefix ?? '-'],
+    ],
+    empty: `no profiles in ${profilesFile(io().env)}; create one with \`pipectl profile add NAME\``,
+  })
 }
 
 function noProfile(name: string, known: string[]): Failure {

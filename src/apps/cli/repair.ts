@@ -5,7 +5,7 @@ import { counted } from '../../platform/quantities.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'
-import { print, type View } from './output.ts'
+import { listView, print, type View } from './output.ts'
 import { withByteProgress } from './progress.ts'
 import { confirm, say } from './terminal.ts'
 
@@ -64,28 +64,18 @@ makes the same repairs by itself: stop it to see them first. --dry-run changes n
 
 function repairView(report: RepairReport): View {
   const { actions } = report
-  return {
+  return listView(actions, {
     json: JSON.stringify(report),
-    items: () => actions.map((one) => JSON.stringify(one)),
-    names: () => actions.map((one) => one.file),
-    table: () => ({
-      columns: [
-        'ACTION',
-        { label: 'FILE', shrinksTo: 20, keepsEnd: true },
-        'KEPT',
-        'LOST',
-        { label: 'DETAIL', wraps: true },
-      ],
-      rows: actions.map((one) => [
-        one.action,
-        one.file,
-        counts(one.kept_messages),
-        counts(one.lost_messages),
-        one.detail,
-      ]),
-      empty: 'Nothing to repair.',
-    }),
-  }
+    name: (one) => one.file,
+    columns: [
+      ['ACTION', (one) => one.action],
+      [{ label: 'FILE', shrinksTo: 20, keepsEnd: true }, (one) => one.file],
+      ['KEPT', (one) => counts(one.kept_messages)],
+      ['LOST', (one) => counts(one.lost_messages)],
+      [{ label: 'DETAIL', wraps: true }, (one) => one.detail],
+    ],
+    empty: 'Nothing to repair.',
+  })
 }
 
 const counts = (messages: number | null) => (messages === null ? '-' : String(messages))

@@ -12,7 +12,7 @@ import { addSettingFlags, dashboardOrigin } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
 import { io } from './io.ts'
-import { oneView, print, rowsOf, type View } from './output.ts'
+import { listView, oneView, print, rowsOf, type View } from './output.ts'
 import { only } from './references.ts'
 import { askSecret, canAsk, confirm, readStdin, say } from './terminal.ts'
 
@@ -69,7 +69,7 @@ export function addUsersCommands(program: Command): void {
     daemon: true,
     options: addDataDir,
     action: (_, options) =>
-      withUsers(options, async ({ list }) => print(listView(await list()), options.output)),
+      withUsers(options, async ({ list }) => print(viewOf(await list()), options.output)),
   })
   addChanging(users)
   define<UsersOptions>(users, {
@@ -207,28 +207,18 @@ async function newPassword({ apiKeyStdin }: CommonOptions): Promise<string> {
   return readStdin().split(/\r?\n/)[0] ?? ''
 }
 
-function listView(users: readonly User[]): View {
+function viewOf(users: readonly User[]): View {
   const now = Date.now()
-  return {
+  return listView(users, {
     json: JSON.stringify({ users }),
-    items: () => users.map((one) => JSON.stringify(one)),
-    names: () => users.map((one) => one.user_email),
-    table: () => ({
-      columns: [
-        { label: 'E-MAIL', shrinksTo: 24 },
-        'ROLE',
-        'LAST SIGNED IN',
-        { label: 'CREATED', gives: 1 },
-        { label: 'USER ID', isSpare: true },
-      ],
-      rows: users.map((one) => [
-        one.user_email,
-        one.user_role,
-        ago(one.user_last_sign_in_ts, now),
-        ago(one.user_created_ts, now),
-        one.user_id,
-      ]),
-      empty: 'no users yet; create one with `pipectl users create EMAIL`',
-    }),
-  }
+    name: (one) => one.user_email,
+    columns: [
+      [{ label: 'E-MAIL', shrinksTo: 24 }, (one) => one.user_email],
+      ['ROLE', (one) => one.user_role],
+      ['LAST SIGNED IN', (one) => ago(one.user_last_sign_in_ts, now)],
+      [{ label: 'CREATED', gives: 1 }, (one) => ago(one.user_created_ts, now)],
+      [{ label: 'USER ID', isSpare: true }, (one) => one.user_id],
+    ],
+    empty: 'no users yet; create one with `pipectl users create EMAIL`',
+  })
 }

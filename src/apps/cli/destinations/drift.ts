@@ -5,7 +5,7 @@ import { exitCodes, Failure } from '../../client/failure.ts'
 import { fullName, lanePath } from '../../client/workspace.ts'
 import { connect } from '../connection.ts'
 import { define, formats } from '../define.ts'
-import { print } from '../output.ts'
+import { listView, print } from '../output.ts'
 import { findDestination } from '../references.ts'
 import { say } from '../terminal.ts'
 import { namingHelp } from './status.ts'
@@ -28,39 +28,31 @@ export function addDriftCommand(destinations: Command): void {
       const name = fullName(pipe, destination)
       if (mapping !== 'columns') throw nothingMapped(name, mapping)
       const now = Date.now()
-      const view = {
+      const view = listView(keys, {
         json: reply.text,
-        items: () => keys.map((key) => JSON.stringify(key)),
-        names: () => keys.map(({ key }) => key),
-        table: () => ({
-          columns: [
-            { label: 'KEY', shrinksTo: 20 },
-            'RECORDS',
-            'TYPE',
-            { label: 'EXAMPLE', shrinksTo: 12 },
-            { label: 'LAST SEEN', gives: 1 },
-          ],
-          rows: keys.map((one) => [
-            one.key,
-            count(one.records),
-            one.type,
-            one.example,
-            ago(one.last_seen_ts, now),
-          ]),
-          empty: records_seen === 0 ? 'no record was sampled yet' : 'every key has a column',
-        }),
-      }
+        name: (one) => one.key,
+        columns: [
+          [{ label: 'KEY', shrinksTo: 20 }, (one) => one.key],
+          ['RECORDS', (one) => count(one.records)],
+          ['TYPE', (one) => one.type],
+          [{ label: 'EXAMPLE', shrinksTo: 12 }, (one) => one.example],
+          [{ label: 'LAST SEEN', gives: 1 }, (one) => ago(one.last_seen_ts, now)],
+        ],
+        empty: records_seen === 0 ? 'no record was sampled yet' : 'every key has a column',
+      })
       await print(view, options.output)
       if (records_seen > 0) say(`In a sample of ${counted(records_seen, 'record')}.`)
       if (other_keys > 0) say(`Further keys occurred ${count(other_keys)} times.`)
       if (unfilled_columns.length > 0) say(`No record filled: ${unfilled_columns.join(', ')}.`)
-      const [first] = keys
-      if (first === undefined) return
-      const type = first.type === 'null' ? 'string' : first.type
-      const word = /^[\w.-]+$/.test(first.key) ? first.key : 'KEY'
-      say(`To store one: pipectl destinations update ${name} --add-column ${word}:${type} --alter-table`)
+      if (keys[0] !== undefined) adviseColumn(name, keys[0])
     },
   })
+}
+
+function adviseColumn(name: string, { key, type }: { key: string; type: string }): void {
+  const word = /^[\w.-]+$/.test(key) ? key : 'KEY'
+  const columnType = type === 'null' ? 'string' : type
+  say(`To store one: pipectl destinations update ${name} --add-column ${word}:${columnType} --alter-table`)
 }
 
 function nothingMapped(name: string, mapping: 'by_name' | 'none'): Failure {

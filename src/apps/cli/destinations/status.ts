@@ -6,7 +6,7 @@ import { exitCodes, Failure } from '../../client/failure.ts'
 import { allDestinations, fullName, lanePath } from '../../client/workspace.ts'
 import { connect } from '../connection.ts'
 import { type CommonOptions, define, formats } from '../define.ts'
-import { oneView, print } from '../output.ts'
+import { listView, oneView, print } from '../output.ts'
 import { findDestination, findPipe } from '../references.ts'
 import { confirm, say } from '../terminal.ts'
 
@@ -79,18 +79,18 @@ async function unblockAll(options: CommonOptions & UnblockOptions): Promise<void
     say(`${fullName(pipe, destination)} is active.`)
   }
   const ids = blocked.map(({ destination }) => destination.destination_id)
-  const view = {
+  const view = listView(blocked, {
     json: JSON.stringify({ unblocked: ids }),
-    items: () => ids.map((destination_id) => JSON.stringify({ destination_id })),
-    names: () => ids,
-    table: () => ({
-      columns: [
+    item: ({ destination: { destination_id } }) => ({ destination_id }),
+    name: ({ destination }) => destination.destination_id,
+    columns: [
+      [
         { label: 'LANE', shrinksTo: 30, keepsEnd: true },
-        { label: 'DESTINATION ID', isSpare: true },
+        ({ pipe, destination }) => fullName(pipe, destination),
       ],
-      rows: blocked.map(({ pipe, destination }) => [fullName(pipe, destination), destination.destination_id]),
-    }),
-  }
+      [{ label: 'DESTINATION ID', isSpare: true }, ({ destination }) => destination.destination_id],
+    ],
+  })
   await print(view, options.output)
 }
 
