@@ -56,6 +56,7 @@ const longestPauseSeconds = 3_600
 const longestBackoffSeconds = 60
 
 /** `url`: of the pipe, `https://…/v1/ingest/PIPE_ID`. Throws for what is no URL. */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: small functions over shared variables, whose names the minifier shortens; it leaves the properties of a class, which would not fit into the 2 KB
 export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): PipectlSender {
   const address = new URL(url, location.href).href
   const prefix = `pipectl ${address} `
@@ -135,6 +136,26 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
     if (open) save(open, 0 + openBody)
     open = ''
   }
+  /** False: it does not fit into the open batch, or there is none. */
+  const add = (text: string, bytes: number) => {
+    const grown = `${openBody.slice(0, -1)},\n${text}]`
+    const fits = open && openRecords < batchRecords && openBytes + bytes <= batchBytes
+    if (!fits || !grow(leaseOpen() + grown)) return false
+    openBody = grown
+    openBytes += bytes
+    openRecords++
+    return true
+  }
+  const begin = (text: string, bytes: number) => {
+    seal()
+    trim()
+    lastId = Math.max(lastId + 1, Date.now())
+    open = `${prefix}${lastId.toString(36)}-${crypto.getRandomValues(new Uint32Array(4)).join('')}`
+    openBody = `[${text}]`
+    openBytes = bytes
+    openRecords = 1
+    save(open, leaseOpen() + openBody)
+  }
   const trim = () => {
     let chars = keptChars
     let batches = keptBatches
@@ -155,6 +176,13 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
       ...init,
     })
 
+  /** `status`: 0 without a response. `after`: the seconds that the daemon asks for. */
+  const pause = (name: string, body: string, status: number, after: number) => {
+    const backoff = Math.min(2 ** failures++, longestBackoffSeconds) * (0.5 + Math.random() / 2)
+    resumeAt = Date.now() + Math.ceil(1000 * (Math.min(after, longestPauseSeconds) + backoff))
+    save(name, (status ? resumeAt : 0) + body)
+    if (open) save(open, leaseOpen() + openBody)
+  }
   const post = async (name: string) => {
     const time = timeOf(name)
     const body = bodyOf(name)
@@ -178,12 +206,7 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
       failures = 0
       remove(name)
     } else if (status === 400 || status === 413 || status === 422) split(name, body)
-    else {
-      const backoff = Math.min(2 ** failures++, longestBackoffSeconds) * (0.5 + Math.random() / 2)
-      resumeAt = Date.now() + Math.ceil(1000 * (Math.min(after, longestPauseSeconds) + backoff))
-      save(name, (status ? resumeAt : 0) + body)
-      if (open) save(open, leaseOpen() + openBody)
-    }
+    else pause(name, body, status, after)
   }
 
   const schedule = (ms: number) => {
@@ -201,6 +224,16 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
     if (waits.length) schedule(Math.min(...waits))
   }
 
+  const handOver = (name: string) => {
+    const body = bodyOf(name)
+    const release = () => save(name, 0 + body)
+    release()
+    // Where the last request failed a beacon would too, and say nothing.
+    if (failures || !navigator.onLine) return
+    if (key) request(name, body, { keepalive: true }).catch(release)
+    else if (!navigator.sendBeacon?.(target(name), body)) return
+    save(name, -Date.now() + body)
+  }
   /** The page may end now: hands as much as possible to the browser, and leaves everything to the next page. */
   const hide = () => {
     isLeaving = true
@@ -208,17 +241,7 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
       isLeaving = false
     })
     seal()
-    for (const name of names()) {
-      if (timeOf(name) < 0 || !(name === sending || isFree(name))) continue
-      const body = bodyOf(name)
-      const release = () => save(name, 0 + body)
-      release()
-      // Where the last request failed a beacon would too, and say nothing.
-      if (failures || !navigator.onLine) continue
-      if (key) request(name, body, { keepalive: true }).catch(release)
-      else if (!navigator.sendBeacon?.(target(name), body)) continue
-      save(name, -Date.now() + body)
-    }
+    for (const name of names()) if (timeOf(name) >= 0 && (name === sending || isFree(name))) handOver(name)
     schedule(beaconMs)
   }
   const look = () => {
@@ -246,26 +269,9 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
         if (onDrop) setTimeout(() => onDrop([record], 'full'))
         return false
       }
-      const grown = `${openBody.slice(0, -1)},\n${text}]`
-      const isAdded =
-        open &&
-        openRecords < batchRecords &&
-        openBytes + bytes <= batchBytes &&
-        grow(`${leaseOpen()}${grown}`)
-      if (isAdded) {
-        openBody = grown
-        openBytes += bytes
-        openRecords++
-      } else {
+      if (!add(text, bytes)) {
         const wasOpen = open
-        seal()
-        trim()
-        lastId = Math.max(lastId + 1, Date.now())
-        open = `${prefix}${lastId.toString(36)}-${crypto.getRandomValues(new Uint32Array(4)).join('')}`
-        openBody = `[${text}]`
-        openBytes = bytes
-        openRecords = 1
-        save(open, leaseOpen() + openBody)
+        begin(text, bytes)
         if (wasOpen) flush()
       }
       // A listener of the same event that runs after ours sent this record while the page closes.

@@ -4,7 +4,7 @@
  *   board ──enter──▶ detail      any page ──?──▶ keys ──any key──▶ back
  *     │ /  filter: typing narrows the board; enter keeps it, esc clears it
  *     │ a  shows only lanes with problems, and their pipes; again: everything
- *     │ s, b, p  question: only y does it
+ *     │ s, b, p  question: only y does it (use-entry.ts, lane-keys.ts)
  *     │ x  the parked records of the lane (use-parked.ts)
  *     └ w  rewind: typing says where to; enter does it, esc does not
  *
@@ -14,26 +14,24 @@
  */
 import { Box, Text, useApp } from 'ink'
 import { useEffect, useState } from 'react'
-import type { AlertsShown } from '../../contract/alerts.ts'
-import type { OverviewPipe } from '../../contract/overview.ts'
-import { needAttention, needsAttention } from '../../contract/state-words.ts'
-import { count, counted } from '../../platform/quantities.ts'
-import { areAlertsFailing } from '../client/alerts.ts'
 import type { Client } from '../client/client.ts'
 import { clusterOf } from '../client/cluster.ts'
 import { skipHelps } from '../client/lane-error.ts'
-import { printable } from '../client/printable.ts'
 import * as actions from './actions.ts'
 import { Board } from './board.tsx'
 import { ClusterLine } from './cluster-line.tsx'
 import { type Blocking, Detail } from './detail.tsx'
-import { KeysHelp, keyLine, parkedKeyLine } from './keys-help.tsx'
+import { Footer, ParkedFooter } from './footer.tsx'
+import { Header } from './header.tsx'
+import { KeysHelp } from './keys-help.tsx'
+import { laneKeys, noLaneNotice } from './lane-keys.ts'
 import { ParkedPage } from './parked.tsx'
-import { nextTroubled, type Row, rowsOf } from './rows.ts'
 import { useAlerts } from './use-alerts.ts'
-import { type KeyPress, movesIn, useKeys } from './use-keys.ts'
-import { useParked } from './use-parked.ts'
-import { useSnapshot } from './use-snapshot.ts'
+import { useEntry } from './use-entry.ts'
+import { useKeys } from './use-keys.ts'
+import { type ParkedView, useParked } from './use-parked.ts'
+import { type Selection, useSelection } from './use-selection.ts'
+import { type Feed, useSnapshot } from './use-snapshot.ts'
 
 export interface AppProps {
   client: Client
@@ -45,294 +43,148 @@ export interface AppProps {
   everyMs?: number
 }
 
-type Entry =
-  | { kind: 'filter' }
-  | { kind: 'rewind'; lane: actions.Lane }
-  | { kind: 'skip'; lane: actions.Lane }
-  | { kind: 'block'; lane: actions.Lane }
-  | { kind: 'pause'; pipe: OverviewPipe }
-
 /** From here on the board keeps its columns beside the detail. */
 const splitWidth = 150
 
-const readOnlyNotice = 'This screen is read-only.'
-const noLaneNotice = 'Choose a lane first: a line below a pipe.'
-// 80 columns show it whole.
-const skipWontHelpNotice = 'Skipping does not help: no record is at fault. Fix the destination, then r.'
+type PageName = 'board' | 'detail' | 'parked' | 'keys'
 
 export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000 }: AppProps) {
   const { exit } = useApp()
   const feed = useSnapshot(client, everyMs)
   const alerts = useAlerts(client)
-  const [selectedId, select] = useState<string | null>(null)
-  const [page, setPage] = useState<'board' | 'detail' | 'parked' | 'keys'>('board')
+  const [page, setPage] = useState<PageName>('board')
   const [filter, setFilter] = useState('')
   const [showsProblemsOnly, setProblemsOnly] = useState(false)
-  const [entry, setEntry] = useState<Entry | null>(null)
-  const [typed, setTyped] = useState('')
   const [notice, setNotice] = useState('')
-  const rows = feed.snapshot === null ? [] : rowsOf(feed.snapshot, filter, showsProblemsOnly)
-  const row = rows.find((one) => one.id === selectedId) ?? rows[0] ?? null
-  // Once, with what is there first: a selection that moved by itself could be acted upon by mistake.
-  const isLoaded = feed.snapshot !== null
-  // biome-ignore lint/correctness/useExhaustiveDependencies: see above
-  useEffect(() => {
-    if (isLoaded) select((chosen) => chosen ?? nextTroubled(rows, null)?.id ?? null)
-  }, [isLoaded])
-  const lane = row === null ? null : laneOf(row)
+  const selection = useSelection(feed.snapshot, filter, showsProblemsOnly)
+  const { row, lane } = selection
   // By the daemon's clock, as are the times that are compared with it.
   const takenMs = Date.parse(feed.snapshot?.server_ts ?? '')
   const blocking = useBlocking(client, page === 'detail' ? lane : null, takenMs)
-
   const act = (what: Promise<string>) => {
     setNotice('…')
     what.then(setNotice, (error) => setNotice(actions.failureLine(error))).finally(feed.refresh)
   }
-  const parked = useParked(client, page === 'parked' ? lane : null, takenMs, {
-    readOnly,
-    act,
-    notify: setNotice,
-    close: () => setPage('board'),
-  })
-  const endEntry = () => {
-    setEntry(null)
-    setTyped('')
-  }
-  const onLane = (what: (lane: actions.Lane) => void) => {
-    if (readOnly) setNotice(readOnlyNotice)
-    else if (lane === null) setNotice(noLaneNotice)
-    else what(lane)
-  }
-  const move = (by: number) => {
-    const at = rows.findIndex((one) => one.id === row?.id)
-    select(rows[Math.max(0, Math.min(rows.length - 1, at + by))]?.id ?? null)
-  }
-  const selectNextTroubled = () => {
-    const next = nextTroubled(rows, row?.id ?? null)
-    if (next === null) setNotice('No lane needs attention.')
-    else select(next.id)
-  }
-
-  const onEntryKey = (current: Entry, pressed: KeyPress) => {
-    if (current.kind === 'skip' || current.kind === 'block' || current.kind === 'pause') {
-      endEntry()
-      const isYes = pressed === 'y' || pressed === 'Y'
-      if (!isYes) setNotice(current.kind === 'skip' ? 'Not skipped.' : 'Not changed.')
-      else if (current.kind === 'skip') act(actions.skip(client, current.lane))
-      else if (current.kind === 'block') act(actions.toggleBlocked(client, current.lane))
-      else act(actions.togglePaused(client, current.pipe))
-    } else if (pressed === 'escape') {
-      if (current.kind === 'filter') setFilter('')
-      endEntry()
-    } else if (pressed === 'return') {
-      if (current.kind === 'rewind' && typed !== '') act(actions.rewind(client, current.lane, typed))
-      endEntry()
-    } else if (pressed === 'erase' || pressed.length === 1) {
-      const text = pressed === 'erase' ? typed.slice(0, -1) : typed + pressed
-      setTyped(text)
-      if (current.kind === 'filter') setFilter(text)
-    }
-  }
-  const showParked = () => {
-    if (lane === null) setNotice(noLaneNotice)
-    else setPage('parked')
-  }
-  const changes: Record<string, () => void> = {
-    s: () =>
-      onLane((chosen) => {
-        if (skipHelps(chosen.destination.lane)) setEntry({ kind: 'skip', lane: chosen })
-        else setNotice(skipWontHelpNotice)
-      }),
-    w: () => onLane((chosen) => setEntry({ kind: 'rewind', lane: chosen })),
-    r: () => onLane((chosen) => act(actions.retry(client, chosen))),
-    b: () =>
-      onLane((chosen) => {
-        if (chosen.destination.destination_status === 'active') setEntry({ kind: 'block', lane: chosen })
-        else act(actions.toggleBlocked(client, chosen))
-      }),
-    p: () => {
-      if (readOnly) setNotice(readOnlyNotice)
-      else if (row !== null) setEntry({ kind: 'pause', pipe: row.pipe })
-    },
-  }
-  const moves = movesIn(rows.length)
-
-  useKeys((pressed) => {
-    if (entry !== null) return onEntryKey(entry, pressed)
-    setNotice('')
-    if (pressed === 'q' && parked.question === null) exit()
-    else if (page === 'keys') setPage('board')
-    else if (pressed === '?' && parked.question === null) setPage('keys')
-    else if (page === 'parked') parked.onKey(pressed)
-    else if (pressed === 'x') showParked()
-    else if (pressed === 'escape' || pressed === 'left') setPage('board')
-    else if (pressed === 'return' || pressed === 'right') setPage('detail')
-    else if (pressed === '/') {
+  const onParked = { readOnly, act, notify: setNotice, close: () => setPage('board') }
+  const parked = useParked(client, { lane: page === 'parked' ? lane : null, takenMs }, onParked)
+  const asked = useEntry({ client, act, notify: setNotice, setFilter })
+  const keys: Record<string, () => void> = {
+    x: () => (lane === null ? setNotice(noLaneNotice) : setPage('parked')),
+    escape: () => setPage('board'),
+    left: () => setPage('board'),
+    return: () => setPage('detail'),
+    right: () => setPage('detail'),
+    '/': () => {
       setPage('board')
-      setTyped(filter)
-      setEntry({ kind: 'filter' })
-    } else if (pressed === 'n') selectNextTroubled()
-    else if (pressed === 'a') setProblemsOnly(!showsProblemsOnly)
-    else if (moves[pressed] !== undefined) move(moves[pressed])
-    else changes[pressed]?.()
+      asked.begin({ kind: 'filter' }, filter)
+    },
+    n: () => selection.selectNextTroubled() || setNotice('No lane needs attention.'),
+    a: () => setProblemsOnly(!showsProblemsOnly),
+    ...laneKeys({ client, readOnly, row, lane, act, notify: setNotice, begin: asked.begin }),
+  }
+  useKeys((pressed) => {
+    if (asked.entry !== null) return asked.onKey(asked.entry, pressed)
+    setNotice('')
+    const isAsking = parked.question !== null
+    if (pressed === 'q' && !isAsking) exit()
+    else if (page === 'keys') setPage('board')
+    else if (pressed === '?' && !isAsking) setPage('keys')
+    else if (page === 'parked') parked.onKey(pressed)
+    else if (keys[pressed] !== undefined) keys[pressed]()
+    else selection.onKey(pressed)
   })
 
   const cluster = feed.snapshot === null ? null : clusterOf(feed.snapshot)
   // Header (of a cluster two lines), status line, and the line that the terminal keeps for itself.
   const headHeight = cluster === null ? 1 : 2
   const bodyHeight = Math.max(3, height - 2 - headHeight)
+  const footer = { notice, readOnly, width }
   return (
     <Box flexDirection="column" width={width} height={bodyHeight + 1 + headHeight} overflow="hidden">
       <Header url={client.url} feed={feed} alerts={alerts} readOnly={readOnly} wiped={wiped} />
       {cluster === null ? null : <ClusterLine cluster={cluster} />}
-      {feed.snapshot === null ? (
-        <Box height={bodyHeight}>
-          <Text>{feed.staleBecause === null ? 'Connecting to the daemon…' : ''}</Text>
-        </Box>
-      ) : page === 'keys' ? (
-        <KeysHelp height={bodyHeight} readOnly={readOnly} />
-      ) : page === 'parked' && lane !== null ? (
-        <ParkedPage name={actions.laneName(lane)} view={parked} height={bodyHeight} nowMs={takenMs} />
-      ) : page === 'detail' && row !== null && width < splitWidth ? (
-        <Detail row={row} blocking={blocking} height={bodyHeight} nowMs={takenMs} />
-      ) : rows.length === 0 ? (
-        <Box height={bodyHeight}>
-          <Text>
-            {showsProblemsOnly
-              ? 'No lane has a problem; a shows all.'
-              : filter === ''
-                ? 'No pipes yet: pipectl pipes create NAME'
-                : 'Nothing matches the filter.'}
-          </Text>
-        </Box>
-      ) : (
-        <Box height={bodyHeight}>
-          <Board
-            rows={rows}
-            rates={feed.rates}
-            showsNodes={cluster !== null}
-            selectedId={row?.id ?? null}
-            width={page === 'detail' ? boardWidth(width) : width}
-            height={bodyHeight}
-          />
-          {page === 'detail' && row !== null ? (
-            <Box marginLeft={2} width={width - boardWidth(width) - 2}>
-              <Detail row={row} blocking={blocking} height={bodyHeight} nowMs={takenMs} />
-            </Box>
-          ) : null}
-        </Box>
-      )}
-      {page === 'parked' && entry === null ? (
-        <ParkedFooter question={parked.question} notice={notice} readOnly={readOnly} width={width} />
+      <Body
+        {...{ page, feed, selection, blocking, parked, readOnly, width, height: bodyHeight }}
+        whyEmpty={whyEmpty(filter, showsProblemsOnly)}
+      />
+      {page === 'parked' && asked.entry === null ? (
+        <ParkedFooter question={parked.question} {...footer} />
       ) : (
         <Footer
-          entry={entry}
-          typed={typed}
-          notice={notice}
+          entry={asked.entry}
+          typed={asked.typed}
           filter={[filter, ...(showsProblemsOnly ? ['problems only'] : [])].filter(Boolean).join(', ')}
-          readOnly={readOnly}
-          width={width}
           canSkip={lane === null || skipHelps(lane.destination.lane)}
+          {...footer}
         />
       )}
     </Box>
   )
 }
 
-function Header(props: {
-  url: string
-  feed: ReturnType<typeof useSnapshot>
-  alerts: AlertsShown | null
-  readOnly: boolean
-  wiped: number
-}) {
-  const { snapshot, staleBecause } = props.feed
-  const nowMs = Date.parse(snapshot?.server_ts ?? '')
-  const lanes = snapshot?.pipes.flatMap((one) => one.lanes) ?? []
-  const stale = lanes.filter((one) => one.lane.stale === true).length
-  const troubled = lanes.filter((one) => needsAttention(one, nowMs)).length
-  const pending = snapshot?.pipes.reduce((sum, one) => sum + one.pending_messages, 0) ?? 0
-  return (
-    <Text wrap="truncate">
-      <Text bold>pipectl</Text>
-      {/* A space of another kind every second time; see `wiped`. */}
-      {props.wiped % 2 === 0 ? ' ' : '\u00a0'}
-      {staleBecause === null ? null : (
-        <Text inverse color="red">
-          {' STALE '}
-        </Text>
-      )}
-      {staleBecause === null ? null : <Text color="red">{` ${staleBecause} `}</Text>}
-      {props.readOnly ? <Text color="yellow">[read-only] </Text> : null}
-      {`${props.url}  ${counted(snapshot?.pipes.length ?? 0, 'pipe')}  ${counted(lanes.length, 'lane')}  `}
-      <Text color={troubled > 0 ? 'red' : 'green'}>{needAttention(troubled)}</Text>
-      {`  ${count(pending)} pending`}
-      <AlertsWord alerts={props.alerts} />
-      {stale === 0 ? null : <Text color="yellow">{`  ${stale} stale: delivery does not respond`}</Text>}
-    </Text>
-  )
+function whyEmpty(filter: string, showsProblemsOnly: boolean): string {
+  if (showsProblemsOnly) return 'No lane has a problem; a shows all.'
+  return filter === '' ? 'No pipes yet: pipectl pipes create NAME' : 'Nothing matches the filter.'
 }
 
-/** Short where all is well: a narrow terminal cuts the line. */
-function AlertsWord({ alerts }: { alerts: AlertsShown | null }) {
-  if (alerts === null) return null
-  if (alerts.alerts === null) return <Text dimColor>{'  no alerts'}</Text>
-  const failure = areAlertsFailing(alerts) ? alerts.status?.last_failure : null
-  if (!failure) return <Text dimColor>{'  alerts on'}</Text>
-  return <Text color="yellow">{`  alerts not sent: ${printable(failure.message)}`}</Text>
-}
-
-function Footer(props: {
-  entry: Entry | null
-  typed: string
-  notice: string
-  filter: string
+interface BodyProps {
+  page: PageName
+  feed: Feed
+  selection: Selection
+  blocking: Blocking | null
+  parked: ParkedView
   readOnly: boolean
-  canSkip: boolean
   width: number
-}) {
-  const { entry, typed, notice, filter, width } = props
-  const filtered = filter === '' ? '' : `[${filter}]  `
-  const text =
-    entry?.kind === 'skip'
-      ? `Skip? [y/N]  Parks the blocking message of ${actions.laneName(entry.lane)}; the lane continues.`
-      : entry?.kind === 'block'
-        ? `Block ${actions.laneName(entry.lane)}? [y/N]  Deliveries stop; the backlog is kept.`
-        : entry?.kind === 'pause'
-          ? pauseQuestion(entry.pipe)
-          : entry?.kind === 'rewind'
-            ? `Rewind ${actions.laneName(entry.lane)} to (earliest, stream_seq or time): ${typed}▏`
-            : entry?.kind === 'filter'
-              ? `Filter: ${typed}▏`
-              : notice || `${filtered}${keyLine(props.readOnly, width - filtered.length, props.canSkip)}`
+  height: number
+  /** The text of a board without rows. */
+  whyEmpty: string
+}
+
+function Body(props: BodyProps) {
+  const { page, feed, selection, parked, height, width } = props
+  const { rows, row, lane } = selection
+  const nowMs = Date.parse(feed.snapshot?.server_ts ?? '')
+  if (feed.snapshot === null)
+    return <Line text={feed.staleBecause === null ? 'Connecting to the daemon…' : ''} height={height} />
+  if (page === 'keys') return <KeysHelp height={height} readOnly={props.readOnly} />
+  if (page === 'parked' && lane !== null)
+    return <ParkedPage name={actions.laneName(lane)} view={parked} height={height} nowMs={nowMs} />
+  const detail =
+    page === 'detail' && row !== null ? (
+      <Detail row={row} blocking={props.blocking} height={height} nowMs={nowMs} />
+    ) : null
+  if (detail !== null && width < splitWidth) return detail
+  if (rows.length === 0) return <Line text={props.whyEmpty} height={height} />
   return (
-    <Text wrap="truncate" dimColor={entry === null && notice === ''} bold={entry !== null}>
-      {text}
-    </Text>
+    <Box height={height}>
+      <Board
+        rows={rows}
+        rates={feed.rates}
+        showsNodes={clusterOf(feed.snapshot) !== null}
+        selectedId={row?.id ?? null}
+        width={page === 'detail' ? boardWidth(width) : width}
+        height={height}
+      />
+      {detail === null ? null : (
+        <Box marginLeft={2} width={width - boardWidth(width) - 2}>
+          {detail}
+        </Box>
+      )}
+    </Box>
   )
 }
 
-function ParkedFooter(props: { question: string | null; notice: string; readOnly: boolean; width: number }) {
-  const { question, notice, readOnly, width } = props
+function Line({ text, height }: { text: string; height: number }) {
   return (
-    <Text wrap="truncate" dimColor={question === null && notice === ''} bold={question !== null}>
-      {question ?? (notice || parkedKeyLine(readOnly, width))}
-    </Text>
+    <Box height={height}>
+      <Text>{text}</Text>
+    </Box>
   )
-}
-
-function pauseQuestion({ pipe_name: name, pipe_status: status }: OverviewPipe): string {
-  if (status === 'paused') return `Resume pipe ${name}? [y/N]  It accepts records again.`
-  return `Pause pipe ${name}? [y/N]  Senders get 404; the backlog is still delivered.`
 }
 
 /** Beside a detail: half of the screen, and no more than a board needs. */
 function boardWidth(width: number): number {
   return Math.min(Math.floor(width / 2), 90)
-}
-
-function laneOf(row: Row): actions.Lane | null {
-  return row.destination === null ? null : { pipe: row.pipe, destination: row.destination }
 }
 
 /** The blocking message of the lane that is shown in full, loaded again with every snapshot. */

@@ -42,19 +42,25 @@ export function useKeys(onKeyPress: (stroke: KeyPress) => void): void {
   })
 }
 
+const namedKeys = [
+  ['escape', 'escape'],
+  ['return', 'return'],
+  ['backspace', 'erase'],
+  ['delete', 'erase'],
+  ['upArrow', 'up'],
+  ['downArrow', 'down'],
+  ['leftArrow', 'left'],
+  ['rightArrow', 'right'],
+  ['pageUp', 'pageUp'],
+  ['pageDown', 'pageDown'],
+  ['home', 'home'],
+  ['end', 'end'],
+] as const
+
 export function keyPressesOf(input: string, key: Partial<Key>): KeyPress[] {
   if (key.ctrl || key.meta) return key.escape ? ['escape'] : []
-  if (key.escape) return ['escape']
-  if (key.return) return ['return']
-  if (key.backspace || key.delete) return ['erase']
-  if (key.upArrow) return ['up']
-  if (key.downArrow) return ['down']
-  if (key.leftArrow) return ['left']
-  if (key.rightArrow) return ['right']
-  if (key.pageUp) return ['pageUp']
-  if (key.pageDown) return ['pageDown']
-  if (key.home) return ['home']
-  if (key.end) return ['end']
+  const named = namedKeys.find(([name]) => key[name])
+  if (named !== undefined) return [named[1]]
   return [...input].flatMap((character) => {
     if (character === '\r' || character === '\n') return ['return']
     if (character === '\x1b') return ['escape']

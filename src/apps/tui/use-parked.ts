@@ -11,7 +11,7 @@ import type { Client } from '../client/client.ts'
 import { singleLine } from '../client/json-text.ts'
 import { errorWords, parkedRecords, placeWords, recordTextsOf, replayOutcome } from '../client/parked.ts'
 import type { LaneRef } from '../client/workspace.ts'
-import { type Lane, laneName } from './actions.ts'
+import { failureLine, type Lane, laneName } from './actions.ts'
 import { type KeyPress, movesIn } from './use-keys.ts'
 
 /** More than a user reads line by line; the command line has all. */
@@ -46,28 +46,20 @@ interface Options {
   close(): void
 }
 
-/** `lane` null: the page is not open. `takenMs`: of the snapshot; with a new one everything is asked for again. */
-export function useParked(client: Client, lane: Lane | null, takenMs: number, options: Options): ParkedView {
+interface Shown {
+  /** Null: the page is not open. */
+  lane: Lane | null
+  /** Of the snapshot; with a new one everything is asked for again. */
+  takenMs: number
+}
+
+export function useParked(client: Client, { lane, takenMs }: Shown, options: Options): ParkedView {
   const { readOnly, act, notify, close } = options
-  const [found, setFound] = useState<{ id: string; list: ParkedRecord[]; hasMore: boolean } | null>(null)
+  const { list, hasMore } = useParkedList(client, { lane, takenMs })
   const [selectedId, select] = useState<string | null>(null)
   const [shown, setShown] = useState<ShownRecord | null>(null)
   const [asking, setAsking] = useState<Asking | null>(null)
   const place = lane === null ? null : placeOf(lane)
-  const id = place?.destinationId ?? null
-  // biome-ignore lint/correctness/useExhaustiveDependencies: `place` is a new object with every snapshot
-  useEffect(() => {
-    if (place === null) return setFound(null)
-    const stop = new AbortController()
-    parkedRecords(client, place, {}, { most: maxShown, signal: stop.signal }).then(
-      ({ parked, hasMore }) => setFound({ id: place.destinationId, list: parked, hasMore }),
-      // A daemon that is away is said in the header; what was shown stays.
-      () => {},
-    )
-    return () => stop.abort()
-  }, [client, id, takenMs])
-  const isCurrent = found !== null && found.id === id
-  const list = isCurrent ? found.list : null
   const selected = list?.find((one) => one.parked_id === selectedId) ?? list?.[0] ?? null
 
   const move = (by: number) => {
@@ -92,12 +84,16 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
     if (shown !== null) setShown(null)
     else close()
   }
+  const showSelected = () =>
+    onSelected(
+      (at, one) => void load(client, at, one.parked_id).then(setShown, (error) => notify(failureLine(error))),
+    )
   const keys: Record<string, () => void> = {
     escape: leave,
     left: leave,
     x: close,
-    return: () => onSelected((at, one) => void load(client, at, one.parked_id, setShown, notify)),
-    right: () => onSelected((at, one) => void load(client, at, one.parked_id, setShown, notify)),
+    return: showSelected,
+    right: showSelected,
     r: () =>
       changing(() =>
         onSelected((at, one) => {
@@ -110,7 +106,7 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
   }
   return {
     list,
-    hasMore: isCurrent && found.hasMore,
+    hasMore,
     selected,
     shown,
     question: asking === null || lane === null ? null : questionOf(asking, lane),
@@ -120,6 +116,25 @@ export function useParked(client: Client, lane: Lane | null, takenMs: number, op
       keys[pressed]?.()
     },
   }
+}
+
+function useParkedList(client: Client, { lane, takenMs }: Shown): Pick<ParkedView, 'list' | 'hasMore'> {
+  const [found, setFound] = useState<{ id: string; list: ParkedRecord[]; hasMore: boolean } | null>(null)
+  const place = lane === null ? null : placeOf(lane)
+  const id = place?.destinationId ?? null
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `place` is a new object with every snapshot
+  useEffect(() => {
+    if (place === null) return setFound(null)
+    const stop = new AbortController()
+    parkedRecords(client, place, {}, { most: maxShown, signal: stop.signal }).then(
+      ({ parked, hasMore }) => setFound({ id: place.destinationId, list: parked, hasMore }),
+      // A daemon that is away is said in the header; what was shown stays.
+      () => {},
+    )
+    return () => stop.abort()
+  }, [client, id, takenMs])
+  const isCurrent = found !== null && found.id === id
+  return isCurrent ? found : { list: null, hasMore: false }
 }
 
 function questionOf(asking: Asking, lane: Lane): string {
@@ -135,17 +150,11 @@ async function load(
   client: Client,
   { pipeId, destinationId }: LaneRef,
   parkedId: string,
-  show: (record: ShownRecord) => void,
-  notify: (text: string) => void,
-): Promise<void> {
-  try {
-    const { body, text } = await client.call('getParked', {
-      path: { pipe_id: pipeId, destination_id: destinationId, parked_id: parkedId },
-    })
-    show({ parked: body, records: recordTextsOf(text).map(singleLine) })
-  } catch (error) {
-    notify(error instanceof Error ? error.message : String(error))
-  }
+): Promise<ShownRecord> {
+  const { body, text } = await client.call('getParked', {
+    path: { pipe_id: pipeId, destination_id: destinationId, parked_id: parkedId },
+  })
+  return { parked: body, records: recordTextsOf(text).map(singleLine) }
 }
 
 /** Waits for the outcome, at most ten seconds. */

@@ -25,21 +25,11 @@ export function useSnapshot(client: Client, everyMs: number): Feed & { refresh: 
       if (running || stop.signal.aborted) return
       running = true
       clearTimeout(timer)
-      try {
-        const snapshot = await overviews.next(stop.signal)
-        setFeed((before) => ({
-          snapshot,
-          rates: nextRates(before.rates, before.snapshot, snapshot),
-          staleBecause: null,
-        }))
-      } catch (error) {
-        if (stop.signal.aborted) return
-        const why = error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
-        setFeed((before) => ({ ...before, staleBecause: why }))
-      } finally {
-        running = false
-      }
-      if (!stop.signal.aborted) timer = setTimeout(round, everyMs)
+      const change = await nextChange(overviews, stop.signal)
+      running = false
+      if (stop.signal.aborted) return
+      setFeed(change)
+      timer = setTimeout(round, everyMs)
     }
     wake.current = () => void round()
     void round()
@@ -49,4 +39,19 @@ export function useSnapshot(client: Client, everyMs: number): Feed & { refresh: 
     }
   }, [client, everyMs])
   return { ...feed, refresh: () => wake.current() }
+}
+
+/** One request, and how its response changes what is shown. */
+async function nextChange(overviews: OverviewFeed, signal: AbortSignal): Promise<(before: Feed) => Feed> {
+  try {
+    const snapshot = await overviews.next(signal)
+    return ({ rates, snapshot: before }) => ({
+      snapshot,
+      rates: nextRates(rates, before, snapshot),
+      staleBecause: null,
+    })
+  } catch (error) {
+    const why = error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
+    return (before) => ({ ...before, staleBecause: why })
+  }
 }
