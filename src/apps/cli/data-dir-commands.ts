@@ -194,7 +194,9 @@ keep their backlog; set their secrets again and unblock them. If there is no key
       const ofAlerts = lost.some(isAlerts) ? ' and the address of alerts' : ''
       const found = `${counted(lost.filter((one) => !isAlerts(one)).length, 'destination')}${ofAlerts}`
       await confirm(
-        `Discard the secrets of ${found}? They are blocked until you set them again.`,
+        lost.length === 0
+          ? 'Create a new sealing key? No stored secret is lost.'
+          : `Discard the secrets of ${found}? They are blocked until you set them again.`,
         options.yes,
       )
       for (const one of await forgetLostSecrets(settings, io().env)) {

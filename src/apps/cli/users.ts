@@ -220,5 +220,6 @@ function viewOf(users: readonly User[]): View {
       [{ label: 'CREATED', gives: 1 }, (one) => ago(one.user_created_ts, now)],
       [{ label: 'USER ID', isSpare: true }, (one) => one.user_id],
     ],
+    empty: 'no users yet; create one with `pipectl users create EMAIL`',
   })
 }
