@@ -10,6 +10,8 @@ export interface LoadOptions {
   headers: Record<string, string>
   /** Sent in turn. */
   bodies: readonly string[]
+  /** Paths that the requests go to in turn, instead of the one in `url`. Only wrk can. */
+  paths?: readonly string[]
   connections: number
   /** Whole ones: rounded up. */
   seconds: number
@@ -31,7 +33,14 @@ export async function load(options: LoadOptions): Promise<LoadResult> {
   return generator === 'wrk' ? await withWrk(options) : await withAutocannon(options)
 }
 
-async function withWrk({ url, headers, bodies, connections, seconds }: LoadOptions): Promise<LoadResult> {
+async function withWrk({
+  url,
+  headers,
+  bodies,
+  paths,
+  connections,
+  seconds,
+}: LoadOptions): Promise<LoadResult> {
   const dir = mkdtempSync(path.join(os.tmpdir(), 'pipectl-bench-'))
   const script = path.join(dir, 'request.lua')
   const lines = ['wrk.method = "POST"']
@@ -39,9 +48,13 @@ async function withWrk({ url, headers, bodies, connections, seconds }: LoadOptio
     lines.push(`wrk.headers[${luaString(name)}] = ${luaString(value)}`)
   // Requests are made once, before the measurement: building them must not slow the generator down.
   lines.push('local requests, at = {}, 0', 'function init(args)')
-  for (const [index, body] of bodies.entries())
-    lines.push(`requests[${index + 1}] = wrk.format(nil, nil, nil, ${luaString(body)})`)
-  lines.push('end', 'function request()', `at = at % ${bodies.length} + 1`, 'return requests[at]', 'end')
+  const variants = Math.max(bodies.length, paths?.length ?? 0)
+  for (let index = 0; index < variants; index += 1) {
+    const path = paths === undefined ? 'nil' : luaString(paths[index % paths.length] ?? '')
+    const body = luaString(bodies[index % bodies.length] ?? '')
+    lines.push(`requests[${index + 1}] = wrk.format(nil, ${path}, nil, ${body})`)
+  }
+  lines.push('end', 'function request()', `at = at % ${variants} + 1`, 'return requests[at]', 'end')
   writeFileSync(script, lines.join('\n'))
   const args = [
     '-t',

@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- ingest delivery beside cluster lanes listing parquet scale scanner] [--program PATH] [--before PATH]`: speed of the built
+ * `npm run bench [-- ingest delivery beside cluster lanes listing parquet scale scanner written] [--program PATH] [--before PATH]`: speed of the built
  * daemon, each figure from a fresh data directory on this machine, with its own load generator beside it. Prints tables; asserts
  * nothing. `--program` names another build's bin/pipectl.js, to compare two with the same load and records; `--before` one
  * that is measured beside this one.
@@ -19,6 +19,7 @@ const benches: Record<string, () => Promise<string>> = {
   parquet: async () => (await import('./parquet.ts')).benchParquet(),
   scale: async () => (await import('./scale.ts')).benchScale(),
   scanner: async () => (await import('./scanner.ts')).benchScanner(),
+  written: async () => (await import('./written.ts')).benchWritten(),
 }
 
 const { values, positionals } = parseArgs({

@@ -45,6 +45,11 @@ function childrenByParent(): Map<number, number[]> {
   return children
 }
 
+/** Bytes that the process has made the kernel write to storage so far. The journal of the file system is not counted. */
+export function writtenBytes(pid: number): number {
+  return Number(/^write_bytes: (\d+)/m.exec(readFileSync(`/proc/${pid}/io`, 'utf8'))?.[1] ?? 0)
+}
+
 /** Resident size, in MiB. */
 export function rssMiB(pid: number): number {
   return statusKiB(pid, 'VmRSS') / 1024

@@ -233,7 +233,7 @@ export const settingDefinitions = [
     kind: 'bytes',
     fallback: 256 * MiB,
     min: 64 * KiB,
-    doc: 'A buffer file is sealed at this size.',
+    doc: 'A buffer file is sealed at this size, or at 262,144 messages.',
   },
   {
     key: 'buffer.segment_max_seconds',

@@ -1,4 +1,7 @@
-/** `pipectl alerts …`: where alerts of the workspace go. Address and secret are never taken from the command line as secrets. */
+/**
+ * `pipectl alerts …`: the alert settings of the workspace. Address and secret never come from the command line,
+ * because both are secret.
+ */
 import { type Command, Option } from 'commander'
 import { alertEventNames, alertEvents, alertFormats } from '../../contract/alert-words.ts'
 import type { Alerts, AlertsPut, AlertsShown } from '../../contract/alerts.ts'
@@ -157,7 +160,7 @@ async function changeFrom(options: SetOptions): Promise<Partial<AlertsPut>> {
     ...(url === undefined ? {} : { url }),
     ...(secret === undefined ? {} : { secret }),
     ...(options.format === undefined ? {} : { format: options.format }),
-    // Undefined is left out of the body: everything.
+    // Undefined fields are omitted from the body, which means all events.
     ...(options.events === undefined ? {} : { events: eventsFrom(options.events) }),
   }
   if (Object.keys(change).length > 0) return change as Partial<AlertsPut>

@@ -1,4 +1,4 @@
-/** `pipectl apply`, `diff`, `export`: a workspace from a file and back. */
+/** `pipectl apply`, `diff`, `export`: a workspace as a file. */
 import type { Command } from 'commander'
 import { counted } from '../../platform/quantities.ts'
 import type { Client, PipeDetail } from '../client/client.ts'
@@ -73,7 +73,7 @@ export function addApplyCommands(program: Command): void {
     options,
     action: async (_, given) => {
       const plan = await makePlan(given).catch((error: unknown) => {
-        // 1 is taken: it means "differs".
+        // Exit code 1 already means "there are differences".
         if (!(error instanceof Failure) || error.exitCode !== exitCodes.failed) throw error
         throw new Failure(exitCodes.usage, error.message, error.hint, error)
       })
@@ -101,9 +101,9 @@ interface Plan {
   client: Client
   steps: Step[]
   existing: PipeDetail[]
-  /** Resources that are not in the file and stay. */
+  /** Resources that are not in the file and are kept. */
   kept: string[]
-  /** Existing destinations that the file declares without their name. */
+  /** Existing destinations that the file declares without a name. */
   unnamed: string[]
 }
 
@@ -122,7 +122,7 @@ async function makePlan(options: ApplyOptions & Parameters<typeof connect>[0]): 
   return { client, steps, existing, kept, unnamed: foundUnnamed(declared, existing) }
 }
 
-/** The plan is data: it goes to stdout. */
+/** The plan is data, so it is written to stdout. */
 function printPlan({ steps, kept, unnamed }: Plan): void {
   const on = coloursOn(io().stdout)
   const colours = { '+': 'green', '~': 'yellow', '-': 'red' } as const

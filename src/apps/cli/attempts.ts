@@ -1,4 +1,4 @@
-/** `pipectl attempts`: the delivery attempts of a lane, and what was sent and returned in one of them. */
+/** `pipectl attempts`: lists the delivery attempts of a lane, or shows the request and response of one attempt. */
 import type { Command } from 'commander'
 import type { AttemptList, DeliveryAttempt } from '../../contract/attempts.ts'
 import { ago, bytes, count, counted } from '../../platform/quantities.ts'

@@ -39,7 +39,7 @@ export function addAuditCommand(program: Command): void {
     action: async (_, options) => {
       const client = await connect(options)
       const { body, text } = await client.call('listAudit', { query: queryOf(options) })
-      // Only a table has names; without them it has ids.
+      // Only a table shows names. Other formats have ids.
       const isTable = options.json !== true && (options.output ?? defaultFormat) === defaultFormat
       const overview = isTable ? await new OverviewFeed(client).next().catch(() => null) : null
       const view = listView(body.audit, {

@@ -1,4 +1,4 @@
-/** `pipectl lanes blocking-message`: looks at the message that blocks a lane, or writes all of its records to a file. */
+/** `pipectl lanes blocking-message`: shows the message that blocks a lane, or writes all of its records to a file. */
 import { once } from 'node:events'
 import { open } from 'node:fs/promises'
 import type { Command } from 'commander'
@@ -78,7 +78,7 @@ async function recordAt(client: Client, lane: LanePath, from: number): Promise<s
   return recordsIn((await client.call('getBlockingMessage', { path: lanePath(lane), query })).text)
 }
 
-/** The whole message, some records at a time. A message that stops blocking meanwhile ends it with an error. */
+/** Writes all records of the message, page by page. Fails if the message stops blocking meanwhile. */
 async function exportRecords(client: Client, lane: LanePath, path: string): Promise<void> {
   const first = await client.call('getBlockingMessage', {
     path: lanePath(lane),
@@ -116,7 +116,7 @@ async function newFile(path: string) {
   return file.createWriteStream()
 }
 
-/** Each on a line of its own, as it was sent. */
+/** The records as NDJSON, each as it was sent. */
 function recordsIn(text: string): string[] {
   return elementTexts(valueText(text, 'records') ?? '[]')
 }

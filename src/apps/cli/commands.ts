@@ -1,6 +1,6 @@
 /**
- * Every command that speaks to a daemon, and those that look after a data directory. Only words and options are
- * made here; what a command does is imported when it runs.
+ * Registers every client command and the commands on a data directory. Only their texts and options are defined here.
+ * The code of a command is imported when it runs.
  */
 import type { Command } from 'commander'
 import { addAlertsCommands } from './alerts.ts'
@@ -32,7 +32,7 @@ import { addUsageCommand } from './usage.ts'
 import { addUsersCommands } from './users.ts'
 import { addVersionCommand } from './version.ts'
 
-/** In groups, as `pipectl --help` shows them: the first group is that of the caller. */
+/** In the groups of `pipectl --help`. The first group is that of the caller. */
 export function registerCommands(program: Command): void {
   addProfileCommands(program)
   addCompletionCommands(program)

@@ -1,4 +1,4 @@
-/** Completes a command line: sub-commands, options, their choices, and live names from the daemon. */
+/** Completes a command line: subcommands, options, their values, and names that the daemon returns. */
 import type { Command, Option } from 'commander'
 import { userRoles } from '../../contract/user.ts'
 import type { Client } from '../client/client.ts'
@@ -6,8 +6,8 @@ import { allDestinations, type DestinationOfPipe, fullName, lanePath } from '../
 import { connect } from './connection.ts'
 
 /**
- * Candidates for the last of `words` (what is typed so far of it, maybe empty). Never throws: without a daemon there
- * are simply no names.
+ * Candidates for the last of `words`, which can be empty or incomplete. Never throws: without a daemon there are no
+ * names.
  */
 export async function completions(
   program: Command,
@@ -20,7 +20,10 @@ export async function completions(
   return candidates.filter((one) => one === filesMark || (one.startsWith(current) && isPlain(one))).sort()
 }
 
-/** Shells put a candidate on the command line as it is: one that they would run, or that moves the cursor, is left out. */
+/**
+ * Shells insert a candidate unchanged. Candidates that the shell would execute, or that move the cursor, are left
+ * out.
+ */
 function isPlain(candidate: string): boolean {
   return /^[A-Za-z0-9_./:@-]+$/.test(candidate)
 }
@@ -42,19 +45,19 @@ async function candidatesAt(
   const visible = command.commands.filter((one) => !one.name().startsWith('__'))
   if (visible.length > 0) return [...new Set([...visible.map((one) => one.name()), 'help'])]
   const { registeredArguments: all } = command
-  // The last one may take several.
+  // The last argument can accept several values.
   const argument = all[given.length] ?? (all.at(-1)?.variadic ? all.at(-1) : undefined)
   return argument === undefined ? [] : liveNames(argument.name(), given, command, env)
 }
 
-/** Stands for every file name: the shell knows them. Free text completes to nothing. */
+/** Means every file name; the shell completes them. Free text has no candidates. */
 const filesMark = ':files'
 
 function namesFile(option: Option): boolean {
   return option.flags.includes('<file>') || option.long === '--data-dir'
 }
 
-/** The command that the words lead to, and those of its arguments that are there already. */
+/** The command that the words select, and its arguments so far. */
 function walk(program: Command, words: readonly string[]): { command: Command; given: string[] } {
   let command = program
   let given: string[] = []
@@ -109,7 +112,7 @@ async function liveNames(
   }
 }
 
-/** The records of the destination that is named already, without those that are on the line. */
+/** The parked records of the destination on the command line, without those that are already on it. */
 async function parkedIds(client: Client, [reference, ...ids]: readonly string[]): Promise<string[]> {
   if (reference === undefined) return []
   const { findLane } = await import('./parked/references.ts')
@@ -123,7 +126,7 @@ async function parkedIds(client: Client, [reference, ...ids]: readonly string[])
   return parked.map((one) => one.parked_id).filter((id) => !ids.includes(id))
 }
 
-/** `orders/warehouse`; of one that has to be quoted `orders/` and the start of its id. */
+/** `orders/warehouse`. If the name needs quotes: `orders/` and the start of the destination's id. */
 function destinationWord({ pipe, destination }: DestinationOfPipe): string {
   const name = fullName(pipe, destination)
   return isPlain(name) ? name : `${pipe.pipe_name}/${destination.destination_id.slice(0, 8)}`

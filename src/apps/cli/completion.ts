@@ -1,13 +1,16 @@
 /**
- * `pipectl completion SHELL`: a script that asks the program itself (`pipectl __complete …`) what could come next, so
- * that it always fits the installed version and knows the names of pipes and destinations.
+ * `pipectl completion SHELL`: prints a script that calls the program (`pipectl __complete …`) for candidates. So it
+ * always matches the installed version and knows the names of pipes and destinations.
  */
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { define } from './define.ts'
 import { io } from './io.ts'
 
-/** zsh runs a file of its fpath as the function of that name, at the first TAB: there the last line answers that TAB. */
+/**
+ * At the first TAB, zsh runs the file from its fpath as the function of that name. The last line of the script
+ * answers it.
+ */
 const scripts: Record<string, string> = {
   bash: `_pipectl() {
   local IFS=$'\\n'

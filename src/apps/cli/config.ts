@@ -1,4 +1,6 @@
-/** `pipectl config show`: the settings of the daemon and the connection of the commands, and where each came from. */
+/**
+ * `pipectl config show`: the settings of the daemon, the connection of the commands, and the source of each value.
+ */
 import type { Command } from 'commander'
 import type { Settings } from '../../settings/settings.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
@@ -82,8 +84,8 @@ export function addConfigCommand(program: Command): void {
 }
 
 /**
- * The rule that `egress.private = "auto"` resolves to; null if it is not auto, or if there is no data directory that
- * can be read.
+ * The value that `egress.private = "auto"` resolves to. Null if the setting is not auto, or if there is no readable
+ * data directory.
  */
 async function ruleInEffect(settings: Settings): Promise<'allow' | 'deny' | null> {
   if (settings['egress.private'] !== 'auto') return null

@@ -1,10 +1,10 @@
 /**
- * Which daemon a command talks to, and with which key: flag > environment > profile > default. `--profile` is a flag: it
- * names a daemon and its key together, and the environment changes neither.
+ * Determines the daemon and the key of a command: flag > environment > profile > default. `--profile` is a flag: it
+ * selects a daemon together with its key, and the environment changes neither.
  *
- * A key belongs to the daemon it came with: the key of a profile is never sent to an address that the profile does not
- * hold, nor the environment's to another than PIPECTL_URL. A key never comes from a flag's value: other users of the
- * machine could read it in the process list.
+ * A key belongs to the daemon with which it was configured. The key of a profile is never sent to an address outside
+ * that profile, and the environment's key only to PIPECTL_URL. A key never comes from the value of a flag, because
+ * other users of the machine could read it in the process list.
  */
 import { type Client, openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
@@ -32,15 +32,15 @@ export interface Target {
   dataUrlOrigin: Origin
   apiKey: string | null
   apiKeyOrigin: Origin
-  /** Where the key came from, in words; null when there is none. */
+  /** The source of the key, for messages. Null: there is no key. */
   keySource: string | null
-  /** Why a key that there is may not be sent to this address. */
+  /** The reason why an existing key must not be sent to this address. */
   keyWithheld: string | null
   /** The profile in use, if any. */
   profile: string | null
 }
 
-/** Resolves every piece without connecting. Throws Failure (usage) for what cannot be understood. */
+/** Resolves the target without a connection. Throws Failure (usage) for invalid values. */
 export async function findTarget(
   options: ConnectionOptions,
   env: NodeJS.ProcessEnv = io().env,
@@ -48,7 +48,8 @@ export async function findTarget(
   const { name, profile } = await chosenProfile(options, env)
   const variables = options.profile === undefined ? env : {}
   const [url, urlOrigin] = pick(options.server, variables.PIPECTL_URL, profile?.url, defaultUrl)
-  // A data address belongs to the daemon that it was given with: a profile's to the profile's, a variable's to the others.
+  // A data address belongs to the daemon with which it was configured: that of the profile, or that of the
+  // environment.
   const isProfileDaemon = urlOrigin === 'profile'
   const [dataUrl, dataUrlOrigin] = pick(
     options.dataServer,
@@ -75,7 +76,7 @@ export async function findTarget(
   }
 }
 
-/** A client for a command that needs a key. Throws Failure (auth) when there is none. */
+/** A client for a command that needs a key. Throws Failure (auth) if there is none. */
 export async function connect(
   options: ConnectionOptions,
   env: NodeJS.ProcessEnv = io().env,
@@ -126,7 +127,7 @@ interface FoundKey {
   value: string
   origin: Origin
   source: string
-  /** The addresses that it came with; none: it may go wherever the person points. */
+  /** The addresses with which the key was configured. Empty: it can be sent to any address that the user selects. */
   homes: readonly string[]
 }
 
@@ -153,7 +154,7 @@ function findKey(
   return { value: profile.api_key, origin: 'profile', source: `profile ${profileName}`, homes }
 }
 
-/** The data address may have another port than the daemon itself, but neither another host nor less protection. */
+/** The data address can have another port than the daemon, but not another host or weaker encryption. */
 function whyWithheld(key: FoundKey, { url, dataUrl }: { url: string; dataUrl: string }): string | null {
   const homes = key.homes.map((home) => new URL(normalUrl(home, key.source)))
   const [daemon] = homes
@@ -168,7 +169,9 @@ function whyWithheld(key: FoundKey, { url, dataUrl }: { url: string; dataUrl: st
   return `the key of ${key.source} belongs to ${daemon.origin}${sent}`
 }
 
-/** The key alone, or the JSON that `init --json`, `workspaces create --json` and `keys create -o json` print. */
+/**
+ * The file contains only the key, or the JSON of `init --json`, `workspaces create --json` or `keys create -o json`.
+ */
 function readKeyFile(file: string): string {
   const text = readTextFile(file, { name: `--api-key-file ${file}`, hint: 'name a file with the key' }).trim()
   const match = /"api_key"\s*:\s*"([^"]+)"/.exec(text)

@@ -1,6 +1,6 @@
 /**
- * The daemon's own commands: `serve`, `init`, `workspaces create`. Their flags are made from the settings table, so
- * that they cannot differ from it. The code of a command is imported when it runs.
+ * The commands of the daemon: `serve`, `init`, `workspaces create`. Their flags are derived from the settings table.
+ * The code of a command is imported when it runs.
  */
 import { rmSync } from 'node:fs'
 import { Command } from 'commander'
@@ -40,7 +40,7 @@ export function serveCommand(): Command {
       origins: loaded.origins,
       setUp: options.init === true ? () => setUpWhereNeeded(loaded.settings) : null,
       isSafe: options.safe === true,
-      // The settings that can change without a restart are read again from the same sources.
+      // Settings that can change without a restart are read again from the same sources.
       reload: () => settingsFrom(options, io().env).settings,
     })
   })
@@ -60,7 +60,7 @@ export function initCommand(): Command {
   })
 }
 
-/** `pipectl workspaces create NAME`: a further workspace with its first key; works while the daemon runs. */
+/** `pipectl workspaces create NAME`: creates another workspace with its first key. Works while the daemon runs. */
 export function workspacesCommand(): Command {
   const create = new Command('create')
     .argument('<name>', 'the workspace: 1 to 100 letters, digits, hyphens or underscores')
@@ -109,7 +109,7 @@ function workspacesListCommand(): Command {
   })
 }
 
-/** Adds `--config` and a flag for each of the given settings (all that have one, if none are named). */
+/** Adds `--config` and one flag per setting in `only`. Default: all settings that have a flag. */
 export function addSettingFlags(command: Command, only?: readonly SettingKey[]): Command {
   command.option('-c, --config <file>', 'TOML file with settings (PIPECTL_CONFIG)')
   for (const one of withFlags) {
@@ -123,7 +123,7 @@ export function addSettingFlags(command: Command, only?: readonly SettingKey[]):
   return command
 }
 
-/** Settings from a command's parsed options, the environment and the file. Throws ConfigError. */
+/** Reads settings from a command's parsed options, the environment and the file. Throws ConfigError. */
 export function settingsFrom(options: Record<string, unknown>, env: NodeJS.ProcessEnv): LoadedSettings {
   const flags: Partial<Record<SettingKey, string>> = {}
   for (const one of withFlags) {
@@ -138,7 +138,9 @@ function camelCase(flag: string): string {
   return flag.replace(/^--/, '').replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())
 }
 
-/** Without a terminal, what is printed may be kept by a journal, where a key must not be: it goes to a file. */
+/**
+ * Without a terminal, a journal could keep the output, and a key must not be stored there. It is written to a file.
+ */
 async function setUpWhereNeeded(settings: Settings): Promise<void> {
   const { AlreadySetUpError, dataDirAt, setUpDataDir, writeFirstKey, writeFirstLink } = await import(
     '../../maintenance/data-dir.ts'
@@ -166,14 +168,17 @@ async function setUpWhereNeeded(settings: Settings): Promise<void> {
     )
   } catch (error) {
     if (!(error instanceof AlreadySetUpError)) throw error
-    // Another node of the cluster was quicker: this key was never valid.
+    // Another node of the cluster was faster, so this key was never valid.
     if (isWritten) rmSync(dir.firstKeyFile, { force: true })
   }
 }
 
 const shownDestinations = 20
 
-/** Not all workspaces are of people who trust each other: says what the new one changes for private addresses. */
+/**
+ * Workspaces may belong to people who do not trust each other. Explains how the new workspace changes access to
+ * private addresses.
+ */
 async function explainEgress(metadata: Metadata, settings: Settings): Promise<void> {
   const rule = settings['egress.private']
   const note = (text: string) => io().stderr.write(`${text}\n`)
@@ -201,7 +206,7 @@ egress.allow lists exceptions, such as 127.0.0.1:5432 for a database, and egress
   if (denied.length > shownDestinations) note(`  and ${denied.length - shownDestinations} more`)
 }
 
-/** The only time that the whole first key, and the first setup link, are seen. */
+/** The only time that the complete first key and the first setup link are shown. */
 function printWorkspace(created: CreatedWorkspace, settings: Settings, asJson: boolean): void {
   const { setup_path: _, ...shown } = created
   const setupUrl = setupUrlOf(created, settings)
@@ -214,7 +219,7 @@ function setupUrlOf({ setup_path }: CreatedWorkspace, settings: Settings): strin
   return settings.dashboard === 'off' ? null : `${dashboardOrigin(settings)}${setup_path}`
 }
 
-/** As far as the settings tell: with port 0 the daemon's log says which one it is. */
+/** The URL according to the settings. With port 0, the log of the daemon has the actual port. */
 export function dashboardOrigin({ public_url, listen, ...settings }: Settings): string {
   if (public_url !== null) return public_url
   const host = ['0.0.0.0', '::'].includes(listen.host) ? '127.0.0.1' : listen.host

@@ -1,4 +1,4 @@
-/** The daemon's settings as the commands that work on its data directory read them. */
+/** Reads the daemon's settings for commands that work on its data directory. */
 import { ConfigError } from '../../platform/config-error.ts'
 import type { Settings } from '../../settings/settings.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
@@ -7,7 +7,7 @@ import { io } from './io.ts'
 
 const settingsHint = '`pipectl config show --origin` shows where settings come from'
 
-/** Throws Failure (usage) for a wrong one. */
+/** Throws Failure (usage) for an invalid setting. */
 export function daemonSettings(options: object): Settings {
   try {
     return settingsFrom({ ...options }, io().env).settings

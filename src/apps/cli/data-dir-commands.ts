@@ -1,4 +1,4 @@
-/** `pipectl doctor`, `backup`, `restore`, `secrets …`: they work on a data directory and its host, not through the API. */
+/** `pipectl doctor`, `backup`, `restore`, `secrets …`: work on a data directory and its host, not through the API. */
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
@@ -141,7 +141,7 @@ destination is blocked, so that you can check first; \`pipectl destinations unbl
   })
 }
 
-/** `keep`: null for one file. */
+/** `keep` is null if the backup is one file. */
 async function makeBackup(
   source: { dataDir: string; keyFile: string | null },
   target: string,
@@ -194,7 +194,9 @@ keep their backlog; set their secrets again and unblock them. If there is no key
       const ofAlerts = lost.some(isAlerts) ? ' and the address of alerts' : ''
       const found = `${counted(lost.filter((one) => !isAlerts(one)).length, 'destination')}${ofAlerts}`
       await confirm(
-        `Discard the secrets of ${found}? They are blocked until you set them again.`,
+        lost.length === 0
+          ? 'Create a new sealing key? No stored secret is lost.'
+          : `Discard the secrets of ${found}? They are blocked until you set them again.`,
         options.yes,
       )
       for (const one of await forgetLostSecrets(settings, io().env)) {

@@ -1,8 +1,8 @@
 /**
- * How a command is defined: one call with its words, its example and what it does. It adds the options that every
- * command of its kind has, runs the action, and turns a Failure into two lines on stderr and an exit code.
+ * Defines a command with one call: its texts, its examples and its action. Adds the options that all commands of its
+ * kind have, runs the action, and converts a Failure into two lines on stderr and an exit code.
  *
- * `.command()` and not `addCommand()`: a sub-command made so inherits how the program exits and prints.
+ * Uses `.command()` and not `addCommand()`, because only then a subcommand inherits how the program exits and prints.
  */
 import { type Command, Option } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
@@ -13,7 +13,10 @@ import { sayFailure } from './terminal.ts'
 
 export const formats = ['table', 'json', 'yaml', 'ndjson', 'name'] as const
 export type Format = (typeof formats)[number]
-/** The same wherever the output goes, as with kubectl: a person who pipes it into `less` or a mail gets what the screen shows. */
+/**
+ * The same format for every kind of output, as in kubectl: output that is piped into `less` looks like output on a
+ * terminal.
+ */
 export const defaultFormat: Format = 'table'
 
 export interface CommonOptions extends ConnectionOptions {
@@ -25,17 +28,17 @@ export interface CommandDefinition<T> {
   /** Name and arguments: `get <pipe>`. */
   usage: string
   summary: string
-  /** Longer help, below the options. */
+  /** Additional help, below the options. */
   help?: string
-  /** One or more command lines; every command has one. */
+  /** One or more command lines. Every command has at least one. */
   examples: readonly [string, ...string[]]
-  /** The choices of `-o`; absent: the command has its own output. */
+  /** The values of `-o`. Absent: the command has its own output format. */
   output?: readonly Format[]
-  /** Speaks to a daemon: adds --server, --profile and the ways to give a key. */
+  /** The command connects to a daemon: adds --server, --profile and the options for a key. */
   daemon?: boolean
-  /** Speaks to the data plane too. */
+  /** The command also connects to the data API. */
   data?: boolean
-  /** Asks before it acts: adds --yes. */
+  /** The command asks for confirmation: adds --yes. */
   destructive?: boolean
   hidden?: boolean
   options?: (command: Command) => void
@@ -59,21 +62,22 @@ export function define<T = unknown>(parent: Command, definition: CommandDefiniti
   if (definition.daemon || definition.data) addConnectionOptions(command, definition.data === true)
   if (definition.help) command.addHelpText('after', `\n${definition.help}`)
   addExamples(command, definition.examples)
-  // commander calls with the arguments (a list where there may be several), then the options, then the command.
+  // commander passes the arguments (a list for a variadic one), then the options, then the command.
   return command.action(async (...received: unknown[]) => {
     const words = received.slice(0, -2).flat()
     const args = words.filter((one): one is string => typeof one === 'string')
-    // With its parent's: an option that both have (`nodes --config`, `nodes drain … --config`) is kept by the parent.
+    // Includes options of the parent: commander assigns an option that both have to the parent (`nodes --config`,
+    // `nodes drain … --config`).
     await run(() => definition.action(args, command.optsWithGlobals<T & CommonOptions>()))
   })
 }
 
-/** A command that only groups others: `pipectl pipes`. */
+/** A command that only groups others, such as `pipectl pipes`. */
 export function group(parent: Command, name: string, summary: string): Command {
   return parent.command(name).description(summary)
 }
 
-/** Runs an action; a Failure is printed and sets the exit code, anything else is ours and goes on to the top. */
+/** Runs an action. A Failure is printed and sets the exit code. Any other error is a bug and propagates. */
 export async function run(action: () => Promise<void>): Promise<void> {
   try {
     await action()
@@ -85,9 +89,9 @@ export async function run(action: () => Promise<void>): Promise<void> {
 }
 
 function printFailure(failure: Failure): void {
-  // The reader closed the output on purpose, as in a pipeline such as `| head -1`: no message.
+  // The reader closed the output on purpose, as in a pipeline with `| head -1`. No message is needed.
   if (failure.exitCode === exitCodes.readerGone) return
-  // Interrupts and "nothing to do" are outcomes, not errors.
+  // An interrupt and "nothing to do" are outcomes, not errors.
   const isOutcome = failure.exitCode === exitCodes.interrupted || failure.exitCode === exitCodes.nothingToDo
   sayFailure(failure.message, failure.hint, isOutcome ? 'note' : 'error')
 }

@@ -117,7 +117,7 @@ function addReading(destinations: Command): void {
   })
 }
 
-/** A destination with its version, so that a change of it is made to what was read. */
+/** Reads a destination with its version, so that a change applies only to the state that was read. */
 async function readDestination(
   client: Client,
   reference: string,

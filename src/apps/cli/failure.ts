@@ -1,16 +1,16 @@
-/** How a failed command ends: an error with what to do next, and an exit code that scripts and systemd distinguish. */
+/** How a failed command ends: an error message with the next step, and an exit code for scripts and systemd. */
 import { DataDirError, type DataDirProblem } from '../../maintenance/errors.ts'
 import { ConfigError } from '../../platform/config-error.ts'
 import { inWords, isCorrupt, isStorageError } from '../../platform/storage-error.ts'
 import { sayFailure } from './terminal.ts'
 
-/** Exit codes of the daemon's commands; 75 and 78 are sysexits: try again later, the configuration is wrong. */
+/** Exit codes of the daemon's commands. 75 and 78 are those of sysexits: temporary failure, configuration error. */
 export const exitCodes = {
   failed: 1,
   usage: 2,
   notFound: 3,
   conflict: 5,
-  /** The service manager starts the daemon again. */
+  /** The service manager restarts the daemon. */
   broken: 70,
   tryAgain: 75,
   configuration: 78,
@@ -23,7 +23,7 @@ const dataDirProblems: Record<DataDirProblem, number> = {
   unfit: exitCodes.usage,
 }
 
-/** By the name of the error: its class is loaded with what throws it. */
+/** By the name of the error, because its class is loaded only with the code that throws it. */
 const namedErrors: Record<string, number> = {
   ListenError: exitCodes.configuration,
   AddressInUseError: exitCodes.tryAgain,
@@ -34,7 +34,7 @@ const namedErrors: Record<string, number> = {
   AlreadySetUpError: exitCodes.failed,
 }
 
-/** Prints the error and returns the exit code. Expected errors are one line; only our own bugs show a stack. */
+/** Prints the error and returns the exit code. Expected errors are one line. Only bugs show a stack. */
 export function reportFailure(error: unknown): number {
   if (error instanceof ConfigError) return say(error.message, exitCodes.configuration, error.hint)
   if (error instanceof DataDirError) return say(error.message, dataDirProblems[error.problem], error.hint)
@@ -42,11 +42,11 @@ export function reportFailure(error: unknown): number {
     return say(error.message, namedErrors[error.name]!)
   if (error instanceof Error && (error as { code?: unknown }).code === 'UWS_BINDING_UNAVAILABLE')
     return say(error.message, exitCodes.configuration)
-  // The only rules of the API that these commands meet are those for names.
+  // These commands meet only the API's rules for names.
   if (error instanceof Error && error.name === 'ApiError') return say(describe(error), exitCodes.usage)
   const worded = inWords(error, 'using', 'the data directory')
   if (isStorageError(worded)) {
-    // Starting again repairs no damage: a service manager must not try.
+    // A restart does not repair damage, so the service manager must not try.
     const code = isCorrupt(worded) ? exitCodes.configuration : exitCodes.broken
     return say(worded.message, code, worded.hint)
   }

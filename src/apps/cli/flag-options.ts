@@ -1,4 +1,4 @@
-/** The flags of a table as options of a command. */
+/** Adds the flags of a table as options of a command. */
 import { type Command, Option } from 'commander'
 import type { FlagField } from '../client/flag-fields.ts'
 
@@ -14,7 +14,7 @@ export function addFlagOptions(command: Command, table: readonly FlagField[]): v
   }
 }
 
-/** For an option that can be given several times. */
+/** Collects the values of an option that can be given several times. */
 export function repeated(value: string, earlier: readonly string[] = []): string[] {
   return [...earlier, value]
 }

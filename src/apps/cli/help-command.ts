@@ -33,7 +33,7 @@ export function addHelpCommand(program: Command): void {
   })
 }
 
-/** `pull` has all of these options. */
+/** Taken from `pull`, which has all of these options. */
 function connectionText(program: Command): string {
   const pull = program.commands.find((one) => one.name() === 'pull')!
   return `Most commands connect to a daemon. They have these options:
@@ -44,7 +44,7 @@ ${optionsText(pull, 'Connection:')}
 read the arguments of a program. A stored key is sent only to the daemon that it was stored for.`
 }
 
-/** The command that the words lead to, and the words that are left. */
+/** The command that the words select, and the remaining words. */
 function walk(command: Command, words: readonly string[]): { command: Command; rest: readonly string[] } {
   const [word, ...rest] = words
   const next = command.commands.find((one) => one.name() === word)

@@ -1,6 +1,6 @@
 /**
- * The form of every help: what the command does and examples first, then usage, options and details. And the hint below
- * wrong usage, which names the nearest word and where the help is.
+ * The layout of every help text: description and examples first, then usage, options and details. Also the hint after
+ * wrong usage, with the most similar word and the command that shows the help.
  */
 import { type Command, Help, type Option } from 'commander'
 import { nearest } from './nearest.ts'
@@ -8,10 +8,10 @@ import { nearest } from './nearest.ts'
 const examplesByCommand = new WeakMap<Command, readonly string[]>()
 const topicsByCommand = new WeakMap<Command, Topics>()
 
-/** Texts that `pipectl help GROUP NAME` prints, for what is too long for a command's own help. By name. */
+/** Texts for `pipectl help GROUP NAME` that are too long for the help of a command. By name. */
 export type Topics = ReadonlyMap<string, () => string>
 
-/** Options that the help of their commands only names, by their heading, with the topic that describes them. */
+/** Groups of options that the help of a command only mentions, by heading, with the topic that describes them. */
 export const foldedOptions = {
   'Connection:': 'connection',
   'Config:': 'destinations TYPE',
@@ -24,7 +24,7 @@ export type FoldedHeading = keyof typeof foldedOptions
 const isFolded = ({ helpGroupHeading: heading }: Option) =>
   heading !== undefined && Object.hasOwn(foldedOptions, heading)
 
-/** The options that `add` adds are under a heading that is folded. */
+/** The options that `add` adds get a heading that the help collapses. */
 export function folded(command: Command, heading: FoldedHeading, add: () => void): void {
   command.optionsGroup(heading)
   add()
@@ -44,7 +44,7 @@ export function topicsOf(command: Command): Topics {
   return topicsByCommand.get(command) ?? new Map()
 }
 
-/** Those of a group are the first ones of its commands. */
+/** A group shows the first examples of its commands. */
 export function examplesOf(command: Command): readonly string[] {
   const own = examplesByCommand.get(command)
   if (own !== undefined) return own
@@ -52,7 +52,10 @@ export function examplesOf(command: Command): readonly string[] {
 }
 const maxPerGroup = 4
 
-/** For this command and those below it. Commands that were added as a whole inherit nothing, so each one is told. */
+/**
+ * Applies to this command and its subcommands. Complete commands that were added inherit nothing, so each is
+ * configured.
+ */
 export function shapeHelp(command: Command): void {
   command.configureHelp({
     commandDescription: () => '',
@@ -93,7 +96,7 @@ function optionsUnder({ options }: Command, heading: string): Option[] {
   return options.filter((one) => one.helpGroupHeading === heading)
 }
 
-/** The options of a command that are folded in its help, described. */
+/** Describes the options of a command that its help collapses. */
 export function optionsText(command: Command, heading: FoldedHeading): string {
   const helper = command.createHelp()
   helper.prepareContext({ helpWidth: command.configureOutput().getOutHelpWidth?.() ?? 80 })
@@ -125,7 +128,7 @@ export function fullNameOf(command: Command): string {
   return command.parent === null ? command.name() : `${fullNameOf(command.parent)} ${command.name()}`
 }
 
-/** The next step after a message of commander about wrong usage. */
+/** The next step after commander's message about wrong usage. */
 export function usageHint(command: Command, message: string): string {
   const name = fullNameOf(command)
   const help = `\`${name} --help\` ${command.commands.length > 0 ? 'lists its commands' : 'shows its arguments and options'}`
@@ -147,7 +150,7 @@ function similarCommands({ commands }: Command, word: string): string[] {
   )
 }
 
-/** The nearest one, or those that begin with the word: `--records` for `--records-per-second`. */
+/** The most similar option, or those that start with the word: `--records` for `--records-per-second`. */
 function similarOptions(command: Command, word: string): string[] {
   const names = [...command.options, ...(command.parent?.options ?? [])].flatMap((one) => one.long ?? [])
   const near = nearestIn(word, [...names, '--help'])

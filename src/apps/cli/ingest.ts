@@ -1,4 +1,4 @@
-/** `pipectl ingest`: records from a file or stdin into a pipe. */
+/** `pipectl ingest`: sends records from a file or stdin to a pipe. */
 import { existsSync, statSync } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
@@ -95,7 +95,10 @@ function inputFile({ file, skipInvalid }: IngestOptions): string | null {
   throw new Failure(exitCodes.usage, '--skip-invalid names the input itself', 'name another file')
 }
 
-/** A key with the scope `ingest` alone can look at no pipe: then its id has to be given, and is all that is known. */
+/**
+ * A key that has only the scope `ingest` cannot read pipes. Then the user must give the id, and nothing else is
+ * known.
+ */
 async function findTargetPipe(client: Client, reference: string): Promise<IngestTarget> {
   try {
     return await findPipe(client, reference)

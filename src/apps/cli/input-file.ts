@@ -1,22 +1,22 @@
-/** Files that an option names. */
+/** Reads files that an option names. */
 import { readFileSync } from 'node:fs'
 import { errorCode } from '../../platform/error-code.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { readStdin } from './terminal.ts'
 
-/** The words of a message about a file that cannot be read. */
+/** The words for the message if the file cannot be read. */
 interface Named {
-  /** With the option: `--secret-file key.txt`. */
+  /** With the option, for example `--secret-file key.txt`. */
   name: string
   hint: string
 }
 
-/** The content; `-` is stdin. Throws Failure (usage). */
+/** Returns the content; `-` is stdin. Throws Failure (usage). */
 export function readFileOrStdin(file: string, named: Named): string {
   return orFailure(named, () => (file === '-' ? readStdin() : readFileSync(file, 'utf8')))
 }
 
-/** The content. Throws Failure (usage). */
+/** Returns the content. Throws Failure (usage). */
 export function readTextFile(file: string, named: Named): string {
   return orFailure(named, () => readFileSync(file, 'utf8'))
 }

@@ -1,12 +1,12 @@
 /**
- * The streams and the environment of one run of the command line. A process has one run, which uses the process's own
- * streams; tests make many runs in one process, each with its own.
+ * The streams and the environment of one run of the command line. A process has one run with the streams of the
+ * process. Tests make many runs in one process, each with its own streams.
  *
- * `io()` returns that of the current run, so that no function has to pass it on. It follows asynchronous calls. The
- * run of a process does without AsyncLocalStorage, which would slow down each promise of the daemon that it may
+ * `io()` returns those of the current run, also after asynchronous calls, so that no function has to pass them on.
+ * The run of a process does not use AsyncLocalStorage, which would slow down every promise of the daemon that it can
  * become.
  *
- * Signals, the working directory and child processes belong to the process: commands remove their handlers at the
+ * Signals, the working directory and child processes belong to the process. Commands remove their handlers at the
  * end.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
@@ -21,7 +21,7 @@ export interface InputStream extends Readable {
 export interface OutputStream extends Writable {
   isTTY?: boolean
   columns?: number
-  /** Absent: not a file of the system. */
+  /** Absent: not a file descriptor of the system. */
   fd?: number
 }
 
@@ -30,11 +30,11 @@ export interface CommandIo {
   readonly stdin: InputStream
   readonly stdout: OutputStream
   readonly stderr: OutputStream
-  /** All of stdin, for a short text such as a key. */
+  /** Reads all of stdin, for a short text such as a key. */
   readStdin(): string
 }
 
-/** Streams are opened when they are used. */
+/** Streams are opened at first use. */
 export const processIo: CommandIo = {
   env: process.env,
   get stdin() {
@@ -62,12 +62,12 @@ export function io(): CommandIo {
   return currentRun().io
 }
 
-/** The code that the run ends with once its command has returned. */
+/** Sets the exit code with which the run ends when its command returns. */
 export function setExitCode(code: number): void {
   currentRun().exitCode = code
 }
 
-/** Runs a command with its own streams. Returns its exit code. */
+/** Runs a command with its own streams and returns its exit code. */
 export async function runWith(io: CommandIo, command: () => Promise<void>): Promise<number> {
   const run = io === processIo ? runOfProcess : { io, exitCode: 0 }
   await (run === runOfProcess ? command() : runs.run(run, command))

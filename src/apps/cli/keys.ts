@@ -1,4 +1,7 @@
-/** `pipectl keys …`: the workspace's API keys. A whole key is printed once, on stdout, when it is made. */
+/**
+ * `pipectl keys …`: the API keys of the workspace. A complete key is printed only once, on stdout, when it is
+ * created.
+ */
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { type ApiKey, type ApiKeyCreate, type ApiKeyScope, apiKeyScopes } from '../../contract/api-key.ts'
 import { ago, parseDuration, until } from '../../platform/quantities.ts'
@@ -237,7 +240,7 @@ function endOf(expires: string | null): string {
   return expires === null ? 'is revoked' : `works until ${expires}`
 }
 
-/** A key that is still active, by name, id or start of its id. */
+/** An active key, by name, id or the start of its id. */
 async function findKey(client: Client, reference: string): Promise<ApiKey> {
   const active = (await client.call('listApiKeys')).body.api_keys.filter(
     (one) => one.api_key_status === 'active',
@@ -250,12 +253,12 @@ async function findKey(client: Client, reference: string): Promise<ApiKey> {
   return only('key', reference, matches, { names: active.map((one) => one.api_key_name), show: keyLine })
 }
 
-/** Long enough to store the new key and try it. */
+/** Enough time to store the new key and test it. */
 const switchSeconds = 3_600
 
 /**
- * Each step leaves a working profile behind: the new key is stored and tried before the old one ends, and where that is at
- * once it is the new one that revokes (a key cannot revoke itself).
+ * Every step leaves a working profile: the new key is stored and tested before the old one ends. If the old key ends
+ * immediately, the new one revokes it, because a key cannot revoke itself.
  */
 async function rotateOwn(
   target: Target,
@@ -292,7 +295,7 @@ async function rotateOwn(
 
 const keyLine = (one: ApiKey) => `${one.api_key_id}  ${one.api_key_name}`
 
-/** The key in use, found by the part of it that the daemon shows. */
+/** Finds the key in use by the part of it that the daemon shows. */
 async function ownKey(client: Client, apiKey: string): Promise<ApiKey> {
   const { api_keys: all } = (await client.call('listApiKeys')).body
   const own = all.filter((one) => one.api_key_status === 'active' && apiKey.startsWith(one.api_key_prefix))
@@ -315,7 +318,7 @@ function requireSeconds(option: string, text: string): number {
   )
 }
 
-/** A time from now on, or a moment, as the API takes it. */
+/** Converts a duration from now, or a time, into the form of the API. */
 function requireTime(text: string): string {
   const seconds = parseDuration(text)
   if (seconds !== null) return new Date(Date.now() + seconds * 1_000).toISOString()

@@ -1,4 +1,4 @@
-/** `pipectl lanes …`: how far delivery has come, and the commands to unblock a lane. */
+/** `pipectl lanes …`: shows the progress of delivery, and unblocks lanes. */
 import type { Command } from 'commander'
 import { isFailing, severity } from '../../contract/state-words.ts'
 import { ago, bytes, count, counted, duration } from '../../platform/quantities.ts'
@@ -21,7 +21,7 @@ import { findDestination, findPipe } from './references.ts'
 import { addRewindCommand } from './rewind.ts'
 import { confirm, say } from './terminal.ts'
 
-/** The last error is a note below its lane: it says most, and is never cut to a column. */
+/** The last error is a note below its lane, because it is important and a column would truncate it. */
 const laneColumns = [
   { label: 'LANE', shrinksTo: 20, keepsEnd: true },
   'STATE',
@@ -153,7 +153,7 @@ function laneTable(lanes: readonly DestinationOfPipe[]): Table {
   }
 }
 
-/** The rows of one destination: for `destinations get`. */
+/** The rows of one destination, for `destinations get`. */
 export function laneRows(one: Pick<DestinationOfPipe, 'destination'>, nowMs: number): string[][] {
   const { lane } = one.destination
   return [

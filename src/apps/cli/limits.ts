@@ -1,4 +1,4 @@
-/** `pipectl limits …`: how much a pipe takes, and how its batches are cut. */
+/** `pipectl limits …`: the ingest limits of a pipe and the default flush plan of its destinations. */
 import type { Command } from 'commander'
 import type { PipeLimits } from '../../contract/pipe.ts'
 import { ifUnchanged } from '../client/changed-meanwhile.ts'
@@ -84,8 +84,8 @@ ${suggestionText({})}`,
 }
 
 /**
- * The limits suggested for a pipe without limits: generous for ingest, the flush plan of a database for delivery.
- * Limits of a pipe apply to all of its destinations that have none of their own.
+ * Suggested limits for a pipe without limits: generous for ingest, and the flush plan of a database for delivery. The
+ * limits of a pipe apply to all of its destinations without their own.
  */
 const suggested: PipeLimits = {
   pl_ingest_max_records_per_request: 10_000,
@@ -103,14 +103,14 @@ function missingOf(limits: Partial<PipeLimits>): (typeof limitFlags)[number][] {
   )
 }
 
-/** The suggestion as the flags that would set it. */
+/** The suggestion as flags. */
 function suggestionText(given: Partial<PipeLimits>): string {
   return missingOf(given)
     .map(({ flag, field }) => `  --${flag} ${suggested[field]}`)
     .join('\n')
 }
 
-/** The limits that were given. Throws Failure (usage) for what is not a whole number of at least 1. */
+/** The given limits. Throws Failure (usage) for anything but a whole number of at least 1. */
 export function limitsFrom(options: object): Partial<PipeLimits> {
   return fieldsFromFlags(limitFlags, options)
 }

@@ -1,6 +1,6 @@
 /**
- * The program's entry. Every command is a file beside this one, and what a command needs is imported when it runs, so
- * that `--version` and `--help` stay quick. Importing this file runs nothing: bin/pipectl.js calls `main`, and so do tests.
+ * The entry of the program. Each command is a file in this folder, and its code is imported when it runs, so that
+ * `--version` and `--help` are fast. Importing this file runs nothing. bin/pipectl.js and tests call `main`.
  */
 import { CommanderError } from 'commander'
 import { reportFailure } from './failure.ts'
@@ -8,7 +8,7 @@ import { type CommandIo, processIo, runWith, setExitCode } from './io.ts'
 import { buildProgram, overview } from './program.ts'
 import { surviveClosedOutput } from './terminal.ts'
 
-/** Runs one command line, without the program's name. Returns its exit code, and never throws. */
+/** Runs one command line, without the program's name. Returns the exit code and never throws. */
 export async function main(argv: readonly string[], io: CommandIo = processIo): Promise<number> {
   return await runWith(io, async () => {
     surviveClosedOutput()
@@ -18,7 +18,7 @@ export async function main(argv: readonly string[], io: CommandIo = processIo): 
       if (argv.length === 0) io.stdout.write(overview(program))
       else await program.parseAsync(argv, { from: 'user' })
     } catch (error) {
-      // commander has printed its own message; help and version end with 0, wrong usage with 2.
+      // commander has already printed its message. Help and version exit with 0, wrong usage with 2.
       if (error instanceof CommanderError) setExitCode(error.exitCode === 0 ? 0 : 2)
       else setExitCode(reportFailure(error))
     }

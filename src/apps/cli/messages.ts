@@ -1,4 +1,4 @@
-/** `pipectl why` and `pipectl messages`: what became of one message, and which messages of a pipe there are. */
+/** `pipectl why` and `pipectl messages`: what happened to one message, and the messages of a pipe. */
 import type { Command } from 'commander'
 import type { Destination } from '../../contract/destination.ts'
 import type { Pipe } from '../../contract/pipe.ts'
@@ -136,7 +136,7 @@ function laneTable({ lanes }: MessageDetail, names: Names): Table {
   }
 }
 
-/** For each lane that has not delivered it, what to do. */
+/** Prints the next step for each lane that has not delivered the message. */
 function advise({ lanes }: MessageDetail, names: Names): void {
   for (const lane of lanes) {
     const name = nameOf(names, lane)
@@ -191,7 +191,7 @@ function listTable({ messages }: MessageList, names: Names): Table {
   }
 }
 
-/** `delivered`, or what differs from it. */
+/** `delivered`, or the lanes with another state. */
 function lanesInWords(lanes: MessageList['messages'][number]['lanes'], names: Names): string {
   if (lanes.length === 0) return 'no destination'
   const others = lanes.filter(({ state }) => state !== 'delivered')

@@ -1,4 +1,4 @@
-/** `pipectl migrate`: a data directory into a cluster. */
+/** `pipectl migrate`: moves a data directory into a cluster. */
 import type { Command } from 'commander'
 import type { MovePlan, MoveReport } from '../../maintenance/migrate/move.ts'
 import { bytes, count, counted, duration } from '../../platform/quantities.ts'
@@ -65,7 +65,10 @@ from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): th
   })
 }
 
-/** On two cores with servers on the same machine it was more; over a network and with three replicas it is less. */
+/**
+ * An estimate. It was higher on two cores with all servers on one machine, and is lower over a network with three
+ * replicas.
+ */
 const bytesPerSecond = 20_000_000
 const messagesPerSecond = 20_000
 

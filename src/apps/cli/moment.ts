@@ -1,8 +1,11 @@
-/** A moment on the command line: a duration ago, a day, or an ISO 8601 time. */
+/** A time on the command line: a duration before now, a day, or an ISO 8601 time. */
 import { parseDuration } from '../../platform/quantities.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 
-/** As the API takes it. Days begin at midnight, local time. Throws Failure (usage), naming the option. */
+/**
+ * The time in the form of the API. Days start at midnight, local time. Throws Failure (usage), which names the
+ * option.
+ */
 export function requireMoment(text: string, option: string): string {
   const ms = momentMs(text, new Date())
   if (!Number.isNaN(ms)) return new Date(ms).toISOString()
@@ -18,6 +21,6 @@ function momentMs(text: string, now: Date): number {
   if (seconds !== null) return now.getTime() - seconds * 1_000
   if (text === 'today' || text === 'yesterday')
     return new Date(now.getFullYear(), now.getMonth(), now.getDate() - (text === 'today' ? 0 : 1)).getTime()
-  // Date.parse reads much that is no date, such as "x 7".
+  // Date.parse accepts texts that are not dates, such as "x 7".
   return /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN
 }

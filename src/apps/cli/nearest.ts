@@ -1,6 +1,6 @@
 /** Suggests an existing name for one that does not exist. */
 
-/** The most similar name, if it is similar enough to be a slip. */
+/** The most similar name, if it is similar enough to be a typing error. */
 export function nearest(name: string, names: readonly string[]): string | null {
   const most = Math.max(1, Math.floor(name.length / 3))
   let found: string | null = null
@@ -12,7 +12,7 @@ export function nearest(name: string, names: readonly string[]): string | null {
   return found
 }
 
-/** Characters to insert, delete or replace, and neighbors to swap (optimal string alignment), row by row. */
+/** Characters to insert, delete or replace, and neighbors to swap (optimal string alignment), computed row by row. */
 function editsBetween(a: string, b: string): number {
   let earlier: number[] = []
   let row = Array.from({ length: b.length + 1 }, (_, at) => at)

@@ -1,4 +1,4 @@
-/** `pipectl nodes`: the nodes of a cluster, and taking one out of work before its machine is. */
+/** `pipectl nodes`: lists the nodes of a cluster, and drains a node before maintenance of its machine. */
 import type { Command } from 'commander'
 import type { ListedNode, ListedNodes, LocalCluster } from '../../maintenance/nodes.ts'
 import { counted, duration } from '../../platform/quantities.ts'
@@ -12,7 +12,7 @@ import { confirm, say } from './terminal.ts'
 
 type FoundNode = Awaited<ReturnType<LocalCluster['nodes']>>[number]
 
-/** How often a drain that is under way is looked at. */
+/** How often the progress of a drain is checked. */
 const lookEveryMs = 500
 const defaultWaitSeconds = 120
 
@@ -140,9 +140,7 @@ async function drain(cluster: LocalCluster, name: string, waitMs: number): Promi
   )
 }
 
-/**
- * By name, id, or a unique beginning of the id. If several nodes have one name, those that have expired do not count.
- */
+/** By name, id, or a unique start of the id. If several nodes have the name, expired ones are ignored. */
 function pick(nodes: readonly FoundNode[], wanted: string): FoundNode {
   const named = nodes.filter(({ name, nodeId }) => name === wanted || nodeId === wanted)
   const living = named.filter(({ leftMs }) => leftMs > 0)
@@ -228,7 +226,7 @@ function nodesView(found: ListedNodes, nowMs: number): View {
   }
 }
 
-/** Clocks of machines differ: never before now. */
+/** Clocks of machines differ, so a time is never later than now. */
 function since(timestamp: string, nowMs: number): string {
   return `${duration(Math.max(0, (nowMs - Date.parse(timestamp)) / 1000))} ago`
 }

@@ -1,4 +1,4 @@
-/** `pipectl origins …`: the browser origins that may send to a pipe. */
+/** `pipectl origins …`: the browser origins that can send to a pipe. */
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'

@@ -1,5 +1,5 @@
 /**
- * The output of a command on stdout. One View is enough for every format: the API's own body as text (json), the
+ * The output of a command on stdout. One View is enough for every format: the body of the API as text (json), the
  * listed items (ndjson, yaml), their names (name), and rows for people (table).
  */
 import { indented, singleLine } from '../client/json-text.ts'
@@ -12,31 +12,31 @@ import { coloursOn } from './terminal.ts'
 export type { Table }
 
 export interface View {
-  /** JSON text: the API's body, untouched. */
+  /** JSON text: the unchanged body of the API. */
   json: string
-  /** One JSON text for each thing listed; default: the whole body. */
+  /** One JSON text per listed item. Default: the complete body. */
   items?: () => string[]
-  /** The ids or names that another command takes as an argument. */
+  /** The ids or names that other commands accept as an argument. */
   names: () => string[]
   table: () => Table
 }
 
-/** A view of one thing: its fields, one a row. */
+/** A view of one resource: one row per field. */
 export function oneView(json: string, name: string, rows: string[][]): View {
   return { json, names: () => [name], table: () => fieldTable(rows) }
 }
 
 interface ListView<T> {
   json: string
-  /** One element as JSON, where it is not the element itself. */
+  /** The JSON of one element, if it differs from the element. */
   item?: (one: T) => unknown
   name: (one: T) => string
-  /** Each column with the text of one element. */
+  /** Each column with a function that returns the text of an element. */
   columns: readonly (readonly [column: string | Column, text: (one: T) => string])[]
   empty?: string
 }
 
-/** A view of a list: its elements, one a row. */
+/** A view of a list: one row per element. */
 export function listView<T>(
   list: readonly T[],
   { json, item = (one) => one, name, columns, empty = 'none' }: ListView<T>,
@@ -53,7 +53,7 @@ export function listView<T>(
   }
 }
 
-/** Fields of one thing, each with its value, which is never cut. */
+/** The fields of one resource with their values, which are never truncated. */
 export function fieldTable(rows: readonly (readonly string[])[]): Table {
   return {
     columns: [
@@ -64,7 +64,7 @@ export function fieldTable(rows: readonly (readonly string[])[]): Table {
   }
 }
 
-/** Fields as rows, each with its value in words. */
+/** Fields as rows, each with its value as text. */
 export function rowsOf(fields: object): string[][] {
   return Object.entries(fields).map(([key, value]) => [key, show(value)])
 }
@@ -85,7 +85,7 @@ export async function print(view: View, format: Format = defaultFormat): Promise
 const unknownWidth = 80
 
 interface Screen {
-  /** For a terminal: JSON indented, and nothing in it acts there. */
+  /** For a terminal: indented JSON without control sequences. */
   pretty: boolean
   colours: boolean
   /** For tables. */
@@ -121,7 +121,7 @@ function lines(texts: string[]): string {
   return texts.map((text) => `${text}\n`).join('')
 }
 
-/** JSON is YAML: read as such, and numbers keep their digits. */
+/** JSON is valid YAML. Parsing it as YAML keeps all digits of numbers. */
 async function toYaml(json: string, onTerminal: boolean): Promise<string> {
   const [{ parseDocument, visit }, { yamlText }] = await Promise.all([
     import('yaml'),

@@ -1,4 +1,4 @@
-/** `pipectl parked …`: records that a destination refused, or that were skipped: look, edit, replay, discard. */
+/** `pipectl parked …`: shows, edits, replays and discards records that a destination rejected or a user skipped. */
 import { type Command, Option } from 'commander'
 import { parkedIdsAtOnce, parkedReasons } from '../../contract/parked.ts'
 import { count, counted } from '../../platform/quantities.ts'
@@ -232,7 +232,7 @@ function addExport(parked: Command): void {
   })
 }
 
-/** Those named, or all that fit. Throws Failure (nothing to do) when there is none. */
+/** The given records, or all that match the filter. Throws Failure (nothing to do) if there are none. */
 async function selected(
   client: Client,
   lane: NamedLane,

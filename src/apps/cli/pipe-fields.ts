@@ -1,4 +1,4 @@
-/** A pipe's fields as flags, for `pipes create` and `pipes update`. */
+/** The fields of a pipe as flags, for `pipes create` and `pipes update`. */
 import type { Command } from 'commander'
 import type { PipeUpdate } from '../../contract/pipe.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
@@ -20,7 +20,7 @@ export function addPipeFieldOptions(command: Command): void {
   )
 }
 
-/** The fields that were given. Throws Failure (usage) for an unknown geo dimension. */
+/** The given fields. Throws Failure (usage) for an unknown geo dimension. */
 export function pipeFields(options: PipeFieldOptions): PipeUpdate {
   const fields: PipeUpdate = fieldsFromFlags(pipeFlags, options)
   for (const given of options.geo ?? []) addGeo(fields, given)

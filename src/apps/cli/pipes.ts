@@ -140,7 +140,7 @@ async function update(reference: string, fields: PipeUpdate, options: CommonOpti
   await change(client, await readPipe(client, reference), fields, options)
 }
 
-/** A pipe with its version, and what is not delivered yet. */
+/** A pipe with its version and its undelivered messages. */
 async function readWithPending(client: Client, reference: string) {
   const { pipes, usage_by_pipe } = (await client.call('listPipes')).body
   const { pipe_id } = pickPipe(pipes, reference)

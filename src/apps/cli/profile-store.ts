@@ -1,5 +1,5 @@
 /**
- * Profiles: named daemons with their keys, in `$XDG_CONFIG_HOME/pipectl/profiles.toml` (mode 0600, for it holds keys).
+ * Profiles: named daemons with their keys, in `$XDG_CONFIG_HOME/pipectl/profiles.toml` (mode 0600, because it contains keys).
  *
  *   current = "prod"
  *   [profiles.prod]
@@ -27,19 +27,19 @@ export function profilesFile(env: NodeJS.ProcessEnv): string {
   return path.join(xdgDir(env.XDG_CONFIG_HOME, '.config', env), 'profiles.toml')
 }
 
-/** Where resumable commands keep how far they came. */
+/** The directory in which resumable commands store their progress. */
 export function stateDir(env: NodeJS.ProcessEnv): string {
   return xdgDir(env.XDG_STATE_HOME, path.join('.local', 'state'), env)
 }
 
-/** The specification of these variables says that a relative path is to be ignored. */
+/** The XDG specification says that a relative path must be ignored. */
 function xdgDir(value: string | undefined, fallback: string, env: NodeJS.ProcessEnv): string {
   const base =
     value !== undefined && path.isAbsolute(value) ? value : path.join(env.HOME ?? os.homedir(), fallback)
   return path.join(base, 'pipectl')
 }
 
-/** Empty when the file does not exist. Throws Failure when it cannot be read or understood. */
+/** Empty if the file does not exist. Throws Failure if it cannot be read or parsed. */
 export async function readProfiles(env: NodeJS.ProcessEnv): Promise<Profiles> {
   const file = profilesFile(env)
   const profiles: Profiles = { current: null, profiles: new Map() }
@@ -76,7 +76,7 @@ export async function readProfiles(env: NodeJS.ProcessEnv): Promise<Profiles> {
   return profiles
 }
 
-/** Replaces the file: a new one, 0600 from its first byte, renamed into place. */
+/** Replaces the file: creates a new one with mode 0600 and renames it. */
 export async function writeProfiles(env: NodeJS.ProcessEnv, profiles: Profiles): Promise<string> {
   const file = profilesFile(env)
   const { stringify } = await import('smol-toml')
@@ -85,7 +85,7 @@ export async function writeProfiles(env: NodeJS.ProcessEnv, profiles: Profiles):
   mkdirSync(path.dirname(file), { recursive: true, mode: 0o700 })
   const temporary = `${file}.${process.pid}.tmp`
   writeFileSync(temporary, text, { mode: 0o600, flush: true })
-  // The umask cannot widen the mode, but a left-over file of this name could have had another.
+  // The umask cannot widen the mode, but a leftover file of this name could have another one.
   chmodSync(temporary, 0o600)
   renameSync(temporary, file)
   return file

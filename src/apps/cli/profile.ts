@@ -1,4 +1,4 @@
-/** `pipectl profile …`: stored daemons and keys. */
+/** `pipectl profile …`: stored daemons with their keys. */
 import type { Command } from 'commander'
 import { openClient } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
@@ -75,7 +75,7 @@ export function addProfileCommands(program: Command): void {
 
 const defaultAddress = 'http://127.0.0.1:8080'
 
-/** The profile in use must lend neither its address nor its key to a new one. Throws Failure (usage) without a key. */
+/** A new profile takes neither address nor key from the profile in use. Throws Failure (usage) without a key. */
 async function givenProfile(options: CommonOptions): Promise<Profile & { api_key: string }> {
   const target = await findTarget(
     { ...options, profile: undefined },

@@ -1,4 +1,4 @@
-/** The whole command line as one commander program. */
+/** The complete command line as one commander program. */
 import { Command } from 'commander'
 import { version } from '../../platform/version.ts'
 import { initCommand, serveCommand } from './daemon-commands.ts'
@@ -6,7 +6,7 @@ import { addExamples, examplesOf, shapeHelp, usageHint } from './help.ts'
 import { io, type OutputStream } from './io.ts'
 import { coloursOn, sayFailure } from './terminal.ts'
 
-/** `withClientCommands` false: the daemon's own commands only, which need none of the others' code. */
+/** `withClientCommands` false: only the commands of the daemon, which do not need the code of the others. */
 export async function buildProgram(withClientCommands = true): Promise<Command> {
   const program = new Command('pipectl')
     .description('Receives JSON over HTTP and delivers it to databases, buckets and endpoints.')
@@ -40,7 +40,7 @@ A running daemon serves the guides at /docs/.`,
 
 const gettingStarted = 'Getting started:'
 
-/** For `pipectl` without a command: how to begin, and the names of all commands, in 15 lines of 80 columns. */
+/** For `pipectl` without a command: the first steps and the names of all commands, in 15 lines of 80 columns. */
 export function overview(program: Command): string {
   const helper = program.createHelp()
   const visible = helper.visibleCommands(program)
@@ -68,8 +68,8 @@ function namesBelow(heading: string, commands: readonly Command[]): string[] {
 const indent = 24
 
 /**
- * Help and wrong usage are printed on the streams of the run and throw. Commands that were added as a whole inherit nothing
- * from the program, so each one is told.
+ * Prints help and errors to the streams of the run, and throws. Complete commands that were added inherit nothing
+ * from the program, so each is configured.
  */
 function outputToRun(command: Command): void {
   command

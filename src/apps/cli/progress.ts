@@ -1,4 +1,7 @@
-/** The progress line of long work, on a terminal only. It is redrawn ten times a second at most and removed at the end. */
+/**
+ * The progress line of long operations, only on a terminal. It is redrawn at most ten times a second and removed at
+ * the end.
+ */
 import { bytes, count, duration } from '../../platform/quantities.ts'
 import { io } from './io.ts'
 
@@ -6,7 +9,7 @@ const redrawMs = 100
 const barWidth = 24
 
 interface ProgressLine {
-  /** Calls `line` only when it is drawn: always with `isLast`. */
+  /** Calls `line` only if it is drawn. `isLast` always draws. */
   draw(line: () => string, isLast?: boolean): void
   /** Writes a line above the progress line, or to stderr without a terminal. */
   note(text: string): void
@@ -42,7 +45,7 @@ export function openCountProgress(verb: string, total: number) {
   return { update: (done: number) => draw(() => `${verb} ${count(done)} of ${count(total)}`), end }
 }
 
-/** Shows the progress of `work`, which reports bytes: bar, share, rate, time left. */
+/** Shows the progress of `work`, which reports bytes: bar, percentage, rate, remaining time. */
 export async function withByteProgress<T>(
   work: (onProgress: (doneBytes: number, totalBytes: number) => void) => Promise<T>,
 ): Promise<T> {
@@ -59,7 +62,7 @@ export function byteProgressLine(doneBytes: number, totalBytes: number, seconds:
 }
 
 export interface IngestProgress {
-  /** So far: offset in the input and records sent. */
+  /** The progress: offset in the input and number of sent records. */
   update(doneBytes: number, records: number): void
   note(text: string): void
   end(): void

@@ -1,4 +1,4 @@
-/** `pipectl pull`: records out of a pull destination, at least once. */
+/** `pipectl pull`: reads records from a pull destination, at least once. */
 import { type Command, Option } from 'commander'
 import { wordsOf } from '../../contract/destination-words.ts'
 import { counted } from '../../platform/quantities.ts'
@@ -89,7 +89,7 @@ With --exec, the message is on stdin, and PIPECTL_MSG_ID and PIPECTL_STREAM_SEQ 
   })
 }
 
-/** The command looks up where the lane stands and how it is acknowledged; the pull itself needs neither. */
+/** The command reads the lane's position and ack mode. The pull itself does not need these rights. */
 function needsRead(client: Client, error: ApiFailure): Failure {
   return new Failure(
     error.exitCode,

@@ -1,8 +1,8 @@
 /**
- * Resolves names on the command line: a pipe by name, UUID or the start of its UUID; a destination by `PIPE/NAME`
- * (`orders/warehouse`), its pipe's name when that pipe has only one destination, `PIPE/KIND` where that fits one,
- * `PIPE/START` of its UUID, or its UUID. A name that fits several resources is an error that lists them (usage); a
- * name that fits none is an error that says how to list them (not found).
+ * Resolves names on the command line. A pipe: by name, UUID or the start of its UUID. A destination: by `PIPE/NAME`
+ * (`orders/warehouse`), by the name of its pipe if that has only one destination, by `PIPE/KIND` if only one matches,
+ * by `PIPE/START` of its UUID, or by its UUID. If several resources match, the error lists them (usage). If none
+ * matches, the error names the command that lists them (not found).
  */
 import type { Destination, DestinationType } from '../../contract/destination.ts'
 import type { Pipe } from '../../contract/pipe.ts'
@@ -18,7 +18,7 @@ import {
 } from '../client/workspace.ts'
 import { nearest } from './nearest.ts'
 
-/** Shorter starts would often fit by accident. */
+/** Shorter starts would often match by accident. */
 const shortestPrefix = 4
 
 export async function findPipe(client: Client, reference: string): Promise<Pipe> {
@@ -26,13 +26,13 @@ export async function findPipe(client: Client, reference: string): Promise<Pipe>
   return pickPipe(pipes, reference)
 }
 
-/** A pipe with its version, so that a change of it is made to what was read. */
+/** A pipe with its version, so that a change applies only to the state that was read. */
 export async function readPipe(client: Client, reference: string): Promise<Reply<PipeDetail>> {
   const { pipe_id } = await findPipe(client, reference)
   return await client.call('getPipe', { path: { pipe_id } })
 }
 
-/** The pipe that a reference names. A name wins over the start of a UUID. */
+/** The pipe of a reference. A name has precedence over the start of a UUID. */
 export function pickPipe(pipes: readonly Pipe[], reference: string): Pipe {
   const exact = pipes.find((pipe) => pipe.pipe_name === reference || pipe.pipe_id === reference.toLowerCase())
   if (exact !== undefined) return exact
@@ -41,7 +41,7 @@ export function pickPipe(pipes: readonly Pipe[], reference: string): Pipe {
   return only('pipe', reference, matches, { names, show: (pipe) => `${pipe.pipe_id}  ${pipe.pipe_name}` })
 }
 
-/** `among`: only destinations of this type count, e.g. for `pull orders` where the pipe has a table as well. */
+/** `among`: considers only destinations of this type, for example for `pull orders` if the pipe has a table too. */
 export async function findDestination(
   client: Client,
   reference: string,
@@ -96,7 +96,7 @@ function pickDestination(
   })
 }
 
-/** All of them where none is of the type: the caller then says what it wanted. */
+/** All destinations if none has the type. The caller then names the expected type. */
 function amongType(
   destinations: readonly Destination[],
   type: DestinationType | undefined,
@@ -131,15 +131,15 @@ function startsLike(id: string, reference: string): boolean {
 }
 
 interface Candidates<T> {
-  /** The names that there are, of which the nearest is suggested. */
+  /** The existing names, of which the most similar is suggested. */
   names: readonly string[]
   /** A line about one of several matches. */
   show(one: T): string
-  /** The next step when there are several matches. */
+  /** The next step if there are several matches. */
   hint?: string
 }
 
-/** The one match. Throws Failure: not found for none, usage with the candidates for several. */
+/** The only match. Throws Failure: not found for none, usage with the candidates for several. */
 export function only<T>(
   what: string,
   reference: string,
@@ -155,7 +155,7 @@ export function only<T>(
   )
 }
 
-/** `what`: a pipe, a destination, a key, a user. Suggests the name that is most like the reference. */
+/** `what`: a pipe, a destination, a key, a user. Suggests the name that is most similar to the reference. */
 function notFound(what: string, reference: string, names: readonly string[]): Failure {
   const near = nearest(reference, names)
   return new Failure(

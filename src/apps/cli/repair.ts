@@ -1,4 +1,4 @@
-/** `pipectl repair`: what the daemon does about damage by itself, for a stopped data directory, told step by step. */
+/** `pipectl repair`: repairs a stopped data directory as the daemon would, and shows each step. */
 import type { Command } from 'commander'
 import type { RepairAction, RepairReport } from '../../maintenance/repair.ts'
 import { counted } from '../../platform/quantities.ts'

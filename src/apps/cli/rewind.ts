@@ -1,4 +1,4 @@
-/** `pipectl lanes rewind`: what a rewind would deliver again, the question about it, and the rewind. */
+/** `pipectl lanes rewind`: shows what a rewind would deliver again, asks for confirmation, and rewinds. */
 import type { Command } from 'commander'
 import type { Destination } from '../../contract/destination.ts'
 import { wordsOf } from '../../contract/destination-words.ts'
@@ -38,7 +38,7 @@ export function addRewindCommand(lanes: Command): void {
       const { pipe, destination } = found
       const name = fullName(pipe, destination)
       const again = await deliveredAgain(client, found, to)
-      // A point after the cursor is for the API to reject.
+      // The API rejects a position after the cursor.
       const isAhead = typeof to === 'number' && to > destination.lane.cursor_seq
       if (again === null && !isAhead) throw nothingAgain(name)
       if (again !== null && options.yes === true) say(rewindSummary(found, again))
@@ -54,23 +54,23 @@ export function addRewindCommand(lanes: Command): void {
 /** `earliest`, a stream_seq, or an ISO 8601 time. */
 type RewindPoint = string | number
 
-/** As the API takes it. Throws Failure (usage). */
+/** The form of the API. Throws Failure (usage). */
 function rewindPoint(text: string): RewindPoint {
   if (text === 'earliest') return text
   return /^\d{1,15}$/.test(text) ? Number(text) : requireMoment(text, '--to')
 }
 
-/** The messages between a point and a lane's cursor. */
+/** The messages between a position and a lane's cursor. */
 interface Again {
   messages: number
   records: number
   firstTs: string
   lastTs: string
-  /** More than were counted. */
+  /** There are more than were counted. */
   isMore: boolean
 }
 
-/** 5,000 messages: enough for a person to see how much it is. */
+/** 5,000 messages: enough to show the extent of the rewind. */
 const maxPages = 25
 
 /** Null: nothing would be delivered again. Throws Failure. */
@@ -102,12 +102,12 @@ async function deliveredAgain(
   return again
 }
 
-/** The question before a rewind. */
+/** The confirmation question. */
 function rewindQuestion(lane: DestinationOfPipe, again: Again): string {
   return `Deliver ${whatAgain(lane, again)}? ${copies(lane.destination)}`
 }
 
-/** The same as a statement, for who has answered before. */
+/** The same as a statement, if the user has already confirmed. */
 function rewindSummary(lane: DestinationOfPipe, again: Again): string {
   return `Delivers ${whatAgain(lane, again)}. ${copies(lane.destination)}`
 }

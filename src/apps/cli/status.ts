@@ -1,4 +1,7 @@
-/** `pipectl status`: is the daemon there, what waits, which lanes need attention. `pipectl openapi`: its API document. */
+/**
+ * `pipectl status`: shows whether the daemon responds, what is pending, and which lanes need attention. `pipectl
+ * openapi`: prints the daemon's API document.
+ */
 import type { Command } from 'commander'
 import type { AlertsShown } from '../../contract/alerts.ts'
 import type { OverviewCluster } from '../../contract/overview.ts'
@@ -24,7 +27,7 @@ const egressWords: Record<string, string> = {
   deny: 'denied for destinations, except those in egress.allow (egress.private)',
 }
 
-/** Null: this key may not look at them, or the daemon is older than they are. */
+/** Null: this key cannot read them, or the daemon is too old for alerts. */
 async function alertsOf(client: Client): Promise<AlertsShown | null> {
   try {
     return (await client.call('getAlerts')).body
@@ -62,7 +65,7 @@ export function addStatusCommands(program: Command): void {
       const found = await lookAt(client)
       const { lanes, troubled } = found
       const status = statusOf(client.url, found)
-      // For scripts: what needs attention, or that nothing does.
+      // For scripts: the names of what needs attention, or that nothing does.
       const troubledNames = troubled.map(({ pipe, destination }) => fullName(pipe, destination))
       const names = () => (troubledNames.length === 0 ? [status.health] : troubledNames)
       await print(
@@ -97,7 +100,7 @@ async function lookAt(client: Client) {
     alertsOf(client),
   ])
   const { pipes, server_ts } = overview
-  // By the daemon's clock, as are the times that are compared with it.
+  // The clock of the daemon, which also set the times that are compared with it.
   const nowMs = Date.parse(server_ts)
   const lanes = pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
   return {
@@ -111,14 +114,14 @@ async function lookAt(client: Client) {
   }
 }
 
-/** The JSON of the command. */
+/** The JSON output of the command. */
 function statusOf(url: string, { overview, usage, alerts, nowMs, lanes, troubled, stale }: Found) {
   const { pipes, service } = overview
   const sum = <One>(all: readonly One[], pick: (one: One) => number) =>
     all.reduce((total, one) => total + pick(one), 0)
   return {
     url,
-    // It responded.
+    // It responded, so it is healthy.
     health: 'ok',
     not_ready_reasons: service.reasons,
     warnings: service.warnings,

@@ -1,7 +1,8 @@
 /**
- * Tables that fit the terminal. Where one is too wide its columns give way: spare ones are left out, then those that may
- * be cut are, then others are left out, the least important first. Texts that have to be read whole (errors, values) are wrapped:
- * in the last column, or as a note below their row. Widths are those of a terminal: CJK and emoji take two places.
+ * Tables that fit the terminal. If a table is too wide, spare columns are dropped first, then columns that allow it
+ * are truncated, then further columns are dropped, the least important first. Texts that must be readable in full
+ * (errors, values) are wrapped: in the last column, or as a note below their row. Widths are those of a terminal: CJK
+ * characters and emoji take two columns.
  */
 import stringWidth from 'string-width'
 import { printable } from '../client/printable.ts'
@@ -9,38 +10,38 @@ import { type Colour, paint } from './terminal.ts'
 
 export interface Column {
   label: string
-  /** Left out before anything is cut: what people rarely read, such as ids. */
+  /** Dropped before anything is truncated. For columns that are rarely read, such as ids. */
   isSpare?: boolean
-  /** It may be left out where there is no room; the highest of a table goes first. */
+  /** Can be dropped if there is no room. The highest value of a table goes first. */
   gives?: number
-  /** It may be cut to this width, with `…` at its end. */
+  /** Can be truncated to this width, with `…` at the end. */
   shrinksTo?: number
-  /** It is cut in its middle: of `orders/warehouse` the end tells more. */
+  /** Truncated in the middle, because the end of `orders/warehouse` is more useful. */
   keepsEnd?: boolean
-  /** The last column only: it is wrapped instead. */
+  /** Only for the last column: it is wrapped instead. */
   wraps?: boolean
 }
 
 export interface Table {
   columns: readonly (string | Column)[]
   rows: readonly (readonly string[])[]
-  /** The note below each row, by the row's index; null: none. */
+  /** The note below each row, by the row's index. Null: none. */
   notes?: readonly (string | null)[]
-  /** Said when there is no row. */
+  /** The text if there are no rows. */
   empty?: string
 }
 
 const gap = 2
-/** Narrower a column is never made, whatever the terminal. */
+/** The minimum width of a column on any terminal. */
 const narrowest = 6
 const narrowestWrapped = 16
 const noteIndent = '  └ '
-/** The most lines of a note. A longer text is shown in full elsewhere: a table is for an overview. */
+/** The maximum number of lines of a note. A table is an overview; the full text is shown elsewhere. */
 const noteLines = 4
 
 const segments = new Intl.Segmenter()
 
-/** With a line break at its end. `width`: of the terminal; Infinity: as wide as it is. */
+/** Ends with a line break. `width` is that of the terminal; Infinity: unlimited. */
 export function drawTable(table: Table, width: number, colours: boolean): string {
   if (table.rows.length === 0) return `${table.empty ?? 'none'}\n`
   const columns = table.columns.map((one) => (typeof one === 'string' ? { label: one } : one))
@@ -62,14 +63,14 @@ export function drawTable(table: Table, width: number, colours: boolean): string
 }
 
 interface Shown {
-  /** Its place in the row. */
+  /** Its index in the row. */
   index: number
   width: number
   wraps: boolean
   keepsEnd: boolean
 }
 
-/** The columns that are shown, each with its width. */
+/** The visible columns with their widths. */
 function fit(
   columns: readonly Column[],
   rows: readonly (readonly string[])[],
@@ -102,7 +103,7 @@ function fit(
   }
 }
 
-/** Takes from the widest that can give, one place after the other. False: it is not enough. */
+/** Repeatedly takes one character from the widest column that can shrink. False: that is not enough. */
 function shrink(shown: readonly Shown[], width: number, smallest: (one: Shown) => number): boolean {
   let over = shown.reduce((sum, one) => sum + one.width, gap * (shown.length - 1)) - width
   while (over > 0) {
@@ -137,13 +138,13 @@ function drawRow(
   const lines = wrap(cell, last.width, width - gap)
   return lines.map((line, at) => {
     if (at === 0) return `${start}${' '.repeat(before.length > 0 ? gap : 0)}${painted(line, cell)}`.trimEnd()
-    // A word that only fits by itself, such as a URL that is to be copied, begins further left.
+    // A word that fits only on its own line, such as a URL to be copied, starts further left.
     const isWide = stringWidth(line) > last.width
     return `${' '.repeat(isWide ? gap : indent)}${line}`.trimEnd()
   })
 }
 
-/** Lines of words; a word longer than `width` has a line of its own, and is broken where it is longer than `most`. */
+/** Wraps words. A word longer than `width` gets its own line, and is broken if it is longer than `most`. */
 function wrap(text: string, width: number, most = width): string[] {
   if (stringWidth(text) <= width) return [text]
   const lines: string[] = []
@@ -156,12 +157,12 @@ function wrap(text: string, width: number, most = width): string[] {
     }
     if (line !== '') lines.push(line)
     const pieces = broken(word, stringWidth(word) <= most ? most : width)
-    // Each piece but the last of its word fills a line of its own.
+    // Each piece of the word except the last fills a line.
     lines.push(...pieces.slice(0, -1))
     line = pieces.at(-1) ?? ''
   }
   if (line !== '') lines.push(line)
-  // The first line stands beside what the value is called.
+  // The first line is next to the name of the value.
   if (stringWidth(lines[0] ?? '') > width) lines.unshift('')
   return lines
 }
@@ -176,7 +177,7 @@ function broken(word: string, width: number): string[] {
   return pieces
 }
 
-/** Shortens the text to `width` columns of a terminal, with `…` where something is missing. */
+/** Truncates the text to `width` columns of a terminal, with `…` in place of the missing part. */
 export function cut(text: string, width: number): string {
   if (stringWidth(text) <= width) return text
   let kept = ''

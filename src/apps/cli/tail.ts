@@ -1,4 +1,4 @@
-/** `pipectl tail`: the records of a pipe as they are stored, on the screen or into a program. */
+/** `pipectl tail`: shows the records of a pipe as they are stored, on the terminal or for a program. */
 import { type Command, Option } from 'commander'
 import { errorCode } from '../../platform/error-code.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
@@ -95,7 +95,7 @@ function chosenFormat(asked: TailFormat | undefined): TailFormat {
   return asked ?? (io().stdout.isTTY === true ? 'lines' : 'ndjson')
 }
 
-/** As wide as the window is now: people change that. */
+/** The current width of the window, which the user can change. */
 function screen() {
   const { isTTY, columns } = io().stdout
   const isTerminal = isTTY === true
@@ -117,7 +117,7 @@ async function write(text: string): Promise<void> {
   })
 }
 
-/** The daemon counts up to twenty times a second: people read one line of it. */
+/** The daemon reports dropped records up to twenty times a second. They are summed into one line. */
 function sumEverySecond(tell: (sum: number) => void): { add(count: number): void; flush(): void } {
   let sum = 0
   let timer: NodeJS.Timeout | undefined

@@ -1,5 +1,5 @@
 /**
- * The terminal: what it is, colour, questions. Data goes to stdout; everything said to a person goes to stderr.
+ * The terminal: its capabilities, colors and questions. Data goes to stdout; every text for the user goes to stderr.
  */
 import { createInterface } from 'node:readline/promises'
 import { exitCodes, Failure } from '../client/failure.ts'
@@ -9,7 +9,7 @@ import { io } from './io.ts'
 const codes = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, cyan: 36 } as const
 export type Colour = keyof typeof codes
 
-/** Colours on a terminal unless NO_COLOR is set (any value but the empty one) or the terminal cannot. */
+/** Uses colors on a terminal, unless NO_COLOR is set and not empty, or the terminal does not support them. */
 export function coloursOn(
   stream: { isTTY?: boolean | undefined },
   env: NodeJS.ProcessEnv = io().env,
@@ -22,8 +22,8 @@ export function paint(colour: Colour, text: string, on: boolean): string {
 }
 
 /**
- * Without this a reader that goes away (`pipectl … | head -1`) would end the program with a stack trace. The rest of
- * the output is dropped, and the command continues to its end and its usual exit code.
+ * Without this, a reader that closes the pipe (`pipectl … | head -1`) would end the program with a stack trace. The
+ * remaining output is dropped, and the command continues to its normal end and exit code.
  */
 export function surviveClosedOutput(): void {
   for (const stream of [io().stdout, io().stderr]) {
@@ -33,12 +33,15 @@ export function surviveClosedOutput(): void {
   }
 }
 
-/** One line for a person. */
+/** Prints one line for the user. */
 export function say(text: string): void {
   io().stderr.write(`${harmless(text)}\n`)
 }
 
-/** The form of every failure, on two lines: what happened, and what to do next. An outcome that is no error is a `note`. */
+/**
+ * The format of every failure: the error, and the next step on a second line. An outcome that is not an error is a
+ * `note`.
+ */
 export function sayFailure(message: string, hint: string, kind: 'error' | 'note' = 'error'): void {
   const on = coloursOn(io().stderr)
   const label = kind === 'error' ? paint('red', 'error:', on) : 'note:'
@@ -46,19 +49,19 @@ export function sayFailure(message: string, hint: string, kind: 'error' | 'note'
   if (hint !== '') io().stderr.write(`${paint('dim', '  next:', on)} ${harmless(hint)}\n`)
 }
 
-/** Names and errors of others may be in it. */
+/** Makes control characters visible, because names and errors can come from other users. */
 export function harmless(text: string): string {
   return io().stderr.isTTY === true ? printableLines(text) : text
 }
 
-/** Whether a person can be asked: both ends of the conversation are a terminal. */
+/** True if the user can answer a question: both stdin and stderr are a terminal. */
 export function canAsk(): boolean {
   return io().stdin.isTTY === true && io().stderr.isTTY === true
 }
 
 /**
- * Asks before something is destroyed; the default is No. Without a terminal no one can be asked: `--yes` is required.
- * Throws Failure (usage) then, and Failure (failed) when the answer is No.
+ * Asks for confirmation before data is destroyed. The default is No. Without a terminal, `--yes` is required. Throws
+ * Failure (usage) then, and Failure (failed) if the answer is No.
  */
 export async function confirm(question: string, yes: boolean | undefined): Promise<void> {
   if (yes === true) return
@@ -70,7 +73,7 @@ export async function confirm(question: string, yes: boolean | undefined): Promi
     )
   }
   const terminal = createInterface({ input: io().stdin, output: io().stderr })
-  // Ctrl-C at a question is a No, with the exit code of an interrupt.
+  // Ctrl-C at a question means No, with the exit code of an interrupt.
   const interrupted = new AbortController()
   terminal.on('SIGINT', () => interrupted.abort())
   try {
@@ -85,7 +88,7 @@ export async function confirm(question: string, yes: boolean | undefined): Promi
   throw new Failure(exitCodes.failed, 'not confirmed; nothing was changed', 'answer y to continue')
 }
 
-/** Work that Ctrl-C and SIGTERM end in good order, through its signal. */
+/** Runs work that Ctrl-C and SIGTERM stop cleanly, through its signal. */
 export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const interrupt = new AbortController()
   const onInterrupt = () => interrupt.abort()
@@ -97,7 +100,7 @@ export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>
   }
 }
 
-/** Asks for a secret without showing what is typed. */
+/** Prompts for a secret without showing the input. */
 export function askSecret(question: string): Promise<string> {
   const { stdin, stderr } = io()
   return new Promise((resolve, reject) => {
@@ -127,7 +130,7 @@ export function askSecret(question: string): Promise<string> {
   })
 }
 
-/** All of stdin, where it is a short text such as a key. */
+/** Reads all of stdin, for a short text such as a key. */
 export function readStdin(): string {
   return io().readStdin()
 }

@@ -1,4 +1,4 @@
-/** `pipectl top`: pipes and lanes on a live screen. */
+/** `pipectl top`: shows pipes and lanes on a live screen. */
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
@@ -23,9 +23,9 @@ export function addTopCommand(program: Command): void {
         )
       }
       const client = await connect(options)
-      // A wrong key or address is reported before the screen opens; later the screen says that it is stale.
+      // A wrong key or address is reported before the screen opens. Later, the screen shows that its data is stale.
       await new OverviewFeed(client).next()
-      // React's development build is several times slower, and warns on the screen.
+      // React's development build is several times slower and writes warnings to the screen.
       process.env.NODE_ENV ??= 'production'
       const { runTop } = await import('../tui/run-top.tsx')
       await runTop(client, { readOnly: options.readOnly === true })

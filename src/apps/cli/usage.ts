@@ -1,4 +1,4 @@
-/** `pipectl usage`: what came in and went out, hour by hour. */
+/** `pipectl usage`: the accepted and delivered amounts, by hour. */
 import type { Command } from 'commander'
 import { bytes, count } from '../../platform/quantities.ts'
 import { connect } from './connection.ts'

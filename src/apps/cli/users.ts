@@ -1,6 +1,7 @@
 /**
- * `pipectl users …`: who may sign in to the dashboard. Through the API of a daemon, or with --data-dir on its data directory:
- * that takes no key, for the first user and for who has lost the last password.
+ * `pipectl users …`: the users who can sign in to the dashboard. Works through the API of a daemon, or with
+ * --data-dir directly on a data directory. The latter needs no key: for the first user, and if the last password is
+ * lost.
  */
 import type { Command } from 'commander'
 import type { SetupLink, User } from '../../contract/user.ts'
@@ -23,14 +24,14 @@ interface UsersOptions {
   role?: string
 }
 
-/** The same through the API and on a data directory. */
+/** The same operations through the API and on a data directory. */
 interface Users {
   list(): Promise<User[]>
   create(body: object): Promise<User>
   update(userId: string, body: object): Promise<unknown>
   delete(userId: string): Promise<unknown>
   createSetupLink(body: object): Promise<SetupLink>
-  /** Where the dashboard is. */
+  /** The URL of the dashboard. */
   url: string
 }
 
@@ -190,7 +191,7 @@ async function findUser({ list }: Users, email: string): Promise<User> {
   })
 }
 
-/** Never from an argument: other users of the machine could read it in the process list. */
+/** Never from an argument, because other users of the machine could read it in the process list. */
 async function newPassword({ apiKeyStdin }: CommonOptions): Promise<string> {
   if (canAsk()) {
     const password = await askSecret('New password: ')
@@ -219,5 +220,6 @@ function viewOf(users: readonly User[]): View {
       [{ label: 'CREATED', gives: 1 }, (one) => ago(one.user_created_ts, now)],
       [{ label: 'USER ID', isSpare: true }, (one) => one.user_id],
     ],
+    empty: 'no users yet; create one with `pipectl users create EMAIL`',
   })
 }

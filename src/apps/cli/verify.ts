@@ -1,4 +1,4 @@
-/** `pipectl verify`: whether everything in a data directory is as it was written. */
+/** `pipectl verify`: checks all data in a data directory. */
 import type { Command } from 'commander'
 import type { ShownRange, VerifiedFile, VerifyReport } from '../../maintenance/verify.ts'
 import { bytes, count, counted } from '../../platform/quantities.ts'
@@ -57,7 +57,7 @@ function verifyView(report: VerifyReport): View {
   }
 }
 
-/** Sound segments in one row: there may be hundreds. */
+/** Intact segments are summed in one row, because there can be hundreds. */
 function tableOf({ files, missing, known_losses: known, totals }: VerifyReport): Table {
   const isSegment = (one: VerifiedFile) => one.messages !== null
   const sound = files.filter((one) => isSegment(one) && one.result === 'ok')

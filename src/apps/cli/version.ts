@@ -1,4 +1,4 @@
-/** `pipectl version`: which program this is, and whether it opens a data directory. */
+/** `pipectl version`: shows the version of the program, and whether it can open a data directory. */
 import type { Command } from 'commander'
 import type { FormatCheck } from '../../maintenance/format-check.ts'
 import { bytes } from '../../platform/quantities.ts'

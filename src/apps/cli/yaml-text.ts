@@ -1,10 +1,10 @@
-/** YAML as a command prints it. */
+/** Formats YAML for output. */
 import { type Document, Scalar, visit } from 'yaml'
 import { actsOnTerminal, printableJson } from '../client/printable.ts'
 
 /**
- * On a terminal what would act on it stands as escapes, which YAML knows in double quotes alone: text that has such
- * characters is put into them. The same value is read from either form.
+ * On a terminal, control characters become escapes, which YAML supports only in double quotes. Texts with such
+ * characters are therefore quoted. Both forms have the same value.
  */
 export function yamlText(document: Document, onTerminal: boolean): string {
   if (!onTerminal) return document.toString({ lineWidth: 0 })
@@ -13,6 +13,6 @@ export function yamlText(document: Document, onTerminal: boolean): string {
       if (typeof node.value === 'string' && actsOnTerminal(node.value)) node.type = Scalar.QUOTE_DOUBLE
     },
   })
-  // Escapes are written in JSON's way in both.
+  // JSON escapes are valid in both forms.
   return printableJson(document.toString({ lineWidth: 0 }))
 }

@@ -1,8 +1,8 @@
-/** Alerts of the workspace in one line, for who looks at it as a whole. Pure. */
+/** Summarizes the alerts of the workspace in one line. Pure. */
 import type { AlertsShown } from '../../contract/alerts.ts'
 import { ago } from '../../platform/quantities.ts'
 
-/** The last alert could not be sent, or is still to be. */
+/** The last alert could not be sent, or alerts are still pending. */
 export function areAlertsFailing({ status }: AlertsShown): boolean {
   if (status === null || status.last_failure === null) return false
   return status.last_sent_ts === null || status.last_failure.failure_ts > status.last_sent_ts

@@ -1,8 +1,8 @@
-/** Words for a delivery attempt. */
+/** Describes a delivery attempt in words. */
 import type { DeliveryAttempt } from '../../contract/attempts.ts'
 import { duration } from '../../platform/quantities.ts'
 
-/** `delivered`, `failed`, and the status of an HTTP endpoint. */
+/** `delivered` or `failed`, with the status of an HTTP endpoint. */
 export function attemptOutcome({ outcome, response, is_replay }: DeliveryAttempt): string {
   const status = response === null ? outcome : `${outcome} ${response.status}`
   return is_replay ? `${status} (replay)` : status

@@ -1,11 +1,11 @@
-/** Names the subject of an audit entry as people do (`orders/warehouse`, a key's name, an e-mail address), and what changed. Pure. */
+/** The name of an audit entry's subject: `orders/warehouse`, the name of a key, an e-mail address. Pure. */
 import type { AuditEntry } from '../../contract/audit.ts'
 import type { Overview } from '../../contract/overview.ts'
 import { fullName } from './workspace.ts'
 
 /**
- * By what is there now, else by what the entry itself says: of what was removed it has everything. The id where neither
- * knows it, `-` for the workspace. `overview` null: it is not known yet, or may not be asked for.
+ * Uses the current names, or else the entry itself, which is complete for removed resources. The id if neither has a
+ * name, `-` for the workspace. `overview` null: not loaded yet, or not allowed.
  */
 export function resourceName(
   { resource_id: id, pipe_id: pipeId, before, after }: AuditEntry,
@@ -25,7 +25,7 @@ export function resourceName(
   return names.find((name) => name !== null) ?? pipe?.pipe_name ?? id
 }
 
-/** The names of the fields that differ, or one word for the action. */
+/** The names of the changed fields, or one word for the action. */
 export function changeOf({ before, after, operation }: AuditEntry): string {
   if (before !== null && after !== null) return Object.keys(after).join(', ')
   if (after === null) return 'removed'

@@ -1,22 +1,22 @@
 /**
- * A change of something that someone else has changed since it was read. The daemon rejects it and returns the present state
- * (docs/dev/contract.md#concurrent-changes), so that a person can be told what is different.
+ * A change of a resource that another user has changed since it was read. The daemon rejects the change and returns
+ * the current state (docs/dev/contract.md#concurrent-changes), so that the user can see the differences.
  */
 import { isObject } from '../../contract/is-object.ts'
 import { type Difference, differences } from './differences.ts'
 import { ApiFailure, exitCodes, Failure } from './failure.ts'
 
-/** Left out of a comparison: what the service counts, and what other operations change. */
+/** Excluded from the comparison: counters of the service, and fields that other operations change. */
 const notSettings: ReadonlySet<string> = new Set([
   ...['lane', 'tls_pin', 'api_keys', 'destinations', 'status'],
   ...['pipe_updated_ts', 'destination_updated_ts'],
 ])
 /** The objects of a body that have such keys. */
 const shownResources: ReadonlySet<string> = new Set(['pipe', 'destination'])
-/** More are not listed. */
+/** Further differences are not listed. */
 const maxListed = 8
 
-/** The settings that differ between two bodies of one GET. */
+/** The settings that differ between two bodies of the same GET. */
 export function changedSettings(before: object, now: object): Difference[] {
   return differences(settingsIn(before), settingsIn(now))
 }
@@ -28,7 +28,7 @@ function settingsIn(body: object): object {
   )
 }
 
-/** `pipe.pipe_description: "mine" → "theirs"`, a line each. */
+/** `pipe.pipe_description: "mine" → "theirs"`, one per line. */
 function listed(found: readonly Difference[]): string {
   const lines = found
     .slice(0, maxListed)
@@ -42,8 +42,8 @@ function shown(text: string | null): string {
 }
 
 /**
- * Makes a change on condition that `read`, the body of the GET before it, is still true. Throws Failure (conflict) that lists what
- * someone else has changed since.
+ * Makes a change if `read`, the body of the GET before it, is still current. Throws Failure (conflict), which lists
+ * the settings that another user has changed since.
  */
 export async function ifUnchanged<T>(name: string, read: object, change: () => Promise<T>): Promise<T> {
   try {

@@ -1,4 +1,4 @@
-/** The command that does what the page does: every change shows it. Pure. */
+/** The command that is equivalent to an action in the dashboard, which shows it next to every change. Pure. */
 import type { ColumnMapping } from '../../contract/destination.ts'
 import { hasSecretPath } from '../../contract/destination-secrets.ts'
 import { type DestinationType, fieldOf, redacted } from '../../contract/destination-words.ts'
@@ -19,17 +19,19 @@ import {
 } from './flag-fields.ts'
 import { printable } from './printable.ts'
 
-/** Quoted for a POSIX shell where it has to be. */
+/** Quoted for a POSIX shell if necessary. */
 export function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }
 
-/** `null`, `undefined` and `false` are left out. */
+/** Words that are `null`, `undefined` or `false` are left out. */
 export function command(...words: (string | null | undefined | false)[]): string {
   return ['pipectl', ...words.filter((word) => typeof word === 'string').map(quoted)].join(' ')
 }
 
-/** By its id where the name has characters that would act on the terminal, or could not be told from others there. */
+/**
+ * Uses the id if the name contains control characters, or if a terminal could not show the difference to other names.
+ */
 export function destinationName(
   pipeName: string,
   destination: { destination_id: string; destination_name: string },
@@ -61,8 +63,8 @@ interface DestinationFields {
 }
 
 /**
- * Options for `destinations create`, `update` (of a destination with the config `stored`) and `test`. The command
- * asks for secrets: none is ever part of it.
+ * Options for `destinations create`, `update` (with the stored config in `stored`) and `test`. They never contain
+ * secrets, which the command asks for.
  */
 export function destinationOptions(
   type: DestinationType,
@@ -96,7 +98,7 @@ function configOptions(
     return hasUrlSecrets(String(value), isPathSecret) ? ['--secret', key] : ['--url', String(value)]
   if (typeof value === 'object')
     return Object.entries(value).flatMap(([name, one]) => ['--set', `${key}.${name}=${one}`])
-  // A file's name is not known here, only what it contains.
+  // The name of the file is not known here, only its content.
   const flag = configFlags.get(key)
   if (flag === undefined || flag.value === 'file') return ['--set', `${key}=${value}`]
   return [`--${configFlag(key)}`, String(value)]
@@ -109,9 +111,9 @@ function transformOptions(transform: GivenTransform | null | undefined): string[
 }
 
 /**
- * The command `destinations try-transform`. `stored` is the destination that the form edits; its salt stays if none
- * is given. Without steps the transform is tried as a new one, because under the destination's name the stored steps
- * would stay.
+ * The command `destinations try-transform`. `stored` is the destination that the form edits; its salt is kept if none
+ * is given. A transform without steps is tried as that of a new destination, because otherwise the stored steps would
+ * be used.
  */
 export function tryTransformCommand(
   pipeName: string,
@@ -131,7 +133,7 @@ export function tryTransformCommand(
   const isSame = JSON.stringify([filter, map]) === JSON.stringify([before?.filter, before?.map])
   if (name !== null && isSame && !salt) return commandOf(name, [])
   const options = transformOptions(transform)
-  // An id names no destination beside --filter and --map.
+  // With --filter and --map, an id does not identify a destination.
   const canName = name?.includes('/') === true && (map.length > 0 || !before?.map.length)
   if (name !== null && canName) return commandOf(name, options)
   const needsSalt = !salt && map.some(({ op }) => op === 'mask')

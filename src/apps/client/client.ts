@@ -1,6 +1,7 @@
 /**
- * The client of `/v1`, derived from the table of operations: `call(operationId, …)`, typed by the contract, and what is no plain request
- * and response. A reply has both the parsed body and its text, because the text is what `-o json` prints. Failures: `failure.ts`.
+ * The client of `/v1`, derived from the table of operations: `call(operationId, …)`, typed by the contract, and
+ * separate functions for streams and raw bodies. A reply has the parsed body and its text, which `-o json` prints.
+ * Failures: `failure.ts`.
  */
 import { type OperationId, operationPaths } from '../../contract/operation-paths.ts'
 import type { RequestBody, RequestPath, RequestQuery, SuccessBody } from '../../contract/operations.ts'
@@ -10,18 +11,20 @@ import { type HttpResponse, openEvents, type SendOptions, send } from './http.ts
 export interface Reply<T> {
   status: number
   body: T
-  /** The body as it was sent; empty for 204. */
+  /** The body as the daemon sent it; empty for 204. */
   text: string
-  /** The version of what was read or changed; null: it has none. */
+  /** The version of the resource that was read or changed. Null: it has none. */
   etag: string | null
 }
 
-/** The parts of a request. A query parameter can be text too, which the daemon checks; undefined and null are not sent. */
+/**
+ * The parts of a request. Query parameters can be text, which the daemon validates. Undefined and null are not sent.
+ */
 export type Request<Id extends OperationId> = PathOf<Id> & BodyOf<Id> & CallOptions<Id>
 type PathOf<Id extends OperationId> = [keyof RequestPath<Id>] extends [never]
   ? { path?: undefined }
   : { path: RequestPath<Id> }
-/** Bytes are JSON that goes out as it is. */
+/** Bytes are JSON that is sent unchanged. */
 type BodyOf<Id extends OperationId> =
   RequestBody<Id> extends undefined
     ? { body?: undefined }
@@ -29,7 +32,10 @@ type BodyOf<Id extends OperationId> =
 interface CallOptions<Id extends OperationId> {
   query?: Query<Id> | undefined
   signal?: AbortSignal | undefined
-  /** The ETag of what was read before; ApiFailure `changed_meanwhile` if it has changed since. Absent or null: in any case. */
+  /**
+   * The ETag of an earlier read. Throws ApiFailure `changed_meanwhile` if the resource has changed since. Absent or
+   * null: no check.
+   */
   ifMatch?: string | null | undefined
 }
 export type Query<Id extends OperationId> = {
@@ -43,32 +49,32 @@ export type MessageList = SuccessBody<'listMessages'>
 export type DestinationBody = RequestBody<'createDestination'>
 export type DestinationPatch = RequestBody<'updateDestination'>
 export type DestinationTestBody = RequestBody<'testDestination'>
-/** A column mapping as it is sent: what is left out takes its default. */
+/** A column mapping in a request. Missing fields have defaults. */
 export type GivenColumn = NonNullable<DestinationPatch['columns']>[number]
 
-/** A body of what a person gave, which the daemon checks. */
+/** A body of unchecked user input. The daemon validates it. */
 export function unchecked<Id extends OperationId>(body: object): RequestBody<Id> {
   return body as RequestBody<Id>
 }
 
-/** How a destination is saved: the part of a request that says so. */
+/** The part of a request that controls how a destination is saved. */
 export type SaveOptions = Pick<Request<'updateDestination'>, 'query' | 'ifMatch'>
 
 export interface ClientOptions {
   /** Origin of the management API, without a trailing slash. */
   url: string
-  /** Origin of ingest and pull when it differs. */
+  /** Origin of ingest and pull, if it differs. */
   dataUrl?: string | undefined
   apiKey: string | null
-  /** Where the key came from, in words: said when it is rejected. */
+  /** The source of the key in words, for the message if the key is rejected. */
   keySource?: string | null
-  /** Sent with every request that changes something: the dashboard's session needs its CSRF token there. */
+  /** Sent with every request that changes something. The dashboard sends the CSRF token of its session. */
   changeHeaders?: () => Record<string, string>
 }
 
 export type Client = ReturnType<typeof openClient>
 
-/** Operations for which the daemon connects to another server, ms; the others take the default of `send`. */
+/** Timeouts in ms of operations for which the daemon connects to another server. Others use the default of `send`. */
 const timeouts: Partial<Record<OperationId, number>> = {
   testDestination: 90_000,
   inferTable: 120_000,
@@ -76,7 +82,7 @@ const timeouts: Partial<Record<OperationId, number>> = {
   ingestRecords: 120_000,
 }
 
-/** Opens nothing: connections are made with the first request and kept by the platform. */
+/** Opens no connection. The platform connects with the first request and keeps the connection. */
 export function openClient({ url, dataUrl = url, apiKey, keySource = null, changeHeaders }: ClientOptions) {
   const credentials = { apiKey, keySource, changeHeaders }
   const request = async (
@@ -117,7 +123,7 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
           headers: { accept: '*/*' },
         })
       ).text,
-    /** The records of a pipe as they are stored, as Server-Sent Events. `lastEventId`: goes on behind that event. */
+    /** The records of a pipe as they are stored, as Server-Sent Events. `lastEventId`: continues after that event. */
     tail: (
       pipe_id: string,
       query: Query<'tailPipe'>,
@@ -128,13 +134,13 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
         headers: lastEventId === null ? {} : { 'last-event-id': lastEventId },
         signal,
       }),
-    /** `body` is sent as it is; `headers` say its type, encoding and idempotency key. */
+    /** `body` is sent unchanged. `headers` contain its type, encoding and idempotency key. */
     ingest: async (
       pipe_id: string,
       options: Pick<SendOptions, 'headers' | 'signal'> & { body: Uint8Array },
     ): Promise<Reply<SuccessBody<'ingestRecords'>>> =>
       decode(dataUrl, await request('ingestRecords', { path: { pipe_id }, ...options })),
-    /** Status 204: no message in time. The text holds the records as they were sent. */
+    /** Status 204: no message in time. The text contains the records as they were sent. */
     pull: (
       destination_id: string,
       { waitMs, afterSeq }: { waitMs: number; afterSeq: number | null },
@@ -146,7 +152,7 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
         signal,
         timeoutMs: waitMs + 30_000,
       }),
-    /** `ack`: done with the leased message; `nack`: redeliver it now. */
+    /** `ack`: the leased message is processed. `nack`: deliver it again now. */
     settleLease: (destination_id: string, how: 'ack' | 'nack', msg_id: string): Promise<HttpResponse> =>
       request(how === 'ack' ? 'ackMessage' : 'nackMessage', { path: { destination_id }, body: { msg_id } }),
   }
@@ -158,7 +164,7 @@ interface UntypedRequest extends SendOptions {
 }
 type QueryValues = Readonly<Record<string, string | number | boolean | null | undefined>>
 
-/** The operations that are on `dataUrl`. */
+/** The operations that use `dataUrl`. */
 const onDataUrl = /^\/v1\/(ingest|pull)\//
 
 function target(
@@ -174,7 +180,7 @@ function target(
   return `${filled}?${new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)]))}`
 }
 
-/** The contract types what the daemon returns; only that it is JSON at all is checked here. */
+/** The contract types the response. Only its JSON syntax is checked here. */
 function decode<T>(url: string, response: HttpResponse): Reply<T> {
   const { status, text } = response
   const etag = response.headers.get('etag')

@@ -1,13 +1,13 @@
-/** The nodes of a cluster in words: for `status`, `top` and the dashboard. Pure. */
+/** Describes the nodes of a cluster in words, for `status`, `top` and the dashboard. Pure. */
 import type { Overview, OverviewCluster, OverviewNode } from '../../contract/overview.ts'
 import { counted } from '../../platform/quantities.ts'
 
-/** Null: one machine, or a daemon that is older than clusters. */
+/** Null: a single machine, or a daemon without support for clusters. */
 export function clusterOf({ cluster }: { cluster?: Overview['cluster'] }): OverviewCluster | null {
   return cluster ?? null
 }
 
-/** Describes the pipes of a node, or the problem with it. */
+/** Describes the pipes of a node, or its problem. */
 export function nodeInWords({ node_state, owned_pipes }: OverviewNode): string {
   const pipes = counted(owned_pipes, 'pipe')
   if (node_state === 'live') return pipes
@@ -16,7 +16,7 @@ export function nodeInWords({ node_state, owned_pipes }: OverviewNode): string {
   return owned_pipes === 0 ? 'expired' : `expired, ${pipes} to take over`
 }
 
-/** Null: every pipe is delivered by some node. */
+/** Null: every pipe is delivered by a node. */
 export function unownedInWords({ unowned_pipes }: OverviewCluster): string | null {
   return unowned_pipes === 0 ? null : `${counted(unowned_pipes, 'pipe')} without a node`
 }

@@ -1,12 +1,12 @@
 /**
- * The calls that the dashboard's API has in addition to `/v1`: signing in and users. The session is a cookie that the
- * browser keeps. Every method except GET sends the CSRF token of `current`.
+ * The operations that the dashboard's API has in addition to `/v1`: sign-in and setup. The session is a cookie, which
+ * the browser stores. Every method except GET sends the CSRF token of `current`.
  */
 import type { CurrentSession } from '../../contract/session.ts'
 import type { SetupLink, User, UserCreate, UserRole, UserUpdate } from '../../contract/user.ts'
 import { type SendOptions, send } from './http.ts'
 
-/** `url`: the part of an address that comes before `/v1`. */
+/** `url`: the part of the address before `/v1`. */
 export function openDashboardClient(url: string, changeHeaders: () => Record<string, string>) {
   const call = async <T>(method: string, path: string, options?: SendOptions): Promise<T> => {
     const { text } = await send(url, { apiKey: null, changeHeaders }, { ...options, method, path })

@@ -1,6 +1,6 @@
-/** The differences between two states of one resource, for a form and for people. Pure. */
+/** The differences between two states of one resource, for forms and messages. Pure. */
 
-/** Top-level keys whose values are different, compared as JSON. */
+/** Top-level keys with different values, compared as JSON. */
 export function changedKeys(before: object, now: object): string[] {
   const [one, other] = [new Map(Object.entries(before)), new Map(Object.entries(now))]
   return [...new Set([...one.keys(), ...other.keys()])].filter(
@@ -11,12 +11,12 @@ export function changedKeys(before: object, now: object): string[] {
 export interface Difference {
   /** `destination_config.url`. */
   path: string
-  /** JSON texts; null: there is no such key. */
+  /** JSON texts. Null: the key does not exist. */
   before: string | null
   now: string | null
 }
 
-/** By path: inside objects; an array is one value. */
+/** Sorted by path. Objects are compared recursively; an array is one value. */
 export function differences(before: object, now: object, within = ''): Difference[] {
   const [one, other] = [new Map(Object.entries(before)), new Map(Object.entries(now))]
   return changedKeys(before, now).flatMap((key) => {

@@ -1,17 +1,17 @@
 /**
- * Server-Sent Events, read piece by piece (WHATWG HTML "Interpreting an event stream"): pieces may end anywhere, also
- * between CR and LF and in the middle of a character. Text that is incomplete is bounded: a server that never ends a
- * line costs no memory.
+ * Parses Server-Sent Events from pieces (WHATWG HTML "Interpreting an event stream"). A piece can end anywhere, also
+ * between CR and LF or within a character. Incomplete text is bounded, so that a server that never ends a line cannot
+ * exhaust memory.
  */
 
 export interface ServerEvent {
-  /** `message` where the server gave none. */
+  /** `message` if the server sent no name. */
   name: string
   /** Its `data` lines, joined by line breaks. */
   data: string
 }
 
-/** The server sent what is no event stream of ours. */
+/** The response is not a valid event stream of the daemon. */
 export class EventStreamError extends Error {
   override readonly name = 'EventStreamError'
 }
@@ -20,7 +20,7 @@ export class EventStreamError extends Error {
 const defaultMaxCharacters = 1024 * 1024
 
 export class EventStreamParser {
-  /** To go on with, as `Last-Event-ID`; null: the server gave none. */
+  /** For `Last-Event-ID` when the client reconnects. Null: the server sent no id. */
   lastEventId: string | null = null
   readonly #decoder = new TextDecoder()
   readonly #maxCharacters: number
@@ -30,7 +30,7 @@ export class EventStreamParser {
   #data: string[] = []
   #dataCharacters = 0
 
-  /** `maxCharacters`: of a line, and of the data of an event. */
+  /** `maxCharacters` limits a line, and the data of an event. */
   constructor(maxCharacters = defaultMaxCharacters) {
     this.#maxCharacters = maxCharacters
   }
@@ -66,7 +66,7 @@ export class EventStreamParser {
     if (line === '') return this.#endEvent()
     const [, field = '', value = ''] = /^([^:]*):? ?(.*)$/s.exec(line) ?? []
     if (field === 'event') this.#name = value
-    // A header cannot carry other ids; those of the daemon are digits and a dot.
+    // A header cannot contain other ids. Those of the daemon are digits and a dot.
     else if (field === 'id' && /^[\x21-\x7e]{1,100}$/.test(value)) this.lastEventId = value
     else if (field === 'data') this.#keepData(value)
     return null

@@ -1,10 +1,10 @@
 /**
- * How a command fails, in the words of a person: what happened and why (`message`), what to do next (`hint`), and
- * the exit code that scripts know it by.
+ * The failure of a command as the user sees it: what happened and why (`message`), what to do next (`hint`), and the
+ * exit code for scripts.
  */
 import { isObject } from '../../contract/is-object.ts'
 
-/** Exit codes of every command that speaks to a daemon. */
+/** Exit codes of every command that connects to a daemon. */
 export const exitCodes = {
   ok: 0,
   failed: 1,
@@ -15,12 +15,12 @@ export const exitCodes = {
   nothingToDo: 6,
   unreachable: 7,
   interrupted: 130,
-  /** As of a program that SIGPIPE ended. */
+  /** The code of a program that SIGPIPE ended. */
   readerGone: 141,
 } as const
 export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes]
 
-/** An expected failure. `message` is one line: what happened, then why. `hint` is what to do next. */
+/** An expected failure. `message` is one line: what happened, and why. `hint` is the next step. */
 export class Failure extends Error {
   readonly exitCode: ExitCode
   readonly hint: string
@@ -36,13 +36,13 @@ export class Failure extends Error {
 /** The daemon responded with an error body. */
 export class ApiFailure extends Failure {
   readonly status: number
-  /** The catalogue's code, e.g. `pipe_not_found`. */
+  /** The code of the error catalogue, such as `pipe_not_found`. */
   readonly code: string
   readonly body: Record<string, unknown>
-  /** From `Retry-After`; null when there was none. */
+  /** From `Retry-After`. Null: the response had none. */
   readonly retryAfterMs: number | null
 
-  /** `keySource`: where the rejected key came from, for a 401. */
+  /** `keySource`: the source of the rejected key, for a 401. */
   constructor(
     status: number,
     body: Record<string, unknown>,
@@ -63,7 +63,10 @@ export class ApiFailure extends Failure {
 const startHint =
   'start the daemon with `pipectl serve`, or name another address with --server, PIPECTL_URL or a profile'
 
-/** No usable response: not connected, timed out, name unknown, cut off, or from something that is not pipectl. */
+/**
+ * There is no usable response: no connection, a timeout, an unknown name, a broken connection, or a server that is
+ * not pipectl.
+ */
 export class UnreachableFailure extends Failure {
   constructor(url: string, why: string, cause?: unknown, hint = startHint) {
     super(exitCodes.unreachable, `cannot reach pipectl at ${url}: ${why}`, hint, cause)
@@ -92,7 +95,7 @@ function describe(status: number, code: string, body: Record<string, unknown>): 
   return `the request is not valid:${lines.join('')}`
 }
 
-/** The user's next step for each error code; docs/errors.md shows them too. */
+/** The user's next step for each error code. docs/errors.md shows them too. */
 export const errorHints: Readonly<Record<string, string>> = {
   validation_error: 'correct the values named above; --help shows what the command accepts',
   unauthorized:
@@ -159,7 +162,7 @@ function reasonOf({ details }: Record<string, unknown>): string {
   return ` ${unavailableReasons[reason] ?? `Reason: ${reason}.`}`
 }
 
-/** A 403 has several causes, and its message names the one. */
+/** A 403 has several causes. The message tells which one it is. */
 function forbiddenHint(message: string): string | undefined {
   const [, scope] = /lacks the scope (\w+)/.exec(message) ?? []
   if (scope !== undefined)

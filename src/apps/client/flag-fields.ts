@@ -1,9 +1,9 @@
 /**
- * Flags of commands and the fields of the API that they set: one table for each resource. It is read in both directions. A command
- * makes a body from its flags (`fieldsFromFlags`), and the dashboard shows the command for a body (`flagsFor`). Flags of a
- * destination's config are in the table of the type (`contract/destinations/`).
+ * The flags of commands and the API fields that they set: one table per resource, used in both directions. A command
+ * builds a body from its flags (`fieldsFromFlags`), and the dashboard shows the command for a body (`flagsFor`).
+ * Flags of a destination's config are in the table of its type (`contract/destinations/`).
  *
- * Invariants: a flag is in one row of its table, and so is a field. `flagsFor` never prints a field that has no row.
+ * Invariants: a flag and a field each occur in one row of their table. `flagsFor` never prints a field without a row.
  */
 import type { OnPermanentError } from '../../contract/delivery-settings.ts'
 import { destinationTypes, fieldsOf } from '../../contract/destination-words.ts'
@@ -13,11 +13,11 @@ import { exitCodes, Failure } from './failure.ts'
 export interface FlagField {
   /** Without the dashes. */
   readonly flag: string
-  /** In the body: `rate.requests_per_second` is within `rate`. */
+  /** The path in the body: `rate.requests_per_second` is within `rate`. */
   readonly field: string
   /**
-   * `switch`: `--flag` and `--no-flag`. `reset`: only `--no-flag`, for null. `steps`: JSON, once for each element. A list:
-   * one of its texts.
+   * `switch`: `--flag` and `--no-flag`. `reset`: only `--no-flag`, for null. `steps`: JSON, one flag per element. A
+   * list: one of its texts.
    */
   readonly takes:
     | 'text'
@@ -33,7 +33,7 @@ export interface FlagField {
   readonly help: string
   /** The help of `--no-flag` for a switch. */
   readonly off?: string
-  /** The word for null. */
+  /** The text that means null. */
   readonly none?: string
 }
 
@@ -89,7 +89,7 @@ export const pipeFlags = [
   },
 ] as const satisfies FlagField[]
 
-/** The dimensions of `--geo`: the field, and the key that is written unless another is given. */
+/** The dimensions of `--geo`: the field, and its default key. */
 export const geoDimensions = {
   country: ['pipe_ingest_geo_country_field', 'ingest_country_code'],
   region: ['pipe_ingest_geo_region_field', 'ingest_region'],
@@ -148,7 +148,7 @@ export const limitFlags = [
   },
 ] as const satisfies FlagField[]
 
-/** A destination's name and delivery settings. */
+/** The name and the delivery settings of a destination. */
 export const deliveryFlags = [
   {
     flag: 'name',
@@ -224,7 +224,7 @@ export const startFromFlag = {
   help: 'where delivery starts: now (default), or the earliest message that is kept',
 } as const satisfies FlagField
 
-/** The environment variable of the salt of a transform. */
+/** The environment variable of a transform's salt. */
 export const saltVariable = 'PIPECTL_DESTINATION_MASK_SALT'
 
 export const transformFlags = [
@@ -250,7 +250,7 @@ export const transformFlags = [
   },
 ] as const satisfies FlagField[]
 
-/** The fields that a file with a destination can have, in addition to `destination_type` and `destination_config`. */
+/** The fields that a destination file can have, in addition to `destination_type` and `destination_config`. */
 export const destinationSettings = [
   ...new Set(deliveryFlags.map(({ field }) => field.replace(/\..*/, ''))),
   'columns',
@@ -258,12 +258,12 @@ export const destinationSettings = [
   startFromFlag.field,
 ]
 
-/** The flag of a config's key, which is the same for every type that has the key. */
+/** The flag of a config key. It is the same for every type that has the key. */
 export function configFlag(key: string): string {
   return key.replaceAll('_', '-')
 }
 
-/** By key: the flags for the configs of all types. A key of several types has the words of the first. */
+/** Key → its flag, for the configs of all types. A key of several types has the texts of the first one. */
 export const configFlags = new Map(
   [...destinationTypes]
     .reverse()
@@ -289,7 +289,7 @@ type Value<F> =
 /** Fields by their path in the body. */
 export type FlagFields<T extends readonly FlagField[]> = { [F in T[number] as F['field']]?: Value<F> }
 
-/** The fields whose flags were given. Throws Failure (usage) for a value that a flag does not accept. */
+/** The fields whose flags are given. Throws Failure (usage) for an invalid value. */
 export function fieldsFromFlags<T extends readonly FlagField[]>(table: T, options: object): FlagFields<T> {
   const given = table.flatMap((row) => {
     const option: unknown = Reflect.get(options, camelCase(row.flag))
@@ -339,7 +339,7 @@ function stepFrom(flag: string, text: string): unknown {
   }
 }
 
-/** The flags that set these fields of a body; what has no flag is left out. */
+/** The flags that set these fields of a body. Fields without a flag are left out. */
 export function flagsFor(table: readonly FlagField[], body: object): string[] {
   return table.flatMap((entry) => {
     const value = valueAt(body, entry.field)
@@ -356,7 +356,7 @@ function flagFor({ flag, takes, none }: FlagField, value: unknown): string[] {
   return word === undefined ? [] : [`--${flag}`, word]
 }
 
-/** The value at a path; null where one of its parents is null. */
+/** The value at a path. Null if one of its parents is null. */
 function valueAt(body: object, path: string): unknown {
   let value: unknown = body
   for (const key of path.split('.')) {
@@ -366,7 +366,7 @@ function valueAt(body: object, path: string): unknown {
   return value
 }
 
-/** As commander names the option of a flag. */
+/** The name that commander gives to the option of a flag. */
 export function camelCase(flag: string): string {
   return flag.replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())
 }

@@ -1,8 +1,8 @@
 /**
- * One request to the daemon: sends, reads the whole response as text, and turns every way it can fail into a Failure.
- * Responses are kept as text because records must be shown as they are: parsing would round numbers.
+ * Sends one request to the daemon, reads the complete response as text, and converts every error into a Failure.
+ * Responses are kept as text because records must be shown exactly as they are; parsing would round numbers.
  *
- * It uses the fetch of the platform, Node's or a browser's: importing an HTTP library would cost more than the rest of a
+ * Uses the platform's fetch, in Node and browsers. Importing an HTTP library would take longer than the rest of a
  * short command.
  */
 import { isObject } from '../../contract/is-object.ts'
@@ -17,7 +17,7 @@ export interface HttpResponse {
 
 export interface Credentials {
   apiKey: string | null
-  /** Where the key came from, for the person whose key is rejected. */
+  /** The source of the key, for the message if the key is rejected. */
   keySource?: string | null
   /** `ClientOptions.changeHeaders` */
   changeHeaders?: (() => Record<string, string>) | undefined
@@ -28,13 +28,13 @@ export interface SendOptions {
   body?: unknown
   headers?: Record<string, string>
   signal?: AbortSignal | undefined
-  /** Whole request and response. Default 30 s. */
+  /** For the complete request and response. Default: 30 s. */
   timeoutMs?: number | undefined
 }
 
 /**
- * Sends one request. Resolves on 2xx. Throws ApiFailure on an error body, UnreachableFailure when there is no usable
- * response, and the signal's own reason when the caller aborted.
+ * Sends one request. Resolves on 2xx. Throws ApiFailure for an error body, UnreachableFailure if there is no usable
+ * response, and the signal's reason if the caller aborts.
  */
 export async function send(
   baseUrl: string,
@@ -69,8 +69,9 @@ export async function send(
 }
 
 /**
- * The body of a GET as it comes, an event stream without an end. Resolves when its headers are there. Throws as `send` does.
- * Reading it throws the signal's reason, or what the platform says of a connection that broke: `brokenConnection` words it.
+ * The body of a GET while it arrives: an event stream without an end. Resolves when the headers have arrived. Throws
+ * as `send` does. Reading the body throws the signal's reason, or the platform's error for a broken connection, which
+ * `brokenConnection` describes.
  */
 export async function openEvents(
   baseUrl: string,
@@ -98,7 +99,7 @@ export async function openEvents(
   }
 }
 
-/** Explains why a connection broke. */
+/** Describes why a connection broke. */
 export function brokenConnection(baseUrl: string, error: unknown): UnreachableFailure {
   const reason = reasonOf(error)
   const isPlain = baseUrl.startsWith('https:') && (reason === notTls || endsOfOtherProtocol.has(reason))
@@ -112,7 +113,7 @@ function authorization(apiKey: string | null): Record<string, string> {
   return apiKey === null ? {} : { authorization: `Bearer ${headerSafe(apiKey)}` }
 }
 
-/** Bytes in memory of their own: what is shared between threads is nothing that browsers send. */
+/** Excludes memory that is shared between threads, because browsers cannot send it. */
 function isBytes(body: unknown): body is Uint8Array<ArrayBuffer> {
   return body instanceof Uint8Array
 }
@@ -144,7 +145,7 @@ function failureOf(baseUrl: string, received: HttpResponse, keySource: string | 
   return new ApiFailure(received.status, body, waitMs, keySource)
 }
 
-/** `Retry-After` in milliseconds: seconds or an HTTP date. Null when absent or unreadable. */
+/** `Retry-After` in milliseconds, from seconds or an HTTP date. Null: absent or invalid. */
 export function retryAfterMs(value: string | null, nowMs: number): number | null {
   if (value === null) return null
   if (/^\d+$/.test(value)) return Number(value) * 1000
@@ -186,7 +187,7 @@ const reasons: Record<string, string> = {
   ERR_SSL_PACKET_LENGTH_TOO_LONG: notTls,
 }
 
-/** So does a connection end whose ends do not both speak TLS, or both not. */
+/** These errors also occur if only one side of the connection uses TLS. */
 const endsOfOtherProtocol = new Set(['no response in time', reasons.ECONNRESET, reasons.ETIMEDOUT])
 
 function reasonOf(error: unknown): string {

@@ -1,9 +1,9 @@
 /**
- * Explains a fault in JSON that a user typed, with line and column. The messages are our own, because those of
- * JSON.parse differ from one engine to the next and often name no position. Pure; one pass, no recursion.
+ * Describes an error in JSON that a user typed, with line and column. JSON.parse is not enough: its messages differ
+ * between engines and often have no position. Pure; one pass without recursion.
  */
 
-/** Levels of nesting that a record may have, as ingest allows them. */
+/** The nesting depth that ingest accepts for a record. */
 const maxDepth = 100
 
 export interface JsonFault {
@@ -13,7 +13,7 @@ export interface JsonFault {
   message: string
 }
 
-/** The texts of one record, or of an array of them; or the first thing that is wrong. */
+/** The texts of one record or of an array of records; or the first fault. */
 export type CheckedRecords = { records: string[]; fault: null } | { records: null; fault: JsonFault }
 
 interface Problem {
@@ -21,7 +21,7 @@ interface Problem {
   message: string
 }
 
-/** Checks records that a user typed: one JSON object or an array of them. At least one, at most `most`. */
+/** Checks records that a user typed: one JSON object or an array of objects. At least one, at most `most`. */
 export function checkRecords(text: string, most = Number.POSITIVE_INFINITY): CheckedRecords {
   const fault = (at: number, message: string): CheckedRecords => ({
     records: null,
@@ -43,7 +43,10 @@ export function checkRecords(text: string, most = Number.POSITIVE_INFINITY): Che
 
 type State = 'value' | 'first value' | 'key' | 'first key' | 'colon' | 'after value'
 
-/** One pass over a text. `onRecord` is called with the bounds of each element of the outer array, or of another outer value. */
+/**
+ * Scans a text once. Calls `onRecord` with the bounds of each element of the outer array, or of any other outer
+ * value.
+ */
 class Scan {
   readonly #text: string
   readonly #onRecord: (start: number, end: number) => void
@@ -59,7 +62,7 @@ class Scan {
     this.#onRecord = onRecord
   }
 
-  /** The first problem; null: the text is JSON. */
+  /** The first fault. Null: the text is valid JSON. */
   problem(): Problem | null {
     const text = this.#text
     for (this.#skipSpace(); this.#at < text.length; this.#skipSpace()) {
@@ -125,7 +128,7 @@ class Scan {
     return this.#pass('after value')
   }
 
-  /** Passes one character. */
+  /** Consumes one character. */
   #pass(next: State): Problem | null {
     return this.#passTo(this.#at + 1, next)
   }
@@ -151,7 +154,7 @@ class Scan {
 const scalar = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/y
 const word = /[^\s,:{}[\]"]*/y
 
-/** Where a number or literal ends. */
+/** The end of a number or literal. */
 function scalarEnd(text: string, at: number): number | Problem {
   word.lastIndex = at
   const found = word.exec(text)?.[0] ?? ''
@@ -167,7 +170,7 @@ function scalarEnd(text: string, at: number): number | Problem {
 
 const escapeRest = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y
 
-/** Just after the closing quote of the string that begins at `from`. */
+/** Just after the closing quote of the string that starts at `from`. */
 function stringEnd(text: string, from: number): number | Problem {
   for (let at = from + 1; at < text.length; at += 1) {
     const character = text[at]!

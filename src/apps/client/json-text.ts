@@ -1,11 +1,11 @@
 /**
- * JSON looked at as text. Records must come out as they went in (1.10, 12345678901234567890, key order), so what holds
- * records is cut and indented here without ever being parsed into numbers.
+ * Handles JSON as text. Records must be shown as they were sent (1.10, 12345678901234567890, key order). Responses
+ * that contain records are therefore cut and indented without parsing numbers.
  *
- * All functions take valid JSON: what a daemon sent. On other text they throw.
+ * All functions expect valid JSON, such as a response of the daemon. They throw for other text.
  */
 
-/** The text of the value at a key of the top-level object; null when there is no such key. */
+/** The text of the value of a top-level key. Null: the key does not exist. */
 export function valueText(json: string, key: string): string | null {
   let at = skipSpace(json, 0)
   expect(json, at, '{')
@@ -25,7 +25,7 @@ export function valueText(json: string, key: string): string | null {
   return null
 }
 
-/** The texts of an array's elements. */
+/** The texts of the elements of an array. */
 export function elementTexts(json: string): string[] {
   const texts: string[] = []
   let at = skipSpace(json, 0)
@@ -41,12 +41,14 @@ export function elementTexts(json: string): string[] {
   return texts
 }
 
-/** On one line: outside strings a line break is only white space, and inside strings JSON has none. */
+/**
+ * On one line. Line breaks occur only as white space outside of strings, because JSON strings cannot contain them.
+ */
 export function singleLine(json: string): string {
   return json.replace(/[\r\n]+\s*/g, ' ')
 }
 
-/** Indented by two spaces; every scalar keeps its text. */
+/** Indented by two spaces. Every scalar keeps its text. */
 export function indented(json: string): string {
   const out: string[] = []
   let depth = 0
@@ -94,7 +96,7 @@ function expect(json: string, at: number, character: string): void {
   if (json[at] !== character) throw new SyntaxError(`expected ${character} at ${at}`)
 }
 
-/** Where the value that starts at `from` ends. */
+/** The end of the value that starts at `from`. */
 function endOfValue(json: string, from: number): number {
   const first = json[from]
   if (first === undefined) throw new SyntaxError('unexpected end')

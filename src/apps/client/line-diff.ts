@@ -5,12 +5,12 @@ export interface DiffLine {
   text: string
 }
 
-/** Lines that are compared with each other at most, after what both begin and end with is taken off. */
+/** Maximum number of lines that are compared, without the equal lines at both ends. */
 const comparedLines = 1_500
 
 /**
- * Every line of both. Beyond some thousand lines that differ everything between the first and the last of them is shown as replaced:
- * the comparison takes their product in time and memory.
+ * Every line of both texts. If more than the limit differ, everything between the first and last difference is shown
+ * as replaced: time and memory of a comparison grow with the product of both counts.
  */
 export function lineDiff(before: string, after: string): DiffLine[] {
   const a = before.split('\n')
@@ -31,7 +31,7 @@ export function lineDiff(before: string, after: string): DiffLine[] {
   ]
 }
 
-/** The changed lines, each with up to `context` lines around it; null between two parts that are apart. */
+/** The changed lines, each with up to `context` lines around it. Null marks omitted lines between two parts. */
 export function changedParts(lines: readonly DiffLine[], context = 3): (DiffLine | null)[] {
   const isShown = lines.map(() => false)
   lines.forEach(({ kind }, index) => {

@@ -1,4 +1,4 @@
-/** Overviews, one after the other: each request says what is known, and gets what has changed. */
+/** Reads overviews one after another. Each request names the known revision and receives only the changes. */
 import type { Overview } from '../../contract/overview.ts'
 import type { Client } from './client.ts'
 import { ApiFailure, exitCodes, Failure } from './failure.ts'
@@ -12,7 +12,7 @@ export class OverviewFeed {
     this.#client = client
   }
 
-  /** Everything as it is now. A failed request changes nothing of what is known. */
+  /** The complete current state. A failed request changes nothing. */
   async next(signal?: AbortSignal): Promise<Overview> {
     const before = this.#last
     const answer = await this.#client
@@ -29,7 +29,7 @@ function isUnknownRoute(error: unknown): boolean {
   return error instanceof ApiFailure && error.status === 404
 }
 
-/** In the middle of an upgrade: the program is new, the daemon not started again. */
+/** During an upgrade, the program can be newer than the running daemon. */
 function olderDaemon(url: string): Failure {
   return new Failure(
     exitCodes.failed,

@@ -1,13 +1,13 @@
 /**
- * Computes facts from overviews: merges one that has only changes into the one before, measures how fast records move
- * between two of them, and finds the lanes that need attention. Pure.
+ * Derives facts from overviews: merges changes into the previous state, computes rates from two states, and finds
+ * lanes that need attention. Pure.
  */
 import type { Overview, OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import { laneWord, severity } from '../../contract/state-words.ts'
 
-/** Records per second at one moment: by pipe id (taken in), by destination id (delivered), and of all together. */
+/** Records per second at one time: by pipe id (accepted), by destination id (delivered), and in total. */
 export interface Rates {
-  /** When the second of the two overviews was taken. */
+  /** The time of the second overview. */
   atMs: number
   byId: ReadonlyMap<string, number>
   ingested: number
@@ -15,8 +15,9 @@ export interface Rates {
 }
 
 /**
- * Everything as it is now. `answer` was asked for with the revision of `before`, and has only what changed after it unless it says
- * otherwise. Pipes that did not change stay the same objects, but for the ages of what waits in them.
+ * The complete current state. `answer` is the response to a request with the revision of `before`; it contains only
+ * later changes unless it says otherwise. Unchanged pipes stay the same objects, except for the ages of their pending
+ * messages.
  */
 export function continued(before: Overview | null, answer: Overview): Overview {
   if (before === null || answer.since === null) return answer
@@ -38,7 +39,10 @@ function older(pipe: OverviewPipe, seconds: number): OverviewPipe {
   return { ...pipe, lanes }
 }
 
-/** Null: of one service start each, or not one after the other, so that the counters say nothing. */
+/**
+ * Null: the overviews are not from the same start of the service, or not in order, so their counters cannot be
+ * compared.
+ */
 export function ratesBetween(before: Overview, now: Overview): Rates | null {
   const atMs = Date.parse(now.server_ts)
   const seconds = (atMs - Date.parse(before.server_ts)) / 1000
@@ -47,7 +51,7 @@ export function ratesBetween(before: Overview, now: Overview): Rates | null {
   const byId = new Map<string, number>()
   for (const [id, value] of later) {
     const last = earlier.get(id)
-    // A new pipe or lane has no earlier value; a restored lane may count from less.
+    // A new pipe or lane has no earlier value. The counters of a restored lane can decrease.
     if (last !== undefined) byId.set(id, Math.max(0, value - last) / seconds)
   }
   const sum = (ids: readonly string[]) => ids.reduce((total, id) => total + (byId.get(id) ?? 0), 0)
@@ -73,7 +77,7 @@ export interface LaneOfPipe {
   destination: OverviewLane
 }
 
-/** Lanes whose deliveries fail, or that are blocked: those that need attention first, then the one that has waited longest. */
+/** Lanes that fail or are blocked: those that need attention first, then by waiting time. */
 export function troubledLanes({ pipes, server_ts }: Overview): LaneOfPipe[] {
   const nowMs = Date.parse(server_ts)
   const all = pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
@@ -86,7 +90,7 @@ export function troubledLanes({ pipes, server_ts }: Overview): LaneOfPipe[] {
     )
 }
 
-/** Whether the text of a search is in the pipe's name or description, or in a lane's name, type or state. */
+/** True if the search text is in the name or description of the pipe, or in the name, type or state of a lane. */
 export function matchesPipe(pipe: OverviewPipe, wanted: string): boolean {
   const filter = wanted.trim().toLowerCase()
   const words = [

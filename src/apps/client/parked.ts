@@ -1,6 +1,6 @@
 /**
- * The parts about parked records that CLI, screen and dashboard share: paging, the outcome of a replay, records as
- * editable text.
+ * Functions about parked records that the CLI, `top` and the dashboard share: paging, results of replays, and records
+ * as editable text.
  */
 import type { ParkedError, ParkedRecord } from '../../contract/parked.ts'
 import { backoffMs } from '../../platform/backoff.ts'
@@ -9,12 +9,14 @@ import { ApiFailure } from './failure.ts'
 import { elementTexts, indented, valueText } from './json-text.ts'
 import { type LaneRef, lanePath } from './workspace.ts'
 
-/** The size of one response. The daemon allows no more. */
+/** The size of one response, which is the daemon's maximum. */
 const pageSize = 500
 const firstLookMs = 100
 const lookEveryMs = 1_000
 
-/** The body of a replay. `records`: each one's JSON text, which goes out as it is; null: as they are stored. */
+/**
+ * The body of a replay. `records`: the JSON text of each record, sent unchanged. Null: replays the stored records.
+ */
 export function replayBody(records: readonly string[] | null): Uint8Array<ArrayBuffer> {
   return new TextEncoder().encode(records === null ? '{}' : `{"records":[${records.join(',')}]}`)
 }
@@ -24,7 +26,7 @@ export interface ParkedFilter {
   reason?: string | undefined
 }
 
-/** The first `most` that fit, in as many requests as it takes; `hasMore`: there are others. */
+/** The first `most` records that match, with as many requests as needed. `hasMore`: there are others. */
 export async function parkedRecords(
   client: Client,
   lane: LaneRef,
@@ -48,16 +50,16 @@ export async function parkedRecords(
   return { parked, hasMore: after !== null }
 }
 
-/** The outcome of a replay. `waiting`: it was not known in time. `left`: the record was not replayed at all. */
+/** The result of a replay. `waiting`: it was not known in time. `left`: the record was not replayed. */
 export type ReplayOutcome = { kind: 'stored' | 'waiting' | 'left' } | { kind: 'failed'; error: ParkedError }
 
 export interface StartedReplay {
   parkedId: string
-  /** The number of replays of the record, this one included. */
+  /** The number of replays of the record, including this one. */
   replays: number
 }
 
-/** Asks repeatedly, first after 0.1 s, later every second. */
+/** Polls for the result, first after 0.1 s, later every second. */
 export async function replayOutcome(
   client: Client,
   lane: LaneRef,
@@ -81,7 +83,7 @@ async function outcomeNow(
   try {
     const { body } = await client.call('getParked', { path: { ...lanePath(lane), parked_id: parkedId } })
     if (body.replays < replays) return { kind: 'left' }
-    // Another replay may have been requested meanwhile: then this one failed, which is all that is known.
+    // Another replay can have been requested meanwhile. Then all that is known is that this one failed.
     return body.state === 'replaying' ? { kind: 'waiting' } : { kind: 'failed', error: body.error }
   } catch (error) {
     if (error instanceof ApiFailure && error.code === 'parked_not_found') return { kind: 'stored' }
@@ -96,27 +98,27 @@ export function errorWords({ code, message, column, value }: ParkedError): strin
   return `${code}: ${message}${known === '' ? '' : ` (${known})`}`
 }
 
-/** Which record of which message it is: `104 #3`, or `104` for the message as a whole. */
+/** Identifies the record: `104 #3`, or `104` for the complete message. */
 export function placeWords({ stream_seq, record_index }: ParkedRecord): string {
   return record_index === null ? String(stream_seq) : `${stream_seq} #${record_index}`
 }
 
-/** Takes the body of one parked record and returns each record's own text. */
+/** The original text of each record in the body of one parked record. */
 export function recordTextsOf(body: string): string[] {
   return elementTexts(valueText(body, 'records') ?? '[]')
 }
 
-/** The text for editing: one record as the object that it is, several as an array. */
+/** The text for editing: one record as an object, several as an array. */
 export function editableText(records: readonly string[]): string {
   return indented(records.length === 1 ? records[0]! : `[${records.join(',')}]`)
 }
 
-/** Without the white space that came with editing; what is inside texts stays. */
+/** Removes white space between tokens that editing added. Strings are unchanged. */
 export function compacted(json: string): string {
   return json.replace(/"(?:[^"\\]|\\.)*"|\s+/g, (part) => (part.startsWith('"') ? part : ''))
 }
 
-/** A beginning of each id, eight characters or as many more as it takes to tell them apart. */
+/** The start of each id: eight characters, or as many as needed to make them unique. */
 export function shortIds(ids: readonly string[]): Map<string, string> {
   const sorted = [...ids].sort()
   const common = (a: string, b: string | undefined) => {

@@ -1,7 +1,6 @@
 /**
- * Text of others (error messages of destinations, descriptions, records) made harmless for a terminal: control
- * characters, which could move the cursor or retitle the window, and those that turn the direction of text around become
- * visible.
+ * Makes foreign text (errors of destinations, descriptions, records) safe for a terminal. Control characters, which
+ * could move the cursor or change the title, and characters that reverse the text direction become visible.
  */
 export function printable(text: string): string {
   return text.replace(
@@ -11,27 +10,27 @@ export function printable(text: string): string {
   )
 }
 
-/** The same of text that has lines of its own. */
+/** The same for text with several lines. */
 export function printableLines(text: string): string {
   return text.split('\n').map(printable).join('\n')
 }
 
-/** Characters that JSON text can hold unescaped. */
+/** Such characters that JSON text can contain without escapes. */
 const unescaped = /[\u007f-\u009f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g
 
-/** The same of JSON text, which stays the JSON that it is: they are written as escapes. */
+/** The same for JSON text: the characters become JSON escapes, so its value does not change. */
 export function printableJson(text: string): string {
   return text.replace(unescaped, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
-/** Whether `printableJson` would change it. */
+/** True if `printableJson` would change the text. */
 export function actsOnTerminal(text: string): boolean {
   return text.search(unescaped) !== -1
 }
 
 /**
- * The same for a page, where there is room to show which character it was: control characters as their symbols, those of
- * direction as escapes. Line breaks stay where `keepLines` is true.
+ * The same for a web page: control characters become symbols, direction characters become escapes. Line breaks stay
+ * if `keepLines` is true.
  */
 export function visible(text: string, keepLines = false): string {
   return text.replace(

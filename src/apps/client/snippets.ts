@@ -1,28 +1,28 @@
 /**
- * How to send a record to a pipe, to be copied: with its real address, a place for the key, and a record that the mapped columns
- * of its tables take. Pure.
+ * Examples for sending a record to a pipe, ready to copy: with the real address, a placeholder for the key, and a
+ * record that matches the mapped columns of its tables. Pure.
  */
 import type { ColumnMapping, Destination } from '../../contract/destination.ts'
 import { quoted } from './cli-twin.ts'
 
 type Sample = Readonly<Record<string, unknown>>
 
-/** Where no column is mapped. */
+/** Used if no column is mapped. */
 const anyRecord: Sample = { event: 'signup', user_id: 42 }
-/** Where no key was made for the snippet. */
+/** Used if no key was created for the snippet. */
 export const keyPlace = 'YOUR_API_KEY'
 
 export interface Snippet {
   label: string
   text: string
-  /** The guide that says more; `name`: of its file in docs/, without the ending. */
+  /** The guide with details. `name` is its file in docs/ without the extension. */
   guide: { name: string; title: string }
 }
 
 const sending = { name: 'ingest', title: 'Sending records' }
 const fromPages = { name: 'browser', title: 'Records from web pages' }
 
-/** `key`: null where the pipe needs none. */
+/** `key`: null if the pipe needs none. */
 export function snippets(url: string, key: string | null, record: Sample): Snippet[] {
   return [
     { label: 'curl', text: curl(url, key, record), guide: sending },
@@ -31,7 +31,7 @@ export function snippets(url: string, key: string | null, record: Sample): Snipp
   ]
 }
 
-/** `now`: for keys that look like a time. Without those that the daemon itself writes. */
+/** `now` is used for keys that look like a time. Keys that the daemon adds are left out. */
 export function sampleRecord(
   destinations: readonly Pick<Destination, 'columns'>[],
   enriched: readonly string[],
@@ -39,7 +39,7 @@ export function sampleRecord(
 ): Sample {
   const columns = destinations.flatMap((one) => one.columns ?? [])
   const keys = columns.flatMap((column): [string, unknown][] => {
-    // A role without a key is filled by the daemon.
+    // The daemon provides the value of a column that has a role but no key.
     const key = column.source_field ?? (column.semantic_role === null ? column.column_name : null)
     return key === null || enriched.includes(key) ? [] : [[key, sampleValue(key, column.column_type, now)]]
   })
@@ -67,7 +67,7 @@ function fetchCall(url: string, key: string | null, record: Sample): string {
 })`
 }
 
-/** With the script that the daemon serves beside ingest. */
+/** Uses the script that the daemon serves next to ingest. */
 function html(url: string, key: string | null, record: Sample): string {
   const options =
     key === null ? '' : `, {\n    // Everyone who opens the page can read this key.\n    key: '${key}',\n  }`
@@ -78,7 +78,7 @@ function html(url: string, key: string | null, record: Sample): string {
 </script>`
 }
 
-/** No key of a record ends the element. */
+/** Escapes the record, so that no key of it can end the element. */
 function inScript(record: Sample): string {
   return JSON.stringify(record).replaceAll('<', '\\u003c')
 }

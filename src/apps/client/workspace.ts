@@ -1,4 +1,4 @@
-/** The whole workspace at a glance: every pipe with its destinations and lanes, and words for them. */
+/** The complete workspace: every pipe with its destinations and lanes, and words for them. */
 import type { Destination } from '../../contract/destination.ts'
 import { wordsOf } from '../../contract/destination-words.ts'
 import type { Pipe } from '../../contract/pipe.ts'
@@ -6,7 +6,7 @@ import { laneWord } from '../../contract/state-words.ts'
 import type { Client, PipeDetail } from './client.ts'
 import { exitCodes, Failure } from './failure.ts'
 
-/** Requests under way at once when something looks at every pipe. */
+/** Concurrent requests of commands that read every pipe. */
 const parallelRequests = 8
 
 export interface DestinationOfPipe {
@@ -16,20 +16,20 @@ export interface DestinationOfPipe {
 
 export type LanePath = Pick<Destination, 'pipe_id' | 'destination_id'>
 
-/** A destination of a pipe, by ids. */
+/** Identifies a destination of a pipe by ids. */
 export interface LaneRef {
   pipeId: string
   destinationId: string
 }
 
-/** The path parameters of an operation on a destination, or on what is parked of it. */
+/** The path parameters of operations on a destination or its parked records. */
 export function lanePath(lane: LanePath | LaneRef): LanePath {
   return 'pipe_id' in lane
     ? { pipe_id: lane.pipe_id, destination_id: lane.destination_id }
     : { pipe_id: lane.pipeId, destination_id: lane.destinationId }
 }
 
-/** Every destination of these pipes (all pipes, if none are given), in the order of the pipes. */
+/** Every destination of the given pipes, in the order of the pipes. Default: all pipes. */
 export async function allDestinations(
   client: Client,
   pipes?: readonly Pipe[],
@@ -45,7 +45,7 @@ export async function allDestinations(
   )
 }
 
-/** The details of pipes, a few requests at a time. A pipe deleted meanwhile is left out. */
+/** The details of pipes, with a few concurrent requests. Pipes that are deleted meanwhile are left out. */
 export async function allPipeDetails(
   client: Client,
   pipes: readonly Pipe[],
@@ -71,7 +71,7 @@ async function pipeDetail(client: Client, pipeId: string, signal?: AbortSignal):
   }
 }
 
-/** The name of a destination and its lane, for people: `orders/warehouse`. Every command takes it. */
+/** The name of a destination and its lane: `orders/warehouse`. Every command accepts it. */
 export function fullName(
   { pipe_name }: Pick<Pipe, 'pipe_name'>,
   { destination_name }: Pick<Destination, 'destination_name'>,
@@ -79,19 +79,19 @@ export function fullName(
   return `${pipe_name}/${destination_name}`
 }
 
-/** `database` for `destination_database`, and so on. */
+/** For example `database` for `destination_database`. */
 export function kindOf({ destination_type }: Pick<Destination, 'destination_type'>): string {
   return wordsOf(destination_type).kind
 }
 
-/** Where a destination puts records, in one short text. */
+/** A short description of where a destination stores records. */
 export function describeTarget(
   destination: Pick<Destination, 'destination_type' | 'destination_config'>,
 ): string {
   return wordsOf(destination.destination_type).target(destination.destination_config)
 }
 
-/** A lane's state in one word; `(stale)`: delivery does not respond, and this is the state that was saved last. */
+/** The state of a lane in one word. `(stale)`: delivery does not respond, and this is the last saved state. */
 export function stateOf({ lane }: Pick<Destination, 'lane'>): string {
   const word = laneWord({ lane })
   return lane.stale === true ? `${word} (stale)` : word

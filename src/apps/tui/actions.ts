@@ -1,4 +1,4 @@
-/** The actions of the keys on a pipe or lane. Each returns one line for the user, or the words of its Failure. */
+/** The actions of the keys on a pipe or lane. Each returns one line for the user, or the message of its Failure. */
 import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import type { Client } from '../client/client.ts'
 import { ApiFailure, Failure } from '../client/failure.ts'
@@ -25,7 +25,7 @@ export async function skip(client: Client, lane: Lane): Promise<string> {
   return body.skipped ? `Parked the blocking message of ${laneName(lane)}.` : nothingBlocks(lane)
 }
 
-/** Waits for the outcome of the attempt, at most ten seconds. */
+/** Waits for the result of the attempt, at most ten seconds. */
 export async function retry(client: Client, lane: Lane): Promise<string> {
   const { pipe, destination } = lane
   const { body } = await client.call('retryNow', {
@@ -71,11 +71,11 @@ export async function togglePaused(client: Client, pipe: OverviewPipe): Promise<
   return `Pipe ${pipe.pipe_name} is ${wanted}.`
 }
 
-/** Null when nothing is blocking. */
+/** Null if no message blocks the lane. */
 export async function blockingMessage(client: Client, lane: Lane): Promise<Blocking | null> {
   try {
     const { pipe, destination } = lane
-    // The refused record first.
+    // Starts with the rejected record.
     const from = destination.lane.last_error?.record_index ?? 0
     const { body, text } = await client.call('getBlockingMessage', {
       path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
@@ -98,7 +98,7 @@ export async function blockingMessage(client: Client, lane: Lane): Promise<Block
   }
 }
 
-/** A failed action in one line. */
+/** Describes a failed action in one line. */
 export function failureLine(error: unknown): string {
   if (error instanceof Failure) return `${error.message.replace(/\s*\n\s*/g, ' ')} — ${error.hint}`
   return error instanceof Error ? error.message : String(error)

@@ -1,16 +1,16 @@
 /**
- * The screen of `pipectl top`: which page is shown and what the keys mean there.
+ * The screen of `pipectl top`: which page is shown, and what the keys do there.
  *
  *   board ──enter──▶ detail      any page ──?──▶ keys ──any key──▶ back
  *     │ /  filter: typing narrows the board; enter keeps it, esc clears it
  *     │ a  shows only lanes with problems, and their pipes; again: everything
- *     │ s, b, p  question: only y does it (use-entry.ts, lane-keys.ts)
+ *     │ s, b, p  confirmation: only y executes the action (use-entry.ts, lane-keys.ts)
  *     │ x  the parked records of the lane (use-parked.ts)
- *     └ w  rewind: typing says where to; enter does it, esc does not
+ *     └ w  rewind: the user types the position; enter executes it, esc cancels
  *
- * On a wide terminal the detail is shown beside the board, which stays.
+ * On a wide terminal the detail is shown next to the board.
  *
- * It is always one line lower than the terminal: at full height the terminal would be cleared for every frame.
+ * The screen is always one line lower than the terminal: at full height, ink would clear the terminal for every frame.
  */
 import { Box, Text, useApp } from 'ink'
 import { useEffect, useState } from 'react'
@@ -38,12 +38,12 @@ export interface AppProps {
   readOnly: boolean
   width: number
   height: number
-  /** Changes when the terminal was wiped: the frame must then differ from the last one, or it is not drawn again. */
+  /** Changes when the terminal was cleared. The frame must then differ from the last one, or ink does not draw it. */
   wiped?: number
   everyMs?: number
 }
 
-/** From here on the board keeps its columns beside the detail. */
+/** From this width on, the board keeps its columns next to the detail. */
 const splitWidth = 150
 
 type PageName = 'board' | 'detail' | 'parked' | 'keys'
@@ -58,7 +58,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   const [notice, setNotice] = useState('')
   const selection = useSelection(feed.snapshot, filter, showsProblemsOnly)
   const { row, lane } = selection
-  // By the daemon's clock, as are the times that are compared with it.
+  // The clock of the daemon, which also set the times that are compared with it.
   const takenMs = Date.parse(feed.snapshot?.server_ts ?? '')
   const blocking = useBlocking(client, page === 'detail' ? lane : null, takenMs)
   const act = (what: Promise<string>) => {
@@ -95,7 +95,7 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   })
 
   const cluster = feed.snapshot === null ? null : clusterOf(feed.snapshot)
-  // Header (of a cluster two lines), status line, and the line that the terminal keeps for itself.
+  // The header (two lines in a cluster), the status line, and the line that ink needs.
   const headHeight = cluster === null ? 1 : 2
   const bodyHeight = Math.max(3, height - 2 - headHeight)
   const footer = { notice, readOnly, width }
@@ -182,12 +182,12 @@ function Line({ text, height }: { text: string; height: number }) {
   )
 }
 
-/** Beside a detail: half of the screen, and no more than a board needs. */
+/** Next to a detail: half of the screen, but not more than a board needs. */
 function boardWidth(width: number): number {
   return Math.min(Math.floor(width / 2), 90)
 }
 
-/** The blocking message of the lane that is shown in full, loaded again with every snapshot. */
+/** The blocking message of the selected lane, loaded again with every snapshot. */
 function useBlocking(client: Client, lane: actions.Lane | null, takenMs: number): Blocking | null {
   const [blocking, setBlocking] = useState<{ id: string; message: Blocking | null } | null>(null)
   const id = lane?.destination.destination_id ?? null
@@ -200,7 +200,7 @@ function useBlocking(client: Client, lane: actions.Lane | null, takenMs: number)
     let isCurrent = true
     actions.blockingMessage(client, lane).then(
       (message) => isCurrent && setBlocking({ id: lane.destination.destination_id, message }),
-      // The header reports a daemon that does not respond; what was shown stays.
+      // The header reports that the daemon does not respond. The last content stays.
       () => {},
     )
     return () => {

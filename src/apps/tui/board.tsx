@@ -1,4 +1,4 @@
-/** The board: every pipe and lane on a line, those in trouble first. Knows nothing of keys or requests. */
+/** The board: every pipe and lane on one line, lanes with problems first. Handles no keys and sends no requests. */
 import { Box, Text } from 'ink'
 import type { OverviewLane } from '../../contract/overview.ts'
 import { laneWord } from '../../contract/state-words.ts'
@@ -11,7 +11,7 @@ import { sparkline } from './sparkline.ts'
 export interface BoardProps {
   rows: readonly Row[]
   rates: Rates
-  /** There is a cluster: each pipe's line says which node has it. */
+  /** True in a cluster: the line of a pipe shows its node. */
   showsNodes?: boolean
   selectedId: string | null
   width: number
@@ -26,9 +26,11 @@ const stateColours: Record<string, string> = {
   delivering: 'green',
   active: 'green',
 }
-/** Widths of everything but the name, which gets what is left. */
+/** Widths of all columns except the name, which gets the remaining width. */
 const columns = { state: 11, node: 10, backlog: 9, size: 10, age: 8, rate: 8, chart: 12 } as const
-/** The columns that a narrow terminal omits, in this order: each while the name would have less room than this. */
+/**
+ * The columns that a narrow terminal omits, in this order: each one while the name would have less than this width.
+ */
 const dispensable: readonly (readonly [Column, number])[] = [
   ['chart', 24],
   ['size', 24],
@@ -41,7 +43,7 @@ const longestName = 40
 const shortestError = 20
 
 type Column = keyof typeof columns
-/** `parked`: behind the name, and never cut. */
+/** `parked` follows the name and is never truncated. */
 type Cells = Record<'name' | 'parked' | Column, string>
 
 /** The columns that fit. */
@@ -77,7 +79,7 @@ export function Board({ rows, rates, showsNodes = false, selectedId, width, heig
   const { from, to } = visible(rows.length, selected, Math.max(1, height - 1))
   const shown = columnsFor(width, showsNodes)
   const rest = width - 2 - widthOf(shown)
-  // The errors get the width that a wide terminal has left.
+  // The errors get the remaining width of a wide terminal.
   const errorWidth = rest - longestName >= shortestError ? rest - longestName - 1 : 0
   const nameWidth = errorWidth > 0 ? longestName : Math.max(8, rest)
   return (
@@ -106,7 +108,7 @@ interface LineProps {
   isSelected: boolean
   nameWidth: number
   shown: readonly Column[]
-  /** 0: no such column. */
+  /** 0: the column is omitted. */
   errorWidth: number
 }
 
@@ -161,7 +163,7 @@ function laneCells(destination: OverviewLane, state: string): CountedCells {
   return {
     name: `  ${printable(destination.destination_name)}`,
     parked: lane.parked_records ? ` ${count(lane.parked_records)} parked` : '',
-    // The state is the one that was saved last: delivery does not respond.
+    // Delivery does not respond, so the state is the last saved one.
     state: lane.stale === true ? `${state}?` : state,
     node: '',
     backlog: count(lane.pending_messages),

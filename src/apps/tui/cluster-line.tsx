@@ -1,4 +1,4 @@
-/** The nodes of a cluster on one line: which live, how many pipes each has, which one is gone. */
+/** The nodes of a cluster on one line: which are live, how many pipes each has, which has expired. */
 import { Text } from 'ink'
 import type { OverviewCluster, OverviewNode } from '../../contract/overview.ts'
 import { unownedInWords } from '../client/cluster.ts'
@@ -10,14 +10,14 @@ const signs: Record<OverviewNode['node_state'], { sign: string; colour: string }
   expired: { sign: '■', colour: 'red' },
 }
 
-/** Short: it has 80 columns for three nodes. */
+/** Short, because three nodes must fit into 80 columns. */
 export function ClusterLine({ cluster }: { cluster: OverviewCluster }) {
   const unowned = unownedInWords(cluster)
   return (
     <Text wrap="truncate">
       nodes
       {cluster.nodes.map((node, at) => (
-        // Two nodes can have one name for a moment: one that was killed and its successor.
+        // Two nodes can briefly have the same name: one that was killed, and its successor.
         // biome-ignore lint/suspicious/noArrayIndexKey: nothing is kept in them
         <Node key={at} node={node} />
       ))}
@@ -26,7 +26,7 @@ export function ClusterLine({ cluster }: { cluster: OverviewCluster }) {
   )
 }
 
-/** The one that answers is bold. */
+/** The node that responded is bold. */
 function Node({ node }: { node: OverviewNode }) {
   const { node_name, node_state, owned_pipes, is_this } = node
   const { sign, colour } = signs[node_state]

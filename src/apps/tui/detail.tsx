@@ -1,4 +1,4 @@
-/** One pipe or lane in full: for a lane what blocks it, with the records and the error. */
+/** One pipe or lane in detail. For a lane: the blocking message with its records and the error. */
 import { Box, Text } from 'ink'
 import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import { laneWord } from '../../contract/state-words.ts'
@@ -8,17 +8,17 @@ import { printable } from '../client/printable.ts'
 import { fullName, kindOf } from '../client/workspace.ts'
 import type { Row } from './rows.ts'
 
-/** The message that blocks a lane, as the daemon showed it. */
+/** The message that blocks a lane, as the daemon returned it. */
 export interface Blocking {
   msgId: string
   streamSeq: number
   receivedTs: string
   recordsCount: number
-  /** The place of the first record shown, from 0. */
+  /** The index of the first shown record, from 0. */
   from: number
-  /** The place of the record that the destination refuses; null: it tells none apart. */
+  /** The index of the rejected record. Null: the destination does not identify it. */
   refused: number | null
-  /** Each record's own text, one line each. */
+  /** The original text of each record, on one line. */
   records: string[]
 }
 
@@ -26,7 +26,7 @@ export interface DetailProps {
   row: Row
   blocking: Blocking | null
   height: number
-  /** When the snapshot was taken: times are shown as distances from it. */
+  /** The time of the snapshot. Times are shown relative to it. */
   nowMs: number
 }
 
@@ -38,7 +38,7 @@ export function Detail({ row, blocking, height, nowMs }: DetailProps) {
   return (
     <Box flexDirection="column" height={height} overflow="hidden">
       {shown.map(([name, value], index) => (
-        // A wrapped error must push the last lines out, not squeeze the first ones onto each other.
+        // A wrapped error must push the last lines off the screen and not compress the first ones.
         // biome-ignore lint/suspicious/noArrayIndexKey: the lines of a detail have no identity but their place
         <Box key={index} flexShrink={0}>
           <Text wrap={name === 'error' ? 'wrap' : 'truncate'}>

@@ -1,4 +1,4 @@
-/** The page of keys (`?`), and the line of keys at the bottom. */
+/** The page that lists the keys (`?`), and the line of keys at the bottom. */
 import { Box, Text } from 'ink'
 
 const keyTable = [
@@ -33,7 +33,7 @@ export function KeysHelp({ height, readOnly }: { height: number; readOnly: boole
   )
 }
 
-/** The keys that fit, whole, those that act first: 80 columns show them. `?` shows all. */
+/** The keys that fit without truncation, actions first. 80 columns show them. `?` shows all. */
 export function keyLine(readOnly: boolean, width: number, canSkip = true): string {
   const writing = [...(canSkip ? ['s skip'] : []), 'r retry', 'b block', 'x parked', 'w rewind', 'p pause']
   const first = ['? keys', 'q quit', ...(readOnly ? ['x parked'] : writing), '/ filter']

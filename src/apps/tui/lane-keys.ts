@@ -1,4 +1,4 @@
-/** The keys that change the chosen lane or its pipe. */
+/** The keys that change the selected lane or its pipe. */
 import type { Client } from '../client/client.ts'
 import { skipHelps } from '../client/lane-error.ts'
 import * as actions from './actions.ts'
@@ -7,7 +7,7 @@ import type { EntryView } from './use-entry.ts'
 
 export const noLaneNotice = 'Choose a lane first: a line below a pipe.'
 const readOnlyNotice = 'This screen is read-only.'
-// 80 columns show it whole.
+// Fits into 80 columns.
 const skipWontHelpNotice = 'Skipping does not help: no record is at fault. Fix the destination, then r.'
 
 export interface LaneKeysDeps extends Pick<EntryView, 'begin'> {

@@ -1,4 +1,4 @@
-/** The parked records of a lane: the list, or one in full. Knows nothing of keys or requests. */
+/** The parked records of a lane: the list, or one record in detail. Handles no keys and sends no requests. */
 import { Box, Text } from 'ink'
 import type { ParkedRecord } from '../../contract/parked.ts'
 import { ago, counted } from '../../platform/quantities.ts'
@@ -53,7 +53,7 @@ function stateOf({ state, reason }: Pick<ParkedRecord, 'state' | 'reason'>): str
   return reason === 'skipped' ? 'skipped' : 'rejected'
 }
 
-/** So many characters of an id tell it from others of the same moment, and fit the line. */
+/** This number of characters distinguishes ids of the same time and fits on the line. */
 const distinctId = 18
 
 function One({ name, shown, height, nowMs }: Omit<ParkedPageProps, 'view'> & { shown: ShownRecord }) {

@@ -3,18 +3,18 @@ import type { Overview, OverviewLane, OverviewPipe } from '../../contract/overvi
 import { severity } from '../../contract/state-words.ts'
 import { matchesPipe } from '../client/overview.ts'
 
-/** A line of the board: a pipe, or one of its lanes below it. */
+/** A line of the board: a pipe, or one of its lanes. */
 export interface Row {
-  /** The id of the destination, or of the pipe itself. */
+  /** The id of the destination, or of the pipe. */
   id: string
   pipe: OverviewPipe
   /** Null: the line of the pipe. */
   destination: OverviewLane | null
-  /** The severity of the lane, by `severity`; 0 for a pipe. */
+  /** The result of `severity` for a lane; 0 for a pipe. */
   severity: number
 }
 
-/** Pipes whose lanes have problems first, then by name; within a pipe the worst lane first. */
+/** Pipes whose lanes have problems first, then by name. Within a pipe, the most severe lane first. */
 export function rowsOf(
   { pipes, server_ts }: Pick<Overview, 'pipes' | 'server_ts'>,
   filter: string,
@@ -38,14 +38,14 @@ export function rowsOf(
   ])
 }
 
-/** The first lane below this line, or from the top again, that needs attention; null: none does. */
+/** The next lane below this line that needs attention, continuing at the top. Null: there is none. */
 export function nextTroubled(rows: readonly Row[], afterId: string | null): Row | null {
   const at = rows.findIndex((row) => row.id === afterId)
   const inOrder = [...rows.slice(at + 1), ...rows.slice(0, at + 1)]
   return inOrder.find((row) => row.severity > 1) ?? null
 }
 
-/** The part of a list that fits, with the selected line in it. */
+/** The part of a list that fits on the screen and contains the selected line. */
 export function visible(count: number, selected: number, height: number): { from: number; to: number } {
   const from = Math.max(0, Math.min(selected - Math.floor(height / 2), count - height))
   return { from, to: Math.min(count, from + height) }

@@ -1,8 +1,8 @@
 /**
- * Opens the screen, on the terminal's second page so that what was there comes back at the end.
+ * Opens the screen in the terminal's alternate buffer, so that the previous content is restored at the end.
  *
- * Trap: ink counts the lines of its last frame to erase it, but a terminal that shrinks has wrapped or cut them
- * already, and remains of old frames stay. So after a resize has settled everything is wiped and drawn again.
+ * Trap: ink erases its last frame by its number of lines. A terminal that shrinks has already wrapped or truncated
+ * those lines, so parts of old frames remain. After a resize has settled, everything is cleared and drawn again.
  */
 import { type Instance, render } from 'ink'
 import type { Client } from '../client/client.ts'
@@ -13,7 +13,7 @@ const secondPage = '\x1b[?1049h'
 const firstPage = '\x1b[?1049l'
 const wipe = '\x1b[2J\x1b[3J\x1b[H'
 
-/** Resolves when the person quits. stdout must be a terminal. */
+/** Resolves when the user quits. stdout must be a terminal. */
 export async function runTop(client: Client, options: { readOnly: boolean }): Promise<void> {
   const { stdout } = process
   let wiped = 0

@@ -1,7 +1,7 @@
-/** A row of small bars: the newest value at the right, the largest one full height. */
+/** A row of small bars. The newest value is at the right; the largest one has full height. */
 const bars = '▁▂▃▄▅▆▇█'
 
-/** Exactly `width` characters; values that are missing on the left are blanks. */
+/** Exactly `width` characters. Missing values at the left are blank. */
 export function sparkline(values: readonly number[], width: number): string {
   const shown = values.slice(-width)
   const top = Math.max(...shown, 0)

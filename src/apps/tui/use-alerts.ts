@@ -1,4 +1,4 @@
-/** Whether alerts are configured, read from time to time: null while it is not known, or this key may not know. */
+/** Reads periodically whether alerts are configured. Null: not known yet, or this key cannot read them. */
 import { useEffect, useState } from 'react'
 import type { AlertsShown } from '../../contract/alerts.ts'
 import type { Client } from '../client/client.ts'
@@ -15,7 +15,7 @@ export function useAlerts(client: Client): AlertsShown | null {
         const { body } = await client.call('getAlerts', { signal: stop.signal })
         if (!stop.signal.aborted) setShown(body)
       } catch {
-        // A daemon that is away is said in the header; what was known stays.
+        // The header reports that the daemon does not respond. The last value stays.
       }
       if (!stop.signal.aborted) timer = setTimeout(round, everyMs)
     }

@@ -1,4 +1,4 @@
-/** What the screen asks for: a yes to a question, or a text; and what is done with the response. */
+/** The open question (answered with y) or text input of the screen, and the action on the answer. */
 import { useState } from 'react'
 import type { OverviewPipe } from '../../contract/overview.ts'
 import type { Client } from '../client/client.ts'
@@ -13,7 +13,7 @@ type TextEntry = { kind: 'filter' } | { kind: 'rewind'; lane: actions.Lane }
 export type Entry = Question | TextEntry
 
 export interface EntryView {
-  /** Null: nothing is asked for. */
+  /** Null: there is no question or input. */
   entry: Entry | null
   typed: string
   begin(entry: Entry, typed?: string): void
@@ -66,7 +66,7 @@ function isQuestion(entry: Entry): entry is Question {
   return entry.kind !== 'filter' && entry.kind !== 'rewind'
 }
 
-/** Does what the question asked about. */
+/** Executes the action of a confirmed question. */
 function answered(client: Client, question: Question): Promise<string> {
   if (question.kind === 'skip') return actions.skip(client, question.lane)
   if (question.kind === 'block') return actions.toggleBlocked(client, question.lane)

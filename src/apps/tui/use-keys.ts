@@ -1,6 +1,6 @@
 /**
- * Keys one at a time. Quick typing and pasting arrive as one piece of input; each key of it must see the state that
- * the one before left, so they are handled one after the other, each after the screen has caught up.
+ * Handles keys one at a time. Fast typing and pasting arrive as one input. Each key must see the state after the
+ * previous one, so a key is handled only when the screen has been updated.
  */
 import { type Key, useInput } from 'ink'
 import { useEffect, useLayoutEffect, useRef, useState } from 'react'
@@ -11,7 +11,7 @@ export type KeyPress = string
 export function useKeys(onKeyPress: (stroke: KeyPress) => void): void {
   const handler = useRef(onKeyPress)
   const waiting = useRef<KeyPress[]>([])
-  // A key was handled and what it changed is not drawn yet: the next one waits.
+  // A key was handled but its change is not drawn yet. The next key waits.
   const isDrawing = useRef(false)
   const [, drawAgain] = useState(0)
 
@@ -20,10 +20,10 @@ export function useKeys(onKeyPress: (stroke: KeyPress) => void): void {
     if (pressed === undefined) return
     isDrawing.current = true
     handler.current(pressed)
-    // Batched with what the key changed: the effect below runs once both are drawn.
+    // React batches this with the changes of the key. The effect below runs when both are drawn.
     drawAgain((count) => count + 1)
   }
-  // In the drawing itself, not some time after it: a key that comes at once must find the newest state.
+  // A layout effect runs during drawing: a key that arrives immediately must see the newest state.
   useLayoutEffect(() => {
     handler.current = onKeyPress
     if (!isDrawing.current) return
@@ -69,7 +69,7 @@ export function keyPressesOf(input: string, key: Partial<Key>): KeyPress[] {
   })
 }
 
-/** How far each key moves in a list of so many rows. */
+/** How far each key moves the selection in a list of this number of rows. */
 export function movesIn(rows: number): Readonly<Record<KeyPress, number>> {
   return {
     up: -1,

@@ -1,8 +1,8 @@
 /**
- * The parked records of a lane on the screen: which is chosen and what the keys mean there.
+ * The parked records of a lane on the screen: which one is selected, and what the keys do.
  *
- *   list ──enter──▶ one record in full ──esc──▶ list ──esc──▶ board
- *     d, R  question: only y does it
+ *   list ──enter──▶ one record in detail ──esc──▶ list ──esc──▶ board
+ *     d, R  confirmation: only y executes the action
  */
 import { useEffect, useState } from 'react'
 import type { ParkedDetail, ParkedRecord } from '../../contract/parked.ts'
@@ -14,29 +14,29 @@ import type { LaneRef } from '../client/workspace.ts'
 import { failureLine, type Lane, laneName } from './actions.ts'
 import { type KeyPress, movesIn } from './use-keys.ts'
 
-/** More than a user reads line by line; the command line has all. */
+/** More records than a user reads on a screen. The command line shows all. */
 const maxShown = 500
 const outcomeWaitMs = 10_000
 
 export interface ShownRecord {
   parked: Omit<ParkedDetail, 'records'>
-  /** Each record's own text, one line each. */
+  /** The original text of each record, on one line. */
   records: string[]
 }
 
 export interface ParkedView {
-  /** Null: not known yet. */
+  /** Null: not loaded yet. */
   list: readonly ParkedRecord[] | null
   hasMore: boolean
   selected: ParkedRecord | null
-  /** The one in full; null: the list is shown. */
+  /** The record that is shown in detail. Null: the list is shown. */
   shown: ShownRecord | null
   /** Waits for y. */
   question: string | null
   onKey(pressed: KeyPress): void
 }
 
-/** `discard`: the one that was chosen when it was asked: the list may be another by the time of the answer. */
+/** `discard` keeps the record for which confirmation was requested, because the list can change before the answer. */
 type Asking = { kind: 'discard'; parked: ParkedRecord } | { kind: 'replay all' }
 
 interface Options {
@@ -47,9 +47,9 @@ interface Options {
 }
 
 interface Shown {
-  /** Null: the page is not open. */
+  /** Null: the page is closed. */
   lane: Lane | null
-  /** Of the snapshot; with a new one everything is asked for again. */
+  /** The time of the snapshot. A new snapshot loads everything again. */
   takenMs: number
 }
 
@@ -128,7 +128,7 @@ function useParkedList(client: Client, { lane, takenMs }: Shown): Pick<ParkedVie
     const stop = new AbortController()
     parkedRecords(client, place, {}, { most: maxShown, signal: stop.signal }).then(
       ({ parked, hasMore }) => setFound({ id: place.destinationId, list: parked, hasMore }),
-      // A daemon that is away is said in the header; what was shown stays.
+      // The header reports that the daemon does not respond. The last content stays.
       () => {},
     )
     return () => stop.abort()
@@ -157,7 +157,7 @@ async function load(
   return { parked: body, records: recordTextsOf(text).map(singleLine) }
 }
 
-/** Waits for the outcome, at most ten seconds. */
+/** Waits for the result, at most ten seconds. */
 async function replay(client: Client, place: LaneRef, one: ParkedRecord): Promise<string> {
   const { parked_id: id } = one
   const { body } = await client.call('replayParked', {

@@ -1,4 +1,4 @@
-/** The rows of the board and the chosen one. */
+/** The rows of the board and the selected row. */
 import { useEffect, useState } from 'react'
 import type { Overview } from '../../contract/overview.ts'
 import type { Lane } from './actions.ts'
@@ -9,11 +9,11 @@ export interface Selection {
   rows: readonly Row[]
   /** Null: there are no rows. */
   row: Row | null
-  /** Null: a pipe is chosen. */
+  /** Null: a pipe is selected. */
   lane: Lane | null
   /** False: no lane needs attention. */
   selectNextTroubled(): boolean
-  /** Moves the selection, if the key is one that does. */
+  /** Moves the selection if the key moves it. */
   onKey(pressed: KeyPress): void
 }
 
@@ -25,7 +25,7 @@ export function useSelection(
   const [selectedId, select] = useState<string | null>(null)
   const rows = snapshot === null ? [] : rowsOf(snapshot, filter, showsProblemsOnly)
   const row = rows.find((one) => one.id === selectedId) ?? rows[0] ?? null
-  // Once, with what is there first: a selection that moved by itself could be acted upon by mistake.
+  // Selects the first row only once. A selection that moves by itself could lead to an action on the wrong row.
   const isLoaded = snapshot !== null
   // biome-ignore lint/correctness/useExhaustiveDependencies: see above
   useEffect(() => {

@@ -1,4 +1,4 @@
-/** Asks the daemon again and again, one request after the other; keeps the last good response when it is away. */
+/** Polls the daemon, one request after another. Keeps the last valid response if the daemon does not respond. */
 import { useEffect, useRef, useState } from 'react'
 import type { Overview } from '../../contract/overview.ts'
 import type { Client } from '../client/client.ts'
@@ -8,11 +8,11 @@ import { nextRates, type Rates } from './rates.ts'
 export interface Feed {
   snapshot: Overview | null
   rates: Rates
-  /** Why the last attempt failed; null: what is shown is fresh. */
+  /** Why the last attempt failed. Null: the shown data is current. */
   staleBecause: string | null
 }
 
-/** `refresh` asks at once, for after an action. */
+/** `refresh` polls immediately, for example after an action. */
 export function useSnapshot(client: Client, everyMs: number): Feed & { refresh: () => void } {
   const [feed, setFeed] = useState<Feed>({ snapshot: null, rates: new Map(), staleBecause: null })
   const wake = useRef<() => void>(() => {})
@@ -41,7 +41,7 @@ export function useSnapshot(client: Client, everyMs: number): Feed & { refresh: 
   return { ...feed, refresh: () => wake.current() }
 }
 
-/** One request, and how its response changes what is shown. */
+/** Sends one request. Returns how its response changes the shown state. */
 async function nextChange(overviews: OverviewFeed, signal: AbortSignal): Promise<(before: Feed) => Feed> {
   try {
     const snapshot = await overviews.next(signal)

@@ -19,6 +19,7 @@ import { type DiskGuard, openDiskGuard } from './disk-guard.ts'
 import type { CommitRules, CommittedFrame } from './frame-commit.ts'
 import { startClock } from './high-water.ts'
 import { type IdempotencyKeys, openIdempotencyKeys } from './idempotency.ts'
+import type { StartIndex } from './index-threads.ts'
 import type { SegmentName } from './layout.ts'
 import { openSegmentLog } from './open-segment-log.ts'
 import type { SegmentsSpec, UnavailableReason } from './protocol.ts'
@@ -34,6 +35,11 @@ const MiB = 1024 * 1024
  * of arrays of 100 grew from 24 to 114 ms.
  */
 const largestWalBytes = 8 * MiB
+/**
+ * A segment is sealed at this number of messages too. It bounds the list of messages that each reader of the newest
+ * segment keeps, and the time in which it is made: see pipe-rows.ts.
+ */
+const maxSegmentMessages = 262_144
 /** Free space is measured after this much has been written, and each second. */
 const growthBytes = 8 * MiB
 /**
@@ -56,15 +62,20 @@ export interface WriterEvents {
   onSlice(): void
 }
 
-/** Throws when the directory cannot be used. */
-export function openBufferWriter(spec: SegmentsSpec, log: Logger, events: WriterEvents): BufferWriter {
+/** Throws when the directory cannot be used. See `openSegmentLog` for `startIndex`. */
+export function openBufferWriter(
+  spec: SegmentsSpec,
+  log: Logger,
+  events: WriterEvents,
+  startIndex: StartIndex | null = null,
+): BufferWriter {
   const { dir } = spec
   // The directory was just created: its name must survive a power cut too.
   if (mkdirSync(dir, { recursive: true, mode: 0o700 }) !== undefined) fsyncDirectory(path.dirname(dir))
   const guard = openDiskGuard(dir)
   // Comes first: on a completely full disk nothing below would work.
   guard.keepBallast(guard.freeBytes())
-  const segments = openSegmentLog(spec, log)
+  const segments = openSegmentLog(spec, log, startIndex)
   let keys: IdempotencyKeys | null = null
   try {
     const known = { headSeq: segments.lastRowSeq, clockMs: segments.lastClockMs }
@@ -190,7 +201,8 @@ export class BufferWriter {
 
   #maintain(): void {
     if (this.#segments.walBytes() > this.#walLimitBytes) this.#checkpoint()
-    if (this.#segments.current().bytes >= this.#spec.segmentMaxBytes) this.#roll()
+    const { bytes, messages } = this.#segments.current()
+    if (bytes >= this.#spec.segmentMaxBytes || messages >= maxSegmentMessages) this.#roll()
     if (this.#grownBytes > Math.min(growthBytes, this.#spec.maxBytes * growthPart)) this.housekeep()
   }
 

@@ -35,6 +35,7 @@ import path from 'node:path'
 import type Database from 'better-sqlite3'
 import { compactedName, type SegmentName } from './layout.ts'
 import { bodyOf, insertMessage, type MessageRow, selectMessages } from './message-row.ts'
+import { PipeRows } from './pipe-rows.ts'
 import type { PipePosition } from './position.ts'
 import { RewriteFile } from './rewrite-file.ts'
 import { lacksEnd, type PipeInSegment, readSegmentContent } from './segment-facts.ts'
@@ -61,6 +62,7 @@ export class Compaction {
   readonly target: SegmentName
   readonly #plan: CompactionPlan
   readonly #source: Database.Database
+  readonly #rows: PipeRows
   readonly #copy: RewriteFile
   readonly #pipes: PipeInSegment[]
   readonly #isSalvaged: boolean
@@ -80,6 +82,8 @@ export class Compaction {
     this.#source = openReadOnly(plan.dir, plan.source)
     try {
       this.#isSalvaged = isSalvaged(this.#source)
+      this.#rows = new PipeRows(this.#source)
+      this.#rows.catchUp()
       this.#copy = new RewriteFile(path.join(plan.dir, compactedName))
     } catch (error) {
       this.#source.close()
@@ -141,7 +145,8 @@ export class Compaction {
   /** The remaining pipes. Each base is the position up to which messages are removed. */
   #keptPipes(pipes: readonly PipeInSegment[]): PipeInSegment[] {
     const lastDelivered = this.#source.prepare(
-      'SELECT seq, messages, records, bytes FROM message WHERE pipe = ? AND seq <= ? ORDER BY seq DESC LIMIT 1',
+      `SELECT seq, messages, records, bytes FROM ${this.#rows.rows}
+       WHERE ${this.#rows.pipe} = ? AND seq <= ? ORDER BY seq DESC LIMIT 1`,
     )
     return pipes.flatMap((pipe) => {
       const through = this.#plan.deliveredThrough(pipe.pipeId)
@@ -160,7 +165,10 @@ export class Compaction {
   }
 
   #copyRows(): void {
-    const read = this.#source.prepare(`${selectMessages} WHERE pipe = ? AND seq > ? ORDER BY seq`).raw()
+    const { rows, pipe } = this.#rows
+    const read = this.#source
+      .prepare(`${selectMessages(rows)} WHERE ${pipe} = ? AND seq > ? ORDER BY seq`)
+      .raw()
     const insert = this.#copy.db.prepare(insertMessage)
     let bytes = 0
     while (this.#pipeIndex < this.#pipes.length) {
@@ -193,8 +201,8 @@ export class Compaction {
   /** Compares the copy with the old segment row by row, as both are on disk, so that a faulty copy replaces nothing. */
   #compareSlice(): void {
     const { db } = this.#copy
-    const read = db.prepare(`${selectMessages} WHERE seq > ? ORDER BY seq`).raw()
-    const original = this.#source.prepare(`${selectMessages} WHERE seq = ?`).raw()
+    const read = db.prepare(`${selectMessages()} WHERE seq > ? ORDER BY seq`).raw()
+    const original = this.#source.prepare(`${selectMessages()} WHERE seq = ?`).raw()
     let bytes = 0
     for (const row of read.iterate(this.#cursor) as IterableIterator<MessageRow>) {
       const expected = original.get(row[0]) as MessageRow | undefined

@@ -3,6 +3,7 @@
  * messages.
  */
 import type Database from 'better-sqlite3'
+import { hasPipeIndex } from './pipe-rows.ts'
 import { type LowWatermarks, onDisk, undelivered } from './retention.ts'
 import type { SegmentFacts } from './segment-facts.ts'
 import { openReadOnly } from './segment-file.ts'
@@ -42,6 +43,12 @@ export function undeliveredBytes(
   return held
 }
 
+/**
+ * The seqs before a watermark in which a segment without an index is searched. A watermark is the seq of a message of its
+ * pipe, except after a rewind, so the first row is found almost always.
+ */
+const searchedSeqs = 1_000
+
 function deliveredIn(
   db: Database.Database,
   pipeId: string,
@@ -50,8 +57,9 @@ function deliveredIn(
   const row = db
     .prepare(
       `SELECT m.messages - p.base_messages AS messages, m.bytes - p.base_bytes AS bytes
-       FROM pipe p JOIN message m ON m.pipe = p.no WHERE p.pipe_id = ? AND m.seq <= ? ORDER BY m.seq DESC LIMIT 1`,
+       FROM pipe p JOIN message m ON m.pipe = p.no
+       WHERE p.pipe_id = ? AND m.seq <= ? AND m.seq > ? ORDER BY m.seq DESC LIMIT 1`,
     )
-    .get(pipeId, throughSeq)
+    .get(pipeId, throughSeq, hasPipeIndex(db) ? 0 : throughSeq - searchedSeqs)
   return (row as { messages: number; bytes: number } | undefined) ?? { messages: 0, bytes: 0 }
 }

@@ -13,9 +13,12 @@ export type MessageRow = [
 
 export const insertMessage = 'INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)'
 
-export const selectMessages = `
-  SELECT seq, pipe, msg_id, received_ms, record_count, crc, messages, records, bytes, idempotency_key, body, body_hash
-  FROM message`
+const columns = `seq, pipe, msg_id, received_ms, record_count, crc, messages, records, bytes, idempotency_key, body, body_hash`
+
+/** `from` is a FROM clause with the columns of the table `message`. */
+export function selectMessages(from = 'message'): string {
+  return `SELECT ${columns} FROM ${from}`
+}
 
 /** `pipeId` is the pipe with the number in the row. */
 export function headerOf(row: MessageRow, pipeId: string): RowHeader {
@@ -40,7 +43,7 @@ export function* checkedRows(db: Database.Database, afterSeq = 0): Generator<Che
   // Reads the table instead of its index, which has the same two columns and can be the damaged part.
   const pipes = db.prepare('SELECT no, pipe_id FROM pipe NOT INDEXED').raw().all() as [number, string][]
   const pipeIds = new Map(pipes)
-  const rows = db.prepare(`${selectMessages} WHERE seq > ? ORDER BY seq`).raw().iterate(afterSeq)
+  const rows = db.prepare(`${selectMessages()} WHERE seq > ? ORDER BY seq`).raw().iterate(afterSeq)
   for (const row of rows as IterableIterator<MessageRow>) {
     const [, pipeNo, , , , crc] = row
     const body = bodyOf(row)

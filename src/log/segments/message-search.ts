@@ -184,7 +184,7 @@ function findIn(db: Database.Database, msgId: string, { firstSeq, lastSeq }: Spa
 
 /** Returns null when the row is damaged. */
 function messageAt(db: Database.Database, seq: number): StoredMessage | null {
-  const row = db.prepare(`${selectMessages} WHERE seq = ?`).raw().get(seq) as MessageRow
+  const row = db.prepare(`${selectMessages()} WHERE seq = ?`).raw().get(seq) as MessageRow
   const pipeId = db.prepare('SELECT pipe_id FROM pipe WHERE no = ?').pluck().get(row[1])
   if (typeof pipeId !== 'string') return null
   const header = headerOf(row, pipeId)

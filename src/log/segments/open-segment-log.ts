@@ -23,6 +23,7 @@ import { fsyncDirectory, fsyncFile } from '../../platform/fsync.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { BufferIdentity } from '../buffer.ts'
 import { type HighWater, openHighWater } from './high-water.ts'
+import type { StartIndex } from './index-threads.ts'
 import {
   listSegments,
   lostFiles,
@@ -35,11 +36,18 @@ import {
 } from './layout.ts'
 import { setAside, setMisnamedAside } from './misnamed-segments.ts'
 import { missingRanges } from './missing-segments.ts'
+import { hasPipeIndex } from './pipe-rows.ts'
 import type { SegmentsSpec } from './protocol.ts'
 import { Salvage, type SalvagedSegment } from './salvage.ts'
 import { readSealedSegments, type SealedSegments } from './sealed-segments.ts'
 import { Sealing } from './sealing.ts'
-import { readContentIfUsable, type SegmentContent, type SegmentFacts, segmentFacts } from './segment-facts.ts'
+import {
+  meanMessageBytes,
+  readContentIfUsable,
+  type SegmentContent,
+  type SegmentFacts,
+  segmentFacts,
+} from './segment-facts.ts'
 import { createSegment, newIdentity, openReadOnly, type SeqRange } from './segment-file.ts'
 import { SegmentLog } from './segment-log.ts'
 import { openSegmentWriter, type SegmentWriter } from './segment-writer.ts'
@@ -50,9 +58,9 @@ type LogSpec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'identity' | 'knownS
   // `pipectl repair` has no settings; the segments it creates have small pages.
   Partial<Pick<SegmentsSpec, 'segmentMaxBytes'>>
 
-export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
-  const { dir, identity = null, nextSeqAtLeast = 1 } = spec
-  const pageBytes = pageBytesFor(spec.segmentMaxBytes ?? 0)
+/** Without `startIndex`, indexes of rolled segments are created on this thread. */
+export function openSegmentLog(spec: LogSpec, log: Logger, startIndex: StartIndex | null = null): SegmentLog {
+  const { dir, identity = null, nextSeqAtLeast = 1, segmentMaxBytes = 0 } = spec
   const misnamed = setMisnamedAside(spec, log)
   const mark = openHighWater(path.join(dir, 'high-water'), identity)
   const { clockMs } = mark.found
@@ -66,11 +74,12 @@ export function openSegmentLog(spec: LogSpec, log: Logger): SegmentLog {
   }
   if (isNew) {
     const first = newIdentity(identity, Math.max(knownSeq + 1, nextSeqAtLeast), null)
+    const pageBytes = pageBytesFor(segmentMaxBytes, 0)
     createSegment(dir, { pageBytes, identity: first, begunClockMs: clockMs, bases: [], holes: [] })
   }
   // Makes a rename durable that the last run could not.
   fsyncDirectory(dir)
-  const files: OpenFiles = { sealing: new Sealing(dir), writers: [] }
+  const files: OpenFiles = { sealing: new Sealing(dir, startIndex), writers: [] }
   try {
     return openFound(spec, log, { files, mark, knownSeq, salvaged, misnamed, isNew })
   } catch (error) {
@@ -103,8 +112,7 @@ function openFound(
   log: Logger,
   { files, mark, knownSeq, salvaged, misnamed, isNew }: Found,
 ): SegmentLog {
-  const { dir, identity = null, nextSeqAtLeast = 1 } = spec
-  const pageBytes = pageBytesFor(spec.segmentMaxBytes ?? 0)
+  const { dir, identity = null, nextSeqAtLeast = 1, segmentMaxBytes = 0 } = spec
   const { clockMs } = mark.found
   const { sealing } = files
   const { newest, sealed, damaged, strays } = openSegments(dir, files, identity)
@@ -114,7 +122,7 @@ function openFound(
   const { holes } = newest.content
   const written =
     writable(newest, identity) ??
-    startSuccessor(newest, { dir, pageBytes, identity, files, sealed, holes, clockMs })
+    startSuccessor(newest, { dir, segmentMaxBytes, identity, files, sealed, holes, clockMs })
   if (mark.oldestKeptSeq === 0) mark.raiseOldestKept(sealed[0]?.firstSeq ?? written.writer.firstSeq)
   const { firstSeq } = written.writer
   const current = { firstSeq, lastSeq: firstSeq, identity: written.content.identity }
@@ -122,7 +130,7 @@ function openFound(
   const found = { salvaged, misnamed, damaged, missing }
   const start = {
     dir,
-    pageBytes,
+    segmentMaxBytes,
     identity,
     ...written,
     sealed,
@@ -194,7 +202,7 @@ function writable(newest: Newest, owner: BufferIdentity | null): Newest | null {
 
 interface Succession {
   dir: string
-  pageBytes: number
+  segmentMaxBytes: number
   identity: BufferIdentity | null
   files: OpenFiles
   sealed: SegmentFacts[]
@@ -208,7 +216,7 @@ interface Succession {
  * possible.
  */
 function startSuccessor(newest: Newest, succession: Succession): Newest {
-  const { dir, pageBytes, identity: owner, files, sealed, holes, clockMs } = succession
+  const { dir, segmentMaxBytes, identity: owner, files, sealed, holes, clockMs } = succession
   const { name, writer, content } = newest
   const isSealed = name.generation > 0 || content.sealedClockMs !== null
   const isEmpty = !isSealed && content.lastSeq === null
@@ -216,6 +224,7 @@ function startSuccessor(newest: Newest, succession: Succession): Newest {
   const lastClockMs = content.sealedClockMs ?? Math.max(clockMs, content.begunClockMs)
   const previous = isEmpty ? content.identity.previousSegmentId : content.identity.segmentId
   const identity = newIdentity(owner, firstSeq, previous)
+  const pageBytes = pageBytesFor(segmentMaxBytes, meanMessageBytes(content.pipes))
   const bases = content.pipes.map(({ pipeId, last }) => ({ pipeId, position: last }))
   try {
     // A new file with the name of an empty segment must not find the old WAL.
@@ -304,14 +313,12 @@ function areIndexesComplete(dir: string, name: SegmentName): boolean {
   let db: Database.Database | null = null
   try {
     db = openReadOnly(dir, name)
-    const lacking = db.prepare(
-      `SELECT 1 FROM pipe p NOT INDEXED WHERE NOT EXISTS
-         (SELECT 1 FROM pipe i INDEXED BY sqlite_autoindex_pipe_1 WHERE i.pipe_id = p.pipe_id)
-       UNION ALL
-       SELECT 1 FROM message m NOT INDEXED WHERE NOT EXISTS
-         (SELECT 1 FROM message i INDEXED BY message_by_pipe WHERE i.pipe = m.pipe AND i.seq = m.seq) LIMIT 1`,
-    )
-    return lacking.get() === undefined
+    const lackingPipe = `SELECT 1 FROM pipe p NOT INDEXED WHERE NOT EXISTS
+      (SELECT 1 FROM pipe i INDEXED BY sqlite_autoindex_pipe_1 WHERE i.pipe_id = p.pipe_id) LIMIT 1`
+    const lackingMessage = `SELECT 1 FROM message m NOT INDEXED WHERE NOT EXISTS
+      (SELECT 1 FROM message i INDEXED BY message_by_pipe WHERE i.pipe = m.pipe AND i.seq = m.seq) LIMIT 1`
+    const lacking = hasPipeIndex(db) ? [lackingPipe, lackingMessage] : [lackingPipe]
+    return lacking.every((sql) => db?.prepare(sql).get() === undefined)
   } catch (error) {
     if (!isUnusable(error)) throw error
     return false

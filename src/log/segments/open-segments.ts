@@ -7,7 +7,8 @@
  * disk space, so it is closed within a second.
  *
  * A segment is sealed only while no reader has it open (see sealing.ts). So a segment that has a successor and still
- * has a WAL is closed after the caller's synchronous work, and opened again on demand.
+ * has a WAL is closed after the caller's synchronous work, and opened again on demand. One that lacks its index cannot be
+ * sealed, and stays open.
  */
 import { existsSync } from 'node:fs'
 import { listSegments, type SegmentName, segmentFile } from './layout.ts'
@@ -49,6 +50,7 @@ export class OpenSegments {
   #keepUp(): void {
     this.#closeIdle()
     try {
+      this.#closeWhere((firstSeq, connection) => this.#canBeSealed(firstSeq, connection))
       this.refresh()
     } catch {
       // Segments that are open can still be read.
@@ -74,7 +76,7 @@ export class OpenSegments {
     if (this.#connections.size >= openAtMost) this.#closeLongestIdle()
     const connection = openSegmentConnection(this.#dir, name)
     this.#connections.set(firstSeq, { name, connection, usedMs })
-    if (this.#isUnsealed(firstSeq, connection)) queueMicrotask(() => this.#close(firstSeq))
+    if (this.#canBeSealed(firstSeq, connection)) queueMicrotask(() => this.#close(firstSeq))
     return connection
   }
 
@@ -116,7 +118,7 @@ export class OpenSegments {
     }
     this.#names = listed
     this.#firstSeqs = listed.map(({ firstSeq }) => firstSeq)
-    queueMicrotask(() => this.#closeUnsealed())
+    queueMicrotask(() => this.#closeWhere((firstSeq, connection) => this.#isUnsealed(firstSeq, connection)))
     this.#onChanged()
   }
 
@@ -131,24 +133,36 @@ export class OpenSegments {
   }
 
   #isUnsealed(firstSeq: number, { hasWal }: SegmentConnection): boolean {
-    return hasWal && firstSeq !== this.#firstSeqs.at(-1)
+    return hasWal && !this.#isNewest(firstSeq)
   }
 
-  #closeUnsealed(): void {
+  /** The segment being written stays open, because opening it lists its messages again: see pipe-rows.ts. */
+  #isNewest(firstSeq: number): boolean {
+    return firstSeq === this.#firstSeqs.at(-1)
+  }
+
+  /** A segment that lacks its index is not sealed yet, and to open it again would list its messages again. */
+  #canBeSealed(firstSeq: number, connection: SegmentConnection): boolean {
+    return this.#isUnsealed(firstSeq, connection) && connection.isIndexed()
+  }
+
+  #closeWhere(isClosed: (firstSeq: number, connection: SegmentConnection) => boolean): void {
     for (const [firstSeq, { connection }] of [...this.#connections]) {
-      if (this.#isUnsealed(firstSeq, connection)) this.#close(firstSeq)
+      if (isClosed(firstSeq, connection)) this.#close(firstSeq)
     }
   }
 
   #closeIdle(): void {
     const nowMs = Date.now()
     for (const [firstSeq, { usedMs }] of [...this.#connections]) {
-      if (Math.abs(nowMs - usedMs) > idleMs) this.#close(firstSeq)
+      const isIdle = Math.abs(nowMs - usedMs) > idleMs
+      if (isIdle && !this.#isNewest(firstSeq)) this.#close(firstSeq)
     }
   }
 
   #closeLongestIdle(): void {
-    const [oldest] = [...this.#connections].sort(([, a], [, b]) => a.usedMs - b.usedMs)
+    const closable = [...this.#connections].filter(([firstSeq]) => !this.#isNewest(firstSeq))
+    const [oldest] = closable.sort(([, a], [, b]) => a.usedMs - b.usedMs)
     if (oldest !== undefined) this.#close(oldest[0])
   }
 }

@@ -179,13 +179,14 @@ class PipeGuesses {
     this.#all = [...new Set([...known, ...[...pipeIds.values()].flatMap((ids) => [...ids])])]
   }
 
-  candidates(no: number): Iterable<string> {
+  /** The last id that was right for this number comes first. The number itself can be the damaged part of a row. */
+  *candidates(no: number): Generator<string> {
     const confirmed = this.#confirmed.get(no)
-    if (confirmed !== undefined) return [confirmed]
+    if (confirmed !== undefined) yield confirmed
     const guesses = this.#guessed.get(no) ?? 0
     this.#guessed.set(no, guesses + 1)
     const found = this.#found.get(no) ?? []
-    return guesses < maxGuesses ? new Set([...found, ...this.#all]) : found
+    yield* guesses < maxGuesses ? new Set([...found, ...this.#all]) : found
   }
 
   confirm(no: number, pipeId: string): void {

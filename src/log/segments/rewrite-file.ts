@@ -7,6 +7,7 @@ import { renameSync, rmSync } from 'node:fs'
 import Database from 'better-sqlite3'
 import { fsyncDirectory, fsyncFile } from '../../platform/fsync.ts'
 import { type SegmentName, segmentFile } from './layout.ts'
+import { pipeIndex } from './pipe-rows.ts'
 import { segmentSchema } from './segment-file.ts'
 
 export class RewriteFile {
@@ -22,7 +23,7 @@ export class RewriteFile {
       this.#db.pragma('journal_mode = OFF')
       this.#db.pragma('synchronous = FULL')
       this.#db.pragma('fullfsync = ON')
-      this.slice(() => this.#db.exec(segmentSchema))
+      this.slice(() => this.#db.exec(segmentSchema + pipeIndex))
     } catch (error) {
       this.remove()
       throw error

@@ -8,6 +8,7 @@ import { ThreadHost } from '../../platform/thread-host.ts'
 import { FeedChannel } from './feed.ts'
 import { listSegments, type SegmentName, segmentBytes, segmentFile } from './layout.ts'
 import { checkedRows } from './message-row.ts'
+import { hasPipeIndex } from './pipe-rows.ts'
 import type { ScrubberData } from './protocol.ts'
 import { openReadOnly, requireKnownFormat } from './segment-file.ts'
 import { isGone, isUnusable } from './sqlite-errors.ts'
@@ -92,8 +93,9 @@ async function scrubSegment(
   }
 }
 
-/** Readers use the index and would skip a row that the index lacks. */
+/** Readers use the index, if there is one, and would skip a row that the index lacks. */
 function checkIndex(db: Database.Database): void {
+  if (!hasPipeIndex(db)) return
   const count = (source: string) =>
     db.prepare(`SELECT count(*), total(seq), total(pipe) FROM message ${source}`).raw().get() as number[]
   const [inTable, inIndex] = [count('NOT INDEXED'), count('INDEXED BY message_by_pipe')]

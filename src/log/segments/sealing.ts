@@ -1,10 +1,15 @@
 /**
  * Sealed segments have no side files. Opening a segment in WAL mode needs a -shm (32 KiB) and a -wal, which cannot be
- * created on a full or read-only disk. So a segment leaves WAL mode when it is complete:
+ * created on a full or read-only disk. So a segment leaves WAL mode when it is complete. Its end is written before, and
+ * then its index by pipe (pipe-rows.ts): of a large segment in a thread (index-threads.ts), because that takes a while.
  *
  *   rolled ──▶ waiting: its connection stays open, so that readers keep the -shm
- *                 │  each second and at the start: when it has no reader, and there is room for the content of its WAL
+ *                 │  each second and at the start: when it has its index and no reader, and there is room for the
+ *                 │  content of its WAL
  *                 └──▶ sealed: all in the .db, no -wal, no -shm
+ *
+ * Until the thread has closed the file, the segment is neither dropped nor replaced: a connection that is closed later
+ * would change a file that is being salvaged.
  *
  * Leaving WAL mode is a change of two bytes of the first sector, with its journal in memory: it needs no disk space,
  * and a power cut leaves one mode or the other. After a crash the segment waits with its WAL, and the start continues.
@@ -12,10 +17,12 @@
 import { existsSync, rmSync } from 'node:fs'
 import Database from 'better-sqlite3'
 import { fsyncFile } from '../../platform/fsync.ts'
-import { onFile } from '../../platform/storage-error.ts'
+import { isStorageError, onFile } from '../../platform/storage-error.ts'
+import type { IndexCreation, StartIndex } from './index-threads.ts'
 import { fileBytes, type SegmentName, segmentFile } from './layout.ts'
+import { pipeIndex } from './pipe-rows.ts'
 import { closeReadable, openReadable, readAt } from './readable-file.ts'
-import { leaveWal } from './segment-file.ts'
+import { keepTemporaryInMemory, leaveWal } from './segment-file.ts'
 import type { SegmentWriter } from './segment-writer.ts'
 import { isBusy, isDamage, isDiskFull } from './sqlite-errors.ts'
 
@@ -34,26 +41,34 @@ interface Waiting {
   writer: SegmentWriter | null
   /** Null when the end is already written. */
   end: SealedEnd | null
+  /** The index that a thread creates; null when none does. */
+  index: IndexCreation | null
 }
+
+/** The index of a segment up to this size is created on the writer's thread: 6 ms for messages of 600 bytes. */
+const smallBytes = 8 * 1024 * 1024
 
 export class Sealing {
   readonly #dir: string
+  /** Null: indexes are created on this thread. */
+  #startIndex: StartIndex | null
   readonly #waiting: Waiting[] = []
 
-  constructor(dir: string) {
+  constructor(dir: string, startIndex: StartIndex | null = null) {
     this.#dir = dir
+    this.#startIndex = startIndex
   }
 
   /** Seals the segment now or later. No message can go to it any more. */
   seal(name: SegmentName, writer: SegmentWriter, end: SealedEnd): void {
-    const waiting = { name, writer, end }
+    const waiting = { name, writer, end, index: null }
     if (!this.#trySeal(waiting)) this.#waiting.push(waiting)
   }
 
   /** Called at the start, before the segment is read. Makes the content of its WAL durable. */
   sealFound(name: SegmentName): void {
     if (!hasWal(this.#dir, name)) return
-    const waiting = { name, writer: null, end: null }
+    const waiting = { name, writer: null, end: null, index: null }
     if (this.#trySeal(waiting)) return
     const wal = `${segmentFile(this.#dir, name)}-wal`
     if (fileBytes(wal) > 0) fsyncFile(wal)
@@ -80,10 +95,14 @@ export class Sealing {
   /** The segment is dropped or replaced. */
   forget(firstSeq: number): void {
     const at = this.#waiting.findIndex(({ name }) => name.firstSeq === firstSeq)
-    if (at >= 0) closeAsFarAsPossible(this.#waiting.splice(at, 1)[0]?.writer ?? null)
+    const [waiting] = at < 0 ? [] : this.#waiting.splice(at, 1)
+    waiting?.index?.wait()
+    closeAsFarAsPossible(waiting?.writer ?? null)
   }
 
   close(): void {
+    this.#startIndex = null
+    for (const { index } of this.#waiting) index?.wait()
     // The next start finds a damaged segment again.
     this.retry(() => {})
     for (const { writer } of this.#waiting.splice(0)) closeAsFarAsPossible(writer)
@@ -96,28 +115,39 @@ export class Sealing {
 
   #trySeal(waiting: Waiting): boolean {
     const file = segmentFile(this.#dir, waiting.name)
-    return onFile('sealing', file, () => trySeal(waiting, file))
+    return onFile('sealing', file, () => this.#sealNow(waiting, file))
+  }
+
+  /** Returns false when it is not possible now. */
+  #sealNow(waiting: Waiting, file: string): boolean {
+    const { writer, end } = waiting
+    if (writer === null) return sealAlone(file)
+    if (end !== null && !fits(writer, () => writer.markSealed(end.clockMs, end.lastSeq))) return false
+    waiting.end = null
+    if (!this.#hasIndex(waiting, writer) || !writer.leaveWal()) return false
+    writer.close()
+    return true
+  }
+
+  #hasIndex(waiting: Waiting, writer: SegmentWriter): boolean {
+    if (writer.hasPipeIndex()) return true
+    if (waiting.index === null && this.#startIndex !== null && writer.bytes() > smallBytes) {
+      waiting.index = this.#startIndex(waiting.name)
+    }
+    const { isRunning = false, failure = null } = waiting.index ?? {}
+    // After a failed write or fsync nothing may be tried again.
+    if (isStorageError(failure) && !isDiskFull(failure) && !isBusy(failure)) throw failure
+    return !isRunning && fits(writer, () => writer.createPipeIndex())
   }
 }
 
-/** Returns false when it is not possible now. */
-function trySeal(waiting: Waiting, file: string): boolean {
-  const { writer } = waiting
-  if (writer === null) return sealAlone(file)
-  if (waiting.end !== null && !markSealed(writer, waiting.end)) return false
-  waiting.end = null
-  if (!writer.leaveWal()) return false
-  writer.close()
-  return true
-}
-
-/** Returns false when a full disk has no room for it yet. */
-function markSealed(writer: SegmentWriter, { clockMs, lastSeq }: SealedEnd): boolean {
+/** Returns false when a full disk has no room for what `write` writes. */
+function fits(writer: SegmentWriter, write: () => void): boolean {
   try {
-    writer.markSealed(clockMs, lastSeq)
+    write()
     return true
   } catch (error) {
-    if (!isDiskFull(error)) throw error
+    if (!isDiskFull(error) && !isBusy(error)) throw error
     writer.rollback()
     return false
   }
@@ -139,9 +169,11 @@ function sealAlone(file: string): boolean {
     // Set before the first read, so that no -shm is needed.
     db.pragma('locking_mode = EXCLUSIVE')
     db.pragma('synchronous = FULL')
+    keepTemporaryInMemory(db)
+    db.exec(pipeIndex)
     if (!leaveWal(db)) return false
   } catch (error) {
-    if (isBusy(error)) return false
+    if (isBusy(error) || isDiskFull(error)) return false
     throw error
   } finally {
     db.close()

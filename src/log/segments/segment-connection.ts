@@ -10,6 +10,7 @@ import { inWords, onFile } from '../../platform/storage-error.ts'
 import type { CursorMark } from '../buffer.ts'
 import type { SegmentName } from './layout.ts'
 import { type RowHeader, rowChecksum } from './message-row.ts'
+import { hasPipeIndex, PipeRows } from './pipe-rows.ts'
 import { markOf, type PipePosition } from './position.ts'
 import { readHoles } from './segment-facts.ts'
 import { isSalvaged, openReadOnly, requireKnownFormat, type SeqRange } from './segment-file.ts'
@@ -41,11 +42,6 @@ type RowColumns<Body = Buffer> = [
   ...[idempotencyKey: string | null, bodyHash: string | null],
 ]
 type PipeColumns = [no: number, seq: number, messages: number, records: number, bytes: number]
-
-/** One index lookup per pipe in the newest segment. */
-const selectHeads = `
-  SELECT pipe_id, coalesce(
-    (SELECT seq FROM message WHERE message.pipe = pipe.no ORDER BY seq DESC LIMIT 1), base_seq) FROM pipe`
 
 /** Enough for the inner nodes of the index. Bodies are read only once and need no cache. */
 const cacheKiB = 2048
@@ -106,6 +102,7 @@ export class SegmentConnection {
   /** The segment is being written or not sealed yet: see sealing.ts. */
   readonly hasWal: boolean
   readonly #db: Database.Database
+  readonly #byPipe: PipeRows
   readonly #isCompacted: boolean
   readonly #isSalvaged: boolean
   readonly #pipe: Database.Statement
@@ -124,28 +121,30 @@ export class SegmentConnection {
     this.#isCompacted = isCompacted
     this.#isSalvaged = isSalvaged(db)
     requireKnownFormat(db)
+    this.#byPipe = new PipeRows(db)
+    const { rows, pipe } = this.#byPipe
     this.#pipe = db
       .prepare('SELECT no, base_seq, base_messages, base_records, base_bytes FROM pipe WHERE pipe_id = ?')
       .raw()
-    const rows = (body: string) => `
+    const select = (body: string) => `
       SELECT seq, msg_id, received_ms, record_count, crc, ${body}, messages, records, bytes, idempotency_key, body_hash
-      FROM message WHERE pipe = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?`
-    this.#rows = db.prepare(rows('body')).raw()
-    this.#headers = db.prepare(rows('length(body)')).raw()
+      FROM ${rows} WHERE ${pipe} = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?`
+    this.#rows = db.prepare(select('body')).raw()
+    this.#headers = db.prepare(select('length(body)')).raw()
     // SQLite's casts keep the bytes as they are.
     this.#bodies = db
       .prepare(
         `SELECT CAST(group_concat(CAST(body AS TEXT), '') AS BLOB) FROM
-           (SELECT body FROM message WHERE pipe = ? AND seq > ? AND seq <= ? ORDER BY seq)`,
+           (SELECT body FROM ${rows} WHERE ${pipe} = ? AND seq > ? AND seq <= ? ORDER BY seq)`,
       )
       .pluck()
     this.#positionAt = db.prepare(
-      `SELECT seq, messages, records, bytes FROM message
-       WHERE pipe = ? AND seq <= ? ORDER BY seq DESC LIMIT 1`,
+      `SELECT seq, messages, records, bytes FROM ${rows}
+       WHERE ${pipe} = ? AND seq <= ? ORDER BY seq DESC LIMIT 1`,
     )
     this.#firstAfter = db.prepare(
-      `SELECT seq, received_ms AS receivedMs FROM message
-       WHERE pipe = ? AND seq > ? AND received_ms >= ? ORDER BY seq LIMIT 1`,
+      `SELECT seq, received_ms AS receivedMs FROM ${rows}
+       WHERE ${pipe} = ? AND seq > ? AND received_ms >= ? ORDER BY seq LIMIT 1`,
     )
     this.#lastSeq = db
       .prepare(`SELECT ${isCompacted ? 'last_seq FROM segment' : 'max(seq) FROM message'}`)
@@ -168,6 +167,7 @@ export class SegmentConnection {
   *rows(pipe: SegmentPipe, afterSeq: number, throughSeq: number, limits: RowLimits): Generator<StoredRow> {
     const span = { ...limits, afterSeq, throughSeq }
     try {
+      this.#byPipe.catchUp()
       while ((yield* this.#oneByOne(pipe, span)) && (yield* this.#together(pipe, span)));
     } catch (error) {
       throw inWords(error, 'reading', this.#db.name)
@@ -227,10 +227,14 @@ export class SegmentConnection {
     if (row.seq <= lastSeq) throw this.#contradiction(`message ${row.seq} is found twice`)
   }
 
-  /** The same check for a damaged row. */
-  checkPipe({ no }: SegmentPipe, { seq }: StoredRow): void {
+  /** The same check for a damaged row. Without an index, the damaged part can be the row's own number of its pipe. */
+  checkPipe({ pipeId, no }: SegmentPipe, row: StoredRow): void {
+    const { seq, crc, body } = row
     const pipeNo = this.#db.prepare('SELECT pipe FROM message NOT INDEXED WHERE seq = ?').pluck().get(seq)
-    if (pipeNo !== no) throw this.#contradiction(`message ${seq} is found in another pipe`)
+    const isOf = (other: string) =>
+      other !== pipeId && crc === rowChecksum({ ...row, pipeId: other }, crc32(body))
+    if (pipeNo !== no || this.pipeIds().some(isOf))
+      throw this.#contradiction(`message ${seq} is found in another pipe`)
   }
 
   /**
@@ -272,7 +276,9 @@ export class SegmentConnection {
 
   /** The pipe's newest message up to `throughSeq`; null when it has none in this segment. */
   positionAt(pipeNo: number, throughSeq: number): PipePosition | null {
-    return (this.#read(() => this.#positionAt.get(pipeNo, throughSeq)) as PipePosition | undefined) ?? null
+    return (
+      (this.#readByPipe(() => this.#positionAt.get(pipeNo, throughSeq)) as PipePosition | undefined) ?? null
+    )
   }
 
   /**
@@ -284,7 +290,7 @@ export class SegmentConnection {
     afterSeq: number,
     fromMs = Number.MIN_SAFE_INTEGER,
   ): { seq: number; receivedMs: number } | null {
-    const row = this.#read(() => this.#firstAfter.get(pipeNo, afterSeq, fromMs))
+    const row = this.#readByPipe(() => this.#firstAfter.get(pipeNo, afterSeq, fromMs))
     return (row as { seq: number; receivedMs: number } | undefined) ?? null
   }
 
@@ -295,7 +301,10 @@ export class SegmentConnection {
 
   /** The newest seq of every pipe with messages in this or an older segment. */
   heads(): Map<string, number> {
-    return new Map(this.#read(() => this.#db.prepare(selectHeads).raw().all()) as [string, number][])
+    const { seqs, pipe } = this.#byPipe
+    const newest = `(SELECT seq FROM ${seqs} WHERE ${pipe} = no ORDER BY seq DESC LIMIT 1)`
+    const select = this.#db.prepare(`SELECT pipe_id, coalesce(${newest}, base_seq) FROM pipe`).raw()
+    return new Map(this.#readByPipe(() => select.all()) as [string, number][])
   }
 
   /** The pipes with messages in this or an older segment. */
@@ -303,8 +312,20 @@ export class SegmentConnection {
     return this.#read(() => this.#db.prepare('SELECT pipe_id FROM pipe').pluck().all()) as string[]
   }
 
+  /** True when the segment has its index by pipe now: see pipe-rows.ts. */
+  isIndexed(): boolean {
+    return this.#read(() => hasPipeIndex(this.#db))
+  }
+
   close(): void {
     this.#db.close()
+  }
+
+  #readByPipe<T>(run: () => T): T {
+    return this.#read(() => {
+      this.#byPipe.catchUp()
+      return run()
+    })
   }
 
   #read<T>(run: () => T): T {

@@ -6,6 +6,7 @@ import type Database from 'better-sqlite3'
 import { onFile } from '../../platform/storage-error.ts'
 import type { BufferIdentity } from '../buffer.ts'
 import type { SegmentName } from './layout.ts'
+import { hasPipeIndex } from './pipe-rows.ts'
 import type { PipePosition } from './position.ts'
 import {
   isSalvaged,
@@ -52,6 +53,16 @@ export interface PipeInSegment {
   pipeId: string
   base: PipePosition
   last: PipePosition
+}
+
+/** The mean size of the messages in a segment with these pipes; 0 when it has none. */
+export function meanMessageBytes(pipes: readonly PipeInSegment[]): number {
+  let [messages, bytes] = [0, 0]
+  for (const { base, last } of pipes) {
+    messages += last.messages - base.messages
+    bytes += last.bytes - base.bytes
+  }
+  return messages === 0 ? 0 : bytes / messages
 }
 
 export interface SegmentContent {
@@ -119,10 +130,10 @@ function contentOf(db: Database.Database): SegmentContent {
     | undefined
   const pipes = db
     .prepare(
-      `SELECT p.no, p.pipe_id, p.base_seq, p.base_messages, p.base_records, p.base_bytes,
+      `WITH newest AS MATERIALIZED (SELECT pipe, max(seq) AS seq FROM message GROUP BY pipe)
+       SELECT p.no, p.pipe_id, p.base_seq, p.base_messages, p.base_records, p.base_bytes,
               m.seq, m.messages, m.records, m.bytes
-       FROM pipe p LEFT JOIN message m ON m.seq = (SELECT max(seq) FROM message WHERE pipe = p.no)
-       ORDER BY p.no`,
+       FROM pipe p LEFT JOIN message m ON m.seq = ${newestOf(db)} ORDER BY p.no`,
     )
     .raw()
     .all() as number[][]
@@ -155,6 +166,13 @@ export function lacksEnd(
       return next !== undefined && next.seq <= (lastSeq ?? 0) && next.messages > last.messages
     })
   )
+}
+
+/** The seq of a pipe's newest message: one index lookup, or in a segment without the index one scan for all pipes. */
+function newestOf(db: Database.Database): string {
+  return hasPipeIndex(db)
+    ? '(SELECT max(seq) FROM message WHERE pipe = p.no)'
+    : '(SELECT seq FROM newest WHERE pipe = p.no)'
 }
 
 function readIdentity(db: Database.Database): SegmentIdentity {

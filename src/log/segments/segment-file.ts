@@ -2,7 +2,8 @@
  * One segment file: its tables, how it is created and how it is opened.
  *
  *   message  one row per message, `seq` is the rowid. `messages`, `records`, `bytes` are the running totals of its
- *            pipe up to and including this row, over the whole life of the pipe.
+ *            pipe up to and including this row, over the whole life of the pipe. Its index by pipe is created when
+ *            the segment is sealed: see pipe-rows.ts.
  *   pipe     the pipes by a number that is valid only in this file, each with its position just before this segment,
  *            so that totals survive the removal of all older segments.
  *   segment  one row: the buffer's clock when it was started and, once sealed, at its last commit, with its last seq
@@ -40,7 +41,6 @@ export const segmentSchema = `
     messages INTEGER NOT NULL, records INTEGER NOT NULL, bytes INTEGER NOT NULL,
     idempotency_key TEXT, body BLOB NOT NULL, body_hash TEXT
   ) STRICT;
-  CREATE INDEX message_by_pipe ON message (pipe);
   CREATE INDEX message_with_key ON message (seq) WHERE idempotency_key IS NOT NULL;
 `
 
@@ -204,7 +204,11 @@ export function requireKnownFormat(db: Database.Database): void {
 
 export function openReadOnly(dir: string, name: SegmentName): Database.Database {
   const file = segmentFile(dir, name)
-  return onFile('opening', file, () => new Database(file, { readonly: true, fileMustExist: true }))
+  return onFile('opening', file, () => {
+    const db = new Database(file, { readonly: true, fileMustExist: true })
+    keepTemporaryInMemory(db)
+    return db
+  })
 }
 
 /**
@@ -220,7 +224,13 @@ export function isSalvaged(db: Database.Database): boolean {
   return db.pragma('user_version', { simple: true }) === 1
 }
 
+/** Otherwise SQLite sorts, and keeps temporary tables, in files outside the data directory. */
+export function keepTemporaryInMemory(db: Database.Database): void {
+  db.pragma('temp_store = MEMORY')
+}
+
 function requireFull(db: Database.Database): void {
+  keepTemporaryInMemory(db)
   db.pragma('journal_mode = WAL')
   db.pragma('synchronous = FULL')
   // On macOS, fsync does not reach the storage medium. No effect elsewhere.

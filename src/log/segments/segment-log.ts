@@ -10,13 +10,19 @@ import type { Frame } from '../frame.ts'
 import type { Compaction } from './compaction.ts'
 import { type CommitRules, type CommittedFrame, commitFrame } from './frame-commit.ts'
 import type { HighWater } from './high-water.ts'
-import { type SegmentName, segmentBytes, unlinkSegment } from './layout.ts'
+import { pageBytesFor, type SegmentName, segmentBytes, unlinkSegment } from './layout.ts'
 import { PipeTable } from './pipe-table.ts'
 import { quarantineSegment } from './quarantined-segment.ts'
 import type { Salvage, SalvagedSegment } from './salvage.ts'
 import { SealedList } from './sealed-list.ts'
 import type { Sealing } from './sealing.ts'
-import { type PipeInSegment, type SegmentContent, type SegmentFacts, segmentFacts } from './segment-facts.ts'
+import {
+  meanMessageBytes,
+  type PipeInSegment,
+  type SegmentContent,
+  type SegmentFacts,
+  segmentFacts,
+} from './segment-facts.ts'
 import { type NewSegment, newIdentity, type SeqRange } from './segment-file.ts'
 import { beginSegment, type SegmentWriter } from './segment-writer.ts'
 import { isDamage, isDiskFull } from './sqlite-errors.ts'
@@ -24,8 +30,7 @@ import { isDamage, isDiskFull } from './sqlite-errors.ts'
 /** The state that the log is opened with: see open-segment-log.ts. */
 export interface LogStart {
   dir: string
-  /** The page size of new segments. */
-  pageBytes: number
+  segmentMaxBytes: number
   identity: BufferIdentity | null
   /** The writer of the newest segment, and that segment's content. */
   writer: SegmentWriter
@@ -57,7 +62,7 @@ export class SegmentLog {
   /** The sealed segments. Operations that also affect the segment being written are methods of this log. */
   readonly sealed: SealedList
   readonly #dir: string
-  readonly #pageBytes: number
+  readonly #segmentMaxBytes: number
   readonly #identity: BufferIdentity | null
   /** The id of the segment being written. */
   #segmentId: string
@@ -78,7 +83,7 @@ export class SegmentLog {
   constructor({ dir, identity, writer, content, sealed, holes, openedClockMs, ...start }: LogStart) {
     this.found = start
     this.#dir = dir
-    this.#pageBytes = start.pageBytes
+    this.#segmentMaxBytes = start.segmentMaxBytes
     this.#identity = identity
     this.#segmentId = content.identity.segmentId
     this.#holes = holes
@@ -205,14 +210,15 @@ export class SegmentLog {
   #next(clockMs: number, isDeleted: (pipeId: string) => boolean): NewSegment {
     const oldestKept = this.sealed.oldest?.firstSeq ?? this.#writer.firstSeq
     // A deleted pipe is carried over while messages of it are kept.
-    const bases = this.#pipes
-      .inSegment()
+    const pipes = this.#pipes.inSegment()
+    const bases = pipes
       .filter(({ pipeId, last }) => last.seq >= oldestKept || !isDeleted(pipeId))
       .map(({ pipeId, last }) => ({ pipeId, position: last }))
     const identity = newIdentity(this.#identity, this.#lastRowSeq + 1, this.#segmentId)
     // A range before all kept messages is no longer a hole.
     const holes = this.#holes.filter(({ lastSeq }) => lastSeq >= oldestKept)
-    return { pageBytes: this.#pageBytes, identity, begunClockMs: clockMs, bases, holes }
+    const pageBytes = pageBytesFor(this.#segmentMaxBytes, meanMessageBytes(pipes))
+    return { pageBytes, identity, begunClockMs: clockMs, bases, holes }
   }
 
   #switchTo(writer: SegmentWriter, { identity, begunClockMs, bases, holes }: NewSegment): void {

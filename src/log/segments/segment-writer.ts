@@ -4,6 +4,7 @@ import { fsyncDirectory } from '../../platform/fsync.ts'
 import type { FramedMessage } from '../frame.ts'
 import { type SegmentName, unlinkSegment } from './layout.ts'
 import { insertMessage, rowChecksum } from './message-row.ts'
+import { hasPipeIndex, pipeIndex } from './pipe-rows.ts'
 import type { PipePosition } from './position.ts'
 import { readSegmentContent, type SegmentContent } from './segment-facts.ts'
 import {
@@ -143,6 +144,14 @@ export class SegmentWriter {
   /** Records the clock of the last commit and the last seq, as a part of sealing. */
   markSealed(lastClockMs: number, lastSeq: number): void {
     this.#db.prepare('UPDATE segment SET last_clock_ms = ?, last_seq = ?').run(lastClockMs, lastSeq)
+  }
+
+  hasPipeIndex(): boolean {
+    return hasPipeIndex(this.#db)
+  }
+
+  createPipeIndex(): void {
+    this.#db.exec(pipeIndex)
   }
 
   /** `holes` is the complete list. */

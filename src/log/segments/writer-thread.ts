@@ -2,9 +2,11 @@
 import { openLog } from '../../platform/log.ts'
 import { describeFatalErrors } from '../../platform/storage-error.ts'
 import { ThreadHost } from '../../platform/thread-host.ts'
+import type { Frame } from '../frame.ts'
 import { WriterObserved } from '../writer-observed.ts'
 import { openBufferWriter } from './buffer-writer.ts'
 import { FeedChannel } from './feed.ts'
+import { openIndexThreads } from './index-threads.ts'
 import type { WriterCalls, WriterData, WriterReports } from './protocol.ts'
 import { WriterQueue } from './writer-queue.ts'
 
@@ -13,12 +15,13 @@ const { spec, log, observed: memory } = host.data
 describeFatalErrors('using the buffer in', spec.dir)
 const feed = new FeedChannel(spec.channel)
 const observed = new WriterObserved(memory)
-const writer = openBufferWriter(spec, openLog(log, 'buffer-writer'), {
-  onCommitted: (frame, commitMs) => observed.committed(frame, commitMs),
+const events = {
+  onCommitted: (frame: Frame, commitMs: number) => observed.committed(frame, commitMs),
   onDropped: () => feed.post({ kind: 'dropped' }),
   onReportWanted: () => feed.post({ kind: 'report_wanted' }),
   onSlice: () => host.beat(),
-})
+}
+const writer = openBufferWriter(spec, openLog(log, 'buffer-writer'), events, openIndexThreads(spec.dir))
 const queue = new WriterQueue(host, writer, feed)
 host.tell('status', [queue.status])
 host.serve(queue.ofMain(), { onClose: () => queue.close() })

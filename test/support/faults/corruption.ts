@@ -2,6 +2,7 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import type { Test } from 'tap'
+import { beginWithLargePages } from '../large-pages.ts'
 import { Checker } from './checker.ts'
 import type { DamageTask } from './damage-check.ts'
 import { diskBytes, workDirectory } from './every-step.ts'
@@ -39,6 +40,7 @@ export async function makeCorruptible(
   const root = path.join(work, 'root')
   mkdirSync(root, { recursive: true })
   const env = soundDisk(work, diskBytes)
+  if (largePages) beginWithLargePages(path.join(root, 'buffer'))
   const large = { segmentMaxBytes: 16 * 1024 * 1024 }
   const append = [{ do: 'open' }, { do: 'append', count: 130, bytes }] as const
   const runs = !largePages

@@ -10,10 +10,11 @@
  */
 import { mkdirSync, rmSync } from 'node:fs'
 import path from 'node:path'
+import { beginWithLargePages } from '../large-pages.ts'
 import { Checker } from './checker.ts'
 import { diskBytes } from './every-step.ts'
 import { type FaultyDisk, faultyDisk, soundDisk } from './library.ts'
-import { type Cut, type Image, imagesAfter, randomCut, writeImage } from './power-cut.ts'
+import { type Cut, type Image, imagesAfter, randomCut, readImage, writeImage } from './power-cut.ts'
 import type { StoreSettings } from './store.ts'
 import type { Verdict } from './store-check.ts'
 import type { Step } from './store-program.ts'
@@ -68,10 +69,12 @@ const runs = {
 
 export async function recordRun(work: string, name: keyof typeof runs): Promise<Recording> {
   const { root, disk } = recorder(work)
+  if (name === 'large pages') beginWithLargePages(path.join(root, 'buffer'))
+  const base = readImage(root)
   const { settings, steps } = runs[name]
   const { end, fatal } = await runProgram({ root, settings, steps, env: disk.env })
   if (end !== 'SIGKILL' || fatal !== null) throw new Error(`the run to record ended ${end}: ${fatal}`)
-  return { root: disk.env.FAULTS_ROOT!, calls: readTrace(disk.traceFile), from: 0 }
+  return { root: disk.env.FAULTS_ROOT!, calls: readTrace(disk.traceFile), from: 0, base }
 }
 
 /**

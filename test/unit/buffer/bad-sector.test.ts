@@ -29,7 +29,7 @@ for (const [which, { segment, page, mayLose }] of Object.entries(sectors)) {
     const pipeId = newPipeId()
     const { handle, close } = await openAt(t, root, settings)
     const seqs: number[] = []
-    for (let n = 0; n < 330; n += 1) {
+    for (let n = 0; n < 350; n += 1) {
       seqs.push((await handle.appender.append(message(pipeId, `${n} `.padEnd(700, 'x')))).seq)
     }
     await close()

@@ -10,6 +10,7 @@ import {
   segmentFile,
   smallPageBytes,
 } from '../../../src/log/segments/layout.ts'
+import { beginWithLargePages } from '../../support/large-pages.ts'
 import { until } from '../../support/until.ts'
 import { MiB, message, newPipeId, openAt, readAll, specAt, temporaryDirectory, textsOf } from './open.ts'
 
@@ -25,17 +26,17 @@ const written = 100
  * The page numbers of what a commit needs. Leaves everything in the file itself and nothing in its WAL; and because the
  * file was written by somebody else, the writer reads again what it has cached.
  */
-function pagesOf(file: string, pageBytes: number): Record<'first' | 'index' | 'newest', number> {
+function pagesOf(file: string, pageBytes: number): Record<'first' | 'newest', number> {
   const db = new Database(file)
   assert.equal(db.pragma('page_size', { simple: true }), pageBytes)
   const rootOf = db.prepare('SELECT rootpage FROM sqlite_schema WHERE name = ?').pluck()
-  const [table, index] = [Number(rootOf.get('message')), Number(rootOf.get('message_by_pipe'))]
+  const table = Number(rootOf.get('message'))
   db.exec('UPDATE segment SET begun_clock_ms = begun_clock_ms')
   db.pragma('wal_checkpoint(TRUNCATE)')
   db.close()
   // An inner page ends its header with the number of its last child.
   const newest = readFileSync(file).readUInt32BE((table - 1) * pageBytes + 8)
-  return { first: 1, index, newest }
+  return { first: 1, newest }
 }
 
 function zeroPage(file: string, pageBytes: number, page: number): void {
@@ -46,7 +47,6 @@ function zeroPage(file: string, pageBytes: number, page: number): void {
 
 const damages = {
   'its first page': { page: 'first', mayLose: false },
-  'the index of pipes': { page: 'index', mayLose: false },
   'the page of the newest messages': { page: 'newest', mayLose: true },
 } as const
 
@@ -55,6 +55,7 @@ for (const { pageBytes, segmentMaxBytes, perPage } of sizes) {
     t.test(`a commit meets damage: ${what}, of ${pageBytes} bytes`, async (t) => {
       const root = temporaryDirectory(t)
       const pipeId = newPipeId()
+      if (pageBytes === largePageBytes) beginWithLargePages(specAt(root).dir)
       const { handle, reader, close } = await openAt(t, root, { segmentMaxBytes })
       const texts = Array.from({ length: written }, (_, n) => `${n} `.padEnd(700, 'x'))
       for (const text of texts) await handle.appender.append(message(pipeId, text))

@@ -1,5 +1,6 @@
 /**
- * The body of a destination from a file, a URL and flags; later ones win. Used by create, update and test.
+ * Builds the body of a destination from a file, a URL and flags. Later sources override earlier ones. Used by create,
+ * update and test.
  */
 import type { Command } from 'commander'
 import type { ColumnMapping, Destination } from '../../../contract/destination.ts'
@@ -45,11 +46,11 @@ export interface BodyOptions extends TransformOptions {
   secret?: string[]
 }
 
-/** The options that only a change of a stored destination takes. */
+/** Options only for changes of a stored destination. */
 export interface PatchOptions extends BodyOptions {
   addColumn?: string[]
   removeColumn?: string[]
-  /** False: --no-columns. */
+  /** False for --no-columns. */
   columns?: boolean
 }
 
@@ -101,7 +102,7 @@ The config keys of each type, and more about columns and secrets:
   )
 }
 
-/** A whole body, secrets included. Throws Failure (usage). */
+/** A complete body, including secrets. Throws Failure (usage). */
 export async function destinationBody(options: BodyOptions): Promise<DestinationBody> {
   const file = options.file === undefined ? {} : await bodyFromFile(options.file)
   const named = options.url === undefined ? null : parseDestinationUrl(options.url)
@@ -122,7 +123,10 @@ export async function destinationBody(options: BodyOptions): Promise<Destination
   return { ...body, ...settings, ...(options.startFrom && { start_from: options.startFrom }) }
 }
 
-/** Only what was given, for a change of a stored destination. Secrets only those named with --secret or in the file. */
+/**
+ * Only the given fields, for a change of a stored destination. Contains only secrets from --secret or from the file.
+ * Throws Failure (usage).
+ */
 export async function destinationPatch(
   stored: Pick<Destination, 'destination_type' | 'destination_config' | 'columns' | 'flush' | 'transform'>,
   options: PatchOptions,
@@ -164,7 +168,7 @@ export async function destinationPatch(
   return patch
 }
 
-/** Whether anything of a destination was given. */
+/** True if any option describes a change. */
 export function hasChanges(options: PatchOptions): boolean {
   const notChanges = ['type', 'yes', 'output', 'sample', 'server', 'profile', 'apiKeyFile', 'apiKeyStdin']
   return Object.entries(options).some(
@@ -172,7 +176,10 @@ export function hasChanges(options: PatchOptions): boolean {
   )
 }
 
-/** `--column` replaces all, `--no-columns` removes all; `--add-column` adds one or replaces that of its name. */
+/**
+ * `--column` replaces all columns, `--no-columns` removes all. `--add-column` adds a column or replaces the one of
+ * its name.
+ */
 function changedColumns(
   stored: readonly ColumnMapping[],
   options: PatchOptions,
@@ -214,14 +221,16 @@ function requireColumn(stored: readonly ColumnMapping[], name: string): void {
   )
 }
 
-/** The secrets that were asked for. A secret header is sent without the stored ones: the daemon keeps those. */
+/**
+ * Adds the secrets that the options name. A secret header is sent without the stored ones, which the daemon keeps.
+ */
 async function addSecrets(
   type: DestinationType,
   config: Record<string, unknown>,
   places: readonly string[],
 ): Promise<void> {
   for (const place of places) {
-    // No part of the config: `transformSettings` sets it.
+    // Not part of the config: `transformSettings` sets it.
     if (place === maskSaltPlace) continue
     const { key, member } = splitPlace(place)
     const value = await needSecret(type, place)
@@ -266,20 +275,20 @@ function decideType(
   return type
 }
 
-/** Whether the options can describe a new destination. */
+/** True if the options can describe a new destination. */
 export function namesType(options: BodyOptions): boolean {
   const { url, file, type } = options
   return url !== undefined || file !== undefined || type !== undefined || typeOfFlags(options) !== undefined
 }
 
-/** The only type that has every key among the flags; undefined: there are several, or no such flag. */
+/** The only type that has every key among the flags. Undefined: several types match, or there is no such flag. */
 function typeOfFlags(options: BodyOptions): DestinationType | undefined {
   const keys = givenFlags(options).map(([key]) => key)
   const types = destinationTypes.filter((type) => keys.every((key) => fieldOf(type, key) !== undefined))
   return keys.length > 0 && types.length === 1 ? types[0] : undefined
 }
 
-/** The keys of the config that have flags of their own, with their values, as far as they were given. */
+/** The config keys with dedicated flags and their values, if given. */
 function givenFlags(options: object): [key: string, value: string][] {
   return [...configFlags.keys()].flatMap((key): [string, string][] => {
     const value: unknown = Reflect.get(options, camelCase(configFlag(key)))
@@ -300,7 +309,10 @@ function rejectOpenSecret(
   )
 }
 
-/** The keys of the config among the flags, each with the type its key has. Throws for secrets: they never come from a flag. */
+/**
+ * The config keys among the flags, converted to the type of each key. Throws for secrets, which never come from a
+ * flag.
+ */
 function configFromFlags(type: DestinationType, options: BodyOptions): Record<string, unknown> {
   const config: Record<string, unknown> = {}
   for (const [key, value] of givenFlags(options)) config[key] = flagValue(type, key, value)
@@ -324,7 +336,7 @@ function splitPair(pair: string): [key: string, value: string] {
   )
 }
 
-/** A secret of any type: it may have been meant for another one, and it can be seen. */
+/** Checks the secrets of every type: the value may be meant for another type, and other users can already see it. */
 function rejectSecret(place: string): void {
   const { key } = splitPlace(place)
   const type = destinationTypes.find((one) => ['text', 'map'].includes(secretKind(one, key) ?? ''))
@@ -342,14 +354,14 @@ function flagValue(type: DestinationType, key: string, value: string): unknown {
   return isNumber(fieldOf(type, key)) ? numberFrom(flag, value, 'wholeNumber') : typed(type, key, value)
 }
 
-/** The file's name may be seen by others; what is in it is not. */
+/** The name of the file can be visible to others, its content is not. */
 function readPem(flag: string, file: string): string {
   const text = readTextFile(file, { name: `${flag} ${file}`, hint: 'name a PEM file' })
   if (text.includes('-----BEGIN ')) return text
   throw new Failure(exitCodes.usage, `${flag} ${file}: is not a PEM file`, 'it has a line -----BEGIN …-----')
 }
 
-/** Text that is not a value of the field is left to the daemon, which says what is wrong with it. */
+/** An invalid value is passed on unchanged, because the daemon describes the error. */
 function typed(type: DestinationType, key: string, value: string): unknown {
   if (value === 'null') return null
   const field = fieldOf(type, key)

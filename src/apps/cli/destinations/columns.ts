@@ -1,21 +1,21 @@
 /**
- * `--column 'id:number:dedupe_id'`: a column mapping in one word.
+ * `--column 'id:number:dedupe_id'`: a column mapping as one word.
  *
  *   name:type[:role][:source=KEY|:generated][:required]
  *
- * type: string number boolean object array null; role: dedupe_id record_ts received_at; `source=KEY`: the record's key
- * when it differs from the column's name; `required`: a record without it is rejected (nullable: false).
+ * type: string number boolean object array null. role: dedupe_id record_ts received_at. `source=KEY`: the key of the record, if
+ * it differs from the column name. `required`: a record without the key is rejected (nullable: false).
  *
- * A dedupe_id column takes the key called like it. Through the API a dedupe_id without source_field is a generated id;
- * here that has to be said (`generated`), since who writes `id:number:dedupe_id` means the records' own id.
+ * A dedupe_id column takes the key of the same name. In the API, a dedupe_id without source_field is a generated id. Here it
+ * must be requested with `generated`, because `id:number:dedupe_id` usually means the id of the records.
  */
 import type { ColumnMapping } from '../../../contract/destination.ts'
 import type { GivenColumn } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 
 /**
- * The words of the syntax. They repeat the contract's lists because loading the contract's schemas costs more than
- * all else that a command does; a test compares both.
+ * The words of the syntax. They repeat lists of the contract, because loading its schemas takes longer than
+ * everything else that a command does. A test compares both.
  */
 export const columnTypeWords: readonly ColumnMapping['column_type'][] = [
   'string',
@@ -38,7 +38,7 @@ export const columnHelp = `A column is name:type[:role][:source=KEY|:generated][
   generated for dedupe_id: an id from msg_id and position, for records that have none
   required  records without it are rejected`
 
-/** Throws Failure (usage) naming the part that is wrong. */
+/** Throws Failure (usage), which names the invalid part. */
 export function parseColumn(text: string): GivenColumn {
   const [name = '', typeWord = '', ...rest] = text.split(':')
   const wrong = (what: string) =>
@@ -69,7 +69,7 @@ function addWord(column: GivenColumn, word: string, wrong: (what: string) => Fai
     throw wrong(`${JSON.stringify(word)} is neither a role, \`source=KEY\`, \`generated\` nor \`required\``)
 }
 
-/** The same syntax back, for tables. */
+/** The inverse of `parseColumn`, for tables. */
 export function columnText(column: ColumnMapping): string {
   const parts = [column.column_name, column.column_type]
   if (column.semantic_role !== null) parts.push(column.semantic_role)

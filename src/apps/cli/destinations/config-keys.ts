@@ -10,12 +10,12 @@ import { configFlag } from '../../client/flag-fields.ts'
 import { flushWords } from './delivery-options.ts'
 import { secretPlace, secretVariable } from './secrets.ts'
 
-/** The names of the types, as --type accepts them, with their types. */
+/** The type names that --type accepts, with their types. */
 export const typeNames: ReadonlyMap<string, DestinationType> = new Map(
   destinationTypes.map((type) => [wordsOf(type).kind, type]),
 )
 
-/** Everything about one type: its keys, how each is set, examples, and its guides. */
+/** The complete help of one type: its keys, how each is set, examples, and its guides. */
 export function typeHelp(type: DestinationType): string {
   const { kind, summary, url, examples, guides, isPulled } = wordsOf(type)
   const fields = fieldsOf(type)

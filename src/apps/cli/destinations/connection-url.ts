@@ -1,7 +1,8 @@
 /**
- * `--url`: a destination as one URL. The scheme decides the type, which reads the rest (`url` in its table).
+ * `--url`: a destination as one URL. The scheme selects the type, whose table parses the URL (`url`).
  *
- * A secret inside the URL is rejected: command lines are visible to other users and stored in histories.
+ * A URL that contains a secret is rejected, because command lines are visible to other users and stored in shell
+ * histories.
  */
 import { type DestinationType, destinationTypes, wordsOf } from '../../../contract/destination-words.ts'
 import type { Config } from '../../../contract/destinations/config-field.ts'
@@ -18,7 +19,7 @@ const forms = destinationTypes.flatMap((type) => wordsOf(type).url?.form ?? [])
 /** For `--help`. */
 export const urlHelp = `the destination as a URL: ${forms.join(', ')}`
 
-/** Type and config, secrets left out. Throws Failure (usage); its text never repeats a password. */
+/** The type and the config without secrets. Throws Failure (usage); its message never contains a password. */
 export function parseDestinationUrl(text: string): NamedDestination {
   let url: URL
   try {

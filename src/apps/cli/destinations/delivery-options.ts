@@ -1,4 +1,4 @@
-/** `--name`, `--flush-…`, `--rate`, `--concurrency`, …: a destination's name and its own delivery settings. */
+/** `--name`, `--flush-…`, `--rate`, `--concurrency`, …: the name of a destination and its own delivery settings. */
 import type { DestinationFlush } from '../../../contract/delivery-settings.ts'
 import { type DestinationType, destinationTypes, wordsOf } from '../../../contract/destination-words.ts'
 import { bytes, count } from '../../../platform/quantities.ts'
@@ -20,7 +20,7 @@ export function flushWords(type: DestinationType): string {
   return `${count(maxRecords)} records, ${bytes(maxBytes)}, ${seconds}`
 }
 
-/** Only what was given. `before`: the limits that those not given keep. Throws Failure (usage). */
+/** Only the given settings. `before` has the limits that are kept if they are not given. Throws Failure (usage). */
 export function deliverySettings(
   type: DestinationType,
   options: object,
@@ -48,7 +48,7 @@ interface GivenFlush {
   seconds: number | undefined
 }
 
-/** Undefined: none of its limits was given. */
+/** Undefined: none of its limits is given. */
 function ownFlush(
   type: DestinationType,
   { records, bytes, seconds }: GivenFlush,

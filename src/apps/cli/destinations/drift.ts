@@ -1,4 +1,4 @@
-/** `pipectl destinations drift`. */
+/** `pipectl destinations drift`: record keys without a column, and columns without a value. */
 import type { Command } from 'commander'
 import { ago, count, counted } from '../../../platform/quantities.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'

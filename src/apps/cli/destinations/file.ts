@@ -1,11 +1,11 @@
-/** `-f`: the body of a destination from a file, in the fields of the API. */
+/** `-f`: reads the body of a destination from a file that uses the field names of the API. */
 import { existsSync } from 'node:fs'
 import { isObject } from '../../../contract/is-object.ts'
 import type { DestinationBody } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { destinationSettings } from '../../client/flag-fields.ts'
 
-/** Variables are read from the environment. Throws Failure (usage). */
+/** Replaces variables from the environment. Throws Failure (usage). */
 export async function bodyFromFile(name: string): Promise<Partial<DestinationBody>> {
   if (name !== '-' && !existsSync(name)) {
     throw new Failure(exitCodes.usage, `-f ${name}: there is no such file`, 'name a file, or - for stdin')

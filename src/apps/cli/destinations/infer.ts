@@ -1,6 +1,6 @@
 /**
- * `destinations create --infer`: the table from the records. Shows what is proposed; with --create-table or --add-columns the
- * daemon makes it so. The destination is created once the table can take its records.
+ * `destinations create --infer`: proposes a table from records. With --create-table or --add-columns the daemon
+ * changes the table. The destination is created once the table accepts its records.
  */
 import type { Command } from 'commander'
 import type { Destination } from '../../../contract/destination.ts'
@@ -24,7 +24,7 @@ export interface InferOptions extends BodyOptions, TransformCheckOptions {
   createTable?: boolean
   addColumns?: boolean
   sampleFile?: string
-  /** False: --no-dedupe. */
+  /** False for --no-dedupe. */
   dedupe?: string | false
 }
 
@@ -84,7 +84,7 @@ export async function createInferred(
   if (id === null) throw whyNot(proposal)
 }
 
-/** A user expects the records of the sample in a table that was created for them. */
+/** A user expects the records of the sample in the table that was created for them, so the lane starts at them. */
 async function createFrom(
   client: Client,
   pipe: Pipe,
@@ -112,7 +112,7 @@ async function createFrom(
   return created.body.destination_id
 }
 
-/** A table that lacks columns takes the other keys. */
+/** A table without some of the columns still accepts the other keys. */
 function isFit({ ok, table_exists, columns, missing_columns }: TableProposal): boolean {
   return ok && table_exists === true && columns.length > missing_columns.length
 }
@@ -183,7 +183,7 @@ function shortened(text: string): string {
   return characters.length <= 40 ? text : `${characters.slice(0, 39).join('')}…`
 }
 
-/** `-f records.ndjson` with --infer: no destination is written so. */
+/** `-f records.ndjson` with --infer is a sample, because a destination is never written in that format. */
 function sampleByName(options: InferOptions & CommonOptions): InferOptions & CommonOptions {
   const { file, ...others } = options
   if (file === undefined || !/\.(ndjson|jsonl)$/i.test(file)) return options
@@ -194,7 +194,9 @@ export interface AlterOptions {
   alterTable?: boolean
 }
 
-/** `update --add-column … --alter-table`: the table gets the columns first, with the types of the records' own values. */
+/**
+ * `update --add-column … --alter-table`: adds the columns to the table first, with the types of the records' values.
+ */
 export async function alterTable(
   client: Client,
   { pipe_id, destination_id }: Destination,

@@ -1,4 +1,4 @@
-/** `pipectl destinations reset-pin`. */
+/** `pipectl destinations reset-pin`: resets the pinned key of a database server. */
 import type { Command } from 'commander'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { fullName, lanePath } from '../../client/workspace.ts'

@@ -1,14 +1,14 @@
-/** `--sample-file`: records for the daemon to look at, instead of the newest of a pipe. */
+/** `--sample-file`: records for the daemon to use instead of the newest ones of a pipe. */
 import { closeSync, existsSync, openSync, readSync } from 'node:fs'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { fromTheStart, whyNoRecord } from '../ingest/input.ts'
 import { RecordSplitter } from '../ingest/record-splitter.ts'
 
 const maxRecords = 1_000
-/** As JSON text within a body of 1 MiB; quotes and backslashes take two characters there. */
+/** The sample is JSON text within a body of 1 MiB, in which quotes and backslashes take two characters. */
 const maxCharacters = 450_000
 
-/** The first records of a file, one a line. Throws Failure (usage). */
+/** The first records of a file, one per line. Throws Failure (usage). */
 export function sampleText(name: string): string {
   if (name !== '-' && !existsSync(name))
     throw new Failure(

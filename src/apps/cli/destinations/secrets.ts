@@ -1,6 +1,4 @@
-/**
- * Secrets of a destination config: each from its environment variable, or asked for on a terminal; never from a flag.
- */
+/** Secrets of a destination config. Each comes from its environment variable or from a prompt, never from a flag. */
 import {
   type DestinationType,
   destinationTypes,
@@ -30,8 +28,8 @@ export function secretsFromEnvironment(
 }
 
 /**
- * One secret that is needed: its key, or `secret_headers.NAME`. Throws Failure (usage) if it is in no variable and no
- * one can be asked.
+ * One required secret: its key, or `secret_headers.NAME`. Throws Failure (usage) if its variable is not set and there
+ * is no terminal for a prompt.
  */
 export async function needSecret(
   type: DestinationType,
@@ -52,7 +50,7 @@ export async function needSecret(
   return env[variable] ?? (await askFor(member === null ? place : `header ${member}`, variable))
 }
 
-/** Throws Failure (usage) if no one can be asked. */
+/** Prompts for a secret. Throws Failure (usage) without a terminal. */
 export async function askFor(what: string, variable: string): Promise<string> {
   if (canAsk()) return askSecret(`${what}: `)
   throw new Failure(
@@ -62,7 +60,7 @@ export async function askFor(what: string, variable: string): Promise<string> {
   )
 }
 
-/** `secret_headers.x-api-key` → the key and the member of its value; a header's name may hold dots. */
+/** `secret_headers.x-api-key` → the key, and the name within its value. The name of a header can contain dots. */
 export function splitPlace(place: string): { key: string; member: string | null } {
   const dot = place.indexOf('.')
   return dot === -1
@@ -70,17 +68,17 @@ export function splitPlace(place: string): { key: string; member: string | null 
     : { key: place.slice(0, dot), member: place.slice(dot + 1) }
 }
 
-/** As `--secret` takes it: `secret_headers.NAME` for one of several. */
+/** The form in which `--secret` accepts it: `secret_headers.NAME` for one of several. */
 export function secretPlace(type: DestinationType, key: string): string {
   return secretKind(type, key) === 'map' ? `${key}.NAME` : key
 }
 
-/** The keys that each hold one secret text. */
+/** The keys that hold a single secret text. */
 export function secretKeysOf(type: DestinationType): string[] {
   return secretKeys(type).filter((key) => secretKind(type, key) === 'text')
 }
 
-/** The variables of secrets, for `--help`. */
+/** The environment variables of secrets, for `--help`. */
 export function secretsHelp(): string {
   const [first, ...others] = new Set(destinationTypes.flatMap(secretKeysOf).map(secretVariable))
   const short = others.map((name) => name.replace('PIPECTL_DESTINATION', '…'))

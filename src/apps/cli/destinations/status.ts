@@ -58,7 +58,7 @@ interface UnblockOptions {
   pipe?: string
 }
 
-/** One after the other; the first that fails ends it, and those before it stay unblocked. */
+/** Unblocks one destination after another and stops at the first error. Earlier ones stay unblocked. */
 async function unblockAll(options: CommonOptions & UnblockOptions): Promise<void> {
   const client = await connect(options)
   const pipes = options.pipe === undefined ? undefined : [await findPipe(client, options.pipe)]

@@ -1,4 +1,6 @@
-/** `pipectl help destinations …`: each type, and what the options of `create`, `update` and `test` have in common. */
+/**
+ * `pipectl help destinations …`: a topic for each type, and for the options that `create`, `update` and `test` share.
+ */
 import type { Command } from 'commander'
 import { addTopics, optionsText } from '../help.ts'
 import { columnHelp } from './columns.ts'

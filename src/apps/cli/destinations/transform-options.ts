@@ -1,4 +1,4 @@
-/** `--filter`, `--map`, `--no-transform`: which records a destination gets, and what is changed in them on the way. */
+/** `--filter`, `--map`, `--no-transform`: which records a destination receives, and how they are changed. */
 import type { Command } from 'commander'
 import { maskSaltPlace, type ShownTransform } from '../../../contract/transform.ts'
 import type { TransformCheck } from '../../../contract/transform-trial.ts'
@@ -13,12 +13,12 @@ export interface TransformOptions {
   filter?: string
   map?: string[]
   transform?: boolean
-  /** With `transform.mask_salt` the salt alone is set. */
+  /** With `transform.mask_salt`, only the salt is set. */
   secret?: string[]
 }
 
 export interface TransformCheckOptions {
-  /** False: --no-transform-check. */
+  /** False for --no-transform-check. */
   transformCheck?: boolean
 }
 
@@ -38,7 +38,7 @@ export function sayTransformCheck({ transform_check: check }: { transform_check?
   if (check?.warning) say(`Note: ${check.warning} See: pipectl destinations try-transform`)
 }
 
-/** Only what was given. `before`: what the one that was not given keeps. Throws Failure (usage). */
+/** Only the given settings. `before` has the parts that are kept if they are not given. Throws Failure (usage). */
 export async function transformSettings(
   options: TransformOptions,
   before: ShownTransform | null | undefined,
@@ -56,7 +56,7 @@ export async function transformSettings(
     )
   }
   if (!isChanged) return {}
-  // The daemon says what is wrong with a step.
+  // The daemon validates the steps.
   const steps = (map ?? before?.map ?? []) as ShownTransform['map']
   if (asksForSalt && !steps.some((step) => step?.op === 'mask')) {
     const problem = `--secret ${maskSaltPlace}: no step of the map masks anything`

@@ -1,4 +1,4 @@
-/** `pipectl destinations try-transform`: records before and after a transform. */
+/** `pipectl destinations try-transform`: shows records before and after a transform. */
 import { type Command, Option } from 'commander'
 import type { SuccessBody } from '../../../contract/operations.ts'
 import { maskSaltPlace } from '../../../contract/transform.ts'
@@ -115,7 +115,7 @@ async function whatToTry(
   return { pipeId: pipe.pipe_id, body: { ...body, destination_id } }
 }
 
-/** Two rows a record: what it was, and what became of it. */
+/** Two rows per record: the original, and the result. */
 function tableOf(trial: Trial, text: string): Table {
   const texts = elementTexts(valueText(text, 'records') ?? '[]')
   const rows = trial.records.flatMap((record, at) => {

@@ -1,22 +1,22 @@
 /**
- * Groups records into request bodies: a JSON array of the records' own bytes. Where a batch ends depends only on the
- * input, on where it begins and on the limits, so that a resumed run cuts the same batches and the daemon knows them
- * again by their Idempotency-Key.
+ * Groups records into request bodies: a JSON array of the original bytes of the records. The end of a batch depends
+ * only on the input, the start of the batch and the limits. Therefore a resumed run cuts the same batches, and the
+ * daemon recognizes them by their Idempotency-Key.
  */
 import { setTimeout } from 'node:timers/promises'
 import type { InputPiece, InputRecord, InvalidPiece, Splitter } from './input.ts'
 
 export interface BatchLimits {
   maxRecords: number
-  /** The size of the body before compression; a record that is larger is sent alone. */
+  /** The body size before compression. A larger record is sent alone. */
   maxBytes: number
 }
 
-/** A run of the input: records that one request carries, or pieces that are none. */
+/** A section of the input: the records of one request, or invalid pieces. */
 export interface RecordBatch {
   records: InputRecord[]
   invalid: InvalidPiece[]
-  /** Offset in the input after the last piece, and the line breaks before it. */
+  /** The offset after the last piece in the input, and the number of line breaks before it. */
   end: number
   linesBeforeEnd: number
 }
@@ -34,7 +34,7 @@ export class Batcher {
   readonly #lingerMs: number | null
   #arriving: Promise<IteratorResult<Buffer>> | null = null
 
-  /** `lingerMs`: a batch that is not full is closed after this time without input (live input); null: never. */
+  /** `lingerMs`: an incomplete batch is closed after this time without input (live input). Null: never. */
   constructor(chunks: AsyncIterable<Buffer>, splitter: Splitter, lingerMs: number | null) {
     this.#lingerMs = lingerMs
     this.#chunks = chunks[Symbol.asyncIterator]()
@@ -46,8 +46,9 @@ export class Batcher {
   }
 
   /**
-   * The next batch; null at the end of the input. It never mixes records with what is none, so that the same batches are
-   * cut whatever is done with those. A fault of the input is thrown once all before it is taken.
+   * The next batch, or null at the end of the input. It never mixes records and invalid pieces, so that batches do
+   * not depend on how invalid pieces are handled. An error in the input is thrown after everything before it was
+   * returned.
    */
   async next(limits: BatchLimits): Promise<RecordBatch | null> {
     let bytes = 2
@@ -64,13 +65,13 @@ export class Batcher {
     return pieces.length === 0 ? null : batchOf(pieces)
   }
 
-  /** Puts a batch back, to be cut again by smaller limits. */
+  /** Returns a batch to the input, so that it is cut again with smaller limits. */
   putBack(batch: RecordBatch): void {
     this.#queue = [...batch.records, ...batch.invalid, ...this.#queue.slice(this.#from)]
     this.#from = 0
   }
 
-  /** The next piece without taking it; null when the batch must end here. */
+  /** The next piece, without removing it. Null if the batch must end here. */
   async #peek(isBegun: boolean): Promise<InputPiece | null> {
     while (this.#from >= this.#queue.length) {
       if (this.#ended) return null
@@ -82,7 +83,7 @@ export class Batcher {
         this.#queue = chunk.done ? this.#splitter.finish() : this.#splitter.push(chunk.value)
         this.#ended = chunk.done === true
       } catch (error) {
-        // The records before the fault are sent first; the splitter throws it again at the next call.
+        // The records before the error are sent first. The splitter throws the error again at the next call.
         if (!isBegun) throw error
         return null
       }
@@ -121,7 +122,7 @@ function batchOf(pieces: InputPiece[]): RecordBatch {
   }
 }
 
-/** The body of a batch: the bytes of the records, between brackets and commas. */
+/** The body of a batch: the bytes of the records, with brackets and commas. */
 export function bodyOf(batch: RecordBatch): Buffer {
   const parts: Buffer[] = [openBracket]
   for (const [index, record] of batch.records.entries()) {

@@ -1,13 +1,13 @@
 /**
- * The parts of an input: records, and pieces that are not records. Such a piece has the line it begins on and the
- * reason, so that a person finds it, and its bytes, so that it can be set aside.
+ * The parts of an input: records and invalid pieces. An invalid piece has its line and the reason, so that the user
+ * can find it, and its bytes, so that it can be set aside.
  */
 export interface InputRecord {
   kind: 'record'
   bytes: Buffer
-  /** Where it begins, counted from 1. */
+  /** The line where it starts, from 1. */
   line: number
-  /** Offset in the input just after it: where a resumed run goes on; and the line breaks before that offset. */
+  /** The offset just after it, where a resumed run continues, and the number of line breaks before that offset. */
   end: number
   linesBeforeEnd: number
 }
@@ -21,27 +21,27 @@ export type InputPiece = InputRecord | InvalidPiece
 
 export interface StartAt {
   offset: number
-  /** Records and line breaks before the offset: for messages. */
+  /** Records and line breaks before the offset, for messages. */
   records: number
   lines: number
-  /** The offset lies within an array, after an element. */
+  /** The offset is inside an array, after an element. */
   insideArray: boolean
 }
 
 export const fromTheStart: StartAt = { offset: 0, records: 0, lines: 0, insideArray: false }
 
-/** Cuts a stream of bytes. Throws Failure where the input cannot be cut any further. */
+/** Splits a stream of bytes into pieces. Throws Failure if the input cannot be split any further. */
 export interface Splitter {
   push(chunk: Buffer): InputPiece[]
   /** Call at the end of the input. */
   finish(): InputPiece[]
-  /** Whether the records are elements of an array: needed to resume. */
+  /** True if the records are elements of an array. A resumed run needs it. */
   readonly insideArray: boolean
 }
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
-/** Why these bytes are not a JSON object; null when they are one. */
+/** The reason why these bytes are not a JSON object. Null if they are one. */
 export function whyNoRecord(bytes: Buffer): string | null {
   let text: string
   try {
@@ -58,7 +58,7 @@ export function whyNoRecord(bytes: Buffer): string | null {
   }
 }
 
-/** V8 repeats the text it could not parse; the line number is enough. */
+/** V8's message contains the text that it could not parse. The line number is enough. */
 function reasonOf(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error)
   return message

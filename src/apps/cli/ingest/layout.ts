@@ -1,16 +1,16 @@
 /**
- * How an input is laid out decides what cuts it: NDJSON by its lines, so that a line that is no record is found and
- * left out; everything else (an array, objects over several lines) by its brackets.
+ * Selects the splitter by the layout of the input. NDJSON is split by lines, so that an invalid line can be found and
+ * skipped. Any other layout (an array, objects over several lines) is split by brackets.
  */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import { fromTheStart, type InputPiece, type Splitter, type StartAt, whyNoRecord } from './input.ts'
 import { LineSplitter } from './line-splitter.ts'
 import { RecordSplitter } from './record-splitter.ts'
 
-/** So much of an input says how it is laid out. */
+/** The number of bytes from which the layout is detected. */
 const headBytes = 64 * 1024
 
-/** For a file, from an offset on. A name that ends in .ndjson or .jsonl says what it holds. */
+/** For a file, from an offset. The extension .ndjson or .jsonl determines the layout. */
 export function splitterForFile(file: string, start: StartAt): Splitter {
   const isNamed = /\.(ndjson|jsonl)$/i.test(file)
   return isNamed || hasLines(file) ? new LineSplitter(start) : new RecordSplitter(start, file)
@@ -27,7 +27,7 @@ function hasLines(file: string): boolean {
   }
 }
 
-/** For an input that comes bit by bit: decides as soon as its first lines are there. */
+/** For an input that arrives in parts. Decides as soon as the first lines are available. */
 export class StreamSplitter implements Splitter {
   readonly #name: string
   #chosen: Splitter | null = null
@@ -63,8 +63,8 @@ export class StreamSplitter implements Splitter {
 }
 
 /**
- * Whether the input is NDJSON, by its first lines; null: more of it is needed. Anything else may be laid out freely:
- * an array, or objects over several lines.
+ * True if the input is NDJSON, according to its first lines. False: another layout, such as an array or objects over
+ * several lines. Null: more input is needed.
  */
 export function isLines(head: Buffer, isWhole: boolean): boolean | null {
   const text = head.toString('utf8').replace(/^\ufeff/, '')
@@ -77,7 +77,7 @@ export function isLines(head: Buffer, isWhole: boolean): boolean | null {
   if (first === undefined) return isWhole ? false : null
   if (first[0] !== '{') return true
   const isRecord = whyNoRecord(Buffer.from(first)) === null
-  // A line that cannot be whole is the beginning of an object over several lines.
+  // An incomplete line is the start of an object over several lines.
   if (!isRecord && /[{[,:]$/.test(first)) return false
   if (second === undefined) return isRecord || (isWhole ? first.endsWith('}') : null)
   if (isRecord) return !(second[0] === '{' && /[{[,:]$/.test(second))

@@ -1,19 +1,19 @@
 /**
- * Cuts NDJSON: every line is a record, so a line that is none leaves the others as they are. A line may hold several
- * objects one after the other.
+ * Splits NDJSON. Every line is a record, so an invalid line does not affect the others. A line can contain several
+ * objects.
  */
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { fromTheStart, type InputPiece, type Splitter, type StartAt, whyNoRecord } from './input.ts'
 import { RecordSplitter } from './record-splitter.ts'
 
-/** A line longer than this is not one. */
+/** A longer line is an error. */
 const maxLineBytes = 64 * 1024 * 1024
 const lineBreak = 0x0a
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf])
 
 export class LineSplitter implements Splitter {
   readonly insideArray = false
-  /** Bytes of the line that is not whole yet, and the offset of the first of them in the input. */
+  /** Bytes of the incomplete line, and the offset of their start in the input. */
   #held: Buffer = Buffer.alloc(0)
   #offset: number
   #lines: number
@@ -65,7 +65,7 @@ export class LineSplitter implements Splitter {
     if (reason === null) return [{ kind: 'record', bytes: trimmed(text), ...place }]
     const several = severalRecords(text)
     if (several === null) return [{ kind: 'invalid', bytes: trimmed(text), reason, ...place }]
-    // A batch may end between them: each has its own end, so that a resumed run begins with the next one.
+    // A batch can end between them. Each has its own end, so that a resumed run starts with the next one.
     const textStart = this.#offset - breaks - text.length
     return several.map(({ bytes, end }, index) => {
       const isLast = index === several.length - 1
@@ -75,7 +75,7 @@ export class LineSplitter implements Splitter {
   }
 }
 
-/** The objects of a line that holds several, with their ends in it; null when they are not all valid. */
+/** The objects of a line with several, and their ends in it. Null unless all are valid. */
 function severalRecords(line: Buffer): { bytes: Buffer; end: number }[] | null {
   if (!/^\s*\{/.test(line.toString('latin1', 0, 64))) return null
   const splitter = new RecordSplitter()
@@ -89,7 +89,7 @@ function severalRecords(line: Buffer): { bytes: Buffer; end: number }[] | null {
 }
 
 function isBlank(line: Buffer): boolean {
-  // Most lines begin with the record itself.
+  // Most lines start with the record itself.
   return line[0] !== 0x7b && line.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d)
 }
 

@@ -1,12 +1,12 @@
 /**
- * Cuts a stream of bytes into records without parsing them: each record is the very bytes of the input.
- * Takes one JSON object, a JSON array of objects, or objects one after the other in any layout; the input may be larger
- * than memory, one record may not. For NDJSON there is `line-splitter.ts`.
+ * Splits a stream of bytes into records without parsing them. Each record has the exact bytes of the input. Accepts one JSON
+ * object, a JSON array of objects, or objects one after another in any layout. The input can be larger than memory, a record
+ * cannot. `line-splitter.ts` handles NDJSON.
  *
  *   between ──'{'──▶ inside ──matching '}'──▶ between
- *      └─ first byte '[': an array; elements are parted by commas and ']' ends it
+ *      └─ first byte '[': an array; commas separate its elements and ']' ends it
  *
- * Only what is needed to find the ends is understood (strings, escapes, depth). A piece that is then no valid JSON is
+ * Only the syntax that determines the end of a record is checked (strings, escapes, depth). A record that is not valid JSON is
  * returned as an invalid piece.
  */
 import { exitCodes, Failure } from '../../client/failure.ts'
@@ -19,7 +19,7 @@ import {
   whyNoRecord,
 } from './input.ts'
 
-/** A record larger than this is not one: a quotation mark or bracket is missing. */
+/** A larger record is an error: a quotation mark or bracket is missing. */
 const maxRecordBytes = 64 * 1024 * 1024
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf])
 
@@ -40,7 +40,10 @@ type State =
   | 'inside'
   | 'after-array'
 
-/** The bytes that each state accepts next to white space, with the state they lead to, and the fault of any other byte. */
+/**
+ * The bytes that each state accepts in addition to white space, the state they lead to, and the error for any other
+ * byte.
+ */
 const transitions: Record<
   Exclude<State, 'inside'>,
   { accepts: Readonly<Partial<Record<number, State>>>; fault: string }
@@ -65,10 +68,10 @@ const transitions: Record<
   'after-array': { accepts: {}, fault: 'something follows the closing ] of the array' },
 }
 
-/** Push bytes in, get whole records out. Throws Failure (failed) that names line, record and byte of what is wrong. */
+/** Takes bytes and returns complete records. Throws Failure (failed) with line, record and byte of an error. */
 export class RecordSplitter implements Splitter {
   #state: State
-  /** Bytes not yet given out, and the offset of the first of them in the input. */
+  /** Bytes that are not returned yet, and the offset of the first of them in the input. */
   #held: Buffer = Buffer.alloc(0)
   #heldOffset: number
   #records: number
@@ -76,7 +79,7 @@ export class RecordSplitter implements Splitter {
   /** Line breaks before `#countedTo`, a position in `#held`. */
   #lines: number
   #countedTo = 0
-  /** Where in `#held` the scan continues, where the record begins, and the nesting there: 0 before and after a record. */
+  /** In `#held`: the position of the scan, the start of the record, and the nesting depth (0 outside of records). */
   #at = 0
   #recordStart = 0
   #depth = 0
@@ -84,7 +87,7 @@ export class RecordSplitter implements Splitter {
   #returnTo: State = 'between'
   #failure: Failure | null = null
 
-  /** `name`: what messages call the input. */
+  /** `name` is the name of the input in messages. */
   constructor(start: StartAt = fromTheStart, name = 'the input') {
     this.#name = name
     this.#lines = start.lines
@@ -93,7 +96,7 @@ export class RecordSplitter implements Splitter {
     this.#state = start.offset === 0 ? 'start' : start.insideArray ? 'array-separator' : 'between'
   }
 
-  /** Whether the records are elements of an array: needed to resume. */
+  /** True if the records are elements of an array. A resumed run needs it. */
   get insideArray(): boolean {
     const state = this.#state === 'inside' ? this.#returnTo : this.#state
     return state.startsWith('array') || state === 'after-array'
@@ -106,7 +109,7 @@ export class RecordSplitter implements Splitter {
     try {
       this.#scan(records)
     } catch (error) {
-      // The records before the fault are good: they are returned, and the fault is thrown at the next call.
+      // The records before the error are valid. They are returned, and the next call throws the error.
       if (!(error instanceof Failure)) throw error
       this.#failure = error
       if (records.length === 0) throw error
@@ -135,7 +138,7 @@ export class RecordSplitter implements Splitter {
     }
   }
 
-  /** Call at the end of the input: it must not be inside a record or an array. */
+  /** Call at the end of the input. Throws if the input ends inside a record or an array. */
   finish(): InputPiece[] {
     if (this.#failure !== null) throw this.#failure
     if (this.#state === 'inside') {
@@ -147,7 +150,7 @@ export class RecordSplitter implements Splitter {
     return []
   }
 
-  /** Takes one byte outside of records, or the byte order mark. */
+  /** Consumes one byte outside of records, or the byte order mark. */
   #stepBetween(state: Exclude<State, 'inside'>): void {
     const byte = this.#held[this.#at]!
     if (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09) {
@@ -169,7 +172,7 @@ export class RecordSplitter implements Splitter {
     } else this.#at += 1
   }
 
-  /** Continues to the end of the record; false when it needs more bytes. */
+  /** Scans to the end of the record. False: more bytes are needed. */
   #scanRecord(): boolean {
     while (!this.#inString || this.#scanString()) {
       if (!this.#scanStructure()) break
@@ -184,7 +187,7 @@ export class RecordSplitter implements Splitter {
     return false
   }
 
-  /** Continues behind the quotation mark that ends the string; false when it needs more bytes. */
+  /** Scans past the quotation mark that ends the string. False: more bytes are needed. */
   #scanString(): boolean {
     const held = this.#held
     let at = this.#at
@@ -195,7 +198,7 @@ export class RecordSplitter implements Splitter {
         this.#at = at + 1
         return true
       }
-      // The escaped byte may be in the next chunk: stop before the backslash.
+      // The escaped byte can be in the next chunk, so stop before the backslash.
       if (byte === backslash && at + 1 >= held.length) break
       at += byte === backslash ? 2 : 1
     }
@@ -203,7 +206,7 @@ export class RecordSplitter implements Splitter {
     return false
   }
 
-  /** Continues to the end of the record (depth 0) or to the beginning of a string; false when it needs more bytes. */
+  /** Scans to the end of the record (depth 0) or to the start of a string. False: more bytes are needed. */
   #scanStructure(): boolean {
     const held = this.#held
     let at = this.#at
@@ -224,7 +227,7 @@ export class RecordSplitter implements Splitter {
     return isStopped
   }
 
-  /** Drops what was given out; the tail is copied so that a big chunk is not kept alive by a few bytes. */
+  /** Drops returned bytes. The remaining ones are copied, so that they do not keep a large chunk in memory. */
   #release(): void {
     const from = this.#state === 'inside' ? this.#recordStart : this.#at
     this.#linesBefore(from)
@@ -235,7 +238,7 @@ export class RecordSplitter implements Splitter {
     this.#countedTo -= from
   }
 
-  /** Line breaks of the input before a position in `#held`; positions are asked for in ascending order. */
+  /** Line breaks of the input before a position in `#held`. Positions must be requested in ascending order. */
   #linesBefore(at: number): number {
     this.#lines += countLineBreaks(this.#held.subarray(this.#countedTo, at))
     this.#countedTo = at

@@ -1,11 +1,11 @@
 /**
- * How far a file was sent: a small file under the XDG state directory, so that the same command goes on where an
- * earlier run stopped.
+ * The progress of sending a file: a small file under the XDG state directory, with which the same command continues
+ * where an earlier run stopped.
  *
- * A crash between the daemon's 202 and the saving of the new offset makes the next run send that batch again. It is
- * then cut by the same limits (saved before the first batch is sent with them) and carries the same Idempotency-Key,
- * so the daemon accepts it without keeping it twice. The key is made from the file's identity, the run, the offset and
- * the content; the run's random id keeps two machines with equal paths and contents apart.
+ * If the program crashes between the daemon's 202 and saving the new offset, the next run sends that batch again. It
+ * is cut with the same limits (saved before their first use) and has the same Idempotency-Key, so the daemon stores
+ * it only once. The key is derived from the identity of the file, the run, the offset and the content. The random id
+ * of the run distinguishes two machines with equal paths and contents.
  */
 import { createHash, randomUUID } from 'node:crypto'
 import {
@@ -27,22 +27,22 @@ import { fromTheStart, type StartAt } from './input.ts'
 
 export interface ResumeState extends StartAt, BatchLimits {
   run: string
-  /** Covers the file's first bytes and the bytes just before the offset: an appended file keeps both. */
+  /** Covers the first bytes of the file and the bytes just before the offset. An append changes neither. */
   fingerprint: string
-  /** The whole input was sent. */
+  /** The complete input was sent. */
   done: boolean
   savedAt: string
 }
 
 export interface ResumeFile {
-  /** Where the state is kept; null for an input that cannot be read again (a pipe). */
+  /** The path of the state. Null for an input that cannot be read again (a pipe). */
   file: string | null
   identity: string
 }
 
 const fingerprintBytes = 64 * 1024
 
-/** The place of the state of one input, one daemon and one pipe. */
+/** The path of the state for one input, one daemon and one pipe. */
 export function resumeFileOf(
   input: string | null,
   url: string,
@@ -50,7 +50,7 @@ export function resumeFileOf(
   env: NodeJS.ProcessEnv,
 ): ResumeFile {
   if (input === null) return { file: null, identity: randomUUID() }
-  // Not the inode: an editor that corrects a line gives the file a new one.
+  // Does not use the inode, because an editor that corrects a line creates a file with a new one.
   const identity = digest([os.hostname(), path.resolve(input)])
   const name = `${digest([identity, url, pipeId]).slice(0, 32)}.json`
   return { file: path.join(stateDir(env), 'ingest', name), identity }
@@ -60,7 +60,7 @@ export function newState(limits: BatchLimits): ResumeState {
   return { ...fromTheStart, ...limits, run: randomUUID(), fingerprint: '', done: false, savedAt: '' }
 }
 
-/** The saved state if it belongs to this content; null when there is none or the file was replaced. */
+/** The saved state, if it belongs to this content. Null: there is none, or the file was replaced. */
 export function loadState(resume: ResumeFile, input: string): ResumeState | null {
   if (resume.file === null) return null
   let value: unknown
@@ -89,7 +89,7 @@ export function loadState(resume: ResumeFile, input: string): ResumeState | null
   }
 }
 
-/** Replaces the state in one step: a reader sees the old or the new one. */
+/** Replaces the state atomically. */
 export function saveState(resume: ResumeFile, input: string | null, state: ResumeState): void {
   if (resume.file === null || input === null) return
   const saved = { version: 1, input: path.resolve(input), ...state }
@@ -101,7 +101,7 @@ export function saveState(resume: ResumeFile, input: string | null, state: Resum
   renameSync(temporary, resume.file)
 }
 
-/** The Idempotency-Key of the batch that begins at this offset. */
+/** The Idempotency-Key of the batch that starts at this offset. */
 export function idempotencyKey(resume: ResumeFile, state: ResumeState, body: Buffer): string {
   return digest([
     resume.identity,

@@ -1,6 +1,6 @@
 /**
- * `pipectl ingest`, the work: input → records → batches → the daemon, one batch at a time so that records keep their
- * order. After every 202 the new offset is saved; an interruption at any point loses and doubles nothing.
+ * The work of `pipectl ingest`: input → records → batches → daemon, one batch at a time to preserve the order. The
+ * new offset is saved after every 202. An interruption at any point neither loses nor duplicates a record.
  */
 import { appendFileSync, createReadStream, statSync } from 'node:fs'
 import type { Pipe } from '../../../contract/pipe.ts'
@@ -23,15 +23,15 @@ import {
 import { sendBatch } from './send-batch.ts'
 
 export interface IngestSettings {
-  /** A file, or null for stdin. */
+  /** A file. Null: stdin. */
   file: string | null
   maxRecords: number | null
   maxBytes: number
   gzip: boolean
   patienceMs: number
-  /** Send a file that was wholly sent before once more. */
+  /** Sends a file again that was already sent completely. */
   again: boolean
-  /** Where pieces that are no records are put aside; null: the first of them ends the run. */
+  /** The file for invalid pieces. Null: the first invalid piece ends the run. */
   skipInvalid: string | null
   env: NodeJS.ProcessEnv
   signal: AbortSignal
@@ -40,19 +40,19 @@ export interface IngestSettings {
 export interface IngestResult {
   records: number
   requests: number
-  /** Records that earlier runs of the same command had sent. */
+  /** Records that earlier runs of the same command sent. */
   resumedAfter: number
-  /** Pieces put aside. */
+  /** Invalid pieces that were set aside. */
   skipped: number
 }
 
 const defaultMaxRecords = 1000
-/** Later ones are only counted. */
+/** Further ones are only counted. */
 const maxNotes = 10
-/** How long live input may stay quiet before a batch that is not full is sent. */
+/** Time without live input after which an incomplete batch is sent. */
 const lingerMs = 500
 
-/** `isNamedAlone`: the key may send to it and not look at it. */
+/** `isNamedAlone`: the key can send to the pipe but cannot read it. */
 export type IngestTarget = Pick<Pipe, 'pipe_id' | 'pipe_name' | 'pipe_api_key_required'> & {
   isNamedAlone?: boolean
 }
@@ -65,7 +65,7 @@ async function settingsOf(
   return (await client.call('getPipe', { path: { pipe_id } })).body
 }
 
-/** Sends everything. Throws Failure; an interruption (the signal) throws one with exit code 130. */
+/** Sends the complete input. Throws Failure. If the signal interrupts it, the exit code is 130. */
 export async function runIngest(
   client: Client,
   pipe: IngestTarget,
@@ -89,7 +89,7 @@ interface RunParts {
   settings: IngestSettings
   limits: BatchLimits
   resume: ResumeFile
-  /** How far the input is sent; saved before and after each request that changes it. */
+  /** The progress in the input. Saved before and after each request that changes it. */
   state: ResumeState
   input: Input
   progress: IngestProgress
@@ -144,14 +144,14 @@ class IngestRun {
       state.offset = batch.end
       state.lines = batch.linesBeforeEnd
       state.insideArray = batcher.insideArray
-      // The limits of the run that was interrupted were needed only for its unfinished batch.
+      // The limits of the interrupted run were needed only for its unfinished batch.
       if (this.#requests === 1 && this.#resumedAfter > 0) Object.assign(state, limits)
       this.#save()
       progress.update(state.offset, state.records)
     }
   }
 
-  /** Returns the error of a batch that was not accepted. */
+  /** Returns the error if the batch was not accepted. */
   async #trySend(batch: RecordBatch): Promise<unknown> {
     const { resume, state, send } = this.#parts
     const body = bodyOf(batch)
@@ -165,18 +165,18 @@ class IngestRun {
     return null
   }
 
-  /** Puts a batch back to be sent in halves. Returns false where smaller batches would not help. */
+  /** Returns a batch to the input to send it in halves. False: smaller batches would not help. */
   #tryHalve(batch: RecordBatch, error: unknown): boolean {
     const { settings, state, input } = this.#parts
     if (batch.records.length === 1 || !helpsToHalve(error, settings)) return false
     input.batcher.putBack(batch)
-    // Saved before anything is sent in smaller batches: a resumed run must cut the same ones.
+    // Saved before smaller batches are sent, because a resumed run must cut the same batches.
     state.maxRecords = Math.ceil(batch.records.length / 2)
     this.#save()
     return true
   }
 
-  /** Sets aside the only record of a rejected batch. Throws any other error, with the records that it is about. */
+  /** Sets aside the only record of a rejected batch. Throws any other error, with the records that it concerns. */
   #skipRejected(batch: RecordBatch, error: unknown): void {
     const { settings, limits, state, input } = this.#parts
     const [record] = batch.records
@@ -219,7 +219,7 @@ function startingState(
       'add --again to send it once more',
     )
   }
-  // A file that has grown since it was sent: the rest is cut by the limits of today.
+  // The file has grown since it was sent. The new part is cut with the current limits.
   return earlier.done ? { ...earlier, ...limits, done: false } : earlier
 }
 
@@ -252,7 +252,10 @@ function openInput(settings: IngestSettings, state: ResumeState): Input {
   }
 }
 
-/** One per line, as they were, so that they can be corrected and sent. A run killed right after this puts them aside twice. */
+/**
+ * One per line with the original bytes, so that the user can correct and send them. If the run is killed right after
+ * this, the next one sets them aside again.
+ */
 function putAside(file: string, invalid: readonly InvalidPiece[]): void {
   const lines = invalid.map((piece) => Buffer.concat([piece.bytes, Buffer.from('\n')]))
   appendFileSync(file, Buffer.concat(lines), { mode: 0o600 })
@@ -273,7 +276,7 @@ function invalidInput(name: string, piece: InvalidPiece): Failure {
   )
 }
 
-/** A first line of values between commas, semicolons or tabs, and nothing of JSON's objects and arrays. */
+/** True for a first line of values separated by commas, semicolons or tabs, without JSON objects or arrays. */
 function looksLikeCsv({ line, bytes }: InvalidPiece): boolean {
   return line === 1 && /^[^{}[\]]*[,;\t][^{}[\]]*$/.test(bytes.toString('utf8'))
 }
@@ -282,14 +285,14 @@ function waiting(progress: IngestProgress): (reason: string, waitMs: number) => 
   return (reason, waitMs) => progress.note(`${reason}; trying again in ${Math.ceil(waitMs / 1000)} s`)
 }
 
-/** Smaller batches help: the body was too large, or one record of it was rejected and it is not known which. */
+/** True if smaller batches help: the body was too large, or an unknown record of it was rejected. */
 function helpsToHalve(error: unknown, settings: IngestSettings): boolean {
   if (!(error instanceof ApiFailure)) return false
   if (error.status === 413) return true
   return isRejected(error) && (settings.skipInvalid !== null || typeof error.body.record_index !== 'number')
 }
 
-/** The daemon rejects what a record holds: sending it again cannot help. */
+/** True if the daemon rejects the content of a record. Sending it again cannot help. */
 function isRejected(error: unknown): error is ApiFailure {
   return error instanceof ApiFailure && ['invalid_payload', 'missing_required_fields'].includes(error.code)
 }
@@ -299,7 +302,7 @@ function reasonOf(error: ApiFailure): string {
   return Array.isArray(fields) ? `${error.message}: ${fields.join(', ')}` : error.message
 }
 
-/** Says which records of the input an error is about. */
+/** Adds the records of the input that an error concerns. */
 function located(error: unknown, name: string, state: ResumeState, batch: RecordBatch): unknown {
   if (!(error instanceof ApiFailure) || error.status === 401 || error.status === 404) return error
   const { record_index: given } = error.body

@@ -1,6 +1,7 @@
 /**
- * Sends one batch until it is accepted. Repeating is safe: the Idempotency-Key makes the daemon keep it once. Waits as
- * long as the daemon asks (429, 503: Retry-After), else with growing pauses; gives up after `patienceMs` without success.
+ * Sends one batch until it is accepted. Repeats are safe, because the Idempotency-Key makes the daemon store it only
+ * once. Waits as long as the daemon requests (429, 503: Retry-After), otherwise with increasing pauses. Gives up
+ * after `patienceMs` without success.
  */
 import { setTimeout } from 'node:timers/promises'
 import { promisify } from 'node:util'
@@ -14,16 +15,16 @@ const compress = promisify(gzip)
 
 export interface SendSettings {
   gzip: boolean
-  /** How long to go on trying one batch, waits that the daemon asked for included. */
+  /** How long one batch is retried, including waits that the daemon requests. */
   patienceMs: number
-  /** For a pipe that takes no key: the Origin it allows. */
+  /** For a pipe that requires no key: an Origin that it allows. */
   origin: string | null
   signal: AbortSignal
-  /** A pause begins; for a message. */
+  /** Called when a pause starts, to show a message. */
   onWait: (reason: string, waitMs: number) => void
 }
 
-/** Resolves on 202. Throws Failure otherwise; an abort throws the signal's reason. */
+/** Resolves on 202. Throws Failure otherwise. An abort throws the signal's reason. */
 export async function sendBatch(
   client: Client,
   pipeId: string,
@@ -32,7 +33,7 @@ export async function sendBatch(
 ): Promise<void> {
   const headers: Record<string, string> = { 'content-type': 'application/json', 'idempotency-key': key }
   if (settings.origin !== null) headers.origin = settings.origin
-  // Level 1: four times smaller already; higher levels would cost more time than they save on the way.
+  // Level 1 already makes the body four times smaller. Higher levels cost more time than they save in transfer.
   const sent = settings.gzip ? await compress(body, { level: 1 }) : body
   if (settings.gzip) headers['content-encoding'] = 'gzip'
   const deadline = Date.now() + settings.patienceMs
@@ -51,7 +52,7 @@ export async function sendBatch(
   }
 }
 
-/** How long to wait before the next attempt; null: trying again would not help. */
+/** The wait before the next attempt. Null: another attempt would not help. */
 function pauseAfter(error: unknown, attempt: number): number | null {
   const growing = backoffMs(attempt + 1, 250, 15_000)
   if (error instanceof UnreachableFailure) return growing

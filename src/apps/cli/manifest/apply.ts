@@ -1,4 +1,4 @@
-/** Does the steps of a plan, one after the other; stops at the first that fails, saying what was done. */
+/** Executes the steps of a plan in order. Stops at the first error and reports the completed steps. */
 import type { Client, PipeDetail, SaveOptions } from '../../client/client.ts'
 import { Failure } from '../../client/failure.ts'
 import { sayTransformCheck } from '../destinations/transform-options.ts'
@@ -10,7 +10,9 @@ interface Plan {
   existing: readonly PipeDetail[]
 }
 
-/** `onDone` is called after each step. Running the same plan's file again goes on with what is left. */
+/**
+ * `onDone` is called after each step. If the file is applied again after an error, the remaining steps are executed.
+ */
 export async function applySteps(
   client: Client,
   { steps, existing }: Plan,
@@ -45,7 +47,7 @@ interface Target {
   client: Client
   versions: Versions
   saving: SaveOptions
-  /** By name; those that the plan creates are added. */
+  /** By name. Pipes that the plan creates are added. */
   pipeIds: Map<string, string>
 }
 

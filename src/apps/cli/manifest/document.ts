@@ -1,5 +1,5 @@
 /**
- * `pipectl.yaml`: the pipes a workspace should have, in the API's own field names.
+ * `pipectl.yaml`: the pipes that a workspace should have, with the field names of the API.
  *
  *   pipes:
  *     - pipe_name: orders
@@ -12,8 +12,7 @@
  *           destination_config: {host: db, database: shop, username: loader, table: orders, password: "${SHOP_DB}"}
  *           columns: [{column_name: id, column_type: number, source_field: id, semantic_role: dedupe_id}]
  *
- * Fields that the file does not mention are left as they are. Every mistake is found here, with its line, before
- * anything changes.
+ * Fields that the file does not mention are not changed. All errors are reported here with their line, before anything changes.
  */
 import { type DestinationType, destinationTypes } from '../../../contract/destination.ts'
 import { destinationCreateSchema } from '../../../contract/destination-requests.ts'
@@ -34,7 +33,7 @@ export interface DeclaredPipe {
   /** Only the fields that the file mentions. */
   fields: PipeUpdate
   limits: PipeLimits | null
-  /** Lower case; null: not mentioned. */
+  /** In lower case. Null: not mentioned. */
   origins: string[] | null
   destinations: DeclaredDestination[] | null
 }
@@ -43,20 +42,23 @@ export interface DeclaredDestination {
   type: DestinationType
   status: 'active' | 'blocked' | null
   maxRetrySeconds: number | null
-  /** Expanded, without the secrets; a URL with secret parts as the daemon shows it. */
+  /** With variables replaced and without secrets. A URL with secret parts is in the form that the daemon shows. */
   config: Record<string, unknown>
   columns: DestinationBody['columns'] | null
-  /** Name and delivery settings, those that the file mentions. */
+  /** The name and the delivery settings that the file mentions. */
   settings: DeliverySettings
   startFrom: 'now' | 'earliest' | null
-  /** Without its salt; undefined: not mentioned. */
+  /** Without its salt. Undefined: not mentioned. */
   transform: GivenTransform | null | undefined
   hasMaskSalt: boolean
-  /** Read now. Throws Failure naming the variable that is not set. */
+  /** Reads the variable of the salt. Throws Failure, which names the variable, if it is not set. */
   maskSalt(): string
-  /** Where the file mentions a secret: its key, or `secret_headers.NAME`, or `url`. */
+  /** The secrets that the file mentions: a key, `secret_headers.NAME`, or `url`. */
   secretPlaces: string[]
-  /** The config with those of these places, read now. Throws Failure naming the variable that is not set. */
+  /**
+   * The config with the secrets of these paths. Reads their variables. Throws Failure, which names the variable, if
+   * one is not set.
+   */
   secrets(places: readonly string[]): Record<string, unknown>
 }
 
@@ -71,7 +73,7 @@ const destinationKeys = [
   ...destinationSettings,
 ]
 
-/** Throws Failure (usage) with the line of the first mistake. */
+/** Throws Failure (usage) with the line of the first error. */
 export function declaredPipes(file: YamlFile): DeclaredPipe[] {
   const root = file.value
   if (!isObject(root) || !Array.isArray(root.pipes)) {
@@ -142,7 +144,7 @@ function declaredDestination(file: YamlFile, path: YamlPath, value: unknown): De
   const { transform, salt } = separateSalt(file, path, body.transform)
   const configPath = [...path, 'destination_config']
   const { config, secrets } = separateSecrets(file, configPath, type, given)
-  // For the check of shapes every secret counts as set: its variable is read only when it is needed.
+  // For validation every secret counts as set, because its variable is read only when it is needed.
   const shaped = { ...config, ...nested([...secrets.keys()].map((place) => [place, 'set'])) }
   reject(file, path, shapeFaults(destinationCreateSchema(type), { ...body, destination_config: shaped }))
   const { destination_max_retry_seconds: retry, columns, start_from: startFrom } = body
@@ -177,7 +179,9 @@ function declaredStatus(file: YamlFile, path: YamlPath, value: unknown): Declare
   throw file.fault(at, 'destination_status must be active or blocked', 'correct it')
 }
 
-/** The salt is a secret: a reference to a variable, read when it is needed. Its shape is checked with the destination's. */
+/**
+ * The salt is a secret: a reference to a variable, which is read when needed. It is validated with the destination.
+ */
 function separateSalt(
   file: YamlFile,
   path: YamlPath,
@@ -190,7 +194,7 @@ function separateSalt(
   return { transform: transform as GivenTransform, salt }
 }
 
-/** Throws Failure for a secret that is in the file itself. */
+/** Throws Failure if the file contains the secret itself. */
 function secretReference(file: YamlFile, path: YamlPath, value: unknown): string {
   if (typeof value === 'string' && referencesIn(value).length > 0) return value
   const name = String(path.at(-1))
@@ -199,7 +203,7 @@ function secretReference(file: YamlFile, path: YamlPath, value: unknown): string
   throw file.fault(path, what, `write ${name}: ${variable} and set that variable`)
 }
 
-/** The config as the daemon shows it, and its secrets by place: references, or a URL with secret parts. */
+/** The config as the daemon shows it, and its secrets by path: references, or a URL with secret parts. */
 function separateSecrets(
   file: YamlFile,
   path: YamlPath,
@@ -227,7 +231,7 @@ function separateSecrets(
   return { config, secrets }
 }
 
-/** The fields in their order; those that hold no secrets have their references replaced. */
+/** The fields in their order. References are replaced in fields that contain no secrets. */
 function withPlainExpanded(
   file: YamlFile,
   path: YamlPath,
@@ -242,8 +246,8 @@ function withPlainExpanded(
 }
 
 /**
- * A URL as the daemon shows it. Only what is outside of its secret parts is read from variables here, unless the parts
- * cannot be known before (`${HOOK_URL}`).
+ * A URL in the form that the daemon shows. Variables are read only outside of its secret parts, unless those parts
+ * cannot be determined before (`${HOOK_URL}`).
  */
 function shownUrl(url: string, isPathSecret: boolean, expanded: (text: string) => string): string {
   const shown = redactedUrl(url, isPathSecret)
@@ -270,7 +274,7 @@ function listAt(file: YamlFile, path: YamlPath, value: unknown): unknown[] {
   throw file.fault(path, `${path.at(-1)} must be a list`, 'correct it')
 }
 
-/** Throws for the first error of a dot-joined map, at the line of its path. */
+/** Throws the first error of a dot-joined map, with the line of its path. */
 function reject(file: YamlFile, path: YamlPath, errors: Record<string, string>): void {
   const first = Object.entries(errors)[0]
   if (first === undefined) return

@@ -1,4 +1,4 @@
-/** A workspace as a `pipectl.yaml`: what is default is left out, secrets become references to variables. */
+/** Exports a workspace as `pipectl.yaml`. Defaults are omitted, and secrets become references to variables. */
 import { Document } from 'yaml'
 import { defaultConcurrency } from '../../../contract/delivery-settings.ts'
 import type { ColumnMapping, Destination } from '../../../contract/destination.ts'
@@ -10,7 +10,7 @@ import type { ShownTransform } from '../../../contract/transform.ts'
 import type { PipeDetail } from '../../client/client.ts'
 import { yamlText } from '../yaml-text.ts'
 
-/** YAML text that `apply` takes, and the variables it refers to. */
+/** YAML text for `apply`, and the variables that it refers to. */
 export function exportYaml(
   details: readonly PipeDetail[],
   onTerminal = false,
@@ -46,7 +46,7 @@ function exportedPipe(pipe: Pipe): Record<string, unknown> {
   }
 }
 
-/** `${…}` with a variable of its own for a secret. */
+/** `${…}` with a separate variable for each secret. */
 type Reference = (...keys: string[]) => string
 
 function exportedDestination(
@@ -61,7 +61,7 @@ function exportedDestination(
       .toUpperCase()
       .replace(/[^A-Z0-9]+/g, '_')
       .replace(/^(\d)/, '_$1')
-    // Two secrets are never one variable, even where their names differ in punctuation alone.
+    // Two secrets never share a variable, even if their names differ only in punctuation.
     let variable = name
     for (let next = 2; variables.includes(variable); next++) variable = `${name}_${next}`
     variables.push(variable)

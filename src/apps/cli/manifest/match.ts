@@ -1,15 +1,13 @@
 /**
  * Finds the existing destination of a pipe for each declared one. Pure.
  *
- *   1. the one of the same name: whatever else differs is a change of it, so that its lane keeps its position
- *   2. the only one of the same type and target (database: host, port, database, table; bucket and key; URL) that the file
- *      names nowhere: it is renamed, or the file was written before destinations had names and does not name it
- *   3. among those that have no name in the file: if one is left on both sides of one type, it is the same with a changed
- *      target
+ *   1. A destination of the same name. All other differences are changes, so that its lane keeps its position.
+ *   2. The only one of the same type and target (database: host, port, database, table; bucket and key; URL) whose name is not
+ *      in the file: it is renamed, or the file was written before destinations had names.
+ *   3. For those without a name in the file: if one remains on both sides of one type, it is the same with a changed target.
  *
- * A declared destination that matches none of them is new. If it is not clear whether a destination without a name is
- * new or changed, it is rejected: creating it and deleting the other would lose the messages that the other has not
- * delivered yet.
+ * Any other declared destination is new. A destination without a name that can be either new or changed is rejected. If it
+ * were created and the other one deleted, the undelivered messages of the other one would be lost.
  */
 import type { Destination } from '../../../contract/destination.ts'
 import { redactedConfig } from '../../../contract/destination-secrets.ts'
@@ -18,7 +16,7 @@ import { exitCodes, Failure } from '../../client/failure.ts'
 import { describeTarget, kindOf } from '../../client/workspace.ts'
 import type { DeclaredDestination } from './document.ts'
 
-/** Throws Failure (usage): another type under a name, or a destination without a name that may be one of several. */
+/** Throws Failure (usage) if a name has another type, or if a destination without a name can be one of several. */
 export function matchDestinations(
   pipeName: string,
   declared: readonly DeclaredDestination[],
@@ -40,7 +38,7 @@ export function matchDestinations(
   for (const target of new Set(declared.map(declaredTarget))) {
     const open = declared.filter((one) => !matched.has(one) && declaredTarget(one) === target)
     const candidates = [...free].filter((other) => existingTarget(other) === target)
-    // Several of one target, none of them named: an export has them in their order.
+    // Several with the same target and without names: an export lists them in their stored order.
     const isTold = open.length === 1 || open.every((one) => nameOf(one) === null)
     if (!isTold || open.length !== candidates.length || isNamedPull(open)) continue
     for (const [index, one] of open.entries()) match(one, candidates[index]!)
@@ -50,12 +48,12 @@ export function matchDestinations(
   return matched
 }
 
-/** Pull destinations have no target that would tell one from another: they are not renamed by a file. */
+/** Pull destinations have no target to distinguish them, so a file cannot rename them. */
 function isNamedPull([one]: readonly DeclaredDestination[]): boolean {
   return one !== undefined && wordsOf(one.type).isPulled && nameOf(one) !== null
 }
 
-/** The name of one with its target given to another: renamed and replaced at once, or two new targets? */
+/** The name of one destination with the target of another can mean a swap, or two new targets. It is rejected. */
 function rejectMovedName(
   pipeName: string,
   [one, existing]: [DeclaredDestination, Destination],
@@ -85,14 +83,14 @@ function matchUnnamed(
     const candidates = [...free].filter((other) => other.destination_type === type)
     if (candidates.length === 0) continue
     if (open.length === 1 && candidates.length === 1) match(open[0]!, candidates[0]!)
-    // Alike in all that the file says of them: any order is right.
+    // The file does not distinguish them, so any order is correct.
     else if (wordsOf(type).isPulled && open.length >= candidates.length)
       for (const [index, other] of candidates.entries()) match(open[index]!, other)
     else throw ambiguous(pipeName, open, candidates)
   }
 }
 
-/** Existing destinations that the file does not name, with what they were matched by. */
+/** Existing destinations that the file does not name, with the criterion that matched them. */
 export function unnamedMatches(
   pipeName: string,
   matched: ReadonlyMap<DeclaredDestination, Destination>,

@@ -1,8 +1,8 @@
 /**
- * The difference between what a file declares and what a workspace has, as steps. Pure: no request is made here.
- * Which existing destination a declared one is: `match.ts`.
+ * Computes the difference between a file and a workspace, as steps. Pure: makes no requests. `match.ts` matches
+ * declared and existing destinations.
  *
- * Secrets cannot be read back, so an existing one counts as unchanged unless `updateSecrets` is asked for.
+ * Secrets cannot be read back, so a stored secret counts as unchanged unless `updateSecrets` is set.
  */
 import { wholeColumn } from '../../../contract/column-rules.ts'
 import type { Destination, DestinationStatus } from '../../../contract/destination.ts'
@@ -29,12 +29,12 @@ export type Step = { name: string; summary: string; destroys: boolean } & (
 )
 
 export interface PlanOptions {
-  /** Delete pipes, destinations and origins that the file does not have. */
+  /** Deletes pipes, destinations and origins that are not in the file. */
   prune: boolean
   updateSecrets: boolean
 }
 
-/** Steps in the order in which they are done: what creates before what deletes. Throws Failure for an unset variable. */
+/** Steps in the order of execution: creations before deletions. Throws Failure for a variable that is not set. */
 export function planSteps(
   declared: readonly DeclaredPipe[],
   existing: readonly PipeDetail[],
@@ -62,7 +62,7 @@ export function planSteps(
   return [...steps.filter((step) => !step.destroys), ...steps.filter((step) => step.destroys)]
 }
 
-/** Destinations that the file means without naming them, each with what it was found by. */
+/** Destinations that the file declares without a name, each with the criterion that matched it. */
 export function foundUnnamed(declared: readonly DeclaredPipe[], existing: readonly PipeDetail[]): string[] {
   return declared.flatMap(({ name, destinations }) => {
     const detail = existing.find((one) => one.pipe.pipe_name === name)
@@ -71,7 +71,7 @@ export function foundUnnamed(declared: readonly DeclaredPipe[], existing: readon
   })
 }
 
-/** Things in the workspace that the file does not have and that stay, since pruning was not asked for. */
+/** Resources that are not in the file and are kept, because pruning is off. */
 export function extras(declared: readonly DeclaredPipe[], existing: readonly PipeDetail[]): string[] {
   const pruned = planSteps(declared, existing, { prune: true, updateSecrets: false })
   return pruned.filter((step) => step.destroys).map((step) => step.summary.replace(/^- /, ''))
@@ -207,7 +207,7 @@ function changeSteps(
   return steps
 }
 
-/** A part of the change of a destination; `parts` describe it and are empty when nothing changes. */
+/** A part of a destination's change. `parts` describes it and is empty if nothing changes. */
 interface Edit {
   patch: DestinationPatch
   parts: string[]
@@ -216,9 +216,9 @@ interface Edit {
 const noEdit: Edit = { patch: {}, parts: [] }
 
 /**
- * The config is compared and printed as the daemon shows it, and sent as the file has it. A secret that is not stored yet
- * is always sent; whether a stored one differs cannot be seen. A URL that changes is sent with its secret parts, which
- * belong to the new address. Another server needs all of them again.
+ * The config is compared and printed in the form that the daemon shows, and sent in the form of the file. A secret
+ * that is not stored yet is always sent; a stored one cannot be compared. A changed URL is sent with its secret
+ * parts, which belong to the new address. A change of the server needs all secrets again.
  */
 function configEdit(declared: DeclaredDestination, existing: Destination, updateSecrets: boolean): Edit {
   const { type, config, secretPlaces } = declared
@@ -240,7 +240,7 @@ function configEdit(declared: DeclaredDestination, existing: Destination, update
 }
 
 function settingsEdit({ settings }: DeclaredDestination, existing: Destination): Edit {
-  // Null is the default name: which one that is only the daemon knows.
+  // Null is the default name, which only the daemon knows.
   const { destination_name: own, ...others } = settings
   const changed = changes(typeof own === 'string' ? settings : others, existing)
   if (changed.length === 0) return noEdit
@@ -261,7 +261,7 @@ function columnsEdit({ columns }: DeclaredDestination, existing: Destination): E
   return { patch: { columns }, parts: [`${columns.length} columns replace ${existing.columns?.length ?? 0}`] }
 }
 
-/** Whether a stored salt differs cannot be seen. */
+/** A stored salt cannot be compared. */
 function transformEdit(
   declared: DeclaredDestination,
   { transform: stored = null }: Destination,
@@ -303,7 +303,7 @@ function changes(wanted: object, has: object): Change[] {
     )
 }
 
-/** The daemon trims the names of fields it writes. */
+/** The daemon trims these names. */
 function trimmed(value: unknown): unknown {
   return typeof value === 'string' ? value.trim() : (value ?? null)
 }

@@ -1,11 +1,11 @@
-/** `apply --dry-run`: what the transforms of a plan make of the newest records, before anything is saved. */
+/** `apply --dry-run`: shows the results of a plan's transforms for the newest records, before anything is stored. */
 import { count } from '../../../platform/quantities.ts'
 import type { Client, PipeDetail } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { say } from '../terminal.ts'
 import type { Step } from './plan.ts'
 
-/** Throws Failure when one of them would be refused. A pipe that is not there yet has no records. */
+/** Throws Failure if the daemon would reject one of them. A new pipe has no records. */
 export async function tryTransforms(
   client: Client,
   steps: readonly Step[],

@@ -1,6 +1,6 @@
 /**
- * The versions of what a plan changes, so that each change is made only if nobody else has made one since the plan
- * (docs/dev/contract.md#concurrent-changes).
+ * The versions of the resources that a plan changes. A change is made only if no other client has changed the
+ * resource since the plan (docs/dev/contract.md#concurrent-changes).
  */
 import { changedMeanwhile, changedSettings, ifUnchanged } from '../../client/changed-meanwhile.ts'
 import type { Client, PipeDetail, Reply } from '../../client/client.ts'
@@ -10,14 +10,14 @@ import type { Step } from './plan.ts'
 interface Known {
   name: string
   etag: string | null
-  /** The body of the GET, for words about a difference. */
+  /** The body of the GET, to describe a difference. */
   body: object
 }
 
 export class Versions {
   readonly #known = new Map<string, Known>()
 
-  /** Reads everything that the steps change. Throws Failure if it is no longer as the plan has it. */
+  /** Reads everything that the steps change. Throws Failure if it has changed since the plan. */
   async read(client: Client, steps: readonly Step[], existing: readonly PipeDetail[]): Promise<void> {
     for (const detail of existing) {
       const { pipe, destinations } = detail
@@ -40,13 +40,13 @@ export class Versions {
     this.#known.set(id, { name, etag, body })
   }
 
-  /** Makes a change of a pipe or a destination, with the ETag of its last reading or change. */
+  /** Changes a pipe or a destination, with the ETag of the last read or change. */
   async change<T extends object | null>(
     id: string,
     call: (ifMatch: string | null) => Promise<Reply<T>>,
   ): Promise<Reply<T>> {
     const known = this.#known.get(id)
-    // It was made by an earlier step.
+    // An earlier step created it.
     if (known === undefined) return await call(null)
     const reply = await ifUnchanged(known.name, known.body, () => call(known.etag))
     this.#known.set(id, { ...known, etag: reply.etag, body: { ...known.body, ...reply.body } })

@@ -1,6 +1,5 @@
 /**
- * A YAML (or JSON) file as its author sees it: every error names the line. Shared by `apply`, `diff` and the `-f` of
- * `destinations`.
+ * A YAML (or JSON) file whose errors name the line. Used by `apply`, `diff` and the `-f` of `destinations`.
  *
  * `${NAME}` in a string is the environment variable NAME; `$${` is a literal `${`.
  */
@@ -14,13 +13,18 @@ export type YamlPath = readonly (string | number)[]
 export interface YamlFile {
   name: string
   value: unknown
-  /** A Failure (usage) that points at the line of a path, or of the deepest part of the path that exists. */
+  /** A Failure (usage) with the line of a path, or of the deepest part of it that exists. */
   fault(path: YamlPath, what: string, hint: string): Failure
-  /** A text at a path with its references replaced. Throws Failure naming the variable that is not set, and its line. */
+  /**
+   * The text at a path with its references replaced. Throws Failure with the line and the variable if one is not set.
+   */
   expand(path: YamlPath, text: string): string
 }
 
-/** Reads a file, `-` for stdin. References are read from `env`. Throws Failure (usage) with the line of the first error. */
+/**
+ * Reads a file; `-` is stdin. References are read from `env`. Throws Failure (usage) with the line of the first
+ * error.
+ */
 export function readYamlFile(file: string, env = io().env): YamlFile {
   const text = readFileOrStdin(file, { name: file, hint: 'name a file that can be read, or - for stdin' })
   return parseYaml(file === '-' ? 'stdin' : file, text, env)
@@ -59,7 +63,7 @@ function faultAt(file: string, line: number, what: string, hint: string): Failur
   return new Failure(exitCodes.usage, `${file}, line ${line}: ${what}`, hint)
 }
 
-/** Rejects keys that are not in `known`, naming the first with its line. */
+/** Rejects keys that are not in `known`. The error names the first one and its line. */
 export function rejectUnknownKeys(
   file: YamlFile,
   path: YamlPath,
@@ -79,7 +83,7 @@ export function referencesIn(text: string): string[] {
 
 const referencePattern = /\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g
 
-/** For a key of a map the line is the key's own: that is where an author looks. */
+/** For a key of a map, the line is that of the key, which is where an author looks. */
 function childOf(node: unknown, key: string | number): { value: unknown; offset: number } | null {
   if (isMap(node)) {
     const pair = node.items.find((item) => isScalar(item.key) && String(item.key.value) === String(key))

@@ -1,4 +1,4 @@
-/** `pipectl parked edit`: a parked record in an editor, or from a file; what changed is shown before it is replayed. */
+/** `pipectl parked edit`: edits a parked record in an editor or from a file. Shows the changes before the replay. */
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { checkRecords } from '../../client/json-check.ts'
@@ -12,7 +12,7 @@ import { canAsk, coloursOn, confirm, paint } from '../terminal.ts'
 import { editRecords } from './editor.ts'
 import type { NamedLane } from './references.ts'
 
-/** Each record's text. `file` null: the editor. Throws Failure when nothing was changed, or the person does not want it. */
+/** Each record's text. `file` null: uses the editor. Throws Failure if nothing changed or the user declines. */
 export async function editedRecords(
   client: Client,
   lane: NamedLane,
@@ -48,7 +48,7 @@ export async function editedRecords(
   return records.map(compacted)
 }
 
-/** `file`: `-` is stdin. One JSON object, or an array of as many as are parked at most. */
+/** `file`: `-` is stdin. One JSON object, or an array of at most as many as are parked. */
 export function recordsFrom(file: string, most: number): string[] {
   const hint = 'name a file that holds the records as JSON, or - for stdin'
   const text = readFileOrStdin(file, { name: `-f ${file}`, hint })

@@ -1,7 +1,7 @@
 /**
- * Records in the user's editor: a private file (directory 0700, file 0600), removed in any case. Faults that remain
- * when the editor is closed are written at the top as comments, and it opens again, until the text is valid or was
- * left unchanged.
+ * Opens records in the user's editor: in a private file (directory 0700, file 0600) that is always removed. If there
+ * are errors when the editor closes, they are added as comments at the top, and the editor opens again, until the
+ * text is valid or the user leaves it unchanged.
  */
 import { spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -15,8 +15,8 @@ import { io } from '../io.ts'
 const commentMark = '//'
 
 /**
- * The records as they are when the editor is closed; null: nothing was changed. `notes`: said above the text. `most`: how many
- * records there may be.
+ * The records as they are when the editor closes. Null: nothing was changed. `notes` are shown above the text. `most`
+ * is the maximum number of records.
  */
 export async function editRecords(
   text: string,
@@ -50,7 +50,7 @@ export async function editRecords(
   }
 }
 
-/** Line numbers are those of the file as it is opened next: two lines of complaint, then the notes. */
+/** Line numbers are those of the file when it is opened again: two lines for the error, then the notes. */
 function complaintsOf(fault: JsonFault, notes: number): string[] {
   const line = fault.line + 2 + notes
   return [
@@ -63,14 +63,14 @@ function withComments(text: string, comments: readonly string[]): string {
   return `${comments.map((one) => `${commentMark} ${printable(one)}\n`).join('')}${text.trimEnd()}\n`
 }
 
-/** Comments at the top only: further down two slashes may stand in a record. */
+/** Comments are recognized only at the top, because a record can contain two slashes. */
 function withoutComments(text: string): string {
   const lines = text.split('\n')
   const first = lines.findIndex((line) => !line.startsWith(commentMark))
   return first === -1 ? '' : lines.slice(first).join('\n')
 }
 
-/** A shell runs it, as git does: EDITOR may have arguments (`code --wait`). */
+/** A shell runs it, as in git, because EDITOR can contain arguments (`code --wait`). */
 function runEditor(file: string, env: NodeJS.ProcessEnv): Promise<void> {
   const editor = env.VISUAL || env.EDITOR || 'vi'
   return new Promise((resolve, reject) => {
@@ -91,7 +91,7 @@ function runEditor(file: string, env: NodeJS.ProcessEnv): Promise<void> {
   })
 }
 
-/** Ctrl-C is the editor's own affair; a signal that ends this program removes the file first. */
+/** Ctrl-C belongs to the editor. A signal that ends this program removes the file first. */
 function stopHandlers(remove: () => void): () => void {
   const ignore = () => {}
   const end = (signal: NodeJS.Signals) => {

@@ -1,4 +1,4 @@
-/** Says what became of replays. */
+/** Reports the results of replays. */
 import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { exitCodes, Failure } from '../../client/failure.ts'
@@ -8,7 +8,7 @@ import { openCountProgress } from '../progress.ts'
 import { say } from '../terminal.ts'
 import type { NamedLane } from './references.ts'
 
-/** So long without any outcome, and the replays are left to themselves. */
+/** Time without any result after which the command stops waiting for replays. */
 const waitMs = 30_000
 
 /** `wait` undefined: waits only on a terminal. */
@@ -16,7 +16,7 @@ export function shouldWait(wait: boolean | undefined): boolean {
   return wait ?? io().stderr.isTTY === true
 }
 
-/** Throws Failure when it failed again, or nothing is known after half a minute. */
+/** Throws Failure if the replay failed, or if there is no result after half a minute. */
 export async function sayOutcome(client: Client, lane: NamedLane, replay: StartedReplay): Promise<void> {
   const outcome = await replayOutcome(client, lane, replay, waitMs)
   if (outcome.kind === 'stored') return say(`Stored: ${lane.name} accepted it.`)
@@ -30,7 +30,7 @@ export async function sayOutcome(client: Client, lane: NamedLane, replay: Starte
   throw stillWaiting(lane)
 }
 
-/** The same of several, each in turn: the lane replays them one after the other. */
+/** The same for several replays in order, because the lane executes them one after another. */
 export async function sayOutcomes(
   client: Client,
   lane: NamedLane,

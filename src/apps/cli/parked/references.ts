@@ -1,4 +1,4 @@
-/** How people name parked records: by id, or by a beginning of it that fits one of the destination's. */
+/** Resolves parked records on the command line: by id, or by a unique start of an id. */
 import type { ParkedRecord } from '../../../contract/parked.ts'
 import { isUuid } from '../../../contract/uuid.ts'
 import type { Client } from '../../client/client.ts'
@@ -8,12 +8,12 @@ import type { LaneRef } from '../../client/workspace.ts'
 import { fullName } from '../../client/workspace.ts'
 import { findDestination } from '../references.ts'
 
-/** So many are looked through for the beginning of an id. */
+/** The number of records that are searched for the start of an id. */
 const searched = 20_000
 const shortestPrefix = 4
 
 export interface NamedLane extends LaneRef {
-  /** As the person names it. */
+  /** The name that the user gave. */
   name: string
 }
 
@@ -26,7 +26,7 @@ export async function findLane(client: Client, reference: string): Promise<Named
   }
 }
 
-/** The ids that these references name. Throws Failure: not found for none, usage for several. */
+/** The ids of these references. Throws Failure: not found for none, usage for several. */
 export async function findParkedIds(
   client: Client,
   lane: NamedLane,
@@ -67,7 +67,7 @@ function onlyOne(
   )
 }
 
-/** Either ids, or all that fit a filter: both or neither is wrong usage. */
+/** Requires either ids or a filter. Both or neither is wrong usage. */
 export function requireSelection(
   ids: readonly string[],
   all: boolean | undefined,

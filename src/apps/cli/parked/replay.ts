@@ -1,4 +1,4 @@
-/** Replays of parked records, one or many, and what became of them. */
+/** Replays one or many parked records and reports the results. */
 import { parkedIdsAtOnce } from '../../../contract/parked.ts'
 import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
@@ -24,14 +24,14 @@ export async function replayOne(
   else say(`Replaying ${parkedId}; \`pipectl parked show ${lane.name} ${parkedId}\` shows the result.`)
 }
 
-/** `ids` empty: all that fit the filter. */
+/** `ids` empty: all records that match the filter. */
 export async function replayMany(
   client: Client,
   lane: NamedLane,
   { ids, filter }: { ids: readonly string[]; filter: ParkedFilter },
   wait: boolean,
 ): Promise<void> {
-  // The replay count of each record before this replay: it shows the outcome.
+  // The replay count of each record before this replay. It identifies the result.
   const known = wait
     ? (await parkedRecords(client, lane, filter, { most: Number.POSITIVE_INFINITY })).parked
     : []

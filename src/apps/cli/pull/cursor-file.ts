@@ -1,7 +1,7 @@
 /**
- * Up to where a pull lane's messages are done with, on this machine: one small file per destination under the XDG
- * state directory. The daemon's own cursor moves only with the next request, so a consumer that is killed between its
- * output and that request would otherwise get the message again.
+ * The position up to which messages of a pull lane are processed on this machine: one small file per destination
+ * under the XDG state directory. The daemon's cursor moves only with the next request. Without the file, a consumer
+ * that is killed between its output and that request would receive the message again.
  */
 import { createHash } from 'node:crypto'
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
@@ -10,9 +10,9 @@ import { isObject } from '../../../contract/is-object.ts'
 import { stateDir } from '../profile-store.ts'
 
 export interface PullCursor {
-  /** The last message whose output is done. */
+  /** The last message whose output is complete. */
   doneSeq: number
-  /** The last `after_seq` that the daemon has responded to: what it knows. */
+  /** The last `after_seq` that the daemon has confirmed. */
   toldSeq: number
 }
 
@@ -48,8 +48,9 @@ export function openCursorFile(url: string, destinationId: string, env: NodeJS.P
 }
 
 /**
- * The cursor to begin at. The daemon's cursor wins when it is ahead (another consumer continued) and when it went
- * back behind the position it knew (the lane was rewound); otherwise the daemon merely does not know yet.
+ * The cursor to start with. The daemon's cursor is used if it is ahead (another consumer continued) or before the
+ * position that the daemon confirmed (the lane was rewound). Otherwise the daemon does not know the last position
+ * yet.
  */
 export function startAfter(laneCursor: number, saved: PullCursor | null): number {
   if (saved === null || laneCursor >= saved.doneSeq || laneCursor < saved.toldSeq) return laneCursor

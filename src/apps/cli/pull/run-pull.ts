@@ -1,10 +1,10 @@
 /**
- * `pipectl pull`, the work: at least once, in order, one message at a time.
+ * The work of `pipectl pull`: at least once, in order, one message at a time.
  *
  *   pull?after_seq=done ──▶ message ──▶ sink (written, 2xx, exit 0) ──▶ save done ──▶ pull?after_seq=done …
  *
- * Killed anywhere, the next run begins with the first message whose `save` did not happen: it may be seen twice, never
- * zero times. A lane with explicit acknowledgement is leased instead: ack after the sink, nack when it failed.
+ * If it is killed at any point, the next run starts with the first message that was not saved. A message can be output twice,
+ * but is never lost. With explicit acknowledgement the message is leased: ack after the sink, nack if the sink failed.
  */
 import { setTimeout } from 'node:timers/promises'
 import type { Destination } from '../../../contract/destination.ts'
@@ -17,21 +17,21 @@ import { type CursorFile, startAfter } from './cursor-file.ts'
 import type { PulledMessage, Sink } from './sinks.ts'
 
 export interface PullSettings {
-  /** once: one message; drain: what there is; follow: until interrupted. */
+  /** once: one message; drain: all present messages; follow: until interrupted. */
   mode: 'once' | 'drain' | 'follow'
-  /** Go on after a gap that retention left, instead of failing. */
+  /** Continues after a gap that retention left, instead of failing. */
   acceptGap: boolean
   sink: Sink
   cursors: CursorFile
   signal: AbortSignal
-  /** Something a person should know: a pause, a gap. */
+  /** Reports a pause or a gap to the user. */
   onNote: (text: string) => void
 }
 
 /** How long one request waits for a message. */
 const waitsMs = { follow: 25_000, once: 5_000, drain: 0 }
 
-/** Resolves with the number of messages that went to the sink. Throws Failure. */
+/** Resolves with the number of messages that the sink received. Throws Failure. */
 export async function runPull(
   client: Client,
   destination: Destination,
@@ -69,11 +69,11 @@ export async function runPull(
 }
 
 interface Lane {
-  /** The next message; null: none came in time. */
+  /** The next message. Null: none arrived in time. */
   next(waitMs: number, signal: AbortSignal): Promise<PulledMessage | null>
   done(message: PulledMessage): Promise<void>
   refund(message: PulledMessage): Promise<void>
-  /** Reports the last position to the daemon, so that what is done is no longer shown as pending. */
+  /** Reports the last position to the daemon, so that processed messages are no longer shown as pending. */
   end(): Promise<void>
 }
 
@@ -91,7 +91,7 @@ function cursorLane(client: Client, destination: Destination, settings: PullSett
   }
   return {
     async next(waitMs, signal) {
-      // Again after a gap that is accepted: what follows it is there already.
+      // Repeats after an accepted gap, because the messages after it are available.
       for (;;) {
         try {
           const response = await ask(waitMs, signal)
@@ -117,7 +117,7 @@ function cursorLane(client: Client, destination: Destination, settings: PullSett
   }
 }
 
-/** The first message after a gap; null: the error is another one. */
+/** The first message after a gap. Null: the error is another one. */
 function afterGap(error: unknown): number | null {
   const earliest =
     error instanceof ApiFailure && error.code === 'cursor_expired' ? error.body.earliest_seq : null
@@ -140,14 +140,14 @@ function leasedLane(client: Client, destinationId: string): Lane {
       await client.settleLease(destinationId, 'ack', message.msgId)
     },
     async refund(message) {
-      // The lease runs out by itself: the failure of the sink is what the person must see.
+      // The lease expires by itself. The user must see the failure of the sink.
       await client.settleLease(destinationId, 'nack', message.msgId).catch(() => {})
     },
     async end() {},
   }
 }
 
-/** A consumer that follows outlives restarts of the daemon; the others fail at once. */
+/** A consumer that follows survives restarts of the daemon. The other modes fail immediately. */
 async function patiently<T>(settings: PullSettings, ask: () => Promise<T>): Promise<T> {
   for (let attempt = 0; ; attempt += 1) {
     try {

@@ -1,6 +1,6 @@
 /**
- * Where pulled messages go. A sink resolves only when the message is done with: written and flushed, responded to with 2xx, or
- * the command ended with 0. The cursor moves after that and never before.
+ * The receivers of pulled messages. A sink resolves only when the message is processed: written and flushed, accepted
+ * with 2xx, or the command exited with 0. The cursor moves only after that.
  */
 import { spawn } from 'node:child_process'
 import { fstatSync, fsyncSync } from 'node:fs'
@@ -18,9 +18,9 @@ export interface PulledMessage {
   destinationId: string
   msgId: string
   seq: number
-  /** The whole response of the daemon. */
+  /** The complete response of the daemon. */
   text: string
-  /** Each record's own text. */
+  /** The original text of each record. */
   records: string[]
 }
 
@@ -28,8 +28,8 @@ export type PullFormat = 'ndjson' | 'json'
 export type Sink = (message: PulledMessage, signal: AbortSignal) => Promise<void>
 
 /**
- * The bytes of one message: its records, one per line, or the response on one line. On a terminal what would act on it
- * stands as escapes of JSON.
+ * The bytes of one message: its records, one per line, or the response on one line. On a terminal, control characters
+ * are JSON escapes.
  */
 export function messageText(message: PulledMessage, format: PullFormat, onTerminal = false): string {
   const texts = format === 'json' ? [message.text] : message.records
@@ -37,7 +37,7 @@ export function messageText(message: PulledMessage, format: PullFormat, onTermin
   return onTerminal ? printableJson(lines) : lines
 }
 
-/** To stdout. Resolves when the system has the bytes, and the disk when stdout is a file. */
+/** Writes to stdout. Resolves when the system has the bytes, and when they are on disk if stdout is a file. */
 export function stdoutSink(format: PullFormat): Sink {
   const { fd } = io().stdout
   const isFile = fd !== undefined && fstatSync(fd).isFile()
@@ -65,7 +65,7 @@ const forwardTimeoutMs = 60_000
 interface Forwarding {
   url: string
   authHeader: string | undefined
-  /** For as long as the failure may pass by itself. */
+  /** True: retries errors that can be temporary. */
   keepTrying: boolean
   onWait(reason: string, waitMs: number): void
 }
@@ -122,7 +122,7 @@ async function postOnce(
   }
 }
 
-/** Runs a shell command for each message: the message on stdin, its ids in the environment. */
+/** Runs a shell command for each message, with the message on stdin and its ids in the environment. */
 export function execSink(command: string, format: PullFormat): Sink {
   return async (message, signal) => {
     const child = spawn('/bin/sh', ['-c', command], {
@@ -145,7 +145,7 @@ export function execSink(command: string, format: PullFormat): Sink {
         )
       })
     })
-    // A command that ends without reading all of its input closes the pipe: its exit code is what counts.
+    // A command that exits before it has read all input closes the pipe. Only its exit code counts.
     child.stdin.on('error', () => {})
     child.stdin.end(messageText(message, format))
     const why = await ended

@@ -1,10 +1,10 @@
 /**
- * `pipectl tail`, the work: the events of one connection after the other, until the daemon ends it for good.
+ * The work of `pipectl tail`: reads events over one connection after another, until the daemon ends the stream permanently.
  *
- *   connect ─▶ events ─▶ written ─▶ the next piece …   cut off, silent, or the daemon stops ─▶ wait ─▶ connect behind the last id
+ *   connect ─▶ events ─▶ written ─▶ next piece …   disconnected, silent, or shutdown ─▶ wait ─▶ connect after the last id
  *
- * The next piece is read when the one before is written: a reader that is slow slows the daemon down, which then counts what
- * it leaves out. Nothing is repeated and nothing is lost without being counted, as far as the pipe keeps it.
+ * The next piece is read when the previous one is written. A slow reader slows down the daemon, which then counts the records
+ * that it drops. Nothing is repeated, and every loss is counted, as far as the pipe keeps its records.
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import { backoffMs } from '../../../platform/backoff.ts'
@@ -19,21 +19,21 @@ import type { TailedRecord } from './record-lines.ts'
 export interface TailSettings {
   pipeId: string
   pipeName: string
-  /** As the operation takes it. */
+  /** In the form of the operation. */
   query: Record<string, string>
   signal: AbortSignal
   /** Resolves when they are written. */
   onRecords(records: TailedRecord[]): Promise<void>
   onLeftOut(records: number): void
-  /** Something a person should know. */
+  /** Reports something that the user should know. */
   onNote(text: string): void
 }
 
-/** The daemon speaks at least every 10 s. */
+/** The daemon sends something at least every 10 s. */
 const silentMs = 35_000
 const longestWaitMs = 15_000
 
-/** Ends with a Failure: interrupted, the pipe deleted, the key revoked, or what connecting for the first time failed with. */
+/** Ends with a Failure: interrupted, the pipe was deleted, the key was revoked, or the first connection failed. */
 export async function follow(client: Client, settings: TailSettings): Promise<never> {
   const { signal, onNote } = settings
   let lastId: string | null = null
@@ -77,7 +77,7 @@ function mayPass(error: Failure): boolean {
   )
 }
 
-/** Resolves with why the connection is over where it is worth another one. Throws Failure where it is not. */
+/** Resolves with the reason if the connection ended and another one can be opened. Otherwise throws Failure. */
 async function readAll(
   url: string,
   stream: ReadableStream<Uint8Array>,
@@ -99,12 +99,12 @@ async function readAll(
     if (error instanceof Failure || settings.signal.aborted) throw error
     return brokenConnection(url, error)
   } finally {
-    // Not waited for: what is broken does not end any better.
+    // Not awaited: cancelling a broken connection can fail or hang.
     void reader.cancel().catch(() => {})
   }
 }
 
-/** null: the stream is over. */
+/** Null: the stream has ended. */
 async function nextPiece(
   reader: ReadableStreamDefaultReader<Uint8Array>,
 ): Promise<Uint8Array | null | 'silent'> {
@@ -134,7 +134,7 @@ async function handle(events: readonly ServerEvent[], settings: TailSettings): P
   if (end !== null) throw end
 }
 
-/** null: it goes on with another connection. */
+/** Null: continue with another connection. */
 function endOf(reason: string, { pipeName }: TailSettings): Failure | null {
   if (reason === 'shutdown') return null
   if (reason === 'pipe_deleted')
@@ -184,7 +184,7 @@ function interrupted({ pipeName }: TailSettings, lastId: string | null): Failure
   return new Failure(exitCodes.interrupted, 'interrupted', hint)
 }
 
-/** The note about records that are missing. */
+/** The note about dropped records. */
 export function leftOutNote(records: number, sample: string): string {
   return `${counted(records, 'record')} left out: more than ${sample} in a second, or larger than 256 KiB`
 }

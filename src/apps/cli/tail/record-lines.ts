@@ -1,26 +1,26 @@
-/** A record of a tail as it is printed. */
+/** Formats a record of a tail for output. */
 import { singleLine } from '../../client/json-text.ts'
 import { printableJson } from '../../client/printable.ts'
 import { cut } from '../table.ts'
 import { paint } from '../terminal.ts'
 
-/** lines: for people; ndjson: the record alone; json: with msg_id, stream_seq, index and received_ts. */
+/** lines: for people. ndjson: only the record. json: with msg_id, stream_seq, index and received_ts. */
 const tailFormats = ['lines', 'ndjson', 'json'] as const
 export type TailFormat = (typeof tailFormats)[number]
 
 export interface TailedRecord {
   msgId: string
   receivedTs: string
-  /** Its own JSON text. */
+  /** Its original JSON text. */
   text: string
-  /** The event's text as the daemon sent it. */
+  /** The text of the event as the daemon sent it. */
   eventText: string
 }
 
 export interface Screen {
   isTerminal: boolean
   colours: boolean
-  /** Columns; Infinity: nothing is cut. */
+  /** In columns. Infinity: nothing is truncated. */
   width: number
 }
 
@@ -31,7 +31,7 @@ export function recordLine(record: TailedRecord, format: TailFormat, screen: Scr
   return `${screen.isTerminal ? printableJson(line) : line}\n`
 }
 
-/** The end of a msg_id is what differs between neighbours: it begins with the time. */
+/** Shows the end of a msg_id, because ids start with the time and neighbors differ only at the end. */
 function lineForPeople({ msgId, receivedTs, text }: TailedRecord, screen: Screen): string {
   const head = printableJson(`${receivedTs.slice(11, 23)}Z …${msgId.slice(-8)}`)
   const room = Math.max(20, screen.width - head.length - 2)

@@ -1,10 +1,10 @@
-/** `--where key=value`: which records of a tail are shown. Values are compared as text, so that no number is rounded. */
+/** `--where key=value`: selects the records of a tail. Values are compared as text, so that no number is rounded. */
 import { exitCodes, Failure } from '../../client/failure.ts'
 import { valueText } from '../../client/json-text.ts'
 
 export type Condition = (recordText: string) => boolean
 
-/** Holds when all hold. Throws Failure (usage). */
+/** True if all conditions hold. Throws Failure (usage). */
 export function conditionOf(wheres: readonly string[]): Condition {
   const conditions = wheres.map(one)
   return (recordText) => conditions.every((holds) => holds(recordText))
@@ -24,7 +24,7 @@ function one(where: string): Condition {
   }
 }
 
-/** The value of the key with this name, else of the key inside the object before the first dot. */
+/** The value of the key with this name, or else of a key inside the object named before the first dot. */
 function textAt(json: string, path: string): string | null {
   if (!json.trimStart().startsWith('{')) return null
   const whole = valueText(json, path)
