@@ -1,9 +1,9 @@
-/** Which listeners there are, by the settings of the daemon. */
+/** The listeners of the daemon, according to its settings. */
 import type { Settings } from '../settings/settings.ts'
 import type { Surface } from './http/server.ts'
 import type { CertificateFiles } from './tls/certificate-files.ts'
 
-/** By the listener's setting: where its certificate lies; null: it speaks plain HTTP. */
+/** Returns the certificate files of a listener, by its setting; null: it serves plain HTTP. */
 export function certificateFiles(settings: Settings, listener: string): CertificateFiles | null {
   const own = listener === 'data_listen' && settings['tls.data_cert_file'] !== null
   const certSetting = own ? 'tls.data_cert_file' : 'tls.cert_file'
@@ -13,12 +13,14 @@ export function certificateFiles(settings: Settings, listener: string): Certific
   return certFile === null || keyFile === null ? null : { certFile, keyFile, certSetting, keySetting }
 }
 
-/** Whether ingest and pull are on a listener with TLS. */
+/** True if ingest and pull are on a listener with TLS. */
 export function servesDataOverTls(settings: Settings): boolean {
   return surfaces(settings).some(({ name, data }) => data && certificateFiles(settings, name) !== null)
 }
 
-/** With a second listener, ingest and pull leave the first: the public listener must not expose management. */
+/**
+ * With a second listener, the first one does not serve ingest and pull: the public listener must not expose management.
+ */
 export function surfaces(settings: Settings): Surface[] {
   const { listen, data_listen: dataListen } = settings
   if (dataListen === null) return [{ name: 'listen', listen, management: true, data: true }]

@@ -1,13 +1,13 @@
 /**
- * The alerts that were raised and those that are to be sent, for the daemon's watch of lanes and its sender. The
- * result of one check of the lanes is stored as a whole:
+ * Stores raised alerts and the queue of alerts to send, for the check of the lanes and the sender of alerts. The result
+ * of one check is stored in one transaction:
  *
- *   record   marks and the alerts they are about, in one transaction
- *   next     the oldest that is not sent
- *   settle   it is removed from the queue, or its failure is shown
+ *   record   stores marks and the alerts they are about, in one transaction
+ *   next     returns the oldest unsent alert
+ *   settle   removes it from the queue, or stores its failure
  *
- * After a crash before `record` the next check raises the alert; after one behind it the queue is sent; after one
- * between a receiver's response and `settle` the alert is sent again with the same `webhook-id`.
+ * After a crash before `record` the next check raises the alert. After a crash behind it the queue is sent. After a
+ * crash between a receiver's response and `settle` the alert is sent again with the same `webhook-id`.
  */
 import type { AlertEvent } from '../contract/alert-words.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
@@ -18,7 +18,7 @@ import { type Connection, inWriteTransaction } from './transactions.ts'
 
 /** The alert state of one lane and one event: `observe/alerts/marks.ts`. */
 export interface AlertMark {
-  /** The destination's id; empty: of the service. */
+  /** The destination's id; empty for the service itself. */
   subject: string
   event: AlertEvent
   /**
@@ -31,11 +31,11 @@ export interface AlertMark {
   toldMs: number | null
   /** Number of occurrences that have not been reported. */
   heldBack: number
-  /** For an event that counts: the number that was reported. */
+  /** For an event with a count: the count that was last reported. */
   counted: number
 }
 
-/** A workspace with alerts, as the watch of lanes sees it. */
+/** A workspace with alerts, as the check of the lanes sees it. */
 export interface WatchedWorkspace {
   workspaceId: string
   events: readonly AlertEvent[] | null
@@ -46,33 +46,33 @@ export interface WatchedWorkspace {
 export interface QueuedAlert {
   alertId: string
   atMs: number
-  /** The alert as the standard format has it. */
+  /** The alert as JSON text, as it is sent. */
   json: string
 }
 
 export type AlertOutcome =
   | { kind: 'sent'; atMs: number }
-  /** `isFinal`: it is not tried again. */
+  /** `isFinal`: the alert is not sent again. */
   | { kind: 'failed'; atMs: number; code: string; message: string; isFinal: boolean }
 
 export interface AlertStore {
-  /** Every workspace with alerts. */
+  /** Returns every workspace with alerts. */
   workspaces(): Promise<WatchedWorkspace[]>
   marks(workspaceId: string): Promise<AlertMark[]>
   /**
-   * Records the result of a check of the lanes: all of it or nothing. False: the workspace has no alerts any more,
-   * and nothing was stored. `gone`: marks that are no longer needed.
+   * Stores the result of one check of the lanes in one transaction. False: the workspace no longer has alerts, and
+   * nothing was stored. `gone`: marks that are no longer needed.
    */
   record(
     workspaceId: string,
     found: { marks: readonly AlertMark[]; gone: readonly AlertMark[]; alerts: readonly QueuedAlert[] },
   ): Promise<boolean>
-  /** The oldest alert that is not sent, and where it goes; null: there is none. */
+  /** Returns the oldest unsent alert and the settings to send it with. Null: the queue is empty. */
   next(workspaceId: string): Promise<{ alert: QueuedAlert; settings: StoredAlerts } | null>
   settle(workspaceId: string, alertId: string, outcome: AlertOutcome): Promise<void>
 }
 
-/** Rows of one statement: of 8 values each, far from what a database takes. */
+/** Rows per statement. A row has 8 values, so this is far below the databases' limits of parameters. */
 const marksAtOnce = 100
 
 export function alertStore(db: Connection, sealer: Sealer): AlertStore {
@@ -192,7 +192,7 @@ async function recordFound(
   return true
 }
 
-/** There are thousands if all lanes of a workspace fail at once. */
+/** There are thousands of marks if all lanes of a workspace fail at once. */
 async function putMarks(trx: Connection, workspaceId: string, marks: readonly AlertMark[]): Promise<void> {
   for (let at = 0; at < marks.length; at += marksAtOnce) {
     const rows = marks.slice(at, at + marksAtOnce).map((mark) => ({

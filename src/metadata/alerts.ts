@@ -1,4 +1,4 @@
-/** Where the alerts of a workspace go: at most one row of each. Address and secret are sealed. */
+/** The alert settings of a workspace: at most one row per workspace. The address and the secret are stored sealed. */
 import {
   type AlertEvent,
   type AlertFormat,
@@ -12,27 +12,27 @@ import { type Sealer, UnsealError } from './secrets.ts'
 import { type AlertSettingsRow, isoTime, normaliseId } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
-/** Where alerts of a workspace go, in the clear. */
+/** The alert settings of a workspace, with address and secret in the clear. */
 export interface AlertSettings {
   url: string
   secret: string | null
   format: AlertFormat
-  /** Null: all, also what later versions add. */
+  /** Null: all events, including those that later versions add. */
   events: readonly AlertEvent[] | null
 }
 
 export interface StoredAlerts extends AlertSettings {
-  /** The stored address or secret does not open: both are empty, and nothing can be sent. */
+  /** The stored address or secret cannot be unsealed: both are empty, and nothing can be sent. */
   isUnreadable: boolean
   status: AlertsStatus
 }
 
 export interface AlertSettingsStore {
-  /** Null: none are set up. */
+  /** Null: the workspace has no alert settings. */
   get(workspaceId: string): Promise<StoredAlerts | null>
-  /** As a whole. What is pending stays, and goes to the new address. `decide` may throw. */
+  /** Replaces all settings. Pending alerts are kept and sent to the new address. `decide` may throw. */
   put(workspaceId: string, decide: (current: StoredAlerts | null) => AlertSettings): Promise<StoredAlerts>
-  /** With everything that is pending. False: there were none. */
+  /** Deletes the settings and all pending alerts. False: there were no settings. */
   delete(workspaceId: string): Promise<boolean>
 }
 
@@ -81,7 +81,7 @@ export function alerts(db: Connection, sealer: Sealer, inAudited: Audited): Aler
   }
 }
 
-/** `workspaceId` as stored. */
+/** Expects `workspaceId` in lower case. */
 export async function readAlerts(
   db: Connection,
   sealer: Sealer,
@@ -119,7 +119,7 @@ export async function readAlerts(
   }
 }
 
-/** Those that this version knows. */
+/** Leaves out events that this version does not know. */
 export function eventsOf(text: string | null): AlertEvent[] | null {
   if (text === null) return null
   const stored = text.split(',')
@@ -139,7 +139,7 @@ export function sealedAlerts(
   }
 }
 
-/** Values that do not open, because the file was altered or its key is lost, are empty. */
+/** Values that cannot be unsealed, because the file was altered or its key is lost, are empty. */
 export function openedAlerts(
   sealer: Sealer,
   { workspace_id, alert_url, alert_secret }: SealedAlerts & Pick<AlertSettingsRow, 'workspace_id'>,
@@ -158,7 +158,7 @@ function belongsTo(workspaceId: string, place: string): string {
   return `alerts ${workspaceId} ${place}`
 }
 
-/** Without a secret. `before`: what is compared with it, to name the secrets that are others. */
+/** Leaves out the secrets. `before`: the state to compare with, to name the secrets that changed. */
 function audited(
   { url, secret, format, events }: AlertSettings,
   before: AlertSettings | null = null,

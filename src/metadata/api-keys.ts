@@ -1,8 +1,9 @@
 /**
- * API keys: of each, its hash, its rights and what a list shows. docs/dev/contract.md#ids-and-api-keys, docs/dev/contract.md#key-scopes.
+ * API keys: the hash of each key, its rights, and the fields that a list shows. docs/dev/contract.md#ids-and-api-keys,
+ * docs/dev/contract.md#key-scopes.
  *
- * A key that expires ends by itself: authentication compares the time. Its row says `active` until something looks at the
- * keys of its workspace for another reason (`settleExpired`), and lists say `expired` from the moment on.
+ * A key expires by itself, because authentication compares the time. Lists say `expired` from that moment. The row
+ * keeps `active` until the workspace's keys are next read for another reason (`settleExpired`).
  */
 import { randomUUID } from 'node:crypto'
 import { type ApiKey, type ApiKeyScope, apiKeyScopes, type KeyRights } from '../contract/api-key.ts'
@@ -17,8 +18,8 @@ import { type Connection, inWriteTransaction } from './transactions.ts'
 export interface ApiKeyStore {
   list(workspaceId: string): Promise<ApiKey[]>
   /**
-   * Throws `duplicate_api_key_name` (unique among active keys), and `validation_error` for a pipe that the workspace does
-   * not have.
+   * Throws `duplicate_api_key_name` (names are unique among active keys), and `validation_error` for a pipe that the
+   * workspace does not have.
    */
   create(workspaceId: string, key: NewApiKey): Promise<ApiKey>
   /**
@@ -72,7 +73,7 @@ export function apiKeys(
         const old = await activeRow(trx, workspaceId, apiKeyId)
         if (old === undefined) return null
         const ended = await endKey(trx, old, endMs, now())
-        // After the old one has ended: with one key too many allowed, replacing is still possible.
+        // Runs after the old key has ended, so a workspace at its limit of keys can still replace one.
         const key = decide(shown(old, now()))
         await requireRoom(trx, old.workspace_id, 'apiKeys', quotas)
         const before = shown(old, now())
@@ -130,11 +131,14 @@ export function apiKeys(
 const of = (workspaceId: string, key: ApiKey) => ({
   workspaceId,
   resourceId: key.api_key_id,
-  // A key for one pipe only: its entry belongs to that pipe.
+  // The audit entry of a key with a single pipe belongs to that pipe.
   pipeId: key.api_key_pipe_ids?.length === 1 ? (key.api_key_pipe_ids[0] ?? null) : null,
 })
 
-/** Null: of all workspaces. Frees their names, and has them counted and kept as revoked ones are. */
+/**
+ * Marks expired keys as revoked, which frees their names and counts them among the revoked ones. `workspaceId` null:
+ * all workspaces.
+ */
 async function settleExpired(trx: Connection, nowMs: number, workspaceId: string | null): Promise<void> {
   const query = trx
     .updateTable('api_keys')
@@ -211,7 +215,7 @@ async function activeRow(
     .executeTakeFirst()
 }
 
-/** A client that creates and revokes keys in a loop must not fill the database, nor the lists that show them. */
+/** A client that creates and revokes keys in a loop must not fill the database or the lists that show the keys. */
 async function dropOldestRevoked(trx: Connection, workspaceId: string): Promise<void> {
   await trx
     .deleteFrom('api_keys')
@@ -223,14 +227,14 @@ async function dropOldestRevoked(trx: Connection, workspaceId: string): Promise<
         .where('api_key_status', '=', 'revoked')
         .orderBy('api_key_revoked_ms', 'desc')
         .orderBy('creation_order', 'desc')
-        // SQLite knows no OFFSET without a LIMIT. One row at most is beyond it.
+        // SQLite has no OFFSET without a LIMIT. At most one row is beyond the offset.
         .limit(100_000)
         .offset(resourceLimits.revokedApiKeysPerWorkspace),
     )
     .execute()
 }
 
-/** A key for a pipe that does not exist would give no access, without an explanation. */
+/** A key for a pipe that does not exist would give no access, and no error would explain it. */
 async function requirePipes(trx: Connection, workspaceId: string, { pipeIds }: KeyRights): Promise<void> {
   if (pipeIds === null) return
   const found = await trx
@@ -246,7 +250,7 @@ async function requirePipes(trx: Connection, workspaceId: string, { pipeIds }: K
   if (Object.keys(errors).length > 0) throw validationError(errors)
 }
 
-/** Inside the transaction that also makes the workspace, or its own. Throws `duplicate_api_key_name`. */
+/** Runs inside the transaction of the caller. Throws `duplicate_api_key_name`. */
 export async function insertApiKey(
   trx: Connection,
   workspaceId: string,
@@ -282,7 +286,7 @@ export async function insertApiKey(
   return shown(row, nowMs)
 }
 
-/** A scope that this version does not know gives nothing. */
+/** A scope that this version does not know gives no access. */
 export function rightsOf(row: ApiKeyRow): KeyRights {
   const names = row.api_key_scopes.split(',')
   return {

@@ -1,10 +1,12 @@
 /**
- * The audit log. Every method that changes something on somebody's behalf runs in `audited`, which gives it `record`: the
- * entry is a row of the same transaction, so neither is ever there without the other. What does not change inside this
- * database (a lane's position, which delivery saves) is announced before it begins and completed after it: an entry that
- * says `requested` is one whose outcome is not known.
+ * The audit log. Every method that changes something for a user or an API key runs in `audited`, which passes it
+ * `record`. The entry is a row of the same transaction, so the change and its entry are always stored together.
  *
- * Bounded: a row has so many bytes of each state, a workspace so many rows, of which the oldest goes with the new one.
+ * Changes outside this database (a lane's position, which delivery saves) are recorded before they begin and completed
+ * afterwards. The outcome of an entry that still says `requested` is unknown.
+ *
+ * The log is bounded: a row holds at most `auditStateBytes` of each state. A workspace at its limit of rows loses the
+ * oldest one with each new one.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { Transaction } from 'kysely'
@@ -14,25 +16,25 @@ import { type AuditRow, addressOf, isoTime, normaliseId, type Tables } from './t
 import { type Connection, inWriteTransaction } from './transactions.ts'
 import { requireVersion, type VersionGuard, versionOf } from './versions.ts'
 
-/** On whose behalf something is changed. */
+/** The user, API key or local command on whose behalf something is changed. */
 export interface Actor {
   readonly kind: 'key' | 'user' | 'local'
   /** The id of the key or the user. */
   readonly id: string | null
-  /** Null: metadata knows it by the id. */
+  /** Null: it is looked up by the id. */
   readonly name: string | null
-  /** The address of the client; null: it is on the machine. */
+  /** The address of the client; null: the command runs on the machine itself. */
   readonly address: string | null
-  /** The operationId; null: what each method is by itself. */
+  /** The operationId; null: the operation that each method names itself. */
   readonly operation: string | null
-  /** For the first change that is made on its behalf. */
+  /** Applies to the first change only. */
   readonly guard?: VersionGuard
 }
 
 /** A change for the audit log, with secrets left out. */
 export interface AuditedChange {
   workspaceId: string
-  /** The operationId, where the actor does not say which one it is. */
+  /** The operationId, used if the actor does not name one. */
   operation: string
   resourceId: string | null
   pipeId: string | null
@@ -42,35 +44,35 @@ export interface AuditedChange {
 
 export interface AuditQuery {
   limit: number
-  /** Older than this entry. */
+  /** Only entries older than this one. */
   after: number | null
   operation: string | null
   resourceId: string | null
   sinceMs: number | null
-  /** Only these pipes; null: all of the workspace. */
+  /** Only entries of these pipes; null: of the whole workspace. */
   pipeIds: ReadonlySet<string> | null
 }
 
 export interface AuditStore {
   list(workspaceId: string, query: AuditQuery): Promise<{ entries: AuditEntry[]; next: number | null }>
-  /** Records a change that another store makes. Returns its number, for `complete`. */
+  /** Records a change that another store makes. Returns the entry's number, for `complete`. */
   record(change: AuditedChange): Promise<number>
-  /** Adds the outcome. */
+  /** Adds the outcome to an entry. */
   complete(workspaceId: string, auditId: number, after: Record<string, unknown>): Promise<void>
-  /** Removes the entries, of all workspaces, that are older, in small steps. */
+  /** Removes older entries of all workspaces, in small steps. */
   prune(beforeMs: number): Promise<void>
 }
 
-/** Writes down, in the transaction of an audited change, what copies of metadata must be read again. */
+/** Records, in the transaction of an audited change, which cached copies of metadata must be read again. */
 export type NoteChange = (trx: Connection, change: AuditedChange) => Promise<void>
 
-/** This process has the database for itself: copies learn of changes where they are made (`changes.ts`). */
+/** For a database that only this process uses: cached copies learn of changes through `changes.ts`. */
 export const notShared: NoteChange = async () => {}
 
 type State = Record<string, unknown> | null
 
 export type RecordChange = (change: AuditedChange) => Promise<AuditEntry | null>
-/** Runs `work` in one write transaction, whose entries are reported once it is durable. */
+/** Runs `work` in one write transaction. Its changes are published once it is durable. */
 export type Audited = <T>(work: (trx: Transaction<Tables>, record: RecordChange) => Promise<T>) => Promise<T>
 
 export function audited(
@@ -88,13 +90,13 @@ export function audited(
     let recorded: [string, AuditEntry][] = []
     let version: string | null = null
     const result = await inWriteTransaction(db, async (trx) => {
-      // It may run again.
+      // The transaction may run again.
       recorded = []
       if (guard !== undefined && !isGuardPassed) await requireVersion(trx, guard)
       const done = await work(trx, async (change) => {
         const entry = await insert(trx, actor, change, now())
         if (entry !== null) recorded.push([change.workspaceId, entry])
-        // Also where nothing that is shown is different: a secret has been set again, say.
+        // Needed even if the visible state is the same, for example when a secret was replaced.
         await noteChange(trx, change)
         return entry
       })
@@ -153,7 +155,9 @@ export function audit(db: Connection, inAudited: Audited): AuditStore {
   }
 }
 
-/** One step, so that whoever waits for the database waits for no more: true when there may be more to remove. */
+/**
+ * Removes one batch, so that other users of the database wait for one batch only. True: there may be more to remove.
+ */
 async function pruneSome(db: Connection, workspaceId: string, beforeMs: number): Promise<boolean> {
   const oldest = await db
     .selectFrom('audit_log')
@@ -162,7 +166,7 @@ async function pruneSome(db: Connection, workspaceId: string, beforeMs: number):
     .orderBy('audit_id')
     .limit(resourceLimits.auditPrunedAtOnce)
     .execute()
-  // Up to the first that stays: the clock may have jumped in between.
+  // Stops at the first entry that is new enough: the clock may have jumped in between.
   const kept = oldest.findIndex((row) => Number(row.audit_ms) >= beforeMs)
   const old = kept === -1 ? oldest : oldest.slice(0, kept)
   const last = old.at(-1)
@@ -177,7 +181,7 @@ async function pruneSome(db: Connection, workspaceId: string, beforeMs: number):
   return old.length === resourceLimits.auditPrunedAtOnce
 }
 
-/** Null: nothing is different. */
+/** Null: the two states are equal, and nothing is recorded. */
 async function insert(
   trx: Connection,
   actor: Actor,
@@ -215,7 +219,7 @@ async function insert(
   return shown(row)
 }
 
-/** As it is now: it may be another one later, or gone. */
+/** Reads the name now: it can be changed or deleted later. */
 async function nameOf(trx: Connection, { kind, id }: Actor): Promise<string | null> {
   if (id === null) return null
   if (kind === 'key') {
@@ -230,18 +234,18 @@ async function nameOf(trx: Connection, { kind, id }: Actor): Promise<string | nu
   return user === undefined ? null : addressOf(user.user_email)
 }
 
-/** Times that say no more than that there was a change. */
-const beside = new Set(['pipe_updated_ts', 'destination_updated_ts'])
+/** Times that only say that there was a change. */
+const changeTimes = new Set(['pipe_updated_ts', 'destination_updated_ts'])
 
-/** Keeps only the fields that a change has changed. */
+/** Keeps only the fields that differ. */
 function difference({ before, after }: AuditedChange): { before: State; after: State } {
   if (before === null || after === null) return { before, after }
   const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])]
-  const different = keys.filter((key) => !beside.has(key) && !isDeepStrictEqual(before[key], after[key]))
+  const different = keys.filter((key) => !changeTimes.has(key) && !isDeepStrictEqual(before[key], after[key]))
   const pick = (from: Record<string, unknown>) =>
     Object.fromEntries(different.flatMap((key) => (Object.hasOwn(from, key) ? [[key, from[key]]] : [])))
   const [was, is] = [pick(before), pick(after)]
-  // A key that is gone is a difference too.
+  // A removed key is a difference as well.
   for (const key of different) is[key] ??= null
   return { before: was, after: is }
 }

@@ -1,21 +1,21 @@
 /**
- * Changes of metadata, published to everything that keeps a copy of it: the directory that requests read, the lanes of the
- * delivery thread. In a cluster they also reach the other nodes; what is promised here is about this one.
+ * Publishes changes of metadata to everything in this process that caches it: the directory that requests read, and the
+ * lanes of the delivery thread. In a cluster the changes also reach the other nodes, without a promise of when.
  */
 export type Change =
-  /** A pipe, or anything that belongs to it: destinations, limits, origins. Also its deletion. */
+  /** A pipe or anything that belongs to it: destinations, limits, origins. Includes its deletion. */
   | { readonly pipeId: string }
-  /** This API key was made or revoked. */
+  /** This API key was created or revoked. */
   | { readonly apiKeyId: string; readonly isRevoked: boolean }
 
 export interface Changes {
   /**
-   * Call it when the change is durable. Resolves when every subscriber of this process has seen it: management sends its
-   * response after that, so a revoked key has stopped working. Rejects with the first subscriber's error, once all are
-   * done.
+   * Call it once the change is durable. Resolves when every subscriber of this process has seen the change. Management
+   * responds only after that, so a revoked key has stopped working. Rejects with the first subscriber's error, once all
+   * are done.
    */
   publish(change: Change): Promise<void>
-  /** The listener resolves when its copy is at least as new as the change. Returns how to unsubscribe. */
+  /** The listener resolves when its copy is at least as new as the change. Returns a function that unsubscribes. */
   subscribe(listener: (change: Change) => Promise<void>): () => void
 }
 

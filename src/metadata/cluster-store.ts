@@ -1,15 +1,14 @@
 /**
- * The state that nodes of a cluster share in the metadata database: the nodes, the changes that each has seen, and
- * the owner of each pipe. Kept by metadata as `metadata.cluster`.
+ * The state that the nodes of a cluster share in the metadata database: the nodes, the changes that each has applied,
+ * and the owner of each pipe. Available as `metadata.cluster`.
  *
- * Time: every `…expires…` is set and compared by the database, with its own clock. A node never compares its clock
- * with another's. It measures its own leases on its monotonic clock, from before the request was sent, so it believes
- * in a lease for a shorter time than the database does.
+ * Time: every `…expires…` is set and compared by the database, with its own clock. A node never compares its clock with
+ * that of another node. It measures its own leases on its monotonic clock, starting before the request was sent. So it
+ * considers a lease valid for a shorter time than the database does.
  *
- * A lease that is over never comes back: the node that finds it expired removes its row (waiting for a renewal that
- * is under way, which then wins), a renewal of a removed row renews nothing, and the next lease has another id. A
- * removed row is therefore final, and it is the one condition under which another node may take the things that the
- * lease held.
+ * An expired lease never becomes valid again. The node that finds it expired removes its row. If a renewal is in
+ * progress, the removal waits for it and the renewal wins. Renewing a removed row has no effect, and the next lease has
+ * another id. Another node can take over what a lease held only once its row is removed.
  *
  *   lease of a node      ── heartbeat of main: accepts requests, holds duties
  *   lease of a worker    ── heartbeat of the delivery thread: holds pipes
@@ -22,36 +21,39 @@ export type { BufferContact }
 
 /** How long a lease is valid after it was renewed, by the database's clock. */
 export const leaseMs = 6_000
-/** So much before that its holder stops believing in it. */
+/** The holder of a lease considers it expired this much earlier than the database does. */
 export const leaseMarginMs = 1_000
 
 export interface NodeEntry {
   /** Identifies one run of the process. */
   nodeId: string
-  /** As configured; unique only if the operator sees to it. */
+  /** As configured. Nothing checks that it is unique. */
   name: string
   version: string
-  /** Where it listens, for people; null: not known. */
+  /** The address the node listens on, for display only; null: unknown. */
   address: string | null
 }
 
 export interface NodeRecord extends NodeEntry {
   /** By the database's clock, ms since the epoch. */
   startedMs: number
-  /** How long it is still valid; 0: expired, and nobody has removed it yet. */
+  /** The remaining time of its lease in ms; 0: expired, and its row is not removed yet. */
   leftMs: number
-  /** When its lease ends, or ended, by the database's clock: ms since the epoch. */
+  /** When its lease expires or expired, by the database's clock: ms since the epoch. */
   expiresMs: number
-  /** The newest change that it has applied, with all before. */
+  /** The newest change that the node has applied; it has applied all earlier ones as well. */
   seenChange: number
-  /** It hands its pipes over and takes none. */
+  /** The node hands its pipes over and takes no new ones. */
   isDraining: boolean
-  /** It delivers: its delivery thread has a valid lease. */
+  /** The node's delivery thread has a valid lease. */
   isDelivering: boolean
   ownedPipes: number
 }
 
-/** One change of metadata with its place: whoever has seen a number has missed none below it. */
+/**
+ * A change of metadata with its number. Changes become visible in the order of their numbers: a reader that has seen a
+ * number has seen all lower ones.
+ */
 export interface NumberedChange {
   seq: number
   change: Change
@@ -68,22 +70,22 @@ export interface LiveWorker {
   leaseId: string
   nodeId: string
   isDraining: boolean
-  /** When the buffer answered it without a loss, by the database's clock; null: not known. */
+  /** When the buffer last responded to this worker without a loss, by the database's clock; null: unknown. */
   buffer: { fromMs: number; untilMs: number; isLost: boolean } | null
 }
 
-/** A pipe whose owner is gone, or that has none yet. */
+/** A pipe without an owner: its owner's lease expired, or it never had one. */
 export interface FreePipe {
   pipeId: string
-  /** The lease of the owner that is gone: a takeover is a compare-and-set with it. */
+  /** The lease of the previous owner. A takeover compares and sets it. */
   heldBy: string | null
 }
 
-/** The demand of the other nodes' clients, for the pipes that this node named. */
+/** The demand of the other nodes' clients, for the pipes that the caller named. */
 export interface QuotaDemand {
-  /** Nodes with a valid lease. */
+  /** The number of nodes with a valid lease. */
   nodes: number
-  /** By pipe: the records per second of all other nodes that named the pipe, and how many these are. */
+  /** By pipe: the records per second of all other nodes that named the pipe, and the number of those nodes. */
   others: ReadonlyMap<string, { records: number; nodes: number }>
 }
 
@@ -98,13 +100,13 @@ export interface QuotaAsk {
   held: QuotaAmount
 }
 
-/** A part of a pipe's day that one node may accept. */
+/** A part of a pipe's daily quota that one node may accept. */
 export interface QuotaBlock extends QuotaAmount {
-  /** The sums that it was taken from; they begin again when limits are removed. */
+  /** Identifies the sums that the block was taken from. They start again when limits are removed. */
   ledgerId: string
-  /** All that is reserved of the day by all nodes, this block included. */
+  /** Reserved for the day by all nodes, this block included. */
   reserved: QuotaAmount
-  /** Until the UTC day ends, by the database's clock. */
+  /** The time left until the UTC day ends, in ms, by the database's clock. */
   dayLeftMs: number
 }
 
@@ -113,92 +115,107 @@ export interface ClusterStore {
   now(): Promise<number>
 
   readonly nodes: {
-    /** Joins under a new lease, having seen these changes. A node that is there already (its lease expired) is replaced. */
+    /**
+     * Adds the node under a new lease, with the newest change that it has applied. An entry of the same node with an
+     * expired lease is replaced.
+     */
     join(node: NodeEntry, leaseId: string, seenChange: number, isDraining: boolean): Promise<void>
     /**
-     * `forMs`: from now, at most `leaseMs`. Null: the lease expired or is gone, and with it everything that was held under it;
-     * the node may join again.
+     * `forMs`: valid for this long from now, at most `leaseMs`. Null: the lease expired or was removed, and everything
+     * held under it is lost. The node can join again.
      */
     renew(leaseId: string, forMs: number): Promise<{ isDraining: boolean } | null>
-    /** The node has applied this change and all before. */
+    /** Records that the node has applied this change and all earlier ones. */
     seen(leaseId: string, seenChange: number): Promise<void>
     leave(leaseId: string): Promise<void>
-    /** Those that are there, by name; one that ended without leaving for some seconds more. */
+    /** Returns the nodes by name, including those that ended without leaving some seconds ago. */
     list(): Promise<NodeRecord[]>
-    /** False: no such node. */
+    /** False: there is no such node. */
     setDraining(nodeId: string, isDraining: boolean): Promise<boolean>
-    /** Removes nodes whose lease is over. */
+    /** Removes nodes with an expired lease. */
     removeExpired(): Promise<void>
   }
 
   readonly changes: {
-    /** The number of the newest change; 0: there was none. */
+    /** Returns the number of the newest change; 0: there is none yet. */
     newest(): Promise<number>
-    /** After that number, in order, at most `limit`. Null: some of them are no longer kept; everything must be read again. */
+    /**
+     * Returns at most `limit` changes after that number, in order. Null: some are no longer kept, and everything must
+     * be read again.
+     */
     since(seq: number, limit: number): Promise<NumberedChange[] | null>
-    /** Whether a node other than this one that is valid has not seen it yet. */
+    /** True if another node with a valid lease has not applied this change yet. */
     isAwaited(seq: number, exceptLeaseId: string): Promise<boolean>
-    /** Removes those that every valid node has seen and that are older than this. */
+    /** Removes older changes that every node with a valid lease has applied. */
     prune(olderThanMs: number): Promise<void>
     /**
-     * Calls back when there may be something new: a change, or a node that has seen one. Best effort, from a connection of its
-     * own: notifications may be lost, so whoever waits looks from time to time. Returns how to end it.
+     * Calls back when there may be a new change, or a node has applied one. Notifications use a connection of their own
+     * and can be lost, so callers must poll as well. Returns a function that stops listening.
      */
     listen(onNotified: () => void): () => Promise<void>
   }
 
   readonly pipes: {
-    /** The lease of a delivery thread. Earlier ones of the same node end: main runs one delivery thread at a time. */
+    /**
+     * Adds a lease for a delivery thread. Earlier leases of the same node end, because main runs one delivery thread at
+     * a time.
+     */
     join(nodeId: string, leaseId: string, buffer?: BufferContact | null): Promise<void>
-    /** How many pipes it holds; null: the lease expired or is gone, and with it every pipe. */
+    /** Returns the number of pipes held. Null: the lease expired or was removed, and every pipe with it. */
     renew(leaseId: string, buffer?: BufferContact | null): Promise<number | null>
-    /** Ends the lease; its pipes are free. */
+    /** Ends the lease and frees its pipes. */
     leave(leaseId: string): Promise<void>
-    /** Removes leases that are over. */
+    /** Removes expired leases. */
     removeExpired(): Promise<void>
     workers(): Promise<LiveWorker[]>
-    /** Pipes that nobody holds; `pipeId`: whether that one is among them. */
+    /** Returns the pipes without an owner. `pipeId`: only that pipe, if it has none. */
     free(pipeId?: string): Promise<FreePipe[]>
-    /** Takes those that are still as they were found, each with an epoch above all before. Hundreds at once, not thousands. */
+    /**
+     * Claims those pipes that have not changed since `free` returned them, each under a new and higher epoch. Meant for
+     * hundreds of pipes per call, not thousands.
+     */
     claim(leaseId: string, pipes: readonly FreePipe[]): Promise<OwnedPipe[]>
-    /** The pipes that the lease holds. */
+    /** Returns the pipes held under the lease. */
     held(leaseId: string): Promise<OwnedPipe[]>
-    /** Gives one up. */
+    /** Releases one pipe. */
     release(leaseId: string, pipe: OwnedPipe): Promise<void>
-    /** By pipe, the node that delivers it. A pipe that nobody holds is left out. */
+    /** Returns, by pipe, the node that delivers it. Pipes without an owner are left out. */
     owners(): Promise<Map<string, string>>
   }
 
-  /** Limits of pipes, for all nodes together. PostgreSQL only. */
+  /** Limits of pipes, shared by all nodes. PostgreSQL only. */
   readonly quotas: {
     /**
-     * Reserves `need` and some of `spare`, in one statement that never exceeds the limits as stored. The spare and what the node
-     * holds unused are together a small part of what is left. Null: the pipe has no limits, or its day was not opened.
+     * Reserves `need` and a part of `spare`, in one statement that never exceeds the stored limits. The spare and the
+     * node's unused reservation are together a small part of what is left. Null: the pipe has no limits, or `openDay`
+     * was not called.
      */
     reserve(pipeId: string, ask: QuotaAsk): Promise<QuotaBlock | null>
-    /** Begins the sums of the current day, if they have not begun, with the pipe's usage. */
+    /** Creates the sums of the current day from the pipe's usage, if they do not exist. */
     openDay(pipeId: string): Promise<void>
-    /** Returns a part of a block. Ignored when the sums have begun again since. */
+    /** Returns a part of a block. Ignored if the sums have started again since. */
     returnBlock(pipeId: string, ledgerId: string, amount: QuotaAmount): Promise<void>
-    /** Tells what this node's clients ask for, valid for some seconds; returns what the other nodes' clients ask for. */
+    /**
+     * Stores the demand of this node's clients, valid for some seconds. Returns the demand of the other nodes' clients.
+     */
     demand(nodeId: string, records: ReadonlyMap<string, number>): Promise<QuotaDemand>
     /** Deletes expired reports of demand, those of removed nodes included. */
     pruneDemand(): Promise<void>
   }
 
-  /** Idempotency keys, for all nodes together. PostgreSQL only. */
+  /** Idempotency keys, shared by all nodes. PostgreSQL only. */
   readonly keys: KeyStore
 
-  /** The duties that one node does for all, each by its name. */
+  /** Named duties that one node does for all of them. */
   readonly duties: {
-    /** True: the node whose lease this is has it, from before or from now on. */
+    /** True: the node with this lease has the duty, from before or from now on. */
     claim(duty: string, leaseId: string): Promise<boolean>
     release(duty: string, leaseId: string): Promise<void>
   }
 }
 
-/** For code that runs in a cluster alone. */
+/** For code that runs only in a cluster. */
 export function requireShared({ cluster }: { cluster: ClusterStore | null }): ClusterStore {
-  if (cluster === null) throw new Error('no other process shares this metadata')
+  if (cluster === null) throw new Error('this metadata is not shared by a cluster')
   return cluster
 }

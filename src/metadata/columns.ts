@@ -1,9 +1,15 @@
-/** Column mappings: an ordered list per destination, replaced as a whole (docs/dev/contract.md#destinations). */
+/**
+ * Column mappings: an ordered list per destination that is always replaced as a whole
+ * (docs/dev/contract.md#destinations).
+ */
 import type { ColumnMapping } from '../contract/destination.ts'
 import { type DestinationColumnRow, toFlag } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
-/** An empty `source_field` says the same as none: it is stored as null, so every reader sees one form. */
+/**
+ * An empty `source_field` means the same as a missing one. It is stored as null, so that readers have one form to
+ * handle.
+ */
 export async function insertColumns(
   trx: Connection,
   destinationId: string,
@@ -25,7 +31,7 @@ export async function insertColumns(
   }
 }
 
-/** By destination id, in order; a destination without columns is left out. */
+/** Returns the columns by destination id, in order. Destinations without columns are left out. */
 export async function columnsOf(
   db: Connection,
   destinationIds: readonly string[],
@@ -42,7 +48,7 @@ export async function columnsOf(
   )
 }
 
-/** The same for every destination there is: for the loads at start. */
+/** Returns the columns of all destinations, for loading everything at start. */
 export async function allColumns(db: Connection): Promise<Map<string, ColumnMapping[]>> {
   return grouped(
     await db

@@ -1,4 +1,7 @@
-/** A destination's delivery settings of its own but its name (`destination-names.ts`), between the columns of its row and the shapes above. */
+/**
+ * Converts a destination's own delivery settings between the columns of its row and the contract's shapes. The name is
+ * in `destination-names.ts`.
+ */
 import type { DeliverySettings, GivenDeliverySettings } from '../contract/delivery-settings.ts'
 import type { FlushLimits } from './lane-state.ts'
 import type { DestinationRow } from './tables.ts'
@@ -22,7 +25,7 @@ export const noDeliverySettings: Columns = {
   on_permanent_error: 'block',
 }
 
-/** The columns of what is given; what is undefined is left out, null clears. */
+/** Returns the columns to set. Undefined leaves a column as it is, null clears it. */
 export function deliverySettingColumns({
   flush,
   rate,
@@ -60,7 +63,7 @@ export function decodeDeliverySettings(row: Columns): Omit<DeliverySettings, 'de
   }
 }
 
-/** Null: it has none of its own. The three columns are set together. */
+/** Null: the destination has no flush plan of its own. The three columns are set together. */
 export function ownFlush(row: Columns): FlushLimits | null {
   if (row.flush_max_records === null) return null
   return {

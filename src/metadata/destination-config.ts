@@ -1,4 +1,4 @@
-/** A destination's config as stored: JSON, the secret values replaced by sealed texts, in place. */
+/** A destination's config as it is stored: JSON in which secret values are replaced by sealed texts. */
 import type { DestinationType } from '../contract/destination.ts'
 import { hasSecretPath, mapSecrets } from '../contract/destination-secrets.ts'
 import { hasUrlSecrets, redactedUrl } from '../contract/secret-url.ts'
@@ -23,7 +23,7 @@ export function sealConfig(
 
 type SealedRow = Pick<DestinationRow, 'destination_id' | 'destination_type' | 'destination_config'>
 
-/** The config in the clear, keys in the order they were given. Throws UnsealError. */
+/** Returns the config in the clear, with its keys in the order in which they were sent. Throws UnsealError. */
 export function openConfig(sealer: Sealer, row: SealedRow): Record<string, unknown> {
   return mapSecrets(row.destination_type, storedConfig(row), (value, place, kind) =>
     kind === 'url' && isInTheClear(value) ? value : sealer.open(value, belongsTo(row.destination_id, place)),
@@ -31,8 +31,8 @@ export function openConfig(sealer: Sealer, row: SealedRow): Record<string, unkno
 }
 
 /**
- * The same for a row of which some values may not open, because the file was altered: those are empty, and `unreadable`
- * has their places. One destination must not keep all others from being delivered to.
+ * As `openConfig`, but values that cannot be unsealed, because the file was altered, are empty. `unreadable` lists
+ * their positions. One such destination must not stop delivery to all others.
  */
 export function readableConfig(
   sealer: Sealer,
@@ -52,7 +52,10 @@ export function readableConfig(
   return { config, unreadable }
 }
 
-/** The config with its URLs as responses show them and all other secrets sealed: for saying where records go. */
+/**
+ * Returns the config with URLs as responses show them and all other secrets still sealed. It is used to show where
+ * records are sent.
+ */
 export function urlConfig(sealer: Sealer, row: SealedRow): Record<string, unknown> {
   const stored = storedConfig(row)
   const isPathSecret = hasSecretPath(row.destination_type, stored)
@@ -72,7 +75,7 @@ function storedConfig(row: SealedRow): Record<string, unknown> {
   return JSON.parse(row.destination_config)
 }
 
-/** A URL without secrets is stored as it is; before there was another choice, so was one with them. */
+/** URLs without secrets are stored in the clear. Early versions stored all URLs that way. */
 function isInTheClear(url: string): boolean {
   return /^https?:/i.test(url)
 }

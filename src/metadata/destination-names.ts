@@ -1,4 +1,7 @@
-/** A destination's name: unique in its pipe, by the index `destinations_name`; never absent, for people name lanes by it. */
+/**
+ * A destination's name. It is unique in its pipe, by the index `destinations_name`, and never missing, because people
+ * refer to lanes by it.
+ */
 import { type DestinationType, wordsOf } from '../contract/destination-words.ts'
 import { ApiError } from '../contract/errors.ts'
 import type { DestinationRow } from './tables.ts'
@@ -6,7 +9,10 @@ import type { Connection } from './transactions.ts'
 
 type Named = Pick<DestinationRow, 'destination_id' | 'pipe_id'> & { destination_type: DestinationType }
 
-/** The name asked for, or for null the default by its kind: `database`, `database-2`, … Throws `duplicate_destination_name`. */
+/**
+ * Returns the requested name, or a default for its kind if `wanted` is null: `database`, `database-2`, … Throws
+ * `duplicate_destination_name`.
+ */
 export async function freeName(trx: Connection, row: Named, wanted: string | null): Promise<string> {
   const others = await trx
     .selectFrom('destinations')
@@ -16,7 +22,7 @@ export async function freeName(trx: Connection, row: Named, wanted: string | nul
     .execute()
   const taken = new Set(others.map((other) => other.destination_name))
   if (wanted !== null) {
-    // The index is what keeps names unique; this says it in the caller's words.
+    // The index guarantees unique names. This check gives the caller a clear error.
     if (taken.has(wanted)) throw new ApiError('duplicate_destination_name')
     return wanted
   }

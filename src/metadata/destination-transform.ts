@@ -1,4 +1,4 @@
-/** A destination's transform as stored: JSON, its salt replaced by a sealed text. */
+/** A destination's transform as it is stored: JSON in which the salt is replaced by a sealed text. */
 import { maskSaltPlace, type Transform } from '../contract/transform.ts'
 import { type Sealer, UnsealError } from './secrets.ts'
 import type { DestinationRow } from './tables.ts'
@@ -18,7 +18,7 @@ export function sealTransform(
 
 type SealedRow = Pick<DestinationRow, 'destination_id' | 'transform'>
 
-/** The salt in the clear. Throws UnsealError. */
+/** Returns the transform with its salt in the clear. Throws UnsealError. */
 export function openTransform(sealer: Sealer, row: SealedRow): Transform | null {
   if (row.transform === null) return null
   const stored: Transform = JSON.parse(row.transform)
@@ -27,7 +27,7 @@ export function openTransform(sealer: Sealer, row: SealedRow): Transform | null 
   return { ...stored, mask_salt: sealer.open(mask_salt, belongsTo(row.destination_id)) }
 }
 
-/** The same where the salt may not open: it is empty then, and `unreadable` has its place. */
+/** As `openTransform`, but a salt that cannot be unsealed is empty, and `unreadable` holds its position. */
 export function readableTransform(
   sealer: Sealer,
   row: SealedRow,
@@ -40,7 +40,7 @@ export function readableTransform(
   }
 }
 
-/** Without a salt: for a destination whose key is lost. */
+/** Returns the transform without its salt, for a destination whose sealing key is lost. */
 export function withoutSalt(row: SealedRow): string | null {
   return row.transform === null ? null : JSON.stringify({ ...JSON.parse(row.transform), mask_salt: '' })
 }

@@ -1,7 +1,7 @@
 /**
- * Destinations with their column mappings. A destination, its columns and its lane row are made in one transaction: a
- * lane row is there as long as its destination is. Secret values of the config are sealed on the way in and opened on
- * the way out, each bound to this destination and its key.
+ * Destinations with their column mappings. A destination, its columns and its lane row are created in one transaction,
+ * so a destination always has a lane row. Secret values of the config are sealed when they are stored and opened when
+ * they are read. Each is bound to its destination and its key in the config.
  */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
@@ -31,7 +31,7 @@ import type { Sealer } from './secrets.ts'
 import { type DestinationRef, type DestinationRow, isoTime, normaliseId, type PipeRef } from './tables.ts'
 import { type Connection, type Decided, decided, inSnapshot } from './transactions.ts'
 
-/** As responses show it, but for its lane; with secrets in the clear and every key present. */
+/** The destination as responses show it, without its lane, with secrets in the clear and every key present. */
 export type StoredDestination = Omit<
   Destination,
   'lane' | 'columns' | 'concurrency' | 'tls_pin' | 'transform'
@@ -39,9 +39,9 @@ export type StoredDestination = Omit<
   Pick<DeliverySettings, 'concurrency'> & {
     columns: ColumnMapping[]
     transform: Transform | null
-    /** The key of its database server; null: none is pinned. */
+    /** The pinned key of its database server; null: none is pinned. */
     tls_pin: TlsPin | null
-    /** Places in the config whose stored value does not open: they are empty there. */
+    /** Positions in the config whose stored value cannot be unsealed. The values are empty. */
     unreadable_secrets?: string[]
   }
 
@@ -51,29 +51,32 @@ export interface NewDestination extends GivenDeliverySettings {
   destination_config: Record<string, unknown>
   columns: ColumnMapping[]
   transform?: Transform | null
-  /** Where its lane starts: the cursor. 0: the earliest message that is kept. */
+  /** The cursor at which its lane starts. 0: before the earliest message that is kept. */
   startAfterSeq: number
 }
 
-/** An absent field stays as it is; null resets it. */
+/** An absent field is left unchanged; null resets it. */
 export interface DestinationChange extends GivenDeliverySettings {
   destination_max_retry_seconds?: number
   destination_config?: Record<string, unknown>
   columns?: ColumnMapping[]
   transform?: Transform | null
   destination_status?: DestinationStatus
-  /** Removes the pin. A change of the server (host, port) does so by itself. */
+  /** Removes the pin. A change of the server (host, port) removes it as well. */
   tls_pin?: null
 }
 
 export interface DestinationStore {
   list(pipe: PipeRef): Promise<StoredDestination[]>
-  /** Without a pipe: by its own id alone, for pull, whose path names none. */
+  /** Without a pipe the destination is found by its id only: the paths of pull name no pipe. */
   get(destination: DestinationRef): Promise<StoredDestination | null>
-  /** With its columns and its lane. Throws `pipe_not_found` and `duplicate_destination_name`. An empty `source_field` is stored as null. */
+  /**
+   * Creates the destination with its columns and its lane. Throws `pipe_not_found` and `duplicate_destination_name`. An
+   * empty `source_field` is stored as null.
+   */
   create(pipe: PipeRef, destination: NewDestination): Promise<StoredDestination>
   /**
-   * `destination_config` and `columns` are replaced as a whole. Null: no such destination on this pipe. Throws
+   * `destination_config` and `columns` are replaced as a whole. Null: the pipe has no such destination. Throws
    * `duplicate_destination_name`.
    */
   update(
@@ -138,7 +141,7 @@ export function destinations(
       inAudited(async (trx, record) => {
         const before = await loadOne(trx, sealer, destination)
         if (before === null) return false
-        // Columns and lane row go with it by the foreign keys' cascade.
+        // The foreign keys' cascade deletes its columns and its lane row.
         await trx.deleteFrom('destinations').where('destination_id', '=', before.destination_id).execute()
         const removed = { operation: 'deleteDestination', before: auditedState(before), after: null }
         await record({ ...of(destination.workspaceId, before), ...removed })
@@ -151,7 +154,7 @@ function of(workspaceId: string, { destination_id, pipe_id }: StoredDestination)
   return { workspaceId, resourceId: destination_id, pipeId: pipe_id }
 }
 
-/** Without a secret; a path that the other state of a change keeps as one is not shown in this one either. */
+/** Leaves out secrets. A path that is secret in the other state of the change is left out here as well. */
 function auditedState(
   { unreadable_secrets: _, ...destination }: StoredDestination,
   other: StoredDestination = destination,
@@ -165,7 +168,7 @@ function auditedState(
   }
 }
 
-/** The names of the secrets that are others than before. */
+/** Names the secrets that changed. */
 function changedSecrets(before: StoredDestination, after: StoredDestination): { secrets_changed?: string[] } {
   const [was, is] = [secretsOf(before), secretsOf(after)]
   const changed = [...new Set([...was.keys(), ...is.keys()])].filter(
@@ -331,7 +334,7 @@ async function updateDestination(
     await insertColumns(trx, before.destination_id, columns)
   }
   if (Object.keys(values).length === 0 && columns === undefined) return
-  // Later than before also when the clock stood still or went back: clients look at it to see a change.
+  // Always later than before, even if the clock stood still or went back: clients compare it to notice a change.
   const updatedMs = Math.max(nowMs, Date.parse(before.destination_updated_ts) + 1)
   await trx
     .updateTable('destinations')
@@ -340,7 +343,7 @@ async function updateDestination(
     .execute()
 }
 
-/** Also when nothing is pinned yet: what is being connected to now must not be pinned for the new server. */
+/** True even if nothing is pinned yet: a connection to the old server must not pin its key for the new one. */
 function changesServer(
   before: StoredDestination,
   { destination_config: config }: DestinationChange,
@@ -357,7 +360,7 @@ async function pinGeneration(trx: Connection, destinationId: string): Promise<nu
   return Number(tls_pin_generation)
 }
 
-/** Asserts that the row exists: this transaction has just written it. */
+/** Asserts that the row exists, because this transaction has just written it. */
 function required(destination: StoredDestination | null): StoredDestination {
   assert.ok(destination !== null)
   return destination

@@ -1,6 +1,6 @@
 /**
- * The directory: the snapshot of metadata that the hot paths read. Everything an ingest request is checked against,
- * in memory, by pipe id; replaced pipe by pipe when management changes something. Reading it never waits.
+ * The directory: a snapshot of metadata in memory, by pipe id, that ingest checks every request against. Each pipe is
+ * replaced when management changes it. Reading it never waits.
  */
 import type { KeyRights } from '../contract/api-key.ts'
 import type { Pipe, PipeLimits } from '../contract/pipe.ts'
@@ -16,40 +16,43 @@ export interface DirectoryPipe {
   readonly requiredFields: readonly string[]
 }
 
-/** An active key, as the source knows it; it may have expired. */
+/** An active key as metadata returns it. It may have expired. */
 export interface DirectoryKey extends KeyRights {
   readonly apiKeyId: string
   readonly workspaceId: string
 }
 
-/** Where the directory's content comes from. Kept by metadata. */
+/** The source of the directory's content. Implemented by metadata. */
 export interface DirectorySource {
   allPipes(): Promise<DirectoryPipe[]>
   /** Null when the pipe does not exist. */
   pipe(pipeId: string): Promise<DirectoryPipe | null>
-  /** SHA-256 (hex) of every active key → whose it is. */
+  /** Returns every active key, by its SHA-256 (hex). */
   allKeys(): Promise<Map<string, DirectoryKey>>
-  /** One active key by its hash: for keys that another process made (`pipectl workspaces create`). */
+  /** Returns one active key by its hash: for keys that another process created (`pipectl workspaces create`). */
   key(hash: string): Promise<DirectoryKey | null>
-  /** One key by its id, revoked or not; null when there is none. */
+  /** Returns one key by its id, active or revoked. Null if there is none. */
   keyById(apiKeyId: string): Promise<(DirectoryKey & { hash: string; isActive: boolean }) | null>
 }
 
-/** A key as requests find it. */
+/** A key as requests see it. */
 export interface KnownKey extends Principal {
-  /** Set by whoever lets a request in: when a key was last used is looked at now and then, not at each request. */
+  /**
+   * Set by the code that accepts a request with the key. It is collected from time to time, so that a request writes
+   * nothing to metadata.
+   */
   isUsed: boolean
 }
 
 export interface Directory {
-  /** Also a paused pipe; the caller looks at `pipe_status`. `pipeId` in lower case. */
+  /** Returns paused pipes as well: the caller checks `pipe_status`. `pipeId` is in lower case. */
   pipe(pipeId: string): DirectoryPipe | undefined
-  /** Looked up by the hash of the key; a hash not known yet is looked for in the source once. */
+  /** Looks a key up by its hash. An unknown hash is looked up in the source once. */
   key(hash: string): KnownKey | undefined | Promise<KnownKey | undefined>
-  /** Reload one pipe from the source; resolves when requests see the change. */
+  /** Reloads one pipe from the source. Resolves when requests see the change. */
   refreshPipe(pipeId: string): Promise<void>
-  /** Reload one key, after it was made, changed or revoked; resolves when requests see the change. */
+  /** Reloads one key after it was created, changed or revoked. Resolves when requests see the change. */
   refreshKey(apiKeyId: string): Promise<void>
-  /** The ids of the keys that were used since it was asked last. */
+  /** Returns the ids of the keys used since the last call. */
   takeUsedKeys(): string[]
 }

@@ -1,4 +1,6 @@
-/** The source of the directory: pipes as ingest sees them, and the hashes of active keys, of all workspaces. */
+/**
+ * The source of the directory: the pipes as ingest needs them, and the hashes of active keys, across all workspaces.
+ */
 import { requiredFields } from '../contract/column-rules.ts'
 import type { ColumnMapping } from '../contract/destination.ts'
 import { destinationTypes, wordsOf } from '../contract/destination-words.ts'
@@ -49,7 +51,7 @@ function directoryKey(row: ApiKeyRow): DirectoryKey {
   return { apiKeyId: row.api_key_id, workspaceId: row.workspace_id, ...rightsOf(row) }
 }
 
-/** A fixed number of queries however many pipes there are. `pipeId` null: all. */
+/** Runs a fixed number of queries for any number of pipes. `pipeId` null: all. */
 async function loadPipes(trx: Connection, pipeId: string | null): Promise<DirectoryPipe[]> {
   let pipeQuery = trx.selectFrom('pipes').selectAll().orderBy('workspace_id').orderBy('creation_order')
   if (pipeId !== null) pipeQuery = pipeQuery.where('pipe_id', '=', pipeId)
@@ -81,8 +83,8 @@ async function loadOrigins(trx: Connection, pipeId: string | null): Promise<Map<
 }
 
 /**
- * By pipe: the columns of its active databases and object stores, in creation order. Of those with a transform none: what they are
- * filled from may be made by it, and a record that lacks it may be filtered out.
+ * Returns, by pipe, the columns of its active databases and object stores, in creation order. Destinations with a
+ * transform are left out: the transform may produce the source fields, or filter out records that lack them.
  */
 async function activeColumns(trx: Connection, pipeId: string | null): Promise<Map<string, ColumnMapping[]>> {
   let query = trx

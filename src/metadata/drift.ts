@@ -1,6 +1,6 @@
 /**
- * The keys in records that no column takes, as delivery saw them, one row per destination: the delivery worker writes
- * it from time to time.
+ * Keys in records that match no column, as delivery saw them: one row per destination, which the delivery thread writes
+ * from time to time.
  */
 import type { SavedDrift } from '../contract/drift.ts'
 import { holdLane } from './lane-fence.ts'
@@ -20,7 +20,7 @@ export function driftStore(db: Connection): DriftStore {
       }
       const { destination_id: _, ...values } = row
       await inWriteTransaction(db, async (trx) => {
-        // It was deleted meanwhile.
+        // The destination has been deleted.
         if (!(await holdLane(trx, owner))) return
         await trx
           .insertInto('destination_drift')

@@ -1,6 +1,6 @@
 /**
- * Which data directory this is, and its epochs: what metadata, the buffer and a backup compare with each other. Made in
- * the transaction that makes the tables, so that a database which opens has one.
+ * The identity of a data directory and its epochs, which metadata, the buffer and backups compare with each other. It
+ * is created in the transaction that creates the tables, so a database that opens has one.
  */
 import { randomUUID } from 'node:crypto'
 import { type Epoch, firstEpochs } from '../contract/epochs.ts'
@@ -8,16 +8,16 @@ import { decodeLane, isLaneRowIntact } from './lane-row.ts'
 import type { LaneRow } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
-/** Which data directory this is. */
+/** The identity of a data directory. */
 export interface DataDirIdentity {
   readonly dataDirId: string
-  /** Oldest first; the last one is in force. */
+  /** Oldest first. The last one is the current one. */
   readonly epochs: readonly Epoch[]
 }
 
 export const identitySettings = { id: 'data_dir_id', epochs: 'epochs' } as const
 
-/** From the settings rows; null when there is none yet. */
+/** Reads the identity from the settings rows. Null: there is none yet. */
 export function identityOf(settings: ReadonlyMap<string, string>): DataDirIdentity | null {
   const dataDirId = settings.get(identitySettings.id)
   if (dataDirId === undefined) return null
@@ -25,7 +25,7 @@ export function identityOf(settings: ReadonlyMap<string, string>): DataDirIdenti
   return { dataDirId, epochs: epochs ?? firstEpochs }
 }
 
-/** The settings rows of an identity. */
+/** Returns the settings rows of an identity. */
 export function identityRows({ dataDirId, epochs }: DataDirIdentity) {
   return [
     { name: identitySettings.id, value: dataDirId },
@@ -33,7 +33,7 @@ export function identityRows({ dataDirId, epochs }: DataDirIdentity) {
   ]
 }
 
-/** Gives a new database its identity. Inside the transaction that makes its tables. */
+/** Gives a new database its identity. Runs inside the transaction that creates its tables. */
 export async function giveIdentity(trx: Connection): Promise<void> {
   const rows = identityRows({ dataDirId: randomUUID(), epochs: firstEpochs })
   await trx.insertInto('metadata_settings').values(rows).execute()
@@ -49,15 +49,15 @@ export async function loadIdentity(db: Connection): Promise<DataDirIdentity | nu
 }
 
 /**
- * The greatest seq that anything here names: cursors, fixed ranges, the ends of epochs. A lane's row that fails its
- * checksum names none.
+ * Returns the greatest seq that metadata refers to: in cursors, fixed ranges and epochs. A lane's row that fails its
+ * checksum is ignored.
  */
 export async function loadKnownSeq(db: Connection): Promise<number> {
   const rows = await db.selectFrom('lanes').selectAll().execute()
   return knownSeqOf(rows, (await loadIdentity(db))?.epochs ?? [])
 }
 
-/** The same of rows. */
+/** Computes the same from rows. */
 export function knownSeqOf(rows: readonly LaneRow[], epochs: readonly Epoch[]): number {
   const named = rows
     .filter(isLaneRowIntact)

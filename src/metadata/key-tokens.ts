@@ -1,10 +1,10 @@
 /**
  * API keys (docs/dev/contract.md#ids-and-api-keys):
  *
- *   ppl1_ + 32 base62 characters from the system's random source + 6 base62 characters: CRC-32 of all before them
+ *   ppl1_ + 32 base62 characters from the system's random source + 6 base62 characters: CRC-32 of everything before them
  *
- * 32 characters hold 190 bits. The checksum detects a mistyped or invented key without a look-up, and lets scanners of
- * leaked secrets recognise one. Only the SHA-256 is ever stored: a key this long cannot be guessed from it.
+ * 32 characters hold 190 bits. The checksum detects a mistyped or invented key without a look-up, and lets secret
+ * scanners recognise leaked keys. Only the SHA-256 is stored; a key this long cannot be guessed from it.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
@@ -25,19 +25,19 @@ const checksumLength = 6
 const prefixLength = 12
 const shape = new RegExp(`^${version}[0-9A-Za-z]{${randomLength + checksumLength}}$`)
 
-/** A new key: the whole of it, to be shown once, and what is stored of it. */
+/** Creates a key. `apiKey` is the full text, shown once; `key` is the part that is stored. */
 export function mintApiKey(name: string, rights: KeyRights = fullRights): { apiKey: string; key: NewApiKey } {
   const body = version + randomDigits(randomLength)
   const apiKey = body + checksum(body)
   return { apiKey, key: { name, prefix: apiKey.slice(0, prefixLength), hash: hashApiKey(apiKey), rights } }
 }
 
-/** SHA-256 of the whole key, hex: what metadata and directory know a key by. */
+/** Returns the SHA-256 of the full key in hex, by which metadata and the directory identify it. */
 export function hashApiKey(apiKey: string): string {
   return createHash('sha256').update(apiKey).digest('hex')
 }
 
-/** False for everything that was never one of our keys; such a key is rejected without a look-up. */
+/** False for any text that pipectl cannot have created: such a key is rejected without a look-up. */
 export function hasValidChecksum(apiKey: string): boolean {
   if (!shape.test(apiKey)) return false
   const body = apiKey.slice(0, -checksumLength)
@@ -55,7 +55,7 @@ function checksum(text: string): string {
   return out
 }
 
-/** Bytes from 248 on are thrown away: 256 is no multiple of 62, and the first digits would come up more often. */
+/** Bytes from 248 on are discarded: 256 is no multiple of 62, so the first digits would be more frequent. */
 function randomDigits(length: number): string {
   let out = ''
   while (out.length < length) {

@@ -1,14 +1,14 @@
 /**
- * The fence of what is stored of a lane outside its row (parked records, history, drift). The lane's row knows its newest
- * owner. A write changes that row first, to what it is: so it waits for a take-over that is under way, a take-over waits for it,
- * and what an earlier owner writes is either there when `LaneStore.take` resolves, or rejected.
+ * Fences writes to data of a lane outside its row (parked records, history, drift). The lane's row knows its newest
+ * owner. A write first updates that row without changing it, so it and a takeover wait for each other. A write of the
+ * previous owner is either stored when `LaneStore.take` resolves, or rejected.
  */
 import type { LaneOwner } from './lane-ownership.ts'
 import { LaneOwnershipLostError } from './lane-state.ts'
 import { normaliseId } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
-/** False: the destination is gone. Rejects with LaneOwnershipLostError when there has been a newer owner. */
+/** False: the destination was deleted. Rejects with LaneOwnershipLostError if there has been a newer owner. */
 export async function holdLane(trx: Connection, { destinationId, epoch }: LaneOwner): Promise<boolean> {
   const id = normaliseId(destinationId)
   const { numUpdatedRows } = await trx
@@ -22,7 +22,9 @@ export async function holdLane(trx: Connection, { destinationId, epoch }: LaneOw
   return false
 }
 
-/** A row that was not updated is gone with its destination, or a newer owner has it. */
+/**
+ * A row was not updated either because its destination was deleted, which is allowed, or because a newer owner has it.
+ */
 export async function requireDeleted(trx: Connection, destinationIds: readonly string[]): Promise<void> {
   if (destinationIds.length === 0) return
   const lost = await trx

@@ -8,7 +8,7 @@ import type { LaneCounts } from './lane-state.ts'
 import { type DestinationRef, normaliseId } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
-/** Adds counts to the lane's hour; those of a destination deleted meanwhile find no row, and are dropped with it. */
+/** Adds counts to the lane's hour. Counts of a deleted destination match no row and are dropped. */
 export function laneHourIncrement(db: Connection): (counts: LaneCounts, hourMs: number) => CompiledQuery {
   const text = sql`
     INSERT INTO lane_hours (destination_id, hour_ms, delivered_records, failed_attempts, skipped_records, filtered_records)
@@ -26,7 +26,10 @@ export function laneHourIncrement(db: Connection): (counts: LaneCounts, hourMs: 
     ])
 }
 
-/** By start of hour (ms), from `firstMs` to `lastMs`, both included. Nothing of a destination of another workspace. */
+/**
+ * Returns counts by start of hour (ms), from `firstMs` to `lastMs`, both included. Empty for a destination of another
+ * workspace.
+ */
 export type LaneHours = (
   destination: DestinationRef,
   firstMs: number,
@@ -43,7 +46,7 @@ export function laneHours(db: Connection): LaneHours {
       .where('hour.destination_id', '=', normaliseId(destinationId))
       .where('pipes.workspace_id', '=', normaliseId(workspaceId))
       .where('hour_ms', '>=', firstMs)
-      // Later hours are there when the clock was ahead for a while.
+      // Later hours exist if the clock was ahead for a while.
       .where('hour_ms', '<=', lastMs)
       .execute()
     return new Map(

@@ -1,40 +1,45 @@
 /**
- * Which lanes this process may run. The unit is the pipe: one process owns all of a pipe's lanes at a time.
+ * Decides which lanes this process runs. The unit is the pipe: one process owns all of a pipe's lanes at a time.
  *
- * The epoch grows with every change of owner. A lane that is opened raises the epoch of its row first, and every save of it
- * carries the epoch: a process that lost a pipe without noticing can save nothing any more (`LaneOwnershipLostError`).
+ * The epoch grows with every change of owner. Opening a lane raises the epoch in its row first, and every save of it
+ * carries the epoch. A process that lost a pipe without noticing can therefore save nothing (`LaneOwnershipLostError`).
  */
 export interface LaneOwnership {
-  /** The epoch under which this process owns the pipe; null: it does not. */
+  /** Returns the epoch under which this process owns the pipe; null: it does not own it. */
   owned(pipeId: string): number | null
   /**
-   * True if lanes that were opened under this epoch can continue. Called before every attempt: ownership may have ended
-   * while the process was paused.
+   * True if lanes that were opened under this epoch can continue. Called before every attempt, because ownership may
+   * have ended while the process was paused.
    */
   holds(pipeId: string, epoch: number): boolean
-  /** The pipe is this process's from now on: its lanes are loaded and started. */
+  /** Calls back when this process becomes the owner of a pipe, so that its lanes are loaded and started. */
   onGained(listener: (pipeId: string) => void): void
-  /** The pipe is another's from now on: its lanes stop without saving. */
+  /** Calls back when another process has become the owner of a pipe: its lanes stop without saving. */
   onLost(listener: (pipeId: string) => void): void
   /**
-   * Another process shall have the pipe, and gets it when the listener resolves: its lanes finish what is under way, as far as
-   * that takes no longer than `graceMs`, and save. `owned` is null from then on; `holds` stays true until it resolves.
+   * Calls back when another process is to own the pipe. It becomes the owner when the listener resolves. The lanes
+   * finish their current work within `graceMs` and save. `owned` is null from then on; `holds` stays true until the
+   * listener resolves.
    */
   onReleased(listener: (pipeId: string, graceMs: number) => Promise<void>): void
-  /** The pipe was made or changed: resolves when it has its owner, as far as that is for this process to see to. */
+  /**
+   * Call it when a pipe was created or changed. Resolves when the pipe has an owner, as far as this process decides
+   * that.
+   */
   changed(pipeId: string): Promise<void>
 }
 
 /**
- * The owner on whose behalf lane data is written. If the lane has had an owner with a newer epoch, a store writes nothing
- * and rejects with LaneOwnershipLostError: the owner named here was paused and does not know yet that it lost the lane.
+ * The owner that writes data of a lane. If the lane has had an owner with a newer epoch, a store writes nothing and
+ * rejects with LaneOwnershipLostError. This happens when the owner was paused and has not noticed that it lost the
+ * lane.
  */
 export interface LaneOwner {
   readonly destinationId: string
   readonly epoch: number
 }
 
-/** One process alone: everything is its own, always. */
+/** For a single process: it always owns everything. */
 export const ownsEverything: LaneOwnership = {
   owned: () => 1,
   holds: () => true,

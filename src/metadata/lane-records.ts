@@ -1,4 +1,4 @@
-/** Lanes as they were last saved, with what became of some messages of their pipe: from one snapshot. */
+/** Reads lanes as they were last saved together with the history of some messages of their pipe, from one snapshot. */
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { shownLane } from './lane-row.ts'
 import type { LaneState, PassedMessages } from './lane-state.ts'
@@ -8,18 +8,19 @@ import { type Connection, inSnapshot } from './transactions.ts'
 export interface LaneRecord {
   state: LaneState
   runs: LaneRun[]
-  /** The messages that have parked records now. */
+  /** The messages that currently have parked records. */
   parkedSeqs: ReadonlySet<number>
 }
 
-/** `before`: the lane began behind these messages. */
+/** `before`: the lane started behind these messages. */
 export type LaneRun = Omit<PassedMessages, 'kind'> & {
   kind: 'delivered' | 'parked' | 'skipped' | 'dropped' | 'before'
 }
 
 /**
- * The lanes of a pipe, oldest destination first, each as it was last saved with what became of its messages between the two, which
- * belong to it, newest first; at most `shownHistoryRuns` of them. Nothing of a pipe of another workspace.
+ * Returns the lanes of a pipe, oldest destination first, each as it was last saved. `runs` is the history of the
+ * messages from `firstSeq` to `lastSeq`, both included: newest first, at most `shownHistoryRuns`. Empty for a pipe of
+ * another workspace.
  */
 export type LaneRecords = (pipe: PipeRef, firstSeq: number, lastSeq: number) => Promise<LaneRecord[]>
 
@@ -45,7 +46,7 @@ export function laneRecords(db: Connection): LaneRecords {
     })
 }
 
-/** Runs do not overlap: of those that begin before `firstSeq` only the last one can reach it. */
+/** Runs do not overlap, so of those that begin before `firstSeq` only the last one can contain it. */
 async function runsOf(
   trx: Connection,
   destinationId: string,
@@ -69,7 +70,6 @@ async function runsOf(
   return rows.map(decodeRun).filter((run) => run.lastSeq >= firstSeq)
 }
 
-/** The messages that have parked records now. */
 async function parkedOf(
   trx: Connection,
   destinationId: string,

@@ -1,19 +1,19 @@
 /**
- * The row of a lane: its state as JSON text, with the one column that other statements read and a checksum over both.
+ * The row of a lane: its state as JSON text, the one column that other statements read, and a checksum.
  *
  *   destination_id   the key
- *   owner_epoch      of the owner that saved the row last: a save under an older epoch changes nothing
+ *   owner_epoch      the epoch of the owner that saved the row last: a save under an older epoch changes nothing
  *   state            JSON of `LaneState` without the two above; a field that is null is left out
- *   row_check        CRC-32 of the other three: a flipped bit in a cursor would pass messages over without a sign
+ *   row_check        CRC-32 of the other three: without it, a flipped bit in a cursor would skip messages unnoticed
  *
- * The fields are those of `LaneState`, and a field that a stored state lacks has the value of `newLaneState`. So a new field needs
- * no migration, unless an earlier version would do harm by dropping it.
+ * A field that a stored state lacks has its value of `newLaneState`. So a new field needs no migration, unless an
+ * earlier version would do harm by dropping it.
  */
 import { crc32 } from 'node:zlib'
 import { type LaneCounters, type LaneState, LaneStateDamagedError, newLaneState } from './lane-state.ts'
 import type { LaneRow } from './tables.ts'
 
-/** A loop over the names: with `Object.entries` of a copy each row of a save costs 1.7 µs more, of 14 µs. */
+/** Uses a loop over the names: `Object.entries` of a copy would cost 1.7 µs more per row, of 14 µs. */
 export function encodeLane(lane: LaneState): LaneRow {
   const fields: Partial<Record<keyof LaneState, unknown>> = {}
   for (const name in lane) {
@@ -28,7 +28,7 @@ export function encodeLane(lane: LaneState): LaneRow {
   return { ...row, row_check: laneRowCheck(row) }
 }
 
-/** The other two have columns. */
+/** The two other fields have columns. */
 function isField(name: string): name is Exclude<keyof LaneState, 'destinationId' | 'ownerEpoch'> {
   return name !== 'destinationId' && name !== 'ownerEpoch'
 }
@@ -39,7 +39,9 @@ export function decodeLane(row: LaneRow): LaneState {
   return stateOf(row)
 }
 
-/** For display: a damaged row shows a lane at its beginning, where it continues once its owner has repaired it. */
+/**
+ * For display only. A damaged row is shown as a lane at its start, where it continues once its owner has repaired it.
+ */
 export function shownLane(row: LaneRow): LaneState {
   return isLaneRowIntact(row) ? stateOf(row) : { ...newLaneState(row.destination_id), ...countersOf(row) }
 }
@@ -53,12 +55,12 @@ export function isLaneRowIntact(row: LaneRow): boolean {
   return Number(row.row_check) === laneRowCheck(row)
 }
 
-/** A number counts by its digits: PostgreSQL returns 64-bit integers as text. */
+/** The checksum uses the digits of a number, because PostgreSQL returns 64-bit integers as text. */
 export function laneRowCheck(row: Omit<LaneRow, 'row_check'>): number {
   return crc32(`${row.destination_id}\n${row.owner_epoch}\n${row.state}`)
 }
 
-/** Counters are shown and decide nothing, so those of a damaged row are kept where they are numbers. */
+/** Counters are only displayed, so those of a damaged row are kept if they are numbers. */
 function countersOf({ state }: LaneRow): LaneCounters {
   const stored = parsed(state)
   const numberOf = (name: keyof LaneCounters) => {

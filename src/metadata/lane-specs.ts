@@ -1,4 +1,4 @@
-/** Which lanes there are, with everything a driver needs: what delivery loads at start and after each change. */
+/** Loads all lanes with everything that a driver needs, for delivery at start and after each change. */
 import { defaultConcurrency } from '../contract/delivery-settings.ts'
 import { type DestinationType, resolveConfig } from '../contract/destination.ts'
 import { wordsOf } from '../contract/destination-words.ts'
@@ -13,7 +13,7 @@ import type { Sealer } from './secrets.ts'
 import { normaliseId } from './tables.ts'
 import { type Connection, inSnapshot, inWriteTransaction } from './transactions.ts'
 
-/** A statement takes only so many parameters. */
+/** Limits the parameters of one statement. */
 const destinationsAtOnce = 500
 
 export function laneSource(db: Connection, sealer: Sealer): LaneSource {
@@ -59,7 +59,7 @@ export function laneSource(db: Connection, sealer: Sealer): LaneSource {
   }
 }
 
-/** A fixed number of queries however many pipes there are. `pipeId` null: all. */
+/** Runs a fixed number of queries for any number of pipes. `pipeId` null: all. */
 async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null): Promise<PipeLanes[]> {
   let pipeQuery = trx
     .selectFrom('pipes')
@@ -115,7 +115,7 @@ async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null)
       onPermanentError: row.on_permanent_error,
       pinGeneration: Number(row.tls_pin_generation),
     }
-    // The spec holds secrets, so its fingerprint is a keyed one: a revision may be logged.
+    // The spec holds secrets, so its fingerprint is keyed: a revision can be logged.
     owner.lanes.push({ ...spec, revision: sealer.fingerprint(JSON.stringify(spec)).slice(0, 32) })
   }
   return pipes.map((pipe) => ({
@@ -125,7 +125,10 @@ async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null)
   }))
 }
 
-/** docs/dev/contract.md#destinations, for a destination without a flush plan of its own: its pipe's, else what suits the type. */
+/**
+ * The flush plan of a destination without one of its own: its pipe's, or else the default of its type
+ * (docs/dev/contract.md#destinations).
+ */
 function flushLimits(limits: PipeLimits | undefined, type: DestinationType): FlushLimits {
   if (limits === undefined) return wordsOf(type).defaultFlush
   return {

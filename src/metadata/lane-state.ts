@@ -1,6 +1,6 @@
 /**
- * The parts of a lane: its spec (the destination, from metadata), its durable state, the stores of both, and
- * everything outside a lane that it needs. The changes of the durable state are in `transitions.ts`.
+ * The types of a lane that metadata stores and delivery uses: its spec (the destination), its durable state, and the
+ * stores of both. The changes of the durable state are in `transitions.ts`.
  */
 import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { DestinationStatus } from '../contract/destination.ts'
@@ -11,94 +11,103 @@ import type { LaneOwner } from './lane-ownership.ts'
 import type { ParkedChange } from './parked-store-port.ts'
 
 /**
- * Settled by metadata, consumed by delivery: one destination as its lane needs it, secrets opened.
- * `revision` changes whenever anything here does; the driver is reopened then.
+ * One destination as its lane needs it, with secrets in the clear. Metadata creates it, delivery reads it. `revision`
+ * changes whenever any other field does; the driver is then reopened.
  */
 export type LaneSpec = DestinationSpec & {
   readonly workspaceId: string
   readonly status: DestinationStatus
   readonly maxRetrySeconds: number
-  /** Unique in its pipe; for people. */
+  /** Unique in its pipe. Used for display only. */
   readonly name: string
   readonly flush: FlushLimits
-  /** The most requests that may be begun per second; null: as many as it takes. */
+  /** The most requests that may start per second; null: unlimited. */
   readonly rate: { requestsPerSecond: number } | null
-  /** HTTP: how many requests of one batch may be under way at the same time (1 to 32). */
+  /** HTTP only: the number of concurrent requests of one batch (1 to 32). */
   readonly concurrency: number
   /** The handling of records that the destination permanently rejects. */
   readonly onPermanentError: OnPermanentError
-  /** For PinStore; it grows when the pin is reset. */
+  /** Grows when the pin is reset; see PinStore. */
   readonly pinGeneration: number
   readonly revision: string
 }
 
-/** The first of the three that is reached closes a batch. The destination's own, else its pipe's, else the type's. */
+/**
+ * The limits of a batch: it is closed when the first of the three is reached. They are the destination's own, or else
+ * its pipe's, or else the default of the type.
+ */
 export interface FlushLimits {
   maxRecords: number
   maxBytes: number
   maxSeconds: number
 }
 
-/** One pipe with its lanes, as delivery loads it. A pipe without destinations has an empty `lanes`. */
+/** One pipe with its lanes, as delivery loads it. `lanes` is empty for a pipe without destinations. */
 export interface PipeLanes {
   pipeId: string
   workspaceId: string
   lanes: LaneSpec[]
 }
 
-/** Where delivery learns which lanes there are. Kept by metadata. */
+/** The source of the lanes that delivery runs. Implemented by metadata. */
 export interface LaneSource {
   allPipes(): Promise<PipeLanes[]>
   /** Null when the pipe no longer exists. */
   pipe(pipeId: string): Promise<PipeLanes | null>
-  /** By destination, its pipe. A destination that does not exist is left out. */
+  /** Returns the pipe of each destination, by destination id. Destinations that do not exist are left out. */
   pipesOf(destinationIds: readonly string[]): Promise<Map<string, string>>
   /**
-   * The pipes that were deleted (before that time) while the buffer may have held messages of them: what it holds may go.
+   * Returns pipes that were deleted (before that time) while the buffer may have held their messages. The buffer can
+   * drop those messages.
    */
   deletedPipes(beforeMs?: number): Promise<string[]>
-  /** The buffer holds nothing of these any more. */
+  /** Removes these pipes from the list of deleted ones: the buffer no longer holds their messages. */
   forgetDeletedPipes(pipeIds: readonly string[]): Promise<void>
 }
 
 /**
- * A lane's durable state: one row, stored as it is here (`lane-row.ts`). Times are ms since the epoch. A new field gets its value for
- * rows that lack it in `newLaneState`; nothing else names every field.
+ * A lane's durable state, stored as one row (`lane-row.ts`). Times are ms since the epoch. For rows that lack a new
+ * field, `newLaneState` provides its value; no other code lists every field.
  */
 export interface LaneState {
   destinationId: string
-  /** The last message done with. */
+  /** The lane is done with this message and all before it. */
   cursorSeq: number
   /** Opaque JSON text: the buffer's mark at the cursor, to count messages that retention dropped later. */
   cursorMark: string | null
-  /** The fixed range of the batch under way; null between batches. */
+  /** The fixed range of the current batch; null between batches. */
   batchFirstSeq: number | null
   batchLastSeq: number | null
-  /** While a failing message is being searched for: the last message of the range known to hold it. */
+  /** Set during the search for a failing message: the last message of the range known to contain it. */
   bisectLastSeq: number | null
   /**
-   * The fixed range of the batch after the one under way, which nothing else may reach into: a process that ended may have
-   * sent it already. Null: none is fixed yet.
+   * The fixed range of the batch after the current one. No other batch may include its messages, because the process
+   * may have sent it before it ended. Null: no range is fixed.
    */
   nextFirstSeq: number | null
   nextLastSeq: number | null
-  /** Grows with every rewind, over all of the lane's life: a destination that knows the batch from before takes it again. */
+  /**
+   * Grows with every rewind and is never reset, so that a destination does not take repeated messages for a batch that
+   * it knows.
+   */
   generation: number
-  /** Records of the first message after the cursor that are stored already (json_object): left out from now on. */
+  /** Records of the first message after the cursor that are stored already (json_object). They are not sent again. */
   recordOffset: number
-  /** The batch size that worked, in records; null: the flush plan alone decides. Doubles after 8 successes in a row. */
+  /**
+   * The batch size that worked, in records; null: only the flush plan limits it. It doubles after 8 successes in a row.
+   */
   sizeLimitRecords: number | null
-  /** Batches in a row that were delivered at that size. */
+  /** Consecutive batches delivered at that size. */
   sizeSuccesses: number
   attempts: number
   firstFailedMs: number | null
   nextAttemptMs: number | null
-  /** The first undelivered message, once an attempt at it has failed; null when nothing is blocking. */
+  /** The first undelivered message, set once an attempt at it has failed; null: the lane is not blocked. */
   blockingMsgId: string | null
   lastError: LaneError | null
   lastDeliveredMs: number | null
   deliveredRecords: number
-  /** Left out by the destination's transform. */
+  /** Records removed by the destination's transform. */
   filteredRecords: number
   skippedMessages: number
   droppedMessages: number
@@ -108,11 +117,11 @@ export interface LaneState {
   /** Pull lanes with explicit ack: the message out on lease and until when. */
   leaseMsgId: string | null
   leaseUntilMs: number | null
-  /** The epoch of the owner that saved the row; a save with an older one than the row's fails. 0: never saved. */
+  /** The epoch of the owner that saved the row. A save with an older epoch than the row's fails. 0: never saved. */
   ownerEpoch: number
 }
 
-/** Counts and times that are shown and decide nothing. */
+/** Counts and times that are only displayed. */
 export type LaneCounters = Pick<
   LaneState,
   | 'lastDeliveredMs'
@@ -124,7 +133,7 @@ export type LaneCounters = Pick<
   | 'failedAttempts'
 >
 
-/** A lane that has never done anything; `cursorSeq` 0: before the earliest message that is kept. */
+/** The state of a lane that has not delivered anything. `cursorSeq` 0: before the earliest message that is kept. */
 export function newLaneState(destinationId: string, cursorSeq = 0): LaneState {
   return {
     destinationId,
@@ -162,17 +171,17 @@ export interface LaneError {
   class: DeliveryErrorClass
   code: string
   message: string
-  /** Null: transient, or a row of before it was kept. */
+  /** Null: the error is transient, or the row is older than this field. */
   fault: DeliveryFault | null
-  /** The first rejected record of the blocking message, as far as the destination names it. */
+  /** The first rejected record of the blocking message, if the destination names it. */
   recordIndex: number | null
   column: string | null
   value: string | null
 }
 
 /**
- * The counts of one lane since its row was last saved: added to its own and its pipe's hourly roll-ups in the same
- * transaction.
+ * The counts of one lane since its row was last saved. They are added to the hourly roll-ups of the lane and its pipe
+ * in the transaction that saves the row.
  */
 export interface LaneCounts {
   destinationId: string
@@ -180,47 +189,53 @@ export interface LaneCounts {
   deliveredRecords: number
   failedAttempts: number
   skippedRecords: number
-  /** Left out by the destination's transform. */
+  /** Records removed by the destination's transform. */
   filteredRecords: number
-  /** In the order in which it happened. */
+  /** In the order in which they happened. */
   passed?: readonly PassedMessages[]
   attempts?: readonly NumberedAttempt[]
 }
 
-/** The outcome of a run of messages, kept for look-ups. Both ends belong to it. */
+/** The outcome of a run of messages, kept for look-ups. `firstSeq` and `lastSeq` belong to the run. */
 export interface PassedMessages {
-  /** `rewound`: they are ahead of the lane again, and what was said of them is void. */
+  /** `rewound`: the lane will deliver these messages again, and their earlier outcome is void. */
   kind: 'delivered' | 'parked' | 'skipped' | 'dropped' | 'rewound'
   firstSeq: number
   lastSeq: number
-  /** The last message of the batch that carried them, whose first was `firstSeq`; null: they were in none. */
+  /** The last message of the batch that began with `firstSeq`; null: the messages were in no batch. */
   batchLastSeq: number | null
   /** ms since the epoch. */
   atMs: number
-  /** At these messages, the last one included. */
+  /** The number of attempts at these messages, including the last one. */
   attempts: number
 }
 
-/** Another owner has saved this lane since, with a newer epoch: the lane here must stop without saving. */
+/** Another owner with a newer epoch has saved this lane: the lane must stop here without saving. */
 export class LaneOwnershipLostError extends Error {
   readonly destinationIds: readonly string[]
 
   constructor(destinationIds: readonly string[]) {
-    super(`lanes that another owner has taken over: ${destinationIds.join(', ')}`)
+    super(`another owner has taken over these lanes: ${destinationIds.join(', ')}`)
     this.name = 'LaneOwnershipLostError'
     this.destinationIds = destinationIds
   }
 }
 
-/** The store cannot save for now (no space, locked by somebody else): nothing was saved, and it is worth repeating. */
+/**
+ * The store cannot save at the moment (no space, or locked by another process). Nothing was saved, and the caller can
+ * repeat the call.
+ */
 export class LaneStoreUnavailableError extends Error {
   constructor(cause: unknown) {
-    super('lane state cannot be saved for now', { cause })
+    super('lane state cannot be saved at the moment', { cause })
     this.name = 'LaneStoreUnavailableError'
   }
 }
 
-/** The row fails its checksum: no field of it says where the lane is. `counters`: what the row counts, as far as it can be read. */
+/**
+ * The row fails its checksum, so the lane's position is unknown. `counters`: the row's counts, as far as they can be
+ * read.
+ */
 export class LaneStateDamagedError extends Error {
   readonly destinationId: string
   readonly counters: LaneCounters
@@ -233,24 +248,24 @@ export class LaneStateDamagedError extends Error {
   }
 }
 
-/** Where lane state survives. One transaction per `save`; durable (fsynced) when it resolves. Kept by metadata. */
+/** Stores lane state. One transaction per `save`; durable (fsynced) when it resolves. Implemented by metadata. */
 export interface LaneStore {
   /** Null: there is no such lane. Rejects with LaneStateDamagedError. */
   load(destinationId: string): Promise<LaneState | null>
   /**
-   * The same for the owner under this epoch, which from then on is the only one that can save the row: what an owner before it
-   * has under way is either part of what is returned or rejects. Durable when it resolves. Rejects with
-   * LaneOwnershipLostError when there has been a newer owner.
+   * Loads the lane for the owner with this epoch. From then on no other owner can save the row: a concurrent save of an
+   * earlier owner is either part of the returned state or rejects. Durable when it resolves. Rejects with
+   * LaneOwnershipLostError if there has been a newer owner.
    */
   take(destinationId: string, epoch: number): Promise<LaneState | null>
   /**
-   * A row whose stored `ownerEpoch` is newer than its own is not saved. Rejects with LaneOwnershipLostError naming every
-   * such row; then nothing of this call was saved, so that the caller can save the others again. Rejects with
-   * LaneStoreUnavailableError when repeating is worth while; any other error is final. `parked`: by destination, what is
-   * saved with its row.
+   * Saves rows, their counts and, by destination, changes of their parked records. Rejects with LaneOwnershipLostError
+   * if rows have a newer stored `ownerEpoch`. The error names all of them, and nothing was saved, so that the caller
+   * can save the other rows again. Rejects with LaneStoreUnavailableError if the call can be repeated; any other error
+   * is final.
    *
-   * Repeat it with the same row objects: whether it was stored may not have been known (the server went away during the
-   * commit), and a row that turns out to be stored is not saved again, nor are its counts added twice.
+   * Repeat a call with the same row objects. Its outcome may be unknown, because the server disconnected during the
+   * commit. Rows that turn out to be stored are not saved again, and their counts are not added twice.
    */
   save(
     rows: readonly LaneState[],
@@ -258,30 +273,33 @@ export interface LaneStore {
     parked?: ReadonlyMap<string, readonly ParkedChange[]>,
   ): Promise<void>
   /**
-   * In place of a damaged row, whose `ownerEpoch` means nothing. Durable when it resolves. A row that another owner has
-   * repaired in the meantime stays as it is: `take` it afterwards.
+   * Replaces a damaged row, whose `ownerEpoch` cannot be trusted. Durable when it resolves. A row that another owner
+   * has repaired in the meantime is left unchanged: call `take` afterwards.
    */
   repair(row: LaneState): Promise<void>
   /**
-   * Forgets what became of the messages up to `throughSeq`, which are no longer kept, and of more than a lane may have on
-   * record. In small steps. Rejects with LaneOwnershipLostError when there has been a newer owner.
+   * Removes the history of messages up to `throughSeq`, which are no longer kept, and history above the limit per lane.
+   * Runs in small steps. Rejects with LaneOwnershipLostError if there has been a newer owner.
    */
   pruneHistory(owner: LaneOwner, throughSeq: number): Promise<void>
 }
 
-/** The drift of each destination: the keys that no column takes (`drift.ts`). */
+/** Stores the drift of each destination: the keys in its records that match no column (`drift.ts`). */
 export interface DriftStore {
   load(destinationId: string): Promise<SavedDrift | null>
-  /** Saves nothing for a deleted destination. Rejects with LaneOwnershipLostError when there has been a newer owner. */
+  /** Saves nothing for a deleted destination. Rejects with LaneOwnershipLostError if there has been a newer owner. */
   save(owner: LaneOwner, drift: SavedDrift): Promise<void>
 }
 
-/** The keys of database servers whose certificate is not verified, pinned on first use. Kept by metadata. */
+/**
+ * Stores the keys of database servers whose certificate is not verified; they are pinned on first use. Implemented by
+ * metadata.
+ */
 export interface PinStore {
   /**
-   * Pins the key (SHA-256, hex) if none is pinned, and returns the one that is: durable when it resolves. Null: the
-   * destination is gone, or its pin was reset or its server changed since its spec had this `generation`. Rejects with
-   * StorageUnavailableError when nothing can be stored for now.
+   * Pins the key (SHA-256, hex) if none is pinned, and returns the pinned key. Durable when it resolves. Null: the
+   * destination was deleted, or its pin was reset or its server changed after its spec had this `generation`. Rejects
+   * with StorageUnavailableError if nothing can be stored at the moment.
    */
   pin(
     destinationId: string,

@@ -1,9 +1,9 @@
 /**
- * Lane state, and what the lanes did: the hottest writer of the metadata file. A save is one transaction, so after a
- * crash the cursor and the hour's roll-up agree.
+ * Stores lane state, its counts and its history: the most frequent writer of the metadata file. A save is one
+ * transaction, so after a crash the cursor and the hourly roll-ups agree.
  *
- * Rows are updated, never inserted: the row is made with its destination and goes with it, so a lane that saves just
- * after its destination was deleted changes nothing, and does not fail the other lanes of the save.
+ * Rows are updated, never inserted: a row is created and deleted with its destination. A lane that saves just after its
+ * destination was deleted changes nothing, and does not fail the other lanes of the save.
  */
 import { CompiledQuery, sql } from 'kysely'
 import { StorageUnavailableError } from '../platform/error-code.ts'
@@ -26,9 +26,9 @@ import { hourStart, type UsageIncrement, usageIncrement } from './usage.ts'
 import { UnknownOutcomeError } from './write-errors.ts'
 
 export function laneStore(db: Connection, now: () => number): LaneStore {
-  // Compiled once. CPU of a save of 100 rows on two cores, Node 20: 2.0 ms built by Kysely for each row, 0.55 ms with
-  // this text, 0.25 ms by better-sqlite3 directly. A save's one fsync is 0.2 to 2 ms: the rest was not worth a second
-  // way to the file.
+  // Compiled once. CPU of a save of 100 rows on two cores, Node 20: 2.0 ms if Kysely builds each statement, 0.55 ms
+  // with this text, 0.25 ms with better-sqlite3 directly. The one fsync of a save takes 0.2 to 2 ms, so a second way to
+  // write the file is not worth its code.
   const updateLane = sql`
     UPDATE lanes SET state = ${null}, owner_epoch = ${null}, row_check = ${null}
     WHERE destination_id = ${null} AND owner_epoch <= ${null}`.compile(db).sql
@@ -50,19 +50,21 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
         if (state.ownerEpoch > epoch) throw new LaneOwnershipLostError([state.destinationId])
         const taken = { ...state, ownerEpoch: epoch }
         const { destination_id, ...values } = encodeLane(taken)
-        // A save that is under way holds the row: this waits for it, and then runs again on what it saved.
+        // A concurrent save locks the row: this statement waits for it, and then the transaction runs again on the
+        // saved state.
         await trx.updateTable('lanes').set(values).where('destination_id', '=', destination_id).execute()
         return taken
       })
     },
 
-    async save(given, givenCounts, parked = new Map()) {
+    async save(allRows, allCounts, parked = new Map()) {
       const stored = await unknown.stored().catch(asUnavailable)
-      const rows = given.filter((row) => !stored.has(row))
-      const counts = rows.length === given.length ? givenCounts : ofRows(rows, givenCounts)
+      const rows = allRows.filter((row) => !stored.has(row))
+      const counts = rows.length === allRows.length ? allCounts : countsOf(rows, allCounts)
       if (rows.length === 0 && counts.length === 0) return
       const hasParked = rows.some((row) => (parked.get(row.destinationId)?.length ?? 0) > 0)
-      // Changes of parked records depend on their stored rows; all other changes only on the row that they change.
+      // Changes of parked records depend on stored rows, so they need a serialisable transaction. All other statements
+      // depend only on the row that they change.
       const inTransaction = hasParked ? inWriteTransaction : inRowTransaction
       const saving = inTransaction(db, async (trx) => {
         const unsaved = await updateRows(trx, rows, updateLane)
@@ -116,8 +118,8 @@ function asUnavailable(error: unknown): never {
 }
 
 /**
- * Rows whose save may or may not have been committed. They are saved again as the same objects with the same counts, which
- * would be added twice: rows that turn out to be stored are left out.
+ * Rows of a save whose outcome is unknown. The caller saves them again as the same objects with the same counts. Rows
+ * that turn out to be stored are left out, because their counts would be added twice.
  */
 class UnknownRows {
   #rows: readonly LaneState[] = []
@@ -129,7 +131,7 @@ class UnknownRows {
     this.#rows = rows
   }
 
-  /** Rejects with StorageUnavailableError while it cannot be said. */
+  /** Rejects with StorageUnavailableError while the outcome is unknown. */
   async stored(): Promise<ReadonlySet<LaneState>> {
     if (this.#error === null) return noRows
     const wasCommitted = await this.#error.wasCommitted()
@@ -144,7 +146,7 @@ function byDestination(a: LaneState, b: LaneState): number {
   return normaliseId(a.destinationId) < normaliseId(b.destinationId) ? -1 : 1
 }
 
-/** Returns the ids of rows that are not there, or that a newer owner has saved. */
+/** Returns the ids of rows that do not exist, or that a newer owner has saved. */
 async function updateRows(trx: Connection, rows: readonly LaneState[], statement: string): Promise<string[]> {
   const unsaved: string[] = []
   for (const row of rows.toSorted(byDestination)) {
@@ -156,14 +158,14 @@ async function updateRows(trx: Connection, rows: readonly LaneState[], statement
   return unsaved
 }
 
-function ofRows(rows: readonly LaneState[], counts: readonly LaneCounts[]): LaneCounts[] {
+function countsOf(rows: readonly LaneState[], counts: readonly LaneCounts[]): LaneCounts[] {
   const ids = new Set(rows.map(({ destinationId }) => destinationId))
   return counts.filter(({ destinationId }) => ids.has(destinationId))
 }
 
 /**
- * Adds up the counts of several lanes of a pipe, or of one lane since several saves. In the order of the keys, since
- * ingest of other nodes adds to the same hours of pipes.
+ * Adds up the counts by lane or by pipe. The result is sorted by key, because ingest of other nodes updates the same
+ * rows of pipes.
  */
 function sumsBy(id: 'destinationId' | 'pipeId', counts: readonly LaneCounts[]): LaneCounts[] {
   const sums = new Map<string, LaneCounts>()

@@ -9,7 +9,7 @@ export interface LimitStore {
   get(pipe: PipeRef): Promise<PipeLimits | null>
   /** Throws `pipe_not_found`. */
   put(pipe: PipeRef, limits: PipeLimits): Promise<PipeLimits>
-  /** False: the pipe has none, or there is no such pipe. */
+  /** False: the pipe has no limits, or does not exist. */
   delete(pipe: PipeRef): Promise<boolean>
 }
 
@@ -62,7 +62,8 @@ export function limits(db: Connection, inAudited: Audited): LimitStore {
         const stored = pipe && (await rowOf(trx, pipe.pipe_id))
         if (stored === undefined) return false
         await trx.deleteFrom('pipe_limits').where('pipe_id', '=', stored.pipe_id).execute()
-        // Records that are accepted without limits are not reserved: with new limits the sums begin again, with the usage.
+        // Records accepted without limits were not reserved. With new limits the sums start again from the pipe's
+        // usage.
         await trx.deleteFrom('quota_days').where('pipe_id', '=', stored.pipe_id).execute()
         const removed = { operation: 'deleteLimits', before: decodeLimits(stored), after: null }
         await record({ ...of(workspaceId, stored.pipe_id), ...removed })
@@ -77,7 +78,7 @@ function rowOf(trx: Connection, pipeId: string): Promise<LimitsRow | undefined> 
   return trx.selectFrom('pipe_limits').selectAll().where('pipe_id', '=', pipeId).executeTakeFirst()
 }
 
-/** By pipe id; a pipe without a row is left out. `pipeId` null: all. */
+/** Returns limits by pipe id. Pipes without limits are left out. `pipeId` null: all pipes. */
 export async function loadLimits(trx: Connection, pipeId: string | null): Promise<Map<string, PipeLimits>> {
   let query = trx.selectFrom('pipe_limits').selectAll()
   if (pipeId !== null) query = query.where('pipe_id', '=', pipeId)

@@ -1,8 +1,8 @@
 /**
- * Migrations: numbered steps from an empty database to the tables of `tables.ts`, one file each; the first one is the
- * baseline, which makes all tables of its format. They run on open, all missing ones in one write transaction: of two
- * processes opening an old database at once, one migrates and the other finds nothing left to do. A step that has been released is never changed (a test compares hashes of their SQL); a
- * change is a new step.
+ * Migrations: numbered steps from an empty database to the tables of `tables.ts`, one file each. The first one is the
+ * baseline, which creates all tables of its format. All missing steps run when a database is opened, in one write
+ * transaction. If two processes open an old database at once, one migrates it and the other finds nothing left to do. A
+ * released step is never changed (a test compares hashes of their SQL); a change is a new step.
  */
 import type { Transaction } from 'kysely'
 import { ConfigError } from '../platform/config-error.ts'
@@ -16,7 +16,7 @@ export interface Migration {
   up(trx: Transaction<Tables>): Promise<void>
 }
 
-/** Earlier formats were never released: the baseline has the number that a database of it says. */
+/** Formats before the baseline were never released, so there are no steps for them. */
 export const migrations: readonly Migration[] = [
   { number: 25, name: 'tables of format 25', up: createTables },
   { number: 26, name: 'delivery attempts', up: createAttempts },
@@ -28,7 +28,7 @@ export const newestFormat = migrations.at(-1)?.number ?? 0
 /** The oldest format that this version opens. */
 export const oldestFormat = migrations[0]?.number ?? 0
 
-/** Why a database of this format cannot be opened; null: it can be. `format` 0: it has no tables. */
+/** Returns why a database of this format cannot be opened; null: it can be. `format` 0: it has no tables. */
 export function formatProblem(format: number, steps: readonly Migration[] = migrations): string | null {
   const [oldest, newest] = [steps[0]?.number ?? 0, steps.at(-1)?.number ?? 0]
   const action = 'install that version or restore a backup'
@@ -40,8 +40,8 @@ export function formatProblem(format: number, steps: readonly Migration[] = migr
 }
 
 /**
- * Brings the tables up to date inside `trx`. Returns the newest migration of before; 0: there were no tables. Throws
- * ConfigError for a database of a format that this version does not read.
+ * Brings the tables up to date inside `trx`. Returns the newest migration that had run before; 0: there were no tables.
+ * Throws ConfigError for a database whose format this version does not read.
  */
 export async function migrate(
   trx: Transaction<Tables>,

@@ -1,11 +1,11 @@
 /**
- * How far a move of a data directory into a cluster has come, in the settings of both databases:
+ * The state of a move of a data directory into a cluster, in the settings tables of both databases:
  *
- *   the target   `moving`     from its beginning until its rows are there: whose data, and the epochs that it will have
- *                `moved_from` from then on: how the source was, so that one that was served from since is not taken for it
- *   the source   `moved_to`   once everything is there: nobody serves from it any more
+ *   target   `moving`      set from the start until all rows are copied: the source's id and the target's future epochs
+ *            `moved_from`  set from then on: the state of the source, to notice that it has been used again since
+ *   source   `moved_to`    set once everything is copied: the source must not be used any more
  *
- * The table of what a crash leaves is in `maintenance/migrate/move.ts`.
+ * The table of crash points is in `maintenance/migrate/move.ts`.
  */
 import type { Epoch } from '../contract/epochs.ts'
 import { ConfigError } from '../platform/config-error.ts'
@@ -14,9 +14,9 @@ import type { Connection } from './transactions.ts'
 /** Names in `metadata_settings`. */
 export const moveSettings = { moving: 'moving', movedTo: 'moved_to', movedFrom: 'moved_from' } as const
 
-/** In the target. */
+/** Stored in the target. */
 export interface Moving {
-  /** The id of the source. */
+  /** The data directory id of the source. */
   dataDirId: string
   /** The epochs of the target once it is complete. */
   epochs: Epoch[]
@@ -24,9 +24,9 @@ export interface Moving {
   stream?: string
 }
 
-/** In the source. */
+/** Stored in the source. */
 export interface MovedTo {
-  /** For people. */
+  /** The target, for display only. */
   place: string
   movedMs: number
 }
@@ -35,7 +35,7 @@ export async function loadMoving(db: Connection): Promise<Moving | null> {
   return parsed<Moving>(await setting(db, moveSettings.moving))
 }
 
-/** `MoveStore.stateOf`; null: nothing was moved here. */
+/** Returns `MoveStore.stateOf` of the source; null: nothing was moved here. */
 export async function loadMovedFrom(db: Connection): Promise<string | null> {
   return await setting(db, moveSettings.movedFrom)
 }
@@ -44,18 +44,18 @@ export async function loadMovedTo(db: Connection): Promise<MovedTo | null> {
   return parsed<MovedTo>(await setting(db, moveSettings.movedTo))
 }
 
-/** Throws ConfigError: nobody may serve from what is moved away, or from what is not whole yet. */
+/** Throws ConfigError if the data was moved away, or if a move into this database is unfinished. */
 export async function requireNotMoved(db: Connection, label: string): Promise<void> {
   if ((await loadMoving(db)) !== null) {
     throw new ConfigError(
-      `metadata: a move into ${label} is not finished: run the same \`pipectl migrate\` again, which starts from the beginning`,
+      `metadata: a move into ${label} is not finished. Run the same \`pipectl migrate\` again; it starts from the beginning`,
     )
   }
   const moved = await loadMovedTo(db)
   if (moved === null) return
   throw new ConfigError(
-    `metadata: what ${label} held was moved to ${moved.place} on ${new Date(moved.movedMs).toISOString()}: serve from there. ` +
-      'To serve again without what was accepted there since, restore the backup that was taken before the move into a new directory',
+    `metadata: the data of ${label} was moved to ${moved.place} on ${new Date(moved.movedMs).toISOString()}. Use it there. ` +
+      'To return to the earlier data, without messages accepted there since, restore the backup from before the move into a new directory',
   )
 }
 

@@ -1,4 +1,7 @@
-/** Allowed origins of a pipe. Kept as given, compared in lower case: `https://App.example` is `https://app.example`. */
+/**
+ * Allowed origins of a pipe. They are stored as sent and compared in lower case: `https://App.example` equals
+ * `https://app.example`.
+ */
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import type { AllowedOrigin } from '../contract/pipe.ts'
@@ -10,7 +13,7 @@ import type { Connection } from './transactions.ts'
 
 export interface OriginStore {
   list(pipe: PipeRef): Promise<AllowedOrigin[]>
-  /** Throws `duplicate_origin` (letters of either case are the same) and `pipe_not_found`. */
+  /** Throws `duplicate_origin` (case is ignored) and `pipe_not_found`. */
   add(pipe: PipeRef, originDomain: string): Promise<AllowedOrigin>
   remove(pipe: PipeRef, originId: string): Promise<boolean>
 }

@@ -1,6 +1,6 @@
 /**
- * Reads metadata for an overview, in one snapshot: a few statements whatever the number of pipes, each by an index.
- * Only the URLs of configs are opened, to be shown without their secrets.
+ * Reads metadata for an overview from one snapshot, with a few indexed statements for any number of pipes. Of the
+ * configs only URLs are unsealed, and shown without their secrets.
  */
 import { wordsOf } from '../contract/destination-words.ts'
 import type { OverviewLane, OverviewPipe } from '../contract/overview.ts'
@@ -19,7 +19,10 @@ export type StoredOverviewPipe = Pick<
   'pipe_id' | 'pipe_name' | 'pipe_description' | 'pipe_status' | 'usage_today' | 'last_ingest_ts'
 > & { destinations: OverviewDestination[] }
 
-/** Every pipe with its destinations, by name, and its usage since then. Costs nothing per message. */
+/**
+ * Returns every pipe by name, with its destinations and its usage since `sinceMs`. The cost does not depend on the
+ * number of messages.
+ */
 export type StoredOverview = (workspaceId: string, sinceMs: number) => Promise<StoredOverviewPipe[]>
 
 export function overview(db: Connection, sealer: Sealer): StoredOverview {
@@ -43,7 +46,7 @@ function pipesOf(trx: Connection, workspaceId: string) {
     trx
       .selectFrom('pipes')
       .select(['pipe_id', 'pipe_name', 'pipe_description', 'pipe_status'])
-      // The newest of each pipe by its key: there may be hundreds of hours of it.
+      // Reads the newest hour of each pipe by its key, because a pipe can have hundreds of hours.
       .select((eb) =>
         eb
           .selectFrom('usage_hours as hour')

@@ -1,7 +1,7 @@
 /**
- * Parked rows as both sides of them write them: delivery parks and replays (`parked-store.ts`), people list, replay and
- * discard (`parked.ts`). Every change of a row changes its destination's sums in the same transaction, so the sums are what
- * counting would give. Rows and sums of a destination that is deleted go with it by the foreign keys' cascade.
+ * Writes of parked rows for both of their users: delivery parks and replays (`parked-store.ts`), people list, replay
+ * and discard (`parked.ts`). Every change of a row updates the sums of its destination in the same transaction, so the
+ * sums always equal a count. The foreign keys' cascade deletes rows and sums with their destination.
  */
 import { v7 } from 'uuid'
 import { type ParkedDetail, type ParkedError, parkedHistoryEntries } from '../contract/parked.ts'
@@ -9,13 +9,13 @@ import type { NewParked, ParkedCause } from './parked-store-port.ts'
 import { isoTime, type ParkedRow, type ParkedSumRow } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
-/** So many parameters a statement that every database takes them. */
+/** Keeps a statement below every database's limit of parameters. */
 const rowsAtOnce = 25
 const idsAtOnce = 500
 
 type Sums = Pick<ParkedSumRow, 'rows' | 'records' | 'body_bytes' | 'dropped_records'>
 
-/** Records that were parked before keep their rows. The destination must exist. */
+/** Inserts parked records. A record that is parked already keeps its row. The destination must exist. */
 export async function insertParked(
   trx: Connection,
   destinationId: string,
@@ -49,7 +49,10 @@ export async function insertParked(
   await addToSums(trx, destinationId, sums)
 }
 
-/** Removes the rows. `areDropped`: nobody asked for it. How many records they held. */
+/**
+ * Removes the rows and returns how many records they held. `areDropped`: they are removed because of their age, and
+ * counted as dropped.
+ */
 export async function removeParked(
   trx: Connection,
   destinationId: string,
@@ -68,7 +71,7 @@ export async function removeParked(
   return records
 }
 
-/** The records before `firstIndex` are stored: the row holds the others. False: nothing would be left of it. */
+/** Removes the records before `firstIndex`, which are stored, from the row. False: no record would be left. */
 export async function cutParked(trx: Connection, row: ParkedRow, firstIndex: number): Promise<boolean> {
   const storedRecords = firstIndex - Number(row.first_index)
   if (storedRecords <= 0) return true
@@ -107,7 +110,7 @@ export async function bodyOf(trx: Connection, parkedId: string): Promise<{ body:
     .executeTakeFirstOrThrow()
 }
 
-/** The columns of a cause, and the history with it: newest first. */
+/** Returns the columns of a cause, with the earlier causes in the history, newest first. */
 export function causeColumns(cause: Omit<ParkedCause, 'reason'>, history: string | null, nowMs: number) {
   const { code, message, column, value } = cause
   const entry = { failed_ts: isoTime(nowMs), error: { code, message, column, value } }
@@ -126,7 +129,7 @@ export function parsedHistory(history: string | null): ParkedDetail['history'] {
   return history === null ? [] : (JSON.parse(history) as { failed_ts: string; error: ParkedError }[])
 }
 
-/** -1 stands for the message. */
+/** -1 is the message as a whole. */
 function indexOf({ recordIndex }: NewParked): number {
   return recordIndex ?? -1
 }
@@ -178,7 +181,7 @@ function newRow(destinationId: string, parked: NewParked, nowMs: number): { row:
   return { row, body: body.toString('utf8') }
 }
 
-/** The records that a user has edited stay edited. */
+/** Records that a user has edited keep the edited text. */
 async function parkAgain(
   trx: Connection,
   before: ParkedRow,

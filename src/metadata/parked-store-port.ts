@@ -1,20 +1,20 @@
 /**
- * The store of the records that a lane parks to continue (docs/dev/contract.md#parked-records): records that its
- * destination permanently rejects, and messages that a user skips. The port; metadata keeps it.
+ * The port for records that a lane parks so that it can continue (docs/dev/contract.md#parked-records): records that
+ * the destination permanently rejects, and messages that a user skips. Implemented by metadata.
  *
- *   rejected, skipped ─▶ parked ──replay asked for──▶ replaying ──stored──▶ gone
+ *   rejected, skipped ─▶ parked ──replay requested──▶ replaying ──stored──▶ removed
  *                          ▲                              │
  *                          └──────── rejected again ──────┘
  *
- * A parked record is identified by destination, message and position in the message: if it is parked again (a repeat
- * after a crash, a rewind), it is the same row, with more attempts. `recordIndex` null: a message as a whole, or the
- * part of it that is not stored.
+ * A parked record is identified by destination, message and position in the message. A record that is parked again (a
+ * repeat after a crash, a rewind) keeps its row, which counts more attempts. `recordIndex` null: the message as a
+ * whole, or the part of it that is not stored.
  */
 import type { ParkedReason } from '../contract/parked.ts'
 import type { StoredMessage } from '../log/buffer.ts'
 import type { LaneOwner } from './lane-ownership.ts'
 
-/** As the destination told it; column and value where it named them. */
+/** The error as the destination reported it, with column and value if it named them. */
 export interface ParkedCause {
   reason: ParkedReason
   code: string
@@ -28,23 +28,23 @@ export interface NewParked extends ParkedCause {
   seq: number
   receivedMs: number
   recordIndex: number | null
-  /** Place in the message of the first record of `body`. */
+  /** The position in the message of the first record of `body`. */
   firstIndex: number
   recordCount: number
   /** In the format of `record-text.ts`. */
   body: Buffer
-  /** Made since it was parked last. */
+  /** Attempts since it was last parked. */
   attempts: number
-  /** The lane's generation: a record that was parked before a later rewind is delivered once more with its message. */
+  /** The lane's generation. A record that was parked before a later rewind is delivered again with its message. */
   generation: number
 }
 
 /** The counts of one destination's parked records. A message that is parked as a whole counts once. */
 export interface ParkedCounts {
   rows: number
-  /** The replay of some of it was asked for. */
+  /** A replay of some of them was requested. */
   isReplaying: boolean
-  /** Records that were removed because of their age, ever since. */
+  /** Records that were ever removed because of their age. */
   droppedRecords: number
 }
 
@@ -53,7 +53,7 @@ export const nothingParked: ParkedCounts = { rows: 0, isReplaying: false, droppe
 /** Parked records, without their text. */
 export type ParkedPosition = Pick<NewParked, 'seq' | 'recordIndex' | 'recordCount'>
 
-/** Messages that were attempted, and whose end is not saved: those after `afterSeq`, up to `throughSeq`. */
+/** Messages that were attempted and whose outcome is not saved: those after `afterSeq`, up to `throughSeq`. */
 export interface AttemptedRange {
   afterSeq: number
   throughSeq: number
@@ -61,46 +61,61 @@ export interface AttemptedRange {
   generation: number
 }
 
-/** One parked row on its way to the destination. */
+/** One parked row that is to be delivered again. */
 export interface Replay {
   parkedId: string
-  /** How often it was replayed, this time included: with `parkedId` the identity of the batch. */
+  /** The number of replays, including this one. Together with `parkedId` it identifies the batch. */
   replays: number
-  /** Grows from replay to replay of the destination; null: this one was not begun yet. */
+  /** Grows with every replay of the destination; null: this replay has not begun. */
   replayNo: number | null
   firstIndex: number
   message: StoredMessage
 }
 
-/** Saved in the transaction that saves the lane's row: neither is ever there without the other. */
+/** A change of parked records, stored in the transaction that saves the lane's row. */
 export type ParkedChange =
-  /** A message is parked as a whole: what else was parked of it is part of this. */
+  /** A message is parked as a whole. This includes its records that were parked before. */
   | { kind: 'message'; parked: NewParked }
-  /** Messages after the first seq, up to the last, were delivered: what was parked of them before the rewind is stored now. */
+  /**
+   * Messages after `afterSeq`, up to `throughSeq`, were delivered. This includes their records that were parked before
+   * the rewind.
+   */
   | { kind: 'delivered_again'; afterSeq: number; throughSeq: number; generation: number }
-  /** It is stored. */
+  /** The replay has stored the record. */
   | { kind: 'replayed'; parkedId: string }
 
-/** Every write names the lane's owner, and rejects with LaneOwnershipLostError when there has been a newer one. */
+/**
+ * Stores parked records. Every write names the lane's owner, and rejects with LaneOwnershipLostError if there has been
+ * a newer one.
+ */
 export interface ParkedStore {
-  /** An unknown destination has nothing. */
+  /** Returns zeros for an unknown destination. */
   counts(destinationId: string): Promise<ParkedCounts>
-  /** Bytes that everything parked takes: in all, of one workspace, and how many workspaces there are. */
+  /**
+   * Returns the bytes of all parked records, those of one workspace, and the number of workspaces with parked records.
+   */
   taken(workspaceId: string): Promise<{ bytes: number; ofWorkspace: number; workspaces: number }>
-  /** The records of these messages that were parked in this generation. Bounded by the size of two batches. */
+  /**
+   * Returns the records of these messages that were parked in this generation. The caller limits the range to the size
+   * of two batches.
+   */
   parkedIn(destinationId: string, range: AttemptedRange): Promise<ParkedPosition[]>
-  /** Durable when it resolves. Nothing of a destination that is gone. */
+  /** Parks records. Durable when it resolves. Ignored for a deleted destination. */
   park(owner: LaneOwner, parked: readonly NewParked[]): Promise<void>
   /**
-   * The next to replay, of messages that the lane has passed: one that was begun, else in the order of their messages. Its
-   * body is at most as large as a message.
+   * Returns the next row to replay, of messages that the lane has passed. A replay that has begun comes first, then the
+   * order of the messages. Its body is at most as large as a message.
    */
   nextReplay(destinationId: string, throughSeq: number): Promise<Replay | null>
-  /** Its number, greater than that of any replay of the destination before; durable when it resolves. */
+  /**
+   * Returns the number of the replay, greater than that of every earlier replay of the destination. Durable when it
+   * resolves.
+   */
   beginReplay(owner: LaneOwner, parkedId: string): Promise<number>
   /**
-   * It was rejected, or took too long: parked again. The records before `firstIndex`, a position in the message, are stored
-   * and no longer part of it. An absolute position: cutting twice removes nothing that was not stored.
+   * The replay was rejected or took too long, and the row is parked again. The records before `firstIndex`, a position
+   * in the message, are stored and removed from the row. The position is absolute, so that a repeated call removes no
+   * further records.
    */
   replayFailed(
     owner: LaneOwner,
@@ -108,12 +123,12 @@ export interface ParkedStore {
     cause: Omit<ParkedCause, 'reason'>,
     tried: { attempts: number; firstIndex: number },
   ): Promise<void>
-  /** The same, but it will be tried again, from `firstIndex` on. */
+  /** As `replayFailed`, but the replay will be tried again from `firstIndex` on. */
   replayHalfStored(owner: LaneOwner, parkedId: string, firstIndex: number): Promise<void>
 }
 
 /**
- * The size of one row without its records: keys, indexes, the error and its history. It is counted, or tiny records
- * would be free.
+ * The size of one row without its records: keys, indexes, the error and its history. Without it, tiny records would
+ * hardly count towards the limit.
  */
 export const parkedRowBytes = 1_024

@@ -1,4 +1,4 @@
-/** Parked records as delivery sees them (`ParkedStore`), and what of them is saved with a lane's row. */
+/** Parked records for delivery (`ParkedStore`), and their changes that are saved with a lane's row. */
 import { holdLane } from './lane-fence.ts'
 import { recordOutcome } from './lane-history.ts'
 import { bodyOf, causeColumns, cutParked, insertParked, removeParked } from './parked-rows.ts'
@@ -108,7 +108,7 @@ async function numberReplay(
     .select('last_replay_no')
     .where('destination_id', '=', destinationId)
     .executeTakeFirst()
-  // The number is not used by another copy of this data directory either.
+  // The time is a lower bound, so that another copy of this data directory does not use the same number.
   const replayNo = Math.max(Number(sums?.last_replay_no ?? 0) + 1, nowMs)
   await trx
     .updateTable('parked_sums')
@@ -119,7 +119,7 @@ async function numberReplay(
   return replayNo
 }
 
-/** In the transaction that saves the lane's row. */
+/** Runs in the transaction that saves the lane's row. */
 export async function applyParkedChanges(
   trx: Connection,
   destinationId: string,

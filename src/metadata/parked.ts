@@ -1,4 +1,4 @@
-/** Parked records as people see them: listed, shown, replayed, discarded (`Metadata['parked']`). */
+/** Parked records for users: list, show, replay, discard (`Metadata['parked']`). */
 import type { ParkedError, ParkedRecord } from '../contract/parked.ts'
 import type { Audited } from './audit.ts'
 import { recordOutcome } from './lane-history.ts'
@@ -7,9 +7,9 @@ import type { Metadata, ParkedPosition, ParkedQuery, ParkedSelector } from './st
 import { type DestinationRef, isoTime, normaliseId, type ParkedRow } from './tables.ts'
 import { type Connection, inSnapshot, inWriteTransaction } from './transactions.ts'
 
-/** Rows of one transaction: other writers, and with SQLite the main thread, wait for it. */
+/** Rows per transaction. Other writers, and with SQLite the main thread, wait for each transaction. */
 const rowsAtOnce = 200
-/** In the list of a statement. */
+/** The most ids in one statement. */
 const idsAtOnce = 500
 
 export function parked(db: Connection, now: () => number, inAudited: Audited): Metadata['parked'] {
@@ -105,7 +105,7 @@ async function requestReplays(trx: Connection, rows: readonly ParkedRow[]): Prom
   }
 }
 
-/** Changes the rows that are not being replayed, in transactions of `rowsAtOnce`. Returns how many there were. */
+/** Changes the rows that are not being replayed, in transactions of `rowsAtOnce`. Returns their number. */
 async function changeMany(
   db: Connection,
   destination: DestinationRef,
@@ -181,7 +181,7 @@ function positionOf(row: Pick<ParkedRow, 'stream_seq' | 'record_index'>): Parked
   return { seq: Number(row.stream_seq), index: Number(row.record_index) }
 }
 
-/** Selects from this destination, if it is the workspace's. */
+/** Selects rows of this destination, if it belongs to the workspace. */
 function ofDestination(db: Connection, { workspaceId, destinationId }: DestinationRef) {
   return db
     .selectFrom('parked')
@@ -215,7 +215,9 @@ function one(trx: Connection, destination: DestinationRef, parkedId: string) {
     .executeTakeFirst()
 }
 
-/** One step, so that whoever waits for the database waits for no more: true when there may be more to remove. */
+/**
+ * Removes one batch, so that other users of the database wait for one batch only. True: there may be more to remove.
+ */
 async function pruneSome(
   db: Connection,
   beforeMs: number,
@@ -226,7 +228,7 @@ async function pruneSome(
     const old = await trx
       .selectFrom('parked')
       .select(['parked_id', 'destination_id', 'stream_seq', 'record_index', 'records_count', 'body_bytes'])
-      // Records whose replay was requested wait for it, however long.
+      // Records whose replay was requested are kept, however old.
       .where('is_replaying', '=', 0)
       .where('parked_ms', '<', beforeMs)
       .orderBy('parked_ms')

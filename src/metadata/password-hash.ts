@@ -1,11 +1,12 @@
 /**
- * Passwords: scrypt (N = 2^17, r = 8, p = 1; docs/dev/contract.md#sign-in-for-people), which takes 128 MiB and about half a second of
- * a core for each, on libuv's thread pool.
+ * Password hashes: scrypt (N = 2^17, r = 8, p = 1; docs/dev/contract.md#sign-in-for-people). One hash takes 128 MiB and
+ * about half a second of a core, on libuv's thread pool.
  *
  *   scrypt$17$8$1$<salt, 16 bytes>$<hash, 32 bytes>     log2 of N, r, p; base64url
  *
- * One is computed at a time. A second would take another 128 MiB, which a machine of 1 GiB does not have beside ingest, and
- * another of the pool's four threads, which also decompress bodies; few people sign in at the same moment.
+ * One hash is computed at a time. A second would take another 128 MiB, which a machine of 1 GiB does not have beside
+ * ingest. It would also take another of the pool's four threads, which decompress bodies as well. Few people sign in at
+ * the same moment.
  */
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
@@ -29,21 +30,24 @@ export class Passwords {
   readonly #queue = new SerialQueue()
 
   /**
-   * Hashes a password for storage. `beside`: the stored hash of another account with the same address, if there is
-   * one. They share the salt, so that one computation compares a password with all of them. Throws `sign_in_busy`.
+   * Hashes a password for storage. `sameAddressHash`: the stored hash of another account with the same address, if any.
+   * Both share the salt, so that one computation compares a password with all accounts of an address. Throws
+   * `sign_in_busy`.
    */
-  async hash(password: string, beside: string | null = null): Promise<string> {
+  async hash(password: string, sameAddressHash: string | null = null): Promise<string> {
     const {
       salt,
       hash: _,
-      ...its
-    } = beside === null ? { salt: randomBytes(saltBytes), hash: null, ...cost } : decode(beside)
-    return encode(its, salt, await this.#derive(password, salt, its))
+      ...params
+    } = sameAddressHash === null
+      ? { salt: randomBytes(saltBytes), hash: null, ...cost }
+      : decode(sameAddressHash)
+    return encode(params, salt, await this.#derive(password, salt, params))
   }
 
   /**
-   * The index of the first stored hash that is of this password; -1: none is. With no account at all it takes as long as with
-   * one, and as with several that share a salt. Throws `sign_in_busy`.
+   * Returns the index of the first stored hash that matches the password; -1: none matches. It takes as long without
+   * any account as with one, or with several that share a salt. Throws `sign_in_busy`.
    */
   async indexOf(password: string, stored: readonly string[]): Promise<number> {
     const computed = new Map<string, Buffer>()
@@ -53,21 +57,21 @@ export class Passwords {
       if (!computed.has(inputs)) computed.set(inputs, await this.#derive(password, salt, its))
     }
     return stored.findIndex((one) => {
-      const { salt, hash, ...its } = decode(one)
-      return timingSafeEqual(computed.get(encode(its, salt, Buffer.alloc(0)))!, hash)
+      const { salt, hash, ...params } = decode(one)
+      return timingSafeEqual(computed.get(encode(params, salt, Buffer.alloc(0)))!, hash)
     })
   }
 
-  /** One after the other; more than may wait are turned away. */
-  async #derive(password: string, salt: Buffer, its: Cost): Promise<Buffer> {
+  /** Computes one hash at a time, and rejects the request if too many are waiting. */
+  async #derive(password: string, salt: Buffer, params: Cost): Promise<Buffer> {
     if (this.#queue.size >= resourceLimits.waitingPasswords) {
       throw new ApiError('sign_in_busy', { headers: { 'Retry-After': '2' } })
     }
-    return await this.#queue.run(() => derive(password, salt, its))
+    return await this.#queue.run(() => derive(password, salt, params))
   }
 }
 
-/** The same letters typed on another keyboard are the same password: NFKC. */
+/** Normalises to NFKC, because keyboards produce different code points for the same letters. */
 function derive(password: string, salt: Buffer, { logN, r, p }: Cost): Promise<Buffer> {
   const N = 2 ** logN
   const maxmem = 128 * N * r + 16 * MiB

@@ -1,4 +1,4 @@
-/** Pipes. Whether a pipe belongs to a workspace is checked here, also for the other repositories: `requirePipe`. */
+/** Pipes. `requirePipe` checks for all repositories that a pipe belongs to a workspace. */
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { geoFieldKeys, type Pipe } from '../contract/pipe.ts'
@@ -15,9 +15,9 @@ export interface PipeStore {
     workspaceId: string,
     pipe: Omit<Pipe, 'pipe_id' | 'pipe_created_ts' | 'pipe_updated_ts'>,
   ): Promise<Pipe>
-  /** Id, name and times of the change are ignored. Null: no such pipe. */
+  /** Ignores id, name and times in the change. Null: no such pipe. */
   update(pipe: PipeRef, change: Decided<Pipe, Partial<Pipe>>): Promise<Pipe | null>
-  /** With destinations, lanes, limits, origins and usage. False: no such pipe. */
+  /** Deletes the pipe with its destinations, lanes, limits, origins and usage. False: no such pipe. */
   delete(pipe: PipeRef): Promise<boolean>
 }
 
@@ -61,7 +61,8 @@ export function pipes(
         if (Object.keys(values).length === 0) return decodePipe(before)
         const updated = {
           ...values,
-          // Later than before also when the clock stood still or went back: clients look at it to see a change.
+          // Always later than before, even if the clock stood still or went back: clients compare it to notice a
+          // change.
           pipe_updated_ms: Math.max(now(), Number(before.pipe_updated_ms) + 1),
         }
         await trx.updateTable('pipes').set(updated).where('pipe_id', '=', before.pipe_id).execute()
@@ -75,13 +76,13 @@ export function pipes(
       inAudited(async (trx, record) => {
         const before = await findRow(trx, pipe)
         if (before === undefined) return false
-        // Everything that hangs on the pipe goes by the foreign keys' cascade, in the same statement.
+        // The foreign keys' cascade deletes everything that belongs to the pipe, in the same statement.
         await trx
           .deleteFrom('pipes')
           .where('workspace_id', '=', before.workspace_id)
           .where('pipe_id', '=', before.pipe_id)
           .execute()
-        // The buffer drops what it holds of the pipe because of this row.
+        // This row tells the buffer to drop the pipe's messages.
         await trx
           .insertInto('deleted_pipes')
           .values({ pipe_id: before.pipe_id, workspace_id: before.workspace_id, deleted_ms: now() })
@@ -96,7 +97,7 @@ export function pipes(
 
 const of = (workspaceId: string, pipeId: string) => ({ workspaceId, resourceId: pipeId, pipeId })
 
-/** The pipe's id as stored. Throws `pipe_not_found`. */
+/** Returns the pipe's id as stored. Throws `pipe_not_found`. */
 export async function requirePipe(db: Connection, pipe: PipeRef): Promise<string> {
   const row = await findRow(db, pipe)
   if (row === undefined) throw new ApiError('pipe_not_found')
@@ -157,7 +158,10 @@ const flagKeys = [
 ] as const
 const textKeys = ['pipe_description', 'pipe_ingest_ts_field', 'pipe_ingest_ip_field'] as const
 
-/** Id, name and times are not updatable (docs/dev/contract.md#pipes); keys that are undefined stay as they are. */
+/**
+ * Id, name and times cannot be changed (docs/dev/contract.md#pipes). Keys that are undefined leave their column
+ * unchanged.
+ */
 function changedColumns(change: Partial<Pipe>): Partial<PipeRow> {
   const columns: Partial<PipeRow> = {}
   for (const key of flagKeys) if (change[key] !== undefined) columns[key] = toFlag(change[key])

@@ -1,6 +1,6 @@
 /**
- * How many of each a workspace may have. Counted in the transaction that adds one, so that no race goes beyond. What is
- * there already stays when a setting is lowered.
+ * Limits the pipes, API keys and so on of a workspace. They are counted in the transaction that adds one, so a race
+ * cannot exceed the limit. If a setting is lowered, existing ones are kept.
  */
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
@@ -9,7 +9,7 @@ import type { Connection } from './transactions.ts'
 export interface WorkspaceQuotas {
   pipes: number
   destinations: number
-  /** Active ones. */
+  /** Counts active keys only. */
   apiKeys: number
   origins: number
 }
@@ -21,7 +21,7 @@ export const noQuotas: WorkspaceQuotas = {
   origins: Number.POSITIVE_INFINITY,
 }
 
-/** Throws `workspace_full`. `workspaceId` as stored. */
+/** Throws `workspace_full`. Expects `workspaceId` in lower case. */
 export async function requireRoom(
   trx: Connection,
   workspaceId: string,
@@ -38,8 +38,8 @@ export async function requireRoom(
 }
 
 /**
- * A deleted pipe is remembered, here and by the buffer, for as long as the buffer holds messages of it: whoever makes
- * pipes and deletes them in a loop has to wait for that. Throws `workspace_full`.
+ * Limits the deleted pipes whose messages are still in the buffer: metadata and buffer remember each of them. A client
+ * that creates and deletes pipes in a loop must wait. Throws `workspace_full`.
  */
 export async function requireFewDeleted(trx: Connection, workspaceId: string): Promise<void> {
   const most = resourceLimits.deletedPipesPerWorkspace

@@ -1,7 +1,8 @@
 /**
- * The sealing key: 32 bytes that seal every stored secret. Looked for in this order: the file of the setting
- * `secrets.key_file`; the systemd credential `pipectl-sealing-key`; `sealing.key` in the data directory, which is made on
- * the first start. Without its key a metadata file's secrets are lost: so it is never overwritten.
+ * The sealing key: 32 bytes that seal every stored secret. It is read from the first of these that exists: the file of
+ * the setting `secrets.key_file`; the systemd credential `pipectl-sealing-key`; `sealing.key` in the data directory,
+ * which is created on the first start. Without the key the secrets in a metadata file are lost, so the key is never
+ * overwritten.
  */
 import { randomBytes } from 'node:crypto'
 import {
@@ -21,12 +22,12 @@ import { errorCode, isNoSpace } from '../platform/error-code.ts'
 import { fsyncDirectory } from '../platform/fsync.ts'
 
 export interface SealingKeyOptions {
-  /** Setting `secrets.key_file`. */
+  /** The value of the setting `secrets.key_file`. */
   file: string | null
   dataDir: string
-  /** Make `sealing.key` in the data directory when there is no key anywhere. */
+  /** Create `sealing.key` in the data directory if there is no key. */
   create: boolean
-  /** The advice if there is none. */
+  /** The hint in the error for a missing key. */
   whenMissing?: string
   env: Readonly<Record<string, string | undefined>>
 }
@@ -35,14 +36,17 @@ const putBack = 'put back the key of this data directory, or set secrets.key_fil
 const keyBytes = 32
 const credentialName = 'pipectl-sealing-key'
 
-/** Throws ConfigError: missing, unreadable, open to others, or not 32 bytes (raw, or as base64 text). */
+/**
+ * Throws ConfigError if the key is missing, unreadable, readable by other users, or not 32 bytes (raw, or as base64
+ * text).
+ */
 export async function loadSealingKey(options: SealingKeyOptions): Promise<Buffer> {
   const { whenMissing = putBack } = options
   if (options.file !== null) return readKey('secrets.key_file', options.file, 0o077, whenMissing)
   const credentials = options.env.CREDENTIALS_DIRECTORY
   if (credentials) {
     const credential = path.join(credentials, credentialName)
-    // systemd may give access through an ACL, whose mask is in the group bits.
+    // systemd may give access through an ACL, whose mask appears in the group bits.
     if (existsSync(credential))
       return readKey(`systemd credential ${credentialName}`, credential, 0o007, whenMissing)
   }
@@ -87,9 +91,9 @@ function decodeBase64(content: Buffer): Buffer | null {
 }
 
 /**
- * Temp file → fsync (the bytes) → link (the name, whole or not at all) → fsync of the directory (the name itself).
- * link and not rename: it fails where a name exists, so the slower of two processes takes the other's key instead of
- * replacing a key with which something may be sealed already.
+ * Creates the file as a whole or not at all: temp file → fsync (the bytes) → link (the name) → fsync of the directory
+ * (the name itself). Unlike a rename, a link fails if the name exists. The slower of two processes then uses the
+ * other's key, and does not replace a key that may have sealed something.
  */
 export function makeSealingKey(file: string): void {
   const temporary = `${file}.${process.pid}.${randomBytes(4).toString('hex')}.tmp`

@@ -3,9 +3,9 @@
  *
  *   v1.<key id>.<base64url of 12 bytes nonce, 16 bytes tag, ciphertext>
  *
- * The nonce is random and new for every value. What the value belongs to is authenticated with it, so that a sealed
- * text copied to another destination or another key of its config does not open. The key id says which sealing key
- * made it; it is derived from the key and says nothing about it.
+ * The nonce is random and new for every value. The owner of the value is authenticated with it: a sealed text that is
+ * copied to another destination or another key of its config cannot be opened. The key id identifies the sealing key.
+ * It is derived from the key but does not reveal it.
  */
 import assert from 'node:assert/strict'
 import { createCipheriv, createDecipheriv, createHash, createHmac, randomBytes } from 'node:crypto'
@@ -15,13 +15,13 @@ const tagBytes = 16
 
 export interface Sealer {
   seal(value: string, belongsTo: string): string
-  /** Throws UnsealError when the text was made with another key, for another place, or was altered. */
+  /** Throws UnsealError if the text was sealed with another key or for another position, or was altered. */
   open(sealed: string, belongsTo: string): string
-  /** A fingerprint of text that may hold secrets: useless without the sealing key. Hex. */
+  /** Returns a fingerprint (hex) of text that may hold secrets. It is useless without the sealing key. */
   fingerprint(text: string): string
 }
 
-/** Names what the value belongs to and says nothing about the value. */
+/** Names the owner of the value, but not the value. */
 export class UnsealError extends Error {
   constructor(message: string) {
     super(message)
@@ -59,7 +59,7 @@ export function createSealer(sealingKey: Buffer): Sealer {
         const start = nonceBytes + tagBytes
         return Buffer.concat([decipher.update(bytes.subarray(start)), decipher.final()]).toString('utf8')
       } catch {
-        throw new UnsealError(`${belongsTo}: the sealed value was altered or belongs elsewhere`)
+        throw new UnsealError(`${belongsTo}: the sealed value was altered or copied from another position`)
       }
     },
     fingerprint: (text) => createHmac('sha256', sealingKey).update('fingerprint').update(text).digest('hex'),

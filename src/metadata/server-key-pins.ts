@@ -1,11 +1,11 @@
 /**
- * The keys that database servers are known by, in the row of their destination. Delivery pins, management resets
- * (`destinations.ts`), and each does so in one write transaction, so that there are two orders:
+ * The pinned keys of database servers, stored in the rows of their destinations. Delivery pins and management resets
+ * (`destinations.ts`), each in one write transaction. There are two orders:
  *
  *   reset, then pin   the generation has grown: a connection from before the reset pins nothing and is dropped
- *   pin, then reset   the pin is gone; the lane opens its driver again, as after any change, and pins what it finds then
+ *   pin, then reset   the pin is removed; the lane reopens its driver, as after any change, and pins the key that it then sees
  *
- * A crash before the commit leaves no pin, and nothing has been sent; after it the pin, whether anything was sent or not.
+ * A crash before the commit leaves no pin, and nothing has been sent. A crash after it leaves the pin.
  */
 import type { PinStore } from './lane-state.ts'
 import { normaliseId } from './tables.ts'
@@ -14,7 +14,7 @@ import { type Connection, inWriteTransaction } from './transactions.ts'
 export function pinStore(db: Connection, now: () => number): PinStore {
   return {
     async pin(destinationId, generation, sha256) {
-      // Without waiting for writers: nearly always the key is pinned already.
+      // A read that does not wait for writers: nearly always the key is pinned already.
       const found = await pinOf(db, destinationId, generation)
       if (found === null || found.sha256 !== null) return found && { sha256: found.sha256!, isNew: false }
       return await inWriteTransaction(db, async (trx) => {
@@ -32,7 +32,7 @@ export function pinStore(db: Connection, now: () => number): PinStore {
   }
 }
 
-/** Null: no such destination, or its pinning has begun anew. */
+/** Null: there is no such destination, or its pin was reset. */
 async function pinOf(
   db: Connection,
   destinationId: string,

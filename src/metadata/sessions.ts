@@ -1,4 +1,4 @@
-/** Sessions of people who are signed in. docs/dev/contract.md#sign-in-for-people. */
+/** Sessions of signed-in users. docs/dev/contract.md#sign-in-for-people. */
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { User } from '../contract/user.ts'
 import type { Audited } from './audit.ts'
@@ -11,19 +11,22 @@ export interface StoredSession {
   readonly user: User
   readonly passwordHash: string
   readonly createdMs: number
-  /** To the minute. */
+  /** Rounded down to the minute. */
   readonly lastUsedMs: number
 }
 
-/** Workspace-independent: a session's hash says whose it is. */
+/** Workspace-independent: the hash of a session identifies its user. */
 export interface SessionStore {
-  /** False: this is no longer the user's password, or there is no such user. Ends the oldest session of too many. */
+  /**
+   * Begins a session, and ends the user's oldest one above the limit. False: the password has changed, or there is no
+   * such user.
+   */
   begin(user: StoredUser, hash: string): Promise<boolean>
-  /** Whether it is too old is for the caller to say. */
+  /** Returns sessions of any age: the caller checks it. */
   find(hash: string): Promise<StoredSession | null>
   used(hash: string): Promise<void>
   end(hash: string): Promise<void>
-  /** Those last used, or begun, before these times. */
+  /** Removes sessions that were last used, or begun, before these times. */
   prune(lastUsedBeforeMs: number, begunBeforeMs: number): Promise<void>
 }
 
@@ -31,7 +34,8 @@ export function sessions(db: Connection, now: () => number, inAudited: Audited):
   return {
     begin: ({ workspaceId, user, passwordHash }, hash) =>
       inAudited(async (trx, record) => {
-        // The password may have been changed while it was compared: a session that it began would outlive the change.
+        // The password may have changed while it was compared. Without this check the new session would outlive the
+        // change.
         const updated = await trx
           .updateTable('users')
           .set({ user_last_sign_in_ms: now() })
@@ -119,7 +123,7 @@ async function endOldest(trx: Connection, userId: string): Promise<void> {
         .where('user_id', '=', userId)
         .orderBy('session_created_ms', 'desc')
         .orderBy('session_last_used_ms', 'desc')
-        // SQLite knows no OFFSET without a LIMIT.
+        // SQLite has no OFFSET without a LIMIT.
         .limit(1_000)
         .offset(resourceLimits.sessionsPerUser),
     )

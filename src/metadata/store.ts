@@ -1,14 +1,14 @@
 /**
- * Metadata: workspaces, keys, pipes, destinations, limits, origins, usage. The port that the use cases of
- * `management/` are written against; SQLite keeps it on one machine, PostgreSQL in a cluster, through one dialect-
- * neutral code (Kysely).
+ * Metadata: workspaces, keys, pipes, destinations, limits, origins, usage. This is the port that the use cases of
+ * `management/` are written against. It is stored in SQLite on one machine and in PostgreSQL in a cluster, by the same
+ * code (Kysely).
  *
  * Invariants
- * - Every method is async and, except look-ups marked as workspace-independent, takes `workspaceId` first; what belongs to
- *   another workspace does not exist.
+ * - Every method is async. Except for look-ups marked as workspace-independent it takes `workspaceId` first, and treats what
+ *   belongs to another workspace as missing.
  * - A method that changes something resolves only when the change is durable.
- * - Secret values of a destination config arrive and leave in the clear here and are sealed (AES-256-GCM) in the file.
- * - Uniqueness is decided by the database: a second name throws ApiError `duplicate_…`, also in a race.
+ * - Secret values of a destination config are in the clear in this interface and sealed (AES-256-GCM) in the database.
+ * - The database enforces uniqueness: a second name throws ApiError `duplicate_…`, even in a race.
  */
 import type { SavedDrift } from '../contract/drift.ts'
 import type { ParkedDetail, ParkedReason, ParkedRecord } from '../contract/parked.ts'
@@ -35,21 +35,21 @@ import type { UserStore } from './users.ts'
 import type { VersionStore } from './versions.ts'
 import type { WorkspaceStore } from './workspaces.ts'
 
-/** Where the metadata is. Serialisable: every thread that needs metadata opens it from the same spec. */
+/** The location of the metadata. Serialisable: every thread that needs metadata opens it from the same spec. */
 export type MetadataSpec =
-  /** `file` is made when it is missing. */
+  /** `file` is created if it is missing. */
   | { kind: 'sqlite'; file: string }
-  /** `url`: with user and password, so never for a log or a message. */
+  /** `url` contains user and password, so it must not appear in a log or a message. */
   | { kind: 'postgresql'; url: string }
 
 /** The position of a parked row in its destination's list. */
 export interface ParkedPosition {
   seq: number
-  /** -1: the message. */
+  /** -1: the message as a whole. */
   index: number
 }
 
-/** Parked rows of a destination: all (`ids` null) or these, of one error or (null) of any. */
+/** Selects parked rows of a destination: all (`ids` null) or these, with one error code or (null) any. */
 export interface ParkedSelector {
   ids: readonly string[] | null
   errorCode: string | null
@@ -64,23 +64,26 @@ export interface ParkedQuery {
 }
 
 export interface Metadata {
-  /** The same metadata, whose changes are this one's in the audit log. Otherwise they are a command's. */
+  /**
+   * Returns the same metadata, whose changes the audit log attributes to this actor. Without it they are attributed to
+   * a command.
+   */
   as(actor: Actor): Metadata
   readonly versions: VersionStore
   readonly audit: AuditStore
-  /** The same for every handle, from the first open on. */
+  /** The identity is the same for every handle, from the first open on. */
   identity(): Promise<DataDirIdentity>
-  /** The greatest `stream_seq` that lanes and epochs name: the buffer must never give it out again. */
+  /** Returns the greatest `stream_seq` that lanes and epochs refer to. The buffer must never assign it again. */
   knownSeq(): Promise<number>
   readonly workspaces: WorkspaceStore
   readonly pipes: PipeStore
   readonly destinations: DestinationStore
   /**
-   * The records that destinations permanently rejected, and those that were skipped
-   * (docs/dev/contract.md#parked-records). Only those of the given workspace.
+   * Records that destinations permanently rejected, and skipped messages (docs/dev/contract.md#parked-records). Each
+   * call sees those of its workspace only.
    */
   readonly parked: {
-    /** In the order of their messages. */
+    /** Lists rows in the order of their messages. */
     list(
       destination: DestinationRef,
       query: ParkedQuery,
@@ -90,7 +93,7 @@ export interface Metadata {
       destination: DestinationRef,
       parkedId: string,
     ): Promise<{ record: ParkedRecord; history: ParkedDetail['history']; recordTexts: string[] } | null>
-    /** The lane will replay it; `recordTexts`, each on one line, take the place of its records. */
+    /** Requests a replay by the lane. `recordTexts`, each on one line, replace the records. */
     replay(
       destination: DestinationRef,
       parkedId: string,
@@ -102,14 +105,17 @@ export interface Metadata {
       | { kind: 'too_many'; most: number }
     >
     /**
-     * All, or these, in small steps; a crash leaves some. How many were not being replayed before. The audit entry is the
-     * caller's.
+     * Requests a replay of the selected rows, in small steps; a crash leaves some undone. Returns the number of rows
+     * that were not being replayed before. The caller writes the audit entry.
      */
     replayMany(destination: DestinationRef, which: ParkedSelector): Promise<number>
     discard(destination: DestinationRef, parkedId: string): Promise<'discarded' | 'not_found' | 'replaying'>
-    /** As `replayMany`: those that are not being replayed. Returns how many were removed. */
+    /** Discards the selected rows that are not being replayed, as `replayMany` does. Returns how many were removed. */
     discardMany(destination: DestinationRef, which: ParkedSelector): Promise<number>
-    /** Removes what was parked before, of all workspaces, in small steps. By destination, how many records. */
+    /**
+     * Removes rows of all workspaces that were parked before this time, in small steps. Returns the number of records
+     * by destination.
+     */
     prune(beforeMs: number): Promise<Map<string, number>>
   }
   readonly limits: LimitStore
@@ -120,8 +126,8 @@ export interface Metadata {
   readonly sessions: SessionStore
   readonly usage: UsageStore
   /**
-   * Another one whenever anything of the metadata may have changed since, by whichever process; what was committed before the
-   * call is part of it. Costs nothing: for whoever keeps a copy.
+   * Returns a text that changes whenever any process may have changed the metadata. It includes everything committed
+   * before the call. The call is cheap, so that caches can check it often.
    */
   version(): Promise<string>
   readonly overview: StoredOverview
@@ -134,9 +140,9 @@ export interface Metadata {
   readonly pinStore: PinStore
   readonly alertStore: AlertStore
   readonly driftStore: DriftStore
-  /** The state that nodes of a cluster share; a single machine does not use it. */
+  /** The state that the nodes of a cluster share. Not used on a single machine. */
   readonly cluster: ClusterStore | null
-  /** As it was saved last; null: never, or the destination is of another workspace. */
+  /** Returns the drift as it was last saved. Null: never, or the destination belongs to another workspace. */
   drift(destination: DestinationRef): Promise<SavedDrift | null>
   close(): Promise<void>
 }

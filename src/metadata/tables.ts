@@ -1,9 +1,9 @@
 /**
- * The tables, as Kysely sees them; `migrations.ts` makes them. Column types are those that SQLite and PostgreSQL share:
- * booleans are 0 or 1, times are milliseconds since the epoch (`…_ms`), JSON is text. Rows are turned into the shapes of the
- * contract at the edge of each file, nowhere else.
+ * The tables, as Kysely sees them; `migrations.ts` creates them. Column types are those that SQLite and PostgreSQL
+ * share: booleans are 0 or 1, times are milliseconds since the epoch (`…_ms`), JSON is text. Each file converts rows to
+ * the shapes of the contract where it reads and writes them.
  *
- * `creation_order` counts within the parent (workspace or pipe): lists are in creation order also when the clock
+ * `creation_order` counts within the parent (workspace or pipe). It keeps lists in creation order even if the clock
  * jumped or two rows share a millisecond.
  */
 import type { Generated } from 'kysely'
@@ -15,13 +15,13 @@ import type { ParkedReason } from '../contract/parked.ts'
 import type { GeoFieldKey } from '../contract/pipe.ts'
 import type { UserRole } from '../contract/user.ts'
 
-/** A pipe, if it is one of the workspace. */
+/** A pipe, valid only if it belongs to the workspace. */
 export interface PipeRef {
   workspaceId: string
   pipeId: string
 }
 
-/** A destination, if it is one of the workspace and, where a pipe is named, on that pipe. */
+/** A destination, valid only if it belongs to the workspace and to the pipe, if one is named. */
 export interface DestinationRef extends Partial<PipeRef> {
   workspaceId: string
   destinationId: string
@@ -45,15 +45,15 @@ export interface ApiKeyRow {
   api_key_hash: string
   api_key_status: 'active' | 'revoked'
   api_key_created_ms: number
-  /** When it was revoked or, if that was what ended it, when it expired. Null: it is active. */
+  /** When the key was revoked or, if it expired first, when it expired. Null: it is active. */
   api_key_revoked_ms: number | null
-  /** Names with commas between. */
+  /** Scope names, separated by commas. */
   api_key_scopes: string
   /** JSON array of ids in lower case; null: all pipes of the workspace. */
   api_key_pipe_ids: string | null
-  /** It is over then, also where the status still says `active`. Null: never. */
+  /** The key is invalid from then on, even if the status still says `active`. Null: it never expires. */
   api_key_expires_ms: number | null
-  /** To the minute. */
+  /** Rounded down to the minute. */
   api_key_last_used_ms: number | null
   creation_order: number
 }
@@ -81,23 +81,26 @@ export interface DestinationRow {
   destination_type: DestinationType
   destination_status: DestinationStatus
   destination_max_retry_seconds: number
-  /** JSON; the values of the type's secret keys are sealed texts. */
+  /** JSON. The values of the type's secret keys are sealed texts. */
   destination_config: string
-  /** Unique in its pipe. Never null since migration 14, which the column could not be told: SQLite changes no column. */
+  /**
+   * Unique in its pipe. The column allows null because SQLite cannot change a column, but it is never null since
+   * migration 14.
+   */
   destination_name: string
-  /** Delivery settings of its own: all three or none. */
+  /** The destination's own delivery settings: all three are set or none. */
   flush_max_records: number | null
   flush_max_bytes: number | null
   flush_max_seconds: number | null
   rate_requests_per_second: number | null
   concurrency: number | null
   on_permanent_error: OnPermanentError
-  /** JSON; the salt is a sealed text. Null: there is none. */
+  /** JSON. The salt is a sealed text. Null: the destination has no transform. */
   transform: string | null
-  /** The fingerprint of the server's key, lower-case hex, and when it was pinned; null: none is. */
+  /** The fingerprint of the server's key in lower-case hex, and when it was pinned. Null: none is pinned. */
   tls_pin_sha256: string | null
   tls_pin_first_seen_ms: number | null
-  /** How often pinning began anew. */
+  /** The number of times the pin was reset. */
   tls_pin_generation: number
   destination_created_ms: number
   destination_updated_ms: number
@@ -129,7 +132,7 @@ export interface OriginRow {
   pipe_allowed_origin_id: string
   pipe_id: string
   origin_domain: string
-  /** Lower case: what is compared. */
+  /** The origin in lower case, which comparisons use. */
   origin_key: string
   creation_order: number
 }
@@ -148,9 +151,9 @@ export interface ParkedRow {
   destination_id: string
   msg_id: string
   stream_seq: number
-  /** -1: the message, or what of it is not stored. */
+  /** -1: the message as a whole, or the part of it that is not stored. */
   record_index: number
-  /** Place in the message of its first record. */
+  /** The position of its first record in the message. */
   first_index: number
   received_ms: number
   /** The time at which it was last parked. */
@@ -165,32 +168,32 @@ export interface ParkedRow {
   attempts: number
   records_count: number
   body_bytes: number
-  /** The lane's generation when it was parked last. */
+  /** The lane's generation when the row was last parked. */
   generation: number
   is_edited: Flag
   is_replaying: Flag
   /** The number of replays, including a running one. */
   replays: number
-  /** The number of the replay under way, once it has begun; null: there is none. */
+  /** The number of the current replay, once it has begun; null: there is none. */
   replay_no: number | null
 }
 
 export interface ParkedBodyRow {
   parked_id: string
-  /** The records' own texts, one a line. */
+  /** The JSON texts of the records, one per line. */
   body: string
 }
 
-/** The sums of a destination that has parked records. */
+/** The sums of a destination with parked records. */
 export interface ParkedSumRow {
   destination_id: string
   rows: number
   records: number
   body_bytes: number
-  /** Removed because of their age. */
+  /** Records removed because of their age. */
   dropped_records: number
   last_replay_no: number
-  /** The parked record whose replay has that number. */
+  /** The parked row of the replay that has begun. */
   begun_parked_id: string | null
 }
 
@@ -222,10 +225,10 @@ export interface LaneHistoryRow {
   destination_id: string
   first_seq: number
   last_seq: number
-  /** `before`: the lane began behind them. */
+  /** `before`: the lane started behind these messages. */
   kind: 'delivered' | 'parked' | 'skipped' | 'dropped' | 'before'
   at_ms: number
-  /** The end of the batch that began with `first_seq`; null: they were in none. */
+  /** The last message of the batch that began with `first_seq`; null: the messages were in no batch. */
   batch_last_seq: number | null
   attempts: number
 }
@@ -261,12 +264,12 @@ export interface UserRow {
   user_id: string
   workspace_id: string
   /**
-   * The address in lower case. The column is unique over all workspaces, an address is not: of further accounts with an address
-   * a space and the id of the workspace follow, which no address holds (`users.ts`).
+   * The address in lower case. The column is unique across workspaces, although an address is not. For further accounts
+   * with an address, a space and the workspace id follow, which cannot be part of an address (`users.ts`).
    */
   user_email: string
   user_role: UserRole
-  /** As `password-hash.ts` writes it. */
+  /** In the format of `password-hash.ts`. */
   password_hash: string
   user_created_ms: number
   user_last_sign_in_ms: number | null
@@ -274,15 +277,15 @@ export interface UserRow {
 }
 
 export interface SessionRow {
-  /** SHA-256 of what the cookie holds, hex. */
+  /** SHA-256 of the cookie's token, hex. */
   session_hash: string
   user_id: string
   session_created_ms: number
-  /** To the minute. */
+  /** Rounded down to the minute. */
   session_last_used_ms: number
 }
 
-/** A setup link that nobody has used. */
+/** An unused setup link. */
 export interface SetupTokenRow {
   /** SHA-256 of the token, hex. */
   token_hash: string
@@ -304,12 +307,12 @@ export interface AuditRow {
   address: string | null
   resource_id: string | null
   pipe_id: string | null
-  /** JSON, at most `auditStateBytes` of it. */
+  /** JSON, at most `auditStateBytes` long. */
   before_json: string | null
   after_json: string | null
 }
 
-/** Where the alerts of a workspace go. */
+/** The alert settings of a workspace. */
 export interface AlertSettingsRow {
   workspace_id: string
   /** Sealed. */
@@ -317,9 +320,9 @@ export interface AlertSettingsRow {
   /** Sealed; null: alerts are not signed. */
   alert_secret: string | null
   alert_format: AlertFormat
-  /** Names with commas between; null: all. */
+  /** Event names, separated by commas; null: all. */
   alert_events: string | null
-  /** Whether the lanes have been looked at since: what a lane had dropped before is then known. */
+  /** True once the lanes have been checked with these settings: records that a lane dropped before are then known. */
   has_begun: Flag
   last_sent_ms: number | null
   failed_ms: number | null
@@ -327,7 +330,7 @@ export interface AlertSettingsRow {
   failure_message: string | null
 }
 
-/** The alert state of one lane (or of the service: an empty subject) and one event. */
+/** The alert state of one lane and one event. The subject is empty for the service itself. */
 export interface AlertMarkRow {
   workspace_id: string
   subject: string
@@ -339,10 +342,10 @@ export interface AlertMarkRow {
   counted: number
 }
 
-/** An alert that is not sent yet. */
+/** An unsent alert. */
 export interface AlertQueueRow {
   workspace_id: string
-  /** Grows from alert to alert of the workspace. */
+  /** Grows with every alert of the workspace. */
   alert_order: number
   alert_id: string
   alert_ms: number
@@ -356,10 +359,10 @@ export interface ClusterNodeRow {
   node_name: string
   node_version: string
   node_address: string | null
-  /** These two by the database's clock. */
+  /** `started_ms` and `expires_ms` are by the database's clock. */
   started_ms: number
   expires_ms: number
-  /** The newest change that it has applied, with all before. */
+  /** The newest change that the node has applied; it has applied all earlier ones as well. */
   seen_change: number
   is_draining: Flag
 }
@@ -369,7 +372,7 @@ export interface ClusterWorkerRow {
   lease_id: string
   node_id: string
   expires_ms: number
-  /** Null: not known. */
+  /** Null: unknown. */
   buffer_from_ms: Generated<number | null>
   buffer_until_ms: Generated<number | null>
   is_buffer_lost: Generated<number>
@@ -377,18 +380,18 @@ export interface ClusterWorkerRow {
 
 export interface PipeOwnerRow {
   pipe_id: string
-  /** The lease of a worker; null: no worker's. */
+  /** The lease of a worker; null: the pipe has no owner. */
   lease_id: string | null
   epoch: number
 }
 
 export interface ClusterDutyRow {
   duty: string
-  /** The lease of a node; null: no node's. */
+  /** The lease of a node; null: no node has the duty. */
   lease_id: string | null
 }
 
-/** A change of a pipe or of a key: copies of it must be read again. */
+/** A change of a pipe or of a key: cached copies of it must be read again. */
 export interface ChangeRow {
   change_seq: number
   pipe_id: string | null
@@ -398,11 +401,11 @@ export interface ChangeRow {
   change_ms: number
 }
 
-/** The sums that nodes of a cluster have reserved of a pipe's UTC day. */
+/** The sums that nodes of a cluster have reserved of a pipe's quota for a UTC day. */
 export interface QuotaDayRow {
   pipe_id: string
   day_start_ms: number
-  /** A UUID of this row: sums that begin again have another one. */
+  /** A UUID that changes when the sums start again. */
   ledger_id: string
   records: number
   bytes: number
@@ -476,12 +479,12 @@ export interface Tables {
   metadata_migrations: MigrationRow
 }
 
-/** Ids are stored and compared in lower case; a client may send either. */
+/** Returns an id in lower case, the form in which ids are stored and compared. Clients can send either case. */
 export function normaliseId(id: string): string {
   return id.toLowerCase()
 }
 
-/** The part of `users.user_email` that is shown. */
+/** Returns the address that is displayed, from `users.user_email`. */
 export function addressOf(storedEmail: string): string {
   return storedEmail.split(' ')[0]!
 }

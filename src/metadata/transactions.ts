@@ -10,36 +10,33 @@ import { WriteQueue } from './write-queue.ts'
 /** A connection, inside a transaction or not. */
 export type Connection = Kysely<Tables>
 
-/** The database that a dialect's folder opens. */
+/** The database as the folder of its dialect opens it. */
 export interface OpenedDatabase {
   db: Connection
-  /** For messages: which database it is. */
+  /** Names the database in messages. */
   label: string
-  /** `Metadata.version`. */
+  /** Implements `Metadata.version`. */
   version(): Promise<string>
-  /** Throws when a commit would not be durable. Called after the first write. */
+  /** Throws if a commit would not be durable. Called after the first write. */
   assertDurable(): void
-  /**
-   * Runs what brings the tables up to date, on a connection that waits for other processes which do so and has no limit of
-   * time for a statement.
-   */
+  /** Runs migrations, on a connection that waits for other processes that migrate and has no statement timeout. */
   prepare<T>(work: (db: Connection) => Promise<T>): Promise<T>
   /**
-   * Before tables of an earlier format are brought up to date: keeps a copy of them. Returns where; null: they are up to date, or
-   * this database is backed up by other means. Throws StorageUnavailableError where there is no room.
+   * Keeps a copy of the tables before they are migrated, and returns its path. Null: they are up to date, or this
+   * database is backed up by other means. Throws StorageUnavailableError if there is no room.
    */
   keepCopy(newestFormat: number, now: number): string | null
   /**
-   * For the leases of a cluster: where the database has several connections, few of their own, whose statements end soon. What
-   * waits for the others does not hold up a heartbeat.
+   * For the leases of a cluster. If the database has several connections, these are a few separate ones with a short
+   * statement timeout, so that a heartbeat does not wait for other statements.
    */
   readonly leases: Connection
   /**
-   * Calls back when any process has notified that channel; null: this database cannot. From a connection of its own, which is
-   * made again when it is lost.
+   * Calls back when any process notifies that channel; null: this database has no notifications. Uses a connection of
+   * its own, which is reopened when it is lost.
    */
   readonly listen: ((channel: string, onNotified: () => void) => () => Promise<void>) | null
-  /** The error that ended the opening; a ConfigError if the operator has to fix something. */
+  /** Returns the error that opening failed with: a ConfigError if the operator has to fix something. */
   openingError(error: unknown): unknown
 }
 
@@ -48,12 +45,12 @@ const maxAttempts = 30
 const attemptsBeforeExclusive = 3
 
 /**
- * Runs `work` in one serialisable transaction: the result is as if write transactions ran one after the other, so what
- * is read inside may decide what is written. Every change goes this way, also one of a single statement. Durable when
- * it resolves; nothing of it stays when it rejects, unless with UnknownOutcomeError.
+ * Runs `work` in one serialisable transaction. The result is as if write transactions ran one after the other, so reads
+ * inside can decide what is written. Every change uses it, even one of a single statement. Durable when it resolves.
+ * Nothing is stored when it rejects, except possibly with UnknownOutcomeError.
  *
- * `work` may run several times (WriteConflictError), so it changes nothing but the database. Inside, use `trx` alone:
- * the connection itself waits for the transaction to end.
+ * `work` can run several times (WriteConflictError), so it must change nothing but the database. Inside, use only
+ * `trx`: the connection itself waits for the transaction to end.
  */
 export async function inWriteTransaction<T>(
   db: Connection,
@@ -68,9 +65,9 @@ export async function inWriteTransaction<T>(
 }
 
 /**
- * The same for work in which every statement decides by the rows that it changes, as they are at that moment, and by nothing
- * that was read before: sums that grow, an UPDATE with its condition. Such transactions wait for each other's rows and do not
- * conflict. Several rows that others change too must be changed in the order of their keys, or two wait for each other.
+ * As `inWriteTransaction`, for work in which every statement depends only on the current rows that it changes, and not
+ * on earlier reads: increments, conditional UPDATEs. Such transactions wait for each other's rows and do not conflict.
+ * Rows that other transactions change too must be changed in the order of their keys, to avoid deadlocks.
  */
 export async function inRowTransaction<T>(
   db: Connection,
@@ -81,7 +78,7 @@ export async function inRowTransaction<T>(
   )
 }
 
-/** Resolves when no write transaction is under way. */
+/** Resolves when no write transaction is in progress. */
 export async function writesEnded(db: Connection): Promise<void> {
   await queueOf(db).ended()
 }
@@ -93,7 +90,7 @@ function untilNoConflict<T>(queue: WriteQueue, run: (attempt: number) => Promise
         return await run(attempt)
       } catch (error) {
         if (!(error instanceof WriteConflictError) || attempt === maxAttempts) throw error
-        // A random pause: two that conflicted must not meet again at once.
+        // The pause is random so that two conflicting transactions do not conflict again.
         await delay(Math.random() * backoffMs(attempt, 2, 100))
       }
     }
@@ -114,12 +111,12 @@ export function inSnapshot<T>(db: Connection, work: (trx: Transaction<Tables>) =
 }
 
 /**
- * A change, or what decides it from what is stored: no other change comes between. The function may be called several
- * times, and what it throws leaves everything as it was.
+ * A change, or a function that computes it from the stored state without any other change in between. The function can
+ * be called several times. If it throws, nothing is changed.
  */
 export type Decided<Stored, Change> = Change | ((current: Stored) => Change)
 
-/** The change itself, also when it is decided from what is stored. */
+/** Returns the change, computing it from the stored state if it is a function. */
 export function decided<Stored, Change extends object>(
   change: Decided<Stored, Change>,
   stored: Stored,

@@ -1,9 +1,10 @@
 /**
- * Usage: hourly roll-ups per pipe, and per lane (`lane-hours.ts`). Ingest adds what it accepted and rejected, lanes add what they delivered (in
- * `lane-store.ts`, together with their state); nothing is ever counted by reading messages.
+ * Usage: hourly roll-ups per pipe, and per lane (`lane-hours.ts`). Ingest adds the records that it accepted and
+ * rejected. Lanes add the records that they delivered, together with their state (`lane-store.ts`). Nothing is counted
+ * by reading messages.
  *
- * A mark is how much of a pipe's running totals in the buffer the sums include. Sums and marks move in one
- * transaction: after a crash, the buffer's totals less the mark are what is still to be added.
+ * A mark is the part of a pipe's running totals in the buffer that the roll-ups include. Roll-ups and marks change in
+ * one transaction. After a crash, the buffer's totals minus the mark are still to be added.
  */
 import { setImmediate } from 'node:timers/promises'
 import { CompiledQuery, sql } from 'kysely'
@@ -14,10 +15,10 @@ import { isoTime, normaliseId, type UsageHourRow, type UsageMarkRow } from './ta
 import { type Connection, inRowTransaction, inWriteTransaction } from './transactions.ts'
 import { UnknownOutcomeError } from './write-errors.ts'
 
-/** Usage that the hourly roll-ups know: all but the backlog. */
+/** The usage that roll-ups contain: everything but the backlog. */
 export type RolledUpUsage = Omit<PipeUsage, 'pending_messages' | 'pending_bytes' | 'blocked_lanes'>
 
-/** The counts of ingest for one pipe since the last flush, and the pipe's running totals at that time. */
+/** The counts of ingest for one pipe since the last flush, and the time of its last request. */
 export interface IngestCounts {
   pipeId: string
   /** Start of the UTC hour, ms. */
@@ -29,7 +30,7 @@ export interface IngestCounts {
   lastIngestMs: number | null
 }
 
-/** How much of a pipe's running totals the roll-ups include: what a crash left out is added at start. */
+/** The part of a pipe's running totals that the roll-ups include. The difference after a crash is added at start. */
 export interface UsageMark {
   pipeId: string
   messages: number
@@ -38,11 +39,14 @@ export interface UsageMark {
 }
 
 export interface UsageStore {
-  /** Sums since `sinceMs` (whole hours), by pipe, and when its last request was, however long ago; a pipe without either is left out. */
+  /**
+   * Returns the sums since `sinceMs` (whole hours) and the time of the last request, however long ago, by pipe. Pipes
+   * without either are left out.
+   */
   byPipe(workspaceId: string, sinceMs: number): Promise<Record<string, RolledUpUsage>>
   /**
-   * By start of hour (ms), from `firstMs` to `lastMs`, both included: summed over those pipes, or all of the workspace. An
-   * hour without any is left out, and so is everything of a pipe of another workspace.
+   * Returns sums by start of hour (ms), from `firstMs` to `lastMs`, both included, over those pipes or the whole
+   * workspace. Hours without usage and pipes of another workspace are left out.
    */
   byHour(
     workspaceId: string,
@@ -52,26 +56,30 @@ export interface UsageStore {
   ): Promise<Map<number, Omit<UsageHour, 'hour_ts'>>>
   readonly ofLane: LaneHours
   /**
-   * Adds what ingest counted; `marks` are the pipes' running totals that the sums now include. After it has rejected, the next
-   * call holds the same counts, grown by what came since: so they are added once also where the outcome was not known.
+   * Adds counts of ingest. `marks` are the pipes' running totals that the roll-ups then include. After a rejection, the
+   * next call must pass the same counts plus newer ones. Counts are then added once, even if the outcome of the first
+   * call was unknown.
    */
   addIngest(counts: readonly IngestCounts[], marks: readonly UsageMark[]): Promise<void>
   /**
-   * Adds to the hour what these totals are more than what is marked, and marks them: however many count, and whatever they
-   * know, each message is counted once. Totals that are less than marked add nothing.
+   * Adds to the hour the difference between these totals and the marks, and updates the marks. Each message is counted
+   * once, even if several callers count with different totals. Totals below the mark add nothing.
    */
   countUpTo(totals: readonly UsageMark[], hourMs: number): Promise<void>
   marks(): Promise<UsageMark[]>
-  /** Accepted since the start of the UTC day, by pipe: what the day quotas start from. */
+  /**
+   * Returns the records and bytes accepted since the start of the UTC day, by pipe: the initial values of the daily
+   * quotas.
+   */
   ingestedSince(sinceMs: number): Promise<Record<string, { records: number; bytes: number }>>
-  /** Forgets the hours that began before then, except the newest in which a pipe had a request. */
+  /** Removes hours that began before this time, except the newest one with a request of each pipe. */
   prune(beforeMs: number): Promise<void>
 }
 
 const hourLength = 3_600_000
 const dayLength = 24 * hourLength
 
-/** Start of the UTC hour of a time, ms. */
+/** Returns the start of the UTC hour of a time, in ms. */
 export function hourStart(ms: number): number {
   return ms - (ms % hourLength)
 }
@@ -85,7 +93,7 @@ export function usage(db: Connection): UsageStore {
 
     async byHour(workspaceId, pipeIds, firstMs, lastMs) {
       const found: Awaited<ReturnType<UsageStore['byHour']>> = new Map()
-      // A day of 1,000 pipes takes 12 ms of the thread that answers everybody, a week 75 ms: a day at a time.
+      // One day at a time: a day of 1,000 pipes takes 12 ms of the main thread, a week would block it for 75 ms.
       for (let fromMs = firstMs; fromMs <= lastMs; fromMs += dayLength) {
         if (fromMs > firstMs) await setImmediate()
         const toMs = Math.min(fromMs + dayLength - hourLength, lastMs)
@@ -169,7 +177,7 @@ async function ingestedSince(db: Connection, sinceMs: number): ReturnType<UsageS
       eb.fn.sum('ingest_bytes').as('bytes'),
     ])
     .where('hour_ms', '>=', sinceMs)
-    // Hours of a later day are there when the clock was ahead for a while.
+    // Hours of a later day exist if the clock was ahead for a while.
     .where('hour_ms', '<', sinceMs + dayLength)
     .groupBy('pipe_id')
     .execute()
@@ -183,7 +191,7 @@ async function prune(trx: Connection, beforeMs: number): Promise<void> {
   await trx
     .deleteFrom('usage_hours')
     .where('hour_ms', '<', beforeMs)
-    // The newest hour with a request stays: it says when the last one was.
+    // The newest hour with a request is kept: it holds the time of the last request.
     .where((eb) =>
       eb.or([
         eb('last_ingest_ms', 'is', null),
@@ -208,15 +216,15 @@ function decodeMark(row: UsageMarkRow): UsageMark {
   }
 }
 
-/** Two nodes that add to the same rows wait for each other at the first of them, not crosswise. */
+/** Sorts by key, so that two nodes that update the same rows wait at the first one and do not deadlock. */
 function inOrder<T extends { pipeId: string; hourMs?: number }>(of: readonly T[]): T[] {
   const keyOf = ({ pipeId, hourMs = 0 }: T) => `${normaliseId(pipeId)}/${hourMs}`
   return of.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))
 }
 
 /**
- * Counts whose transaction may have been committed, and may not. Whoever adds keeps what could not be stored and adds it again
- * with what came since: what turns out to be stored is taken out.
+ * Counts of a transaction whose outcome is unknown. The caller keeps them and adds them again with newer counts. If
+ * they turn out to be stored, they are subtracted.
  */
 class UnknownCounts {
   #counts: readonly IngestCounts[] = []
@@ -250,7 +258,7 @@ class UnknownCounts {
   }
 }
 
-/** From the pipes of the workspace to their hours, each by its key: what other workspaces have costs nothing. */
+/** Starts at the workspace's pipes and reads their hours by key, so the rows of other workspaces cost nothing. */
 function sumsByHour(
   db: Connection,
   workspaceId: string,
@@ -264,7 +272,7 @@ function sumsByHour(
     .select((eb) => usageCounts.map((name) => eb.fn.sum(`hour.${name}`).as(name)))
     .where('pipes.workspace_id', '=', normaliseId(workspaceId))
     .where('hour.hour_ms', '>=', fromMs)
-    // Later hours are there when the clock was ahead for a while.
+    // Later hours exist if the clock was ahead for a while.
     .where('hour.hour_ms', '<=', toMs)
     .groupBy('hour.hour_ms')
   const wanted =
@@ -272,7 +280,7 @@ function sumsByHour(
   return wanted.execute()
 }
 
-/** The counts of each pipe of the workspace that has any since then. */
+/** Returns the sums since that time of each pipe of the workspace that has any. */
 export async function countsByPipe(
   db: Connection,
   workspaceId: string,
@@ -302,7 +310,7 @@ async function sumsByPipe(
   sinceMs: number,
 ): Promise<Record<string, RolledUpUsage>> {
   const counts = await countsByPipe(db, workspaceId, sinceMs)
-  // Not bounded by the window: a quiet day does not hide when the last request was.
+  // Not limited to the window, so that the last request is known after a quiet day as well.
   const last = await db
     .selectFrom('usage_hours as hour')
     .innerJoin('pipes', 'pipes.pipe_id', 'hour.pipe_id')
@@ -322,8 +330,8 @@ async function sumsByPipe(
 export type UsageIncrement = UsageHourRow
 
 /**
- * Adds counts to the pipe's hour. INSERT … SELECT from the pipe's own row: counts of a pipe deleted meanwhile find no
- * row, and are dropped with it instead of failing the transaction they are part of. The text is compiled once.
+ * Adds counts to the pipe's hour. INSERT … SELECT from the pipe's row: counts of a deleted pipe match no row and are
+ * dropped, and do not fail the transaction. The statement is compiled once.
  */
 export function usageIncrement(db: Connection): (increment: UsageIncrement) => CompiledQuery {
   const columns = ['hour_ms', ...usageCounts, 'last_ingest_ms'] as const
@@ -339,7 +347,7 @@ export function usageIncrement(db: Connection): (increment: UsageIncrement) => C
     CompiledQuery.raw(text, [...columns.map((column) => increment[column]), normaliseId(increment.pipe_id)])
 }
 
-/** Sets the pipe's mark; one of a pipe deleted meanwhile is dropped, as above. */
+/** Sets the pipe's mark. A mark of a deleted pipe is dropped, as above. */
 function markUpsert(db: Connection): (mark: UsageMarkRow) => CompiledQuery {
   const text = sql`
     INSERT INTO usage_marks (pipe_id, messages, records, bytes)

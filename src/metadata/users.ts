@@ -1,4 +1,6 @@
-/** People who sign in, and the links with which they make an account. docs/dev/contract.md#sign-in-for-people. */
+/**
+ * Users who sign in, and the setup links with which they create an account. docs/dev/contract.md#sign-in-for-people.
+ */
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
@@ -8,13 +10,13 @@ import { addressOf, isoTime, normaliseId, type UserRow } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
 export interface NewUser {
-  /** As it was typed. */
+  /** As the user typed it. */
   email: string
   role: UserRole
   passwordHash: string
 }
 
-/** An absent field stays as it is. */
+/** An absent field is left unchanged. */
 export interface UserChange {
   role?: UserRole
   passwordHash?: string
@@ -35,19 +37,19 @@ export interface StoredUser {
 
 export interface UserStore {
   list(workspaceId: string): Promise<User[]>
-  /** Throws `duplicate_user_email` (in this workspace; others are not looked at) and `workspace_full`. */
+  /** Throws `duplicate_user_email` (other workspaces are not checked) and `workspace_full`. */
   create(workspaceId: string, user: NewUser): Promise<User>
   /** Ends every session of the user. Null: no such user. Throws `last_admin`. */
   update(workspaceId: string, userId: string, change: UserChange): Promise<User | null>
-  /** With its sessions. False: no such user. Throws `last_admin`. */
+  /** Deletes the user and its sessions. False: no such user. Throws `last_admin`. */
   delete(workspaceId: string, userId: string): Promise<boolean>
-  /** The accounts of all workspaces, the oldest first: for signing in. */
+  /** Returns the accounts with this address in all workspaces, oldest first, for signing in. */
   accountsOf(email: string): Promise<StoredUser[]>
-  /** Makes the user and forgets the link. Null: there is no such link (any more). Throws as `create` does. */
+  /** Creates the user and deletes the link. Null: there is no such link, or it has expired. Throws as `create` does. */
   redeemSetupLink(hash: string, user: Omit<NewUser, 'role'>): Promise<StoredUser | null>
   /** Throws `workspace_full`. */
   createSetupLink(workspaceId: string, link: NewSetupLink): Promise<void>
-  /** Whether `redeemSetupLink` would find it now. */
+  /** True if `redeemSetupLink` would find the link now. */
   hasSetupLink(hash: string): Promise<boolean>
 }
 
@@ -130,7 +132,7 @@ async function rowsOf(db: Connection, workspaceId: string): Promise<UserRow[]> {
 }
 
 async function accountsOf(db: Connection, address: string): Promise<StoredUser[]> {
-  // It would name one of several accounts, under another name than the one that attempts are counted by.
+  // Such a text would match the stored form of a further account, and bypass the count of attempts per address.
   if (address.includes(' ')) return []
   const rows = await db
     .selectFrom('users')
@@ -151,7 +153,7 @@ async function accountsOf(db: Connection, address: string): Promise<StoredUser[]
   return rows.map(storedUser)
 }
 
-/** Ends every session of the user. */
+/** Ends all sessions of the user. */
 async function saveChanged(trx: Connection, changed: UserRow): Promise<void> {
   await trx
     .updateTable('users')
@@ -239,7 +241,9 @@ async function one(trx: Connection, workspaceId: string, userId: string): Promis
   return row ?? null
 }
 
-/** A workspace that has admins keeps one: otherwise nobody could let anybody in again but on the machine itself. */
+/**
+ * A workspace with admins keeps at least one. Otherwise only a command on the machine itself could give access again.
+ */
 async function requireAnotherAdmin(
   trx: Connection,
   { workspace_id, user_id, user_role }: UserRow,

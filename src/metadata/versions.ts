@@ -1,7 +1,7 @@
 /**
- * Versions of what clients read, change and send back (docs/dev/contract.md#concurrent-changes). A version is a hash of the rows
- * that hold the settings of a resource, so that no row needs a counter and no write can forget to raise one. What the
- * service itself writes into them is left out: a pinned server key, and the outcome of alerts.
+ * Versions of resources that clients read, change and send back (docs/dev/contract.md#concurrent-changes). A version is
+ * a hash of the rows that hold the settings of a resource, so no row needs a counter and no write can forget to raise
+ * one. Columns that the service itself writes are left out: a pinned server key, and the outcome of alerts.
  */
 import { createHash } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
@@ -9,12 +9,14 @@ import type { VersionedResource } from '../contract/operation.ts'
 import { normaliseId } from './tables.ts'
 import { type Connection, inSnapshot } from './transactions.ts'
 
-/** A change that is only made to a resource as the caller knows it. Checked in the transaction of the change. */
+/**
+ * Allows a change only if the resource has the version that the caller knows. Checked in the transaction of the change.
+ */
 export interface VersionGuard {
   of: VersionedResource
-  /** Null: any. */
+  /** Null: any version. */
   expected: readonly string[] | null
-  /** Called after the change is durable; null: the resource is gone. */
+  /** Called after the change is durable. Null: the resource no longer exists. */
   changed(version: string | null): void
 }
 
@@ -27,11 +29,14 @@ export function versions(db: Connection): VersionStore {
   return { of: (resource) => inSnapshot(db, (trx) => versionOf(trx, resource)) }
 }
 
-/** For the write transaction of a change. Throws `changed_meanwhile`, with the present version, unless it is an expected one. */
+/**
+ * For the write transaction of a change. Throws `changed_meanwhile` with the current version, unless it is an expected
+ * one.
+ */
 export async function requireVersion(trx: Connection, { of, expected }: VersionGuard): Promise<void> {
   if (expected === null) return
   const version = await versionOf(trx, of)
-  // Without a resource the change itself finds nothing, and says so.
+  // If the resource does not exist, the change itself reports that.
   if (version !== null && !expected.includes(version)) {
     throw new ApiError('changed_meanwhile', { headers: { ETag: `"${version}"` } })
   }

@@ -1,4 +1,4 @@
-/** Workspaces: made by the operator on the machine, never over HTTP. */
+/** Workspaces. The operator creates them on the machine, never over HTTP. */
 import { randomUUID } from 'node:crypto'
 import { validationError } from '../contract/errors.ts'
 import { insertApiKey } from './api-keys.ts'
@@ -7,7 +7,7 @@ import type { NewApiKey } from './key-tokens.ts'
 import type { Connection } from './transactions.ts'
 
 export interface WorkspaceStore {
-  /** Creates the workspace and its first key. Throws ApiError `validation_error`: the name is taken, or malformed. */
+  /** Creates the workspace and its first key. Throws ApiError `validation_error` if the name is taken or invalid. */
   create(name: string, key: NewApiKey): Promise<{ workspaceId: string; apiKeyId: string }>
   list(): Promise<{ workspaceId: string; name: string }[]>
 }

@@ -1,10 +1,10 @@
-/** Errors of a write transaction that did not complete: it can run again, or its outcome is unknown. */
+/** Errors of a write transaction that did not complete: it can be repeated, or its outcome is unknown. */
 import { setTimeout as delay } from 'node:timers/promises'
 import { StorageUnavailableError } from '../platform/error-code.ts'
 
 /**
- * Another transaction changed what this one had read: nothing of it was stored, and it may run again. Thrown by a
- * dialect of a database that lets write transactions run side by side.
+ * Another transaction changed the data that this one had read. Nothing was stored, and the transaction can run again.
+ * Thrown by the dialect of a database that runs write transactions concurrently.
  */
 export class WriteConflictError extends StorageUnavailableError {
   constructor(cause: unknown) {
@@ -14,11 +14,13 @@ export class WriteConflictError extends StorageUnavailableError {
 }
 
 /**
- * The connection was lost while a transaction was being committed, and whether it was is not known yet. Thrown by a dialect of
- * a database that is reached over a network.
+ * The connection was lost during a commit, and it is not known yet if the transaction was committed. Thrown by the
+ * dialect of a database that is reached over a network.
  */
 export class UnknownOutcomeError extends StorageUnavailableError {
-  /** Resolves when it can be said: true: it is stored, false: it is not. Null: the database was closed before. */
+  /**
+   * Resolves when the outcome is known: true: committed, false: not committed. Null: the database was closed before.
+   */
   readonly outcome: Promise<boolean | null>
 
   constructor(message: string, outcome: Promise<boolean | null>, cause: unknown) {
@@ -27,11 +29,13 @@ export class UnknownOutcomeError extends StorageUnavailableError {
     this.outcome = outcome
   }
 
-  /** For callers that would repeat the work. Waits for a moment; throws this error while the outcome is unknown. */
+  /**
+   * For callers that would repeat the work. Waits for a moment, and throws this error if the outcome is still unknown.
+   */
   async wasCommitted(): Promise<boolean> {
-    const said = await Promise.race([this.outcome, delay(askAgainMs, null, { ref: false })])
-    if (said === null) throw this
-    return said
+    const outcome = await Promise.race([this.outcome, delay(askAgainMs, null, { ref: false })])
+    if (outcome === null) throw this
+    return outcome
   }
 }
 

@@ -6,9 +6,9 @@ import { natsLogin } from '../settings/server-urls.ts'
 import type { Settings } from '../settings/settings.ts'
 
 export interface ClusterSettings {
-  /** `cluster.name`. */
+  /** The value of `cluster.name`. */
   name: string
-  /** `node.name`, or the host's. */
+  /** The value of `node.name`, or the host name. */
   nodeName: string
   metadata: Extract<MetadataSpec, { kind: 'postgresql' }>
   nats: NatsSpec
@@ -50,7 +50,7 @@ export function jetStreamSpec(
   }
 }
 
-/** As `node.name` may be. */
+/** Returns the host name in the characters that `node.name` allows. */
 function hostName(): string {
   const name = os.hostname().replace(/[^A-Za-z0-9._-]/g, '-')
   return name.slice(0, 64) || 'node'

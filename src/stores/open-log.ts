@@ -1,6 +1,6 @@
 /**
- * Opens the buffer that a spec describes. Callers pass the spec around, also to other threads, and know nothing of
- * what kind it is; each kind has one line per function here.
+ * Opens the buffer that a spec describes. Callers pass the spec on, to other threads as well, and do not depend on the
+ * kind of buffer. Each function here has one line per kind.
  */
 import { receiveMessageOnPort } from 'node:worker_threads'
 import type { StreamContact } from '../cluster/jetstream/contact.ts'
@@ -33,23 +33,26 @@ import type { Logger, LogSettings } from '../platform/log.ts'
 
 export interface BufferWriterDeps {
   log: LogSettings
-  /** For a node of a cluster: until when it may accept, see ClusterNode. */
+  /** For a node of a cluster: the time until which it may accept requests, see ClusterNode. */
   liveness?: SharedArrayBuffer | null
-  /** In a cluster: its idempotency keys. On one machine the buffer keeps them itself. */
+  /** In a cluster: the store of its idempotency keys. On one machine the buffer stores them itself. */
   keys?: KeyStore | null
   /**
-   * The writer has died: nothing is appended any more, and what was not settled may or may not be kept. The process
-   * must end.
+   * The writer has died. Nothing more is appended, and the outcome of unsettled appends is unknown. The process must
+   * end.
    */
   onFatal(error: Error): void
 }
 
 export interface BufferReaderOptions {
-  /** The pipes that this process delivers, in a cluster: their totals are this reader's to keep. Without it none are. */
+  /**
+   * In a cluster: true for pipes that this process delivers, whose totals this reader maintains. Without it the reader
+   * maintains none.
+   */
   owns?(pipeId: string): boolean
 }
 
-/** Opens it for writing; once per spec. Rejects when it cannot be opened. */
+/** Opens the buffer for writing, once per spec. Rejects if it cannot be opened. */
 export async function openBuffer(spec: BufferSpec, deps: BufferWriterDeps): Promise<OpenBuffer> {
   if (spec.kind === 'segments') return await segments.openSegmentBuffer(spec, deps)
   // A single machine loads none of the code for a cluster.
@@ -57,16 +60,16 @@ export async function openBuffer(spec: BufferSpec, deps: BufferWriterDeps): Prom
   return offsetBuffer(await openJetStreamBuffer(withoutBase(spec), deps), seqBaseOf(spec))
 }
 
-/** In the thread that the port of `OpenBuffer.shareAppender` was transferred to. */
+/** Runs in the thread that received the port of `OpenBuffer.shareAppender`. */
 export async function openPortAppender(port: AppenderPort): Promise<Appender> {
-  // The kind of the buffer is told first; it is there before the port is.
+  // The first message names the kind of buffer. It is sent before the port.
   const first: AppendingThreadSpec | { kind: 'segments' } | undefined = receiveMessageOnPort(port)?.message
   if (first?.kind !== 'jetstream') return segments.openPortAppender(port)
   const { openJetStreamPortAppender } = await import('../cluster/jetstream/port-appender.ts')
   return offsetAppender(await openJetStreamPortAppender(port, first), seqBaseOf(first.spec))
 }
 
-/** For reading, in any thread, once it has been opened for writing. */
+/** Opens the buffer for reading, in any thread, after it was opened for writing. */
 export async function openBufferReader(
   spec: BufferSpec,
   log: Logger,
@@ -77,14 +80,14 @@ export async function openBufferReader(
   return offsetReader(await openJetStreamReader(withoutBase(spec), log, options), seqBaseOf(spec))
 }
 
-/** In any thread, once it has been opened for writing. */
+/** Runs in any thread, after the buffer was opened for writing. */
 export async function openMessageLookup(spec: BufferSpec): Promise<MessageLookup> {
   if (spec.kind === 'segments') return new MessageSearch(spec.dir)
   const { openJetStreamLookup } = await import('../cluster/jetstream/lookup.ts')
   return offsetLookup(await openJetStreamLookup(withoutBase(spec)), seqBaseOf(spec))
 }
 
-/** Null on one machine: there the disk is the buffer. */
+/** Null on one machine, where the buffer is on the local disk. */
 export async function openBufferContact(spec: BufferSpec): Promise<StreamContact | null> {
   if (spec.kind === 'segments') return null
   const { openStreamContact } = await import('../cluster/jetstream/contact.ts')
@@ -95,13 +98,13 @@ export async function openBufferContact(spec: BufferSpec): Promise<StreamContact
 export interface BufferKeeperDeps {
   reader: BufferReader
   log: Logger
-  /** In a cluster: the epoch under which this process owns the pipe now; null: it does not. */
+  /** In a cluster: the epoch under which this process currently owns the pipe; null: it does not own it. */
   owned?(pipeId: string): number | null
-  /** In a cluster: of the idempotency keys that are under way. */
+  /** In a cluster: the attempts at idempotency keys that are in progress. */
   keyAttempts?(): Promise<readonly Attempt[]>
 }
 
-/** `keeper`: of the thread whose lanes report low watermarks; elsewhere nothing is dropped. */
+/** `keeper`: only in the thread whose lanes report low watermarks. Without it nothing is dropped. */
 export async function openBufferFeed(spec: BufferSpec, keeper?: BufferKeeperDeps): Promise<BufferFeed> {
   if (spec.kind === 'segments') return openSegmentFeed(spec)
   const { openJetStreamFeed } = await import('../cluster/jetstream/feed.ts')
@@ -109,23 +112,25 @@ export async function openBufferFeed(spec: BufferSpec, keeper?: BufferKeeperDeps
   const own = withoutBase(spec)
   if (keeper === undefined) return offsetFeed(await openJetStreamFeed(own), base)
   const { openRetentionKeeper } = await import('../cluster/jetstream/retention.ts')
-  // It reads with the reader that this file opened: the base of that reader is taken off again.
+  // The retention keeper works without the base, so this removes the base that this file added to the reader.
   const reader = offsetReader(keeper.reader, -base)
   const retention = await openRetentionKeeper(own, reader, keeper.log, keeper)
   return offsetFeed(await openJetStreamFeed(own, retention), base)
 }
 
-/** Before anything else of the data directory is opened: on a full disk, makes the room that opening needs. */
+/**
+ * Frees the space that opening needs if the disk is full. Call it before anything else in the data directory is opened.
+ */
 export function makeRoomToOpen(spec: BufferSpec): void {
   if (spec.kind === 'segments') releaseBallastWhenFull(spec.dir)
 }
 
-/** When everything is closed: on a full disk, holds what room is left for the next opening. */
+/** Reserves the remaining space for the next start if the disk is full. Call it when everything is closed. */
 export function keepRoomToOpen(spec: BufferSpec): void {
   if (spec.kind === 'segments') leaveBallast(spec.dir)
 }
 
-/** For messages: where it is. */
+/** The location of the buffer, for messages. */
 export function bufferPlace(spec: BufferSpec): string {
   return spec.kind === 'segments' ? spec.dir : spec.nats.servers.join(', ')
 }

@@ -1,8 +1,8 @@
 /**
- * Opens the metadata: database, tables, sealing key; and assembles the repositories.
+ * Opens the metadata (database, tables, sealing key) and assembles the repositories.
  *
- * A spec is plain data: every thread that needs metadata opens its own connection from the same spec. Everything here
- * is Kysely over SQL that SQLite and PostgreSQL share; what only one of them has is in its own folder.
+ * A spec is plain data: every thread that needs metadata opens its own connection from the same spec. The code here
+ * uses SQL that SQLite and PostgreSQL share. Code for only one of them is in its own folder.
  */
 import assert from 'node:assert'
 import type { AuditEntry } from '../contract/audit.ts'
@@ -51,19 +51,22 @@ import { version } from '../platform/version.ts'
 export interface MetadataOptions {
   /** The clock, ms since the epoch. */
   now?: () => number
-  /** The disk is full: what is there can be read, nothing can be changed until there is space. */
+  /** The disk is full: stored data can be read, but nothing can be changed until there is space. */
   onNoSpace?: (error: StorageUnavailableError) => void
-  /** An earlier version wrote the database; its tables were brought up to date. */
+  /** Called after the tables of an earlier version were migrated. */
   onUpgraded?: (upgrade: Upgrade) => void
   /** The limits of each workspace. Default: none. */
   quotas?: WorkspaceQuotas
-  /** An entry of the audit log is durable. */
+  /** Called when an entry of the audit log is durable. */
   onAudited?: (workspaceId: string, entry: AuditEntry) => void
-  /** Other processes keep copies of what it holds and follow its changes. Default: in PostgreSQL. */
+  /** Other processes cache the metadata and follow its changes. Default: true for PostgreSQL. */
   isShared?: boolean
 }
 
-/** `fromFormat`, `toFormat`: migrations.ts. `copy`: the file that keeps what was there before; null: none is made of PostgreSQL. */
+/**
+ * `fromFormat`, `toFormat`: migrations.ts. `copy`: the file with the tables before the migration; null for PostgreSQL,
+ * which is not copied.
+ */
 export interface Upgrade {
   fromFormat: number
   toFormat: number
@@ -71,8 +74,8 @@ export interface Upgrade {
 }
 
 /**
- * `sealingKey`: 32 bytes, from `loadSealingKey`. Throws ConfigError, with nothing changed, when the database cannot be
- * written, is not ours, is of a newer version, or its secrets were sealed with another key.
+ * `sealingKey`: 32 bytes, from `loadSealingKey`. Throws ConfigError, and changes nothing, if the database cannot be
+ * written, is not a pipectl database, has the format of a newer version, or has secrets sealed with another key.
  */
 export async function openMetadata(
   spec: MetadataSpec,
@@ -93,7 +96,7 @@ export async function openMetadata(
   })
   const { db } = opened
   let closing: Promise<void> | undefined
-  // Loaded where several processes share the database, and nowhere else.
+  // Loaded only if several processes share the database.
   const cluster = isShared ? await import('../cluster/metadata/open.ts') : null
   const shared = cluster?.openSharedMetadata(spec.kind, opened, now)
   const noteChange: NoteChange = shared?.noteChange ?? notShared
@@ -142,7 +145,10 @@ export async function openMetadata(
   return as(aCommand)
 }
 
-/** The database alone, its tables up to date and the sealing key its own, also one that is moved. Throws as `openMetadata`. */
+/**
+ * Opens the database without repositories, with its tables migrated and the sealing key checked. Accepts a database
+ * that was moved away. Throws as `openMetadata`.
+ */
 export async function openPrepared(spec: MetadataSpec, sealingKey: Uint8Array): Promise<OpenedDatabase> {
   const sealer = createSealer(Buffer.from(sealingKey))
   return await opening(spec, (opened) =>
@@ -171,7 +177,7 @@ async function opening(
 
 async function openDatabase(spec: MetadataSpec): Promise<OpenedDatabase> {
   if (spec.kind === 'sqlite') return await openSqliteDatabase(spec.file)
-  // A service with metadata in a file loads none of the code for PostgreSQL.
+  // A service with SQLite metadata loads none of the code for PostgreSQL.
   const { openPostgresDatabase } = await import('../cluster/postgresql/open.ts')
   return await openPostgresDatabase(spec.url)
 }
@@ -179,8 +185,8 @@ async function openDatabase(spec: MetadataSpec): Promise<OpenedDatabase> {
 const aCommand: Actor = { kind: 'local', id: null, name: null, address: null, operation: null }
 
 /**
- * Behind whatever is under way: its transaction would lose the file under its feet. The last connection checkpoints. A server that does
- * not answer is not waited for.
+ * Waits for transactions in progress, which would otherwise lose their connection. The last connection checkpoints the
+ * WAL. A server that does not respond is not waited for.
  */
 async function close({ db, leases }: OpenedDatabase): Promise<void> {
   if (leases !== db) {
@@ -193,7 +199,7 @@ async function close({ db, leases }: OpenedDatabase): Promise<void> {
   await db.destroy()
 }
 
-/** A copy of old tables; one transaction: tables up to date, sealing key right, or everything as it was. Then a write. */
+/** Copies old tables, then migrates and checks the sealing key in one transaction, then writes once. */
 async function prepare(
   { db, label, assertDurable, prepare: alone, keepCopy }: OpenedDatabase,
   sealer: Sealer,
@@ -202,7 +208,8 @@ async function prepare(
 ): Promise<void> {
   await alone(async (connection) => {
     const copy = keepCopy(newestFormat, now)
-    // Every statement sees what nodes of the version before have just saved. No other process prepares the database.
+    // READ COMMITTED: every statement sees the latest commits of nodes of the earlier version. No other process
+    // migrates at the same time.
     const fromFormat = await inRowTransaction(connection, async (trx) => {
       const before = await migrate(trx, label, now)
       if (before === 0) await giveIdentity(trx)
@@ -220,7 +227,7 @@ async function prepare(
   assertDurable()
 }
 
-/** A write at every open: a database that cannot be written is found here and not by the first change. */
+/** Writes at every open, so that a read-only database is reported at start and not by the first change. */
 async function writeLastOpened(db: Connection, now: number): Promise<void> {
   const lastOpened = [
     { name: 'last_opened_ms', value: String(now) },
@@ -237,13 +244,13 @@ async function writeLastOpened(db: Connection, now: number): Promise<void> {
   )
 }
 
-/** The setting that says which version of the program had the database open last. */
+/** The setting that stores which version last opened the database. */
 export const lastOpenedBy = 'last_opened_by'
 
 const serverWritesMs = 500
 const checkName = 'sealing_check'
 
-/** A known text sealed when the database was made: it opens with the right key alone. */
+/** A known text, sealed when the database was created. Only the right key unseals it. */
 async function checkSealingKey(trx: Connection, sealer: Sealer, label: string): Promise<void> {
   const check = await trx
     .selectFrom('metadata_settings')

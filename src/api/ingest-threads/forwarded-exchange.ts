@@ -1,4 +1,4 @@
-/** On main: a request that came in over an ingest thread, as any other is served. */
+/** A forwarded request in main, which serves it like any other request. */
 import { payloadTooLarge } from '../../contract/errors.ts'
 import type { BodyReceiver } from '../../ingest/body-source.ts'
 import type { Caller } from '../../platform/thread-calls.ts'
@@ -32,7 +32,7 @@ export class ForwardedExchange implements Exchange {
   #isOver = false
   #isAborted = false
 
-  /** `onOver` once: the response is with the thread and nothing more is wanted of it, or the client has gone. */
+  /** `onOver` is called once: when the thread has the complete response, or when the client has disconnected. */
   constructor(
     id: number,
     head: ForwardedHead,
@@ -61,7 +61,7 @@ export class ForwardedExchange implements Exchange {
     this.#onGone = listener
   }
 
-  /** The thread has collected it, up to what any route takes. */
+  /** The thread has already collected the body, up to the largest size of any route. */
   receive(receiver: BodyReceiver): void {
     void this.#body.then((body) => {
       if (body === null) receiver.gone()
@@ -159,7 +159,7 @@ export class ForwardedExchange implements Exchange {
 
 /**
  * Returns bytes that can be transferred: small Buffers share their memory with others. A response is not read again
- * once it is sent.
+ * after it was sent.
  */
 function ownMemory(body: Buffer): Uint8Array {
   const isAlone = body.length > Buffer.poolSize && body.buffer.byteLength === body.length

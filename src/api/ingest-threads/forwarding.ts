@@ -1,8 +1,8 @@
 /**
- * In an ingest thread: main serves everything except ingest. A request goes there as data, its body as one piece once
- * it is complete; the response comes back under the same number. A request whose key cannot be valid is rejected
- * here: it costs main nothing, and a client that sends the next request at once finds its connection as main itself
- * would leave it.
+ * Forwards requests from an ingest thread to main, which serves everything except ingest. A request is sent as data,
+ * its body in one piece once it is complete. The response carries the same number. Requests with a malformed key are
+ * rejected here. They cost main nothing, and the connection is left in the same state as main would leave it for the
+ * next request.
  */
 import { ApiError } from '../../contract/errors.ts'
 import { largestBodyBytes } from '../../contract/operation.ts'
@@ -25,7 +25,7 @@ export class Forwarding implements ForwardedResponses {
     this.#main = main
   }
 
-  /** `context`: for what is rejected here. */
+  /** `context`: for requests that are rejected here. */
   paths(paths: readonly ForwardedPath[], context: RouteContext): ServedPath[] {
     return paths.map(({ path, methods, keyed }, index) => {
       const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!)
@@ -47,7 +47,7 @@ export class Forwarding implements ForwardedResponses {
     const exchange = this.#open.get(id)
     this.#open.delete(id)
     const sent = (wasSent: boolean) => this.#main.tell('sent', [id, wasSent])
-    // The client had gone: main was told, perhaps after it had sent this.
+    // The client has disconnected. Main was notified, but may have sent this response before that.
     if (exchange === undefined) {
       if (how === 'tracked') sent(false)
       return
@@ -92,7 +92,9 @@ export class Forwarding implements ForwardedResponses {
     }
   }
 
-  /** Collects from the start: bytes that arrive without a collector are lost. A response ends it. */
+  /**
+   * Collects from the start, because bytes that arrive without a collector are lost. A response ends the collection.
+   */
   #collect(id: number, exchange: Exchange, announcedBytes: number): void {
     wholeBody(exchange, { maxBytes: largestBodyBytes, announcedBytes, reserve: () => {} }).then(
       (body) => {
@@ -104,7 +106,7 @@ export class Forwarding implements ForwardedResponses {
   }
 }
 
-/** A key that the directory has to look for is for main to wait for. */
+/** Forwards a request whose key is still being looked up: main waits for the result. */
 function requireKey(context: RouteContext, path: string, next: Handler): Handler {
   return guarded(context, (head, exchange, { framing, byName }) => {
     const authorization = framing.authorizations > 1 ? '' : (byName.authorization ?? '')

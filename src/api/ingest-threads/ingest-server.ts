@@ -1,11 +1,12 @@
 /**
- * The part of an ingest thread that lives: its listener, ingest with a directory of its own, and what it forwards to main.
+ * The server in an ingest thread: its listener, ingest with a copy of the directory, and the requests that it forwards
+ * to main.
  *
  *   sockets ─ ingest ─ appender ──frames──▶ writer thread
- *      │         └── directory, asks main and is told of each change before management responds
+ *      │         └── directory, which asks main and is notified of each change before management responds
  *      └──── everything else ──▶ main
  *
- * The process aborts when a thread ends with open sockets (uv_loop_close): they are closed first, always.
+ * The process aborts if a thread ends with open sockets (uv_loop_close), so they are always closed first.
  */
 import assert from 'node:assert'
 import { resourceLimits } from '../../contract/resource-limits.ts'
@@ -42,7 +43,7 @@ import type {
   SharedAddress,
 } from './protocol.ts'
 
-/** When keys were last used is stored to the minute. */
+/** The last use of a key is stored to the minute. */
 const keysUsedEveryMs = 2_500
 
 interface Opened {
@@ -174,7 +175,10 @@ export class IngestServer implements Handlers<IngestCalls> {
     this.#forwarding.streamEnd(id)
   }
 
-  /** Main waits for the mark before it ends the process. Sockets are gone a turn of the event loop after they were closed. */
+  /**
+   * Main waits for the mark before it ends the process. Sockets are only gone one turn of the event loop after they
+   * were closed.
+   */
   closeSockets(): void {
     if (this.#isClosing) return
     this.#isClosing = true
@@ -195,7 +199,7 @@ export class IngestServer implements Handlers<IngestCalls> {
   }
 }
 
-/** The directory's source is with main: what it rejects with arrives as the error that it is. */
+/** The directory's source in main. Its errors arrive with their class. */
 export function sourceOf(main: Caller<IngestReports>): DirectorySource {
   return {
     allPipes: () => main.call('allPipes', []),
@@ -207,9 +211,9 @@ export function sourceOf(main: Caller<IngestReports>): DirectorySource {
 }
 
 /**
- * Counts requests of an ingest thread for usage. It counts only rejected ones, since main hears of accepted ones from
- * the writer. The first of a turn of the event loop is reported at once, before its response; the others of a flood
- * together at the end of the turn.
+ * Counts rejected requests of an ingest thread for usage; the writer reports accepted ones to main. The first rejection
+ * in a turn of the event loop is reported at once, before its response. Further ones are reported together at the end
+ * of the turn.
  */
 class RejectedCounts implements UsageObserver {
   readonly #main: Caller<IngestReports>

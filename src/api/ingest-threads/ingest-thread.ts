@@ -1,4 +1,4 @@
-/** One ingest thread as main sees it: main calls it, answers its questions and serves the requests that it forwards. */
+/** One ingest thread as main sees it. Main calls it, responds to its calls and serves the requests that it forwards. */
 import assert from 'node:assert'
 import type { AskQuota } from '../../ingest/cluster-quota.ts'
 import type { UsageObserver } from '../../ingest/usage.ts'
@@ -17,17 +17,17 @@ import type {
 
 export interface IngestThreadDeps {
   source: DirectorySource
-  /** In a cluster; null: limits are in shared memory alone. */
+  /** In a cluster; null: limits are in shared memory only. */
   askQuota: AskQuota | null
   usage: Pick<UsageObserver, 'rejected'>
   onKeysUsed(apiKeyIds: readonly string[]): void
   onFatal(error: Error): void
-  /** The thread is gone. */
+  /** Called when the thread has ended. */
   onEnd(): void
 }
 
 export class IngestThread {
-  /** Rejects when it cannot start. */
+  /** Rejects if the thread cannot start. */
   readonly ready: Promise<void>
   readonly remote: Caller<IngestCalls>
   readonly #thread: Thread<IngestCalls, IngestReports>
@@ -58,11 +58,11 @@ export class IngestThread {
     this.ready = this.#thread.call('open', []).then(() => {
       this.#isReady = true
     })
-    // Several can fail at once, and only the first is waited for.
+    // Several threads can fail at once, and only the first failure is awaited.
     this.ready.catch(() => {})
   }
 
-  /** Sets the listeners' options for the requests that the thread forwards from now on. */
+  /** Sets the listeners' options for requests that the thread forwards from now on. */
   serve(options: ListenerOptions): void {
     this.#served = options
   }
@@ -71,14 +71,14 @@ export class IngestThread {
     return this.#isClosing ? 0 : this.#thread.silentTicks * beatEveryMs
   }
 
-  /** It closes its sockets. */
+  /** Tells the thread to close its sockets. */
   close(): void {
     if (this.#isClosing) return
     this.#isClosing = true
     this.remote.tell('closeSockets', [])
   }
 
-  /** Resolves when the thread is gone. After `close`. */
+  /** Resolves when the thread has ended. Call it after `close`. */
   async end(): Promise<void> {
     await this.#ended
   }

@@ -1,9 +1,9 @@
 /**
- * The ingest threads as main holds them, with `ingest.workers` over 1: they listen where ingest is served, and main
- * on none of those addresses.
+ * The ingest threads, as main uses them if `ingest.workers` is above 1. They listen on the addresses that serve ingest,
+ * and main listens on none of those.
  *
  *   clients ──▶ thread 1…N  (one address, SO_REUSEPORT: the system spreads the connections)
- *                 │ ingest ──frames──▶ writer          │ what was appended, once per commit
+ *                 │ ingest ──frames──▶ writer          │ appended counts, once per commit
  *                 │ other requests ──▶ main ◀──────────┘
  *
  * Rules for all of them together
@@ -12,8 +12,8 @@
  *   acknowledgement.
  * - The writer keeps the order within a pipe and the Idempotency-Keys.
  * - Only main watches descriptors and the address: it tells the threads when to listen and when to stop.
- * - A thread that fails ends the process. The process never ends, in any way, while a thread has sockets: Node would
- *   abort it. Main therefore has all of them closed first, also in the handler of its own exit.
+ * - A thread that fails ends the process. The process never ends while a thread has sockets, because Node.js would abort it.
+ *   Main therefore closes all of them first, even in the handler of its own exit.
  */
 import type { AskQuota } from '../../ingest/cluster-quota.ts'
 import type { UsageObserver } from '../../ingest/usage.ts'
@@ -25,7 +25,7 @@ import { ListenError, requireFreeAddress } from '../http/listen.ts'
 import { IngestThread } from './ingest-thread.ts'
 import type { IngestThreadData, SharedAddress } from './protocol.ts'
 
-/** How long the end of the process waits for threads that do not close their sockets. */
+/** How long the exit of the process waits for threads that do not close their sockets. */
 const closeWithinMs = 2_000
 
 export interface IngestThreadsDeps {
@@ -33,11 +33,11 @@ export interface IngestThreadsDeps {
   data: Omit<IngestThreadData, 'index' | 'appender' | 'closed' | 'asksForQuota'>
   shareAppender(): AppenderPort
   source: DirectorySource
-  /** In a cluster; null: limits are in shared memory alone. */
+  /** In a cluster; null: limits are in shared memory only. */
   askQuota: AskQuota | null
-  /** Counts for the thread with this index, which is that of its appender too. */
+  /** Returns the counts of the thread with this index, which is also the index of its appender. */
   usageOf(index: number): Pick<UsageObserver, 'rejected'>
-  /** Keys that requests of a thread came with. */
+  /** Called with the keys that requests of a thread used. */
   onKeysUsed(apiKeyIds: readonly string[]): void
   onFatal(error: Error): void
 }
@@ -53,7 +53,7 @@ export class IngestThreads {
     process.on('exit', this.#onExit)
   }
 
-  /** Its listeners are the threads'. */
+  /** Its listeners run in the threads. */
   get engine(): HttpEngine {
     return { name: 'uws', createListener: (options) => new SharedListener(this.#threads, options) }
   }
@@ -71,22 +71,22 @@ export class IngestThreads {
     for (const thread of this.#threads) thread.remote.tell('loadGeo', [bytes])
   }
 
-  /** Connections are closed after their response from now on. */
+  /** From now on connections are closed after their response. */
   stopping(): void {
     for (const thread of this.#threads) thread.remote.tell('stopping', [])
   }
 
-  /** Resolves when everything appended so far is settled; later requests are rejected. */
+  /** Resolves when everything appended so far is settled. Later requests are rejected. */
   async drain(): Promise<void> {
     await Promise.all(this.#threads.map((thread) => thread.remote.call('drain', [])))
   }
 
-  /** Resolves when no thread has a request under way. */
+  /** Resolves when no thread has a request in progress. */
   async idle(): Promise<void> {
     await Promise.all(this.#threads.map((thread) => thread.remote.call('idle', [])))
   }
 
-  /** How long the one that has been silent longest has given no sign of life. */
+  /** Returns the time since the last heartbeat of the thread that has been silent longest. */
   silentMs(): number {
     return Math.max(...this.#threads.map((thread) => thread.silentMs()))
   }
@@ -97,7 +97,7 @@ export class IngestThreads {
     process.off('exit', this.#onExit)
   }
 
-  /** Synchronous, because nothing else runs any more. A thread that hangs is waited for no longer than that. */
+  /** Synchronous, because the event loop no longer runs. The wait for a thread that hangs is limited. */
   #closeNow(): void {
     for (const thread of this.#threads) thread.close()
     const deadline = performance.now() + closeWithinMs
@@ -108,7 +108,7 @@ export class IngestThreads {
   }
 }
 
-/** Resolves when each has its directory; nothing listens yet. */
+/** Resolves when each thread has loaded its directory. Nothing listens yet. */
 export async function openIngestThreads(deps: IngestThreadsDeps): Promise<IngestThreads> {
   const closed = new Int32Array(new SharedArrayBuffer(deps.count * 4))
   const threads = Array.from({ length: deps.count }, (_, index) => {
@@ -132,7 +132,7 @@ export async function openIngestThreads(deps: IngestThreadsDeps): Promise<Ingest
   return opened
 }
 
-/** One address, listened on by every ingest thread. */
+/** One address on which every ingest thread listens. */
 class SharedListener implements Listener {
   readonly #threads: readonly IngestThread[]
   readonly #options: ListenerOptions
@@ -153,7 +153,7 @@ class SharedListener implements Listener {
   async listen(): Promise<void> {
     if (this.#isListening) return
     const { name, address, paths } = this.#options
-    // Chosen here: uWebSockets does not share a port that the system chose for it.
+    // Main chooses the port, because uWebSockets does not share a port that the system chose.
     const port = this.#port === 0 ? await requireFreeAddress(name, address) : this.#port
     const shared: SharedAddress = {
       name,

@@ -1,6 +1,6 @@
 /**
- * The calls between main and an ingest thread. Requests that main serves are forwarded as data, and their responses come
- * back under their number.
+ * The calls between main and an ingest thread. Requests that main serves are forwarded as data. Their responses carry
+ * the number of the request.
  */
 import type { AskedQuota } from '../../ingest/cluster-quota.ts'
 import type { ObservedMemory } from '../../ingest/observed.ts'
@@ -13,18 +13,18 @@ import type { ListenAddress } from '../../settings/settings.ts'
 import type { HttpResponse } from '../http/response.ts'
 
 export interface IngestThreadData {
-  /** From 0. */
+  /** Counts from 0. */
   index: number
   log: LogSettings
   /** The memory of SharedCounters. */
   counters: SharedArrayBuffer
-  /** In a cluster, main reserves parts of limits. */
+  /** In a cluster: main reserves parts of the limits for the thread. */
   asksForQuota: boolean
   /** The memory of IngestObserved; the thread's slot is its index. */
   observed: ObservedMemory
   /** Transferred. */
   appender: AppenderPort
-  /** The file of geolocation; null: none so far. */
+  /** The geolocation file; null: none is loaded. */
   geo: SharedArrayBuffer | null
   trustedProxies: readonly string[]
   /** The limit of all threads together. */
@@ -32,22 +32,22 @@ export interface IngestThreadData {
   maxBodyBytes: number
   maxRecords: number
   maxKeys: number
-  /** Bodies that it decompresses, and its threads that parse large ones, at a time. */
+  /** The most bodies that it decompresses, and threads that parse large bodies, at the same time. */
   decoders: number
   parsers: number
-  /** An Int32 per thread: 1 when it holds no sockets any more. */
+  /** An Int32 per thread: 1 once it has no open sockets. */
   closed: SharedArrayBuffer
 }
 
-/** Paths that main serves; the thread knows them to tell them from each other. */
+/** Paths that main serves. The thread needs them to match requests. */
 export interface ForwardedPath {
   path: string
   methods: readonly string[]
-  /** Those that take a key. */
+  /** The methods that require a key. */
   keyed: readonly string[]
 }
 
-/** A pipe or a key that has changed. */
+/** A changed pipe or key. */
 export type Refresh = { pipeId: string } | { apiKeyId: string }
 
 export interface SharedAddress {
@@ -56,13 +56,13 @@ export interface SharedAddress {
   paths: readonly ForwardedPath[]
 }
 
-/** `send`: the response; `last`: and the end of the connection; the others as in Exchange. */
+/** `send`: the response. `last`: the response, then the connection ends. The others are as in Exchange. */
 export type SendHow = 'send' | 'last' | 'cut' | 'tracked'
 
 /** The responses of main to requests that the thread forwarded. `id`: the number of the request. */
 export interface ForwardedResponses {
   respond(id: number, how: SendHow, response: HttpResponse): void
-  /** The head of a response that follows piece by piece. */
+  /** The head of a response whose body follows in pieces. */
   stream(id: number, response: HttpResponse): void
   piece(id: number, bytes: Uint8Array): void
   streamEnd(id: number): void
@@ -70,18 +70,18 @@ export interface ForwardedResponses {
 
 /** The calls of main. */
 export interface IngestCalls extends ForwardedResponses {
-  /** First: loads the directory. */
+  /** Loads the directory. Must be the first call. */
   open(): void
   listen(shared: SharedAddress): void
   stopListening(): void
-  /** Requests see the change once it has returned. */
+  /** Returns once requests see the change. */
   refresh(changed: Refresh): void
   trust(cidrs: readonly string[]): void
   drain(): void
-  /** Returns when no request is under way. */
+  /** Returns when no request is in progress. */
   idle(): void
   loadGeo(bytes: SharedArrayBuffer): void
-  /** Connections are closed after their response from now on. */
+  /** From now on connections are closed after their response. */
   stopping(): void
   closeSockets(): void
 }
@@ -92,7 +92,7 @@ export interface ForwardedHead {
   params: readonly string[]
   headers: readonly (readonly [name: string, value: string])[]
   peer: Uint8Array
-  /** The body follows in a message of its own. */
+  /** The body follows in a separate message. */
   hasBody: boolean
 }
 
@@ -102,13 +102,13 @@ export interface RejectedCount {
   requests: number
 }
 
-/** The calls of the thread. The directory's source is main's, which asks metadata. */
+/** The calls of the thread. Its directory reads from main, which asks metadata. */
 export interface IngestReports extends DirectorySource {
-  /** A request needs more of a pipe's limits than the node has. */
+  /** Asks for more of a pipe's limits than the node has reserved. */
   quota(pipeId: string, limits: IngestLimits, amount: DaySums): AskedQuota
-  /** `path`: its index in `listen`; -1: none of them. */
+  /** `path`: its index in `listen`; -1: no path matches. */
   request(id: number, path: number, head: ForwardedHead): void
-  /** Null: the client has gone. */
+  /** Null: the client has disconnected. */
   body(id: number, body: Uint8Array | 'too_large' | null): void
   gone(id: number): void
   sent(id: number, wasSent: boolean): void
@@ -116,8 +116,8 @@ export interface IngestReports extends DirectorySource {
   taken(id: number): void
   rejected(counts: readonly RejectedCount[]): void
   keysUsed(apiKeyIds: readonly string[]): void
-  /** It has closed its sockets and does nothing any more: the process must end. */
+  /** The thread has closed its sockets and stopped working. The process must end. */
   failed(stack: string): void
-  /** Its sockets are closed: it can be terminated. */
+  /** The sockets are closed: the thread can be terminated. */
   closed(): void
 }

@@ -1,6 +1,6 @@
 /**
- * A certificate and its key as they lie in files. Everything that could keep clients from using the pair is found here, before
- * it is served, and said in one line that names the setting and never what is in the key.
+ * Reads a certificate and its key from files. It detects every problem that would keep clients from using the pair
+ * before it is served. The error is one line that names the setting and reveals nothing of the key.
  */
 import { readFileSync, type Stats, statSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
@@ -11,13 +11,13 @@ import { type PemFault, pairIn } from '../../platform/pem.ts'
 export interface CertificateFiles {
   certFile: string
   keyFile: string
-  /** The settings they come from. */
+  /** The settings that name the files. */
   certSetting: string
   keySetting: string
 }
 
 export interface ServedCertificate {
-  /** PEM: the server's certificate, then those that lead to the CA. */
+  /** PEM: the server's certificate, then the intermediate certificates. */
   cert: Buffer
   key: Buffer
   expiresMs: number
@@ -28,7 +28,7 @@ export interface ServedCertificate {
 /** A chain with its key takes a few KiB. */
 const maxBytes = 1024 * 1024
 
-/** Throws ConfigError. An expired certificate is read all the same: `expiresMs` says so. */
+/** Throws ConfigError. An expired certificate is accepted, and `expiresMs` shows it. */
 export function readCertificate({
   certFile,
   keyFile,
@@ -50,7 +50,7 @@ export function readCertificate({
   return { cert, key, expiresMs: Date.parse(leaf.validTo), fingerprint: leaf.fingerprint256 }
 }
 
-/** A group may read a key: that is how a renewed one reaches the daemon without being everybody's. */
+/** A group may read a key, so that a renewed key reaches the daemon without being readable by all users. */
 const othersBits = 0o007
 
 function readPem(setting: string, file: string, forbiddenBits: number): Buffer {

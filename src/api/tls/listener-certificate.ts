@@ -1,12 +1,12 @@
 /**
- * The certificate that a listener serves, followed as its files change: certbot and others swap symbolic links, some write the
- * files themselves, and a key may come a moment after its certificate.
+ * The certificate of a listener, reloaded when its files change. Certbot and others swap symbolic links, some tools
+ * write the files themselves, and a key may arrive a moment after its certificate.
  *
  *   served ──files have changed──▶ read ──usable──▶ served (the new one, to connections from now on)
- *                                   └──not usable, at two looks in a row──▶ rejected: the old one is served
+ *                                   └──not usable, at two checks in a row──▶ rejected: the old one is served
  *
- * The files are looked at every few seconds: notifications of the system say nothing of a link that is swapped further up
- * its path, nor of network file systems.
+ * The files are checked every few seconds. File notifications of the system miss links that are swapped further up
+ * their path, and network file systems.
  */
 import { statSync } from 'node:fs'
 import { ConfigError } from '../../platform/config-error.ts'
@@ -14,7 +14,7 @@ import type { Logger } from '../../platform/log.ts'
 import { type CertificateFiles, readCertificate, type ServedCertificate } from './certificate-files.ts'
 
 export interface ListenerCertificateOptions {
-  /** The listener's setting: `listen`, `data_listen`. */
+  /** The setting of the listener: `listen`, `data_listen`. */
   listener: string
   files: CertificateFiles
   log: Logger
@@ -23,7 +23,7 @@ export interface ListenerCertificateOptions {
 }
 
 const lookEveryMs = 5_000
-/** Clients that renew by themselves do so a third of its life before the end: 30 days of 90, and of six days two. */
+/** Automatic clients renew when a third of the lifetime is left: 30 days of 90, or two days of six. */
 const soonMs = 2 * 24 * 3_600_000
 
 export class ListenerCertificate {
@@ -34,7 +34,7 @@ export class ListenerCertificate {
   #files: CertificateFiles
   #current: ServedCertificate
   #seen: string
-  /** The signature of the files when they first could not be used. */
+  /** The signature of the files when they could first not be used. */
   #suspect: string | null = null
   #rejection: string | null = null
   #onChange: (certificate: ServedCertificate) => void = () => {}
@@ -56,12 +56,12 @@ export class ListenerCertificate {
     return this.#current
   }
 
-  /** Why the files cannot be used as they are now; null: they are what is served. */
+  /** Why the current files cannot be used; null: they are served. */
   get rejection(): string | null {
     return this.#rejection
   }
 
-  /** It should have been renewed by now. */
+  /** The certificate should have been renewed by now. */
   get expiresSoon(): boolean {
     return this.#current.expiresMs <= this.#now() + soonMs
   }
@@ -70,12 +70,12 @@ export class ListenerCertificate {
     return this.#current.expiresMs <= this.#now()
   }
 
-  /** At most one listener. */
+  /** Sets the only listener. */
   onChange(listener: (certificate: ServedCertificate) => void): void {
     this.#onChange = listener
   }
 
-  /** SIGHUP: at once, whether or not the files look different. False: they cannot be used, and the log says why. */
+  /** Reloads at once on SIGHUP, even if the files look unchanged. False: they cannot be used, and the log says why. */
   reload(files: CertificateFiles = this.#files): boolean {
     this.#files = files
     this.#seen = signatureOf(files)
@@ -91,7 +91,7 @@ export class ListenerCertificate {
     const signature = signatureOf(this.#files)
     if (signature === this.#seen) return
     if (!this.#isUsable() && this.#suspect !== signature) {
-      // The other file of the pair may be about to follow.
+      // The other file of the pair may follow in a moment.
       this.#suspect = signature
       return
     }
@@ -135,7 +135,7 @@ export class ListenerCertificate {
     }
   }
 
-  /** Warns and continues: the operator may have no other certificate, and delivery does not wait for one. */
+  /** Warns and continues: the operator may have no other certificate, and delivery does not depend on it. */
   #warnOfExpiry(): void {
     if (!this.isExpired) return
     const { certSetting, certFile } = this.#files
@@ -144,7 +144,7 @@ export class ListenerCertificate {
   }
 }
 
-/** The signature of the files that the names lead to now. */
+/** Returns the signature of the files that the names currently lead to. */
 function signatureOf({ certFile, keyFile }: CertificateFiles): string {
   return [certFile, keyFile]
     .map((file) => {

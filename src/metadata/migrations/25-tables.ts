@@ -1,6 +1,6 @@
 /**
- * Migration 25, the baseline: every table as this version reads it. Released: never changed (the test of migrations
- * holds its hash). A change of the tables is a migration of its own, with the next number.
+ * Migration 25, the baseline: every table as this version reads it. It is released and must not change; a test compares
+ * its hash. A change of the tables is a new migration with the next number.
  *
  * On one machine the tables of a cluster stay empty: `cluster_…`, `pipe_owners`, `changes`, `quota_…`, `key_claims` and
  * `used_keys_…`.
@@ -9,24 +9,27 @@ import { type CreateTableBuilder, sql, type Transaction } from 'kysely'
 import type { Tables } from '../tables.ts'
 
 interface Table {
-  /** `name type`, with a comma between: not null, unless `?` follows; `= value` is its default, `key` a key without a name. */
+  /**
+   * `name type`, separated by commas. A column is not null unless `?` follows. `= value` is its default; `key` makes it
+   * the primary key.
+   */
   columns: string
-  /** The columns of the primary key; the constraint is `<table>_key`. */
+  /** The columns of the primary key, whose constraint is named `<table>_key`. */
   key?: string[]
   /** Constraints by name. */
   unique?: Record<string, string[]>
-  /** A row goes with the row of this table. */
+  /** A row is deleted with the row of this table that it refers to. */
   of?: { constraint: string; column: string; table: string }
   indexes?: Record<string, string[]>
 }
 
-/** A ring: each table has the keys of eight hours, and is emptied as a whole before its turn comes again. */
+/** A ring of tables. Each holds the keys of eight hours and is emptied as a whole before it is used again. */
 const ringTables = 6
 const usedKeys: Table = {
   columns: 'key_hash text key, body_hash text, msg_id text, record_count bigint, seq bigint, used_ms bigint',
 }
 
-/** In the order in which they refer to each other. */
+/** A table comes after the tables that it refers to. */
 const tables: Record<string, Table> = {
   metadata_settings: {
     columns: 'name text, value text',
@@ -267,7 +270,7 @@ export async function createTables(trx: Transaction<Tables>): Promise<void> {
     .on('destinations')
     .columns(['pipe_id', 'destination_name'])
     .execute()
-  // A revoked key keeps its row and frees its name.
+  // A revoked key keeps its row, and its name can be used again.
   await trx.schema
     .createIndex('api_keys_active_name')
     .unique()

@@ -1,4 +1,7 @@
-/** Reads a metadata file for `verify`: whose it is, where its lanes are, and what is damaged. Changes nothing. */
+/**
+ * Reads a metadata file for `verify`: its data directory id, the positions of its lanes, and its damage. Changes
+ * nothing.
+ */
 import Database from 'better-sqlite3'
 import { type Epoch, firstEpochs } from '../../contract/epochs.ts'
 import { ConfigError } from '../../platform/config-error.ts'
@@ -20,17 +23,18 @@ export interface MetadataCheck {
   /** Null: it cannot be read. */
   dataDirId: string | null
   epochs: readonly Epoch[]
-  /** The newest seq that anything here names. */
+  /** The greatest seq that metadata refers to. */
   knownSeq: number
   lanes: CheckedLane[]
-  /** In words; empty: none. */
+  /** Descriptions for the operator; empty: no problem. */
   problems: string[]
 }
 
 /**
- * Before a daemon opens it: one wrong bit in an index makes a pipe or a destination disappear without an error. Reads the
- * whole file, some milliseconds for thousands of pipes, and changes nothing. A file that cannot be opened for another reason
- * is left to the opening, which says why. Throws ConfigError when the file is damaged.
+ * Checks the file before a daemon opens it. A single wrong bit in an index makes a pipe or a destination disappear
+ * without an error. It reads the whole file, which takes some milliseconds for thousands of pipes, and changes nothing.
+ * If the file cannot be opened for another reason, opening it later reports why. Throws ConfigError if the file is
+ * damaged.
  */
 export function requireIntactMetadata(file: string): void {
   const problem = structureProblem(file)
@@ -54,10 +58,10 @@ function structureProblem(file: string): string | null {
   }
 }
 
-/** Null: sound. */
+/** Null: no damage found. */
 function structureOf(database: Database.Database): string | null {
-  const said = database.prepare<[], string>('PRAGMA integrity_check(1)').pluck().get()
-  return said === 'ok' ? null : (said?.replaceAll(/\s+/g, ' ') ?? 'no answer')
+  const result = database.prepare<[], string>('PRAGMA integrity_check(1)').pluck().get()
+  return result === 'ok' ? null : (result?.replaceAll(/\s+/g, ' ') ?? 'no answer')
 }
 
 export function checkMetadata(file: string): MetadataCheck {
@@ -65,7 +69,7 @@ export function checkMetadata(file: string): MetadataCheck {
   let database: Database.Database | null = null
   try {
     database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
-    // One view of all tables, whatever a daemon writes meanwhile.
+    // One snapshot of all tables, even if a daemon writes at the same time.
     database.exec('BEGIN')
     const problem = structureOf(database)
     if (problem !== null) check.problems.push(`its structure is damaged: ${problem}`)

@@ -1,6 +1,6 @@
 /**
- * Kysely's dialect over the SQLite file. Write transactions take SQLite's write lock at their beginning (IMMEDIATE), so
- * they run one after the other and none ever has to run again; waiting for the lock does not block the thread.
+ * Kysely's dialect for the SQLite file. Write transactions take SQLite's write lock when they begin (IMMEDIATE), so
+ * they run one after the other and none has to be repeated. Waiting for the lock does not block the thread.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import type Database from 'better-sqlite3'
@@ -40,9 +40,9 @@ class ImmediateDriver extends SqliteDriver {
   }
 
   /**
-   * SQLite's own busy wait blocks the thread: sockets on the main thread would wait while the delivery thread
-   * syncs, and two connections of one thread would wait for each other in vain. So the lock is tried for, and between
-   * tries the event loop runs.
+   * SQLite's own busy wait blocks the thread: sockets on the main thread would wait while the delivery thread syncs,
+   * and two connections of one thread would deadlock. So this polls for the lock, and the event loop runs between
+   * attempts.
    */
   override async beginTransaction(
     connection: DatabaseConnection,
@@ -75,13 +75,18 @@ class ImmediateDriver extends SqliteDriver {
     }
   }
 
-  /** After some errors (disk full, I/O) SQLite has rolled back already; a second rollback would hide the first error. */
+  /**
+   * After some errors (disk full, I/O) SQLite has already rolled back. A second rollback would hide the first error.
+   */
   override async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
     if (this.#database.inTransaction) await super.rollbackTransaction(connection)
   }
 }
 
-/** Preparing costs more than running for small statements; the code has a bounded set of texts, so all are kept. */
+/**
+ * For small statements preparing costs more than running. The code has a bounded number of statements, so all are
+ * cached.
+ */
 function withStatementCache(database: Database.Database): SqliteDatabase {
   const statements = new Map<string, SqliteStatement>()
   return {
@@ -109,9 +114,9 @@ function withIoCheck(statement: Database.Statement<unknown[]>): SqliteStatement 
 }
 
 /**
- * After a failed read, write or fsync nothing this process believes about the file can be trusted (SQLite may go on
- * and commit over the hole): besides failing the caller, the error is thrown where nobody catches it and ends the
- * thread, and with it the process. A full disk is no such failure.
+ * After a failed read, write or fsync this process cannot trust anything about the file, and SQLite may commit over the
+ * damage. So the caller's call fails, and the error is also thrown uncaught, which ends the thread and the process. A
+ * full disk is not such a failure.
  */
 function crashOnIoError<T>(file: string, run: () => T): T {
   try {

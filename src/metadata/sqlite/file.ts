@@ -1,10 +1,10 @@
 /**
- * The SQLite file under the metadata: how it is opened. Everything that only SQLite has (pragmas, BEGIN IMMEDIATE, its
- * error codes) is in this folder.
+ * Opens the SQLite file under the metadata. Everything specific to SQLite (pragmas, BEGIN IMMEDIATE, its error codes)
+ * is in this folder.
  *
- * Two connections write the same file, the main thread's and the delivery thread's, and a third while
- * `pipectl workspaces create` runs. WAL lets them read at any time; write transactions take the lock at their
- * beginning, so that waiting is the busy timeout's business and never a failed upgrade half-way.
+ * Two connections write the same file, the main thread's and the delivery thread's, and a third while `pipectl
+ * workspaces create` runs. WAL lets them read at any time. Write transactions take the lock when they begin, so they
+ * wait for it there and never fail in the middle to upgrade a read lock.
  */
 import { closeSync, openSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -15,11 +15,11 @@ import { inWords } from '../../platform/storage-error.ts'
 
 export const busyTimeoutMs = 10_000
 
-/** Opens (or makes, with mode 0600) the file. Throws ConfigError when it cannot be opened or is not a database. */
+/** Opens the file, or creates it with mode 0600. Throws ConfigError if it cannot be opened or is not a database. */
 export async function openSqliteFile(file: string): Promise<Database.Database> {
   let database: Database.Database | undefined
   try {
-    // SQLite gives -wal and -shm the mode of the file itself.
+    // SQLite gives -wal and -shm the mode of the main file.
     closeSync(openSync(file, 'a', 0o600))
     database = new Database(file, { timeout: busyTimeoutMs })
     await switchToWal(database)
@@ -32,7 +32,10 @@ export async function openSqliteFile(file: string): Promise<Database.Database> {
   }
 }
 
-/** The change to WAL does not wait as other statements do: two processes opening a new file at once collide here. */
+/**
+ * The change to WAL mode does not wait for a lock as other statements do: it fails if two processes open a new file at
+ * once.
+ */
 async function switchToWal(database: Database.Database): Promise<void> {
   const deadline = Date.now() + busyTimeoutMs
   for (;;) {
@@ -51,7 +54,7 @@ function toConfigError(file: string, error: unknown): unknown {
   const code = errorCode(error) ?? ''
   if (code === 'SQLITE_NOTADB') {
     return new ConfigError(
-      `metadata: ${file} is not a pipectl metadata file: put back the one that belongs here, or restore a backup`,
+      `metadata: ${file} is not a pipectl metadata file: put the right file back, or restore a backup`,
     )
   }
   if ((/^E[A-Z]+$/.test(code) && code !== 'EIO') || /^SQLITE_(CANTOPEN|READONLY|PERM|AUTH)/.test(code)) {
@@ -61,8 +64,9 @@ function toConfigError(file: string, error: unknown): unknown {
 }
 
 /**
- * better-sqlite3 is built with `synchronous = NORMAL` as the default in WAL mode, and says FULL until the first access:
- * a setting that did not hold would lose acknowledged changes in a power cut without a sign. Call after a write.
+ * Throws if commits would not be durable. Call it after a write. better-sqlite3 is built with `synchronous = NORMAL` as
+ * the default in WAL mode, and reports FULL until the first access. A level below FULL would silently lose acknowledged
+ * changes in a power cut.
  */
 export function assertFullSync(database: Database.Database): void {
   const level = database.pragma('synchronous', { simple: true })

@@ -1,4 +1,6 @@
-/** Where alerts go, in a metadata file that no daemon runs on: sealed under another key, or removed with a lost one. */
+/**
+ * Alert settings in a metadata file while no daemon uses it: sealed with another key, or removed if their key is lost.
+ */
 import Sqlite, { type Database } from 'better-sqlite3'
 import { openedAlerts, sealedAlerts } from '../alerts.ts'
 import { type Sealer, UnsealError } from '../secrets.ts'
@@ -8,12 +10,12 @@ type StoredAlerts = Pick<AlertSettingsRow, 'workspace_id' | 'alert_url' | 'alert
   workspace_name: string
 }
 
-/** Those whose address or secret does not open. */
+/** Returns the alert settings whose address or secret cannot be unsealed. */
 export function lostAlerts(database: Database, sealer: Sealer): StoredAlerts[] {
   return readAlerts(database).filter((row) => openedAlerts(sealer, row).isUnreadable)
 }
 
-/** With what was told and what is pending: nobody can say any more where it goes. */
+/** Removes the settings with their marks and pending alerts, whose receiver is unknown now. */
 export function removeAlerts(database: Database, { workspace_id }: StoredAlerts): void {
   for (const table of ['alert_queue', 'alert_marks', 'alert_settings'])
     database.prepare(`DELETE FROM ${table} WHERE workspace_id = ?`).run(workspace_id)
@@ -23,7 +25,8 @@ export function removeAlerts(database: Database, { workspace_id }: StoredAlerts)
 export function resealAlerts(database: Database, from: Sealer, to: Sealer): void {
   for (const row of readAlerts(database)) {
     const opened = openedAlerts(from, row)
-    if (opened.isUnreadable) throw new UnsealError(`alerts of ${row.workspace_name}: they do not open`)
+    if (opened.isUnreadable)
+      throw new UnsealError(`the alert settings of workspace ${row.workspace_name} cannot be unsealed`)
     const sealed = sealedAlerts(to, row.workspace_id, opened)
     database
       .prepare('UPDATE alert_settings SET alert_url = ?, alert_secret = ? WHERE workspace_id = ?')
@@ -31,7 +34,7 @@ export function resealAlerts(database: Database, from: Sealer, to: Sealer): void
   }
 }
 
-/** How many workspaces a metadata file has, and how many of them have alerts. Changes nothing. */
+/** Counts the workspaces of a metadata file, and those with alerts. Changes nothing. */
 export function countAlerts(file: string): { workspaces: number; withAlerts: number } {
   const database = new Sqlite(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
   try {
@@ -42,7 +45,7 @@ export function countAlerts(file: string): { workspaces: number; withAlerts: num
   }
 }
 
-/** For a backup: the alerts that were pending then are long past. */
+/** For a restored backup: its pending alerts are out of date. */
 export function dropPendingAlerts(database: Database): void {
   database.exec('DELETE FROM alert_queue')
 }

@@ -1,7 +1,10 @@
-/** Entries of the audit log for commands that change a metadata file while no daemon runs on it: rows of the same transaction. */
+/**
+ * Audit entries of commands that change a metadata file while no daemon uses it. They are rows of the transaction of
+ * the change.
+ */
 import type { Database } from 'better-sqlite3'
 
-/** Who runs the command, and when. `user`: of the operating system. */
+/** Who runs the command, and when. `user` is a user of the operating system. */
 export interface LocalCommand {
   readonly user: string
   readonly nowMs: number
@@ -16,7 +19,7 @@ export interface LocalChange {
   after: Readonly<Record<string, unknown>>
 }
 
-/** The oldest entry above the limit goes with the next change. */
+/** Records the change, and removes the oldest entry above the limit. */
 export function recordLocally(database: Database, { user, nowMs }: LocalCommand, change: LocalChange): void {
   database
     .prepare(
@@ -29,7 +32,7 @@ export function recordLocally(database: Database, { user, nowMs }: LocalCommand,
     .run({ resourceId: null, pipeId: null, nowMs, user, ...change, after: JSON.stringify(change.after) })
 }
 
-/** The same of every workspace. */
+/** Records the same change for every workspace. */
 export function recordForAll(
   database: Database,
   command: LocalCommand,

@@ -1,8 +1,8 @@
 /**
- * Changes to a metadata file while no daemon runs on it: seal its secrets under another key, go on without those that no
- * key opens any more, block every destination.
+ * Changes a metadata file while no daemon uses it: seals its secrets with another key, removes secrets whose key is
+ * lost, blocks every destination.
  *
- * Each is one transaction. A crash leaves every secret sealed with the old key, or every one with the new.
+ * Each change is one transaction. A crash leaves every secret sealed with the old key, or every one with the new.
  */
 import { statSync } from 'node:fs'
 import Database from 'better-sqlite3'
@@ -20,14 +20,14 @@ import { dropPendingAlerts, lostAlerts, removeAlerts, resealAlerts } from './off
 import { type LocalCommand, recordForAll, recordLocally } from './offline-audit.ts'
 import { formatOf } from './upgrade-copy.ts'
 
-/** A destination some of whose secrets are lost: it is blocked until they are set again. */
+/** A destination with lost secrets. It is blocked until they are set again. */
 export interface LostSecrets {
   workspace_name: string
-  /** Null, as the id: it is where the workspace's alerts go, which is removed. */
+  /** Null, like the id, for the workspace's alert settings, which are removed. */
   pipe_name: string | null
   destination_id: string | null
   destination_type: string
-  /** Keys of its config. */
+  /** Keys of the destination's config. */
   secrets: string[]
 }
 
@@ -41,11 +41,11 @@ type StoredDestination = Pick<
   workspace_id: string
 }
 
-/** A known text, sealed when the file was made; `open.ts` looks at it at every start. */
+/** A known text, sealed when the file is created. `open.ts` opens it at every start to check the key. */
 const checkName = 'sealing_check'
 const checkText = 'pipectl'
 
-/** Whether the file's secrets were sealed with this key. Changes nothing. */
+/** True if the file's secrets were sealed with this key. Changes nothing. */
 export function isSealedWith(file: string, sealingKey: Buffer): boolean {
   return readFile(file, (database) => checkOpens(database, createSealer(sealingKey)))
 }
@@ -57,7 +57,7 @@ export function countWorkspaces(file: string): number {
   )
 }
 
-/** The secrets that `forgetSecrets` would remove with this key. Changes nothing. */
+/** Returns the secrets that `forgetSecrets` would remove with this key. Changes nothing. */
 export function findLostSecrets(file: string, sealingKey: Buffer): LostSecrets[] {
   const sealer = createSealer(sealingKey)
   return readFile(file, (database) => {
@@ -68,8 +68,8 @@ export function findLostSecrets(file: string, sealingKey: Buffer): LostSecrets[]
 }
 
 /**
- * Makes this key the file's own: every secret that it does not open is removed, and its destination blocked; alerts that it
- * does not open are removed. Returns what is concerned.
+ * Makes this the key of the file. Secrets that it cannot unseal are removed and their destinations blocked; alert
+ * settings that it cannot unseal are removed. Returns what was removed.
  */
 export function forgetSecrets(file: string, sealingKey: Buffer, command: LocalCommand): LostSecrets[] {
   const sealer = createSealer(sealingKey)
@@ -108,7 +108,10 @@ export function forgetSecrets(file: string, sealingKey: Buffer, command: LocalCo
   })
 }
 
-/** Seals every secret with the new key. Returns how many destinations have any. Throws UnsealError for a wrong old key. */
+/**
+ * Seals every secret with the new key. Returns the number of destinations with secrets. Throws UnsealError for a wrong
+ * old key.
+ */
 export function resealSecrets(file: string, oldKey: Buffer, newKey: Buffer, command: LocalCommand): number {
   const [from, to] = [createSealer(oldKey), createSealer(newKey)]
   return changeFile(file, (database) => {
@@ -139,7 +142,7 @@ export type StoredIdentity =
   | { kind: 'empty' }
   | { kind: 'unreadable'; error: unknown }
 
-/** Changes nothing. What cannot be read is left to the opening of the file to say. */
+/** Changes nothing. If the file cannot be read, opening it later reports why. */
 export function readIdentity(file: string): StoredIdentity {
   if (statSync(file, { throwIfNoEntry: false })?.size === 0) return { kind: 'empty' }
   try {
@@ -153,8 +156,8 @@ export function readIdentity(file: string): StoredIdentity {
 }
 
 /**
- * The next epoch, durable when it returns: what a restored data directory begins with. `headSeq`: the buffer's. `isPaused`:
- * nothing is delivered until each destination is unblocked.
+ * Begins the next epoch of a restored data directory. Durable when it returns. `headSeq`: the buffer's newest seq.
+ * `isPaused`: nothing is delivered until each destination is unblocked.
  */
 export function beginEpoch(
   file: string,
@@ -173,7 +176,7 @@ export function beginEpoch(
     const identity = { ...before, epochs }
     const put = database.prepare('INSERT OR REPLACE INTO metadata_settings (name, value) VALUES (?, ?)')
     for (const { name, value } of identityRows(identity)) put.run(name, value)
-    // Sessions and links that ended after the backup must not become valid again: all users sign in again.
+    // Sessions and links that ended after the backup must not become valid again, so all users have to sign in again.
     for (const table of ['sessions', 'setup_tokens']) database.exec(`DELETE FROM ${table}`)
     dropPendingAlerts(database)
     if (isPaused) blockAllDestinations(database, nowMs)
@@ -200,14 +203,14 @@ function blockAllDestinations(database: Database.Database, nowMs: number): void 
   block.run(nowMs)
 }
 
-/** Durable when it returns; the file is as it was when it throws. */
+/** Durable when it returns. The file is unchanged if it throws. */
 function changeFile<T>(file: string, change: (database: Database.Database) => T): T {
   const database = new Database(file, { fileMustExist: true, timeout: 10_000 })
   try {
     database.pragma('synchronous = FULL')
     requireKnownFormat(database)
     const result = database.transaction(change).immediate(database)
-    // Replaced values must not stay readable in the log next to the file.
+    // Replaced values must not stay readable in the WAL.
     database.pragma('wal_checkpoint(TRUNCATE)')
     return result
   } finally {
@@ -224,7 +227,7 @@ function readFile<T>(file: string, read: (database: Database.Database) => T): T 
   }
 }
 
-/** Throws ConfigError for a file with the tables of another version. */
+/** Throws ConfigError if the file has the tables of another version. */
 function requireKnownFormat(database: Database.Database): void {
   const problem = formatProblem(formatOf(database))
   if (problem !== null) throw new ConfigError(`metadata: ${database.name} ${problem}`)
@@ -240,7 +243,7 @@ function readDestinations(database: Database.Database): StoredDestination[] {
     .all()
 }
 
-/** A URL is sealed as a whole, for what is secret in it, and no destination can be without one. */
+/** The replacement of a lost secret. A URL is sealed as a whole and required, so a placeholder replaces it. */
 function forgotten(type: DestinationType, key: string): string | null {
   return secretKind(type, key) === 'url' ? 'https://forgotten.invalid/' : null
 }
@@ -255,7 +258,7 @@ function asLost({ workspace_name }: { workspace_name: string }): LostSecrets {
   }
 }
 
-/** The secrets of a destination that this key does not open; null: it opens them all. */
+/** Returns the destination with the secrets that this key cannot unseal; null: it unseals them all. */
 function lostOf(sealer: Sealer, row: StoredDestination): LostSecrets | null {
   const { destination_config: text, workspace_name, pipe_name, destination_id, destination_type } = row
   const config: Record<string, unknown> = JSON.parse(text)
@@ -274,7 +277,7 @@ function lostOf(sealer: Sealer, row: StoredDestination): LostSecrets | null {
     : { workspace_name, pipe_name, destination_id, destination_type, secrets }
 }
 
-/** Empty, and not sealed: lost no more. */
+/** The salt is empty and not sealed: it was removed earlier and is not lost again. */
 function isSaltForgotten(row: StoredDestination): boolean {
   return row.transform === withoutSalt(row)
 }
@@ -300,7 +303,7 @@ function checkOpens(database: Database.Database, sealer: Sealer): boolean {
   const check = database
     .prepare<[string], { value: string }>('SELECT value FROM metadata_settings WHERE name = ?')
     .get(checkName)
-  // A file that was never opened with a key takes the first one.
+  // A file that was never opened with a key accepts the first one.
   if (check === undefined) return true
   try {
     return sealer.open(check.value, checkName) === checkText

@@ -1,4 +1,4 @@
-/** The SQLite file as a database for the repositories above. */
+/** Opens the SQLite file as a database for the repositories in `metadata`. */
 import { CompiledQuery, Kysely } from 'kysely'
 import type { Tables } from '../tables.ts'
 import type { OpenedDatabase } from '../transactions.ts'
@@ -6,12 +6,12 @@ import { sqliteDialect } from './dialect.ts'
 import { assertFullSync, openSqliteFile } from './file.ts'
 import { keepCopy } from './upgrade-copy.ts'
 
-/** Rows that this connection has changed, and how often another one has changed the file: 10 µs, whatever is in it. */
+/** Counts rows changed by this connection, and commits of other connections. Takes 10 µs for any size of the file. */
 const changesOfFile = CompiledQuery.raw(
   'SELECT total_changes() AS own, (SELECT data_version FROM pragma_data_version) AS others',
 )
 
-/** Throws ConfigError when the file cannot be opened or is not a database. */
+/** Throws ConfigError if the file cannot be opened or is not a database. */
 export async function openSqliteDatabase(file: string): Promise<OpenedDatabase> {
   const database = await openSqliteFile(file)
   const db = new Kysely<Tables>({ dialect: sqliteDialect(database) })
@@ -23,7 +23,7 @@ export async function openSqliteDatabase(file: string): Promise<OpenedDatabase> 
       return `${rows[0]?.own}.${rows[0]?.others}`
     },
     assertDurable: () => assertFullSync(database),
-    // Its write transactions wait for each other.
+    // Write transactions wait for each other, so no second connection is needed.
     prepare: (work) => work(db),
     keepCopy: (newestFormat, now) => keepCopy(database, newestFormat, now),
     openingError: (error) => error,

@@ -1,15 +1,15 @@
 /**
- * The copy of a metadata file that is kept before its tables are changed: migrations only go forward, and the earlier
- * version cannot read what they leave (docs/upgrading.md says how to go back to the copy).
+ * The copy of a metadata file that is kept before its tables are migrated. Migrations only go forward, and the earlier
+ * version cannot read the new tables (docs/upgrading.md says how to go back to the copy).
  *
- *   before-upgrade/metadata-format-18.db      beside the file: one file without a WAL, readable by its owner alone
- *   before-upgrade/metadata-format-18.PID.tmp the same, being made
+ *   before-upgrade/metadata-format-18.db      next to the file: one file without a WAL, readable by its owner only
+ *   before-upgrade/metadata-format-18.PID.tmp the unfinished copy
  *
  * The state after a crash, and the action of the next start:
  *
  *   1 write the .tmp, fsync it     a .tmp: removed once it is an hour old; the copy is made again
- *   2 rename it, fsync the folder  the copy, of a file that has not changed yet: it is replaced
- *   3 migrate, in one transaction  nothing has changed, or everything: then no copy is made any more
+ *   2 rename it, fsync the folder  the copy of an unchanged file: it is replaced
+ *   3 migrate, in one transaction  nothing has changed, or everything has: then no copy is made
  */
 import { closeSync, lstatSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'
@@ -20,7 +20,7 @@ import { bytes, hourMs } from '../../platform/quantities.ts'
 import { inWords, onFile } from '../../platform/storage-error.ts'
 import { oldestFormat } from '../migrations.ts'
 
-/** Parked records are in the file, which can have a gigabyte of them: two upgrades back is enough. */
+/** The file holds parked records and can have a gigabyte of them, so only the copies of two upgrades are kept. */
 const copiesKept = 2
 const copyName = /^metadata-format-\d+\.db$/
 const unfinishedName = /\.tmp(-journal)?$/
@@ -30,8 +30,9 @@ export function copyFolder(file: string): string {
 }
 
 /**
- * Copies a file that an earlier version has written. Null: it is empty, up to date, or older than what this version opens. Throws StorageUnavailableError where there
- * is no room for the copy: then nothing is migrated.
+ * Copies a file that an earlier version has written, and returns the path of the copy. Null: the file is empty, up to
+ * date, or older than the formats that this version opens. Throws StorageUnavailableError if there is no room for the
+ * copy: then nothing is migrated.
  */
 export function keepCopy(database: Database.Database, newestFormat: number, now: number): string | null {
   const format = onFile('opening', database.name, () => formatOf(database))
@@ -43,11 +44,11 @@ export function keepCopy(database: Database.Database, newestFormat: number, now:
     mkdirSync(folder, { recursive: true, mode: 0o700 })
     removeAbandoned(folder, now)
     rmSync(unfinished, { force: true })
-    // SQLite takes an empty file for the target as it is, with its mode.
+    // SQLite accepts an existing empty file as the target and keeps its mode.
     closeSync(openSync(unfinished, 'wx', 0o600))
     database.prepare('VACUUM INTO ?').run(unfinished)
     if (formatIn(unfinished) !== format) {
-      // Another process was quicker, and has brought the file up to date.
+      // Another process has migrated the file in the meantime.
       rmSync(unfinished)
       return null
     }
@@ -67,7 +68,7 @@ export function keepCopy(database: Database.Database, newestFormat: number, now:
   return copy
 }
 
-/** The newest migration that has run; 0: none. Changes nothing. */
+/** Returns the newest migration that has run; 0: none. Changes nothing. */
 export function formatOf(database: Database.Database): number {
   const table = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'metadata_migrations'").get()
   if (table === undefined) return 0
@@ -88,7 +89,7 @@ function removeAbandoned(folder: string, now: number): void {
     if (madeMs < now - hourMs) rmSync(path.join(folder, name), { force: true })
 }
 
-/** But never what was made just now, whatever the clock said when the others were. */
+/** Keeps the newest copies, and always the one just created, even if the clock has jumped. */
 function removeOldest(folder: string, made: string): void {
   const earlier = files(folder, copyName)
     .filter(({ name }) => name !== made)
@@ -96,7 +97,7 @@ function removeOldest(folder: string, made: string): void {
   for (const { name } of earlier.slice(copiesKept - 1)) rmSync(path.join(folder, name), { force: true })
 }
 
-/** Links and folders of such a name are somebody else's. */
+/** Ignores links and folders with a matching name: pipectl did not create them. */
 function files(folder: string, isOne: RegExp): { name: string; madeMs: number }[] {
   return readdirSync(folder)
     .filter((name) => isOne.test(name))
