@@ -19,6 +19,7 @@ const benches: Record<string, () => Promise<string>> = {
   parquet: async () => (await import('./parquet.ts')).benchParquet(),
   scale: async () => (await import('./scale.ts')).benchScale(),
   scanner: async () => (await import('./scanner.ts')).benchScanner(),
+  start: async () => (await import('./start.ts')).benchStart(),
   written: async () => (await import('./written.ts')).benchWritten(),
 }
 

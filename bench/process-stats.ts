@@ -9,6 +9,12 @@ export function cpuSeconds(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond
 }
 
+/** The CPU of the children of this process that have ended, in seconds. */
+export function cpuSecondsOfEndedChildren(): number {
+  const fields = readFileSync('/proc/self/stat', 'utf8').split(') ')[1]?.split(' ') ?? []
+  return (Number(fields[13]) + Number(fields[14])) / ticksPerSecond
+}
+
 /** The CPU of these processes and all below them. */
 export function cpuSecondsOfTrees(pids: readonly number[]): number {
   const children = childrenByParent()
