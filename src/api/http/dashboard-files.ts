@@ -7,7 +7,7 @@
  *   /dashboard, and everything below that is no file    index.html: the application finds its own way
  *   /dashboard/assets/NAME-HASH.js …                    for ever in caches: another content has another name
  *
- * Beside a file may be its `.br` and `.gz`, which browsers get that take them.
+ * A file can have a `.br` and a `.gz` next to it, which are sent to browsers that accept them.
  */
 import { existsSync, readdirSync } from 'node:fs'
 import path from 'node:path'

@@ -59,7 +59,7 @@ export interface Listener {
   listen(): Promise<void>
   /** Closes the listen socket: at once, or once it resolves. */
   stop(): void | Promise<void>
-  /** Closes every connection too, also those with a request under way. */
+  /** Closes every connection as well, including those with a request in progress. */
   close(): void
 }
 

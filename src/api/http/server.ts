@@ -59,11 +59,11 @@ export interface HttpServer {
   addresses: readonly { name: string; host: string; port: number }[]
   /** Requests whose response is not yet handed over. */
   requestsUnderWay(): number
-  /** Closes the listen sockets. Requests under way go on; connections are closed after their response. */
+  /** Closes the listen sockets. Requests in progress continue; connections are closed after their response. */
   stopAccepting(): Promise<void>
-  /** Resolves when no request is under way. */
+  /** Resolves when no request is in progress. */
   idle(): Promise<void>
-  /** Closes every connection, also those with a request under way. */
+  /** Closes every connection, including those with a request in progress. */
   close(): void
 }
 
@@ -116,7 +116,7 @@ export async function openHttpServer(options: HttpServerOptions): Promise<HttpSe
   }
 }
 
-/** uWebSockets reads a certificate once: to change it, it would have to listen anew, and the system resets who waits there. */
+/** uWebSockets reads a certificate once. To change it, it would have to listen again, and the system would reset waiting connections. */
 function engineOf(
   surface: Surface,
   { engine, dataEngine, tlsEngine = engine }: HttpServerOptions,

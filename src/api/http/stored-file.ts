@@ -1,4 +1,4 @@
-/** A file that its build left beside its `.br` and `.gz`, in memory: browsers get the one that they take. */
+/** A built file in memory with its `.br` and `.gz`: browsers receive the variant that they accept. */
 import { existsSync, readFileSync } from 'node:fs'
 
 export type Encoding = 'br' | 'gzip'

@@ -1,4 +1,4 @@
-/** Requests under way, and whether the server is stopping. */
+/** The number of requests in progress, and whether the server is stopping. */
 export interface Traffic {
   /** Returns the function to call when the request is over. */
   begin(): () => void

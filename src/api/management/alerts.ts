@@ -39,7 +39,7 @@ export function alertUseCases({ metadata, checkTarget, testAlert }: Deps) {
       await metadata.alerts.delete(principal.workspaceId)
     },
 
-    /** Who asks while one is under way shares the next one. */
+    /** Requests that arrive during a run share the next one. */
     async testAlerts({ principal: { workspaceId } }: Call<'testAlerts'>): Promise<Tested> {
       const settings = await metadata.alerts.get(workspaceId)
       if (settings === null) throw new ApiError('alerts_not_set_up')

@@ -26,7 +26,7 @@ export interface ManagementDeps {
   checkTarget: (type: DestinationType, config: Record<string, unknown>) => [string, string] | null
   /** Whether loopback and private addresses are denied now. */
   isPrivateDenied: () => boolean
-  /** Told of users whose sessions have ended. */
+  /** Called with users whose sessions have ended. */
   usersChanged: (workspaceId: string) => void
   now: () => number
   /** The totals that this process has ingested: by pipe, then by worker. */

@@ -59,7 +59,7 @@ interface Entry {
   revision: number
 }
 
-/** Deleted pipes are remembered so that who knows them is told; who comes from before the oldest gets everything. */
+/** Deleted pipes are remembered to report them to clients that know them. A client with an older version gets everything. */
 const removedKept = 1_000
 /** Retention drops what a pipe without lanes holds; what it takes in is noticed at once. */
 const backlogKeptMs = 30_000

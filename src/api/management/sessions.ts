@@ -35,7 +35,7 @@ export interface SessionDeps {
   /** A monotonic clock in ms. */
   monotonicMs?: () => number
   log: Logger
-  /** Told of users whose sessions have ended. Absent: no one follows. */
+  /** Called with users whose sessions have ended. Absent: no other part of the process needs to know. */
   usersChanged?: (workspaceId: string) => void
 }
 
@@ -43,7 +43,7 @@ export interface SessionDeps {
 export interface SignedIn {
   /** The token of the new session. */
   session: string
-  /** By which its further attempts to sign in are told from those of strangers. */
+  /** Distinguishes later sign-in attempts of this browser from those of unknown clients. */
   browser: string
 }
 

@@ -11,7 +11,7 @@ export interface UserDeps {
   metadata: Pick<Metadata, 'users'>
   passwords: Passwords
   now: () => number
-  /** Told of users whose sessions have ended. Absent: no one follows. */
+  /** Called with users whose sessions have ended. Absent: no other part of the process needs to know. */
   usersChanged?: (workspaceId: string) => void
 }
 

@@ -1,5 +1,5 @@
 /**
- * A client's connection on node:http: which of its requests are under way, and what of it takes too long.
+ * A client's connection on node:http: its requests in progress, and its timeouts.
  *
  *   serving ──a request that cannot be trusted──▶ cut: its response goes out, nothing that came after it is executed
  *
@@ -19,7 +19,7 @@ const maxPipelined = 64
 /** How long a rejected client may go on sending before its connection is reset. */
 const lingerMs = 1_000
 
-/** A request that is under way. */
+/** A request in progress. */
 export interface OpenExchange {
   /** True while the response, whole, waits for the client to take it, and no other response of the connection before it. */
   readonly isSending: boolean
