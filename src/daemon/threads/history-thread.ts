@@ -14,7 +14,7 @@ import { bufferPlace, openBufferFeed, openBufferReader, openMessageLookup } from
 
 const host = new ThreadHost<HistoryThreadData, History>()
 const { buffer, log: settings } = host.data
-describeFatalErrors('looking at the buffer in', bufferPlace(buffer))
+describeFatalErrors('reading the buffer in', bufferPlace(buffer))
 const log = openLog(settings, 'history')
 const reader = await openBufferReader(buffer, log)
 const commits = new Commits(() => openBufferFeed(buffer))
