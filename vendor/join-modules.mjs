@@ -12,7 +12,7 @@ import { build } from 'esbuild'
 import { exportsOf } from './exports-of.mjs'
 
 export const joinedNames = [
-  ...['typebox', 'typebox/error', 'typebox/system', 'typebox/value', 'kysely', 'uuid', 'commander'],
+  ...['typebox', 'typebox/schema', 'kysely', 'uuid', 'commander'],
   ...['pino', 'prom-client', 'hyper-express', 'undici', 'maxmind', 'ipaddr.js', 'smol-toml'],
 ]
 

@@ -2,7 +2,7 @@
  * Request bodies about destinations. Rules: docs/dev/contract.md#destinations, docs/dev/contract.md#request-bodies.
  */
 import Type, { type Static } from 'typebox'
-import { Check } from 'typebox/value'
+import { Check } from 'typebox/schema'
 import { givenConcurrency, givenDeliverySettings, givenOnPermanentError } from './delivery-settings.ts'
 import {
   ColumnMapping,

@@ -6,9 +6,8 @@
  * bounded by the number of reported faults. `Errors()` of the library describes only single values.
  */
 import type { Static, TSchema } from 'typebox'
-import { Compile, type Validator } from 'typebox/compile'
 import type { TLocalizedValidationError } from 'typebox/error'
-import { Errors } from 'typebox/value'
+import { Compile, Errors, type Validator } from 'typebox/schema'
 import { validationError } from './errors.ts'
 import { isObject } from './is-object.ts'
 import { resourceLimits } from './resource-limits.ts'
@@ -163,8 +162,9 @@ function refusalOf({ refusals = noRefusals }: Shape, key: string): string {
 /** Describes a single value, or a value of the wrong type. */
 function explainValue(schema: TSchema, value: unknown, path: readonly string[], faults: Faults): void {
   const content = Array.isArray(value) ? [] : isObject(value) ? {} : value
-  const found = Errors(schema, content).filter(({ instancePath }) => instancePath === '')
-  const words = sentenceFor(found, content)
+  const [, found] = Errors(schema, content)
+  const own = found.filter(({ instancePath }) => instancePath === '')
+  const words = sentenceFor(own, content)
   if (words !== null) faults.add(path, words)
 }
 

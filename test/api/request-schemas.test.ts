@@ -5,7 +5,7 @@
 
 import t from 'tap'
 import type { TSchema } from 'typebox'
-import { Check } from 'typebox/value'
+import { Check } from 'typebox/schema'
 import { smallBody } from '../../src/contract/operation.ts'
 import { operationTable } from '../../src/contract/operations.ts'
 import { sharedDaemon } from '../support/shared-daemon.ts'

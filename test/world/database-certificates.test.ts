@@ -268,7 +268,7 @@ t.test('the command line takes files, and no key in a flag', async (t) => {
   const missing = await runCli(['destinations', 'create', 'by-files', '--url', url, '--tls-ca', '/none'], {
     env,
   })
-  t.match(missing, { code: 2, stderr: /--tls-ca \/none: cannot be read \(ENOENT\)/ })
+  t.match(missing, { code: 2, stderr: /--tls-ca \/none cannot be read \(ENOENT\)/ })
   const inFlag = await runCli(['destinations', 'create', 'by-files', '--url', url, '--set', 'tls_key=x'], {
     env,
   })

@@ -1,4 +1,4 @@
-/** Begins the application. */
+/** Starts the application. */
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 import { App } from './app/app.tsx'

@@ -10,7 +10,7 @@ import { blocksOf, walk } from '../../support/guide-walker.ts'
 
 t.test('the table of nats.md has each key of the config, and no other', async (t) => {
   const page = readFileSync(new URL('../../../docs/nats.md', import.meta.url), 'utf8')
-  const table = page.slice(page.indexOf('## The config'), page.indexOf('## Order'))
+  const table = page.slice(page.indexOf('## Options'), page.indexOf('## Order'))
   const rows = table.split('\n').filter((line) => line.startsWith('| `'))
   const keys = rows.flatMap((row) =>
     [...(row.split('|')[1] ?? '').matchAll(/`(\w+)`/g)].map(([, key]) => key),

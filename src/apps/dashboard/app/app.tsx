@@ -47,7 +47,7 @@ const ReferencePage = lazy(() =>
   import('../pages/reference/reference.tsx').then((m) => ({ default: m.ReferencePage })),
 )
 
-/** The parameters of an address become properties; another address of the same page begins anew. */
+/** The parameters of an address become properties. Another address of the same page resets its state. */
 function page<P extends object>(Component: LazyExoticComponent<ComponentType<P>>) {
   return (params: object) => <Component key={JSON.stringify(params)} {...(params as P)} />
 }
@@ -73,7 +73,7 @@ export function App() {
   )
 }
 
-/** A page that could not be shown is forgotten when the user goes to another. */
+/** A page that failed to render is reset when the user opens another page. */
 function Pages() {
   const [place] = useLocation()
   return (

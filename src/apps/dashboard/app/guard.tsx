@@ -1,4 +1,4 @@
-/** A mistake of ours on one page must not take the others away. */
+/** Contains an error of one page, so that the other pages still work. */
 import { Component, type ReactNode } from 'react'
 import { Button } from '../ui/controls.tsx'
 import { Notice } from '../ui/layout.tsx'
@@ -14,7 +14,7 @@ export class Guard extends Component<{ children: ReactNode }, { error: Error | n
   override render() {
     const { error } = this.state
     if (error === null) return this.props.children
-    // After an update of pipectl the parts of an old page are gone: loading the page again gets the new ones.
+    // After an update of pipectl, the files of the old pages no longer exist. Reloading the page gets the new ones.
     return (
       <Notice kind="bad" actions={<Button onClick={() => location.reload()}>Reload the page</Button>}>
         This page cannot be shown: <Outside text={error.message} />

@@ -1,4 +1,4 @@
-/** Keys of the whole application: / searches, g o and g p go places, ? shows all of them. */
+/** Keys of the whole application: / searches, g o and g p open pages, ? shows all keys. */
 import { useEffect, useState } from 'react'
 import { useLocation } from 'wouter'
 import { Dialog } from '../ui/dialog.tsx'
@@ -12,7 +12,7 @@ const places: Record<string, string> = {
   s: '/service',
   r: '/reference',
 }
-/** So long after `g` the second key counts. */
+/** The time after `g` in which the second key counts. */
 const chordMs = 1_500
 
 export function Keyboard() {
@@ -59,7 +59,7 @@ function shortcuts(go: (to: string) => void, showHelp: () => void): (event: Keyb
   }
 }
 
-/** In a dialog the page behind must not move either. */
+/** While a dialog is open, keys must not affect the page behind it. */
 function isTyping(target: EventTarget | null): boolean {
   if (document.querySelector('[role="dialog"]') !== null) return true
   return target instanceof HTMLElement && target.closest('input, textarea, select, [role="menu"]') !== null

@@ -1,4 +1,4 @@
-/** A new password for oneself: all other sessions end. */
+/** Changes the password of the signed-in user, which ends all other sessions. */
 import { useState } from 'react'
 import { command } from '../../client/cli-twin.ts'
 import { dashboard } from '../data/api.ts'
@@ -18,7 +18,7 @@ export function PasswordDialog({ email, onClose }: { email: string; onClose: () 
   const submit = () =>
     save.mutate(undefined, {
       onSuccess: () => {
-        // The session has another id now, and another token for changes.
+        // The session has a new id, and a new CSRF token.
         void queryClient.invalidateQueries({ queryKey: ['session'] })
         say('Password changed. Your other sessions have ended.')
         onClose()

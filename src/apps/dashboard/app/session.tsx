@@ -1,4 +1,4 @@
-/** The session. Nothing is shown before it is known; open pages stay open when it ends. */
+/** The session. Nothing is shown before it is loaded. Open pages stay open when it ends. */
 import { useQuery } from '@tanstack/react-query'
 import { type ReactNode, useSyncExternalStore } from 'react'
 import { currentSession } from '../data/api.ts'

@@ -1,4 +1,4 @@
-/** Light, dark, or what the system says. Kept in this browser. */
+/** The theme: light, dark, or that of the system. Stored in this browser. */
 import { useState } from 'react'
 
 export type Theme = 'system' | 'light' | 'dark'

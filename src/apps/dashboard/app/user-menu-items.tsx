@@ -1,4 +1,4 @@
-/** The menu itself. */
+/** The content of the user menu. */
 import * as Menu from '@radix-ui/react-dropdown-menu'
 import type { ReactNode } from 'react'
 import { Outside } from '../ui/text.tsx'

@@ -1,4 +1,4 @@
-/** Who is signed in: theme, password, signing out. */
+/** The menu of the signed-in user: theme, password, sign-out. */
 import { lazy, Suspense, useState } from 'react'
 import { dashboard } from '../data/api.ts'
 import { useSession } from '../data/session-context.ts'
@@ -6,7 +6,7 @@ import { Outside } from '../ui/text.tsx'
 import styles from './shell.module.css'
 import type { UserMenuProps } from './user-menu-items.tsx'
 
-// The menu's package is half as large as all the rest of a page: it is loaded by the first use.
+// The package of the menu is half as large as the rest of a page, so it is loaded at first use.
 const Items = lazy(() =>
   import('./user-menu-items.tsx').then((module) => ({ default: module.UserMenuItems })),
 )
@@ -57,7 +57,7 @@ export function UserMenu() {
   )
 }
 
-/** The page is loaded anew: nothing of this session stays in memory. */
+/** Reloads the page, so that nothing of this session stays in memory. */
 async function signOut(): Promise<void> {
   await dashboard.session.signOut().catch(() => {})
   location.assign(import.meta.env.BASE_URL)

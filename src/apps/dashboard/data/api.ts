@@ -1,4 +1,7 @@
-/** The connection of the pages to the daemon: the clients of `client/`, with the session's CSRF token on every change. */
+/**
+ * The connection of the pages to the daemon: the clients of `client/`, which send the session's CSRF token with every
+ * change.
+ */
 import { openClient } from '../../client/client.ts'
 import { openDashboardClient } from '../../client/dashboard.ts'
 import { ApiFailure } from '../../client/failure.ts'
@@ -11,7 +14,7 @@ const changeHeaders = (): Record<string, string> => (csrfToken === '' ? {} : { '
 export const api = openClient({ url, apiKey: null, changeHeaders })
 export const dashboard = openDashboardClient(url, changeHeaders)
 
-/** The session, and its token kept for the changes to come. */
+/** Loads the session, and keeps its token for later changes. */
 export async function currentSession(signal?: AbortSignal) {
   const session = await dashboard.session.current(signal)
   csrfToken = session.csrf_token
@@ -19,8 +22,8 @@ export async function currentSession(signal?: AbortSignal) {
 }
 
 /**
- * Runs a change. A user who signed in again in another tab has another token: it is fetched, and the change sent once
- * more.
+ * Sends a change. If the user has signed in again in another tab, the token is different: it is loaded, and the
+ * change is sent again.
  */
 export async function change<T>(run: () => Promise<T>): Promise<T> {
   try {

@@ -1,4 +1,7 @@
-/** One clock for all that is shown, once a second: the service's, because its times are compared with it. */
+/**
+ * One clock for everything on the page, updated once a second. It shows the service's time, because its times are
+ * compared with it.
+ */
 import { useSyncExternalStore } from 'react'
 
 let skewMs = 0
@@ -6,7 +9,7 @@ let nowMs = Date.now()
 const listeners = new Set<() => void>()
 let timer: ReturnType<typeof setInterval> | undefined
 
-/** The seconds that a request takes do not matter; a computer whose clock is off by an hour does. */
+/** The duration of a request is negligible; a computer clock that is wrong by an hour is not. */
 export function setServiceTime(serviceMs: number): void {
   skewMs = serviceMs - Date.now()
 }

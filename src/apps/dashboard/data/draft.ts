@@ -1,12 +1,12 @@
 /**
- * Keeps a draft until it is saved or discarded, also when the user opens another page in between. It is only in
- * memory, because a form can hold a password.
+ * Keeps a draft until it is saved or discarded, also while the user opens other pages. It is only in memory, because
+ * a form can contain a password.
  */
 import { useCallback, useState } from 'react'
 
 const drafts = new Map<string, unknown>()
 
-/** `key`: of the form, and of what it is about. */
+/** `key` identifies the form and its subject. */
 export function useDraft<T>(
   key: string,
   initial: () => T,

@@ -1,4 +1,4 @@
-/** Who is signed in, for everything that is shown. */
+/** The signed-in user, for all components. */
 import { createContext, useContext } from 'react'
 import type { CurrentSession } from '../../../contract/session.ts'
 

@@ -1,4 +1,4 @@
-/** Whether the session has ended while pages are open. Every response of the API that says so is noticed here. */
+/** Detects from the API's responses that the session has ended while pages are open. */
 import { ApiFailure } from '../../client/failure.ts'
 
 let isEnded = false

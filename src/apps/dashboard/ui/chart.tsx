@@ -1,4 +1,6 @@
-/** Lines over time. uPlot draws on a canvas; its data is also described in words, for users who cannot see it. */
+/**
+ * Line charts over time. uPlot draws on a canvas; the data is also described in words for users who cannot see it.
+ */
 import { useEffect, useRef } from 'react'
 import UPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
@@ -11,14 +13,14 @@ export interface ChartProps {
   /** Seconds since 1970. */
   times: readonly number[]
   series: readonly { name: string; values: readonly number[] }[]
-  /** A value holds until the next time, as a count of an hour does. */
+  /** True: a value holds until the next time, as for an hourly count. */
   isStepped?: boolean
 }
 
 const height = 190
-/** Two points alone would be a line across everything. */
+/** The minimum range. Otherwise the first two points would be a line across the whole chart. */
 const shortestSeconds = 300
-/** A part of a record is none. */
+/** There are no fractions of records. */
 const wholeSteps = [1, 2, 5]
   .flatMap((one) => [0, 1, 2, 3, 4, 5, 6].map((power) => one * 10 ** power))
   .sort((a, b) => a - b)
@@ -52,7 +54,7 @@ export function Chart({ description, times, series, isStepped = false }: ChartPr
     plot.current = made
     const resized = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }))
     resized.observe(element)
-    // The colours are read when it draws: another theme needs another drawing.
+    // Colors are read while drawing, so a change of the theme requires a redraw.
     const redraw = () => made.redraw(false)
     const scheme = matchMedia('(prefers-color-scheme: dark)')
     scheme.addEventListener('change', redraw)
@@ -121,7 +123,7 @@ function optionsOf(names: readonly string[], width: number, isStepped: boolean):
   }
 }
 
-/** A canvas knows no light-dark(): the browser is asked what it comes to. */
+/** A canvas does not support light-dark(), so the browser computes the color. */
 function resolved(token: string): string {
   const probe = document.createElement('span')
   probe.style.color = `var(${token})`

@@ -10,7 +10,7 @@ const classOf = (look: Look) => `${styles.button} ${look === 'normal' ? '' : (st
 
 interface ButtonProps extends Omit<ComponentProps<'button'>, 'className'> {
   look?: Look
-  /** It changes something: for a viewer it is disabled, with the reason. */
+  /** The control changes something: it is disabled for viewers, with the reason. */
   changes?: boolean
 }
 
@@ -35,7 +35,7 @@ export function Button({
   )
 }
 
-/** A link that looks like a button; one that leads to a change is not shown to viewers. */
+/** A link that looks like a button. A link to a change is not shown to viewers. */
 export function ButtonLink({
   to,
   look = 'normal',

@@ -1,4 +1,4 @@
-/** Copies a text; says so for two seconds. */
+/** A button that copies a text and confirms it for two seconds. */
 import { useEffect, useState } from 'react'
 import { Button } from './controls.tsx'
 
@@ -28,7 +28,7 @@ export function Copy({ text, what, label = 'Copy' }: { text: string; what: strin
   )
 }
 
-/** Browsers have no clipboard on plain http except on loopback: there the old way is left. */
+/** On plain http, browsers have a clipboard only on loopback. Elsewhere the deprecated command is used. */
 async function copyText(text: string): Promise<void> {
   if (navigator.clipboard !== undefined) return navigator.clipboard.writeText(text)
   const area = document.createElement('textarea')

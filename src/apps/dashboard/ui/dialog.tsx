@@ -1,4 +1,4 @@
-/** Dialogs: Radix keeps the focus inside, the page behind out of reach, and closes on Escape. */
+/** Dialogs. Radix keeps the focus inside, makes the page behind inert, and closes them on Escape. */
 import * as Radix from '@radix-ui/react-dialog'
 import { type ReactNode, useRef, useState } from 'react'
 import { Button, formStyles } from './controls.tsx'
@@ -9,10 +9,10 @@ import { CliTwin } from './layout.tsx'
 interface DialogProps {
   title: ReactNode
   open: boolean
-  /** Absent: it cannot be closed from within. */
+  /** Absent: the user cannot close it. */
   onClose?: (() => void) | undefined
   wide?: boolean
-  /** Over other dialogs. */
+  /** Above other dialogs. */
   top?: boolean
   children: ReactNode
 }
@@ -28,7 +28,7 @@ export function Dialog({ title, open, onClose, wide = false, top = false, childr
             ref={content}
             className={`${styles.content} ${wide ? styles.wide : ''}`}
             aria-describedby={undefined}
-            // Radix does not know the element that opened the dialog, and so not where the focus was.
+            // Radix does not know the element that opened the dialog, so the focus is restored here.
             onOpenAutoFocus={(event) => {
               opener.current = document.activeElement
               const first = content.current?.querySelector<HTMLElement>('[data-first-focus]')
@@ -40,7 +40,7 @@ export function Dialog({ title, open, onClose, wide = false, top = false, childr
               event.preventDefault()
               if (opener.current instanceof HTMLElement) opener.current.focus()
             }}
-            // A click beside it must not lose what was typed.
+            // A click outside must not discard typed text.
             onPointerDownOutside={(event) => event.preventDefault()}
             onInteractOutside={(event) => event.preventDefault()}
           >
@@ -58,7 +58,7 @@ interface FormDialogProps {
   onClose: () => void
   onSubmit: () => void
   failure: unknown
-  /** The fields that show their own errors. */
+  /** The paths of fields that show their own errors. */
   shown: readonly string[]
   /** The button's label, and its label while it runs. */
   deed: string
@@ -66,15 +66,15 @@ interface FormDialogProps {
   isRunning: boolean
   isDisabled?: boolean
   isDanger?: boolean
-  /** False: a viewer may do it too. */
+  /** False: viewers can do it too. */
   changes?: boolean
-  /** The command that does the same; empty: there is none. */
+  /** The equivalent command. Empty: there is none. */
   command?: string
-  /** Fields, and what is to be known before. */
+  /** Fields and explanations. */
   children: ReactNode
 }
 
-/** Something to fill in. It stays open, with all that was typed, until it was done or cancelled. */
+/** A dialog with a form. It stays open with the typed values until the action succeeds or is cancelled. */
 export function FormDialog(props: FormDialogProps) {
   const { title, onClose, failure, shown, isRunning, isDisabled = false, command = '' } = props
   return (
@@ -117,7 +117,7 @@ interface ConfirmProps {
   onClose: () => void
 }
 
-/** Asks before something happens. Stays open with the API's words when it fails. */
+/** Asks for confirmation. Stays open and shows the error of the API if the action fails. */
 export function Confirm({ title, children, deed, isDanger = true, command, run, onClose }: ConfirmProps) {
   const [isRunning, setRunning] = useState(false)
   const [failure, setFailure] = useState<unknown>(null)
@@ -145,7 +145,7 @@ export function Confirm({ title, children, deed, isDanger = true, command, run, 
         >
           {isRunning ? 'Working …' : deed}
         </Button>
-        {/* Enter must not do what cannot be undone. */}
+        {/* Enter must not trigger an action that cannot be undone. */}
         <Button onClick={onClose} data-first-focus={isDanger || undefined}>
           Cancel
         </Button>

@@ -1,12 +1,12 @@
 /**
- * A form for something that is stored and that other users can change too.
+ * A form for a stored resource that other users can change too.
  *
- *   editing ──submit──▶ saving ──2xx──▶ editing what was saved
- *      ▲                  └──412──▶ read again ──this form's part is the same──▶ saving, with the new ETag
- *      │                                └──another user changed it──▶ conflict: what is stored now, and the draft
- *      └──── "Use the stored values" · "Save mine", with the ETag of what the conflict showed
+ *   editing ──submit──▶ saving ──2xx──▶ editing the saved state
+ *      ▲                  └──412──▶ read again ──this form's part is unchanged──▶ saving, with the new ETag
+ *      │                                └──another user changed it──▶ conflict: the stored state, and the draft
+ *      └──── "Use the stored values" · "Save mine", with the ETag of the shown conflict
  *
- * A form does not change with what the page learns meanwhile: a save sends the ETag that the form began with.
+ * A form ignores newer data of the page: a save sends the ETag of the state with which the form started.
  */
 import { type FormEvent, useState } from 'react'
 import { type Difference, differences } from '../../client/differences.ts'
@@ -23,7 +23,7 @@ export interface Versioned<Stored> {
 }
 
 export interface SaveRequest<Stored, Draft, Options> {
-  /** The state that the form began with: the draft is compared with it. */
+  /** The state with which the form started. The draft is compared with it. */
   stored: Stored
   draft: Draft
   ifMatch: string | null
@@ -31,7 +31,7 @@ export interface SaveRequest<Stored, Draft, Options> {
 }
 
 interface EditFormOptions<Stored, Draft, Saved, Options> {
-  /** The state that the form begins with. */
+  /** The state with which the form starts. */
   initial: Versioned<Stored>
   draftOf: (stored: Stored) => Draft
   /** The part that this form edits. Another part can change meanwhile without a conflict. */
@@ -41,7 +41,7 @@ interface EditFormOptions<Stored, Draft, Saved, Options> {
   onSaved: (reply: Saved, options: Options) => void
 }
 
-/** `Options` of a submit: what is not part of the form, such as that a failed check is ignored. */
+/** `Options` of a submit are not part of the form, such as "save although a check failed". */
 export function useEditForm<Stored, Draft extends object, Saved, Options = void>({
   initial,
   draftOf,
@@ -98,9 +98,9 @@ export function useEditForm<Stored, Draft extends object, Saved, Options = void>
     submit,
     isSaving: save.isPending,
     errors: fieldErrors(failure),
-    /** Shows the failure of another request of the form; null: of none. */
+    /** Shows the failure of another request of the form. Null: none. */
     fail,
-    /** `shown`: as FailureNotice has it. */
+    /** `shown`: see FailureNotice. */
     notice: (shown: readonly string[]) =>
       conflict === null || save.variables === undefined ? (
         <FailureNotice failure={failure} shown={shown} />

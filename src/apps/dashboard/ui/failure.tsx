@@ -1,4 +1,4 @@
-/** Shows a failure in the words of the API; for a form, the errors that belong to no field. */
+/** Shows the error message of the API. For a form, also the errors that belong to no field. */
 import { type ReactNode, useEffect, useRef } from 'react'
 import { isObject } from '../../../contract/is-object.ts'
 import { ApiFailure, UnreachableFailure } from '../../client/failure.ts'
@@ -7,7 +7,7 @@ import { Outside } from './text.tsx'
 
 export type FieldErrors = Readonly<Record<string, string>>
 
-/** By path, as the API names them; empty when the failure is of another kind. */
+/** By the API's path. Empty for other kinds of failures. */
 export function fieldErrors(failure: unknown): FieldErrors {
   const errors = failure instanceof ApiFailure ? failure.body.errors : null
   if (!isObject(errors)) return {}
@@ -26,7 +26,7 @@ export function failureText(failure: unknown): string {
   return failure instanceof Error ? failure.message : String(failure)
 }
 
-/** `shown`: paths whose errors stand at their fields. */
+/** `shown`: paths of errors that their fields show. */
 export function FailureNotice({ failure, shown = [] }: { failure: unknown; shown?: readonly string[] }) {
   if (failure === null || failure === undefined) return null
   const all = Object.entries(fieldErrors(failure))
@@ -55,7 +55,10 @@ export function FailureNotice({ failure, shown = [] }: { failure: unknown; shown
   )
 }
 
-/** The button that was pressed can be far below: focuses and shows the first marked field, or else the notice. */
+/**
+ * The pressed button can be far below, so the first field with an error, or else the notice, is focused and scrolled
+ * into view.
+ */
 export function Revealed({ failure, children }: { failure: unknown; children: ReactNode }) {
   const notice = useRef<HTMLDivElement>(null)
   // biome-ignore lint/correctness/useExhaustiveDependencies: each failure is revealed once

@@ -1,4 +1,4 @@
-/** A lane in words: its name, why it fails and for how long, and what waits behind. */
+/** Describes a lane: its name, its error and duration, and its pending messages. */
 import { Link } from 'wouter'
 import type { LaneStatus } from '../../../contract/destination.ts'
 import type { DestinationType } from '../../../contract/destination-words.ts'
@@ -36,7 +36,7 @@ export function LaneLink({
   )
 }
 
-/** How many of its records are parked, as a link to them; nothing when there are none. */
+/** The number of its parked records as a link. Nothing if there are none. */
 export function ParkedLink({
   pipeId,
   destination,

@@ -12,7 +12,7 @@ export function Page({
   actions,
   children,
 }: {
-  /** The title of the browser's tab. */
+  /** The title of the browser tab. */
   title: string
   name: ReactNode
   crumbs?: ReactNode
@@ -57,7 +57,7 @@ export function Section({
   )
 }
 
-/** `bad` and `warn` are read out at once. */
+/** Screen readers announce `bad` and `warn` immediately. */
 export function Notice({
   kind = 'plain',
   children,
@@ -78,7 +78,7 @@ export function Notice({
   )
 }
 
-/** Nothing there yet, and what to do about it. */
+/** An empty list, with the next step. */
 export function Empty({ title, children }: { title: string; children: ReactNode }) {
   return (
     <div className={styles.empty}>
@@ -103,7 +103,7 @@ export function Soft({ children }: { children: ReactNode }) {
   return <span className={styles.soft}>{children}</span>
 }
 
-/** Text that is there to be copied. */
+/** Text to copy. */
 export function Code({ label, text }: { label: string; text: string }) {
   return (
     <div className={styles.code}>
@@ -119,7 +119,7 @@ export function Code({ label, text }: { label: string; text: string }) {
   )
 }
 
-/** The command that does the same. */
+/** The equivalent command. */
 export function CliTwin({ command }: { command: string }) {
   return (
     <details className={styles.cli}>
@@ -149,11 +149,11 @@ export function Facts({
 }
 
 export interface Column<Row> {
-  /** Empty: no heading, as of buttons. */
+  /** Empty: no heading, for example for a column of buttons. */
   label: string
   cell: (row: Row) => ReactNode
   isNumber?: boolean
-  /** Stays on one line on wide screens: a long text in another column must not break it. */
+  /** Does not wrap on wide screens, even if another column has a long text. */
   isShort?: boolean
 }
 

@@ -1,4 +1,4 @@
-/** The chart, whose package comes when the first one is shown. */
+/** The chart. Its package is loaded when the first chart is shown. */
 import { lazy } from 'react'
 
 export const Chart = lazy(() => import('./chart.tsx').then((module) => ({ default: module.Chart })))

@@ -1,11 +1,11 @@
-/** A field for a new password: the contract's rule is checked here, before the API rejects it. */
+/** A field for a new password. It checks the rule of the contract before the API does. */
 import type { ComponentProps } from 'react'
 import { TextField } from './controls.tsx'
 
 const shortestPassword = 10
 
 type Props = Pick<ComponentProps<typeof TextField>, 'label' | 'value' | 'onValue' | 'error' | 'optional'> & {
-  /** Said after the rule. */
+  /** Shown after the rule. */
   advice?: string
 }
 

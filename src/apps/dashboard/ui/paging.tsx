@@ -1,4 +1,4 @@
-/** Long lists a page at a time, so that five hundred lines cost no more than fifty. */
+/** Shows long lists page by page, so that five hundred rows cost no more than fifty. */
 import { useState } from 'react'
 import { counted } from '../../../platform/quantities.ts'
 import { Button } from './controls.tsx'

@@ -1,4 +1,4 @@
-/** Records per second of the last hour: of everything, or of one pipe. */
+/** Records per second in the last hour, in total or of one pipe. */
 import { Suspense, useMemo } from 'react'
 import { count } from '../../../platform/quantities.ts'
 import type { Rates } from '../../client/overview.ts'

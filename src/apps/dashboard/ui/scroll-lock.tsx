@@ -1,6 +1,6 @@
 /**
- * Stands in for react-remove-scroll, which Radix uses below its dialogs and menus and which writes a <style> element: the
- * pages' Content-Security-Policy allows none. Here the page is kept from scrolling by an attribute that base.css knows.
+ * Replaces react-remove-scroll, which Radix uses in dialogs and menus. That package writes a <style> element, which
+ * the Content-Security-Policy forbids. Here an attribute, with a rule in base.css, prevents scrolling.
  */
 import { type ElementType, type ReactNode, useEffect } from 'react'
 

@@ -1,4 +1,4 @@
-/** The state of a lane, pipe or message, by shape, colour and word: ● good, ▲ warn, ■ bad, ○ off. */
+/** The state of a lane, pipe or message as shape, color and word: ● good, ▲ warn, ■ bad, ○ off. */
 import type { Destination } from '../../../contract/destination.ts'
 import type { MessageState } from '../../../contract/message.ts'
 import type { Pipe } from '../../../contract/pipe.ts'
@@ -8,7 +8,7 @@ import styles from './state.module.css'
 export type Tone = 'good' | 'warn' | 'bad' | 'off' | 'none'
 const marks: Record<Tone, string> = { good: '●', warn: '▲', bad: '■', off: '○', none: '–' }
 
-/** The words of lanes and of messages in them, the worst first. */
+/** The states of lanes and of messages in them, the worst first. */
 const tones: Record<LaneWord | MessageState, Tone> = {
   stuck: 'bad',
   dropped: 'bad',
@@ -28,7 +28,7 @@ export function LaneState({ destination }: { destination: Pick<Destination, 'lan
   return <Word word={word} text={destination.lane.stale === true ? `${word} (as saved last)` : word} />
 }
 
-/** `text` is shown instead of the word alone. */
+/** `text` is shown instead of the word. */
 export function Word({ word, text = word }: { word: LaneWord | MessageState; text?: string }) {
   return <Marked tone={tones[word]}>{text}</Marked>
 }

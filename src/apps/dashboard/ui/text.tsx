@@ -1,14 +1,14 @@
-/** Text that comes from outside (names, errors, records) and times, shown so that they can do nothing but be read. */
+/** Shows foreign text (names, errors, records) safely, and shows times. */
 import { ago, until } from '../../../platform/quantities.ts'
 import { visible } from '../../client/printable.ts'
 import { useNow } from '../data/clock.ts'
 
-/** Control characters as symbols, direction isolated. */
+/** Control characters become symbols; the text direction is isolated. */
 export function Outside({ text, lines = false }: { text: string; lines?: boolean }) {
   return <bdi>{visible(text, lines)}</bdi>
 }
 
-/** How long ago, the exact time on hover. */
+/** The time since then, with the exact time on hover. */
 export function Ago({ at, never = 'never' }: { at: string | null; never?: string }) {
   const nowMs = useNow()
   if (at === null) return <span>{never}</span>
@@ -19,7 +19,7 @@ export function Ago({ at, never = 'never' }: { at: string | null; never?: string
   )
 }
 
-/** How far ahead. */
+/** The time until then. */
 export function Until({ at }: { at: string }) {
   return (
     <time dateTime={at} title={exactTime(at)}>

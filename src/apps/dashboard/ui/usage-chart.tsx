@@ -21,7 +21,9 @@ const laneLines: readonly Line<LaneHour>[] = [
   { name: 'Records delivered', of: (hour) => hour.delivered_records },
   { name: 'Records skipped', of: (hour) => hour.skipped_records },
 ]
-/** In the table: failed attempts are a count of its own kind, and what is filtered out can be many times what is delivered. */
+/**
+ * Only in the table: failed attempts are another kind of count, and filtered records can far exceed delivered ones.
+ */
 const filtered = { name: 'Records filtered out', of: (hour: LaneHour) => hour.filtered_records }
 const failedAttempts: Line<LaneHour> = { name: 'Failed attempts', of: (hour) => hour.failed_attempts }
 
@@ -36,7 +38,7 @@ function useFirst(isShown: boolean, isKnown: boolean, refetch: () => unknown): v
   }, [isBehind, refetch])
 }
 
-/** `pipeId` null: of all pipes. */
+/** `pipeId` null: all pipes. */
 export function LastDay({ pipeId }: { pipeId: string | null }) {
   const { data, error, refetch } = useUsage(pipeId)
   const pipes = useOverview().data?.pipes ?? []
@@ -78,9 +80,9 @@ export function LastDayOfLane({ pipeId, destinationId }: { pipeId: string; desti
 
 interface HoursProps<Hour> {
   hours: readonly Hour[]
-  /** Drawn, and in the table. */
+  /** Shown in the chart and in the table. */
   lines: readonly Line<Hour>[]
-  /** In the table alone. */
+  /** Only in the table. */
   others: readonly Line<Hour>[]
   /** The text that is shown if every value is zero. */
   nothing: string

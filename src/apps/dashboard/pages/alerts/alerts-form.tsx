@@ -1,4 +1,7 @@
-/** The form of alerts: address, secret, format, and which events. Secrets are shown as `[redacted]`, which keeps them. */
+/**
+ * The form of the alert settings: address, secret, format and events. Secrets are shown as `[redacted]`, which keeps
+ * them.
+ */
 import { type AlertEvent, alertEventNames, alertEvents } from '../../../../contract/alert-words.ts'
 import type { Alerts, AlertsPut } from '../../../../contract/alerts.ts'
 import { hasUrlSecrets } from '../../../../contract/secret-url.ts'
@@ -30,7 +33,10 @@ function draftOf(stored: Alerts | null): Draft {
   }
 }
 
-/** All events are left out, so that events of later versions are sent too. An empty secret is none. */
+/**
+ * If all events are selected, the field is omitted, so that events of later versions are sent too. An empty secret
+ * means none.
+ */
 function bodyOf({ url, secret, format, events }: Draft): AlertsPut {
   const chosen = events.length === alertEventNames.length ? {} : { events: [...events] }
   return { url: url.trim(), secret: secret === '' ? null : secret, format, ...chosen }
@@ -114,7 +120,7 @@ export function AlertsForm({ stored, etag }: { stored: Alerts | null; etag: stri
   )
 }
 
-/** Secrets are read from a file or asked for: they are never part of a command. */
+/** Secrets come from a file or a prompt, and are never part of a command. */
 function twinOf({ url, secret, format, events }: Draft, before: Alerts | null): string {
   const isOpen = format === 'standard' && !hasUrlSecrets(url.trim())
   const isKept = before !== null && url === before.url

@@ -1,4 +1,4 @@
-/** The mapping of keys of a record to columns. */
+/** Maps keys of records to columns. */
 import type { ColumnMapping } from '../../../../contract/destination.ts'
 import { Button, Check, Choice, TextField } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'
@@ -25,7 +25,7 @@ export function ColumnFields({
   errors,
   onChange,
 }: {
-  /** False: they are the columns of a Parquet object. */
+  /** False: these are the columns of a Parquet object. */
   hasTable: boolean
   columns: readonly ColumnDraft[]
   table: KnownTable
@@ -92,7 +92,7 @@ function Row({
 }: {
   column: ColumnDraft
   index: number
-  /** The type of the table's column, if it is known. */
+  /** The type of the column in the table, if known. */
   tableType: string | undefined
   errors: FieldErrors
   onChange: (next: Partial<ColumnDraft>) => void

@@ -1,4 +1,4 @@
-/** The fields of a destination, of any type: where it is, columns, and how it is delivered to. */
+/** The fields of a destination of any type: target, columns and delivery settings. */
 import type { ReactNode } from 'react'
 import { wordsOf } from '../../../../contract/destination-words.ts'
 import { Check, Choice, formStyles, TextArea, TextField } from '../../ui/controls.tsx'
@@ -14,9 +14,9 @@ interface Props {
   draft: DestinationDraft
   table: KnownTable
   errors: FieldErrors
-  /** True for a stored destination: its secrets stay if nothing is typed. */
+  /** True for a stored destination. Its secrets are kept if their fields are empty. */
   isStored: boolean
-  /** The element that tries the transform. */
+  /** The element that tests the transform. */
   trial: ReactNode
   onChange: (next: Partial<DestinationDraft>) => void
 }
@@ -89,7 +89,7 @@ export function ConfigForm({ draft, table, errors, isStored, trial, onChange }: 
   )
 }
 
-/** An error below a field, such as that of one header, is an error of the field. */
+/** An error of a nested value, such as one header, is shown at the field. */
 function errorOf(errors: FieldErrors, key: string): string | undefined {
   const path = `destination_config.${key}`
   const found = Object.entries(errors).filter(([one]) => one === path || one.startsWith(`${path}.`))
@@ -107,7 +107,7 @@ const ownFields = [
   'start_from',
 ]
 
-/** The paths of errors that stand at a field of this form. */
+/** The paths of errors that a field of this form shows. */
 export function shownPaths(errors: FieldErrors, draft: DestinationDraft): string[] {
   const keys = formFields(draft.type).map(({ key }) => `destination_config.${key}`)
   return Object.keys(errors).filter(

@@ -1,4 +1,4 @@
-/** A destination as a form holds it, and the bodies of a create and an update made of it. Pure. */
+/** The form state of a destination, and the bodies of a create and an update. Pure. */
 import type { ColumnMapping, Destination } from '../../../../contract/destination.ts'
 import type { DestinationType } from '../../../../contract/destination-words.ts'
 import { wordsOf } from '../../../../contract/destination-words.ts'
@@ -7,7 +7,7 @@ import { changedConfig, newConfig, numberOr, type Texts, textsOf } from './field
 import { givenTransformOf, noTransform, type TransformDraft, transformDraftOf } from './transform-draft.ts'
 
 export interface ColumnDraft {
-  /** Identifies the row in the form only. */
+  /** Identifies the row only within the form. */
   id: number
   name: string
   type: ColumnMapping['column_type']
@@ -23,7 +23,7 @@ export interface DestinationDraft {
   columns: readonly ColumnDraft[]
   transform: TransformDraft
   maxRetrySeconds: string
-  /** All empty: it has no batch limits of its own. */
+  /** All empty: the destination has no batch limits of its own. */
   flush: { records: string; bytes: string; seconds: string }
   rate: string
   concurrency: string
@@ -105,7 +105,7 @@ export function createBody(draft: DestinationDraft): DestinationBody {
   return Object.fromEntries(given) as unknown as DestinationBody
 }
 
-/** Only what was changed. */
+/** Only the changed fields. */
 export function updateBody(before: DestinationDraft, draft: DestinationDraft): DestinationPatch {
   const [earlier, now] = [settingsOf(before), settingsOf(draft)]
   const config = changedConfig(draft.type, before.config, draft.config)

@@ -47,7 +47,7 @@ export function EditDestinationPage({ pipeId, destinationId }: { pipeId: string;
   )
 }
 
-/** The fields that a user can change; its lane and times change by themselves. */
+/** The fields that a user can change. The lane and times change without the user. */
 function changeable(destination: Destination): object {
   const { lane, destination_updated_ts, destination_status, tls_pin, ...rest } = destination
   return rest

@@ -1,6 +1,6 @@
 /**
- * The config of a destination as a form, from the table of its type, and what is sent of it. Everything is text until then. What is
- * not a number is sent as it is: the API reports the error at the field. Pure.
+ * The config of a destination as form fields, from the table of its type, and the values to send. All values are text
+ * in the form. Text that is not a number is sent unchanged: the API reports the error at the field. Pure.
  */
 import { type DestinationType, fieldsOf, redacted, wordsOf } from '../../../../contract/destination-words.ts'
 import { type ConfigField, offeredOptions } from '../../../../contract/destinations/config-field.ts'
@@ -8,7 +8,7 @@ import { type ConfigField, offeredOptions } from '../../../../contract/destinati
 export interface FormField {
   key: string
   label: string
-  /** `headers`: `Name: value`, one a line; `lines`: text of several lines. */
+  /** `headers`: `Name: value`, one per line. `lines`: a multi-line text. */
   kind: 'text' | 'lines' | 'secret' | 'number' | 'choice' | 'headers'
   isNeeded: boolean
   hint: string | undefined
@@ -17,7 +17,7 @@ export interface FormField {
   isAdvanced: boolean
 }
 
-/** The fields of a type, those that are rarely needed last. */
+/** The fields of a type. Rarely needed fields come last. */
 export function formFields(type: DestinationType): FormField[] {
   return fieldsOf(type).map(([key, field]) => ({
     key,
@@ -60,7 +60,7 @@ function hintOf(field: ConfigField): string | undefined {
   return hints.length === 0 ? undefined : hints.join(' ')
 }
 
-/** The empty value stands for the default. It is left out where one of the others has the words of the default. */
+/** The empty value means the default. It is omitted if another option has the same label. */
 function optionsOf(field: ConfigField): (readonly [string, string])[] {
   if (field.kind === 'choice') {
     const offered = offeredOptions(field)
@@ -88,7 +88,7 @@ function optionsOf(field: ConfigField): (readonly [string, string])[] {
 
 export type Texts = Readonly<Record<string, string>>
 
-/** The form's texts for a stored config. A secret is never shown: its field is empty, which keeps it. */
+/** The form texts of a stored config. Secrets are never shown: their fields are empty, which keeps them. */
 export function textsOf(type: DestinationType, config: Readonly<Record<string, unknown>>): Texts {
   const texts = fieldsOf(type).map(([key, field]) => {
     const value = config[key] ?? aliasValue(type, config, key)
@@ -96,7 +96,7 @@ export function textsOf(type: DestinationType, config: Readonly<Record<string, u
     if (field.kind === 'map') return [key, headerLines(value)]
     const options = optionsOf(field)
     const text = value === undefined || value === null ? '' : String(value)
-    // The value of a default, or one that is accepted but not offered: both show as the first option.
+    // The default, and a value that is accepted but not offered, select the first option.
     return [key, options.some(([name]) => name === text) ? text : (options[0]?.[0] ?? text)]
   })
   return Object.fromEntries(texts)
@@ -124,7 +124,7 @@ function headersOf(text: string): Record<string, string> {
   )
 }
 
-/** The config of a new destination: what is empty is left out. */
+/** The config of a new destination. Empty fields are omitted. */
 export function newConfig(type: DestinationType, texts: Texts): Record<string, unknown> {
   const given = fieldsOf(type).flatMap(([key, field]) => {
     const text = texts[key] ?? ''
@@ -134,9 +134,7 @@ export function newConfig(type: DestinationType, texts: Texts): Record<string, u
   return Object.fromEntries(given)
 }
 
-/**
- * The changes that a form makes to a stored config. An empty field removes the value, except for secrets, which stay.
- */
+/** The changes of a stored config. An empty field removes the value, except for secrets, which are kept. */
 export function changedConfig(type: DestinationType, before: Texts, texts: Texts): Record<string, unknown> {
   const given = fieldsOf(type).flatMap(([key, field]) => {
     const text = texts[key] ?? ''
@@ -149,14 +147,14 @@ export function changedConfig(type: DestinationType, before: Texts, texts: Texts
   return Object.fromEntries(given)
 }
 
-/** The API merges secret headers one by one: one that is gone from the text is removed by null. */
+/** The API merges secret headers one by one. A header that was removed from the text is sent as null. */
 function mergedHeaders(before: string, now: string): Record<string, string | null> {
   const wanted = headersOf(now)
   const gone = Object.keys(headersOf(before)).filter((name) => !Object.hasOwn(wanted, name))
   return { ...wanted, ...Object.fromEntries(gone.map((name) => [name, null])) }
 }
 
-/** The API requires this field, and an empty text is a value of it. */
+/** The API requires this field, and an empty text is a valid value. */
 function isNeededEmpty({ needed, empty }: ConfigField): boolean {
   return needed === true && empty === 'allowed'
 }
@@ -168,7 +166,7 @@ function typedValue({ kind, secret }: ConfigField, text: string): unknown {
   return secret === 'text' ? text : text.trim()
 }
 
-/** The number that a text is; the text itself where it is none. */
+/** The text as a number, or the text itself if it is not a number. */
 export function numberOr(text: string): number | string {
   const trimmed = text.trim()
   return trimmed === '' || Number.isNaN(Number(trimmed)) ? text : Number(trimmed)

@@ -1,4 +1,4 @@
-/** A new destination: first its type, then its target; tested before it is saved. */
+/** Creates a destination: the type first, then the target. It is tested before it is saved. */
 import { useCallback, useState } from 'react'
 import { useLocation } from 'wouter'
 import { destinationTypes, wordsOf } from '../../../../contract/destination-words.ts'
@@ -56,7 +56,7 @@ export function NewDestinationPage({ pipeId }: { pipeId: string }) {
   )
 }
 
-/** Records that were sent before there was a destination are kept for the first one. */
+/** The first destination of a pipe also receives the records that arrived before it. */
 function startOf(pipe: { destinations: readonly unknown[] } | undefined): DestinationDraft['startFrom'] {
   return pipe?.destinations.length === 0 ? 'earliest' : 'now'
 }

@@ -1,4 +1,4 @@
-/** A table proposed from the pipe's records: the statement to copy or to run, and the mapping for the form. */
+/** Proposes a table from the pipe's records: the statement to copy or execute, and the mapping for the form. */
 import { useState } from 'react'
 import type { SuccessBody } from '../../../../contract/operations.ts'
 import { counted } from '../../../../platform/quantities.ts'
@@ -13,14 +13,14 @@ type Proposal = SuccessBody<'inferTable'>
 
 interface Props {
   pipeId: string
-  /** A new destination, or a stored one with what is changed in the form. */
+  /** A new destination, or a stored one with the changes of the form. */
   body: object
   onFailure: (failure: unknown) => void
-  /** `isNew`: the table was created for the records that were read. */
+  /** `isNew`: the table was created for the records of the sample. */
   onColumns: (columns: ColumnDraft[], isNew: boolean) => void
 }
 
-/** The values of the choices that are not a key. */
+/** The values of the options that are not keys. */
 const generated = '\u0000generated'
 const none = '\u0000none'
 
@@ -29,7 +29,7 @@ export function ProposeTable({ pipeId, body, onFailure, onColumns }: Props) {
   const [dedupe, setDedupe] = useState(generated)
   const [isBusy, setBusy] = useState(false)
   const of = JSON.stringify(body)
-  // A proposal applies only to the form's content when it was made, not to another table or server.
+  // A proposal is valid only for the form content from which it was made.
   const proposal = found?.of === of ? found : null
   const ask = async (more: { create_table?: boolean; add_columns?: boolean }, key = dedupe) => {
     setBusy(true)

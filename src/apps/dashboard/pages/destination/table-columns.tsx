@@ -1,4 +1,4 @@
-/** The unmapped columns of the table, as a test found them, each with a suggested key. */
+/** The unmapped columns of the table according to a test, each with a suggested key. */
 import { useState } from 'react'
 import type { ColumnMapping, TableColumn } from '../../../../contract/destination.ts'
 import type { Pipe } from '../../../../contract/pipe.ts'
@@ -10,7 +10,7 @@ import styles from './columns.module.css'
 import type { ColumnDraft, DestinationDraft } from './draft.ts'
 
 export interface KnownTable {
-  /** Empty until a test has read the table that the form names now. */
+  /** Empty until a test has read the table that the form names. */
   columns: readonly TableColumn[]
   /** Keys that the pipe adds to its records. */
   addedKeys: readonly string[]
@@ -96,8 +96,9 @@ export function TableColumns({
 }
 
 /**
- * A key that the pipe adds, by its name with or without `ingest_`; else the column's own name. None where the database
- * has a value by itself: a mapped column that may be NULL is NULL, not its default, where a record has no such key.
+ * Suggests a key that the pipe adds, by its name with or without `ingest_`, or else the name of the column. Suggests
+ * none if the database has a default: a mapped nullable column gets NULL, and not its default, if a record lacks the
+ * key.
  */
 function suggestedKey({ column_name: name, has_default }: TableColumn, added: readonly string[]): string {
   const known = added.find((key) => key === name) ?? added.find((key) => key === `ingest_${name}`)
@@ -119,7 +120,7 @@ function addedKeys(pipe: Pipe): string[] {
   return keys.filter((key) => key !== null)
 }
 
-/** Maps the types of PostgreSQL and MySQL; any other type takes text. */
+/** Maps types of PostgreSQL and MySQL. Any other type becomes text. */
 function jsonType(dataType: string): ColumnMapping['column_type'] {
   if (dataType.endsWith('[]')) return 'array'
   if (/^(boolean|tinyint\(1\))/.test(dataType)) return 'boolean'

@@ -1,6 +1,6 @@
 /**
- * Tests a destination as the daemon would use it, lists the checks, and saves when they pass or when the user insists.
- * A destination that consumers pull from has nothing to test.
+ * Tests a destination as the daemon would use it, lists the checks, and saves if they pass or the user insists. A
+ * pull destination needs no test.
  */
 import { useState } from 'react'
 import type { TableColumn } from '../../../../contract/destination.ts'
@@ -20,10 +20,10 @@ interface Props {
   body: DestinationTestBody
   type: DestinationType
   isSaving: boolean
-  /** `isForced`: although a check failed; the transform is then not tried again. */
+  /** `isForced`: saves although a check failed. The transform is then not tested again. */
   save: (isForced: boolean) => unknown
   onFailure: (failure: unknown) => void
-  /** Receives the columns of the table that a test of a database found. */
+  /** Receives the columns of the table after the test of a database. */
   onTableColumns: (columns: readonly TableColumn[] | undefined) => void
 }
 
@@ -33,7 +33,7 @@ export function TestAndSave({ pipeId, body, type, isSaving, save, onFailure, onT
   const [result, setResult] = useState<(Result & { of: string }) | null>(null)
   const [isTesting, setTesting] = useState(false)
   const text = JSON.stringify(body)
-  // A result applies only to the form's content when it was tested.
+  // A result is valid only for the form content that was tested.
   const current = result?.of === text ? result : null
   const test = async (): Promise<boolean> => {
     setTesting(true)

@@ -1,4 +1,4 @@
-/** A transform as a form holds it, and what is sent of it. Pure. */
+/** The form state of a transform, and the value to send. Pure. */
 import type {
   GivenTransform,
   ShownTransform,
@@ -6,12 +6,14 @@ import type {
   TransformStep,
 } from '../../../../contract/transform.ts'
 
-/** Every step has all fields, so that another `op` keeps what was typed; only those of its `op` are sent. */
+/**
+ * Every step has all fields, so that a change of `op` keeps the typed texts. Only the fields of its `op` are sent.
+ */
 export interface StepDraft {
-  /** Identifies the step in the form only. */
+  /** Identifies the step only within the form. */
   id: number
   op: TransformOp
-  /** One a line. */
+  /** One per line. */
   paths: string
   from: string
   to: string
@@ -22,19 +24,19 @@ export interface StepDraft {
 export interface TransformDraft {
   filter: string
   steps: readonly StepDraft[]
-  /** Never the stored one, which is not shown: empty keeps it. */
+  /** Never the stored salt, which is not shown. Empty keeps it. */
   salt: string
 }
 
 export const noTransform: TransformDraft = { filter: '', steps: [], salt: '' }
 const emptyStep = { op: 'rename', paths: '', from: '', to: '', key: '', value: '' } as const
 
-/** With another step at the end. */
+/** Adds a step at the end. */
 export function withStep(steps: readonly StepDraft[]): StepDraft[] {
   return [...steps, { ...emptyStep, id: Math.max(-1, ...steps.map(({ id }) => id)) + 1 }]
 }
 
-/** The step at that place and the one after it change places. */
+/** Swaps the step at that index with the next one. */
 export function swapped(steps: readonly StepDraft[], at: number): StepDraft[] {
   const [one, next] = [steps[at], steps[at + 1]]
   if (one === undefined || next === undefined) return [...steps]
@@ -53,7 +55,8 @@ function textsOf(step: TransformStep): Partial<StepDraft> & { op: TransformOp } 
 }
 
 /**
- * Null: neither filter nor steps. A value that is not a step goes to the API as it is, which rejects it at its field.
+ * Null: neither a filter nor steps. An invalid value is sent unchanged, so that the API reports the error at its
+ * field.
  */
 export function givenTransformOf({ filter, steps, salt }: TransformDraft): GivenTransform | null {
   if (filter.trim() === '' && steps.length === 0) return null
@@ -72,7 +75,7 @@ function stepOf({ op, paths, from, to, key, value }: StepDraft): TransformStep {
 
 type Constant = string | number | boolean | null
 
-/** `12`, `true`, `null` and `"12"` are what they are in JSON; anything else is a text. */
+/** `12`, `true`, `null` and `"12"` have their JSON meaning. Anything else is a text. */
 function constantOf(text: string): Constant {
   try {
     const value: unknown = JSON.parse(text)

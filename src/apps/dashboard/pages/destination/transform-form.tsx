@@ -12,7 +12,7 @@ interface Props {
   transform: TransformDraft
   errors: FieldErrors
   isStored: boolean
-  /** The element that tries it. */
+  /** The element that tests the transform. */
   trial: ReactNode
   onChange: (next: TransformDraft) => void
 }
@@ -111,7 +111,7 @@ function Step({
   isLast: boolean
   errors: FieldErrors
   onChange: (next: Partial<StepDraft>) => void
-  /** The step there and the one after it change places. */
+  /** Swaps the step at that index with the next one. */
   onMove: (at: number) => void
   onRemove: () => void
 }) {
@@ -184,7 +184,7 @@ function Step({
   )
 }
 
-/** Errors of the whole list, or of its lines, counted from 1. */
+/** Errors of the list or of its lines, numbered from 1. */
 function pathErrors(errors: FieldErrors, at: string): string | undefined {
   const found = Object.entries(errors)
     .filter(([path]) => path === at || path.startsWith(`${at}.`))
@@ -192,7 +192,7 @@ function pathErrors(errors: FieldErrors, at: string): string | undefined {
   return found.length === 0 ? undefined : found.join(' ')
 }
 
-/** Whether the error of that path stands at a field of this form. */
+/** True if a field of this form shows the error of that path. */
 export function isShownOfTransform(path: string, { steps, salt }: TransformDraft): boolean {
   if (path === 'transform' || path === 'transform.filter' || path === 'transform.map') return true
   if (path === 'transform.mask_salt') return salt !== '' || steps.some(({ op }) => op === 'mask')

@@ -1,4 +1,6 @@
-/** Tries the transform in the form on the newest records: how many it keeps, and some of them before and after. */
+/**
+ * Tests the transform of the form with the newest records: counts the kept records and shows some before and after.
+ */
 import { type ReactNode, useState } from 'react'
 import type { Destination } from '../../../../contract/destination.ts'
 import type { SuccessBody } from '../../../../contract/operations.ts'
@@ -22,7 +24,7 @@ interface Props {
   pipeId: string
   pipeName: string
   draft: TransformDraft
-  /** Null: of a new destination. */
+  /** Null for a new destination. */
   stored: Destination | null
   /** Receives failures, with errors at fields of the form. */
   onFailure: (failure: unknown) => void
@@ -68,7 +70,7 @@ export function TransformTrial({ pipeId, pipeName, draft, stored, onFailure }: P
     <div className={styles.trial}>
       <div className={styles.controls}>
         <Choice label="Records to show" value={show} options={choices} onValue={setShow} />
-        {/* Not disabled meanwhile: it would lose the focus. */}
+        {/* Not disabled while it runs, because it would lose the focus. */}
         <Button changes onClick={() => void ask()}>
           {isTrying ? 'Trying …' : 'Try on the newest records'}
         </Button>
@@ -187,7 +189,7 @@ function Pane({ label, children }: { label: string; children: ReactNode }) {
   )
 }
 
-/** Longer than this it scrolls, and a keyboard must get there; shorter, it is no stop on the way. */
+/** A longer text scrolls and must be reachable by keyboard. A shorter one must not be a tab stop. */
 const most = { lines: 14, characters: 1_000 }
 
 function Json({ text }: { text: string }) {

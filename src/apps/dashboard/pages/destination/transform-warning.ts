@@ -1,7 +1,4 @@
-/**
- * Shows the warning that was found when a transform was saved. It stays on the screen, since saving leads to another
- * page.
- */
+/** Shows the warning from the check of a saved transform. It stays visible, because saving opens another page. */
 import type { TransformCheck } from '../../../../contract/transform-trial.ts'
 import { warn } from '../../ui/toasts.tsx'
 
@@ -16,7 +13,7 @@ export function warnOfTransform({
   destination_id: string
   destination_name: string
   transform_check?: TransformCheck | undefined
-  /** The user insisted: nothing was checked. */
+  /** The user saved without the check. */
   isUnchecked: boolean
 }): void {
   const warning = isUnchecked ? 'Its transform was not tried on the newest records.' : check?.warning

@@ -1,4 +1,4 @@
-/** A key that was just created: shown once, until the user confirms that it is copied. */
+/** Shows a new key once, until the user confirms that it is copied. */
 import type { ReactNode } from 'react'
 import { Button } from '../../ui/controls.tsx'
 import { Dialog } from '../../ui/dialog.tsx'

@@ -1,4 +1,4 @@
-/** A new key: for whom, what for, until when; shown once. */
+/** Creates a key with a name, scopes, pipes and an expiry. It is shown only once. */
 import { useState } from 'react'
 import type { ApiKeyCreate, ApiKeyScope } from '../../../../contract/api-key.ts'
 import type { SuccessBody } from '../../../../contract/operations.ts'
@@ -28,9 +28,9 @@ const lifetimes = [
 type Lifetime = (typeof lifetimes)[number][0]
 
 interface Props {
-  /** The pipe that is selected first. */
+  /** The pipe that is selected initially. */
   pipeId?: string
-  /** Gets the key itself, once. */
+  /** Receives the key itself, once. */
   onMade?: (key: string) => void
   onClose: () => void
 }

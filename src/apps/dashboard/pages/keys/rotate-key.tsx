@@ -1,4 +1,6 @@
-/** Replaces a key with a new one with the same scopes. The old one works for a while, so that no request fails meanwhile. */
+/**
+ * Replaces a key with a new one with the same scopes. The old key works for some more time, so that no request fails.
+ */
 import { useState } from 'react'
 import type { ApiKey } from '../../../../contract/api-key.ts'
 import type { SuccessBody } from '../../../../contract/operations.ts'
@@ -14,7 +16,7 @@ import { Soft } from '../../ui/layout.tsx'
 import { exactTime, Outside } from '../../ui/text.tsx'
 import { MadeKey } from './made-key.tsx'
 
-/** Seconds, and what the command calls them. */
+/** Seconds, and the value for the command. */
 const overlaps = [
   ['604800', 'for 7 days', '7d'],
   ['86400', 'for a day', '1d'],

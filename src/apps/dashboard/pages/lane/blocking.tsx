@@ -1,4 +1,4 @@
-/** The message that blocks a lane: its rejected record first, the others a few at a time. */
+/** The message that blocks a lane: the rejected record first, the others page by page. */
 import type { Destination } from '../../../../contract/destination.ts'
 import type { SuccessBody } from '../../../../contract/operations.ts'
 import { count, counted } from '../../../../platform/quantities.ts'
@@ -10,10 +10,10 @@ import { type RecordLine, recordsOf } from './failing-field.ts'
 import styles from './lane.module.css'
 
 export interface BlockingProps {
-  /** The response as it was sent, whose records keep every digit. */
+  /** The original text of the response, in which numbers keep all digits. */
   response: string
   body: SuccessBody<'getBlockingMessage'>
-  /** The place of the first record shown, from 0. */
+  /** The index of the first shown record, from 0. */
   from: number
   onFrom(from: number): void
   destination: Destination
@@ -90,7 +90,7 @@ function Rejected({ failing }: { failing: NonNullable<BlockingProps['body']['fai
   )
 }
 
-/** As it was sent: every digit, line by line. */
+/** The original text, line by line. */
 function RecordText({ lines }: { lines: readonly RecordLine[] }) {
   return (
     <pre className={styles.record}>

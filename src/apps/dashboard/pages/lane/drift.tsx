@@ -1,4 +1,4 @@
-/** Keys of the records without a column, and a button that adds a column for one to table and mapping. */
+/** Record keys without a column, each with a button that adds a column to the table and the mapping. */
 import { useState } from 'react'
 import type { Destination } from '../../../../contract/destination.ts'
 import { count, counted } from '../../../../platform/quantities.ts'
@@ -91,7 +91,7 @@ async function addColumn(destination: Destination, key: string): Promise<void> {
   const added = body.columns.filter(({ source_field, column_name }) => (source_field ?? column_name) === key)
   if (added.length === 0)
     throw new Error(body.warnings.join(' ') || 'No column could be proposed for this key.')
-  // Reads the current columns: another user may have changed them meanwhile.
+  // Reads the current columns, because another user may have changed them.
   const { columns = [] } = (
     await api.call('getDestination', { path: { pipe_id: pipeId, destination_id: id } })
   ).body.destination

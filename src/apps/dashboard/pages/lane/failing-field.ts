@@ -1,4 +1,4 @@
-/** Which keys of a record an error of a destination speaks of: the error names columns or keys in words of its own. Pure. */
+/** Finds the keys of a record that a destination's error refers to. The error can name columns or keys. Pure. */
 import type { ColumnMapping } from '../../../../contract/destination.ts'
 import { elementTexts, indented, valueText } from '../../../client/json-text.ts'
 
@@ -9,15 +9,15 @@ export interface RecordLine {
 
 /** The known facts about the failure. */
 export interface NamedFailure {
-  /** The error's words. */
+  /** The text of the error. */
   error: string | null
-  /** The refused record and its column, where the destination names them. */
+  /** The rejected record and its column, if the destination names them. */
   failing: { record_index: number; column: string | null } | null
-  /** The place of the first record shown. */
+  /** The index of the first shown record. */
   from: number
 }
 
-/** The records of a blocking message's response, each as lines of its own text. */
+/** The records in the response for a blocking message, each as lines of its original text. */
 export function recordsOf(
   response: string,
   { error, failing, from }: NamedFailure,
@@ -39,7 +39,7 @@ function linesOf(record: string, error: string | null, columns: readonly ColumnM
     })
 }
 
-/** Top-level keys are indented by two spaces, what is nested by more. */
+/** Top-level keys are indented by two spaces, nested keys by more. */
 function topLevelKey(line: string): string | null {
   const found = /^ {2}("(?:[^"\\]|\\.)*"): /.exec(line)
   return found === null ? null : JSON.parse(found[1] ?? '""')
@@ -52,7 +52,7 @@ function names(error: string, key: string, columns: readonly ColumnMapping[]): b
   return [key, ...mapped].some((word) => hasWord(error, word))
 }
 
-/** As a word by itself: `id` is not in `invalid`. */
+/** Matches whole words: `id` does not match `invalid`. */
 function hasWord(text: string, word: string): boolean {
   if (word === '') return false
   let at = text.indexOf(word)

@@ -1,4 +1,4 @@
-/** The actions on a lane, the gentlest first: retry, skip, rewind, block; apart from them, delete. */
+/** The actions on a lane in order of impact: retry, skip, rewind, block. Delete is separate. */
 import { useState } from 'react'
 import { useLocation } from 'wouter'
 import type { Destination } from '../../../../contract/destination.ts'
@@ -21,7 +21,7 @@ type Asking = 'skip' | 'rewind' | 'block' | 'unblock' | 'delete' | 'pin'
 export interface LaneActionsProps {
   pipeName: string
   destination: Destination
-  /** The records of the blocking message, when it is known. */
+  /** The number of records in the blocking message, if known. */
   blockingRecords: number | null
 }
 
@@ -101,9 +101,9 @@ interface Deed {
   command: string
   isDanger: boolean
   run: () => Promise<unknown>
-  /** The message after the action. */
+  /** The message after a successful action. */
   done: string
-  /** Where its result is. */
+  /** The page that shows the result. */
   link?: ToastLink
 }
 
@@ -204,7 +204,7 @@ function deeds(
   }
 }
 
-/** `waiting`: behind the message that is skipped. */
+/** `waiting`: the number of messages after the skipped one. */
 function nextWords(waiting: number): string {
   if (waiting <= 0) return 'No message is pending behind it.'
   return `The ${counted(waiting, 'message')} behind it ${waiting === 1 ? 'is' : 'are'} delivered next.`

@@ -1,4 +1,4 @@
-/** Finds a message by its id, which the sender has from the response to ingest. */
+/** Finds a message by its id, which the sender gets in the response to ingest. */
 import { useState } from 'react'
 import { useLocation } from 'wouter'
 import { Button, TextField } from '../../ui/controls.tsx'

@@ -1,4 +1,4 @@
-/** One message: what was in it, what became of it in each lane, and what to do next? */
+/** One message: its content, its state in each lane, and the next step. */
 import { Link } from 'wouter'
 import type { DestinationType } from '../../../../contract/destination-words.ts'
 import { count, counted } from '../../../../platform/quantities.ts'
@@ -22,7 +22,7 @@ import { StateOfMessage } from './words.tsx'
 
 type MessageLane = MessageDetail['lanes'][number]
 
-/** The number of a message's parked records that are linked one by one. */
+/** The number of parked records with individual links. */
 const linkedParked = 5
 
 export function MessagePage({ msgId }: { msgId: string }) {
@@ -151,7 +151,7 @@ function Lanes({ body }: { body: MessageDetail }) {
     { label: 'Batch', cell: ({ batch_id: id }) => (id === null ? '–' : <code>{id}</code>) },
     {
       label: 'Attempts',
-      // After very many later batches of the lane the number of attempts is no longer stored.
+      // The number of attempts is no longer stored after very many later batches.
       cell: ({ state, attempts }) => (state === 'delivered' && attempts === 0 ? '–' : count(attempts)),
       isNumber: true,
     },

@@ -10,7 +10,10 @@ const listEveryMs = 10_000
 const perPage = '20'
 const maxParked = '500'
 
-/** With its text, because records are shown as they were sent. Asked for again while a lane has not done with it. */
+/**
+ * Returns the text too, because records are shown as they were sent. Polls until every lane has processed the
+ * message.
+ */
 export function useMessage(msgId: string) {
   return useQuery({
     queryKey: ['message', msgId],
@@ -22,7 +25,7 @@ export function useMessage(msgId: string) {
   })
 }
 
-/** Newest first; `after` null: the newest, fetched again when the overview shows another last record. */
+/** Newest first. `after` null: the newest page, loaded again when the overview shows a newer record. */
 export function useMessages(pipeId: string, after: number | null) {
   const client = useQueryClient()
   const lastIngest = usePipeOverview(pipeId)?.last_ingest_ts
@@ -40,7 +43,7 @@ export function useMessages(pipeId: string, after: number | null) {
   })
 }
 
-/** The parked records of a message, as far as they are among the first of their lane. */
+/** The parked records of a message, if they are among the first ones of their lane. */
 export function useParkedOf({ pipeId, destinationId }: LaneRef, msgId: string) {
   return useQuery({
     queryKey: ['pipe', pipeId, 'parked', destinationId, 'of', msgId],

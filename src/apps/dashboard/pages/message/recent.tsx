@@ -1,4 +1,4 @@
-/** The messages of a pipe that are kept, newest first. */
+/** The stored messages of a pipe, newest first. */
 import { useState } from 'react'
 import { bytes, count } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'

@@ -1,4 +1,4 @@
-/** Messages in words: their address, and what became of them in a lane. */
+/** Describes messages: their address, and their state in a lane. */
 import { Link } from 'wouter'
 import type { LaneStatus } from '../../../../contract/destination.ts'
 import type { MessageState } from '../../../../contract/message.ts'

@@ -1,4 +1,4 @@
-/** Is anything wrong? Lanes with problems come first, then rates, backlog and buffer. */
+/** The overview: lanes with problems first, then rates, backlog and buffer. */
 import { useState } from 'react'
 import { Link } from 'wouter'
 import type { Overview } from '../../../../contract/overview.ts'
@@ -20,7 +20,7 @@ const lines = [
   { name: 'Records in per second', of: (rates: Rates) => rates.ingested },
   { name: 'Records delivered per second', of: (rates: Rates) => rates.delivered },
 ]
-/** Before the user asks for all. */
+/** The number of lanes before the user selects all. */
 const lanesShown = 5
 const pipesShown = 10
 
@@ -114,7 +114,7 @@ function Troubled({ lanes }: { lanes: readonly LaneOfPipe[] }) {
   )
 }
 
-/** Lists the lost nodes of a cluster; the page of the service shows the others. */
+/** Lists expired nodes of a cluster. The service page shows the others. */
 function LostNodes({ overview }: { overview: Overview }) {
   const lost = overview.cluster?.nodes.filter(({ node_state }) => node_state === 'expired') ?? []
   if (lost.length === 0) return null
@@ -126,7 +126,7 @@ function LostNodes({ overview }: { overview: Overview }) {
   )
 }
 
-/** Lanes that parked records: they deliver, but the records need attention. */
+/** Lanes that parked records. They deliver, but the parked records need attention. */
 function Parked({ overview }: { overview: Overview }) {
   const lanes = overview.pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
   const parked = lanes.filter(({ destination }) => (destination.lane.parked_records ?? 0) > 0)
@@ -179,7 +179,7 @@ function Numbers({ overview }: { overview: Overview }) {
   )
 }
 
-/** The pipes with the most messages waiting first, then those with the most records today. */
+/** Pipes with the most pending messages first, then by records today. */
 function busiest({ pipes }: Overview) {
   return [...pipes].sort(
     (a, b) =>

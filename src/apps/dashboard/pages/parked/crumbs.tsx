@@ -1,4 +1,4 @@
-/** The path to the pages of parked records, and the name of their lane in commands. */
+/** The breadcrumbs of the parked-record pages, and the name of their lane in commands. */
 import { Link } from 'wouter'
 import { destinationName } from '../../../client/cli-twin.ts'
 import type { LaneRef } from '../../../client/workspace.ts'
@@ -11,7 +11,7 @@ export function parkedPath({ pipeId, destinationId }: LaneRef, parkedId?: string
   return `/pipes/${pipeId}/destinations/${destinationId}/parked${parkedId === undefined ? '' : `/${parkedId}`}`
 }
 
-/** `withList`: the list of what is parked is one of them too. */
+/** `withList`: includes the list of parked records. */
 export function LaneCrumb({ place, withList = false }: { place: LaneRef; withList?: boolean }) {
   const { pipeId, destinationId } = place
   const lane = useLane(place)
@@ -35,7 +35,7 @@ export function useLane({ pipeId, destinationId }: LaneRef) {
   return usePipeOverview(pipeId)?.lanes.find((one) => one.destination_id === destinationId)
 }
 
-/** As commands name the lane. */
+/** The name of the lane in commands. */
 export function useReference(place: LaneRef): string {
   const pipe = usePipeOverview(place.pipeId)
   const lane = useLane(place)

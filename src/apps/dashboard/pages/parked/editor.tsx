@@ -1,6 +1,6 @@
 /**
- * A text of JSON to edit: line numbers, and faults with line and column. The text is sent as it is, never parsed and
- * printed.
+ * An editor for JSON text with line numbers, and faults with line and column. The text is sent unchanged, never
+ * parsed and printed.
  */
 import { useId, useRef } from 'react'
 import type { JsonFault } from '../../../client/json-check.ts'

@@ -124,7 +124,7 @@ function One({ place, body, text, onOutcome }: OneProps) {
   )
 }
 
-/** The typed text stays while the page is open, whatever the outcome of a replay. */
+/** The typed text stays while the page is open, whatever the result of a replay. */
 function Edit({ place, body, text, onOutcome }: OneProps) {
   const [draft, setDraft] = useState<string | null>(null)
   const [asking, setAsking] = useState<'replay' | 'discard' | null>(null)

@@ -9,7 +9,7 @@ const replayingEveryMs = 1_000
 const otherwiseEveryMs = 10_000
 const perPage = '50'
 
-/** One page of them; asked for every second while any is being replayed. `after` null: the first. */
+/** One page of parked records. Polled every second while one is being replayed. `after` null: the first page. */
 export function useParkedPage(
   { pipeId, destinationId }: LaneRef,
   { error_code, reason }: ParkedFilter,
@@ -36,7 +36,9 @@ export function useParkedPage(
   })
 }
 
-/** With its text, because records are shown as they were sent. Null: it is not parked, or not any more. */
+/**
+ * Returns the text too, because records are shown as they were sent. Null: the record is not parked, or no longer.
+ */
 export function useParked({ pipeId, destinationId }: LaneRef, parkedId: string) {
   return useQuery({
     queryKey: ['pipe', pipeId, 'parked', destinationId, 'one', parkedId],

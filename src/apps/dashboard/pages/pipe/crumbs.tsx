@@ -1,4 +1,4 @@
-/** The path to a page below a pipe. */
+/** The breadcrumbs of a page of a pipe. */
 import { Link } from 'wouter'
 import { usePipeOverview } from '../../data/overview.ts'
 import { Empty, Page } from '../../ui/layout.tsx'

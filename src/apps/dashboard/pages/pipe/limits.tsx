@@ -1,4 +1,4 @@
-/** How much a pipe accepts, and how large its batches are. Without limits ingest is not limited. */
+/** The ingest limits of a pipe and its default batch size. Without limits, ingest is not limited. */
 import { useState } from 'react'
 import type { Pipe, PipeLimits } from '../../../../contract/pipe.ts'
 import { command, limitWords } from '../../../client/cli-twin.ts'
@@ -10,7 +10,7 @@ import { submitting, useEditForm } from '../../ui/edit-form.tsx'
 import { CliTwin, Section, Soft } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
 
-/** With the values that the command line suggests. */
+/** With the values that the CLI suggests. */
 const fields: readonly (readonly [keyof PipeLimits, string, string])[] = [
   ['pl_ingest_max_records_per_request', 'Max records per request', '10000'],
   ['pl_ingest_max_records_per_second', 'Max records per second', '10000'],
@@ -29,7 +29,7 @@ function textsOf(limits: PipeLimits | null): Texts {
   ) as Texts
 }
 
-/** Text that is not a number is sent as it is: the API rejects it with an error at the field. */
+/** Text that is not a number is sent unchanged: the API reports the error at the field. */
 function limitsOf(texts: Texts): PipeLimits {
   const values = names.map((name) => {
     const text = texts[name].trim()

@@ -1,4 +1,4 @@
-/** Description, senders, enrichment: only what was changed is sent. */
+/** Description, senders and enrichment of a pipe. Only changed fields are sent. */
 import type { Pipe, PipeUpdate } from '../../../../contract/pipe.ts'
 import { command, pipeOptions } from '../../../client/cli-twin.ts'
 import { changedKeys } from '../../../client/differences.ts'

@@ -1,4 +1,4 @@
-/** Pipes as lines. */
+/** The table of pipes. */
 import { Link } from 'wouter'
 import type { OverviewPipe } from '../../../../contract/overview.ts'
 import { laneWord } from '../../../../contract/state-words.ts'
@@ -34,7 +34,7 @@ export function PipeTable({ pipes }: { pipes: readonly OverviewPipe[] }) {
   return <Table caption="Pipes" columns={columns} rows={pipes} keyOf={(pipe) => pipe.pipe_id} />
 }
 
-/** `■ 1 stuck`, `● 2 delivering`: each word once. */
+/** `■ 1 stuck`, `● 2 delivering`: each state once. */
 function Lanes({ pipe }: { pipe: OverviewPipe }) {
   if (pipe.lanes.length === 0) return <Soft>no destination</Soft>
   const words: string[] = pipe.lanes.map(laneWord)

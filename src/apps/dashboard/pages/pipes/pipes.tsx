@@ -1,4 +1,4 @@
-/** All pipes, to find one in: by name, description, destination or state. */
+/** All pipes, with a search by name, description, destination or state. */
 import { useDeferredValue, useEffect, useRef, useState } from 'react'
 import { useSearch } from 'wouter'
 import { matchesPipe } from '../../../client/overview.ts'

@@ -1,4 +1,4 @@
-/** Which nodes of the cluster live, and how many pipes each delivers. */
+/** The nodes of the cluster: which are live, and how many pipes each delivers. */
 import type { OverviewCluster, OverviewNode } from '../../../../contract/overview.ts'
 import { count } from '../../../../platform/quantities.ts'
 import { nodeInWords, unownedInWords } from '../../../client/cluster.ts'
@@ -26,7 +26,7 @@ const columns = [
 
 export function Cluster({ cluster }: { cluster: OverviewCluster }) {
   const unowned = unownedInWords(cluster)
-  // Two nodes can have one name for a moment: one that was killed and its successor.
+  // Two nodes can briefly have the same name: one that was killed, and its successor.
   const places = new Map(cluster.nodes.map((node, at) => [node, String(at)]))
   return (
     <Section title="Cluster">

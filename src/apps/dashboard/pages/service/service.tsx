@@ -1,4 +1,4 @@
-/** The state of the daemon. Read only: its settings are in a file, which the page names. */
+/** The state of the daemon. Read-only: its settings are in a file, whose path the page shows. */
 import type { Overview } from '../../../../contract/overview.ts'
 import { readyWords } from '../../../../contract/ready-words.ts'
 import { bytes, count } from '../../../../platform/quantities.ts'

@@ -1,7 +1,7 @@
-/** The filter for records: `key=value`, by their JSON text, so that 1.10 is not 1.1. Pure. */
+/** The filter of records: `key=value`, compared with the JSON text, so that 1.10 is not 1.1. Pure. */
 import { valueText } from '../../../client/json-text.ts'
 
-/** Null: that is no filter. An empty one keeps everything. */
+/** Null: the text is not a valid filter. An empty filter matches every record. */
 export function filterOf(text: string): ((recordText: string) => boolean) | null {
   const given = text.trim()
   if (given === '') return () => true

@@ -1,6 +1,6 @@
 /**
- * The tail of a pipe while it is watched: the platform's EventSource, which connects again by itself and then says how far it
- * came. Records are handed on some at a time, so that a thousand a second do not draw the page a thousand times.
+ * The tail of a pipe while the page is open. The platform's EventSource reconnects by itself and sends its last
+ * position. Records are passed on in groups, so that a thousand per second do not render the page a thousand times.
  */
 import { useEffect, useRef, useState } from 'react'
 import { parseObject } from '../../../client/http.ts'
@@ -12,7 +12,7 @@ export interface TailRow {
   id: string
   msgId: string
   receivedTs: string
-  /** As it was sent, but for what is beyond `textCharacters`. */
+  /** As it was sent, except for the part beyond `textCharacters`. */
   text: string
   isCut: boolean
 }
@@ -21,18 +21,18 @@ export type TailState = 'paused' | 'connecting' | 'running' | 'reconnecting' | '
 
 export interface Tail {
   state: TailState
-  /** The reason for the last end, in words; null: it has not ended. */
+  /** The reason why the tail ended. Null: it has not ended. */
   ended: string | null
   /** Newest first. */
   rows: readonly TailRow[]
-  /** Records that came, those of which the filter showed none included. */
+  /** Received records, including those that the filter hides. */
   received: number
-  /** Records that the daemon left out. */
+  /** Records that the daemon dropped. */
   dropped: number
 }
 
 export const shownRows = 200
-/** The limit of one record: its message's page has the rest. */
+/** The limit of one record. The page of its message shows all of it. */
 const textCharacters = 2_000
 const drawEveryMs = 200
 
@@ -43,7 +43,7 @@ const endReasons: Record<string, string> = {
   access_ended: 'Your session has ended.',
 }
 
-/** `keeps`: whether a record, by its JSON text, is shown. */
+/** `keeps` decides by the JSON text of a record whether it is shown. */
 export function useTail(pipeId: string, keeps: (recordText: string) => boolean) {
   const [tail, setTail] = useState(nothing)
   const [sample, setSample] = useState<number | null>(null)
@@ -72,7 +72,7 @@ export function useTail(pipeId: string, keeps: (recordText: string) => boolean) 
 
 type Update = (change: (before: Tail) => Tail) => void
 
-/** Returns what stops it. */
+/** Returns a function that stops it. */
 function follow(
   address: string,
   keeps: (recordText: string) => boolean,
@@ -114,7 +114,7 @@ function follow(
   source.onopen = () => show('running')
   source.onerror = () => {
     if (source.readyState !== EventSource.CLOSED) return show('reconnecting')
-    // It was answered with something else than events; EventSource does not tell what.
+    // The response was not an event stream. EventSource does not reveal the response.
     void whyRefused(address, leaving.signal).then((why) => {
       if (!leaving.signal.aborted) end(why)
     })

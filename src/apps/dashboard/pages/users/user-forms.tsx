@@ -1,4 +1,4 @@
-/** A new user, and changes of one. */
+/** The forms to create and change a user. */
 import { useState } from 'react'
 import type { User, UserRole } from '../../../../contract/user.ts'
 import { command } from '../../../client/cli-twin.ts'

@@ -1,4 +1,4 @@
-/** People who sign in here. Admins alone see and change them. */
+/** The users of the dashboard. Only admins see and change them. */
 import { useState } from 'react'
 import type { User, UserRole } from '../../../../contract/user.ts'
 import { command } from '../../../client/cli-twin.ts'
