@@ -147,8 +147,8 @@ t.test('usage_by_pipe counts requests, records, stored bytes and rejections', as
 
 t.test('503 buffer_unavailable: with msg_id and Retry-After, and the quota is given back', async (t) => {
   const pipe = await makePipe({ pl_ingest_max_records_per_day: 1000 })
-  const other = await makePipe({ pl_ingest_max_records_per_day: 1000 })
-  for (const one of [pipe, other])
+  const others = [await makePipe(null), await makePipe(null), await makePipe(null)]
+  for (const one of [pipe, ...others])
     await daemon.createDestination(one, { destination_type: 'destination_pull', destination_config: {} })
   const big = JSON.stringify({ pad: 'x'.repeat(400_000) })
   let stored = 0
@@ -159,9 +159,9 @@ t.test('503 buffer_unavailable: with msg_id and Retry-After, and the quota is gi
   })
   t.same([answer.status, answer.body.error, answer.headers['retry-after']], [503, 'buffer_unavailable', '5'])
   t.match(answer.body, { msg_id: /^[0-9a-f-]{36}$/, details: { reason: /^(over_quota|pipe_share)$/ } })
-  // Another pipe has a share of its own and fills what is left; the buffer then rejects whatever comes.
+  // Other pipes have shares of their own and fill what is left; the buffer then rejects whatever comes.
   const ready = await until('the service is not ready', async () => {
-    await daemon.api('POST', `/v1/ingest/${other}`, { pad: 'x'.repeat(20_000) })
+    for (const other of others) await daemon.api('POST', `/v1/ingest/${other}`, { pad: 'x'.repeat(20_000) })
     const given = await daemon.api('GET', '/v1/ready', undefined, { key: null })
     return given.status === 200 ? null : given
   })

@@ -19,19 +19,7 @@ export function Keyboard() {
   const [, go] = useLocation()
   const [isHelpOpen, setHelpOpen] = useState(false)
   useEffect(() => {
-    let chordAt = Number.NEGATIVE_INFINITY
-    const onKey = (event: KeyboardEvent) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return
-      const isChord = event.timeStamp - chordAt < chordMs
-      const place = places[event.key]
-      chordAt = Number.NEGATIVE_INFINITY
-      if (isChord && place !== undefined) go(place)
-      else if (event.key === 'g') chordAt = event.timeStamp
-      else if (event.key === '?') setHelpOpen(true)
-      else if (event.key === '/') search(go)
-      else return
-      event.preventDefault()
-    }
+    const onKey = shortcuts(go, () => setHelpOpen(true))
     addEventListener('keydown', onKey)
     return () => removeEventListener('keydown', onKey)
   }, [go])
@@ -52,6 +40,23 @@ export function Keyboard() {
       />
     </Dialog>
   )
+}
+
+/** Handles the keys pressed outside dialogs and fields. */
+function shortcuts(go: (to: string) => void, showHelp: () => void): (event: KeyboardEvent) => void {
+  let chordAt = Number.NEGATIVE_INFINITY
+  return (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return
+    const isChord = event.timeStamp - chordAt < chordMs
+    const place = places[event.key]
+    chordAt = Number.NEGATIVE_INFINITY
+    if (isChord && place !== undefined) go(place)
+    else if (event.key === 'g') chordAt = event.timeStamp
+    else if (event.key === '?') showHelp()
+    else if (event.key === '/') search(go)
+    else return
+    event.preventDefault()
+  }
 }
 
 /** While a dialog is open, keys must not affect the page behind it. */

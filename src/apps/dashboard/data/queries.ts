@@ -1,7 +1,6 @@
 /** The queries of single pages, in addition to the overview. They never hold secrets: the API redacts them. */
-import { keepPreviousData, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useSyncExternalStore } from 'react'
-import type { Destination } from '../../../contract/destination.ts'
 import { minuteMs } from '../../../platform/quantities.ts'
 import { ApiFailure } from '../../client/failure.ts'
 import { api, change, dashboard } from './api.ts'
@@ -10,7 +9,7 @@ import { useSession } from './session-context.ts'
 import { sessionEnd } from './session-end.ts'
 
 export const openapiAddress = '/openapi/management-v1.openapi.yaml'
-const destinationEveryMs = 10_000
+export const destinationEveryMs = 10_000
 const usageEveryMs = minuteMs
 const usageKey = 'usage'
 
@@ -165,25 +164,6 @@ export function useDrift(pipeId: string, destinationId: string) {
       (await api.call('getDrift', { path: { pipe_id: pipeId, destination_id: destinationId }, signal })).body
         .drift,
     refetchInterval: destinationEveryMs,
-  })
-}
-
-/** The first page is read again and again; older ones do not change. */
-export function useAttempts(
-  { pipe_id, destination_id }: Pick<Destination, 'pipe_id' | 'destination_id'>,
-  { isFailedOnly, before }: { isFailedOnly: boolean; before: number | null },
-) {
-  const query = {
-    limit: '10',
-    ...(isFailedOnly ? { outcome: 'failed' } : {}),
-    ...(before === null ? {} : { before: String(before) }),
-  }
-  return useQuery({
-    queryKey: ['pipe', pipe_id, 'attempts', destination_id, query],
-    queryFn: async ({ signal }) =>
-      (await api.call('listAttempts', { path: { pipe_id, destination_id }, query, signal })).body,
-    refetchInterval: before === null ? destinationEveryMs : false,
-    placeholderData: keepPreviousData,
   })
 }
 

@@ -159,37 +159,11 @@ function Field({
 }
 
 function Delivery({ draft, errors, onChange, isStored }: Omit<Props, 'table' | 'trial'>) {
-  const { flush } = draft
-  const set = (next: Partial<typeof flush>) => onChange({ flush: { ...flush, ...next } })
-  const usual = wordsOf(draft.type).defaultFlush
   return (
     <Section title="Delivery">
       <Soft>Empty fields use the limits of the pipe, or the defaults of this type.</Soft>
       <div className={formStyles.pair}>
-        <TextField
-          label="Max records per batch"
-          inputMode="numeric"
-          placeholder={String(usual.maxRecords)}
-          value={flush.records}
-          onValue={(records) => set({ records })}
-          error={errors['flush.max_records'] ?? errors.flush}
-        />
-        <TextField
-          label="Max bytes per batch"
-          inputMode="numeric"
-          placeholder={String(usual.maxBytes)}
-          value={flush.bytes}
-          onValue={(bytes) => set({ bytes })}
-          error={errors['flush.max_bytes']}
-        />
-        <TextField
-          label="Max seconds per batch"
-          inputMode="numeric"
-          placeholder={String(usual.maxSeconds)}
-          value={flush.seconds}
-          onValue={(seconds) => set({ seconds })}
-          error={errors['flush.max_seconds']}
-        />
+        <BatchLimits draft={draft} errors={errors} onChange={onChange} />
         <TextField
           label="Max requests per second"
           inputMode="decimal"
@@ -233,5 +207,39 @@ function Delivery({ draft, errors, onChange, isStored }: Omit<Props, 'table' | '
         )}
       </div>
     </Section>
+  )
+}
+
+function BatchLimits({ draft, errors, onChange }: Pick<Props, 'draft' | 'errors' | 'onChange'>) {
+  const { flush } = draft
+  const set = (next: Partial<typeof flush>) => onChange({ flush: { ...flush, ...next } })
+  const usual = wordsOf(draft.type).defaultFlush
+  return (
+    <>
+      <TextField
+        label="Max records per batch"
+        inputMode="numeric"
+        placeholder={String(usual.maxRecords)}
+        value={flush.records}
+        onValue={(records) => set({ records })}
+        error={errors['flush.max_records'] ?? errors.flush}
+      />
+      <TextField
+        label="Max bytes per batch"
+        inputMode="numeric"
+        placeholder={String(usual.maxBytes)}
+        value={flush.bytes}
+        onValue={(bytes) => set({ bytes })}
+        error={errors['flush.max_bytes']}
+      />
+      <TextField
+        label="Max seconds per batch"
+        inputMode="numeric"
+        placeholder={String(usual.maxSeconds)}
+        value={flush.seconds}
+        onValue={(seconds) => set({ seconds })}
+        error={errors['flush.max_seconds']}
+      />
+    </>
   )
 }

@@ -58,20 +58,18 @@ interface SaveOptions {
   checksTransform: boolean
 }
 
-function EditForm({
-  pipeId,
-  destination,
-  etag,
-}: {
+interface EditFormProps {
   pipeId: string
   destination: Destination
   etag: string | null
-}) {
+}
+
+/** The form, the changes it sends, and the command that sends the same ones. */
+function useDestinationForm({ pipeId, destination, etag }: EditFormProps) {
   const [, go] = useLocation()
   const pipeName = usePipeOverview(pipeId)?.pipe_name ?? 'PIPE'
   const { destination_id: id, destination_type: type } = destination
   const path = { pipe_id: pipeId, destination_id: id }
-  const lane = `/pipes/${pipeId}/destinations/${id}`
   const form = useEditForm({
     initial: { stored: destination, etag },
     draftOf,
@@ -97,17 +95,24 @@ function EditForm({
         const isUnchecked = patch.transform !== null && !checksTransform
         warnOfTransform({ ...saved.destination, transform_check: saved.transform_check, isUnchecked })
       }
-      go(lane)
+      go(laneOf(pipeId, destination))
     },
   })
-  const { draft, change, errors, stored } = form
-  const table = useTableColumns(pipeId, draft)
-  const patch = updateBody(draftOf(stored), draft)
+  const patch = updateBody(draftOf(form.stored), form.draft)
   const twin = command(
-    ...['destinations', 'update', destinationName(pipeName, stored)],
-    ...destinationOptions(type, patch, stored.destination_config),
+    ...['destinations', 'update', destinationName(pipeName, form.stored)],
+    ...destinationOptions(type, patch, form.stored.destination_config),
     '--yes',
   )
+  return { form, pipeName, patch, twin }
+}
+
+function EditForm(props: EditFormProps) {
+  const { pipeId, destination } = props
+  const { destination_id: id, destination_type: type } = destination
+  const { form, pipeName, patch, twin } = useDestinationForm(props)
+  const { draft, change, errors, stored } = form
+  const table = useTableColumns(pipeId, draft)
   return (
     <form className={formStyles.form} onSubmit={(event) => event.preventDefault()} noValidate>
       {form.notice(shownPaths(errors, draft))}
@@ -150,9 +155,13 @@ function EditForm({
         onTableColumns={table.learn}
       />
       <div>
-        <ButtonLink to={lane}>Back to the lane</ButtonLink>
+        <ButtonLink to={laneOf(pipeId, destination)}>Back to the lane</ButtonLink>
       </div>
       <CliTwin command={twin} />
     </form>
   )
+}
+
+function laneOf(pipeId: string, { destination_id: id }: Destination): string {
+  return `/pipes/${pipeId}/destinations/${id}`
 }

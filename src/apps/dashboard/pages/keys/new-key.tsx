@@ -45,12 +45,8 @@ export function NewKey({ pipeId: forPipeId = '', onMade, onClose }: Props) {
   const create = useChange(() => api.call('createApiKey', { body: bodyOf(name, chosen, pipeId, days) }))
   const isDuplicate = create.error instanceof ApiFailure && create.error.code === 'duplicate_api_key_name'
   const errors = fieldErrors(create.error)
-  const twin = command(
-    ...['keys', 'create', name || 'NAME'],
-    ...chosen.flatMap((scope) => ['--scope', scope]),
-    ...(pipeId === '' ? [] : ['--pipe', pipes.find((pipe) => pipe.pipe_id === pipeId)?.pipe_name ?? pipeId]),
-    ...(days === '' ? [] : ['--expires', `${days}d`]),
-  )
+  const pipeName = pipes.find((pipe) => pipe.pipe_id === pipeId)?.pipe_name ?? pipeId
+  const twin = twinOf(name, chosen, pipeName, days)
   if (made !== null) return <MadeKey made={made} onClose={onClose} />
   const show = (key: SuccessBody<'createApiKey'>) => {
     setMade(key)
@@ -126,4 +122,14 @@ function bodyOf(name: string, scopes: readonly ApiKeyScope[], pipeId: string, da
     api_key_pipe_ids: pipeId === '' ? null : [pipeId],
     api_key_expires_ts: days === '' ? null : new Date(Date.now() + Number(days) * dayMs).toISOString(),
   }
+}
+
+/** `pipeName`: '' for a key of all pipes. */
+function twinOf(name: string, scopes: readonly ApiKeyScope[], pipeName: string, days: Lifetime) {
+  return command(
+    ...['keys', 'create', name || 'NAME'],
+    ...scopes.flatMap((scope) => ['--scope', scope]),
+    ...(pipeName === '' ? [] : ['--pipe', pipeName]),
+    ...(days === '' ? [] : ['--expires', `${days}d`]),
+  )
 }

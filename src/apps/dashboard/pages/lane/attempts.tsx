@@ -1,16 +1,37 @@
 /** The delivery attempts of a lane, and the request and response of one of them. */
+import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import type { DeliveryAttempt } from '../../../../contract/attempts.ts'
 import type { Destination } from '../../../../contract/destination.ts'
 import { bytes, count, counted } from '../../../../platform/quantities.ts'
 import { attemptOutcome, attemptTook } from '../../../client/attempts.ts'
 import { command, destinationName } from '../../../client/cli-twin.ts'
-import { useAttempts } from '../../data/queries.ts'
+import { api } from '../../data/api.ts'
+import { destinationEveryMs } from '../../data/queries.ts'
 import { Button, Check, formStyles } from '../../ui/controls.tsx'
 import { Dialog } from '../../ui/dialog.tsx'
 import { CliTwin, Code, Facts, Section, Soft, Table } from '../../ui/layout.tsx'
 import { Marked } from '../../ui/state.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
+
+/** The first page is read again and again; older ones do not change. */
+function useAttempts(
+  { pipe_id, destination_id }: Pick<Destination, 'pipe_id' | 'destination_id'>,
+  { isFailedOnly, before }: { isFailedOnly: boolean; before: number | null },
+) {
+  const query = {
+    limit: '10',
+    ...(isFailedOnly ? { outcome: 'failed' } : {}),
+    ...(before === null ? {} : { before: String(before) }),
+  }
+  return useQuery({
+    queryKey: ['pipe', pipe_id, 'attempts', destination_id, query],
+    queryFn: async ({ signal }) =>
+      (await api.call('listAttempts', { path: { pipe_id, destination_id }, query, signal })).body,
+    refetchInterval: before === null ? destinationEveryMs : false,
+    placeholderData: keepPreviousData,
+  })
+}
 
 export function AttemptsSection({ destination, pipeName }: { destination: Destination; pipeName: string }) {
   const [isFailedOnly, setFailedOnly] = useState(false)

@@ -71,16 +71,7 @@ export function TailPage({ pipeId }: { pipeId: string }) {
             Clear
           </Button>
         </div>
-        {tail.state === 'reconnecting' ? (
-          <Notice kind="warn">
-            The connection was lost. Reconnecting, to continue after the last record.
-          </Notice>
-        ) : null}
-        {tail.state === 'ended' && tail.ended !== null ? (
-          <Notice kind="warn">
-            Ended: <Outside text={tail.ended} />
-          </Notice>
-        ) : null}
+        <ConnectionNotice state={tail.state} ended={tail.ended} />
         <Facts
           facts={[
             ['State', <State key="state" state={tail.state} />],
@@ -147,4 +138,17 @@ function State({ state }: { state: TailState }) {
     ended: 'off',
   } as const
   return <Marked tone={tones[state]}>{state}</Marked>
+}
+
+function ConnectionNotice({ state, ended }: { state: TailState; ended: string | null }) {
+  if (state === 'reconnecting')
+    return (
+      <Notice kind="warn">The connection was lost. Reconnecting, to continue after the last record.</Notice>
+    )
+  if (state !== 'ended' || ended === null) return null
+  return (
+    <Notice kind="warn">
+      Ended: <Outside text={ended} />
+    </Notice>
+  )
 }
