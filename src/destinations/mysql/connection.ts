@@ -42,6 +42,12 @@ export interface MysqlConnection {
   destroy(): void
 }
 
+/**
+ * mysql2 prints a stack trace for each malformed packet, and a hostile server can send them without end. Nothing else
+ * in this program calls it.
+ */
+console.trace = () => {}
+
 const connectTimeoutMs = 15_000
 
 /** Members that are missing from mysql2's types: the current socket, and the function that starts TLS. */
