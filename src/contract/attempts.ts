@@ -5,7 +5,6 @@ import { resourceLimits } from './resource-limits.ts'
 
 export const attemptPage = { default: 50, max: 500 } as const
 export const attemptOutcomes = ['delivered', 'failed'] as const
-export type AttemptOutcome = (typeof attemptOutcomes)[number]
 
 const count = (minimum = 0) => Type.Integer({ minimum })
 const headers = () => Type.Record(Type.String(), Type.String())

@@ -5,20 +5,23 @@ import type { NumberedAttempt } from '../metadata/lane-attempts.ts'
 import type { LaneState } from '../metadata/lane-state.ts'
 import type { AttemptOutcome } from './attempt.ts'
 
-export interface EndedAttempt {
-  batch: Batch
-  /** Its number among the attempts at this batch. */
-  attempt: number
-  outcome: Exclude<AttemptOutcome, { kind: 'aborted' }>
+export interface EndedAttempt<Outcome = AttemptOutcome> {
+  outcome: Outcome
   /** ms since the epoch. */
   startedMs: number
   tookMs: number
 }
 
+export interface CountedAttempt extends EndedAttempt<Exclude<AttemptOutcome, { kind: 'aborted' }>> {
+  batch: Batch
+  /** Its number among the attempts at this batch. */
+  attempt: number
+}
+
 /** The row with the attempt counted, and the attempt with its numbers. */
 export function afterAttempt(
   row: LaneState,
-  ended: EndedAttempt,
+  ended: CountedAttempt,
 ): { row: LaneState; attempt: NumberedAttempt } {
   const isDelivered = ended.outcome.kind === 'delivered'
   const deliveredAttempts = row.deliveredAttempts + (isDelivered ? 1 : 0)
@@ -32,7 +35,10 @@ export function afterAttempt(
   }
 }
 
-function describe({ batch, attempt, outcome, startedMs, tookMs }: EndedAttempt, no: number): DeliveryAttempt {
+function describe(
+  { batch, attempt, outcome, startedMs, tookMs }: CountedAttempt,
+  no: number,
+): DeliveryAttempt {
   const { exchange } = outcome
   const isDelivered = outcome.kind === 'delivered'
   return {

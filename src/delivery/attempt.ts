@@ -53,7 +53,7 @@ interface Ended {
   /** False: no record was left for the destination, or the attempt ended before the driver was called. */
   wasAsked: boolean
   isHung: boolean
-  /** The request that somebody would look at: the first that failed, otherwise the last. Null: the driver reports none. */
+  /** The first request that failed, otherwise the last one. Null: the driver reports none. */
   exchange: AttemptExchange | null
 }
 

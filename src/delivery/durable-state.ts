@@ -76,10 +76,11 @@ import {
   LaneOwnershipLostError,
   type LaneSpec,
   type LaneState,
+  noCounts,
   type PassedMessages,
 } from '../metadata/lane-state.ts'
 import type { NewParked, ParkedChange } from '../metadata/parked-store-port.ts'
-import { afterAttempt, type EndedAttempt } from './attempt-record.ts'
+import { afterAttempt, type CountedAttempt } from './attempt-record.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
 import type { LaneDeps } from './lane.ts'
@@ -140,7 +141,7 @@ export class DurableState {
   }
 
   /** An attempt has ended. It is saved with what its outcome changes. */
-  attempted(ended: EndedAttempt): void {
+  attempted(ended: CountedAttempt): void {
     const { row, attempt } = afterAttempt(this.#row, ended)
     this.change(row)
     this.#attempts.push(attempt)
@@ -320,15 +321,4 @@ export class DurableState {
 /** A message that was parked as a whole is part of no batch. */
 function parkedRun({ lastSeq }: PassedMessages, { attempts }: LaneState) {
   return { kind: 'parked', firstSeq: lastSeq, batchLastSeq: null, attempts: attempts + 1 } as const
-}
-
-function noCounts({ destinationId, pipeId }: Pick<LaneSpec, 'destinationId' | 'pipeId'>): LaneCounts {
-  return {
-    destinationId,
-    pipeId,
-    deliveredRecords: 0,
-    failedAttempts: 0,
-    skippedRecords: 0,
-    filteredRecords: 0,
-  }
 }

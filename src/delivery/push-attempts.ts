@@ -6,6 +6,7 @@ import type { Batch, DestinationDriver } from '../destinations/driver.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
 import type { LaneSpec } from '../metadata/lane-state.ts'
 import { Attempt, type AttemptCalls, type AttemptOutcome, abortGraceMs, isCutShort } from './attempt.ts'
+import type { EndedAttempt } from './attempt-record.ts'
 import { batchOf } from './batch.ts'
 import type { AttemptCounts } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
@@ -17,13 +18,6 @@ import type { RetryWindow } from './retry.ts'
 
 /** An idle connection is closed after this time. */
 const idleDriverMs = 60_000
-
-interface EndedAttempt {
-  outcome: AttemptOutcome
-  /** ms since the epoch. */
-  startedMs: number
-  tookMs: number
-}
 
 export class PushAttempts {
   readonly #deps: LaneDeps
@@ -123,11 +117,10 @@ export class PushAttempts {
 
   /** Logs, measures and records each attempt. */
   #observe(spec: LaneSpec, batch: Batch, attempt: number, ended: EndedAttempt): void {
-    const { outcome, tookMs } = ended
+    const { outcome, startedMs, tookMs } = ended
     this.#state.log.attempted(batch, attempt, outcome, tookMs)
     this.#deps.observed.attempted(spec.type, batch, outcome.kind, tookMs)
-    if (outcome.kind !== 'aborted')
-      this.#state.attempted({ batch, attempt, outcome, startedMs: ended.startedMs, tookMs })
+    if (outcome.kind !== 'aborted') this.#state.attempted({ batch, attempt, outcome, startedMs, tookMs })
   }
 
   /** Ends the current attempt, which then does not count as one. */

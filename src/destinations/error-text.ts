@@ -40,12 +40,19 @@ export function cleanCode(code: string): string {
  * fewer than four characters are ignored: they would match everywhere.
  */
 export function withoutSecrets(text: string, secrets: readonly string[]): string {
+  return secretRemover(secrets)(text)
+}
+
+/** `withoutSecrets` for many texts: the secrets are prepared once. */
+export function secretRemover(secrets: readonly string[]): (text: string) => string {
   const all = forms(secrets)
-  let scrubbed = text
-  for (const secret of all) scrubbed = scrubbed.replaceAll(secret, mark)
-  const parts = scrubbed.split(ellipsis)
-  const last = parts.pop() ?? ''
-  return [...parts.map((part) => withoutBegunSecret(part, all)), last].join(ellipsis)
+  return (text) => {
+    let scrubbed = text
+    for (const secret of all) scrubbed = scrubbed.replaceAll(secret, mark)
+    const parts = scrubbed.split(ellipsis)
+    const last = parts.pop() ?? ''
+    return [...parts.map((part) => withoutBegunSecret(part, all)), last].join(ellipsis)
+  }
 }
 
 const mark = '[redacted]'

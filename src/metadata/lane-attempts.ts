@@ -9,7 +9,7 @@
  *   the others          failedAttemptsPerLane of those that failed
  */
 import { CompiledQuery, sql } from 'kysely'
-import type { AttemptOutcome, DeliveryAttempt } from '../contract/attempts.ts'
+import type { DeliveryAttempt } from '../contract/attempts.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { hourMs } from '../platform/quantities.ts'
 import { type DestinationRef, normaliseId } from './tables.ts'
@@ -25,7 +25,7 @@ export interface AttemptQuery {
   limit: number
   /** Only those with a smaller `attempt_no`. */
   before: number | null
-  outcome: AttemptOutcome | null
+  outcome: DeliveryAttempt['outcome'] | null
   /** ms since the epoch. */
   sinceMs: number | null
 }
@@ -69,7 +69,7 @@ export function attemptRecorder(
   }
 }
 
-function slotOf(outcome: AttemptOutcome, number: number): number {
+function slotOf(outcome: DeliveryAttempt['outcome'], number: number): number {
   return outcome === 'delivered'
     ? number % deliveredAttemptsPerLane
     : deliveredAttemptsPerLane + (number % failedAttemptsPerLane)
@@ -116,6 +116,6 @@ export async function pruneAttempts(trx: Connection, destinationId: string, now:
     .execute()
 }
 
-function oldestKept(now: number): Record<AttemptOutcome, number> {
+function oldestKept(now: number): Record<DeliveryAttempt['outcome'], number> {
   return { delivered: now - deliveredAttemptHours * hourMs, failed: now - failedAttemptHours * hourMs }
 }

@@ -196,6 +196,21 @@ export interface LaneCounts {
   attempts?: readonly NumberedAttempt[]
 }
 
+/** Nothing has happened since the row was last saved. */
+export function noCounts({
+  destinationId,
+  pipeId,
+}: Pick<LaneCounts, 'destinationId' | 'pipeId'>): LaneCounts {
+  return {
+    destinationId,
+    pipeId,
+    deliveredRecords: 0,
+    failedAttempts: 0,
+    skippedRecords: 0,
+    filteredRecords: 0,
+  }
+}
+
 /** The outcome of a run of messages, kept for look-ups. `firstSeq` and `lastSeq` belong to the run. */
 export interface PassedMessages {
   /** `rewound`: the lane will deliver these messages again, and their earlier outcome is void. */

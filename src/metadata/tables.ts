@@ -8,7 +8,7 @@
  */
 import type { Generated } from 'kysely'
 import type { AlertFormat } from '../contract/alert-words.ts'
-import type { AttemptOutcome } from '../contract/attempts.ts'
+import type { DeliveryAttempt } from '../contract/attempts.ts'
 import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
 import type { ParkedReason } from '../contract/parked.ts'
@@ -437,7 +437,7 @@ export interface LaneAttemptRow {
   attempt_no: number
   /** When it began. */
   at_ms: number
-  outcome: AttemptOutcome
+  outcome: DeliveryAttempt['outcome']
   /** A `DeliveryAttempt`. */
   attempt_json: string
 }

@@ -104,7 +104,8 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
       <Header url={client.url} feed={feed} alerts={alerts} readOnly={readOnly} wiped={wiped} />
       {cluster === null ? null : <ClusterLine cluster={cluster} />}
       <Body
-        {...{ page, feed, selection, blocking, parked, readOnly, width, height: bodyHeight }}
+        {...{ page, feed, selection, blocking, parked, readOnly, width, height: bodyHeight, nowMs: takenMs }}
+        showsNodes={cluster !== null}
         whyEmpty={whyEmpty(filter, showsProblemsOnly)}
       />
       {page === 'parked' && asked.entry === null ? (
@@ -136,14 +137,17 @@ interface BodyProps {
   readOnly: boolean
   width: number
   height: number
+  /** By the daemon's clock. */
+  nowMs: number
+  /** It is a cluster. */
+  showsNodes: boolean
   /** The text of a board without rows. */
   whyEmpty: string
 }
 
 function Body(props: BodyProps) {
-  const { page, feed, selection, parked, height, width } = props
+  const { page, feed, selection, parked, height, width, nowMs } = props
   const { rows, row, lane } = selection
-  const nowMs = Date.parse(feed.snapshot?.server_ts ?? '')
   if (feed.snapshot === null)
     return <Line text={feed.staleBecause === null ? 'Connecting to the daemon…' : ''} height={height} />
   if (page === 'keys') return <KeysHelp height={height} readOnly={props.readOnly} />
@@ -160,7 +164,7 @@ function Body(props: BodyProps) {
       <Board
         rows={rows}
         rates={feed.rates}
-        showsNodes={clusterOf(feed.snapshot) !== null}
+        showsNodes={props.showsNodes}
         selectedId={row?.id ?? null}
         width={page === 'detail' ? boardWidth(width) : width}
         height={height}

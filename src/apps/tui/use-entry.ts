@@ -45,7 +45,7 @@ export function useEntry({ client, act, notify, setFilter }: EntryDeps): EntryVi
       if (current.kind === 'filter') setFilter(text)
     }
     if (pressed === 'escape') {
-      type('')
+      if (current.kind === 'filter') setFilter('')
       begin(null)
     } else if (pressed === 'return') {
       if (current.kind === 'rewind' && typed !== '') act(actions.rewind(client, current.lane, typed))

@@ -4,7 +4,7 @@ import { redacted } from '../../contract/destination-words.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { redactedUrl } from '../../contract/secret-url.ts'
 import type { AttemptExchange, HttpEndpointSpec } from '../driver.ts'
-import { cleanText, withoutSecrets } from '../error-text.ts'
+import { cleanText, secretRemover } from '../error-text.ts'
 import type { EndpointResponse } from './errors.ts'
 
 export interface ExchangeDescriber {
@@ -28,6 +28,7 @@ export function exchangeDescriber(
   { secrets, isPathSecret, headers }: ShownEndpoint,
 ): ExchangeDescriber {
   const url = redactedUrl(config.url, isPathSecret)
+  const withoutSecrets = secretRemover(secrets)
   const open = new Set([
     'user-agent',
     'accept',
@@ -42,7 +43,7 @@ export function exchangeDescriber(
       ])
       return {
         request: { method, url, headers: bounded([...own, ...added]) },
-        response: response && describeResponse(response, secrets),
+        response: response && describeResponse(response, withoutSecrets),
       }
     },
   }
@@ -61,9 +62,12 @@ const requestIdHeaders = [
   'cf-ray',
 ]
 
-function describeResponse(response: EndpointResponse, secrets: readonly string[]): AttemptResponse {
+function describeResponse(
+  response: EndpointResponse,
+  withoutSecrets: (text: string) => string,
+): AttemptResponse {
   const { attemptExcerptBytes } = resourceLimits
-  const shown = (value: string) => cleanText(withoutSecrets(value, secrets), attemptExcerptBytes)
+  const shown = (value: string) => cleanText(withoutSecrets(value), attemptExcerptBytes)
   const headers = Object.entries(response.headers).flatMap(([name, value]) => {
     if (value === undefined) return []
     const text = Array.isArray(value) ? value.join(', ') : value
@@ -73,7 +77,7 @@ function describeResponse(response: EndpointResponse, secrets: readonly string[]
   const id = requestIdHeaders.map((name) => response.headers[name]).find((value) => typeof value === 'string')
   return {
     status: response.status,
-    request_id: typeof id === 'string' ? cleanText(withoutSecrets(id, secrets), requestIdBytes) : null,
+    request_id: typeof id === 'string' ? cleanText(withoutSecrets(id), requestIdBytes) : null,
     headers: bounded(headers),
     excerpt: isCompressed ? '' : shown(response.excerpt),
   }

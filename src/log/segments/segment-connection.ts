@@ -231,8 +231,10 @@ export class SegmentConnection {
   checkPipe({ pipeId, no }: SegmentPipe, row: StoredRow): void {
     const { seq, crc, body } = row
     const pipeNo = this.#db.prepare('SELECT pipe FROM message NOT INDEXED WHERE seq = ?').pluck().get(seq)
+    // A body can have many megabytes, and there can be thousands of pipes.
+    const bodyCrc = crc32(body)
     const isOf = (other: string) =>
-      other !== pipeId && crc === rowChecksum({ ...row, pipeId: other }, crc32(body))
+      other !== pipeId && crc === rowChecksum({ ...row, pipeId: other }, bodyCrc)
     if (pipeNo !== no || this.pipeIds().some(isOf))
       throw this.#contradiction(`message ${seq} is found in another pipe`)
   }

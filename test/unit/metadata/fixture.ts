@@ -8,6 +8,7 @@ import { type Pipe, type PipeLimits, pipeDefaults } from '../../../src/contract/
 import type { NewDestination } from '../../../src/metadata/destinations.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import type { LaneOwner } from '../../../src/metadata/lane-ownership.ts'
+import { noCounts } from '../../../src/metadata/lane-state.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
 import { type MetadataOptions, openMetadata } from '../../../src/stores/open-metadata.ts'
 import { type TestDatabase, testDatabase } from './database.ts'
@@ -116,4 +117,17 @@ export const limits: PipeLimits = {
   pl_delivery_max_records_per_flush: 5,
   pl_delivery_max_bytes_per_flush: 6,
   pl_delivery_max_seconds_per_flush: 7,
+}
+
+/** A file with one lane, its saved row, and the counts of a lane that has done nothing. */
+export async function newLane(t: Test, startAfterSeq = 0) {
+  const options = testFile(t)
+  const metadata = await open(t, options)
+  const workspaceId = await newWorkspace(metadata, 'default')
+  const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
+  const made = await metadata.destinations.create({ workspaceId, pipeId }, pullDestination(startAfterSeq))
+  const destinationId = made.destination_id
+  const row = (await metadata.laneStore.load(destinationId))!
+  const counts = noCounts({ destinationId, pipeId })
+  return { ...options, metadata, workspaceId, pipeId, destinationId, row, counts }
 }

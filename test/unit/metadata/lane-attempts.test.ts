@@ -5,29 +5,14 @@ import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import type { AttemptQuery } from '../../../src/metadata/lane-attempts.ts'
 import { LaneOwnershipLostError } from '../../../src/metadata/lane-state.ts'
 import { rowsOf } from './database.ts'
-import { newPipe, newWorkspace, open, ownerOf, pullDestination, testFile } from './fixture.ts'
+import { newLane, newWorkspace, ownerOf } from './fixture.ts'
 
 const { deliveredAttemptsPerLane: deliveries, failedAttemptsPerLane: failures } = resourceLimits
 const hourMs = 3_600_000
 
 async function scene(t: Test) {
-  const options = testFile(t)
-  const metadata = await open(t, options)
-  const workspaceId = await newWorkspace(metadata, 'default')
-  const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
-  const { destination_id: destinationId } = await metadata.destinations.create(
-    { workspaceId, pipeId },
-    pullDestination(0),
-  )
-  const row = (await metadata.laneStore.load(destinationId))!
-  const counts = {
-    destinationId,
-    pipeId,
-    deliveredRecords: 0,
-    failedAttempts: 0,
-    skippedRecords: 0,
-    filteredRecords: 0,
-  }
+  const lane = await newLane(t)
+  const { metadata, workspaceId, destinationId, row, counts } = lane
   const numbers = { delivered: 0, failed: 0 }
   /** In one save. */
   const save = (
@@ -49,8 +34,8 @@ async function scene(t: Test) {
     )
     return { numbers: texts.map((text) => (JSON.parse(text) as DeliveryAttempt).attempt_no), next }
   }
-  const stored = async () => (await rowsOf(options, 'SELECT 1 FROM lane_attempts')).length
-  return { metadata, workspaceId, pipeId, destinationId, row, save, list, stored }
+  const stored = async () => (await rowsOf(lane, 'SELECT 1 FROM lane_attempts')).length
+  return { ...lane, save, list, stored }
 }
 
 function attemptOf(no: number, outcome: DeliveryAttempt['outcome'], atMs: number): DeliveryAttempt {

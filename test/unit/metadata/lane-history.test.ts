@@ -1,31 +1,18 @@
 /** The history of messages: found by any of their seqs, pruned with the buffer and beyond the limit of a lane. */
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import type { PassedMessages } from '../../../src/metadata/lane-state.ts'
 import { rowsOf } from './database.ts'
-import { newPipe, newWorkspace, open, ownerOf, pullDestination, testFile } from './fixture.ts'
+import { newLane, ownerOf } from './fixture.ts'
 
 const run = (firstSeq: number, lastSeq: number, more: Partial<PassedMessages> = {}): PassedMessages => ({
   ...{ kind: 'delivered', firstSeq, lastSeq, batchLastSeq: lastSeq, atMs: 1_000 + lastSeq, attempts: 1 },
   ...more,
 })
 
-async function scene(t: Parameters<typeof testFile>[0], startAfterSeq = 0) {
-  const options = testFile(t)
-  const metadata = await open(t, options)
-  const workspaceId = await newWorkspace(metadata, 'default')
-  const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
-  const made = await metadata.destinations.create({ workspaceId, pipeId }, pullDestination(startAfterSeq))
-  const destinationId = made.destination_id
-  const row = (await metadata.laneStore.load(destinationId))!
-  const counts = {
-    destinationId,
-    pipeId,
-    deliveredRecords: 0,
-    failedAttempts: 0,
-    skippedRecords: 0,
-    filteredRecords: 0,
-  }
+async function scene(t: Test, startAfterSeq = 0) {
+  const lane = await newLane(t, startAfterSeq)
+  const { metadata, workspaceId, pipeId, row, counts } = lane
   const pass = (cursorSeq: number, ...passed: PassedMessages[]) =>
     metadata.laneStore.save([{ ...row, cursorSeq }], [{ ...counts, passed }])
   const at = async (first: number, last = first) =>
@@ -34,7 +21,7 @@ async function scene(t: Parameters<typeof testFile>[0], startAfterSeq = 0) {
       found.firstSeq,
       found.lastSeq,
     ])
-  return { ...options, metadata, workspaceId, pipeId, destinationId, row, counts, pass, at }
+  return { ...lane, pass, at }
 }
 
 t.test('the run of a message is found by any seq of it, and by none beside it', async (t) => {

@@ -106,7 +106,8 @@ function optionsOf(names: readonly string[], width: number, isStepped: boolean):
       y: { range: (_, __, max) => [0, Math.max(1, max * 1.1)] },
     },
     axes: [
-      { ...axis, space: 80, values: (...[, times, , , stepSeconds]) => timeLabels(times, stepSeconds) },
+      // biome-ignore lint/complexity/useMaxParams: uPlot calls it with these
+      { ...axis, space: 80, values: (_, times, __, ___, stepSeconds) => timeLabels(times, stepSeconds) },
       { ...axis, size: 56, incrs: wholeSteps, values: (_, values) => values.map((value) => count(value)) },
     ],
     series: [

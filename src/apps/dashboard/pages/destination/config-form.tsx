@@ -214,32 +214,20 @@ function BatchLimits({ draft, errors, onChange }: Pick<Props, 'draft' | 'errors'
   const { flush } = draft
   const set = (next: Partial<typeof flush>) => onChange({ flush: { ...flush, ...next } })
   const usual = wordsOf(draft.type).defaultFlush
-  return (
-    <>
-      <TextField
-        label="Max records per batch"
-        inputMode="numeric"
-        placeholder={String(usual.maxRecords)}
-        value={flush.records}
-        onValue={(records) => set({ records })}
-        error={errors['flush.max_records'] ?? errors.flush}
-      />
-      <TextField
-        label="Max bytes per batch"
-        inputMode="numeric"
-        placeholder={String(usual.maxBytes)}
-        value={flush.bytes}
-        onValue={(bytes) => set({ bytes })}
-        error={errors['flush.max_bytes']}
-      />
-      <TextField
-        label="Max seconds per batch"
-        inputMode="numeric"
-        placeholder={String(usual.maxSeconds)}
-        value={flush.seconds}
-        onValue={(seconds) => set({ seconds })}
-        error={errors['flush.max_seconds']}
-      />
-    </>
-  )
+  const limits = [
+    ['Max records per batch', 'records', usual.maxRecords, errors['flush.max_records'] ?? errors.flush],
+    ['Max bytes per batch', 'bytes', usual.maxBytes, errors['flush.max_bytes']],
+    ['Max seconds per batch', 'seconds', usual.maxSeconds, errors['flush.max_seconds']],
+  ] as const
+  return limits.map(([label, key, standard, error]) => (
+    <TextField
+      key={key}
+      label={label}
+      inputMode="numeric"
+      placeholder={String(standard)}
+      value={flush[key]}
+      onValue={(value) => set({ [key]: value })}
+      error={error}
+    />
+  ))
 }
