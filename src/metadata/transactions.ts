@@ -78,9 +78,12 @@ export async function inRowTransaction<T>(
   )
 }
 
-/** Resolves when no write transaction is in progress. */
-export async function writesEnded(db: Connection): Promise<void> {
-  await queueOf(db).ended()
+/**
+ * Resolves when no write transaction is in progress. With `silentMs`, also when none has made progress for that long.
+ */
+export async function writesEnded(db: Connection, silentMs = Number.POSITIVE_INFINITY): Promise<void> {
+  const queue = queueOf(db)
+  await (silentMs === Number.POSITIVE_INFINITY ? queue.ended() : queue.endedOrSilent(silentMs))
 }
 
 function untilNoConflict<T>(queue: WriteQueue, run: (attempt: number) => Promise<T>): Promise<T> {

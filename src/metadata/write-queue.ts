@@ -2,6 +2,7 @@
  * Schedules the write transactions of one handle: several run concurrently, and one that has conflicted too often runs
  * exclusively. The order is first come, first served: a transaction that waits to run exclusively blocks those behind it.
  */
+import { endsWithin } from '../platform/deadline.ts'
 
 /** Fewer than the handle has connections: reads find one. */
 const maxConcurrent = 3
@@ -17,6 +18,8 @@ export class WriteQueue {
   #running = 0
   #isExclusive = false
   #begun = 0
+  /** Attempts and whole transactions that have ended. */
+  #steps = 0
 
   /** Counts the work that `ended` waits for: a transaction with all its attempts and the pauses between them. */
   async count<T>(whole: () => Promise<T>): Promise<T> {
@@ -25,6 +28,7 @@ export class WriteQueue {
       return await whole()
     } finally {
       this.#begun -= 1
+      this.#steps += 1
       if (this.#begun === 0) for (const resolve of this.#idle.splice(0)) resolve()
     }
   }
@@ -32,6 +36,14 @@ export class WriteQueue {
   /** Resolves when no transaction is in progress. */
   async ended(): Promise<void> {
     if (this.#begun > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
+  }
+
+  /** The same, or when no attempt has ended for `silentMs`: the database does not respond. */
+  async endedOrSilent(silentMs: number): Promise<void> {
+    for (let before = -1; this.#begun > 0 && before !== this.#steps; ) {
+      before = this.#steps
+      await endsWithin(silentMs, this.ended())
+    }
   }
 
   /** If no transaction waits, `work` begins at once. */
@@ -50,6 +62,7 @@ export class WriteQueue {
       return await work()
     } finally {
       this.#running -= 1
+      this.#steps += 1
       if (isExclusive) this.#isExclusive = false
       this.#startNext()
     }

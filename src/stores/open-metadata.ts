@@ -44,7 +44,6 @@ import { users } from '../metadata/users.ts'
 import { versions } from '../metadata/versions.ts'
 import { workspaces } from '../metadata/workspaces.ts'
 import { ConfigError } from '../platform/config-error.ts'
-import { endsWithin } from '../platform/deadline.ts'
 import { isNoSpace, StorageUnavailableError } from '../platform/error-code.ts'
 import { version } from '../platform/version.ts'
 
@@ -190,7 +189,7 @@ const aCommand: Actor = { kind: 'local', id: null, name: null, address: null, op
  */
 async function close({ db, leases }: OpenedDatabase): Promise<void> {
   if (leases !== db) {
-    await endsWithin(serverWritesMs, writesEnded(db))
+    await writesEnded(db, serverSilentMs)
     await Promise.all([leases.destroy(), db.destroy()])
     return
   }
@@ -247,7 +246,7 @@ async function writeLastOpened(db: Connection, now: number): Promise<void> {
 /** The setting that stores which version last opened the database. */
 export const lastOpenedBy = 'last_opened_by'
 
-const serverWritesMs = 500
+const serverSilentMs = 500
 const checkName = 'sealing_check'
 
 /** A known text, sealed when the database was created. Only the right key unseals it. */

@@ -26,13 +26,17 @@ const written = 100
  * The page numbers of what a commit needs. Leaves everything in the file itself and nothing in its WAL; and because the
  * file was written by somebody else, the writer reads again what it has cached.
  */
-function pagesOf(file: string, pageBytes: number): Record<'first' | 'newest', number> {
+async function pagesOf(file: string, pageBytes: number): Promise<Record<'first' | 'newest', number>> {
   const db = new Database(file)
   assert.equal(db.pragma('page_size', { simple: true }), pageBytes)
   const rootOf = db.prepare('SELECT rootpage FROM sqlite_schema WHERE name = ?').pluck()
   const table = Number(rootOf.get('message'))
   db.exec('UPDATE segment SET begun_clock_ms = begun_clock_ms')
-  db.pragma('wal_checkpoint(TRUNCATE)')
+  // Busy while the writer itself checkpoints: SQLite does not wait for that.
+  await until('its WAL is empty', () => {
+    const [checkpoint] = db.pragma('wal_checkpoint(TRUNCATE)') as { busy: number }[]
+    return checkpoint?.busy === 0
+  })
   db.close()
   // An inner page ends its header with the number of its last child.
   const newest = readFileSync(file).readUInt32BE((table - 1) * pageBytes + 8)
@@ -62,7 +66,7 @@ for (const { pageBytes, segmentMaxBytes, perPage } of sizes) {
       t.same(textsOf(await readAll(reader, pipeId)), texts)
       const { dir, quarantineDir } = specAt(root)
       const file = segmentFile(dir, listSegments(dir).at(-1)!)
-      zeroPage(file, pageBytes, pagesOf(file, pageBytes)[page])
+      zeroPage(file, pageBytes, (await pagesOf(file, pageBytes))[page])
       const bytes = readFileSync(file)
 
       const next = await handle.appender.append(message(pipeId, 'next'))
