@@ -5,9 +5,9 @@ port2.close()
 nowhere.unref()
 
 /**
- * Frees the memory of large bytes that no other code refers to, now: the garbage collector takes its time about
- * memory outside its heap, and lets up to 64 MiB of it gather in each thread. Bytes that are sent to a port without a
- * listener are gone at once.
+ * Releases the memory of large bytes immediately. No other code may refer to them. The garbage collector is slow to
+ * release memory outside its heap and lets up to 64 MiB of it accumulate in each thread. The memory of bytes that are
+ * sent to a port without a receiver is released at once.
  */
 export function freeNow({ buffer }: Uint8Array<ArrayBuffer>): void {
   nowhere.postMessage(null, [buffer])

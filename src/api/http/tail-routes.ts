@@ -1,12 +1,14 @@
 /**
- * The tail of a pipe (docs/dev/contract.md#looking-at-messages): Server-Sent Events, a `record` for each record that
- * is stored from now on, as many a second as are asked for; what is left out is counted in `dropped`.
+ * The tail of a pipe (docs/dev/contract.md#looking-at-messages): Server-Sent Events, one `record` for each record
+ * that is stored from now on, up to the requested number per second. Records that are left out are counted in
+ * `dropped`.
  *
- *   pull: a look at what came ─▶ events ─▶ the client takes them ─▶ the next look
+ *   read the new records ─▶ send them as events ─▶ wait until the client has taken them ─▶ read again
  *
- * A client that reads slowly is looked for less often: nothing waits for it in memory but one piece. It ends when the client
- * goes, and with an `end` that says why: `shutdown`, `pipe_deleted`, or `access_ended` (the key or the session). Whether access has
- * ended is asked every three seconds, and at once when this process changes a key, a user or a session.
+ * For a client that reads slowly, the log is read less often: at most one piece waits in memory for it. A tail ends
+ * when the client disconnects, or with an `end` event that says why: `shutdown`, `pipe_deleted`, or `access_ended`
+ * (of the key or the session). Access is checked every three seconds, and at once when this process changes a key, a
+ * user or a session.
  */
 import assert from 'node:assert'
 import { ApiError } from '../../contract/errors.ts'
@@ -30,28 +32,28 @@ export interface TailDeps {
 interface Tail {
   pipeId: string
   workspaceId: string
-  /** Records a second. */
+  /** The maximum number of records per second. */
   sample: number
   by: Principal['by']
   isStillAdmitted(): Promise<boolean>
-  /** Its access may have ended: to be checked before anything more is sent. */
+  /** Its access may have ended: it is checked before anything more is sent. */
   isSuspect: boolean
-  /** When its access was checked, on the monotonic clock. */
+  /** When its access was last checked, on the monotonic clock. */
   checkedAtMs: number
   isRevoked: boolean
-  /** Ends its wait. */
+  /** Ends its current wait. */
   wake(): void
 }
 
-/** The access that has ended or may have: that of a revoked key, or of the users of a workspace. */
+/** The access that has ended or may have ended: that of a revoked key, or of the users of a workspace. */
 export type AccessChange = { readonly apiKeyId: string } | { readonly usersOf: string }
 
-/** Between two looks: records that come one by one are sent together. */
+/** The pause between two reads: records that arrive one by one are sent together. */
 const pauseMs = 50
-/** How long a look waits, and so how soon an end is seen. */
+/** How long a read waits for records, and thus how soon a tail notices its end. */
 const waitMs = 2_000
 const heartbeatMs = 10_000
-/** Whether the key or the session is still good: each time is a request of the session's. */
+/** How often access is checked. For a session, each check is a request of that session. */
 const checkEveryMs = 3_000
 
 export class Tails {
@@ -65,17 +67,17 @@ export class Tails {
     this.#deps = deps
   }
 
-  /** Each of them ends now. */
+  /** Ends all tails now. */
   end(): void {
     this.#isEnding = true
     for (const tail of this.#tails) tail.wake()
   }
 
-  /** A tail of this key ends; those of the people send nothing more before they have asked whether their session is still admitted. */
+  /** Ends the tails of this key. Tails of users send nothing more until their session has been checked again. */
   accessChanged(change: AccessChange): void {
     for (const tail of this.#tails) {
       if (!isOf(tail, change)) continue
-      // The directory may not have seen the change yet: a revoked key is not asked for.
+      // A revoked key is not checked again, because the directory may not have seen the change yet.
       tail.isRevoked = 'apiKeyId' in change
       tail.isSuspect = true
       tail.wake()
@@ -124,7 +126,7 @@ export class Tails {
     }
     try {
       const place = await this.#deps.history.placeAt(pipeId, from?.afterSeq ?? null)
-      // The tail continues with the message that the client knows a part of, if it is still stored.
+      // The tail continues within the message of which the client has a part, if it is still stored.
       if (from !== null && from.records > 0) place.given = { seq: from.afterSeq + 1, records: from.records }
       const stream = (client: ResponseStream, gone: Promise<void>) => {
         this.#run(client, gone, tail, place)
@@ -141,7 +143,7 @@ export class Tails {
     }
   }
 
-  /** Returns what to call at its end. Throws `tail_concurrency_exceeded`. */
+  /** Returns the function to call at the end of the tail. Throws `tail_concurrency_exceeded`. */
   #begin(workspaceId: string): () => void {
     const own = this.#open.get(workspaceId) ?? 0
     if (own >= resourceLimits.tailsPerWorkspace || this.#count >= resourceLimits.tails)
@@ -168,7 +170,10 @@ export class Tails {
       isGone = true
       tail.wake()
     })
-    /** Undefined: something else came first. No promise that lives as long as the tail is waited for again and again. */
+    /**
+     * Resolves with undefined if the wait ends before the work. It does not race with a promise that lives as long as
+     * the tail, because each race would add a reaction to that promise that stays in memory.
+     */
     const orWoken = <T>(work: Promise<T>) =>
       new Promise<T | undefined>((resolve, reject) => {
         endWait = () => resolve(undefined)
@@ -179,7 +184,7 @@ export class Tails {
     let tokens = sample
     let filledAt = performance.now()
     let spokenAt = filledAt
-    // An id without an event: a client that is cut off before the first one knows where to go on.
+    // An id without an event: a client that is disconnected before the first event knows where to continue.
     let isOpen = await client.write(Buffer.from(`retry: 2000\nid: ${idOf(place)}\n\n`))
     while (isOpen && !isGone) {
       const now = performance.now()
@@ -224,7 +229,10 @@ function isOf({ by, workspaceId }: Tail, change: AccessChange): boolean {
   return by.kind === 'session' && workspaceId === change.usersOf
 }
 
-/** `event:`, `id:`, `data:`; the data has no newline, and a raw carriage return in a record is white space. */
+/**
+ * One event with its `event:`, `id:` and `data:` lines. The data has no newline; a raw carriage return in a record is
+ * white space.
+ */
 function event(name: string, id: string | null, data: string): Buffer {
   const idLine = id === null ? '' : `id: ${id}\n`
   return Buffer.from(`event: ${name}\n${idLine}data: ${data.replaceAll('\r', ' ')}\n\n`)
@@ -234,7 +242,7 @@ function idOf({ cursor, given }: TailPlace): string {
   return given === undefined ? String(cursor.seq) : `${given.seq}.${given.records - 1}`
 }
 
-/** `isSilent`: the client has received nothing for so long that a comment keeps the connection open. */
+/** `isSilent`: nothing was sent for so long that a comment must keep the connection open. */
 function eventsOf({ records, leftOut, place }: TailedRun, isSilent: boolean): Buffer[] {
   const events = records.map(recordEvent)
   if (leftOut > 0)
@@ -250,11 +258,11 @@ function recordEvent({ msgId, seq, index, receivedMs, text }: TailedRecord): Buf
 
 interface From {
   afterSeq: number
-  /** The number of records that are known of the message after it. */
+  /** The number of records of the next message that the client already has. */
   records: number
 }
 
-/** `Last-Event-ID`, which a browser sends when it connects again, wins over `after_seq`. */
+/** `Last-Event-ID`, which a browser sends when it reconnects, takes precedence over `after_seq`. */
 function placeFrom(lastEventId = '', afterSeq: number | undefined): From | null {
   const [, seq, index] = /^(\d{1,15})(?:\.(\d{1,9}))?$/.exec(lastEventId) ?? []
   if (seq !== undefined && index !== undefined)
