@@ -53,7 +53,9 @@ export interface ApiReply {
 
 export interface Route {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
-  /** With parameters in braces, as the OpenAPI document writes them: `/v1/pipes/{pipe_id}`; `/dashboard/*`: see ServedPath. */
+  /**
+   * With parameters in braces, as in the OpenAPI document: `/v1/pipes/{pipe_id}`. For `/dashboard/*` see ServedPath.
+   */
   path: string
   operationId: string
   /** The listeners that serve it: those of management, those of ingest and pull, or all. */

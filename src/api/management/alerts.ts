@@ -1,4 +1,4 @@
-/** Alerts of a workspace (docs/dev/contract.md#alerts): where they go is set as a whole, and removed as a whole. */
+/** The alerts of a workspace (docs/dev/contract.md#alerts). Their settings are replaced and removed as a whole. */
 import { alertEventNames, redactedAlertUrl } from '../../contract/alert-words.ts'
 import type { AlertsPut, AlertsShown } from '../../contract/alerts.ts'
 import { redacted } from '../../contract/destination-words.ts'
@@ -34,7 +34,7 @@ export function alertUseCases({ metadata, checkTarget, testAlert }: Deps) {
       return shown(stored)
     },
 
-    /** Also when there are none. */
+    /** Succeeds even if no alerts are set up. */
     async deleteAlerts({ principal }: Call<'deleteAlerts'>): Promise<void> {
       await metadata.alerts.delete(principal.workspaceId)
     },
