@@ -28,7 +28,8 @@ export interface AlertMark {
   state: 'none' | 'held' | 'raised'
   /** The time at which the condition became true. */
   sinceMs: number | null
-  toldMs: number | null
+  /** The time at which the last alert was queued. */
+  alertedMs: number | null
   /** Number of occurrences that have not been reported. */
   heldBack: number
   /** For an event with a count: the count that was last reported. */
@@ -201,7 +202,7 @@ async function putMarks(trx: Connection, workspaceId: string, marks: readonly Al
       event: mark.event,
       mark_state: mark.state,
       since_ms: mark.sinceMs,
-      told_ms: mark.toldMs,
+      told_ms: mark.alertedMs,
       held_back: mark.heldBack,
       counted: mark.counted,
     }))
@@ -228,7 +229,7 @@ function decodeMark(row: AlertMarkRow): AlertMark {
     event: row.event as AlertMark['event'],
     state: row.mark_state,
     sinceMs: numberOr(row.since_ms),
-    toldMs: numberOr(row.told_ms),
+    alertedMs: numberOr(row.told_ms),
     heldBack: Number(row.held_back),
     counted: Number(row.counted),
   }

@@ -23,7 +23,7 @@ export interface ConnectionQuotaOptions {
   now?: () => number
 }
 
-/** A client that is turned away usually connects again and again, so the log reports at most one event per minute. */
+/** A client that is turned away usually connects again and again, so the log reports at max_connections one event per minute. */
 const logEveryMs = 60_000
 
 export function connectionQuota({
@@ -41,7 +41,7 @@ export function connectionQuota({
     turnedAway += 1
     if (now() - loggedAt < logEveryMs) return
     loggedAt = now()
-    log.warn({ address, most: perAddress, turned_away: turnedAway }, 'http.address_full')
+    log.warn({ address, max_connections: perAddress, turned_away: turnedAway }, 'http.address_full')
     turnedAway = 0
   }
 

@@ -75,7 +75,7 @@ export function guardDescriptors({
     isFull = true
     // The order matters: the released descriptors must not go to clients that wait to be accepted.
     stopListening().then(releaseReserve, (error) => log.error({ err: error }, 'http.still_listening'))
-    log.warn({ max_descriptors: limit, kept }, 'http.connections_full')
+    log.warn({ max_descriptors: limit, reserved: kept }, 'http.connections_full')
   }
   const acceptAgain = async () => {
     isOpening = true

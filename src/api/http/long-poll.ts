@@ -11,7 +11,7 @@
 import { ApiError } from '../../contract/errors.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { PullResult, Pulls } from '../../delivery/delivery.ts'
-import { freeNow } from './free-now.ts'
+import { releaseBuffer } from './release-buffer.ts'
 
 export const maxWaitMs = 30_000
 export const defaultWaitMs = 5_000
@@ -47,7 +47,7 @@ interface OpenPull {
 interface WorkspacePulls {
   readonly pulls: Set<OpenPull>
   /** Messages that were read but not sent because there was no room: their size, by request. */
-  readonly refused: Map<string, number>
+  readonly rejected: Map<string, number>
 }
 
 export class LongPoll {
@@ -98,7 +98,7 @@ export class LongPoll {
 
   #begin(wait: PullWait): { pull: OpenPull; revoked: Promise<never> } {
     if (wait.apiKeyId !== null && this.#revoked.includes(wait.apiKeyId)) throw new ApiError('unauthorized')
-    const own = this.#open.get(wait.workspaceId) ?? { pulls: new Set(), refused: new Map() }
+    const own = this.#open.get(wait.workspaceId) ?? { pulls: new Set(), rejected: new Map() }
     if (own.pulls.size >= resourceLimits.pullsPerWorkspace) throw tooManyPulls()
     this.#requireRoomAgain(own, wait)
     this.#open.set(wait.workspaceId, own)
@@ -146,25 +146,25 @@ export class LongPoll {
     const own = this.#open.get(pull.wait.workspaceId)
     if (own !== undefined && !this.#hasRoom(own, bytes)) {
       this.#abandon(pull.wait, message)
-      freeNow(message.json)
-      remember(own.refused, pull.wait, bytes)
+      releaseBuffer(message.json)
+      remember(own.rejected, pull.wait, bytes)
       throw tooManyUnread()
     }
     pull.bytes = bytes
   }
 
   /** A message that had no room is not read again until there is room: each read slows down the lanes of all pipes. */
-  #requireRoomAgain({ pulls, refused }: WorkspacePulls, wait: PullWait): void {
-    const bytes = refused.get(askedFor(wait))
+  #requireRoomAgain({ pulls, rejected }: WorkspacePulls, wait: PullWait): void {
+    const bytes = rejected.get(requestKey(wait))
     if (bytes === undefined) return
-    if (!this.#hasRoom({ pulls, refused }, bytes)) throw tooManyUnread()
-    refused.delete(askedFor(wait))
+    if (!this.#hasRoom({ pulls, rejected }, bytes)) throw tooManyUnread()
+    rejected.delete(requestKey(wait))
   }
 
   /** A workspace that holds no message always gets one, as long as this process has room for it. */
   #hasRoom({ pulls }: WorkspacePulls, bytes: number): boolean {
-    const ofWorkspace = held(pulls)
-    const ofAll = held([...this.#open.values()].flatMap((own) => [...own.pulls]))
+    const ofWorkspace = heldBytes(pulls)
+    const ofAll = heldBytes([...this.#open.values()].flatMap((own) => [...own.pulls]))
     const { pulledBytesPerWorkspace, pulledBytes } = resourceLimits
     const fitsOwn = ofWorkspace === 0 || ofWorkspace + bytes <= pulledBytesPerWorkspace
     return fitsOwn && (ofAll === 0 || ofAll + bytes <= pulledBytes)
@@ -177,21 +177,21 @@ export class LongPoll {
   }
 }
 
-function held(pulls: Iterable<OpenPull>): number {
+function heldBytes(pulls: Iterable<OpenPull>): number {
   let bytes = 0
   for (const pull of pulls) bytes += pull.bytes
   return bytes
 }
 
-function askedFor({ destinationId, afterSeq }: PullWait): string {
+function requestKey({ destinationId, afterSeq }: PullWait): string {
   return `${destinationId} ${afterSeq}`
 }
 
 /** Keeps at most as many entries as a workspace can have pulls. The oldest is removed. */
-function remember(refused: Map<string, number>, wait: PullWait, bytes: number): void {
-  refused.set(askedFor(wait), bytes)
-  if (refused.size <= resourceLimits.pullsPerWorkspace) return
-  for (const oldest of refused.keys()) return void refused.delete(oldest)
+function remember(rejected: Map<string, number>, wait: PullWait, bytes: number): void {
+  rejected.set(requestKey(wait), bytes)
+  if (rejected.size <= resourceLimits.pullsPerWorkspace) return
+  for (const oldest of rejected.keys()) return void rejected.delete(oldest)
 }
 
 function tooManyUnread(): ApiError {

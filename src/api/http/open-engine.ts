@@ -9,9 +9,9 @@ import { type ConnectionQuotaOptions, connectionQuota } from './connection-quota
 import type { HttpEngine } from './engine.ts'
 import { loadBinding } from './uws/binding.ts'
 
-type Crowds = Omit<ConnectionQuotaOptions, 'log'>
+type ConnectionLimits = Omit<ConnectionQuotaOptions, 'log'>
 
-const unlimited: Crowds = { perAddress: 0, isTrusted: () => false }
+const unlimited: ConnectionLimits = { perAddress: 0, isTrusted: () => false }
 
 /**
  * Rejects, for `uws`, with the loader's error (code UWS_BINDING_UNAVAILABLE) if no binding can be loaded. Rejects
@@ -21,7 +21,7 @@ const unlimited: Crowds = { perAddress: 0, isTrusted: () => false }
 export async function openEngine(
   wanted: Settings['http.engine'],
   log: Logger,
-  { perAddress, isTrusted }: Crowds = unlimited,
+  { perAddress, isTrusted }: ConnectionLimits = unlimited,
 ): Promise<HttpEngine> {
   if (perAddress > 0 && wanted !== 'node') {
     throw new ConfigError(

@@ -51,8 +51,8 @@ export function runRoute(route: Route, context: RouteContext): Handler {
         else exchange.send(complete(toResponse(given)), isStopping())
       },
       (error) => {
-        const told = isStopping() ? whileStopping(error, route, log) : error
-        exchange.send(complete(errorResponse(told, log, route.operationId)), isStopping())
+        const apiError = isStopping() ? whileStopping(error, route, log) : error
+        exchange.send(complete(errorResponse(apiError, log, route.operationId)), isStopping())
       },
     )
   })
@@ -198,7 +198,7 @@ async function reply(
           requireRight(route, await admitSession(context, visit, method, headers))
         return true
       } catch (error) {
-        return !(error instanceof ApiError) || !lockedOut.includes(error.code)
+        return !(error instanceof ApiError) || !accessErrors.includes(error.code)
       }
     },
   })
@@ -206,7 +206,7 @@ async function reply(
   return given
 }
 
-const lockedOut: readonly ErrorCode[] = ['unauthorized', 'session_required', 'forbidden']
+const accessErrors: readonly ErrorCode[] = ['unauthorized', 'session_required', 'forbidden']
 
 /** Throws `forbidden`. */
 function requireRight(

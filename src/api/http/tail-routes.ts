@@ -16,14 +16,14 @@ import { tailSample } from '../../contract/message.ts'
 import { operations } from '../../contract/operations.ts'
 import type { Principal } from '../../contract/principal.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import type { History, TailedRecord, TailedRun, TailPlace } from '../../observe/history/history.ts'
+import type { History, TailedRecord, TailedRun, TailPosition } from '../../observe/history/history.ts'
 import type { Logger } from '../../platform/log.ts'
 import { checkedCall } from '../management/call.ts'
 import type { ResponseStream } from './response-stream.ts'
 import type { ApiReply, ApiRequest, Route } from './route.ts'
 
 export interface TailDeps {
-  history: Pick<History, 'placeAt' | 'follow'>
+  history: Pick<History, 'positionAt' | 'follow'>
   /** Whether the workspace has this pipe. */
   hasPipe(workspaceId: string, pipeId: string): boolean
   log: Logger
@@ -106,7 +106,7 @@ export class Tails {
     const { workspaceId } = principal
     if (!this.#deps.hasPipe(workspaceId, pipeId)) throw new ApiError('pipe_not_found')
     const { sample = tailSample.default } = query
-    const from = placeFrom(headers['last-event-id'], query.after_seq)
+    const from = positionFrom(headers['last-event-id'], query.after_seq)
     const releaseSlot = this.#begin(workspaceId)
     const tail: Tail = {
       pipeId,
@@ -125,11 +125,12 @@ export class Tails {
       releaseSlot()
     }
     try {
-      const place = await this.#deps.history.placeAt(pipeId, from?.afterSeq ?? null)
+      const position = await this.#deps.history.positionAt(pipeId, from?.afterSeq ?? null)
       // The tail continues within the message of which the client has a part, if it is still stored.
-      if (from !== null && from.records > 0) place.given = { seq: from.afterSeq + 1, records: from.records }
+      if (from !== null && from.records > 0)
+        position.shown = { seq: from.afterSeq + 1, records: from.records }
       const stream = (client: ResponseStream, gone: Promise<void>) => {
-        this.#run(client, gone, tail, place)
+        this.#run(client, gone, tail, position)
           .catch((err) => this.#deps.log.error({ err, pipe_id: pipeId }, 'tail.failed'))
           .finally(() => {
             release()
@@ -161,7 +162,7 @@ export class Tails {
     }
   }
 
-  async #run(client: ResponseStream, gone: Promise<void>, tail: Tail, from: TailPlace): Promise<void> {
+  async #run(client: ResponseStream, gone: Promise<void>, tail: Tail, from: TailPosition): Promise<void> {
     const { sample } = tail
     let isGone = false
     let endWait = () => {}
@@ -180,12 +181,12 @@ export class Tails {
         if (isGone || this.#isEnding || tail.isSuspect) endWait()
         work.then(resolve, reject)
       })
-    let place = from
+    let position = from
     let tokens = sample
     let filledAt = performance.now()
-    let spokenAt = filledAt
+    let sentAt = filledAt
     // An id without an event: a client that is disconnected before the first event knows where to continue.
-    let isOpen = await client.write(Buffer.from(`retry: 2000\nid: ${idOf(place)}\n\n`))
+    let isOpen = await client.write(Buffer.from(`retry: 2000\nid: ${idOf(position)}\n\n`))
     while (isOpen && !isGone) {
       const now = performance.now()
       const reason = await this.#endOf(tail, now)
@@ -195,20 +196,20 @@ export class Tails {
       }
       tokens = Math.min(sample, tokens + ((now - filledAt) / 1_000) * sample)
       filledAt = now
-      const most = Math.floor(tokens)
-      if (most >= 1) {
-        const look = this.#deps.history.follow(tail.pipeId, place, most, waitMs)
-        const run = await orWoken(look)
+      const maxRecords = Math.floor(tokens)
+      if (maxRecords >= 1) {
+        const reading = this.#deps.history.follow(tail.pipeId, position, maxRecords, waitMs)
+        const run = await orWoken(reading)
         if (run === undefined) continue
-        place = run.place
+        position = run.position
         tokens -= run.records.length
-        const events = eventsOf(run, performance.now() - spokenAt > heartbeatMs)
+        const events = eventsOf(run, performance.now() - sentAt > heartbeatMs)
         if (events.length > 0) {
           isOpen = await client.write(Buffer.concat(events))
-          spokenAt = performance.now()
+          sentAt = performance.now()
         }
       }
-      await orWoken(pause(most >= 1 ? pauseMs : 1_000 / sample))
+      await orWoken(pause(maxRecords >= 1 ? pauseMs : 1_000 / sample))
     }
   }
 
@@ -238,15 +239,15 @@ function event(name: string, id: string | null, data: string): Buffer {
   return Buffer.from(`event: ${name}\n${idLine}data: ${data.replaceAll('\r', ' ')}\n\n`)
 }
 
-function idOf({ cursor, given }: TailPlace): string {
-  return given === undefined ? String(cursor.seq) : `${given.seq}.${given.records - 1}`
+function idOf({ cursor, shown }: TailPosition): string {
+  return shown === undefined ? String(cursor.seq) : `${shown.seq}.${shown.records - 1}`
 }
 
 /** `isSilent`: nothing was sent for so long that a comment must keep the connection open. */
-function eventsOf({ records, leftOut, place }: TailedRun, isSilent: boolean): Buffer[] {
+function eventsOf({ records, omitted, position }: TailedRun, isSilent: boolean): Buffer[] {
   const events = records.map(recordEvent)
-  if (leftOut > 0)
-    events.push(event('dropped', String(place.cursor.seq), JSON.stringify({ records: leftOut })))
+  if (omitted > 0)
+    events.push(event('dropped', String(position.cursor.seq), JSON.stringify({ records: omitted })))
   if (events.length === 0 && isSilent) events.push(Buffer.from(':\n\n'))
   return events
 }
@@ -256,14 +257,14 @@ function recordEvent({ msgId, seq, index, receivedMs, text }: TailedRecord): Buf
   return event('record', `${seq}.${index}`, `${JSON.stringify(head).slice(0, -1)},"record":${text}}`)
 }
 
-interface From {
+interface ClientPosition {
   afterSeq: number
   /** The number of records of the next message that the client already has. */
   records: number
 }
 
 /** `Last-Event-ID`, which a browser sends when it reconnects, takes precedence over `after_seq`. */
-function placeFrom(lastEventId = '', afterSeq: number | undefined): From | null {
+function positionFrom(lastEventId = '', afterSeq: number | undefined): ClientPosition | null {
   const [, seq, index] = /^(\d{1,15})(?:\.(\d{1,9}))?$/.exec(lastEventId) ?? []
   if (seq !== undefined && index !== undefined)
     return { afterSeq: Math.max(0, Number(seq) - 1), records: Number(index) + 1 }

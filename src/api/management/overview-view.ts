@@ -86,7 +86,7 @@ export class OverviewView {
   }
 
   /** `nodeNames`: the node of the cluster that delivers each pipe. */
-  async look(
+  async refresh(
     { metadata, laneViews, now, pendingUsage, ingestTotals }: Deps,
     nodeNames: ReadonlyMap<string, string>,
   ): Promise<void> {

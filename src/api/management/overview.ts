@@ -50,7 +50,7 @@ export function overviewUseCases(deps: Deps) {
       const parts = await runs.run(workspaceId, async () => {
         const facts = deps.serviceFacts()
         const cluster = (await deps.cluster?.()) ?? null
-        await Promise.all([view.look(deps, nodeNames(cluster)), facts])
+        await Promise.all([view.refresh(deps, nodeNames(cluster)), facts])
         return { ...(await serviceParts(deps, facts)), cluster }
       })
       const overview = { ...view.since(since ?? null, deps.now()), ...parts }

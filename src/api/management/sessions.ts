@@ -62,7 +62,7 @@ export interface SignInSource {
 interface Attempt {
   /** The accounts that the password is compared with. */
   candidates: readonly StoredUser[]
-  takeBack: () => void
+  uncount: () => void
 }
 
 const idleMs = resourceLimits.sessionIdleSeconds * 1_000
@@ -116,8 +116,8 @@ export class Sessions {
     const { users } = this.#deps.metadata.as(actor)
     const hash = hashToken(token)
     if (!isToken(token) || !(await users.hasSetupLink(hash))) throw new ApiError('setup_link_invalid')
-    const [beside] = await this.#deps.metadata.users.accountsOf(email)
-    const passwordHash = await this.#deps.passwords.hash(password, beside?.passwordHash)
+    const [sameEmail] = await this.#deps.metadata.users.accountsOf(email)
+    const passwordHash = await this.#deps.passwords.hash(password, sameEmail?.passwordHash)
     const user = await users.redeemSetupLink(hash, { email, passwordHash })
     if (user === null) throw new ApiError('setup_link_invalid')
     this.#deps.log.info({ user_id: user.user.user_id }, 'user.set_up')
@@ -178,9 +178,9 @@ export class Sessions {
     const { current_password, password } = validate(PasswordChange, requireObject(body))
     const account = await this.#require(token)
     const { workspaceId, user } = account
-    const takeBack = this.#limits.begin(user.user_email, { browser: `with a session of ${user.user_id}` })
+    const uncount = this.#limits.begin(user.user_email, { browser: `with a session of ${user.user_id}` })
     try {
-      await this.#verified(current_password, { candidates: [account], takeBack }, address)
+      await this.#verified(current_password, { candidates: [account], uncount }, address)
     } catch (error) {
       // The session continues, so the error is not a 401, which would mean that it has ended.
       if (!(error instanceof ApiError && error.code === 'sign_in_failed')) throw error
@@ -201,12 +201,11 @@ export class Sessions {
    */
   #attempt(name: string, accounts: readonly StoredUser[], { network, browserToken }: SignInSource): Attempt {
     try {
-      return { candidates: accounts, takeBack: this.#limits.begin(name, { address: network }) }
+      return { candidates: accounts, uncount: this.#limits.begin(name, { address: network }) }
     } catch (error) {
       for (const account of accounts) {
         const browser = knownBrowser(browserToken ?? '', account.passwordHash)
-        if (browser !== null)
-          return { candidates: [account], takeBack: this.#limits.begin(name, { browser }) }
+        if (browser !== null) return { candidates: [account], uncount: this.#limits.begin(name, { browser }) }
       }
       throw error
     }
@@ -215,14 +214,14 @@ export class Sessions {
   /** Throws `sign_in_failed`, `sign_in_busy`. */
   async #verified(
     password: string,
-    { candidates, takeBack }: Attempt,
+    { candidates, uncount }: Attempt,
     address: string | null,
   ): Promise<StoredUser> {
     try {
       const hashes = candidates.map(({ passwordHash }) => passwordHash)
       const user = candidates[await this.#deps.passwords.indexOf(password, hashes)]
       if (user !== undefined) {
-        takeBack()
+        uncount()
         return user
       }
       // With several candidates the failure is not added to an audit log: one workspace would learn of attempts on an
@@ -231,7 +230,7 @@ export class Sessions {
       this.#deps.log.warn({ address, user_id: only?.user.user_id }, 'user.sign_in_failed')
       if (only !== undefined) this.#recordFailure(only, address)
     } catch (error) {
-      takeBack()
+      uncount()
       throw error
     }
     throw new ApiError('sign_in_failed')

@@ -42,9 +42,9 @@ export class SignInLimits {
         headers: { 'Retry-After': String(Math.ceil(waitMs / 1_000)) },
       })
     }
-    const takeBack = counted.map(([counts, name]) => counts.count(name, now))
+    const uncount = counted.map(([counts, name]) => counts.count(name, now))
     return () => {
-      for (const one of takeBack) one()
+      for (const one of uncount) one()
     }
   }
 

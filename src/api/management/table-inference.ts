@@ -53,7 +53,7 @@ export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) 
         addColumns: body.add_columns ?? false,
         dedupe: dedupeOf(body),
       }
-      const work = async () => (await trials.infer(spec, request)) ?? unanswered(spec, request)
+      const work = async () => (await trials.infer(spec, request)) ?? noResponse(spec, request)
       if (!request.createTable && !request.addColumns) return await work()
       return await audited(metadata, { workspaceId, pipeId: pipe.pipe_id }, spec, work)
     },
@@ -158,7 +158,7 @@ function isPathOf(path: string, key: string): boolean {
   return Array.isArray(keys) && keys.length === 1 && keys[0] === key
 }
 
-function unanswered(
+function noResponse(
   { config }: DatabaseSpec,
   { sample, createTable, addColumns }: TableInferenceRequest,
 ): TableProposal {

@@ -80,7 +80,7 @@ export async function checkedOnSave(
   const { isComplete, seen, kept, filtered, failed, faults } = trial
   const [first] = faults
   if (isComplete && first !== undefined && failed === seen)
-    throw validationError({ [first.path]: refusal(trial, first) })
+    throw validationError({ [first.path]: rejectionText(trial, first) })
   return {
     not_checked: isComplete ? null : 'timed_out',
     records_seen: seen,
@@ -117,7 +117,7 @@ async function within(work: Promise<TransformTrial>): Promise<TransformTrial | '
 
 type Fault = TransformTrial['faults'][number]
 
-function refusal({ seen, failed }: TransformTrial, fault: Fault): string {
+function rejectionText({ seen, failed }: TransformTrial, fault: Fault): string {
   const on = seen === 1 ? 'the only record' : `all ${count(seen)} newest records`
   const how = fault.records === failed ? '' : `, on ${count(fault.records)} of them so`
   return `fails on ${on} of the pipe${how}: ${sentence(fault.message)} (${where(fault)}.) With check_transform=false (--no-transform-check) it is saved anyway.`

@@ -31,8 +31,8 @@ export function userUseCases({ metadata, passwords, now, usersChanged = () => {}
 
     async createUser({ principal, body }: Call<'createUser'>) {
       const { user_email: email, user_role: role, password } = body
-      const [beside] = await metadata.users.accountsOf(email)
-      const passwordHash = await passwords.hash(password, beside?.passwordHash)
+      const [sameEmail] = await metadata.users.accountsOf(email)
+      const passwordHash = await passwords.hash(password, sameEmail?.passwordHash)
       return { user: await metadata.users.create(principal.workspaceId, { email, role, passwordHash }) }
     },
 

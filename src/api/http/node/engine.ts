@@ -28,15 +28,15 @@ import { NodeExchange } from './exchange.ts'
 import { PathTable } from './path-table.ts'
 
 export function createEngine(quota: ConnectionQuota): HttpEngine {
-  const crowd = { open: new Set<Socket>(), most: maxConnections(), quota }
-  return { name: 'node', createListener: (options) => new NodeListener(options, crowd) }
+  const openSockets = { sockets: new Set<Socket>(), max: maxConnections(), quota }
+  return { name: 'node', createListener: (options) => new NodeListener(options, openSockets) }
 }
 
 /** The connections of all listeners, and their limits. */
-interface Crowd {
+interface OpenSockets {
   /** All open sockets, whether or not their TLS handshake is complete. */
-  open: Set<Socket>
-  most: number
+  sockets: Set<Socket>
+  max: number
   quota: ConnectionQuota
 }
 
@@ -45,7 +45,7 @@ const checkEveryMs = 1_000
 class NodeListener implements Listener {
   readonly #options: ListenerOptions
   readonly #paths: PathTable
-  readonly #crowd: Crowd
+  readonly #openSockets: OpenSockets
   readonly #own = new Set<Socket>()
   /** The connections by their socket: with TLS, the decrypted one. */
   readonly #connections = new Map<Socket, Connection>()
@@ -53,10 +53,10 @@ class NodeListener implements Listener {
   readonly #checks: NodeJS.Timeout
   #port: number
 
-  constructor(options: ListenerOptions, crowd: Crowd) {
+  constructor(options: ListenerOptions, openSockets: OpenSockets) {
     this.#options = options
     this.#paths = new PathTable(options.paths)
-    this.#crowd = crowd
+    this.#openSockets = openSockets
     this.#port = options.address.port
     this.#server = this.#createServer()
     this.#server.maxHeadersCount = 0
@@ -132,17 +132,17 @@ class NodeListener implements Listener {
   }
 
   #accept(socket: Socket): void {
-    const { open, most, quota } = this.#crowd
-    const release = open.size < most ? quota.take(addressBytes(socket.remoteAddress)) : null
+    const { sockets, max, quota } = this.#openSockets
+    const release = sockets.size < max ? quota.take(addressBytes(socket.remoteAddress)) : null
     if (release === null) {
       socket.destroy()
       return
     }
-    open.add(socket)
+    sockets.add(socket)
     this.#own.add(socket)
     socket.once('close', () => {
       release()
-      open.delete(socket)
+      sockets.delete(socket)
       this.#own.delete(socket)
     })
   }
