@@ -13,8 +13,14 @@ import { scanJson } from '../../ingest/parse.ts'
 import type { Logger } from '../../platform/log.ts'
 import { type DashboardGate, dashboardHeaders } from './dashboard-gate.ts'
 import type { Handler } from './engine.ts'
-import type { Exchange, RequestHead } from './exchange.ts'
-import { type Framing, framingFault, noFraming, noteHeader } from './framing.ts'
+import {
+  type Exchange,
+  type Framing,
+  framingFault,
+  noFraming,
+  noteHeader,
+  type RequestHead,
+} from './exchange.ts'
 import type { ManagementBudget } from './management-budget.ts'
 import { errorResponse, type HttpResponse, knownErrorResponse, toResponse } from './response.ts'
 import type { ApiReply, Route, Visit } from './route.ts'
