@@ -25,8 +25,8 @@ import {
   space,
   stringValue,
 } from '../log/record-text.ts'
-import type { Enrichment } from './enrich.ts'
 import type { ParsedBody } from './parse.ts'
+import type { Enrichment } from './prepare.ts'
 
 /**
  * Returns NDJSON without a final newline. Throws `payload_too_large` above the size limit of a message, and errors of

@@ -4,9 +4,8 @@
  * read why its request was rejected (docs/dev/contract.md#ingest-authentication).
  */
 import { ApiError } from '../../contract/errors.ts'
-import type { Accepted, IngestRequest } from '../../ingest/accept.ts'
-import type { BodyReceiver } from '../../ingest/body-source.ts'
-import type { Ingest } from '../../ingest/ingest.ts'
+import type { Ingest } from '../../ingest/accept.ts'
+import type { Accepted, BodyReceiver, IngestRequest } from '../../ingest/body-source.ts'
 import { rateLimitHeaders } from '../../ingest/quota.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { Handler, ServedPath } from './engine.ts'
