@@ -36,7 +36,6 @@ import type { Authenticate } from './directory/directory-cache.ts'
 import type { Geo } from './geo.ts'
 import type { IngestObserved } from './observed.ts'
 import {
-  type Enrichment,
   type EnrichmentPlan,
   enrichmentPlans,
   openScanner,
@@ -47,6 +46,7 @@ import {
 } from './prepare.ts'
 import type { Quota, Reservation } from './quota.ts'
 import type { BodyMemory, BodyReservation } from './shared-counters.ts'
+import type { Enrichment } from './splice.ts'
 import type { UsageObserver } from './usage.ts'
 
 interface IngestDeps {

@@ -30,7 +30,7 @@ import type { GeoValues } from './geo.ts'
 import { type BodyLimits, maxDepth, parseJsonBody, parseNdjsonBody } from './parse.ts'
 import { requireFields } from './required-fields.ts'
 import { growTo, openScannerModule, type ScannerModule } from './scanner-module.ts'
-import { spliceRecords } from './splice.ts'
+import { type Enrichment, spliceRecords } from './splice.ts'
 
 /** The requirements of the request, its pipe and the settings for the body. Plain data that can be sent to threads. */
 export interface Preparation {
@@ -234,17 +234,6 @@ function isSameList(one: readonly string[], other: readonly string[]): boolean {
   if (one.length !== other.length) return false
   for (let index = 0; index < one.length; index++) if (one[index] !== other[index]) return false
   return true
-}
-
-/**
- * Enrichment: the members that the pipe adds to every record of a request (docs/dev/contract.md#pipes): timestamp,
- * client IP, seven geo dimensions. All records of one request get the same members, so they are one piece of JSON text.
- */
-export interface Enrichment {
-  /** The keys it sets, without duplicates. */
-  keys: readonly string[]
-  /** The members as JSON text, comma-separated, without braces: `"ingest_ts":"2026-…","ingest_ip":"192.0.2.1"`. */
-  text: string
 }
 
 const dimensions: readonly (readonly [GeoFieldKey, keyof GeoValues])[] = [

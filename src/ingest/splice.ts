@@ -26,7 +26,6 @@ import {
   stringValue,
 } from '../log/record-text.ts'
 import type { ParsedBody } from './parse.ts'
-import type { Enrichment } from './prepare.ts'
 
 /**
  * Returns NDJSON without a final newline. Throws `payload_too_large` above the size limit of a message, and errors of
@@ -182,4 +181,15 @@ function blankNewlines(body: Buffer, recordCount: number): void {
     }
   }
   assert(separators === recordCount - 1, 'one newline between two records')
+}
+
+/**
+ * Enrichment: the members that the pipe adds to every record of a request (docs/dev/contract.md#pipes): timestamp,
+ * client IP, seven geo dimensions. All records of one request get the same members, so they are one piece of JSON text.
+ */
+export interface Enrichment {
+  /** The keys it sets, without duplicates. */
+  keys: readonly string[]
+  /** The members as JSON text, comma-separated, without braces: `"ingest_ts":"2026-…","ingest_ip":"192.0.2.1"`. */
+  text: string
 }
