@@ -185,13 +185,13 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   const accounting = await openAccounting(stores, context)
   startHousekeeping({ ...stores, ...accounting }, settings['parked.days'], context)
   const clientIp = createClientIp(settings.trusted_proxies)
-  const crowds = {
+  const connectionLimits = {
     perAddress: settings['http.max_connections_per_address'],
     isTrusted: clientIp.isTrusted,
   }
   const onlyTls = certificates.length === surfaces(settings).length
-  const engine = await openEngine(onlyTls ? 'node' : settings['http.engine'], context.log, crowds)
-  const tlsEngine = engine.name === 'node' ? engine : await openEngine('node', context.log, crowds)
+  const engine = await openEngine(onlyTls ? 'node' : settings['http.engine'], context.log, connectionLimits)
+  const tlsEngine = engine.name === 'node' ? engine : await openEngine('node', context.log, connectionLimits)
   const workers = ingestWorkers(settings, engine.name)
   const bodyMemory = createBodyMemory(settings['ingest.max_in_flight_bytes'], stores.counters)
   const observed = new IngestObserved({ slots: workers })

@@ -30,7 +30,8 @@ export interface AlertMark {
   state: 'none' | 'held' | 'raised'
   /** The time at which the condition became true. */
   sinceMs: number | null
-  toldMs: number | null
+  /** The time at which the last alert was queued. */
+  alertedMs: number | null
   /** Number of occurrences that have not been reported. */
   heldBack: number
   /** For an event with a count: the count that was last reported. */
@@ -98,7 +99,7 @@ export function alertStore(db: Connection, sealer: Sealer): AlertStore {
       const marks = db.selectFrom('alert_marks').where('workspace_id', '=', normaliseId(workspaceId))
       return await marks
         .select((eb) => [
-          ...(['subject', 'mark_state as state', 'since_ms as sinceMs', 'told_ms as toldMs'] as const),
+          ...(['subject', 'mark_state as state', 'since_ms as sinceMs', 'told_ms as alertedMs'] as const),
           ...(['held_back as heldBack', 'counted'] as const),
           eb.ref('event').$castTo<AlertEvent>().as('event'),
         ])
@@ -188,7 +189,7 @@ async function putMarks(trx: Connection, workspaceId: string, marks: readonly Al
       event: mark.event,
       mark_state: mark.state,
       since_ms: mark.sinceMs,
-      told_ms: mark.toldMs,
+      told_ms: mark.alertedMs,
       held_back: mark.heldBack,
       counted: mark.counted,
     }))

@@ -1,8 +1,8 @@
 /**
- * Counts a body as it comes: the announced length allocates nothing (30 idle connections claiming 10 MB once took
- * 286 MB). A body in one piece, as most are, is not copied: it is lent to its receiver where the socket's bytes are. A body
- * in tiny pieces ends with its connection: each costs the main thread time, and one read of the socket holds tens of
- * thousands.
+ * Counts the bytes of a body as they arrive. The announced length allocates nothing: 30 idle connections that claimed
+ * 10 MB each once took 286 MB. A body that arrives in one piece, as most do, is not copied: its receiver borrows the
+ * socket's memory. A body in tiny pieces ends its connection: each piece costs the main thread time, and one read of
+ * the socket can hold tens of thousands of them.
  */
 import { payloadTooLarge } from '../../contract/errors.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
@@ -20,7 +20,9 @@ export class BodyCollector {
     this.#receiver = receiver
   }
 
-  /** The piece is read before this returns. Returns false when the connection must be closed for what has come. */
+  /**
+   * Reads the piece before it returns. Returns false when the pieces are so small that the connection must be closed.
+   */
   take(piece: Buffer, isLast: boolean): boolean {
     this.#pieces++
     this.#bytes += piece.length
@@ -47,14 +49,14 @@ export class BodyCollector {
     return true
   }
 
-  /** The client has gone, or its response has been sent: what still comes is counted and dropped. */
+  /** The client has disconnected, or its response has been sent. Bytes that still arrive are counted and dropped. */
   abandon(): void {
     if (this.#isOver) return
     this.#end()
     this.#receiver.gone()
   }
 
-  /** The whole body once it is there: the piece itself where it is all of it. */
+  /** Returns the whole body once it is complete: the piece itself if the body came in one piece. */
   #add(piece: Buffer, isLast: boolean): Buffer | null {
     const { maxBytes, announcedBytes } = this.#receiver
     if (this.#bytes > maxBytes) throw payloadTooLarge(maxBytes)

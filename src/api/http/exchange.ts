@@ -1,37 +1,47 @@
 /**
- * The port of one request to the HTTP library below: its head, its body, one response. Each engine (`engine.ts`) has
- * its own; all code above uses only these.
+ * The port of one request to the HTTP library below: its head, its body and one response. Each engine (`engine.ts`)
+ * implements it; all code above uses only these types.
  *
- *   open ──send…──▶ over ◀──client gone── open
+ *   open ──send…──▶ over ◀──client disconnected── open
  */
 import type { BodySource } from '../../ingest/body-source.ts'
 import type { HttpResponse } from './response.ts'
 import type { ResponseStream } from './response-stream.ts'
 
-/** Readable until the handler first returns: an engine may keep nothing of it. */
+/** Readable until the handler first returns: an engine does not have to keep it longer. */
 export interface RequestHead {
   readonly method: string
-  /** Without the question mark; empty where there is none. */
+  /** Without the question mark. Empty if there is no query. */
   readonly query: string
-  /** As in the path, not decoded; empty where the path has none of that name. */
+  /** As in the path, not decoded. Empty if the path has no such parameter. */
   param(name: string): string
-  /** Every header in its order, one that is there twice twice; names in lower case. */
+  /** Calls `take` for every header in order, repeated ones each time. Names are in lower case. */
   eachHeader(take: (name: string, value: string) => void): void
 }
 
 export interface Exchange extends BodySource {
-  /** True once the client has gone. */
+  /** True once the client has disconnected. */
   readonly isAborted: boolean
-  /** Calls it once, should the client go before its response. At most one listener. */
+  /** Calls the listener once if the client disconnects before its response. At most one listener. */
   onGone(listener: () => void): void
-  /** The socket's peer, 4 or 16 bytes; empty when it is not known. Only while the exchange is open. */
+  /**
+   * The address of the socket's peer, 4 or 16 bytes. Empty if it is not known. Only valid while the exchange is open.
+   */
   peer(): Uint8Array
-  /** Does nothing once over. A body that is still coming in is read and dropped, so that clients see the response. */
+  /**
+   * Does nothing once the exchange is over. A body that is still arriving is read and dropped, so that the client
+   * sees the response.
+   */
   send(response: HttpResponse, closeConnection: boolean): void
-  /** The response, and the end of the connection: nothing that the client sent after this request is executed. */
+  /** Sends the response and closes the connection: nothing that the client sent after this request is executed. */
   sendAndCut(response: HttpResponse): void
-  /** `onSent` once: true when the whole response went to the socket, false when the client went away before. */
+  /**
+   * Calls `onSent` once: true when the whole response went to the socket, false when the client disconnected before.
+   */
   sendTracked(response: HttpResponse, onSent: (wasSent: boolean) => void): void
-  /** The head of a response; its body follows. A client that takes nothing of a piece for half a minute is cut off. */
+  /**
+   * Sends the head of a response whose body follows piece by piece. A client that reads nothing of a piece for 30
+   * seconds is disconnected.
+   */
   stream(response: HttpResponse): ResponseStream
 }

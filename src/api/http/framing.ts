@@ -1,8 +1,9 @@
 /**
- * Whether a request's head can be trusted: where its body ends, who sends it, how large it is. uWebSockets' parser takes
- * two Content-Lengths and any Transfer-Encoding, node:http's `gzip, chunked`; a proxy in front may read the same bytes otherwise and be made to
- * smuggle a request past it. So both, two of either, or a Transfer-Encoding other than `chunked` are rejected, on every
- * path, and nothing that comes after them on the connection is executed.
+ * Decides whether a request's head can be trusted: where its body ends, who sends it, how large it is. The parser of
+ * uWebSockets accepts two Content-Lengths and any Transfer-Encoding, and that of node:http accepts `gzip, chunked`. A
+ * proxy in front can read the same bytes differently, and an attacker could use that to smuggle a request past it. A
+ * request is therefore rejected, on every path, if it has both headers, two of either, or a Transfer-Encoding other
+ * than `chunked`. Nothing that comes after it on the connection is executed.
  */
 import { ApiError } from '../../contract/errors.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
@@ -14,7 +15,7 @@ export interface Framing {
   transferEncoding: string
   authorizations: number
   headers: number
-  /** Names, values and what stands around them. */
+  /** The size of all headers: names, values and separators. */
   bytes: number
 }
 
@@ -30,7 +31,7 @@ export function noFraming(): Framing {
   }
 }
 
-/** Takes in one header. `name` in lower case. */
+/** Adds one header. `name` is in lower case. */
 export function noteHeader(framing: Framing, name: string, value: string): void {
   framing.headers++
   framing.bytes += name.length + value.length + 4
@@ -43,7 +44,7 @@ export function noteHeader(framing: Framing, name: string, value: string): void 
   } else if (name === 'authorization') framing.authorizations++
 }
 
-/** Why the request is rejected and its connection cut; null: it is not. */
+/** The error with which the request is rejected and its connection cut. Null if the head is valid. */
 export function framingFault(framing: Framing): ApiError | null {
   const complaint = complaintAbout(framing)
   if (complaint !== null) return new ApiError('bad_request', { message: complaint })

@@ -1,6 +1,6 @@
 /**
- * One request on the ingest path: what `accept.ts` may ask for. Its headers are read in one walk while the handler runs:
- * afterwards they may be gone, and only a walk shows those that are there twice.
+ * One request on the ingest path, as `accept.ts` uses it. Its headers are read in one pass while the handler runs:
+ * later they can be gone, and only a full pass shows repeated ones.
  */
 import type { ApiError } from '../../contract/errors.ts'
 import type { Accepted, IngestRequest } from '../../ingest/accept.ts'
@@ -9,7 +9,7 @@ import type { Exchange, RequestHead } from './exchange.ts'
 import { framingFault, noFraming, noteHeader } from './framing.ts'
 import type { HttpResponse } from './response.ts'
 
-/** Makes responses of what becomes of requests. */
+/** Turns the results of requests into responses. */
 export interface IngestResponder {
   accepted(exchange: IngestExchange, accepted: Accepted): void
   rejected(exchange: IngestExchange, error: unknown): void
@@ -26,7 +26,7 @@ export class IngestExchange implements IngestRequest {
   contentLength = Number.NaN
   forwardedFor = ''
   idempotencyKey: string | undefined = undefined
-  /** The fault in the request's head; such a request is rejected and its connection cut. */
+  /** The fault in the request's head. A request with one is rejected and its connection cut. */
   readonly fault: ApiError | null
 
   constructor(head: RequestHead, exchange: Exchange, responder: IngestResponder) {
@@ -38,7 +38,7 @@ export class IngestExchange implements IngestRequest {
       noteHeader(framing, name, value)
       switch (name) {
         case 'authorization':
-          // Two of them are none: which one would a proxy have looked at?
+          // With two of them, none counts: a proxy in front may have checked the other one.
           this.authorization = framing.authorizations > 1 ? '' : value
           break
         case 'origin':
@@ -94,7 +94,10 @@ export class IngestExchange implements IngestRequest {
   }
 }
 
-/** `?idempotency_key=` is for requests that can have no header of their own (`sendBeacon`). '' where there are two. */
+/**
+ * `?idempotency_key=` is for requests that cannot set a header (`sendBeacon`). Returns an empty string, which is not
+ * a valid key, if the key is given twice.
+ */
 function keyOf(header: string | undefined, query: string): string | undefined {
   if (query === '') return header
   const given = new URLSearchParams(query).getAll('idempotency_key')
@@ -102,7 +105,7 @@ function keyOf(header: string | undefined, query: string): string | undefined {
   return given.length === 1 && header === undefined ? given[0] : ''
 }
 
-/** A list header may be spread over several lines. */
+/** A header with a list can be spread over several lines. */
 function joined(before: string, value: string): string {
   return before === '' ? value : `${before}, ${value}`
 }

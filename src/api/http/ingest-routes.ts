@@ -1,7 +1,7 @@
 /**
- * The ingest path, /v1/ingest/{pipe_id}: POST, GET, HEAD, OPTIONS, and 405 for the rest.
- * The result or error of ingest becomes a response here, with the CORS headers of the pipe. Errors have them too, so that
- * a page can read why its request was rejected (docs/dev/contract.md#ingest-authentication).
+ * The ingest path, /v1/ingest/{pipe_id}: POST, GET, HEAD, OPTIONS, and 405 for all other methods. The result or error
+ * of ingest becomes a response here, with the CORS headers of the pipe. Errors have them as well, so that a page can
+ * read why its request was rejected (docs/dev/contract.md#ingest-authentication).
  */
 import { ApiError } from '../../contract/errors.ts'
 import type { Accepted } from '../../ingest/accept.ts'
@@ -89,12 +89,15 @@ function accepted202(accepted: Accepted): HttpResponse {
   return { status: 202, headers, body: acceptedBody(accepted) }
 }
 
-/** To a server, of a pipe without limits: most responses there are. Their head is the same in all of them. */
+/** The most common response: to a server, from a pipe without limits. Its head is always the same. */
 function plainAccepted202(accepted: Accepted): HttpResponse {
   return { status: 202, headers: jsonWithoutOrigin, head: plainAcceptedHead, body: acceptedBody(accepted) }
 }
 
-/** Written by hand: it is the hot path, and nothing in it needs escaping (a pipe's name: letters, digits, `-`, `_`). */
+/**
+ * The text is concatenated because this is the hot path. Nothing in it needs escaping (a pipe's name has only
+ * letters, digits, `-` and `_`).
+ */
 function acceptedBody({ pipeId, pipeName, recordCount, msgId }: Accepted): Buffer {
   const message = recordCount === 1 ? '1 record stored.' : `${recordCount} records stored.`
   return Buffer.from(
@@ -102,7 +105,7 @@ function acceptedBody({ pipeId, pipeName, recordCount, msgId }: Accepted): Buffe
   )
 }
 
-/** Also sent where no Origin was: the response depends on it. */
+/** This header is also sent without an Origin in the request: the response depends on it. */
 const varyByOrigin: Header = ['Vary', 'Origin']
 /** The headers of most responses, built once. */
 const jsonWithoutOrigin: readonly Header[] = [...jsonHeaders, varyByOrigin]
@@ -113,7 +116,7 @@ const exposed: Header = [
 ]
 const maxAge: Header = ['Access-Control-Max-Age', '7200']
 
-/** `allowOrigin` is the request's own Origin, checked; never `*`. */
+/** `allowOrigin`: the request's own Origin after the check, never `*`. Null: not allowed. */
 function withCors(headers: readonly Header[], allowOrigin: string | null): readonly Header[] {
   if (allowOrigin !== null)
     return [...headers, varyByOrigin, ['Access-Control-Allow-Origin', allowOrigin], exposed, maxAge]

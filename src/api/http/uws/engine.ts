@@ -1,14 +1,15 @@
 /**
- * The engine on uWebSockets: hyper-express for every path but the hot one, which is registered on the binding itself
- * (measured: 58–62 k requests/s against 32–34 k through a hyper-express route). The only file that imports hyper-express,
- * and itself imported only when this engine is chosen: the import loads the native binding.
+ * The engine on uWebSockets. hyper-express serves every path except the hot one, which is registered on the binding
+ * itself (measured: 58–62 k requests/s, against 32–34 k through a route of hyper-express). This is the only file that
+ * imports hyper-express, and it is itself imported only when this engine is chosen: the import loads the native
+ * binding.
  *
- * Traps of hyper-express 6.17 that are coded around here:
- * - it listens on 0.0.0.0 and closes on SIGTERM by itself: a host is always passed, `auto_close` is off;
+ * Behavior of hyper-express 6.17 that this code works around:
+ * - it listens on 0.0.0.0 and closes on SIGTERM by itself: a host is always passed, and `auto_close` is off;
  * - its 413 has an empty body and its own readers allocate the announced length: no limit is set there, and
  *   `exchange.ts` reads and counts;
- * - unknown paths, wrong methods and HEAD do not get the response they should: each has its own route here;
- * - what a handler throws would be printed and sent raw: the error handler responds.
+ * - unknown paths, wrong methods and HEAD get wrong responses: each has its own route here;
+ * - an error that a handler throws would be printed and sent raw: the error handler responds instead.
  */
 import hyperExpress, { type Server } from 'hyper-express'
 import type { Handler, HttpEngine, Listener, ListenerOptions, ServedPath } from '../engine.ts'
@@ -21,7 +22,7 @@ export function createEngine(): HttpEngine {
   return { name: 'uws', createListener: (options) => new UwsListener(options) }
 }
 
-/** Opaque. Closing it twice ends the process. */
+/** An opaque handle. Closing it twice ends the process. */
 type ListenSocket = Awaited<ReturnType<Server['listen']>>
 
 class UwsListener implements Listener {
@@ -71,8 +72,8 @@ function buildServer(options: ListenerOptions): Server {
   })
   const exchangeOf = (request: RouteRequest, response: RouteResponse) => {
     const exchange = new UwsExchange(response.raw, request.method === 'HEAD', begin())
-    // hyper-express has begun to read already, and at its `max_body_buffer` it pauses the response even when that is over,
-    // which ends the process. Its reader is replaced.
+    // hyper-express has begun to read already. At its `max_body_buffer` it pauses the response even if that is over,
+    // which ends the process. Its reader is therefore replaced.
     exchange.dropBody()
     return exchange
   }
@@ -100,14 +101,14 @@ const verbs = {
   OPTIONS: 'options',
 } as const
 
-/** The binding calls one of them otherwise. */
+/** The binding has another name for one of them. */
 const directVerbs = { ...verbs, DELETE: 'del' } as const
 
 function isVerb(method: string): method is keyof typeof verbs {
   return Object.hasOwn(verbs, method)
 }
 
-/** As both libraries write it. */
+/** The path as both libraries write it. */
 function patternOf({ path }: ServedPath): string {
   return path.replace(/\{(\w+)\}/g, ':$1')
 }

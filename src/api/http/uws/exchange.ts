@@ -1,11 +1,12 @@
 /**
- * One request's response and body, straight on uWebSockets. Every path goes through here, also those that hyper-express
- * routes: its own readers allocate what was announced, its `on('data')` never starts to flow on Node 20, and its `send`
- * waits for a body that nobody reads.
+ * One request's response and body, directly on uWebSockets. Every path uses it, including those that hyper-express
+ * routes: the readers of hyper-express allocate the announced length, its `on('data')` never starts to flow on Node
+ * 20, and its `send` waits for a body that no code reads.
  *
  * Rules of the binding that are kept here: `onAborted` is registered before anything else (a handler that returns
- * without it kills the process); once over, nothing touches the response; writes are corked; the memory given to
- * `onData` is only ours inside the call; text goes out as Buffers, since newer bindings write strings as Latin-1.
+ * without it kills the process). Once the exchange is over, nothing touches the response. Writes are corked. The
+ * memory given to `onData` is only valid inside the call. Text is sent as Buffers, because newer bindings write
+ * strings as Latin-1.
  */
 import type { BodyReceiver } from '../../../ingest/body-source.ts'
 import { BodyCollector } from '../body-collector.ts'
@@ -25,7 +26,10 @@ export class UwsExchange implements Exchange {
   #onGone: () => void = () => {}
   #collector: BodyCollector | null = null
 
-  /** `isHead`: every response goes without its body. `onOver` is called once: when the response is handed over or the client has gone. */
+  /**
+   * `isHead`: every response is sent without its body. `onOver` is called once, when the response is handed over or
+   * the client has disconnected.
+   */
   constructor(res: UwsResponse, isHead: boolean, onOver: () => void) {
     this.#res = res
     this.#isHead = isHead
@@ -38,7 +42,7 @@ export class UwsExchange implements Exchange {
     })
   }
 
-  /** Reads and drops the body, as slow as a body may be, until a handler takes it. */
+  /** Reads and drops the body until a handler takes it. The minimum rate of a body still applies. */
   dropBody(): void {
     this.#res.onData(() => {})
   }
@@ -70,7 +74,8 @@ export class UwsExchange implements Exchange {
 
   send(response: HttpResponse, closeConnection: boolean): void {
     if (this.#isOver) return
-    // Rejected by its head alone. (Each handler that is registered costs a request 0.2 µs: those that are taken have one.)
+    // The request was rejected by its head alone. (Each registered handler costs a request 0.2 µs, so accepted
+    // requests have only one.)
     if (this.#collector === null) this.dropBody()
     const isLarge = response.body !== null && response.body.byteLength > unwatchedBytes
     if (isLarge && !this.#isHead && !closeConnection) {
@@ -83,16 +88,17 @@ export class UwsExchange implements Exchange {
       if (this.#isHead) endHead(res, response, closeConnection)
       else if (response.body !== null) res.end(response.body, closeConnection)
       else if (hasLength(response) || closeConnection) res.endWithoutBody(0, closeConnection)
-      // No Content-Length on 204 and 304. No argument either: `undefined` for one is written as 9223372036854775808.
+      // No Content-Length on 204 and 304. The call has no argument: `undefined` would be written as
+      // 9223372036854775808.
       else res.endWithoutBody()
     })
     this.#over()
   }
 
   /**
-   * An orderly close would still execute the requests that have been read. Bytes written here gather in a buffer that
-   * a closing connection drops, except for those that are too large for it: hence the spaces, and the whole response
-   * as one piece.
+   * An orderly close would still execute the requests that were already read. Bytes written here accumulate in a
+   * buffer that is dropped when the connection closes, unless a piece is too large for it. Therefore the response is
+   * one piece, padded with spaces.
    */
   sendAndCut(response: HttpResponse): void {
     if (this.#isOver) return
@@ -100,7 +106,7 @@ export class UwsExchange implements Exchange {
     const body = (response.body ?? Buffer.alloc(0)).toString('latin1').padEnd(beyondCorkBytes)
     const fields = response.headers.map(([name, value]) => `${name}: ${value}\r\n`).join('')
     const head = `${statusLine(response.status)}\r\n${fields}Connection: close\r\nContent-Length: ${body.length + 2}\r\n`
-    // The status line's own end is the last of the body: white space, as the spaces are.
+    // The newline that ends the status line becomes the end of the body: it is white space, like the padding.
     res.cork(() => res.writeStatus(`${head}\r\n${body}`))
     res.close()
   }
@@ -132,7 +138,7 @@ export class UwsExchange implements Exchange {
         if (isComplete) complete()
         return isTaken
       })
-      // Closing calls the abort handler.
+      // Closing the response calls the abort handler.
       stopWatching = watchReading(
         () => res.getWriteOffset(),
         () => res.close(),
@@ -140,7 +146,7 @@ export class UwsExchange implements Exchange {
     })
   }
 
-  /** The binding itself cuts a client that takes nothing. */
+  /** The binding itself disconnects a client that reads nothing. */
   stream(response: HttpResponse): ResponseStream {
     const res = this.#res
     let settle: ((isOpen: boolean) => void) | null = null
@@ -165,7 +171,8 @@ export class UwsExchange implements Exchange {
       },
       end: () => {
         if (this.#isOver) return
-        // Asked to close, the binding writes `Connection: close` where the next piece would begin: no client can read that.
+        // No close is requested: the binding would write `Connection: close` where the next chunk begins, which no
+        // client can read.
         res.cork(() => res.end(new Uint8Array(0)))
         this.#over()
       },
@@ -180,15 +187,15 @@ export class UwsExchange implements Exchange {
   }
 }
 
-/** The part of a response that the system takes at once from a connection that is read. */
+/** The system takes a response up to this size at once if the client reads its connection. */
 const unwatchedBytes = 64 * 1024
 
-/** More than the binding gathers before it writes to the socket. */
+/** More than the binding buffers before it writes to the socket. */
 const beyondCorkBytes = 17 * 1024
 
 function writeHead(res: UwsResponse, response: HttpResponse): void {
   if (response.head !== undefined) {
-    // The binding puts a newline after whatever the status is: one call instead of one for each header.
+    // The binding appends a newline to any status, so this is one call instead of one per header.
     res.writeStatus(response.head)
     return
   }
@@ -197,9 +204,9 @@ function writeHead(res: UwsResponse, response: HttpResponse): void {
 }
 
 /**
- * To HEAD: the head that GET would have had, its length included. The binding's own `endWithoutBody(length)` goes on
- * waiting for that many bytes and then drops the next request of the connection (seen with uWebSockets.js 20.30), so
- * the length is one of our headers, unless the connection is closed anyway.
+ * Ends the response to a HEAD: the head that GET would have, including its length. After the binding's own
+ * `endWithoutBody(length)` it waits for that many bytes and then drops the next request of the connection (seen with
+ * uWebSockets.js 20.30). The length is therefore written as a header, unless the connection is closed anyway.
  */
 function endHead(res: UwsResponse, { status, body }: HttpResponse, closeConnection: boolean): void {
   const length = body?.byteLength ?? 0
