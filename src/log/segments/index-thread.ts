@@ -1,8 +1,7 @@
 /** The thread that creates the index by pipe of a large segment that was rolled. `index-threads.ts` starts it. */
 import { onFile } from '../../platform/storage-error.ts'
 import { ThreadHost } from '../../platform/thread-host.ts'
-import type { SegmentName } from './layout.ts'
-import { pipeIndex } from './pipe-rows.ts'
+import { pipeIndex, type SegmentName } from './layout.ts'
 import { openForWriting } from './segment-file.ts'
 
 export interface IndexCalls {
