@@ -9,8 +9,8 @@ import { useAlerts, useChange } from '../../data/queries.ts'
 import { useMayChange } from '../../data/session-context.ts'
 import { Button } from '../../ui/controls.tsx'
 import { Confirm } from '../../ui/dialog.tsx'
-import { FailureNotice } from '../../ui/failure.tsx'
-import { CliTwin, Empty, Facts, Notice, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'
+import { FailureNotice, Loading } from '../../ui/failure.tsx'
+import { CliTwin, Empty, Facts, Notice, Page, Section, Soft } from '../../ui/layout.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { AlertsForm } from './alerts-form.tsx'
@@ -24,11 +24,7 @@ export function AlertsPage() {
         a problem.
       </Soft>
       {data === undefined ? (
-        error === null ? (
-          <Skeleton />
-        ) : (
-          <FailureNotice failure={error} />
-        )
+        <Loading error={error} />
       ) : (
         <Shown key={data.alerts === null ? 'none' : 'some'} shown={data} etag={data.etag} />
       )}

@@ -12,9 +12,9 @@ import { useNow } from '../../data/clock.ts'
 import { usePipeOverview, useRate } from '../../data/overview.ts'
 import { useBlockingMessage, useDestination } from '../../data/queries.ts'
 import { ButtonLink, formStyles } from '../../ui/controls.tsx'
-import { FailureNotice } from '../../ui/failure.tsx'
+import { Loading } from '../../ui/failure.tsx'
 import { Cause, nameOf, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
-import { Facts, Notice, Page, Section, Skeleton, Table } from '../../ui/layout.tsx'
+import { Facts, Notice, Page, Section, Table } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState } from '../../ui/state.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
@@ -46,15 +46,7 @@ export function LanePage({ pipeId, destinationId }: { pipeId: string; destinatio
         )
       }
     >
-      {destination === undefined ? (
-        error === null ? (
-          <Skeleton lines={12} />
-        ) : (
-          <FailureNotice failure={error} />
-        )
-      ) : (
-        <Lane destination={destination} />
-      )}
+      {destination === undefined ? <Loading error={error} lines={12} /> : <Lane destination={destination} />}
     </Page>
   )
 }

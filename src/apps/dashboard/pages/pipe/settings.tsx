@@ -9,8 +9,8 @@ import { usePipeOverview } from '../../data/overview.ts'
 import { useChange, usePipe } from '../../data/queries.ts'
 import { Button, TextField } from '../../ui/controls.tsx'
 import { Confirm } from '../../ui/dialog.tsx'
-import { FailureNotice } from '../../ui/failure.tsx'
-import { Notice, Page, Section, Skeleton } from '../../ui/layout.tsx'
+import { Loading } from '../../ui/failure.tsx'
+import { Notice, Page, Section } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { Gone, PipeCrumb } from './crumbs.tsx'
@@ -35,11 +35,7 @@ export function PipeSettingsPage({ pipeId }: { pipeId: string }) {
         <Notice kind="bad">Another user deleted this pipe. You can still copy what you typed.</Notice>
       ) : null}
       {data === undefined ? (
-        error === null ? (
-          <Skeleton lines={12} />
-        ) : (
-          <FailureNotice failure={error} />
-        )
+        <Loading error={error} lines={12} />
       ) : (
         <>
           <PipeForm pipe={data.pipe} etag={data.etag} />

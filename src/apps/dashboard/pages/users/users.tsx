@@ -7,8 +7,8 @@ import { useChange, useUsers } from '../../data/queries.ts'
 import { useMayChange, useSession } from '../../data/session-context.ts'
 import { Button, Choice, formStyles } from '../../ui/controls.tsx'
 import { Confirm, Dialog, FormDialog } from '../../ui/dialog.tsx'
-import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
-import { Code, Notice, Page, Section, Skeleton, Table } from '../../ui/layout.tsx'
+import { fieldErrors, Loading } from '../../ui/failure.tsx'
+import { Code, Notice, Page, Section, Table } from '../../ui/layout.tsx'
 import { usePage } from '../../ui/paging.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
@@ -45,7 +45,7 @@ function Users() {
   const [changing, setChanging] = useState<User | null>(null)
   const [deleting, setDeleting] = useState<User | null>(null)
   const { rows, pager } = usePage(users ?? [], 'user')
-  if (users === undefined) return error === null ? <Skeleton /> : <FailureNotice failure={error} />
+  if (users === undefined) return <Loading error={error} />
   return (
     <Section title="Users">
       <Table
