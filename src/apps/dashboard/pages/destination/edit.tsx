@@ -69,7 +69,7 @@ function useDestinationForm({ pipeId, destination, etag }: EditFormProps) {
   const form = useEditForm({
     initial: { stored: destination, etag },
     draftOf,
-    editable: changeable,
+    part: changeable,
     read: async () => {
       const { body, etag } = await api.call('getDestination', { path })
       return { stored: body.destination, etag }

@@ -7,8 +7,8 @@ import { api } from '../../data/api.ts'
 import { useNow } from '../../data/clock.ts'
 import { useOverview } from '../../data/overview.ts'
 import { useChange, useKeys } from '../../data/queries.ts'
+import { Confirm } from '../../ui/confirm.tsx'
 import { Button, TextField } from '../../ui/controls.tsx'
-import { Confirm } from '../../ui/dialog.tsx'
 import { Loading } from '../../ui/failure.tsx'
 import { Empty, Page, Section, Soft, Table } from '../../ui/layout.tsx'
 import { usePage } from '../../ui/paging.tsx'
@@ -133,7 +133,7 @@ function Revoke({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
           Revoke <Outside text={apiKey.api_key_name} />?
         </>
       }
-      deed="Revoke the key"
+      confirmLabel="Revoke the key"
       command={twin}
       run={async () => {
         await revoke.mutateAsync()

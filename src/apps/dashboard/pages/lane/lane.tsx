@@ -28,7 +28,7 @@ import { LaneActions } from './lane-actions.tsx'
 import { TransformSection } from './transform.tsx'
 
 export function LanePage({ pipeId, destinationId }: { pipeId: string; destinationId: string }) {
-  const { data: destination, error } = useDestination(pipeId, destinationId)
+  const { data: destination, error, etag } = useDestination(pipeId, destinationId)
   if (isNotFound(error)) return <Gone what="destination" />
   return (
     <Page
@@ -46,12 +46,16 @@ export function LanePage({ pipeId, destinationId }: { pipeId: string; destinatio
         )
       }
     >
-      {destination === undefined ? <Loading error={error} lines={12} /> : <Lane destination={destination} />}
+      {destination === undefined ? (
+        <Loading error={error} lines={12} />
+      ) : (
+        <Lane destination={destination} etag={etag} />
+      )}
     </Page>
   )
 }
 
-function Lane({ destination }: { destination: Destination }) {
+function Lane({ destination, etag }: { destination: Destination; etag: string | null }) {
   const { lane, pipe_id: pipeId, destination_id: id } = destination
   const pipeName = usePipeOverview(pipeId)?.pipe_name ?? 'PIPE'
   const isBlocked = destination.destination_status === 'blocked'
@@ -71,6 +75,7 @@ function Lane({ destination }: { destination: Destination }) {
       <LaneActions
         pipeName={pipeName}
         destination={destination}
+        etag={etag}
         blockingRecords={blocking?.body.records_count ?? null}
       />
       {blocking ? (

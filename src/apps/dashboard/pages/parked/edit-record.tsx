@@ -20,8 +20,8 @@ import { type LaneRef, lanePath } from '../../../client/workspace.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { useMayChange } from '../../data/session-context.ts'
+import { Confirm } from '../../ui/confirm.tsx'
 import { Button, formStyles } from '../../ui/controls.tsx'
-import { Confirm } from '../../ui/dialog.tsx'
 import { FailureNotice } from '../../ui/failure.tsx'
 import { CliTwin, Section, Soft } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
@@ -184,7 +184,7 @@ function ReplayDialog({ place, body, edited, draft, replay, onClose }: ReplayDia
   return (
     <Confirm
       title="Replay with these changes?"
-      deed="Replay"
+      confirmLabel="Replay"
       isDanger={false}
       command={command('parked', 'edit', useReference(place), body.parked_id)}
       run={async () => {
@@ -209,7 +209,7 @@ function DiscardDialog({ place, body, onClose }: RecordProps & { onClose: () => 
   return (
     <Confirm
       title={`Discard parked record ${name}?`}
-      deed="Discard"
+      confirmLabel="Discard"
       command={twin}
       run={async () => {
         await discard.mutateAsync()

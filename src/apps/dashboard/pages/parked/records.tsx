@@ -8,8 +8,8 @@ import { errorWords, placeWords, shortIds } from '../../../client/parked.ts'
 import { type LaneRef, lanePath } from '../../../client/workspace.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
+import { Confirm } from '../../ui/confirm.tsx'
 import { Button, Check, formStyles } from '../../ui/controls.tsx'
-import { Confirm } from '../../ui/dialog.tsx'
 import { FailureNotice } from '../../ui/failure.tsx'
 import { type Column, Table } from '../../ui/layout.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
@@ -131,7 +131,7 @@ function DiscardDialog({ place, selection, onClose }: ActionProps & { onClose: (
   return (
     <Confirm
       title={`Discard ${counted(ids.length, 'parked record')}?`}
-      deed={`Discard ${counted(ids.length, 'record')}`}
+      confirmLabel={`Discard ${counted(ids.length, 'record')}`}
       command={twin}
       run={async () => {
         const { discarded } = (await discard.mutateAsync()).body
@@ -169,7 +169,7 @@ function ReplayAllDialog({
           </>
         )
       }
-      deed="Replay all"
+      confirmLabel="Replay all"
       isDanger={false}
       command={twin}
       run={() => replay.run({ all: true, ...(errorCode !== undefined && { error_code: errorCode }) }, twin)}

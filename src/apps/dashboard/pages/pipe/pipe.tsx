@@ -12,8 +12,8 @@ import { api, isNotFound } from '../../data/api.ts'
 import { useNow } from '../../data/clock.ts'
 import { usePipeOverview, useRate, useRates } from '../../data/overview.ts'
 import { useChange, usePipe } from '../../data/queries.ts'
+import { Confirm } from '../../ui/confirm.tsx'
 import { Button, ButtonLink, formStyles } from '../../ui/controls.tsx'
-import { Confirm } from '../../ui/dialog.tsx'
 import { Loading } from '../../ui/failure.tsx'
 import { Cause, LaneLink, ParkedLink } from '../../ui/lane-words.tsx'
 import { type Column, Empty, Facts, Notice, Page, Section, Soft, Table } from '../../ui/layout.tsx'
@@ -120,7 +120,7 @@ function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined })
       {isAsking ? (
         <Confirm
           title={isPaused ? 'Resume this pipe?' : 'Pause this pipe?'}
-          deed={isPaused ? 'Resume' : 'Pause'}
+          confirmLabel={isPaused ? 'Resume' : 'Pause'}
           isDanger={!isPaused}
           command={twin}
           run={run}
