@@ -272,8 +272,8 @@ export class SegmentLog {
   }
 
   /** See SegmentWriter. */
-  walBytes(): number {
-    return this.#writer.walBytes()
+  wal(): { pages: number; bytes: number } {
+    return this.#writer.wal()
   }
 
   checkpoint(): void {

@@ -14,7 +14,7 @@ export const tiny = {
   undeliveredHours: 168,
   deliveredHours: 24,
   deliveredMaxBytes: 1024 * 1024 * 1024,
-  maxBytes: 8 * 1024 * 1024,
+  maxBytes: 12 * 1024 * 1024,
 }
 export type StoreSettings = Partial<typeof tiny>
 
