@@ -10,12 +10,11 @@ import { isPullSpec } from '../destinations/pull/descriptor.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
 import { toJsonArray } from '../log/record-text.ts'
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
-import type { Clock } from './clock.ts'
+import type { Clock, RetryWindow } from './clock.ts'
 import type { AttemptCounts, PulledRef, PullResult } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
 import type { LaneDeps } from './lane.ts'
 import type { PullCursor } from './pull-cursor.ts'
-import type { RetryWindow } from './retry.ts'
 import * as transition from './transitions.ts'
 
 /**
