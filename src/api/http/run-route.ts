@@ -8,13 +8,19 @@ import { type BodyLimits, smallBody } from '../../contract/operation.ts'
 import type { Principal } from '../../contract/principal.ts'
 import { wholeBody } from '../../ingest/body-source.ts'
 import type { ClientIp } from '../../ingest/client-ip.ts'
-import { type Authenticate, admit } from '../../ingest/directory/authenticate.ts'
+import { type Authenticate, admit } from '../../ingest/directory/directory-cache.ts'
 import { scanJson } from '../../ingest/parse.ts'
 import type { Logger } from '../../platform/log.ts'
 import { type DashboardGate, dashboardHeaders } from './dashboard-gate.ts'
 import type { Handler } from './engine.ts'
-import type { Exchange, RequestHead } from './exchange.ts'
-import { type Framing, framingFault, noFraming, noteHeader } from './framing.ts'
+import {
+  type Exchange,
+  type Framing,
+  framingFault,
+  noFraming,
+  noteHeader,
+  type RequestHead,
+} from './exchange.ts'
 import type { ManagementBudget } from './management-budget.ts'
 import { errorResponse, type HttpResponse, knownErrorResponse, toResponse } from './response.ts'
 import type { ApiReply, Route, Visit } from './route.ts'

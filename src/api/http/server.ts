@@ -8,22 +8,22 @@
  *   both                 /v1/health  /v1/ready  /v1/pipectl.js  /v1/pipectl.mjs
  */
 import { ApiError } from '../../contract/errors.ts'
+import type { Ingest } from '../../ingest/accept.ts'
 import type { ClientIp } from '../../ingest/client-ip.ts'
-import type { Authenticate } from '../../ingest/directory/authenticate.ts'
-import type { Ingest } from '../../ingest/ingest.ts'
+import type { Authenticate } from '../../ingest/directory/directory-cache.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { ListenAddress } from '../../settings/settings.ts'
 import type { ListenerCertificate } from '../tls/listener-certificate.ts'
 import type { DashboardGate } from './dashboard-gate.ts'
 import { type DescriptorGuard, descriptorLimit, guardDescriptors } from './descriptor-guard.ts'
 import type { HttpEngine, Listener, ListenerOptions } from './engine.ts'
+import { countTraffic, type Traffic } from './exchange.ts'
 import { ingestPath } from './ingest-routes.ts'
 import { requireFreeAddress } from './listen.ts'
 import { ManagementBudget } from './management-budget.ts'
 import { errorResponse } from './response.ts'
 import type { Route } from './route.ts'
 import { pathsOf, rejectWith } from './route-paths.ts'
-import { countTraffic, type Traffic } from './traffic.ts'
 
 export interface Surface {
   /** The key of its setting, for logs and errors: `listen`, `data_listen`. */

@@ -2,8 +2,8 @@
  * Reads the records of a management body as text: parsing and printing them would change 12345678901234567890 and
  * 1.10. The body was parsed before, so it is valid JSON and an object.
  */
-import { afterByteOrderMark, scanJson } from '../../ingest/parse.ts'
-import { members, stringValue } from '../../log/record-text.ts'
+import { scanJson } from '../../ingest/parse.ts'
+import { afterByteOrderMark, members, stringValue } from '../../log/record-text.ts'
 
 /**
  * Returns the text of each object in the array at `key`, each on one line. Null if there is no such array or it is

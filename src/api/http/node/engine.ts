@@ -4,7 +4,7 @@
  *
  * Behavior of node:http that this code works around:
  * - its own rejections have no body: each of them is replaced by ours;
- * - headers beyond `maxHeadersCount` are dropped silently: the limit is switched off, and `framing.ts` counts them;
+ * - headers beyond `maxHeadersCount` are dropped silently: the limit is switched off, and `noteHeader` counts them;
  * - it executes requests that were sent after one whose response closes the connection: `connection.ts` does not;
  * - its `close` also ends idle connections: net's own `close` only stops listening;
  * - it accepts connections until no descriptor is left: `#accept` leaves enough for everything else.

@@ -12,7 +12,7 @@ export function loadBinding(): void {
 /**
  * The types of the parts of uWebSockets' request and response that we use: the binding comes without any.
  *
- * Rules of the binding, kept by `exchange.ts`: a request is only readable until its handler first returns. A response
+ * Rules of the binding, kept by `UwsExchange`: a request is only readable until its handler first returns. A response
  * must not be touched after an abort. A handler that neither responds nor registers `onAborted` kills the process.
  */
 export interface UwsRequest {
