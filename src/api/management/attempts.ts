@@ -1,4 +1,4 @@
-/** The delivery attempts of a lane, as delivery saved them. */
+/** The delivery attempts of a lane, as saved by delivery. */
 import { attemptPage } from '../../contract/attempts.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
@@ -6,7 +6,7 @@ import { refOf, requireDestination } from './lookup.ts'
 
 export function attemptUseCases({ metadata }: Pick<ManagementDeps, 'metadata'>) {
   return {
-    /** The body itself (AttemptList): its attempts are stored as they are shown. */
+    /** Returns the response body itself (AttemptList): attempts are stored as the JSON that is shown. */
     async listAttempts({ principal: { workspaceId }, path, query }: Call<'listAttempts'>): Promise<Buffer> {
       const found = await requireDestination(metadata, workspaceId, path)
       const { texts, next } = await metadata.attempts(refOf(workspaceId, found), {

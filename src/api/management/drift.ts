@@ -1,4 +1,4 @@
-/** Drift of a destination, as delivery saved it last. */
+/** Drift of a destination, as last saved by delivery. */
 import { wordsOf } from '../../contract/destination-words.ts'
 import type { Drift } from '../../contract/drift.ts'
 import { mappingHash } from '../../contract/mapping-hash.ts'
@@ -15,7 +15,7 @@ export function driftUseCases({ metadata }: Pick<ManagementDeps, 'metadata'>) {
       if (!wordsOf(found.destination_type).isDatabase) return { drift: { mapping: 'none', ...none } }
       if (found.columns.length === 0) return { drift: { mapping: 'by_name', ...none } }
       const saved = await metadata.drift({ workspaceId, destinationId: found.destination_id })
-      // The stored drift is about other columns: delivery has not seen a record since they were changed.
+      // The stored drift belongs to other columns: delivery has seen no record since they were changed.
       if (saved?.mappingHash !== mappingHash(found.columns, pipe_ingest_ts_field))
         return { drift: { mapping: 'columns', ...none } }
       const { since_ms, records, keys, other_keys, unfilled } = saved.state

@@ -1,4 +1,4 @@
-/** Per-pipe limits (docs/dev/contract.md#pipe-limits): set as a whole, and removed as a whole. */
+/** Limits of a pipe (docs/dev/contract.md#pipe-limits). They are replaced and removed as a whole. */
 import type { Call } from './call.ts'
 import type { ManagementDeps, PublishChange } from './deps.ts'
 import { requirePipe } from './lookup.ts'
@@ -13,7 +13,7 @@ export function limitsUseCases({ metadata, publishChange }: Deps) {
         { workspaceId, pipeId: pipe_id },
         {
           ...body,
-          // Left out means no cap, also when there was one (the row is replaced).
+          // A limit that is left out is removed, because the whole row is replaced.
           pl_ingest_max_bytes_per_day: body.pl_ingest_max_bytes_per_day ?? null,
         },
       )
@@ -21,7 +21,7 @@ export function limitsUseCases({ metadata, publishChange }: Deps) {
       return { limits }
     },
 
-    /** Also when there are none. */
+    /** Succeeds even if there are no limits. */
     async deleteLimits({ principal: { workspaceId }, path }: Call<'deleteLimits'>): Promise<void> {
       const { pipe_id } = await requirePipe(metadata, workspaceId, path)
       await metadata.limits.delete({ workspaceId, pipeId: pipe_id })

@@ -1,7 +1,7 @@
 /**
- * The use cases of /v1 by operationId: plain functions without HTTP types, each of which takes a checked request. What belongs to
- * another workspace than the caller's does not exist. A change returns once it is durable and both delivery and the directory have
- * seen it.
+ * The use cases of /v1 by operationId: plain functions without HTTP types that take a checked request. For them,
+ * resources of other workspaces do not exist. A change returns once it is durable and both delivery and the directory
+ * have seen it.
  */
 import { alertUseCases } from './alerts.ts'
 import { apiKeyUseCases } from './api-keys.ts'

@@ -80,7 +80,10 @@ export function pipeUseCases(deps: Deps) {
   }
 }
 
-/** A PATCH against the stored pipe. A read-only field can be sent back with the value that GET showed (docs/dev/contract.md#request-bodies). */
+/**
+ * Applies a PATCH to the stored pipe. A read-only field can be sent back with the value that GET showed
+ * (docs/dev/contract.md#request-bodies).
+ */
 function pipeChange(current: Pipe, body: PipePatch): PipeUpdate {
   const change = { ...body }
   const errors: FieldErrors = {}

@@ -1,14 +1,17 @@
 /**
- * The records in a management body as text: parsed and printed again, 12345678901234567890 and 1.10 would be others. The body
- * was parsed before, so it is valid JSON, and an object.
+ * Reads the records of a management body as text: parsing and printing them would change 12345678901234567890 and
+ * 1.10. The body was parsed before, so it is valid JSON and an object.
  */
-import { afterByteOrderMark, scanJson } from '../../ingest/parse.ts'
-import { members, stringValue } from '../../log/record-text.ts'
+import { scanJson } from '../../ingest/parse.ts'
+import { afterByteOrderMark, members, stringValue } from '../../log/record-text.ts'
 
-/** The text of each object in the array at `key`, each on one line; null: there is no such array, or it is empty. */
+/**
+ * Returns the text of each object in the array at `key`, each on one line. Null if there is no such array or it is
+ * empty.
+ */
 export function recordTextsAt(body: Buffer, key: string): string[] | null {
   let array: Buffer | null = null
-  // A key that is there twice counts with its last value, as in JSON.parse.
+  // If the key is repeated, its last value counts, as in JSON.parse.
   for (const member of members(body.subarray(afterByteOrderMark(body))))
     if (stringValue(member.key.toString()) === key) array = member.value
   if (array === null) return null
@@ -21,7 +24,7 @@ export function recordTextsAt(body: Buffer, key: string): string[] | null {
   return texts
 }
 
-/** Inside strings JSON has no line break, and outside it is white space. */
+/** JSON has no line breaks inside strings, and elsewhere they are white space. */
 function onOneLine(json: string): string {
   return json.replace(/[\r\n]/g, ' ')
 }

@@ -1,8 +1,8 @@
-/** Records that a request brings along, as NDJSON. */
+/** Sample records that a request contains, as NDJSON. */
 import { validationError } from '../../contract/errors.ts'
 import { isObject } from '../../contract/is-object.ts'
 
-/** As records are stored: each on a line of its own, without empty lines. Throws `validation_error`. */
+/** Returns the records as they are stored: one per line, without empty lines. Throws `validation_error`. */
 export function sampleRecords(sample: string): string {
   const lines = sample.split('\n').map((line) => line.trim())
   const records = lines.filter((line) => line !== '')

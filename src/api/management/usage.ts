@@ -1,6 +1,6 @@
 /**
- * Usage: hourly roll-ups and what ingest has not written yet; with the lanes' backlogs as `usage_by_pipe`, or by the hour. Never
- * a scan.
+ * Usage: hourly roll-ups plus the counts that ingest has not written yet. It is shown together with the backlogs of
+ * the lanes as `usage_by_pipe`, or by hour. It never scans messages.
  */
 import type { PipeCounters } from '../../contract/overview.ts'
 import { type PipeUsage, usageStatsWindowHours } from '../../contract/pipe.ts'
@@ -63,7 +63,7 @@ async function byHour(
   range: HourRange,
 ): Promise<UsageByHour> {
   const times = hourTimes(deps.now(), range)
-  // Taken before the roll-ups are read: a flush between the two would otherwise hide counts from both.
+  // Read before the roll-ups: a flush between the two would otherwise hide counts from both.
   const pending = (deps.pendingUsage?.() ?? []).filter((counts) => pipeIds.has(counts.pipeId))
   const stored = await deps.metadata.usage.byHour(workspaceId, asked, times[0] ?? 0, times.at(-1) ?? 0)
   const shown = times.map((atMs) => {
@@ -80,7 +80,7 @@ export interface HourRange {
   until?: string
 }
 
-/** When each hour of the range began, ms: oldest first, at most up to the current one. */
+/** The start of each hour of the range in ms: oldest first, at most up to the current one. */
 export function hourTimes(
   nowMs: number,
   { hours = usageHours.default, until }: HourRange,
@@ -97,14 +97,14 @@ export function isoTime(ms: number): string {
   return new Date(ms).toISOString()
 }
 
-/** Every pipe of `pipeIds` is in the result. The window is 24 whole hours, the current one included. */
+/** The result contains every pipe of `pipeIds`. The window is 24 whole hours including the current one. */
 export async function usageByPipe(
   deps: Pick<ManagementDeps, 'metadata' | 'laneViews' | 'now' | 'pendingUsage'>,
   workspaceId: string,
   pipeIds: readonly string[],
 ): Promise<{ usage_by_pipe: Record<string, PipeUsage>; usage_stats_window_hours: number }> {
   const sinceMs = (Math.floor(deps.now() / hourMs) - (usageStatsWindowHours - 1)) * hourMs
-  // Taken before the roll-ups are read: a flush between the two would otherwise hide counts from both.
+  // Read before the roll-ups: a flush between the two would otherwise hide counts from both.
   const pending = deps.pendingUsage?.() ?? []
   const [rolledUp, backlogs] = await Promise.all([
     deps.metadata.usage.byPipe(workspaceId, sinceMs),
@@ -130,7 +130,7 @@ const noUsage: PipeUsage = {
   last_ingest_ts: null,
 }
 
-/** Adds what ingest has counted and not yet written down. */
+/** Adds the counts that ingest has not written yet. */
 export function addCounts(
   usage: PipeCounters,
   counts: Pick<IngestCounts, 'requests' | 'records' | 'bytes' | 'rejected'>,
@@ -141,7 +141,7 @@ export function addCounts(
   usage.rejected_requests += counts.rejected
 }
 
-/** The later of both, as the API has it. */
+/** The later of both times, in the format of the API. */
 export function laterIngest(known: string | null, counts: Pick<IngestCounts, 'lastIngestMs'>): string | null {
   if (counts.lastIngestMs === null) return known
   const last = new Date(counts.lastIngestMs).toISOString()

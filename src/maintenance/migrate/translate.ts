@@ -53,14 +53,14 @@ export function translatedLane({ state, isIntact }: MovedLane, map: NewSeqs, gap
 
 /** Null: no message of the run is kept. */
 export function translatedRun(row: LaneHistoryRow, map: NewSeqs): LaneHistoryRow | null {
-  const first = map.of(Number(row.first_seq)).from
-  const last = map.of(Number(row.last_seq)).through
+  const first = map.of(row.first_seq).from
+  const last = map.of(row.last_seq).through
   if (first === null || last === null || first > last) return null
   return { ...row, first_seq: first, last_seq: last, batch_last_seq: null }
 }
 
 export function translatedParked(row: ParkedRow, map: NewSeqs): ParkedRow {
-  const { at } = map.of(Number(row.stream_seq))
+  const { at } = map.of(row.stream_seq)
   return at === null ? row : { ...row, stream_seq: at }
 }
 
