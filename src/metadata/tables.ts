@@ -437,6 +437,14 @@ export interface LaneAttemptRow {
   attempt_json: string
 }
 
+/** Written and read by `lane-latency.ts`. */
+export interface LaneLatencyRow {
+  destination_id: string
+  hour_ms: number
+  /** A `LatencyCounts`. */
+  latency_json: string
+}
+
 export interface Tables {
   workspaces: WorkspaceRow
   api_keys: ApiKeyRow
@@ -450,6 +458,7 @@ export interface Tables {
   lane_hours: LaneHourRow
   lane_history: LaneHistoryRow
   lane_attempts: LaneAttemptRow
+  lane_latency: LaneLatencyRow
   parked: ParkedRow
   parked_bodies: ParkedBodyRow
   parked_sums: ParkedSumRow
