@@ -11,13 +11,14 @@ import {
   withGivenConfig,
 } from './destination-requests.ts'
 import { Drift } from './drift.ts'
+import { LaneLatencyReport, latencyDescription } from './latency.ts'
 import { destinationBody, everyManaged, type Operation, sampleBody, withBody } from './operation.ts'
 import { at } from './operation-paths.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
 import { TableInference, TableProposal } from './table-proposal.ts'
 import { TransformTrialRequest, TransformTrialResult } from './transform-trial.ts'
-import { hoursParameter } from './usage.ts'
+import { hoursParameter, untilParameter } from './usage.ts'
 
 const checkTransform = {
   in: 'query',
@@ -111,8 +112,19 @@ export const destinationOperations = [
       'One entry per hour (UTC), oldest first, including the current hour; zeros if nothing happened. The counts are those of the last save of the lane. For a pull destination, pulled records count as delivered.',
     auth: 'key',
     boundKeys: 'its_pipe',
-    parameters: [hoursParameter],
+    parameters: [hoursParameter, untilParameter],
     success: { status: 200, description: 'The hours', schema: responseBodies.laneByHour },
+    errors: ['destination_not_found', 'validation_error', ...everyManaged],
+  },
+  {
+    ...at('getDestinationLatency'),
+    area: 'management',
+    summary: 'Show how long records take to the destination, and how often attempts succeed',
+    description: latencyDescription,
+    auth: 'key',
+    boundKeys: 'its_pipe',
+    parameters: [hoursParameter, untilParameter],
+    success: { status: 200, description: 'The whole range, and its hours', schema: LaneLatencyReport },
     errors: ['destination_not_found', 'validation_error', ...everyManaged],
   },
   {

@@ -1,8 +1,9 @@
 /** Hourly usage: what a pipe, or all pipes of the workspace, received and delivered in each of the last hours. */
 import Type, { type Static } from 'typebox'
+import { moment } from './destinations/fields.ts'
 
 /** The number of hours that a client can request. Each is stored for one more day. */
-export const usageHours = { min: 1, max: 168, default: 24 } as const
+export const usageHours = { min: 1, max: 720, default: 24 } as const
 
 /** The hourly counters of a pipe. */
 export const usageCounts = [
@@ -77,7 +78,14 @@ export const hoursParameter = {
   in: 'query',
   name: 'hours',
   schema: Type.Integer({ minimum: usageHours.min, maximum: usageHours.max, default: usageHours.default }),
-  description: 'The number of hours, including the current one.',
+  description: 'The number of hours, including the last one.',
+} as const
+
+export const untilParameter = {
+  in: 'query',
+  name: 'until',
+  schema: moment,
+  description: 'The last hour is the one that contains this time. Default, and latest: the current hour.',
 } as const
 
 export const usageFreshness =

@@ -13,7 +13,7 @@ import {
 } from './pipe.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
-import { hoursParameter, usageFreshness } from './usage.ts'
+import { hoursParameter, untilParameter, usageFreshness } from './usage.ts'
 
 export const pipeOperations = [
   {
@@ -33,7 +33,7 @@ export const pipeOperations = [
     description: usageFreshness,
     auth: 'key',
     boundKeys: 'its_part',
-    parameters: [hoursParameter],
+    parameters: [hoursParameter, untilParameter],
     success: { status: 200, description: 'The hours', schema: responseBodies.usageByHour },
     errors: ['validation_error', ...everyManaged],
   },
@@ -74,7 +74,7 @@ export const pipeOperations = [
     description: usageFreshness,
     auth: 'key',
     boundKeys: 'its_pipe',
-    parameters: [hoursParameter],
+    parameters: [hoursParameter, untilParameter],
     success: { status: 200, description: 'The hours', schema: responseBodies.usageByHour },
     errors: ['pipe_not_found', 'validation_error', ...everyManaged],
   },

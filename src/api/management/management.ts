@@ -12,6 +12,7 @@ import type { ManagementDeps, PublishChange } from './deps.ts'
 import { destinationUseCases } from './destinations.ts'
 import { driftUseCases } from './drift.ts'
 import { laneUseCases } from './lanes.ts'
+import { latencyUseCases } from './latency.ts'
 import { limitsUseCases } from './limits.ts'
 import { messageUseCases } from './messages.ts'
 import { originUseCases } from './origins.ts'
@@ -33,6 +34,7 @@ export function openManagement(deps: ManagementDeps): UseCases {
     ...transformTrialUseCases(deps),
     ...driftUseCases(deps),
     ...attemptUseCases(deps),
+    ...latencyUseCases(deps),
     ...laneUseCases(deps),
     ...parkedUseCases(deps),
     ...limitsUseCases({ metadata, publishChange }),

@@ -16,6 +16,7 @@ import {
 import { addBlockingMessageCommand } from './blocking-message.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
+import { addLatencyCommand } from './latency.ts'
 import { oneView, print, type Table, type View } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
 import { addRewindCommand } from './rewind.ts'
@@ -91,6 +92,7 @@ export function addLanesCommands(program: Command): void {
       say(`Retrying message ${reply.body.msg_id}; \`pipectl lanes list ${pipe.pipe_name}\` shows the result.`)
     },
   })
+  addLatencyCommand(lanes)
   addRewindCommand(lanes)
   addBlockingMessageCommand(lanes)
 }
