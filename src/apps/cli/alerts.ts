@@ -8,7 +8,7 @@ import type { Alerts, AlertsPut, AlertsShown } from '../../contract/alerts.ts'
 import { hasUrlSecrets } from '../../contract/secret-url.ts'
 import { ago } from '../../platform/quantities.ts'
 import { ifUnchanged } from '../client/changed-meanwhile.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { commandFailure, usageFailure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import { readFileOrStdin } from './input-file.ts'
@@ -75,8 +75,7 @@ export function addAlertsCommands(program: Command): void {
       ]
       await print(oneView(text, body.ok ? 'ok' : 'failed', rows), options.output)
       if (!body.ok)
-        throw new Failure(
-          exitCodes.failed,
+        throw commandFailure(
           'the test alert was not accepted',
           '`pipectl alerts set` changes where alerts go',
         )
@@ -121,11 +120,7 @@ ${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).j
       const { body: stored, etag } = await client.call('getAlerts')
       const url = change.url ?? stored.alerts?.url
       if (url === undefined)
-        throw new Failure(
-          exitCodes.usage,
-          'alerts have no address yet',
-          `give --url, --url-file or ${urlVariable}`,
-        )
+        throw usageFailure('alerts have no address yet', `give --url, --url-file or ${urlVariable}`)
       const { body, text } = await ifUnchanged('the alerts', stored, () =>
         client.call('putAlerts', { body: { ...stored.alerts, ...change, url }, ifMatch: etag }),
       )
@@ -164,13 +159,12 @@ async function changeFrom(options: SetOptions): Promise<Partial<AlertsPut>> {
     ...(options.events === undefined ? {} : { events: eventsFrom(options.events) }),
   }
   if (Object.keys(change).length > 0) return change as Partial<AlertsPut>
-  throw new Failure(exitCodes.usage, 'no setting was given', '--help lists them')
+  throw usageFailure('no setting was given', '--help lists them')
 }
 
 async function givenUrl({ url, urlFile, format }: SetOptions): Promise<string | undefined> {
   if (url !== undefined && (format === 'slack' || hasUrlSecrets(url)))
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       format === 'slack'
         ? '--url: the path of a Slack address is a secret, which everyone on this machine can see'
         : '--url: it holds a user, a password or a query, which everyone on this machine can see',
@@ -186,8 +180,7 @@ async function givenSecret(options: SetOptions): Promise<string | null | undefin
   const given = fromFile('--secret-file', options.secretFile) ?? io().env[secretVariable]
   if (given !== undefined || options.askSecret !== true) return given
   if (canAsk()) return await askSecret('Secret (whsec_…): ')
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     '--ask-secret: this is not a terminal where it could be asked for',
     `put it into the environment variable ${secretVariable}`,
   )
@@ -203,8 +196,7 @@ function eventsFrom(text: string): AlertsPut['events'] {
   const names = text.split(',').map((name) => name.trim())
   const unknown = names.find((name) => !alertEventNames.some((event) => event === name))
   if (unknown === undefined) return alertEventNames.filter((event) => names.includes(event))
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `--events: ${JSON.stringify(unknown)} is not an event`,
     `use all, or some of ${alertEventNames.join(', ')}`,
   )

@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { counted } from '../../platform/quantities.ts'
 import type { Client, PipeDetail } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { exitCodes, Failure, usageFailure } from '../client/failure.ts'
 import { printable } from '../client/printable.ts'
 import { allPipeDetails } from '../client/workspace.ts'
 import { connect } from './connection.ts'
@@ -75,7 +75,7 @@ export function addApplyCommands(program: Command): void {
       const plan = await makePlan(given).catch((error: unknown) => {
         // Exit code 1 already means "there are differences".
         if (!(error instanceof Failure) || error.exitCode !== exitCodes.failed) throw error
-        throw new Failure(exitCodes.usage, error.message, error.hint, error)
+        throw usageFailure(error.message, error.hint, error)
       })
       printPlan(plan)
       if (plan.steps.length > 0) setExitCode(1)

@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import type { AttemptList, DeliveryAttempt } from '../../contract/attempts.ts'
 import { ago, bytes, count, counted } from '../../platform/quantities.ts'
 import { attemptOutcome, attemptTook } from '../client/attempts.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { type Failure, notFoundFailure } from '../client/failure.ts'
 import { elementTexts, valueText } from '../client/json-text.ts'
 import { fullName, lanePath } from '../client/workspace.ts'
 import { connect } from './connection.ts'
@@ -79,8 +79,7 @@ function queryOf({ failed, since, limit, before }: Options): Record<string, stri
 }
 
 function notKept(name: string, number: string): Failure {
-  return new Failure(
-    exitCodes.notFound,
+  return notFoundFailure(
     `${name} has no attempt ${number}, or it is no longer kept`,
     `\`pipectl attempts ${name}\` lists those that are`,
   )

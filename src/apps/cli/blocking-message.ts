@@ -7,7 +7,7 @@ import type { Destination } from '../../contract/destination.ts'
 import type { SuccessBody } from '../../contract/operations.ts'
 import { count, counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { type Failure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
 import { errorLine } from '../client/lane-error.ts'
 import { type LanePath, lanePath } from '../client/workspace.ts'
@@ -107,11 +107,7 @@ async function exportRecords(client: Client, lane: LanePath, path: string): Prom
 async function newFile(path: string) {
   const file = await open(path, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
     const why = error.code === 'EEXIST' ? 'it exists already' : error.message
-    throw new Failure(
-      exitCodes.usage,
-      `cannot write ${path}: ${why}`,
-      'name a file that does not exist, or -',
-    )
+    throw usageFailure(`cannot write ${path}: ${why}`, 'name a file that does not exist, or -')
   })
   return file.createWriteStream()
 }
@@ -123,12 +119,11 @@ function recordsIn(text: string): string[] {
 
 function placeOf(text: string): number {
   if (/^\d{1,9}$/.test(text)) return Number(text)
-  throw new Failure(exitCodes.usage, `--from is "${text}"`, 'give a whole number from 0')
+  throw usageFailure(`--from is "${text}"`, 'give a whole number from 0')
 }
 
 function noLongerBlocks(path: string): Failure {
-  return new Failure(
-    exitCodes.nothingToDo,
+  return nothingToDoFailure(
     `the message stopped blocking while it was exported: ${path} holds a part of it`,
     '`pipectl lanes list` shows the state',
   )

@@ -5,7 +5,7 @@ import { isObject } from '../../contract/is-object.ts'
 import { count, counted } from '../../platform/quantities.ts'
 import { ifUnchanged } from '../client/changed-meanwhile.ts'
 import type { Client, DestinationTestBody } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { commandFailure } from '../client/failure.ts'
 import { startFromFlag } from '../client/flag-fields.ts'
 import {
   allDestinations,
@@ -256,8 +256,7 @@ table_columns, and how rows are written in written_by.`,
       await print(view, options.output)
       const failed = checks.find((check) => !check.ok)
       if (ok) return
-      throw new Failure(
-        exitCodes.failed,
+      throw commandFailure(
         `the destination would not work: ${failed?.name ?? 'a check'} failed${failed ? `: ${failed.message}` : ''}`,
         'correct that, then test again',
       )

@@ -6,7 +6,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import { type ApiKey, type ApiKeyCreate, type ApiKeyScope, apiKeyScopes } from '../../contract/api-key.ts'
 import { ago, parseDuration, until } from '../../platform/quantities.ts'
 import { type Client, openClient } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { nextName } from '../client/key-name.ts'
 import { connect, findTarget, type Target } from './connection.ts'
 import { addSettingFlags } from './daemon-commands.ts'
@@ -151,8 +151,7 @@ interface MadeKey {
 async function create(body: ApiKeyCreate, options: CreateOptions & CommonOptions): Promise<MadeKey> {
   const stray = options.workspace ?? options.dataDir ?? options.config
   if (stray !== undefined) {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       '--workspace, --data-dir and --config need --local: over the API, the key determines the workspace',
       'omit them, or add --local',
     )
@@ -267,8 +266,7 @@ async function rotateOwn(
 ): Promise<void> {
   const { apiKey, profile: profileName } = target
   if (apiKey === null || profileName === null || target.apiKeyOrigin !== 'profile') {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       'only the key of a profile can be rotated without its name, and the key in use is not from a profile',
       'name the key, or the profile with --profile, or store one with `pipectl profile add NAME`',
     )
@@ -311,11 +309,7 @@ function requireScope(text: string): ApiKeyScope {
 function requireSeconds(option: string, text: string): number {
   const seconds = parseDuration(text)
   if (seconds !== null) return seconds
-  throw new Failure(
-    exitCodes.usage,
-    `${option} is ${JSON.stringify(text)}`,
-    'give a time such as 7d, 12h or 30m',
-  )
+  throw usageFailure(`${option} is ${JSON.stringify(text)}`, 'give a time such as 7d, 12h or 30m')
 }
 
 /** Converts a duration from now, or a time, into the form of the API. */
@@ -324,8 +318,7 @@ function requireTime(text: string): string {
   if (seconds !== null) return new Date(Date.now() + seconds * 1_000).toISOString()
   const isMoment = /^\d{4}-\d\d-\d\dT.*(Z|[+-]\d\d:\d\d)$/i.test(text) && !Number.isNaN(Date.parse(text))
   if (isMoment) return new Date(text).toISOString()
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `--expires is ${JSON.stringify(text)}`,
     'give a time such as 90d or 12h, or a moment such as 2027-01-31T00:00:00Z',
   )

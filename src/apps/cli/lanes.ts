@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { isFailing, severity } from '../../contract/state-words.ts'
 import { ago, bytes, count, counted, duration } from '../../platform/quantities.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { type Failure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { errorLine, faultWords, skipHelps } from '../client/lane-error.ts'
 import {
   allDestinations,
@@ -96,16 +96,14 @@ export function addLanesCommands(program: Command): void {
 }
 
 function noRecordAtFault(name: string, { lane }: DestinationOfPipe['destination']): Failure {
-  return new Failure(
-    exitCodes.usage,
+  return usageFailure(
     `a skip does not help ${name}: no record is at fault (${errorLine(lane.last_error)}), so the next message would fail too`,
     `correct the destination (\`pipectl destinations test ${name}\`), then \`pipectl lanes retry ${name}\`; --force skips anyway`,
   )
 }
 
 function nothingBlocks(): Failure {
-  return new Failure(
-    exitCodes.nothingToDo,
+  return nothingToDoFailure(
     'no message blocks this lane, or a user blocked its destination',
     '`pipectl lanes list` shows the state; `pipectl destinations unblock` resumes a blocked one',
   )

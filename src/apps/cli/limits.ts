@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import type { PipeLimits } from '../../contract/pipe.ts'
 import { ifUnchanged } from '../client/changed-meanwhile.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { fieldsFromFlags, limitFlags } from '../client/flag-fields.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
@@ -43,7 +43,7 @@ ${suggestionText({})}`,
     action: async ([reference], options) => {
       const given = limitsFrom(options)
       if (Object.keys(given).length === 0) {
-        throw new Failure(exitCodes.usage, 'no limit was given', '--help lists them')
+        throw usageFailure('no limit was given', '--help lists them')
       }
       const client = await connect(options)
       const { body: detail, etag } = await readPipe(client, reference!)

@@ -2,7 +2,14 @@
 import type { Command } from 'commander'
 import type { ListedNode, ListedNodes, LocalCluster } from '../../maintenance/nodes.ts'
 import { counted, duration } from '../../platform/quantities.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import {
+  commandFailure,
+  exitCodes,
+  Failure,
+  notFoundFailure,
+  nothingToDoFailure,
+  usageFailure,
+} from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'
@@ -62,11 +69,7 @@ continues to hand them over.`,
       await inCluster(options, async (cluster) => {
         const node = pick(await cluster.nodes(), name!)
         if (!node.isDraining) {
-          throw new Failure(
-            exitCodes.nothingToDo,
-            `${node.name} is not draining`,
-            '`pipectl nodes` shows its pipes',
-          )
+          throw nothingToDoFailure(`${node.name} is not draining`, '`pipectl nodes` shows its pipes')
         }
         if (!(await cluster.setDraining(node.nodeId, false))) throw gone(node.name)
         say(`${node.name} gets pipes again, within seconds.`)
@@ -133,8 +136,7 @@ async function drain(cluster: LocalCluster, name: string, waitMs: number): Promi
     if (performance.now() >= endMs) break
     await new Promise((resolve) => setTimeout(resolve, lookEveryMs))
   }
-  throw new Failure(
-    exitCodes.failed,
+  throw commandFailure(
     `${node.name} still has ${counted(shown, 'pipe')}: a batch is still running; the node continues to hand them over`,
     'run the command again to wait longer, or `pipectl nodes undrain` to cancel',
   )
@@ -153,8 +155,7 @@ function pick(nodes: readonly FoundNode[], wanted: string): FoundNode {
   const [found] = matching
   if (found === undefined) {
     const names = nodes.map(({ name }) => name).join(', ')
-    throw new Failure(
-      exitCodes.notFound,
+    throw notFoundFailure(
       `there is no node ${wanted}`,
       names === '' ? 'no node runs: start one with `pipectl serve`' : `use one of: ${names}`,
     )
@@ -170,21 +171,13 @@ function pick(nodes: readonly FoundNode[], wanted: string): FoundNode {
 }
 
 function gone(name: string): Failure {
-  return new Failure(
-    exitCodes.notFound,
-    `${name} has just stopped`,
-    '`pipectl nodes` lists those that are there',
-  )
+  return notFoundFailure(`${name} has just stopped`, '`pipectl nodes` lists those that are there')
 }
 
 function seconds(text: string): number {
   const value = Number(text)
   if (/^\d{1,6}$/.test(text)) return value
-  throw new Failure(
-    exitCodes.usage,
-    `--wait: ${text} is not a number of seconds`,
-    'give whole seconds, e.g. --wait 300',
-  )
+  throw usageFailure(`--wait: ${text} is not a number of seconds`, 'give whole seconds, e.g. --wait 300')
 }
 
 function nodesView(found: ListedNodes, nowMs: number): View {

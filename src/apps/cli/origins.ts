@@ -1,6 +1,6 @@
 /** `pipectl origins …`: the browser origins that can send to a pipe. */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { notFoundFailure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { define, formats, group } from './define.ts'
 import { listView, oneView, print } from './output.ts'
@@ -63,8 +63,7 @@ export function addOriginsCommands(program: Command): void {
           one.pipe_allowed_origin_id === origin,
       )
       if (found === undefined) {
-        throw new Failure(
-          exitCodes.notFound,
+        throw notFoundFailure(
           `${origin} is not an allowed origin of ${pipe.pipe_name}`,
           `\`pipectl origins list ${pipe.pipe_name}\` shows those that are`,
         )

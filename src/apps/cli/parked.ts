@@ -3,7 +3,7 @@ import { type Command, Option } from 'commander'
 import { parkedIdsAtOnce, parkedReasons } from '../../contract/parked.ts'
 import { count, counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { singleLine } from '../client/json-text.ts'
 import { errorWords, type ParkedFilter, parkedRecords, placeWords, recordTextsOf } from '../client/parked.ts'
 import { lanePath } from '../client/workspace.ts'
@@ -242,8 +242,7 @@ async function selected(
   if (references.length > 0) return await findParkedIds(client, lane, references)
   const { parked } = await parkedRecords(client, lane, filter, { most: Number.POSITIVE_INFINITY })
   if (parked.length > 0) return parked.map((one) => one.parked_id)
-  throw new Failure(
-    exitCodes.nothingToDo,
+  throw nothingToDoFailure(
     `${lane.name} has no parked records${filter.error_code === undefined ? '' : ` with the error ${filter.error_code}`}`,
     `\`pipectl parked list ${lane.name}\` shows what is parked`,
   )
@@ -261,19 +260,11 @@ function addWait(command: Command): void {
 
 function requireOne(ids: readonly string[]): string {
   if (ids.length === 1) return ids[0]!
-  throw new Failure(
-    exitCodes.usage,
-    '-f gives the records of one that is parked',
-    'name one parked record, or omit -f',
-  )
+  throw usageFailure('-f gives the records of one that is parked', 'name one parked record, or omit -f')
 }
 
 function requireLimit(text: string): number {
   const limit = /^\d{1,6}$/.test(text) ? Number(text) : 0
   if (limit > 0) return limit
-  throw new Failure(
-    exitCodes.usage,
-    `--limit is ${JSON.stringify(text)}`,
-    'give a whole number from 1 to 999999',
-  )
+  throw usageFailure(`--limit is ${JSON.stringify(text)}`, 'give a whole number from 1 to 999999')
 }

@@ -4,7 +4,7 @@ import type { Pipe, PipeUpdate } from '../../contract/pipe.ts'
 import { ago, bytes, count, counted } from '../../platform/quantities.ts'
 import { ifUnchanged } from '../client/changed-meanwhile.ts'
 import type { Client, PipeDetail, PipeList, Reply } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { describeTarget, fullName, kindOf, stateOf } from '../client/workspace.ts'
 import { connect } from './connection.ts'
 import { type CommonOptions, define, formats, group } from './define.ts'
@@ -78,7 +78,7 @@ function addWriting(pipes: Command): void {
     action: async ([reference], options) => {
       const fields = pipeFields(options)
       if (Object.keys(fields).length === 0) {
-        throw new Failure(exitCodes.usage, 'nothing to change was given', '--help lists the fields')
+        throw usageFailure('nothing to change was given', '--help lists the fields')
       }
       await update(reference!, fields, options)
     },

@@ -5,7 +5,7 @@ import { wordsOf } from '../../contract/destination-words.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { counted } from '../../platform/quantities.ts'
 import type { Client, MessageList } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { type Failure, nothingToDoFailure } from '../client/failure.ts'
 import { type DestinationOfPipe, fullName, lanePath } from '../client/workspace.ts'
 import { connect } from './connection.ts'
 import { define, formats } from './define.ts'
@@ -126,8 +126,7 @@ function copies({ destination_type: type, columns }: Destination): string {
 }
 
 function nothingAgain(name: string): Failure {
-  return new Failure(
-    exitCodes.nothingToDo,
+  return nothingToDoFailure(
     `nothing to deliver again: ${name} has received no message after that point that is still kept`,
     'give an earlier point; `pipectl messages PIPE` lists the messages that are kept',
   )

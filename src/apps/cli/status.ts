@@ -12,7 +12,7 @@ import { bytes, count, counted, duration } from '../../platform/quantities.ts'
 import { alertsInWords } from '../client/alerts.ts'
 import { type Client, openClient } from '../client/client.ts'
 import { clusterOf, nodeInWords, unownedInWords } from '../client/cluster.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { commandFailure, Failure } from '../client/failure.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
 import { fullName, stateOf } from '../client/workspace.ts'
 import { connect, findTarget } from './connection.ts'
@@ -73,8 +73,7 @@ export function addStatusCommands(program: Command): void {
         options.output,
       )
       if (options.check !== true || troubled.length === 0) return
-      throw new Failure(
-        exitCodes.failed,
+      throw commandFailure(
         `${counted(lanes.length, 'lane')}, ${needAttention(troubled.length)}`,
         '`pipectl lanes list --blocked` shows them; `pipectl top` retries and skips',
       )

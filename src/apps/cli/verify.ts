@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import type { ShownRange, VerifiedFile, VerifyReport } from '../../maintenance/verify.ts'
 import { bytes, count, counted } from '../../platform/quantities.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { commandFailure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'
@@ -34,7 +34,7 @@ the daemon can be running. Exit code 0: everything is as it was written; 1: some
       await print(verifyView(report), options.json === true ? 'json' : options.output)
       const { problems } = report.totals
       if (problems === 0) return
-      throw new Failure(exitCodes.failed, `${counted(problems, 'problem')} in ${dataDir}`, nextStep(report))
+      throw commandFailure(`${counted(problems, 'problem')} in ${dataDir}`, nextStep(report))
     },
   })
 }

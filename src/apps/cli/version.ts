@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import type { FormatCheck } from '../../maintenance/format-check.ts'
 import { bytes } from '../../platform/quantities.ts'
 import { version } from '../../platform/version.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { commandFailure, notFoundFailure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define, formats } from './define.ts'
@@ -72,27 +72,20 @@ function formatRows(found: FormatCheck): string[][] {
 
 function requireOpens({ result, place, problem }: FormatCheck): void {
   if (result === 'newer')
-    throw new Failure(
-      exitCodes.failed,
+    throw commandFailure(
       `${place} was written by a newer pipectl: this version, ${version()}, does not open it`,
       'install that version, or restore a backup: docs/upgrading.md',
     )
   if (result === 'older')
-    throw new Failure(
-      exitCodes.failed,
+    throw commandFailure(
       `${place} was written by an earlier pipectl: this version, ${version()}, does not open it`,
       'install that version, or restore a backup: docs/upgrading.md',
     )
   if (result === 'unreadable')
-    throw new Failure(
-      exitCodes.failed,
+    throw commandFailure(
       problem ?? `${place} cannot be read`,
       'run it as the user of the daemon; `pipectl verify` looks for damage',
     )
   if (result === 'not_set_up')
-    throw new Failure(
-      exitCodes.notFound,
-      `nothing is set up in ${place}`,
-      'give the right --data-dir, or run `pipectl init`',
-    )
+    throw notFoundFailure(`nothing is set up in ${place}`, 'give the right --data-dir, or run `pipectl init`')
 }

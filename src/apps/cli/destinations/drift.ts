@@ -1,7 +1,7 @@
 /** `pipectl destinations drift`: record keys without a column, and columns without a value. */
 import type { Command } from 'commander'
 import { ago, count, counted } from '../../../platform/quantities.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { type Failure, nothingToDoFailure } from '../../client/failure.ts'
 import { fullName, lanePath } from '../../client/workspace.ts'
 import { connect } from '../connection.ts'
 import { define, formats } from '../define.ts'
@@ -57,9 +57,8 @@ function adviseColumn(name: string, { key, type }: { key: string; type: string }
 
 function nothingMapped(name: string, mapping: 'by_name' | 'none'): Failure {
   return mapping === 'none'
-    ? new Failure(exitCodes.nothingToDo, `${name} is not a database`, 'drift is recorded only for databases')
-    : new Failure(
-        exitCodes.nothingToDo,
+    ? nothingToDoFailure(`${name} is not a database`, 'drift is recorded only for databases')
+    : nothingToDoFailure(
         `${name} has no column mappings, so nothing is counted`,
         `map its columns: pipectl destinations update ${name} --add-column NAME:TYPE`,
       )

@@ -1,6 +1,6 @@
 /** `pipectl destinations reset-pin`: resets the pinned key of a database server. */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { nothingToDoFailure } from '../../client/failure.ts'
 import { fullName, lanePath } from '../../client/workspace.ts'
 import { connect } from '../connection.ts'
 import { define, formats } from '../define.ts'
@@ -34,7 +34,7 @@ export function addPinCommand(destinations: Command): void {
       })
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
       if (!reply.body.reset) {
-        throw new Failure(exitCodes.nothingToDo, `no key is pinned for ${name}`, 'there is nothing to do')
+        throw nothingToDoFailure(`no key is pinned for ${name}`, 'there is nothing to do')
       }
       say(`The next connection of ${name} pins the key that the server has then.`)
     },

@@ -9,7 +9,7 @@ import {
 } from '../../../contract/transform-trial.ts'
 import { count, counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { commandFailure } from '../../client/failure.ts'
 import { transformFlags } from '../../client/flag-fields.ts'
 import { elementTexts, singleLine, valueText } from '../../client/json-text.ts'
 import { connect } from '../connection.ts'
@@ -87,8 +87,7 @@ one. Up to 1,000 of the newest records are tested and counted, for 5 s at most; 
       await print(view, options.output)
       sayCounts(trial)
       if (trial.failed === 0 || trial.failed < trial.records_seen) return
-      throw new Failure(
-        exitCodes.failed,
+      throw commandFailure(
         'the transform fails on all of the records',
         'has(record.key) says whether a record has a key; docs/transform.md has more',
       )
