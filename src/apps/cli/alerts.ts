@@ -10,7 +10,7 @@ import { ago } from '../../platform/quantities.ts'
 import { ifUnchanged } from '../client/changed-meanwhile.ts'
 import { commandFailure, usageFailure } from '../client/failure.ts'
 import { connect } from './connection.ts'
-import { define, formats, group } from './define.ts'
+import { clientCommand, define, group } from './define.ts'
 import { readFileOrStdin } from './input-file.ts'
 import { io } from './io.ts'
 import { oneView, print, type View } from './output.ts'
@@ -35,40 +35,35 @@ export function addAlertsCommands(program: Command): void {
     'alerts',
     'where alerts of the workspace go, for which events, and whether they arrive',
   )
-  define(alerts, {
+  clientCommand(alerts, {
     usage: 'get',
     summary: 'show where alerts go, how many are pending and the last failure',
     examples: ['pipectl alerts get'],
-    output: formats,
-    daemon: true,
-    action: async (_, options) => {
-      const { body, text } = await (await connect(options)).call('getAlerts')
+    action: async (client, _, options) => {
+      const { body, text } = await client.call('getAlerts')
       await print(viewOf(body, text), options.output)
     },
   })
   addSet(alerts)
-  define(alerts, {
+  clientCommand(alerts, {
     usage: 'clear',
     summary: 'stop sending alerts, and discard pending ones',
     examples: ['pipectl alerts clear --yes'],
-    daemon: true,
+    output: false,
     destructive: true,
-    action: async (_, options) => {
-      const client = await connect(options)
+    action: async (client, _, options) => {
       const { body: stored, etag } = await client.call('getAlerts')
       await confirm('Stop sending alerts, and remove their settings?', options.yes)
       await ifUnchanged('the alerts', stored, () => client.call('deleteAlerts', { ifMatch: etag }))
       say('No alerts are sent now.')
     },
   })
-  define(alerts, {
+  clientCommand(alerts, {
     usage: 'test',
     summary: 'send a test alert and show the response; exit code 1 if it was not accepted',
     examples: ['pipectl alerts test'],
-    output: formats,
-    daemon: true,
-    action: async (_, options) => {
-      const { body, text } = await (await connect(options)).call('testAlerts')
+    action: async (client, _, options) => {
+      const { body, text } = await client.call('testAlerts')
       const rows = [
         ['arrived', body.ok ? 'yes' : 'no'],
         ['message', body.message],
@@ -98,7 +93,7 @@ ${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).j
       'pipectl alerts set --url-file slack-webhook --format slack --events lane.failing,lane.stuck,lane.recovered',
       'pipectl alerts set --events all',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     options: (command) => {
       command.option('--url <url>', 'an address without a secret')

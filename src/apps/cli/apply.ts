@@ -6,7 +6,7 @@ import { exitCodes, Failure, usageFailure } from '../client/failure.ts'
 import { printable } from '../client/printable.ts'
 import { allPipeDetails } from '../client/workspace.ts'
 import { connect } from './connection.ts'
-import { define } from './define.ts'
+import { clientCommand, define } from './define.ts'
 import {
   addTransformCheckOption,
   savingWith,
@@ -81,13 +81,12 @@ export function addApplyCommands(program: Command): void {
       if (plan.steps.length > 0) setExitCode(1)
     },
   })
-  define(program, {
+  clientCommand(program, {
     usage: 'export',
     summary: 'print the workspace as a file for apply; secrets become references to variables',
     examples: ['pipectl export > pipectl.yaml'],
-    daemon: true,
-    action: async (_, given) => {
-      const client = await connect(given)
+    output: false,
+    action: async (client) => {
       const details = await allPipeDetails(client, (await client.call('listPipes')).body.pipes)
       const { exportYaml } = await import('./manifest/export.ts')
       const { yaml, variables } = exportYaml(details, io().stdout.isTTY === true)

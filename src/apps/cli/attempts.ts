@@ -6,8 +6,7 @@ import { attemptOutcome, attemptTook } from '../client/attempts.ts'
 import { type Failure, notFoundFailure } from '../client/failure.ts'
 import { elementTexts, valueText } from '../client/json-text.ts'
 import { fullName, lanePath } from '../client/workspace.ts'
-import { connect } from './connection.ts'
-import { define, formats } from './define.ts'
+import { clientCommand } from './define.ts'
 import { requireMoment } from './moment.ts'
 import { fieldTable, print, type Table } from './output.ts'
 import { findDestination } from './references.ts'
@@ -21,7 +20,7 @@ interface Options {
 }
 
 export function addAttemptsCommand(program: Command): void {
-  define<Options>(program, {
+  clientCommand<Options>(program, {
     usage: 'attempts <destination> [attempt-no]',
     summary: 'list the delivery attempts of a lane, newest first, or show one with its request and response',
     help: 'Deliveries are kept for 24 hours and failures for 7 days, the newest of each. `pipectl why` shows what became of one message.',
@@ -29,8 +28,6 @@ export function addAttemptsCommand(program: Command): void {
       'pipectl attempts orders/database --failed --since 1h',
       'pipectl attempts orders/endpoint 1042',
     ],
-    output: formats,
-    daemon: true,
     options: (command) =>
       command
         .option('--failed', 'only attempts that failed')
@@ -40,8 +37,7 @@ export function addAttemptsCommand(program: Command): void {
         )
         .option('--limit <count>', 'so many at most (1 to 500, default 50)')
         .option('--before <attempt-no>', 'older than this one: the next page'),
-    action: async ([reference, number], options) => {
-      const client = await connect(options)
+    action: async (client, [reference, number], options) => {
       const { pipe, destination } = await findDestination(client, reference!)
       const name = fullName(pipe, destination)
       const query =

@@ -11,15 +11,14 @@ import { type Failure, nothingToDoFailure, usageFailure } from '../client/failur
 import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
 import { errorLine } from '../client/lane-error.ts'
 import { type LanePath, lanePath } from '../client/workspace.ts'
-import { connect } from './connection.ts'
-import { define, formats } from './define.ts'
+import { clientCommand } from './define.ts'
 import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 import { findDestination } from './references.ts'
 import { say } from './terminal.ts'
 
 export function addBlockingMessageCommand(lanes: Command): void {
-  define<{ from?: string; export?: string }>(lanes, {
+  clientCommand<{ from?: string; export?: string }>(lanes, {
     usage: 'blocking-message <destination>',
     summary: `show the message that blocks a lane: its error and ${blockingPage.default} of its records; the rejected one is marked`,
     examples: [
@@ -27,14 +26,11 @@ export function addBlockingMessageCommand(lanes: Command): void {
       'pipectl lanes blocking-message orders/database --from 200',
       'pipectl lanes blocking-message orders/database --export rejected.ndjson',
     ],
-    output: formats,
-    daemon: true,
     options: (command) =>
       command
         .option('--from <n>', 'the index of the first record to show, from 0')
         .option('--export <file>', 'write all of its records as NDJSON to a new file; - for standard output'),
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { destination } = await findDestination(client, reference!)
       if (options.export !== undefined) return await exportRecords(client, destination, options.export)
       const from = options.from === undefined ? 0 : placeOf(options.from)

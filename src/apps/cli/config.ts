@@ -5,7 +5,7 @@ import type { Command } from 'commander'
 import type { Settings } from '../../settings/settings.ts'
 import { usageFailure } from '../client/failure.ts'
 import { findTarget } from './connection.ts'
-import { define, formats, group } from './define.ts'
+import { define, group } from './define.ts'
 import { io } from './io.ts'
 import { print } from './output.ts'
 
@@ -19,7 +19,7 @@ export function addConfigCommand(program: Command): void {
       'pipectl config show --origin',
       'pipectl config show --config /etc/pipectl/pipectl.toml -o yaml',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     options: (command) =>
       command

@@ -7,7 +7,7 @@ import { bytes, counted } from '../../platform/quantities.ts'
 import { commandFailure, notFoundFailure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
-import { define, formats, group } from './define.ts'
+import { define, group } from './define.ts'
 import { io } from './io.ts'
 import { print } from './output.ts'
 import { addRepairCommand } from './repair.ts'
@@ -32,7 +32,7 @@ function addDoctorCommand(program: Command): void {
       'pipectl doctor --config /etc/pipectl/pipectl.toml',
       'pipectl doctor --data-dir /var/lib/pipectl -o json',
     ],
-    output: formats,
+    output: true,
     options: (command) => addSettingFlags(command),
     action: async (_, options) => {
       const settings = daemonSettings(options)

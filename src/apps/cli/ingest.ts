@@ -7,7 +7,7 @@ import { counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
 import { ApiFailure, exitCodes, Failure, usageFailure } from '../client/failure.ts'
 import { connect } from './connection.ts'
-import { define, formats } from './define.ts'
+import { define } from './define.ts'
 import type { IngestTarget } from './ingest/run-ingest.ts'
 import { io } from './io.ts'
 import { oneView, print, rowsOf } from './output.ts'
@@ -38,7 +38,7 @@ appends such lines to a file instead, and continues.`,
       'tail -F events.ndjson | pipectl ingest clicks',
       'pipectl ingest orders -f orders.ndjson --skip-invalid rejected.ndjson',
     ],
-    output: formats,
+    output: true,
     data: true,
     options: (command) =>
       command

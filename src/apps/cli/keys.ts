@@ -11,7 +11,7 @@ import { nextName } from '../client/key-name.ts'
 import { connect, findTarget, type Target } from './connection.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
-import { type CommonOptions, define, formats, group } from './define.ts'
+import { type CommonOptions, clientCommand, define, group } from './define.ts'
 import { repeated } from './flag-options.ts'
 import { io } from './io.ts'
 import { listView, oneView, print } from './output.ts'
@@ -33,14 +33,13 @@ export function addKeysCommands(program: Command): void {
   const keys = group(program, 'keys', 'API keys of the workspace')
   addListCommand(keys)
   addCreateCommand(keys)
-  define(keys, {
+  clientCommand(keys, {
     usage: 'revoke <key>',
     summary: 'revoke a key, by its name, id or a prefix of the id; it stops working immediately',
     examples: ['pipectl keys revoke shop-backend --yes'],
-    daemon: true,
+    output: false,
     destructive: true,
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const key = await findKey(client, reference!)
       await confirm(`Revoke key ${key.api_key_name} (${key.api_key_prefix}…)?`, options.yes)
       await client.call('revokeApiKey', { path: { api_key_id: key.api_key_id } })
@@ -48,14 +47,13 @@ export function addKeysCommands(program: Command): void {
     },
   })
   addRotateCommand(keys)
-  define(keys, {
+  clientCommand(keys, {
     usage: 'purge',
     summary: 'remove the revoked and expired keys from the list',
     examples: ['pipectl keys purge --yes'],
-    daemon: true,
+    output: false,
     destructive: true,
-    action: async (_, options) => {
-      const client = await connect(options)
+    action: async (client, _, options) => {
       await confirm('Remove all revoked and expired keys from the list?', options.yes)
       const { purged } = (await client.call('purgeApiKeys')).body
       say(`Removed ${purged} ${purged === 1 ? 'key' : 'keys'}.`)
@@ -64,14 +62,11 @@ export function addKeysCommands(program: Command): void {
 }
 
 function addListCommand(keys: Command): void {
-  define(keys, {
+  clientCommand(keys, {
     usage: 'list',
     summary: 'list the keys, without their secret part',
     examples: ['pipectl keys list'],
-    output: formats,
-    daemon: true,
-    action: async (_, options) => {
-      const client = await connect(options)
+    action: async (client, _, options) => {
       const reply = await client.call('listApiKeys')
       const list = reply.body.api_keys
       const isBound = list.some((one) => one.api_key_pipe_ids !== null)
@@ -115,7 +110,7 @@ With --local the key is created in the data directory, also while the daemon run
       'pipectl keys create dashboards --scope read',
       'pipectl keys create rescue --local --workspace default --data-dir /var/lib/pipectl',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     options: (command) => {
       command.addOption(
@@ -200,7 +195,7 @@ The old key stops working after --overlap. Use 0 if a key was leaked.`,
       'pipectl keys rotate --profile prod --yes',
       'pipectl keys rotate shop-backend --overlap 2d --yes -o json > shop-backend-key.json',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     destructive: true,
     options: (command) => {

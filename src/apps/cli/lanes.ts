@@ -14,8 +14,7 @@ import {
   stateOf,
 } from '../client/workspace.ts'
 import { addBlockingMessageCommand } from './blocking-message.ts'
-import { connect } from './connection.ts'
-import { define, formats, group } from './define.ts'
+import { clientCommand, group } from './define.ts'
 import { oneView, print, type Table, type View } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
 import { addRewindCommand } from './rewind.ts'
@@ -35,15 +34,12 @@ const laneColumns = [
 
 export function addLanesCommands(program: Command): void {
   const lanes = group(program, 'lanes', 'the position and the state of each destination')
-  define<{ blocked?: boolean }>(lanes, {
+  clientCommand<{ blocked?: boolean }>(lanes, {
     usage: 'list [pipe]',
     summary: 'list the lanes of a pipe, or of all pipes, those that need attention first',
     examples: ['pipectl lanes list', 'pipectl lanes list --blocked -o name'],
-    output: formats,
-    daemon: true,
     options: (command) => command.option('--blocked', 'only lanes that are retrying, stuck or blocked'),
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const pipes = reference === undefined ? undefined : [await findPipe(client, reference)]
       const nowMs = Date.now()
       const all = (await allDestinations(client, pipes)).sort(
@@ -53,17 +49,14 @@ export function addLanesCommands(program: Command): void {
       await print(laneList(shown, nowMs), options.output)
     },
   })
-  define<{ force?: boolean }>(lanes, {
+  clientCommand<{ force?: boolean }>(lanes, {
     usage: 'skip <destination>',
     summary: 'park the blocking message, and continue with the next one',
     examples: ['pipectl lanes skip orders/database --yes'],
-    output: formats,
-    daemon: true,
     destructive: true,
     options: (command) =>
       command.option('--force', 'skip even if no record is at fault, and a skip does not help'),
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { pipe, destination } = await findDestination(client, reference!)
       const blocking = destination.lane.blocking_msg_id
       const what = blocking === null ? 'the blocking message, if there is one,' : `message ${blocking}`
@@ -76,14 +69,11 @@ export function addLanesCommands(program: Command): void {
       say(`Skipped ${what} of ${name}.`)
     },
   })
-  define(lanes, {
+  clientCommand(lanes, {
     usage: 'retry <destination>',
     summary: 'retry the blocking message now',
     examples: ['pipectl lanes retry orders/database'],
-    output: formats,
-    daemon: true,
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { pipe, destination } = await findDestination(client, reference!)
       const reply = await client.call('retryNow', { path: lanePath(destination) })
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)

@@ -8,8 +8,7 @@ import type { Client, MessageDetail, MessageList } from '../client/client.ts'
 import { elementTexts, valueText } from '../client/json-text.ts'
 import { errorLine, faultWords } from '../client/lane-error.ts'
 import { fullName } from '../client/workspace.ts'
-import { connect } from './connection.ts'
-import { define, formats } from './define.ts'
+import { clientCommand } from './define.ts'
 import { requireMoment } from './moment.ts'
 import { print, type Table } from './output.ts'
 import { findPipe } from './references.ts'
@@ -25,15 +24,12 @@ interface ListOptions {
 }
 
 export function addMessageCommands(program: Command): void {
-  define(program, {
+  clientCommand(program, {
     usage: 'why <msg-id>',
     summary: 'show what happened to a message in each lane, and what to do next',
     help: 'The msg_id is in the response to ingest. Exit code 3: there is no such message, or it is no longer kept.',
     examples: ['pipectl why 0190b0a0-0000-7000-8000-000000000001', 'pipectl why MSG_ID -o json'],
-    output: formats,
-    daemon: true,
-    action: async ([msgId], options) => {
-      const client = await connect(options)
+    action: async (client, [msgId], options) => {
       const { body, text } = await client.call('getMessage', { path: { msg_id: msgId! } })
       const names = await namesOf(client, body.pipe_id)
       describe(body, names)
@@ -43,12 +39,10 @@ export function addMessageCommands(program: Command): void {
       advise(body, names)
     },
   })
-  define<ListOptions>(program, {
+  clientCommand<ListOptions>(program, {
     usage: 'messages <pipe>',
     summary: 'list the messages of a pipe that are kept, newest first',
     examples: ['pipectl messages orders --since 1h', 'pipectl messages orders --limit 200 -o name'],
-    output: formats,
-    daemon: true,
     options: (command) =>
       command
         .option(
@@ -58,8 +52,7 @@ export function addMessageCommands(program: Command): void {
         .option('--until <time>', 'received before: the same forms')
         .option('--limit <count>', 'number of messages (1 to 200, default 50)')
         .option('--after <stream-seq>', 'only messages older than this one: the next page'),
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const pipe = await findPipe(client, reference!)
       const query: Record<string, string> = {}
       if (options.since !== undefined) query.since = requireMoment(options.since, '--since')

@@ -5,7 +5,7 @@ import { bytes, count, counted, duration } from '../../platform/quantities.ts'
 import { usageFailure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
-import { define, formats } from './define.ts'
+import { define } from './define.ts'
 import { io } from './io.ts'
 import { print, type View } from './output.ts'
 import { withByteProgress } from './progress.ts'
@@ -28,7 +28,7 @@ from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): th
     examples: [
       'pipectl migrate --to-cluster --config /etc/pipectl/pipectl.toml --data-dir /var/lib/pipectl --dry-run',
     ],
-    output: formats,
+    output: true,
     options: (command) => {
       addSettingFlags(command, ['data_dir'])
       command.option('--to-cluster', 'from the data directory into the cluster')

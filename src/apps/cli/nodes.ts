@@ -12,7 +12,7 @@ import {
 } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
-import { define, formats } from './define.ts'
+import { define } from './define.ts'
 import { io } from './io.ts'
 import { print, type View } from './output.ts'
 import { confirm, say } from './terminal.ts'
@@ -35,7 +35,7 @@ until others have its pipes, which takes some seconds.`,
       'pipectl nodes --config /etc/pipectl/pipectl.toml',
       'pipectl nodes -o json | jq .unowned_pipes',
     ],
-    output: formats,
+    output: true,
     options: (command) => addSettingFlags(command, ['data_dir']),
     action: async (_, options) => {
       const found = await inCluster(options, (cluster) =>

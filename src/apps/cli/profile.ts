@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { openClient } from '../client/client.ts'
 import { type Failure, notFoundFailure, usageFailure } from '../client/failure.ts'
 import { findTarget } from './connection.ts'
-import { type CommonOptions, define, formats, group } from './define.ts'
+import { type CommonOptions, define, group } from './define.ts'
 import { io } from './io.ts'
 import { listView, print, type View } from './output.ts'
 import { type Profile, profilesFile, readProfiles, writeProfiles } from './profile-store.ts'
@@ -50,7 +50,7 @@ export function addProfileCommands(program: Command): void {
     usage: 'list',
     summary: 'list the profiles; keys are not shown',
     examples: ['pipectl profile list'],
-    output: formats,
+    output: true,
     action: async (_, options) => {
       const { current, profiles } = await readProfiles(io().env)
       await print(viewOf(profiles, current), options.output)

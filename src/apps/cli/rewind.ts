@@ -8,7 +8,7 @@ import type { Client, MessageList } from '../client/client.ts'
 import { type Failure, nothingToDoFailure } from '../client/failure.ts'
 import { type DestinationOfPipe, fullName, lanePath } from '../client/workspace.ts'
 import { connect } from './connection.ts'
-import { define, formats } from './define.ts'
+import { define } from './define.ts'
 import { requireMoment } from './moment.ts'
 import { oneView, print } from './output.ts'
 import { findDestination } from './references.ts'
@@ -23,7 +23,7 @@ export function addRewindCommand(lanes: Command): void {
       'pipectl lanes rewind orders/database --to 2h',
       'pipectl lanes rewind orders/database --to 2026-01-31T06:00:00Z --yes',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     destructive: true,
     options: (command) =>

@@ -1,23 +1,19 @@
 /** `pipectl usage`: the accepted and delivered amounts, by hour. */
 import type { Command } from 'commander'
 import { bytes, count } from '../../platform/quantities.ts'
-import { connect } from './connection.ts'
-import { define, formats } from './define.ts'
+import { clientCommand } from './define.ts'
 import { print } from './output.ts'
 import { findPipe } from './references.ts'
 
 export function addUsageCommand(program: Command): void {
-  define<{ hours?: string }>(program, {
+  clientCommand<{ hours?: string }>(program, {
     usage: 'usage [pipe]',
     summary: 'show what a pipe, or all pipes together, accepted and delivered in each of the last hours',
     help: `Hours are in UTC, oldest first; the last one is the current hour, which is not complete. Requests are counted immediately,
 deliveries when their lane saves its progress. FILTERED: records that a transform filtered out.`,
     examples: ['pipectl usage', 'pipectl usage orders --hours 168'],
-    output: formats,
-    daemon: true,
     options: (command) => command.option('--hours <number>', 'number of hours, 1 to 168', '24'),
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const pipe = reference === undefined ? null : await findPipe(client, reference)
       const query = { hours: options.hours }
       const { body, text } =

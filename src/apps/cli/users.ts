@@ -11,7 +11,7 @@ import { usageFailure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { addSettingFlags, dashboardOrigin } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
-import { type CommonOptions, define, formats, group } from './define.ts'
+import { type CommonOptions, define, group } from './define.ts'
 import { io } from './io.ts'
 import { listView, oneView, print, rowsOf, type View } from './output.ts'
 import { only } from './references.ts'
@@ -50,7 +50,7 @@ export function addUsersCommands(program: Command): void {
       'pipectl users create ada@example.com',
       'pipectl users create bob@example.com --role viewer --data-dir /var/lib/pipectl < password.txt',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     options: (command) => addDataDir(command).option(...roleOption, 'admin'),
     action: ([email], options) =>
@@ -66,7 +66,7 @@ export function addUsersCommands(program: Command): void {
     usage: 'list',
     summary: 'list the users',
     examples: ['pipectl users list', 'pipectl users list --data-dir /var/lib/pipectl'],
-    output: formats,
+    output: true,
     daemon: true,
     options: addDataDir,
     action: (_, options) =>
@@ -81,7 +81,7 @@ export function addUsersCommands(program: Command): void {
       'pipectl users setup-link --role viewer',
       'pipectl users setup-link --data-dir /var/lib/pipectl',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     options: (command) => addDataDir(command).option(...roleOption, 'admin'),
     action: (_, options) =>

@@ -6,7 +6,7 @@ import { version } from '../../platform/version.ts'
 import { commandFailure, notFoundFailure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
-import { define, formats } from './define.ts'
+import { define } from './define.ts'
 import { fieldTable, print, show } from './output.ts'
 
 export function addVersionCommand(program: Command): void {
@@ -17,7 +17,7 @@ export function addVersionCommand(program: Command): void {
     help: `--check-data-dir changes nothing, and the daemon can be running. With the settings of a node it checks the database of
 the cluster. Exit code 0: this version can open it, after the listed migrations; 1: it cannot; 3: nothing is set up there.`,
     examples: ['pipectl version --check-data-dir --data-dir /var/lib/pipectl', 'pipectl version -o json'],
-    output: formats,
+    output: true,
     options: (command) => {
       command.option('--check-data-dir', 'check the data directory, or the database of the cluster')
       addSettingFlags(command, ['data_dir'])

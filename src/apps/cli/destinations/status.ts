@@ -5,7 +5,7 @@ import { counted } from '../../../platform/quantities.ts'
 import { nothingToDoFailure, usageFailure } from '../../client/failure.ts'
 import { allDestinations, fullName, lanePath } from '../../client/workspace.ts'
 import { connect } from '../connection.ts'
-import { type CommonOptions, define, formats } from '../define.ts'
+import { type CommonOptions, define } from '../define.ts'
 import { listView, oneView, print } from '../output.ts'
 import { findDestination, findPipe } from '../references.ts'
 import { confirm, say } from '../terminal.ts'
@@ -19,7 +19,7 @@ export function addStatusCommands(destinations: Command): void {
     summary: 'stop delivering to a destination; its backlog is kept',
     help: namingHelp,
     examples: ['pipectl destinations block orders/database'],
-    output: formats,
+    output: true,
     daemon: true,
     action: ([reference], options) => setStatus(reference!, 'blocked', options),
   })
@@ -32,7 +32,7 @@ export function addStatusCommands(destinations: Command): void {
       'pipectl destinations unblock --all',
       'pipectl destinations unblock --all --pipe orders --yes',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     destructive: true,
     options: (command) =>
