@@ -1,6 +1,6 @@
 /** `pipectl attempts`: lists the delivery attempts of a lane, or shows the request and response of one attempt. */
 import type { Command } from 'commander'
-import type { AttemptList, DeliveryAttempt } from '../../contract/attempts.ts'
+import type { DeliveryAttempt } from '../../contract/attempts.ts'
 import { ago, bytes, count, counted } from '../../platform/quantities.ts'
 import { attemptOutcome, attemptTook } from '../client/attempts.ts'
 import { type Failure, notFoundFailure } from '../client/failure.ts'
@@ -8,7 +8,7 @@ import { elementTexts, valueText } from '../client/json-text.ts'
 import { fullName, lanePath } from '../client/workspace.ts'
 import { clientCommand } from './define.ts'
 import { requireMoment } from './moment.ts'
-import { fieldTable, print, type Table } from './output.ts'
+import { fieldTable, listView, print, type Table } from './output.ts'
 import { findDestination } from './references.ts'
 import { say } from './terminal.ts'
 
@@ -51,15 +51,25 @@ export function addAttemptsCommand(program: Command): void {
         await print({ json: texts[0]!, names: () => [number], table }, options.output)
         return
       }
-      await print(
-        {
-          json: text,
-          items: () => texts,
-          names: () => body.attempts.map(({ attempt_no }) => String(attempt_no)),
-          table: () => listTable(body),
-        },
-        options.output,
-      )
+      const now = Date.now()
+      const view = listView(body.attempts, {
+        json: text,
+        items: () => texts,
+        name: numberOf,
+        columns: [
+          ['NO', numberOf],
+          ['BEGAN', (one) => ago(one.attempt_ts, now)],
+          ['TOOK', attemptTook],
+          ['OUTCOME', attemptOutcome],
+          [{ label: 'TRY', gives: 2 }, (one) => String(one.batch_attempt)],
+          ['RECORDS', (one) => count(one.records)],
+          [{ label: 'SIZE', gives: 1 }, (one) => bytes(one.bytes)],
+          [{ label: 'STREAM SEQ', isSpare: true }, seqsOf],
+        ],
+        note: ({ error }) => error && `${error.message} (${error.code})`,
+        empty: 'no attempts: there was nothing to deliver, or none are kept any more',
+      })
+      await print(view, options.output)
       if (body.next !== null) say(`There are more: pipectl attempts ${name} --before ${body.next}`)
     },
   })
@@ -81,33 +91,7 @@ function notKept(name: string, number: string): Failure {
   )
 }
 
-function listTable({ attempts }: AttemptList): Table {
-  const now = Date.now()
-  return {
-    columns: [
-      'NO',
-      'BEGAN',
-      'TOOK',
-      'OUTCOME',
-      { label: 'TRY', gives: 2 },
-      'RECORDS',
-      { label: 'SIZE', gives: 1 },
-      { label: 'STREAM SEQ', isSpare: true },
-    ],
-    rows: attempts.map((one) => [
-      String(one.attempt_no),
-      ago(one.attempt_ts, now),
-      attemptTook(one),
-      attemptOutcome(one),
-      String(one.batch_attempt),
-      count(one.records),
-      bytes(one.bytes),
-      seqsOf(one),
-    ]),
-    notes: attempts.map(({ error }) => error && `${error.message} (${error.code})`),
-    empty: 'no attempts: there was nothing to deliver, or none are kept any more',
-  }
-}
+const numberOf = ({ attempt_no }: DeliveryAttempt) => String(attempt_no)
 
 function seqsOf({ first_seq, last_seq }: DeliveryAttempt): string {
   return first_seq === last_seq ? String(first_seq) : `${first_seq}–${last_seq}`

@@ -228,16 +228,17 @@ table_columns, and how rows are written in written_by.`,
         query: { sample: options.sample === true },
       })
       const { ok, checks } = reply.body
-      const view = {
+      const view = listView(checks, {
         json: reply.text,
-        items: () => checks.map((check) => JSON.stringify(check)),
-        names: () => checks.filter((check) => !check.ok).map((check) => check.name),
-        table: () => ({
-          columns: ['CHECK', 'RESULT', { label: 'DETAIL', wraps: true }],
-          rows: checks.map((check) => [check.name, check.ok ? 'ok' : 'fail', check.message]),
-        }),
-      }
-      await print(view, options.output)
+        name: (check) => check.name,
+        columns: [
+          ['CHECK', (check) => check.name],
+          ['RESULT', (check) => (check.ok ? 'ok' : 'fail')],
+          [{ label: 'DETAIL', wraps: true }, (check) => check.message],
+        ],
+      })
+      const names = () => checks.filter((check) => !check.ok).map((check) => check.name)
+      await print({ ...view, names }, options.output)
       const failed = checks.find((check) => !check.ok)
       if (ok) return
       throw commandFailure(

@@ -1,5 +1,6 @@
 /** `pipectl lanes …`: shows the progress of delivery, and unblocks lanes. */
 import type { Command } from 'commander'
+import type { LaneStatus } from '../../contract/destination.ts'
 import { isFailing, severity } from '../../contract/state-words.ts'
 import { ago, bytes, count, counted, duration } from '../../platform/quantities.ts'
 import { type Failure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
@@ -15,22 +16,10 @@ import {
 } from '../client/workspace.ts'
 import { addBlockingMessageCommand } from './blocking-message.ts'
 import { clientCommand, group } from './define.ts'
-import { oneView, print, type Table, type View } from './output.ts'
+import { listView, oneView, print, type View } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
 import { addRewindCommand } from './rewind.ts'
 import { confirm, say } from './terminal.ts'
-
-/** The last error is a note below its lane, because it is important and a column would truncate it. */
-const laneColumns = [
-  { label: 'LANE', shrinksTo: 20, keepsEnd: true },
-  'STATE',
-  'BACKLOG',
-  { label: 'OLDEST', gives: 2 },
-  { label: 'ATTEMPTS', gives: 3 },
-  { label: 'TARGET', shrinksTo: 16, gives: 1 },
-  { label: 'KIND', gives: 4 },
-  { label: 'DESTINATION ID', isSpare: true },
-]
 
 export function addLanesCommands(program: Command): void {
   const lanes = group(program, 'lanes', 'the position and the state of each destination')
@@ -100,7 +89,7 @@ function nothingBlocks(): Failure {
 }
 
 function laneList(lanes: readonly DestinationOfPipe[], nowMs: number): View {
-  const items = lanes.map(({ pipe, destination }) => ({
+  const item = ({ pipe, destination }: DestinationOfPipe) => ({
     pipe_name: pipe.pipe_name,
     pipe_id: pipe.pipe_id,
     destination_id: destination.destination_id,
@@ -109,36 +98,31 @@ function laneList(lanes: readonly DestinationOfPipe[], nowMs: number): View {
     destination_status: destination.destination_status,
     ...destination.lane,
     is_failing: isFailing(destination.lane, nowMs),
-  }))
-  return {
-    json: JSON.stringify({ lanes: items }),
-    items: () => items.map((one) => JSON.stringify(one)),
-    names: () => lanes.map(({ pipe, destination }) => fullName(pipe, destination)),
-    table: () => laneTable(lanes),
-  }
-}
-
-function laneTable(lanes: readonly DestinationOfPipe[]): Table {
-  return {
-    columns: laneColumns,
-    rows: lanes.map(({ pipe, destination }) => {
-      const { lane } = destination
-      return [
-        fullName(pipe, destination),
-        stateOf(destination),
-        `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
-        lane.pending_messages === 0 ? '-' : duration(lane.oldest_pending_age_seconds),
-        String(lane.attempts),
-        describeTarget(destination),
-        kindOf(destination),
-        destination.destination_id,
-      ]
-    }),
-    notes: lanes.map(({ destination: { lane } }) =>
-      lane.last_error === null ? null : errorLine(lane.last_error),
-    ),
+  })
+  const nameOf = ({ pipe, destination }: DestinationOfPipe) => fullName(pipe, destination)
+  const oldest = ({ pending_messages, oldest_pending_age_seconds: age }: LaneStatus) =>
+    pending_messages === 0 ? '-' : duration(age)
+  return listView(lanes, {
+    json: JSON.stringify({ lanes: lanes.map(item) }),
+    item,
+    name: nameOf,
+    columns: [
+      [{ label: 'LANE', shrinksTo: 20, keepsEnd: true }, nameOf],
+      ['STATE', ({ destination }) => stateOf(destination)],
+      [
+        'BACKLOG',
+        ({ destination: { lane } }) => `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
+      ],
+      [{ label: 'OLDEST', gives: 2 }, ({ destination }) => oldest(destination.lane)],
+      [{ label: 'ATTEMPTS', gives: 3 }, ({ destination }) => String(destination.lane.attempts)],
+      [{ label: 'TARGET', shrinksTo: 16, gives: 1 }, ({ destination }) => describeTarget(destination)],
+      [{ label: 'KIND', gives: 4 }, ({ destination }) => kindOf(destination)],
+      [{ label: 'DESTINATION ID', isSpare: true }, ({ destination }) => destination.destination_id],
+    ],
+    // A note, because the error is important and a column would truncate it.
+    note: ({ destination: { lane } }) => (lane.last_error === null ? null : errorLine(lane.last_error)),
     empty: 'no lanes; add a destination with `pipectl destinations create PIPE`',
-  }
+  })
 }
 
 /** The rows of one destination, for `destinations get`. */

@@ -14,7 +14,7 @@ import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define } from './define.ts'
 import { io } from './io.ts'
-import { print, type View } from './output.ts'
+import { listView, print, type View } from './output.ts'
 import { confirm, say } from './terminal.ts'
 
 type FoundNode = Awaited<ReturnType<LocalCluster['nodes']>>[number]
@@ -182,41 +182,31 @@ function seconds(text: string): number {
 
 function nodesView(found: ListedNodes, nowMs: number): View {
   const { nodes, unowned_pipes: unowned, unowned_lag_seconds: unownedLag } = found
-  const rows = nodes.map((one) => [
-    one.node_name,
-    one.node_id,
-    one.node_state === 'live' && !one.is_delivering ? 'not delivering' : one.node_state,
-    one.version,
-    one.address ?? '-',
-    since(one.started_ts, nowMs),
-    since(one.last_heartbeat_ts, nowMs),
-    String(one.owned_pipes),
-    lag(one),
-  ])
-  if (unowned > 0) {
-    const waits = lag({ lag_seconds: unownedLag })
-    rows.push(['(no node)', '-', '-', '-', '-', '-', '-', String(unowned), waits])
-  }
-  return {
+  const view = listView(nodes, {
     json: JSON.stringify(found),
-    items: () => nodes.map((one) => JSON.stringify(one)),
-    names: () => nodes.map((one) => one.node_name),
-    table: () => ({
-      columns: [
-        { label: 'NODE', shrinksTo: 12 },
-        { label: 'ID', isSpare: true },
+    name: (one) => one.node_name,
+    columns: [
+      [{ label: 'NODE', shrinksTo: 12 }, (one) => one.node_name],
+      [{ label: 'ID', isSpare: true }, (one) => one.node_id],
+      [
         'STATE',
-        { label: 'VERSION', gives: 2 },
-        { label: 'ADDRESS', gives: 3 },
-        { label: 'STARTED', gives: 1 },
-        'HEARTBEAT',
-        'PIPES',
-        'LAG',
+        ({ node_state: state, is_delivering }) =>
+          state === 'live' && !is_delivering ? 'not delivering' : state,
       ],
-      rows,
-      empty: 'no node runs',
-    }),
-  }
+      [{ label: 'VERSION', gives: 2 }, (one) => one.version],
+      [{ label: 'ADDRESS', gives: 3 }, (one) => one.address ?? '-'],
+      [{ label: 'STARTED', gives: 1 }, (one) => since(one.started_ts, nowMs)],
+      ['HEARTBEAT', (one) => since(one.last_heartbeat_ts, nowMs)],
+      ['PIPES', (one) => String(one.owned_pipes)],
+      ['LAG', lag],
+    ],
+    empty: 'no node runs',
+  })
+  if (unowned === 0) return view
+  const waits = lag({ lag_seconds: unownedLag })
+  const withoutNode = ['(no node)', '-', '-', '-', '-', '-', '-', String(unowned), waits]
+  const table = () => ({ ...view.table(), rows: [...view.table().rows, withoutNode] })
+  return { ...view, table }
 }
 
 /** Clocks of machines differ, so a time is never later than now. */

@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { bytes, count } from '../../platform/quantities.ts'
 import { clientCommand } from './define.ts'
-import { print } from './output.ts'
+import { listView, print } from './output.ts'
 import { findPipe } from './references.ts'
 
 export function addUsageCommand(program: Command): void {
@@ -20,35 +20,22 @@ deliveries when their lane saves its progress. FILTERED: records that a transfor
         pipe === null
           ? await client.call('getUsage', { query })
           : await client.call('getPipeUsage', { path: { pipe_id: pipe.pipe_id }, query })
-      const table = () => ({
+      const view = listView(body.hours, {
+        json: text,
+        name: (hour) => hour.hour_ts,
         columns: [
-          'HOUR (UTC)',
-          { label: 'REQUESTS', gives: 3 },
-          'RECORDS',
-          { label: 'BYTES', gives: 4 },
-          'REJECTED',
-          'DELIVERED',
-          { label: 'FAILED ATTEMPTS', gives: 2 },
-          { label: 'SKIPPED', gives: 1 },
-          { label: 'FILTERED', gives: 1 },
+          ['HOUR (UTC)', (hour) => hour.hour_ts.slice(0, 16).replace('T', ' ')],
+          [{ label: 'REQUESTS', gives: 3 }, (hour) => count(hour.ingest_requests)],
+          ['RECORDS', (hour) => count(hour.ingest_records)],
+          [{ label: 'BYTES', gives: 4 }, (hour) => bytes(hour.ingest_bytes)],
+          ['REJECTED', (hour) => count(hour.rejected_requests)],
+          ['DELIVERED', (hour) => count(hour.delivered_records)],
+          [{ label: 'FAILED ATTEMPTS', gives: 2 }, (hour) => count(hour.failed_attempts)],
+          [{ label: 'SKIPPED', gives: 1 }, (hour) => count(hour.skipped_records)],
+          [{ label: 'FILTERED', gives: 1 }, (hour) => count(hour.filtered_records)],
         ],
-        rows: body.hours.map((hour) => [
-          hour.hour_ts.slice(0, 16).replace('T', ' '),
-          count(hour.ingest_requests),
-          count(hour.ingest_records),
-          bytes(hour.ingest_bytes),
-          count(hour.rejected_requests),
-          count(hour.delivered_records),
-          count(hour.failed_attempts),
-          count(hour.skipped_records),
-          count(hour.filtered_records),
-        ]),
       })
-      const items = () => body.hours.map((hour) => JSON.stringify(hour))
-      await print(
-        { json: text, items, names: () => body.hours.map((hour) => hour.hour_ts), table },
-        options.output,
-      )
+      await print(view, options.output)
     },
   })
 }
