@@ -3,6 +3,7 @@ import Type from 'typebox'
 import { everyKeyed, type Operation } from './operation.ts'
 import { at } from './operation-paths.ts'
 import { responseBodies } from './responses.ts'
+import { closed, count, query, uuid } from './schema-parts.ts'
 
 const idempotencyKey = {
   in: 'header',
@@ -11,20 +12,18 @@ const idempotencyKey = {
   description:
     'For 24 hours a request with the same key and body on the same pipe returns the first 202 again and stores nothing. The same key with another body is rejected.',
 } as const
-const idempotencyKeyInUrl = {
-  in: 'query',
-  name: 'idempotency_key',
-  schema: Type.String({ minLength: 1, maxLength: 255 }),
-  description:
-    'The same as Idempotency-Key, for requests that cannot have headers, such as those of navigator.sendBeacon. Send only one of the two.',
-} as const
+const idempotencyKeyInUrl = query(
+  'idempotency_key',
+  Type.String({ minLength: 1, maxLength: 255 }),
+  'The same as Idempotency-Key, for requests that cannot have headers, such as those of navigator.sendBeacon. Send only one of the two.',
+)
 const origin = {
   in: 'header',
   name: 'Origin',
   schema: Type.String(),
   description: 'Sent by browsers; checked against the pipe.',
 } as const
-const msgIdBody = Type.Object({ msg_id: Type.String({ format: 'uuid' }) }, { additionalProperties: false })
+const msgIdBody = Type.Object({ msg_id: uuid() }, closed)
 const ingestRecord = Type.Object({}, { additionalProperties: true })
 
 export const healthOperations = [
@@ -115,18 +114,16 @@ export const pullOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     parameters: [
-      {
-        in: 'query',
-        name: 'wait_ms',
-        schema: Type.Integer({ minimum: 0, default: 5000 }),
-        description: 'How long to wait for a message, in milliseconds; larger values count as 30000.',
-      },
-      {
-        in: 'query',
-        name: 'after_seq',
-        schema: Type.Integer({ minimum: 0 }),
-        description: 'Commit everything up to this stream_seq, then return the first message after it.',
-      },
+      query(
+        'wait_ms',
+        Type.Integer({ minimum: 0, default: 5000 }),
+        'How long to wait for a message, in milliseconds; larger values count as 30000.',
+      ),
+      query(
+        'after_seq',
+        count(),
+        'Commit everything up to this stream_seq, then return the first message after it.',
+      ),
     ],
     success: { status: 200, description: 'One message', schema: responseBodies.pulled },
     otherResponses: { 204: { description: 'No message arrived in time' } },

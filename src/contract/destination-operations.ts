@@ -15,17 +15,16 @@ import { destinationBody, everyManaged, type Operation, sampleBody, withBody } f
 import { at } from './operation-paths.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
+import { query } from './schema-parts.ts'
 import { TableInference, TableProposal } from './table-proposal.ts'
 import { TransformTrialRequest, TransformTrialResult } from './transform-trial.ts'
 import { hoursParameter } from './usage.ts'
 
-const checkTransform = {
-  in: 'query',
-  name: 'check_transform',
-  schema: Type.Boolean({ default: true }),
-  description:
-    'true: a new or changed transform is tested on the newest records of the pipe first, for 5 s at most, and rejected if it fails on all of them. false: it is saved without this test.',
-} as const
+const checkTransform = query(
+  'check_transform',
+  Type.Boolean({ default: true }),
+  'true: a new or changed transform is tested on the newest records of the pipe first, for 5 s at most, and rejected if it fails on all of them. false: it is saved without this test.',
+)
 
 export const destinationOperations = [
   {
@@ -48,13 +47,11 @@ export const destinationOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     parameters: [
-      {
-        in: 'query',
-        name: 'sample',
-        schema: Type.Boolean({ default: false }),
-        description:
-          "Databases: insert the pipe's newest record, or a made-up one, in a transaction that is rolled back.",
-      },
+      query(
+        'sample',
+        Type.Boolean({ default: false }),
+        "Databases: insert the pipe's newest record, or a made-up one, in a transaction that is rolled back.",
+      ),
     ],
     request: DestinationTest,
     prepare: withGivenConfig,
@@ -212,19 +209,16 @@ export const destinationOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     parameters: [
-      {
-        in: 'query',
-        name: 'from',
-        schema: Type.Integer({ default: 0, minimum: 0 }),
-        description:
-          'The index of the first record to show, from 0. `failing.record_index` is the index of the rejected one.',
-      },
-      {
-        in: 'query',
-        name: 'limit',
-        schema: Type.Integer({ default: blockingPage.default, minimum: 1, maximum: blockingPage.max }),
-        description: 'The maximum number of records.',
-      },
+      query(
+        'from',
+        Type.Integer({ default: 0, minimum: 0 }),
+        'The index of the first record to show, from 0. `failing.record_index` is the index of the rejected one.',
+      ),
+      query(
+        'limit',
+        Type.Integer({ default: blockingPage.default, minimum: 1, maximum: blockingPage.max }),
+        'The maximum number of records.',
+      ),
     ],
     success: { status: 200, description: 'The blocking message', schema: responseBodies.blockingMessage },
     errors: ['validation_error', 'destination_not_found', 'no_blocking_message', ...everyManaged],
