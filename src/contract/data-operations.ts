@@ -1,6 +1,6 @@
 /** Operations that accept and return records, and the health checks. */
 import Type from 'typebox'
-import { everyKeyed, type Operation } from './operation.ts'
+import { accepted, everyKeyed, noContent, type Operation, ok } from './operation.ts'
 import { at } from './operation-paths.ts'
 import { responseBodies } from './responses.ts'
 import { closed, count, query, uuid } from './schema-parts.ts'
@@ -33,7 +33,7 @@ export const healthOperations = [
     summary: 'Whether the process serves requests',
     auth: 'none',
     boundKeys: 'open',
-    success: { status: 200, description: 'The process serves requests', schema: responseBodies.health },
+    success: ok('The process serves requests', responseBodies.health),
     errors: [],
   },
   {
@@ -43,7 +43,7 @@ export const healthOperations = [
     description: 'For load balancers. /v1/health stays ok while the process serves.',
     auth: 'none',
     boundKeys: 'open',
-    success: { status: 200, description: 'Ready', schema: responseBodies.ready },
+    success: ok('Ready', responseBodies.ready),
     otherResponses: { 503: { description: 'Not ready, with the reasons.', schema: responseBodies.notReady } },
     errors: [],
   },
@@ -61,7 +61,7 @@ export const ingestOperations = [
     parameters: [idempotencyKey, idempotencyKeyInUrl, origin],
     request: Type.Union([ingestRecord, Type.Array(ingestRecord, { minItems: 1 })]),
     requestContentTypes: ['application/x-ndjson', 'text/plain'],
-    success: { status: 202, description: 'Durably buffered', schema: responseBodies.accepted },
+    success: accepted('Durably buffered', responseBodies.accepted),
     errors: [
       'invalid_pipe_id',
       'pipe_not_found',
@@ -87,7 +87,7 @@ export const ingestOperations = [
     summary: 'Show how to send records; stores nothing',
     auth: 'none',
     boundKeys: 'open',
-    success: { status: 200, description: 'The hint', schema: responseBodies.ingestHint },
+    success: ok('The hint', responseBodies.ingestHint),
     errors: ['invalid_pipe_id', 'pipe_not_found', 'server_error'],
   },
   {
@@ -97,7 +97,7 @@ export const ingestOperations = [
     auth: 'none',
     boundKeys: 'open',
     parameters: [{ ...origin, required: true }],
-    success: { status: 204, description: 'The origin can send records' },
+    success: noContent('The origin can send records'),
     otherResponses: {
       400: { description: 'No Origin; empty body.' },
       403: { description: 'Origin not allowed; empty body.' },
@@ -125,7 +125,7 @@ export const pullOperations = [
         'Commit everything up to this stream_seq, then return the first message after it.',
       ),
     ],
-    success: { status: 200, description: 'One message', schema: responseBodies.pulled },
+    success: ok('One message', responseBodies.pulled),
     otherResponses: { 204: { description: 'No message arrived in time' } },
     errors: [
       'invalid_destination_id',
@@ -145,7 +145,7 @@ export const pullOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: msgIdBody,
-    success: { status: 204, description: 'Acknowledged; the lane has moved on' },
+    success: noContent('Acknowledged; the lane has moved on'),
     errors: [
       'invalid_destination_id',
       'invalid_msg_id',
@@ -161,7 +161,7 @@ export const pullOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: msgIdBody,
-    success: { status: 204, description: 'Returned; the next request gets it at once' },
+    success: noContent('Returned; the next request gets it at once'),
     errors: [
       'invalid_destination_id',
       'invalid_msg_id',
