@@ -1,8 +1,7 @@
 /** Reads the audit log: every change, and the user who made it. `management/` serves it. */
-import { auditParameters } from './audit.ts'
+import { AuditList, auditParameters } from './audit.ts'
 import { everyManaged, managed, type Operation, ok } from './operation.ts'
 import { resourceLimits } from './resource-limits.ts'
-import { responseBodies } from './responses.ts'
 
 export const auditOperations = [
   {
@@ -11,7 +10,7 @@ export const auditOperations = [
     description: `Entries are kept for ${resourceLimits.auditDays} days, at most ${resourceLimits.auditEntriesPerWorkspace} per workspace. An entry and its change are stored together or not at all.`,
     needs: 'manage',
     parameters: auditParameters,
-    success: ok('The entries', responseBodies.auditList),
+    success: ok('The entries', AuditList),
     errors: ['validation_error', ...everyManaged],
   },
 ] as const satisfies readonly Operation[]

@@ -27,7 +27,7 @@ import { responseBodies } from './responses.ts'
 import { query } from './schema-parts.ts'
 import { TableInference, TableProposal } from './table-proposal.ts'
 import { TransformTrialRequest, TransformTrialResult } from './transform-trial.ts'
-import { hoursParameter } from './usage.ts'
+import { hoursParameter, LaneByHour } from './usage.ts'
 
 const checkTransform = query(
   'check_transform',
@@ -96,7 +96,7 @@ export const destinationOperations = [
     description:
       'One entry per hour (UTC), oldest first, including the current hour; zeros if nothing happened. The counts are those of the last save of the lane. For a pull destination, pulled records count as delivered.',
     parameters: [hoursParameter],
-    success: ok('The hours', responseBodies.laneByHour),
+    success: ok('The hours', LaneByHour),
     errors: ['destination_not_found', 'validation_error', ...everyManaged],
   },
   {

@@ -1,10 +1,9 @@
 /** Operations that read messages. `management/` serves them. */
 import Type from 'typebox'
-import { messageListParameters, tailParameters } from './message.ts'
+import { MessageDetail, MessageList, messageListParameters, tailParameters } from './message.ts'
 import { everyManaged, managed, type Operation, ok } from './operation.ts'
 import { at } from './operation-paths.ts'
 import { resourceLimits } from './resource-limits.ts'
-import { responseBodies } from './responses.ts'
 
 export const messageOperations = [
   {
@@ -12,14 +11,14 @@ export const messageOperations = [
     summary: 'Show a message by its id, with its first 20 records as sent and its state in each lane',
     description:
       'Available as long as the message is kept, together with its delivery history. `delivered_ts` and `batch_id` are null for a lane that has delivered very many batches since.',
-    success: ok('The message', responseBodies.message),
+    success: ok('The message', MessageDetail),
     errors: ['message_not_found', ...everyManaged],
   },
   {
     ...managed('listMessages', 'its_pipe'),
     summary: 'List the kept messages of a pipe, newest first',
     parameters: messageListParameters,
-    success: ok('The messages', responseBodies.messageList),
+    success: ok('The messages', MessageList),
     errors: ['pipe_not_found', 'validation_error', ...everyManaged],
   },
   {

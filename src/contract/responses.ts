@@ -1,19 +1,14 @@
 /** Success bodies of the operations. The OpenAPI document shows them and the tests check them. */
 import Type from 'typebox'
-import { AlertsShown, AlertsTested } from './alerts.ts'
 import { ApiKey } from './api-key.ts'
-import { AuditList } from './audit.ts'
 import { blockingPage } from './blocking-page.ts'
 import { Destination, TableColumn, WrittenBy } from './destination.ts'
-import { MessageDetail, MessageList } from './message.ts'
-import { Overview } from './overview.ts'
 import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
 import { notReadyNames, readyWarningNames } from './ready-words.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { anyObject, boolean, count, nullable, positive, string, timestamp, uuid } from './schema-parts.ts'
 import { TransformCheck } from './transform-trial.ts'
-import { LaneByHour, UsageByHour } from './usage.ts'
-import { SetupLink, User, UserList } from './user.ts'
+import { User } from './user.ts'
 
 const warnings = () =>
   Type.Optional(
@@ -124,17 +119,7 @@ export const responseBodies = {
     }),
   }),
   apiKeysPurged: Type.Object({ purged: count() }),
-  auditList: AuditList,
-  alerts: AlertsShown,
-  alertsTested: AlertsTested,
-  message: MessageDetail,
-  messageList: MessageList,
-  overview: Overview,
-  usageByHour: UsageByHour,
-  laneByHour: LaneByHour,
-  userList: UserList,
   user: Type.Object({ user: User }),
-  setupLink: SetupLink,
   health: Type.Object({ status: Type.Enum(['ok']), timestamp: timestamp() }),
   ready: Type.Object({ status: Type.Enum(['ready']), warnings: warnings() }),
   notReady: Type.Object({

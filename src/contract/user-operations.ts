@@ -1,7 +1,7 @@
 /** Operations on the users of a workspace. `management/` serves them. */
 import { created, everyManaged, managed, noContent, type Operation, ok, withBody } from './operation.ts'
 import { responseBodies } from './responses.ts'
-import { SetupLinkCreate, UserCreate, UserUpdate } from './user.ts'
+import { SetupLink, SetupLinkCreate, UserCreate, UserList, UserUpdate } from './user.ts'
 
 /** Passwords are hashed one at a time, and only a limited number of requests wait. */
 const withPassword = ['sign_in_busy', ...withBody] as const
@@ -11,7 +11,7 @@ export const userOperations = [
     ...managed('listUsers', 'nothing'),
     summary: 'List the users who can sign in to the dashboard',
     needs: 'manage',
-    success: ok('All users', responseBodies.userList),
+    success: ok('All users', UserList),
     errors: everyManaged,
   },
   {
@@ -38,7 +38,7 @@ export const userOperations = [
     ...managed('createSetupLink', 'nothing'),
     summary: 'Create a link with which a person can create an account of that role, once, within 24 hours',
     request: SetupLinkCreate,
-    success: created('The link, which is shown only in this response', responseBodies.setupLink),
+    success: created('The link, which is shown only in this response', SetupLink),
     errors: ['workspace_full', ...withBody],
   },
 ] as const satisfies readonly Operation[]

@@ -1,7 +1,7 @@
 /** Operations on pipes, their settings, and the keys of the workspace. `management/` serves them. */
 import { ApiKeyCreate, ApiKeyRotate } from './api-key.ts'
 import { created, everyManaged, managed, noContent, type Operation, ok, withBody } from './operation.ts'
-import { sinceParameter } from './overview.ts'
+import { Overview, sinceParameter } from './overview.ts'
 import {
   OriginCreate,
   PipeCreate,
@@ -12,14 +12,14 @@ import {
 } from './pipe.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
-import { hoursParameter, usageFreshness } from './usage.ts'
+import { hoursParameter, UsageByHour, usageFreshness } from './usage.ts'
 
 export const pipeOperations = [
   {
     ...managed('getOverview', 'its_part'),
     summary: 'Show every pipe and lane, the buffer and the service at one moment, for clients that poll',
     parameters: [sinceParameter],
-    success: ok('The overview', responseBodies.overview),
+    success: ok('The overview', Overview),
     errors: everyManaged,
   },
   {
@@ -27,7 +27,7 @@ export const pipeOperations = [
     summary: 'Show what all pipes of the workspace accepted and delivered in each hour',
     description: usageFreshness,
     parameters: [hoursParameter],
-    success: ok('The hours', responseBodies.usageByHour),
+    success: ok('The hours', UsageByHour),
     errors: ['validation_error', ...everyManaged],
   },
   {
@@ -56,7 +56,7 @@ export const pipeOperations = [
     summary: 'Show what a pipe accepted and delivered in each hour',
     description: usageFreshness,
     parameters: [hoursParameter],
-    success: ok('The hours', responseBodies.usageByHour),
+    success: ok('The hours', UsageByHour),
     errors: ['pipe_not_found', 'validation_error', ...everyManaged],
   },
   {
