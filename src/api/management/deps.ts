@@ -18,7 +18,10 @@ export interface ManagementDeps {
   trials: DestinationTrials
   /** Reads the buffer's messages for people. */
   history: History
-  /** The directory and the lanes have subscribed. */
+  /**
+   * The directory and the lanes have subscribed. A change is published when it is durable: `publish` resolves when
+   * requests and lanes see it.
+   */
   changes: Changes
   /** The newest committed seq of the buffer: where a destination that starts "now" begins. */
   headSeq: () => Promise<number>
@@ -65,6 +68,3 @@ export interface ClusterNodeFacts {
   /** It is this process. */
   isThis: boolean
 }
-
-/** Call it when a change of this pipe is durable: resolves when requests and lanes see it. */
-export type PublishChange = (pipeId: string) => Promise<void>

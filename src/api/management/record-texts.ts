@@ -2,8 +2,17 @@
  * The records in a management body as text: parsed and printed again, 12345678901234567890 and 1.10 would be others. The body
  * was parsed before, so it is valid JSON, and an object.
  */
+import { validationError } from '../../contract/errors.ts'
+import { isObject } from '../../contract/is-object.ts'
 import { afterByteOrderMark, scanJson } from '../../ingest/parse.ts'
 import { members, stringValue } from '../../log/record-text.ts'
+
+/** A body `{…head, "records": […], …tail}` with the text of each record, which must not pass through a parser. */
+export function bodyWithRecords(head: object, recordTexts: readonly string[], tail: object = {}): Buffer {
+  const before = JSON.stringify(head).slice(0, -1)
+  const after = JSON.stringify(tail).slice(1)
+  return Buffer.from(`${before},"records":[${recordTexts.join(',')}]${after === '}' ? '' : ','}${after}`)
+}
 
 /** The text of each object in the array at `key`, each on one line; null: there is no such array, or it is empty. */
 export function recordTextsAt(body: Buffer, key: string): string[] | null {
@@ -24,4 +33,26 @@ export function recordTextsAt(body: Buffer, key: string): string[] | null {
 /** Inside strings JSON has no line break, and outside it is white space. */
 function onOneLine(json: string): string {
   return json.replace(/[\r\n]/g, ' ')
+}
+
+/** The records that a request brings along as NDJSON, as records are stored: each on a line of its own, without empty lines. Throws `validation_error`. */
+export function sampleRecords(sample: string): string {
+  const lines = sample.split('\n').map((line) => line.trim())
+  const records = lines.filter((line) => line !== '')
+  if (records.length === 0) throw validationError({ sample: 'contains no records' })
+  lines.forEach((line, index) => {
+    if (line !== '' && !isRecord(line))
+      throw validationError({
+        sample: `line ${index + 1} is not a JSON object: NDJSON has one object per line`,
+      })
+  })
+  return records.join('\n')
+}
+
+function isRecord(line: string): boolean {
+  try {
+    return isObject(JSON.parse(line))
+  } catch {
+    return false
+  }
 }

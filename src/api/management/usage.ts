@@ -12,6 +12,7 @@ import {
   type UsageByHour,
   usageHours,
 } from '../../contract/usage.ts'
+import { isoTime } from '../../metadata/tables.ts'
 import type { IngestCounts } from '../../metadata/usage.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import type { Call } from './call.ts'
@@ -80,10 +81,6 @@ function hourTimes(nowMs: number, hours: number): number[] {
   return Array.from({ length: hours }, (_, index) => lastMs - (hours - 1 - index) * hourMs)
 }
 
-function isoTime(ms: number): string {
-  return new Date(ms).toISOString()
-}
-
 /** Every pipe of `pipeIds` is in the result. The window is 24 whole hours, the current one included. */
 export async function usageByPipe(
   deps: Pick<ManagementDeps, 'metadata' | 'laneViews' | 'now' | 'pendingUsage'>,
@@ -131,7 +128,7 @@ export function addCounts(
 /** The later of both, as the API has it. */
 export function laterIngest(known: string | null, counts: Pick<IngestCounts, 'lastIngestMs'>): string | null {
   if (counts.lastIngestMs === null) return known
-  const last = new Date(counts.lastIngestMs).toISOString()
+  const last = isoTime(counts.lastIngestMs)
   // ISO 8601 UTC texts of one form sort as times do.
   return known === null || known < last ? last : known
 }
