@@ -11,6 +11,7 @@ import {
   withGivenConfig,
 } from './destination-requests.ts'
 import { Drift } from './drift.ts'
+import { LaneLatencyReport, latencyDescription } from './latency.ts'
 import {
   created,
   destinationBody,
@@ -27,7 +28,7 @@ import { responseBodies } from './responses.ts'
 import { query } from './schema-parts.ts'
 import { TableInference, TableProposal } from './table-proposal.ts'
 import { TransformTrialRequest, TransformTrialResult } from './transform-trial.ts'
-import { hoursParameter, LaneByHour } from './usage.ts'
+import { hoursParameter, LaneByHour, untilParameter } from './usage.ts'
 
 const checkTransform = query(
   'check_transform',
@@ -95,8 +96,16 @@ export const destinationOperations = [
     summary: 'Show what the lane of a destination delivered, failed and skipped, by the hour',
     description:
       'One entry per hour (UTC), oldest first, including the current hour; zeros if nothing happened. The counts are those of the last save of the lane. For a pull destination, pulled records count as delivered.',
-    parameters: [hoursParameter],
+    parameters: [hoursParameter, untilParameter],
     success: ok('The hours', LaneByHour),
+    errors: ['destination_not_found', 'validation_error', ...everyManaged],
+  },
+  {
+    ...managed('getDestinationLatency', 'its_pipe'),
+    summary: 'Show how long records take to the destination, and how often attempts succeed',
+    description: latencyDescription,
+    parameters: [hoursParameter, untilParameter],
+    success: ok('The whole range, and its hours', LaneLatencyReport),
     errors: ['destination_not_found', 'validation_error', ...everyManaged],
   },
   {

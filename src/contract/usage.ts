@@ -1,9 +1,9 @@
 /** Hourly usage: what a pipe, or all pipes of the workspace, received and delivered in each of the last hours. */
 import Type, { type Static } from 'typebox'
-import { count, query, timestamp } from './schema-parts.ts'
+import { count, moment, query, timestamp } from './schema-parts.ts'
 
 /** The number of hours that a client can request. Each is stored for one more day. */
-export const usageHours = { min: 1, max: 168, default: 24 } as const
+export const usageHours = { min: 1, max: 720, default: 24 } as const
 
 /** The hourly counters of a pipe. */
 export const usageCounts = [
@@ -72,7 +72,13 @@ export type LaneByHour = Static<typeof LaneByHour>
 export const hoursParameter = query(
   'hours',
   Type.Integer({ minimum: usageHours.min, maximum: usageHours.max, default: usageHours.default }),
-  'The number of hours, including the current one.',
+  'The number of hours, including the last one.',
+)
+
+export const untilParameter = query(
+  'until',
+  moment,
+  'The last hour is the one that contains this time. Default, and latest: the current hour.',
 )
 
 export const usageFreshness =

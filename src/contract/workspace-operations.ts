@@ -12,7 +12,7 @@ import {
 } from './pipe.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
-import { hoursParameter, UsageByHour, usageFreshness } from './usage.ts'
+import { hoursParameter, UsageByHour, untilParameter, usageFreshness } from './usage.ts'
 
 export const pipeOperations = [
   {
@@ -26,7 +26,7 @@ export const pipeOperations = [
     ...managed('getUsage', 'its_part'),
     summary: 'Show what all pipes of the workspace accepted and delivered in each hour',
     description: usageFreshness,
-    parameters: [hoursParameter],
+    parameters: [hoursParameter, untilParameter],
     success: ok('The hours', UsageByHour),
     errors: ['validation_error', ...everyManaged],
   },
@@ -55,7 +55,7 @@ export const pipeOperations = [
     ...managed('getPipeUsage', 'its_pipe'),
     summary: 'Show what a pipe accepted and delivered in each hour',
     description: usageFreshness,
-    parameters: [hoursParameter],
+    parameters: [hoursParameter, untilParameter],
     success: ok('The hours', UsageByHour),
     errors: ['pipe_not_found', 'validation_error', ...everyManaged],
   },

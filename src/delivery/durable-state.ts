@@ -84,6 +84,7 @@ import { afterAttempt, type CountedAttempt } from './attempt-record.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
 import type { LaneDeps } from './lane.ts'
+import { LaneLatency, type Measured } from './lane-latency.ts'
 import { type LaneLog, openLaneLog } from './lane-log.ts'
 import { parkedMessage, skipCause } from './parked/parking.ts'
 import * as transition from './transitions.ts'
@@ -92,6 +93,7 @@ const firstOnly = { maxRecords: 1, maxBytes: 1 }
 
 export class DurableState {
   readonly log: LaneLog
+  readonly latency: LaneLatency
   readonly #pipeId: string
   readonly #deps: LaneDeps
   #row: LaneState
@@ -103,6 +105,7 @@ export class DurableState {
   #isDirty = false
   /** Since the last save. */
   #parked: ParkedChange[] = []
+  #isAtEnd = false
   /** The row as it was last saved or loaded. */
   #saved: LaneState
   /** The end of the next range in the loaded row, which another process can have sent. */
@@ -112,6 +115,7 @@ export class DurableState {
 
   constructor(spec: LaneSpec, row: LaneState, deps: LaneDeps) {
     this.log = openLaneLog(deps.log, spec)
+    this.latency = new LaneLatency(deps.clock)
     this.#pipeId = spec.pipeId
     this.#deps = deps
     this.#row = row
@@ -145,6 +149,21 @@ export class DurableState {
     const { row, attempt } = afterAttempt(this.#row, ended)
     this.change(row)
     this.#attempts.push(attempt)
+    this.latency.attempted(ended.outcome.kind, ended.tookMs)
+  }
+
+  /**
+   * The destination has these messages, except for `leftOut` records of each. Messages that it had before a rewind are
+   * not measured: their age says nothing about the lane.
+   */
+  stored<Message extends Measured>(
+    messages: readonly Message[],
+    leftOut?: (message: Message) => number,
+  ): void {
+    const { rewoundFromSeq } = this.#row
+    const isRepeated = rewoundFromSeq !== null && (messages[0]?.seq ?? 0) <= rewoundFromSeq
+    const measured = isRepeated ? messages.filter(({ seq }) => seq > rewoundFromSeq) : messages
+    this.latency.stored(measured, leftOut)
   }
 
   count(counts: Partial<Omit<LaneCounts, 'destinationId' | 'pipeId'>>): void {
@@ -166,7 +185,14 @@ export class DurableState {
 
   async saveIfDirty(): Promise<void> {
     await this.#behind
-    if (this.#isDirty) await this.save()
+    if (this.#isDirty || this.latency.dueInMs === 0) await this.save()
+  }
+
+  /** The last save: nothing is written after it. */
+  async saveAtEnd(): Promise<void> {
+    this.#isAtEnd = true
+    await this.#behind
+    if (this.#isDirty || this.latency.dueInMs < Number.POSITIVE_INFINITY) await this.save()
   }
 
   /** Resolves when the row's range can be sent: it is saved as the current range or as the next one. */
@@ -199,7 +225,8 @@ export class DurableState {
 
   async #save(): Promise<void> {
     const row = { ...this.#row, ownerEpoch: this.#deps.epoch }
-    const counts = { ...this.#counts, passed: this.#passed, attempts: this.#attempts }
+    const latency = this.latency.take(this.#isAtEnd)
+    const counts = { ...this.#counts, passed: this.#passed, attempts: this.#attempts, latency }
     this.#passed = []
     this.#attempts = []
     this.#isDirty = false
@@ -208,7 +235,7 @@ export class DurableState {
     this.#parked = []
     const { deliveredRecords, failedAttempts, skippedRecords, filteredRecords } = counts
     const hasCounts = deliveredRecords + failedAttempts + skippedRecords + filteredRecords > 0
-    const isWorthSaving = hasCounts || counts.passed.length > 0 || counts.attempts.length > 0
+    const isWorthSaving = hasCounts || counts.passed.length + counts.attempts.length + latency.length > 0
     await this.#deps.save(row, isWorthSaving ? counts : null, parked)
     this.#saved = row
     if (parked.length > 0) await this.#deps.parking.refresh()

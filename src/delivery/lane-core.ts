@@ -184,7 +184,7 @@ export abstract class LaneCore implements Lane {
       this.release()
       if (this.#end === 'closed') {
         await this.mailbox.drain()
-        await this.state.saveIfDirty()
+        await this.state.saveAtEnd()
       }
       this.mailbox.close()
     } catch (error) {
@@ -208,7 +208,7 @@ export abstract class LaneCore implements Lane {
 
   async #saveAtEnd(): Promise<void> {
     try {
-      await this.state.saveIfDirty()
+      await this.state.saveAtEnd()
     } catch (error) {
       if (error instanceof LaneOwnershipLostError) this.state.log.ownershipLost()
       else if (error instanceof LaneStoreUnavailableError) this.state.log.notSaved()

@@ -120,12 +120,17 @@ export class Progress {
     return [...rest]
   }
 
-  /** Counts the records of finished messages that were left out. */
+  /** Measures finished messages, and counts their records that were left out. */
   #leftOut(
     messages: readonly MarkedMessage[],
     filtered: FilteredRecords,
   ): { parked: number; filtered: number } {
-    return { parked: this.#parking.takeParked(messages), filtered: filteredOf(messages, filtered) }
+    const parked = this.#parking.takeParked(messages)
+    this.#state.stored(messages, ({ seq }) => (parked.get(seq) ?? 0) + (filtered.get(seq) ?? 0))
+    return {
+      parked: [...parked.values()].reduce((sum, records) => sum + records, 0),
+      filtered: filteredOf(messages, filtered),
+    }
   }
 
   /** Returns the messages that are not stored completely. */

@@ -21,6 +21,7 @@ import type { DestinationStore } from './destinations.ts'
 import type { DirectorySource } from './directory-source.ts'
 import type { DataDirIdentity } from './identity.ts'
 import type { AttemptLog } from './lane-attempts.ts'
+import type { LaneLatency } from './lane-latency.ts'
 import type { LaneRecords } from './lane-records.ts'
 import type { DriftStore, LaneSource, LaneStore, PinStore } from './lane-state.ts'
 import type { LimitStore } from './limits.ts'
@@ -133,6 +134,7 @@ export interface Metadata {
   readonly overview: StoredOverview
   readonly laneRecords: LaneRecords
   readonly attempts: AttemptLog
+  readonly latency: LaneLatency
   readonly directory: DirectorySource
   readonly laneSource: LaneSource
   readonly laneStore: LaneStore

@@ -1,11 +1,13 @@
 /**
  * Users who sign in, and the setup links with which they create an account. docs/dev/contract.md#sign-in-for-people.
  */
+
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { User, UserRole } from '../contract/user.ts'
 import type { Audited } from './audit.ts'
+import { insertUnlessTaken } from './rows.ts'
 import { addressOf, isoTime, normaliseId, type UserRow } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
@@ -181,7 +183,7 @@ async function insertSetupLink(
   await trx.deleteFrom('setup_tokens').where('setup_expires_ms', '<=', nowMs).execute()
   const ofWorkspace = trx
     .selectFrom('setup_tokens')
-    .select((eb) => eb.fn.countAll().as('count'))
+    .select((eb) => eb.fn.countAll<number>().as('count'))
     .where('workspace_id', '=', workspaceId)
   requireRoom(await ofWorkspace.executeTakeFirst(), 'unused setup links', 'setupLinksPerWorkspace')
   await trx
@@ -198,7 +200,7 @@ async function insertSetupLink(
 async function insert(trx: Connection, workspaceId: string, user: NewUser, nowMs: number): Promise<UserRow> {
   const known = await trx
     .selectFrom('users')
-    .select((eb) => [eb.fn.countAll().as('count'), eb.fn.max('creation_order').as('order')])
+    .select((eb) => [eb.fn.countAll<number>().as('count'), eb.fn.max('creation_order').as('order')])
     .where('workspace_id', '=', workspaceId)
     .executeTakeFirst()
   requireRoom(known, 'users', 'usersPerWorkspace')
@@ -218,15 +220,10 @@ async function insert(trx: Connection, workspaceId: string, user: NewUser, nowMs
     password_hash: user.passwordHash,
     user_created_ms: nowMs,
     user_last_sign_in_ms: null,
-    creation_order: Number(known?.order ?? 0) + 1,
+    creation_order: (known?.order ?? 0) + 1,
   }
   for (const user_email of keys) {
-    const inserted = await trx
-      .insertInto('users')
-      .values({ ...row, user_email })
-      .onConflict((conflict) => conflict.doNothing())
-      .executeTakeFirst()
-    if (inserted.numInsertedOrUpdatedRows === 1n) return { ...row, user_email }
+    if (await insertUnlessTaken(trx, 'users', { ...row, user_email })) return { ...row, user_email }
   }
   throw new ApiError('duplicate_user_email')
 }
@@ -261,12 +258,12 @@ async function requireAnotherAdmin(
 }
 
 function requireRoom(
-  row: { count: string | number | bigint } | undefined,
+  row: { count: number } | undefined,
   words: string,
   limit: 'usersPerWorkspace' | 'setupLinksPerWorkspace',
 ): void {
   const most = resourceLimits[limit]
-  if (Number(row?.count ?? 0) < most) return
+  if ((row?.count ?? 0) < most) return
   throw new ApiError('workspace_full', {
     message: `This workspace has reached its limit of ${most} ${words}.`,
     details: { limit: limit === 'usersPerWorkspace' ? 'users' : 'setup_links', limit_value: most },

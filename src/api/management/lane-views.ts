@@ -1,4 +1,4 @@
-/** The delivery attempts of a lane, and the drift of its destination, as delivery saved them last. */
+/** The delivery attempts of a lane, and the drift of its destination, as last saved by delivery. */
 import { attemptPage } from '../../contract/attempts.ts'
 import { wordsOf } from '../../contract/destination-words.ts'
 import type { Drift } from '../../contract/drift.ts'
@@ -10,7 +10,7 @@ import { refOf, requireDestination, requirePipe } from './lookup.ts'
 
 export function laneViewUseCases({ metadata }: Pick<ManagementDeps, 'metadata'>) {
   return {
-    /** The body itself (AttemptList): its attempts are stored as they are shown. */
+    /** Returns the response body itself (AttemptList): attempts are stored as the JSON that is shown. */
     async listAttempts({ principal: { workspaceId }, path, query }: Call<'listAttempts'>): Promise<Buffer> {
       const found = await requireDestination(metadata, workspaceId, path)
       const { texts, next } = await metadata.attempts(refOf(workspaceId, found), {
@@ -29,7 +29,7 @@ export function laneViewUseCases({ metadata }: Pick<ManagementDeps, 'metadata'>)
       if (!wordsOf(found.destination_type).isDatabase) return { drift: { mapping: 'none', ...none } }
       if (found.columns.length === 0) return { drift: { mapping: 'by_name', ...none } }
       const saved = await metadata.drift({ workspaceId, destinationId: found.destination_id })
-      // The stored drift is about other columns: delivery has not seen a record since they were changed.
+      // The stored drift belongs to other columns: delivery has seen no record since they were changed.
       if (saved?.mappingHash !== mappingHash(found.columns, pipe_ingest_ts_field))
         return { drift: { mapping: 'columns', ...none } }
       const { since_ms, records, keys, other_keys, unfilled } = saved.state

@@ -1,4 +1,4 @@
-/** The commands on a lane: skip, retry, show the blocking message, rewind (docs/dev/contract.md#lane-commands). */
+/** Commands on a lane: skip, retry, show the blocking message, rewind (docs/dev/contract.md#lane-commands). */
 import { blockingPage } from '../../contract/blocking-page.ts'
 import { ApiError, validationError } from '../../contract/errors.ts'
 import type { RewindTarget } from '../../delivery/delivery.ts'
@@ -32,7 +32,7 @@ export function laneUseCases({
       })
     },
 
-    /** The body itself: the records' own text must not pass through a parser again. */
+    /** Returns the response body itself: the text of the records must not pass through a parser again. */
     async getBlockingMessage({ principal, path, query }: Call<'getBlockingMessage'>): Promise<Buffer> {
       const { destination_id } = await requireDestination(metadata, principal.workspaceId, path)
       const { from = 0, limit = blockingPage.default } = query

@@ -1,7 +1,7 @@
 /**
- * The use cases of /v1 by operationId: plain functions without HTTP types, each of which takes a checked request. What belongs to
- * another workspace than the caller's does not exist. A change returns once it is durable and both delivery and the directory have
- * seen it.
+ * The use cases of /v1 by operationId: plain functions without HTTP types that take a checked request. For them,
+ * resources of other workspaces do not exist. A change returns once it is durable and both delivery and the directory
+ * have seen it.
  */
 import { alertUseCases } from './alerts.ts'
 import { apiKeyUseCases } from './api-keys.ts'
@@ -11,6 +11,7 @@ import type { ManagementDeps } from './deps.ts'
 import { destinationUseCases } from './destinations.ts'
 import { laneViewUseCases } from './lane-views.ts'
 import { laneUseCases } from './lanes.ts'
+import { latencyUseCases } from './latency.ts'
 import { messageUseCases } from './messages.ts'
 import { overviewUseCases } from './overview.ts'
 import { parkedUseCases } from './parked.ts'
@@ -28,6 +29,7 @@ export function openManagement(deps: ManagementDeps): UseCases {
     ...tableInferenceUseCases(deps),
     ...transformTrialUseCases(deps),
     ...laneViewUseCases(deps),
+    ...latencyUseCases(deps),
     ...laneUseCases(deps),
     ...parkedUseCases(deps),
     ...apiKeyUseCases(deps),

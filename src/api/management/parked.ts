@@ -33,7 +33,9 @@ export function parkedUseCases({ metadata, laneCommands }: Deps) {
       return { parked: page.parked, next: page.next && `${page.next.seq}.${page.next.index}` }
     },
 
-    /** The body itself (ParkedDetail): the records' own text must not pass through a parser again. */
+    /**
+     * Returns the response body itself (ParkedDetail): the text of the records must not pass through a parser again.
+     */
     async getParked({ principal: { workspaceId }, path }: Call<'getParked'>): Promise<Buffer> {
       const destination = await requireDestination(metadata, workspaceId, path)
       const found = await parked.get(refOf(workspaceId, destination), path.parked_id)
@@ -105,7 +107,7 @@ function selectionOf({ ids, all, error_code }: ParkedSelection): ParkedSelector 
   return { ids: ids ?? null, errorCode: error_code ?? null }
 }
 
-/** A pull destination has nothing that could deliver by itself. */
+/** Rejects pull destinations, which have no delivery that could replay a record. */
 function requirePushed({ destination_type }: StoredDestination): void {
   if (!wordsOf(destination_type).isPulled) return
   throw validationError({
@@ -113,7 +115,7 @@ function requirePushed({ destination_type }: StoredDestination): void {
   })
 }
 
-/** `next`: a text of the form that `parkedNextPattern` asks for. */
+/** `next`: a text that matches `parkedNextPattern`. */
 function positionOf(next: string): ParkedPosition {
   const [seq, index] = next.split('.')
   return { seq: Number(seq), index: Number(index) }

@@ -1,4 +1,4 @@
-/** Pipes and their settings (docs/dev/contract.md#pipes, docs/dev/contract.md#request-bodies). */
+/** Pipes (docs/dev/contract.md#pipes, docs/dev/contract.md#request-bodies). */
 import { ApiError, validationError } from '../../contract/errors.ts'
 import {
   type Pipe,
@@ -87,7 +87,7 @@ export function pipeSettingUseCases({ metadata, changes }: Pick<ManagementDeps, 
         { workspaceId, pipeId: pipe_id },
         {
           ...body,
-          // Left out means no cap, also when there was one (the row is replaced).
+          // A limit that is left out is removed, because the whole row is replaced.
           pl_ingest_max_bytes_per_day: body.pl_ingest_max_bytes_per_day ?? null,
         },
       )
@@ -95,7 +95,7 @@ export function pipeSettingUseCases({ metadata, changes }: Pick<ManagementDeps, 
       return { limits }
     },
 
-    /** Also when there are none. */
+    /** Succeeds even if there are no limits. */
     async deleteLimits({ principal: { workspaceId }, path }: Call<'deleteLimits'>): Promise<void> {
       const { pipe_id } = await requirePipe(metadata, workspaceId, path)
       await metadata.limits.delete({ workspaceId, pipeId: pipe_id })
@@ -128,7 +128,10 @@ export function pipeSettingUseCases({ metadata, changes }: Pick<ManagementDeps, 
   }
 }
 
-/** A PATCH against the stored pipe. A read-only field can be sent back with the value that GET showed (docs/dev/contract.md#request-bodies). */
+/**
+ * Applies a PATCH to the stored pipe. A read-only field can be sent back with the value that GET showed
+ * (docs/dev/contract.md#request-bodies).
+ */
 function pipeChange(current: Pipe, body: PipePatch): PipeUpdate {
   const change = { ...body }
   const errors: FieldErrors = {}

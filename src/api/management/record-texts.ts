@@ -1,11 +1,11 @@
 /**
- * The records in a management body as text: parsed and printed again, 12345678901234567890 and 1.10 would be others. The body
- * was parsed before, so it is valid JSON, and an object.
+ * Reads the records of a management body as text: parsing and printing them would change 12345678901234567890 and
+ * 1.10. The body was parsed before, so it is valid JSON and an object.
  */
 import { validationError } from '../../contract/errors.ts'
 import { isObject } from '../../contract/is-object.ts'
-import { afterByteOrderMark, scanJson } from '../../ingest/parse.ts'
-import { members, stringValue } from '../../log/record-text.ts'
+import { scanJson } from '../../ingest/parse.ts'
+import { afterByteOrderMark, members, stringValue } from '../../log/record-text.ts'
 
 /** A body `{…head, "records": […], …tail}` with the text of each record, which must not pass through a parser. */
 export function bodyWithRecords(head: object, recordTexts: readonly string[], tail: object = {}): Buffer {
@@ -14,10 +14,13 @@ export function bodyWithRecords(head: object, recordTexts: readonly string[], ta
   return Buffer.from(`${before},"records":[${recordTexts.join(',')}]${after === '}' ? '' : ','}${after}`)
 }
 
-/** The text of each object in the array at `key`, each on one line; null: there is no such array, or it is empty. */
+/**
+ * Returns the text of each object in the array at `key`, each on one line. Null if there is no such array or it is
+ * empty.
+ */
 export function recordTextsAt(body: Buffer, key: string): string[] | null {
   let array: Buffer | null = null
-  // A key that is there twice counts with its last value, as in JSON.parse.
+  // If the key is repeated, its last value counts, as in JSON.parse.
   for (const member of members(body.subarray(afterByteOrderMark(body))))
     if (stringValue(member.key.toString()) === key) array = member.value
   if (array === null) return null
@@ -30,12 +33,12 @@ export function recordTextsAt(body: Buffer, key: string): string[] | null {
   return texts
 }
 
-/** Inside strings JSON has no line break, and outside it is white space. */
+/** JSON has no line breaks inside strings, and elsewhere they are white space. */
 function onOneLine(json: string): string {
   return json.replace(/[\r\n]/g, ' ')
 }
 
-/** The records that a request brings along as NDJSON, as records are stored: each on a line of its own, without empty lines. Throws `validation_error`. */
+/** Returns the records as they are stored: one per line, without empty lines. Throws `validation_error`. */
 export function sampleRecords(sample: string): string {
   const lines = sample.split('\n').map((line) => line.trim())
   const records = lines.filter((line) => line !== '')

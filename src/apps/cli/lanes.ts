@@ -16,6 +16,7 @@ import {
 } from '../client/workspace.ts'
 import { addBlockingMessageCommand } from './blocking-message.ts'
 import { clientCommand, group } from './define.ts'
+import { addLatencyCommand } from './latency.ts'
 import { listView, oneView, print, type View } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
 import { addRewindCommand } from './rewind.ts'
@@ -70,6 +71,7 @@ export function addLanesCommands(program: Command): void {
       say(`Retrying message ${reply.body.msg_id}; \`pipectl lanes list ${pipe.pipe_name}\` shows the result.`)
     },
   })
+  addLatencyCommand(lanes)
   addRewindCommand(lanes)
   addBlockingMessageCommand(lanes)
 }

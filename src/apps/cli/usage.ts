@@ -11,8 +11,8 @@ export function addUsageCommand(program: Command): void {
     summary: 'show what a pipe, or all pipes together, accepted and delivered in each of the last hours',
     help: `Hours are in UTC, oldest first; the last one is the current hour, which is not complete. Requests are counted immediately,
 deliveries when their lane saves its progress. FILTERED: records that a transform filtered out.`,
-    examples: ['pipectl usage', 'pipectl usage orders --hours 168'],
-    options: (command) => command.option('--hours <number>', 'number of hours, 1 to 168', '24'),
+    examples: ['pipectl usage', 'pipectl usage orders --hours 720'],
+    options: (command) => command.option('--hours <number>', 'number of hours, 1 to 720', '24'),
     action: async (client, [reference], options) => {
       const pipe = reference === undefined ? null : await findPipe(client, reference)
       const query = { hours: options.hours }

@@ -30,14 +30,20 @@ export class RejectedRecordParking {
     for (const position of parking.inherited) this.#note(position)
   }
 
-  /** Returns how many records of these messages are parked instead of stored, and forgets them. */
-  takeParked(messages: readonly StoredMessage[]): number {
-    let count = 0
+  /** Returns how many records of these messages are parked instead of stored, by message, and forgets them. */
+  takeParked(messages: readonly StoredMessage[]): Map<number, number> {
+    const taken = new Map<number, number>()
+    if (this.#parked.size === 0) return taken
     for (const { seq } of messages) {
-      for (const records of this.#parked.get(seq)?.values() ?? []) count += records
+      const records = this.#parked.get(seq)
+      if (records === undefined) continue
+      taken.set(
+        seq,
+        [...records.values()].reduce((sum, count) => sum + count, 0),
+      )
       this.#parked.delete(seq)
     }
-    return count
+    return taken
   }
 
   /**

@@ -1,7 +1,6 @@
 /** The directory in memory, over a real metadata file whose look-ups are counted. */
 import t, { type Test } from 'tap'
-import { createAuthenticate } from '../../../src/ingest/directory/authenticate.ts'
-import { openDirectory } from '../../../src/ingest/directory/directory-cache.ts'
+import { createAuthenticate, openDirectory } from '../../../src/ingest/directory/directory-cache.ts'
 import type { DirectorySource, KnownKey } from '../../../src/metadata/directory-source.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'

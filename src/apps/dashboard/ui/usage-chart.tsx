@@ -4,7 +4,7 @@ import type { LaneHour, UsageHour } from '../../../contract/usage.ts'
 import { count, hourMs } from '../../../platform/quantities.ts'
 import { useOverview, usePipeOverview } from '../data/overview.ts'
 import { useLaneUsage, useUsage } from '../data/queries.ts'
-import { FailureNotice } from './failure.tsx'
+import { Loading } from './failure.tsx'
 import { layoutStyles, Section, Skeleton, Soft, Table } from './layout.tsx'
 import { Chart } from './lazy-chart.tsx'
 
@@ -95,13 +95,7 @@ function LastHours<Hour extends { hour_ts: string }>({
 }: Omit<HoursProps<Hour>, 'hours'> & { hours: readonly Hour[] | undefined; error: Error | null }) {
   return (
     <Section title="Last 24 hours">
-      {hours !== undefined ? (
-        <Hours hours={hours} {...shown} />
-      ) : error === null ? (
-        <Skeleton lines={4} />
-      ) : (
-        <FailureNotice failure={error} />
-      )}
+      {hours !== undefined ? <Hours hours={hours} {...shown} /> : <Loading error={error} lines={4} />}
     </Section>
   )
 }

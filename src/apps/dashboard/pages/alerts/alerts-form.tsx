@@ -7,6 +7,7 @@ import type { Alerts, AlertsPut } from '../../../../contract/alerts.ts'
 import { hasUrlSecrets } from '../../../../contract/secret-url.ts'
 import { command } from '../../../client/cli-twin.ts'
 import { api } from '../../data/api.ts'
+import type { Watched } from '../../data/if-unchanged.ts'
 import { Button, Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
 import { submitting, useEditForm } from '../../ui/edit-form.tsx'
 import { CliTwin, Section } from '../../ui/layout.tsx'
@@ -42,15 +43,19 @@ function bodyOf({ url, secret, format, events }: Draft): AlertsPut {
   return { url: url.trim(), secret: secret === '' ? null : secret, format, ...chosen }
 }
 
+export const watchedAlerts: Watched<Alerts | null> = {
+  part: (alerts) => alerts ?? {},
+  read: async () => {
+    const { body, etag } = await api.call('getAlerts')
+    return { stored: body.alerts, etag }
+  },
+}
+
 export function AlertsForm({ stored, etag }: { stored: Alerts | null; etag: string | null }) {
   const form = useEditForm({
     initial: { stored, etag },
     draftOf,
-    editable: (alerts) => alerts ?? {},
-    read: async () => {
-      const { body, etag } = await api.call('getAlerts')
-      return { stored: body.alerts, etag }
-    },
+    ...watchedAlerts,
     write: async ({ draft, ifMatch }) => {
       const reply = await api.call('putAlerts', { body: bodyOf(draft), ifMatch })
       return { stored: reply.body.alerts as Alerts | null, etag: reply.etag, reply }

@@ -9,8 +9,8 @@ import { useAudit } from '../../data/queries.ts'
 import { useMayChange } from '../../data/session-context.ts'
 import { Button } from '../../ui/controls.tsx'
 import { Dialog } from '../../ui/dialog.tsx'
-import { FailureNotice } from '../../ui/failure.tsx'
-import { CliTwin, Code, Empty, Notice, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
+import { Loading } from '../../ui/failure.tsx'
+import { CliTwin, Code, Empty, Notice, Page, Section, Soft, Table } from '../../ui/layout.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 
 export function AuditPage() {
@@ -28,7 +28,7 @@ function Entries() {
   const [shown, setShown] = useState<AuditEntry | null>(null)
   const { data, error } = useAudit(after)
   const { data: overview } = useOverview()
-  if (data === undefined) return error === null ? <Skeleton /> : <FailureNotice failure={error} />
+  if (data === undefined) return <Loading error={error} />
   const { audit, next } = data
   return (
     <Section title="Newest first">

@@ -9,8 +9,8 @@ import { api } from '../../data/api.ts'
 import { useOverview } from '../../data/overview.ts'
 import { useChange } from '../../data/queries.ts'
 import { Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
-import { FormDialog } from '../../ui/dialog.tsx'
 import { failureText, fieldErrors } from '../../ui/failure.tsx'
+import { FormDialog } from '../../ui/form-dialog.tsx'
 import { MadeKey } from './made-key.tsx'
 
 const scopes: readonly (readonly [ApiKeyScope, string, string])[] = [
@@ -61,8 +61,8 @@ export function NewKey({ pipeId: forPipeId = '', onMade, onClose }: Props) {
       onSubmit={() => create.mutate(undefined, { onSuccess: ({ body }) => show(body) })}
       failure={isDuplicate ? null : create.error}
       shown={['api_key_name', 'api_key_scopes', 'api_key_expires_ts']}
-      deed="Create key"
-      running="Creating …"
+      confirmLabel="Create key"
+      runningLabel="Creating …"
       isRunning={create.isPending}
       command={twin}
     >

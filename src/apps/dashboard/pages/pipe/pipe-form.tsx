@@ -26,7 +26,7 @@ export function PipeForm({ pipe, etag }: { pipe: Pipe; etag: string | null }) {
   const form = useEditForm({
     initial: { stored: pipe, etag },
     draftOf: fieldsOf,
-    editable: fieldsOf,
+    part: fieldsOf,
     read: async () => {
       const { body, etag } = await api.call('getPipe', { path })
       return { stored: body.pipe, etag }

@@ -12,11 +12,11 @@ import { api, isNotFound } from '../../data/api.ts'
 import { useNow } from '../../data/clock.ts'
 import { usePipeOverview, useRate, useRates } from '../../data/overview.ts'
 import { useChange, usePipe } from '../../data/queries.ts'
+import { Confirm } from '../../ui/confirm.tsx'
 import { Button, ButtonLink, formStyles } from '../../ui/controls.tsx'
-import { Confirm } from '../../ui/dialog.tsx'
-import { FailureNotice } from '../../ui/failure.tsx'
+import { Loading } from '../../ui/failure.tsx'
 import { Cause, LaneLink, ParkedLink } from '../../ui/lane-words.tsx'
-import { type Column, Empty, Facts, Notice, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
+import { type Column, Empty, Facts, Notice, Page, Section, Soft, Table } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState, PipeStatus } from '../../ui/state.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
@@ -33,7 +33,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
   if (data === undefined) {
     return (
       <Page title="Pipe" name={<Outside text={live?.pipe_name ?? 'Pipe'} />} crumbs={<PipesCrumb />}>
-        {error === null ? <Skeleton lines={9} /> : <FailureNotice failure={error} />}
+        <Loading error={error} lines={9} />
       </Page>
     )
   }
@@ -120,7 +120,7 @@ function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined })
       {isAsking ? (
         <Confirm
           title={isPaused ? 'Resume this pipe?' : 'Pause this pipe?'}
-          deed={isPaused ? 'Resume' : 'Pause'}
+          confirmLabel={isPaused ? 'Resume' : 'Pause'}
           isDanger={!isPaused}
           command={twin}
           run={run}

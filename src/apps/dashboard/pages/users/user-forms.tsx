@@ -6,8 +6,8 @@ import { ApiFailure } from '../../../client/failure.ts'
 import { dashboard } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { Choice, TextField } from '../../ui/controls.tsx'
-import { FormDialog } from '../../ui/dialog.tsx'
 import { failureText, fieldErrors } from '../../ui/failure.tsx'
+import { FormDialog } from '../../ui/form-dialog.tsx'
 import { NewPasswordField } from '../../ui/new-password-field.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
@@ -39,8 +39,8 @@ export function NewUser({ onClose }: { onClose: () => void }) {
       onSubmit={submit}
       failure={isDuplicate ? null : create.error}
       shown={['user_email', 'user_role', 'password']}
-      deed="Create user"
-      running="Creating …"
+      confirmLabel="Create user"
+      runningLabel="Creating …"
       isRunning={create.isPending}
       command={twin}
     >
@@ -91,8 +91,8 @@ export function ChangeUser({ user, onClose }: { user: User; onClose: () => void 
       onSubmit={submit}
       failure={save.error}
       shown={['user_role', 'password']}
-      deed="Save"
-      running="Saving …"
+      confirmLabel="Save"
+      runningLabel="Saving …"
       isRunning={save.isPending}
       isDisabled={Object.keys(body).length === 0}
       command={twin}

@@ -5,10 +5,12 @@ import { command } from '../../../client/cli-twin.ts'
 import { dashboard } from '../../data/api.ts'
 import { useChange, useUsers } from '../../data/queries.ts'
 import { useMayChange, useSession } from '../../data/session-context.ts'
+import { Confirm } from '../../ui/confirm.tsx'
 import { Button, Choice, formStyles } from '../../ui/controls.tsx'
-import { Confirm, Dialog, FormDialog } from '../../ui/dialog.tsx'
-import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
-import { Code, Notice, Page, Section, Skeleton, Table } from '../../ui/layout.tsx'
+import { Dialog } from '../../ui/dialog.tsx'
+import { fieldErrors, Loading } from '../../ui/failure.tsx'
+import { FormDialog } from '../../ui/form-dialog.tsx'
+import { Code, Notice, Page, Section, Table } from '../../ui/layout.tsx'
 import { usePage } from '../../ui/paging.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
@@ -45,7 +47,7 @@ function Users() {
   const [changing, setChanging] = useState<User | null>(null)
   const [deleting, setDeleting] = useState<User | null>(null)
   const { rows, pager } = usePage(users ?? [], 'user')
-  if (users === undefined) return error === null ? <Skeleton /> : <FailureNotice failure={error} />
+  if (users === undefined) return <Loading error={error} />
   return (
     <Section title="Users">
       <Table
@@ -97,7 +99,7 @@ function DeleteUser({ user, onClose }: { user: User; onClose: () => void }) {
           Delete <Outside text={user.user_email} />?
         </>
       }
-      deed="Delete the user"
+      confirmLabel="Delete the user"
       command={twin}
       run={async () => {
         await remove.mutateAsync()
@@ -122,8 +124,8 @@ function SetupLink({ onClose }: { onClose: () => void }) {
         onSubmit={() => create.mutate()}
         failure={create.error}
         shown={['user_role']}
-        deed="Create link"
-        running="Creating …"
+        confirmLabel="Create link"
+        runningLabel="Creating …"
         isRunning={create.isPending}
         command={command('users', 'setup-link', '--role', role)}
       >
