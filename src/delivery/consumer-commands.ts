@@ -10,13 +10,12 @@ import { isPullSpec } from '../destinations/pull/descriptor.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
 import { toJsonArray } from '../log/record-text.ts'
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
-import type { Clock } from './clock.ts'
+import type { Clock, RetryWindow } from './clock.ts'
 import type { AttemptCounts, PulledRef, PullResult } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
 import type { LaneDeps } from './lane.ts'
 import type { Measured } from './lane-latency.ts'
 import type { PullCursor } from './pull-cursor.ts'
-import type { RetryWindow } from './retry.ts'
 import * as transition from './transitions.ts'
 
 /**
@@ -160,14 +159,14 @@ export class ConsumerCommands {
     if (this.#row.leaseMsgId !== null) await this.#save(transition.withoutLease(this.#row))
   }
 
-  async acknowledge(msgId: string, done: boolean): Promise<boolean> {
+  async acknowledge(msgId: string, isDone: boolean): Promise<boolean> {
     await this.#endOverdueLease()
     if (this.#row.leaseMsgId === null || this.#row.leaseMsgId !== msgId) return false
     this.#inFlight = null
     const leased = await this.#cursor.first()
     if (leased?.msgId !== msgId) return false
     this.#given = measured(leased)
-    if (done) await this.#moveTo(leased.seq)
+    if (isDone) await this.#moveTo(leased.seq)
     else await this.#failed('nack')
     return true
   }
