@@ -106,7 +106,7 @@ export const nats = {
     },
     tls_ca: {
       kind: 'text',
-      label: 'Authorities (PEM)',
+      label: 'CA certificates',
       hint: "PEM: the authorities whose certificates are trusted, instead of the system's.",
       lines: 'pem',
       advanced: true,
@@ -115,7 +115,7 @@ export const nats = {
     },
     tls_verify: {
       kind: 'boolean',
-      label: 'Certificate of the server',
+      label: 'Server certificate',
       hint: 'With tls:// addresses: false accepts any certificate. The connection is then encrypted, but not protected from an attacker in between.',
       options: { true: 'is verified', false: 'is not verified' },
       advanced: true,
@@ -123,7 +123,7 @@ export const nats = {
     },
     tls_cert: {
       kind: 'text',
-      label: 'Certificate to show (PEM)',
+      label: 'Client certificate',
       hint: 'PEM: the client certificate. Needs tls_key.',
       lines: 'pem',
       advanced: true,
@@ -132,7 +132,7 @@ export const nats = {
     },
     tls_key: {
       kind: 'text',
-      label: 'Key of the certificate (PEM)',
+      label: 'Client certificate key',
       hint: 'PEM: the private key of tls_cert, without a passphrase.',
       lines: 'pem',
       secret: 'text',
@@ -153,7 +153,7 @@ export const nats = {
     },
     timeout_ms: {
       kind: 'integer',
-      label: 'Time for an acknowledgement, in milliseconds',
+      label: 'Acknowledgement timeout (ms)',
       hint: 'The longest wait for the acknowledgement of a message.',
       advanced: true,
       minimum: 1000,
