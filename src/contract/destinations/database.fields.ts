@@ -1,5 +1,5 @@
 /** SQL databases: PostgreSQL, MySQL and MariaDB. */
-import { type Config, oneOf } from './config-field.ts'
+import { type Config, oneOf, optionalSecret, pem } from './config-field.ts'
 import { type ConnectionUrl, ConnectionUrlError, rejectUnknownParameters } from './connection-url.ts'
 import { sendAtOnce, type TypeFacts } from './type-facts.ts'
 
@@ -156,36 +156,25 @@ export const database = {
       resolve: tlsVerifyOf,
     },
     tls_ca: {
-      kind: 'text',
+      ...pem,
       label: 'CA certificates',
       hint: 'PEM: the authorities whose certificates are trusted, instead of the public ones. Needs tls_verify ca or full.',
-      lines: 'pem',
-      advanced: true,
-      nullable: true,
       empty: 'unset',
-      maxLength: 65_536,
       flag: { value: 'file', help: 'PEM file with the CA of that certificate' },
     },
     tls_cert: {
-      kind: 'text',
+      ...pem,
       label: 'Client certificate',
       hint: 'PEM: the client certificate, with the intermediate ones. Needs tls_key. Connections to loopback use TLS too.',
-      lines: 'pem',
-      advanced: true,
-      nullable: true,
       empty: 'unset',
-      maxLength: 65_536,
       flag: { value: 'file', help: 'PEM file with the certificate that pipectl presents' },
     },
     tls_key: {
-      kind: 'text',
+      ...optionalSecret,
       label: 'Client certificate key',
       hint: 'PEM: the private key of tls_cert, without a passphrase.',
       lines: 'pem',
-      secret: 'text',
       advanced: true,
-      nullable: true,
-      empty: 'unset',
       maxLength: 16_384,
       flag: { value: 'file', help: 'PEM file with its private key' },
     },
