@@ -13,6 +13,7 @@ import { attemptRecorder } from './lane-attempts.ts'
 import { requireDeleted } from './lane-fence.ts'
 import { forgetHistory, historyRecorder, pruneHistory } from './lane-history.ts'
 import { laneHourIncrement } from './lane-hours.ts'
+import { latencyRecorder } from './lane-latency.ts'
 import { decodeLane, encodeLane, isLaneRowIntact } from './lane-row.ts'
 import {
   type LaneCounts,
@@ -38,6 +39,7 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
   const addToLaneHour = laneHourIncrement(db)
   const recordPassed = historyRecorder(db)
   const recordAttempts = attemptRecorder(db)
+  const recordLatency = latencyRecorder(db)
   const unknown = new UnknownWrite<ReadonlySet<LaneState>>()
 
   return {
@@ -79,6 +81,7 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
         const hourMs = hourStart(now())
         await recordPassed(trx, counts.filter(isSaved))
         await recordAttempts(trx, counts.filter(isSaved))
+        await recordLatency(trx, counts.filter(isSaved))
         for (const sum of sumsBy('destinationId', counts)) await trx.executeQuery(addToLaneHour(sum, hourMs))
         for (const sum of sumsBy('pipeId', counts)) await trx.executeQuery(addToHour(delivered(sum, hourMs)))
       })

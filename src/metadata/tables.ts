@@ -29,6 +29,18 @@ export interface DestinationRef extends Partial<PipeRef> {
   destinationId: string
 }
 
+/** An API key, valid only if it belongs to the workspace. */
+export interface ApiKeyRef {
+  workspaceId: string
+  apiKeyId: string
+}
+
+/** A user, valid only if it belongs to the workspace. */
+export interface UserRef {
+  workspaceId: string
+  userId: string
+}
+
 export type Flag = 0 | 1
 
 export interface WorkspaceRow {
@@ -425,6 +437,14 @@ export interface LaneAttemptRow {
   attempt_json: string
 }
 
+/** Written and read by `lane-latency.ts`. */
+export interface LaneLatencyRow {
+  destination_id: string
+  hour_ms: number
+  /** A `LatencyCounts`. */
+  latency_json: string
+}
+
 export interface Tables {
   workspaces: WorkspaceRow
   api_keys: ApiKeyRow
@@ -438,6 +458,7 @@ export interface Tables {
   lane_hours: LaneHourRow
   lane_history: LaneHistoryRow
   lane_attempts: LaneAttemptRow
+  lane_latency: LaneLatencyRow
   parked: ParkedRow
   parked_bodies: ParkedBodyRow
   parked_sums: ParkedSumRow

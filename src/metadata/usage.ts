@@ -185,6 +185,7 @@ async function ingestedSince(db: Connection, sinceMs: number): ReturnType<UsageS
 
 async function prune(trx: Connection, beforeMs: number): Promise<void> {
   await trx.deleteFrom('lane_hours').where('hour_ms', '<', beforeMs).execute()
+  await trx.deleteFrom('lane_latency').where('hour_ms', '<', beforeMs).execute()
   await trx
     .deleteFrom('usage_hours')
     .where('hour_ms', '<', beforeMs)

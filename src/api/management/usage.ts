@@ -12,6 +12,7 @@ import {
   type UsageByHour,
   usageHours,
 } from '../../contract/usage.ts'
+import { isoTime } from '../../metadata/tables.ts'
 import type { IngestCounts } from '../../metadata/usage.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import type { Call } from './call.ts'
@@ -28,7 +29,7 @@ export function usageUseCases(deps: Deps) {
       const pipes = await metadata.pipes.list(workspaceId)
       const own = new Set(pipes.map((pipe) => pipe.pipe_id).filter((id) => isForPipe({ pipeIds }, id)))
       const asked = pipeIds === null ? null : [...own]
-      return byHour(deps, workspaceId, { asked, pipeIds: own }, query.hours)
+      return byHour(deps, workspaceId, { asked, pipeIds: own }, query)
     },
 
     async getPipeUsage({
@@ -37,13 +38,13 @@ export function usageUseCases(deps: Deps) {
       query,
     }: Call<'getPipeUsage'>): Promise<UsageByHour> {
       const { pipe_id } = await requirePipe(metadata, workspaceId, path)
-      return byHour(deps, workspaceId, { asked: [pipe_id], pipeIds: new Set([pipe_id]) }, query.hours)
+      return byHour(deps, workspaceId, { asked: [pipe_id], pipeIds: new Set([pipe_id]) }, query)
     },
 
     async getDestinationUsage({ principal, path, query }: Call<'getDestinationUsage'>): Promise<LaneByHour> {
       const { workspaceId } = principal
       const { destination_id: id } = await requireDestination(metadata, workspaceId, path)
-      const times = hourTimes(deps.now(), query.hours ?? usageHours.default)
+      const times = hourTimes(deps.now(), query)
       const stored = await metadata.usage.ofLane(
         { workspaceId, destinationId: id },
         times[0] ?? 0,
@@ -60,9 +61,9 @@ async function byHour(
   deps: Deps,
   workspaceId: string,
   { asked, pipeIds }: { asked: readonly string[] | null; pipeIds: ReadonlySet<string> },
-  hours: number = usageHours.default,
+  range: HourRange,
 ): Promise<UsageByHour> {
-  const times = hourTimes(deps.now(), hours)
+  const times = hourTimes(deps.now(), range)
   // Read before the roll-ups: a flush between the two would otherwise hide counts from both.
   const pending = (deps.pendingUsage?.() ?? []).filter((counts) => pipeIds.has(counts.pipeId))
   const stored = await deps.metadata.usage.byHour(workspaceId, asked, times[0] ?? 0, times.at(-1) ?? 0)
@@ -74,14 +75,23 @@ async function byHour(
   return { hours: shown }
 }
 
-/** The start of each of the last hours in ms: oldest first, the current one last. */
-function hourTimes(nowMs: number, hours: number): number[] {
-  const lastMs = nowMs - (nowMs % hourMs)
-  return Array.from({ length: hours }, (_, index) => lastMs - (hours - 1 - index) * hourMs)
+/** The query of every operation that returns hours. */
+export interface HourRange {
+  hours?: number
+  until?: string
 }
 
-function isoTime(ms: number): string {
-  return new Date(ms).toISOString()
+/** The start of each hour of the range in ms: oldest first, at most up to the current one. */
+export function hourTimes(
+  nowMs: number,
+  { hours = usageHours.default, until }: HourRange,
+): [number, ...number[]] {
+  const endMs = until === undefined ? nowMs : Math.min(nowMs, Date.parse(until))
+  const lastMs = Math.floor(endMs / hourMs) * hourMs
+  return Array.from({ length: hours }, (_, index) => lastMs - (hours - 1 - index) * hourMs) as [
+    number,
+    ...number[],
+  ]
 }
 
 /** The result contains every pipe of `pipeIds`. The window is 24 whole hours including the current one. */
@@ -131,7 +141,7 @@ export function addCounts(
 /** The later of both times, in the format of the API. */
 export function laterIngest(known: string | null, counts: Pick<IngestCounts, 'lastIngestMs'>): string | null {
   if (counts.lastIngestMs === null) return known
-  const last = new Date(counts.lastIngestMs).toISOString()
+  const last = isoTime(counts.lastIngestMs)
   // ISO 8601 UTC texts of one form sort as times do.
   return known === null || known < last ? last : known
 }

@@ -38,7 +38,7 @@ const MiB = 1024 * 1024
 const largestWalPages = 512
 /**
  * A segment is sealed at this number of messages too. It bounds the list of messages that each reader of the newest
- * segment keeps, and the time in which it is made: see pipe-rows.ts.
+ * segment keeps, and the time in which it is made: see `PipeRows`.
  */
 const maxSegmentMessages = 262_144
 /** Free space is measured after this much has been written, and each second. */

@@ -2,8 +2,7 @@
 import { lowerPriority } from '../../platform/processor-time.ts'
 import { onFile } from '../../platform/storage-error.ts'
 import { ThreadHost } from '../../platform/thread-host.ts'
-import type { SegmentName } from './layout.ts'
-import { pipeIndex } from './pipe-rows.ts'
+import { pipeIndex, type SegmentName } from './layout.ts'
 import { openForWriting } from './segment-file.ts'
 
 export interface IndexCalls {

@@ -3,7 +3,7 @@
  *
  *   message  one row per message, `seq` is the rowid. `messages`, `records`, `bytes` are the running totals of its
  *            pipe up to and including this row, over the whole life of the pipe. Its index by pipe is created when
- *            the segment is sealed: see pipe-rows.ts.
+ *            the segment is sealed: see `PipeRows`.
  *   pipe     the pipes by a number that is valid only in this file, each with its position just before this segment,
  *            so that totals survive the removal of all older segments.
  *   segment  one row: the buffer's clock when it was started and, once sealed, at its last commit, with its last seq

@@ -2,9 +2,14 @@
 import type Database from 'better-sqlite3'
 import { fsyncDirectory } from '../../platform/fsync.ts'
 import type { FramedMessage } from '../frame.ts'
-import { type SegmentName, unlinkSegment } from './layout.ts'
-import { insertMessage, rowChecksum } from './message-row.ts'
-import { hasPipeIndex, pipeIndex } from './pipe-rows.ts'
+import {
+  hasPipeIndex,
+  insertMessage,
+  pipeIndex,
+  rowChecksum,
+  type SegmentName,
+  unlinkSegment,
+} from './layout.ts'
 import type { PipePosition } from './position.ts'
 import { readSegmentContent, type SegmentContent } from './segment-facts.ts'
 import {

@@ -29,7 +29,8 @@ export interface Gap {
 /** Every seq in the lane's rows. */
 export function namedSeqs({ state, isIntact, history, parkedSeqs }: MovedLane): number[] {
   const { cursorSeq, batchFirstSeq, batchLastSeq, bisectLastSeq, nextFirstSeq, nextLastSeq } = state
-  const ranges = [batchFirstSeq, batchLastSeq, bisectLastSeq, nextFirstSeq, nextLastSeq]
+  const { rewoundFromSeq } = state
+  const ranges = [batchFirstSeq, batchLastSeq, bisectLastSeq, nextFirstSeq, nextLastSeq, rewoundFromSeq]
   const runs = history.flatMap((run) => [run.firstSeq, run.lastSeq])
   const position = isIntact ? [cursorSeq, ...ranges.filter((seq) => seq !== null)] : []
   return [...position, ...runs, ...parkedSeqs]
@@ -42,6 +43,7 @@ export function translatedLane({ state, isIntact }: MovedLane, map: NewSeqs, gap
     ...(isIntact ? rangesOf(state, map) : noRanges),
     cursorSeq: isIntact ? (map.of(state.cursorSeq).through ?? 0) : 0,
     cursorMark: null,
+    rewoundFromSeq: state.rewoundFromSeq === null ? null : map.of(state.rewoundFromSeq).through,
     droppedMessages: state.droppedMessages + (isIntact ? lostBehind(state.cursorSeq, gaps) : 0),
     ownerEpoch: 0,
   })

@@ -1,9 +1,8 @@
 /** The buffer as the fault programs use it: the one place here that knows how it is opened. */
 import path from 'node:path'
 import { v4, v7 } from 'uuid'
-import { openSegmentFeed } from '../../../src/log/segments/feed.ts'
 import type { SegmentsSpec } from '../../../src/log/segments/protocol.ts'
-import { openSegmentReader } from '../../../src/log/segments/reader.ts'
+import { openSegmentFeed, openSegmentReader } from '../../../src/log/segments/reader.ts'
 import { openLog } from '../../../src/platform/log.ts'
 import { makeRoomToOpen, openBuffer } from '../../../src/stores/open-log.ts'
 

@@ -65,6 +65,7 @@ function fullRow(destinationId: string): LaneState {
     nextFirstSeq: 8,
     nextLastSeq: 9,
     generation: 1_763_765_000_001,
+    rewoundFromSeq: 10,
     recordOffset: 70,
     sizeLimitRecords: 71,
     sizeSuccesses: 72,
