@@ -92,7 +92,7 @@ export const httpEndpoint = {
     },
     secret_path: {
       kind: 'boolean',
-      label: 'Path of the URL',
+      label: 'URL path',
       hint: 'For services in which the URL alone gives access, such as Discord, Teams and Zapier. Always on with body_format slack. To turn it off, send the URL again.',
       options: { true: 'is a secret', false: 'is shown, except for Slack' },
       hidesUrlPath: true,
@@ -128,7 +128,7 @@ export const httpEndpoint = {
     },
     timeout_ms: {
       kind: 'integer',
-      label: 'Time for a response, in milliseconds',
+      label: 'Response timeout (ms)',
       hint: 'For one request.',
       advanced: true,
       minimum: 1000,
