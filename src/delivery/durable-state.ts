@@ -72,12 +72,12 @@
 import type { DeliveryAttempt } from '../contract/attempts.ts'
 import type { Batch } from '../destinations/driver.ts'
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
-import type { NumberedAttempt } from '../metadata/lane-attempts.ts'
 import {
   type LaneCounts,
   LaneOwnershipLostError,
   type LaneSpec,
   type LaneState,
+  type NumberedAttempt,
   noCounts,
   type PassedMessages,
 } from '../metadata/lane-state.ts'
@@ -86,8 +86,7 @@ import type { AttemptOutcome } from './attempt.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
 import type { LaneDeps } from './lane.ts'
-import { LaneLatency, type Measured } from './lane-latency.ts'
-import { type LaneLog, openLaneLog } from './lane-log.ts'
+import { LaneLatency, type LaneLog, type Measured, openLaneLog } from './lane-log.ts'
 import { parkedMessage, skipCause } from './parked/park.ts'
 import * as transition from './transitions.ts'
 
@@ -352,7 +351,7 @@ function parkedRun({ lastSeq }: PassedMessages, { attempts }: LaneState) {
   return { kind: 'parked', firstSeq: lastSeq, batchLastSeq: null, attempts: attempts + 1 } as const
 }
 
-/** The record of an attempt, for people who look at a lane (`metadata/lane-attempts.ts`). */
+/** The record of an attempt, for people who look at a lane (`metadata/lane-history.ts`). */
 export interface EndedAttempt<Outcome = AttemptOutcome> {
   outcome: Outcome
   /** ms since the epoch. */

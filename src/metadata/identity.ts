@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto'
 import { type Epoch, firstEpochs } from '../contract/epochs.ts'
-import { decodeLane, isLaneRowIntact } from './lane-row.ts'
+import { decodeLane, isLaneRowIntact } from './lane-store.ts'
 import type { LaneRow } from './tables.ts'
 import type { Connection } from './transactions.ts'
 

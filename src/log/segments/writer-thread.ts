@@ -1,7 +1,7 @@
 /** The writer thread: `open-buffer.ts` starts it. */
 import { openLog } from '../../platform/log.ts'
 import { describeFatalErrors } from '../../platform/storage-error.ts'
-import { ThreadHost } from '../../platform/thread-host.ts'
+import { ThreadHost } from '../../platform/thread-calls.ts'
 import type { Frame } from '../frame.ts'
 import { WriterObserved } from '../group-commit.ts'
 import { openBufferWriter } from './buffer-writer.ts'

@@ -8,8 +8,8 @@
  *   parked        the seq of the message; without a kept message the old seq, which is below all others
  */
 
-import { encodeLane } from '../../metadata/lane-row.ts'
 import type { LaneState } from '../../metadata/lane-state.ts'
+import { encodeLane } from '../../metadata/lane-store.ts'
 import type { LaneHistoryRow, LaneRow, ParkedRow } from '../../metadata/tables.ts'
 import type { MovedLane } from './metadata-store.ts'
 import type { MovedSeq } from './seq-map.ts'

@@ -7,7 +7,7 @@ import { type Epoch, firstEpochs } from '../../contract/epochs.ts'
 import { ConfigError } from '../../platform/config-error.ts'
 import { isCorrupt, isReadFailure } from '../../platform/storage-error.ts'
 import { identityOf, knownSeqOf } from '../identity.ts'
-import { isLaneRowIntact, shownLane } from '../lane-row.ts'
+import { isLaneRowIntact, shownLane } from '../lane-store.ts'
 import type { LaneRow, PipeRow } from '../tables.ts'
 
 export interface CheckedLane {

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
 import t from 'tap'
-import { createQuota } from '../../../src/ingest/quota.ts'
+import { createQuota } from '../../../src/ingest/admission.ts'
 import { createBodyMemory, SharedCounters } from '../../../src/ingest/shared-counters.ts'
 
 const noon = Date.UTC(2026, 5, 1, 12)
