@@ -31,7 +31,7 @@ export const AttemptResponse = Type.Object({
 export type AttemptResponse = Static<typeof AttemptResponse>
 
 export const DeliveryAttempt = Type.Object({
-  attempt_no: Type.Integer({ minimum: 1, description: "Its number among all attempts of the lane's life." }),
+  attempt_no: Type.Integer({ minimum: 1, description: 'Its number among all attempts of the lane.' }),
   attempt_ts: Type.String({ format: 'date-time', description: 'The time at which it began.' }),
   duration_ms: Type.Number({
     minimum: 0,

@@ -54,7 +54,7 @@ export const destinationOperations = [
         name: 'sample',
         schema: Type.Boolean({ default: false }),
         description:
-          "Databases: insert the pipe's newest record, or a made-up one, in a transaction that is rolled back.",
+          "Databases: insert the pipe's newest record, or a generated one, in a transaction that is rolled back.",
       },
     ],
     request: DestinationTest,

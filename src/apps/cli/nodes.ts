@@ -173,7 +173,7 @@ function gone(name: string): Failure {
   return new Failure(
     exitCodes.notFound,
     `${name} has just stopped`,
-    '`pipectl nodes` lists those that are there',
+    '`pipectl nodes` lists the current nodes',
   )
 }
 

@@ -263,7 +263,7 @@ function requireOne(ids: readonly string[]): string {
   if (ids.length === 1) return ids[0]!
   throw new Failure(
     exitCodes.usage,
-    '-f gives the records of one that is parked',
+    '-f replaces the records of a single parked record',
     'name one parked record, or omit -f',
   )
 }

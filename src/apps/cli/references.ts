@@ -150,7 +150,7 @@ export function only<T>(
   if (matches.length === 0) throw notFound(what, reference, names)
   throw new Failure(
     exitCodes.usage,
-    `${JSON.stringify(reference)} fits ${matches.length} ${what}s:\n${matches.map((one) => `  ${show(one)}`).join('\n')}`,
+    `${JSON.stringify(reference)} matches ${matches.length} ${what}s:\n${matches.map((one) => `  ${show(one)}`).join('\n')}`,
     hint,
   )
 }

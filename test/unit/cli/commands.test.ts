@@ -304,7 +304,7 @@ t.test('what fits several things is a usage error that lists them', async (t) =>
   await json('destinations', 'update', 'clicks/pull-2', '--name', 'second one')
   const ran = await pipectl('destinations', 'get', 'clicks/pull')
   t.equal(ran.code, 2)
-  t.match(ran.stderr, /fits 2 destinations:\n {2}clicks\/first {2}pull pull .*\n {2}clicks\/second one /)
+  t.match(ran.stderr, /matches 2 destinations:\n {2}clicks\/first {2}pull pull .*\n {2}clicks\/second one /)
   const hinted = /next: .* e\.g\. (clicks\/.*)\n/.exec(ran.stderr)?.[1] ?? ''
   t.equal((await pipectl('destinations', 'get', hinted)).code, 0, 'the hint names one of them')
   t.equal((await pipectl('destinations', 'get', 'clicks/second one')).code, 0)
@@ -313,7 +313,7 @@ t.test('what fits several things is a usage error that lists them', async (t) =>
   })
   const pipe = await pipectl('destinations', 'get', 'clicks')
   t.equal(pipe.code, 2)
-  t.match(pipe.stderr, /fits 3 destinations/)
+  t.match(pipe.stderr, /matches 3 destinations/)
 })
 
 t.test('a lane that is blocked: shown, looked into, retried, skipped, rewound', async (t) => {

@@ -176,7 +176,7 @@ function decode(text: string, destinationId: string): PulledMessage {
   ) {
     throw new Failure(
       exitCodes.failed,
-      'the response to a pull has a form that this program does not know',
+      'the response to a pull has an unknown format',
       'compare `pipectl --version` on both sides',
     )
   }
