@@ -16,7 +16,7 @@ import type {
   DestinationSpec,
   InferRequest,
 } from '../destinations/driver.ts'
-import type { AttemptHistograms } from './attempts-observed.ts'
+import type { AttemptHistograms } from './lane-log.ts'
 
 /** The backlog of a pipe over all of its lanes, for `usage_by_pipe`. */
 export interface PipeBacklog {

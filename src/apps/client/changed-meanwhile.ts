@@ -21,7 +21,7 @@ export function changedSettings(before: object, now: object): Difference[] {
   return differences(settingsOf(before), settingsOf(now))
 }
 
-/** Returns the settings that users can change, from the body of a GET or from one of its resources. */
+/** The settings of users in the body of a GET, or in one resource of it. */
 export function settingsOf(body: object): object {
   const kept = Object.entries(body).filter(([key]) => !notSettings.has(key))
   return Object.fromEntries(
