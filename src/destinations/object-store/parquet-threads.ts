@@ -30,7 +30,7 @@ import { resourceLimits } from '../../contract/resource-limits.ts'
 import { Transferred } from '../../platform/thread-calls.ts'
 import { Thread, ThreadPool, threadEntry } from '../../platform/threads.ts'
 import { type Batch, DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
-import { untilStopped } from '../until-stopped.ts'
+import { untilStopped } from '../guards.ts'
 import type { ParquetSchema } from './parquet.ts'
 import { BatchPortions, type Portion } from './parquet-portions.ts'
 
