@@ -138,7 +138,7 @@ export class DurableState {
     this.log = openLaneLog(deps.log, spec)
     this.#pipeId = spec.pipeId
     this.#deps = deps
-    this.#row = row
+    this.#row = transition.afterOtherVersion(row)
     this.#saved = row
     this.#inheritedThroughSeq = fixedThrough(row)
     this.#counts = noCounts(spec)

@@ -72,9 +72,23 @@ export function withoutNext(row: LaneState, afterSeq = 0): LaneState {
 export function withNextAsRange(row: LaneState): LaneState {
   assert(row.batchLastSeq === null && row.bisectLastSeq === null && row.nextFirstSeq !== null)
   const [[batchFirstSeq, batchLastSeq], ...later] = nextRanges(row) as [SeqRange, ...SeqRange[]]
-  // An earlier version keeps the later ranges of a row that it saves, and delivers beyond them.
-  const next = asNextRanges(later.filter(([firstSeq]) => firstSeq > batchLastSeq))
-  return { ...row, batchFirstSeq, batchLastSeq, ...next }
+  return { ...row, batchFirstSeq, batchLastSeq, ...asNextRanges(later) }
+}
+
+/**
+ * A version that does not know `laterRanges` keeps them in the rows that it saves, and delivers beyond them. Those that
+ * do not follow the others are dropped.
+ */
+export function afterOtherVersion(row: LaneState): LaneState {
+  if (row.laterRanges === null) return row
+  let throughSeq = Math.max(row.cursorSeq, row.batchLastSeq ?? 0, row.bisectLastSeq ?? 0)
+  const following: SeqRange[] = []
+  for (const range of nextRanges(row)) {
+    if (range[0] <= throughSeq) continue
+    following.push(range)
+    throughSeq = range[1]
+  }
+  return { ...row, ...asNextRanges(following) }
 }
 
 /** The range can no longer be read as it was, so another one is cut. */

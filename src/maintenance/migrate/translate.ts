@@ -89,7 +89,7 @@ const noRanges = {
 }
 
 function rangesOf(state: LaneState, map: NewSeqs): Partial<LaneState> {
-  if (state.batchFirstSeq === null) return noRanges
+  if (state.batchFirstSeq === null) return { ...noRanges, ...translatedNext(state, map) }
   const at = (seq: number | null) => (seq === null ? null : map.of(seq).at)
   const [first, last] = [at(state.batchFirstSeq), at(state.batchLastSeq)]
   if (first === null || last === null) return { ...noRanges, ...nothingUnderWay }

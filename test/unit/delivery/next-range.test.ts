@@ -42,6 +42,13 @@ async function secondUnsaved() {
   return opened
 }
 
+const behind = {
+  cursorMark: null,
+  batchFirstSeq: 11,
+  batchLastSeq: 20,
+  nextFirstSeq: null,
+  nextLastSeq: null,
+}
 const rangesOf = ({ attempts }: RecordingDestination) =>
   attempts.map(({ firstSeq, lastSeq }) => [firstSeq, lastSeq])
 
@@ -181,6 +188,24 @@ t.test('the process dies while the third batch is sent: all three are repeated a
     destination.stored.slice(20),
     [...Array(35).keys()].map((at) => at + 1),
   )
+  await world.close()
+})
+
+t.test('ranges that an earlier version left behind the lane are dropped', async (t) => {
+  const { world, id, destination } = await secondUnsaved()
+  const left = [
+    [5, 9],
+    [15, 25],
+    [26, 29],
+  ] as const
+  changeLanes(world.metadataFile, { cursorSeq: 10, ...behind, laterRanges: left }, { destinationId: id })
+  t.strictSame(await afterRestart(world, id, destination), [
+    [11, 20],
+    [21, 25],
+    [26, 29],
+    [30, 35],
+  ])
+  t.equal((await world.saved(id)).laterRanges, null)
   await world.close()
 })
 
