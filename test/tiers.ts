@@ -134,7 +134,7 @@ const together: Readonly<Record<string, { files: readonly string[]; alone?: read
   contract: { files: ['unit/contract/', 'unit/management/'] },
   client: { files: ['unit/client/'] },
   // A choice of the process, and the memory of one.
-  http: { files: ['unit/http/'], alone: ['unit/http/engine-choice', 'unit/http/free-now'] },
+  http: { files: ['unit/http/'], alone: ['unit/http/engine-choice', 'unit/http/release-buffer'] },
   // Kills.
   metadata: { files: ['unit/metadata/'], alone: ['unit/metadata/lane-store', 'unit/metadata/open'] },
   delivery: {

@@ -26,6 +26,7 @@ export const operationPaths = {
   tryTransform: ['POST', '/v1/pipes/{pipe_id}/destinations/try-transform'],
   getDestination: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}'],
   getDestinationUsage: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}/usage'],
+  getDestinationLatency: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}/latency'],
   getDrift: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}/drift'],
   listAttempts: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}/attempts'],
   updateDestination: ['PATCH', '/v1/pipes/{pipe_id}/destinations/{destination_id}'],

@@ -14,10 +14,10 @@ import { openEngine } from '../api/http/open-engine.ts'
 import type { IngestThreads } from '../api/ingest-threads/ingest-threads.ts'
 import { surfaces } from '../api/surfaces.ts'
 import type { ListenerCertificate } from '../api/tls/listener-certificate.ts'
-import { type BodyMemory, createBodyMemory } from '../ingest/body-memory.ts'
+import type { Ingest } from '../ingest/accept.ts'
 import { type ClientIp, createClientIp } from '../ingest/client-ip.ts'
-import type { Ingest } from '../ingest/ingest.ts'
 import { IngestObserved } from '../ingest/observed.ts'
+import { type BodyMemory, createBodyMemory } from '../ingest/shared-counters.ts'
 import { requireSoundSqlite } from '../log/segments/sqlite-version.ts'
 import { bufferSpec, dataDirAt, requireDirectory } from '../maintenance/data-dir.ts'
 import { lockDataDir } from '../maintenance/lock.ts'
@@ -185,13 +185,13 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   const accounting = await openAccounting(stores, context)
   startHousekeeping({ ...stores, ...accounting }, settings['parked.days'], context)
   const clientIp = createClientIp(settings.trusted_proxies)
-  const crowds = {
+  const connectionLimits = {
     perAddress: settings['http.max_connections_per_address'],
     isTrusted: clientIp.isTrusted,
   }
   const onlyTls = certificates.length === surfaces(settings).length
-  const engine = await openEngine(onlyTls ? 'node' : settings['http.engine'], context.log, crowds)
-  const tlsEngine = engine.name === 'node' ? engine : await openEngine('node', context.log, crowds)
+  const engine = await openEngine(onlyTls ? 'node' : settings['http.engine'], context.log, connectionLimits)
+  const tlsEngine = engine.name === 'node' ? engine : await openEngine('node', context.log, connectionLimits)
   const workers = ingestWorkers(settings, engine.name)
   const bodyMemory = createBodyMemory(settings['ingest.max_in_flight_bytes'], stores.counters)
   const observed = new IngestObserved({ slots: workers })

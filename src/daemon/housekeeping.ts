@@ -1,5 +1,6 @@
 /** Housekeeping: deletes expired data and the state of deleted pipes. */
 import { resourceLimits } from '../contract/resource-limits.ts'
+import { usageHours } from '../contract/usage.ts'
 import type { LaneCommands } from '../delivery/delivery.ts'
 import type { Logger } from '../platform/log.ts'
 import { dayMs, hourMs, minuteMs } from '../platform/quantities.ts'
@@ -7,8 +8,8 @@ import type { Accounting } from './open-ingest.ts'
 import type { Stores } from './open-stores.ts'
 import type { StartContext } from './start-context.ts'
 
-/** Older roll-ups are used neither by the 24 h window nor by the daily quotas. */
-const usageKeptMs = 8 * dayMs
+/** The hours that clients can request, and one more day. */
+const usageKeptMs = usageHours.max * hourMs + dayMs
 const auditKeptMs = resourceLimits.auditDays * dayMs
 const revokedKeysKeptMs = resourceLimits.revokedApiKeyDays * dayMs
 /** After this time, appends that were in progress when the pipe was deleted are in the buffer. */

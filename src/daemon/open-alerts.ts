@@ -12,7 +12,7 @@ import type { Settings } from '../settings/settings.ts'
 import type { Stores } from './open-stores.ts'
 import type { StartContext } from './start-context.ts'
 
-const lookEveryMs = 5_000
+const checkEveryMs = 5_000
 /** Shorter than the deadline of the step in shutdown-steps.ts. */
 const settleMs = 1_500
 
@@ -46,31 +46,31 @@ export function openAlerts(
   })
   // In a cluster, only one node sends alerts about lanes.
   const duty = cluster?.node.lease('alerts') ?? null
-  const lookAndSend = async () => {
+  const checkAndSend = async () => {
     if (duty !== null && !(await duty.isMine())) return
-    await watch.look()
+    await watch.check()
     await sender.run()
   }
-  let looking: Promise<void> | null = null
-  const look = () => {
-    looking ??= lookAndSend()
+  let running: Promise<void> | null = null
+  const check = () => {
+    running ??= checkAndSend()
       .catch((error) => {
         if (error instanceof StorageUnavailableError) log.warn({ err: error }, 'alerts.not_stored')
         else if (!shutdown.isRunning) log.error({ err: error }, 'alerts.failed')
       })
       .finally(() => {
-        looking = null
+        running = null
       })
   }
-  const timer = isSafe ? null : setInterval(look, lookEveryMs)
+  const timer = isSafe ? null : setInterval(check, checkEveryMs)
   timer?.unref()
-  if (!isSafe) look()
+  if (!isSafe) check()
   shutdown.set('close alerts', async () => {
     if (timer !== null) clearInterval(timer)
     sender.close()
     await poster.close()
     // Alerts that are unsettled by then are sent again after the next start.
-    const isSettled = await endsWithin(settleMs, Promise.all([looking, sender.settled()]))
+    const isSettled = await endsWithin(settleMs, Promise.all([running, sender.settled()]))
     if (!isSettled) log.warn({ limit_ms: settleMs }, 'alerts.not_settled')
   })
   return async (workspaceId, settingsOfAlerts) => {

@@ -4,15 +4,15 @@ import type { HttpEngine } from '../api/http/engine.ts'
 import { type IngestThreads, openIngestThreads } from '../api/ingest-threads/ingest-threads.ts'
 import { servesDataOverTls } from '../api/surfaces.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import type { BodyMemory } from '../ingest/body-memory.ts'
+import { createIngest, type Ingest } from '../ingest/accept.ts'
 import { openBodyParsers } from '../ingest/body-parsers.ts'
 import type { ClientIp } from '../ingest/client-ip.ts'
 import { createClusterQuota } from '../ingest/cluster-quota.ts'
 import { KeyUse, type KeyUseOptions } from '../ingest/directory/directory-cache.ts'
 import { openGeo } from '../ingest/geo.ts'
-import { createIngest, type Ingest } from '../ingest/ingest.ts'
 import type { IngestObserved } from '../ingest/observed.ts'
 import { createQuota } from '../ingest/quota.ts'
+import type { BodyMemory } from '../ingest/shared-counters.ts'
 import {
   IngestTotals,
   missedUsage,

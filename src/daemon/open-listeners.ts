@@ -20,12 +20,12 @@ import { openManagement } from '../api/management/management.ts'
 import { Sessions } from '../api/management/sessions.ts'
 import { surfaces } from '../api/surfaces.ts'
 import type { ListenerCertificate } from '../api/tls/listener-certificate.ts'
-import { targetFault } from '../destinations/descriptors.ts'
-import { isPrivateDenied } from '../destinations/egress-addresses.ts'
-import type { BodyMemory } from '../ingest/body-memory.ts'
+import { targetFault } from '../destinations/drivers.ts'
+import { isPrivateDenied } from '../destinations/guards.ts'
+import type { Ingest } from '../ingest/accept.ts'
 import type { ClientIp } from '../ingest/client-ip.ts'
-import type { Ingest } from '../ingest/ingest.ts'
 import type { IngestObserved } from '../ingest/observed.ts'
+import type { BodyMemory } from '../ingest/shared-counters.ts'
 import type { Actor } from '../metadata/audit.ts'
 import { Passwords } from '../metadata/password-hash.ts'
 import { type MetricsServer, openMetrics } from '../observe/metrics/server.ts'
@@ -100,7 +100,7 @@ export async function openServer(
   }
   const tails = new Tails({
     history: parts.history,
-    hasPipe: (workspaceId, pipeId) => parts.directory.pipe(pipeId)?.workspaceId === workspaceId,
+    hasPipe: ({ workspaceId, pipeId }) => parts.directory.pipe(pipeId)?.workspaceId === workspaceId,
     log,
   })
   shutdown.set('end tails', () => tails.end())
@@ -213,7 +213,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     if ('apiKeyId' in change && change.isRevoked) longPoll.revoke(change.apiKeyId)
   })
   const pulls = pullRoutes({
-    findDestination: (workspaceId, id) => metadata.destinations.get({ workspaceId, destinationId: id }),
+    findDestination: (destination) => metadata.destinations.get(destination),
     pulls: delivery,
     longPoll,
     log,

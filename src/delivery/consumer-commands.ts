@@ -10,12 +10,12 @@ import { isPullSpec } from '../destinations/pull/descriptor.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
 import { toJsonArray } from '../log/record-text.ts'
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
-import type { Clock } from './clock.ts'
+import type { Clock, RetryWindow } from './clock.ts'
 import type { AttemptCounts, PulledRef, PullResult } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
 import type { LaneDeps } from './lane.ts'
+import type { Measured } from './lane-latency.ts'
 import type { PullCursor } from './pull-cursor.ts'
-import type { RetryWindow } from './retry.ts'
 import * as transition from './transitions.ts'
 
 /**
@@ -38,6 +38,8 @@ export class ConsumerCommands {
   readonly #clock: Clock
   readonly #epochs: readonly Epoch[]
   #inFlight: InFlight | null = null
+  /** The message that the last pull returned, without its body. */
+  #given: Measured | null = null
   /** The monotonic end of the lease in the row. */
   #leaseUntil: number
   #isEnding = false
@@ -99,6 +101,7 @@ export class ConsumerCommands {
       await this.#save(transition.withLease(this.#row, message.msgId, clock.now() + inFlightMs))
     }
     const pullId = randomUUID()
+    this.#given = measured(message)
     this.#inFlight = { pullId, seq: message.seq, untilMonotonicMs: clock.monotonicMs() + inFlightMs }
     return messageResult({ destinationId: spec.destinationId, pullId }, message)
   }
@@ -128,9 +131,9 @@ export class ConsumerCommands {
     // The read skipped messages that retention has just dropped: the consumer must be notified.
     const overtaken = await this.#expired(afterSeq)
     if (overtaken !== null) return overtaken
-    return message === null
-      ? { kind: 'empty' }
-      : messageResult({ destinationId: spec.destinationId, pullId: randomUUID() }, message)
+    if (message === null) return { kind: 'empty' }
+    this.#given = measured(message)
+    return messageResult({ destinationId: spec.destinationId, pullId: randomUUID() }, message)
   }
 
   /** Null when everything after `afterSeq` is kept. */
@@ -156,13 +159,14 @@ export class ConsumerCommands {
     if (this.#row.leaseMsgId !== null) await this.#save(transition.withoutLease(this.#row))
   }
 
-  async acknowledge(msgId: string, done: boolean): Promise<boolean> {
+  async acknowledge(msgId: string, isDone: boolean): Promise<boolean> {
     await this.#endOverdueLease()
     if (this.#row.leaseMsgId === null || this.#row.leaseMsgId !== msgId) return false
     this.#inFlight = null
     const leased = await this.#cursor.first()
     if (leased?.msgId !== msgId) return false
-    if (done) await this.#moveTo(leased.seq)
+    this.#given = measured(leased)
+    if (isDone) await this.#moveTo(leased.seq)
     else await this.#failed('nack')
     return true
   }
@@ -171,6 +175,7 @@ export class ConsumerCommands {
     const { to, records } = await this.#cursor.at(seq)
     this.attempts.delivered += 1
     this.#retry.clear()
+    if (this.#given?.seq === seq) this.#state.stored([this.#given])
     this.#state.count({ deliveredRecords: records })
     await this.#save(transition.afterPulled(this.#row, to, records, this.#clock.now()))
   }
@@ -192,6 +197,10 @@ export class ConsumerCommands {
     this.#state.change(row)
     await this.#state.save()
   }
+}
+
+function measured({ seq, receivedMs, recordCount }: MarkedMessage): Measured {
+  return { seq, receivedMs, recordCount }
 }
 
 function configOf(spec: LaneSpec): PullSpec['config'] {

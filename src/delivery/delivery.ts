@@ -16,7 +16,7 @@ import type {
   DestinationSpec,
   InferRequest,
 } from '../destinations/driver.ts'
-import type { AttemptHistograms } from './attempts-observed.ts'
+import type { AttemptHistograms } from './lane-log.ts'
 
 /** The backlog of a pipe over all of its lanes, for `usage_by_pipe`. */
 export interface PipeBacklog {
@@ -216,6 +216,12 @@ export interface PulledRef {
   pullId: string
 }
 
+/** A message that a consumer has pulled and not yet acknowledged. */
+export interface LeasedMessage {
+  destinationId: string
+  msgId: string
+}
+
 /** The consumers' side of pull lanes. */
 export interface Pulls {
   /** Waits up to `waitMs` for a message. `pulled`/`abandoned` must follow a `message` result in auto mode. */
@@ -224,8 +230,8 @@ export interface Pulls {
   pulled(ref: PulledRef): Promise<void>
   /** The response could not be sent: the message is redelivered. */
   abandoned(ref: PulledRef): Promise<void>
-  /** Explicit ack (done) or nack (redeliver now). Returns false when there is no such lease. */
-  acknowledge(destinationId: string, msgId: string, done: boolean): Promise<boolean>
+  /** Explicit ack (`isDone`) or nack (redeliver now). Returns false when there is no such lease. */
+  acknowledge(message: LeasedMessage, isDone: boolean): Promise<boolean>
   /** First step of the shutdown: waiting pulls resolve `empty`, later ones immediately. */
   endPulls(): Promise<void>
 }

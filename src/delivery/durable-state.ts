@@ -83,6 +83,8 @@
  * pending and not in the history; after the save both agree. The save of a rewind moves the cursor and invalidates the
  * history after it; a repair invalidates all of it.
  */
+import type { DeliveryAttempt } from '../contract/attempts.ts'
+import type { Batch } from '../destinations/driver.ts'
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
 import type { NumberedAttempt } from '../metadata/lane-attempts.ts'
 import {
@@ -96,12 +98,13 @@ import {
   type PassedMessages,
 } from '../metadata/lane-state.ts'
 import type { NewParked, ParkedChange } from '../metadata/parked-store-port.ts'
-import { afterAttempt, type CountedAttempt } from './attempt-record.ts'
+import type { AttemptOutcome } from './attempt.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
 import type { LaneDeps } from './lane.ts'
+import { LaneLatency, type Measured } from './lane-latency.ts'
 import { type LaneLog, openLaneLog } from './lane-log.ts'
-import { parkedMessage, skipCause } from './parked/parking.ts'
+import { parkedMessage, skipCause } from './parked/park.ts'
 import * as transition from './transitions.ts'
 
 const firstOnly = { maxRecords: 1, maxBytes: 1 }
@@ -113,6 +116,7 @@ const saveWithinMs = 20
 
 export class DurableState {
   readonly log: LaneLog
+  readonly latency: LaneLatency
   readonly #pipeId: string
   readonly #deps: LaneDeps
   #row: LaneState
@@ -124,6 +128,7 @@ export class DurableState {
   #isDirty = false
   /** Since the last save. */
   #parked: ParkedChange[] = []
+  #isAtEnd = false
   /** The row as it was last saved or loaded. */
   #saved: LaneState
   /** The end of the ranges in the loaded row, which another process can have sent. */
@@ -136,6 +141,7 @@ export class DurableState {
 
   constructor(spec: LaneSpec, row: LaneState, deps: LaneDeps) {
     this.log = openLaneLog(deps.log, spec)
+    this.latency = new LaneLatency(deps.clock)
     this.#pipeId = spec.pipeId
     this.#deps = deps
     this.#row = transition.afterOtherVersion(row)
@@ -169,6 +175,21 @@ export class DurableState {
     const { row, attempt } = afterAttempt(this.#row, ended)
     this.change(row)
     this.#attempts.push(attempt)
+    this.latency.attempted(ended.outcome.kind, ended.tookMs)
+  }
+
+  /**
+   * The destination has these messages, except for `leftOut` records of each. Messages that it had before a rewind are
+   * not measured: their age says nothing about the lane.
+   */
+  stored<Message extends Measured>(
+    messages: readonly Message[],
+    leftOut?: (message: Message) => number,
+  ): void {
+    const { rewoundFromSeq } = this.#row
+    const isRepeated = rewoundFromSeq !== null && (messages[0]?.seq ?? 0) <= rewoundFromSeq
+    const measured = isRepeated ? messages.filter(({ seq }) => seq > rewoundFromSeq) : messages
+    this.latency.stored(measured, leftOut)
   }
 
   count(counts: Partial<Omit<LaneCounts, 'destinationId' | 'pipeId'>>): void {
@@ -190,7 +211,14 @@ export class DurableState {
 
   async saveIfDirty(): Promise<void> {
     await this.#behind
-    if (this.#isDirty) await this.save()
+    if (this.#isDirty || this.latency.dueInMs === 0) await this.save()
+  }
+
+  /** The last save: nothing is written after it. */
+  async saveAtEnd(): Promise<void> {
+    this.#isAtEnd = true
+    await this.#behind
+    if (this.#isDirty || this.latency.dueInMs < Number.POSITIVE_INFINITY) await this.save()
   }
 
   /**
@@ -241,7 +269,8 @@ export class DurableState {
   async #save(): Promise<void> {
     this.#savedAt = this.#deps.clock.monotonicMs()
     const row = { ...this.#row, ownerEpoch: this.#deps.epoch }
-    const counts = { ...this.#counts, passed: this.#passed, attempts: this.#attempts }
+    const latency = this.latency.take(this.#isAtEnd)
+    const counts = { ...this.#counts, passed: this.#passed, attempts: this.#attempts, latency }
     this.#passed = []
     this.#attempts = []
     this.#isDirty = false
@@ -250,7 +279,7 @@ export class DurableState {
     this.#parked = []
     const { deliveredRecords, failedAttempts, skippedRecords, filteredRecords } = counts
     const hasCounts = deliveredRecords + failedAttempts + skippedRecords + filteredRecords > 0
-    const isWorthSaving = hasCounts || counts.passed.length > 0 || counts.attempts.length > 0
+    const isWorthSaving = hasCounts || counts.passed.length + counts.attempts.length + latency.length > 0
     await this.#deps.save(row, isWorthSaving ? counts : null, parked)
     this.#saved = row
     if (parked.length > 0) await this.#deps.parking.refresh()
@@ -370,4 +399,61 @@ function isNextOf(row: LaneState, firstSeq: number, lastSeq?: number | null): bo
 /** A message that was parked as a whole is part of no batch. */
 function parkedRun({ lastSeq }: PassedMessages, { attempts }: LaneState) {
   return { kind: 'parked', firstSeq: lastSeq, batchLastSeq: null, attempts: attempts + 1 } as const
+}
+
+/** The record of an attempt, for people who look at a lane (`metadata/lane-attempts.ts`). */
+export interface EndedAttempt<Outcome = AttemptOutcome> {
+  outcome: Outcome
+  /** ms since the epoch. */
+  startedMs: number
+  tookMs: number
+}
+
+interface CountedAttempt extends EndedAttempt<Exclude<AttemptOutcome, { kind: 'aborted' }>> {
+  batch: Batch
+  /** Its number among the attempts at this batch. */
+  attempt: number
+}
+
+/** The row with the attempt counted, and the attempt with its numbers. */
+function afterAttempt(row: LaneState, ended: CountedAttempt): { row: LaneState; attempt: NumberedAttempt } {
+  const isDelivered = ended.outcome.kind === 'delivered'
+  const deliveredAttempts = row.deliveredAttempts + (isDelivered ? 1 : 0)
+  const failedAttempts = row.failedAttempts + (isDelivered ? 0 : 1)
+  return {
+    row: { ...row, deliveredAttempts, failedAttempts },
+    attempt: {
+      numberOfOutcome: isDelivered ? deliveredAttempts : failedAttempts,
+      attempt: describe(ended, deliveredAttempts + failedAttempts),
+    },
+  }
+}
+
+function describe(
+  { batch, attempt, outcome, startedMs, tookMs }: CountedAttempt,
+  no: number,
+): DeliveryAttempt {
+  const { exchange } = outcome
+  const isDelivered = outcome.kind === 'delivered'
+  return {
+    attempt_no: no,
+    attempt_ts: new Date(startedMs).toISOString(),
+    duration_ms: Math.round(tookMs * 10) / 10,
+    outcome: outcome.kind,
+    batch_id: batch.identity,
+    batch_attempt: attempt,
+    is_replay: batch.isReplay ?? false,
+    first_seq: batch.firstSeq,
+    last_seq: batch.lastSeq,
+    records: batch.recordCount,
+    bytes: batch.byteCount,
+    stored_records: isDelivered ? batch.recordCount : outcome.storedRecords,
+    error: isDelivered ? null : errorOf(outcome.error),
+    request: exchange?.request ?? null,
+    response: exchange?.response ?? null,
+  }
+}
+
+function errorOf({ class: errorClass, code, message }: NonNullable<DeliveryAttempt['error']>) {
+  return { class: errorClass, code, message }
 }

@@ -20,11 +20,11 @@ import type { LaneCounts, LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { ParkedChange, ParkedCounts } from '../metadata/parked-store-port.ts'
 import type { Logger } from '../platform/log.ts'
 import type { AttemptSteps } from './attempt.ts'
-import type { AttemptsObserved } from './attempts-observed.ts'
 import type { Clock, EventLoopTurns } from './clock.ts'
 import type { AttemptCounts, PullRequest, PullResult, RewindResult, SkipResult } from './delivery.ts'
+import type { AttemptsObserved } from './lane-log.ts'
 import type { MemoryBudget } from './memory-budget.ts'
-import type { Parking } from './parked/parking.ts'
+import type { Parking } from './parked/park.ts'
 import type { PatientReader } from './patient-reader.ts'
 
 export type LaneEnd = 'closed' | 'removed' | 'handed over'
@@ -98,7 +98,7 @@ export interface PullConsumers {
   pull(request: PullRequest): Promise<PullResult>
   pulled(pullId: string): Promise<void>
   abandoned(pullId: string): Promise<void>
-  acknowledge(msgId: string, done: boolean): Promise<boolean>
+  acknowledge(msgId: string, isDone: boolean): Promise<boolean>
   /** Every waiting and every later pull resolves `empty`. */
   endPulls(): void
 }

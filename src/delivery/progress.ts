@@ -18,13 +18,11 @@ import type { DeliveryError } from '../destinations/driver.ts'
 import type { MarkedMessage, StoredMessage } from '../log/buffer.ts'
 import type { LaneError, LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { AttemptOutcome } from './attempt.ts'
-import { bisectAt, firstHalf, recordsOf } from './batch.ts'
-import type { Clock } from './clock.ts'
+import { bisectAt, type FilteredRecords, filteredOf, firstHalf, recordsOf } from './batch.ts'
+import type { Clock, RetryWindow } from './clock.ts'
 import type { AttemptCounts } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
 import { asParkedFull, type RejectedRecordParking } from './parked/park.ts'
-import type { RetryWindow } from './retry.ts'
-import { type FilteredRecords, filteredOf } from './transformed-batch.ts'
 import { noBatch, noFailure, withRange } from './transitions.ts'
 
 /** An attempt that timed out with an unknown outcome is repeated this often under the same identity before it is halved. */
@@ -120,12 +118,17 @@ export class Progress {
     return [...rest]
   }
 
-  /** Counts the records of finished messages that were left out. */
+  /** Measures finished messages, and counts their records that were left out. */
   #leftOut(
     messages: readonly MarkedMessage[],
     filtered: FilteredRecords,
   ): { parked: number; filtered: number } {
-    return { parked: this.#parking.takeParked(messages), filtered: filteredOf(messages, filtered) }
+    const parked = this.#parking.takeParked(messages)
+    this.#state.stored(messages, ({ seq }) => (parked.get(seq) ?? 0) + (filtered.get(seq) ?? 0))
+    return {
+      parked: [...parked.values()].reduce((sum, records) => sum + records, 0),
+      filtered: filteredOf(messages, filtered),
+    }
   }
 
   /** Returns the messages that are not stored completely. */

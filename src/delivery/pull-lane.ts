@@ -89,8 +89,8 @@ export class PullLane extends LaneCore implements PullConsumers {
     return this.command(undefined, () => this.#commands.abandoned(pullId))
   }
 
-  acknowledge(msgId: string, done: boolean): Promise<boolean> {
-    return this.ask(false, () => this.#commands.acknowledge(msgId, done))
+  acknowledge(msgId: string, isDone: boolean): Promise<boolean> {
+    return this.ask(false, () => this.#commands.acknowledge(msgId, isDone))
   }
 
   endPulls(): void {
@@ -142,9 +142,15 @@ export class PullLane extends LaneCore implements PullConsumers {
   protected async step(): Promise<void> {
     this.#isWoken = false
     await this.#cursor.countLost()
+    await this.state.saveIfDirty()
     if (this.#isWoken || !this.mailbox.isEmpty || this.requestedEnd !== null) return
+    const { dueInMs } = this.state.latency
     await new Promise<void>((resolve) => {
-      this.#wakeLoop = resolve
+      const cancel = dueInMs === Number.POSITIVE_INFINITY ? () => {} : this.deps.clock.wake(dueInMs, resolve)
+      this.#wakeLoop = () => {
+        cancel()
+        resolve()
+      }
     })
   }
 

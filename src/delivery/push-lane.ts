@@ -286,28 +286,28 @@ class LaneSleep {
     this.#sleeper = new Sleeper(clock)
   }
 
-  /** Sleeps until a notification comes or the time is over. Wakes up early to close idle connections. */
+  /** Sleeps until a notification comes or the time is over. Wakes up early when something is due. */
   async idle(longestMs = Number.POSITIVE_INFINITY): Promise<void> {
     if (this.#sleeper.isNotified) return
     await this.#prepare()
-    await this.#sleeper.waitForNotify(Math.min(longestMs, this.#attempts.closesInMs))
+    await this.#sleeper.waitForNotify(Math.min(longestMs, this.#dueInMs))
   }
 
   /**
    * Sleeps until the time is over or a command comes; new messages do not end it. Infinity: only a command does. It can
-   * end early to close connections. Saving counts towards the time.
+   * end early to close connections or to write the latency. Saving counts towards the time.
    */
   async pause(ms: number): Promise<void> {
     const atMs = this.#clock.monotonicMs() + ms
     await this.#prepare()
-    await this.#sleeper.sleep(Math.min(atMs - this.#clock.monotonicMs(), this.#attempts.closesInMs))
+    await this.#sleeper.sleep(Math.min(atMs - this.#clock.monotonicMs(), this.#dueInMs))
   }
 
   /** Sleeps until the time is over, or until messages come after `quietMs`. */
   async gather(ms: number, quietMs: number): Promise<void> {
     const atMs = this.#clock.monotonicMs() + ms
     await this.#prepare()
-    const longestMs = Math.min(atMs - this.#clock.monotonicMs(), this.#attempts.closesInMs)
+    const longestMs = Math.min(atMs - this.#clock.monotonicMs(), this.#dueInMs)
     await this.#sleeper.gather(longestMs, quietMs)
   }
 
@@ -322,6 +322,11 @@ class LaneSleep {
 
   interrupt(): void {
     this.#sleeper.interrupt()
+  }
+
+  /** Time until connections are to be closed, or the gathered latency is to be written. */
+  get #dueInMs(): number {
+    return Math.min(this.#attempts.closesInMs, this.#state.latency.dueInMs)
   }
 
   async #prepare(): Promise<void> {

@@ -151,7 +151,11 @@ export function afterParked(row: LaneState, message: MarkedMessage): LaneState {
 
 export function afterRewind(row: LaneState, to: Cursor, nowMs: number): LaneState {
   assert(to.seq <= row.cursorSeq)
-  return { ...withoutNext(movedTo(row, to)), generation: nextGeneration(row.generation, nowMs) }
+  return {
+    ...withoutNext(movedTo(row, to)),
+    generation: nextGeneration(row.generation, nowMs),
+    rewoundFromSeq: Math.max(row.rewoundFromSeq ?? 0, row.cursorSeq),
+  }
 }
 
 /** Greater than every earlier generation, and different from those of other copies of this data directory. */

@@ -1,10 +1,10 @@
 /**
  * Checks whether a stored destination would be denied, without dialing it: by its spelling, then by the addresses of its name.
  */
-import { descriptorOf, targetFault } from './descriptors.ts'
 import type { ConfigTarget, DestinationSpec, EgressPolicy } from './driver.ts'
+import { descriptorOf, targetFault } from './drivers.ts'
 import { portOf } from './egress.ts'
-import { isAddressAllowed, normaliseHost, parseLiteral } from './egress-addresses.ts'
+import { isAddressAllowed, normaliseHost, parseLiteral } from './guards.ts'
 import { lookUp } from './resolver.ts'
 
 /** Returns false too for a name that does not resolve before `stop`. */

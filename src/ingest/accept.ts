@@ -7,8 +7,9 @@
  * rule. The code is independent of HTTP: `IngestRequest` is the interface of a request and receives its outcome. A
  * request is accepted only after `append` has resolved, which is after fsync.
  */
-import { ApiError, payloadTooLarge } from '../contract/errors.ts'
+import { ApiError, type ErrorCode, payloadTooLarge } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import { isUuid } from '../contract/uuid.ts'
 import {
   type Appender,
   BufferUnavailableError,
@@ -17,55 +18,38 @@ import {
 } from '../log/buffer.ts'
 import type { Directory, DirectoryPipe } from '../metadata/directory-source.ts'
 import type { Semaphore } from '../platform/semaphore.ts'
-import { type BodyEncoding, type BodyFormat, bodyEncoding, bodyFormat, requireSender } from './admission.ts'
-import type { BodyMemory, BodyReservation } from './body-memory.ts'
+import {
+  type BodyEncoding,
+  type BodyFormat,
+  bodyEncoding,
+  bodyFormat,
+  checkOrigin,
+  findPipe,
+  newMsgId,
+  requireSender,
+} from './admission.ts'
 import type { BodyParsers } from './body-parsers.ts'
-import { type BodyReceiver, type BodySource, wholeBody } from './body-source.ts'
+import { type BodyReceiver, type IngestRequest, wholeBody } from './body-source.ts'
 import type { ClientIp } from './client-ip.ts'
 import { decodeBody } from './decode.ts'
-import type { Authenticate } from './directory/authenticate.ts'
-import type { Enrichment, EnrichmentPlan } from './enrich.ts'
+import type { Authenticate } from './directory/directory-cache.ts'
 import type { Geo } from './geo.ts'
-import { newMsgId } from './msg-id.ts'
 import type { IngestObserved } from './observed.ts'
-import { type Preparation, type Prepared, prepare, type Scanner } from './prepare.ts'
-import type { LimitState, Quota, Reservation } from './quota.ts'
+import {
+  type EnrichmentPlan,
+  enrichmentPlans,
+  openScanner,
+  type Preparation,
+  type Prepared,
+  prepare,
+  type Scanner,
+} from './prepare.ts'
+import type { Quota, Reservation } from './quota.ts'
+import type { BodyMemory, BodyReservation } from './shared-counters.ts'
+import type { Enrichment } from './splice.ts'
 import type { UsageObserver } from './usage.ts'
 
-/** The interface of a request. The peer is valid until the first await. */
-export interface IngestRequest extends BodySource {
-  /** As in the URL path. */
-  readonly pipeId: string
-  readonly authorization: string
-  readonly origin: string
-  readonly contentType: string
-  readonly contentEncoding: string
-  /** The announced length; NaN when there is none. Use it to reject early, never to allocate. */
-  readonly contentLength: number
-  readonly forwardedFor: string
-  /** Undefined when absent. */
-  readonly idempotencyKey: string | undefined
-  /** True once the client has disconnected. */
-  readonly isAborted: boolean
-  /** The socket's peer, 4 or 16 bytes. */
-  peer(): Uint8Array
-  /** The message is in the buffer. */
-  accepted(accepted: Accepted): void
-  /** `error` is an ApiError or an internal error. */
-  rejected(error: unknown): void
-}
-
-/** The message is in the buffer, from this request or from an earlier one with the same Idempotency-Key. */
-export interface Accepted {
-  pipeId: string
-  pipeName: string
-  recordCount: number
-  msgId: string
-  /** The remainder of the pipe's rate; null when nothing was taken from it. */
-  limit: LimitState | null
-}
-
-export interface IngestDeps {
+interface IngestDeps {
   directory: Directory
   authenticate: Authenticate
   appender: Appender
@@ -86,7 +70,7 @@ export interface IngestDeps {
 }
 
 /** The state shared by all requests. */
-export interface AcceptContext extends IngestDeps {
+interface AcceptContext extends IngestDeps {
   planOf(entry: DirectoryPipe): EnrichmentPlan
   scanner: Scanner | null
   limits: Preparation['limits']
@@ -102,7 +86,7 @@ export interface AcceptContext extends IngestDeps {
  * buffer. The steps below it are async functions for the requests that need them. (With a promise for each step, a
  * single record took 1.5 times as long.)
  */
-export class Acceptance implements BodyReceiver {
+class Acceptance implements BodyReceiver {
   readonly #context: AcceptContext
   readonly #entry: DirectoryPipe
   readonly #request: IngestRequest
@@ -244,7 +228,10 @@ export class Acceptance implements BodyReceiver {
   /** `bytes` is transferred and empty afterwards. */
   async #prepareInThread(bytes: Buffer, preparation: Preparation): Promise<void> {
     const { workspaceId, pipe } = this.#entry
-    const prepared = await this.#context.parsers.prepare(bytes, preparation, workspaceId, pipe.pipe_id)
+    const prepared = await this.#context.parsers.prepare(bytes, preparation, {
+      workspaceId,
+      pipeId: pipe.pipe_id,
+    })
     this.reserve(prepared.body.length)
     this.#store(prepared)
   }
@@ -360,4 +347,70 @@ function unavailable({ reason, mayBeStored }: BufferUnavailableError, msgId: str
     details: { msg_id: msgId, details: { reason } },
     headers: { 'Retry-After': '5' },
   })
+}
+
+/** The interface of ingest for HTTP: the response of each method on the ingest path. accept.ts implements POST. */
+
+/** The response to GET, which says that POST is required. */
+export interface IngestHint {
+  message: string
+  method: 'POST'
+  content_type: string
+  pipe_id: string
+}
+
+export interface Ingest {
+  /**
+   * Calls `accepted` or `rejected` of the request once. It calls neither when the client disconnects before anything is
+   * stored.
+   */
+  post(request: IngestRequest): void
+  /** Throws ApiError. */
+  hint(pipeId: string): IngestHint
+  /** OPTIONS: `allowOrigin` is null when the origin is not allowed to send. Throws ApiError for an unknown pipe. */
+  preflight(pipeId: string, origin: string): { allowOrigin: string | null; keyRequired: boolean }
+  /** The Origin that responses of this pipe echo, even of a paused one; null for none. */
+  allowOrigin(pipeId: string, origin: string): string | null
+  /** Counts, for `/metrics`, an error response on the ingest path. */
+  answeredWith(code: ErrorCode): void
+}
+
+export function createIngest(deps: IngestDeps): Ingest {
+  const { directory, maxRecords, maxKeys } = deps
+  const context: AcceptContext = {
+    ...deps,
+    planOf: enrichmentPlans(),
+    scanner: openScanner(resourceLimits.mainScannerBytes),
+    limits: { maxRecords, maxKeys, maxValues: resourceLimits.mainThreadValues },
+  }
+  return {
+    post: (request) => {
+      let acceptance: Acceptance
+      try {
+        acceptance = new Acceptance(context, findPipe(directory, request.pipeId), request)
+      } catch (error) {
+        request.rejected(error)
+        return
+      }
+      acceptance.begin()
+    },
+    hint: (pipeId) => ({
+      message: 'Send records with POST and a JSON body: one object or an array of objects.',
+      method: 'POST',
+      content_type: 'application/json',
+      pipe_id: findPipe(directory, pipeId).pipe.pipe_id,
+    }),
+    preflight: (pipeId, origin) => {
+      const entry = findPipe(directory, pipeId)
+      return {
+        allowOrigin: checkOrigin(entry, origin).allowOrigin,
+        keyRequired: entry.pipe.pipe_api_key_required,
+      }
+    },
+    allowOrigin: (pipeId, origin) => {
+      const entry = isUuid(pipeId) ? directory.pipe(pipeId.toLowerCase()) : undefined
+      return entry === undefined ? null : checkOrigin(entry, origin).allowOrigin
+    },
+    answeredWith: (code) => deps.observed.failed(code),
+  }
 }

@@ -1,7 +1,8 @@
 /**
- * A request's body and its receiver. The receiver uses calls instead of promises: a plain request waits only for its
- * body and for the buffer, and everything in between runs synchronously.
+ * A request, its body and the receiver of the body. The receiver uses calls instead of promises: a plain request waits
+ * only for its body and for the buffer, and everything in between runs synchronously.
  */
+import type { LimitState } from './quota.ts'
 
 /** Exactly one of `received`, `failed` and `gone` is called, once. None of them can throw. */
 export interface BodyReceiver {
@@ -44,4 +45,37 @@ export function wholeBody(source: BodySource, limit: BodyLimit, admission?: unkn
   if (!(admission instanceof Promise)) return whole
   whole.catch(() => {})
   return admission.then(() => whole)
+}
+
+/** The interface of a request. The peer is valid until the first await. */
+export interface IngestRequest extends BodySource {
+  /** As in the URL path. */
+  readonly pipeId: string
+  readonly authorization: string
+  readonly origin: string
+  readonly contentType: string
+  readonly contentEncoding: string
+  /** The announced length; NaN when there is none. Use it to reject early, never to allocate. */
+  readonly contentLength: number
+  readonly forwardedFor: string
+  /** Undefined when absent. */
+  readonly idempotencyKey: string | undefined
+  /** True once the client has disconnected. */
+  readonly isAborted: boolean
+  /** The socket's peer, 4 or 16 bytes. */
+  peer(): Uint8Array
+  /** The message is in the buffer. */
+  accepted(accepted: Accepted): void
+  /** `error` is an ApiError or an internal error. */
+  rejected(error: unknown): void
+}
+
+/** The message is in the buffer, from this request or from an earlier one with the same Idempotency-Key. */
+export interface Accepted {
+  pipeId: string
+  pipeName: string
+  recordCount: number
+  msgId: string
+  /** The remainder of the pipe's rate; null when nothing was taken from it. */
+  limit: LimitState | null
 }

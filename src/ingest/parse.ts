@@ -12,7 +12,7 @@
  */
 import { isUtf8 } from 'node:buffer'
 import { ApiError } from '../contract/errors.ts'
-import { lineFeed, openBracket, skipWhiteSpace } from '../log/record-text.ts'
+import { afterByteOrderMark, lineFeed, openBracket, skipWhiteSpace } from '../log/record-text.ts'
 
 export type JsonRecord = Record<string, unknown>
 
@@ -133,10 +133,6 @@ function tooManyRecords(maxRecords: number): ApiError {
     message: `More than ${maxRecords} records in one request, which is the limit: send fewer at once.`,
     details: { limit: 'ingest.max_records_per_request', limit_value: maxRecords },
   })
-}
-
-export function afterByteOrderMark(bytes: Buffer): number {
-  return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0
 }
 
 function parseText(text: string, complaint: string): unknown {

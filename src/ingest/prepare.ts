@@ -1,7 +1,8 @@
 /**
  * Turns a decoded body into the stored text: JSON → record count → enrichment → required fields → stored text. The code
  * is synchronous and independent of the request, so it runs on the main thread for most bodies and in a parser thread
- * for large ones, with the same result, bytes and order of checks.
+ * for large ones, with the same result, bytes and order of checks. The members that enrichment adds are at the end of
+ * this file.
  *
  *   prepare ──▶ the scanner: one pass over the bytes, no values ──▶ the stored text
  *      └──▶ bodies it rejects ──▶ prepareBody: JSON.parse, one check per rule ──▶ the stored text, or the error
@@ -20,13 +21,16 @@ import assert from 'node:assert'
 import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
+import type { GeoFieldKey, Pipe } from '../contract/pipe.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import { afterByteOrderMark } from '../log/record-text.ts'
+import type { DirectoryPipe } from '../metadata/directory-source.ts'
 import type { BodyFormat } from './admission.ts'
-import type { Enrichment } from './enrich.ts'
-import { afterByteOrderMark, type BodyLimits, maxDepth, parseJsonBody, parseNdjsonBody } from './parse.ts'
+import type { GeoValues } from './geo.ts'
+import { type BodyLimits, maxDepth, parseJsonBody, parseNdjsonBody } from './parse.ts'
 import { requireFields } from './required-fields.ts'
 import { growTo, openScannerModule, type ScannerModule } from './scanner-module.ts'
-import { spliceRecords } from './splice.ts'
+import { type Enrichment, spliceRecords } from './splice.ts'
 
 /** The requirements of the request, its pipe and the settings for the body. Plain data that can be sent to threads. */
 export interface Preparation {
@@ -230,4 +234,83 @@ function isSameList(one: readonly string[], other: readonly string[]): boolean {
   if (one.length !== other.length) return false
   for (let index = 0; index < one.length; index++) if (one[index] !== other[index]) return false
   return true
+}
+
+const dimensions: readonly (readonly [GeoFieldKey, keyof GeoValues])[] = [
+  ['pipe_ingest_geo_country_field', 'country'],
+  ['pipe_ingest_geo_region_field', 'region'],
+  ['pipe_ingest_geo_city_field', 'city'],
+  ['pipe_ingest_geo_postal_field', 'postal'],
+  ['pipe_ingest_geo_latitude_field', 'latitude'],
+  ['pipe_ingest_geo_longitude_field', 'longitude'],
+  ['pipe_ingest_geo_accuracy_radius_field', 'accuracyRadiusKm'],
+]
+
+/** The enrichment of a pipe, prepared once. `members` is called for each request. */
+export interface EnrichmentPlan {
+  needsClientIp: boolean
+  needsGeo: boolean
+  /** `clientIp` and `geo` can be null when not needed or unknown. Members without a value are left out. */
+  members(receivedMs: number, clientIp: string | null, geo: GeoValues | null): Enrichment
+}
+
+export function planEnrichment(pipe: Pipe): EnrichmentPlan {
+  const wanted = dimensions.flatMap(([field, dimension]) => {
+    const key = pipe[field]?.trim()
+    return key ? [{ key, dimension }] : []
+  })
+  const timestampOnly = pipe.pipe_add_ingest_ts && !pipe.pipe_add_ingest_ip && wanted.length === 0
+  if (timestampOnly) return timestampPlan(pipe.pipe_ingest_ts_field)
+  return {
+    needsClientIp: pipe.pipe_add_ingest_ip || wanted.length > 0,
+    needsGeo: wanted.length > 0,
+    members: (receivedMs, clientIp, geo) => {
+      // A map: if two fields have the same key, the later value is used and the key is written once.
+      const values = new Map<string, string | number>()
+      if (pipe.pipe_add_ingest_ts) values.set(pipe.pipe_ingest_ts_field, new Date(receivedMs).toISOString())
+      if (pipe.pipe_add_ingest_ip && clientIp !== null) values.set(pipe.pipe_ingest_ip_field, clientIp)
+      for (const { key, dimension } of wanted) {
+        const value = geo?.[dimension]
+        if (value !== undefined) values.set(key, value)
+      }
+      return asEnrichment(values)
+    },
+  }
+}
+
+/** Each pipe's plan, cached by the directory's entry, which is replaced when the pipe changes. */
+export function enrichmentPlans(): (entry: DirectoryPipe) => EnrichmentPlan {
+  const plans = new WeakMap<DirectoryPipe, EnrichmentPlan>()
+  return (entry) => {
+    let plan = plans.get(entry)
+    if (plan === undefined) {
+      plan = planEnrichment(entry.pipe)
+      plans.set(entry, plan)
+    }
+    return plan
+  }
+}
+
+/** The default pipe, which is on the hot path: only the time changes, so the text is reused within a millisecond. */
+function timestampPlan(key: string): EnrichmentPlan {
+  const keys = [key]
+  const before = `${JSON.stringify(key)}:"`
+  let current: Enrichment = { keys, text: '' }
+  let currentMs = -1
+  return {
+    needsClientIp: false,
+    needsGeo: false,
+    members: (receivedMs) => {
+      if (receivedMs !== currentMs) {
+        current = { keys, text: `${before}${new Date(receivedMs).toISOString()}"` }
+        currentMs = receivedMs
+      }
+      return current
+    },
+  }
+}
+
+function asEnrichment(values: ReadonlyMap<string, string | number>): Enrichment {
+  const members = [...values].map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`)
+  return { keys: [...values.keys()], text: members.join(',') }
 }

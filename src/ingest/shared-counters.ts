@@ -1,6 +1,6 @@
 /**
  * The counters of ingest limits, in memory shared by all ingest threads, so that N threads together accept no more than
- * one thread would.
+ * one thread would. Quotas (quota.ts) and the memory of bodies, at the end of this file, are counted in them.
  *
  *   head     0  i32 lock   4  i32 entries made   8  f64 body bytes of all   16  f64 workspaces that hold body bytes
  *           24  i32 the first entry that was released
@@ -21,7 +21,10 @@
  *   0 tokens   1 refilled, ms (0: never limited so far)   2…10 three days: start ms, records, bytes; latest used first
  */
 import { createHash } from 'node:crypto'
+import { ApiError } from '../contract/errors.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
+import { newMsgId } from './admission.ts'
 
 const headBytes = 32
 const buckets = 16_384
@@ -31,9 +34,9 @@ const maxEntries = 131_072
 const idAt = 8
 /** Index, in f64, of an entry's first number. */
 export const entryHead = 3
-/** The last two numbers, used by `body-memory.ts`. All before them belong to the quota. */
-export const bodyBytesAt = entryHead + 11
-export const bodyPipesAt = entryHead + 12
+/** The last two numbers, used by the memory of bodies. All before them belong to the quota. */
+const bodyBytesAt = entryHead + 11
+const bodyPipesAt = entryHead + 12
 /** Index in i32. */
 const releasedAt = 6
 
@@ -143,7 +146,7 @@ export class SharedCounters {
 }
 
 /** The head's lock and numbers. */
-export const headEntry = 0
+const headEntry = 0
 
 function hashOf(id: string): Buffer {
   return createHash('sha256').update(id).digest().subarray(0, 16)
@@ -242,4 +245,102 @@ export class QuotaState {
     this.#numbers.copyWithin(first + dayNumbers, first, this.#dayAt(index))
     this.#setDay(0, startMs, records, bytes)
   }
+}
+
+/**
+ * Limits the memory of the bodies of all requests under way. A body's memory is reserved from its first byte until its
+ * message is stored, so that many large uploads or a slow disk lead to 503 and not to the end of the process.
+ *
+ * The memory is shared, so that slow uploads to one pipe cannot take all of it:
+ *
+ *   0 ──────────────── 12/16 ──────── 14/16 ──────── 15/16 ──────── 16/16
+ *     everyone           pipes within   workspaces     bodies up to 64 KiB
+ *                        their share    within theirs  of these
+ *
+ * A share is an equal part, computed for one more holder than there is, so that a new one finds room.
+ */
+export interface BodyMemory {
+  /** For one request to this pipe. Reserves nothing yet. */
+  open(workspaceId: string, pipeId: string): BodyReservation
+  /** Bytes held by all requests together. */
+  heldBytes(): number
+}
+
+export interface BodyReservation {
+  /** Throws `buffer_unavailable` when there is no room for this many more bytes. */
+  add(bytes: number): void
+  /** Releases everything. Adding afterwards is a bug. */
+  release(): void
+}
+
+/** An index in the head entry. */
+const totalAt = 1
+const workspacesAt = 2
+
+/** Threads with the same counters share the memory limit. */
+export function createBodyMemory(
+  maxBytes: number,
+  counters: SharedCounters = new SharedCounters(),
+): BodyMemory {
+  const { numbers } = counters
+  const forEveryone = Math.floor((maxBytes * 12) / 16)
+
+  const mayReach = (workspace: number, pipe: number, bodyBytes: number, bytes: number): number => {
+    if (numbers[pipe + bodyBytesAt]! + bytes > maxBytes / (numbers[workspace + bodyPipesAt]! + 1))
+      return forEveryone
+    if (numbers[workspace + bodyBytesAt]! + bytes > maxBytes / (numbers[workspacesAt]! + 1))
+      return (maxBytes * 14) / 16
+    return bodyBytes > resourceLimits.smallBodyBytes ? (maxBytes * 15) / 16 : maxBytes
+  }
+  const hold = (workspace: number, pipe: number, bytes: number) => {
+    numbers[totalAt]! += bytes
+    numbers[workspacesAt]! += change(numbers, workspace + bodyBytesAt, bytes)
+    numbers[workspace + bodyPipesAt]! += change(numbers, pipe + bodyBytesAt, bytes)
+  }
+
+  const add = (workspace: number, pipe: number, reserved: number, bytes: number): boolean => {
+    const total = numbers[totalAt]!
+    const next = total + bytes
+    // A single body always fits, whatever the two settings are.
+    if (next > forEveryone && total > reserved && next > mayReach(workspace, pipe, reserved + bytes, bytes))
+      return false
+    hold(workspace, pipe, bytes)
+    return true
+  }
+
+  return {
+    heldBytes: () => numbers[totalAt]!,
+    open: (workspaceId, pipeId) => {
+      // Pipe ids and workspace ids are UUIDs, so they cannot collide.
+      const workspace = counters.entry(workspaceId)
+      const pipe = counters.entry(pipeId)
+      let reserved = 0
+      return {
+        add: (bytes) => {
+          if (!counters.locked(headEntry, () => add(workspace, pipe, reserved, bytes))) throw overloaded()
+          reserved += bytes
+        },
+        release: () => {
+          if (reserved > 0) counters.locked(headEntry, () => hold(workspace, pipe, -reserved))
+          reserved = 0
+        },
+      }
+    },
+  }
+}
+
+/** The change of the number of holders: 1 for a holder's first bytes, -1 for its last. */
+function change(numbers: Float64Array, at: number, bytes: number): number {
+  const before = numbers[at]!
+  numbers[at] = before + bytes
+  return Number(before + bytes > 0) - Number(before > 0)
+}
+
+function overloaded(): ApiError {
+  return new ApiError('buffer_unavailable', {
+    message:
+      'Too many large requests are in progress. Nothing was stored; it is safe to send the request again.',
+    details: { msg_id: newMsgId(), details: { reason: 'too_many_bytes_in_flight' } },
+    headers: { 'Retry-After': '5' },
+  })
 }

@@ -25,7 +25,6 @@ import {
   space,
   stringValue,
 } from '../log/record-text.ts'
-import type { Enrichment } from './enrich.ts'
 import type { ParsedBody } from './parse.ts'
 
 /**
@@ -182,4 +181,15 @@ function blankNewlines(body: Buffer, recordCount: number): void {
     }
   }
   assert(separators === recordCount - 1, 'one newline between two records')
+}
+
+/**
+ * Enrichment: the members that the pipe adds to every record of a request (docs/dev/contract.md#pipes): timestamp,
+ * client IP, seven geo dimensions. All records of one request get the same members, so they are one piece of JSON text.
+ */
+export interface Enrichment {
+  /** The keys it sets, without duplicates. */
+  keys: readonly string[]
+  /** The members as JSON text, comma-separated, without braces: `"ingest_ts":"2026-…","ingest_ip":"192.0.2.1"`. */
+  text: string
 }

@@ -7,7 +7,7 @@
  *
  * While a group is in flight the next one gathers, so groups grow with the load and no timer is needed. A small one is
  * sent as soon as it has as many messages as the one in flight: the other side then never waits for this thread.
- * Messages that do not fit wait in a queue that is fair between workspaces (append-queue.ts). A message too large to
+ * Messages that do not fit wait in a queue that is fair between workspaces (`AppendQueue`). A message too large to
  * share a group leaves the queue only when it is sent: until then smaller messages go first. So a workspace with
  * nothing else in the queue waits for the groups in flight and at most one more. Each is at most `groupMaxBytes` or one
  * message, and one of those in flight is small.
@@ -16,8 +16,9 @@
  * port's `put`.
  */
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { AppendQueue } from './append-queue.ts'
-import type { Appended, NewMessage } from './buffer.ts'
+import { FirstFit } from '../platform/first-fit.ts'
+import { bytesBounds, countBounds, Histogram, secondsBounds, sumOfCounts } from '../platform/histogram.ts'
+import type { Appended, NewMessage, WriterHistograms } from './buffer.ts'
 import { framedBytes } from './frame.ts'
 
 /** A group of this size takes no more messages. A larger message is sent in a group of its own. */
@@ -149,7 +150,7 @@ export class GroupCommit {
       this.#put(message, waiter, bytes)
       return
     }
-    // The caller reuses a lent body after this call, so a queued message needs a copy.
+    // The caller reuses a borrowed body after this call, so a queued message needs a copy.
     const own = message.isBorrowed ? { ...message, body: Buffer.from(message.body) } : message
     this.#queue.push(message.workspaceId ?? '', bytes, { message: own, bytes, waiter })
     this.#gather()
@@ -177,5 +178,130 @@ export class GroupCommit {
 
   #announceIdle(): void {
     for (const resolve of this.#idle.splice(0)) resolve()
+  }
+}
+
+/**
+ * Queues appends that wait for a frame. Waiting workspaces get equal shares of the log's bytes, however much one of
+ * them sends.
+ *
+ * The algorithm is self-clocked fair queueing. A message's mark is its size plus the mark of the message before it in
+ * its workspace's queue, or, at the head of an empty queue, plus the mark that was served last. The lowest mark is
+ * served next. So a small message overtakes large ones of other workspaces, and each other workspace overtakes a large
+ * message with at most as many bytes as that message has.
+ *
+ *   a: |████████ 8│████████ 16│        served: b1 b2 b3 a8 a16; a `b` that arrives after a8
+ *   b: |█ 1│█ 2│█ 3│                           has the mark 9 and is served before a16
+ *
+ * Within a workspace, and so within a pipe, the order is the order of arrival.
+ */
+interface Waiting<Item> {
+  mark: number
+  item: Item
+}
+
+interface Line<Item> {
+  workspaceId: string
+  waiting: Waiting<Item>[]
+}
+
+export class AppendQueue<Item> {
+  /** By workspace. No queue in it is empty. */
+  readonly #lines = new Map<string, Line<Item>>()
+  /** By the mark of their heads. Of equal marks, the workspace that has waited longest comes first. */
+  readonly #heads = new FirstFit<Line<Item>>()
+  /** The mark of the item that was served last. */
+  #takenMark = 0
+
+  get isEmpty(): boolean {
+    return this.#lines.size === 0
+  }
+
+  push(workspaceId: string, bytes: number, item: Item): void {
+    const line = this.#lines.get(workspaceId)
+    if (line !== undefined) {
+      line.waiting.push({ mark: line.waiting.at(-1)!.mark + bytes, item })
+      return
+    }
+    const first = { mark: this.#takenMark + bytes, item }
+    const begun = { workspaceId, waiting: [first] }
+    this.#lines.set(workspaceId, begun)
+    this.#heads.push(begun, first.mark)
+  }
+
+  /** Returns the next item without removing it. */
+  peek(): Item | undefined {
+    return this.#next()?.waiting[0]?.item
+  }
+
+  /** Removes and returns the next item. */
+  shift(): Item | undefined {
+    const line = this.#next()
+    const first = line?.waiting.shift()
+    if (line === undefined || first === undefined) return undefined
+    const [head] = line.waiting
+    if (head === undefined) {
+      this.#lines.delete(line.workspaceId)
+      this.#heads.delete(line)
+    } else this.#heads.resize(line, head.mark)
+    // Marks restart at 0 when the queue is empty.
+    this.#takenMark = this.isEmpty ? 0 : first.mark
+    return first.item
+  }
+
+  #next(): Line<Item> | undefined {
+    return this.#heads.first(this.#heads.smallestSize)
+  }
+}
+
+/** Measures the writer's commits for `/metrics`. The writer thread updates shared histograms, which main reads. */
+
+/** The part that is sent to the writer thread. */
+export interface ObservedCommits {
+  syncSeconds: SharedArrayBuffer
+  frameBytes: SharedArrayBuffer
+  frameMessages: SharedArrayBuffer
+}
+
+export class WriterObserved {
+  readonly #syncSeconds: Histogram
+  readonly #frameBytes: Histogram
+  readonly #frameMessages: Histogram
+
+  constructor(memory?: ObservedCommits) {
+    this.#syncSeconds = new Histogram(secondsBounds, { memory: memory?.syncSeconds })
+    this.#frameBytes = new Histogram(bytesBounds, { memory: memory?.frameBytes })
+    this.#frameMessages = new Histogram(countBounds, { memory: memory?.frameMessages })
+  }
+
+  get memory(): ObservedCommits {
+    return {
+      syncSeconds: this.#syncSeconds.memory,
+      frameBytes: this.#frameBytes.memory,
+      frameMessages: this.#frameMessages.memory,
+    }
+  }
+
+  committed(frame: { length: number; count: number }, commitMs: number): void {
+    this.#syncSeconds.observe(commitMs / 1000)
+    this.#frameBytes.observe(frame.length)
+    this.#frameMessages.observe(frame.count)
+  }
+
+  histograms(): WriterHistograms {
+    return {
+      syncSeconds: this.#syncSeconds.countsOf(0),
+      frameBytes: this.#frameBytes.countsOf(0),
+      frameMessages: this.#frameMessages.countsOf(0),
+    }
+  }
+}
+
+/** The sums of several writers. At least one. */
+export function sumOfHistograms(all: readonly WriterHistograms[]): WriterHistograms {
+  return {
+    syncSeconds: sumOfCounts(all.map(({ syncSeconds }) => syncSeconds)),
+    frameBytes: sumOfCounts(all.map(({ frameBytes }) => frameBytes)),
+    frameMessages: sumOfCounts(all.map(({ frameMessages }) => frameMessages)),
   }
 }

@@ -237,3 +237,7 @@ function endOfContainerText(text: string, start: number): number {
   }
   return at
 }
+
+export function afterByteOrderMark(bytes: Buffer): number {
+  return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0
+}

@@ -4,7 +4,7 @@
  */
 import { existsSync } from 'node:fs'
 import type { DestinationSpec, EgressPolicy } from '../destinations/driver.ts'
-import { isPrivateDenied } from '../destinations/egress-addresses.ts'
+import { isPrivateDenied } from '../destinations/guards.ts'
 import { isTargetDenied } from '../destinations/target-check.ts'
 import { countWorkspaces } from '../metadata/sqlite/offline.ts'
 import type { Metadata } from '../metadata/store.ts'

@@ -9,11 +9,13 @@
  * After a crash before `record` the next check raises the alert. After a crash behind it the queue is sent. After a
  * crash between a receiver's response and `settle` the alert is sent again with the same `webhook-id`.
  */
+
 import type { AlertEvent } from '../contract/alert-words.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { eventsOf, readAlerts, type StoredAlerts } from './alerts.ts'
+import { eventsOf, pendingAlerts, readAlerts, type StoredAlerts } from './alerts.ts'
+import { nextNumber } from './rows.ts'
 import type { Sealer } from './secrets.ts'
-import { type AlertMarkRow, normaliseId } from './tables.ts'
+import { normaliseId } from './tables.ts'
 import { type Connection, inWriteTransaction } from './transactions.ts'
 
 /** The alert state of one lane and one event: `observe/alerts/marks.ts`. */
@@ -28,7 +30,8 @@ export interface AlertMark {
   state: 'none' | 'held' | 'raised'
   /** The time at which the condition became true. */
   sinceMs: number | null
-  toldMs: number | null
+  /** The time at which the last alert was queued. */
+  alertedMs: number | null
   /** Number of occurrences that have not been reported. */
   heldBack: number
   /** For an event with a count: the count that was last reported. */
@@ -69,7 +72,7 @@ export interface AlertStore {
   ): Promise<boolean>
   /** Returns the oldest unsent alert and the settings to send it with. Null: the queue is empty. */
   next(workspaceId: string): Promise<{ alert: QueuedAlert; settings: StoredAlerts } | null>
-  settle(workspaceId: string, alertId: string, outcome: AlertOutcome): Promise<void>
+  settle(alert: { workspaceId: string; alertId: string }, outcome: AlertOutcome): Promise<void>
 }
 
 /** Rows per statement. A row has 8 values, so this is far below the databases' limits of parameters. */
@@ -81,30 +84,26 @@ export function alertStore(db: Connection, sealer: Sealer): AlertStore {
       const rows = await db
         .selectFrom('alert_settings')
         .select(['workspace_id', 'alert_events', 'has_begun'])
-        .select((eb) =>
-          eb
-            .selectFrom('alert_queue')
-            .select((count) => count.fn.countAll().as('alerts'))
-            .whereRef('alert_queue.workspace_id', '=', 'alert_settings.workspace_id')
-            .as('pending'),
-        )
+        .select(pendingAlerts)
         .orderBy('workspace_id')
         .execute()
       return rows.map((row) => ({
         workspaceId: row.workspace_id,
         events: eventsOf(row.alert_events),
-        hasBegun: Number(row.has_begun) === 1,
-        pending: Number(row.pending),
+        hasBegun: row.has_begun === 1,
+        pending: row.pending,
       }))
     },
 
     async marks(workspaceId) {
-      const rows = await db
-        .selectFrom('alert_marks')
-        .selectAll()
-        .where('workspace_id', '=', normaliseId(workspaceId))
+      const marks = db.selectFrom('alert_marks').where('workspace_id', '=', normaliseId(workspaceId))
+      return await marks
+        .select((eb) => [
+          ...(['subject', 'mark_state as state', 'since_ms as sinceMs', 'told_ms as alertedMs'] as const),
+          ...(['held_back as heldBack', 'counted'] as const),
+          eb.ref('event').$castTo<AlertEvent>().as('event'),
+        ])
         .execute()
-      return rows.map(decodeMark)
     },
 
     record: (workspaceId, found) =>
@@ -122,10 +121,10 @@ export function alertStore(db: Connection, sealer: Sealer): AlertStore {
       const settings = row && (await readAlerts(db, sealer, workspaceId))
       if (!row || !settings) return null
       const { alert_id, alert_ms, alert_json } = row
-      return { alert: { alertId: alert_id, atMs: Number(alert_ms), json: alert_json }, settings }
+      return { alert: { alertId: alert_id, atMs: alert_ms, json: alert_json }, settings }
     },
 
-    async settle(givenId, alertId, outcome) {
+    async settle({ workspaceId: givenId, alertId }, outcome) {
       const workspaceId = normaliseId(givenId)
       await inWriteTransaction(db, async (trx) => {
         if (outcome.kind === 'sent' || outcome.isFinal) {
@@ -155,7 +154,7 @@ async function recordFound(
     .set({ has_begun: 1 })
     .where('workspace_id', '=', workspaceId)
     .executeTakeFirst()
-  if (Number(updated.numUpdatedRows) === 0) return false
+  if (updated.numUpdatedRows === 0n) return false
   for (const { subject, event } of gone) {
     await trx
       .deleteFrom('alert_marks')
@@ -165,29 +164,18 @@ async function recordFound(
       .execute()
   }
   await putMarks(trx, workspaceId, marks)
-  const last = await trx
-    .selectFrom('alert_queue')
-    .select((eb) => eb.fn.max('alert_order').as('order'))
-    .where('workspace_id', '=', workspaceId)
-    .executeTakeFirst()
-  let order = Number(last?.order ?? 0)
-  for (const { alertId, atMs, json } of alerts) {
-    order += 1
+  const first = await nextNumber(trx, 'alert_queue', 'alert_order', { workspace_id: workspaceId })
+  for (const [index, { alertId, atMs, json }] of alerts.entries()) {
+    const alert = { alert_order: first + index, alert_id: alertId, alert_ms: atMs, alert_json: json }
     await trx
       .insertInto('alert_queue')
-      .values({
-        workspace_id: workspaceId,
-        alert_order: order,
-        alert_id: alertId,
-        alert_ms: atMs,
-        alert_json: json,
-      })
+      .values({ workspace_id: workspaceId, ...alert })
       .execute()
   }
   await trx
     .deleteFrom('alert_queue')
     .where('workspace_id', '=', workspaceId)
-    .where('alert_order', '<=', order - resourceLimits.alertsPerWorkspace)
+    .where('alert_order', '<', first + alerts.length - resourceLimits.alertsPerWorkspace)
     .execute()
   return true
 }
@@ -201,7 +189,7 @@ async function putMarks(trx: Connection, workspaceId: string, marks: readonly Al
       event: mark.event,
       mark_state: mark.state,
       since_ms: mark.sinceMs,
-      told_ms: mark.toldMs,
+      told_ms: mark.alertedMs,
       held_back: mark.heldBack,
       counted: mark.counted,
     }))
@@ -218,18 +206,5 @@ async function putMarks(trx: Connection, workspaceId: string, marks: readonly Al
         })),
       )
       .execute()
-  }
-}
-
-function decodeMark(row: AlertMarkRow): AlertMark {
-  const numberOr = (value: number | null) => (value === null ? null : Number(value))
-  return {
-    subject: row.subject,
-    event: row.event as AlertMark['event'],
-    state: row.mark_state,
-    sinceMs: numberOr(row.since_ms),
-    toldMs: numberOr(row.told_ms),
-    heldBack: Number(row.held_back),
-    counted: Number(row.counted),
   }
 }

@@ -1,4 +1,5 @@
 /** The alert settings of a workspace: at most one row per workspace. The address and the secret are stored sealed. */
+import { sql } from 'kysely'
 import {
   type AlertEvent,
   type AlertFormat,
@@ -81,6 +82,10 @@ export function alerts(db: Connection, sealer: Sealer, inAudited: Audited): Aler
   }
 }
 
+/** A column of `alert_settings`: the number of alerts that are not sent yet. */
+export const pendingAlerts = sql<number>`(SELECT count(*) FROM alert_queue
+  WHERE alert_queue.workspace_id = alert_settings.workspace_id)`.as('pending')
+
 /** Expects `workspaceId` in lower case. */
 export async function readAlerts(
   db: Connection,
@@ -90,13 +95,7 @@ export async function readAlerts(
   const row = await db
     .selectFrom('alert_settings')
     .selectAll()
-    .select((eb) =>
-      eb
-        .selectFrom('alert_queue')
-        .select((count) => count.fn.countAll().as('alerts'))
-        .whereRef('alert_queue.workspace_id', '=', 'alert_settings.workspace_id')
-        .as('pending'),
-    )
+    .select(pendingAlerts)
     .where('workspace_id', '=', workspaceId)
     .executeTakeFirst()
   if (row === undefined) return null
@@ -105,7 +104,7 @@ export async function readAlerts(
     format: row.alert_format,
     events: eventsOf(row.alert_events),
     status: {
-      pending_alerts: Number(row.pending),
+      pending_alerts: row.pending,
       last_sent_ts: row.last_sent_ms === null ? null : isoTime(row.last_sent_ms),
       last_failure:
         row.failed_ms === null

@@ -5,6 +5,7 @@
  * A key expires by itself, because authentication compares the time. Lists say `expired` from that moment. The row
  * keeps `active` until the workspace's keys are next read for another reason (`settleExpired`).
  */
+
 import { randomUUID } from 'node:crypto'
 import { type ApiKey, type ApiKeyScope, apiKeyScopes, type KeyRights } from '../contract/api-key.ts'
 import { ApiError, validationError } from '../contract/errors.ts'
@@ -12,7 +13,8 @@ import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Audited } from './audit.ts'
 import type { NewApiKey } from './key-tokens.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
-import { type ApiKeyRow, isoTime, normaliseId } from './tables.ts'
+import { insertUnlessTaken, nextNumber } from './rows.ts'
+import { type ApiKeyRef, type ApiKeyRow, isoTime, normaliseId } from './tables.ts'
 import { type Connection, inWriteTransaction } from './transactions.ts'
 
 export interface ApiKeyStore {
@@ -27,8 +29,7 @@ export interface ApiKeyStore {
    * the old key and may throw. Null: there is no active key with this id.
    */
   rotate(
-    workspaceId: string,
-    apiKeyId: string,
+    key: ApiKeyRef,
     endMs: number | null,
     decide: (old: ApiKey) => NewApiKey,
   ): Promise<{ created: ApiKey; replaced: ApiKey } | null>
@@ -40,7 +41,7 @@ export interface ApiKeyStore {
    * False: there is no active key with this id. The row stays listed for a while. Above the workspace's limit of revoked
    * keys, those that were revoked first are removed.
    */
-  revoke(workspaceId: string, apiKeyId: string): Promise<boolean>
+  revoke(key: ApiKeyRef): Promise<boolean>
   /** Removes the rows of keys, in all workspaces, that were revoked or expired before this time. */
   prune(revokedBeforeMs: number): Promise<void>
 }
@@ -67,10 +68,10 @@ export function apiKeys(
         return after
       }),
 
-    rotate: (workspaceId, apiKeyId, endMs, decide) =>
+    rotate: ({ workspaceId, apiKeyId }, endMs, decide) =>
       inAudited(async (trx, record) => {
         await settleExpired(trx, now(), normaliseId(workspaceId))
-        const old = await activeRow(trx, workspaceId, apiKeyId)
+        const old = await activeRow(trx, { workspaceId, apiKeyId })
         if (old === undefined) return null
         const ended = await endKey(trx, old, endMs, now())
         // Runs after the old key has ended, so a workspace at its limit of keys can still replace one.
@@ -90,10 +91,10 @@ export function apiKeys(
         return { created, replaced }
       }),
 
-    revoke: (workspaceId, apiKeyId) =>
+    revoke: ({ workspaceId, apiKeyId }) =>
       inAudited(async (trx, record) => {
         await settleExpired(trx, now(), normaliseId(workspaceId))
-        const old = await activeRow(trx, workspaceId, apiKeyId)
+        const old = await activeRow(trx, { workspaceId, apiKeyId })
         if (old === undefined) return false
         const ended = await endKey(trx, old, null, now())
         const [before, after] = [shown(old, now()), shown(ended, now())]
@@ -168,7 +169,7 @@ async function endKey(
   const ended =
     endMs === null
       ? { ...old, api_key_status: 'revoked' as const, api_key_revoked_ms: nowMs }
-      : { ...old, api_key_expires_ms: Math.min(endMs, Number(old.api_key_expires_ms ?? endMs)) }
+      : { ...old, api_key_expires_ms: Math.min(endMs, old.api_key_expires_ms ?? endMs) }
   const { api_key_status, api_key_revoked_ms, api_key_expires_ms } = ended
   await trx
     .updateTable('api_keys')
@@ -203,8 +204,7 @@ async function deleteRevoked(
 
 async function activeRow(
   trx: Connection,
-  workspaceId: string,
-  apiKeyId: string,
+  { workspaceId, apiKeyId }: ApiKeyRef,
 ): Promise<ApiKeyRow | undefined> {
   return await trx
     .selectFrom('api_keys')
@@ -257,11 +257,6 @@ export async function insertApiKey(
   { name, prefix, hash, rights }: NewApiKey,
   nowMs: number,
 ): Promise<ApiKey> {
-  const last = await trx
-    .selectFrom('api_keys')
-    .select((eb) => eb.fn.max('creation_order').as('order'))
-    .where('workspace_id', '=', workspaceId)
-    .executeTakeFirst()
   const row: ApiKeyRow = {
     api_key_id: randomUUID(),
     workspace_id: workspaceId,
@@ -275,14 +270,9 @@ export async function insertApiKey(
     api_key_pipe_ids: rights.pipeIds === null ? null : JSON.stringify(rights.pipeIds),
     api_key_expires_ms: rights.expiresMs,
     api_key_last_used_ms: null,
-    creation_order: Number(last?.order ?? 0) + 1,
+    creation_order: await nextNumber(trx, 'api_keys', 'creation_order', { workspace_id: workspaceId }),
   }
-  const inserted = await trx
-    .insertInto('api_keys')
-    .values(row)
-    .onConflict((conflict) => conflict.doNothing())
-    .executeTakeFirst()
-  if (inserted.numInsertedOrUpdatedRows === 0n) throw new ApiError('duplicate_api_key_name')
+  if (!(await insertUnlessTaken(trx, 'api_keys', row))) throw new ApiError('duplicate_api_key_name')
   return shown(row, nowMs)
 }
 
@@ -292,13 +282,13 @@ export function rightsOf(row: ApiKeyRow): KeyRights {
   return {
     scopes: apiKeyScopes.filter((scope: ApiKeyScope) => names.includes(scope)),
     pipeIds: row.api_key_pipe_ids === null ? null : (JSON.parse(row.api_key_pipe_ids) as string[]),
-    expiresMs: row.api_key_expires_ms === null ? null : Number(row.api_key_expires_ms),
+    expiresMs: row.api_key_expires_ms,
   }
 }
 
 function shown(row: ApiKeyRow, nowMs: number): ApiKey {
   const { scopes, pipeIds, expiresMs } = rightsOf(row)
-  const endedMs = row.api_key_revoked_ms === null ? nowMs : Number(row.api_key_revoked_ms)
+  const endedMs = row.api_key_revoked_ms ?? nowMs
   const isExpired = expiresMs !== null && expiresMs <= endedMs
   return {
     api_key_id: row.api_key_id,

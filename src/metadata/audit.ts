@@ -8,10 +8,12 @@
  * The log is bounded: a row holds at most `auditStateBytes` of each state. A workspace at its limit of rows loses the
  * oldest one with each new one.
  */
+
 import { isDeepStrictEqual } from 'node:util'
 import type { Transaction } from 'kysely'
 import type { AuditEntry } from '../contract/audit.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import { nextNumber } from './rows.ts'
 import { type AuditRow, addressOf, isoTime, normaliseId, type Tables } from './tables.ts'
 import { type Connection, inWriteTransaction } from './transactions.ts'
 import { requireVersion, type VersionGuard, versionOf } from './versions.ts'
@@ -167,7 +169,7 @@ async function pruneSome(db: Connection, workspaceId: string, beforeMs: number):
     .limit(resourceLimits.auditPrunedAtOnce)
     .execute()
   // Stops at the first entry that is new enough: the clock may have jumped in between.
-  const kept = oldest.findIndex((row) => Number(row.audit_ms) >= beforeMs)
+  const kept = oldest.findIndex((row) => row.audit_ms >= beforeMs)
   const old = kept === -1 ? oldest : oldest.slice(0, kept)
   const last = old.at(-1)
   if (last === undefined) return false
@@ -191,14 +193,9 @@ async function insert(
   const { before, after } = difference(change)
   if (before !== null && after !== null && Object.keys(after).length === 0) return null
   const workspaceId = normaliseId(change.workspaceId)
-  const last = await trx
-    .selectFrom('audit_log')
-    .select((eb) => eb.fn.max('audit_id').as('id'))
-    .where('workspace_id', '=', workspaceId)
-    .executeTakeFirst()
   const row: AuditRow = {
     workspace_id: workspaceId,
-    audit_id: Number(last?.id ?? 0) + 1,
+    audit_id: await nextNumber(trx, 'audit_log', 'audit_id', { workspace_id: workspaceId }),
     audit_ms: nowMs,
     operation: actor.operation ?? change.operation,
     actor_kind: actor.kind,
@@ -261,7 +258,7 @@ function shown(row: AuditRow): AuditEntry {
   const parsed = (text: string | null) =>
     text === null ? null : (JSON.parse(text) as Record<string, unknown>)
   return {
-    audit_id: Number(row.audit_id),
+    audit_id: row.audit_id,
     audit_ts: isoTime(row.audit_ms),
     operation: row.operation,
     actor: { kind: row.actor_kind, id: row.actor_id, name: row.actor_name },

@@ -3,7 +3,7 @@
  * (docs/dev/contract.md#destinations).
  */
 import type { ColumnMapping } from '../contract/destination.ts'
-import { type DestinationColumnRow, toFlag } from './tables.ts'
+import { toFlag } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
 /**
@@ -31,51 +31,22 @@ export async function insertColumns(
   }
 }
 
-/** Returns the columns by destination id, in order. Destinations without columns are left out. */
+/** Returns the columns by destination id, in order. Destinations without columns are left out. Null: of all destinations. */
 export async function columnsOf(
   db: Connection,
-  destinationIds: readonly string[],
+  destinations: readonly { destination_id: string }[] | null,
 ): Promise<Map<string, ColumnMapping[]>> {
-  if (destinationIds.length === 0) return new Map()
-  return grouped(
-    await db
-      .selectFrom('destination_columns')
-      .selectAll()
-      .where('destination_id', 'in', destinationIds)
-      .orderBy('destination_id')
-      .orderBy('position')
-      .execute(),
-  )
-}
-
-/** Returns the columns of all destinations, for loading everything at start. */
-export async function allColumns(db: Connection): Promise<Map<string, ColumnMapping[]>> {
-  return grouped(
-    await db
-      .selectFrom('destination_columns')
-      .selectAll()
-      .orderBy('destination_id')
-      .orderBy('position')
-      .execute(),
-  )
-}
-
-function grouped(rows: readonly DestinationColumnRow[]): Map<string, ColumnMapping[]> {
   const columns = new Map<string, ColumnMapping[]>()
-  for (const row of rows) {
-    const list = columns.get(row.destination_id) ?? []
-    columns.set(row.destination_id, list)
-    list.push(decodeColumn(row))
+  if (destinations?.length === 0) return columns
+  let query = db.selectFrom('destination_columns').selectAll().orderBy('destination_id').orderBy('position')
+  if (destinations !== null) {
+    const ids = destinations.map((row) => row.destination_id)
+    query = query.where('destination_id', 'in', ids)
+  }
+  for (const { destination_id, position: _, nullable, ...column } of await query.execute()) {
+    const list = columns.get(destination_id) ?? []
+    columns.set(destination_id, list)
+    list.push({ ...column, nullable: nullable === 1 })
   }
   return columns
-}
-
-function decodeColumn(row: DestinationColumnRow): ColumnMapping {
-  return {
-    column_name: row.column_name,
-    column_type: row.column_type,
-    source_field: row.source_field,
-    semantic_role: row.semantic_role,
-    nullable: row.nullable === 1,
-  }
 }

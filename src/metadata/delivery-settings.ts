@@ -55,10 +55,8 @@ export function decodeDeliverySettings(row: Columns): Omit<DeliverySettings, 'de
       max_seconds: flush.maxSeconds,
     },
     rate:
-      row.rate_requests_per_second === null
-        ? null
-        : { requests_per_second: Number(row.rate_requests_per_second) },
-    concurrency: row.concurrency === null ? null : Number(row.concurrency),
+      row.rate_requests_per_second === null ? null : { requests_per_second: row.rate_requests_per_second },
+    concurrency: row.concurrency,
     on_permanent_error: row.on_permanent_error,
   }
 }
@@ -67,8 +65,8 @@ export function decodeDeliverySettings(row: Columns): Omit<DeliverySettings, 'de
 export function ownFlush(row: Columns): FlushLimits | null {
   if (row.flush_max_records === null) return null
   return {
-    maxRecords: Number(row.flush_max_records),
-    maxBytes: Number(row.flush_max_bytes),
-    maxSeconds: Number(row.flush_max_seconds),
+    maxRecords: row.flush_max_records,
+    maxBytes: row.flush_max_bytes!,
+    maxSeconds: row.flush_max_seconds!,
   }
 }

@@ -1,7 +1,9 @@
-/** A destination's config as it is stored: JSON in which secret values are replaced by sealed texts. */
+/** A destination's config and transform as they are stored: JSON in which secret values are replaced by sealed texts. */
+
 import type { DestinationType } from '../contract/destination.ts'
 import { hasSecretPath, mapSecrets } from '../contract/destination-secrets.ts'
 import { hasUrlSecrets, redactedUrl } from '../contract/secret-url.ts'
+import { maskSaltPlace, type Transform } from '../contract/transform.ts'
 import { type Sealer, UnsealError } from './secrets.ts'
 import type { DestinationRow } from './tables.ts'
 
@@ -31,13 +33,13 @@ export function openConfig(sealer: Sealer, row: SealedRow): Record<string, unkno
 }
 
 /**
- * As `openConfig`, but values that cannot be unsealed, because the file was altered, are empty. `unreadable` lists
- * their positions. One such destination must not stop delivery to all others.
+ * The config and the transform in the clear. Values that cannot be unsealed, because the file was altered, are empty.
+ * `unreadable` lists their positions. One such destination must not stop delivery to all others.
  */
-export function readableConfig(
+export function readable(
   sealer: Sealer,
-  row: SealedRow,
-): { config: Record<string, unknown>; unreadable: string[] } {
+  row: SealedRow & SealedTransform,
+): { config: Record<string, unknown>; transform: Transform | null; unreadable: string[] } {
   const unreadable: string[] = []
   const config = mapSecrets(row.destination_type, storedConfig(row), (value, place, kind) => {
     if (kind === 'url' && isInTheClear(value)) return value
@@ -49,7 +51,13 @@ export function readableConfig(
       return ''
     }
   })
-  return { config, unreadable }
+  try {
+    return { config, transform: openTransform(sealer, row), unreadable }
+  } catch (error) {
+    if (!(error instanceof UnsealError) || row.transform === null) throw error
+    const transform = { ...JSON.parse(row.transform), mask_salt: '' }
+    return { config, transform, unreadable: [...unreadable, maskSaltPlace] }
+  }
 }
 
 /**
@@ -69,6 +77,35 @@ export function urlConfig(sealer: Sealer, row: SealedRow): Record<string, unknow
       return ''
     }
   })
+}
+
+export function sealTransform(
+  sealer: Sealer,
+  destinationId: string,
+  transform: Transform | null,
+): string | null {
+  if (transform === null) return null
+  const { mask_salt } = transform
+  return JSON.stringify({
+    ...transform,
+    mask_salt: mask_salt === null ? null : sealer.seal(mask_salt, belongsTo(destinationId, maskSaltPlace)),
+  })
+}
+
+type SealedTransform = Pick<DestinationRow, 'destination_id' | 'transform'>
+
+/** Returns the transform with its salt in the clear. Throws UnsealError. */
+export function openTransform(sealer: Sealer, row: SealedTransform): Transform | null {
+  if (row.transform === null) return null
+  const stored: Transform = JSON.parse(row.transform)
+  const { mask_salt } = stored
+  if (mask_salt === null) return stored
+  return { ...stored, mask_salt: sealer.open(mask_salt, belongsTo(row.destination_id, maskSaltPlace)) }
+}
+
+/** Returns the transform without its salt, for a destination whose sealing key is lost. */
+export function withoutSalt(row: SealedTransform): string | null {
+  return row.transform === null ? null : JSON.stringify({ ...JSON.parse(row.transform), mask_salt: '' })
 }
 
 function storedConfig(row: SealedRow): Record<string, unknown> {

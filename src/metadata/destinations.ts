@@ -3,6 +3,7 @@
  * so a destination always has a lane row. Secret values of the config are sealed when they are stored and opened when
  * they are read. Each is bound to its destination and its key in the config.
  */
+
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import type { DeliverySettings, GivenDeliverySettings } from '../contract/delivery-settings.ts'
@@ -19,14 +20,14 @@ import { maskSaltPlace, shownTransform, type Transform } from '../contract/trans
 import type { Audited } from './audit.ts'
 import { columnsOf, insertColumns } from './columns.ts'
 import { decodeDeliverySettings, deliverySettingColumns, noDeliverySettings } from './delivery-settings.ts'
-import { readableConfig, sealConfig } from './destination-config.ts'
+import { readable, sealConfig, sealTransform } from './destination-config.ts'
 import { freeName } from './destination-names.ts'
-import { readableTransform, sealTransform } from './destination-transform.ts'
 import { recordBefore } from './lane-history.ts'
 import { encodeLane } from './lane-row.ts'
 import { newLaneState } from './lane-state.ts'
 import { requirePipe } from './pipes.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
+import { nextNumber } from './rows.ts'
 import type { Sealer } from './secrets.ts'
 import { type DestinationRef, type DestinationRow, isoTime, normaliseId, type PipeRef } from './tables.ts'
 import { type Connection, type Decided, decided, inSnapshot } from './transactions.ts'
@@ -104,13 +105,17 @@ export function destinations(
         await requireRoom(trx, normaliseId(workspaceId), 'destinations', quotas)
         const { destination_type, destination_name = null } = destination
         const identity = { destination_id: destinationId, pipe_id: ownerId, destination_type }
-        await insertDestination(trx, {
-          ...identity,
-          destination_name: await freeName(trx, identity, destination_name),
-          ...newColumns(destination, destinationId, sealer),
-          destination_created_ms: now(),
-          destination_updated_ms: now(),
-        })
+        await trx
+          .insertInto('destinations')
+          .values({
+            ...identity,
+            destination_name: await freeName(trx, identity, destination_name),
+            ...newColumns(destination, destinationId, sealer),
+            destination_created_ms: now(),
+            destination_updated_ms: now(),
+            creation_order: await nextNumber(trx, 'destinations', 'creation_order', { pipe_id: ownerId }),
+          })
+          .execute()
         await insertColumns(trx, destinationId, destination.columns)
         await insertLane(trx, destinationId, destination.startAfterSeq)
         if (destination.startAfterSeq > 0)
@@ -213,20 +218,15 @@ async function load(
   wanted: PipeRef | DestinationRef,
 ): Promise<StoredDestination[]> {
   const rows = await rowsOf(trx, wanted).execute()
-  const columns = await columnsOf(
-    trx,
-    rows.map((row) => row.destination_id),
-  )
+  const columns = await columnsOf(trx, rows)
   return rows.map((row) => {
-    const { config, unreadable: inConfig } = readableConfig(sealer, row)
-    const { transform, unreadable: inTransform } = readableTransform(sealer, row)
-    const unreadable = [...inConfig, ...inTransform]
+    const { config, transform, unreadable } = readable(sealer, row)
     return {
       destination_id: row.destination_id,
       pipe_id: row.pipe_id,
       destination_type: row.destination_type,
       destination_status: row.destination_status,
-      destination_max_retry_seconds: Number(row.destination_max_retry_seconds),
+      destination_max_retry_seconds: row.destination_max_retry_seconds,
       destination_config: config,
       ...(unreadable.length > 0 ? { unreadable_secrets: unreadable } : {}),
       columns: columns.get(row.destination_id) ?? [],
@@ -251,21 +251,6 @@ async function loadOne(
   wanted: DestinationRef,
 ): Promise<StoredDestination | null> {
   return (await load(trx, sealer, wanted))[0] ?? null
-}
-
-async function insertDestination(
-  trx: Connection,
-  row: Omit<DestinationRow, 'creation_order'>,
-): Promise<void> {
-  const last = await trx
-    .selectFrom('destinations')
-    .select((eb) => eb.fn.max('creation_order').as('order'))
-    .where('pipe_id', '=', row.pipe_id)
-    .executeTakeFirst()
-  await trx
-    .insertInto('destinations')
-    .values({ ...row, creation_order: Number(last?.order ?? 0) + 1 })
-    .execute()
 }
 
 async function insertLane(trx: Connection, destinationId: string, cursorSeq: number): Promise<void> {
@@ -357,7 +342,7 @@ async function pinGeneration(trx: Connection, destinationId: string): Promise<nu
     .select('tls_pin_generation')
     .where('destination_id', '=', destinationId)
     .executeTakeFirstOrThrow()
-  return Number(tls_pin_generation)
+  return tls_pin_generation
 }
 
 /** Asserts that the row exists, because this transaction has just written it. */

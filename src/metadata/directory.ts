@@ -5,7 +5,7 @@ import { requiredFields } from '../contract/column-rules.ts'
 import type { ColumnMapping } from '../contract/destination.ts'
 import { destinationTypes, wordsOf } from '../contract/destination-words.ts'
 import { rightsOf } from './api-keys.ts'
-import { allColumns, columnsOf } from './columns.ts'
+import { columnsOf } from './columns.ts'
 import type { DirectoryKey, DirectoryPipe, DirectorySource } from './directory-source.ts'
 import { loadLimits } from './limits.ts'
 import { decodePipe } from './pipes.ts'
@@ -101,13 +101,7 @@ async function activeColumns(trx: Connection, pipeId: string | null): Promise<Ma
     .orderBy('destination_id')
   if (pipeId !== null) query = query.where('pipe_id', '=', pipeId)
   const destinations = await query.execute()
-  const columns =
-    pipeId === null
-      ? await allColumns(trx)
-      : await columnsOf(
-          trx,
-          destinations.map((row) => row.destination_id),
-        )
+  const columns = await columnsOf(trx, pipeId === null ? null : destinations)
   const byPipe = new Map<string, ColumnMapping[]>()
   for (const row of destinations) {
     const list = byPipe.get(row.pipe_id) ?? []

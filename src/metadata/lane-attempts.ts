@@ -100,7 +100,7 @@ export function attemptLog(db: Connection, now: () => number): AttemptLog {
     const page = rows.slice(0, limit)
     return {
       texts: page.map(({ attempt_json }) => attempt_json),
-      next: rows.length > limit ? Number(page.at(-1)!.attempt_no) : null,
+      next: rows.length > limit ? page.at(-1)!.attempt_no : null,
     }
   }
 }

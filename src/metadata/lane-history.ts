@@ -74,7 +74,7 @@ export async function recordOutcome(
   kind: 'delivered' | 'skipped' | 'dropped',
   atMs: number,
 ): Promise<void> {
-  if (Number(record_index) >= 0) return
+  if (record_index >= 0) return
   await trx
     .updateTable('lane_history')
     .set({ kind, at_ms: atMs })
@@ -125,7 +125,7 @@ export async function pruneHistory(
     .offset(resourceLimits.historyRowsPerLane - 1)
     .limit(1)
     .executeTakeFirst()
-  const beforeSeq = Number(oldestKept?.first_seq ?? 0)
+  const beforeSeq = oldestKept?.first_seq ?? 0
   for (;;) {
     const removed = await inWriteTransaction(db, async (trx) => {
       if (!(await holdLane(trx, owner))) return 0
@@ -137,9 +137,7 @@ export async function pruneHistory(
         .orderBy('first_seq')
         .limit(pruneBatch)
         .execute()
-      const kept = old.findIndex(
-        ({ first_seq, last_seq }) => Number(last_seq) > throughSeq && Number(first_seq) >= beforeSeq,
-      )
+      const kept = old.findIndex(({ first_seq, last_seq }) => last_seq > throughSeq && first_seq >= beforeSeq)
       const gone = kept === -1 ? old : old.slice(0, kept)
       const last = gone.at(-1)
       if (last === undefined) return 0

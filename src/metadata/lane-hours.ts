@@ -49,16 +49,6 @@ export function laneHours(db: Connection): LaneHours {
       // Later hours exist if the clock was ahead for a while.
       .where('hour_ms', '<=', lastMs)
       .execute()
-    return new Map(
-      rows.map((row) => [
-        Number(row.hour_ms),
-        {
-          delivered_records: Number(row.delivered_records),
-          failed_attempts: Number(row.failed_attempts),
-          skipped_records: Number(row.skipped_records),
-          filtered_records: Number(row.filtered_records),
-        },
-      ]),
-    )
+    return new Map(rows.map(({ hour_ms, ...counts }) => [hour_ms, counts]))
   }
 }

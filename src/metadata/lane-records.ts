@@ -2,7 +2,7 @@
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { shownLane } from './lane-row.ts'
 import type { LaneState, PassedMessages } from './lane-state.ts'
-import { type LaneHistoryRow, normaliseId, type PipeRef } from './tables.ts'
+import { normaliseId, type PipeRef } from './tables.ts'
 import { type Connection, inSnapshot } from './transactions.ts'
 
 export interface LaneRecord {
@@ -61,13 +61,14 @@ async function runsOf(
     .limit(1)
     .executeTakeFirst()
   const rows = await own
-    .selectAll()
+    .select(['kind', 'attempts', 'first_seq as firstSeq', 'last_seq as lastSeq'])
+    .select(['batch_last_seq as batchLastSeq', 'at_ms as atMs'])
     .where('first_seq', '>=', before?.first_seq ?? firstSeq)
     .where('first_seq', '<=', lastSeq)
     .orderBy('first_seq', 'desc')
     .limit(resourceLimits.shownHistoryRuns)
     .execute()
-  return rows.map(decodeRun).filter((run) => run.lastSeq >= firstSeq)
+  return rows.filter((run) => run.lastSeq >= firstSeq)
 }
 
 async function parkedOf(
@@ -85,16 +86,5 @@ async function parkedOf(
     .where('stream_seq', '<=', lastSeq)
     .limit(resourceLimits.shownHistoryRuns)
     .execute()
-  return new Set(rows.map(({ stream_seq }) => Number(stream_seq)))
-}
-
-function decodeRun(row: LaneHistoryRow): LaneRun {
-  return {
-    kind: row.kind,
-    firstSeq: Number(row.first_seq),
-    lastSeq: Number(row.last_seq),
-    batchLastSeq: row.batch_last_seq === null ? null : Number(row.batch_last_seq),
-    atMs: Number(row.at_ms),
-    attempts: Number(row.attempts),
-  }
+  return new Set(rows.map(({ stream_seq }) => stream_seq))
 }

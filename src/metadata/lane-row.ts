@@ -48,14 +48,13 @@ export function shownLane(row: LaneRow): LaneState {
 
 function stateOf(row: LaneRow): LaneState {
   const state = JSON.parse(row.state) as Partial<LaneState>
-  return { ...newLaneState(row.destination_id), ...state, ownerEpoch: Number(row.owner_epoch) }
+  return { ...newLaneState(row.destination_id), ...state, ownerEpoch: row.owner_epoch }
 }
 
 export function isLaneRowIntact(row: LaneRow): boolean {
-  return Number(row.row_check) === laneRowCheck(row)
+  return row.row_check === laneRowCheck(row)
 }
 
-/** The checksum uses the digits of a number, because PostgreSQL returns 64-bit integers as text. */
 export function laneRowCheck(row: Omit<LaneRow, 'row_check'>): number {
   return crc32(`${row.destination_id}\n${row.owner_epoch}\n${row.state}`)
 }

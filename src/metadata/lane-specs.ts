@@ -3,10 +3,9 @@ import { defaultConcurrency } from '../contract/delivery-settings.ts'
 import { type DestinationType, resolveConfig } from '../contract/destination.ts'
 import { wordsOf } from '../contract/destination-words.ts'
 import type { PipeLimits } from '../contract/pipe.ts'
-import { allColumns, columnsOf } from './columns.ts'
+import { columnsOf } from './columns.ts'
 import { ownFlush } from './delivery-settings.ts'
-import { readableConfig } from './destination-config.ts'
-import { readableTransform } from './destination-transform.ts'
+import { readable } from './destination-config.ts'
 import type { FlushLimits, LaneSource, LaneSpec, PipeLanes } from './lane-state.ts'
 import { loadLimits } from './limits.ts'
 import type { Sealer } from './secrets.ts'
@@ -78,21 +77,13 @@ async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null)
   const pipes = await pipeQuery.execute()
   const destinations = await destinationQuery.execute()
   const limits = await loadLimits(trx, pipeId)
-  const columns =
-    pipeId === null
-      ? await allColumns(trx)
-      : await columnsOf(
-          trx,
-          destinations.map((row) => row.destination_id),
-        )
+  const columns = await columnsOf(trx, pipeId === null ? null : destinations)
   const result = new Map<string, { pipe: (typeof pipes)[number]; lanes: LaneSpec[] }>()
   for (const pipe of pipes) result.set(pipe.pipe_id, { pipe, lanes: [] })
   for (const row of destinations) {
     const owner = result.get(row.pipe_id)
     if (owner === undefined) continue
-    const { config, unreadable: inConfig } = readableConfig(sealer, row)
-    const { transform, unreadable: inTransform } = readableTransform(sealer, row)
-    const unreadable = [...inConfig, ...inTransform]
+    const { config, transform, unreadable } = readable(sealer, row)
     const spec = {
       destinationId: row.destination_id,
       pipeId: row.pipe_id,
@@ -104,16 +95,14 @@ async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null)
       transform,
       timestampField: owner.pipe.pipe_ingest_ts_field,
       status: row.destination_status,
-      maxRetrySeconds: Number(row.destination_max_retry_seconds),
+      maxRetrySeconds: row.destination_max_retry_seconds,
       name: row.destination_name,
       flush: ownFlush(row) ?? flushLimits(limits.get(row.pipe_id), row.destination_type),
       rate:
-        row.rate_requests_per_second === null
-          ? null
-          : { requestsPerSecond: Number(row.rate_requests_per_second) },
-      concurrency: Number(row.concurrency ?? defaultConcurrency),
+        row.rate_requests_per_second === null ? null : { requestsPerSecond: row.rate_requests_per_second },
+      concurrency: row.concurrency ?? defaultConcurrency,
       onPermanentError: row.on_permanent_error,
-      pinGeneration: Number(row.tls_pin_generation),
+      pinGeneration: row.tls_pin_generation,
     }
     // The spec holds secrets, so its fingerprint is keyed: a revision can be logged.
     owner.lanes.push({ ...spec, revision: sealer.fingerprint(JSON.stringify(spec)).slice(0, 32) })

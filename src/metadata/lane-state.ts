@@ -7,6 +7,7 @@ import type { DestinationStatus } from '../contract/destination.ts'
 import type { SavedDrift } from '../contract/drift.ts'
 import type { DeliveryErrorClass, DeliveryFault, DestinationSpec } from '../destinations/driver.ts'
 import type { NumberedAttempt } from './lane-attempts.ts'
+import type { LatencyOfHour } from './lane-latency.ts'
 import type { LaneOwner } from './lane-ownership.ts'
 import type { ParkedChange } from './parked-store-port.ts'
 
@@ -93,6 +94,8 @@ export interface LaneState {
    * it knows.
    */
   generation: number
+  /** The greatest cursor that a rewind has left: the lane had delivered the messages up to it before. */
+  rewoundFromSeq: number | null
   /** Records of the first message after the cursor that are stored already (json_object). They are not sent again. */
   recordOffset: number
   /**
@@ -171,6 +174,7 @@ export function newLaneState(destinationId: string, cursorSeq = 0): LaneState {
     nextLastSeq: null,
     laterRanges: null,
     generation: 0,
+    rewoundFromSeq: null,
     recordOffset: 0,
     sizeLimitRecords: null,
     sizeSuccesses: 0,
@@ -220,6 +224,7 @@ export interface LaneCounts {
   /** In the order in which they happened. */
   passed?: readonly PassedMessages[]
   attempts?: readonly NumberedAttempt[]
+  latency?: readonly LatencyOfHour[]
 }
 
 /** Nothing has happened since the row was last saved. */

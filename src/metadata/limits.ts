@@ -2,7 +2,7 @@
 import type { PipeLimits } from '../contract/pipe.ts'
 import type { Audited } from './audit.ts'
 import { requirePipe } from './pipes.ts'
-import { type LimitsRow, normaliseId, type PipeRef } from './tables.ts'
+import { normaliseId, type PipeRef } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
 export interface LimitStore {
@@ -23,31 +23,20 @@ export function limits(db: Connection, inAudited: Audited): LimitStore {
         .where('pipes.workspace_id', '=', normaliseId(workspaceId))
         .where('pipes.pipe_id', '=', normaliseId(pipeId))
         .executeTakeFirst()
-      return row ? decodeLimits(row) : null
+      return row ? limitsIn(row) : null
     },
 
     put: (pipe, given) =>
       inAudited(async (trx, record) => {
-        const row: LimitsRow = {
-          pipe_id: await requirePipe(trx, pipe),
-          pl_ingest_max_records_per_request: given.pl_ingest_max_records_per_request,
-          pl_ingest_max_records_per_second: given.pl_ingest_max_records_per_second,
-          pl_ingest_max_records_per_day: given.pl_ingest_max_records_per_day,
-          pl_ingest_max_bytes_per_day: given.pl_ingest_max_bytes_per_day ?? null,
-          pl_delivery_max_records_per_flush: given.pl_delivery_max_records_per_flush,
-          pl_delivery_max_bytes_per_flush: given.pl_delivery_max_bytes_per_flush,
-          pl_delivery_max_seconds_per_flush: given.pl_delivery_max_seconds_per_flush,
-        }
-        const { pipe_id: _, ...values } = row
-        const stored = await rowOf(trx, row.pipe_id)
+        const pipeId = await requirePipe(trx, pipe)
+        const after = limitsIn(given)
+        const before = await limitsOf(trx, pipeId)
         await trx
           .insertInto('pipe_limits')
-          .values(row)
-          .onConflict((conflict) => conflict.column('pipe_id').doUpdateSet(values))
+          .values({ pipe_id: pipeId, ...after })
+          .onConflict((conflict) => conflict.column('pipe_id').doUpdateSet(after))
           .execute()
-        const after = decodeLimits(row)
-        const before = stored === undefined ? null : decodeLimits(stored)
-        await record({ ...of(pipe.workspaceId, row.pipe_id), operation: 'putLimits', before, after })
+        await record({ ...of(pipe.workspaceId, pipeId), operation: 'putLimits', before, after })
         return after
       }),
 
@@ -59,14 +48,13 @@ export function limits(db: Connection, inAudited: Audited): LimitStore {
           .where('workspace_id', '=', normaliseId(workspaceId))
           .where('pipe_id', '=', normaliseId(pipeId))
           .executeTakeFirst()
-        const stored = pipe && (await rowOf(trx, pipe.pipe_id))
-        if (stored === undefined) return false
-        await trx.deleteFrom('pipe_limits').where('pipe_id', '=', stored.pipe_id).execute()
+        const before = pipe ? await limitsOf(trx, pipe.pipe_id) : null
+        if (!pipe || before === null) return false
+        await trx.deleteFrom('pipe_limits').where('pipe_id', '=', pipe.pipe_id).execute()
         // Records accepted without limits were not reserved. With new limits the sums start again from the pipe's
         // usage.
-        await trx.deleteFrom('quota_days').where('pipe_id', '=', stored.pipe_id).execute()
-        const removed = { operation: 'deleteLimits', before: decodeLimits(stored), after: null }
-        await record({ ...of(workspaceId, stored.pipe_id), ...removed })
+        await trx.deleteFrom('quota_days').where('pipe_id', '=', pipe.pipe_id).execute()
+        await record({ ...of(workspaceId, pipe.pipe_id), operation: 'deleteLimits', before, after: null })
         return true
       }),
   }
@@ -74,26 +62,26 @@ export function limits(db: Connection, inAudited: Audited): LimitStore {
 
 const of = (workspaceId: string, pipeId: string) => ({ workspaceId, resourceId: pipeId, pipeId })
 
-function rowOf(trx: Connection, pipeId: string): Promise<LimitsRow | undefined> {
-  return trx.selectFrom('pipe_limits').selectAll().where('pipe_id', '=', pipeId).executeTakeFirst()
+async function limitsOf(trx: Connection, pipeId: string): Promise<PipeLimits | null> {
+  return (await loadLimits(trx, pipeId)).get(pipeId) ?? null
 }
 
 /** Returns limits by pipe id. Pipes without limits are left out. `pipeId` null: all pipes. */
 export async function loadLimits(trx: Connection, pipeId: string | null): Promise<Map<string, PipeLimits>> {
   let query = trx.selectFrom('pipe_limits').selectAll()
   if (pipeId !== null) query = query.where('pipe_id', '=', pipeId)
-  return new Map((await query.execute()).map((row) => [row.pipe_id, decodeLimits(row)]))
+  return new Map((await query.execute()).map((row) => [row.pipe_id, limitsIn(row)]))
 }
 
-function decodeLimits(row: LimitsRow): PipeLimits {
+/** Without other members, such as the id of a row. */
+function limitsIn(given: PipeLimits): PipeLimits {
   return {
-    pl_ingest_max_records_per_request: Number(row.pl_ingest_max_records_per_request),
-    pl_ingest_max_records_per_second: Number(row.pl_ingest_max_records_per_second),
-    pl_ingest_max_records_per_day: Number(row.pl_ingest_max_records_per_day),
-    pl_ingest_max_bytes_per_day:
-      row.pl_ingest_max_bytes_per_day === null ? null : Number(row.pl_ingest_max_bytes_per_day),
-    pl_delivery_max_records_per_flush: Number(row.pl_delivery_max_records_per_flush),
-    pl_delivery_max_bytes_per_flush: Number(row.pl_delivery_max_bytes_per_flush),
-    pl_delivery_max_seconds_per_flush: Number(row.pl_delivery_max_seconds_per_flush),
+    pl_ingest_max_records_per_request: given.pl_ingest_max_records_per_request,
+    pl_ingest_max_records_per_second: given.pl_ingest_max_records_per_second,
+    pl_ingest_max_records_per_day: given.pl_ingest_max_records_per_day,
+    pl_ingest_max_bytes_per_day: given.pl_ingest_max_bytes_per_day ?? null,
+    pl_delivery_max_records_per_flush: given.pl_delivery_max_records_per_flush,
+    pl_delivery_max_bytes_per_flush: given.pl_delivery_max_bytes_per_flush,
+    pl_delivery_max_seconds_per_flush: given.pl_delivery_max_seconds_per_flush,
   }
 }

@@ -8,6 +8,7 @@ import type { Transaction } from 'kysely'
 import { ConfigError } from '../platform/config-error.ts'
 import { createTables } from './migrations/25-tables.ts'
 import { createAttempts } from './migrations/26-attempts.ts'
+import { createLatency } from './migrations/27-latency.ts'
 import type { Tables } from './tables.ts'
 
 export interface Migration {
@@ -20,6 +21,7 @@ export interface Migration {
 export const migrations: readonly Migration[] = [
   { number: 25, name: 'tables of format 25', up: createTables },
   { number: 26, name: 'delivery attempts', up: createAttempts },
+  { number: 27, name: 'latency of lanes', up: createLatency },
 ]
 
 /** The format of a database that this version has brought up to date. */

@@ -2,12 +2,14 @@
  * Allowed origins of a pipe. They are stored as sent and compared in lower case: `https://App.example` equals
  * `https://app.example`.
  */
+
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import type { AllowedOrigin } from '../contract/pipe.ts'
 import type { Audited } from './audit.ts'
 import { requirePipe } from './pipes.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
+import { insertUnlessTaken, nextNumber } from './rows.ts'
 import { normaliseId, type PipeRef } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
@@ -36,24 +38,17 @@ export function origins(db: Connection, quotas: WorkspaceQuotas, inAudited: Audi
         const { workspaceId } = pipe
         const ownerId = await requirePipe(trx, pipe)
         await requireRoom(trx, normaliseId(workspaceId), 'origins', quotas)
-        const last = await trx
-          .selectFrom('pipe_allowed_origins')
-          .select((eb) => eb.fn.max('creation_order').as('order'))
-          .where('pipe_id', '=', ownerId)
-          .executeTakeFirst()
         const originId = randomUUID()
-        const inserted = await trx
-          .insertInto('pipe_allowed_origins')
-          .values({
-            pipe_allowed_origin_id: originId,
+        const isInserted = await insertUnlessTaken(trx, 'pipe_allowed_origins', {
+          pipe_allowed_origin_id: originId,
+          pipe_id: ownerId,
+          origin_domain: originDomain,
+          origin_key: originDomain.toLowerCase(),
+          creation_order: await nextNumber(trx, 'pipe_allowed_origins', 'creation_order', {
             pipe_id: ownerId,
-            origin_domain: originDomain,
-            origin_key: originDomain.toLowerCase(),
-            creation_order: Number(last?.order ?? 0) + 1,
-          })
-          .onConflict((conflict) => conflict.doNothing())
-          .executeTakeFirst()
-        if (inserted.numInsertedOrUpdatedRows === 0n) throw new ApiError('duplicate_origin')
+          }),
+        })
+        if (!isInserted) throw new ApiError('duplicate_origin')
         const after = { pipe_allowed_origin_id: originId, origin_domain: originDomain }
         const added = { operation: 'addAllowedOrigin', resourceId: originId, pipeId: ownerId }
         await record({ workspaceId, ...added, before: null, after })

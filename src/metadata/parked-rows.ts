@@ -14,6 +14,7 @@ const rowsAtOnce = 25
 const idsAtOnce = 500
 
 type Sums = Pick<ParkedSumRow, 'rows' | 'records' | 'body_bytes' | 'dropped_records'>
+const noSums = (): Sums => ({ rows: 0, records: 0, body_bytes: 0, dropped_records: 0 })
 
 /** Inserts parked records. A record that is parked already keeps its row. The destination must exist. */
 export async function insertParked(
@@ -24,7 +25,7 @@ export async function insertParked(
 ): Promise<void> {
   const known = await knownRows(trx, destinationId, parked)
   const added: { row: ParkedRow; body: string }[] = []
-  const sums = { rows: 0, records: 0, body_bytes: 0, dropped_records: 0 }
+  const sums = noSums()
   for (const each of parked) {
     const before = known.get(keyOf(each.msgId, indexOf(each)))
     if (before === undefined) {
@@ -59,7 +60,7 @@ export async function removeParked(
   rows: readonly Pick<ParkedRow, 'parked_id' | 'records_count' | 'body_bytes'>[],
   { areDropped = false } = {},
 ): Promise<number> {
-  const sums = { rows: 0, records: 0, body_bytes: 0, dropped_records: 0 }
+  const sums = noSums()
   for (const row of rows) addTo(sums, row, -1)
   const records = 0 - sums.records
   if (areDropped) sums.dropped_records = records
@@ -73,7 +74,7 @@ export async function removeParked(
 
 /** Removes the records before `firstIndex`, which are stored, from the row. False: no record would be left. */
 export async function cutParked(trx: Connection, row: ParkedRow, firstIndex: number): Promise<boolean> {
-  const storedRecords = firstIndex - Number(row.first_index)
+  const storedRecords = firstIndex - row.first_index
   if (storedRecords <= 0) return true
   const { body } = await bodyOf(trx, row.parked_id)
   const left = body.split('\n').slice(storedRecords)
@@ -96,7 +97,7 @@ export async function replaceRecords(
   }
   await trx.updateTable('parked_bodies').set({ body }).where('parked_id', '=', row.parked_id).execute()
   await trx.updateTable('parked').set(change).where('parked_id', '=', row.parked_id).execute()
-  const sums = { rows: 0, records: 0, body_bytes: 0, dropped_records: 0 }
+  const sums = noSums()
   addTo(sums, row, -1)
   addTo(sums, change, 1)
   await addToSums(trx, row.destination_id, sums)
@@ -152,7 +153,7 @@ async function knownRows(
       .where('destination_id', '=', destinationId)
       .where('msg_id', 'in', messages.slice(at, at + idsAtOnce))
       .execute()
-    for (const row of rows) known.set(keyOf(row.msg_id, Number(row.record_index)), row)
+    for (const row of rows) known.set(keyOf(row.msg_id, row.record_index), row)
   }
   return known
 }
@@ -189,16 +190,16 @@ async function parkAgain(
   nowMs: number,
 ): Promise<Pick<ParkedRow, 'records_count' | 'body_bytes'>> {
   const { reason, attempts, generation, recordCount, firstIndex, body } = parked
-  const isSame = before.is_edited === 1 || Number(before.first_index) === firstIndex
+  const isSame = before.is_edited === 1 || before.first_index === firstIndex
   const held = isSame
-    ? { records_count: Number(before.records_count), body_bytes: Number(before.body_bytes) }
+    ? { records_count: before.records_count, body_bytes: before.body_bytes }
     : { records_count: recordCount, body_bytes: body.length, first_index: firstIndex }
   await trx
     .updateTable('parked')
     .set({
       reason,
       ...causeColumns(parked, before.history, nowMs),
-      attempts: Number(before.attempts) + attempts,
+      attempts: before.attempts + attempts,
       generation,
       ...held,
     })
@@ -215,15 +216,14 @@ async function parkAgain(
   return held
 }
 
-/** PostgreSQL returns 64-bit integers as text. */
 function addTo(
   sums: Sums,
   { records_count, body_bytes }: Pick<ParkedRow, 'records_count' | 'body_bytes'>,
   sign: 1 | -1,
 ): void {
   sums.rows += sign
-  sums.records += sign * Number(records_count)
-  sums.body_bytes += sign * Number(body_bytes)
+  sums.records += sign * records_count
+  sums.body_bytes += sign * body_bytes
 }
 
 async function addToSums(trx: Connection, destinationId: string, sums: Sums): Promise<void> {

@@ -15,9 +15,9 @@ export function parkedStore(db: Connection, now: () => number): ParkedStore {
         .select(['rows', 'dropped_records'])
         .where('destination_id', '=', id)
         .executeTakeFirst()
-      const rows = Number(sums?.rows ?? 0)
+      const rows = sums?.rows ?? 0
       const isReplaying = rows > 0 && (await firstReplaying(db, id)) !== undefined
-      return { rows, isReplaying, droppedRecords: Number(sums?.dropped_records ?? 0) }
+      return { rows, isReplaying, droppedRecords: sums?.dropped_records ?? 0 }
     },
 
     taken: (workspaceId) => takenBytes(db, normaliseId(workspaceId)),
@@ -32,9 +32,9 @@ export function parkedStore(db: Connection, now: () => number): ParkedStore {
         .where('generation', '=', generation)
         .execute()
       return rows.map((row) => ({
-        seq: Number(row.stream_seq),
-        recordIndex: Number(row.record_index) < 0 ? null : Number(row.record_index),
-        recordCount: Number(row.records_count),
+        seq: row.stream_seq,
+        recordIndex: row.record_index < 0 ? null : row.record_index,
+        recordCount: row.records_count,
       }))
     },
 
@@ -63,7 +63,7 @@ export function parkedStore(db: Connection, now: () => number): ParkedStore {
           .updateTable('parked')
           .set({
             ...causeColumns(cause, row.history, now()),
-            attempts: Number(row.attempts) + attempts,
+            attempts: row.attempts + attempts,
             is_replaying: 0,
             replay_no: null,
           })
@@ -88,13 +88,13 @@ async function takenBytes(db: Connection, workspaceId: string): ReturnType<Parke
     .select(['pipes.workspace_id', 'parked_sums.rows', 'parked_sums.body_bytes'])
     .execute()
   const bytesOf = (rows: typeof sums) =>
-    rows.reduce((sum, row) => sum + Number(row.body_bytes) + Number(row.rows) * parkedRowBytes, 0)
+    rows.reduce((sum, row) => sum + row.body_bytes + row.rows * parkedRowBytes, 0)
   const own = sums.filter((row) => row.workspace_id === workspaceId)
   const counted = await db
     .selectFrom('workspaces')
-    .select((eb) => eb.fn.countAll().as('count'))
+    .select((eb) => eb.fn.countAll<number>().as('count'))
     .executeTakeFirst()
-  return { bytes: bytesOf(sums), ofWorkspace: bytesOf(own), workspaces: Number(counted?.count ?? 0) }
+  return { bytes: bytesOf(sums), ofWorkspace: bytesOf(own), workspaces: counted?.count ?? 0 }
 }
 
 async function numberReplay(
@@ -109,7 +109,7 @@ async function numberReplay(
     .where('destination_id', '=', destinationId)
     .executeTakeFirst()
   // The time is a lower bound, so that another copy of this data directory does not use the same number.
-  const replayNo = Math.max(Number(sums?.last_replay_no ?? 0) + 1, nowMs)
+  const replayNo = Math.max((sums?.last_replay_no ?? 0) + 1, nowMs)
   await trx
     .updateTable('parked_sums')
     .set({ last_replay_no: replayNo, begun_parked_id: parkedId })
@@ -180,7 +180,7 @@ async function nextReplay(
   throughSeq: number,
 ): Promise<Replay | null> {
   const row = (await begunReplay(trx, destinationId)) ?? (await firstReplaying(trx, destinationId))
-  if (row === undefined || Number(row.stream_seq) > throughSeq) return null
+  if (row === undefined || row.stream_seq > throughSeq) return null
   const { pipe_id } = await trx
     .selectFrom('destinations')
     .select('pipe_id')
@@ -189,15 +189,15 @@ async function nextReplay(
   const { body } = await bodyOf(trx, row.parked_id)
   return {
     parkedId: row.parked_id,
-    replays: Number(row.replays),
-    replayNo: row.replay_no === null ? null : Number(row.replay_no),
-    firstIndex: Number(row.first_index),
+    replays: row.replays,
+    replayNo: row.replay_no,
+    firstIndex: row.first_index,
     message: {
-      seq: Number(row.stream_seq),
+      seq: row.stream_seq,
       pipeId: pipe_id,
       msgId: row.msg_id,
-      receivedMs: Number(row.received_ms),
-      recordCount: Number(row.records_count),
+      receivedMs: row.received_ms,
+      recordCount: row.records_count,
       body: Buffer.from(body, 'utf8'),
     },
   }

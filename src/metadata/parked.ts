@@ -38,10 +38,10 @@ export function parked(db: Connection, now: () => number, inAudited: Audited): M
         const row = await one(trx, destination, parkedId)
         if (row === undefined) return { kind: 'not_found' }
         if (row.is_replaying === 1) return { kind: 'replaying' }
-        const most = Number(row.records_count)
+        const most = row.records_count
         if (recordTexts !== null && recordTexts.length > most) return { kind: 'too_many', most }
         if (recordTexts !== null) await editRecords(trx, row, recordTexts)
-        const replays = Number(row.replays) + 1
+        const replays = row.replays + 1
         await requestReplays(trx, [row])
         await record({
           workspaceId: destination.workspaceId,
@@ -69,7 +69,7 @@ export function parked(db: Connection, now: () => number, inAudited: Audited): M
           operation: 'deleteParked',
           resourceId: row.destination_id,
           pipeId: row.pipe_id,
-          before: { parked_id, msg_id, reason, error_code, records_count: Number(row.records_count) },
+          before: { parked_id, msg_id, reason, error_code, records_count: row.records_count },
           after: null,
         })
         return 'discarded'
@@ -90,7 +90,7 @@ export function parked(db: Connection, now: () => number, inAudited: Audited): M
 }
 
 async function editRecords(trx: Connection, row: ParkedRow, recordTexts: readonly string[]): Promise<void> {
-  await replaceRecords(trx, row, recordTexts, Number(row.first_index))
+  await replaceRecords(trx, row, recordTexts, row.first_index)
   await trx.updateTable('parked').set({ is_edited: 1 }).where('parked_id', '=', row.parked_id).execute()
 }
 
@@ -161,24 +161,24 @@ function shown(row: ShownRow): ParkedRecord {
     column: row.error_column,
     value: row.error_value,
   }
-  const index = Number(row.record_index)
+  const index = row.record_index
   return {
     parked_id: row.parked_id,
     msg_id: row.msg_id,
     record_index: index < 0 ? null : index,
-    stream_seq: Number(row.stream_seq),
+    stream_seq: row.stream_seq,
     parked_ts: isoTime(row.parked_ms),
     reason: row.reason,
     state: row.is_replaying === 1 ? 'replaying' : 'parked',
     error,
-    attempts: Number(row.attempts),
-    replays: Number(row.replays),
-    records_count: Number(row.records_count),
+    attempts: row.attempts,
+    replays: row.replays,
+    records_count: row.records_count,
   }
 }
 
 function positionOf(row: Pick<ParkedRow, 'stream_seq' | 'record_index'>): ParkedPosition {
-  return { seq: Number(row.stream_seq), index: Number(row.record_index) }
+  return { seq: row.stream_seq, index: row.record_index }
 }
 
 /** Selects rows of this destination, if it belongs to the workspace. */

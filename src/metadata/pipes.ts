@@ -1,9 +1,11 @@
 /** Pipes. `requirePipe` checks for all repositories that a pipe belongs to a workspace. */
+
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { geoFieldKeys, type Pipe } from '../contract/pipe.ts'
 import type { Audited } from './audit.ts'
 import { requireFewDeleted, requireRoom, type WorkspaceQuotas } from './quotas.ts'
+import { insertUnlessTaken, nextNumber } from './rows.ts'
 import { isoTime, normaliseId, type PipeRef, type PipeRow, toFlag } from './tables.ts'
 import { type Connection, type Decided, decided } from './transactions.ts'
 
@@ -63,7 +65,7 @@ export function pipes(
           ...values,
           // Always later than before, even if the clock stood still or went back: clients compare it to notice a
           // change.
-          pipe_updated_ms: Math.max(now(), Number(before.pipe_updated_ms) + 1),
+          pipe_updated_ms: Math.max(now(), before.pipe_updated_ms + 1),
         }
         await trx.updateTable('pipes').set(updated).where('pipe_id', '=', before.pipe_id).execute()
         const after = decodePipe({ ...before, ...updated })
@@ -83,11 +85,8 @@ export function pipes(
           .where('pipe_id', '=', before.pipe_id)
           .execute()
         // This row tells the buffer to drop the pipe's messages.
-        await trx
-          .insertInto('deleted_pipes')
-          .values({ pipe_id: before.pipe_id, workspace_id: before.workspace_id, deleted_ms: now() })
-          .onConflict((conflict) => conflict.doNothing())
-          .execute()
+        const { pipe_id, workspace_id } = before
+        await insertUnlessTaken(trx, 'deleted_pipes', { pipe_id, workspace_id, deleted_ms: now() })
         const removed = { operation: 'deletePipe', before: decodePipe(before), after: null }
         await record({ ...of(pipe.workspaceId, before.pipe_id), ...removed })
         return true
@@ -119,11 +118,6 @@ async function insertPipe(
   pipe: Parameters<PipeStore['create']>[1],
   nowMs: number,
 ): Promise<Pipe> {
-  const last = await trx
-    .selectFrom('pipes')
-    .select((eb) => eb.fn.max('creation_order').as('order'))
-    .where('workspace_id', '=', workspaceId)
-    .executeTakeFirst()
   const row: PipeRow = {
     pipe_id: randomUUID(),
     workspace_id: workspaceId,
@@ -139,14 +133,9 @@ async function insertPipe(
     pipe_allow_any_browser_origin: toFlag(pipe.pipe_allow_any_browser_origin),
     pipe_created_ms: nowMs,
     pipe_updated_ms: nowMs,
-    creation_order: Number(last?.order ?? 0) + 1,
+    creation_order: await nextNumber(trx, 'pipes', 'creation_order', { workspace_id: workspaceId }),
   }
-  const inserted = await trx
-    .insertInto('pipes')
-    .values(row)
-    .onConflict((conflict) => conflict.doNothing())
-    .executeTakeFirst()
-  if (inserted.numInsertedOrUpdatedRows === 0n) throw new ApiError('duplicate_pipe_name')
+  if (!(await insertUnlessTaken(trx, 'pipes', row))) throw new ApiError('duplicate_pipe_name')
   return decodePipe(row)
 }
 

@@ -2,6 +2,7 @@
  * Limits the pipes, API keys and so on of a workspace. They are counted in the transaction that adds one, so a race
  * cannot exceed the limit. If a setting is lowered, existing ones are kept.
  */
+import { sql } from 'kysely'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Connection } from './transactions.ts'
@@ -29,7 +30,7 @@ export async function requireRoom(
   quotas: WorkspaceQuotas,
 ): Promise<void> {
   const most = quotas[what]
-  if ((await counts[what](trx, workspaceId)) < most) return
+  if ((await counts[what](trx, workspaceId).executeTakeFirstOrThrow()).count < most) return
   const { setting, words } = named[what]
   throw new ApiError('workspace_full', {
     message: `This workspace has reached its limit of ${most} ${words}. Delete one, or raise ${setting}.`,
@@ -43,8 +44,8 @@ export async function requireRoom(
  */
 export async function requireFewDeleted(trx: Connection, workspaceId: string): Promise<void> {
   const most = resourceLimits.deletedPipesPerWorkspace
-  const query = trx.selectFrom('deleted_pipes').select((eb) => eb.fn.countAll().as('count'))
-  const deleted = numberOf(await query.where('workspace_id', '=', workspaceId).executeTakeFirst())
+  const query = trx.selectFrom('deleted_pipes').select(count).where('workspace_id', '=', workspaceId)
+  const { count: deleted } = await query.executeTakeFirstOrThrow()
   if (deleted < most) return
   throw new ApiError('workspace_full', {
     message: `This workspace has deleted ${deleted} pipes whose messages are still in the buffer. Create a new pipe once those are dropped.`,
@@ -59,35 +60,30 @@ const named: Record<keyof WorkspaceQuotas, { setting: string; words: string }> =
   origins: { setting: 'workspace.max_origins', words: 'allowed origins' },
 }
 
-const counts: Record<keyof WorkspaceQuotas, (trx: Connection, workspaceId: string) => Promise<number>> = {
-  async pipes(trx, workspaceId) {
-    const query = trx.selectFrom('pipes').select((eb) => eb.fn.countAll().as('count'))
-    return numberOf(await query.where('workspace_id', '=', workspaceId).executeTakeFirst())
-  },
+const count = sql<number>`count(*)`.as('count')
 
-  async apiKeys(trx, workspaceId) {
-    const query = trx.selectFrom('api_keys').select((eb) => eb.fn.countAll().as('count'))
-    const active = query.where('api_key_status', '=', 'active')
-    return numberOf(await active.where('workspace_id', '=', workspaceId).executeTakeFirst())
-  },
-
-  async destinations(trx, workspaceId) {
-    const query = trx
-      .selectFrom('destinations')
-      .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
-      .select((eb) => eb.fn.countAll().as('count'))
-    return numberOf(await query.where('pipes.workspace_id', '=', workspaceId).executeTakeFirst())
-  },
-
-  async origins(trx, workspaceId) {
-    const query = trx
-      .selectFrom('pipe_allowed_origins as origin')
-      .innerJoin('pipes', 'pipes.pipe_id', 'origin.pipe_id')
-      .select((eb) => eb.fn.countAll().as('count'))
-    return numberOf(await query.where('pipes.workspace_id', '=', workspaceId).executeTakeFirst())
-  },
+interface CountQuery {
+  executeTakeFirstOrThrow(): Promise<{ count: number }>
 }
 
-function numberOf(row: { count: string | number | bigint } | undefined): number {
-  return Number(row?.count ?? 0)
+const counts: Record<keyof WorkspaceQuotas, (trx: Connection, workspaceId: string) => CountQuery> = {
+  pipes: (trx, id) => trx.selectFrom('pipes').select(count).where('workspace_id', '=', id),
+  apiKeys: (trx, id) =>
+    trx
+      .selectFrom('api_keys')
+      .select(count)
+      .where('api_key_status', '=', 'active')
+      .where('workspace_id', '=', id),
+  destinations: (trx, id) =>
+    trx
+      .selectFrom('destinations')
+      .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
+      .select(count)
+      .where('pipes.workspace_id', '=', id),
+  origins: (trx, id) =>
+    trx
+      .selectFrom('pipe_allowed_origins as origin')
+      .innerJoin('pipes', 'pipes.pipe_id', 'origin.pipe_id')
+      .select(count)
+      .where('pipes.workspace_id', '=', id),
 }

@@ -43,6 +43,6 @@ async function pinOf(
     .select(['tls_pin_sha256', 'tls_pin_generation'])
     .where('destination_id', '=', normaliseId(destinationId))
     .executeTakeFirst()
-  if (row === undefined || Number(row.tls_pin_generation) !== generation) return null
+  if (row === undefined || row.tls_pin_generation !== generation) return null
   return { sha256: row.tls_pin_sha256 }
 }

@@ -108,8 +108,8 @@ async function findSession(db: Connection, hash: string): Promise<StoredSession 
     workspaceName: row.workspace_name,
     user: shownUser(row),
     passwordHash: row.password_hash,
-    createdMs: Number(row.session_created_ms),
-    lastUsedMs: Number(row.session_last_used_ms),
+    createdMs: row.session_created_ms,
+    lastUsedMs: row.session_last_used_ms,
   }
 }
 

@@ -6,13 +6,15 @@
  * `creation_order` counts within the parent (workspace or pipe). It keeps lists in creation order even if the clock
  * jumped or two rows share a millisecond.
  */
+
 import type { Generated } from 'kysely'
 import type { AlertFormat } from '../contract/alert-words.ts'
 import type { DeliveryAttempt } from '../contract/attempts.ts'
 import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
 import type { ParkedReason } from '../contract/parked.ts'
-import type { GeoFieldKey } from '../contract/pipe.ts'
+import type { GeoFieldKey, PipeLimits } from '../contract/pipe.ts'
+import type { LaneHour, UsageCounts } from '../contract/usage.ts'
 import type { UserRole } from '../contract/user.ts'
 
 /** A pipe, valid only if it belongs to the workspace. */
@@ -25,6 +27,18 @@ export interface PipeRef {
 export interface DestinationRef extends Partial<PipeRef> {
   workspaceId: string
   destinationId: string
+}
+
+/** An API key, valid only if it belongs to the workspace. */
+export interface ApiKeyRef {
+  workspaceId: string
+  apiKeyId: string
+}
+
+/** A user, valid only if it belongs to the workspace. */
+export interface UserRef {
+  workspaceId: string
+  userId: string
 }
 
 export type Flag = 0 | 1
@@ -117,15 +131,8 @@ export interface DestinationColumnRow {
   nullable: Flag
 }
 
-export interface LimitsRow {
+export interface LimitsRow extends PipeLimits {
   pipe_id: string
-  pl_ingest_max_records_per_request: number
-  pl_ingest_max_records_per_second: number
-  pl_ingest_max_records_per_day: number
-  pl_ingest_max_bytes_per_day: number | null
-  pl_delivery_max_records_per_flush: number
-  pl_delivery_max_bytes_per_flush: number
-  pl_delivery_max_seconds_per_flush: number
 }
 
 export interface OriginRow {
@@ -197,27 +204,15 @@ export interface ParkedSumRow {
   begun_parked_id: string | null
 }
 
-export interface UsageHourRow {
+export interface UsageHourRow extends UsageCounts {
   pipe_id: string
   hour_ms: number
-  ingest_requests: number
-  ingest_records: number
-  ingest_bytes: number
-  rejected_requests: number
-  delivered_records: number
-  failed_attempts: number
-  skipped_records: number
-  filtered_records: number
   last_ingest_ms: number | null
 }
 
-export interface LaneHourRow {
+export interface LaneHourRow extends Omit<LaneHour, 'hour_ts'> {
   destination_id: string
   hour_ms: number
-  delivered_records: number
-  failed_attempts: number
-  skipped_records: number
-  filtered_records: number
 }
 
 /** The outcome of a run of messages of a lane; runs of a lane never overlap. */
@@ -442,6 +437,14 @@ export interface LaneAttemptRow {
   attempt_json: string
 }
 
+/** Written and read by `lane-latency.ts`. */
+export interface LaneLatencyRow {
+  destination_id: string
+  hour_ms: number
+  /** A `LatencyCounts`. */
+  latency_json: string
+}
+
 export interface Tables {
   workspaces: WorkspaceRow
   api_keys: ApiKeyRow
@@ -455,6 +458,7 @@ export interface Tables {
   lane_hours: LaneHourRow
   lane_history: LaneHistoryRow
   lane_attempts: LaneAttemptRow
+  lane_latency: LaneLatencyRow
   parked: ParkedRow
   parked_bodies: ParkedBodyRow
   parked_sums: ParkedSumRow
@@ -494,5 +498,5 @@ export function toFlag(value: boolean): Flag {
 }
 
 export function isoTime(ms: number): string {
-  return new Date(Number(ms)).toISOString()
+  return new Date(ms).toISOString()
 }

@@ -13,7 +13,7 @@ import { noUsageCounts, type UsageCounts, type UsageHour, usageCounts } from '..
 import { type LaneHours, laneHours } from './lane-hours.ts'
 import { isoTime, normaliseId, type UsageHourRow, type UsageMarkRow } from './tables.ts'
 import { type Connection, inRowTransaction, inWriteTransaction } from './transactions.ts'
-import { UnknownOutcomeError } from './write-errors.ts'
+import { UnknownWrite } from './write-errors.ts'
 
 /** The usage that roll-ups contain: everything but the backlog. */
 export type RolledUpUsage = Omit<PipeUsage, 'pending_messages' | 'pending_bytes' | 'blocked_lanes'>
@@ -87,7 +87,7 @@ export function hourStart(ms: number): number {
 export function usage(db: Connection): UsageStore {
   const addToHour = usageIncrement(db)
   const setMark = markUpsert(db)
-  const unknown = new UnknownCounts()
+  const unknown = new UnknownWrite<readonly IngestCounts[]>()
   return {
     byPipe: (workspaceId, sinceMs) => sumsByPipe(db, normaliseId(workspaceId), sinceMs),
 
@@ -97,9 +97,8 @@ export function usage(db: Connection): UsageStore {
       for (let fromMs = firstMs; fromMs <= lastMs; fromMs += dayLength) {
         if (fromMs > firstMs) await setImmediate()
         const toMs = Math.min(fromMs + dayLength - hourLength, lastMs)
-        for (const { hour_ms, ...sums } of await sumsByHour(db, workspaceId, pipeIds, { fromMs, toMs })) {
-          found.set(Number(hour_ms), countsOf(sums))
-        }
+        for (const { hour_ms, ...sums } of await sumsByHour(db, workspaceId, pipeIds, { fromMs, toMs }))
+          found.set(hour_ms, sums)
       }
       return found
     },
@@ -107,7 +106,7 @@ export function usage(db: Connection): UsageStore {
     ofLane: laneHours(db),
 
     async addIngest(given, marks) {
-      const counts = await unknown.without(given)
+      const counts = without(given, (await unknown.stored()) ?? [])
       if (counts.length === 0 && marks.length === 0) return
       const adding = inRowTransaction(db, async (trx) => {
         for (const count of inOrder(counts)) {
@@ -139,7 +138,7 @@ export function usage(db: Connection): UsageStore {
             .select(['messages', 'records', 'bytes'])
             .where('pipe_id', '=', normaliseId(pipeId))
             .executeTakeFirst()
-          const requests = to.messages - Number(marked?.messages ?? 0)
+          const requests = to.messages - (marked?.messages ?? 0)
           if (requests <= 0) continue
           await trx.executeQuery(
             addToHour({
@@ -147,8 +146,8 @@ export function usage(db: Connection): UsageStore {
               pipe_id: pipeId,
               hour_ms: hourMs,
               ingest_requests: requests,
-              ingest_records: Math.max(0, to.records - Number(marked?.records ?? 0)),
-              ingest_bytes: Math.max(0, to.bytes - Number(marked?.bytes ?? 0)),
+              ingest_records: Math.max(0, to.records - (marked?.records ?? 0)),
+              ingest_bytes: Math.max(0, to.bytes - (marked?.bytes ?? 0)),
               last_ingest_ms: null,
             }),
           )
@@ -158,8 +157,8 @@ export function usage(db: Connection): UsageStore {
     },
 
     async marks() {
-      const rows = await db.selectFrom('usage_marks').selectAll().orderBy('pipe_id').execute()
-      return rows.map(decodeMark)
+      const marks = db.selectFrom('usage_marks').orderBy('pipe_id')
+      return await marks.select(['pipe_id as pipeId', 'messages', 'records', 'bytes']).execute()
     },
 
     ingestedSince: (sinceMs) => ingestedSince(db, sinceMs),
@@ -171,23 +170,22 @@ export function usage(db: Connection): UsageStore {
 async function ingestedSince(db: Connection, sinceMs: number): ReturnType<UsageStore['ingestedSince']> {
   const rows = await db
     .selectFrom('usage_hours')
-    .select((eb) => [
-      'pipe_id',
-      eb.fn.sum('ingest_records').as('records'),
-      eb.fn.sum('ingest_bytes').as('bytes'),
+    .select('pipe_id')
+    .select(({ fn }) => [
+      fn.sum<number>('ingest_records').as('records'),
+      fn.sum<number>('ingest_bytes').as('bytes'),
     ])
     .where('hour_ms', '>=', sinceMs)
     // Hours of a later day exist if the clock was ahead for a while.
     .where('hour_ms', '<', sinceMs + dayLength)
     .groupBy('pipe_id')
     .execute()
-  return Object.fromEntries(
-    rows.map((row) => [row.pipe_id, { records: Number(row.records), bytes: Number(row.bytes) }]),
-  )
+  return Object.fromEntries(rows.map(({ pipe_id, ...sums }) => [pipe_id, sums]))
 }
 
 async function prune(trx: Connection, beforeMs: number): Promise<void> {
   await trx.deleteFrom('lane_hours').where('hour_ms', '<', beforeMs).execute()
+  await trx.deleteFrom('lane_latency').where('hour_ms', '<', beforeMs).execute()
   await trx
     .deleteFrom('usage_hours')
     .where('hour_ms', '<', beforeMs)
@@ -207,55 +205,25 @@ async function prune(trx: Connection, beforeMs: number): Promise<void> {
     .execute()
 }
 
-function decodeMark(row: UsageMarkRow): UsageMark {
-  return {
-    pipeId: row.pipe_id,
-    messages: Number(row.messages),
-    records: Number(row.records),
-    bytes: Number(row.bytes),
-  }
-}
-
 /** Sorts by key, so that two nodes that update the same rows wait at the first one and do not deadlock. */
 function inOrder<T extends { pipeId: string; hourMs?: number }>(of: readonly T[]): T[] {
   const keyOf = ({ pipeId, hourMs = 0 }: T) => `${normaliseId(pipeId)}/${hourMs}`
   return of.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))
 }
 
-/**
- * Counts of a transaction whose outcome is unknown. The caller keeps them and adds them again with newer counts. If
- * they turn out to be stored, they are subtracted.
- */
-class UnknownCounts {
-  #counts: readonly IngestCounts[] = []
-  #error: UnknownOutcomeError | null = null
-
-  note(error: unknown, counts: readonly IngestCounts[]): never {
-    if (error instanceof UnknownOutcomeError) {
-      this.#error = error
-      this.#counts = counts
+/** Counts of a write that was not known to be stored, and was, are subtracted. The caller adds them again with newer counts. */
+function without(counts: readonly IngestCounts[], stored: readonly IngestCounts[]): IngestCounts[] {
+  return counts.map((count) => {
+    const known = stored.find((one) => one.pipeId === count.pipeId && one.hourMs === count.hourMs)
+    if (known === undefined) return count
+    return {
+      ...count,
+      requests: count.requests - known.requests,
+      records: count.records - known.records,
+      bytes: count.bytes - known.bytes,
+      rejected: count.rejected - known.rejected,
     }
-    throw error
-  }
-
-  async without(counts: readonly IngestCounts[]): Promise<readonly IngestCounts[]> {
-    if (this.#error === null || !(await this.#error.wasCommitted())) {
-      this.#error = null
-      return counts
-    }
-    this.#error = null
-    return counts.map((count) => {
-      const stored = this.#counts.find((one) => one.pipeId === count.pipeId && one.hourMs === count.hourMs)
-      if (stored === undefined) return count
-      return {
-        ...count,
-        requests: count.requests - stored.requests,
-        records: count.records - stored.records,
-        bytes: count.bytes - stored.bytes,
-        rejected: count.rejected - stored.rejected,
-      }
-    })
-  }
+  })
 }
 
 /** Starts at the workspace's pipes and reads their hours by key, so the rows of other workspaces cost nothing. */
@@ -269,7 +237,7 @@ function sumsByHour(
     .selectFrom('pipes')
     .innerJoin('usage_hours as hour', 'hour.pipe_id', 'pipes.pipe_id')
     .select('hour.hour_ms')
-    .select((eb) => usageCounts.map((name) => eb.fn.sum(`hour.${name}`).as(name)))
+    .select((eb) => usageCounts.map((name) => eb.fn.sum<number>(`hour.${name}`).as(name)))
     .where('pipes.workspace_id', '=', normaliseId(workspaceId))
     .where('hour.hour_ms', '>=', fromMs)
     // Later hours exist if the clock was ahead for a while.
@@ -290,18 +258,12 @@ export async function countsByPipe(
     .selectFrom('pipes')
     .innerJoin('usage_hours as hour', 'hour.pipe_id', 'pipes.pipe_id')
     .select('pipes.pipe_id')
-    .select((eb) => usageCounts.map((name) => eb.fn.sum(`hour.${name}`).as(name)))
+    .select((eb) => usageCounts.map((name) => eb.fn.sum<number>(`hour.${name}`).as(name)))
     .where('pipes.workspace_id', '=', workspaceId)
     .where('hour.hour_ms', '>=', sinceMs)
     .groupBy('pipes.pipe_id')
     .execute()
-  return new Map(rows.map(({ pipe_id, ...sums }) => [pipe_id, countsOf(sums)]))
-}
-
-function countsOf(sums: Record<keyof UsageCounts, number | string | bigint>): UsageCounts {
-  const counts = { ...noUsageCounts }
-  for (const name of usageCounts) counts[name] = Number(sums[name])
-  return counts
+  return new Map(rows.map(({ pipe_id, ...sums }) => [pipe_id, sums]))
 }
 
 async function sumsByPipe(

@@ -1,12 +1,14 @@
 /**
  * Users who sign in, and the setup links with which they create an account. docs/dev/contract.md#sign-in-for-people.
  */
+
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { User, UserRole } from '../contract/user.ts'
 import type { Audited } from './audit.ts'
-import { addressOf, isoTime, normaliseId, type UserRow } from './tables.ts'
+import { insertUnlessTaken } from './rows.ts'
+import { addressOf, isoTime, normaliseId, type UserRef, type UserRow } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
 export interface NewUser {
@@ -40,9 +42,9 @@ export interface UserStore {
   /** Throws `duplicate_user_email` (other workspaces are not checked) and `workspace_full`. */
   create(workspaceId: string, user: NewUser): Promise<User>
   /** Ends every session of the user. Null: no such user. Throws `last_admin`. */
-  update(workspaceId: string, userId: string, change: UserChange): Promise<User | null>
+  update(user: UserRef, change: UserChange): Promise<User | null>
   /** Deletes the user and its sessions. False: no such user. Throws `last_admin`. */
-  delete(workspaceId: string, userId: string): Promise<boolean>
+  delete(user: UserRef): Promise<boolean>
   /** Returns the accounts with this address in all workspaces, oldest first, for signing in. */
   accountsOf(email: string): Promise<StoredUser[]>
   /** Creates the user and deletes the link. Null: there is no such link, or it has expired. Throws as `create` does. */
@@ -64,9 +66,9 @@ export function users(db: Connection, now: () => number, inAudited: Audited): Us
         return after
       }),
 
-    update: (workspaceId, userId, { role, passwordHash }) =>
+    update: ({ workspaceId, userId }, { role, passwordHash }) =>
       inAudited(async (trx, record) => {
-        const row = await one(trx, workspaceId, userId)
+        const row = await one(trx, { workspaceId, userId })
         if (row === null) return null
         if (role === 'viewer') await requireAnotherAdmin(trx, row)
         const changed = {
@@ -82,9 +84,9 @@ export function users(db: Connection, now: () => number, inAudited: Audited): Us
         return after
       }),
 
-    delete: (workspaceId, userId) =>
+    delete: ({ workspaceId, userId }) =>
       inAudited(async (trx, record) => {
-        const row = await one(trx, workspaceId, userId)
+        const row = await one(trx, { workspaceId, userId })
         if (row === null) return false
         await requireAnotherAdmin(trx, row)
         await trx.deleteFrom('users').where('user_id', '=', row.user_id).execute()
@@ -181,7 +183,7 @@ async function insertSetupLink(
   await trx.deleteFrom('setup_tokens').where('setup_expires_ms', '<=', nowMs).execute()
   const ofWorkspace = trx
     .selectFrom('setup_tokens')
-    .select((eb) => eb.fn.countAll().as('count'))
+    .select((eb) => eb.fn.countAll<number>().as('count'))
     .where('workspace_id', '=', workspaceId)
   requireRoom(await ofWorkspace.executeTakeFirst(), 'unused setup links', 'setupLinksPerWorkspace')
   await trx
@@ -198,7 +200,7 @@ async function insertSetupLink(
 async function insert(trx: Connection, workspaceId: string, user: NewUser, nowMs: number): Promise<UserRow> {
   const known = await trx
     .selectFrom('users')
-    .select((eb) => [eb.fn.countAll().as('count'), eb.fn.max('creation_order').as('order')])
+    .select((eb) => [eb.fn.countAll<number>().as('count'), eb.fn.max('creation_order').as('order')])
     .where('workspace_id', '=', workspaceId)
     .executeTakeFirst()
   requireRoom(known, 'users', 'usersPerWorkspace')
@@ -218,20 +220,15 @@ async function insert(trx: Connection, workspaceId: string, user: NewUser, nowMs
     password_hash: user.passwordHash,
     user_created_ms: nowMs,
     user_last_sign_in_ms: null,
-    creation_order: Number(known?.order ?? 0) + 1,
+    creation_order: (known?.order ?? 0) + 1,
   }
   for (const user_email of keys) {
-    const inserted = await trx
-      .insertInto('users')
-      .values({ ...row, user_email })
-      .onConflict((conflict) => conflict.doNothing())
-      .executeTakeFirst()
-    if (inserted.numInsertedOrUpdatedRows === 1n) return { ...row, user_email }
+    if (await insertUnlessTaken(trx, 'users', { ...row, user_email })) return { ...row, user_email }
   }
   throw new ApiError('duplicate_user_email')
 }
 
-async function one(trx: Connection, workspaceId: string, userId: string): Promise<UserRow | null> {
+async function one(trx: Connection, { workspaceId, userId }: UserRef): Promise<UserRow | null> {
   const row = await trx
     .selectFrom('users')
     .selectAll()
@@ -261,12 +258,12 @@ async function requireAnotherAdmin(
 }
 
 function requireRoom(
-  row: { count: string | number | bigint } | undefined,
+  row: { count: number } | undefined,
   words: string,
   limit: 'usersPerWorkspace' | 'setupLinksPerWorkspace',
 ): void {
   const most = resourceLimits[limit]
-  if (Number(row?.count ?? 0) < most) return
+  if ((row?.count ?? 0) < most) return
   throw new ApiError('workspace_full', {
     message: `This workspace has reached its limit of ${most} ${words}.`,
     details: { limit: limit === 'usersPerWorkspace' ? 'users' : 'setup_links', limit_value: most },

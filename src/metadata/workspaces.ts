@@ -1,9 +1,11 @@
 /** Workspaces. The operator creates them on the machine, never over HTTP. */
+
 import { randomUUID } from 'node:crypto'
 import { validationError } from '../contract/errors.ts'
 import { insertApiKey } from './api-keys.ts'
 import type { Audited } from './audit.ts'
 import type { NewApiKey } from './key-tokens.ts'
+import { insertUnlessTaken, nextNumber } from './rows.ts'
 import type { Connection } from './transactions.ts'
 
 export interface WorkspaceStore {
@@ -22,21 +24,13 @@ export function workspaces(db: Connection, now: () => number, inAudited: Audited
           throw validationError({ workspace_name: 'Use 1 to 100 letters, digits, hyphens or underscores.' })
         }
         const workspaceId = randomUUID()
-        const last = await trx
-          .selectFrom('workspaces')
-          .select((eb) => eb.fn.max('creation_order').as('order'))
-          .executeTakeFirst()
-        const inserted = await trx
-          .insertInto('workspaces')
-          .values({
-            workspace_id: workspaceId,
-            workspace_name: name,
-            workspace_created_ms: now(),
-            creation_order: Number(last?.order ?? 0) + 1,
-          })
-          .onConflict((conflict) => conflict.doNothing())
-          .executeTakeFirst()
-        if (inserted.numInsertedOrUpdatedRows === 0n) {
+        const isInserted = await insertUnlessTaken(trx, 'workspaces', {
+          workspace_id: workspaceId,
+          workspace_name: name,
+          workspace_created_ms: now(),
+          creation_order: await nextNumber(trx, 'workspaces', 'creation_order', {}),
+        })
+        if (!isInserted) {
           throw validationError({ workspace_name: 'A workspace with this name already exists.' })
         }
         const created = await insertApiKey(trx, workspaceId, key, now())
@@ -48,13 +42,12 @@ export function workspaces(db: Connection, now: () => number, inAudited: Audited
     },
 
     async list() {
-      const rows = await db
+      return await db
         .selectFrom('workspaces')
-        .select(['workspace_id', 'workspace_name'])
+        .select(['workspace_id as workspaceId', 'workspace_name as name'])
         .orderBy('creation_order')
         .orderBy('workspace_id')
         .execute()
-      return rows.map((row) => ({ workspaceId: row.workspace_id, name: row.workspace_name }))
     },
   }
 }

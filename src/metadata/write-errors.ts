@@ -40,3 +40,26 @@ export class UnknownOutcomeError extends StorageUnavailableError {
 }
 
 const askAgainMs = 1_000
+
+/**
+ * Remembers a write whose outcome is unknown. The caller repeats it with newer content, and leaves out what turns out to
+ * be stored, because counts would be added twice.
+ */
+export class UnknownWrite<Content> {
+  #unknown: { error: UnknownOutcomeError; content: Content } | null = null
+
+  /** Throws the error of the write. */
+  note(error: unknown, content: Content): never {
+    if (error instanceof UnknownOutcomeError) this.#unknown = { error, content }
+    throw error
+  }
+
+  /** The content of the noted write if it is stored. Rejects with StorageUnavailableError while that is unknown. */
+  async stored(): Promise<Content | null> {
+    if (this.#unknown === null) return null
+    const { error, content } = this.#unknown
+    const wasCommitted = await error.wasCommitted()
+    this.#unknown = null
+    return wasCommitted ? content : null
+  }
+}

@@ -22,6 +22,8 @@ export const secondsBounds = [
 export const attemptSecondsBounds = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ]
+/** Seconds from acceptance to the destination: from the next batch to an outage of days. */
+export const latencySecondsBounds = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60, 600, 3_600, 86_400]
 export const countBounds = [1, 4, 16, 64, 256, 1_024, 4_096, 16_384]
 export const bytesBounds = [1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216]
 
@@ -45,12 +47,12 @@ export class Histogram {
     this.#at = slot * this.#width
   }
 
-  observe(value: number): void {
+  observe(value: number, count = 1): void {
     const bounds = this.#bounds
     let index = 0
     while (index < bounds.length && value > bounds[index]!) index += 1
-    this.#numbers[this.#at + index]! += 1
-    this.#numbers[this.#at + bounds.length + 1]! += value
+    this.#numbers[this.#at + index]! += count
+    this.#numbers[this.#at + bounds.length + 1]! += value * count
   }
 
   get slots(): number {

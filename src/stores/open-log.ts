@@ -25,10 +25,9 @@ import {
   withoutBase,
 } from '../log/offset.ts'
 import { leaveBallast, releaseBallastWhenFull } from '../log/segments/disk-guard.ts'
-import { openSegmentFeed } from '../log/segments/feed.ts'
 import { MessageSearch } from '../log/segments/message-search.ts'
 import * as segments from '../log/segments/open-buffer.ts'
-import { openSegmentReader } from '../log/segments/reader.ts'
+import { openSegmentFeed, openSegmentReader } from '../log/segments/reader.ts'
 import type { Logger, LogSettings } from '../platform/log.ts'
 
 export interface BufferWriterDeps {

@@ -15,6 +15,7 @@ import { directorySource } from '../metadata/directory.ts'
 import { drift, driftStore } from '../metadata/drift.ts'
 import { giveIdentity, loadIdentity, loadKnownSeq } from '../metadata/identity.ts'
 import { attemptLog } from '../metadata/lane-attempts.ts'
+import { laneLatency } from '../metadata/lane-latency.ts'
 import { laneRecords } from '../metadata/lane-records.ts'
 import { laneSource } from '../metadata/lane-specs.ts'
 import { laneStore } from '../metadata/lane-store.ts'
@@ -112,6 +113,7 @@ export async function openMetadata(
     versions: versions(db),
     laneRecords: laneRecords(db),
     attempts: attemptLog(db, now),
+    latency: laneLatency(db),
     directory: directorySource(db),
     laneSource: laneSource(db, sealer),
     laneStore: laneStore(db, now),

@@ -50,7 +50,7 @@ t.test('an address has as many connections as it may; others, and trusted proxie
   t.equal(crowd.length, 5)
   t.match(
     daemon.log.find(({ msg }) => msg === 'http.address_full'),
-    { address: '127.0.0.2', most: 5 },
+    { address: '127.0.0.2', max_connections: 5 },
   )
   t.equal((await daemon.api('GET', '/v1/pipes')).status, 200, 'another address')
   t.equal((await served(daemon, '127.0.0.3')).length, crowdSize, 'a trusted proxy')

@@ -35,6 +35,7 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   listAttempts: ['read', 'its_pipe'],
   getDestination: ['read', 'its_pipe'],
   getDestinationUsage: ['read', 'its_pipe'],
+  getDestinationLatency: ['read', 'its_pipe'],
   updateDestination: ['manage', 'its_pipe'],
   deleteDestination: ['manage', 'its_pipe'],
   setDestinationStatus: ['manage', 'its_pipe'],

@@ -43,7 +43,7 @@ t.test('one entry per hour of UTC, oldest first, the current hour last, zeros', 
     for (const [query, wanted] of [
       ['', 24],
       ['?hours=1', 1],
-      ['?hours=168', 168],
+      ['?hours=720', 720],
     ] as const) {
       const before = Math.floor(Date.now() / hourMs)
       const hours = await hoursAt(`${place}${query}`)
@@ -63,10 +63,10 @@ t.test('one entry per hour of UTC, oldest first, the current hour last, zeros', 
 
 t.test('what else is asked for is rejected by its name', async (t) => {
   for (const place of places)
-    for (const hours of ['0', '169', '1000', '', '-1', '1.5', '1e2', 'all', '%202'])
+    for (const hours of ['0', '721', '1000', '', '-1', '1.5', '1e2', 'all', '%202'])
       t.strictSame(
         errorsIn(await api('GET', `${place}?hours=${hours}`)),
-        { hours: 'must be a whole number from 1 to 168' },
+        { hours: 'must be a whole number from 1 to 720' },
         `${place} ${hours}`,
       )
 })

@@ -206,7 +206,7 @@ t.test('there is no cycle of imports', async (t) => {
 t.test('the lane and everything pure know no threads', async (t) => {
   const threads = imports.filter((one) => one.to === 'node:worker_threads').map((one) => one.from)
   const allowedFiles =
-    /^(daemon\/(threads\/|daemon\.ts)|observe\/alerts\/post|stores\/open-log|log\/segments\/|cluster\/jetstream\/open-buffer|api\/http\/free-now|platform\/(threads|thread-host|thread-calls))/
+    /^(daemon\/(threads\/|daemon\.ts)|observe\/alerts\/post|stores\/open-log|log\/segments\/|cluster\/jetstream\/open-buffer|api\/http\/release-buffer|platform\/(threads|thread-host|thread-calls))/
   t.same(
     threads.filter((file) => !allowedFiles.test(file)),
     [],

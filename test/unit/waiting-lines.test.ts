@@ -7,7 +7,7 @@ import { seeded } from '../support/faults/random.ts'
 const counter = await startCountingWork()
 const { FirstFit } = await import('../../src/platform/first-fit.ts')
 const { MemoryBudget } = await import('../../src/delivery/memory-budget.ts')
-const { AppendQueue } = await import('../../src/log/append-queue.ts')
+const { AppendQueue } = await import('../../src/log/group-commit.ts')
 
 const KiB = 1024
 
@@ -159,7 +159,7 @@ for (const lanesOfWorkspace of [10_000, 200, 1]) {
 }
 
 t.test('messages of 10,000 workspaces wait for a frame: none looks at all of them', (t) =>
-  compareWork(t, ['log/append-queue', 'platform/first-fit'], (count) => {
+  compareWork(t, ['log/group-commit', 'platform/first-fit'], (count) => {
     const queue = new AppendQueue<number>()
     for (let n = 0; n < count; n += 1) queue.push(`w${n}`, 1 + ((n * 7_919) % 1_000), n)
     for (let n = 0; n < count; n += 1) queue.push(`w${n}`, 10, count + n)

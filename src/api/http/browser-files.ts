@@ -1,6 +1,7 @@
 /**
- * /v1/pipectl.js and /v1/pipectl.mjs: what pages of any origin send records with, as its build left it in `dist/browser`. On
- * every listener: a page that can reach ingest can load it. It holds nothing of this daemon, so any origin may read it.
+ * /v1/pipectl.js and /v1/pipectl.mjs: the script with which web pages of any origin send records, as built into
+ * `dist/browser`. Every listener serves it: a page that can reach ingest can load it. It contains nothing about this
+ * daemon, so any origin can read it.
  */
 import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
@@ -10,11 +11,11 @@ import type { Header } from './response.ts'
 import type { ApiReply, Route } from './route.ts'
 import { isKnownTag, readStoredFile, storedBody } from './stored-file.ts'
 
-/** The folder in this package, whether it is built or run from its sources. */
+/** The folder in this package. The path is the same for a built daemon and for one that runs from its sources. */
 const built = fileURLToPath(new URL('../../../dist/browser/', import.meta.url))
 
 const names = ['pipectl.js', 'pipectl.mjs']
-/** Kept by browsers for an hour, then asked for again: another version of the daemon has another one. */
+/** Browsers cache the script for an hour and then revalidate it: another version of the daemon has another script. */
 const common: readonly Header[] = [
   ['Content-Type', 'text/javascript; charset=utf-8'],
   ['Cache-Control', 'public, max-age=3600'],
@@ -39,7 +40,7 @@ function served(path: string): Route['handler'] {
   const hash = createHash('sha256').update(file.plain).digest('base64url')
   return async ({ headers }) => {
     const { encoding, body } = storedBody(file, headers['accept-encoding'] ?? '')
-    // Strong: of exactly these bytes.
+    // A strong tag: it identifies exactly these bytes.
     const tag = `"${hash.slice(0, 22)}${encoding === null ? '' : `-${encoding}`}"`
     const own: Header[] = [...common, ['ETag', tag]]
     if (isKnownTag(tag, headers['if-none-match'])) return { status: 304, headers: own }
@@ -47,7 +48,7 @@ function served(path: string): Route['handler'] {
   }
 }
 
-/** A checkout that was not built. */
+/** The response of a checkout that was not built. */
 async function notBuilt(): Promise<ApiReply> {
   throw new ApiError('not_found', { message: 'The script is not built: run `npm run build`.' })
 }

@@ -1,18 +1,21 @@
 /**
- * Limits the connections of one address at a time (setting `http.max_connections_per_address`). An IPv6 /64 network
- * is one address: a client with one address there has all of them. Trusted proxies forward the connections of all
- * clients and are not counted.
+ * Limits the number of simultaneous connections from one address (setting `http.max_connections_per_address`). An
+ * IPv6 /64 network counts as one address: a client that has one address of it can use them all. Trusted proxies
+ * forward the connections of all clients and are not counted.
  */
 import { peerAddress } from '../../ingest/client-ip.ts'
 import type { Logger } from '../../platform/log.ts'
 
 export interface ConnectionQuota {
-  /** Called when a connection opens. Null: this address may have no more; else to be called once when it has closed. */
+  /**
+   * Called when a connection opens. Returns null if the address has reached its limit, otherwise a function to call
+   * once when the connection has closed.
+   */
   take(peer: Uint8Array): (() => void) | null
 }
 
 export interface ConnectionQuotaOptions {
-  /** 0: as many as it likes. */
+  /** 0: no limit. */
   perAddress: number
   isTrusted(peer: Uint8Array): boolean
   log: Logger
@@ -20,7 +23,7 @@ export interface ConnectionQuotaOptions {
   now?: () => number
 }
 
-/** Who is turned away comes again and again: the log says so no more often. */
+/** A client that is turned away usually connects again and again, so the log reports at max_connections one event per minute. */
 const logEveryMs = 60_000
 
 export function connectionQuota({
@@ -29,7 +32,7 @@ export function connectionQuota({
   log,
   now = () => performance.now(),
 }: ConnectionQuotaOptions): ConnectionQuota {
-  /** No more entries than connections. */
+  /** Connections by address. It never has more entries than there are connections. */
   const open = new Map<string, number>()
   let loggedAt = Number.NEGATIVE_INFINITY
   let turnedAway = 0
@@ -38,7 +41,7 @@ export function connectionQuota({
     turnedAway += 1
     if (now() - loggedAt < logEveryMs) return
     loggedAt = now()
-    log.warn({ address, most: perAddress, turned_away: turnedAway }, 'http.address_full')
+    log.warn({ address, max_connections: perAddress, turned_away: turnedAway }, 'http.address_full')
     turnedAway = 0
   }
 
@@ -61,7 +64,7 @@ export function connectionQuota({
   }
 }
 
-/** `192.0.2.1`, or `2001:db8:0:0::/64`. Empty for a socket that has no address any more. */
+/** `192.0.2.1`, or `2001:db8:0:0::/64`. Empty for a socket that no longer has an address. */
 function nameOf(peer: Uint8Array): string {
   const address = peerAddress(peer)
   if (address === null || 'octets' in address) return String(address ?? '')

@@ -1,13 +1,13 @@
 /**
- * The dashboard's pages: what its build left in `dist/dashboard`, read once at the start. A request is looked up among
- * those names and never becomes a path, so there is nothing to climb out of.
+ * The dashboard's pages, as built into `dist/dashboard`, read once at startup. A request is looked up among the names
+ * of these files and never becomes a path, so path traversal is not possible.
  *
- *   /                                                   a browser is sent to /dashboard; others get 404 as for any unknown path
- *   /favicon.ico                                        to the dashboard's icon
- *   /dashboard, and everything below that is no file    index.html: the application finds its own way
- *   /dashboard/assets/NAME-HASH.js …                    for ever in caches: another content has another name
+ *   /                                                browsers are redirected to /dashboard; other clients get 404
+ *   /favicon.ico                                     redirects to the dashboard's icon
+ *   /dashboard and each path below without a file    index.html: the application routes the path itself
+ *   /dashboard/assets/NAME-HASH.js …                 cached forever: other content has another name
  *
- * A file can have a `.br` and a `.gz` next to it, which are sent to browsers that accept them.
+ * A file can have a `.br` and a `.gz` variant next to it, which are sent to browsers that accept them.
  */
 import { existsSync, readdirSync } from 'node:fs'
 import path from 'node:path'
@@ -17,7 +17,7 @@ import type { Header } from './response.ts'
 import type { ApiReply, Route } from './route.ts'
 import { readStoredFile, type StoredFile, storedBody } from './stored-file.ts'
 
-/** The folder in this package, whether it is built or run from its sources. */
+/** The folder in this package. The path is the same for a built daemon and for one that runs from its sources. */
 const built = fileURLToPath(new URL('../../../dist/dashboard/', import.meta.url))
 
 const contentTypes: Record<string, string> = {
@@ -37,7 +37,7 @@ interface Page extends StoredFile {
   headers: readonly Header[]
 }
 
-/** Where nothing is built, every page says how to. */
+/** If the dashboard is not built, every page explains how to build it. */
 export function dashboardPages(directory = built): Route[] {
   const files = readFiles(directory)
   const index = files.get('index.html')
@@ -51,7 +51,7 @@ export function dashboardPages(directory = built): Route[] {
   return [page, { ...page, path: '/dashboard/' }, { ...page, path: '/dashboard/*' }, ...assets, root, icon]
 }
 
-/** The address that the daemon logs at its start, opened in a browser. */
+/** The address that the daemon logs at startup, for operators who open it in a browser. */
 const root: Route = {
   ...route('', async ({ headers }) => {
     if (!(headers.accept ?? '').includes('text/html')) throw new ApiError('not_found')
@@ -82,7 +82,7 @@ function route(name: string, handler: Route['handler']): Route {
   return { method: 'GET', path, operationId: 'dashboard', surface: 'management', auth: 'page', handler }
 }
 
-/** By its name below the directory, with slashes. */
+/** The files by their names relative to the directory, with slashes. */
 function readFiles(directory: string): Map<string, Page> {
   const files = new Map<string, Page>()
   if (!existsSync(directory)) return files
@@ -118,8 +118,8 @@ const notBuilt: ApiReply = {
 <meta charset="utf-8">
 <title>pipectl</title>
 <h1>The dashboard is not built</h1>
-<p>This is a checkout without it. Run <code>npm run build</code>, then start the daemon again.</p>
-<p>The package of <code>npm run package</code> has it built in; <code>dashboard = "off"</code> serves nothing here.</p>
+<p>This checkout has not been built. Run <code>npm run build</code>, then restart the daemon.</p>
+<p>Packages made with <code>npm run package</code> contain the dashboard. To serve no dashboard, set <code>dashboard = "off"</code>.</p>
 </html>
 `,
   ),

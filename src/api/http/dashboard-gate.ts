@@ -3,14 +3,14 @@
  * request.
  *
  *   1. the host name of the request is one of ours                       else 421   (DNS rebinding)
- *   2. a request that changes something comes from a page of ours        else 403   (forged requests)
+ *   2. a request that changes something comes from one of our pages      else 403   (forged requests)
  *   3. the cookie is a valid session                                     else 401
- *   4. a request that changes something carries that session's token     else 403   (forged requests, once more)
+ *   4. a request that changes something carries that session's token     else 403   (forged requests, a second check)
  *
- * A request is over TLS if it arrives on a listener with a certificate, or under the host of `public_url` where that
- * is https, or through a proxy of `trusted_proxies` that says `X-Forwarded-Proto: https`. Then the cookie is
- * `__Host-pipectl`, which browsers accept only over TLS and only for this host; otherwise it is `pipectl`, without
- * Secure. Only the cookie that fits is ever read.
+ * A request counts as secure (TLS) in three cases: it arrives on a listener with a certificate, its host is that of a
+ * `public_url` with https, or a proxy of `trusted_proxies` sends `X-Forwarded-Proto: https`. The cookie of a secure
+ * request is `__Host-pipectl`, which browsers accept only over TLS and only for this host. Otherwise it is `pipectl`,
+ * without Secure. Only the cookie that matches the request's security is ever read.
  */
 import { timingSafeEqual } from 'node:crypto'
 import { isIP } from 'node:net'
@@ -24,11 +24,11 @@ import type { Header } from './response.ts'
 import type { Route, Visit } from './route.ts'
 
 export interface DashboardGateOptions {
-  /** The setting. */
+  /** The setting `public_url`. */
   publicUrl: string | null
   /** The host that management listens on. */
   listenHost: string
-  /** Whether it speaks TLS itself. */
+  /** Whether the listener of management uses TLS itself. */
   hasTls?: boolean
   clientIp: ClientIp
   sessions: Pick<Sessions, 'authenticate'>
@@ -45,7 +45,10 @@ export class DashboardGate {
     this.#public = options.publicUrl === null ? null : new URL(options.publicUrl)
   }
 
-  /** Steps 1 and 2. Throws `host_not_allowed`, `origin_mismatch`. `peer`: the socket's, 4 or 16 bytes. */
+  /**
+   * Steps 1 and 2. Throws `host_not_allowed`, `origin_mismatch`. `peer`: the address of the socket's peer, 4 or 16
+   * bytes.
+   */
   visit({ auth }: Route, method: string, headers: Headers, peer: Uint8Array): Visit {
     const host = this.#requireOwnHost(headers.host)
     const isSecure = this.isSecure(headers, peer)
@@ -74,12 +77,12 @@ export class DashboardGate {
     if (this.#options.hasTls === true) return true
     const host = withoutDefaultPort(headers.host ?? '')
     if (this.#public?.protocol === 'https:' && host === this.#public.host) return true
-    // The right-most one is what the proxy itself has seen.
+    // The right-most entry is what the proxy itself saw.
     const scheme = headers['x-forwarded-proto']?.split(',').at(-1)?.trim().toLowerCase()
     return scheme === 'https' && this.#options.clientIp.isTrusted(peer)
   }
 
-  /** A page may have its own name stand for our address; what it then asks for carries that name. */
+  /** DNS rebinding: a web page can let its own host name resolve to our address. Its requests then carry that name. */
   #requireOwnHost(given: string | undefined): string {
     const host = withoutDefaultPort(given ?? '')
     if (host !== '' && host === this.#public?.host) return host
@@ -89,7 +92,7 @@ export class DashboardGate {
     throw new ApiError('host_not_allowed')
   }
 
-  /** Browsers send at least one of the two with everything but GET, and no page can change either. */
+  /** Browsers send at least one of these two headers with every request except GET, and no page can change them. */
   #requireOwnPage(host: string, isSecure: boolean, headers: Headers): void {
     const { origin } = headers
     const site = headers['sec-fetch-site']
@@ -99,7 +102,7 @@ export class DashboardGate {
   }
 }
 
-/** On every response below /dashboard. The application has no inline script or style. */
+/** Headers of every response below /dashboard. The application has no inline script or style. */
 export function dashboardHeaders(isSecure: boolean): Header[] {
   return [
     [
@@ -115,14 +118,14 @@ export function dashboardHeaders(isSecure: boolean): Header[] {
   ]
 }
 
-/** `token` null: the browser forgets it. */
+/** `token`: null makes the browser delete the cookie. */
 export function sessionCookie(token: string | null, isSecure: boolean): Header {
   const attributes = `Path=/; HttpOnly; SameSite=Strict${isSecure ? '; Secure' : ''}`
   const value = token === null ? '; Max-Age=0' : token
   return ['Set-Cookie', `${cookieName(isSecure)}=${value}; ${attributes}`]
 }
 
-/** Outlasts the session, and sign-out: it says only that someone has signed in here before. */
+/** The cookie outlives the session and a sign-out: it shows only that a user has signed in from this browser before. */
 export function browserCookie(token: string, isSecure: boolean): Header {
   const maxAge = resourceLimits.knownBrowserSeconds
   const attributes = `Path=/; Max-Age=${maxAge}; HttpOnly; SameSite=Strict${isSecure ? '; Secure' : ''}`
@@ -137,7 +140,7 @@ function browserCookieName(isSecure: boolean): string {
   return `${cookieName(isSecure)}-browser`
 }
 
-/** Null: there is none, or there are two, one of which another site has set. */
+/** The cookie's value. Null if there is none, or if there are two: another site has then set one of them. */
 function cookieValue(header: string, name: string): string | null {
   const found = header
     .split(';')
@@ -155,7 +158,7 @@ function isSame(given: string, expected: string): boolean {
   return a.length === b.length && timingSafeEqual(a, b)
 }
 
-/** As URL writes a host: lower case, no port that the scheme implies. */
+/** Normalizes a host as `URL` does: lower case, without a default port. */
 function withoutDefaultPort(host: string): string {
   return host.toLowerCase().replace(/:(80|443)$/, '')
 }

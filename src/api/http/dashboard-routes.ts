@@ -1,6 +1,6 @@
 /**
- * The routes below /dashboard/api: signing in, and every operation of `/v1` that a route table contains, under the
- * same path and with the same handler, for clients that have a session instead of a key. The pages themselves:
+ * The routes below /dashboard/api: sign-in, and every operation of `/v1` in the route table, under the same path and
+ * with the same handler, for clients that have a session instead of a key. The pages themselves are in
  * `dashboard-files.ts`.
  */
 import assert from 'node:assert'
@@ -13,7 +13,7 @@ import { serverUrls, type UrlSources } from './service-routes.ts'
 
 const prefix = '/dashboard/api'
 
-/** `v1`: the routes with a key, and those about the service. */
+/** `v1`: the routes that take a key, and the service routes. */
 export function dashboardRoutes(sessions: Sessions, urls: UrlSources, v1: readonly Route[]): Route[] {
   return [...sessionRoutes(sessions, urls), ...v1.flatMap(asSessionRoute), ...nothingElse]
 }
@@ -24,7 +24,7 @@ function asSessionRoute(route: Route): Route[] {
   return [{ ...route, needs, path: `${prefix}${route.path}`, surface: 'management', auth: 'session' }]
 }
 
-/** Otherwise an unknown path would be a page of the application. */
+/** Without these, an unknown path below the prefix would serve the page of the application. */
 const nothingElse = (['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const).map(
   (method): Route => ({
     method,

@@ -1,12 +1,14 @@
 /**
- * Connections must not take the last file descriptors: without one the daemon can open no file and no connection to a
- * destination. Whoever connects takes one before it has said a word, so this cannot be left to the checks of requests.
+ * Connections must not take the last file descriptors: without a free one the daemon can open neither files nor
+ * connections to destinations. A client takes a descriptor as soon as it connects, before it sends a byte, so the
+ * checks of requests come too late for this.
  *
- *   accepting ──too few left──▶ full ──connections have gone──▶ accepting
+ *   accepting ──too few left──▶ full ──connections have closed──▶ accepting
  *
- * uWebSockets' binding on Node 20 accepts whatever comes and says nothing of it. What can be done is to stop listening:
- * those who come then are rejected by the system, those who are connected go on, and silent ones are closed by the engine
- * within 10 seconds. A few descriptors are held as a reserve and given up with it, for what needs one before the crowd has gone.
+ * The binding of uWebSockets on Node 20 accepts every connection and does not report it. The only remedy is to stop
+ * listening: the system then rejects new clients, connected ones are still served, and the engine closes silent ones
+ * within 10 seconds. A few descriptors are held as a reserve and released at that moment, for files and connections
+ * that are needed before the clients have gone.
  */
 import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs'
 import { resourceLimits } from '../../contract/resource-limits.ts'
@@ -14,11 +16,11 @@ import { errorCode } from '../../platform/error-code.ts'
 import type { Logger } from '../../platform/log.ts'
 
 export interface DescriptorGuardOptions {
-  /** The most that this process may have. */
+  /** The maximum number of descriptors of this process. */
   limit: number
-  /** Resolves when no connection is accepted any more. */
+  /** Resolves when no more connections are accepted. */
   stopListening(): Promise<unknown>
-  /** Rejects when the address cannot be listened on now; it is tried again. */
+  /** Rejects when the address cannot be listened on at the moment. The guard tries again. */
   listenAgain(): Promise<void>
   log: Logger
 }
@@ -27,13 +29,13 @@ export interface DescriptorGuard {
   close(): void
 }
 
-/** The soft limit of this process; infinite where the system sets none. */
+/** The soft limit of this process. Infinite if the system sets none. */
 export function descriptorLimit(): number {
   const soft = Number(process.platform === 'linux' ? softLimitOfLinux() : reportedSoftLimit())
   return soft > 0 ? soft : Number.POSITIVE_INFINITY
 }
 
-/** The report of Node.js has the same number, but collects everything else first: at least 4 ms of CPU. */
+/** The report of Node.js has the same number, but it collects everything else first: at least 4 ms of CPU. */
 function softLimitOfLinux(): string | undefined {
   return /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1]
 }
@@ -43,7 +45,10 @@ function reportedSoftLimit(): unknown {
   return report.userLimits?.open_files?.soft
 }
 
-/** Where an engine can say no by itself: what comes all at once, before a check, takes half of what is kept at most. */
+/**
+ * The limit for an engine that can reject connections itself. It leaves half of the reserved descriptors to
+ * connections that arrive all at once, before the next check.
+ */
 export function maxConnections(limit = descriptorLimit()): number {
   return limit - Math.ceil(keptOf(limit) / 2) - openDescriptors()
 }
@@ -68,9 +73,9 @@ export function guardDescriptors({
   }
   const becomeFull = () => {
     isFull = true
-    // In this order: what is given up must not go to those who wait to be accepted.
+    // The order matters: the released descriptors must not go to clients that wait to be accepted.
     stopListening().then(releaseReserve, (error) => log.error({ err: error }, 'http.still_listening'))
-    log.warn({ max_descriptors: limit, kept }, 'http.connections_full')
+    log.warn({ max_descriptors: limit, reserved: kept }, 'http.connections_full')
   }
   const acceptAgain = async () => {
     isOpening = true
@@ -82,7 +87,8 @@ export function guardDescriptors({
       isTrouble = false
       log.info({ open_descriptors: openDescriptors() }, 'http.accepting_again')
     } catch (error) {
-      // Tried again at every check: a port that was any free one is only free when the last connection has gone.
+      // It is tried again at every check. A port that the system chose (port 0 in the settings) is only free again
+      // when the last connection has closed.
       if (!isTrouble) log.error({ err: error }, 'http.not_listening')
       isTrouble = true
     } finally {
@@ -92,7 +98,7 @@ export function guardDescriptors({
 
   const check = () => {
     if (!isFull) {
-      // The system gives the lowest number that is free: one that high means that as many are open.
+      // The system assigns the lowest free number, so a number this high means that as many are open.
       if (lowestFree() >= most) becomeFull()
     } else if (!isOpening && openDescriptors() < most - kept / 4) void acceptAgain()
   }
@@ -107,7 +113,7 @@ export function guardDescriptors({
   }
 }
 
-/** A crowd can connect within milliseconds; a check takes some ten microseconds. */
+/** Thousands of clients can connect within milliseconds; a check takes some ten microseconds. */
 const checkEveryMs = 20
 const reserveSize = 32
 
@@ -119,7 +125,7 @@ function openReserve(size: number): number[] {
   return Array.from({ length: size }, () => openSync('/dev/null', 'r'))
 }
 
-/** Infinite when there is none. */
+/** The lowest free descriptor. Infinite if there is none. */
 function lowestFree(): number {
   try {
     const descriptor = openSync('/dev/null', 'r')
@@ -131,7 +137,7 @@ function lowestFree(): number {
   }
 }
 
-/** Infinite when they cannot be counted for want of one. */
+/** The number of open descriptors. Infinite if none is free, because counting them needs one. */
 function openDescriptors(): number {
   try {
     return readdirSync(process.platform === 'linux' ? '/proc/self/fd' : '/dev/fd').length

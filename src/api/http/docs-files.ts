@@ -1,8 +1,9 @@
 /**
- * The guides as their build left them in `dist/docs`, for anybody: they say nothing of this daemon. Names are listed once
- * at the start, and a request is looked up among them and never becomes a path; a file is read when it is asked for.
+ * Serves the guides, as built into `dist/docs`. They need no authentication, because they contain nothing about this
+ * daemon. The names of the files are listed once at startup. A request is looked up among them and never becomes a
+ * path; the file is read on each request.
  *
- *   /docs        to /docs/: links between the pages are relative
+ *   /docs        redirects to /docs/: links between the pages are relative
  *   /docs/       index.html
  *   /docs/*      404.html
  */
@@ -16,7 +17,7 @@ import type { Header } from './response.ts'
 import type { ApiReply, Route } from './route.ts'
 import { isKnownTag } from './stored-file.ts'
 
-/** The folder in this package, whether it is built or run from its sources. */
+/** The folder in this package. The path is the same for a built daemon and for one that runs from its sources. */
 const built = fileURLToPath(new URL('../../../dist/docs/', import.meta.url))
 
 const contentTypes: Record<string, string> = {
@@ -28,7 +29,7 @@ const contentTypes: Record<string, string> = {
   '.svg': 'image/svg+xml',
 }
 
-/** The pages have one script, with an index of words that is a script too, and no forms. */
+/** The pages have no forms and one script, whose search index is a script as well. */
 const common: readonly Header[] = [
   [
     'Content-Security-Policy',
@@ -65,7 +66,7 @@ function route(name: string, handler: Route['handler']): Route {
   }
 }
 
-/** Below the directory, with slashes. */
+/** The names of all files relative to the directory, with slashes. */
 function namesBelow(directory: string): string[] {
   return readdirSync(directory, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -73,7 +74,7 @@ function namesBelow(directory: string): string[] {
     .map((name) => name.split(path.sep).join('/'))
 }
 
-/** Kept by browsers, which ask each time whether it is still the same. */
+/** Browsers cache the file and revalidate it on each use. */
 async function fileReply(file: string, known?: string): Promise<ApiReply> {
   const body = await readFile(file)
   const tag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`
@@ -83,7 +84,7 @@ async function fileReply(file: string, known?: string): Promise<ApiReply> {
   return { status: 200, body, headers: [...headers, ['Content-Type', type]] }
 }
 
-/** A checkout that was not built. */
+/** The response of a checkout that was not built. */
 async function notBuilt(): Promise<ApiReply> {
   throw new ApiError('not_found', { message: 'The guides are not built: run `npm run build`.' })
 }

@@ -1,15 +1,15 @@
 /**
- * The ingest path, /v1/ingest/{pipe_id}: POST, GET, HEAD, OPTIONS, and 405 for the rest.
- * The result or error of ingest becomes a response here, with the CORS headers of the pipe. Errors have them too, so that
- * a page can read why its request was rejected (docs/dev/contract.md#ingest-authentication).
+ * The ingest path, /v1/ingest/{pipe_id}: POST, GET, HEAD, OPTIONS, and 405 for all other methods. The result or error
+ * of ingest becomes a response here, with the CORS headers of the pipe. Errors have them as well, so that a page can
+ * read why its request was rejected (docs/dev/contract.md#ingest-authentication).
  */
 import { ApiError } from '../../contract/errors.ts'
-import type { Accepted } from '../../ingest/accept.ts'
-import type { Ingest } from '../../ingest/ingest.ts'
+import type { Ingest } from '../../ingest/accept.ts'
+import type { Accepted, BodyReceiver, IngestRequest } from '../../ingest/body-source.ts'
 import { rateLimitHeaders } from '../../ingest/quota.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { Handler, ServedPath } from './engine.ts'
-import { IngestExchange, type IngestResponder } from './ingest-exchange.ts'
+import { type Exchange, framingFault, noFraming, noteHeader, type RequestHead } from './exchange.ts'
 import {
   asApiError,
   encodedHead,
@@ -89,12 +89,15 @@ function accepted202(accepted: Accepted): HttpResponse {
   return { status: 202, headers, body: acceptedBody(accepted) }
 }
 
-/** To a server, of a pipe without limits: most responses there are. Their head is the same in all of them. */
+/** The most common response: to a server, from a pipe without limits. Its head is always the same. */
 function plainAccepted202(accepted: Accepted): HttpResponse {
   return { status: 202, headers: jsonWithoutOrigin, head: plainAcceptedHead, body: acceptedBody(accepted) }
 }
 
-/** Written by hand: it is the hot path, and nothing in it needs escaping (a pipe's name: letters, digits, `-`, `_`). */
+/**
+ * The text is concatenated because this is the hot path. Nothing in it needs escaping (a pipe's name has only
+ * letters, digits, `-` and `_`).
+ */
 function acceptedBody({ pipeId, pipeName, recordCount, msgId }: Accepted): Buffer {
   const message = recordCount === 1 ? '1 record stored.' : `${recordCount} records stored.`
   return Buffer.from(
@@ -102,7 +105,7 @@ function acceptedBody({ pipeId, pipeName, recordCount, msgId }: Accepted): Buffe
   )
 }
 
-/** Also sent where no Origin was: the response depends on it. */
+/** This header is also sent without an Origin in the request: the response depends on it. */
 const varyByOrigin: Header = ['Vary', 'Origin']
 /** The headers of most responses, built once. */
 const jsonWithoutOrigin: readonly Header[] = [...jsonHeaders, varyByOrigin]
@@ -113,7 +116,7 @@ const exposed: Header = [
 ]
 const maxAge: Header = ['Access-Control-Max-Age', '7200']
 
-/** `allowOrigin` is the request's own Origin, checked; never `*`. */
+/** `allowOrigin`: the request's own Origin after the check, never `*`. Null: not allowed. */
 function withCors(headers: readonly Header[], allowOrigin: string | null): readonly Header[] {
   if (allowOrigin !== null)
     return [...headers, varyByOrigin, ['Access-Control-Allow-Origin', allowOrigin], exposed, maxAge]
@@ -127,4 +130,110 @@ function preflightHeaders(keyRequired: boolean): readonly Header[] {
     ['Access-Control-Allow-Methods', 'POST, GET, OPTIONS'],
     ['Access-Control-Allow-Headers', allowed.join(', ')],
   ]
+}
+
+/**
+ * One request on the ingest path, as `accept.ts` uses it. Its headers are read in one pass while the handler runs:
+ * later they can be gone, and only a full pass shows repeated ones.
+ */
+
+/** Turns the results of requests into responses. */
+interface IngestResponder {
+  accepted(exchange: IngestExchange, accepted: Accepted): void
+  rejected(exchange: IngestExchange, error: unknown): void
+}
+
+class IngestExchange implements IngestRequest {
+  readonly #exchange: Exchange
+  readonly #responder: IngestResponder
+  readonly pipeId: string
+  authorization = ''
+  origin = ''
+  contentType = ''
+  contentEncoding = ''
+  contentLength = Number.NaN
+  forwardedFor = ''
+  idempotencyKey: string | undefined = undefined
+  /** The fault in the request's head. A request with one is rejected and its connection cut. */
+  readonly fault: ApiError | null
+
+  constructor(head: RequestHead, exchange: Exchange, responder: IngestResponder) {
+    this.#exchange = exchange
+    this.#responder = responder
+    this.pipeId = head.param('pipe_id')
+    const framing = noFraming()
+    head.eachHeader((name, value) => {
+      noteHeader(framing, name, value)
+      switch (name) {
+        case 'authorization':
+          // With two of them, none counts: a proxy in front may have checked the other one.
+          this.authorization = framing.authorizations > 1 ? '' : value
+          break
+        case 'origin':
+          this.origin = value
+          break
+        case 'content-type':
+          this.contentType = value
+          break
+        case 'content-encoding':
+          this.contentEncoding = joined(this.contentEncoding, value)
+          break
+        case 'content-length':
+          this.contentLength = Number(value)
+          break
+        case 'x-forwarded-for':
+          this.forwardedFor = joined(this.forwardedFor, value)
+          break
+        case 'idempotency-key':
+          this.idempotencyKey = value
+          break
+      }
+    })
+    this.idempotencyKey = keyOf(this.idempotencyKey, head.query)
+    this.fault = framingFault(framing)
+  }
+
+  get isAborted(): boolean {
+    return this.#exchange.isAborted
+  }
+
+  peer(): Uint8Array {
+    return this.#exchange.peer()
+  }
+
+  receive(receiver: BodyReceiver): void {
+    this.#exchange.receive(receiver)
+  }
+
+  accepted(accepted: Accepted): void {
+    this.#responder.accepted(this, accepted)
+  }
+
+  rejected(error: unknown): void {
+    this.#responder.rejected(this, error)
+  }
+
+  send(response: HttpResponse, closeConnection: boolean): void {
+    this.#exchange.send(response, closeConnection)
+  }
+
+  sendAndCut(response: HttpResponse): void {
+    this.#exchange.sendAndCut(response)
+  }
+}
+
+/**
+ * `?idempotency_key=` is for requests that cannot set a header (`sendBeacon`). Returns an empty string, which is not
+ * a valid key, if the key is given twice.
+ */
+function keyOf(header: string | undefined, query: string): string | undefined {
+  if (query === '') return header
+  const given = new URLSearchParams(query).getAll('idempotency_key')
+  if (given.length === 0) return header
+  return given.length === 1 && header === undefined ? given[0] : ''
+}
+
+/** A header with a list can be spread over several lines. */
+function joined(before: string, value: string): string {
+  return before === '' ? value : `${before}, ${value}`
 }

@@ -1,12 +1,13 @@
 /**
- * Whether an address can be listened on. uWebSockets listens with SO_REUSEPORT: a second daemon on the same port would
- * succeed in silence and take half of the connections. A plain socket of node:net is rejected, so it asks first.
+ * Checks whether an address can be listened on. uWebSockets listens with SO_REUSEPORT: a second daemon on the same
+ * port would start without an error and take half of the connections. A plain socket of node:net reports the
+ * conflict, so one is opened first.
  */
 import { createServer } from 'node:net'
 import { formatAddress } from '../../settings/config.ts'
 import type { ListenAddress } from '../../settings/settings.ts'
 
-/** Another process listens there: exit 75. */
+/** Another process listens on the address: exit code 75. */
 export class AddressInUseError extends Error {
   readonly address: string
   constructor(surface: string, address: ListenAddress) {
@@ -16,7 +17,10 @@ export class AddressInUseError extends Error {
   }
 }
 
-/** The address cannot be listened on at all (not ours, not permitted, no such name): a configuration error. */
+/**
+ * The address cannot be listened on at all (not an address of this machine, not permitted, unknown name): a
+ * configuration error.
+ */
 export class ListenError extends Error {
   constructor(surface: string, address: ListenAddress, reason: string) {
     super(`${surface}: cannot listen on ${formatAddress(address)} (${reason})`)
@@ -24,7 +28,7 @@ export class ListenError extends Error {
   }
 }
 
-/** Resolves with its port when the address is free. `surface` names the setting in errors. Port 0: any that is free. */
+/** Resolves with the port if the address is free. `surface` names the setting in errors. Port 0: any free port. */
 export function requireFreeAddress(surface: string, address: ListenAddress): Promise<number> {
   return new Promise((resolve, reject) => {
     const probe = createServer()

@@ -1,28 +1,28 @@
 /**
- * Pulls under way (docs/dev/contract.md#pull): each with its own clock, and of a workspace only so many at a time. One counts from
- * its request until the last byte of its response is with the client or the client has gone: a message may have 64 MiB,
- * which a client that does not read would have this process hold.
+ * Pulls in progress (docs/dev/contract.md#pull): each has its own deadline, and each workspace a limited number. A
+ * pull counts from its request until the client has received the last byte of the response or has disconnected: a
+ * message can have 64 MiB, which this process must hold for a client that does not read.
  *
- * The wait is cut into slices: delivery does not learn that a client has gone, and so would hand a message to nobody
- * for up to 30 s; between slices we look. A slice that ends early and empty means that delivery has ended all pulls
- * (shutdown), and so does the wait. A key that is revoked ends its waiting pulls at once; what delivery hands out after
- * that goes back.
+ * The wait is divided into slices. Delivery does not learn that a client has disconnected, and could hand it a
+ * message up to 30 s later; the connection is checked between slices. A slice that ends early and empty means that
+ * delivery has ended all pulls (shutdown), so the wait ends as well. Revoking a key ends its waiting pulls at once; a
+ * message that delivery hands out afterwards is returned to the lane.
  */
 import { ApiError } from '../../contract/errors.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { PullResult, Pulls } from '../../delivery/delivery.ts'
-import { freeNow } from './free-now.ts'
+import { releaseBuffer } from './release-buffer.ts'
 
 export const maxWaitMs = 30_000
 export const defaultWaitMs = 5_000
 const sliceMs = 2_000
-/** Timers fire a little early or late; less than this short of its slice is not early. */
+/** Timers fire slightly early or late. A slice that ends this much before its time did not end early. */
 const toleranceMs = 100
 const rememberedRevocations = 100
 
 export interface PullWait {
   workspaceId: string
-  /** Null: not by a key. */
+  /** Null: the caller did not use a key. */
   apiKeyId: string | null
   destinationId: string
   waitMs: number
@@ -30,7 +30,7 @@ export interface PullWait {
   isAborted(): boolean
 }
 
-/** The message of a pull; `close` is called when its response was sent, or never will be. */
+/** The result of a pull. `close` is called when its response was sent, or when it never will be. */
 export interface FoundPull {
   result: PullResult
   close(): void
@@ -38,7 +38,7 @@ export interface FoundPull {
 
 interface OpenPull {
   readonly wait: PullWait
-  /** The size of the message that it holds. */
+  /** The size of the message that this pull holds in memory. */
   bytes: number
   isRevoked: boolean
   revoke(): void
@@ -46,8 +46,8 @@ interface OpenPull {
 
 interface WorkspacePulls {
   readonly pulls: Set<OpenPull>
-  /** Messages that were read in vain because there was no room: their bytes, by request. */
-  readonly refused: Map<string, number>
+  /** Messages that were read but not sent because there was no room: their size, by request. */
+  readonly rejected: Map<string, number>
 }
 
 export class LongPoll {
@@ -55,8 +55,8 @@ export class LongPoll {
   readonly #now: () => number
   readonly #open = new Map<string, WorkspacePulls>()
   /**
-   * The keys that were revoked last: a request may have been authenticated just before the revocation and begin to
-   * wait just after it.
+   * The keys that were revoked last. A request can be authenticated just before the revocation and begin to wait just
+   * after it.
    */
   readonly #revoked: string[] = []
 
@@ -66,7 +66,10 @@ export class LongPoll {
     this.#now = now
   }
 
-  /** `empty` when the time is over. Throws `pull_concurrency_exceeded`, and `unauthorized` once the key is revoked. */
+  /**
+   * Resolves with `empty` when the time is over. Throws `pull_concurrency_exceeded`, and `unauthorized` once the key
+   * is revoked.
+   */
   async find(wait: PullWait): Promise<FoundPull> {
     const { pull, revoked } = this.#begin(wait)
     const close = () => this.#end(pull)
@@ -85,7 +88,7 @@ export class LongPoll {
     }
   }
 
-  /** Its waiting pulls are answered 401; a response that is being sent goes on. */
+  /** Its waiting pulls get a 401. A response that is being sent is completed. */
   revoke(apiKeyId: string): void {
     this.#revoked.push(apiKeyId)
     if (this.#revoked.length > rememberedRevocations) this.#revoked.shift()
@@ -95,7 +98,7 @@ export class LongPoll {
 
   #begin(wait: PullWait): { pull: OpenPull; revoked: Promise<never> } {
     if (wait.apiKeyId !== null && this.#revoked.includes(wait.apiKeyId)) throw new ApiError('unauthorized')
-    const own = this.#open.get(wait.workspaceId) ?? { pulls: new Set(), refused: new Map() }
+    const own = this.#open.get(wait.workspaceId) ?? { pulls: new Set(), rejected: new Map() }
     if (own.pulls.size >= resourceLimits.pullsPerWorkspace) throw tooManyPulls()
     this.#requireRoomAgain(own, wait)
     this.#open.set(wait.workspaceId, own)
@@ -143,56 +146,58 @@ export class LongPoll {
     const own = this.#open.get(pull.wait.workspaceId)
     if (own !== undefined && !this.#hasRoom(own, bytes)) {
       this.#abandon(pull.wait, message)
-      freeNow(message.json)
-      remember(own.refused, pull.wait, bytes)
+      releaseBuffer(message.json)
+      remember(own.rejected, pull.wait, bytes)
       throw tooManyUnread()
     }
     pull.bytes = bytes
   }
 
-  /** A message that had no room is not read again before there is some: reading it costs the lanes of all. */
-  #requireRoomAgain({ pulls, refused }: WorkspacePulls, wait: PullWait): void {
-    const bytes = refused.get(askedFor(wait))
+  /** A message that had no room is not read again until there is room: each read slows down the lanes of all pipes. */
+  #requireRoomAgain({ pulls, rejected }: WorkspacePulls, wait: PullWait): void {
+    const bytes = rejected.get(requestKey(wait))
     if (bytes === undefined) return
-    if (!this.#hasRoom({ pulls, refused }, bytes)) throw tooManyUnread()
-    refused.delete(askedFor(wait))
+    if (!this.#hasRoom({ pulls, rejected }, bytes)) throw tooManyUnread()
+    rejected.delete(requestKey(wait))
   }
 
-  /** A workspace that holds nothing always gets its message, as long as this process has room for it. */
+  /** A workspace that holds no message always gets one, as long as this process has room for it. */
   #hasRoom({ pulls }: WorkspacePulls, bytes: number): boolean {
-    const ofWorkspace = held(pulls)
-    const ofAll = held([...this.#open.values()].flatMap((own) => [...own.pulls]))
+    const ofWorkspace = heldBytes(pulls)
+    const ofAll = heldBytes([...this.#open.values()].flatMap((own) => [...own.pulls]))
     const { pulledBytesPerWorkspace, pulledBytes } = resourceLimits
     const fitsOwn = ofWorkspace === 0 || ofWorkspace + bytes <= pulledBytesPerWorkspace
     return fitsOwn && (ofAll === 0 || ofAll + bytes <= pulledBytes)
   }
 
   #abandon({ destinationId }: PullWait, result: PullResult): void {
-    // A failure ends the lane, which says so itself.
+    // A failure ends the lane, which reports it.
     if (result.kind !== 'message') return
     this.#pulls.abandoned({ destinationId, pullId: result.pullId }).catch(() => {})
   }
 }
 
-function held(pulls: Iterable<OpenPull>): number {
+function heldBytes(pulls: Iterable<OpenPull>): number {
   let bytes = 0
   for (const pull of pulls) bytes += pull.bytes
   return bytes
 }
 
-function askedFor({ destinationId, afterSeq }: PullWait): string {
+function requestKey({ destinationId, afterSeq }: PullWait): string {
   return `${destinationId} ${afterSeq}`
 }
 
-/** No more of them than pulls at a time: the oldest goes. */
-function remember(refused: Map<string, number>, wait: PullWait, bytes: number): void {
-  refused.set(askedFor(wait), bytes)
-  if (refused.size <= resourceLimits.pullsPerWorkspace) return
-  for (const oldest of refused.keys()) return void refused.delete(oldest)
+/** Keeps at most as many entries as a workspace can have pulls. The oldest is removed. */
+function remember(rejected: Map<string, number>, wait: PullWait, bytes: number): void {
+  rejected.set(requestKey(wait), bytes)
+  if (rejected.size <= resourceLimits.pullsPerWorkspace) return
+  for (const oldest of rejected.keys()) return void rejected.delete(oldest)
 }
 
 function tooManyUnread(): ApiError {
-  return tooManyPulls('Unread responses of pulls use too much memory: read them first.')
+  return tooManyPulls(
+    'The responses of earlier pulls that were not read yet use too much memory. Read them first.',
+  )
 }
 
 function tooManyPulls(message?: string): ApiError {

@@ -1,11 +1,12 @@
 /**
- * How much of the main thread's time the keys of one workspace may take with management requests
- * (docs/dev/contract.md#budget-of-a-workspace). The thread serves every workspace: a single request is bounded by the limits of
- * its body, and this bounds many of them.
+ * Limits how much of the main thread's time the keys of one workspace can use for management requests
+ * (docs/dev/contract.md#budget-of-a-workspace). The thread serves every workspace. The limits of its body bound a
+ * single request; this bounds many of them.
  *
- * A request is charged for the turn of the event loop in which its handler begins and for the one in which its response is
- * written, which are mostly the same. What it does between them, after an answer of another thread or of a database server, is
- * not measured: a minimum per request stands for that. The time of a turn is wall-clock time, an fsync of metadata included, because that is how long others wait.
+ * A request is charged for the turn of the event loop in which its handler begins and for the one in which its
+ * response is written, which are mostly the same. The work between them, after a response from another thread or from
+ * a database server, is not measured: a minimum per request stands for it. The time of a turn is wall-clock time,
+ * including an fsync of metadata, because that is how long other requests wait.
  */
 import { ApiError } from '../../contract/errors.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
@@ -17,8 +18,8 @@ const {
 } = resourceLimits
 
 /**
- * The budget that a workspace has left: a token bucket of milliseconds, below 0 after a request that took more than
- * there was.
+ * The budget that a workspace has left: a token bucket in milliseconds. It is below 0 after a request that took more
+ * than was left.
  */
 interface Balance {
   ms: number
@@ -34,7 +35,7 @@ export class ManagementBudget {
     this.#now = now
   }
 
-  /** Throws `too_many_requests`, with `Retry-After`, for a workspace that has nothing left. */
+  /** Throws `too_many_requests`, with `Retry-After`, if the workspace has no budget left. */
   require(workspaceId: string): void {
     const { ms } = this.#refilled(workspaceId)
     if (ms >= 0) return
@@ -42,7 +43,10 @@ export class ManagementBudget {
     throw new ApiError('too_many_requests', { headers: { 'Retry-After': String(seconds) } })
   }
 
-  /** For one request: returns what charges the workspace for the present turn, however often it is called in it. */
+  /**
+   * For one request. The returned function charges the workspace for the current turn, once even if it is called
+   * several times.
+   */
   meter(workspaceId: string): () => void {
     let isMeasuring = false
     let minMs: number = msPerRequest
@@ -50,7 +54,8 @@ export class ManagementBudget {
       if (isMeasuring) return
       isMeasuring = true
       const startedMs = this.#now()
-      // A tick that a microtask asks for comes after all microtasks of this turn, so after the awaits that need no other turn.
+      // A tick that a microtask schedules runs after all microtasks of this turn, so it also covers the awaits that
+      // resolve within the turn.
       queueMicrotask(() => {
         process.nextTick(() => {
           isMeasuring = false

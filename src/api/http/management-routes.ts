@@ -1,6 +1,6 @@
 /**
- * The management operations as routes: method, path, auth, the checks of a request and the success status come from the route
- * table of the contract. Leaving an operation out does not compile.
+ * The management operations as routes. Their method, path, authentication, request checks and success status come
+ * from the route table of the contract. A missing operation does not compile.
  */
 import assert from 'node:assert'
 import { ApiError } from '../../contract/errors.ts'
@@ -15,7 +15,7 @@ import type { ApiReply, ApiRequest, Route } from './route.ts'
 type Actor = ReturnType<typeof actorOf>
 type Handle = (operation: Operation, id: ManagementOperationId, request: ApiRequest) => Promise<ApiReply>
 
-/** `actingAs`: the same use cases, whose changes are that actor's in the audit log. */
+/** `actingAs`: the same use cases, with their changes recorded under that actor in the audit log. */
 export function managementRoutes(
   management: UseCases,
   actingAs: (actor: Actor) => UseCases,
@@ -24,7 +24,8 @@ export function managementRoutes(
   const read: Handle = async (operation, id, request) => {
     const call = callOf(id, request)
     const resource = versionedResource(operation, call)
-    // Before the body: of a change in between the client then has the older version, and its own change is rejected.
+    // The version is read before the body. If a change comes between the two, the client gets the older version and
+    // its own change is rejected.
     const version = resource === null ? null : await versions.of(resource)
     const body = await runCase(management, id, call)
     return { status: operation.success.status, body, headers: etag(version) }
@@ -49,12 +50,15 @@ export function managementRoutes(
     return { status, headers: etag(changed), ...(body === undefined ? {} : { body }) }
   }
 
-  /** The error with the resource as it is now, so that the caller can compare; as it is if the resource was deleted in the meantime. */
+  /**
+   * Adds the resource as it is now to the error, so that the caller can compare. Returns the error unchanged if the
+   * resource was deleted in the meantime.
+   */
   const withPresent = async (error: ApiError, resource: VersionedResource, request: ApiRequest) => {
     const id = readOf[resource.kind]
     const { params, principal } = request
     try {
-      // Before the body, as for a read.
+      // As for a read, the version is read before the body.
       const version = await versions.of(resource)
       const present = await runCase(management, id, callOf(id, { params, principal, query: none }))
       return new ApiError(error.code, { details: { present }, headers: Object.fromEntries(etag(version)) })
@@ -86,7 +90,7 @@ export function managementRoutes(
   })
 }
 
-/** The operation that shows a resource. */
+/** The operation that reads each kind of resource. */
 const readOf = {
   pipe: 'getPipe',
   destination: 'getDestination',

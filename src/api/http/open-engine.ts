@@ -1,6 +1,6 @@
 /**
- * Chooses the engine. Each is imported here alone and only when it is chosen: with `node` no native binding is loaded,
- * nor does anything need one.
+ * Chooses the engine. Engines are imported only here, and only the chosen one: with `node`, no native binding is
+ * loaded or needed.
  */
 import { ConfigError } from '../../platform/config-error.ts'
 import type { Logger } from '../../platform/log.ts'
@@ -9,18 +9,19 @@ import { type ConnectionQuotaOptions, connectionQuota } from './connection-quota
 import type { HttpEngine } from './engine.ts'
 import { loadBinding } from './uws/binding.ts'
 
-type Crowds = Omit<ConnectionQuotaOptions, 'log'>
+type ConnectionLimits = Omit<ConnectionQuotaOptions, 'log'>
 
-const unlimited: Crowds = { perAddress: 0, isTrusted: () => false }
+const unlimited: ConnectionLimits = { perAddress: 0, isTrusted: () => false }
 
 /**
- * Rejects, for `uws`, with the loader's error (code UWS_BINDING_UNAVAILABLE) when no binding can be loaded, and with
- * ConfigError when connections per address are to be counted, of whose opening uWebSockets' binding says nothing.
+ * Rejects, for `uws`, with the loader's error (code UWS_BINDING_UNAVAILABLE) if no binding can be loaded. Rejects
+ * with ConfigError if connections per address are limited with uWebSockets, whose binding does not report new
+ * connections.
  */
 export async function openEngine(
   wanted: Settings['http.engine'],
   log: Logger,
-  { perAddress, isTrusted }: Crowds = unlimited,
+  { perAddress, isTrusted }: ConnectionLimits = unlimited,
 ): Promise<HttpEngine> {
   if (perAddress > 0 && wanted !== 'node') {
     throw new ConfigError(

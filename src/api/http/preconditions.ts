@@ -1,9 +1,9 @@
-/** `ETag` and `If-Match` of management (docs/dev/contract.md#concurrent-changes): for every versioned operation, here alone. */
+/** `ETag` and `If-Match` of management (docs/dev/contract.md#concurrent-changes), for all versioned operations. */
 import { validationError } from '../../contract/errors.ts'
 import type { Operation, VersionedResource } from '../../contract/operation.ts'
 import type { Principal } from '../../contract/principal.ts'
 
-/** Null: the operation is about nothing that has a version. */
+/** Null: the operation is not about a resource with a version. */
 export function versionedResource(
   { versioned }: Pick<Operation, 'versioned'>,
   {
@@ -25,8 +25,8 @@ export function versionedResource(
 }
 
 /**
- * The versions that `If-Match` names; null: any. Throws `validation_error`. A weak tag counts as a strong one, because proxies
- * that compress a response weaken its tag.
+ * The versions that `If-Match` names. Null: any version. Throws `validation_error`. A weak tag counts as a strong
+ * one, because proxies that compress a response weaken its tag.
  */
 export function expectedVersions(header: string | undefined): string[] | null {
   const text = header?.trim()

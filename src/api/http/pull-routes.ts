@@ -1,23 +1,23 @@
 /**
  * Pull: GET /v1/pull/{destination_id}, POST …/ack, POST …/nack (docs/dev/contract.md#pull).
  *
- * A lane in auto mode moves on only when the whole response has been handed to the socket; a client that went away
- * before gets the message again.
+ * A lane in auto mode moves on only when the whole response has been handed to the socket. A client that disconnects
+ * before that gets the message again.
  */
 import { type DestinationType, wordsOf } from '../../contract/destination-words.ts'
 import { ApiError } from '../../contract/errors.ts'
 import { isForPipe } from '../../contract/principal.ts'
 import { isUuid } from '../../contract/uuid.ts'
 import type { PullResult, Pulls } from '../../delivery/delivery.ts'
+import type { DestinationRef } from '../../metadata/tables.ts'
 import type { Logger } from '../../platform/log.ts'
 import { defaultWaitMs, type LongPoll, maxWaitMs } from './long-poll.ts'
 import type { ApiReply, ApiRequest, Route } from './route.ts'
 
 export interface PullRoutesOptions {
-  /** A destination of the workspace by its own id; null when there is none. */
+  /** Finds a destination of the workspace by its id. Null if there is none. */
   findDestination(
-    workspaceId: string,
-    destinationId: string,
+    destination: DestinationRef,
   ): Promise<{ pipe_id: string; destination_type: DestinationType; destination_status: string } | null>
   pulls: Pick<Pulls, 'pulled' | 'abandoned' | 'acknowledge'>
   longPoll: Pick<LongPoll, 'find'>
@@ -41,7 +41,7 @@ export function pullRoutes(options: PullRoutesOptions): Route[] {
       method: 'GET',
       path,
       operationId: 'pullMessage',
-      // It moves the lane: nothing that a HEAD should do.
+      // A pull moves the lane, and a HEAD must not change anything.
       supportsHead: false,
       handler: (request) => pull(options, request),
     },
@@ -53,7 +53,7 @@ export function pullRoutes(options: PullRoutesOptions): Route[] {
 async function pull(options: PullRoutesOptions, request: ApiRequest): Promise<ApiReply> {
   const { workspaceId, destinationId } = await requireLane(options, request)
   const wantedMs = parseWaitMs(request.query.get('wait_ms'))
-  // Nothing is handed out from the moment on at which the key expires.
+  // No message is handed out once the key has expired.
   const leftMs = (request.principal?.expiresMs ?? Number.POSITIVE_INFINITY) - Date.now()
   const waitMs = Math.max(0, Math.min(wantedMs, leftMs))
   const afterSeq = parseAfterSeq(request.query.get('after_seq'))
@@ -114,18 +114,19 @@ async function acknowledge(
   const { destinationId } = await requireLane(options, request)
   const msgId = msgIdOf(request.body)
   if (msgId === null) throw new ApiError('invalid_msg_id')
-  if (!(await options.pulls.acknowledge(destinationId, msgId, isDone))) throw new ApiError('lease_expired')
+  if (!(await options.pulls.acknowledge({ destinationId, msgId }, isDone)))
+    throw new ApiError('lease_expired')
   return { status: 204 }
 }
 
-/** Null for anything but exactly `{"msg_id": <UUID>}`. */
+/** Null for anything except `{"msg_id": <UUID>}`. */
 function msgIdOf(body: unknown): string | null {
   if (typeof body !== 'object' || body === null || !('msg_id' in body)) return null
   if (Object.keys(body).length > 1) return null
   return typeof body.msg_id === 'string' && isUuid(body.msg_id) ? body.msg_id.toLowerCase() : null
 }
 
-/** UUID → the workspace's own, active pull destination; anything else is 404. */
+/** Finds the active pull destination of the workspace with the id of the path. Throws a 404 for anything else. */
 async function requireLane(
   options: PullRoutesOptions,
   request: ApiRequest,
@@ -133,7 +134,7 @@ async function requireLane(
   const destinationId = (request.params.destination_id ?? '').toLowerCase()
   if (!isUuid(destinationId)) throw new ApiError('invalid_destination_id')
   const workspaceId = request.principal?.workspaceId ?? ''
-  const found = await options.findDestination(workspaceId, destinationId)
+  const found = await options.findDestination({ workspaceId, destinationId })
   if (found === null || found.destination_status !== 'active' || !wordsOf(found.destination_type).isPulled)
     throw notAPullDestination()
   if (request.principal !== null && !isForPipe(request.principal, found.pipe_id)) {
@@ -148,7 +149,7 @@ function notAPullDestination(): ApiError {
   return new ApiError('destination_not_found', { message: 'No active pull destination with this id.' })
 }
 
-/** Larger than the maximum is clamped. */
+/** A value above the maximum is reduced to it. */
 function parseWaitMs(text: string | null): number {
   if (text === null) return defaultWaitMs
   if (!/^\d+$/.test(text)) throw new ApiError('invalid_wait_ms')

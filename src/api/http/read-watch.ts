@@ -1,12 +1,12 @@
 /**
- * A client that does not read its response, or a byte now and then, would have the process hold it for as long as it
- * likes. Every `readWindowMs` it must have taken `readWindowBytes` more.
+ * A client that does not read its response, or only a byte now and then, would make the process hold it for as long
+ * as the client likes. Every `readWindowMs` it must have read at least `readWindowBytes` more.
  */
 import { resourceLimits } from '../../contract/resource-limits.ts'
 
 const { readWindowMs, readWindowBytes } = resourceLimits
 
-/** `taken`: bytes handed to the socket so far. Calls `tooSlow` once; the returned function ends the watch. */
+/** `taken`: bytes handed to the socket so far. Calls `tooSlow` once. The returned function ends the watch. */
 export function watchReading(
   taken: () => number,
   tooSlow: () => void,

@@ -1,27 +1,27 @@
-/** Whether the service is ready, and what its disk has cost (docs/dev/contract.md#health-and-readiness). */
+/** Whether the service is ready, and which data a damaged disk has cost (docs/dev/contract.md#health-and-readiness). */
 import type { NotReadyReason, ReadyWarning } from '../../contract/ready-words.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { ListenerCertificate } from '../tls/listener-certificate.ts'
 
-/** Since the start. */
+/** The damage found since the daemon started. */
 export interface Damage {
   damagedSegments: number
   missingSegments: number
-  /** Acknowledged messages, whether the log lost its end or a part within. */
+  /** The number of acknowledged messages that are missing, at the end of the log or within it. */
   lostMessages: number
 }
 
 export interface ReadinessSources {
   /** True while the buffer rejects appends. */
   isBufferRejecting(): Promise<boolean>
-  /** True while it does so for lack of disk space. */
+  /** True while the buffer rejects appends because the disk is full. */
   isDiskFull(): Promise<boolean>
-  /** The damage of the disk that the buffer knows of. */
+  /** The damage that the buffer has found. */
   damage(): Promise<Damage>
   /** Rejects when metadata cannot be read. */
   readMetadata(): Promise<unknown>
   isStopping(): boolean
-  /** False: this node could not renew its lease for too long, and accepts nothing. */
+  /** False: this node could not renew its lease in time and accepts nothing. */
   isInCluster(): boolean
   /** Started with `serve --safe`: nothing is delivered. */
   isSafe: boolean
@@ -30,7 +30,7 @@ export interface ReadinessSources {
   log: Logger
 }
 
-/** Ready when there is no reason. */
+/** The service is ready if there are no reasons. */
 export async function readiness(
   sources: ReadinessSources,
 ): Promise<{ reasons: NotReadyReason[]; warnings: ReadyWarning[] }> {

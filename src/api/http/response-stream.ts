@@ -1,7 +1,7 @@
-/** A response that is written piece by piece, for as long as its client stays. */
+/** A response that is written piece by piece while its client stays connected. */
 export interface ResponseStream {
-  /** Resolves when the client can take more. False: it has gone, now or before. One piece at a time. */
+  /** Resolves when the client can take more; false if it has disconnected. One piece at a time. */
   write(piece: Buffer): Promise<boolean>
-  /** The end of the response. */
+  /** Ends the response. */
   end(): void
 }

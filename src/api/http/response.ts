@@ -12,12 +12,12 @@ import type { ApiReply } from './route.ts'
 
 export type Header = readonly [name: string, value: string]
 
-/** A response ready to be written: `body` is null where there is none (204, preflight). */
+/** A response ready to be written. `body` is null if there is none (204, preflight). */
 export interface HttpResponse {
   status: number
   headers: readonly Header[]
   body: Buffer | null
-  /** The status and the headers as they are sent, where they were encoded once for many responses: see encodedHead. */
+  /** The encoded status line and headers, if they are shared by many responses: see `encodedHead`. */
   head?: Buffer
 }
 
@@ -25,10 +25,13 @@ const noSniff: Header = ['X-Content-Type-Options', 'nosniff']
 const noStore: Header = ['Cache-Control', 'no-store']
 const json: Header = ['Content-Type', 'application/json; charset=utf-8']
 
-/** On every JSON response, errors included. */
+/** Headers of every JSON response, including errors. */
 export const jsonHeaders: readonly Header[] = [json, noSniff, noStore]
 
-/** A Buffer body is sent as it is; anything else as JSON. The reply's own Content-Type and Cache-Control win. */
+/**
+ * A Buffer body is sent unchanged; any other as JSON. The reply's own headers replace the common ones of the same
+ * name.
+ */
 export function toResponse({ status, body, headers = [] }: ApiReply): HttpResponse {
   const own = new Set(headers.map(([name]) => name.toLowerCase()))
   const common = (body === undefined ? [noSniff, noStore] : jsonHeaders).filter(
@@ -39,7 +42,10 @@ export function toResponse({ status, body, headers = [] }: ApiReply): HttpRespon
   return { status, headers: all, body: Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body)) }
 }
 
-/** ApiError → its own response. Anything else is ours: logged with a request id, sent to the client without its text. */
+/**
+ * An ApiError has its own response. Any other error is a bug of ours: it is logged with a request id, and the client
+ * does not see its text.
+ */
 export function errorResponse(error: unknown, log: Logger, where: string): HttpResponse {
   return knownErrorResponse(asApiError(error, log, where))
 }
@@ -73,19 +79,19 @@ function unexpected(error: unknown, log: Logger, where: string): ApiError {
 const deliveryRestarts =
   'Delivery is being restarted, and it is unknown whether the command was executed. Check the lane, then try again.'
 
-/** In a cluster. */
+/** Messages of a cluster. */
 const noOwner = 'No node delivers this pipe at the moment, and nothing was done. Try again.'
 const ownerSilent =
   'The node that delivers this pipe does not respond, and it is unknown whether the command was executed. Check the lane, then try again.'
 
-/** Status line and headers as HTTP/1.1 has them, without the version before and the newline after. */
+/** The status line and headers as in HTTP/1.1, without the version in front and the newline at the end. */
 export function encodedHead(status: number, headers: readonly Header[]): Buffer {
   return Buffer.from(
     [statusLine(status), ...headers.map(([name, value]) => `${name}: ${value}`)].join('\r\n'),
   )
 }
 
-/** False where there is never a body, and a Content-Length would be wrong (RFC 9110, section 8.6). */
+/** False if there is never a body, and a Content-Length would be wrong (RFC 9110, section 8.6). */
 export function hasLength({ status }: Pick<HttpResponse, 'status'>): boolean {
   return status !== 204 && status !== 304
 }

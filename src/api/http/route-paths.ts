@@ -1,13 +1,13 @@
-/** The routes as an engine serves them: each path with its methods, and what the other methods get. */
+/** The routes as an engine serves them: each path with its methods, and the response to all other methods. */
 import { ApiError } from '../../contract/errors.ts'
 import type { Handler, ServedPath } from './engine.ts'
 import { errorResponse } from './response.ts'
 import type { Route } from './route.ts'
 import { guarded, type RouteContext, runRoute } from './run-route.ts'
 
-/** Every path of the routes serves each of its methods, HEAD where it has a GET, and responds 405 with `Allow` to the rest. */
+/** Every path serves the methods of its routes, and HEAD if it has a GET. Other methods get a 405 with `Allow`. */
 export function pathsOf(routes: readonly Route[], context: RouteContext): ServedPath[] {
-  // Each is compared with all others: split for each pair they took a twentieth of a start's CPU.
+  // Each path is compared with all others. Splitting them for each pair took a twentieth of the CPU time of a start.
   const split = routes.map((route) => ({ route, parts: route.path.split('/') }))
   return [...new Set(routes.map((route) => route.path))].map((path) => {
     const methods = new Map<string, Handler>()
@@ -22,7 +22,7 @@ export function pathsOf(routes: readonly Route[], context: RouteContext): Served
     }
     const headers = { Allow: [...methods.keys()].join(', ') }
     const rest = rejectWith(context, () => new ApiError('method_not_allowed', { headers }))
-    // As routes of uWebSockets by method, each would match before a path that has another method.
+    // uWebSockets would match such a route by its method before a more specific path that has only other methods.
     if (path.endsWith('/*')) return { path, methods: new Map(), rest: byMethod(methods, rest) }
     return { path, methods, rest, keyed }
   })
@@ -32,7 +32,7 @@ function byMethod(methods: ReadonlyMap<string, Handler>, rest: Handler): Handler
   return (head, exchange) => (methods.get(head.method) ?? rest)(head, exchange)
 }
 
-/** Responds with that error to whatever comes. */
+/** Responds with that error to every request. */
 export function rejectWith(context: RouteContext, errorOf: () => unknown): Handler {
   return guarded(context, (_head, exchange) => {
     exchange.send(errorResponse(errorOf(), context.log, 'server'), context.isStopping())
@@ -40,7 +40,7 @@ export function rejectWith(context: RouteContext, errorOf: () => unknown): Handl
 }
 
 /**
- * The routes of one path. A path with a literal segment (`…/destinations/test`) is also a path of the route that has a
+ * The routes of one path. A path with a literal segment (`…/destinations/test`) also matches the route that has a
  * parameter there (`…/destinations/{destination_id}`), which serves the methods that the literal one does not have.
  */
 function routesAt(path: string, routes: readonly { route: Route; parts: string[] }[]): Route[] {

@@ -1,4 +1,4 @@
-/** A route as data: what the HTTP layer needs to serve one operation, without any HTTP library's types. */
+/** A route as data: everything that the HTTP layer needs to serve one operation, without types of an HTTP library. */
 import type { ApiKeyScope } from '../../contract/api-key.ts'
 import type { ErrorCode } from '../../contract/errors.ts'
 import type { BodyLimits } from '../../contract/operation.ts'
@@ -13,62 +13,64 @@ export interface ApiRequest {
   headers: Record<string, string>
   /** The parsed JSON body; undefined when there was none. */
   body: unknown
-  /** Its bytes, for what must not pass through a parser. Absent: there was none. */
+  /** The bytes of the body, for handlers that must not parse it. Absent if there was none. */
   bodyBytes?: Buffer
-  /** Who makes the request; null on routes without authentication. */
+  /** The caller. Null on routes without authentication. */
   principal: Principal | null
-  /** The address of the client, also behind a trusted proxy; null: not known. */
+  /** The address of the client, also behind a trusted proxy. Null if it is not known. */
   address?: string | null
-  /** The visit of a browser, on routes that only browsers use. */
+  /** The visit of a browser, on routes that are only for browsers. */
   visit?: Visit | null
-  /** True once the client has gone. Absent: not known. */
+  /** True once the client has disconnected. Absent: not known. */
   isAborted?(): boolean
-  /** Whether who made the request would be let in now: of one that goes on. Absent: as before. */
+  /** Whether the caller still has access, for long responses. Absent: access is not checked again. */
   isStillAdmitted?(): Promise<boolean>
 }
 
-/** How a browser reaches the dashboard. */
+/** A request of a browser to the dashboard. */
 export interface Visit {
-  /** For counting attempts: an IPv4 address, or the /64 network of an IPv6 one. */
+  /** The address by which attempts to sign in are counted: an IPv4 address, or the /64 network of an IPv6 one. */
   address: string
-  /** Over TLS, which a proxy in front ends. */
+  /** Whether the browser uses TLS, to this service or to a proxy in front of it. */
   isSecure: boolean
-  /** The value of the session cookie; null: there is none. */
+  /** The value of the session cookie. Null if there is none. */
   sessionToken: string | null
-  /** The value of the cookie that a browser keeps after it has signed in once; null: there is none. */
+  /** The value of the cookie that a browser keeps after its first sign-in. Null if there is none. */
   browserToken: string | null
 }
 
 export interface ApiReply {
   status: number
-  /** Sent as JSON; a Buffer is sent as it is. */
+  /** Sent as JSON. A Buffer is sent unchanged. */
   body?: unknown
-  /** A name may occur more than once (`Set-Cookie`). `Content-Type` and `Cache-Control` replace the usual ones. */
+  /** A name can occur more than once (`Set-Cookie`). `Content-Type` and `Cache-Control` replace the usual ones. */
   headers?: readonly (readonly [name: string, value: string])[]
-  /** Called once: true when the response was wholly handed to the socket, false when the client went away before. */
+  /** Called once: true when the whole response was handed to the socket, false when the client disconnected before. */
   onSent?(wasSent: boolean): void
-  /** Instead of a body: writes it piece by piece. `gone` resolves when the client has gone. */
+  /** Writes the body piece by piece, instead of `body`. `gone` resolves when the client has disconnected. */
   stream?(stream: ResponseStream, gone: Promise<void>): void
 }
 
 export interface Route {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
-  /** With parameters in braces, as the OpenAPI document writes them: `/v1/pipes/{pipe_id}`; `/dashboard/*`: see ServedPath. */
+  /**
+   * With parameters in braces, as in the OpenAPI document: `/v1/pipes/{pipe_id}`. For `/dashboard/*` see ServedPath.
+   */
   path: string
   operationId: string
   /** The listeners that serve it: those of management, those of ingest and pull, or all. */
   surface: 'management' | 'data' | 'all'
   /**
-   * Who may call it. `key`: any client with an active API key. The others are for browsers, below /dashboard, under a
-   * name of this service (`dashboard-gate.ts`): `page`: anyone; `form`: anyone on a page of ours; `session`: a
+   * Who can call it. `key`: any client with an active API key. The others are for browsers, below /dashboard, under a
+   * host name of this service (`dashboard-gate.ts`). `page`: anyone; `form`: anyone on one of our pages; `session`: a
    * signed-in user.
    */
   auth: 'none' | 'key' | 'page' | 'form' | 'session'
   /** The scope that the key must have, or the right that the signed-in user must have. Default: `read`. */
   needs?: ApiKeyScope
-  /** The same for who is signed in, where it is another. */
+  /** The right that a signed-in user must have, if it differs from `needs`. */
   needsOfSession?: ApiKeyScope
-  /** False: 403 for a key that is for some pipes alone. Default: true. */
+  /** False: keys that are limited to some pipes get a 403. Default: true. */
   isForBoundKeys?: boolean
   /** False for a GET that changes something (pull). Default: a GET also serves HEAD. */
   supportsHead?: boolean

@@ -1,6 +1,6 @@
 /**
- * One request to a route of the table: framing → key, or session → body → handler → response. Authentication comes before anything
- * that costs: before the path's parameters are looked at and before a body is checked.
+ * Runs one request to a route of the table: framing → key or session → body → handler → response. Authentication
+ * comes before everything expensive: before the parameters of the path are read and before a body is checked.
  */
 import assert from 'node:assert'
 import { ApiError, type ErrorCode, payloadTooLarge, validationError } from '../../contract/errors.ts'
@@ -8,13 +8,19 @@ import { type BodyLimits, smallBody } from '../../contract/operation.ts'
 import type { Principal } from '../../contract/principal.ts'
 import { wholeBody } from '../../ingest/body-source.ts'
 import type { ClientIp } from '../../ingest/client-ip.ts'
-import { type Authenticate, admit } from '../../ingest/directory/authenticate.ts'
+import { type Authenticate, admit } from '../../ingest/directory/directory-cache.ts'
 import { scanJson } from '../../ingest/parse.ts'
 import type { Logger } from '../../platform/log.ts'
 import { type DashboardGate, dashboardHeaders } from './dashboard-gate.ts'
 import type { Handler } from './engine.ts'
-import type { Exchange, RequestHead } from './exchange.ts'
-import { type Framing, framingFault, noFraming, noteHeader } from './framing.ts'
+import {
+  type Exchange,
+  type Framing,
+  framingFault,
+  noFraming,
+  noteHeader,
+  type RequestHead,
+} from './exchange.ts'
 import type { ManagementBudget } from './management-budget.ts'
 import { errorResponse, type HttpResponse, knownErrorResponse, toResponse } from './response.ts'
 import type { ApiReply, Route, Visit } from './route.ts'
@@ -22,11 +28,11 @@ import type { ApiReply, Route, Visit } from './route.ts'
 /** The dependencies of every route. */
 export interface RouteContext {
   authenticate: Authenticate
-  /** Without one no route may be for browsers. */
+  /** Without one, no route can be for browsers. */
   gate?: DashboardGate | null
-  /** Without one no handler knows the client's address. */
+  /** Without one, no handler knows the address of the client. */
   clientIp?: Pick<ClientIp, 'of'> | null
-  /** The budget of requests with a key to the management API. Without one there is no limit. */
+  /** The budget of requests with a key to the management API. Without one, there is no limit. */
   budget?: ManagementBudget | null
   log: Logger
   /** True while the server is shutting down: connections are closed after their response. */
@@ -51,14 +57,14 @@ export function runRoute(route: Route, context: RouteContext): Handler {
         else exchange.send(complete(toResponse(given)), isStopping())
       },
       (error) => {
-        const told = isStopping() ? whileStopping(error, route, log) : error
-        exchange.send(complete(errorResponse(told, log, route.operationId)), isStopping())
+        const apiError = isStopping() ? whileStopping(error, route, log) : error
+        exchange.send(complete(errorResponse(apiError, log, route.operationId)), isStopping())
       },
     )
   })
 }
 
-/** Files and readiness can be had to the end; what these use is being closed. */
+/** Files and readiness are served until the end. These routes use the stores, which are being closed. */
 function usesStores({ auth }: Route): boolean {
   return auth === 'key' || auth === 'session' || auth === 'form'
 }
@@ -68,7 +74,7 @@ function stopping(outcome: string): ApiError {
   return new ApiError('storage_unavailable', { message, headers: { 'Retry-After': '2' } })
 }
 
-/** A store that such a request used may have been closed while it ran: that is not a bug. */
+/** A store that the request used may have been closed while it ran. That is not a bug. */
 function whileStopping(error: unknown, { operationId }: Route, log: Logger): ApiError {
   if (error instanceof ApiError) return error
   log.warn({ where: operationId, err: error }, 'http.interrupted')
@@ -110,13 +116,13 @@ interface Incoming {
 
 interface Headers {
   framing: Framing
-  /** By lower-case name; of one that is there twice, the last. */
+  /** By lower-case name. The last value of a header that is repeated. */
   byName: Record<string, string>
 }
 
 /**
- * Checks every path first, including unknown ones and wrong methods: a request whose head cannot be trusted gets a
- * response, and its connection is closed.
+ * Checks every request first, including those of unknown paths and wrong methods. A request whose head cannot be
+ * trusted gets a response, and its connection is closed.
  */
 export function guarded(
   { log }: RouteContext,
@@ -140,17 +146,17 @@ function readHeaders(head: RequestHead): Headers {
   return { framing, byName }
 }
 
-/** Null: the client went away. */
+/** Null: the client disconnected. */
 async function reply(
   route: Route,
   context: RouteContext,
   { head, exchange, headers: { framing, byName: headers } }: Incoming,
 ): Promise<ApiReply | null> {
-  // Read now: after the first wait the head may be gone.
+  // The head is read now, because after the first wait it can be gone.
   const params = paramsOf(route, head)
   const { method } = head
   const query = new URLSearchParams(head.query)
-  // Two of them are none: which one would a proxy have looked at?
+  // With two of them, none counts: a proxy in front may have checked the other one.
   const authorization = framing.authorizations > 1 ? '' : (headers.authorization ?? '')
   const peer = exchange.peer()
   const address = context.clientIp?.of(peer, () => headers['x-forwarded-for'] ?? '') ?? null
@@ -198,7 +204,7 @@ async function reply(
           requireRight(route, await admitSession(context, visit, method, headers))
         return true
       } catch (error) {
-        return !(error instanceof ApiError) || !lockedOut.includes(error.code)
+        return !(error instanceof ApiError) || !accessErrors.includes(error.code)
       }
     },
   })
@@ -206,7 +212,7 @@ async function reply(
   return given
 }
 
-const lockedOut: readonly ErrorCode[] = ['unauthorized', 'session_required', 'forbidden']
+const accessErrors: readonly ErrorCode[] = ['unauthorized', 'session_required', 'forbidden']
 
 /** Throws `forbidden`. */
 function requireRight(
@@ -260,7 +266,7 @@ function hasBody(headers: Record<string, string>): boolean {
   return Number(headers['content-length'] ?? 0) > 0 || headers['transfer-encoding'] !== undefined
 }
 
-/** Undefined when there is none. Throws the route's error for what is not a JSON object. */
+/** Undefined if there is no body. Throws the error of the route if the body is not a JSON object. */
 function parseBody(
   route: Route,
   limits: BodyLimits,
@@ -272,7 +278,7 @@ function parseBody(
   if (type !== undefined && type !== '' && type !== 'application/json') {
     throw bodyError(route.bodyError, 'Content-Type must be application/json.')
   }
-  // Counted before anything is made of them: a body of the largest size may hold 350,000.
+  // Values are counted before the body is parsed: the largest body can hold 350,000.
   if (valuesIn(bytes) > limits.values)
     throw bodyError(route.bodyError, `The body has more than ${limits.values} values.`)
   let value: unknown
@@ -292,7 +298,7 @@ function valuesIn(bytes: Buffer): number {
   return scanJson(bytes, 0, bytes.length, { maxRecords: bytes.length, maxKeys: bytes.length }).values
 }
 
-/** JSON.parse copes with any depth; what walks the value afterwards by recursion does not. */
+/** JSON.parse handles any depth; the code that walks the value by recursion does not. */
 function isTooDeep(value: unknown): boolean {
   let level = [value]
   for (let depth = 0; level.length > 0; depth++) {

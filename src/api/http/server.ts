@@ -1,63 +1,66 @@
 /**
  * The HTTP server: one listener per surface, on the engine of the settings.
  *
- *   management surface   /v1/pipes… /v1/api-keys… /openapi/…           (routes as data, contract's route table)
- *                        /dashboard  /dashboard/api/v1/…               (the same and the sessions of people, for browsers)
+ *   management surface   /v1/pipes… /v1/api-keys… /openapi/…           (routes of the contract's table)
+ *                        /dashboard  /dashboard/api/v1/…               (the same operations and sessions, for browsers)
  *                        /docs/…                                       (the guides)
  *   data surface         /v1/ingest/{pipe_id}  /v1/pull/…
  *   both                 /v1/health  /v1/ready  /v1/pipectl.js  /v1/pipectl.mjs
  */
 import { ApiError } from '../../contract/errors.ts'
+import type { Ingest } from '../../ingest/accept.ts'
 import type { ClientIp } from '../../ingest/client-ip.ts'
-import type { Authenticate } from '../../ingest/directory/authenticate.ts'
-import type { Ingest } from '../../ingest/ingest.ts'
+import type { Authenticate } from '../../ingest/directory/directory-cache.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { ListenAddress } from '../../settings/settings.ts'
 import type { ListenerCertificate } from '../tls/listener-certificate.ts'
 import type { DashboardGate } from './dashboard-gate.ts'
 import { type DescriptorGuard, descriptorLimit, guardDescriptors } from './descriptor-guard.ts'
 import type { HttpEngine, Listener, ListenerOptions } from './engine.ts'
+import { countTraffic, type Traffic } from './exchange.ts'
 import { ingestPath } from './ingest-routes.ts'
 import { requireFreeAddress } from './listen.ts'
 import { ManagementBudget } from './management-budget.ts'
 import { errorResponse } from './response.ts'
 import type { Route } from './route.ts'
 import { pathsOf, rejectWith } from './route-paths.ts'
-import { countTraffic, type Traffic } from './traffic.ts'
 
 export interface Surface {
-  /** For logs and errors, e.g. the setting's key: `listen`, `data_listen`. */
+  /** The key of its setting, for logs and errors: `listen`, `data_listen`. */
   name: string
   listen: ListenAddress
   management: boolean
   data: boolean
-  /** Null or none: plain HTTP. */
+  /** Null or absent: plain HTTP. */
   certificate?: ListenerCertificate | null
 }
 
 export interface HttpServerOptions {
   engine: HttpEngine
-  /** Where the surfaces with ingest are listened on; it serves ingest itself. Without one: `engine`, and `ingest` is here. */
+  /**
+   * The engine of the surfaces with ingest, if it serves ingest itself. Without one, `engine` and `ingest` serve it
+   * here.
+   */
   dataEngine?: HttpEngine | null
-  /** Where the surfaces with a certificate are listened on. */
+  /** The engine of the surfaces with a certificate. Default: `engine`. */
   tlsEngine?: HttpEngine
   surfaces: readonly Surface[]
-  /** All of them; each says which surfaces serve it. */
+  /** All routes. Each one names the surfaces that serve it. */
   routes: readonly Route[]
-  /** Null with a `dataEngine`. */
+  /** Null if there is a `dataEngine`. */
   ingest: Ingest | null
   authenticate: Authenticate
-  /** Without one no route may be for browsers. */
+  /** Without one, no route can be for browsers. */
   gate?: DashboardGate | null
-  /** Without one no handler knows the client's address. */
+  /** Without one, no handler knows the address of the client. */
   clientIp?: Pick<ClientIp, 'of'> | null
   log: Logger
 }
 
 export interface HttpServer {
-  /** Where each surface listens, ports filled in, in the order given. */
+  /** The address of each surface, with the actual port, in the order of `surfaces`. */
   addresses: readonly { name: string; host: string; port: number }[]
-  /** Requests whose response is not yet handed over. */
+  /** The number of requests whose response is not handed over yet. */
   requestsUnderWay(): number
   /** Closes the listen sockets. Requests in progress continue; connections are closed after their response. */
   stopAccepting(): Promise<void>
@@ -67,7 +70,7 @@ export interface HttpServer {
   close(): void
 }
 
-/** Throws AddressInUseError, ListenError; nothing listens then. */
+/** Throws AddressInUseError, ListenError. In that case nothing is left listening. */
 export async function openHttpServer(options: HttpServerOptions): Promise<HttpServer> {
   const traffic = countTraffic()
   const budget = new ManagementBudget()
@@ -116,7 +119,10 @@ export async function openHttpServer(options: HttpServerOptions): Promise<HttpSe
   }
 }
 
-/** uWebSockets reads a certificate once. To change it, it would have to listen again, and the system would reset waiting connections. */
+/**
+ * Surfaces with a certificate have their own engine: uWebSockets reads a certificate only once. To replace it, it
+ * would have to listen again, and the system would reset waiting connections.
+ */
 function engineOf(
   surface: Surface,
   { engine, dataEngine, tlsEngine = engine }: HttpServerOptions,

@@ -10,9 +10,9 @@ export interface ServiceRoutesOptions extends ReadinessSources, UrlSources {
 export interface UrlSources {
   /** The settings `public_url` and `public_data_url`. */
   publicUrls: { management: string | null; data: string | null }
-  /** The port of ingest and pull where it is not the one of management; else null. Known once it listens. */
+  /** The port of ingest and pull if it differs from that of management, else null. Known once the server listens. */
   dataPort(): number | null
-  /** Which of them speak TLS. */
+  /** Which of the two use TLS. */
   tls?: { management: boolean; data: boolean }
 }
 
@@ -55,8 +55,8 @@ export function serviceRoutes(options: ServiceRoutesOptions): Route[] {
 }
 
 /**
- * Serves the package's document with the addresses of this daemon. Generating it from the route table takes 0.2 s of
- * CPU.
+ * Serves the OpenAPI document of the package with the addresses of this daemon. Generating it from the route table
+ * would take 0.2 s of CPU.
  */
 function openapiDocument(): (urls: { management: string; data: string }) => Buffer {
   const file = new URL('../../../openapi/management-v1.openapi.yaml', import.meta.url)
@@ -71,7 +71,7 @@ function openapiDocument(): (urls: { management: string; data: string }) => Buff
 
 const hostPattern = /^([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?$/i
 
-/** The settings, else the request's own Host. */
+/** The URLs of the settings. Without them, those of the request's Host. */
 export function serverUrls({ publicUrls, dataPort, tls }: UrlSources, host: string) {
   const [given = '127.0.0.1:8080', name = '127.0.0.1'] = hostPattern.exec(host) ?? []
   const management = publicUrls.management ?? `${schemeOf(tls?.management)}://${given}`

@@ -1,8 +1,8 @@
-/** A built file in memory with its `.br` and `.gz`: browsers receive the variant that they accept. */
+/** A built file in memory with its `.br` and `.gz` variants. Browsers receive one that they accept. */
 import { existsSync, readFileSync } from 'node:fs'
 
 export type Encoding = 'br' | 'gzip'
-/** The better one first. */
+/** The better compression first. */
 const suffixes: readonly (readonly [suffix: string, encoding: Encoding])[] = [
   ['.br', 'br'],
   ['.gz', 'gzip'],
@@ -21,7 +21,10 @@ export function readStoredFile(file: string): StoredFile {
   return { plain: readFileSync(file), encoded }
 }
 
-/** `encoding`: null for the file as it is. `body` is a copy: with ingest threads, its memory goes to the thread that sends it. */
+/**
+ * `encoding`: null for the file without compression. `body` is a copy: with ingest threads, its memory is transferred
+ * to the thread that sends it.
+ */
 export function storedBody(
   { plain, encoded }: StoredFile,
   accepted: string,
@@ -32,7 +35,7 @@ export function storedBody(
   return { encoding: null, body: Buffer.from(plain) }
 }
 
-/** `Accept-Encoding: gzip, br;q=0` takes gzip. */
+/** `Accept-Encoding: gzip, br;q=0` accepts only gzip. */
 function accepts(header: string, encoding: Encoding): boolean {
   return header.split(',').some((part) => {
     const [name = '', ...parameters] = part.split(';').map((one) => one.trim().toLowerCase())
@@ -40,7 +43,10 @@ function accepts(header: string, encoding: Encoding): boolean {
   })
 }
 
-/** `If-None-Match: "a", W/"b"` or `*` has this tag; a proxy that compresses makes a tag weak. */
+/**
+ * Whether `If-None-Match: "a", W/"b"`, or `*`, contains this tag. Weak tags match, because a proxy that compresses
+ * weakens them.
+ */
 export function isKnownTag(tag: string, header: string | undefined): boolean {
   if (header === undefined) return false
   return header.split(',').some((one) => ['*', tag].includes(one.trim().replace(/^W\//, '')))

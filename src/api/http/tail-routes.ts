@@ -1,12 +1,14 @@
 /**
- * The tail of a pipe (docs/dev/contract.md#looking-at-messages): Server-Sent Events, a `record` for each record that
- * is stored from now on, as many a second as are asked for; what is left out is counted in `dropped`.
+ * The tail of a pipe (docs/dev/contract.md#looking-at-messages): Server-Sent Events, one `record` for each record
+ * that is stored from now on, up to the requested number per second. Records that are left out are counted in
+ * `dropped`.
  *
- *   pull: a look at what came ─▶ events ─▶ the client takes them ─▶ the next look
+ *   read the new records ─▶ send them as events ─▶ wait until the client has taken them ─▶ read again
  *
- * A client that reads slowly is looked for less often: nothing waits for it in memory but one piece. It ends when the client
- * goes, and with an `end` that says why: `shutdown`, `pipe_deleted`, or `access_ended` (the key or the session). Whether access has
- * ended is asked every three seconds, and at once when this process changes a key, a user or a session.
+ * For a client that reads slowly, the log is read less often: at most one piece waits in memory for it. A tail ends
+ * when the client disconnects, or with an `end` event that says why: `shutdown`, `pipe_deleted`, or `access_ended`
+ * (of the key or the session). Access is checked every three seconds, and at once when this process changes a key, a
+ * user or a session.
  */
 import assert from 'node:assert'
 import { ApiError } from '../../contract/errors.ts'
@@ -14,44 +16,45 @@ import { tailSample } from '../../contract/message.ts'
 import { operations } from '../../contract/operations.ts'
 import type { Principal } from '../../contract/principal.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import type { History, TailedRecord, TailedRun, TailPlace } from '../../observe/history/history.ts'
+import type { PipeRef } from '../../metadata/tables.ts'
+import type { History, TailedRecord, TailedRun, TailPosition } from '../../observe/history/history.ts'
 import type { Logger } from '../../platform/log.ts'
 import { checkedCall } from '../management/call.ts'
 import type { ResponseStream } from './response-stream.ts'
 import type { ApiReply, ApiRequest, Route } from './route.ts'
 
 export interface TailDeps {
-  history: Pick<History, 'placeAt' | 'follow'>
+  history: Pick<History, 'positionAt' | 'follow'>
   /** Whether the workspace has this pipe. */
-  hasPipe(workspaceId: string, pipeId: string): boolean
+  hasPipe(pipe: PipeRef): boolean
   log: Logger
 }
 
 interface Tail {
   pipeId: string
   workspaceId: string
-  /** Records a second. */
+  /** The maximum number of records per second. */
   sample: number
   by: Principal['by']
   isStillAdmitted(): Promise<boolean>
-  /** Its access may have ended: to be checked before anything more is sent. */
+  /** Its access may have ended: it is checked before anything more is sent. */
   isSuspect: boolean
-  /** When its access was checked, on the monotonic clock. */
+  /** When its access was last checked, on the monotonic clock. */
   checkedAtMs: number
   isRevoked: boolean
-  /** Ends its wait. */
+  /** Ends its current wait. */
   wake(): void
 }
 
-/** The access that has ended or may have: that of a revoked key, or of the users of a workspace. */
+/** The access that has ended or may have ended: that of a revoked key, or of the users of a workspace. */
 export type AccessChange = { readonly apiKeyId: string } | { readonly usersOf: string }
 
-/** Between two looks: records that come one by one are sent together. */
+/** The pause between two reads: records that arrive one by one are sent together. */
 const pauseMs = 50
-/** How long a look waits, and so how soon an end is seen. */
+/** How long a read waits for records, and thus how soon a tail notices its end. */
 const waitMs = 2_000
 const heartbeatMs = 10_000
-/** Whether the key or the session is still good: each time is a request of the session's. */
+/** How often access is checked. For a session, each check is a request of that session. */
 const checkEveryMs = 3_000
 
 export class Tails {
@@ -65,17 +68,17 @@ export class Tails {
     this.#deps = deps
   }
 
-  /** Each of them ends now. */
+  /** Ends all tails now. */
   end(): void {
     this.#isEnding = true
     for (const tail of this.#tails) tail.wake()
   }
 
-  /** A tail of this key ends; those of the people send nothing more before they have asked whether their session is still admitted. */
+  /** Ends the tails of this key. Tails of users send nothing more until their session has been checked again. */
   accessChanged(change: AccessChange): void {
     for (const tail of this.#tails) {
       if (!isOf(tail, change)) continue
-      // The directory may not have seen the change yet: a revoked key is not asked for.
+      // A revoked key is not checked again, because the directory may not have seen the change yet.
       tail.isRevoked = 'apiKeyId' in change
       tail.isSuspect = true
       tail.wake()
@@ -102,9 +105,9 @@ export class Tails {
     const { path, query } = checkedCall('tailPipe', { principal, ...rest })
     const { pipe_id: pipeId } = path
     const { workspaceId } = principal
-    if (!this.#deps.hasPipe(workspaceId, pipeId)) throw new ApiError('pipe_not_found')
+    if (!this.#deps.hasPipe({ workspaceId, pipeId })) throw new ApiError('pipe_not_found')
     const { sample = tailSample.default } = query
-    const from = placeFrom(headers['last-event-id'], query.after_seq)
+    const from = positionFrom(headers['last-event-id'], query.after_seq)
     const releaseSlot = this.#begin(workspaceId)
     const tail: Tail = {
       pipeId,
@@ -123,11 +126,12 @@ export class Tails {
       releaseSlot()
     }
     try {
-      const place = await this.#deps.history.placeAt(pipeId, from?.afterSeq ?? null)
-      // The tail continues with the message that the client knows a part of, if it is still stored.
-      if (from !== null && from.records > 0) place.given = { seq: from.afterSeq + 1, records: from.records }
+      const position = await this.#deps.history.positionAt(pipeId, from?.afterSeq ?? null)
+      // The tail continues within the message of which the client has a part, if it is still stored.
+      if (from !== null && from.records > 0)
+        position.shown = { seq: from.afterSeq + 1, records: from.records }
       const stream = (client: ResponseStream, gone: Promise<void>) => {
-        this.#run(client, gone, tail, place)
+        this.#run(client, gone, tail, position)
           .catch((err) => this.#deps.log.error({ err, pipe_id: pipeId }, 'tail.failed'))
           .finally(() => {
             release()
@@ -141,7 +145,7 @@ export class Tails {
     }
   }
 
-  /** Returns what to call at its end. Throws `tail_concurrency_exceeded`. */
+  /** Returns the function to call at the end of the tail. Throws `tail_concurrency_exceeded`. */
   #begin(workspaceId: string): () => void {
     const own = this.#open.get(workspaceId) ?? 0
     if (own >= resourceLimits.tailsPerWorkspace || this.#count >= resourceLimits.tails)
@@ -159,7 +163,7 @@ export class Tails {
     }
   }
 
-  async #run(client: ResponseStream, gone: Promise<void>, tail: Tail, from: TailPlace): Promise<void> {
+  async #run(client: ResponseStream, gone: Promise<void>, tail: Tail, from: TailPosition): Promise<void> {
     const { sample } = tail
     let isGone = false
     let endWait = () => {}
@@ -168,19 +172,22 @@ export class Tails {
       isGone = true
       tail.wake()
     })
-    /** Undefined: something else came first. No promise that lives as long as the tail is waited for again and again. */
+    /**
+     * Resolves with undefined if the wait ends before the work. It does not race with a promise that lives as long as
+     * the tail, because each race would add a reaction to that promise that stays in memory.
+     */
     const orWoken = <T>(work: Promise<T>) =>
       new Promise<T | undefined>((resolve, reject) => {
         endWait = () => resolve(undefined)
         if (isGone || this.#isEnding || tail.isSuspect) endWait()
         work.then(resolve, reject)
       })
-    let place = from
+    let position = from
     let tokens = sample
     let filledAt = performance.now()
-    let spokenAt = filledAt
-    // An id without an event: a client that is cut off before the first one knows where to go on.
-    let isOpen = await client.write(Buffer.from(`retry: 2000\nid: ${idOf(place)}\n\n`))
+    let sentAt = filledAt
+    // An id without an event: a client that is disconnected before the first event knows where to continue.
+    let isOpen = await client.write(Buffer.from(`retry: 2000\nid: ${idOf(position)}\n\n`))
     while (isOpen && !isGone) {
       const now = performance.now()
       const reason = await this.#endOf(tail, now)
@@ -190,20 +197,20 @@ export class Tails {
       }
       tokens = Math.min(sample, tokens + ((now - filledAt) / 1_000) * sample)
       filledAt = now
-      const most = Math.floor(tokens)
-      if (most >= 1) {
-        const look = this.#deps.history.follow(tail.pipeId, place, most, waitMs)
-        const run = await orWoken(look)
+      const maxRecords = Math.floor(tokens)
+      if (maxRecords >= 1) {
+        const reading = this.#deps.history.follow(tail.pipeId, position, maxRecords, waitMs)
+        const run = await orWoken(reading)
         if (run === undefined) continue
-        place = run.place
+        position = run.position
         tokens -= run.records.length
-        const events = eventsOf(run, performance.now() - spokenAt > heartbeatMs)
+        const events = eventsOf(run, performance.now() - sentAt > heartbeatMs)
         if (events.length > 0) {
           isOpen = await client.write(Buffer.concat(events))
-          spokenAt = performance.now()
+          sentAt = performance.now()
         }
       }
-      await orWoken(pause(most >= 1 ? pauseMs : 1_000 / sample))
+      await orWoken(pause(maxRecords >= 1 ? pauseMs : 1_000 / sample))
     }
   }
 
@@ -213,7 +220,7 @@ export class Tails {
     tail.isSuspect = false
     if (asksAccess) tail.checkedAtMs = nowMs
     if (this.#isEnding) return 'shutdown'
-    if (!this.#deps.hasPipe(workspaceId, pipeId)) return 'pipe_deleted'
+    if (!this.#deps.hasPipe({ workspaceId, pipeId })) return 'pipe_deleted'
     if (isRevoked) return 'access_ended'
     return !asksAccess || (await isStillAdmitted()) ? null : 'access_ended'
   }
@@ -224,21 +231,24 @@ function isOf({ by, workspaceId }: Tail, change: AccessChange): boolean {
   return by.kind === 'session' && workspaceId === change.usersOf
 }
 
-/** `event:`, `id:`, `data:`; the data has no newline, and a raw carriage return in a record is white space. */
+/**
+ * One event with its `event:`, `id:` and `data:` lines. The data has no newline; a raw carriage return in a record is
+ * white space.
+ */
 function event(name: string, id: string | null, data: string): Buffer {
   const idLine = id === null ? '' : `id: ${id}\n`
   return Buffer.from(`event: ${name}\n${idLine}data: ${data.replaceAll('\r', ' ')}\n\n`)
 }
 
-function idOf({ cursor, given }: TailPlace): string {
-  return given === undefined ? String(cursor.seq) : `${given.seq}.${given.records - 1}`
+function idOf({ cursor, shown }: TailPosition): string {
+  return shown === undefined ? String(cursor.seq) : `${shown.seq}.${shown.records - 1}`
 }
 
-/** `isSilent`: the client has received nothing for so long that a comment keeps the connection open. */
-function eventsOf({ records, leftOut, place }: TailedRun, isSilent: boolean): Buffer[] {
+/** `isSilent`: nothing was sent for so long that a comment must keep the connection open. */
+function eventsOf({ records, omitted, position }: TailedRun, isSilent: boolean): Buffer[] {
   const events = records.map(recordEvent)
-  if (leftOut > 0)
-    events.push(event('dropped', String(place.cursor.seq), JSON.stringify({ records: leftOut })))
+  if (omitted > 0)
+    events.push(event('dropped', String(position.cursor.seq), JSON.stringify({ records: omitted })))
   if (events.length === 0 && isSilent) events.push(Buffer.from(':\n\n'))
   return events
 }
@@ -248,14 +258,14 @@ function recordEvent({ msgId, seq, index, receivedMs, text }: TailedRecord): Buf
   return event('record', `${seq}.${index}`, `${JSON.stringify(head).slice(0, -1)},"record":${text}}`)
 }
 
-interface From {
+interface ClientPosition {
   afterSeq: number
-  /** The number of records that are known of the message after it. */
+  /** The number of records of the next message that the client already has. */
   records: number
 }
 
-/** `Last-Event-ID`, which a browser sends when it connects again, wins over `after_seq`. */
-function placeFrom(lastEventId = '', afterSeq: number | undefined): From | null {
+/** `Last-Event-ID`, which a browser sends when it reconnects, takes precedence over `after_seq`. */
+function positionFrom(lastEventId = '', afterSeq: number | undefined): ClientPosition | null {
   const [, seq, index] = /^(\d{1,15})(?:\.(\d{1,9}))?$/.exec(lastEventId) ?? []
   if (seq !== undefined && index !== undefined)
     return { afterSeq: Math.max(0, Number(seq) - 1), records: Number(index) + 1 }

@@ -10,17 +10,19 @@
  */
 import assert from 'node:assert'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import { createBodyMemory } from '../../ingest/body-memory.ts'
+import { createIngest, type Ingest } from '../../ingest/accept.ts'
 import { type BodyParsers, openBodyParsers } from '../../ingest/body-parsers.ts'
 import { createClientIp } from '../../ingest/client-ip.ts'
 import { createClusterQuota } from '../../ingest/cluster-quota.ts'
-import { type Authenticate, createAuthenticate } from '../../ingest/directory/authenticate.ts'
-import { openDirectory } from '../../ingest/directory/directory-cache.ts'
+import {
+  type Authenticate,
+  createAuthenticate,
+  openDirectory,
+} from '../../ingest/directory/directory-cache.ts'
 import { createSharedGeo } from '../../ingest/geo.ts'
-import { createIngest, type Ingest } from '../../ingest/ingest.ts'
 import { IngestObserved } from '../../ingest/observed.ts'
 import { createQuota } from '../../ingest/quota.ts'
-import { SharedCounters } from '../../ingest/shared-counters.ts'
+import { createBodyMemory, SharedCounters } from '../../ingest/shared-counters.ts'
 import type { UsageObserver } from '../../ingest/usage.ts'
 import type { Appender } from '../../log/buffer.ts'
 import type { Directory, DirectorySource } from '../../metadata/directory-source.ts'
@@ -28,9 +30,9 @@ import { type Logger, openLog } from '../../platform/log.ts'
 import { Semaphore } from '../../platform/semaphore.ts'
 import type { Caller, Handlers } from '../../platform/thread-calls.ts'
 import type { Listener } from '../http/engine.ts'
+import { countTraffic } from '../http/exchange.ts'
 import { ingestPath } from '../http/ingest-routes.ts'
 import { errorResponse, type HttpResponse } from '../http/response.ts'
-import { countTraffic } from '../http/traffic.ts'
 import { createEngine } from '../http/uws/engine.ts'
 import { Forwarding } from './forwarding.ts'
 import type {

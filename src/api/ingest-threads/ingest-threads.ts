@@ -1,6 +1,6 @@
 /**
- * The ingest threads, as main uses them if `ingest.workers` is above 1. They listen on the addresses that serve ingest,
- * and main listens on none of those.
+ * The ingest threads, as main uses them if `ingest.workers` is above 1. They listen on the addresses that serve
+ * ingest, and main listens on none of those.
  *
  *   clients ──▶ thread 1…N  (one address, SO_REUSEPORT: the system spreads the connections)
  *                 │ ingest ──frames──▶ writer          │ appended counts, once per commit
@@ -12,8 +12,8 @@
  *   acknowledgement.
  * - The writer keeps the order within a pipe and the Idempotency-Keys.
  * - Only main watches descriptors and the address: it tells the threads when to listen and when to stop.
- * - A thread that fails ends the process. The process never ends while a thread has sockets, because Node.js would abort it.
- *   Main therefore closes all of them first, even in the handler of its own exit.
+ * - A thread that fails ends the process. The process never ends while a thread has sockets, because Node.js would
+ *   abort it. Main therefore closes all of them first, even in the handler of its own exit.
  */
 import type { AskQuota } from '../../ingest/cluster-quota.ts'
 import type { UsageObserver } from '../../ingest/usage.ts'

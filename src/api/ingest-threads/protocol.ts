@@ -18,11 +18,11 @@ export interface IngestThreadData {
   log: LogSettings
   /** The memory of SharedCounters. */
   counters: SharedArrayBuffer
-  /** In a cluster: main reserves parts of the limits for the thread. */
+  /** In a cluster, main reserves parts of the limits for the thread. */
   asksForQuota: boolean
   /** The memory of IngestObserved; the thread's slot is its index. */
   observed: ObservedMemory
-  /** Transferred. */
+  /** The port is transferred to the thread. */
   appender: AppenderPort
   /** The geolocation file; null: none is loaded. */
   geo: SharedArrayBuffer | null
@@ -32,8 +32,9 @@ export interface IngestThreadData {
   maxBodyBytes: number
   maxRecords: number
   maxKeys: number
-  /** The most bodies that it decompresses, and threads that parse large bodies, at the same time. */
+  /** The maximum number of bodies that it decompresses at the same time. */
   decoders: number
+  /** The maximum number of threads that parse large bodies at the same time. */
   parsers: number
   /** An Int32 per thread: 1 once it has no open sockets. */
   closed: SharedArrayBuffer
@@ -56,7 +57,10 @@ export interface SharedAddress {
   paths: readonly ForwardedPath[]
 }
 
-/** `send`: the response. `last`: the response, then the connection ends. The others are as in Exchange. */
+/**
+ * How a response is sent. `send`: the connection stays open. `last`: the connection is closed afterwards. The others
+ * are as in Exchange.
+ */
 export type SendHow = 'send' | 'last' | 'cut' | 'tracked'
 
 /** The responses of main to requests that the thread forwarded. `id`: the number of the request. */

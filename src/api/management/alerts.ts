@@ -1,4 +1,4 @@
-/** Alerts of a workspace (docs/dev/contract.md#alerts): where they go is set as a whole, and removed as a whole. */
+/** The alerts of a workspace (docs/dev/contract.md#alerts). Their settings are replaced and removed as a whole. */
 import { alertEventNames, redactedAlertUrl } from '../../contract/alert-words.ts'
 import type { AlertsPut, AlertsShown } from '../../contract/alerts.ts'
 import { redacted } from '../../contract/destination-words.ts'
@@ -17,7 +17,7 @@ type Tested = Awaited<ReturnType<ManagementDeps['testAlert']>>
 
 const endpoint = 'destination_http_endpoint'
 /** Maps fields of an endpoint's config to fields of the body. */
-const places: Readonly<Record<string, keyof AlertsPut>> = { url: 'url', signing_secret: 'secret' }
+const bodyFields: Readonly<Record<string, keyof AlertsPut>> = { url: 'url', signing_secret: 'secret' }
 
 export function alertUseCases({ metadata, checkTarget, testAlert }: Deps) {
   const tests = new SharedRuns<Tested>()
@@ -34,7 +34,7 @@ export function alertUseCases({ metadata, checkTarget, testAlert }: Deps) {
       return shown(stored)
     },
 
-    /** Also when there are none. */
+    /** Succeeds even if no alerts are set up. */
     async deleteAlerts({ principal }: Call<'deleteAlerts'>): Promise<void> {
       await metadata.alerts.delete(principal.workspaceId)
     },
@@ -75,13 +75,13 @@ function newSettings(
   const secret = newSecret(given.secret, current)
   const merged = { url, ...(secret === null ? {} : { signing_secret: secret }) }
   const errors: FieldErrors = {}
-  for (const [place, message] of Object.entries(configErrors(endpoint, merged, checkTarget)))
-    errors[places[place.replace('destination_config.', '')] ?? place] = message
+  for (const [field, message] of Object.entries(configErrors(endpoint, merged, checkTarget)))
+    errors[bodyFields[field.replace('destination_config.', '')] ?? field] = message
   if (current !== null) {
     const before = { url: current.url, signing_secret: current.secret }
     const change = { url: given.url, signing_secret: given.secret ?? null }
-    for (const [place, message] of misdirectedSecrets(endpoint, before, change, merged))
-      errors[places[place] ?? place] ??= message
+    for (const [field, message] of misdirectedSecrets(endpoint, before, change, merged))
+      errors[bodyFields[field] ?? field] ??= message
   }
   throwIfErrors(errors)
   const inOrder = events === null ? null : alertEventNames.filter((event) => events.includes(event))

@@ -1,4 +1,7 @@
-/** Workspace API keys (docs/dev/contract.md#ids-and-api-keys, docs/dev/contract.md#authentication, docs/dev/contract.md#key-scopes). */
+/**
+ * API keys of a workspace (docs/dev/contract.md#ids-and-api-keys, docs/dev/contract.md#authentication,
+ * docs/dev/contract.md#key-scopes).
+ */
 import { type ApiKey, fullRights, type KeyRights } from '../../contract/api-key.ts'
 import { ApiError, validationError } from '../../contract/errors.ts'
 import type { Principal } from '../../contract/principal.ts'
@@ -11,7 +14,10 @@ import type { ManagementDeps } from './deps.ts'
 type Deps = Pick<ManagementDeps, 'metadata' | 'changes' | 'now'>
 
 export function apiKeyUseCases({ metadata, changes, now }: Deps) {
-  /** To a key for some pipes, one that is for others too does not exist: its list would name them. */
+  /**
+   * A key that is limited to some pipes does not see keys that can access other pipes: the list would reveal those
+   * pipes.
+   */
   const visible = async (principal: Principal) =>
     (await metadata.apiKeys.list(principal.workspaceId)).filter((key) => isVisible(principal, key))
   const requireVisible = async (principal: Principal, apiKeyId: string): Promise<void> => {
@@ -24,7 +30,7 @@ export function apiKeyUseCases({ metadata, changes, now }: Deps) {
       return { api_keys: await visible(principal) }
     },
 
-    /** The one time the whole key is shown. */
+    /** This response is the only one that shows the whole key. */
     async createApiKey({ principal, body: given }: Call<'createApiKey'>) {
       requireDistinct('api_key_scopes', given.api_key_scopes)
       const rights = {
@@ -39,7 +45,7 @@ export function apiKeyUseCases({ metadata, changes, now }: Deps) {
       return { api_key_id: created.api_key_id, api_key: apiKey, api_key_name: created.api_key_name }
     },
 
-    /** A new key in place of another one, which goes on for the overlap. */
+    /** Creates a new key in place of another one, which remains valid for the overlap. */
     async rotateApiKey({ principal, path: { api_key_id: id }, body: given }: Call<'rotateApiKey'>) {
       await requireVisible(principal, id)
       const overlapSeconds = given.overlap_seconds ?? resourceLimits.apiKeyOverlapDefaultSeconds
@@ -49,8 +55,7 @@ export function apiKeyUseCases({ metadata, changes, now }: Deps) {
       const givenMs = expires === undefined ? undefined : requireFuture(expires, nowMs)
       let apiKey = ''
       const rotated = await metadata.apiKeys.rotate(
-        principal.workspaceId,
-        id,
+        { workspaceId: principal.workspaceId, apiKeyId: id },
         overlapSeconds === 0 ? null : nowMs + overlapSeconds * 1_000,
         (old) => {
           const rights = rightsOf(old, givenMs)
@@ -75,11 +80,11 @@ export function apiKeyUseCases({ metadata, changes, now }: Deps) {
       }
     },
 
-    /** When this resolves the key has stopped working. */
+    /** The key has stopped working when this resolves. */
     async revokeApiKey({ principal, path: { api_key_id: id } }: Call<'revokeApiKey'>): Promise<void> {
       await requireVisible(principal, id)
       requireOther(principal, id)
-      const isRevoked = await metadata.apiKeys.revoke(principal.workspaceId, id)
+      const isRevoked = await metadata.apiKeys.revoke({ workspaceId: principal.workspaceId, apiKeyId: id })
       if (!isRevoked) throw new ApiError('api_key_not_found')
       await changes.publish({ apiKeyId: id, isRevoked: true })
     },
@@ -92,7 +97,7 @@ export function apiKeyUseCases({ metadata, changes, now }: Deps) {
   }
 }
 
-/** Whether that key opens nothing but what this caller's does. */
+/** Whether the key has access only to pipes that this caller can access as well. */
 export function isVisible({ pipeIds }: Pick<Principal, 'pipeIds'>, key: ApiKey): boolean {
   if (pipeIds === null) return true
   return key.api_key_pipe_ids?.every((id) => pipeIds.has(id)) ?? false
@@ -102,7 +107,7 @@ function requireOther({ by }: Principal, apiKeyId: string): void {
   if (by.kind === 'key' && apiKeyId === by.apiKeyId) throw new ApiError('cannot_revoke_current_key')
 }
 
-/** `expires` undefined: as the old one. */
+/** `expires`: undefined keeps the expiry of the old key. */
 function rightsOf(old: ApiKey, expires: number | null | undefined): KeyRights {
   const before = old.api_key_expires_ts === null ? null : Date.parse(old.api_key_expires_ts)
   return {

@@ -1,4 +1,4 @@
-/** The audit log, and what is written to it of changes that delivery makes. */
+/** The audit log, and its entries for changes that delivery makes. */
 import { auditPage } from '../../contract/audit.ts'
 import type { Principal } from '../../contract/principal.ts'
 import type { Actor } from '../../metadata/audit.ts'
@@ -8,7 +8,7 @@ import type { Call } from './call.ts'
 
 export function auditUseCases({ metadata }: { metadata: Pick<Metadata, 'audit'> }) {
   return {
-    /** Cut to the pipes that the caller is for. */
+    /** Shows only the entries of pipes that the caller can access. */
     async listAudit({ principal: { workspaceId, pipeIds }, query }: Call<'listAudit'>) {
       const { entries, next } = await metadata.audit.list(workspaceId, {
         limit: query.limit ?? auditPage.default,
@@ -23,7 +23,7 @@ export function auditUseCases({ metadata }: { metadata: Pick<Metadata, 'audit'> 
   }
 }
 
-/** Who makes a change. `address`: of the client. */
+/** The actor of a change. `address`: that of the client. */
 export function actorOf({ by }: Principal, operation: string, address: string | null): Actor {
   switch (by.kind) {
     case 'key':
@@ -36,9 +36,9 @@ export function actorOf({ by }: Principal, operation: string, address: string | 
 }
 
 /**
- * Audits a command on a lane, which another thread stores: the entry is written before the command begins and says
- * `requested`, and the outcome is added once it is known. A crash in between leaves the entry, never a change without
- * one.
+ * Audits a command on a lane, which another thread executes. The entry is written with the status `requested` before
+ * the command begins, and the outcome is added once it is known. A crash in between leaves the entry; there is never
+ * a change without one.
  */
 export async function auditedOnLane<T extends object>(
   { audit }: Pick<Metadata, 'audit'>,

@@ -1,6 +1,7 @@
 /**
- * A request of a known caller, checked against its operation: the path, then the query, then the body. The OpenAPI document shows
- * the same schemas, so that it says what is accepted. Rules that need more than the request are the use cases'.
+ * A request of an authenticated caller, checked against its operation: the path, then the query, then the body. The
+ * OpenAPI document is generated from the same schemas. Rules that need more than the request are checked by the use
+ * cases.
  */
 import type { TSchema } from 'typebox'
 import { ApiError, type ErrorCode } from '../../contract/errors.ts'
@@ -25,11 +26,11 @@ import {
 
 export interface Call<Id extends OperationId> {
   principal: Principal
-  /** Ids in lower case. A pipe is one of those that the caller may look at and change. */
+  /** Ids in lower case. A pipe in the path is one that the caller can access. */
   path: RequestPath<Id>
   query: RequestQuery<Id>
   body: RequestBody<Id>
-  /** The bytes of the body, for text that must not pass through a parser. Absent: there were none. */
+  /** The bytes of the body, for text that must not pass through a parser. Absent if there was no body. */
   bodyBytes?: Buffer | undefined
 }
 
@@ -38,14 +39,14 @@ export type UseCases = { [Id in ManagementOperationId]: (call: Call<Id>) => Prom
 
 interface UncheckedRequest {
   principal: Principal
-  /** By name, as sent. */
+  /** The parameters by name, as sent. */
   params?: Readonly<Record<string, string>>
   query?: URLSearchParams
   body?: unknown
   bodyBytes?: Buffer | undefined
 }
 
-/** Throws the resource's own 404 for an id that can name none, and `validation_error` for everything else. */
+/** Throws the 404 of the resource for an id that cannot exist, and `validation_error` for all other faults. */
 export function checkedCall<Id extends OperationId>(operationId: Id, request: UncheckedRequest): Call<Id> {
   const operation = operationsById.get(operationId)!
   const { principal, params = {}, query, body, bodyBytes } = request
@@ -88,7 +89,10 @@ function checkedPath(
   return path
 }
 
-/** An operation without an error for an outer resource gives the one of the next resource within: under an unknown pipe there is no destination. */
+/**
+ * If an operation has no error for the outer resource, the error of the next inner one is used: a destination under
+ * an unknown pipe is not found.
+ */
 function notFoundError(parameter: string, errors: readonly ErrorCode[]): ErrorCode {
   const from = notFoundErrors.findIndex(([name]) => name === parameter)
   const found = notFoundErrors.slice(from).find(([, error]) => errors.includes(error))
@@ -109,14 +113,20 @@ function checkedQuery({ parameters = [] }: Operation, query: URLSearchParams): R
   return values
 }
 
-/** A text of the query as the type that its schema names; what cannot be one stays a text, which the schema then rejects. */
+/**
+ * Converts a text of the query to the type in its schema. A text that cannot be converted stays a text, which the
+ * schema then rejects.
+ */
 function parsedText({ type }: TSchema & { type?: string }, text: string): unknown {
   if (type === 'integer') return /^\d{1,16}$/.test(text) ? Number(text) : text
   if (type === 'boolean') return text === 'true' || text === 'false' ? text === 'true' : text
   return text
 }
 
-/** A query holds texts, so the words for a wrong type in a body do not fit it. Null: those words do fit. */
+/**
+ * The message for a query parameter, because the messages for wrong types in a body do not fit. Null: the message of
+ * the schema fits.
+ */
 function wordsFor(schema: TSchema & { type?: string; minimum?: number; maximum?: number }): string | null {
   const { type, minimum = 0, maximum = Number.MAX_SAFE_INTEGER } = schema
   if (type === 'boolean') return 'must be true or false'

@@ -16,17 +16,23 @@ export interface ManagementDeps {
   laneViews: LaneViews
   laneCommands: LaneCommands
   trials: DestinationTrials
-  /** Reads the buffer's messages for people. */
+  /** Reads messages of the buffer for users. */
   history: History
-  /** The directory and the lanes have subscribed. */
+  /**
+   * Publishes durable changes to the directory and the lanes, which have subscribed. `publish` resolves when requests
+   * and lanes see the change.
+   */
   changes: Changes
   /** The newest committed seq of the buffer: where a destination that starts "now" begins. */
   headSeq: () => Promise<number>
-  /** Checks a config that is about to be saved against the egress policy: null, or the key at fault and why. */
+  /**
+   * Checks a config that is about to be saved against the egress policy. Null if it is allowed, otherwise the key at
+   * fault and the reason.
+   */
   checkTarget: (type: DestinationType, config: Record<string, unknown>) => [string, string] | null
-  /** Whether loopback and private addresses are denied now. */
+  /** Whether loopback and private addresses are currently denied. */
   isPrivateDenied: () => boolean
-  /** Called with users whose sessions have ended. */
+  /** Called with the workspace of users whose sessions have ended. */
   usersChanged: (workspaceId: string) => void
   now: () => number
   /** The totals that this process has ingested: by pipe, then by worker. */
@@ -36,14 +42,14 @@ export interface ManagementDeps {
   >
   /** The facts about the daemon, which are the same for every workspace. */
   serviceFacts: () => Promise<ServiceFacts>
-  /** Sends a test alert and says what came back, without secrets. */
+  /** Sends a test alert and returns the outcome, without secrets. */
   testAlert: (
     workspaceId: string,
     settings: StoredAlerts,
   ) => Promise<{ ok: boolean; status: number | null; message: string }>
-  /** Null: it is one machine. */
+  /** Null on a single machine. */
   cluster: (() => Promise<ClusterFacts>) | null
-  /** The counts of ingest that are not yet in metadata; without it only the roll-ups are shown. */
+  /** The counts of ingest that are not stored in metadata yet. Without it, only the roll-ups are shown. */
   pendingUsage?: () => readonly IngestCounts[]
 }
 
@@ -54,7 +60,7 @@ export interface ServiceFacts {
 
 export interface ClusterFacts {
   nodes: readonly ClusterNodeFacts[]
-  /** Pipe → id of the node that owns it now; a pipe without an owner is not in it. Spans workspaces. */
+  /** The id of the node that owns each pipe now. A pipe without an owner is absent. Spans workspaces. */
   owners: ReadonlyMap<string, string>
 }
 
@@ -62,9 +68,6 @@ export interface ClusterNodeFacts {
   nodeId: string
   nodeName: string
   state: NodeState
-  /** It is this process. */
+  /** True for this process. */
   isThis: boolean
 }
-
-/** Call it when a change of this pipe is durable: resolves when requests and lanes see it. */
-export type PublishChange = (pipeId: string) => Promise<void>

@@ -1,7 +1,7 @@
 /**
- * The rules for a destination beyond its shape: rules of its type's descriptor, and rules of its column mappings.
- * Errors carry the paths of the request body (`destination_config.url`, `columns.0.column_name`). Pure, except for
- * `checkTarget`, which asks the egress policy.
+ * The rules for a destination beyond its shape: those of its type's descriptor and those of its column mappings.
+ * Errors carry the paths of the request body (`destination_config.url`, `columns.0.column_name`). The functions are
+ * pure, except for `checkTarget`, which asks the egress policy.
  */
 import {
   type ColumnMapping,
@@ -13,13 +13,13 @@ import {
 import { mapSecrets } from '../../contract/destination-secrets.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { type FieldErrors, shapeFaults } from '../../contract/validate.ts'
-import { descriptorOf } from '../../destinations/descriptors.ts'
+import { descriptorOf } from '../../destinations/drivers.ts'
 
 type Config = Record<string, unknown>
-/** Null: may be dialled. Otherwise the key that names the target, and why the egress policy rejects it. */
+/** Null: the target is allowed. Otherwise the key that names the target, and the reason of the egress policy. */
 export type CheckTarget = (type: DestinationType, config: Config) => [key: string, message: string] | null
 
-/** Everything wrong with a whole config: a new one, or one that PATCH made of what is `stored`. */
+/** Returns all faults of a complete config: a new one, or one that a PATCH made of `stored`. */
 export function configErrors(
   type: DestinationType,
   config: Config,
@@ -48,7 +48,7 @@ export function configErrors(
   return errors
 }
 
-/** One that an earlier version took may stay as large as it is. */
+/** A config that an earlier version accepted can keep its size. */
 function sizeFault(config: Config, stored: Config = {}): string | null {
   const { storedConfigBytes: most } = resourceLimits
   const bytes = jsonBytes(config)
@@ -60,7 +60,7 @@ function jsonBytes(config: Config): number {
   return Buffer.byteLength(JSON.stringify(config))
 }
 
-/** Everything wrong with a destination's mappings; their shape and the config are right already. */
+/** Returns all faults of a destination's mappings. Their shape and the config are already valid. */
 export function columnErrors(
   type: DestinationType,
   columns: readonly ColumnMapping[],

@@ -1,4 +1,4 @@
-/** Destinations: attached, shown, changed, tried (docs/dev/contract.md#destinations). */
+/** Destinations: create, show, change, test and delete (docs/dev/contract.md#destinations). */
 import { randomUUID } from 'node:crypto'
 import { wholeColumn } from '../../contract/column-rules.ts'
 import { defaultConcurrency, type GivenDeliverySettings } from '../../contract/delivery-settings.ts'
@@ -24,11 +24,11 @@ import { isSameServer, misdirectedSecrets } from '../../contract/secret-server.t
 import { shownTransform, type Transform } from '../../contract/transform.ts'
 import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
 import type { DestinationTrials, LaneViews } from '../../delivery/delivery.ts'
-import { descriptorOf } from '../../destinations/descriptors.ts'
 import type { DestinationSpec } from '../../destinations/driver.ts'
+import { descriptorOf } from '../../destinations/drivers.ts'
 import type { DestinationChange, NewDestination, StoredDestination } from '../../metadata/destinations.ts'
 import type { Call } from './call.ts'
-import type { ManagementDeps, PublishChange } from './deps.ts'
+import type { ManagementDeps } from './deps.ts'
 import { type CheckTarget, columnErrors, configErrors } from './destination-rules.ts'
 import { refOf, requireDestination, requirePipe } from './lookup.ts'
 import {
@@ -40,17 +40,15 @@ import {
 } from './transform-rules.ts'
 import { checkedOnSave } from './transform-trials.ts'
 
-type Deps = Pick<ManagementDeps, 'metadata' | 'laneViews' | 'trials' | 'headSeq' | 'checkTarget'> & {
-  publishChange: PublishChange
-}
+type Deps = Pick<ManagementDeps, 'metadata' | 'laneViews' | 'trials' | 'headSeq' | 'checkTarget' | 'changes'>
 
 export function destinationUseCases(deps: Deps) {
-  const { metadata, laneViews, trials, checkTarget, publishChange } = deps
+  const { metadata, laneViews, trials, checkTarget, changes } = deps
   const shown = async (stored: StoredDestination) => {
     const [destination] = await shownDestinations(laneViews, [stored])
     return { destination }
   }
-  /** Before anything is locked: it takes seconds, perhaps. */
+  /** The check comes before anything is locked, because it can take seconds. */
   const transformChecked = async ({ principal, path, body }: Call<'updateDestination'>) => {
     if (!isObject(body.transform)) return undefined
     const current = await requireDestination(metadata, principal.workspaceId, path)
@@ -75,7 +73,7 @@ export function destinationUseCases(deps: Deps) {
         (current) => destinationChange(current, body, checkTarget, filterFault),
       )
       if (updated === null) throw new ApiError('destination_not_found')
-      await publishChange(updated.pipe_id)
+      await changes.publish({ pipeId: updated.pipe_id })
       return { ...(await shown(updated)), ...(transform_check && { transform_check }) }
     },
 
@@ -86,7 +84,7 @@ export function destinationUseCases(deps: Deps) {
         body,
       )
       if (updated === null) throw new ApiError('destination_not_found')
-      await publishChange(pipe_id)
+      await changes.publish({ pipeId: pipe_id })
       return { destination_status: updated.destination_status }
     },
 
@@ -100,8 +98,8 @@ export function destinationUseCases(deps: Deps) {
         },
       )
       if (updated === null) throw new ApiError('destination_not_found')
-      // The lane drops its connection and tries at once what waits.
-      if (isPinned) await publishChange(updated.pipe_id)
+      // The lane closes its connection and immediately tries to deliver its pending messages.
+      if (isPinned) await changes.publish({ pipeId: updated.pipe_id })
       return { reset: isPinned, status: isPinned ? 'reset' : 'no_pin' }
     },
 
@@ -111,17 +109,17 @@ export function destinationUseCases(deps: Deps) {
       const pipe = await requirePipe(metadata, workspaceId, found)
       if (!(await metadata.destinations.delete(refOf(workspaceId, found))))
         throw new ApiError('destination_not_found')
-      await publishChange(pipe_id)
+      await changes.publish({ pipeId: pipe_id })
       forgetDeleted(trials, pipe, [found])
     },
   }
 }
 
 async function createDestination(
-  { metadata, trials, headSeq, checkTarget, publishChange }: Deps,
+  { metadata, trials, headSeq, checkTarget, changes }: Deps,
   { principal: { workspaceId }, path, query, body }: Call<'createDestination'>,
 ) {
-  // "Now" is when the request came: what is accepted while it is worked on is delivered.
+  // "Now" is when the request arrived: messages accepted while it is being processed are delivered.
   const head = await headSeq()
   const pipe = await requirePipe(metadata, workspaceId, path)
   const { startFrom, ...destination } = newDestination(body, checkTarget, await filterFaultFor(body))
@@ -136,12 +134,15 @@ async function createDestination(
       startAfterSeq: startFrom === 'earliest' ? 0 : head,
     },
   )
-  await publishChange(pipe.pipe_id)
+  await changes.publish({ pipeId: pipe.pipe_id })
   const { destination_id, destination_name } = made
   return { destination_id, destination_name, ...(transform_check && { transform_check }) }
 }
 
-/** A whole destination, or `{destination_id, …changes}`: a stored one with its secrets, as a PATCH would make it. */
+/**
+ * The body is a complete destination, or `{destination_id, …changes}`: a stored destination with its secrets, as a
+ * PATCH with these changes would make it.
+ */
 async function testDestination(
   { metadata, trials, checkTarget }: Deps,
   { principal: { workspaceId }, path, query, body }: Call<'testDestination'>,
@@ -173,8 +174,8 @@ async function testDestination(
 }
 
 /**
- * Removes the state that deleted destinations left in databases, when nothing delivers to them any more. The request
- * does not wait for it, since the database may be gone itself.
+ * Removes the state that deleted destinations left in databases, once nothing delivers to them any more. The request
+ * does not wait, because the database can be unreachable.
  */
 export function forgetDeleted(
   trials: Pick<DestinationTrials, 'forget'>,
@@ -184,12 +185,12 @@ export function forgetDeleted(
   for (const destination of deleted) {
     const spec = specOf(pipe, destination, destination.tls_pin?.sha256 ?? null)
     if (!descriptorOf(spec.type).isExactlyOnce(spec.config)) continue
-    // It rejects while delivery is being restarted: the row stays, and nothing reads it again.
+    // It rejects while delivery is being restarted. The row then stays, and nothing reads it again.
     trials.forget(spec).catch(() => {})
   }
 }
 
-/** The facts that a driver needs about a destination that has no lane. */
+/** The spec that a driver needs for a destination without a lane. */
 export function specOf(
   pipe: Pipe,
   destination: Pick<
@@ -210,7 +211,10 @@ export function specOf(
   }
 }
 
-/** As responses show them: secrets redacted, `tls_pin` on databases alone, `columns` there and where there are any, each with its lane. */
+/**
+ * The destinations as responses show them, each with its lane. Secrets are redacted. Only databases have `tls_pin`.
+ * `columns` are shown for databases, and for other types that have mappings.
+ */
 export async function shownDestinations(
   laneViews: Pick<LaneViews, 'lanes'>,
   stored: readonly StoredDestination[],
@@ -240,7 +244,9 @@ export async function shownDestinations(
   )
 }
 
-/** A new destination, from a body that fits its schema. Throws `validation_error` with the body's own paths. */
+/**
+ * Makes a new destination from a body that matches its schema. Throws `validation_error` with the paths of the body.
+ */
 export function newDestination(
   given: DestinationCreate,
   checkTarget: CheckTarget,
@@ -262,7 +268,7 @@ export function newDestination(
   }
 }
 
-/** A PATCH that fits its schema, against what is stored (docs/dev/contract.md#destinations). */
+/** Applies a PATCH that matches its schema to the stored destination (docs/dev/contract.md#destinations). */
 function destinationChange(
   current: StoredDestination,
   body: DestinationUpdate,
@@ -276,7 +282,7 @@ function destinationChange(
   const config = changedConfig(current, body.destination_config, checkTarget, errors)
   const transform = givenTransform(body, current.transform, filterFault)
   const columns: ColumnMapping[] | undefined = body.columns?.map(wholeColumn)
-  // Mappings are looked at again when the dialect may have changed under them.
+  // The mappings are checked again, because the dialect may have changed with the config.
   if (columns || config)
     throwIfErrors(columnErrors(type, columns ?? current.columns, config ?? current.destination_config))
   const { destination_max_retry_seconds } = body
@@ -289,7 +295,7 @@ function destinationChange(
   }
 }
 
-/** Throws `errors` with those of the config. */
+/** Throws `errors` together with the errors of the config. */
 function changedConfig(
   current: StoredDestination,
   change: DestinationUpdate['destination_config'],
@@ -309,26 +315,26 @@ function changedConfig(
   return config
 }
 
-/** The settings that were sent; null resets one. */
+/** The settings that were sent. Null resets a setting. */
 function deliverySettings(given: GivenDeliverySettings): GivenDeliverySettings {
   const { destination_name, flush, rate, concurrency, on_permanent_error } = given
   return { destination_name, flush, rate, concurrency, on_permanent_error }
 }
 
-/** A destination that is connected to without a lane, stored or not. */
+/** A destination to which a connection is made without a lane. It can be stored or not. */
 export type TriedDestination = Pick<
   StoredDestination,
   'destination_id' | 'destination_type' | 'destination_config' | 'columns' | 'transform'
 > & { pinnedKey: string | null }
 
-/** It gets an id for as long as it is tried. */
+/** A destination that is not stored gets an id for the duration of the test. */
 export function unstored(
   destination: Omit<TriedDestination, 'destination_id' | 'pinnedKey'>,
 ): TriedDestination {
   return { ...destination, destination_id: randomUUID(), pinnedKey: null }
 }
 
-/** A stored destination as a PATCH with this body would make it; nothing is stored. */
+/** Returns a stored destination as a PATCH with this body would make it. Nothing is stored. */
 export function changed(
   current: StoredDestination,
   body: DestinationUpdate,
@@ -356,7 +362,7 @@ export function changed(
   }
 }
 
-/** A secret that cannot be opened cannot be kept: it must be sent again, or removed. */
+/** A secret that cannot be decrypted cannot be kept: it must be sent again, or removed. */
 function stillUnreadable(current: StoredDestination, config: Record<string, unknown>): FieldErrors {
   const errors: FieldErrors = {}
   mapSecrets(current.destination_type, config, (value, place) => {
@@ -367,7 +373,7 @@ function stillUnreadable(current: StoredDestination, config: Record<string, unkn
   return errors
 }
 
-/** A pull destination delivers nothing by itself, and so rejects nothing. */
+/** Rejects a transform and parking for a pull destination, which delivers nothing itself and so rejects no records. */
 function pullErrors(
   type: DestinationType,
   given: Pick<DestinationUpdate, 'transform' | 'on_permanent_error'>,
@@ -381,7 +387,7 @@ function pullErrors(
   return errors
 }
 
-/** A destination whose lane delivery has not opened yet. */
+/** The status of a lane that delivery has not opened yet. */
 export function initialLaneStatus(status: StoredDestination['destination_status']): LaneStatus {
   return {
     lane_state: status === 'blocked' ? 'blocked' : 'idle',

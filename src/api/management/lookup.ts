@@ -1,4 +1,7 @@
-/** Resources by the ids of a path, in lower case. One that is unknown or belongs to another workspace gives the resource's own 404. */
+/**
+ * Finds resources by the ids of a path, which are in lower case. An id that is unknown or belongs to another
+ * workspace throws the 404 of the resource.
+ */
 import { ApiError } from '../../contract/errors.ts'
 import type { Pipe } from '../../contract/pipe.ts'
 import type { StoredDestination } from '../../metadata/destinations.ts'
@@ -15,7 +18,7 @@ export async function requirePipe(
   return pipe
 }
 
-/** Under an unknown pipe there is no destination: one error for both. */
+/** An unknown pipe and an unknown destination throw the same error. */
 export async function requireDestination(
   { destinations }: Pick<Metadata, 'destinations'>,
   workspaceId: string,
@@ -26,7 +29,7 @@ export async function requireDestination(
   return destination
 }
 
-/** For the stores: a destination that was looked up. */
+/** The reference to a destination, as the stores take it. */
 export function refOf(workspaceId: string, found: StoredDestination): Required<DestinationRef> {
   return { workspaceId, pipeId: found.pipe_id, destinationId: found.destination_id }
 }

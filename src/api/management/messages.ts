@@ -1,4 +1,4 @@
-/** Looking at messages: one by its id, and a page of a pipe's, with what became of each in every lane. */
+/** Messages: one by its id, or a page of those of a pipe, with the state of each in every lane. */
 import { ApiError } from '../../contract/errors.ts'
 import { type MessageLane, type MessageState, messagePage } from '../../contract/message.ts'
 import { isForPipe } from '../../contract/principal.ts'
@@ -9,10 +9,11 @@ import type { FoundMessage } from '../../observe/history/history.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requirePipe } from './lookup.ts'
+import { bodyWithRecords } from './record-texts.ts'
 
 export function messageUseCases({ metadata, history }: Pick<ManagementDeps, 'metadata' | 'history'>) {
   return {
-    /** The body itself: the records' own text must not pass through a parser again. */
+    /** Returns the response body itself: the text of the records must not pass through a parser again. */
     async getMessage({ principal, path: { msg_id } }: Call<'getMessage'>): Promise<Buffer> {
       const message = await history.find(msg_id)
       if (message === null || !isForPipe(principal, message.pipeId)) throw new ApiError('message_not_found')
@@ -63,7 +64,7 @@ interface Place {
   seq: number
 }
 
-/** Nothing of a lane that began behind the message. */
+/** Empty for a lane that started after the message. */
 export function laneOf({ state, runs, parkedSeqs }: LaneRecord, message: Place): MessageLane[] {
   const { seq } = message
   const { destinationId } = state
@@ -98,7 +99,7 @@ function nothingKnown(destinationId: string, state: MessageState): MessageLane {
   return { destination_id: destinationId, state, ...unknown }
 }
 
-/** The batch that is tried again, or searched for what fails in it. */
+/** Whether the message is in the batch that is being retried or bisected. */
 function isInFailedBatch(
   { attempts, batchLastSeq, bisectLastSeq }: LaneRecord['state'],
   seq: number,
@@ -115,7 +116,5 @@ function messageBody(message: FoundMessage, lanes: MessageLane[]): Buffer {
     received_ts: new Date(message.receivedMs).toISOString(),
     records_count: message.recordCount,
   }
-  const opened = JSON.stringify(head).slice(0, -1)
-  const rest = JSON.stringify({ truncated: message.isTruncated, lanes }).slice(1)
-  return Buffer.from(`${opened},"records":[${message.recordTexts.join(',')}],${rest}`)
+  return bodyWithRecords(head, message.recordTexts, { truncated: message.isTruncated, lanes })
 }

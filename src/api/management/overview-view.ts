@@ -1,12 +1,12 @@
 /**
- * The pipes of one workspace as the overview shows them, kept from look to look, with the revision at which each became
- * what it is. A look reads metadata only when something was written there, hears from delivery only of lanes that are
- * different, and puts together only the pipes that either concerns: at rest 500 pipes with 1,000 lanes take about a millisecond.
+ * The pipes of one workspace as the overview shows them, kept between refreshes, with the revision at which each last
+ * changed. A refresh reads metadata only if it was written, gets only changed lanes from delivery, and rebuilds only
+ * the affected pipes: when nothing happens, 500 pipes with 1,000 lanes take about a millisecond.
  *
- *   look ──▶ what metadata, lanes and ingest say now ──▶ pipes that are different get the next revision
- *   since(revision) ──▶ the pipes with a later one
+ *   refresh ──▶ the current state of metadata, lanes and ingest ──▶ changed pipes get the next revision
+ *   since(revision) ──▶ the pipes with a later revision
  *
- * Everything is asked for before anything is changed here: a look that fails leaves the view as it was.
+ * A refresh reads everything before it changes anything here: if it fails, the view stays as it was.
  */
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
@@ -30,13 +30,13 @@ interface StoredPipes {
   pipes: readonly StoredOverviewPipe[]
 }
 
-/** A lane as delivery showed it, and when: its age goes on from then. */
+/** A lane as delivery reported it, and the time of the report: its age is counted from then. */
 interface SeenLane {
   status: LaneStatus
   atMs: number
 }
 
-/** The counts of ingest: since the start, and the part of them that is not stored yet. */
+/** The counts of ingest since the start, and the part of them that is not stored yet. */
 interface Counted {
   counters: PipeCounters
   pending: UsageCounts
@@ -59,14 +59,17 @@ interface Entry {
   revision: number
 }
 
-/** Deleted pipes are remembered to report them to clients that know them. A client with an older version gets everything. */
+/**
+ * The number of deleted pipes that are remembered, so that they can be reported to clients that know them. A client
+ * with an older revision gets everything.
+ */
 const removedKept = 1_000
-/** Retention drops what a pipe without lanes holds; what it takes in is noticed at once. */
+/** How long the backlog of a pipe without lanes is kept: retention shrinks it. New messages are noticed at once. */
 const backlogKeptMs = 30_000
 
 export class OverviewView {
   readonly #workspaceId: string
-  /** Revisions of another view, also of one before a restart, mean nothing here. */
+  /** Revisions of another view, including those before a restart, are not valid in this one. */
   readonly #id = randomUUID()
   #revision = 0
   #stored: StoredPipes | null = null
@@ -74,7 +77,7 @@ export class OverviewView {
   #lanesRevision: string | null = null
   readonly #backlogs = new Map<string, SeenBacklog>()
   readonly #entries = new Map<string, Entry>()
-  /** Pipe → the revision that removed it, in that order. */
+  /** The revision that removed each pipe, in that order. */
   readonly #removed = new Map<string, number>()
   #forgottenRevision = -1
 
@@ -82,14 +85,14 @@ export class OverviewView {
     this.#workspaceId = workspaceId
   }
 
-  /** `nodeNames`: pipe → the node of the cluster that delivers it. */
-  async look(
+  /** `nodeNames`: the node of the cluster that delivers each pipe. */
+  async refresh(
     { metadata, laneViews, now, pendingUsage, ingestTotals }: Deps,
     nodeNames: ReadonlyMap<string, string>,
   ): Promise<void> {
     const nowMs = now()
     const sinceMs = nowMs - (nowMs % dayMs)
-    // Taken before the roll-ups are read: a flush between the two would otherwise hide counts from both.
+    // Read before the roll-ups: a flush between the two would otherwise hide counts from both.
     const pending = (pendingUsage?.() ?? []).filter(({ hourMs }) => hourMs >= sinceMs)
     const stored = await this.#readStored(metadata, sinceMs)
     const ids = stored.pipes.flatMap((pipe) => pipe.destinations.map((one) => one.destination_id))
@@ -113,7 +116,7 @@ export class OverviewView {
     return [...this.#entries.keys()]
   }
 
-  /** Everything when `since` is null, or is no revision that this view can go on from. */
+  /** Returns everything if `since` is null or is not a revision that this view can continue from. */
   since(
     since: string | null,
     nowMs: number,
@@ -141,7 +144,7 @@ export class OverviewView {
     return revision
   }
 
-  /** A pipe that is stored as it was is the same object as before. */
+  /** A pipe that has not changed keeps its object, so that it can be compared by identity. */
   async #readStored(metadata: Deps['metadata'], sinceMs: number): Promise<StoredPipes> {
     const known = this.#stored
     const version = await metadata.version()
@@ -154,7 +157,7 @@ export class OverviewView {
     return { version, sinceMs, pipes: pipes.map(same) }
   }
 
-  /** Pipes without lanes whose backlog may be another than it was. */
+  /** Pipes without lanes whose backlog may have changed. */
   #withoutLanes({ pipes }: StoredPipes, counted: ReadonlyMap<string, Counted>, nowMs: number): string[] {
     const isOld = (pipeId: string) => {
       const seen = this.#backlogs.get(pipeId)
@@ -235,7 +238,7 @@ export class OverviewView {
       usage_today: usage,
       counters: counted.counters,
       last_ingest_ts: laterIngest(last_ingest_ts, counted),
-      // The pipe's backlog is that of its slowest lane.
+      // The backlog of a pipe is that of its slowest lane.
       pending_messages: Math.max(
         backlog?.pending_messages ?? 0,
         ...lanes.map(({ lane }) => lane.pending_messages),
@@ -246,7 +249,7 @@ export class OverviewView {
     }
   }
 
-  /** With the ages of now. */
+  /** The pipe with the ages of its lanes as of now. */
   #aged(pipe: OverviewPipe, nowMs: number): OverviewPipe {
     if (pipe.lanes.every(({ lane }) => lane.pending_messages === 0)) return pipe
     const lanes = pipe.lanes.map((one) => {

@@ -1,6 +1,7 @@
 /**
- * The overview: what metadata, the lanes and ingest know, put together. However many screens ask for it, it is looked at
- * once at a time for a workspace, and what a look costs is what has changed since the last one: overview-view.ts.
+ * The overview combines the state of metadata, the lanes and ingest. However many screens request it, a workspace has
+ * only one refresh at a time, and the cost of a refresh depends on how much has changed since the last one
+ * (`overview-view.ts`).
  */
 import type { Overview, OverviewCluster } from '../../contract/overview.ts'
 import { isForPipe } from '../../contract/principal.ts'
@@ -22,7 +23,7 @@ type Deps = Pick<
   | 'cluster'
 >
 
-/** A workspace whose overview is not read for this duration is forgotten: the next read gets everything. */
+/** The view of a workspace that is not read for this duration is dropped: the next read gets everything. */
 const keptMs = 5 * minuteMs
 
 export function overviewUseCases(deps: Deps) {
@@ -39,9 +40,9 @@ export function overviewUseCases(deps: Deps) {
 
   return {
     /**
-     * `since`: the revision that the caller has. Without one, or with one that is not known here, it gets everything. Cut to the pipes that
-     * the caller is for; buffer, service and the names of nodes are the daemon's, which every workspace is shown. How many pipes a
-     * node owns is counted over the caller's own.
+     * `since`: the revision that the caller has. Without one, or with an unknown one, the caller gets everything.
+     * Only pipes that the caller can access are shown, and the number of pipes per node counts only those. Buffer,
+     * service and node names describe the daemon and are shown to every workspace.
      */
     async getOverview({ principal, query: { since } }: Call<'getOverview'>): Promise<Overview> {
       const { workspaceId } = principal
@@ -49,7 +50,7 @@ export function overviewUseCases(deps: Deps) {
       const parts = await runs.run(workspaceId, async () => {
         const facts = deps.serviceFacts()
         const cluster = (await deps.cluster?.()) ?? null
-        await Promise.all([view.look(deps, nodeNames(cluster)), facts])
+        await Promise.all([view.refresh(deps, nodeNames(cluster)), facts])
         return { ...(await serviceParts(deps, facts)), cluster }
       })
       const overview = { ...view.since(since ?? null, deps.now()), ...parts }

@@ -15,7 +15,7 @@ import { auditedOnLane } from './audit.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { refOf, requireDestination } from './lookup.ts'
-import { recordTextsAt } from './record-texts.ts'
+import { bodyWithRecords, recordTextsAt } from './record-texts.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'laneCommands'>
 
@@ -33,14 +33,15 @@ export function parkedUseCases({ metadata, laneCommands }: Deps) {
       return { parked: page.parked, next: page.next && `${page.next.seq}.${page.next.index}` }
     },
 
-    /** The body itself (ParkedDetail): the records' own text must not pass through a parser again. */
+    /**
+     * Returns the response body itself (ParkedDetail): the text of the records must not pass through a parser again.
+     */
     async getParked({ principal: { workspaceId }, path }: Call<'getParked'>): Promise<Buffer> {
       const destination = await requireDestination(metadata, workspaceId, path)
       const found = await parked.get(refOf(workspaceId, destination), path.parked_id)
       if (found === null) throw new ApiError('parked_not_found')
       const { record, history, recordTexts } = found
-      const head = JSON.stringify({ ...record, history }).slice(0, -1)
-      return Buffer.from(`${head},"records":[${recordTexts.join(',')}]}`)
+      return bodyWithRecords({ ...record, history }, recordTexts)
     },
 
     async replayParked({ principal, path, body, bodyBytes }: Call<'replayParked'>): Promise<ParkedReplay> {
@@ -106,7 +107,7 @@ function selectionOf({ ids, all, error_code }: ParkedSelection): ParkedSelector 
   return { ids: ids ?? null, errorCode: error_code ?? null }
 }
 
-/** A pull destination has nothing that could deliver by itself. */
+/** Rejects pull destinations, which have no delivery that could replay a record. */
 function requirePushed({ destination_type }: StoredDestination): void {
   if (!wordsOf(destination_type).isPulled) return
   throw validationError({
@@ -114,7 +115,7 @@ function requirePushed({ destination_type }: StoredDestination): void {
   })
 }
 
-/** `next`: a text of the form that `parkedNextPattern` asks for. */
+/** `next`: a text that matches `parkedNextPattern`. */
 function positionOf(next: string): ParkedPosition {
   const [seq, index] = next.split('.')
   return { seq: Number(seq), index: Number(index) }

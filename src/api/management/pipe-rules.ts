@@ -1,6 +1,6 @@
 /**
- * The rules for a pipe's fields beyond their shape (docs/dev/contract.md#pipes, docs/dev/contract.md#geolocation).
- * Pure.
+ * The rules for the fields of a pipe beyond their shape (docs/dev/contract.md#pipes,
+ * docs/dev/contract.md#geolocation). The functions are pure.
  */
 import { geoFieldKeys, type Pipe } from '../../contract/pipe.ts'
 import type { FieldErrors } from '../../contract/validate.ts'
@@ -14,7 +14,10 @@ type EnrichmentFields = Pick<
   | (typeof geoFieldKeys)[number]
 >
 
-/** Two enrichments written to one key would overwrite each other: the second is named. Those switched off do not count. */
+/**
+ * Two enrichments with the same key would overwrite each other. The error names the second one. Enrichments that are
+ * switched off do not count.
+ */
 export function collidingTargets(pipe: EnrichmentFields): FieldErrors {
   const targets: [field: string, key: string | null][] = [
     ['pipe_ingest_ts_field', pipe.pipe_add_ingest_ts ? pipe.pipe_ingest_ts_field : null],

@@ -1,14 +1,26 @@
 /**
- * The records in a management body as text: parsed and printed again, 12345678901234567890 and 1.10 would be others. The body
- * was parsed before, so it is valid JSON, and an object.
+ * Reads the records of a management body as text: parsing and printing them would change 12345678901234567890 and
+ * 1.10. The body was parsed before, so it is valid JSON and an object.
  */
-import { afterByteOrderMark, scanJson } from '../../ingest/parse.ts'
-import { members, stringValue } from '../../log/record-text.ts'
+import { validationError } from '../../contract/errors.ts'
+import { isObject } from '../../contract/is-object.ts'
+import { scanJson } from '../../ingest/parse.ts'
+import { afterByteOrderMark, members, stringValue } from '../../log/record-text.ts'
 
-/** The text of each object in the array at `key`, each on one line; null: there is no such array, or it is empty. */
+/** A body `{…head, "records": […], …tail}` with the text of each record, which must not pass through a parser. */
+export function bodyWithRecords(head: object, recordTexts: readonly string[], tail: object = {}): Buffer {
+  const before = JSON.stringify(head).slice(0, -1)
+  const after = JSON.stringify(tail).slice(1)
+  return Buffer.from(`${before},"records":[${recordTexts.join(',')}]${after === '}' ? '' : ','}${after}`)
+}
+
+/**
+ * Returns the text of each object in the array at `key`, each on one line. Null if there is no such array or it is
+ * empty.
+ */
 export function recordTextsAt(body: Buffer, key: string): string[] | null {
   let array: Buffer | null = null
-  // A key that is there twice counts with its last value, as in JSON.parse.
+  // If the key is repeated, its last value counts, as in JSON.parse.
   for (const member of members(body.subarray(afterByteOrderMark(body))))
     if (stringValue(member.key.toString()) === key) array = member.value
   if (array === null) return null
@@ -21,7 +33,29 @@ export function recordTextsAt(body: Buffer, key: string): string[] | null {
   return texts
 }
 
-/** Inside strings JSON has no line break, and outside it is white space. */
+/** JSON has no line breaks inside strings, and elsewhere they are white space. */
 function onOneLine(json: string): string {
   return json.replace(/[\r\n]/g, ' ')
+}
+
+/** Returns the records as they are stored: one per line, without empty lines. Throws `validation_error`. */
+export function sampleRecords(sample: string): string {
+  const lines = sample.split('\n').map((line) => line.trim())
+  const records = lines.filter((line) => line !== '')
+  if (records.length === 0) throw validationError({ sample: 'contains no records' })
+  lines.forEach((line, index) => {
+    if (line !== '' && !isRecord(line))
+      throw validationError({
+        sample: `line ${index + 1} is not a JSON object: NDJSON has one object per line`,
+      })
+  })
+  return records.join('\n')
+}
+
+function isRecord(line: string): boolean {
+  try {
+    return isObject(JSON.parse(line))
+  } catch {
+    return false
+  }
 }

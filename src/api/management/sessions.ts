@@ -1,10 +1,10 @@
 /**
- * Signing in, and who is signed in (docs/dev/contract.md#sign-in-for-people). A session is a random text that the browser holds in a
- * cookie; metadata has its hash and is asked with every request, so that a session which another process ended
+ * Sign-in and sessions (docs/dev/contract.md#sign-in-for-people). A session is a random token in a cookie of the
+ * browser. Metadata stores its hash and is asked on every request, so that a session that another process ended
  * (`pipectl users password`) ends at once.
  *
- *   signIn / setUp ──▶ begun ──authenticate, again and again──▶ ended by: sign-out · 30 min without a request · 12 h ·
- *                                                               a change of password or role · the user's deletion
+ *   signIn / setUp ──▶ begun ──authenticate, on each request──▶ ended by: sign-out · 30 min without a request · 12 h ·
+ *                                                               a change of password or role · deletion of the user
  */
 import { ApiError, validationError } from '../../contract/errors.ts'
 import type { Principal } from '../../contract/principal.ts'
@@ -35,7 +35,9 @@ export interface SessionDeps {
   /** A monotonic clock in ms. */
   monotonicMs?: () => number
   log: Logger
-  /** Called with users whose sessions have ended. Absent: no other part of the process needs to know. */
+  /**
+   * Called with the workspace of users whose sessions have ended. Absent: no other part of the process needs to know.
+   */
   usersChanged?: (workspaceId: string) => void
 }
 
@@ -47,29 +49,29 @@ export interface SignedIn {
   browser: string
 }
 
-/** Where an attempt to sign in comes from. */
+/** The source of an attempt to sign in. */
 export interface SignInSource {
-  /** The network that attempts are counted by: an IPv4 address or an IPv6 network. */
+  /** The network by which attempts are counted: an IPv4 address or an IPv6 network. */
   network: string
   browserToken: string | null
   /** For the audit log. */
   address?: string | null | undefined
 }
 
-/** One that counts. */
+/** An attempt to sign in that was counted. */
 interface Attempt {
   /** The accounts that the password is compared with. */
   candidates: readonly StoredUser[]
-  takeBack: () => void
+  uncount: () => void
 }
 
 const idleMs = resourceLimits.sessionIdleSeconds * 1_000
 const longestMs = resourceLimits.sessionSeconds * 1_000
-/** How exactly metadata knows when a session was last used. */
+/** The precision with which metadata knows when a session was last used. */
 const usedEveryMs = 60_000
 const maxRemembered = 10_000
 
-/** The facts that are kept here about a session in use. Losing them costs nothing: metadata has the session. */
+/** The state of a session in use that is kept in memory. Losing it does no harm: metadata has the session. */
 interface Use {
   lastMs: number
   storedMs: number
@@ -90,7 +92,7 @@ export class Sessions {
   }
 
   /**
-   * Unknown accounts and wrong passwords are the same `sign_in_failed`, after the same time. If several accounts in
+   * An unknown account and a wrong password give the same `sign_in_failed`, after the same time. If accounts in
    * several workspaces have the address, the password decides.
    */
   async signIn(body: unknown, from: SignInSource): Promise<SignedIn> {
@@ -104,22 +106,25 @@ export class Sessions {
     )
   }
 
-  /** The first session of a new user. Throws `setup_link_invalid`, which costs no hashing of a password. */
+  /**
+   * Creates a user from a setup link and begins the first session. Throws `setup_link_invalid` before a password is
+   * hashed.
+   */
   async setUp(body: unknown, address: string | null = null): Promise<SignedIn> {
     const { token, email, password } = validate(SetUp, requireObject(body))
     const actor: Actor = { kind: 'user', id: null, name: email.toLowerCase(), address, operation: 'setUp' }
     const { users } = this.#deps.metadata.as(actor)
     const hash = hashToken(token)
     if (!isToken(token) || !(await users.hasSetupLink(hash))) throw new ApiError('setup_link_invalid')
-    const [beside] = await this.#deps.metadata.users.accountsOf(email)
-    const passwordHash = await this.#deps.passwords.hash(password, beside?.passwordHash)
+    const [sameEmail] = await this.#deps.metadata.users.accountsOf(email)
+    const passwordHash = await this.#deps.passwords.hash(password, sameEmail?.passwordHash)
     const user = await users.redeemSetupLink(hash, { email, passwordHash })
     if (user === null) throw new ApiError('setup_link_invalid')
     this.#deps.log.info({ user_id: user.user.user_id }, 'user.set_up')
     return await this.#begin(user, address)
   }
 
-  /** Undefined: there is no such session, or it is over. Throws `too_many_requests`. */
+  /** Undefined: there is no such session, or it has ended. Throws `too_many_requests`. */
   async authenticate(token: string): Promise<Principal | undefined> {
     if (!isToken(token)) return undefined
     const hash = hashToken(token)
@@ -140,7 +145,7 @@ export class Sessions {
     return {
       workspaceId: session.workspaceId,
       by: { kind: 'session', sessionId: hash, userId },
-      // Records come and go with keys alone.
+      // Only keys can send and pull records.
       may: { ingest: false, pull: false, read: true, manage: role === 'admin' },
       pipeIds: null,
       expiresMs: Number.POSITIVE_INFINITY,
@@ -165,40 +170,42 @@ export class Sessions {
     if (session !== null) this.#deps.usersChanged?.(session.workspaceId)
   }
 
-  /** Ends every session of the user and begins a new one. Throws `validation_error`, `too_many_attempts`, `sign_in_busy`. */
+  /**
+   * Ends every session of the user and begins a new one. Throws `validation_error`, `too_many_attempts`,
+   * `sign_in_busy`.
+   */
   async changePassword(token: string, body: unknown, address: string | null = null): Promise<SignedIn> {
     const { current_password, password } = validate(PasswordChange, requireObject(body))
     const account = await this.#require(token)
     const { workspaceId, user } = account
-    const takeBack = this.#limits.begin(user.user_email, { browser: `with a session of ${user.user_id}` })
+    const uncount = this.#limits.begin(user.user_email, { browser: `with a session of ${user.user_id}` })
     try {
-      await this.#verified(current_password, { candidates: [account], takeBack }, address)
+      await this.#verified(current_password, { candidates: [account], uncount }, address)
     } catch (error) {
-      // The session goes on: 401 would say that it has ended.
+      // The session continues, so the error is not a 401, which would mean that it has ended.
       if (!(error instanceof ApiError && error.code === 'sign_in_failed')) throw error
       throw validationError({ current_password: 'This is not your current password.' })
     }
     const passwordHash = await this.#deps.passwords.hash(password, account.passwordHash)
     const { users } = this.#as(user.user_id, user.user_email, 'changeOwnPassword', address)
-    const changed = await users.update(workspaceId, user.user_id, { passwordHash })
+    const changed = await users.update({ workspaceId, userId: user.user_id }, { passwordHash })
     if (changed === null) throw new ApiError('session_required')
     this.#deps.usersChanged?.(workspaceId)
     return await this.#begin({ workspaceId, user: changed, passwordHash }, address)
   }
 
   /**
-   * Throws `too_many_attempts`. If unknown clients may not try again, a browser that has signed in before still may,
-   * for the account that knows it. Other accounts with this address are not tried: the owner of one of them could
-   * guess their passwords that way.
+   * Throws `too_many_attempts`. When unknown clients have no attempts left, a browser that has signed in before still
+   * has some, for the account that knows it. Other accounts with the same address are not tried: the owner of one of
+   * them could guess their passwords that way.
    */
   #attempt(name: string, accounts: readonly StoredUser[], { network, browserToken }: SignInSource): Attempt {
     try {
-      return { candidates: accounts, takeBack: this.#limits.begin(name, { address: network }) }
+      return { candidates: accounts, uncount: this.#limits.begin(name, { address: network }) }
     } catch (error) {
       for (const account of accounts) {
         const browser = knownBrowser(browserToken ?? '', account.passwordHash)
-        if (browser !== null)
-          return { candidates: [account], takeBack: this.#limits.begin(name, { browser }) }
+        if (browser !== null) return { candidates: [account], uncount: this.#limits.begin(name, { browser }) }
       }
       throw error
     }
@@ -207,31 +214,31 @@ export class Sessions {
   /** Throws `sign_in_failed`, `sign_in_busy`. */
   async #verified(
     password: string,
-    { candidates, takeBack }: Attempt,
+    { candidates, uncount }: Attempt,
     address: string | null,
   ): Promise<StoredUser> {
     try {
       const hashes = candidates.map(({ passwordHash }) => passwordHash)
       const user = candidates[await this.#deps.passwords.indexOf(password, hashes)]
       if (user !== undefined) {
-        takeBack()
+        uncount()
         return user
       }
-      // With several candidates the failure is in no audit log: one workspace would learn of attempts on an account
-      // of another.
+      // With several candidates the failure is not added to an audit log: one workspace would learn of attempts on an
+      // account of another.
       const [only] = candidates.length === 1 ? candidates : []
       this.#deps.log.warn({ address, user_id: only?.user.user_id }, 'user.sign_in_failed')
       if (only !== undefined) this.#recordFailure(only, address)
     } catch (error) {
-      takeBack()
+      uncount()
       throw error
     }
     throw new ApiError('sign_in_failed')
   }
 
   /**
-   * After the response: it must not take longer for an account that there is. An attempt on one that there is not belongs to
-   * no workspace; it is in the log alone.
+   * The entry is written after the response, which must not take longer for an existing account. An attempt on an
+   * unknown account belongs to no workspace and is only logged.
    */
   #recordFailure({ workspaceId, user }: StoredUser, address: string | null): void {
     const { audit } = this.#as(user.user_id, user.user_email, 'signInFailed', address)
@@ -289,8 +296,8 @@ export class Sessions {
   }
 
   /**
-   * The request does not wait for it: on a full disk users can still read, for as long as this process remembers the
-   * session.
+   * The request does not wait for the write: on a full disk users can still read, as long as this process remembers
+   * the session.
    */
   #markUsed(hash: string, use: Use, now: number): void {
     use.lastMs = now

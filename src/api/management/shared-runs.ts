@@ -1,12 +1,12 @@
 /**
- * Runs something for many who ask at once: one run at a time, and who asks while one is under way shares the next, which
- * begins after the question and so sees what was changed before it.
+ * Shares runs between callers. One run is in progress at a time; callers that arrive during it share the next one.
+ * That run begins after their call, so it sees every change made before the call.
  */
 export class SharedRuns<T> {
   readonly #running = new Map<string, Promise<T>>()
   readonly #next = new Map<string, Promise<T>>()
 
-  /** Runs of different names know nothing of each other. */
+  /** Runs with different names are independent of each other. */
   run(name: string, work: () => Promise<T>): Promise<T> {
     const next = this.#next.get(name)
     if (next !== undefined) return next

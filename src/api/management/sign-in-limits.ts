@@ -1,12 +1,13 @@
 /**
- * How often signing in may fail (docs/dev/contract.md#sign-in-for-people), in windows that begin with the first attempt. Known
- * and unknown accounts are counted alike.
+ * Limits failed attempts to sign in (docs/dev/contract.md#sign-in-for-people), in windows that begin with the first
+ * attempt. Known and unknown accounts are counted alike.
  *
- *   a stranger        account × address, the address, and the account from everywhere
- *   a known browser   itself, where strangers may not try again: those who guess do not lock out the person whose account it is
+ *   an unknown client   per account and address, per address, and per account from all addresses
+ *   a known browser     per browser, once unknown clients have no attempts left: guessing does not lock out the owner
  *
- * The counts are in memory: a restart resets them, and no one outside can cause one. They cannot fill it: an attempt counts
- * only once its password may be hashed, which is two or three a second, so that a window holds some thousands.
+ * The counts are in memory and lost on a restart, which no client can cause. They cannot fill the memory: an attempt
+ * is counted only when its password can be hashed, which is two or three times a second, so a window has a few
+ * thousand.
  */
 import { ApiError } from '../../contract/errors.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
@@ -14,7 +15,7 @@ import { resourceLimits } from '../../contract/resource-limits.ts'
 const windowMs = resourceLimits.signInWindowSeconds * 1_000
 const maxRemembered = 10_000
 
-/** Who attempts it: a client at an address, or a browser (or session) that is known to belong to the account. */
+/** The source of an attempt: a client address, or a browser (or session) that is known to belong to the account. */
 type Attempter = { address: string } | { browser: string }
 
 export class SignInLimits {
@@ -29,8 +30,8 @@ export class SignInLimits {
   }
 
   /**
-   * Counts an attempt. Throws `too_many_attempts`, counting nothing. The returned function takes the attempt back: it
-   * succeeded, or was never made.
+   * Counts an attempt. Throws `too_many_attempts` without counting it. Call the returned function if the attempt
+   * succeeded or was never made: it is then no longer counted.
    */
   begin(account: string, by: Attempter): () => void {
     const now = this.#now()
@@ -41,9 +42,9 @@ export class SignInLimits {
         headers: { 'Retry-After': String(Math.ceil(waitMs / 1_000)) },
       })
     }
-    const takeBack = counted.map(([counts, name]) => counts.count(name, now))
+    const uncount = counted.map(([counts, name]) => counts.count(name, now))
     return () => {
-      for (const one of takeBack) one()
+      for (const one of uncount) one()
     }
   }
 

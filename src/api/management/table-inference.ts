@@ -1,4 +1,4 @@
-/** A table proposed from records, and made where asked to: POST …/destinations/infer. */
+/** Proposes a table from records, and creates it on request: POST …/destinations/infer. */
 
 import { validationError } from '../../contract/errors.ts'
 import { geoFieldKeys, type Pipe } from '../../contract/pipe.ts'
@@ -12,13 +12,13 @@ import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { changed, newDestination, specOf, unstored } from './destinations.ts'
 import { requireDestination, requirePipe } from './lookup.ts'
-import { sampleRecords } from './sample-records.ts'
+import { sampleRecords } from './record-texts.ts'
 import { filterFaultFor } from './transform-rules.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'trials' | 'checkTarget'>
 
 export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) {
-  /** The database of the body: new, or a stored destination as a PATCH would make it. */
+  /** The database in the body: a new one, or a stored destination as a PATCH would make it. */
   const specFrom = async (workspaceId: string, pipe: Pipe, body: TableInference) => {
     const { destination_config, transform } = body
     const given = { destination_config, transform }
@@ -53,14 +53,17 @@ export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) 
         addColumns: body.add_columns ?? false,
         dedupe: dedupeOf(body),
       }
-      const work = async () => (await trials.infer(spec, request)) ?? unanswered(spec, request)
+      const work = async () => (await trials.infer(spec, request)) ?? noResponse(spec, request)
       if (!request.createTable && !request.addColumns) return await work()
       return await audited(metadata, { workspaceId, pipeId: pipe.pipe_id }, spec, work)
     },
   }
 }
 
-/** The entry is there before anything is run; what was run is added to it. A crash in between leaves `requested`. */
+/**
+ * The audit entry is written before any statement is executed, and the executed statements are added to it. A crash
+ * in between leaves `requested`.
+ */
 async function audited(
   { audit }: Deps['metadata'],
   { workspaceId, pipeId }: PipeRef,
@@ -90,7 +93,7 @@ async function audited(
   }
 }
 
-/** Four bytes each at most, and an entry has 16 KiB. */
+/** A character has at most four bytes, and an entry has 16 KiB. */
 const auditedCharacters = 3_500
 
 function dedupeOf({ dedupe_key, dedupe_id = 'generated' }: TableInference): InferRequest['dedupe'] {
@@ -110,7 +113,7 @@ function enrichedKeys(pipe: Pipe): InferRequest['enriched'] {
   return keys
 }
 
-/** The keys that the pipe adds and the map keeps, by their new names. */
+/** The keys that the pipe adds and that the map keeps, by their new names. */
 export function transformedKeys(
   enriched: InferRequest['enriched'],
   map: readonly TransformStep[],
@@ -155,7 +158,7 @@ function isPathOf(path: string, key: string): boolean {
   return Array.isArray(keys) && keys.length === 1 && keys[0] === key
 }
 
-function unanswered(
+function noResponse(
   { config }: DatabaseSpec,
   { sample, createTable, addColumns }: TableInferenceRequest,
 ): TableProposal {

@@ -15,10 +15,10 @@ import {
 } from '../../contract/transform.ts'
 import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
 
-/** Returns the fault of an expression; its module is loaded when a transform is sent. */
+/** Returns the fault of an expression. Null if it compiles. */
 export type FilterFault = (filter: string) => string | null
 
-/** The expressions' compiler is loaded with the first filter that is given. */
+/** The compiler of expressions is loaded with the first filter that is sent. */
 export async function filterFaultFor(body: unknown): Promise<FilterFault | null> {
   const filter = isObject(body) && isObject(body.transform) ? body.transform.filter : undefined
   if (typeof filter !== 'string') return null
@@ -28,8 +28,8 @@ export async function filterFaultFor(body: unknown): Promise<FilterFault | null>
 const minSaltCharacters = 8
 
 /**
- * A body's `transform`: undefined where it has none, null to remove it. A salt that is not given is the stored one's. Throws
- * `validation_error`.
+ * The `transform` of a body: undefined if it has none, null to remove it. A salt that is not sent is that of the
+ * stored transform. Throws `validation_error`.
  */
 export function givenTransform(
   { transform: given }: { transform?: GivenTransform | null | undefined },
@@ -46,7 +46,10 @@ export function givenTransform(
 
 export const unreadableText = 'must be sent again: the stored value cannot be read'
 
-/** A stored salt that was forgotten or does not open is empty: what it masks needs it again. Throws `validation_error`. */
+/**
+ * Throws `validation_error` if the transform masks and its stored salt is empty, which means that it was lost or
+ * cannot be decrypted: it must be sent again.
+ */
 export function requireReadableSalt(transform: Transform | null): void {
   if (transform?.mask_salt === '' && masks(transform.map))
     throw validationError({ [maskSaltPlace]: unreadableText })
@@ -75,7 +78,7 @@ function ruleErrors(
     }
   })
   const needsSalt = masks(map)
-  // One that cannot be read any more is empty.
+  // A salt that cannot be decrypted is empty.
   if (needsSalt && (mask_salt === null || mask_salt === ''))
     errors['transform.mask_salt'] = 'is required by mask'
   else if (!isSaltKept && mask_salt !== null && mask_salt.length < minSaltCharacters)

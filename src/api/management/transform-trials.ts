@@ -1,4 +1,4 @@
-/** A transform tried on records: when a destination is saved with it, and on its own. */
+/** Tests a transform on records: when a destination is saved with it, and on request. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { validationError } from '../../contract/errors.ts'
 import type { Pipe } from '../../contract/pipe.ts'
@@ -14,7 +14,7 @@ import { count, counted } from '../../platform/quantities.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requireDestination, requirePipe } from './lookup.ts'
-import { sampleRecords } from './sample-records.ts'
+import { bodyWithRecords, sampleRecords } from './record-texts.ts'
 import { filterFaultFor, givenTransform, requireReadableSalt } from './transform-rules.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'trials'>
@@ -38,7 +38,7 @@ export function transformTrialUseCases({ metadata, trials }: Deps) {
     })
   }
   return {
-    /** The body itself: the records' own text must not pass through a parser again. */
+    /** Returns the response body itself: the text of the records must not pass through a parser again. */
     async tryTransform({ principal: { workspaceId }, path, body }: Call<'tryTransform'>): Promise<Buffer> {
       const pipe = await requirePipe(metadata, workspaceId, path)
       const { sample, limit, only } = body
@@ -54,7 +54,7 @@ export function transformTrialUseCases({ metadata, trials }: Deps) {
   }
 }
 
-/** Beyond what delivery takes for it: it may be busy, or being started again. */
+/** Added to the time limit of delivery, which can be busy or restarting. */
 const marginMs = 1_000
 
 /**
@@ -80,7 +80,7 @@ export async function checkedOnSave(
   const { isComplete, seen, kept, filtered, failed, faults } = trial
   const [first] = faults
   if (isComplete && first !== undefined && failed === seen)
-    throw validationError({ [first.path]: refusal(trial, first) })
+    throw validationError({ [first.path]: rejectionText(trial, first) })
   return {
     not_checked: isComplete ? null : 'timed_out',
     records_seen: seen,
@@ -94,7 +94,7 @@ export async function checkedOnSave(
 
 const noCounts = { records_seen: 0, kept: 0, filtered: 0, failed: 0, faults: [] }
 
-/** Another salt masks otherwise, and fails on nothing. */
+/** The salt is not compared: another one changes the masks but makes no record fail. */
 function isSame(before: Transform | null, { filter, map }: Transform): boolean {
   return before !== null && JSON.stringify([before.filter, before.map]) === JSON.stringify([filter, map])
 }
@@ -109,7 +109,7 @@ async function within(work: Promise<TransformTrial>): Promise<TransformTrial | '
     return 'unavailable'
   } finally {
     stop.abort()
-    // Whichever was not waited for.
+    // The promise that lost the race may still reject.
     late.catch(() => {})
     work.catch(() => {})
   }
@@ -117,7 +117,7 @@ async function within(work: Promise<TransformTrial>): Promise<TransformTrial | '
 
 type Fault = TransformTrial['faults'][number]
 
-function refusal({ seen, failed }: TransformTrial, fault: Fault): string {
+function rejectionText({ seen, failed }: TransformTrial, fault: Fault): string {
   const on = seen === 1 ? 'the only record' : `all ${count(seen)} newest records`
   const how = fault.records === failed ? '' : `, on ${count(fault.records)} of them so`
   return `fails on ${on} of the pipe${how}: ${sentence(fault.message)} (${where(fault)}.) With check_transform=false (--no-transform-check) it is saved anyway.`
@@ -135,7 +135,7 @@ function warningOf({ isComplete, seen, kept, failed, faults }: TransformTrial): 
   return parts.length === 0 ? null : parts.join(' ')
 }
 
-/** By its place alone, without what it holds. */
+/** Names a record by its position, without its content. */
 function where({ msg_id, record_index, records }: Fault): string {
   const place = `record ${record_index} of message ${msg_id}`
   return records === 1 ? `It is ${place}` : `One is ${place}`
@@ -147,10 +147,7 @@ function sentence(text: string): string {
 
 function trialBody({ isComplete, seen, kept, filtered, failed, faults, shown, isTruncated }: TransformTrial) {
   const head = { is_complete: isComplete, records_seen: seen, kept, filtered, failed, faults }
-  const tail = JSON.stringify({ truncated: isTruncated }).slice(1)
-  return Buffer.from(
-    `${JSON.stringify(head).slice(0, -1)},"records":[${shown.map(shownText).join(',')}],${tail}`,
-  )
+  return bodyWithRecords(head, shown.map(shownText), { truncated: isTruncated })
 }
 
 function shownText({ msgId, recordIndex, outcome, before, after, error }: ShownTrial): string {

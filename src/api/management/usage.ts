@@ -1,6 +1,6 @@
 /**
- * Usage: hourly roll-ups and what ingest has not written yet; with the lanes' backlogs as `usage_by_pipe`, or by the hour. Never
- * a scan.
+ * Usage: hourly roll-ups plus the counts that ingest has not written yet. It is shown together with the backlogs of
+ * the lanes as `usage_by_pipe`, or by hour. It never scans messages.
  */
 import type { PipeCounters } from '../../contract/overview.ts'
 import { type PipeUsage, usageStatsWindowHours } from '../../contract/pipe.ts'
@@ -12,6 +12,7 @@ import {
   type UsageByHour,
   usageHours,
 } from '../../contract/usage.ts'
+import { isoTime } from '../../metadata/tables.ts'
 import type { IngestCounts } from '../../metadata/usage.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import type { Call } from './call.ts'
@@ -28,7 +29,7 @@ export function usageUseCases(deps: Deps) {
       const pipes = await metadata.pipes.list(workspaceId)
       const own = new Set(pipes.map((pipe) => pipe.pipe_id).filter((id) => isForPipe({ pipeIds }, id)))
       const asked = pipeIds === null ? null : [...own]
-      return byHour(deps, workspaceId, { asked, pipeIds: own }, query.hours)
+      return byHour(deps, workspaceId, { asked, pipeIds: own }, query)
     },
 
     async getPipeUsage({
@@ -37,13 +38,13 @@ export function usageUseCases(deps: Deps) {
       query,
     }: Call<'getPipeUsage'>): Promise<UsageByHour> {
       const { pipe_id } = await requirePipe(metadata, workspaceId, path)
-      return byHour(deps, workspaceId, { asked: [pipe_id], pipeIds: new Set([pipe_id]) }, query.hours)
+      return byHour(deps, workspaceId, { asked: [pipe_id], pipeIds: new Set([pipe_id]) }, query)
     },
 
     async getDestinationUsage({ principal, path, query }: Call<'getDestinationUsage'>): Promise<LaneByHour> {
       const { workspaceId } = principal
       const { destination_id: id } = await requireDestination(metadata, workspaceId, path)
-      const times = hourTimes(deps.now(), query.hours ?? usageHours.default)
+      const times = hourTimes(deps.now(), query)
       const stored = await metadata.usage.ofLane(
         { workspaceId, destinationId: id },
         times[0] ?? 0,
@@ -60,10 +61,10 @@ async function byHour(
   deps: Deps,
   workspaceId: string,
   { asked, pipeIds }: { asked: readonly string[] | null; pipeIds: ReadonlySet<string> },
-  hours: number = usageHours.default,
+  range: HourRange,
 ): Promise<UsageByHour> {
-  const times = hourTimes(deps.now(), hours)
-  // Taken before the roll-ups are read: a flush between the two would otherwise hide counts from both.
+  const times = hourTimes(deps.now(), range)
+  // Read before the roll-ups: a flush between the two would otherwise hide counts from both.
   const pending = (deps.pendingUsage?.() ?? []).filter((counts) => pipeIds.has(counts.pipeId))
   const stored = await deps.metadata.usage.byHour(workspaceId, asked, times[0] ?? 0, times.at(-1) ?? 0)
   const shown = times.map((atMs) => {
@@ -74,24 +75,33 @@ async function byHour(
   return { hours: shown }
 }
 
-/** When each of the last hours began, ms: oldest first, the current one last. */
-function hourTimes(nowMs: number, hours: number): number[] {
-  const lastMs = nowMs - (nowMs % hourMs)
-  return Array.from({ length: hours }, (_, index) => lastMs - (hours - 1 - index) * hourMs)
+/** The query of every operation that returns hours. */
+export interface HourRange {
+  hours?: number
+  until?: string
 }
 
-function isoTime(ms: number): string {
-  return new Date(ms).toISOString()
+/** The start of each hour of the range in ms: oldest first, at most up to the current one. */
+export function hourTimes(
+  nowMs: number,
+  { hours = usageHours.default, until }: HourRange,
+): [number, ...number[]] {
+  const endMs = until === undefined ? nowMs : Math.min(nowMs, Date.parse(until))
+  const lastMs = Math.floor(endMs / hourMs) * hourMs
+  return Array.from({ length: hours }, (_, index) => lastMs - (hours - 1 - index) * hourMs) as [
+    number,
+    ...number[],
+  ]
 }
 
-/** Every pipe of `pipeIds` is in the result. The window is 24 whole hours, the current one included. */
+/** The result contains every pipe of `pipeIds`. The window is 24 whole hours including the current one. */
 export async function usageByPipe(
   deps: Pick<ManagementDeps, 'metadata' | 'laneViews' | 'now' | 'pendingUsage'>,
   workspaceId: string,
   pipeIds: readonly string[],
 ): Promise<{ usage_by_pipe: Record<string, PipeUsage>; usage_stats_window_hours: number }> {
   const sinceMs = (Math.floor(deps.now() / hourMs) - (usageStatsWindowHours - 1)) * hourMs
-  // Taken before the roll-ups are read: a flush between the two would otherwise hide counts from both.
+  // Read before the roll-ups: a flush between the two would otherwise hide counts from both.
   const pending = deps.pendingUsage?.() ?? []
   const [rolledUp, backlogs] = await Promise.all([
     deps.metadata.usage.byPipe(workspaceId, sinceMs),
@@ -117,7 +127,7 @@ const noUsage: PipeUsage = {
   last_ingest_ts: null,
 }
 
-/** Adds what ingest has counted and not yet written down. */
+/** Adds the counts that ingest has not written yet. */
 export function addCounts(
   usage: PipeCounters,
   counts: Pick<IngestCounts, 'requests' | 'records' | 'bytes' | 'rejected'>,
@@ -128,10 +138,10 @@ export function addCounts(
   usage.rejected_requests += counts.rejected
 }
 
-/** The later of both, as the API has it. */
+/** The later of both times, in the format of the API. */
 export function laterIngest(known: string | null, counts: Pick<IngestCounts, 'lastIngestMs'>): string | null {
   if (counts.lastIngestMs === null) return known
-  const last = new Date(counts.lastIngestMs).toISOString()
+  const last = isoTime(counts.lastIngestMs)
   // ISO 8601 UTC texts of one form sort as times do.
   return known === null || known < last ? last : known
 }

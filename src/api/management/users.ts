@@ -1,4 +1,4 @@
-/** The people of a workspace and their links (docs/dev/contract.md#sign-in-for-people). */
+/** The users of a workspace and their setup links (docs/dev/contract.md#sign-in-for-people). */
 import { ApiError } from '../../contract/errors.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { SetupLink } from '../../contract/user.ts'
@@ -11,12 +11,14 @@ export interface UserDeps {
   metadata: Pick<Metadata, 'users'>
   passwords: Passwords
   now: () => number
-  /** Called with users whose sessions have ended. Absent: no other part of the process needs to know. */
+  /**
+   * Called with the workspace of users whose sessions have ended. Absent: no other part of the process needs to know.
+   */
   usersChanged?: (workspaceId: string) => void
 }
 
 export function userUseCases({ metadata, passwords, now, usersChanged = () => {} }: UserDeps) {
-  /** Null: there is no such user, which the change then says. */
+  /** Null: there is no such user, which the change itself then reports. */
   const storedHash = async (workspaceId: string, userId: string) => {
     const user = (await metadata.users.list(workspaceId)).find(({ user_id }) => user_id === userId)
     const accounts = user === undefined ? [] : await metadata.users.accountsOf(user.user_email)
@@ -29,8 +31,8 @@ export function userUseCases({ metadata, passwords, now, usersChanged = () => {}
 
     async createUser({ principal, body }: Call<'createUser'>) {
       const { user_email: email, user_role: role, password } = body
-      const [beside] = await metadata.users.accountsOf(email)
-      const passwordHash = await passwords.hash(password, beside?.passwordHash)
+      const [sameEmail] = await metadata.users.accountsOf(email)
+      const passwordHash = await passwords.hash(password, sameEmail?.passwordHash)
       return { user: await metadata.users.create(principal.workspaceId, { email, role, passwordHash }) }
     },
 
@@ -39,14 +41,15 @@ export function userUseCases({ metadata, passwords, now, usersChanged = () => {}
       const { user_role: role, password } = body
       const passwordHash =
         password === undefined ? undefined : await passwords.hash(password, await storedHash(workspaceId, id))
-      const user = await metadata.users.update(workspaceId, id, { role, passwordHash })
+      const user = await metadata.users.update({ workspaceId, userId: id }, { role, passwordHash })
       if (user === null) throw new ApiError('user_not_found')
       usersChanged(workspaceId)
       return { user }
     },
 
     async deleteUser({ principal: { workspaceId }, path }: Call<'deleteUser'>): Promise<void> {
-      if (!(await metadata.users.delete(workspaceId, path.user_id))) throw new ApiError('user_not_found')
+      if (!(await metadata.users.delete({ workspaceId, userId: path.user_id })))
+        throw new ApiError('user_not_found')
       usersChanged(workspaceId)
     },
 
@@ -57,7 +60,7 @@ export function userUseCases({ metadata, passwords, now, usersChanged = () => {}
       const { token, hash } = mintToken()
       const expiresMs = now() + resourceLimits.setupLinkSeconds * 1_000
       await metadata.users.createSetupLink(principal.workspaceId, { role, hash, expiresMs })
-      // A fragment stays in the browser: the token is in no log of a proxy and in no Referer.
+      // The token is in the fragment, which stays in the browser: it is in no proxy log and no Referer.
       return { setup_path: `/dashboard/setup#${token}`, setup_expires_ts: new Date(expiresMs).toISOString() }
     },
   }

@@ -22,7 +22,7 @@ export interface ListenerCertificateOptions {
   now?: () => number
 }
 
-const lookEveryMs = 5_000
+const checkEveryMs = 5_000
 /** Automatic clients renew when a third of the lifetime is left: 30 days of 90, or two days of six. */
 const soonMs = 2 * 24 * 3_600_000
 
@@ -48,7 +48,7 @@ export class ListenerCertificate {
     this.#seen = signatureOf(files)
     this.#current = readCertificate(files)
     this.#warnOfExpiry()
-    this.#timer = setInterval(() => this.#look(), lookEveryMs)
+    this.#timer = setInterval(() => this.#check(), checkEveryMs)
     this.#timer.unref()
   }
 
@@ -87,7 +87,7 @@ export class ListenerCertificate {
     clearInterval(this.#timer)
   }
 
-  #look(): void {
+  #check(): void {
     const signature = signatureOf(this.#files)
     if (signature === this.#seen) return
     if (!this.#isUsable() && this.#suspect !== signature) {

@@ -18,13 +18,14 @@ const maxListed = 8
 
 /** The settings that differ between two bodies of the same GET. */
 export function changedSettings(before: object, now: object): Difference[] {
-  return differences(settingsIn(before), settingsIn(now))
+  return differences(settingsOf(before), settingsOf(now))
 }
 
-function settingsIn(body: object): object {
+/** The settings of users in the body of a GET, or in one resource of it. */
+export function settingsOf(body: object): object {
   const kept = Object.entries(body).filter(([key]) => !notSettings.has(key))
   return Object.fromEntries(
-    kept.map(([key, value]) => [key, shownResources.has(key) && isObject(value) ? settingsIn(value) : value]),
+    kept.map(([key, value]) => [key, shownResources.has(key) && isObject(value) ? settingsOf(value) : value]),
   )
 }
 

@@ -18,9 +18,8 @@
  */
 import type { Appended, Appender, Idempotency, NewMessage, SharedAppends } from '../../log/buffer.ts'
 import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../../log/frame.ts'
-import { type Group, GroupCommit, type Waiter } from '../../log/group-commit.ts'
+import { type Group, GroupCommit, type Waiter, type WriterObserved } from '../../log/group-commit.ts'
 import type { KeyQuestion, KeyStore } from '../../log/key-store.ts'
-import type { WriterObserved } from '../../log/writer-observed.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NatsConnection } from '../nats/headers.ts'
 import {

@@ -14,8 +14,8 @@ import type {
   WriterHistograms,
 } from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
+import { sumOfHistograms, WriterObserved } from '../../log/group-commit.ts'
 import type { KeyStore } from '../../log/key-store.ts'
-import { sumOfHistograms, WriterObserved } from '../../log/writer-observed.ts'
 import { endsWithin } from '../../platform/deadline.ts'
 import { type LogSettings, openLog } from '../../platform/log.ts'
 import { callsOver } from '../../platform/thread-calls.ts'
@@ -209,7 +209,7 @@ class JetStreamBuffer implements OpenBuffer {
       subjects_filter: frameSubject({ cluster: spec.cluster, pipeId: '*' }),
     })
     const subjects = Object.keys(state.subjects ?? {})
-    return new Map(subjects.map((subject) => [pipeIdOf(spec.cluster, subject), none]))
+    return new Map(subjects.map((subject) => [pipeIdOf({ cluster: spec.cluster, subject }), none]))
   }
 
   close(): Promise<void> {

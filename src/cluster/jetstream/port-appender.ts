@@ -9,8 +9,8 @@ import type {
   SharedAppends,
 } from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
+import { WriterObserved } from '../../log/group-commit.ts'
 import type { KeyQuestion, KeyStore } from '../../log/key-store.ts'
-import { WriterObserved } from '../../log/writer-observed.ts'
 import { type Logger, openLog } from '../../platform/log.ts'
 import { type Caller, callsOver } from '../../platform/thread-calls.ts'
 import { connectNats } from '../nats/connect.ts'

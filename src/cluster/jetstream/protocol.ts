@@ -1,8 +1,8 @@
 /** The calls of appending threads to main, over the port that `shareAppender` returns. */
 import type { SharedAppends } from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
+import type { ObservedCommits } from '../../log/group-commit.ts'
 import type { KeyQuestion, KeyStore } from '../../log/key-store.ts'
-import type { ObservedCommits } from '../../log/writer-observed.ts'
 import type { LogSettings } from '../../platform/log.ts'
 
 /** The first message on the port: the spec that the thread appends with. */

@@ -3,10 +3,12 @@
  * of two transactions that saw the same number, only the first commits. So a reader of number n can read all earlier
  * ones, and numbers have no gaps. The newest row is always kept.
  */
+
 import { sql } from 'kysely'
 import type { AuditedChange, NoteChange } from '../../metadata/audit.ts'
 import type { Change } from '../../metadata/changes.ts'
 import type { ClusterStore, NumberedChange } from '../../metadata/cluster-store.ts'
+import { nextNumber } from '../../metadata/rows.ts'
 import { type ChangeRow, normaliseId, toFlag } from '../../metadata/tables.ts'
 import type { Connection } from '../../metadata/transactions.ts'
 import { WriteConflictError } from '../../metadata/write-errors.ts'
@@ -28,7 +30,7 @@ export function changes(
       .selectFrom('changes')
       .select((eb) => eb.fn.max('change_seq').as('seq'))
       .executeTakeFirst()
-    return Number(row?.seq ?? 0)
+    return row?.seq ?? 0
   }
   return {
     newest,
@@ -67,7 +69,7 @@ export function changes(
         .selectFrom('cluster_nodes')
         .select((eb) => eb.fn.min('seen_change').as('seen'))
         .executeTakeFirstOrThrow()
-      const through = Math.min(last - 1, Number(seen ?? 0))
+      const through = Math.min(last - 1, seen ?? 0)
       await inStatements(db, (trx) =>
         trx
           .deleteFrom('changes')
@@ -80,9 +82,9 @@ export function changes(
 }
 
 function decodeChange(row: ChangeRow): NumberedChange {
-  const seq = Number(row.change_seq)
+  const seq = row.change_seq
   if (row.pipe_id !== null) return { seq, change: { pipeId: row.pipe_id } }
-  return { seq, change: { apiKeyId: row.api_key_id ?? '', isRevoked: Number(row.is_revoked) === 1 } }
+  return { seq, change: { apiKeyId: row.api_key_id ?? '', isRevoked: row.is_revoked === 1 } }
 }
 
 export function changeNotes(clock: DatabaseClock, notify: Notify): NoteChange {
@@ -123,14 +125,10 @@ export function changesOf({ operation, pipeId, resourceId, after }: AuditedChang
 }
 
 async function insertChange(trx: Connection, change: Change, clock: DatabaseClock): Promise<void> {
-  const last = await trx
-    .selectFrom('changes')
-    .select((eb) => eb.fn.max('change_seq').as('seq'))
-    .executeTakeFirst()
   const inserted = await trx
     .insertInto('changes')
     .values({
-      change_seq: Number(last?.seq ?? 0) + 1,
+      change_seq: await nextNumber(trx, 'changes', 'change_seq', {}),
       pipe_id: 'pipeId' in change ? change.pipeId : null,
       api_key_id: 'pipeId' in change ? null : change.apiKeyId,
       is_revoked: toFlag('pipeId' in change ? false : change.isRevoked),

@@ -13,6 +13,7 @@
  */
 import { CompiledQuery, type RawBuilder, sql } from 'kysely'
 import {
+  type Attempt,
   type FoundKeys,
   type KeyStore,
   keyLifetimeMs,
@@ -36,25 +37,9 @@ const attempts = 5
 
 const tableNames = Array.from({ length: ringTables }, (_, table) => `used_keys_${table}`)
 
-interface UsedRow {
-  key_hash: string
-  body_hash: string
-  msg_id: string
-  record_count: number
-  seq: number
-}
-
-interface ClaimRow {
-  key_hash: string
-  body_hash: string
-  pipe_id: string
-  chain: string
-  after_seq: number
-  attempt_id: string
-  msg_id: string
-  record_count: number
-  claimed_ms: number
-}
+/** The columns of a claim under the names of its members. */
+const claimColumns = sql`key_hash AS "keyHash", body_hash AS "bodyHash", msg_id AS "msgId", record_count AS "recordCount",
+  pipe_id AS "pipeId", chain, after_seq AS "afterSeq", attempt_id AS "attemptId", claimed_ms AS "claimedMs"`
 
 export function keys(db: Connection, clock: DatabaseClock): KeyStore {
   const statement = findStatement(clock).compile(db).sql
@@ -102,19 +87,17 @@ export function keys(db: Connection, clock: DatabaseClock): KeyStore {
     },
 
     async pendingFor(ms, limit) {
-      const { rows } =
-        await sql<ClaimRow>`SELECT * FROM key_claims WHERE claimed_ms < ${clock()} - ${sql.lit(ms)}
-        ORDER BY claimed_ms LIMIT ${sql.lit(limit)}`.execute(db)
-      return rows.map(decodeClaim)
+      const { rows } = await sql<PendingClaim>`SELECT ${claimColumns} FROM key_claims
+        WHERE claimed_ms < ${clock()} - ${sql.lit(ms)} ORDER BY claimed_ms LIMIT ${sql.lit(limit)}`.execute(
+        db,
+      )
+      return rows
     },
 
     async attempts() {
-      const { rows } =
-        await sql<ClaimRow>`SELECT DISTINCT pipe_id, chain, after_seq, attempt_id FROM key_claims`.execute(db)
-      return rows.map((row) => {
-        const { pipe_id: pipeId, chain, after_seq: afterSeq, attempt_id: attemptId } = row
-        return { pipeId, chain, afterSeq, attemptId }
-      })
+      const { rows } = await sql<Attempt>`SELECT DISTINCT pipe_id AS "pipeId", chain, after_seq AS "afterSeq",
+        attempt_id AS "attemptId" FROM key_claims`.execute(db)
+      return rows
     },
 
     async add(used) {
@@ -151,13 +134,12 @@ export function keys(db: Connection, clock: DatabaseClock): KeyStore {
 function findStatement(clock: DatabaseClock): RawBuilder<unknown> {
   const wanted = sql`key_hash = ANY (CAST($1 AS text[]))`
   const used = tableNames.map(
-    (table) => sql`SELECT key_hash, body_hash, msg_id, record_count, seq, NULL AS pipe_id, NULL AS chain,
-      CAST(NULL AS bigint) AS after_seq, NULL AS attempt_id, CAST(NULL AS bigint) AS claimed_ms FROM ${sql.table(table)}
+    (table) => sql`SELECT key_hash, body_hash, msg_id, record_count, NULL, NULL, CAST(NULL AS bigint), NULL,
+      CAST(NULL AS bigint), seq FROM ${sql.table(table)}
       WHERE ${wanted} AND used_ms > ${clock()} - ${sql.lit(keyLifetimeMs)}`,
   )
-  return sql`${sql.join(used, sql` UNION ALL `)} UNION ALL
-    SELECT key_hash, body_hash, msg_id, record_count, NULL AS seq, pipe_id, chain, after_seq, attempt_id, claimed_ms
-    FROM key_claims WHERE ${wanted}`
+  return sql`SELECT ${claimColumns}, CAST(NULL AS bigint) AS seq FROM key_claims WHERE ${wanted}
+    UNION ALL ${sql.join(used, sql` UNION ALL `)}`
 }
 
 /** A key can still be in a table of an earlier period that was not emptied. */
@@ -169,13 +151,15 @@ function tableOf(ms: number): string {
 }
 
 async function findKeys(db: Connection, statement: string, keyHashes: readonly string[]): Promise<FoundKeys> {
-  const { rows } = await db.executeQuery<(UsedRow & { attempt_id: null }) | (ClaimRow & { seq: null })>(
+  const { rows } = await db.executeQuery<PendingClaim & { seq: number | null }>(
     CompiledQuery.raw(statement, [keyHashes]),
   )
   const found: FoundKeys = { used: [], pending: [] }
-  for (const row of rows)
-    if (row.attempt_id === null) found.used.push(decodeUsed(row))
-    else found.pending.push(decodeClaim(row))
+  for (const { seq, ...claim } of rows) {
+    const { keyHash, bodyHash, msgId, recordCount } = claim
+    if (seq === null) found.pending.push(claim)
+    else found.used.push({ keyHash, bodyHash, msgId, recordCount, seq })
+  }
   return found
 }
 
@@ -212,25 +196,5 @@ async function again(statement: () => Promise<unknown>): Promise<void> {
     } catch (error) {
       if (!(error instanceof WriteConflictError) || attempt === attempts) throw error
     }
-  }
-}
-
-function decodeUsed(row: UsedRow): UsedKey {
-  const { key_hash: keyHash, body_hash: bodyHash, msg_id: msgId } = row
-  return { keyHash, bodyHash, msgId, recordCount: Number(row.record_count), seq: Number(row.seq) }
-}
-
-function decodeClaim(row: ClaimRow): PendingClaim {
-  const { key_hash: keyHash, body_hash: bodyHash, pipe_id: pipeId, chain, attempt_id: attemptId } = row
-  return {
-    keyHash,
-    bodyHash,
-    pipeId,
-    chain,
-    attemptId,
-    msgId: row.msg_id,
-    afterSeq: Number(row.after_seq),
-    recordCount: Number(row.record_count),
-    claimedMs: Number(row.claimed_ms),
   }
 }

@@ -38,7 +38,7 @@ export function nodes(db: Connection, clock: DatabaseClock, notify: Notify): Clu
           .returning('is_draining')
           .executeTakeFirst(),
       )
-      return row === undefined ? null : { isDraining: Number(row.is_draining) === 1 }
+      return row === undefined ? null : { isDraining: row.is_draining === 1 }
     },
 
     async seen(leaseId, seenChange) {
@@ -88,14 +88,14 @@ async function listNodes(db: Connection, clock: DatabaseClock): Promise<NodeReco
       clock().as('now_ms'),
       eb
         .selectFrom('cluster_workers as worker')
-        .select((sub) => sub.fn.countAll().as('workers'))
+        .select((sub) => sub.fn.countAll<number>().as('workers'))
         .whereRef('worker.node_id', '=', 'node.node_id')
         .where('worker.expires_ms', '>', clock())
         .as('workers'),
       eb
         .selectFrom('pipe_owners as owner')
         .innerJoin('cluster_workers as holder', 'holder.lease_id', 'owner.lease_id')
-        .select((sub) => sub.fn.countAll().as('pipes'))
+        .select((sub) => sub.fn.countAll<number>().as('pipes'))
         .whereRef('holder.node_id', '=', 'node.node_id')
         .as('pipes'),
     ])
@@ -108,13 +108,13 @@ async function listNodes(db: Connection, clock: DatabaseClock): Promise<NodeReco
       name: row.node_name,
       version: row.node_version,
       address: row.node_address,
-      startedMs: Number(row.started_ms),
-      leftMs: Math.max(0, Number(row.expires_ms) - Number(row.now_ms)),
-      expiresMs: Number(row.expires_ms),
-      seenChange: Number(row.seen_change),
-      isDraining: Number(row.is_draining) === 1,
-      isDelivering: Number(row.workers) > 0,
-      ownedPipes: Number(row.pipes),
+      startedMs: row.started_ms,
+      leftMs: Math.max(0, row.expires_ms - row.now_ms),
+      expiresMs: row.expires_ms,
+      seenChange: row.seen_change,
+      isDraining: row.is_draining === 1,
+      isDelivering: (row.workers ?? 0) > 0,
+      ownedPipes: row.pipes ?? 0,
     }),
   )
 }

@@ -50,7 +50,7 @@ function clusterStore(
   return {
     async now() {
       const row = await db.selectNoFrom(clock().as('now_ms')).executeTakeFirstOrThrow()
-      return Number(row.now_ms)
+      return row.now_ms
     },
     nodes: nodes(db, clock, notify),
     changes: changes(db, clock, listen),

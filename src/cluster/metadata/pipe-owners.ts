@@ -46,10 +46,10 @@ export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['
       if (numUpdatedRows === 0n) return null
       const row = await db
         .selectFrom('pipe_owners')
-        .select((eb) => eb.fn.countAll().as('pipes'))
+        .select((eb) => eb.fn.countAll<number>().as('pipes'))
         .where('lease_id', '=', leaseId)
         .executeTakeFirst()
-      return Number(row?.pipes ?? 0)
+      return row?.pipes ?? 0
     },
 
     async leave(leaseId) {
@@ -71,12 +71,11 @@ export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['
     claim: (leaseId, pipes) => claim(db, leaseId, pipes),
 
     async held(leaseId) {
-      const rows = await db
+      return await db
         .selectFrom('pipe_owners')
-        .select(['pipe_id', 'epoch'])
+        .select(['pipe_id as pipeId', 'epoch'])
         .where('lease_id', '=', leaseId)
         .execute()
-      return rows.map(decodeOwned)
     },
 
     async release(leaseId, { pipeId, epoch }) {
@@ -108,14 +107,14 @@ async function liveWorkers(db: Connection, clock: DatabaseClock): Promise<LiveWo
     leaseId: row.lease_id,
     nodeId: row.node_id,
     // A delivery thread can be listed slightly before its node.
-    isDraining: Number(row.is_draining ?? 0) === 1,
+    isDraining: row.is_draining === 1,
     buffer:
       row.buffer_until_ms === null
         ? null
         : {
-            fromMs: Number(row.buffer_from_ms),
-            untilMs: Number(row.buffer_until_ms),
-            isLost: Number(row.is_buffer_lost) === 1,
+            fromMs: row.buffer_from_ms ?? 0,
+            untilMs: row.buffer_until_ms,
+            isLost: row.is_buffer_lost === 1,
           },
   }))
 }
@@ -125,11 +124,10 @@ async function freePipes(db: Connection, pipeId?: string): Promise<FreePipe[]> {
     .selectFrom('pipes as pipe')
     .leftJoin('pipe_owners as owner', 'owner.pipe_id', 'pipe.pipe_id')
     .leftJoin('cluster_workers as worker', 'worker.lease_id', 'owner.lease_id')
-    .select(['pipe.pipe_id', 'owner.lease_id'])
+    .select(['pipe.pipe_id as pipeId', 'owner.lease_id as heldBy'])
     .where('worker.lease_id', 'is', null)
   if (pipeId !== undefined) query = query.where('pipe.pipe_id', '=', normaliseId(pipeId))
-  const rows = await query.execute()
-  return rows.map((row) => ({ pipeId: row.pipe_id, heldBy: row.lease_id }))
+  return await query.execute()
 }
 
 /** The node of each pipe that is held. */
@@ -179,9 +177,9 @@ async function claim(db: Connection, leaseId: string, pipes: readonly FreePipe[]
               .where('cluster_workers.lease_id', '=', leaseId),
           ),
         )
-        .returning(['pipe_id', 'epoch'])
+        .returning(['pipe_id as pipeId', 'epoch'])
         .execute()
-      claimed.push(...rows.map(decodeOwned))
+      claimed.push(...rows)
     }
     return claimed
   })
@@ -212,8 +210,4 @@ async function insertRows(trx: Connection, pipeIds: readonly string[]): Promise<
     )
     .onConflict((conflict) => conflict.doNothing())
     .execute()
-}
-
-function decodeOwned(row: { pipe_id: string; epoch: number }): OwnedPipe {
-  return { pipeId: row.pipe_id, epoch: Number(row.epoch) }
 }

@@ -12,8 +12,8 @@ import type {
   ObjectStoreSpec,
 } from '../driver.ts'
 import { DeliveryError, noProgress } from '../driver.ts'
+import { untilStopped } from '../guards.ts'
 import { parkAll, rejectedRecordOf, rejectionOf } from '../park.ts'
-import { untilStopped } from '../until-stopped.ts'
 import { objectOf } from './body.ts'
 import { checkObjectStore } from './check.ts'
 import { openStore, type PartSizes } from './connection.ts'

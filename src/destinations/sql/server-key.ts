@@ -19,7 +19,7 @@ import {
   type DriverSettings,
   type PinServerKey,
 } from '../driver.ts'
-import { protocolError } from '../guarded-socket.ts'
+import { protocolError } from '../guards.ts'
 import { isVerified, requireVerified } from './certificates.ts'
 
 /** Called once TLS is up, before anything is sent. If it rejects with a DeliveryError, send nothing and drop the socket. */

@@ -33,12 +33,18 @@
 import assert from 'node:assert'
 import path from 'node:path'
 import type Database from 'better-sqlite3'
-import { compactedName, type SegmentName } from './layout.ts'
-import { bodyOf, insertMessage, type MessageRow, selectMessages } from './message-row.ts'
-import { PipeRows } from './pipe-rows.ts'
-import type { PipePosition } from './position.ts'
+import {
+  bodyOf,
+  compactedName,
+  insertMessage,
+  type MessageRow,
+  PipeRows,
+  type SegmentName,
+  selectMessages,
+} from './layout.ts'
+import type { PipeInSegment, PipePosition } from './position.ts'
 import { RewriteFile } from './rewrite-file.ts'
-import { lacksEnd, type PipeInSegment, readSegmentContent } from './segment-facts.ts'
+import { lacksEnd, readSegmentContent } from './segment-facts.ts'
 import { insertHoles, insertSegmentRow, isSalvaged, markSalvaged, openReadOnly } from './segment-file.ts'
 import { ContradictionError } from './sqlite-errors.ts'
 

@@ -3,8 +3,8 @@
  * messages.
  */
 import type Database from 'better-sqlite3'
-import { hasPipeIndex } from './pipe-rows.ts'
-import { type LowWatermarks, onDisk, undelivered } from './retention.ts'
+import { hasPipeIndex, onDisk } from './layout.ts'
+import { type LowWatermarks, undelivered } from './retention.ts'
 import type { SegmentFacts } from './segment-facts.ts'
 import { openReadOnly } from './segment-file.ts'
 

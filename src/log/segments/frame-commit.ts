@@ -4,8 +4,8 @@
  */
 import { type Frame, type FramedMessage, readFrame } from '../frame.ts'
 import type { PipeKey } from '../key-store.ts'
-import type { PipeTable } from './pipe-table.ts'
-import { onDisk } from './retention.ts'
+import { onDisk } from './layout.ts'
+import type { PipeTable } from './position.ts'
 import type { SegmentWriter } from './segment-writer.ts'
 
 /** The message for which a key was first used. */

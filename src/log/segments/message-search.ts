@@ -15,8 +15,15 @@
 import { crc32 } from 'node:zlib'
 import type Database from 'better-sqlite3'
 import type { ListedMessage, MessageListing, StoredMessage } from '../buffer.ts'
-import { listSegments, type SegmentName } from './layout.ts'
-import { bodyOf, headerOf, type MessageRow, rowChecksum, selectMessages } from './message-row.ts'
+import {
+  bodyOf,
+  headerOf,
+  listSegments,
+  type MessageRow,
+  rowChecksum,
+  type SegmentName,
+  selectMessages,
+} from './layout.ts'
 import { openReadOnly } from './segment-file.ts'
 import { isGone, isUnusable } from './sqlite-errors.ts'
 

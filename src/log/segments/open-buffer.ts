@@ -1,20 +1,39 @@
-/** The buffer as main uses it: starts the writer thread and calls it. Only the writer touches the files. */
+/**
+ * The buffer as the threads that append use it. Main starts the writer thread and calls it; other threads get a port to
+ * it. Only the writer touches the files.
+ */
+import assert from 'node:assert'
 import { MessageChannel } from 'node:worker_threads'
+import { resourceLimits } from '../../contract/resource-limits.ts'
 import { type LogSettings, openLog } from '../../platform/log.ts'
 import { type Caller, callsOver, type Handlers } from '../../platform/thread-calls.ts'
 import { beatEveryMs, Thread, threadEntry } from '../../platform/threads.ts'
-import type {
-  Appender,
-  AppenderPort,
-  Backlog,
-  BufferStatus,
-  OpenBuffer,
-  SharedAppends,
-  WriterHistograms,
+import {
+  type Appended,
+  type Appender,
+  type AppenderPort,
+  type Backlog,
+  type BufferStatus,
+  type Idempotency,
+  IdempotencyKeyReusedError,
+  type NewMessage,
+  type OpenBuffer,
+  type SharedAppends,
+  type WriterHistograms,
 } from '../buffer.ts'
-import { WriterObserved } from '../writer-observed.ts'
-import { FrameAppender } from './appender.ts'
-import type { AppenderCalls, SegmentsSpec, WriterCalls, WriterData, WriterReports } from './protocol.ts'
+import { appendToFrame, type Frame, openFrame } from '../frame.ts'
+import { type Group, GroupCommit, type Waiter, WriterObserved } from '../group-commit.ts'
+import {
+  type AppenderCalls,
+  type FrameResult,
+  type SegmentsSpec,
+  type SkippedResult,
+  type UnavailableReason,
+  unavailable,
+  type WriterCalls,
+  type WriterData,
+  type WriterReports,
+} from './protocol.ts'
 import { Scrubber } from './scrubber.ts'
 
 export interface SegmentWriterDeps {
@@ -129,4 +148,109 @@ function appenderOver(writer: Caller<WriterCalls>): FrameAppender {
     (frame) => writer.tell('frame', [frame], [frame.buffer]),
     (pipeId, idempotency) => writer.call('findRepeat', [pipeId, idempotency]),
   )
+}
+
+/**
+ * The appending thread's side: messages gather in a frame (group-commit.ts), the frame goes to the writer, and the
+ * writer's results arrive in the order of the frames.
+ *
+ * A message is acknowledged only after the writer has responded for its frame. Messages that are gathering or queued
+ * when the process dies got no 202.
+ */
+const firstCapacityBytes = 256 * 1024
+/** ArrayBuffers kept for reuse: one gathers while two are in flight. */
+const sparesKept = 3
+
+export type FindRepeat = (pipeId: string, idempotency: Idempotency) => Promise<Appended | 'reused' | null>
+
+export class FrameAppender {
+  readonly findRepeat: FindRepeat
+  readonly #send: (frame: Frame) => void
+  readonly #groups = new GroupCommit({
+    put: (message, waiter) => {
+      appendToFrame(this.#frame, message)
+      this.#waiters.push(waiter)
+    },
+    send: (group) => this.#sendFrame(group),
+  })
+  readonly #spares: ArrayBuffer[] = []
+  #frame = openFrame(firstCapacityBytes)
+  #waiters: Waiter[] = []
+  /** Oldest first: the writer responds in this order. */
+  readonly #inFlight: { group: Group; waiters: Waiter[] }[] = []
+  #unavailableReason: UnavailableReason | null = null
+
+  /** `send` transfers a frame to the writer; its buffer cannot be used afterwards. */
+  constructor(send: (frame: Frame) => void, findRepeat: FindRepeat) {
+    this.#send = send
+    this.findRepeat = findRepeat
+  }
+
+  append(message: NewMessage): Promise<Appended> {
+    if (this.#unavailableReason !== null) return Promise.reject(unavailable(this.#unavailableReason))
+    return this.#groups.append(message)
+  }
+
+  drain(): Promise<void> {
+    this.#unavailableReason = 'closing'
+    return this.#groups.idle()
+  }
+
+  /** Rejects appends with this reason; null accepts them again. `closing` is final. */
+  setUnavailable(reason: UnavailableReason | null): void {
+    if (this.#unavailableReason !== 'closing') this.#unavailableReason = reason
+  }
+
+  /** Handles the writer's result for the oldest frame in flight. */
+  settle(result: FrameResult): void {
+    const settled = this.#inFlight.shift()
+    assert(settled !== undefined, 'the writer has a result for each frame once')
+    const { group, waiters } = settled
+    const { buffer } = result
+    if (buffer.byteLength <= resourceLimits.frameBytes && this.#spares.length < sparesKept)
+      this.#spares.push(buffer)
+    this.#groups.release(group)
+    // The next frame is sent first, so that the writer works while this thread responds to clients.
+    this.#groups.sendDue()
+    if (result.kind === 'committed') settleAll(waiters, result.firstSeq, result.skipped)
+    else for (const { reject } of waiters) reject(unavailable(result.reason))
+  }
+
+  #sendFrame(group: Group): void {
+    const { buffer, length, count } = this.#frame
+    this.#inFlight.push({ group, waiters: this.#waiters })
+    this.#send({ buffer: wholeArrayBuffer(buffer), length, count })
+    this.#frame = openFrame(firstCapacityBytes, this.#spares.pop())
+    this.#waiters = []
+  }
+}
+
+function settleAll(waiters: Waiter[], firstSeq: number, skipped: readonly SkippedResult[]): void {
+  const byIndex = new Map(skipped.map((append) => [append.index, append]))
+  let seq = firstSeq
+  for (const [index, { msgId, recordCount, resolve, reject }] of waiters.entries()) {
+    const result = byIndex.size === 0 ? undefined : byIndex.get(index)
+    switch (result?.kind) {
+      case undefined:
+        resolve({ seq, msgId, recordCount, repeated: false })
+        seq += 1
+        break
+      case 'repeated':
+        resolve({ seq: result.seq, msgId: result.msgId, recordCount: result.recordCount, repeated: true })
+        break
+      case 'reused':
+        reject(new IdempotencyKeyReusedError())
+        break
+      case 'pipe_share':
+      case 'idempotency_full':
+        reject(unavailable(result.kind))
+        break
+    }
+  }
+}
+
+/** A frame's Buffer never shares its ArrayBuffer (see openFrame). */
+function wholeArrayBuffer(buffer: Buffer): ArrayBuffer {
+  if (!(buffer.buffer instanceof ArrayBuffer)) throw new TypeError('a frame is an ArrayBuffer')
+  return buffer.buffer
 }

@@ -25,6 +25,7 @@ import type { BufferIdentity } from '../buffer.ts'
 import { type HighWater, openHighWater } from './high-water.ts'
 import type { StartIndex } from './index-threads.ts'
 import {
+  hasPipeIndex,
   listSegments,
   lostFiles,
   pageBytesFor,
@@ -36,7 +37,6 @@ import {
 } from './layout.ts'
 import { setAside, setMisnamedAside } from './misnamed-segments.ts'
 import { missingRanges } from './missing-segments.ts'
-import { hasPipeIndex } from './pipe-rows.ts'
 import type { SegmentsSpec } from './protocol.ts'
 import { Salvage, type SalvagedSegment } from './salvage.ts'
 import { readSealedSegments, type SealedSegments } from './sealed-segments.ts'

@@ -11,7 +11,7 @@ import {
   type SharedAppends,
 } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
-import type { ObservedCommits } from '../writer-observed.ts'
+import type { ObservedCommits } from '../group-commit.ts'
 import type { RetentionLimits } from './retention.ts'
 
 /** The identity is written into every segment and into the high-water mark. */

@@ -4,7 +4,7 @@
  * is lost can be identified among the ids that are known from elsewhere.
  */
 import { crc32 } from 'node:zlib'
-import { type RowHeader, rowChecksum } from './message-row.ts'
+import { type RowHeader, rowChecksum } from './layout.ts'
 import type { PageFile } from './page-file.ts'
 import { type Cell, type ColumnValue, isTextOf, readCells } from './page-reader.ts'
 import type { PipePosition } from './position.ts'

@@ -12,10 +12,9 @@
  */
 import { hourMs } from '../../platform/quantities.ts'
 import type { LowWatermark } from '../buffer.ts'
+import { onDisk } from './layout.ts'
 import type { PipeFacts, SegmentFacts } from './segment-facts.ts'
 
-/** Bytes of a message on disk in addition to its body: other columns, index, unused space in pages. */
-const rowBytes = 120
 /** Compaction is not worthwhile below this. */
 const minDeadBytes = 64 * 1024
 
@@ -186,8 +185,4 @@ export function undelivered(facts: PipeFacts, watermark: number): { messages: nu
   if (watermark >= lastSeq) return { messages: 0, bytes: 0 }
   if (watermark <= baseSeq || delivered?.throughSeq !== watermark) return { messages, bytes }
   return { messages: messages - delivered.messages, bytes: bytes - delivered.bytes }
-}
-
-export function onDisk({ messages, bytes }: { messages: number; bytes: number }): number {
-  return bytes + messages * rowBytes
 }

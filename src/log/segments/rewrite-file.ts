@@ -6,8 +6,7 @@
 import { renameSync, rmSync } from 'node:fs'
 import Database from 'better-sqlite3'
 import { fsyncDirectory, fsyncFile } from '../../platform/fsync.ts'
-import { type SegmentName, segmentFile } from './layout.ts'
-import { pipeIndex } from './pipe-rows.ts'
+import { pipeIndex, type SegmentName, segmentFile } from './layout.ts'
 import { segmentSchema } from './segment-file.ts'
 
 export class RewriteFile {

@@ -20,8 +20,14 @@
 import assert from 'node:assert'
 import path from 'node:path'
 import type { BufferIdentity } from '../buffer.ts'
-import { type SegmentName, salvagedName, segmentFile } from './layout.ts'
-import { checkedRows, insertMessage, rowChecksum } from './message-row.ts'
+import {
+  checkedRows,
+  insertMessage,
+  rowChecksum,
+  type SegmentName,
+  salvagedName,
+  segmentFile,
+} from './layout.ts'
 import { openPageFile, type PageFile } from './page-file.ts'
 import { quarantineSegment } from './quarantined-segment.ts'
 import { type FoundHead, type FoundMessage, findHead, findMessages } from './recover-rows.ts'

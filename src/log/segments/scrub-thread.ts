@@ -5,11 +5,16 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type Database from 'better-sqlite3'
 import { openLog } from '../../platform/log.ts'
 import { ThreadHost } from '../../platform/thread-host.ts'
-import { FeedChannel } from './feed.ts'
-import { listSegments, type SegmentName, segmentBytes, segmentFile } from './layout.ts'
-import { checkedRows } from './message-row.ts'
-import { hasPipeIndex } from './pipe-rows.ts'
+import {
+  checkedRows,
+  hasPipeIndex,
+  listSegments,
+  type SegmentName,
+  segmentBytes,
+  segmentFile,
+} from './layout.ts'
 import type { ScrubberData } from './protocol.ts'
+import { FeedChannel } from './reader.ts'
 import { openReadOnly, requireKnownFormat } from './segment-file.ts'
 import { isGone, isUnusable } from './sqlite-errors.ts'
 

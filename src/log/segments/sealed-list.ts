@@ -6,16 +6,10 @@ import assert from 'node:assert'
 import type { BufferIdentity } from '../buffer.ts'
 import { Compaction } from './compaction.ts'
 import { type SegmentName, segmentBytes, unlinkSegment } from './layout.ts'
-import type { PipePosition } from './position.ts'
+import type { PipeInSegment, PipePosition } from './position.ts'
 import { Salvage, type SalvageResult } from './salvage.ts'
 import type { SealedEnd, Sealing } from './sealing.ts'
-import {
-  type PipeInSegment,
-  readContentIfUsable,
-  readSegmentContent,
-  type SegmentFacts,
-  segmentFacts,
-} from './segment-facts.ts'
+import { readContentIfUsable, readSegmentContent, type SegmentFacts, segmentFacts } from './segment-facts.ts'
 import { openReadOnly } from './segment-file.ts'
 import type { SegmentWriter } from './segment-writer.ts'
 import { isDamage } from './sqlite-errors.ts'

@@ -1,7 +1,7 @@
 /**
  * Sealed segments have no side files. Opening a segment in WAL mode needs a -shm (32 KiB) and a -wal, which cannot be
  * created on a full or read-only disk. So a segment leaves WAL mode when it is complete. Its end is written before, and
- * then its index by pipe (pipe-rows.ts): of a large segment in a thread (index-threads.ts), because that takes a while.
+ * then its index by pipe (`PipeRows`): of a large segment in a thread (index-threads.ts), because that takes a while.
  *
  *   rolled ──▶ waiting: its connection stays open, so that readers keep the -shm
  *                 │  each second and at the start: when it has its index and no reader, and there is room for the
@@ -19,8 +19,7 @@ import Database from 'better-sqlite3'
 import { fsyncFile } from '../../platform/fsync.ts'
 import { isStorageError, onFile } from '../../platform/storage-error.ts'
 import type { IndexCreation, StartIndex } from './index-threads.ts'
-import { fileBytes, type SegmentName, segmentFile } from './layout.ts'
-import { pipeIndex } from './pipe-rows.ts'
+import { fileBytes, pipeIndex, type SegmentName, segmentFile } from './layout.ts'
 import { closeReadable, openReadable, readAt } from './readable-file.ts'
 import { keepTemporaryInMemory, leaveWal } from './segment-file.ts'
 import type { SegmentWriter } from './segment-writer.ts'

@@ -8,9 +8,7 @@ import { crc32 } from 'node:zlib'
 import type Database from 'better-sqlite3'
 import { inWords, onFile } from '../../platform/storage-error.ts'
 import type { CursorMark } from '../buffer.ts'
-import type { SegmentName } from './layout.ts'
-import { type RowHeader, rowChecksum } from './message-row.ts'
-import { hasPipeIndex, PipeRows } from './pipe-rows.ts'
+import { hasPipeIndex, PipeRows, type RowHeader, rowChecksum, type SegmentName } from './layout.ts'
 import { markOf, type PipePosition } from './position.ts'
 import { readHoles } from './segment-facts.ts'
 import { isSalvaged, openReadOnly, requireKnownFormat, type SeqRange } from './segment-file.ts'
@@ -314,7 +312,7 @@ export class SegmentConnection {
     return this.#read(() => this.#db.prepare('SELECT pipe_id FROM pipe').pluck().all()) as string[]
   }
 
-  /** True when the segment has its index by pipe now: see pipe-rows.ts. */
+  /** True when the segment has its index by pipe now: see `PipeRows`. */
   isIndexed(): boolean {
     return this.#read(() => hasPipeIndex(this.#db))
   }

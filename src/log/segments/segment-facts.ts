@@ -5,9 +5,8 @@
 import type Database from 'better-sqlite3'
 import { onFile } from '../../platform/storage-error.ts'
 import type { BufferIdentity } from '../buffer.ts'
-import type { SegmentName } from './layout.ts'
-import { hasPipeIndex } from './pipe-rows.ts'
-import type { PipePosition } from './position.ts'
+import { hasPipeIndex, type SegmentName } from './layout.ts'
+import type { PipeInSegment, PipePosition } from './position.ts'
 import {
   isSalvaged,
   openReadOnly,
@@ -42,17 +41,6 @@ export interface PipeFacts {
   bytes: number
   /** The messages up to the watermark of the last lookup, if that is within the segment. */
   delivered?: { throughSeq: number; messages: number; bytes: number }
-}
-
-/**
- * One pipe as recorded by a segment: `base` is its position before the segment, `last` its newest position in or before
- * it.
- */
-export interface PipeInSegment {
-  no: number
-  pipeId: string
-  base: PipePosition
-  last: PipePosition
 }
 
 /** The mean size of the messages in a segment with these pipes; 0 when it has none. */

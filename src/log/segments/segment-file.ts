@@ -3,7 +3,7 @@
  *
  *   message  one row per message, `seq` is the rowid. `messages`, `records`, `bytes` are the running totals of its
  *            pipe up to and including this row, over the whole life of the pipe. Its index by pipe is created when
- *            the segment is sealed: see pipe-rows.ts.
+ *            the segment is sealed: see `PipeRows`.
  *   pipe     the pipes by a number that is valid only in this file, each with its position just before this segment,
  *            so that totals survive the removal of all older segments.
  *   segment  one row: the buffer's clock when it was started and, once sealed, at its last commit, with its last seq
@@ -179,13 +179,18 @@ function assertComplete(file: string, pipeCount: number): void {
   }
 }
 
-/** Opens a connection that writes: WAL mode, every commit fsynced. Creates the -wal and the -shm. */
+/**
+ * Opens a connection that writes: WAL mode, every commit fsynced. Creates the -wal and the -shm. The name of the -wal
+ * survives a power cut once this returns: where SQLite calls fdatasync, it calls that for the directory too, and
+ * fdatasync promises nothing about names.
+ */
 export function openForWriting(dir: string, name: SegmentName): Database.Database {
   const file = segmentFile(dir, name)
   return onFile('opening', file, () => {
     const db = new Database(file, { fileMustExist: true })
     try {
       requireFull(db)
+      fsyncDirectory(dir)
       return db
     } catch (error) {
       db.close()

@@ -11,18 +11,12 @@ import type { Compaction } from './compaction.ts'
 import { type CommitRules, type CommittedFrame, commitFrame } from './frame-commit.ts'
 import type { HighWater } from './high-water.ts'
 import { pageBytesFor, type SegmentName, segmentBytes, unlinkSegment } from './layout.ts'
-import { PipeTable } from './pipe-table.ts'
+import { type PipeInSegment, PipeTable } from './position.ts'
 import { quarantineSegment } from './quarantined-segment.ts'
 import type { Salvage, SalvagedSegment } from './salvage.ts'
 import { SealedList } from './sealed-list.ts'
 import type { Sealing } from './sealing.ts'
-import {
-  meanMessageBytes,
-  type PipeInSegment,
-  type SegmentContent,
-  type SegmentFacts,
-  segmentFacts,
-} from './segment-facts.ts'
+import { meanMessageBytes, type SegmentContent, type SegmentFacts, segmentFacts } from './segment-facts.ts'
 import { type NewSegment, newIdentity, type SeqRange } from './segment-file.ts'
 import { beginSegment, type SegmentWriter } from './segment-writer.ts'
 import { isDamage, isDiskFull } from './sqlite-errors.ts'
@@ -278,8 +272,8 @@ export class SegmentLog {
   }
 
   /** See SegmentWriter. */
-  walBytes(): number {
-    return this.#writer.walBytes()
+  wal(): { pages: number; bytes: number } {
+    return this.#writer.wal()
   }
 
   checkpoint(): void {

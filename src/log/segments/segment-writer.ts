@@ -2,9 +2,14 @@
 import type Database from 'better-sqlite3'
 import { fsyncDirectory } from '../../platform/fsync.ts'
 import type { FramedMessage } from '../frame.ts'
-import { type SegmentName, unlinkSegment } from './layout.ts'
-import { insertMessage, rowChecksum } from './message-row.ts'
-import { hasPipeIndex, pipeIndex } from './pipe-rows.ts'
+import {
+  hasPipeIndex,
+  insertMessage,
+  pipeIndex,
+  rowChecksum,
+  type SegmentName,
+  unlinkSegment,
+} from './layout.ts'
 import type { PipePosition } from './position.ts'
 import { readSegmentContent, type SegmentContent } from './segment-facts.ts'
 import {
@@ -125,14 +130,15 @@ export class SegmentWriter {
   }
 
   /**
-   * Bytes in the WAL that could be moved into the database but are not yet. They are counted in pages: one message of
-   * 500 bytes that is committed separately takes two or three.
+   * The pages in the WAL that could be moved into the database but are not yet. One message of 500 bytes that is committed
+   * separately takes two or three.
    */
-  walBytes(): number {
+  wal(): { pages: number; bytes: number } {
     const [, written, moved] = this.#walFrames.get() as [busy: number, written: number, moved: number]
     const waiting = Math.max(0, written - moved)
     this.#keptFrames = Math.min(this.#keptFrames, waiting)
-    return (waiting - this.#keptFrames) * this.#pageSize
+    const pages = waiting - this.#keptFrames
+    return { pages, bytes: pages * this.#pageSize }
   }
 
   /** Moves the WAL into the database, as far as readers allow. Never waits. */

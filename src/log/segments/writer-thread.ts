@@ -3,11 +3,11 @@ import { openLog } from '../../platform/log.ts'
 import { describeFatalErrors } from '../../platform/storage-error.ts'
 import { ThreadHost } from '../../platform/thread-host.ts'
 import type { Frame } from '../frame.ts'
-import { WriterObserved } from '../writer-observed.ts'
+import { WriterObserved } from '../group-commit.ts'
 import { openBufferWriter } from './buffer-writer.ts'
-import { FeedChannel } from './feed.ts'
 import { openIndexThreads } from './index-threads.ts'
 import type { WriterCalls, WriterData, WriterReports } from './protocol.ts'
+import { FeedChannel } from './reader.ts'
 import { WriterQueue } from './writer-queue.ts'
 
 const host = new ThreadHost<WriterData, WriterCalls, WriterReports>()

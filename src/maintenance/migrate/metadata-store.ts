@@ -247,8 +247,8 @@ export class MoveStore {
     return {
       state: shownLane(row),
       isIntact: isLaneRowIntact(row),
-      history: history.map((run) => ({ firstSeq: Number(run.first_seq), lastSeq: Number(run.last_seq) })),
-      parkedSeqs: parked.map((one) => Number(one.stream_seq)),
+      history: history.map((run) => ({ firstSeq: run.first_seq, lastSeq: run.last_seq })),
+      parkedSeqs: parked.map((one) => one.stream_seq),
     }
   }
 
@@ -262,7 +262,7 @@ export class MoveStore {
       .selectFrom(table)
       .select((eb) => eb.fn.countAll<number>().as('rows'))
       .executeTakeFirstOrThrow()
-    return Number(row.rows)
+    return row.rows
   }
 }
 

@@ -21,6 +21,7 @@ export const copiedTables: readonly CopiedTable[] = [
   { name: 'destination_drift', key: ['destination_id'] },
   { name: 'lanes', key: ['destination_id'] },
   { name: 'lane_hours', key: ['destination_id', 'hour_ms'] },
+  { name: 'lane_latency', key: ['destination_id', 'hour_ms'] },
   { name: 'lane_history', key: ['destination_id', 'first_seq'] },
   { name: 'parked', key: ['parked_id'] },
   // A body can have megabytes.

@@ -34,8 +34,8 @@ export interface Gap {
 
 /** Every seq in the lane's rows. */
 export function namedSeqs({ state, isIntact, history, parkedSeqs }: MovedLane): number[] {
-  const { cursorSeq, batchFirstSeq, batchLastSeq, bisectLastSeq } = state
-  const ranges = [batchFirstSeq, batchLastSeq, bisectLastSeq, ...nextRanges(state).flat()]
+  const { cursorSeq, batchFirstSeq, batchLastSeq, bisectLastSeq, rewoundFromSeq } = state
+  const ranges = [batchFirstSeq, batchLastSeq, bisectLastSeq, ...nextRanges(state).flat(), rewoundFromSeq]
   const runs = history.flatMap((run) => [run.firstSeq, run.lastSeq])
   const position = isIntact ? [cursorSeq, ...ranges.filter((seq) => seq !== null)] : []
   return [...position, ...runs, ...parkedSeqs]
@@ -48,6 +48,7 @@ export function translatedLane({ state, isIntact }: MovedLane, map: NewSeqs, gap
     ...(isIntact ? rangesOf(state, map) : noRanges),
     cursorSeq: isIntact ? (map.of(state.cursorSeq).through ?? 0) : 0,
     cursorMark: null,
+    rewoundFromSeq: state.rewoundFromSeq === null ? null : map.of(state.rewoundFromSeq).through,
     droppedMessages: state.droppedMessages + (isIntact ? lostBehind(state.cursorSeq, gaps) : 0),
     ownerEpoch: 0,
   })
@@ -57,14 +58,14 @@ export function translatedLane({ state, isIntact }: MovedLane, map: NewSeqs, gap
 
 /** Null: no message of the run is kept. */
 export function translatedRun(row: LaneHistoryRow, map: NewSeqs): LaneHistoryRow | null {
-  const first = map.of(Number(row.first_seq)).from
-  const last = map.of(Number(row.last_seq)).through
+  const first = map.of(row.first_seq).from
+  const last = map.of(row.last_seq).through
   if (first === null || last === null || first > last) return null
   return { ...row, first_seq: first, last_seq: last, batch_last_seq: null }
 }
 
 export function translatedParked(row: ParkedRow, map: NewSeqs): ParkedRow {
-  const { at } = map.of(Number(row.stream_seq))
+  const { at } = map.of(row.stream_seq)
   return at === null ? row : { ...row, stream_seq: at }
 }
 

@@ -7,10 +7,12 @@
  * wait for it there and never fail in the middle to upgrade a read lock.
  */
 import { closeSync, openSync } from 'node:fs'
+import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import Database from 'better-sqlite3'
 import { ConfigError } from '../../platform/config-error.ts'
 import { errorCode, isNoSpace } from '../../platform/error-code.ts'
+import { fsyncDirectory } from '../../platform/fsync.ts'
 import { inWords } from '../../platform/storage-error.ts'
 
 export const busyTimeoutMs = 10_000
@@ -23,6 +25,8 @@ export async function openSqliteFile(file: string): Promise<Database.Database> {
     closeSync(openSync(file, 'a', 0o600))
     database = new Database(file, { timeout: busyTimeoutMs })
     await switchToWal(database)
+    // SQLite may call fdatasync, which promises nothing about the names of the file and of its -wal.
+    fsyncDirectory(path.dirname(file))
     database.pragma('synchronous = FULL')
     database.pragma('foreign_keys = ON')
     return database

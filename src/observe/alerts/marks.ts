@@ -51,18 +51,18 @@ export class DraftMarks {
   }
 
   /** Reserves room for one alert if it can be sent now. A clock that was set back delays nothing. */
-  mayTell({ toldMs }: AlertMark): boolean {
-    const isSoon = toldMs !== null && this.nowMs >= toldMs && this.nowMs - toldMs < everyMs
+  reserve({ alertedMs }: AlertMark): boolean {
+    const isSoon = alertedMs !== null && this.nowMs >= alertedMs && this.nowMs - alertedMs < everyMs
     if (isSoon || this.#room <= 0) return false
     this.#room -= 1
     return true
   }
 
   /**
-   * A condition that lasts. `isOver` ends a raised alert; it can become true later than `holds` becomes false.
+   * A condition that checkCondition. `isOver` ends a raised alert; it can become true later than `holds` becomes false.
    * Returns the number of alerts held back before this one if it is to be sent now, else null.
    */
-  lasts(
+  checkCondition(
     subject: string,
     event: AlertEvent,
     { holds, isOver }: { holds: boolean; isOver: boolean },
@@ -72,25 +72,25 @@ export class DraftMarks {
       if (isOver) this.set({ ...mark, state: 'none', sinceMs: null })
       return null
     }
-    if (holds) return this.#tellOrHold(mark)
+    if (holds) return this.#alertOrHold(mark)
     if (mark.state === 'held') this.set({ ...mark, state: 'none', sinceMs: null })
     return null
   }
 
-  /** An event that happened once, or that was held back then and is still worth reporting. */
-  happened(subject: string, event: AlertEvent, isNew: boolean): number | null {
+  /** An event that checkOccurrence once, or that was held back then and is still worth reporting. */
+  checkOccurrence(subject: string, event: AlertEvent, isNew: boolean): number | null {
     const mark = this.get(subject, event)
-    if (isNew) return this.#tellOrHold({ ...mark, state: 'none' }, 'none')
-    return mark.state === 'held' ? this.#tellOrHold(mark, 'none') : null
+    if (isNew) return this.#alertOrHold({ ...mark, state: 'none' }, 'none')
+    return mark.state === 'held' ? this.#alertOrHold(mark, 'none') : null
   }
 
-  #tellOrHold(mark: AlertMark, then: 'raised' | 'none' = 'raised'): number | null {
+  #alertOrHold(mark: AlertMark, then: 'raised' | 'none' = 'raised'): number | null {
     const { sinceMs, heldBack } = mark
     const held: AlertMark =
       mark.state === 'held'
         ? mark
         : { ...mark, state: 'held', sinceMs: sinceMs ?? this.nowMs, heldBack: heldBack + 1 }
-    if (!this.mayTell(mark)) {
+    if (!this.reserve(mark)) {
       if (held !== mark) this.set(held)
       return null
     }
@@ -98,17 +98,17 @@ export class DraftMarks {
       ...held,
       state: then,
       sinceMs: then === 'none' ? null : held.sinceMs,
-      toldMs: this.nowMs,
+      alertedMs: this.nowMs,
       heldBack: 0,
     })
     return held.heldBack - 1
   }
 
   /** Returns the changed marks, and marks without content: their lane is gone, or they are outdated. */
-  result(isThere: (subject: string) => boolean): { marks: AlertMark[]; gone: AlertMark[] } {
+  result(exists: (subject: string) => boolean): { marks: AlertMark[]; gone: AlertMark[] } {
     for (const mark of [...this.#stored.values(), ...this.#changed.values()]) {
       const current = this.get(mark.subject, mark.event)
-      if (!isThere(mark.subject) || saysNothing(current, this.nowMs)) this.remove(mark)
+      if (!exists(mark.subject) || isEmpty(current, this.nowMs)) this.remove(mark)
     }
     const gone = [...this.#gone.values()].filter((mark) => this.#stored.has(markKey(mark)))
     const marks = [...this.#changed].filter(([key]) => !this.#gone.has(key)).map(([, mark]) => mark)
@@ -117,10 +117,10 @@ export class DraftMarks {
 }
 
 function newMark(subject: string, event: AlertEvent): AlertMark {
-  return { subject, event, state: 'none', sinceMs: null, toldMs: null, heldBack: 0, counted: 0 }
+  return { subject, event, state: 'none', sinceMs: null, alertedMs: null, heldBack: 0, counted: 0 }
 }
 
-function saysNothing({ state, sinceMs, toldMs, heldBack, counted }: AlertMark, nowMs: number): boolean {
-  const isPast = toldMs === null || nowMs - toldMs >= everyMs
+function isEmpty({ state, sinceMs, alertedMs, heldBack, counted }: AlertMark, nowMs: number): boolean {
+  const isPast = alertedMs === null || nowMs - alertedMs >= everyMs
   return state === 'none' && sinceMs === null && isPast && heldBack === 0 && counted === 0
 }

@@ -18,7 +18,7 @@ export type AlertFact = { heldBack: number } & (
   | { type: 'daemon.restarted_after_crash'; startedMs: number | null }
 )
 
-export interface Look {
+export interface AlertCheck {
   nowMs: number
   /** Lanes in trouble, and every lane that has a mark. */
   lanes: readonly LaneTrouble[]
@@ -32,84 +32,93 @@ export interface Look {
   isFirst: boolean
 }
 
-export interface Found {
+export interface AlertChanges {
   alerts: AlertFact[]
   marks: AlertMark[]
   gone: AlertMark[]
 }
 
-const graver = ['lane.stalled', 'lane.stuck'] as const
-const troubles = [...graver, 'lane.failing'] as const
+const severeFailures = ['lane.stalled', 'lane.stuck'] as const
+const failureEvents = [...severeFailures, 'lane.failing'] as const
 const nearRetention = 0.8
 
 /** `room` is the number of alerts that can be queued. Alerts without room are sent in a later check. */
-export function lookAt(look: Look, events: ReadonlySet<AlertEvent>, stored: Marks, room: number): Found {
-  const draft = new DraftMarks(stored, look.nowMs, room)
-  const alerts: AlertFact[] = [...serviceAlerts(look, events, draft)]
-  for (const lane of look.lanes) alerts.push(...laneAlerts(lane, look, events, draft))
-  const there = new Set(look.lanes.map((lane) => lane.destinationId))
-  return { alerts, ...draft.result((subject) => subject === '' || there.has(subject)) }
+export function evaluateAlerts(
+  check: AlertCheck,
+  events: ReadonlySet<AlertEvent>,
+  stored: Marks,
+  room: number,
+): AlertChanges {
+  const draft = new DraftMarks(stored, check.nowMs, room)
+  const alerts: AlertFact[] = [...serviceAlerts(check, events, draft)]
+  for (const lane of check.lanes) alerts.push(...laneAlerts(lane, check, events, draft))
+  const destinationIds = new Set(check.lanes.map((lane) => lane.destinationId))
+  return { alerts, ...draft.result((subject) => subject === '' || destinationIds.has(subject)) }
 }
 
 function* serviceAlerts(
-  { nearFull, crash }: Look,
+  { nearFull, crash }: AlertCheck,
   events: ReadonlySet<AlertEvent>,
   draft: DraftMarks,
 ): Generator<AlertFact> {
   const { holds, isOver, reason } = nearFull
   const isWanted = events.has('buffer.near_full')
-  const full = draft.lasts('', 'buffer.near_full', { holds: holds && isWanted, isOver })
+  const full = draft.checkCondition('', 'buffer.near_full', { holds: holds && isWanted, isOver })
   if (full !== null) yield { type: 'buffer.near_full', reason, heldBack: full }
   if (!events.has('daemon.restarted_after_crash')) return
-  const crashed = draft.happened('', 'daemon.restarted_after_crash', crash !== null)
+  const crashed = draft.checkOccurrence('', 'daemon.restarted_after_crash', crash !== null)
   if (crashed !== null)
     yield { type: 'daemon.restarted_after_crash', startedMs: crash?.startedMs ?? null, heldBack: crashed }
 }
 
 function* laneAlerts(
   lane: LaneTrouble,
-  look: Look,
+  check: AlertCheck,
   events: ReadonlySet<AlertEvent>,
   draft: DraftMarks,
 ): Generator<AlertFact> {
-  yield* failureAlerts(lane, look, events, draft)
+  yield* failureAlerts(lane, check, events, draft)
   yield* counted(
     { lane, type: 'messages.dropped', current: lane.droppedMessages, gatherMs: 0 },
-    look,
+    check,
     events,
     draft,
   )
   yield* counted(
     { lane, type: 'message.parked', current: lane.parkedRecords, gatherMs: minuteMs },
-    look,
+    check,
     events,
     draft,
   )
   const { oldestPendingMs } = lane
-  const holds = oldestPendingMs !== null && look.nowMs - oldestPendingMs > nearRetention * look.undeliveredMs
+  const holds =
+    oldestPendingMs !== null && check.nowMs - oldestPendingMs > nearRetention * check.undeliveredMs
   const isWanted = events.has('retention.near')
-  const near = draft.lasts(lane.destinationId, 'retention.near', { holds: holds && isWanted, isOver: !holds })
+  const near = draft.checkCondition(lane.destinationId, 'retention.near', {
+    holds: holds && isWanted,
+    isOver: !holds,
+  })
   if (near !== null && oldestPendingMs !== null)
     yield { type: 'retention.near', lane, oldestPendingMs, heldBack: near }
 }
 
 function* failureAlerts(
   lane: LaneTrouble,
-  { nowMs }: Look,
+  { nowMs }: AlertCheck,
   events: ReadonlySet<AlertEvent>,
   draft: DraftMarks,
 ): Generator<AlertFact> {
   const { destinationId: id, failure, isHalted } = lane
   if (isHalted) return
-  const isRaised = () => troubles.some((event) => draft.get(id, event).state === 'raised')
+  const isRaised = () => failureEvents.some((event) => draft.get(id, event).state === 'raised')
   const wasRaised = isRaised()
-  for (const type of troubles) {
+  for (const type of failureEvents) {
     // The same failure was already reported, or held back, as another event.
-    const isSaidAlready =
-      type === 'lane.failing' && graver.some((event) => draft.get(id, event).state !== 'none')
-    const holds = !isSaidAlready && events.has(type) && isSo(type, lane, nowMs)
-    const isOver = failure === null && isThrough(lane, draft.get(id, type).sinceMs)
-    const heldBack = draft.lasts(id, type, { holds, isOver })
+    const isReported =
+      type === 'lane.failing' && severeFailures.some((event) => draft.get(id, event).state !== 'none')
+    const holds = !isReported && events.has(type) && failureHolds(type, lane, nowMs)
+    const isOver = failure === null && hasRecovered(lane, draft.get(id, type).sinceMs)
+    const heldBack = draft.checkCondition(id, type, { holds, isOver })
     if (heldBack !== null) yield { type, lane, heldBack }
   }
   const recovered = draft.get(id, 'lane.recovered')
@@ -119,11 +128,15 @@ function* failureAlerts(
     return
   }
   if (!events.has('lane.recovered') || failure !== null) return
-  const heldBack = draft.happened(id, 'lane.recovered', wasRaised)
+  const heldBack = draft.checkOccurrence(id, 'lane.recovered', wasRaised)
   if (heldBack !== null) yield { type: 'lane.recovered', lane, heldBack }
 }
 
-function isSo(type: (typeof troubles)[number], { failure }: LaneTrouble, nowMs: number): boolean {
+function failureHolds(
+  type: (typeof failureEvents)[number],
+  { failure }: LaneTrouble,
+  nowMs: number,
+): boolean {
   if (failure === null) return false
   switch (type) {
     case 'lane.stalled':
@@ -147,11 +160,11 @@ function isSo(type: (typeof troubles)[number], { failure }: LaneTrouble, nowMs: 
  * After a skip or a rewind the next message is still untried. The lane has recovered only when that message is
  * delivered.
  */
-function isThrough({ isIdle, lastDeliveredMs }: LaneTrouble, sinceMs: number | null): boolean {
+function hasRecovered({ isIdle, lastDeliveredMs }: LaneTrouble, sinceMs: number | null): boolean {
   return isIdle || (lastDeliveredMs !== null && lastDeliveredMs >= (sinceMs ?? 0))
 }
 
-interface Counted {
+interface CountedEvent {
   lane: LaneTrouble
   type: 'message.parked' | 'messages.dropped'
   current: number
@@ -163,22 +176,22 @@ interface Counted {
  * that is not reported yet becomes part of the next one, so none is lost.
  */
 function* counted(
-  { lane, type, current, gatherMs }: Counted,
-  { nowMs, isFirst }: Look,
+  { lane, type, current, gatherMs }: CountedEvent,
+  { nowMs, isFirst }: AlertCheck,
   events: ReadonlySet<AlertEvent>,
   draft: DraftMarks,
 ): Generator<AlertFact> {
   const mark = draft.get(lane.destinationId, type)
-  const isNews = current > mark.counted && !isFirst && events.has(type)
-  if (!isNews) {
+  const hasIncreased = current > mark.counted && !isFirst && events.has(type)
+  if (!hasIncreased) {
     if (current !== mark.counted) draft.set({ ...mark, counted: current, sinceMs: null })
     return
   }
   const sinceMs = mark.sinceMs ?? nowMs
-  if (nowMs - sinceMs < gatherMs || !draft.mayTell(mark)) {
+  if (nowMs - sinceMs < gatherMs || !draft.reserve(mark)) {
     if (mark.sinceMs === null) draft.set({ ...mark, sinceMs })
     return
   }
-  draft.set({ ...mark, counted: current, sinceMs: null, toldMs: nowMs })
+  draft.set({ ...mark, counted: current, sinceMs: null, alertedMs: nowMs })
   yield { type, lane, count: current - mark.counted, heldBack: 0 }
 }

@@ -34,8 +34,8 @@ export interface SenderDeps {
 }
 
 const firstPauseMs = 5_000
-const longestPauseMs = 300_000
-const longestAskedPauseMs = 900_000
+const maxPauseMs = 300_000
+const maxRetryAfterMs = 900_000
 
 export class AlertSender {
   readonly #deps: SenderDeps
@@ -93,7 +93,7 @@ export class AlertSender {
       }
       const { alert, settings } = next
       const outcome = await this.#outcome(workspaceId, queue, alert, settings)
-      if (!this.#isClosed) await store.settle(workspaceId, alert.alertId, outcome)
+      if (!this.#isClosed) await store.settle({ workspaceId, alertId: alert.alertId }, outcome)
     } catch (error) {
       // Metadata cannot be written. The alert is sent again with the same id.
       if (!(error instanceof StorageUnavailableError)) log.error({ err: error }, 'alert.failed')
@@ -119,9 +119,9 @@ export class AlertSender {
       return { kind: 'sent', atMs }
     }
     queue.failures += 1
-    const pauseMs = backoffMs(queue.failures, firstPauseMs, longestPauseMs) * (0.5 + random() / 2)
-    const askedMs = Math.min(result.retryAfterMs ?? 0, longestAskedPauseMs)
-    queue.nextMs = result === tooLate ? 0 : atMs + Math.max(pauseMs, askedMs)
+    const pauseMs = backoffMs(queue.failures, firstPauseMs, maxPauseMs) * (0.5 + random() / 2)
+    const requestedMs = Math.min(result.retryAfterMs ?? 0, maxRetryAfterMs)
+    queue.nextMs = result === tooLate ? 0 : atMs + Math.max(pauseMs, requestedMs)
     const { code, message } = result
     const isFinal = isOver(Math.max(atMs, queue.nextMs))
     log.warn({ ...fields, code, message, is_final: isFinal }, 'alert.not_sent')
@@ -142,14 +142,14 @@ export class AlertSender {
   }
 }
 
-const nothingCame = { ok: false, status: null, retryAfterMs: null } as const
+const noResponse = { ok: false, status: null, retryAfterMs: null } as const
 const tooLate = {
-  ...nothingCame,
+  ...noResponse,
   code: 'too_late',
   message: 'An alert was discarded: it could not be sent within an hour.',
 }
 const unreadable = {
-  ...nothingCame,
+  ...noResponse,
   code: 'secret_unreadable',
   message: 'The stored address cannot be read: the sealed value was altered. Set it again.',
 }

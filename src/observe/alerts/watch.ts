@@ -15,7 +15,7 @@ import type { Logger } from '../../platform/log.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import { markKey, marksOf } from './marks.ts'
 import { type AlertNames, standardAlert } from './message.ts'
-import { type AlertFact, type Look, lookAt } from './rules.ts'
+import { type AlertCheck, type AlertFact, evaluateAlerts } from './rules.ts'
 
 export interface WatchDeps {
   metadata: Pick<Metadata, 'alertStore' | 'pipes' | 'destinations' | 'workspaces'>
@@ -38,13 +38,13 @@ export interface WatchDeps {
 const nearFull = 0.8
 /** The alert ends below this level, so that a buffer that stays near the limit raises only one alert. */
 const clearlyNotFull = 0.75
-const nearFreeTimes = 2
-const clearlyFreeTimes = 2.2
+const nearFreeFactor = 2
+const clearlyFreeFactor = 2.2
 /**
- * Lanes are asked for the age of pending messages only if the buffer contains messages older than this part of the
+ * Lanes are asked for the age of pending messages only if the buffer contains messages older than this fraction of the
  * limit.
  */
-const agedPart = 0.5
+const agedFraction = 0.5
 
 export class AlertWatch {
   readonly #deps: WatchDeps
@@ -54,7 +54,7 @@ export class AlertWatch {
     this.#deps = deps
   }
 
-  async look(): Promise<void> {
+  async check(): Promise<void> {
     const { metadata, settleCrash, onQueued } = this.#deps
     const workspaces = await metadata.alertStore.workspaces()
     const ids = new Set(workspaces.map(({ workspaceId }) => workspaceId))
@@ -67,7 +67,7 @@ export class AlertWatch {
     // Without a response nothing is known about the lanes. Raised alerts stay raised.
     if (lanes === null) return
     for (const workspace of workspaces) {
-      await this.#tell(workspace, { ...service.look, lanes: lanes.get(workspace.workspaceId) ?? [] })
+      await this.#raise(workspace, { ...service.check, lanes: lanes.get(workspace.workspaceId) ?? [] })
     }
     settleCrash()
   }
@@ -77,14 +77,14 @@ export class AlertWatch {
     this.#marks.set(workspaceId, marksOf(await this.#deps.metadata.alertStore.marks(workspaceId)))
   }
 
-  async #service(): Promise<{ look: Omit<Look, 'lanes' | 'isFirst'>; isAged: boolean }> {
+  async #service(): Promise<{ check: Omit<AlertCheck, 'lanes' | 'isFirst'>; isAged: boolean }> {
     const { bufferStatus, limits, crash, now } = this.#deps
     const status = await bufferStatus()
     const undeliveredMs = limits.undeliveredHours * hourMs
     const nowMs = now()
     return {
-      look: { nowMs, nearFull: fullness(status, limits), crash: crash(), undeliveredMs },
-      isAged: status.oldestMs !== null && nowMs - status.oldestMs > agedPart * undeliveredMs,
+      check: { nowMs, nearFull: fullness(status, limits), crash: crash(), undeliveredMs },
+      isAged: status.oldestMs !== null && nowMs - status.oldestMs > agedFraction * undeliveredMs,
     }
   }
 
@@ -94,10 +94,10 @@ export class AlertWatch {
       [...marks.values()].map((one) => one.subject),
     )
     const destinationIds = [...new Set(subjects)].filter((subject) => subject !== '')
-    const found = await this.#deps.troubles({ workspaceIds, destinationIds, withAges })
-    if (found === null) return null
+    const troubles = await this.#deps.troubles({ workspaceIds, destinationIds, withAges })
+    if (troubles === null) return null
     const byWorkspace = new Map<string, LaneTrouble[]>()
-    for (const lane of found) {
+    for (const lane of troubles) {
       const others = byWorkspace.get(lane.workspaceId)
       if (others === undefined) byWorkspace.set(lane.workspaceId, [lane])
       else others.push(lane)
@@ -105,26 +105,26 @@ export class AlertWatch {
     return byWorkspace
   }
 
-  async #tell(workspace: WatchedWorkspace, look: Omit<Look, 'isFirst'>): Promise<void> {
+  async #raise(workspace: WatchedWorkspace, check: Omit<AlertCheck, 'isFirst'>): Promise<void> {
     const { workspaceId, events, hasBegun, pending } = workspace
     const { metadata, onQueued, log } = this.#deps
     const marks = this.#marks.get(workspaceId) ?? new Map<string, AlertMark>()
     const wanted = new Set<AlertEvent>(events ?? alertEventNames)
     const room = resourceLimits.alertsPerWorkspace - pending
-    const found = lookAt({ ...look, isFirst: !hasBegun }, wanted, marks, room)
-    if (hasBegun && found.marks.length + found.gone.length + found.alerts.length === 0) return
-    const alerts = await this.#worded(workspaceId, found.alerts, look)
-    if (!(await metadata.alertStore.record(workspaceId, { ...found, alerts }))) return
-    for (const mark of found.gone) marks.delete(markKey(mark))
-    for (const mark of found.marks) marks.set(markKey(mark), mark)
-    for (const { type } of found.alerts) log.info({ workspace_id: workspaceId, type }, 'alert.raised')
+    const changes = evaluateAlerts({ ...check, isFirst: !hasBegun }, wanted, marks, room)
+    if (hasBegun && changes.marks.length + changes.gone.length + changes.alerts.length === 0) return
+    const alerts = await this.#withTexts(workspaceId, changes.alerts, check)
+    if (!(await metadata.alertStore.record(workspaceId, { ...changes, alerts }))) return
+    for (const mark of changes.gone) marks.delete(markKey(mark))
+    for (const mark of changes.marks) marks.set(markKey(mark), mark)
+    for (const { type } of changes.alerts) log.info({ workspace_id: workspaceId, type }, 'alert.raised')
     if (alerts.length > 0) onQueued(workspaceId)
   }
 
-  async #worded(
+  async #withTexts(
     workspaceId: string,
     facts: readonly AlertFact[],
-    { nowMs, undeliveredMs }: Pick<Look, 'nowMs' | 'undeliveredMs'>,
+    { nowMs, undeliveredMs }: Pick<AlertCheck, 'nowMs' | 'undeliveredMs'>,
   ): Promise<QueuedAlert[]> {
     if (facts.length === 0) return []
     const workspaces = await this.#deps.metadata.workspaces.list()
@@ -170,15 +170,15 @@ export class AlertWatch {
 function fullness(
   { bytes, freeBytes, unavailableReason }: BufferStatus,
   { maxBytes, minFreeBytes }: WatchDeps['limits'],
-): Look['nearFull'] {
-  const isOfDisk = freeBytes < nearFreeTimes * minFreeBytes || unavailableReason === 'low_disk_space'
+): AlertCheck['nearFull'] {
+  const isOfDisk = freeBytes < nearFreeFactor * minFreeBytes || unavailableReason === 'low_disk_space'
   const isOfSize = bytes >= nearFull * maxBytes || unavailableReason === 'over_quota'
   return {
     holds: isOfDisk || isOfSize,
     isOver:
       unavailableReason === null &&
       bytes < clearlyNotFull * maxBytes &&
-      freeBytes >= clearlyFreeTimes * minFreeBytes,
+      freeBytes >= clearlyFreeFactor * minFreeBytes,
     reason: isOfDisk ? 'disk' : 'size',
   }
 }

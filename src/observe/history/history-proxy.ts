@@ -45,7 +45,7 @@ class HistoryProxy implements HistoryHandle {
     idleMs,
     end: 'close',
   })
-  #looks = 0
+  #lookUps = 0
 
   constructor(data: HistoryThreadData, tickMs: number) {
     this.#data = data
@@ -53,27 +53,27 @@ class HistoryProxy implements HistoryHandle {
     this.#log = openLog(data.log, 'history')
   }
 
-  find: History['find'] = (...args) => this.#look('find', args)
-  list: History['list'] = (...args) => this.#look('list', args)
-  placeAt: History['placeAt'] = (...args) => this.#look('placeAt', args)
+  find: History['find'] = (...args) => this.#lookUp('find', args)
+  list: History['list'] = (...args) => this.#lookUp('list', args)
+  positionAt: History['positionAt'] = (...args) => this.#lookUp('positionAt', args)
   follow: History['follow'] = (...args) => this.#threads.run((thread) => thread.call('follow', args))
 
   async close(): Promise<void> {
     await this.#threads.close()
   }
 
-  async #look<Method extends Exclude<keyof History, 'follow'>>(
+  async #lookUp<Method extends Exclude<keyof History, 'follow'>>(
     method: Method,
     args: Args<History, Method>,
   ): Promise<Result<History, Method>> {
-    if (this.#looks >= maxWaiting) {
+    if (this.#lookUps >= maxWaiting) {
       throw new StorageUnavailableError('history: too many concurrent reads of the buffer')
     }
-    this.#looks += 1
+    this.#lookUps += 1
     try {
       return await this.#threads.run((thread) => thread.call(method, args, { maxTicks }))
     } finally {
-      this.#looks -= 1
+      this.#lookUps -= 1
     }
   }
 

@@ -14,10 +14,10 @@ export interface FoundMessage extends ListedMessage {
 }
 
 /** The position of a tail in a pipe: just after a message. */
-export interface TailPlace {
+export interface TailPosition {
   cursor: Cursor
   /** The first `records` records of that message were already shown. */
-  given?: { seq: number; records: number }
+  shown?: { seq: number; records: number }
 }
 
 export interface TailedRecord {
@@ -33,9 +33,9 @@ export interface TailedRecord {
 export interface TailedRun {
   records: TailedRecord[]
   /** The start of the next run. */
-  place: TailPlace
-  /** Records up to `place` that are not included. */
-  leftOut: number
+  position: TailPosition
+  /** Records up to `position` that are not included. */
+  omitted: number
 }
 
 export interface MessageQuery extends MessageListing {
@@ -59,10 +59,10 @@ export interface History {
    * The position after the newest message. With `afterSeq`, the position after that message, as far as messages are
    * kept.
    */
-  placeAt(pipeId: string, afterSeq: number | null): Promise<TailPlace>
+  positionAt(pipeId: string, afterSeq: number | null): Promise<TailPosition>
   /**
-   * Waits up to `waitMs` for a record after that position. Returns at most `most` records and skips the others that
+   * Waits up to `waitMs` for a record after that position. Returns at most `maxRecords` records and skips the others that
    * exist by then.
    */
-  follow(pipeId: string, from: TailPlace, most: number, waitMs: number): Promise<TailedRun>
+  follow(pipeId: string, from: TailPosition, maxRecords: number, waitMs: number): Promise<TailedRun>
 }

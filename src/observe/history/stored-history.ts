@@ -10,14 +10,14 @@ import type {
   MessageQuery,
   TailedRecord,
   TailedRun,
-  TailPlace,
+  TailPosition,
 } from './history.ts'
 
 const { shownRecords, shownRecordBytes, tailRunBytes, tailRecordBytes } = resourceLimits
 /**
  * A page ends after this number of reads in which no message matches the times. The next page continues from there.
  */
-const maxLooks = 20
+const maxReads = 20
 
 export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, commits: Commits): History {
   return {
@@ -30,17 +30,17 @@ export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, c
       return { ...rest, bytes: body.length, recordTexts, isTruncated } satisfies FoundMessage
     },
     list: (pipeId, query) => list(pipeId, query, reader, lookup),
-    async placeAt(pipeId, afterSeq) {
+    async positionAt(pipeId, afterSeq) {
       const cursor = await (afterSeq === null ? reader.head(pipeId) : reader.cursorAt(pipeId, afterSeq))
       return { cursor }
     },
-    async follow(pipeId, from, most, waitMs) {
+    async follow(pipeId, from, maxRecords, waitMs) {
       // Subscribe before the read, so that commits in between are not missed.
       const committed = await commits.after(pipeId, waitMs)
       try {
-        const run = await readRun(reader, pipeId, from, most)
-        if (run.records.length > 0 || run.leftOut > 0 || !(await committed.wait())) return run
-        return await readRun(reader, pipeId, run.place, most)
+        const run = await readRun(reader, pipeId, from, maxRecords)
+        if (run.records.length > 0 || run.omitted > 0 || !(await committed.wait())) return run
+        return await readRun(reader, pipeId, run.position, maxRecords)
       } finally {
         committed.cancel()
       }
@@ -80,7 +80,7 @@ async function list(
   const newest = lastMs === null ? between.beforeSeq : (await reader.cursorAtTime(pipeId, lastMs)) + 1
   let beforeSeq = Math.min(between.beforeSeq, newest)
   const messages: ListedMessage[] = []
-  for (let looks = 0; looks < maxLooks; looks += 1) {
+  for (let reads = 0; reads < maxReads; reads += 1) {
     // One more than is shown, to detect whether there is another page.
     const rows = await lookup.list(pipeId, { beforeSeq, afterSeq, limit: limit + 1 })
     for (const row of rows) {
@@ -97,59 +97,59 @@ async function list(
 async function readRun(
   reader: BufferReader,
   pipeId: string,
-  from: TailPlace,
-  most: number,
+  from: TailPosition,
+  maxRecords: number,
 ): Promise<TailedRun> {
-  const limits = { maxRecords: (from.given?.records ?? 0) + most, maxBytes: tailRunBytes }
+  const limits = { maxRecords: (from.shown?.records ?? 0) + maxRecords, maxBytes: tailRunBytes }
   const run = await reader.read(pipeId, from.cursor.seq, limits)
-  const taken = takeRecords(run, from, most)
-  const passed = taken.place ?? afterGap(run, from)
-  if (!run.more && taken.rest === 0) return { ...taken, place: passed }
+  const taken = takeRecords(run, from, maxRecords)
+  const passed = taken.position ?? afterGap(run, from)
+  if (!run.more && taken.rest === 0) return { ...taken, position: passed }
   // There are more records than can be shown now. The tail skips to the newest.
   const head = await reader.head(pipeId)
   const { records: behind } = await reader.backlog(pipeId, passed.cursor, head.seq)
-  const leftOut = taken.leftOut + taken.rest + behind
-  return { records: taken.records, place: { cursor: head }, leftOut }
+  const omitted = taken.omitted + taken.rest + behind
+  return { records: taken.records, position: { cursor: head }, omitted }
 }
 
-interface Taken {
+interface TakenRecords {
   records: TailedRecord[]
   /** Just after the last message that was read. Null: there was none. */
-  place: TailPlace | null
+  position: TailPosition | null
   /** Records that are too large to be shown. */
-  leftOut: number
-  /** The number of messages that were read beyond the limit. */
+  omitted: number
+  /** The number of records of these messages beyond the limit. */
   rest: number
 }
 
-function takeRecords({ messages }: MessageRun, from: TailPlace, most: number): Taken {
+function takeRecords({ messages }: MessageRun, from: TailPosition, maxRecords: number): TakenRecords {
   const taken: TailedRecord[] = []
-  let place: TailPlace | null = null
+  let position: TailPosition | null = null
   let bytes = 0
-  let leftOut = 0
+  let omitted = 0
   let all = 0
   for (const { msgId, seq, receivedMs, recordCount, body, mark } of messages) {
-    const given = from.given?.seq === seq ? from.given.records : 0
-    all += Math.max(0, recordCount - given)
+    const shown = from.shown?.seq === seq ? from.shown.records : 0
+    all += Math.max(0, recordCount - shown)
     let index = -1
     for (const record of records(body)) {
       index += 1
-      if (index < given) continue
-      if (taken.length + leftOut >= most || bytes + record.length > tailRunBytes) break
+      if (index < shown) continue
+      if (taken.length + omitted >= maxRecords || bytes + record.length > tailRunBytes) break
       if (record.length > tailRecordBytes) {
-        leftOut += 1
+        omitted += 1
         continue
       }
       bytes += record.length
       taken.push({ msgId, seq, index, receivedMs, text: record.toString('utf8') })
     }
-    place = { cursor: { seq, mark } }
+    position = { cursor: { seq, mark } }
   }
-  return { records: taken, place, leftOut, rest: all - taken.length - leftOut }
+  return { records: taken, position, omitted, rest: all - taken.length - omitted }
 }
 
 /** Skips a range that has only damaged or lost messages. */
-function afterGap({ damaged, lost }: MessageRun, from: TailPlace): TailPlace {
+function afterGap({ damaged, lost }: MessageRun, from: TailPosition): TailPosition {
   const gap: Cursor | undefined = lost.at(-1)?.to ?? damaged.at(-1)
   return gap === undefined ? from : { cursor: { seq: gap.seq, mark: gap.mark } }
 }

@@ -19,7 +19,7 @@ export type Labels = Record<string, string>
 /** One series of an object: its labels in addition to those of the object. */
 export type Series = readonly [labels: Labels, value: number]
 
-export interface Family<Thing> {
+export interface Family<T> {
   name: string
   help: string
   kind: 'gauge' | 'counter'
@@ -28,7 +28,7 @@ export interface Family<Thing> {
   /** How the surplus series are combined: ages are not summed. */
   fold?: 'sum' | 'max'
   /** Always the same labels in the same order. */
-  series(thing: Thing): readonly Series[]
+  series(object: T): readonly Series[]
 }
 
 export class FoldedSeries {
@@ -48,40 +48,40 @@ export class FoldedSeries {
   }
 }
 
-export interface ThingNames<Thing> {
+export interface ObjectNames<T> {
   labelNames: readonly string[]
   /** Identifies the object as long as it exists. */
-  key(thing: Thing): string
-  labels(thing: Thing): Labels
+  key(object: T): string
+  labels(object: T): Labels
 }
 
 /** Returns a function that sets all series of the family from the current objects. */
-export function registerFamily<Thing>(
+export function registerFamily<T>(
   registry: Registry,
-  names: ThingNames<Thing>,
-  family: Family<Thing>,
+  names: ObjectNames<T>,
+  family: Family<T>,
   folded: FoldedSeries,
-): (things: readonly Thing[]) => void {
+): (objects: readonly T[]) => void {
   const labelNames = [...names.labelNames, ...(family.labelNames ?? [])]
   const options = { name: family.name, help: family.help, labelNames, registers: [registry] }
   const metric = family.kind === 'gauge' ? new Gauge(options) : new Counter(options)
   const otherLabels = Object.fromEntries(names.labelNames.map((name) => [name, other]))
-  const seats = new Seats()
-  const others = family.kind === 'counter' ? new GrowingSums() : new Folds(family.fold ?? 'sum')
-  return (things) => {
+  const slots = new SeriesSlots()
+  const others = family.kind === 'counter' ? new MonotonicSums() : new Aggregates(family.fold ?? 'sum')
+  return (objects) => {
     metric.reset()
-    const all = things.map((thing) => ({ thing, key: names.key(thing), series: family.series(thing) }))
+    const all = objects.map((object) => ({ object, key: names.key(object), series: family.series(object) }))
     const each = Math.max(1, ...all.map(({ series }) => series.length))
     const isOver = all.length * each > maxSeries
-    const seated = seats.take(
+    const withSlot = slots.take(
       all.map(({ key }) => key),
       isOver ? Math.floor(maxSeries / each) - 1 : all.length,
     )
-    const rest = all.filter(({ key }) => !seated.has(key))
+    const rest = all.filter(({ key }) => !withSlot.has(key))
     others.begin()
     for (const { key, series } of rest) for (const [labels, value] of series) others.add(key, labels, value)
-    for (const { thing, key, series } of all)
-      if (seated.has(key)) setSeries(metric, names.labels(thing), series)
+    for (const { object, key, series } of all)
+      if (withSlot.has(key)) setSeries(metric, names.labels(object), series)
     setSeries(metric, otherLabels, others.end())
     folded.set(
       family.name,
@@ -99,7 +99,7 @@ function setSeries(metric: Gauge | Counter, own: Labels, series: Iterable<Series
 }
 
 /** Assigns slots in order of arrival. If there are fewer slots, the last objects lose theirs. */
-class Seats {
+class SeriesSlots {
   readonly #keys = new Set<string>()
 
   take(keys: readonly string[], count: number): ReadonlySet<string> {
@@ -114,7 +114,7 @@ class Seats {
   }
 }
 
-class Folds {
+class Aggregates {
   readonly #fold: 'sum' | 'max'
   #values = new Map<string, { labels: Labels; value: number }>()
 
@@ -139,14 +139,14 @@ class Folds {
 }
 
 /** Sums that never decrease: an object that leaves keeps its part in them. */
-class GrowingSums {
+class MonotonicSums {
   readonly #sums = new Map<string, { labels: Labels; value: number }>()
   /** By object and labels: the value that was added last. */
   #last = new Map<string, number>()
-  #now = new Map<string, number>()
+  #current = new Map<string, number>()
 
   begin(): void {
-    this.#now = new Map()
+    this.#current = new Map()
   }
 
   add(key: string, labels: Labels, value: number): void {
@@ -155,11 +155,11 @@ class GrowingSums {
     const sum = this.#sums.get(name) ?? { labels, value: 0 }
     sum.value += Math.max(0, value - (this.#last.get(series) ?? 0))
     this.#sums.set(name, sum)
-    this.#now.set(series, value)
+    this.#current.set(series, value)
   }
 
   end(): Series[] {
-    this.#last = this.#now
+    this.#last = this.#current
     return [...this.#sums.values()].map(({ labels, value }) => [labels, value])
   }
 }

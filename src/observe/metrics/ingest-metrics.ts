@@ -17,7 +17,7 @@ export interface IngestSources {
   pipeName(pipeId: string): string | undefined
 }
 
-interface Counted {
+interface PipeCounts {
   pipeId: string
   name: string
   byWorker: ReadonlyMap<number, Readonly<PipeTotals>>
@@ -25,12 +25,16 @@ interface Counted {
 
 const pipeNames = {
   labelNames: ['pipe_id', 'pipe'],
-  key: ({ pipeId }: Counted) => pipeId,
-  labels: ({ pipeId, name }: Counted) => ({ pipe_id: pipeId, pipe: name }),
+  key: ({ pipeId }: PipeCounts) => pipeId,
+  labels: ({ pipeId, name }: PipeCounts) => ({ pipe_id: pipeId, pipe: name }),
 }
 
-function familiesOf(labelWorkers: boolean): Family<Counted>[] {
-  const counter = (name: string, help: string, value: (totals: PipeTotals) => number): Family<Counted> => ({
+function familiesOf(labelWorkers: boolean): Family<PipeCounts>[] {
+  const counter = (
+    name: string,
+    help: string,
+    value: (totals: PipeTotals) => number,
+  ): Family<PipeCounts> => ({
     name,
     help,
     kind: 'counter',
@@ -88,7 +92,7 @@ export function registerIngest(
     labelWorkers ? ['worker'] : [],
   )
   return async () => {
-    const pipes: Counted[] = []
+    const pipes: PipeCounts[] = []
     for (const [pipeId, byWorker] of totals.ofPipes((id) => pipeName(id) !== undefined))
       pipes.push({ pipeId, name: pipeName(pipeId) ?? '', byWorker })
     for (const fill of families) fill(pipes)

@@ -23,6 +23,8 @@ export type Step =
   | { do: 'deliver'; pipe?: number }
   /** Waits for a segment to be compacted, but not long: a fault may prevent it. */
   | { do: 'await compaction' }
+  /** Waits until only the newest segment has a WAL, likewise. */
+  | { do: 'await sealing' }
   /** Waits for the damaged segments to be salvaged, likewise. */
   | { do: 'await salvage' }
   /** Writes the plan: the library numbers from here. */
@@ -119,6 +121,10 @@ function isCompacted(): boolean {
   return readdirSync(path.join(task.root, 'buffer')).some((name) => /\.\d+\.db$/.test(name))
 }
 
+function isSealed(): boolean {
+  return readdirSync(path.join(task.root, 'buffer')).filter((name) => /^\d.*-wal$/.test(name)).length === 1
+}
+
 async function briefly(isDone: () => boolean | Promise<boolean>): Promise<void> {
   const deadline = Date.now() + 2_000
   while (!(await isDone()) && Date.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 10))
@@ -137,6 +143,7 @@ for (const step of task.steps) {
     for (const [pipeId, upTo] of Object.entries(seqs)) say(`delivered ${upTo} ${pipeId}`)
     store.reportDelivered(seqs)
   } else if (step.do === 'await compaction') await briefly(isCompacted)
+  else if (step.do === 'await sealing') await briefly(isSealed)
   else if (step.do === 'await salvage') {
     const opened = store
     await briefly(async () => (await opened.damagedSegments()) === 0)

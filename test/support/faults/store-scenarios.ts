@@ -38,6 +38,20 @@ export const storeScripts = {
     before: [{ do: 'open' }, some(1), { do: 'close' }],
     steps: [{ do: 'open' }, { do: 'arm' }, some(5), { do: 'exit' }],
   },
+  /** A roll of a segment that is large enough for the thread that creates its index by pipe. */
+  'index thread': {
+    settings: { segmentMaxBytes: 8_600_000 },
+    before: [{ do: 'open' }, { do: 'append', count: 9, bytes: 900_000 }, { do: 'close' }],
+    steps: [
+      { do: 'open' },
+      { do: 'append', count: 1, bytes: 400_000 },
+      { do: 'arm' },
+      { do: 'append', count: 1, bytes: 200_000 },
+      { do: 'await sealing' },
+      some(2),
+      { do: 'exit' },
+    ],
+  },
   drop: {
     settings: { deliveredMaxBytes: 0, maxBytes: 400 * 1024 },
     before: [{ do: 'open' }, some(12), { do: 'close' }],

@@ -1,9 +1,8 @@
 /** The buffer as the fault programs use it: the one place here that knows how it is opened. */
 import path from 'node:path'
 import { v4, v7 } from 'uuid'
-import { openSegmentFeed } from '../../../src/log/segments/feed.ts'
 import type { SegmentsSpec } from '../../../src/log/segments/protocol.ts'
-import { openSegmentReader } from '../../../src/log/segments/reader.ts'
+import { openSegmentFeed, openSegmentReader } from '../../../src/log/segments/reader.ts'
 import { openLog } from '../../../src/platform/log.ts'
 import { makeRoomToOpen, openBuffer } from '../../../src/stores/open-log.ts'
 
@@ -15,7 +14,7 @@ export const tiny = {
   undeliveredHours: 168,
   deliveredHours: 24,
   deliveredMaxBytes: 1024 * 1024 * 1024,
-  maxBytes: 8 * 1024 * 1024,
+  maxBytes: 12 * 1024 * 1024,
 }
 export type StoreSettings = Partial<typeof tiny>
 

@@ -4,7 +4,7 @@ import { type AlertEvent, alertEventNames } from '../../../src/contract/alert-wo
 import type { LaneFailure, LaneTrouble } from '../../../src/delivery/delivery.ts'
 import type { AlertMark } from '../../../src/metadata/alert-store.ts'
 import { markKey, marksOf } from '../../../src/observe/alerts/marks.ts'
-import { type AlertFact, type Look, lookAt } from '../../../src/observe/alerts/rules.ts'
+import { type AlertCheck, type AlertFact, evaluateAlerts } from '../../../src/observe/alerts/rules.ts'
 
 const minute = 60_000
 const healthy: LaneTrouble = {
@@ -34,25 +34,29 @@ class World {
   isFirst = false
   events = new Set<AlertEvent>(alertEventNames)
 
-  look(nowMs: number, lanes: LaneTrouble[], more: Partial<Look> & { room?: number } = {}): AlertFact[] {
-    const { room = 100, ...look } = more
-    const found = lookAt(
+  check(
+    nowMs: number,
+    lanes: LaneTrouble[],
+    more: Partial<AlertCheck> & { room?: number } = {},
+  ): AlertFact[] {
+    const { room = 100, ...check } = more
+    const changes = evaluateAlerts(
       {
         ...{ nowMs, lanes, nearFull: calm, crash: null, undeliveredMs: 168 * 60 * minute },
-        ...{ isFirst: this.isFirst, ...look },
+        ...{ isFirst: this.isFirst, ...check },
       },
       this.events,
       this.marks,
       room,
     )
-    for (const mark of found.gone) this.marks.delete(markKey(mark))
-    for (const mark of found.marks) this.marks.set(markKey(mark), mark)
+    for (const mark of changes.gone) this.marks.delete(markKey(mark))
+    for (const mark of changes.marks) this.marks.set(markKey(mark), mark)
     this.isFirst = false
-    return found.alerts
+    return changes.alerts
   }
 
-  types(nowMs: number, lanes: LaneTrouble[], more: Partial<Look> & { room?: number } = {}): string[] {
-    return this.look(nowMs, lanes, more).map(({ type }) => type)
+  types(nowMs: number, lanes: LaneTrouble[], more: Partial<AlertCheck> & { room?: number } = {}): string[] {
+    return this.check(nowMs, lanes, more).map(({ type }) => type)
   }
 
   restart(): void {
@@ -107,8 +111,8 @@ t.test('at most one of an event in five minutes; what was held back is counted',
   t.same(world.types(2 * minute, [stuck]), [], 'held back')
   t.same(world.types(3 * minute, [healthy]), [], 'nor is its end told')
   t.same(world.types(4 * minute, [stuck]), [], 'held back again')
-  t.match(world.look(5 * minute, [stuck]), [{ type: 'lane.stuck', heldBack: 1 }])
-  t.match(world.look(6 * minute, [healthy]), [{ type: 'lane.recovered', heldBack: 0 }])
+  t.match(world.check(5 * minute, [stuck]), [{ type: 'lane.stuck', heldBack: 1 }])
+  t.match(world.check(6 * minute, [healthy]), [{ type: 'lane.recovered', heldBack: 0 }])
   t.same(world.types(20 * minute, [stuck]), ['lane.stuck'])
 })
 
@@ -150,29 +154,29 @@ t.test('dropped messages: those since the last one, and none from before', async
   const world = new World()
   const dropped = (count: number) => [{ ...healthy, droppedMessages: count }]
   world.isFirst = true
-  t.same(world.look(0, dropped(7)), [])
-  t.same(world.look(1, dropped(7)), [])
-  t.match(world.look(2, dropped(9)), [{ type: 'messages.dropped', count: 2 }])
-  t.same(world.look(minute, dropped(12)), [])
+  t.same(world.check(0, dropped(7)), [])
+  t.same(world.check(1, dropped(7)), [])
+  t.match(world.check(2, dropped(9)), [{ type: 'messages.dropped', count: 2 }])
+  t.same(world.check(minute, dropped(12)), [])
   world.restart()
-  t.match(world.look(6 * minute, dropped(20)), [{ type: 'messages.dropped', count: 11 }])
-  t.same(world.look(20 * minute, dropped(20)), [])
-  t.same(world.look(21 * minute, dropped(0)), [], 'a lane whose state was lost counts from nothing')
-  t.match(world.look(30 * minute, dropped(1)), [{ count: 1 }])
+  t.match(world.check(6 * minute, dropped(20)), [{ type: 'messages.dropped', count: 11 }])
+  t.same(world.check(20 * minute, dropped(20)), [])
+  t.same(world.check(21 * minute, dropped(0)), [], 'a lane whose state was lost counts from nothing')
+  t.match(world.check(30 * minute, dropped(1)), [{ count: 1 }])
 })
 
 t.test('parked: those of a minute together, and what a replay took away is no news', async (t) => {
   const world = new World()
   const parked = (count: number) => [{ ...healthy, parkedRecords: count }]
-  t.same(world.look(0, parked(1)), [])
-  t.same(world.look(minute - 1, parked(3)), [])
+  t.same(world.check(0, parked(1)), [])
+  t.same(world.check(minute - 1, parked(3)), [])
   world.restart()
-  t.match(world.look(minute, parked(4)), [{ type: 'message.parked', count: 4 }])
-  t.same(world.look(2 * minute, parked(6)), [])
-  t.match(world.look(6 * minute, parked(6)), [{ count: 2 }], 'five minutes later')
-  t.same(world.look(7 * minute, parked(0)), [], 'replayed')
-  t.same(world.look(20 * minute, parked(1)), [])
-  t.match(world.look(21 * minute, parked(1)), [{ count: 1 }])
+  t.match(world.check(minute, parked(4)), [{ type: 'message.parked', count: 4 }])
+  t.same(world.check(2 * minute, parked(6)), [])
+  t.match(world.check(6 * minute, parked(6)), [{ count: 2 }], 'five minutes later')
+  t.same(world.check(7 * minute, parked(0)), [], 'replayed')
+  t.same(world.check(20 * minute, parked(1)), [])
+  t.match(world.check(21 * minute, parked(1)), [{ count: 1 }])
 })
 
 t.test('retention: at more than 80 % of the time, once', async (t) => {
@@ -190,26 +194,26 @@ t.test('retention: at more than 80 % of the time, once', async (t) => {
 t.test('the buffer and a crash are told once for the workspace', async (t) => {
   const world = new World()
   const full = { holds: true, isOver: false, reason: 'disk' } as const
-  t.match(world.look(0, [], { nearFull: full }), [{ type: 'buffer.near_full', reason: 'disk' }])
+  t.match(world.check(0, [], { nearFull: full }), [{ type: 'buffer.near_full', reason: 'disk' }])
   t.same(world.types(10 * minute, [], { nearFull: full }), [])
   t.same(world.types(11 * minute, [], { nearFull: { ...full, holds: false } }), [], 'not clearly over')
   t.same(world.types(12 * minute, [], { nearFull: full }), [])
   t.same(world.types(13 * minute, []), [])
   t.same(world.types(14 * minute, [], { nearFull: full }), ['buffer.near_full'])
   const crash = { startedMs: 5 }
-  t.match(world.look(20 * minute, [], { crash }), [{ type: 'daemon.restarted_after_crash', startedMs: 5 }])
+  t.match(world.check(20 * minute, [], { crash }), [{ type: 'daemon.restarted_after_crash', startedMs: 5 }])
   t.same(world.types(21 * minute, [], { crash }), [], 'a crash loop')
   t.same(world.types(22 * minute, [], { crash }), [])
-  t.match(world.look(25 * minute, []), [{ type: 'daemon.restarted_after_crash', heldBack: 1 }])
+  t.match(world.check(25 * minute, []), [{ type: 'daemon.restarted_after_crash', heldBack: 1 }])
   t.same(world.types(40 * minute, []), [])
 })
 
 t.test('what there is no room for is told when there is', async (t) => {
   const world = new World()
   const lanes = ['a', 'b', 'c'].map((destinationId) => ({ ...failing({ isStuck: true }), destinationId }))
-  t.equal(world.look(0, lanes, { room: 2 }).length, 2)
-  t.equal(world.look(1, lanes, { room: 0 }).length, 0)
-  const [late] = world.look(2, lanes, { room: 5 })
+  t.equal(world.check(0, lanes, { room: 2 }).length, 2)
+  t.equal(world.check(1, lanes, { room: 0 }).length, 0)
+  const [late] = world.check(2, lanes, { room: 5 })
   t.match(late, { type: 'lane.stuck', lane: { destinationId: 'c' }, heldBack: 0 })
 })
 

@@ -134,10 +134,10 @@ t.test('marks of thousands of lanes are stored together, and again as they are t
   const id = await workspace('one')
   const marks: AlertMark[] = Array.from({ length: 1_050 }, (_, n) => ({
     ...{ subject: `lane-${n}`, event: 'lane.stuck', state: 'held' },
-    ...{ sinceMs: 1, toldMs: null, heldBack: 1, counted: 0 },
+    ...{ sinceMs: 1, alertedMs: null, heldBack: 1, counted: 0 },
   }))
   await metadata.alertStore.record(id, { marks, gone: [], alerts: [] })
-  const raised = marks.map((mark): AlertMark => ({ ...mark, state: 'raised', toldMs: 2, heldBack: 0 }))
+  const raised = marks.map((mark): AlertMark => ({ ...mark, state: 'raised', alertedMs: 2, heldBack: 0 }))
   await metadata.alertStore.record(id, { marks: raised.slice(1), gone: marks.slice(0, 1), alerts: [] })
   const stored = await metadata.alertStore.marks(id)
   t.same(new Set(stored), new Set(raised.slice(1)))

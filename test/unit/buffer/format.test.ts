@@ -1,8 +1,7 @@
 /** The format of a segment file: its identity, and the coverage of its checksums. */
 import Database from 'better-sqlite3'
 import t from 'tap'
-import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
-import { type RowHeader, rowChecksum } from '../../../src/log/segments/message-row.ts'
+import { listSegments, type RowHeader, rowChecksum, segmentFile } from '../../../src/log/segments/layout.ts'
 import { readSegmentContent } from '../../../src/log/segments/segment-facts.ts'
 import { openReadOnly } from '../../../src/log/segments/segment-file.ts'
 import { requireSoundSqlite } from '../../../src/log/segments/sqlite-version.ts'

@@ -14,9 +14,8 @@ import type {
   OpenBuffer,
   StoredMessage,
 } from '../../../src/log/buffer.ts'
-import { openSegmentFeed } from '../../../src/log/segments/feed.ts'
 import type { SegmentsSpec } from '../../../src/log/segments/protocol.ts'
-import { openSegmentReader } from '../../../src/log/segments/reader.ts'
+import { openSegmentFeed, openSegmentReader } from '../../../src/log/segments/reader.ts'
 import { openLog } from '../../../src/platform/log.ts'
 import { openBuffer } from '../../../src/stores/open-log.ts'
 

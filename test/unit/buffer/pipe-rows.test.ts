@@ -5,13 +5,14 @@ import { pino } from 'pino'
 import t from 'tap'
 import type { Cursor } from '../../../src/log/buffer.ts'
 import {
+  hasPipeIndex,
   largePageBytes,
   listSegments,
+  pipeIndex,
   segmentFile,
   smallPageBytes,
 } from '../../../src/log/segments/layout.ts'
 import { openSegmentLog } from '../../../src/log/segments/open-segment-log.ts'
-import { hasPipeIndex, pipeIndex } from '../../../src/log/segments/pipe-rows.ts'
 import { until } from '../../support/until.ts'
 import {
   countOf,

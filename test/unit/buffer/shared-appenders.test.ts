@@ -1,7 +1,7 @@
 /** Several threads append to one buffer: each with an appender of its own, as here several in one thread. */
 import t from 'tap'
 import { IdempotencyKeyReusedError, type SharedAppends } from '../../../src/log/buffer.ts'
-import { joinFrames, splitCommitted } from '../../../src/log/segments/joined-frames.ts'
+import { joinFrames, splitCommitted } from '../../../src/log/segments/writer-queue.ts'
 import { openPortAppender } from '../../../src/stores/open-log.ts'
 import { until } from '../../support/until.ts'
 import { testBufferPort } from './conformance.ts'

@@ -4,7 +4,7 @@ import { v4 } from 'uuid'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import type { NewMessage } from '../../../src/log/buffer.ts'
 import { type Frame, readFrame } from '../../../src/log/frame.ts'
-import { FrameAppender } from '../../../src/log/segments/appender.ts'
+import { FrameAppender } from '../../../src/log/segments/open-buffer.ts'
 import { seeded } from '../../support/faults/random.ts'
 import { KiB, MiB, message, newPipeId, openAt, temporaryDirectory } from './open.ts'
 

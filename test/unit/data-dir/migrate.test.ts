@@ -147,6 +147,7 @@ t.test('every table is either copied or named as one that is not', async (t) => 
     ...{
       lane_history: true,
       lane_attempts: true,
+      lane_latency: true,
       parked: true,
       parked_bodies: true,
       parked_sums: true,

@@ -66,7 +66,7 @@ t.test('a look that takes too long fails alone', async (t) => {
   await history.find(sent.msgId)
   // Nobody salvages it.
   writeFileSync(file, Buffer.alloc(64 * 1024, 1))
-  await t.rejects(history.placeAt(sent.pipeId, null), {
+  await t.rejects(history.positionAt(sent.pipeId, null), {
     name: 'StorageUnavailableError',
     message: /takes too long/,
   })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { BodyCollector } from '../../../src/api/http/body-collector.ts'
+import { BodyCollector } from '../../../src/api/http/exchange.ts'
 import { type BodyReceiver, wholeBody } from '../../../src/ingest/body-source.ts'
 
 /** Writes down what it is told. */

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { framingFault, noFraming } from '../../../src/api/http/framing.ts'
+import { framingFault, noFraming } from '../../../src/api/http/exchange.ts'
 
 t.test('framing: what could be read two ways is a fault', async (t) => {
   const none = noFraming()

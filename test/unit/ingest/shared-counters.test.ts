@@ -2,9 +2,8 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
 import t from 'tap'
-import { createBodyMemory } from '../../../src/ingest/body-memory.ts'
 import { createQuota } from '../../../src/ingest/quota.ts'
-import { SharedCounters } from '../../../src/ingest/shared-counters.ts'
+import { createBodyMemory, SharedCounters } from '../../../src/ingest/shared-counters.ts'
 
 const noon = Date.UTC(2026, 5, 1, 12)
 const limits = {

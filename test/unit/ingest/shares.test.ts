@@ -1,8 +1,8 @@
 /** Who gets what of the memory for bodies, and in which order those who wait get their turn. */
 import t from 'tap'
 import { ApiError } from '../../../src/contract/errors.ts'
-import { createBodyMemory } from '../../../src/ingest/body-memory.ts'
 import { GrowingBuffer } from '../../../src/ingest/growing-buffer.ts'
+import { createBodyMemory } from '../../../src/ingest/shared-counters.ts'
 import { FairQueue, Semaphore } from '../../../src/platform/semaphore.ts'
 
 const MiB = 1024 * 1024

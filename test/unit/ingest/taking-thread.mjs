@@ -4,7 +4,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 const { dist, memory, limits, times, atMs } = workerData
 const { SharedCounters } = await import(`${dist}/ingest/shared-counters.js`)
 const { createQuota } = await import(`${dist}/ingest/quota.js`)
-const { createBodyMemory } = await import(`${dist}/ingest/body-memory.js`)
+const { createBodyMemory } = await import(`${dist}/ingest/shared-counters.js`)
 
 const counters = new SharedCounters(memory)
 const quota = createQuota({}, atMs, counters)

@@ -69,6 +69,7 @@ function fullRow(destinationId: string): LaneState {
       [15, 20],
     ],
     generation: 1_763_765_000_001,
+    rewoundFromSeq: 10,
     recordOffset: 70,
     sizeLimitRecords: 71,
     sizeSuccesses: 72,

@@ -60,7 +60,11 @@ export function writesOf(
   const passed = [
     { kind: 'delivered', firstSeq: 50, lastSeq: 99, batchLastSeq: 99, atMs: 5, attempts: 1 } as const,
   ]
-  const counts = { deliveredRecords: 77, failedAttempts: 7, skippedRecords: 7, filteredRecords: 7, passed }
+  const latency = [{ hourMs: 0, counts: { records: [1, 77], delivered: [1, 7], failed: [] } }]
+  const counts = {
+    ...{ deliveredRecords: 77, failedAttempts: 7, skippedRecords: 7, filteredRecords: 7 },
+    ...{ passed, latency },
+  }
   const saveWith = (change: Parameters<NonNullable<typeof laneStore.save>>[2]) =>
     laneStore.save([row], [], change)
   const drift = {

@@ -7,21 +7,21 @@ import {
   registerFamily,
 } from '../../../src/observe/metrics/families.ts'
 
-interface Thing {
+interface Item {
   id: number
   value: number
 }
 
 const names = {
   labelNames: ['id', 'name'],
-  key: ({ id }: Thing) => String(id),
-  labels: ({ id }: Thing) => ({ id: String(id), name: `a "${id}"\\\n` }),
+  key: ({ id }: Item) => String(id),
+  labels: ({ id }: Item) => ({ id: String(id), name: `a "${id}"\\\n` }),
 }
-const things = (count: number, value = 1) => Array.from({ length: count }, (_, id) => ({ id, value }))
+const items = (count: number, value = 1) => Array.from({ length: count }, (_, id) => ({ id, value }))
 
-function familyOf(change: Partial<Family<Thing>>) {
+function familyOf(change: Partial<Family<Item>>) {
   const registry = new Registry()
-  const family: Family<Thing> = {
+  const family: Family<Item> = {
     ...{ name: 'm', help: 'h', kind: 'gauge' },
     series: ({ value }) => [[{}, value]],
     ...change,
@@ -37,20 +37,20 @@ function familyOf(change: Partial<Family<Thing>>) {
   }
 }
 
-t.test('names of things are escaped', async (t) => {
+t.test('names of items are escaped', async (t) => {
   const { fill, own } = familyOf({})
-  fill(things(1))
+  fill(items(1))
   t.strictSame(await own(), ['m{id="0",name="a \\"0\\"\\\\\\n"} 1'])
 })
 
 t.test('up to the limit each thing has its series; over it the last ones are added up', async (t) => {
   const { fill, own, other, folded } = familyOf({})
-  fill(things(maxSeries))
+  fill(items(maxSeries))
   t.equal((await own()).length, maxSeries)
   t.strictSame(await other(), [])
   t.equal(await folded(), 0)
 
-  fill(things(maxSeries + 100, 2))
+  fill(items(maxSeries + 100, 2))
   t.equal((await own()).length, maxSeries - 1)
   t.strictSame(await other(), ['m{id="_other",name="_other"} 202'])
   t.equal(await folded(), 101)
@@ -61,31 +61,31 @@ t.test('several series of a thing count each; the highest of an age stands for t
     labelNames: ['state'],
     series: ({ id }) => ['a', 'b', 'c', 'd'].map((state) => [{ state }, id % 2]),
   })
-  states.fill(things(200))
+  states.fill(items(200))
   t.equal((await states.own()).length + (await states.other()).length, maxSeries)
   t.match(await states.other(), [/state="a"\} 38$/, /state="b"/, /state="c"/, /state="d"/])
   t.equal(await states.folded(), 76 * 4)
 
   const ages = familyOf({ fold: 'max' })
-  ages.fill(things(maxSeries + 10).map(({ id }) => ({ id, value: id })))
+  ages.fill(items(maxSeries + 10).map(({ id }) => ({ id, value: id })))
   t.match(await ages.other(), [/ 509$/])
 })
 
 t.test('a thing keeps its series while it exists, whatever comes before it in the list', async (t) => {
   const { fill, own } = familyOf({})
-  fill(things(maxSeries + 1))
+  fill(items(maxSeries + 1))
   const before = await own()
-  fill(things(maxSeries + 1).reverse())
+  fill(items(maxSeries + 1).reverse())
   t.strictSame(new Set(await own()), new Set(before))
   // The first ones go: those that were folded get their places.
-  fill(things(maxSeries + 1).slice(10))
+  fill(items(maxSeries + 1).slice(10))
   t.equal((await own()).length, maxSeries - 9)
   t.notSame(new Set(await own()), new Set(before))
 })
 
 t.test('a counter over the limit only grows, whoever joins, leaves or begins again', async (t) => {
   const { fill, other } = familyOf({ kind: 'counter' })
-  const all = (value: number) => things(maxSeries + 3, value)
+  const all = (value: number) => items(maxSeries + 3, value)
   fill(all(10))
   t.match(await other(), [/ 40$/])
   fill(all(15))

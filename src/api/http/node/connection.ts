@@ -1,10 +1,10 @@
 /**
  * A client's connection on node:http: its requests in progress, and its timeouts.
  *
- *   serving ──a request that cannot be trusted──▶ cut: its response goes out, nothing that came after it is executed
+ *   serving ──a request that cannot be trusted──▶ cut: its response is sent, nothing that arrived after it is executed
  *
- * node:http has limits of time for heads and for idle connections. Those for bodies and responses are here, as uWebSockets
- * has them; it looks once a second.
+ * node:http has timeouts for heads and for idle connections. The minimum rates of bodies and responses are enforced
+ * here, with the same limits as for uWebSockets, once a second.
  */
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
@@ -14,18 +14,24 @@ import { patienceMs } from '../engine.ts'
 
 const { readWindowMs, readWindowBytes } = resourceLimits
 const minBodyBytes = 16 * 1024 * (patienceMs / 1_000)
-/** Requests of one connection that may wait for their response; more is no client that waits for any. */
+/**
+ * The maximum number of requests of one connection that can wait for their responses. A client that sends more does
+ * not wait for any.
+ */
 const maxPipelined = 64
-/** How long a rejected client may go on sending before its connection is reset. */
+/** How long a rejected client can keep sending before its connection is reset. */
 const lingerMs = 1_000
 
 /** A request in progress. */
 export interface OpenExchange {
-  /** True while the response, whole, waits for the client to take it, and no other response of the connection before it. */
+  /**
+   * True while the whole response waits for the client to read it, and no other response of the connection comes
+   * before it.
+   */
   readonly isSending: boolean
-  /** True while nothing of a response can have been written. */
+  /** True as long as no byte of a response can have been written. */
   readonly isUnanswered: boolean
-  /** The connection has closed, or takes no response any more. */
+  /** Called when the connection has closed or takes no more responses. */
   gone(): void
 }
 
@@ -36,7 +42,7 @@ export class Connection {
   /** Requests that came after the connection was cut. */
   #ignored = 0
   #peer: Uint8Array | null = null
-  /** The last request, of which the body may still be coming in. */
+  /** The latest request, whose body may still be arriving. */
   #latest: IncomingMessage | null = null
   readonly #receiving = new ProgressWindow(patienceMs, minBodyBytes)
   readonly #sending = new ProgressWindow(readWindowMs, readWindowBytes)
@@ -48,13 +54,13 @@ export class Connection {
     })
   }
 
-  /** 4 or 16 bytes; empty when the socket does not say. */
+  /** The peer address, 4 or 16 bytes. Empty if the socket does not report it. */
   get peer(): Uint8Array {
     this.#peer ??= addressBytes(this.socket.remoteAddress)
     return this.#peer
   }
 
-  /** False for a request that must be neither executed nor answered. */
+  /** Returns false for a request that must be neither executed nor responded to. */
   mayServe(): boolean {
     if (this.#isCut) this.#ignored++
     if (this.#open.size + this.#ignored >= maxPipelined) this.socket.destroy()
@@ -75,11 +81,11 @@ export class Connection {
   }
 
   /**
-   * Handles bytes that are not HTTP. `response`, as it goes over the wire, is sent unless it could be taken for the
-   * response to another request; null: none is sent.
+   * Handles bytes that are not HTTP. `response` is in wire format. It is sent unless the client could take it for the
+   * response to another request. Null: none is sent.
    */
   reject(response: Buffer | null): void {
-    // The response to what could not be trusted is on its way.
+    // The response to the request that could not be trusted is already on its way.
     if (this.#isCut) return
     const [pending = null, ...others] = this.#open
     const isReceiving = this.#latest !== null && !this.#latest.complete
@@ -92,12 +98,12 @@ export class Connection {
     this.#isCut = true
     pending?.gone()
     this.socket.end(response)
-    // Closed at once, with bytes unread, it would be reset, and the client would not see the response.
+    // Closing now, with unread bytes, would reset the connection, and the client would not see the response.
     const timer = setTimeout(() => this.socket.destroy(), lingerMs)
     this.socket.once('close', () => clearTimeout(timer))
   }
 
-  /** Called once a second; closes what is too slow. */
+  /** Called once a second. Closes the connection if its client is too slow. */
   check(nowMs: number): void {
     this.#checkBody(nowMs)
     this.#checkResponse(nowMs)
@@ -111,7 +117,7 @@ export class Connection {
     } else if (this.#receiving.isTooSlow(request, nowMs, this.socket.bytesRead)) this.socket.destroy()
   }
 
-  /** As `read-watch.ts` has it for uWebSockets: the client takes so much of its response in each window. */
+  /** As `read-watch.ts` does for uWebSockets: the client must read a minimum number of bytes in each window. */
   #checkResponse(nowMs: number): void {
     const isSending = [...this.#open].some((exchange) => exchange.isSending)
     if (!isSending) this.#sending.end()
@@ -120,8 +126,8 @@ export class Connection {
 }
 
 /**
- * Whether a transfer that is checked from time to time makes progress: at least a number of bytes more in each window
- * of time.
+ * Checks from time to time whether a transfer makes progress: at least a minimum number of bytes in each window of
+ * time.
  */
 class ProgressWindow {
   readonly #windowMs: number
@@ -133,7 +139,7 @@ class ProgressWindow {
     this.#minBytes = minBytes
   }
 
-  /** `of`: what the bytes belong to; something else begins a window of its own. */
+  /** `of`: the transfer that the bytes belong to. Another transfer begins a new window. */
   isTooSlow(of: object, nowMs: number, bytes: number): boolean {
     const begun = this.#begun
     if (begun?.of === of) {
@@ -150,15 +156,15 @@ class ProgressWindow {
 }
 
 /**
- * The bytes that the system has taken of all that was written. `bytesWritten` also counts bytes that still wait in
- * this process. Of those, only the handle knows the bytes that libuv holds; node:net asks it for its own timeouts.
+ * The bytes that the system has taken of everything that was written. `bytesWritten` also counts bytes that still
+ * wait in this process. Only the handle knows how many of those libuv holds; node:net asks it for its own timeouts.
  */
 function takenBytes(socket: Socket): number {
   const { _handle: handle } = socket as unknown as { _handle?: { writeQueueSize?: number } | null }
   return socket.bytesWritten - socket.writableLength - (handle?.writeQueueSize ?? 0)
 }
 
-/** 4 or 16 bytes; none of a socket that does not say. */
+/** 4 or 16 bytes. Empty if the socket does not report its address. */
 export function addressBytes(address: string | undefined): Uint8Array {
   if (address === undefined || !ipaddr.isValid(address)) return new Uint8Array(0)
   return Uint8Array.from(ipaddr.parse(address).toByteArray())

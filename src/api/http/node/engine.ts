@@ -1,13 +1,13 @@
 /**
  * The engine on node:http, for systems on which no native binding loads, or where a strict parser is worth more than
- * speed. Imported only when it is chosen.
+ * speed. It is imported only when it is chosen.
  *
  * Behavior of node:http that this code works around:
  * - its own rejections have no body: each of them is replaced by ours;
- * - headers beyond `maxHeadersCount` are dropped silently: there is no such limit, and `framing.ts` counts them;
+ * - headers beyond `maxHeadersCount` are dropped silently: the limit is switched off, and `noteHeader` counts them;
  * - it executes requests that were sent after one whose response closes the connection: `connection.ts` does not;
  * - its `close` also ends idle connections: net's own `close` only stops listening;
- * - connections are accepted only as far as descriptors remain for everything else.
+ * - it accepts connections until no descriptor is left: `#accept` leaves enough for everything else.
  */
 import { constants } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
@@ -28,15 +28,15 @@ import { NodeExchange } from './exchange.ts'
 import { PathTable } from './path-table.ts'
 
 export function createEngine(quota: ConnectionQuota): HttpEngine {
-  const crowd = { open: new Set<Socket>(), most: maxConnections(), quota }
-  return { name: 'node', createListener: (options) => new NodeListener(options, crowd) }
+  const openSockets = { sockets: new Set<Socket>(), max: maxConnections(), quota }
+  return { name: 'node', createListener: (options) => new NodeListener(options, openSockets) }
 }
 
-/** The connections of all listeners. */
-interface Crowd {
-  /** Those of the system, whether or not they have shaken hands. */
-  open: Set<Socket>
-  most: number
+/** The connections of all listeners, and their limits. */
+interface OpenSockets {
+  /** All open sockets, whether or not their TLS handshake is complete. */
+  sockets: Set<Socket>
+  max: number
   quota: ConnectionQuota
 }
 
@@ -45,18 +45,18 @@ const checkEveryMs = 1_000
 class NodeListener implements Listener {
   readonly #options: ListenerOptions
   readonly #paths: PathTable
-  readonly #crowd: Crowd
+  readonly #openSockets: OpenSockets
   readonly #own = new Set<Socket>()
-  /** By the socket that HTTP is spoken on. */
+  /** The connections by their socket: with TLS, the decrypted one. */
   readonly #connections = new Map<Socket, Connection>()
   readonly #server: Server | TlsServer
   readonly #checks: NodeJS.Timeout
   #port: number
 
-  constructor(options: ListenerOptions, crowd: Crowd) {
+  constructor(options: ListenerOptions, openSockets: OpenSockets) {
     this.#options = options
     this.#paths = new PathTable(options.paths)
-    this.#crowd = crowd
+    this.#openSockets = openSockets
     this.#port = options.address.port
     this.#server = this.#createServer()
     this.#server.maxHeadersCount = 0
@@ -115,7 +115,7 @@ class NodeListener implements Listener {
       maxHeaderSize: 2 * resourceLimits.headBytes,
       headersTimeout: patienceMs,
       keepAliveTimeout: patienceMs,
-      // `connection.ts` knows better: a large body may take its time as long as it comes.
+      // `connection.ts` limits bodies instead: a large body can take long as long as it makes progress.
       requestTimeout: 0,
       connectionsCheckingInterval: checkEveryMs,
       requireHostHeader: false,
@@ -132,17 +132,17 @@ class NodeListener implements Listener {
   }
 
   #accept(socket: Socket): void {
-    const { open, most, quota } = this.#crowd
-    const release = open.size < most ? quota.take(addressBytes(socket.remoteAddress)) : null
+    const { sockets, max, quota } = this.#openSockets
+    const release = sockets.size < max ? quota.take(addressBytes(socket.remoteAddress)) : null
     if (release === null) {
       socket.destroy()
       return
     }
-    open.add(socket)
+    sockets.add(socket)
     this.#own.add(socket)
     socket.once('close', () => {
       release()
-      open.delete(socket)
+      sockets.delete(socket)
       this.#own.delete(socket)
     })
   }
@@ -178,7 +178,7 @@ class NodeListener implements Listener {
     handler(new NodeHead(request, method, mark < 0 ? '' : url.slice(mark + 1), found?.params ?? {}), exchange)
   }
 
-  /** Faults of the parser, and those of sockets, which have no code of its kind. */
+  /** Handles errors of the parser, and those of sockets, whose codes do not begin with HPE_. */
   #reject(error: unknown, socket: Socket): void {
     const code = errorCode(error)
     const isFault = code?.startsWith('HPE_') === true
@@ -191,8 +191,9 @@ class NodeListener implements Listener {
 }
 
 /**
- * The path and query of a request. A client may send them with the origin in front, as to a proxy (RFC 9112, 3.2.2), which
- * must then be the one in Host: a proxy that trusts one of the two and we the other would disagree about the request.
+ * The path and query of a request. A client can send them with the origin in front, as to a proxy (RFC 9112, 3.2.2).
+ * That origin must be the one in Host: if a proxy trusted one of the two and we the other, they would disagree about
+ * the request.
  */
 function originForm({ url = '', headers, httpVersion }: IncomingMessage): string {
   const absolute = /^https?:\/\/([^/?#]*)(.*)$/i.exec(url)
@@ -234,7 +235,7 @@ class NodeHead implements RequestHead {
   }
 }
 
-/** Renegotiation costs the server more than its client, and no client needs it. */
+/** Renegotiation costs the server more than the client, and no client needs it. */
 function secureOptions({ cert, key }: ServedCertificate) {
   return { cert, key, minVersion: 'TLSv1.2' as const, secureOptions: constants.SSL_OP_NO_RENEGOTIATION }
 }

@@ -1,17 +1,16 @@
 /**
  * One request's response and body on node:http.
  *
- *   open ──send…──▶ responded ──handed to the socket──▶ over ◀──client gone── open, responded
+ *   open ──send…──▶ responded ──handed to the socket──▶ over ◀──client disconnected── open, responded
  *
- * Rules of node:http that are kept here: a response whose connection has gone is not written to, and has a listener for
- * errors all the same (without one they end the process); a body is read even when nobody wants it, since on a connection
- * that is not read the client's end is not seen.
+ * Rules of node:http that are kept here: a response whose connection has closed is not written to, but still has an
+ * error listener (an error without a listener ends the process). A body is read even if the handler does not want it,
+ * because node:http does not notice a disconnect on a connection that it does not read.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { resourceLimits } from '../../../contract/resource-limits.ts'
 import type { BodyReceiver } from '../../../ingest/body-source.ts'
-import { BodyCollector } from '../body-collector.ts'
-import type { Exchange } from '../exchange.ts'
+import { BodyCollector, type Exchange } from '../exchange.ts'
 import { type HttpResponse, hasLength } from '../response.ts'
 import type { ResponseStream } from '../response-stream.ts'
 import type { Connection, OpenExchange } from './connection.ts'
@@ -24,7 +23,7 @@ export class NodeExchange implements Exchange, OpenExchange {
   #collector: BodyCollector | null = null
   #awaitsContinue: boolean
   #hasResponded = false
-  /** It has no length, and its client takes what comes when it comes. */
+  /** The response has no length, and its client reads it as it comes. */
   #isStreaming = false
   #whenGone: () => void = () => {}
   #isOver = false
@@ -32,7 +31,10 @@ export class NodeExchange implements Exchange, OpenExchange {
   #onGone: () => void = () => {}
   #onSent: ((wasSent: boolean) => void) | null = null
 
-  /** `awaitsContinue`: the client sends its body once it has been told to. `onOver` is called once: when the response is handed over or the client has gone. */
+  /**
+   * `awaitsContinue`: the client sends its body only after `100 Continue`. `onOver` is called once, when the response
+   * is handed over or the client has disconnected.
+   */
   constructor(
     { request, response }: { request: IncomingMessage; response: ServerResponse },
     connection: Connection,
@@ -85,7 +87,7 @@ export class NodeExchange implements Exchange, OpenExchange {
       missing -= piece.length
       take(piece, missing === 0)
     })
-    // The last of a body: empty where there is none, or where chunks do not say which is the last.
+    // The end of a body. The piece is empty: there was no body, or chunks do not announce which one is the last.
     this.#request.on('end', () => take(noBytes, true))
     if (this.#awaitsContinue) {
       this.#awaitsContinue = false
@@ -93,7 +95,7 @@ export class NodeExchange implements Exchange, OpenExchange {
     }
   }
 
-  /** Called when the handler has first returned: what comes is dropped unless it has asked for it. */
+  /** Called when the handler has first returned: a body that it did not ask for is dropped. */
   dropUnwantedBody(): void {
     if (this.#collector === null) this.#request.resume()
   }
@@ -103,14 +105,14 @@ export class NodeExchange implements Exchange, OpenExchange {
     this.#hasResponded = true
     this.#collector?.abandon()
     if (this.#connection.socket.destroyed) return
-    // A client that was not told to send its body may or may not do so: what comes next cannot be told from it.
+    // A client that got no `100 Continue` can send its body or not, so its next bytes could be a body or a request.
     const isLast = closeConnection || this.#awaitsContinue
     const { status, headers, body } = response
     const fields = headers.flat()
     if (hasLength(response)) fields.push('Content-Length', String(body?.byteLength ?? 0))
     if (isLast) fields.push('Connection', 'close')
     this.#response.writeHead(status, fields)
-    // Before node's own listener, which may close the connection.
+    // Registered before node's own listener, which may close the connection.
     this.#response.prependOnceListener('finish', () => this.#finished())
     if (body === null || this.#request.method === 'HEAD') this.#response.end()
     else this.#response.end(body)
@@ -164,7 +166,7 @@ export class NodeExchange implements Exchange, OpenExchange {
     })
   }
 
-  /** It also comes when the connection was closed with a part of the response still to be written. */
+  /** The event also comes when the connection was closed while a part of the response was still to be written. */
   #finished(): void {
     if (this.#connection.socket.destroyed) this.gone()
     else this.#over(true)

@@ -1,9 +1,9 @@
-/** Which of the served paths a request's path is. */
+/** Finds the served path that matches the path of a request. */
 import type { ServedPath } from '../engine.ts'
 
 export interface FoundPath {
   served: ServedPath
-  /** By the parameter's name, as in the path. */
+  /** The parameters by name, as in the path, not decoded. */
   params: Readonly<Record<string, string>>
 }
 
@@ -16,7 +16,7 @@ const noParams = {}
 
 export class PathTable {
   readonly #literal = new Map<string, FoundPath>()
-  /** The paths with parameters, by their number of segments; those that must be tried first, first. */
+  /** The paths with parameters, by their number of segments, in the order in which they are tried. */
   readonly #patterns = new Map<number, Pattern[]>()
   /** The prefixes of paths, the longest first. */
   #prefixes: { prefix: string; found: FoundPath }[] = []
@@ -50,7 +50,7 @@ export class PathTable {
   }
 }
 
-/** Null when it is another path. An empty segment is no parameter. */
+/** Null if the path does not match. An empty segment is not a parameter. */
 function paramsOf(segments: readonly string[], given: readonly string[]): Record<string, string> | null {
   const params: Record<string, string> = {}
   for (const [index, segment] of segments.entries()) {

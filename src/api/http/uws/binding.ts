@@ -2,25 +2,25 @@ import { createRequire } from 'node:module'
 
 /**
  * Loads the native binding, or throws the loader's error (code UWS_BINDING_UNAVAILABLE). Call it before anything
- * imports a module that needs the binding: an import that fails is rejected twice on Node 20, and the second
- * rejection, which no code can handle, ends the process.
+ * imports a module that needs the binding: on Node 20, a failed import rejects twice, and the second rejection, which
+ * no code can handle, ends the process.
  */
 export function loadBinding(): void {
   createRequire(import.meta.url)('uWebSockets.js')
 }
 
 /**
- * The parts of uWebSockets' request and response that we use, as types: the binding comes without any.
+ * The types of the parts of uWebSockets' request and response that we use: the binding comes without any.
  *
- * Rules of the binding, kept by `exchange.ts`: a request is only readable until its handler first returns; a response
- * may not be touched after an abort; a handler that neither responds nor registers `onAborted` kills the process.
+ * Rules of the binding, kept by `UwsExchange`: a request is only readable until its handler first returns. A response
+ * must not be touched after an abort. A handler that neither responds nor registers `onAborted` kills the process.
  */
 export interface UwsRequest {
   /** Not percent-decoded. */
   getParameter(index: number): string
-  /** Without the question mark; of the whole query. Undefined where there is none. */
+  /** The whole query, without the question mark. Undefined if there is none. */
   getQuery(): string | undefined
-  /** The first of that name only: duplicates show in `forEach` alone. */
+  /** Calls `each` for every header, repeated ones each time. */
   forEach(each: (name: string, value: string) => void): void
 }
 
@@ -33,15 +33,15 @@ export interface UwsResponse {
   writeHeader(name: string, value: string): UwsResponse
   end(body?: string | Uint8Array, closeConnection?: boolean): UwsResponse
   endWithoutBody(contentLength?: number, closeConnection?: boolean): UwsResponse
-  /** Hands over what the socket takes; [all of `body` taken, the response is complete]. */
+  /** Hands over as many bytes as the socket takes. Returns [the socket took all of them, the response is complete]. */
   tryEnd(body: Uint8Array, totalBytes: number): [boolean, boolean]
   getWriteOffset(): number
   /**
-   * Writes a piece of a response whose length is not known. False: the client has not taken all of it, `onWritable`
-   * says when.
+   * Writes a piece of a response whose length is not known. False: the client has not taken all of it; `onWritable`
+   * is called when it has.
    */
   write(piece: Uint8Array): boolean
-  /** Closes the connection at once: what is in its buffer, read or to be written, is dropped. */
+  /** Closes the connection immediately. Bytes in its buffers, received or to be written, are dropped. */
   close(): UwsResponse
   cork(write: () => void): UwsResponse
   getRemoteAddress(): ArrayBuffer
@@ -62,9 +62,9 @@ export interface UwsApp {
 
 export type UwsHandler = (res: UwsResponse, req: UwsRequest) => void
 
-/** The members of hyper-express's own request that we use, on every route except ingest. */
+/** The members of hyper-express's request that we use, on every route except ingest. */
 export interface RouteRequest {
-  /** Only while the handler runs. */
+  /** Only valid while the handler runs. */
   readonly raw: UwsRequest
   readonly method: string
   readonly headers: Record<string, string>

@@ -5,8 +5,8 @@ import { dashboard } from '../data/api.ts'
 import { useChange } from '../data/queries.ts'
 import { queryClient } from '../data/query-client.ts'
 import { TextField } from '../ui/controls.tsx'
-import { FormDialog } from '../ui/dialog.tsx'
 import { fieldErrors } from '../ui/failure.tsx'
+import { FormDialog } from '../ui/form-dialog.tsx'
 import { NewPasswordField } from '../ui/new-password-field.tsx'
 import { say } from '../ui/toasts.tsx'
 
@@ -31,8 +31,8 @@ export function PasswordDialog({ email, onClose }: { email: string; onClose: () 
       onSubmit={submit}
       failure={save.error}
       shown={['current_password', 'password']}
-      deed="Change password"
-      running="Changing …"
+      confirmLabel="Change password"
+      runningLabel="Changing …"
       isRunning={save.isPending}
       changes={false}
       command={command('users', 'password', email)}

@@ -29,7 +29,7 @@ export function SessionGate({ children }: { children: ReactNode }) {
     }
     return (
       <FrontPage title="pipectl">
-        <Notice kind="bad">pipectl does not respond. This page retries every 2 seconds.</Notice>
+        <Notice kind="bad">pipectl is not responding. Retrying every 2 seconds.</Notice>
       </FrontPage>
     )
   }

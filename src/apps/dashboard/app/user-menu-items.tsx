@@ -29,7 +29,7 @@ export function UserMenuItems(props: UserMenuProps) {
       <Menu.Portal>
         <Menu.Content className={styles.menu} sideOffset={6} align="start">
           <Menu.Label className={styles.label}>
-            {props.role} of <Outside text={props.workspace} />
+            {props.role} in <Outside text={props.workspace} />
           </Menu.Label>
           <Menu.RadioGroup value={theme} onValueChange={(next) => setTheme(next as Theme)}>
             {themes.map(([value, words]) => (

@@ -9,18 +9,12 @@
  * A form ignores newer data of the page: a save sends the ETag of the state with which the form started.
  */
 import { type FormEvent, useState } from 'react'
-import { type Difference, differences } from '../../client/differences.ts'
-import { ApiFailure } from '../../client/failure.ts'
+import { ChangedMeanwhile, ifUnchanged, type Versioned, type Watched } from '../data/if-unchanged.ts'
 import { useChange } from '../data/queries.ts'
+import { ChangedList } from './changed-list.tsx'
 import { Button } from './controls.tsx'
 import { FailureNotice, fieldErrors, Revealed } from './failure.tsx'
 import { Notice } from './layout.tsx'
-import { Outside } from './text.tsx'
-
-export interface Versioned<Stored> {
-  stored: Stored
-  etag: string | null
-}
 
 export interface SaveRequest<Stored, Draft, Options> {
   /** The state with which the form started. The draft is compared with it. */
@@ -30,13 +24,11 @@ export interface SaveRequest<Stored, Draft, Options> {
   options: Options
 }
 
-interface EditFormOptions<Stored, Draft, Saved, Options> {
+/** `part`: what this form edits. */
+interface EditFormOptions<Stored, Draft, Saved, Options> extends Watched<Stored> {
   /** The state with which the form starts. */
   initial: Versioned<Stored>
   draftOf: (stored: Stored) => Draft
-  /** The part that this form edits. Another part can change meanwhile without a conflict. */
-  editable: (stored: Stored) => object
-  read: () => Promise<Versioned<Stored>>
   write: (request: SaveRequest<Stored, Draft, Options>) => Promise<Versioned<Stored> & { reply: Saved }>
   onSaved: (reply: Saved, options: Options) => void
 }
@@ -45,7 +37,7 @@ interface EditFormOptions<Stored, Draft, Saved, Options> {
 export function useEditForm<Stored, Draft extends object, Saved, Options = void>({
   initial,
   draftOf,
-  editable,
+  part,
   read,
   write,
   onSaved,
@@ -55,15 +47,8 @@ export function useEditForm<Stored, Draft extends object, Saved, Options = void>
   const [otherFailure, setOtherFailure] = useState<unknown>(null)
   const save = useChange(async ({ ifMatch, options }: { ifMatch: string | null; options: Options }) => {
     const request = { stored: base.stored, draft, options }
-    try {
-      return await write({ ...request, ifMatch })
-    } catch (error) {
-      if (!isStale(error)) throw error
-      const present = await read()
-      const changed = differences(editable(base.stored), editable(present.stored))
-      if (changed.length > 0) throw new ChangedMeanwhile(changed, present)
-      return write({ ...request, ifMatch: present.etag })
-    }
+    const seen = { stored: base.stored, etag: ifMatch }
+    return ifUnchanged(seen, { part, read }, (ifMatch) => write({ ...request, ifMatch }))
   })
   const fail = (failure: unknown) => {
     save.reset()
@@ -91,6 +76,8 @@ export function useEditForm<Stored, Draft extends object, Saved, Options = void>
   const conflict = failure instanceof ChangedMeanwhile ? failure : null
   return {
     stored: base.stored,
+    /** The state with which the form started, and its ETag. */
+    base,
     draft,
     change: (next: Partial<Draft>) => setDraft((before) => ({ ...before, ...next })),
     begin,
@@ -122,28 +109,12 @@ export function submitting(submit: () => void) {
   }
 }
 
-function isStale(error: unknown): boolean {
-  return error instanceof ApiFailure && error.status === 412
-}
-
-class ChangedMeanwhile<Stored> extends Error {
-  readonly changed: readonly Difference[]
-  readonly present: Versioned<Stored>
-
-  constructor(changed: readonly Difference[], present: Versioned<Stored>) {
-    super('Another user changed this after you opened the form.')
-    this.name = 'ChangedMeanwhile'
-    this.changed = changed
-    this.present = present
-  }
-}
-
 function Conflict({
   conflict,
   onUseStored,
   onSaveMine,
 }: {
-  conflict: Pick<ChangedMeanwhile<unknown>, 'message' | 'changed'>
+  conflict: ChangedMeanwhile
   onUseStored: () => void
   onSaveMine: () => void
 }) {
@@ -160,14 +131,8 @@ function Conflict({
           </>
         }
       >
-        {conflict.message} Nothing was saved. Stored now:
-        <ul>
-          {conflict.changed.map(({ path, before, now }) => (
-            <li key={path}>
-              <Outside text={`${path}: ${now ?? 'removed'} (it was ${before ?? 'not set'})`} />
-            </li>
-          ))}
-        </ul>
+        Another user changed this after you opened the form. Nothing was saved. Stored now:
+        <ChangedList changed={conflict.changed} />
       </Notice>
     </Revealed>
   )

@@ -2,7 +2,7 @@
 import { type ReactNode, useEffect, useRef } from 'react'
 import { isObject } from '../../../contract/is-object.ts'
 import { ApiFailure, UnreachableFailure } from '../../client/failure.ts'
-import { Notice } from './layout.tsx'
+import { Notice, Skeleton } from './layout.tsx'
 import { Outside } from './text.tsx'
 
 export type FieldErrors = Readonly<Record<string, string>>
@@ -16,7 +16,7 @@ export function fieldErrors(failure: unknown): FieldErrors {
 
 export function failureText(failure: unknown): string {
   if (failure instanceof UnreachableFailure) {
-    return 'pipectl does not respond. Nothing you typed is lost: try again when it responds.'
+    return 'pipectl is not responding. Nothing you typed is lost: try again when it responds.'
   }
   if (failure instanceof ApiFailure) {
     if (failure.status === 401) return 'Your session has ended. Sign in again; nothing you typed is lost.'
@@ -24,6 +24,11 @@ export function failureText(failure: unknown): string {
     return typeof message === 'string' ? message : `The request failed (HTTP ${failure.status}).`
   }
   return failure instanceof Error ? failure.message : String(failure)
+}
+
+/** In place of data that is not loaded: a skeleton, or the reason why the data cannot be read. */
+export function Loading({ error, lines }: { error: Error | null; lines?: number }) {
+  return error === null ? <Skeleton lines={lines} /> : <FailureNotice failure={error} />
 }
 
 /** `shown`: paths of errors that their fields show. */

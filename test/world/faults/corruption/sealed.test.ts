@@ -3,8 +3,12 @@ import path from 'node:path'
 import { crc32 } from 'node:zlib'
 import Database from 'better-sqlite3'
 import t from 'tap'
-import { largePageBytes, smallPageBytes } from '../../../../src/log/segments/layout.ts'
-import { type RowHeader, rowChecksum } from '../../../../src/log/segments/message-row.ts'
+import {
+  largePageBytes,
+  type RowHeader,
+  rowChecksum,
+  smallPageBytes,
+} from '../../../../src/log/segments/layout.ts'
 import {
   checkDamaged,
   checkFlips,

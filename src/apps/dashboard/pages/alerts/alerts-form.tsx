@@ -7,6 +7,7 @@ import type { Alerts, AlertsPut } from '../../../../contract/alerts.ts'
 import { hasUrlSecrets } from '../../../../contract/secret-url.ts'
 import { command } from '../../../client/cli-twin.ts'
 import { api } from '../../data/api.ts'
+import type { Watched } from '../../data/if-unchanged.ts'
 import { Button, Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
 import { submitting, useEditForm } from '../../ui/edit-form.tsx'
 import { CliTwin, Section } from '../../ui/layout.tsx'
@@ -14,7 +15,7 @@ import { say } from '../../ui/toasts.tsx'
 
 const formats = [
   ['standard', 'JSON (Standard Webhooks)'],
-  ['slack', 'A Slack webhook'],
+  ['slack', 'Slack webhook'],
 ] as const
 
 interface Draft {
@@ -42,20 +43,24 @@ function bodyOf({ url, secret, format, events }: Draft): AlertsPut {
   return { url: url.trim(), secret: secret === '' ? null : secret, format, ...chosen }
 }
 
+export const watchedAlerts: Watched<Alerts | null> = {
+  part: (alerts) => alerts ?? {},
+  read: async () => {
+    const { body, etag } = await api.call('getAlerts')
+    return { stored: body.alerts, etag }
+  },
+}
+
 export function AlertsForm({ stored, etag }: { stored: Alerts | null; etag: string | null }) {
   const form = useEditForm({
     initial: { stored, etag },
     draftOf,
-    editable: (alerts) => alerts ?? {},
-    read: async () => {
-      const { body, etag } = await api.call('getAlerts')
-      return { stored: body.alerts, etag }
-    },
+    ...watchedAlerts,
     write: async ({ draft, ifMatch }) => {
       const reply = await api.call('putAlerts', { body: bodyOf(draft), ifMatch })
       return { stored: reply.body.alerts as Alerts | null, etag: reply.etag, reply }
     },
-    onSaved: () => say('Alerts saved.', twin),
+    onSaved: () => say('Alert settings saved.', twin),
   })
   const { draft, change, errors, isSaving } = form
   const twin = twinOf(draft, form.stored)
@@ -64,7 +69,7 @@ export function AlertsForm({ stored, etag }: { stored: Alerts | null; etag: stri
       events: alertEventNames.filter((one) => (one === event ? isChosen : draft.events.includes(one))),
     })
   return (
-    <Section title={form.stored === null ? 'Set up alerts' : 'Change'}>
+    <Section title={form.stored === null ? 'Set up alerts' : 'Settings'}>
       <form className={formStyles.form} onSubmit={submitting(form.submit)}>
         {form.notice(['url', 'secret', 'format', 'events'])}
         <Choice
@@ -83,7 +88,7 @@ export function AlertsForm({ stored, etag }: { stored: Alerts | null; etag: stri
           placeholder={
             draft.format === 'slack' ? 'https://hooks.slack.com/services/…' : 'https://example.com/hook'
           }
-          hint="A part shown as [redacted] is kept."
+          hint="Parts shown as [redacted] keep their stored value."
           error={errors.url}
         />
         <TextField
@@ -93,7 +98,7 @@ export function AlertsForm({ stored, etag }: { stored: Alerts | null; etag: stri
           value={draft.secret}
           onValue={(secret) => change({ secret })}
           placeholder="whsec_…"
-          hint="Empty: alerts are not signed."
+          hint="If empty, alerts are not signed."
           error={errors.secret}
         />
         <fieldset className={formStyles.form}>

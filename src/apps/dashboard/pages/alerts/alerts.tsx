@@ -1,19 +1,19 @@
 /** The address that receives the alerts of the workspace, the outcome of the last ones, and a test alert. */
 import { useState } from 'react'
 import { alertEventNames } from '../../../../contract/alert-words.ts'
-import type { AlertsShown } from '../../../../contract/alerts.ts'
+import type { Alerts, AlertsShown } from '../../../../contract/alerts.ts'
 import { areAlertsFailing } from '../../../client/alerts.ts'
 import { command } from '../../../client/cli-twin.ts'
 import { api } from '../../data/api.ts'
 import { useAlerts, useChange } from '../../data/queries.ts'
 import { useMayChange } from '../../data/session-context.ts'
+import { ConfirmDelete } from '../../ui/confirm.tsx'
 import { Button } from '../../ui/controls.tsx'
-import { Confirm } from '../../ui/dialog.tsx'
-import { FailureNotice } from '../../ui/failure.tsx'
-import { CliTwin, Empty, Facts, Notice, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'
+import { FailureNotice, Loading } from '../../ui/failure.tsx'
+import { CliTwin, Empty, Facts, Notice, Page, Section, Soft } from '../../ui/layout.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
-import { AlertsForm } from './alerts-form.tsx'
+import { AlertsForm, watchedAlerts } from './alerts-form.tsx'
 
 export function AlertsPage() {
   const { data, error } = useAlerts()
@@ -24,11 +24,7 @@ export function AlertsPage() {
         a problem.
       </Soft>
       {data === undefined ? (
-        error === null ? (
-          <Skeleton />
-        ) : (
-          <FailureNotice failure={error} />
-        )
+        <Loading error={error} />
       ) : (
         <Shown key={data.alerts === null ? 'none' : 'some'} shown={data} etag={data.etag} />
       )}
@@ -41,7 +37,7 @@ function Shown({ shown, etag }: { shown: AlertsShown; etag: string | null }) {
   const { alerts } = shown
   return (
     <>
-      {alerts === null ? null : <State shown={shown} />}
+      {alerts === null ? null : <State shown={shown} etag={etag} />}
       {mayChange ? (
         <AlertsForm stored={alerts} etag={etag} />
       ) : alerts === null ? (
@@ -63,14 +59,12 @@ function Shown({ shown, etag }: { shown: AlertsShown; etag: string | null }) {
   )
 }
 
-function State({ shown }: { shown: AlertsShown }) {
+function State({ shown, etag }: { shown: AlertsShown; etag: string | null }) {
   const [isClearing, setClearing] = useState(false)
   const test = useChange(async () => (await api.call('testAlerts')).body)
-  const clear = useChange(() => api.call('deleteAlerts'))
   const { alerts, status } = shown
   if (alerts === null || status === null) return null
   const { last_failure: failure } = status
-  const clearTwin = command('alerts', 'clear', '--yes')
   return (
     <Section
       title="State"
@@ -87,7 +81,7 @@ function State({ shown }: { shown: AlertsShown }) {
     >
       {areAlertsFailing(shown) && failure !== null ? (
         <Notice kind="warn">
-          The last alert was not sent (<Ago at={failure.failure_ts} />
+          The last alert could not be sent (<Ago at={failure.failure_ts} />
           ): <Outside text={failure.message} />
         </Notice>
       ) : null}
@@ -112,20 +106,34 @@ function State({ shown }: { shown: AlertsShown }) {
         </Notice>
       )}
       <CliTwin command={command('alerts', 'test')} />
-      {isClearing ? (
-        <Confirm
-          title="Remove the alerts?"
-          deed="Remove"
-          command={clearTwin}
-          run={async () => {
-            await clear.mutateAsync()
-            say('Alerts removed.', clearTwin)
-          }}
-          onClose={() => setClearing(false)}
-        >
-          The address, its secret and the alerts that were not sent yet are deleted.
-        </Confirm>
-      ) : null}
+      {isClearing ? <RemoveDialog alerts={alerts} etag={etag} onClose={() => setClearing(false)} /> : null}
     </Section>
+  )
+}
+
+interface RemoveDialogProps {
+  alerts: Alerts
+  etag: string | null
+  onClose: () => void
+}
+
+function RemoveDialog({ alerts, etag, onClose }: RemoveDialogProps) {
+  const remove = useChange((ifMatch: string | null) => api.call('deleteAlerts', { ifMatch }))
+  const twin = command('alerts', 'clear', '--yes')
+  return (
+    <ConfirmDelete<Alerts | null>
+      title="Remove the alert settings?"
+      confirmLabel="Remove"
+      command={twin}
+      seen={{ stored: alerts, etag }}
+      {...watchedAlerts}
+      remove={async (ifMatch) => {
+        await remove.mutateAsync(ifMatch)
+        say('Alert settings removed.', twin)
+      }}
+      onClose={onClose}
+    >
+      The address, its secret and all unsent alerts are deleted. No alert is sent from then on.
+    </ConfirmDelete>
   )
 }

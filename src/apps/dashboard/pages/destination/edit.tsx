@@ -8,9 +8,9 @@ import { usePipeOverview } from '../../data/overview.ts'
 import { useDestination } from '../../data/queries.ts'
 import { ButtonLink, formStyles } from '../../ui/controls.tsx'
 import { type SaveRequest, useEditForm } from '../../ui/edit-form.tsx'
-import { FailureNotice } from '../../ui/failure.tsx'
+import { Loading } from '../../ui/failure.tsx'
 import { nameOf } from '../../ui/lane-words.tsx'
-import { CliTwin, Notice, Page, Skeleton } from '../../ui/layout.tsx'
+import { CliTwin, Notice, Page } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { Gone, PipeCrumb } from '../pipe/crumbs.tsx'
@@ -35,11 +35,7 @@ export function EditDestinationPage({ pipeId, destinationId }: { pipeId: string;
         <Notice kind="bad">Another user deleted this destination. You can still copy what you typed.</Notice>
       ) : null}
       {data === undefined ? (
-        error === null ? (
-          <Skeleton lines={12} />
-        ) : (
-          <FailureNotice failure={error} />
-        )
+        <Loading error={error} lines={12} />
       ) : (
         <EditForm pipeId={pipeId} destination={data} etag={etag} />
       )}
@@ -73,7 +69,7 @@ function useDestinationForm({ pipeId, destination, etag }: EditFormProps) {
   const form = useEditForm({
     initial: { stored: destination, etag },
     draftOf,
-    editable: changeable,
+    part: changeable,
     read: async () => {
       const { body, etag } = await api.call('getDestination', { path })
       return { stored: body.destination, etag }

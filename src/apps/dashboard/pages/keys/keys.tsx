@@ -7,10 +7,10 @@ import { api } from '../../data/api.ts'
 import { useNow } from '../../data/clock.ts'
 import { useOverview } from '../../data/overview.ts'
 import { useChange, useKeys } from '../../data/queries.ts'
+import { Confirm } from '../../ui/confirm.tsx'
 import { Button, TextField } from '../../ui/controls.tsx'
-import { Confirm } from '../../ui/dialog.tsx'
-import { FailureNotice } from '../../ui/failure.tsx'
-import { Empty, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
+import { Loading } from '../../ui/failure.tsx'
+import { Empty, Page, Section, Soft, Table } from '../../ui/layout.tsx'
 import { usePage } from '../../ui/paging.tsx'
 import { Marked } from '../../ui/state.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
@@ -32,15 +32,7 @@ export function KeysPage() {
       }
     >
       <Soft>Give each program its own key, with only the scopes that it needs.</Soft>
-      {keys === undefined ? (
-        error === null ? (
-          <Skeleton />
-        ) : (
-          <FailureNotice failure={error} />
-        )
-      ) : (
-        <Keys keys={keys} />
-      )}
+      {keys === undefined ? <Loading error={error} /> : <Keys keys={keys} />}
       {isCreating ? <NewKey onClose={() => setCreating(false)} /> : null}
     </Page>
   )
@@ -141,7 +133,7 @@ function Revoke({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
           Revoke <Outside text={apiKey.api_key_name} />?
         </>
       }
-      deed="Revoke the key"
+      confirmLabel="Revoke the key"
       command={twin}
       run={async () => {
         await revoke.mutateAsync()
@@ -149,8 +141,8 @@ function Revoke({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
       }}
       onClose={onClose}
     >
-      Programs that use it get 401 from their next request on. Accepted records are still delivered. This
-      cannot be undone.
+      Programs that use it get 401 with their next request. Accepted records are still delivered. This cannot
+      be undone.
     </Confirm>
   )
 }

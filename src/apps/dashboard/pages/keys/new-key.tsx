@@ -9,14 +9,14 @@ import { api } from '../../data/api.ts'
 import { useOverview } from '../../data/overview.ts'
 import { useChange } from '../../data/queries.ts'
 import { Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
-import { FormDialog } from '../../ui/dialog.tsx'
 import { failureText, fieldErrors } from '../../ui/failure.tsx'
+import { FormDialog } from '../../ui/form-dialog.tsx'
 import { MadeKey } from './made-key.tsx'
 
 const scopes: readonly (readonly [ApiKeyScope, string, string])[] = [
-  ['ingest', 'Send records', 'For apps and devices, which then can do nothing else.'],
+  ['ingest', 'Send records', 'For apps and devices. Such a key can do nothing else.'],
   ['pull', 'Pull messages', 'For consumers of pull destinations.'],
-  ['read', 'Read', 'All pages and lists, without changes.'],
+  ['read', 'Read', 'See everything, change nothing.'],
   ['manage', 'Manage', 'Everything, including the other scopes and API keys.'],
 ]
 const lifetimes = [
@@ -61,8 +61,8 @@ export function NewKey({ pipeId: forPipeId = '', onMade, onClose }: Props) {
       onSubmit={() => create.mutate(undefined, { onSuccess: ({ body }) => show(body) })}
       failure={isDuplicate ? null : create.error}
       shown={['api_key_name', 'api_key_scopes', 'api_key_expires_ts']}
-      deed="Create key"
-      running="Creating …"
+      confirmLabel="Create key"
+      runningLabel="Creating …"
       isRunning={create.isPending}
       command={twin}
     >

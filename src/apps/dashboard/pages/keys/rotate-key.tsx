@@ -10,8 +10,8 @@ import { nextName } from '../../../client/key-name.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { Choice, TextField } from '../../ui/controls.tsx'
-import { FormDialog } from '../../ui/dialog.tsx'
 import { failureText, fieldErrors } from '../../ui/failure.tsx'
+import { FormDialog } from '../../ui/form-dialog.tsx'
 import { Soft } from '../../ui/layout.tsx'
 import { exactTime, Outside } from '../../ui/text.tsx'
 import { MadeKey } from './made-key.tsx'
@@ -60,8 +60,8 @@ export function RotateKey({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => 
       onSubmit={() => rotate.mutate(undefined, { onSuccess: ({ body }) => setMade(body) })}
       failure={isDuplicate ? null : rotate.error}
       shown={['api_key_name', 'overlap_seconds']}
-      deed="Create the new key"
-      running="Rotating …"
+      confirmLabel="Create the new key"
+      runningLabel="Rotating …"
       isRunning={rotate.isPending}
       isDanger={overlap === '0'}
       command={twin}

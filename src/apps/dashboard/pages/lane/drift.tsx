@@ -5,8 +5,8 @@ import { count, counted } from '../../../../platform/quantities.ts'
 import { command, destinationName } from '../../../client/cli-twin.ts'
 import { api } from '../../data/api.ts'
 import { useChange, useDrift } from '../../data/queries.ts'
+import { Confirm } from '../../ui/confirm.tsx'
 import { Button } from '../../ui/controls.tsx'
-import { Confirm } from '../../ui/dialog.tsx'
 import { Section, Soft, Table } from '../../ui/layout.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
@@ -60,7 +60,7 @@ export function DriftSection({ destination, pipeName }: { destination: Destinati
       {adding === null ? null : (
         <Confirm
           title="Add a column"
-          deed="Add column"
+          confirmLabel="Add column"
           isDanger={false}
           command={twin}
           run={async () => {
@@ -69,8 +69,8 @@ export function DriftSection({ destination, pipeName }: { destination: Destinati
           }}
           onClose={() => setAdding(null)}
         >
-          Unless the table has a column for <Outside text={adding} />, one is added, with a type that fits the
-          newest records. Then the key is mapped to it.
+          If the table has no column for <Outside text={adding} />, one is added with a type that fits the
+          newest records. The key is then mapped to it.
         </Confirm>
       )}
     </Section>

@@ -1,31 +1,35 @@
 /** The actions on a lane in order of impact: retry, skip, rewind, block. Delete is separate. */
 import { useState } from 'react'
 import { useLocation } from 'wouter'
-import type { Destination } from '../../../../contract/destination.ts'
+import type { Destination, LaneStatus } from '../../../../contract/destination.ts'
 import { wordsOf } from '../../../../contract/destination-words.ts'
 import { bytes, counted } from '../../../../platform/quantities.ts'
+import { settingsOf } from '../../../client/changed-meanwhile.ts'
 import { command, destinationName } from '../../../client/cli-twin.ts'
 import { skipHelps } from '../../../client/lane-error.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
+import { Confirm, ConfirmDelete } from '../../ui/confirm.tsx'
 import { Button, Choice, formStyles, TextField } from '../../ui/controls.tsx'
-import { Confirm, FormDialog } from '../../ui/dialog.tsx'
 import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
+import { FormDialog } from '../../ui/form-dialog.tsx'
 import { nameOf } from '../../ui/lane-words.tsx'
 import { CliTwin, Soft } from '../../ui/layout.tsx'
 import { say, type ToastLink } from '../../ui/toasts.tsx'
 import styles from './lane.module.css'
 
-type Asking = 'skip' | 'rewind' | 'block' | 'unblock' | 'delete' | 'pin'
+type SimpleAction = 'skip' | 'block' | 'unblock' | 'pin'
+type Asking = SimpleAction | 'rewind' | 'delete'
 
 export interface LaneActionsProps {
   pipeName: string
   destination: Destination
+  etag: string | null
   /** The number of records in the blocking message, if known. */
   blockingRecords: number | null
 }
 
-export function LaneActions({ pipeName, destination, blockingRecords }: LaneActionsProps) {
+export function LaneActions({ pipeName, destination, etag, blockingRecords }: LaneActionsProps) {
   const [asking, setAsking] = useState<Asking | null>(null)
   const { lane, pipe_id: pipeId, destination_id: id, destination_type: type } = destination
   const isBlocked = destination.destination_status === 'blocked'
@@ -75,17 +79,16 @@ export function LaneActions({ pipeName, destination, blockingRecords }: LaneActi
       {canSkip ? null : (
         <Soft>
           No record is at fault, so skipping does not help: the next message would fail the same way. Correct
-          the destination, test it under Edit, then retry. Nothing is lost meanwhile.
+          the destination, test it under Edit, then retry. Nothing is lost in the meantime.
         </Soft>
       )}
       {isFailing ? <CliTwin command={twin} /> : null}
-      {asking === 'rewind' ? (
-        <Rewind pipeName={pipeName} destination={destination} onClose={close} />
-      ) : asking === null ? null : (
-        <Ask
+      {asking === null ? null : (
+        <ActionDialog
           asking={asking}
           pipeName={pipeName}
           destination={destination}
+          etag={etag}
           blockingRecords={blockingRecords}
           onClose={close}
         />
@@ -94,9 +97,20 @@ export function LaneActions({ pipeName, destination, blockingRecords }: LaneActi
   )
 }
 
-interface Deed {
+function ActionDialog({
+  asking,
+  blockingRecords,
+  etag,
+  ...props
+}: LaneActionsProps & { asking: Asking; onClose: () => void }) {
+  if (asking === 'rewind') return <Rewind {...props} />
+  if (asking === 'delete') return <Delete {...props} etag={etag} />
+  return <SimpleDialog {...props} asking={asking} blockingRecords={blockingRecords} />
+}
+
+interface Action {
   title: string
-  deed: string
+  confirmLabel: string
   words: string
   command: string
   isDanger: boolean
@@ -107,59 +121,57 @@ interface Deed {
   link?: ToastLink
 }
 
-function Ask({
+function SimpleDialog({
   asking,
   pipeName,
   destination,
   blockingRecords,
   onClose,
-}: LaneActionsProps & { asking: Exclude<Asking, 'rewind'>; onClose: () => void }) {
-  const [, go] = useLocation()
-  const deed = deeds(pipeName, destination, blockingRecords)[asking]
-  const act = useChange(deed.run)
+}: Omit<LaneActionsProps, 'etag'> & { asking: SimpleAction; onClose: () => void }) {
+  const action = actions(pipeName, destination, blockingRecords)[asking]
+  const act = useChange(action.run)
   return (
     <Confirm
-      title={deed.title}
-      deed={deed.deed}
-      isDanger={deed.isDanger}
-      command={deed.command}
+      title={action.title}
+      confirmLabel={action.confirmLabel}
+      isDanger={action.isDanger}
+      command={action.command}
       run={async () => {
         await act.mutateAsync()
-        say(deed.done, deed.command, deed.link)
-        if (asking === 'delete') go(`/pipes/${destination.pipe_id}`)
+        say(action.done, action.command, action.link)
       }}
       onClose={onClose}
     >
-      {deed.words}
+      {action.words}
     </Confirm>
   )
 }
 
-function deeds(
+function actions(
   pipeName: string,
   destination: Destination,
   blockingRecords: number | null,
-): Record<Exclude<Asking, 'rewind'>, Deed> {
+): Record<SimpleAction, Action> {
   const { lane, pipe_id: pipeId, destination_id: id } = destination
   const reference = destinationName(pipeName, destination)
   const name = nameOf(destination)
-  const waiting = `${counted(lane.pending_messages, 'message')}, ${bytes(lane.pending_bytes)}`
+  const pending = pendingWords(lane)
   const records = blockingRecords === null ? 'its records' : counted(blockingRecords, 'record')
   return {
     skip: {
-      title: `Park this message (${records})?`,
-      deed: blockingRecords === null ? 'Park it' : `Park ${records}`,
+      title: `Skip and park this message (${records})?`,
+      confirmLabel: blockingRecords === null ? 'Skip and park' : `Skip and park ${records}`,
       words: `The message is moved to the parked records of ${name} and not delivered now. You can correct and replay it there. ${nextWords(lane.pending_messages - 1)} Other destinations are not affected.`,
       command: command('lanes', 'skip', reference, '--yes'),
       isDanger: true,
       run: () => api.call('skipBlockingMessage', { path: { pipe_id: pipeId, destination_id: id } }),
-      done: `The blocking message of ${name} was parked.`,
+      done: `The blocking message of ${name} was skipped and parked.`,
       link: { to: `/pipes/${pipeId}/destinations/${id}/parked`, words: 'Open parked records' },
     },
     block: {
       title: `Block ${name}?`,
-      deed: 'Block',
-      words: `Nothing is delivered to it until it is unblocked. Pending messages (${waiting}) and new ones are kept until then, at most for the retention time of undelivered messages.`,
+      confirmLabel: 'Block',
+      words: `Nothing is delivered to it until it is unblocked. Pending messages (${pending}) and new ones are kept until then, for at most the retention time of undelivered messages.`,
       command: command('destinations', 'block', reference),
       isDanger: true,
       run: () =>
@@ -171,8 +183,8 @@ function deeds(
     },
     unblock: {
       title: `Unblock ${name}?`,
-      deed: 'Unblock',
-      words: `Pending messages (${waiting}) are delivered at once.`,
+      confirmLabel: 'Unblock',
+      words: `Delivery of the pending messages (${pending}) continues immediately.`,
       command: command('destinations', 'unblock', reference),
       isDanger: false,
       run: () =>
@@ -182,18 +194,9 @@ function deeds(
         }),
       done: `${name} unblocked.`,
     },
-    delete: {
-      title: `Delete ${name}?`,
-      deed: lane.pending_messages === 0 ? 'Delete' : `Delete it and its ${waiting}`,
-      words: `Messages that it has not received yet (${waiting}) are not delivered to it. Records that are stored there already stay. This cannot be undone.`,
-      command: command('destinations', 'delete', reference, '--yes'),
-      isDanger: true,
-      run: () => api.call('deleteDestination', { path: { pipe_id: pipeId, destination_id: id } }),
-      done: `${name} deleted.`,
-    },
     pin: {
       title: 'Trust a new key of the database server?',
-      deed: 'Reset server key',
+      confirmLabel: 'Reset server key',
       words:
         'The next connection trusts the key that the server presents. Do this only if you know that the server has a new certificate. No record is affected.',
       command: command('destinations', 'reset-pin', reference),
@@ -202,6 +205,47 @@ function deeds(
       done: `Server key of ${name} reset.`,
     },
   }
+}
+
+function pendingWords({ pending_messages: messages, pending_bytes: size }: LaneStatus): string {
+  return `${counted(messages, 'message')}, ${bytes(size)}`
+}
+
+function Delete({
+  pipeName,
+  destination,
+  etag,
+  onClose,
+}: Omit<LaneActionsProps, 'blockingRecords'> & { onClose: () => void }) {
+  const [, go] = useLocation()
+  const { lane } = destination
+  const path = { pipe_id: destination.pipe_id, destination_id: destination.destination_id }
+  const remove = useChange((ifMatch: string | null) => api.call('deleteDestination', { path, ifMatch }))
+  const name = nameOf(destination)
+  const pending = pendingWords(lane)
+  const twin = command('destinations', 'delete', destinationName(pipeName, destination), '--yes')
+  return (
+    <ConfirmDelete
+      title={`Delete ${name}?`}
+      confirmLabel={lane.pending_messages === 0 ? 'Delete' : `Delete it and its ${pending}`}
+      command={twin}
+      seen={{ stored: destination, etag }}
+      part={settingsOf}
+      read={async () => {
+        const { body, etag } = await api.call('getDestination', { path })
+        return { stored: body.destination, etag }
+      }}
+      remove={async (ifMatch) => {
+        await remove.mutateAsync(ifMatch)
+        say(`${name} deleted.`, twin)
+        go(`/pipes/${destination.pipe_id}`)
+      }}
+      onClose={onClose}
+    >
+      Messages that it has not received yet ({pending}) are not delivered to it. Records already stored there
+      are not deleted. This cannot be undone.
+    </ConfirmDelete>
+  )
 }
 
 /** `waiting`: the number of messages after the skipped one. */
@@ -253,29 +297,29 @@ function Rewind({
       onSubmit={submit}
       failure={rewind.error}
       shown={['to']}
-      deed="Rewind and deliver again"
-      running="Rewinding …"
+      confirmLabel="Rewind and deliver again"
+      runningLabel="Rewinding …"
       isRunning={rewind.isPending}
       isDanger
       command={twin}
     >
       <p>
         All records from that point on are delivered again, including those that are stored already.{' '}
-        {repeatWords(destination)} The lane is now after stream_seq {lane.cursor_seq}.
+        {repeatWords(destination)} The lane is now at stream_seq {lane.cursor_seq}.
       </p>
       <Choice
-        label="Back to"
+        label="Rewind to"
         value={point}
         options={[
-          ['time', 'a time'],
-          ['earliest', 'the earliest message that is kept'],
+          ['time', 'a point in time'],
+          ['earliest', 'the oldest stored message'],
           ['seq', 'a stream_seq'],
         ]}
         onValue={setPoint}
       />
       {point === 'time' ? (
         <TextField
-          label="Time (time zone of this computer)"
+          label="Time (in the time zone of this computer)"
           type="datetime-local"
           step="1"
           required

@@ -12,9 +12,9 @@ import { useNow } from '../../data/clock.ts'
 import { usePipeOverview, useRate } from '../../data/overview.ts'
 import { useBlockingMessage, useDestination } from '../../data/queries.ts'
 import { ButtonLink, formStyles } from '../../ui/controls.tsx'
-import { FailureNotice } from '../../ui/failure.tsx'
+import { Loading } from '../../ui/failure.tsx'
 import { Cause, nameOf, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
-import { Facts, Notice, Page, Section, Skeleton, Table } from '../../ui/layout.tsx'
+import { Facts, Notice, Page, Section, Table } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState } from '../../ui/state.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
@@ -28,7 +28,7 @@ import { LaneActions } from './lane-actions.tsx'
 import { TransformSection } from './transform.tsx'
 
 export function LanePage({ pipeId, destinationId }: { pipeId: string; destinationId: string }) {
-  const { data: destination, error } = useDestination(pipeId, destinationId)
+  const { data: destination, error, etag } = useDestination(pipeId, destinationId)
   if (isNotFound(error)) return <Gone what="destination" />
   return (
     <Page
@@ -47,19 +47,15 @@ export function LanePage({ pipeId, destinationId }: { pipeId: string; destinatio
       }
     >
       {destination === undefined ? (
-        error === null ? (
-          <Skeleton lines={12} />
-        ) : (
-          <FailureNotice failure={error} />
-        )
+        <Loading error={error} lines={12} />
       ) : (
-        <Lane destination={destination} />
+        <Lane destination={destination} etag={etag} />
       )}
     </Page>
   )
 }
 
-function Lane({ destination }: { destination: Destination }) {
+function Lane({ destination, etag }: { destination: Destination; etag: string | null }) {
   const { lane, pipe_id: pipeId, destination_id: id } = destination
   const pipeName = usePipeOverview(pipeId)?.pipe_name ?? 'PIPE'
   const isBlocked = destination.destination_status === 'blocked'
@@ -79,6 +75,7 @@ function Lane({ destination }: { destination: Destination }) {
       <LaneActions
         pipeName={pipeName}
         destination={destination}
+        etag={etag}
         blockingRecords={blocking?.body.records_count ?? null}
       />
       {blocking ? (
@@ -122,7 +119,7 @@ function Numbers({ destination }: { destination: Destination }) {
           [
             'Pending',
             lane.pending_messages === 0
-              ? 'nothing'
+              ? 'none'
               : `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
           ],
           [
@@ -144,7 +141,7 @@ function Numbers({ destination }: { destination: Destination }) {
             lane.parked_records ? (
               <ParkedLink key="parked" pipeId={destination.pipe_id} destination={destination} />
             ) : (
-              'nothing'
+              'none'
             ),
           ],
           ['Messages dropped', count(lane.dropped_messages)],

@@ -9,9 +9,9 @@ import { errorLine, faultWords } from '../../../client/lane-error.ts'
 import { errorWords } from '../../../client/parked.ts'
 import { isNotFound } from '../../data/api.ts'
 import { usePipeOverview } from '../../data/overview.ts'
-import { FailureNotice } from '../../ui/failure.tsx'
+import { Loading } from '../../ui/failure.tsx'
 import { LaneLink } from '../../ui/lane-words.tsx'
-import { CliTwin, type Column, Empty, Facts, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
+import { CliTwin, type Column, Empty, Facts, Page, Section, Soft, Table } from '../../ui/layout.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { parkedPath } from '../parked/crumbs.tsx'
 import { PipeCrumb } from '../pipe/crumbs.tsx'
@@ -44,10 +44,8 @@ export function MessagePage({ msgId }: { msgId: string }) {
     >
       {data !== undefined ? (
         <Message body={data.body} text={data.text} />
-      ) : error === null ? (
-        <Skeleton lines={10} />
       ) : (
-        <FailureNotice failure={error} />
+        <Loading error={error} lines={10} />
       )}
     </Page>
   )
@@ -109,7 +107,7 @@ function Message({ body, text }: { body: MessageDetail; text: string }) {
         </Soft>
         <div className={styles.records}>
           {records.map((record, index) => (
-            // biome-ignore lint/suspicious/noArrayIndexKey: a record's place in its message is what it is known by
+            // biome-ignore lint/suspicious/noArrayIndexKey: a record is identified by its position in the message
             <details key={index} open={index === 0}>
               <summary>Record {count(index + 1)}</summary>
               <pre className={styles.record}>

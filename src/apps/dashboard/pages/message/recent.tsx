@@ -5,9 +5,9 @@ import { command } from '../../../client/cli-twin.ts'
 import type { MessageList } from '../../../client/client.ts'
 import { usePipeOverview } from '../../data/overview.ts'
 import { Button, formStyles } from '../../ui/controls.tsx'
-import { FailureNotice } from '../../ui/failure.tsx'
+import { Loading } from '../../ui/failure.tsx'
 import { nameOf } from '../../ui/lane-words.tsx'
-import { CliTwin, type Column, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
+import { CliTwin, type Column, Section, Soft, Table } from '../../ui/layout.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { FindMessage } from './find.tsx'
 import { useMessages } from './queries.ts'
@@ -22,13 +22,9 @@ export function RecentMessages({ pipeId, pipeName }: { pipeId: string; pipeName:
     <Section title="Recent messages">
       <FindMessage />
       {data === undefined ? (
-        error === null ? (
-          <Skeleton lines={3} />
-        ) : (
-          <FailureNotice failure={error} />
-        )
+        <Loading error={error} lines={3} />
       ) : data.messages.length === 0 ? (
-        <Soft>No messages: none were sent, or none are kept any longer.</Soft>
+        <Soft>No messages are stored: none were sent, or their retention time ended.</Soft>
       ) : (
         <Messages pipeId={pipeId} messages={data.messages} />
       )}

@@ -1,20 +1,19 @@
 /** The queries of the pages of parked records. */
 import { useQuery } from '@tanstack/react-query'
+import type { SuccessBody } from '../../../../contract/operations.ts'
 import { ApiFailure } from '../../../client/failure.ts'
 import type { ParkedFilter } from '../../../client/parked.ts'
-import type { LaneRef } from '../../../client/workspace.ts'
+import { type LaneRef, lanePath } from '../../../client/workspace.ts'
 import { api } from '../../data/api.ts'
 
 const replayingEveryMs = 1_000
 const otherwiseEveryMs = 10_000
 const perPage = '50'
 
+export type ParkedPageData = SuccessBody<'listParked'>
+
 /** One page of parked records. Polled every second while one is being replayed. `after` null: the first page. */
-export function useParkedPage(
-  { pipeId, destinationId }: LaneRef,
-  { error_code, reason }: ParkedFilter,
-  after: string | null,
-) {
+export function useParkedPage(place: LaneRef, { error_code, reason }: ParkedFilter, after: string | null) {
   const query = {
     limit: perPage,
     ...(error_code && { error_code }),
@@ -22,15 +21,9 @@ export function useParkedPage(
     ...(after !== null && { after }),
   }
   return useQuery({
-    queryKey: ['pipe', pipeId, 'parked', destinationId, query],
+    queryKey: ['pipe', place.pipeId, 'parked', place.destinationId, query],
     queryFn: async ({ signal }) =>
-      (
-        await api.call('listParked', {
-          path: { pipe_id: pipeId, destination_id: destinationId },
-          query,
-          signal,
-        })
-      ).body,
+      (await api.call('listParked', { path: lanePath(place), query, signal })).body,
     refetchInterval: ({ state }) =>
       state.data?.parked.some((one) => one.state === 'replaying') ? replayingEveryMs : otherwiseEveryMs,
   })
@@ -39,13 +32,13 @@ export function useParkedPage(
 /**
  * Returns the text too, because records are shown as they were sent. Null: the record is not parked, or no longer.
  */
-export function useParked({ pipeId, destinationId }: LaneRef, parkedId: string) {
+export function useParked(place: LaneRef, parkedId: string) {
   return useQuery({
-    queryKey: ['pipe', pipeId, 'parked', destinationId, 'one', parkedId],
+    queryKey: ['pipe', place.pipeId, 'parked', place.destinationId, 'one', parkedId],
     queryFn: async ({ signal }) => {
       try {
         return await api.call('getParked', {
-          path: { pipe_id: pipeId, destination_id: destinationId, parked_id: parkedId },
+          path: { ...lanePath(place), parked_id: parkedId },
           signal,
         })
       } catch (error) {

@@ -3,9 +3,10 @@ import { useState } from 'react'
 import type { Pipe, PipeLimits } from '../../../../contract/pipe.ts'
 import { command, limitWords } from '../../../client/cli-twin.ts'
 import { api } from '../../data/api.ts'
+import type { Watched } from '../../data/if-unchanged.ts'
 import { useChange } from '../../data/queries.ts'
+import { ConfirmDelete } from '../../ui/confirm.tsx'
 import { Button, formStyles, TextField } from '../../ui/controls.tsx'
-import { Confirm } from '../../ui/dialog.tsx'
 import { submitting, useEditForm } from '../../ui/edit-form.tsx'
 import { CliTwin, Section, Soft } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
@@ -51,21 +52,24 @@ export function LimitsForm({
   const [isOpen, setOpen] = useState(limits !== null)
   const [isClearing, setClearing] = useState(false)
   const path = { pipe_id: pipe.pipe_id }
-  const form = useEditForm({
-    initial: { stored: limits, etag },
-    draftOf: textsOf,
-    editable: (stored) => stored ?? {},
+  const watched: Watched<PipeLimits | null> = {
+    part: (stored) => stored ?? {},
     read: async () => {
       const { body, etag } = await api.call('getPipe', { path })
       return { stored: body.limits, etag }
     },
+  }
+  const form = useEditForm({
+    initial: { stored: limits, etag },
+    draftOf: textsOf,
+    ...watched,
     write: async ({ draft, ifMatch }) => {
       const reply = await api.call('putLimits', { path, body: limitsOf(draft), ifMatch })
       return { stored: reply.body.limits as PipeLimits | null, etag: reply.etag, reply }
     },
     onSaved: () => say(`Limits of ${pipe.pipe_name} saved.`, twin),
   })
-  const clear = useChange(() => api.call('deleteLimits', { path }))
+  const clear = useChange((ifMatch: string | null) => api.call('deleteLimits', { path, ifMatch }))
   const twin = command('limits', 'set', pipe.pipe_name, ...limitWords(limitsOf(form.draft)))
   const clearTwin = command('limits', 'clear', pipe.pipe_name, '--yes')
   if (!isOpen) {
@@ -116,12 +120,14 @@ export function LimitsForm({
         <CliTwin command={twin} />
       </form>
       {isClearing ? (
-        <Confirm
+        <ConfirmDelete
           title="Remove the limits?"
-          deed="Remove"
+          confirmLabel="Remove"
           command={clearTwin}
-          run={async () => {
-            const { etag } = await clear.mutateAsync()
+          seen={form.base}
+          {...watched}
+          remove={async (ifMatch) => {
+            const { etag } = await clear.mutateAsync(ifMatch)
             form.begin({ stored: null, etag })
             setOpen(false)
             say(`Limits of ${pipe.pipe_name} removed.`, clearTwin)
@@ -129,7 +135,7 @@ export function LimitsForm({
           onClose={() => setClearing(false)}
         >
           Ingest is then not limited, and batches have the default size. No record is affected.
-        </Confirm>
+        </ConfirmDelete>
       ) : null}
     </Section>
   )

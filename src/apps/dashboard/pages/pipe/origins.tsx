@@ -6,8 +6,8 @@ import type { PipeDetail } from '../../../client/client.ts'
 import { ApiFailure } from '../../../client/failure.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
+import { Confirm } from '../../ui/confirm.tsx'
 import { Button, formStyles, TextField } from '../../ui/controls.tsx'
-import { Confirm } from '../../ui/dialog.tsx'
 import { FailureNotice, failureText, fieldErrors } from '../../ui/failure.tsx'
 import { CliTwin, Section, Soft, Table } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
@@ -88,10 +88,10 @@ export function Origins({ detail: { pipe, allowed_origins: origins } }: { detail
         <Confirm
           title={
             <>
-              No longer allow <Outside text={removing.origin_domain} />?
+              Remove <Outside text={removing.origin_domain} />?
             </>
           }
-          deed="Remove"
+          confirmLabel="Remove"
           command={removeTwin}
           run={async () => {
             await remove.mutateAsync(removing.pipe_allowed_origin_id)

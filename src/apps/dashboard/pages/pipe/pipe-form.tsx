@@ -26,7 +26,7 @@ export function PipeForm({ pipe, etag }: { pipe: Pipe; etag: string | null }) {
   const form = useEditForm({
     initial: { stored: pipe, etag },
     draftOf: fieldsOf,
-    editable: fieldsOf,
+    part: fieldsOf,
     read: async () => {
       const { body, etag } = await api.call('getPipe', { path })
       return { stored: body.pipe, etag }
@@ -45,9 +45,9 @@ export function PipeForm({ pipe, etag }: { pipe: Pipe; etag: string | null }) {
   return (
     <form className={formStyles.form} onSubmit={submitting(form.submit)}>
       {form.notice(names)}
-      <Section title="Description">
+      <Section title="Pipe">
         <TextArea
-          label="What the pipe is for"
+          label="Description"
           optional
           value={draft.pipe_description}
           onValue={(pipe_description) => change({ pipe_description })}

@@ -12,11 +12,11 @@ import { api, isNotFound } from '../../data/api.ts'
 import { useNow } from '../../data/clock.ts'
 import { usePipeOverview, useRate, useRates } from '../../data/overview.ts'
 import { useChange, usePipe } from '../../data/queries.ts'
+import { Confirm } from '../../ui/confirm.tsx'
 import { Button, ButtonLink, formStyles } from '../../ui/controls.tsx'
-import { Confirm } from '../../ui/dialog.tsx'
-import { FailureNotice } from '../../ui/failure.tsx'
+import { Loading } from '../../ui/failure.tsx'
 import { Cause, LaneLink, ParkedLink } from '../../ui/lane-words.tsx'
-import { type Column, Empty, Facts, Notice, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
+import { type Column, Empty, Facts, Notice, Page, Section, Soft, Table } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState, PipeStatus } from '../../ui/state.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
@@ -33,7 +33,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
   if (data === undefined) {
     return (
       <Page title="Pipe" name={<Outside text={live?.pipe_name ?? 'Pipe'} />} crumbs={<PipesCrumb />}>
-        {error === null ? <Skeleton lines={9} /> : <FailureNotice failure={error} />}
+        <Loading error={error} lines={9} />
       </Page>
     )
   }
@@ -77,7 +77,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
         }
       >
         {destinations.length === 0 ? (
-          <Empty title="No destination yet">
+          <Empty title="No destinations yet">
             <p>
               Records are kept for the retention time of undelivered messages. Add a table, a bucket, an
               endpoint, or a destination that consumers pull from.
@@ -120,14 +120,14 @@ function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined })
       {isAsking ? (
         <Confirm
           title={isPaused ? 'Resume this pipe?' : 'Pause this pipe?'}
-          deed={isPaused ? 'Resume' : 'Pause'}
+          confirmLabel={isPaused ? 'Resume' : 'Pause'}
           isDanger={!isPaused}
           command={twin}
           run={run}
           onClose={() => setAsking(false)}
         >
           {isPaused
-            ? 'It accepts records again at once.'
+            ? 'It accepts records again immediately.'
             : `Requests to it get 404 until it is resumed. Pending messages (${counted(live?.pending_messages ?? 0, 'message')}) are still delivered.`}
         </Confirm>
       ) : null}
@@ -148,7 +148,7 @@ function Live({ pipe }: { pipe: OverviewPipe }) {
           [
             'Pending messages',
             pipe.pending_messages === 0
-              ? 'nothing'
+              ? 'none'
               : `${count(pipe.pending_messages)} (${bytes(pipe.pending_bytes)})`,
           ],
         ]}
@@ -217,7 +217,7 @@ function Destinations({ pipeId, destinations }: { pipeId: string; destinations: 
         </>
       ),
     },
-    { label: 'Out per second', cell: (one) => count(rates?.get(one.destination_id) ?? 0), isNumber: true },
+    { label: 'Records out/s', cell: (one) => count(rates?.get(one.destination_id) ?? 0), isNumber: true },
     {
       label: 'Pending',
       cell: ({ lane }) =>

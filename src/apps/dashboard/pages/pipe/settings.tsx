@@ -2,15 +2,16 @@
 import { useState } from 'react'
 import { useLocation } from 'wouter'
 import { counted } from '../../../../platform/quantities.ts'
+import { settingsOf } from '../../../client/changed-meanwhile.ts'
 import { command } from '../../../client/cli-twin.ts'
 import type { PipeDetail } from '../../../client/client.ts'
 import { api, isNotFound } from '../../data/api.ts'
 import { usePipeOverview } from '../../data/overview.ts'
 import { useChange, usePipe } from '../../data/queries.ts'
+import { ConfirmDelete } from '../../ui/confirm.tsx'
 import { Button, TextField } from '../../ui/controls.tsx'
-import { Confirm } from '../../ui/dialog.tsx'
-import { FailureNotice } from '../../ui/failure.tsx'
-import { Notice, Page, Section, Skeleton } from '../../ui/layout.tsx'
+import { Loading } from '../../ui/failure.tsx'
+import { Notice, Page, Section } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { Gone, PipeCrumb } from './crumbs.tsx'
@@ -34,32 +35,32 @@ export function PipeSettingsPage({ pipeId }: { pipeId: string }) {
       {isNotFound(error) ? (
         <Notice kind="bad">Another user deleted this pipe. You can still copy what you typed.</Notice>
       ) : null}
-      {data === undefined ? (
-        error === null ? (
-          <Skeleton lines={12} />
-        ) : (
-          <FailureNotice failure={error} />
-        )
-      ) : (
-        <>
-          <PipeForm pipe={data.pipe} etag={data.etag} />
-          <LimitsForm pipe={data.pipe} limits={data.limits} etag={data.etag} />
-          <Origins detail={data} />
-          <DeletePipe detail={data} />
-        </>
-      )}
+      {data === undefined ? <Loading error={error} lines={12} /> : <Settings {...data} />}
     </Page>
   )
 }
 
-function DeletePipe({ detail: { pipe, destinations } }: { detail: PipeDetail }) {
+function Settings({ etag, ...detail }: PipeDetail & { etag: string | null }) {
+  const { pipe, limits } = detail
+  return (
+    <>
+      <PipeForm pipe={pipe} etag={etag} />
+      <LimitsForm pipe={pipe} limits={limits} etag={etag} />
+      <Origins detail={detail} />
+      <DeletePipe detail={detail} etag={etag} />
+    </>
+  )
+}
+
+interface DeleteProps {
+  detail: PipeDetail
+  etag: string | null
+}
+
+function DeletePipe({ detail, etag }: DeleteProps) {
   const [isAsking, setAsking] = useState(false)
-  const [typed, setTyped] = useState('')
-  const [, go] = useLocation()
+  const { pipe, destinations } = detail
   const live = usePipeOverview(pipe.pipe_id)
-  const remove = useChange(() => api.call('deletePipe', { path: { pipe_id: pipe.pipe_id } }))
-  const twin = command('pipes', 'delete', pipe.pipe_name, '--yes')
-  const isNamed = typed === pipe.pipe_name
   return (
     <Section title="Delete this pipe">
       <p>
@@ -71,27 +72,44 @@ function DeletePipe({ detail: { pipe, destinations } }: { detail: PipeDetail }) 
           Delete pipe …
         </Button>
       </div>
-      {isAsking ? (
-        <Confirm
-          title={
-            <>
-              Delete <Outside text={pipe.pipe_name} />?
-            </>
-          }
-          deed={`Delete the pipe and ${counted(live?.pending_messages ?? 0, 'message')}`}
-          command={twin}
-          run={async () => {
-            if (!isNamed) throw new Error('Type the name of the pipe exactly as shown.')
-            await remove.mutateAsync()
-            say(`Pipe ${pipe.pipe_name} deleted.`, twin)
-            go('/pipes')
-          }}
-          onClose={() => setAsking(false)}
-        >
-          <p>This cannot be undone. Senders get 404 from then on.</p>
-          <TextField label={`Type ${pipe.pipe_name} to continue`} value={typed} onValue={setTyped} />
-        </Confirm>
-      ) : null}
+      {isAsking ? <DeleteDialog detail={detail} etag={etag} onClose={() => setAsking(false)} /> : null}
     </Section>
+  )
+}
+
+function DeleteDialog({ detail, etag, onClose }: DeleteProps & { onClose: () => void }) {
+  const { pipe } = detail
+  const [typed, setTyped] = useState('')
+  const [, go] = useLocation()
+  const path = { pipe_id: pipe.pipe_id }
+  const pending = usePipeOverview(pipe.pipe_id)?.pending_messages ?? 0
+  const remove = useChange((ifMatch: string | null) => api.call('deletePipe', { path, ifMatch }))
+  const twin = command('pipes', 'delete', pipe.pipe_name, '--yes')
+  return (
+    <ConfirmDelete
+      title={
+        <>
+          Delete <Outside text={pipe.pipe_name} />?
+        </>
+      }
+      confirmLabel={pending === 0 ? 'Delete the pipe' : `Delete the pipe and ${counted(pending, 'message')}`}
+      command={twin}
+      seen={{ stored: detail, etag }}
+      part={settingsOf}
+      read={async () => {
+        const { body, etag } = await api.call('getPipe', { path })
+        return { stored: body, etag }
+      }}
+      remove={async (ifMatch) => {
+        if (typed !== pipe.pipe_name) throw new Error('Type the name of the pipe exactly as shown.')
+        await remove.mutateAsync(ifMatch)
+        say(`Pipe ${pipe.pipe_name} deleted.`, twin)
+        go('/pipes')
+      }}
+      onClose={onClose}
+    >
+      <p>This cannot be undone. Senders then get 404.</p>
+      <TextField label={`Type ${pipe.pipe_name} to confirm`} value={typed} onValue={setTyped} />
+    </ConfirmDelete>
   )
 }

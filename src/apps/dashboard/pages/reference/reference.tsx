@@ -3,8 +3,8 @@ import { useQuery } from '@tanstack/react-query'
 import { useDeferredValue, useState } from 'react'
 import { openapiAddress } from '../../data/queries.ts'
 import { TextField } from '../../ui/controls.tsx'
-import { FailureNotice } from '../../ui/failure.tsx'
-import { Code, Empty, Page, Section, Skeleton, Soft, Table } from '../../ui/layout.tsx'
+import { Loading } from '../../ui/failure.tsx'
+import { Code, Empty, Page, Section, Soft, Table } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { type ApiDocument, type ApiOperation, readDocument, typeWords } from './document.ts'
 import styles from './reference.module.css'
@@ -26,15 +26,7 @@ export function ReferencePage() {
       name="API reference"
       actions={<a href={openapiAddress}>OpenAPI document (YAML)</a>}
     >
-      {data === undefined ? (
-        error === null ? (
-          <Skeleton lines={12} />
-        ) : (
-          <FailureNotice failure={error} />
-        )
-      ) : (
-        <Reference document={data} />
-      )}
+      {data === undefined ? <Loading error={error} lines={12} /> : <Reference document={data} />}
     </Page>
   )
 }

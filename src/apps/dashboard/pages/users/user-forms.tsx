@@ -6,15 +6,15 @@ import { ApiFailure } from '../../../client/failure.ts'
 import { dashboard } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { Choice, TextField } from '../../ui/controls.tsx'
-import { FormDialog } from '../../ui/dialog.tsx'
 import { failureText, fieldErrors } from '../../ui/failure.tsx'
+import { FormDialog } from '../../ui/form-dialog.tsx'
 import { NewPasswordField } from '../../ui/new-password-field.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 
 export const roles: readonly (readonly [UserRole, string])[] = [
-  ['viewer', 'viewer: sees everything, changes nothing'],
-  ['admin', 'admin: can do everything'],
+  ['viewer', 'viewer: read-only'],
+  ['admin', 'admin: full access'],
 ]
 
 export function NewUser({ onClose }: { onClose: () => void }) {
@@ -39,8 +39,8 @@ export function NewUser({ onClose }: { onClose: () => void }) {
       onSubmit={submit}
       failure={isDuplicate ? null : create.error}
       shown={['user_email', 'user_role', 'password']}
-      deed="Create user"
-      running="Creating …"
+      confirmLabel="Create user"
+      runningLabel="Creating …"
       isRunning={create.isPending}
       command={twin}
     >
@@ -57,7 +57,7 @@ export function NewUser({ onClose }: { onClose: () => void }) {
         label="Password"
         value={password}
         onValue={setPassword}
-        advice=". They can change it themselves."
+        advice=". The user can change it later."
         error={errors.password}
       />
     </FormDialog>
@@ -80,7 +80,7 @@ export function ChangeUser({ user, onClose }: { user: User; onClose: () => void 
   const submit = () =>
     save.mutate(undefined, {
       onSuccess: () => {
-        say(`User ${user.user_email} updated. They must sign in again.`, twin)
+        say(`User ${user.user_email} updated. The user must sign in again.`, twin)
         onClose()
       },
     })
@@ -91,13 +91,13 @@ export function ChangeUser({ user, onClose }: { user: User; onClose: () => void 
       onSubmit={submit}
       failure={save.error}
       shown={['user_role', 'password']}
-      deed="Save"
-      running="Saving …"
+      confirmLabel="Save"
+      runningLabel="Saving …"
       isRunning={save.isPending}
       isDisabled={Object.keys(body).length === 0}
       command={twin}
     >
-      <p>A change ends all sessions of this user.</p>
+      <p>Saving ends all sessions of this user.</p>
       <Choice label="Role" value={role} options={roles} onValue={setRole} error={errors.user_role} />
       <NewPasswordField
         label="New password"

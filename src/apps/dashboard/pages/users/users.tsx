@@ -5,10 +5,12 @@ import { command } from '../../../client/cli-twin.ts'
 import { dashboard } from '../../data/api.ts'
 import { useChange, useUsers } from '../../data/queries.ts'
 import { useMayChange, useSession } from '../../data/session-context.ts'
+import { Confirm } from '../../ui/confirm.tsx'
 import { Button, Choice, formStyles } from '../../ui/controls.tsx'
-import { Confirm, Dialog, FormDialog } from '../../ui/dialog.tsx'
-import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
-import { Code, Notice, Page, Section, Skeleton, Table } from '../../ui/layout.tsx'
+import { Dialog } from '../../ui/dialog.tsx'
+import { fieldErrors, Loading } from '../../ui/failure.tsx'
+import { FormDialog } from '../../ui/form-dialog.tsx'
+import { Code, Notice, Page, Section, Table } from '../../ui/layout.tsx'
 import { usePage } from '../../ui/paging.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
@@ -32,7 +34,7 @@ export function UsersPage() {
         </div>
       }
     >
-      {mayChange ? <Users /> : <Notice>Only admins can see the users.</Notice>}
+      {mayChange ? <Users /> : <Notice>Only admins can see users.</Notice>}
       {asking === 'user' ? <NewUser onClose={() => setAsking(null)} /> : null}
       {asking === 'link' ? <SetupLink onClose={() => setAsking(null)} /> : null}
     </Page>
@@ -45,7 +47,7 @@ function Users() {
   const [changing, setChanging] = useState<User | null>(null)
   const [deleting, setDeleting] = useState<User | null>(null)
   const { rows, pager } = usePage(users ?? [], 'user')
-  if (users === undefined) return error === null ? <Skeleton /> : <FailureNotice failure={error} />
+  if (users === undefined) return <Loading error={error} />
   return (
     <Section title="Users">
       <Table
@@ -97,7 +99,7 @@ function DeleteUser({ user, onClose }: { user: User; onClose: () => void }) {
           Delete <Outside text={user.user_email} />?
         </>
       }
-      deed="Delete the user"
+      confirmLabel="Delete the user"
       command={twin}
       run={async () => {
         await remove.mutateAsync()
@@ -105,7 +107,7 @@ function DeleteUser({ user, onClose }: { user: User; onClose: () => void }) {
       }}
       onClose={onClose}
     >
-      All sessions of this user end at once. Pipes, keys and records stay as they are.
+      All sessions of this user end immediately. Pipes, keys and records are not affected.
     </Confirm>
   )
 }
@@ -122,12 +124,12 @@ function SetupLink({ onClose }: { onClose: () => void }) {
         onSubmit={() => create.mutate()}
         failure={create.error}
         shown={['user_role']}
-        deed="Create link"
-        running="Creating …"
+        confirmLabel="Create link"
+        runningLabel="Creating …"
         isRunning={create.isPending}
         command={command('users', 'setup-link', '--role', role)}
       >
-        <p>The person who opens the link chooses an e-mail address and a password. It works once.</p>
+        <p>The person who opens the link chooses an e-mail address and a password. The link works once.</p>
         <Choice
           label="Role"
           value={role}
@@ -140,7 +142,9 @@ function SetupLink({ onClose }: { onClose: () => void }) {
   }
   return (
     <Dialog title="Invite by link" open onClose={onClose}>
-      <Notice kind="warn">It is shown only once. It works until {exactTime(link.setup_expires_ts)}.</Notice>
+      <Notice kind="warn">
+        Copy the link now: it is shown only once. It expires on {exactTime(link.setup_expires_ts)}.
+      </Notice>
       <Code label="Setup link" text={`${location.origin}${link.setup_path}`} />
       <div>
         <Button look="primary" onClick={onClose}>

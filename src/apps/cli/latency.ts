@@ -1,0 +1,96 @@
+/** `pipectl lanes latency`: how long records take to a destination, and how often its attempts succeed. */
+import type { Command } from 'commander'
+import type { LaneLatencyReport, LatencySummary } from '../../contract/latency.ts'
+import { usageHours } from '../../contract/usage.ts'
+import { count, hourMs } from '../../platform/quantities.ts'
+import { latencyText, shareText } from '../client/latency.ts'
+import { lanePath } from '../client/workspace.ts'
+import { clientCommand } from './define.ts'
+import { requireMoment } from './moment.ts'
+import { print, type Table } from './output.ts'
+import { findDestination } from './references.ts'
+
+interface Options {
+  since: string
+  until?: string
+}
+
+export function addLatencyCommand(lanes: Command): void {
+  clientCommand<Options>(lanes, {
+    usage: 'latency <destination>',
+    summary: 'show how long records take to a destination, and how often its attempts succeed',
+    help: `LATENCY is the time from the acceptance of a record until the destination had it; ATTEMPT is the duration of an attempt. Each
+percentile is within 10 %. The first row is the whole range; hours without activity are left out. The figures are kept by hour
+for 30 days, so a range begins and ends with whole hours (UTC).`,
+    examples: [
+      'pipectl lanes latency orders/database',
+      'pipectl lanes latency orders/database --since 7d -o json',
+      'pipectl lanes latency orders/database --since 2027-01-30T08:00:00Z --until 2027-01-30T12:00:00Z',
+    ],
+    options: (command) =>
+      command
+        .option(
+          '--since <time>',
+          'from the hour that contains this time: 1h, 24h, 7d, 30d ago, today, yesterday, or an ISO 8601 time',
+          '24h',
+        )
+        .option('--until <time>', 'up to the hour that contains this time; default: now'),
+    action: async (client, [reference], options) => {
+      const { destination } = await findDestination(client, reference!)
+      const { body, text } = await client.call('getDestinationLatency', {
+        path: lanePath(destination),
+        query: queryOf(options),
+      })
+      const items = () => body.hours.map((hour) => JSON.stringify(hour))
+      const names = () => body.hours.map((hour) => hour.hour_ts)
+      await print({ json: text, items, names, table: () => table(body) }, options.output)
+    },
+  })
+}
+
+function queryOf({ since, until }: Options): Record<string, string> {
+  const firstMs = Date.parse(requireMoment(since, '--since'))
+  const lastMs = until === undefined ? Date.now() : Date.parse(requireMoment(until, '--until'))
+  const hours = Math.floor(lastMs / hourMs) - Math.floor(firstMs / hourMs) + 1
+  return {
+    hours: String(Math.min(usageHours.max, hours)),
+    ...(until === undefined ? {} : { until: new Date(lastMs).toISOString() }),
+  }
+}
+
+function table({ total, hours }: LaneLatencyReport): Table {
+  const shown = hours.filter(({ records, attempts }) => records + attempts > 0)
+  return {
+    columns: [
+      'HOUR (UTC)',
+      'RECORDS',
+      'LATENCY P50',
+      'P95',
+      'P99',
+      { label: 'ATTEMPTS', gives: 1 },
+      'FAILED',
+      'SUCCESS',
+      { label: 'ATTEMPT P50', gives: 2 },
+      { label: 'P99', gives: 3 },
+    ],
+    rows:
+      shown.length === 0
+        ? []
+        : [
+            rowOf('whole range', total),
+            ...shown.map((hour) => rowOf(hour.hour_ts.slice(0, 16).replace('T', ' '), hour)),
+          ],
+    empty: 'nothing was delivered or attempted in this time',
+  }
+}
+
+function rowOf(label: string, one: LatencySummary): string[] {
+  const { latency_ms: latency, attempt_ms: attempt } = one
+  return [
+    label,
+    count(one.records),
+    ...[latencyText(latency?.p50), latencyText(latency?.p95), latencyText(latency?.p99)],
+    ...[count(one.attempts), count(one.failed_attempts), shareText(one.success_rate)],
+    ...[latencyText(attempt?.p50), latencyText(attempt?.p99)],
+  ]
+}
