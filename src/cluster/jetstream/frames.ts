@@ -1,14 +1,15 @@
 /**
- * The buffer's messages in JetStream. A JetStream message is one frame: messages of one pipe, laid out as in `../../log/frame.ts`.
+ * The buffer's messages in JetStream. A JetStream message is one frame: messages of one pipe, laid out as in
+ * `../../log/frame.ts`.
  *
- *   subject   pipectl.<cluster>.buffer.<pipe_id>.f               messages without an Idempotency-Key
- *             pipectl.<cluster>.buffer.<pipe_id>.k.<chain>       messages with a key, of one appender (keyed-appends.ts). An earlier
- *                                                                version had a subject for each key here
+ *   subject   pipectl.<cluster>.buffer.<pipe_id>.f           messages without an Idempotency-Key
+ *             pipectl.<cluster>.buffer.<pipe_id>.k.<chain>   messages with a key, of one appender (keyed-appends.ts).
+ *                                                            An earlier version had a subject for each key here
  *   headers   the facts that are needed more often than the frame itself: see FrameHead
  *   body      the frame
  *
- * `seq` = the stream's sequence × 1,024 + the message's index in the frame: ascending, unique, below 2^53 for 8 × 10^12
- * frames. Sequences begin with 1, so no `seq` is below 1,024.
+ * `seq` = the stream's sequence × 1,024 + the message's index in the frame: ascending, unique, below 2^53 for 8 ×
+ * 10^12 frames. Sequences begin with 1, so no `seq` is below 1,024.
  */
 import type { NewMessage } from '../../log/buffer.ts'
 import {

@@ -31,7 +31,10 @@ const maxPlaceholders = 65_535
 /** No statement needs to be larger, and its packet is one block of memory. */
 const maxStatementBytes = 8 * 1024 * 1024
 
-/** Leaves the transaction open, for the caller to commit. Rejects with the server's or the connection's error, or with a DeliveryError that names a record. */
+/**
+ * Leaves the transaction open, for the caller to commit. Rejects with the server's or the connection's error, or with
+ * a DeliveryError that names a record.
+ */
 export async function storeRows(
   connection: MysqlConnection,
   plan: InsertPlan,

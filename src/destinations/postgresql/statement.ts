@@ -301,7 +301,10 @@ function recordSource(targets: readonly Target[]): { text: string; values: strin
 /** A function takes at most 100 arguments. */
 const maxPairs = 45
 
-/** json_to_recordset finds keys by column name: none twice, and none that cannot be a name (empty, too long, control characters). */
+/**
+ * json_to_recordset finds keys by column name. So no two targets can have the same key, and no key can be invalid as
+ * a name (empty, too long, control characters).
+ */
 function canBeNamed(targets: readonly Target[]): boolean {
   if (targets.some(isDefaultWhenAbsent)) return false
   const keys = new Set(targets.map(({ key }) => key))
