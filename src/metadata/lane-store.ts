@@ -66,18 +66,16 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
       const rows = allRows.filter((row) => !stored?.has(row))
       const counts = rows.length === allRows.length ? allCounts : countsOf(rows, allCounts)
       if (rows.length === 0 && counts.length === 0) return
-      const hasParked = rows.some((row) => (parked.get(row.destinationId)?.length ?? 0) > 0)
       // Changes of parked records depend on stored rows, so they need a serialisable transaction. All other statements
       // depend only on the row that they change.
-      const inTransaction = hasParked ? inWriteTransaction : inRowTransaction
+      const inTransaction = parked.size > 0 ? inWriteTransaction : inRowTransaction
       const saving = inTransaction(db, async (trx) => {
         const unsaved = await updateRows(trx, rows, updateLane)
-        if (unsaved.length > 0) await requireDeleted(trx, unsaved)
         const saved = new Set(rows.map(({ destinationId }) => destinationId))
         for (const id of unsaved) saved.delete(id)
         const isSaved = ({ destinationId }: LaneState | LaneCounts) => saved.has(destinationId)
-        for (const { destinationId } of hasParked ? rows.filter(isSaved) : [])
-          await applyParkedChanges(trx, destinationId, parked.get(destinationId) ?? [], now)
+        for (const [destinationId, changes] of parked)
+          if (saved.has(destinationId)) await applyParkedChanges(trx, destinationId, changes, now)
         const nowMs = now()
         const hourStartMs = nowMs - (nowMs % hourMs)
         await recordPassed(trx, counts.filter(isSaved))
@@ -126,7 +124,7 @@ function byDestination(a: LaneState, b: LaneState): number {
   return a.destinationId < b.destinationId ? -1 : 1
 }
 
-/** Returns the ids of rows that do not exist, or that a newer owner has saved. */
+/** Returns the ids of rows that do not exist. Rejects with LaneOwnershipLostError if a newer owner has saved one. */
 async function updateRows(trx: Connection, rows: readonly LaneState[], statement: string): Promise<string[]> {
   const unsaved: string[] = []
   for (const row of rows.toSorted(byDestination)) {
@@ -135,6 +133,7 @@ async function updateRows(trx: Connection, rows: readonly LaneState[], statement
     const { numAffectedRows } = await trx.executeQuery(CompiledQuery.raw(statement, parameters))
     if (numAffectedRows === 0n) unsaved.push(destination_id)
   }
+  if (unsaved.length > 0) await requireDeleted(trx, unsaved)
   return unsaved
 }
 
