@@ -13,8 +13,9 @@ import { Attempt, type AttemptCalls, type AttemptOutcome, abortGraceMs, isCutSho
 import { batchOf, filteredOf } from './batch.ts'
 import { RateGate, RetryWindow } from './clock.ts'
 import type { AttemptCounts } from './delivery.ts'
-import type { DurableState, EndedAttempt } from './durable-state.ts'
+import type { DurableState } from './durable-state.ts'
 import type { LaneDeps } from './lane.ts'
+import type { EndedAttempt } from './lane-log.ts'
 import { RejectedRecordParking } from './parked/park.ts'
 import { Progress } from './progress.ts'
 

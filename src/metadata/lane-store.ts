@@ -70,9 +70,7 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
       // depend only on the row that they change.
       const inTransaction = parked.size > 0 ? inWriteTransaction : inRowTransaction
       const saving = inTransaction(db, async (trx) => {
-        const unsaved = await updateRows(trx, rows, updateLane)
-        const saved = new Set(rows.map(({ destinationId }) => destinationId))
-        for (const id of unsaved) saved.delete(id)
+        const saved = await updateRows(trx, rows, updateLane)
         const isSaved = ({ destinationId }: LaneState | LaneCounts) => saved.has(destinationId)
         for (const [destinationId, changes] of parked)
           if (saved.has(destinationId)) await applyParkedChanges(trx, destinationId, changes, now)
@@ -124,17 +122,23 @@ function byDestination(a: LaneState, b: LaneState): number {
   return a.destinationId < b.destinationId ? -1 : 1
 }
 
-/** Returns the ids of rows that do not exist. Rejects with LaneOwnershipLostError if a newer owner has saved one. */
-async function updateRows(trx: Connection, rows: readonly LaneState[], statement: string): Promise<string[]> {
+/** Returns the ids of the rows that exist. Rejects with LaneOwnershipLostError if a newer owner has saved one. */
+async function updateRows(
+  trx: Connection,
+  rows: readonly LaneState[],
+  statement: string,
+): Promise<ReadonlySet<string>> {
+  const saved = new Set<string>()
   const unsaved: string[] = []
   for (const row of rows.toSorted(byDestination)) {
     const { destination_id, owner_epoch, state, row_check } = encodeLane(row)
     const parameters = [state, owner_epoch, row_check, destination_id, owner_epoch]
     const { numAffectedRows } = await trx.executeQuery(CompiledQuery.raw(statement, parameters))
     if (numAffectedRows === 0n) unsaved.push(destination_id)
+    else saved.add(destination_id)
   }
   if (unsaved.length > 0) await requireDeleted(trx, unsaved)
-  return unsaved
+  return saved
 }
 
 function countsOf(rows: readonly LaneState[], counts: readonly LaneCounts[]): LaneCounts[] {
