@@ -30,9 +30,9 @@ import type { Lane, LaneDeps } from './lane.ts'
 import { AttemptsObserved, namesOf } from './lane-log.ts'
 import { MemoryBudget } from './memory-budget.ts'
 import { ParkedSpace, Parking } from './parked/park.ts'
-import { PatientReader, ReadOutage } from './patient-reader.ts'
 import { PullLane } from './pull-lane.ts'
 import { PushLane } from './push-lane.ts'
+import { PatientReader, ReadOutage } from './read-ahead.ts'
 import { afterStateDamaged } from './transitions.ts'
 
 export interface LaneOpenerOptions {
