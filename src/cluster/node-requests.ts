@@ -88,7 +88,7 @@ export class NodeRequests {
   constructor(options: NodeRequestsOptions) {
     this.#options = options
     const { nats, cluster, nodeId } = options
-    const subscription = nats.subscribe(replySubject(cluster, nodeId, '*'), {
+    const subscription = nats.subscribe(replySubject({ cluster, nodeId }, '*'), {
       callback: (error, message) => {
         if (error !== null) return
         const id = Number(message.subject.slice(message.subject.lastIndexOf('.') + 1))
@@ -165,9 +165,13 @@ export class NodeRequests {
 
   #publish(to: string, head: ToServer, body?: Uint8Array, id?: number): void {
     const { nats, cluster, nodeId } = this.#options
-    const reply = id === undefined ? undefined : replySubject(cluster, nodeId, id)
+    const reply = id === undefined ? undefined : replySubject({ cluster, nodeId }, id)
     try {
-      nats.publish(nodeSubject(cluster, to), encode(head, body), reply === undefined ? {} : { reply })
+      nats.publish(
+        nodeSubject({ cluster, nodeId: to }),
+        encode(head, body),
+        reply === undefined ? {} : { reply },
+      )
     } catch (error) {
       if (id !== undefined) this.#fail(id, 'unreachable', String(error))
     }

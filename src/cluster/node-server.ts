@@ -96,7 +96,7 @@ export class NodeServer {
   constructor(options: NodeServerOptions) {
     this.#options = options
     const { nats, cluster, nodeId } = options
-    const subscription = nats.subscribe(nodeSubject(cluster, nodeId), {
+    const subscription = nats.subscribe(nodeSubject({ cluster, nodeId }), {
       callback: (error, message) => {
         if (error === null) this.#receive(message.data)
       },
@@ -239,7 +239,7 @@ export class NodeServer {
   #reply(to: string, id: number, head: ToCaller, body?: Uint8Array): void {
     const { nats, cluster } = this.#options
     try {
-      nats.publish(replySubject(cluster, to, id), encode(head, body))
+      nats.publish(replySubject({ cluster, nodeId: to }, id), encode(head, body))
     } catch {
       // The connection is closed. The caller gets no response and treats the outcome as unknown.
     }

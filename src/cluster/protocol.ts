@@ -106,12 +106,17 @@ export const silenceMs = 3_000
 /** The interval at which a serving node reports that it is still working. */
 export const workingEveryMs = 1_000
 
-export function nodeSubject(cluster: string, nodeId: string): string {
+interface NodeOfCluster {
+  cluster: string
+  nodeId: string
+}
+
+export function nodeSubject({ cluster, nodeId }: NodeOfCluster): string {
   return `pipectl.${cluster}.node.${nodeId}`
 }
 
-export function replySubject(cluster: string, nodeId: string, id: number | '*'): string {
-  return `${nodeSubject(cluster, nodeId)}.reply.${id}`
+export function replySubject(node: NodeOfCluster, id: number | '*'): string {
+  return `${nodeSubject(node)}.reply.${id}`
 }
 
 const none = new Uint8Array(0)

@@ -221,7 +221,7 @@ export class ClusterQuotas {
     const ask = { need, spare: { records, bytes: records * pipe.bytesEach }, held }
     const block = await this.#turns.run(() => this.#reserveOrOpen(pipeId, ask), turnOf(pipeId))
     if (pipe.generation !== generation) {
-      if (block !== null) await this.#return(pipeId, block.ledgerId, block)
+      if (block !== null) await this.#return({ pipeId, ledgerId: block.ledgerId }, block)
       return false
     }
     if (block === null) {
@@ -369,7 +369,8 @@ export class ClusterQuotas {
     const { ledgerId } = pipe
     const left = this.#allowance(pipeId).takeBlock()
     pipe.ledgerId = null
-    if (ledgerId !== null && (left.records > 0 || left.bytes > 0)) await this.#return(pipeId, ledgerId, left)
+    if (ledgerId !== null && (left.records > 0 || left.bytes > 0))
+      await this.#return({ pipeId, ledgerId }, left)
   }
 
   /** An unavailable database is not an error here, because the heartbeat reports it. */
@@ -380,11 +381,11 @@ export class ClusterQuotas {
   }
 
   /** Not repeated after a failure, because it is unknown whether the return was done. */
-  async #return(pipeId: string, ledgerId: string, { records, bytes }: DaySums): Promise<void> {
+  async #return(block: { pipeId: string; ledgerId: string }, { records, bytes }: DaySums): Promise<void> {
     try {
       await this.#turns.run(
-        () => this.#options.store.returnBlock(pipeId, ledgerId, { records, bytes }),
-        turnOf(pipeId),
+        () => this.#options.store.returnBlock(block, { records, bytes }),
+        turnOf(block.pipeId),
       )
     } catch (err) {
       this.#failed(err)

@@ -21,6 +21,7 @@ import type {
   Delivery,
   LaneTrouble,
   LaneViews,
+  LeasedMessage,
   PipeBacklog,
   PulledRef,
   PullRequest,
@@ -131,8 +132,8 @@ class ClusterDelivery implements DeliveryHandle {
     return this.#command<RewindResult>('rewind', destinationId, [target], { kind: 'rewound', cursorSeq: 0 })
   }
 
-  acknowledge(destinationId: string, msgId: string, done: boolean): Promise<boolean> {
-    return this.#command('acknowledge', destinationId, [msgId, done], false)
+  acknowledge({ destinationId, msgId }: LeasedMessage, isDone: boolean): Promise<boolean> {
+    return this.#command('acknowledge', destinationId, [msgId, isDone], false)
   }
 
   /** Notifies only the current owner, because a new owner reads the records by itself. */

@@ -58,8 +58,8 @@ export function serveDelivery(local: Local): ServedDelivery {
     'delivery.rewind': served([id, target], async ([id, target]) => ({
       value: await local.rewind(id, target),
     })),
-    'delivery.acknowledge': served([id, id, Type.Boolean()], async ([id, msgId, isDone]) => ({
-      value: await local.acknowledge(id, msgId, isDone),
+    'delivery.acknowledge': served([id, id, Type.Boolean()], async ([destinationId, msgId, isDone]) => ({
+      value: await local.acknowledge({ destinationId, msgId }, isDone),
     })),
     'delivery.parkedChanged': served([id], async ([id]) => ({ value: await local.parkedChanged(id) })),
     'delivery.pull': served([id, pull], async ([destinationId, { waitMs, afterSeq }], context) => {

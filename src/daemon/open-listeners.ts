@@ -100,7 +100,7 @@ export async function openServer(
   }
   const tails = new Tails({
     history: parts.history,
-    hasPipe: (workspaceId, pipeId) => parts.directory.pipe(pipeId)?.workspaceId === workspaceId,
+    hasPipe: ({ workspaceId, pipeId }) => parts.directory.pipe(pipeId)?.workspaceId === workspaceId,
     log,
   })
   shutdown.set('end tails', () => tails.end())
@@ -213,7 +213,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     if ('apiKeyId' in change && change.isRevoked) longPoll.revoke(change.apiKeyId)
   })
   const pulls = pullRoutes({
-    findDestination: (workspaceId, id) => metadata.destinations.get({ workspaceId, destinationId: id }),
+    findDestination: (destination) => metadata.destinations.get(destination),
     pulls: delivery,
     longPoll,
     log,

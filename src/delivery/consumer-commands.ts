@@ -160,14 +160,14 @@ export class ConsumerCommands {
     if (this.#row.leaseMsgId !== null) await this.#save(transition.withoutLease(this.#row))
   }
 
-  async acknowledge(msgId: string, done: boolean): Promise<boolean> {
+  async acknowledge(msgId: string, isDone: boolean): Promise<boolean> {
     await this.#endOverdueLease()
     if (this.#row.leaseMsgId === null || this.#row.leaseMsgId !== msgId) return false
     this.#inFlight = null
     const leased = await this.#cursor.first()
     if (leased?.msgId !== msgId) return false
     this.#given = measured(leased)
-    if (done) await this.#moveTo(leased.seq)
+    if (isDone) await this.#moveTo(leased.seq)
     else await this.#failed('nack')
     return true
   }

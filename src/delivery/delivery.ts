@@ -219,6 +219,12 @@ export interface PulledRef {
   pullId: string
 }
 
+/** A message that a consumer has pulled and not yet acknowledged. */
+export interface LeasedMessage {
+  destinationId: string
+  msgId: string
+}
+
 /** The consumers' side of pull lanes. */
 export interface Pulls {
   /** Waits up to `waitMs` for a message. `pulled`/`abandoned` must follow a `message` result in auto mode. */
@@ -227,8 +233,8 @@ export interface Pulls {
   pulled(ref: PulledRef): Promise<void>
   /** The response could not be sent: the message is redelivered. */
   abandoned(ref: PulledRef): Promise<void>
-  /** Explicit ack (done) or nack (redeliver now). Returns false when there is no such lease. */
-  acknowledge(destinationId: string, msgId: string, done: boolean): Promise<boolean>
+  /** Explicit ack (`isDone`) or nack (redeliver now). Returns false when there is no such lease. */
+  acknowledge(message: LeasedMessage, isDone: boolean): Promise<boolean>
   /** First step of the shutdown: waiting pulls resolve `empty`, later ones immediately. */
   endPulls(): Promise<void>
 }

@@ -111,8 +111,8 @@ export function openLaneService({
       (await consumers(destinationId)?.pull(request)) ?? { kind: 'not_found' },
     pulled: async ({ destinationId, pullId }) => consumers(destinationId)?.pulled(pullId),
     abandoned: async ({ destinationId, pullId }) => consumers(destinationId)?.abandoned(pullId),
-    acknowledge: async (destinationId, msgId, done) =>
-      (await consumers(destinationId)?.acknowledge(msgId.toLowerCase(), done)) ?? false,
+    acknowledge: async ({ destinationId, msgId }, isDone) =>
+      (await consumers(destinationId)?.acknowledge(msgId.toLowerCase(), isDone)) ?? false,
     endPulls: async () => lanes.endPulls(),
     troubles: (query) => troublesOf(lanes, query),
     countUsage: async (pipeId) => await countUsage?.(pipeId),

@@ -101,7 +101,7 @@ export interface PullConsumers {
   pull(request: PullRequest): Promise<PullResult>
   pulled(pullId: string): Promise<void>
   abandoned(pullId: string): Promise<void>
-  acknowledge(msgId: string, done: boolean): Promise<boolean>
+  acknowledge(msgId: string, isDone: boolean): Promise<boolean>
   /** Every waiting and every later pull resolves `empty`. */
   endPulls(): void
 }

@@ -26,7 +26,7 @@ export interface MemoryReservation {
   release(): void
 }
 
-/** Lent until it is released or revoked. */
+/** Memory that is borrowed until it is released or revoked. */
 export interface SpareMemory {
   /** Idempotent. */
   release(): void

@@ -57,7 +57,13 @@ export function ownedLanes(
     rewind: onLane(service.rewind, ({ kind }) => kind === 'ahead'),
     blockingMessage: onLane(service.blockingMessage, (message) => message !== null),
     pull: onLane(service.pull, ({ kind }) => kind === 'message'),
-    acknowledge: onLane(service.acknowledge, (isDone) => isDone),
+    acknowledge: (message, isDone) => {
+      const acknowledge = onLane(
+        () => service.acknowledge(message, isDone),
+        (hadLease) => hadLease,
+      )
+      return acknowledge(message.destinationId)
+    },
     parkedChanged: onLane(service.parkedChanged, () => false),
   }
 }

@@ -89,8 +89,8 @@ export class PullLane extends LaneCore implements PullConsumers {
     return this.command(undefined, () => this.#commands.abandoned(pullId))
   }
 
-  acknowledge(msgId: string, done: boolean): Promise<boolean> {
-    return this.ask(false, () => this.#commands.acknowledge(msgId, done))
+  acknowledge(msgId: string, isDone: boolean): Promise<boolean> {
+    return this.ask(false, () => this.#commands.acknowledge(msgId, isDone))
   }
 
   endPulls(): void {

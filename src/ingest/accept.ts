@@ -228,7 +228,10 @@ class Acceptance implements BodyReceiver {
   /** `bytes` is transferred and empty afterwards. */
   async #prepareInThread(bytes: Buffer, preparation: Preparation): Promise<void> {
     const { workspaceId, pipe } = this.#entry
-    const prepared = await this.#context.parsers.prepare(bytes, preparation, workspaceId, pipe.pipe_id)
+    const prepared = await this.#context.parsers.prepare(bytes, preparation, {
+      workspaceId,
+      pipeId: pipe.pipe_id,
+    })
     this.reserve(prepared.body.length)
     this.#store(prepared)
   }

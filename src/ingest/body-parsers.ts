@@ -21,7 +21,11 @@ export interface BodyParsers {
    * `prepare` without the limit of values, in a thread. `bytes` is transferred and empty afterwards. Throws the errors
    * of `prepare`, and `buffer_unavailable` when too many bodies of this pipe wait.
    */
-  prepare(bytes: Buffer, preparation: Preparation, workspaceId: string, pipeId: string): Promise<Prepared>
+  prepare(
+    bytes: Buffer,
+    preparation: Preparation,
+    pipe: { workspaceId: string; pipeId: string },
+  ): Promise<Prepared>
   /** Ends the threads; bodies under way are rejected. */
   close(): Promise<void>
 }
@@ -43,7 +47,7 @@ export function openBodyParsers(
   const pool = new ThreadPool(start, { most: maxThreads, idleMs })
 
   return {
-    async prepare(bytes, preparation, workspaceId, pipeId) {
+    async prepare(bytes, preparation, { workspaceId, pipeId }) {
       const turn = { group: workspaceId, member: pipeId }
       if (pool.waiting(turn) >= resourceLimits.parserWaitingPerPipe) throw busy()
       const limits = { ...preparation.limits, maxValues: Number.POSITIVE_INFINITY }

@@ -150,7 +150,7 @@ export class GroupCommit {
       this.#put(message, waiter, bytes)
       return
     }
-    // The caller reuses a lent body after this call, so a queued message needs a copy.
+    // The caller reuses a borrowed body after this call, so a queued message needs a copy.
     const own = message.isBorrowed ? { ...message, body: Buffer.from(message.body) } : message
     this.#queue.push(message.workspaceId ?? '', bytes, { message: own, bytes, waiter })
     this.#gather()

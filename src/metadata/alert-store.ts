@@ -72,7 +72,7 @@ export interface AlertStore {
   ): Promise<boolean>
   /** Returns the oldest unsent alert and the settings to send it with. Null: the queue is empty. */
   next(workspaceId: string): Promise<{ alert: QueuedAlert; settings: StoredAlerts } | null>
-  settle(workspaceId: string, alertId: string, outcome: AlertOutcome): Promise<void>
+  settle(alert: { workspaceId: string; alertId: string }, outcome: AlertOutcome): Promise<void>
 }
 
 /** Rows per statement. A row has 8 values, so this is far below the databases' limits of parameters. */
@@ -124,7 +124,7 @@ export function alertStore(db: Connection, sealer: Sealer): AlertStore {
       return { alert: { alertId: alert_id, atMs: alert_ms, json: alert_json }, settings }
     },
 
-    async settle(givenId, alertId, outcome) {
+    async settle({ workspaceId: givenId, alertId }, outcome) {
       const workspaceId = normaliseId(givenId)
       await inWriteTransaction(db, async (trx) => {
         if (outcome.kind === 'sent' || outcome.isFinal) {

@@ -14,7 +14,7 @@ import type { Audited } from './audit.ts'
 import type { NewApiKey } from './key-tokens.ts'
 import { requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import { insertUnlessTaken, nextNumber } from './rows.ts'
-import { type ApiKeyRow, isoTime, normaliseId } from './tables.ts'
+import { type ApiKeyRef, type ApiKeyRow, isoTime, normaliseId } from './tables.ts'
 import { type Connection, inWriteTransaction } from './transactions.ts'
 
 export interface ApiKeyStore {
@@ -29,8 +29,7 @@ export interface ApiKeyStore {
    * the old key and may throw. Null: there is no active key with this id.
    */
   rotate(
-    workspaceId: string,
-    apiKeyId: string,
+    key: ApiKeyRef,
     endMs: number | null,
     decide: (old: ApiKey) => NewApiKey,
   ): Promise<{ created: ApiKey; replaced: ApiKey } | null>
@@ -42,7 +41,7 @@ export interface ApiKeyStore {
    * False: there is no active key with this id. The row stays listed for a while. Above the workspace's limit of revoked
    * keys, those that were revoked first are removed.
    */
-  revoke(workspaceId: string, apiKeyId: string): Promise<boolean>
+  revoke(key: ApiKeyRef): Promise<boolean>
   /** Removes the rows of keys, in all workspaces, that were revoked or expired before this time. */
   prune(revokedBeforeMs: number): Promise<void>
 }
@@ -69,10 +68,10 @@ export function apiKeys(
         return after
       }),
 
-    rotate: (workspaceId, apiKeyId, endMs, decide) =>
+    rotate: ({ workspaceId, apiKeyId }, endMs, decide) =>
       inAudited(async (trx, record) => {
         await settleExpired(trx, now(), normaliseId(workspaceId))
-        const old = await activeRow(trx, workspaceId, apiKeyId)
+        const old = await activeRow(trx, { workspaceId, apiKeyId })
         if (old === undefined) return null
         const ended = await endKey(trx, old, endMs, now())
         // Runs after the old key has ended, so a workspace at its limit of keys can still replace one.
@@ -92,10 +91,10 @@ export function apiKeys(
         return { created, replaced }
       }),
 
-    revoke: (workspaceId, apiKeyId) =>
+    revoke: ({ workspaceId, apiKeyId }) =>
       inAudited(async (trx, record) => {
         await settleExpired(trx, now(), normaliseId(workspaceId))
-        const old = await activeRow(trx, workspaceId, apiKeyId)
+        const old = await activeRow(trx, { workspaceId, apiKeyId })
         if (old === undefined) return false
         const ended = await endKey(trx, old, null, now())
         const [before, after] = [shown(old, now()), shown(ended, now())]
@@ -205,8 +204,7 @@ async function deleteRevoked(
 
 async function activeRow(
   trx: Connection,
-  workspaceId: string,
-  apiKeyId: string,
+  { workspaceId, apiKeyId }: ApiKeyRef,
 ): Promise<ApiKeyRow | undefined> {
   return await trx
     .selectFrom('api_keys')

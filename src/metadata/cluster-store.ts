@@ -194,7 +194,7 @@ export interface ClusterStore {
     /** Creates the sums of the current day from the pipe's usage, if they do not exist. */
     openDay(pipeId: string): Promise<void>
     /** Returns a part of a block. Ignored if the sums have started again since. */
-    returnBlock(pipeId: string, ledgerId: string, amount: QuotaAmount): Promise<void>
+    returnBlock(block: { pipeId: string; ledgerId: string }, amount: QuotaAmount): Promise<void>
     /**
      * Stores the demand of this node's clients, valid for some seconds. Returns the demand of the other nodes' clients.
      */

@@ -52,9 +52,9 @@ export class Passwords {
   async indexOf(password: string, stored: readonly string[]): Promise<number> {
     const computed = new Map<string, Buffer>()
     for (const one of stored.length === 0 ? [unknownAccountHash] : stored) {
-      const { salt, hash: _, ...its } = decode(one)
-      const inputs = encode(its, salt, Buffer.alloc(0))
-      if (!computed.has(inputs)) computed.set(inputs, await this.#derive(password, salt, its))
+      const { salt, hash: _, ...params } = decode(one)
+      const inputs = encode(params, salt, Buffer.alloc(0))
+      if (!computed.has(inputs)) computed.set(inputs, await this.#derive(password, salt, params))
     }
     return stored.findIndex((one) => {
       const { salt, hash, ...params } = decode(one)

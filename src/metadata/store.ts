@@ -1,13 +1,14 @@
 /**
  * Metadata: workspaces, keys, pipes, destinations, limits, origins, usage. This is the port that the use cases of
- * `management/` are written against. It is stored in SQLite on one machine and in PostgreSQL in a cluster, by the same
- * code (Kysely).
+ * `management/` are written against. It is stored in SQLite on one machine and in PostgreSQL in a cluster, by the
+ * same code (Kysely).
  *
  * Invariants
- * - Every method is async. Except for look-ups marked as workspace-independent it takes `workspaceId` first, and treats what
- *   belongs to another workspace as missing.
+ * - Every method is async. Except for look-ups marked as workspace-independent, its first parameter is the id of the
+ *   workspace or a reference that contains it. Resources of another workspace are treated as missing.
  * - A method that changes something resolves only when the change is durable.
- * - Secret values of a destination config are in the clear in this interface and sealed (AES-256-GCM) in the database.
+ * - Secret values of a destination config are in the clear in this interface and sealed (AES-256-GCM) in the
+ *   database.
  * - The database enforces uniqueness: a second name throws ApiError `duplicate_…`, even in a race.
  */
 import type { SavedDrift } from '../contract/drift.ts'
@@ -58,7 +59,7 @@ export interface ParkedSelector {
 
 export interface ParkedQuery {
   limit: number
-  /** Behind this one. */
+  /** Lists the rows after this position. Null: from the first one. */
   after: ParkedPosition | null
   errorCode: string | null
   reason: ParkedReason | null
@@ -89,7 +90,7 @@ export interface Metadata {
       destination: DestinationRef,
       query: ParkedQuery,
     ): Promise<{ parked: ParkedRecord[]; next: ParkedPosition | null }>
-    /** With each record's own JSON text. */
+    /** `recordTexts`: the original JSON text of each record. Null: the destination has no such row. */
     get(
       destination: DestinationRef,
       parkedId: string,

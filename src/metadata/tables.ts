@@ -29,6 +29,18 @@ export interface DestinationRef extends Partial<PipeRef> {
   destinationId: string
 }
 
+/** An API key, valid only if it belongs to the workspace. */
+export interface ApiKeyRef {
+  workspaceId: string
+  apiKeyId: string
+}
+
+/** A user, valid only if it belongs to the workspace. */
+export interface UserRef {
+  workspaceId: string
+  userId: string
+}
+
 export type Flag = 0 | 1
 
 export interface WorkspaceRow {

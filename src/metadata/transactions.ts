@@ -41,7 +41,10 @@ export interface OpenedDatabase {
 }
 
 const maxAttempts = 30
-/** After so many attempts a transaction runs exclusively on its handle: among many concurrent ones, another could always commit first. */
+/**
+ * After this many attempts a transaction runs exclusively on its handle. Among many concurrent transactions, another
+ * one could always commit first.
+ */
 const attemptsBeforeExclusive = 3
 
 /**

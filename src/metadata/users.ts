@@ -8,7 +8,7 @@ import { resourceLimits } from '../contract/resource-limits.ts'
 import type { User, UserRole } from '../contract/user.ts'
 import type { Audited } from './audit.ts'
 import { insertUnlessTaken } from './rows.ts'
-import { addressOf, isoTime, normaliseId, type UserRow } from './tables.ts'
+import { addressOf, isoTime, normaliseId, type UserRef, type UserRow } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
 export interface NewUser {
@@ -42,9 +42,9 @@ export interface UserStore {
   /** Throws `duplicate_user_email` (other workspaces are not checked) and `workspace_full`. */
   create(workspaceId: string, user: NewUser): Promise<User>
   /** Ends every session of the user. Null: no such user. Throws `last_admin`. */
-  update(workspaceId: string, userId: string, change: UserChange): Promise<User | null>
+  update(user: UserRef, change: UserChange): Promise<User | null>
   /** Deletes the user and its sessions. False: no such user. Throws `last_admin`. */
-  delete(workspaceId: string, userId: string): Promise<boolean>
+  delete(user: UserRef): Promise<boolean>
   /** Returns the accounts with this address in all workspaces, oldest first, for signing in. */
   accountsOf(email: string): Promise<StoredUser[]>
   /** Creates the user and deletes the link. Null: there is no such link, or it has expired. Throws as `create` does. */
@@ -66,9 +66,9 @@ export function users(db: Connection, now: () => number, inAudited: Audited): Us
         return after
       }),
 
-    update: (workspaceId, userId, { role, passwordHash }) =>
+    update: ({ workspaceId, userId }, { role, passwordHash }) =>
       inAudited(async (trx, record) => {
-        const row = await one(trx, workspaceId, userId)
+        const row = await one(trx, { workspaceId, userId })
         if (row === null) return null
         if (role === 'viewer') await requireAnotherAdmin(trx, row)
         const changed = {
@@ -84,9 +84,9 @@ export function users(db: Connection, now: () => number, inAudited: Audited): Us
         return after
       }),
 
-    delete: (workspaceId, userId) =>
+    delete: ({ workspaceId, userId }) =>
       inAudited(async (trx, record) => {
-        const row = await one(trx, workspaceId, userId)
+        const row = await one(trx, { workspaceId, userId })
         if (row === null) return false
         await requireAnotherAdmin(trx, row)
         await trx.deleteFrom('users').where('user_id', '=', row.user_id).execute()
@@ -228,7 +228,7 @@ async function insert(trx: Connection, workspaceId: string, user: NewUser, nowMs
   throw new ApiError('duplicate_user_email')
 }
 
-async function one(trx: Connection, workspaceId: string, userId: string): Promise<UserRow | null> {
+async function one(trx: Connection, { workspaceId, userId }: UserRef): Promise<UserRow | null> {
   const row = await trx
     .selectFrom('users')
     .selectAll()

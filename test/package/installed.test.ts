@@ -103,9 +103,9 @@ t.test('the guide says how many files it has, and how many MiB', async (t) => {
 t.test('the commands of the guide make a service of it', async (t) => {
   const lines = (sectionBlocks('docs/install.md', 'Tarball')[0] ?? '').trim().split('\n')
   const [install, ...rest] = lines
-  t.match(install, /^npm install -g \.\/pipectl-\S+-linux-x64-node20\.tgz$/)
+  t.match(install, /^npm install -g \.\/pipectl-\S+-linux-x64-node24\.tgz$/)
   const here = `${process.platform}-${process.arch}-node${process.versions.node.split('.')[0]}`
-  t.equal(install?.replace('linux-x64-node20', here), `npm install -g ./${installed.tarball}`)
+  t.equal(install?.replace('linux-x64-node24', here), `npm install -g ./${installed.tarball}`)
   const ofSystemd = rest.filter((line) => /^(systemctl|cat) /.test(line))
   // The key and the link: what the unit starts has written them (test/package/deb.test.ts).
   t.equal(ofSystemd.length, 3)

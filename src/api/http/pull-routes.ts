@@ -9,6 +9,7 @@ import { ApiError } from '../../contract/errors.ts'
 import { isForPipe } from '../../contract/principal.ts'
 import { isUuid } from '../../contract/uuid.ts'
 import type { PullResult, Pulls } from '../../delivery/delivery.ts'
+import type { DestinationRef } from '../../metadata/tables.ts'
 import type { Logger } from '../../platform/log.ts'
 import { defaultWaitMs, type LongPoll, maxWaitMs } from './long-poll.ts'
 import type { ApiReply, ApiRequest, Route } from './route.ts'
@@ -16,8 +17,7 @@ import type { ApiReply, ApiRequest, Route } from './route.ts'
 export interface PullRoutesOptions {
   /** Finds a destination of the workspace by its id. Null if there is none. */
   findDestination(
-    workspaceId: string,
-    destinationId: string,
+    destination: DestinationRef,
   ): Promise<{ pipe_id: string; destination_type: DestinationType; destination_status: string } | null>
   pulls: Pick<Pulls, 'pulled' | 'abandoned' | 'acknowledge'>
   longPoll: Pick<LongPoll, 'find'>
@@ -114,7 +114,8 @@ async function acknowledge(
   const { destinationId } = await requireLane(options, request)
   const msgId = msgIdOf(request.body)
   if (msgId === null) throw new ApiError('invalid_msg_id')
-  if (!(await options.pulls.acknowledge(destinationId, msgId, isDone))) throw new ApiError('lease_expired')
+  if (!(await options.pulls.acknowledge({ destinationId, msgId }, isDone)))
+    throw new ApiError('lease_expired')
   return { status: 204 }
 }
 
@@ -133,7 +134,7 @@ async function requireLane(
   const destinationId = (request.params.destination_id ?? '').toLowerCase()
   if (!isUuid(destinationId)) throw new ApiError('invalid_destination_id')
   const workspaceId = request.principal?.workspaceId ?? ''
-  const found = await options.findDestination(workspaceId, destinationId)
+  const found = await options.findDestination({ workspaceId, destinationId })
   if (found === null || found.destination_status !== 'active' || !wordsOf(found.destination_type).isPulled)
     throw notAPullDestination()
   if (request.principal !== null && !isForPipe(request.principal, found.pipe_id)) {

@@ -16,6 +16,7 @@ import { tailSample } from '../../contract/message.ts'
 import { operations } from '../../contract/operations.ts'
 import type { Principal } from '../../contract/principal.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
+import type { PipeRef } from '../../metadata/tables.ts'
 import type { History, TailedRecord, TailedRun, TailPosition } from '../../observe/history/history.ts'
 import type { Logger } from '../../platform/log.ts'
 import { checkedCall } from '../management/call.ts'
@@ -25,7 +26,7 @@ import type { ApiReply, ApiRequest, Route } from './route.ts'
 export interface TailDeps {
   history: Pick<History, 'positionAt' | 'follow'>
   /** Whether the workspace has this pipe. */
-  hasPipe(workspaceId: string, pipeId: string): boolean
+  hasPipe(pipe: PipeRef): boolean
   log: Logger
 }
 
@@ -104,7 +105,7 @@ export class Tails {
     const { path, query } = checkedCall('tailPipe', { principal, ...rest })
     const { pipe_id: pipeId } = path
     const { workspaceId } = principal
-    if (!this.#deps.hasPipe(workspaceId, pipeId)) throw new ApiError('pipe_not_found')
+    if (!this.#deps.hasPipe({ workspaceId, pipeId })) throw new ApiError('pipe_not_found')
     const { sample = tailSample.default } = query
     const from = positionFrom(headers['last-event-id'], query.after_seq)
     const releaseSlot = this.#begin(workspaceId)
@@ -219,7 +220,7 @@ export class Tails {
     tail.isSuspect = false
     if (asksAccess) tail.checkedAtMs = nowMs
     if (this.#isEnding) return 'shutdown'
-    if (!this.#deps.hasPipe(workspaceId, pipeId)) return 'pipe_deleted'
+    if (!this.#deps.hasPipe({ workspaceId, pipeId })) return 'pipe_deleted'
     if (isRevoked) return 'access_ended'
     return !asksAccess || (await isStillAdmitted()) ? null : 'access_ended'
   }

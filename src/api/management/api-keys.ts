@@ -55,8 +55,7 @@ export function apiKeyUseCases({ metadata, changes, now }: Deps) {
       const givenMs = expires === undefined ? undefined : requireFuture(expires, nowMs)
       let apiKey = ''
       const rotated = await metadata.apiKeys.rotate(
-        principal.workspaceId,
-        id,
+        { workspaceId: principal.workspaceId, apiKeyId: id },
         overlapSeconds === 0 ? null : nowMs + overlapSeconds * 1_000,
         (old) => {
           const rights = rightsOf(old, givenMs)
@@ -85,7 +84,7 @@ export function apiKeyUseCases({ metadata, changes, now }: Deps) {
     async revokeApiKey({ principal, path: { api_key_id: id } }: Call<'revokeApiKey'>): Promise<void> {
       await requireVisible(principal, id)
       requireOther(principal, id)
-      const isRevoked = await metadata.apiKeys.revoke(principal.workspaceId, id)
+      const isRevoked = await metadata.apiKeys.revoke({ workspaceId: principal.workspaceId, apiKeyId: id })
       if (!isRevoked) throw new ApiError('api_key_not_found')
       await changes.publish({ apiKeyId: id, isRevoked: true })
     },

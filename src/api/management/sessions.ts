@@ -188,7 +188,7 @@ export class Sessions {
     }
     const passwordHash = await this.#deps.passwords.hash(password, account.passwordHash)
     const { users } = this.#as(user.user_id, user.user_email, 'changeOwnPassword', address)
-    const changed = await users.update(workspaceId, user.user_id, { passwordHash })
+    const changed = await users.update({ workspaceId, userId: user.user_id }, { passwordHash })
     if (changed === null) throw new ApiError('session_required')
     this.#deps.usersChanged?.(workspaceId)
     return await this.#begin({ workspaceId, user: changed, passwordHash }, address)

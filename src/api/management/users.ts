@@ -41,14 +41,15 @@ export function userUseCases({ metadata, passwords, now, usersChanged = () => {}
       const { user_role: role, password } = body
       const passwordHash =
         password === undefined ? undefined : await passwords.hash(password, await storedHash(workspaceId, id))
-      const user = await metadata.users.update(workspaceId, id, { role, passwordHash })
+      const user = await metadata.users.update({ workspaceId, userId: id }, { role, passwordHash })
       if (user === null) throw new ApiError('user_not_found')
       usersChanged(workspaceId)
       return { user }
     },
 
     async deleteUser({ principal: { workspaceId }, path }: Call<'deleteUser'>): Promise<void> {
-      if (!(await metadata.users.delete(workspaceId, path.user_id))) throw new ApiError('user_not_found')
+      if (!(await metadata.users.delete({ workspaceId, userId: path.user_id })))
+        throw new ApiError('user_not_found')
       usersChanged(workspaceId)
     },
 

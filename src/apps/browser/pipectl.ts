@@ -1,19 +1,19 @@
 /**
- * The script with which a page sends records, served as /v1/pipectl.js and /v1/pipectl.mjs. No dependency, and small:
- * a test holds it under 2 KB.
+ * The script with which a page sends records, served as /v1/pipectl.js and /v1/pipectl.mjs. It has no dependencies,
+ * and a test keeps it below 2 KB.
  *
- *   send ──▶ open batch ──full, a second old, page hidden──▶ batch ──202──▶ gone
+ *   send ──▶ open batch ──full, a second old, page hidden──▶ batch ──202──▶ removed
  *                                                            │  ▲
- *                              408, 429, 5xx, offline … ─────┴──┘   400, 413, 422 ──▶ two halves … ──▶ the one record is dropped
+ *                              408, 429, 5xx, offline … ─────┴──┘   400, 413, 422 ──▶ two halves … ──▶ the rejected record is dropped
  *
- * Each batch is an item of localStorage from its first record on: its name ends with the batch's Idempotency-Key, its
- * value is a time and the body, `1790000000000[{…},\n{…}]`, which never changes once it was sent. Until that time the
- * batch is left to the tab that wrote it; afterwards any page of this origin sends it. The next page therefore sends
+ * Each batch is an item of localStorage from its first record on. Its name ends with the batch's Idempotency-Key. Its
+ * value is a time and the body, `1790000000000[{…},\n{…}]`, which does not change once it was sent. Until that time
+ * the batch belongs to the tab that wrote it; afterwards any page of this origin can send it. So the next page sends
  * the batches that a closed tab has left. Two tabs that take the same batch send the same bytes under the same key,
  * and the daemon stores them once.
  *
- * A negative time says when the batch was given to sendBeacon, which reports no outcome: it is sent again, under its
- * key. Without localStorage (private windows, a full quota) the items are in memory, and live as long as the page.
+ * A negative time is the time at which the batch was given to sendBeacon, which reports no outcome: it is sent again,
+ * under its key. Without localStorage (private windows, a full quota) the items are in memory until the page closes.
  */
 
 export interface PipectlOptions {
@@ -23,8 +23,9 @@ export interface PipectlOptions {
    */
   key?: string
   /**
-   * Records that are given up. `full`: more waited than is kept, the oldest went. `rejected`: the daemon never takes them.
-   * `expired`: handed to the browser more than 23 hours ago while the page closed; whether they arrived is not known.
+   * Called with records that are discarded. `full`: too many records were pending, and the oldest were discarded.
+   * `rejected`: the daemon rejects them permanently. `expired`: they were handed to the browser more than 23 hours
+   * ago while the page closed, and it is not known whether they arrived.
    */
   onDrop?: (records: unknown[], reason: DropReason) => void
 }
@@ -32,41 +33,46 @@ export interface PipectlOptions {
 export type DropReason = 'full' | 'rejected' | 'expired'
 
 export interface PipectlSender {
-  /** Keeps the record until the daemon has it. False: it is too large to be kept, and dropped. Throws for what is no JSON object. */
+  /**
+   * Keeps the record until the daemon has it. Returns false if it is too large to be kept, and discards it. Throws a
+   * TypeError if it is not a JSON object.
+   */
   send(record: object): boolean
-  /** Sends what waits now instead of within a second. */
+  /** Sends pending records now instead of within a second. */
   flush(): void
 }
 
-/** Four of them fit into what a browser takes from a page that closes (64 KiB). */
+/** Four batches fit into the 64 KiB that a browser accepts from a closing page. */
 const batchBytes = 16_384
 const batchRecords = 100
 const batchMs = 1_000
-/** The most that is kept for one address, by all tabs together. */
+/** The maximum that is kept for one address, by all tabs together. */
 const keptChars = 1_000_000
 const keptBatches = 200
-/** How long a batch is left to the tab that sends it. */
+/** How long a batch belongs to the tab that sends it. */
 const leaseMs = 60_000
 const timeoutMs = 30_000
-/** How long a beacon may be under way before its batch is sent again. */
+/** How long a beacon can take before its batch is sent again. */
 const beaconMs = 5_000
-/** The daemon knows an Idempotency-Key for 24 hours: afterwards a batch that had arrived would be stored twice. */
+/**
+ * The daemon knows an Idempotency-Key for 24 hours: a batch that had arrived and is sent later would be stored twice.
+ */
 const unknownMs = 23 * 3_600_000
 const longestPauseSeconds = 3_600
 const longestBackoffSeconds = 60
 
-/** `url`: of the pipe, `https://…/v1/ingest/PIPE_ID`. Throws for what is no URL. */
+/** `url`: the ingest URL of the pipe, `https://…/v1/ingest/PIPE_ID`. Throws if it is not a URL. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: small functions over shared variables, whose names the minifier shortens; it leaves the properties of a class, which would not fit into the 2 KB
 export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): PipectlSender {
   const address = new URL(url, location.href).href
   const prefix = `pipectl ${address} `
   const memory: Record<string, string> = {}
-  /** The batch that records are added to; '' when there is none. */
+  /** The batch to which records are added. Empty if there is none. */
   let open = ''
   let openBody = ''
   let openBytes = 0
   let openRecords = 0
-  /** The batch whose request is under way. */
+  /** The batch whose request is in progress. */
   let sending = ''
   let failures = 0
   let resumeAt = 0
@@ -92,19 +98,19 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
     delete memory[name]
     onDisk((disk) => disk.removeItem(name))
   }
-  /** The oldest first. */
+  /** The names of all batches, oldest first. */
   const names = () =>
     [...new Set(Object.keys(memory).concat(onDisk((disk) => Object.keys(disk)) || []))]
       .filter((name) => name.startsWith(prefix))
       .sort()
-  /** An item that another script wrote under such a name has no time: it is sent at once. */
+  /** An item that another script wrote under such a name has no time: it is sent immediately. */
   const timeOf = (name: string) => Number.parseInt(read(name), 10) || 0
   const bodyOf = (name: string) => read(name).replace(/^[^[]*/, '')
   const waitOf = (name: string) => {
     const time = timeOf(name)
     return (time < 0 ? beaconMs - time : time) - Date.now()
   }
-  /** No script writes a time so far ahead: the clock was set back. */
+  /** This script never writes a time so far ahead, so the clock was set back. */
   const isFree = (name: string) => name !== open && (waitOf(name) <= 0 || waitOf(name) > 7_200_000)
 
   const drop = (name: string, reason: DropReason, body = bodyOf(name)) => {
@@ -119,14 +125,15 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
     const texts = body.slice(1, -1).split(',\n')
     if (texts.length < 2) return drop(name, 'rejected', body)
     const half = texts.length >> 1
-    // Under names that follow from its own: a page that ends in between does it once more, and nothing is there twice.
+    // The names are derived from the name of the batch: a page that closes in between repeats the split, and nothing
+    // is stored twice.
     save(`${name}0`, `0[${texts.slice(0, half).join(',\n')}]`)
     save(`${name}1`, `0[${texts.slice(half).join(',\n')}]`)
     remove(name)
   }
 
   const leaseOpen = () => Math.max(Date.now(), resumeAt) + leaseMs
-  /** False: what is on disk stays as it is, and may not grow. */
+  /** Returns false if the item in localStorage cannot grow. It then stays as it is. */
   const grow = (value: string) => {
     if (!memory[open]) return store(open, value)
     save(open, value)
@@ -136,7 +143,7 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
     if (open) save(open, 0 + openBody)
     open = ''
   }
-  /** False: it does not fit into the open batch, or there is none. */
+  /** Returns false if the record does not fit into the open batch, or if there is none. */
   const add = (text: string, bytes: number) => {
     const grown = `${openBody.slice(0, -1)},\n${text}]`
     const fits = open && openRecords < batchRecords && openBytes + bytes <= batchBytes
@@ -165,7 +172,7 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
     }
   }
 
-  // Text without a header of ours: no preflight, unless there is a key.
+  // Without custom headers there is no preflight, except with a key.
   const target = (name: string) => `${address}?idempotency_key=${name.slice(prefix.length)}`
   const request = (name: string, body: string, init: RequestInit) =>
     fetch(target(name), {
@@ -176,7 +183,7 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
       ...init,
     })
 
-  /** `status`: 0 without a response. `after`: the seconds that the daemon asks for. */
+  /** `status`: 0 without a response. `after`: the seconds of `Retry-After`. */
   const pause = (name: string, body: string, status: number, after: number) => {
     const backoff = Math.min(2 ** failures++, longestBackoffSeconds) * (0.5 + Math.random() / 2)
     resumeAt = Date.now() + Math.ceil(1000 * (Math.min(after, longestPauseSeconds) + backoff))
@@ -186,7 +193,7 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
   const post = async (name: string) => {
     const time = timeOf(name)
     const body = bodyOf(name)
-    // Another tab was faster, or it is no batch: what stays would be taken again and again.
+    // Another tab has sent it, or the item is not a batch: it is removed, so that it is not tried again and again.
     if (!body) return remove(name)
     if (time < 0 && Date.now() + time > unknownMs) return drop(name, 'expired', body)
     save(name, Date.now() + leaseMs + body)
@@ -228,13 +235,16 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
     const body = bodyOf(name)
     const release = () => save(name, 0 + body)
     release()
-    // Where the last request failed a beacon would too, and say nothing.
+    // After a failed request a beacon would fail too, without reporting it.
     if (failures || !navigator.onLine) return
     if (key) request(name, body, { keepalive: true }).catch(release)
     else if (!navigator.sendBeacon?.(target(name), body)) return
     save(name, -Date.now() + body)
   }
-  /** The page may end now: hands as much as possible to the browser, and leaves everything to the next page. */
+  /**
+   * The page can close now: hands as many batches as possible to the browser, and leaves all of them to the next
+   * page.
+   */
   const hide = () => {
     isLeaving = true
     setTimeout(() => {
@@ -274,7 +284,7 @@ export function pipectl(url: string, { key, onDrop }: PipectlOptions = {}): Pipe
         begin(text, bytes)
         if (wasOpen) flush()
       }
-      // A listener of the same event that runs after ours sent this record while the page closes.
+      // While the page closes, a later listener of the same event can send this record.
       if (isLeaving) hide()
       else schedule(batchMs)
       return true

@@ -4,7 +4,7 @@
  */
 export function printable(text: string): string {
   return text.replace(
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: the function removes them
     /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
     (character) => (character === '\n' || character === '\t' ? ' ' : '\u{fffd}'),
   )
@@ -34,7 +34,7 @@ export function actsOnTerminal(text: string): boolean {
  */
 export function visible(text: string, keepLines = false): string {
   return text.replace(
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: the function removes them
     /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
     (character) => {
       const code = character.charCodeAt(0)

@@ -54,7 +54,7 @@ export function chainSubject({ cluster, pipeId, chain }: PipeOfCluster & { chain
 }
 
 /** The pipe of a frame. */
-export function pipeIdOf(cluster: string, subject: string): string {
+export function pipeIdOf({ cluster, subject }: { cluster: string; subject: string }): string {
   const from = `pipectl.${cluster}.buffer.`.length
   return subject.slice(from, subject.indexOf('.', from))
 }

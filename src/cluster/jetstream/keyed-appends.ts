@@ -120,7 +120,7 @@ export class KeyedAppends {
     this.#deps = deps
   }
 
-  /** `message` must have a key and must not be lent. Rejects with BufferUnavailableError, IdempotencyKeyReusedError. */
+  /** `message` must have a key, and its body must not be borrowed. Rejects with BufferUnavailableError, IdempotencyKeyReusedError. */
   async append(message: NewMessage, idempotency: Idempotency): Promise<Appended> {
     const keyHash = keyHashOf({ pipeId: message.pipeId, key: idempotency.key })
     const bodyHash = bodyHashOf(idempotency.bodyHash)

@@ -139,7 +139,7 @@ class StreamLookup implements MessageLookup {
     const one = messages[index]
     if (one === undefined || crc32(one.body) !== one.crc) return null
     const { receivedMs, recordCount } = one
-    const pipeId = pipeIdOf(this.#cluster, message.subject)
+    const pipeId = pipeIdOf({ cluster: this.#cluster, subject: message.subject })
     return {
       seq: seqOf(streamSeq, index),
       pipeId,

@@ -209,7 +209,7 @@ class JetStreamBuffer implements OpenBuffer {
       subjects_filter: frameSubject({ cluster: spec.cluster, pipeId: '*' }),
     })
     const subjects = Object.keys(state.subjects ?? {})
-    return new Map(subjects.map((subject) => [pipeIdOf(spec.cluster, subject), none]))
+    return new Map(subjects.map((subject) => [pipeIdOf({ cluster: spec.cluster, subject }), none]))
   }
 
   close(): Promise<void> {

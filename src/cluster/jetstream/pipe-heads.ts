@@ -67,7 +67,7 @@ export class PipeHeads {
     const head = headOf(message)
     if (head === null) return
     const seq = seqOf(message.streamSeq, head.messages - 1)
-    const pipeId = pipeIdOf(this.#cluster, message.subject)
+    const pipeId = pipeIdOf({ cluster: this.#cluster, subject: message.subject })
     if (seq > (this.#pipes.get(pipeId) ?? 0)) this.#pipes.set(pipeId, seq)
     this.#newestSeq = Math.max(this.#newestSeq, seq)
   }

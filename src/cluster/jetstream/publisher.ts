@@ -6,14 +6,14 @@
  *                  └ ──5 s, connection lost──▶ unknown
  *
  * A frame is never published twice. So the frames of a pipe are in the stream in the order of publication, and an
- * acknowledged frame is stored once. A frame with an unknown outcome can be in the stream, and its sender gets
- * `unknown`. Without a connection nothing is published, because the library would drop it.
+ * acknowledged frame is stored once. The stream can have a frame whose outcome is `unknown`. The exception is
+ * `mayBeStored: false`: without a connection nothing is published, because the library would drop it.
  */
 import type { MsgHdrs, NatsConnection, NatsMessage } from '../nats/headers.ts'
 
 /** The time without a response after which the outcome is unknown. */
 const answerWithinMs = 5_000
-const lookEveryMs = 250
+const checkEveryMs = 250
 
 export type PublishResult =
   | { kind: 'stored'; streamSeq: number }
@@ -21,7 +21,10 @@ export type PublishResult =
   | { kind: 'duplicate'; streamSeq: number }
   /** `code` is an error code of NATS. */
   | { kind: 'refused'; code: number; description: string }
-  /** `mayBeStored`: false when it was never sent. */
+  /**
+   * No outcome is known. `mayBeStored` is false only if there was no connection, so that the frame was not sent. It
+   * is true in every other case, also when the library failed to publish.
+   */
   | { kind: 'unknown'; description: string; mayBeStored: boolean }
 
 export interface Publication {
@@ -41,7 +44,7 @@ export class Publisher {
   readonly #inbox: string
   /** By the last part of the reply subject; oldest first. */
   readonly #inFlight = new Map<string, InFlight>()
-  readonly #look: NodeJS.Timeout
+  readonly #timer: NodeJS.Timeout
   #published = 0
   #isConnected = true
 
@@ -53,7 +56,7 @@ export class Publisher {
         if (error === null) this.#receive(message)
       },
     })
-    this.#look = setInterval(() => this.#expire(), lookEveryMs)
+    this.#timer = setInterval(() => this.#expire(), checkEveryMs)
     void this.#watch()
   }
 
@@ -84,7 +87,7 @@ export class Publisher {
   }
 
   close(): void {
-    clearInterval(this.#look)
+    clearInterval(this.#timer)
     this.#failAll('the connection is closed')
   }
 
@@ -103,7 +106,7 @@ export class Publisher {
     const since = performance.now() - answerWithinMs
     for (const [token, { sentAt }] of this.#inFlight) {
       if (sentAt > since) return
-      this.#settle(token, unknown(`no answer in ${answerWithinMs / 1000} s`))
+      this.#settle(token, unknown(`no response within ${answerWithinMs / 1000} s`))
     }
   }
 
@@ -133,7 +136,11 @@ interface Answer {
 function resultOf(message: NatsMessage): PublishResult {
   // No subscriber has the subject: there is no leader, or no stream.
   if (message.data.length === 0)
-    return { kind: 'refused', code: message.headers?.code ?? 0, description: 'nobody answers for the stream' }
+    return {
+      kind: 'refused',
+      code: message.headers?.code ?? 0,
+      description: 'no server responds for the stream',
+    }
   try {
     const { seq, duplicate, error } = message.json<Answer>()
     if (error !== undefined)
@@ -145,7 +152,7 @@ function resultOf(message: NatsMessage): PublishResult {
   } catch {
     // Handled below.
   }
-  return unknown('the stream answered something that is no acknowledgement')
+  return unknown('the response of the stream is not an acknowledgement')
 }
 
 function unknown(description: string): PublishResult {

@@ -162,7 +162,7 @@ class JetStreamReader implements BufferReader {
   async pipeIds(): Promise<string[]> {
     const ids = new Set<string>()
     for await (const subjects of this.#client.subjects(bufferSubjects(this.#cluster)))
-      for (const subject of subjects) ids.add(pipeIdOf(this.#cluster, subject))
+      for (const subject of subjects) ids.add(pipeIdOf({ cluster: this.#cluster, subject }))
     return [...ids]
   }
 

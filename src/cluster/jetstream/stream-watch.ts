@@ -81,7 +81,7 @@ export class StreamWatch {
 async function within<T>(limitMs: number, work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer in ${limitMs} ms`)), limitMs)
+    timer = setTimeout(() => reject(new Error(`no response within ${limitMs} ms`)), limitMs)
   })
   try {
     return await Promise.race([work, late])

@@ -84,7 +84,7 @@ export function quotas(db: Connection, clock: DatabaseClock): ClusterStore['quot
           AND day_start_ms < today.start_ms - ${sql.lit(daysKept * dayMs)}`.execute(db)
     },
 
-    async returnBlock(pipeId, ledgerId, { records, bytes }) {
+    async returnBlock({ pipeId, ledgerId }, { records, bytes }) {
       await sql`UPDATE quota_days SET records = records - ${bigint(records)}, bytes = bytes - ${bigint(bytes)}
         WHERE pipe_id = ${normaliseId(pipeId)} AND ledger_id = ${ledgerId}`.execute(db)
     },

@@ -172,7 +172,7 @@ export function parquetColumnFaults(columns: readonly ColumnMapping[]): [path: s
     // Many readers compare names case-insensitively.
     else if (first !== undefined) wrong('column_name', `is already mapped by columns.${first}`)
     else seen.set(name, at)
-    const typeFault = madeTypeFault(source.kind, column_type)
+    const typeFault = generatedTypeFault(source.kind, column_type)
     if (typeFault !== null) wrong('column_type', typeFault)
     const from =
       source.kind === 'key' && semantic_role !== 'record_ts' ? `key ${source.key}` : (semantic_role ?? '')
@@ -184,7 +184,7 @@ export function parquetColumnFaults(columns: readonly ColumnMapping[]): [path: s
 }
 
 /** Checks the types of columns whose values pipectl generates. */
-function madeTypeFault(
+function generatedTypeFault(
   kind: ColumnRule['source']['kind'],
   type: ColumnMapping['column_type'],
 ): string | null {

@@ -1,8 +1,9 @@
 /**
- * The records of a batch on their way to the thread that encodes them: copies of a MiB or one record, cut between records.
+ * Copies the records of a batch for the thread that encodes them, in portions of a MiB or one record. A portion ends
+ * between two records.
  *
  *   bytes   {"n":1}\n{"n":2}{"n":3}     parts one after another, each some records of one message, without a newline between parts
- *   parts   └─ message 7 ──┘└─ 8 ─┘     `message` null: more records of the message that the last part was of
+ *   parts   └─ message 7 ──┘└─ 8 ─┘     `message` null: more records of the message of the previous part
  */
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { lineFeed, recordPlace, records } from '../../log/record-text.ts'
@@ -21,7 +22,7 @@ interface Part {
 type Message = Batch['messages'][number]
 type PartMessage = Pick<Message, 'seq' | 'msgId' | 'receivedMs' | 'firstIndex' | 'places'>
 
-/** Where a record is in its pipe. */
+/** The position of a record in its pipe. */
 export interface Place {
   seq: number
   msgId: string
@@ -29,7 +30,7 @@ export interface Place {
   recordIndex: number
 }
 
-/** A part takes more than its records. */
+/** The approximate memory of a part in addition to its records. */
 const partBytes = 200
 
 export class BatchPortions {
@@ -41,7 +42,7 @@ export class BatchPortions {
     this.#messages = messages
   }
 
-  /** The next records, in memory of their own. Null: there are no more. */
+  /** Returns the next records in newly allocated memory. Null: there are no more. */
   next(): Portion | null {
     const texts: Buffer[] = []
     const parts: Part[] = []
@@ -77,7 +78,7 @@ function partMessage({ seq, msgId, receivedMs, firstIndex, places }: Message): P
   }
 }
 
-/** The end of the last record that fits, or of the first one. */
+/** Returns the end of the last record that fits, or that of the first record if none fits. */
 function endOfRecords(body: Buffer, start: number, maxBytes: number): number {
   if (body.length - start <= maxBytes) return body.length
   const last = body.lastIndexOf(lineFeed, start + maxBytes)
@@ -96,7 +97,7 @@ export class PortionReader {
     this.#count = 0
   }
 
-  /** Each text has memory of its own: none keeps the others. */
+  /** Each text has its own memory, so that it does not keep the other texts in memory. */
   *records({ bytes: { buffer, byteOffset }, parts }: Portion): Generator<{ text: string; place: Place }> {
     let offset = byteOffset
     for (const { message, byteCount } of parts) {

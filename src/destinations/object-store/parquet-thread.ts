@@ -9,7 +9,7 @@ host.serve({
   encode: (id, schema, parks) =>
     encodeParquet(schema, {
       next: () => host.call('next', [id]),
-      park: parks ? (refused) => host.call('park', [id, refused]) : null,
+      park: parks ? (rejected) => host.call('park', [id, rejected]) : null,
       rowGroup: (bytes) => host.tell('rowGroup', [id, bytes], [bytes.buffer]),
     }),
 })

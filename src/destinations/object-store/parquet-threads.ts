@@ -1,5 +1,5 @@
 /**
- * Encodes Parquet objects in a thread of their own, one at a time, so that encoding delays only lanes that wait for it.
+ * Encodes Parquet objects in a separate thread, one at a time, so that encoding delays only lanes that wait for it.
  *
  *   delivery thread                                 parquet thread
  *     its turn ──encode(columns, compression)──────▶ reads records into a row group
@@ -9,18 +9,22 @@
  *     kept     ◀──rowGroup: its bytes, transferred──┤
  *     object   ◀──the number of its rows────────────┘
  *
- * - Crossing: bytes of records and of row groups, which are transferred, and column mappings. No parsed record crosses, and no secret:
- *   the thread does not know where the object goes.
- * - Memory: the thread has one portion of records and one row group (8 MiB of values, a million cells, or one record), never a batch or an
- *   object. It counts a row before it adds it (`RowGroup.hasRoom`). A value keeps no more of its record in memory than four times itself.
- *   The batch counts in the lane's memory budget as before, and the object grows in the delivery thread. These counts are the limit: the
- *   heap has none of its own, because Node.js (20.20) aborts the process, not the thread, when a native call exceeds such a limit.
- * - Its end: a thread that dies, or is silent for 30 s, takes the one file with it that it encodes. Nothing of it is stored; the lane
- *   repeats the batch, in smaller parts where it has several messages. The next file in line starts another thread.
- * - Turns: files of workspaces in turns, and within one those of its lanes. A file that waits for its records to be parked keeps its turn
- *   until its attempt is over.
- * - A record that does not fit is found in the thread, and is the same DeliveryError, or the same parked record, as anywhere else.
- * - The thread starts with the first object and ends 10 s after the last one: without Parquet destinations it takes no memory.
+ * - Data between the threads: bytes of records and of row groups, which are transferred, and column mappings. Parsed
+ *   records and secrets are never sent: the thread does not know where the object is stored.
+ * - Memory: the thread has one portion of records and one row group (8 MiB of values, a million cells, or one
+ *   record), never a batch or an object. It counts a row before it adds it (`RowGroup.hasRoom`). A value keeps at
+ *   most four times its own size of its record in memory. The batch still counts in the lane's memory budget, and the
+ *   object grows in the delivery thread. These counts are the only limit. The heap has none, because Node.js (20.20)
+ *   aborts the process, not the thread, when a native call exceeds a heap limit.
+ * - Failure of the thread: a thread that dies, or is silent for 30 s, fails only the file that it encodes. Nothing of
+ *   that file is stored; the lane repeats the batch, in smaller parts if it has several messages. The next file
+ *   starts another thread.
+ * - Turns: workspaces take turns, and within a workspace its lanes do. A file that waits for its records to be parked
+ *   keeps its turn until its attempt ends.
+ * - A record that does not fit is detected in the thread. It becomes the same DeliveryError, or the same parked
+ *   record, as without the thread.
+ * - The thread starts with the first object and ends 10 s after the last one: without Parquet destinations it takes
+ *   no memory.
  */
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { Transferred } from '../../platform/thread-calls.ts'
@@ -36,12 +40,15 @@ export interface ParquetFile {
 }
 
 interface ParquetOptions {
-  /** Gets the records that do not fit, some at a time; what it rejects with ends the file. Null: the first one is the error. */
+  /**
+   * Receives the records that do not fit, in several calls. If it rejects, the file fails with that error. Null: the
+   * first such record fails the file.
+   */
   park: Park | null
   signal?: AbortSignal
 }
 
-type Park = (refused: readonly RejectedRecord[]) => Promise<void>
+type Park = (rejected: readonly RejectedRecord[]) => Promise<void>
 
 export interface ParquetCalls {
   /** Returns the number of rows. */
@@ -51,12 +58,12 @@ export interface ParquetCalls {
 /** Requests of the thread to the delivery thread, by the id of the file. */
 export interface ParquetSource {
   next(id: number): Portion | null
-  park(id: number, refused: readonly RejectedRecord[]): void
+  park(id: number, rejected: readonly RejectedRecord[]): void
   rowGroup(id: number, bytes: Uint8Array<ArrayBuffer>): void
 }
 
 const idleMs = 10_000
-/** A row group takes a second or two; a machine that is busy with other things, ten times as long. */
+/** A row group takes a second or two, and up to ten times as long on a busy machine. */
 const maxSilentTicks = 30
 
 export class ParquetThreads {
@@ -65,8 +72,8 @@ export class ParquetThreads {
   #lastId = 0
 
   /**
-   * Rejects with a DeliveryError: permanent for a record that does not fit; of the thread's end and of the writer's errors, transient where
-   * fewer messages may succeed. Rejects as soon as the signal is aborted.
+   * Rejects with a DeliveryError: a permanent one for a record that does not fit. Errors of the thread and of the
+   * writer are transient, because fewer messages may succeed. Rejects as soon as the signal is aborted.
    */
   async encode(batch: Batch, spec: ObjectStoreSpec, { park, signal }: ParquetOptions): Promise<ParquetFile> {
     const { columns, timestampField, config, destinationId, pipeId, workspaceId = pipeId } = spec
@@ -96,7 +103,7 @@ export class ParquetThreads {
     try {
       return await thread.call('encode', [id, schema, file.parks])
     } catch (error) {
-      // As it was before it went to the thread and back.
+      // Throws the original error instead of its copy from the thread.
       throw file.failure ?? error
     } finally {
       this.#files.delete(id)
@@ -110,7 +117,7 @@ export class ParquetThreads {
       limits: { maxYoungGenerationSizeMb: resourceLimits.parquetYoungHeapMiB },
       host: {
         next: (id) => this.#file(id).next(),
-        park: (id, refused) => this.#file(id).park(refused),
+        park: (id, rejected) => this.#file(id).park(rejected),
         rowGroup: (id, bytes) => this.#files.get(id)?.add(bytes),
       },
       errors: { DeliveryError },
@@ -119,7 +126,7 @@ export class ParquetThreads {
     })
   }
 
-  /** A thread that is being ended may still ask. */
+  /** A thread that is being terminated can still send requests. */
   #file(id: number): OpenFile {
     const file = this.#files.get(id)
     if (file === undefined) throw new Error('this file is over')
@@ -127,16 +134,16 @@ export class ParquetThreads {
   }
 }
 
-/** The threads of every driver of this thread. */
+/** The Parquet threads that all drivers of this thread share. */
 export const parquetThreads = new ParquetThreads()
 
-/** A file that waits for its turn or is being encoded, as the delivery thread has it. */
+/** A file that waits for its turn or is being encoded, as the delivery thread sees it. */
 class OpenFile {
   readonly #portions: BatchPortions
   readonly #park: Park | null
   readonly #signal: AbortSignal | undefined
   readonly #groups: Uint8Array<ArrayBuffer>[] = []
-  /** The error that parking its records was rejected with, or the signal's reason. */
+  /** The error with which parking its records failed, or the reason of the signal. */
   failure: unknown
 
   constructor({ messages }: Batch, park: Park | null, signal: AbortSignal | undefined) {
@@ -149,16 +156,16 @@ class OpenFile {
     return this.#park !== null
   }
 
-  /** After an abort the thread gets no further records, and is free for the next file. */
+  /** After an abort the thread gets no more records and is free for the next file. */
   next(): Transferred<Portion | null> {
     this.#requireCurrent()
     const portion = this.#portions.next()
     return new Transferred(portion, portion === null ? [] : [portion.bytes.buffer])
   }
 
-  async park(refused: readonly RejectedRecord[]): Promise<void> {
+  async park(rejected: readonly RejectedRecord[]): Promise<void> {
     try {
-      await this.orAborted(this.#park?.(refused) ?? Promise.resolve())
+      await this.orAborted(this.#park?.(rejected) ?? Promise.resolve())
     } catch (error) {
       this.failure = error
       throw error
@@ -173,7 +180,7 @@ class OpenFile {
     return Buffer.concat(this.#groups)
   }
 
-  /** The remainder is not stopped. */
+  /** Stops waiting when the signal is aborted. The work itself continues. */
   orAborted<T>(work: Promise<T>): Promise<T> {
     return this.#signal === undefined ? work : untilStopped(work, this.#signal)
   }

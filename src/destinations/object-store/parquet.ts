@@ -1,11 +1,12 @@
 /**
- * The encoder of one Parquet file. Its bytes depend on the records and the config alone: what compresses them is the same on every
- * Node.js, and nothing in the file is of now.
+ * Encodes one Parquet file. Its bytes depend only on the records and the config: the compressors are the same on
+ * every Node.js, and the file contains no time of its creation.
  *
  *   records ──cells──▶ row group, at most 8 MiB of values or one row ──encode, compress──▶ bytes of the row group
- *               └─ does not fit a column ──▶ refused, the others continue
+ *               └─ does not fit a column ──▶ rejected, the others continue
  *
- * A row is counted before it is added: a group without room for it is encoded first, and handed over.
+ * The size of a row is counted before it is added: if the group has no room for it, the group is encoded and handed
+ * over first.
  */
 import { gzipSync } from 'node:zlib'
 import { ByteWriter, ParquetWriter } from 'hyparquet-writer'
@@ -39,17 +40,20 @@ export interface ParquetSchema {
 }
 
 export interface ParquetEnds {
-  /** The next records; null: there are no more. What it rejects with ends the file. */
+  /** Returns the next records. Null: there are no more. If it rejects, the file fails with that error. */
   next(): Promise<Portion | null>
-  /** Receives the records that do not fit, in several calls; if it rejects, the file fails. Null: the first one is the error. */
-  park: ((refused: readonly RejectedRecord[]) => Promise<void>) | null
-  /** The next bytes of the file: each row group, and its end. */
+  /**
+   * Receives the records that do not fit, in several calls. If it rejects, the file fails. Null: the first such
+   * record fails the file.
+   */
+  park: ((rejected: readonly RejectedRecord[]) => Promise<void>) | null
+  /** Receives the next bytes of the file: each row group, then the footer. */
   rowGroup(bytes: Uint8Array<ArrayBuffer>): void
 }
 
 /**
- * Returns the number of rows. Rejects with a permanent DeliveryError for a record that does not fit, and with whatever the writer
- * throws.
+ * Returns the number of rows. Rejects with a permanent DeliveryError for a record that does not fit, and with any
+ * error of the writer.
  */
 export async function encodeParquet(
   { columns, timestampField, compression }: ParquetSchema,
@@ -62,7 +66,7 @@ export async function encodeParquet(
     createdBy: 'pipectl',
     ...(await compressionOf(compression)),
   })
-  const refused = new Refused(park)
+  const rejected = new RejectedRecords(park)
   let rowCount = 0
   const end = () => {
     if (group.rows === 0) return
@@ -81,17 +85,20 @@ export async function encodeParquet(
   for (let portion = await next(); portion !== null; portion = await next()) {
     for (const { text, place } of reader.records(portion)) {
       const misfit = take(text, place)
-      if (misfit !== null) await refused.add(misfit)
+      if (misfit !== null) await rejected.add(misfit)
     }
   }
-  await refused.keep()
+  await rejected.keep()
   end()
   file.schema = withOlderNames(file.schema)
   file.finish()
   return rowCount
 }
 
-/** Hands over each row group, and what follows the last one. The writer calls `flush` after each, and `finish` at the end. */
+/**
+ * Hands over each row group, and the bytes after the last one. The writer calls `flush` after each group, and
+ * `finish` at the end.
+ */
 class GroupWriter extends ByteWriter {
   readonly #handOver: (bytes: Uint8Array<ArrayBuffer>) => void
 
@@ -111,7 +118,7 @@ class GroupWriter extends ByteWriter {
 }
 
 /** Records that do not fit, until they are parked. */
-class Refused {
+class RejectedRecords {
   readonly #park: ParquetEnds['park']
   #records: RejectedRecord[] = []
 
@@ -120,7 +127,7 @@ class Refused {
   }
 
   async add(record: RejectedRecord): Promise<void> {
-    if (this.#park === null) throw refusalError(record)
+    if (this.#park === null) throw rejectionError(record)
     this.#records.push(record)
     if (this.#records.length >= resourceLimits.parkedAtOnce) await this.keep()
   }
@@ -133,16 +140,16 @@ class Refused {
 }
 
 /** Converts a record that does not fit to an error of its message. */
-function refusalError(refused: RejectedRecord): DeliveryError {
-  const { code, message, seq } = refused
+function rejectionError(rejected: RejectedRecord): DeliveryError {
+  const { code, message, seq } = rejected
   return new DeliveryError('permanent', code, message, {
     fault: 'records',
     failedSeq: seq,
-    rejected: refused,
+    rejected,
   })
 }
 
-/** The text of a record that its values may keep in memory, relative to theirs. */
+/** The maximum length of a record's text relative to the length of its values, above which the values are copied. */
 const keptPerCharacter = 4
 
 /** Rows of a file that are encoded together. */
@@ -196,7 +203,7 @@ class RowGroup {
     return null
   }
 
-  /** A part of a text keeps the whole of it in memory. */
+  /** Copies the texts of the row, because V8 keeps a whole text in memory as long as a part of it is used. */
   #copyRow(): void {
     for (const [at, cell] of this.#row.entries())
       if (typeof cell === 'string') this.#row[at] = Buffer.from(cell).toString()
@@ -262,7 +269,10 @@ function schemaOf(columns: readonly ParquetColumn[]): SchemaElement[] {
   return [{ name: 'schema', num_children: leaves.length }, ...leaves]
 }
 
-/** For readers that do not support logical types. With this type the writer would parse and re-serialize JSON values. */
+/**
+ * Adds the type by its older name, for readers that do not support logical types. It is added at the end: with this
+ * type the writer would parse and re-serialize JSON values.
+ */
 function withOlderNames(schema: readonly SchemaElement[]): SchemaElement[] {
   return schema.map((element) =>
     element.logical_type?.type === 'JSON' ? { ...element, converted_type: 'JSON' } : element,
@@ -280,12 +290,12 @@ async function compressionOf(name: Compression): Promise<Pick<WriterOptions, 'co
   if (name === 'gzip') return { codec, compressors: { GZIP: (page) => gzipSync(page, { level: 6 }) } }
   if (name !== 'zstd') return { codec }
   const { init, compress } = await import('@bokuweb/zstd-wasm')
-  zstdIsThere ??= init().catch((error) => {
-    zstdIsThere = undefined
+  zstdReady ??= init().catch((error) => {
+    zstdReady = undefined
     throw error
   })
-  await zstdIsThere
+  await zstdReady
   return { codec, compressors: { ZSTD: (page) => compress(page, 3) } }
 }
 
-let zstdIsThere: Promise<void> | undefined
+let zstdReady: Promise<void> | undefined

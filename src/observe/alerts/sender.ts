@@ -93,7 +93,7 @@ export class AlertSender {
       }
       const { alert, settings } = next
       const outcome = await this.#outcome(workspaceId, queue, alert, settings)
-      if (!this.#isClosed) await store.settle(workspaceId, alert.alertId, outcome)
+      if (!this.#isClosed) await store.settle({ workspaceId, alertId: alert.alertId }, outcome)
     } catch (error) {
       // Metadata cannot be written. The alert is sent again with the same id.
       if (!(error instanceof StorageUnavailableError)) log.error({ err: error }, 'alert.failed')

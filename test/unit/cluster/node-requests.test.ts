@@ -140,7 +140,7 @@ t.test('strangers on the subject of a node: refused or ignored, and it goes on',
   const { id } = await world.addLane(pipe)
   const stranger = await nats.connect()
   t.teardown(() => stranger.close())
-  const subject = nodeSubject('test', there.nodeId)
+  const subject = nodeSubject({ cluster: 'test', nodeId: there.nodeId })
   const request = { kind: 'request', id: 1, from: 'x', method: 'delivery.skip', waitMs: 0, confirm: false }
   const args = (value: unknown) => Buffer.from(JSON.stringify(value))
   const broken: Uint8Array[] = [
@@ -162,7 +162,10 @@ t.test('strangers on the subject of a node: refused or ignored, and it goes on',
   ]
   for (const bytes of broken) stranger.publish(subject, bytes)
   for (const head of [{ kind: 'part', part: 0, parts: 1, bytes: 1e12, wantsAck: true }, { kind: 'ready' }])
-    stranger.publish(replySubject('test', here.nodeId, 1), encode(head, new Uint8Array(10)))
+    stranger.publish(
+      replySubject({ cluster: 'test', nodeId: here.nodeId }, 1),
+      encode(head, new Uint8Array(10)),
+    )
   await stranger.flush()
   const to = there.nodeId
   const bad: [string, unknown[]][] = [

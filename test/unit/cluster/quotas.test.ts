@@ -252,7 +252,7 @@ t.test('a UTC day begins with all of its quota, by the clock of the database', a
   t.equal(await store.reserve(pipe.pipeId, ask), null)
   await Promise.all([store.openDay(pipe.pipeId), store.openDay(pipe.pipeId)])
   t.match(await store.reserve(pipe.pipeId, ask), { records: 600, reserved: { records: 600 } })
-  await store.returnBlock(pipe.pipeId, first!.ledgerId, need)
+  await store.returnBlock({ pipeId: pipe.pipeId, ledgerId: first!.ledgerId }, need)
   t.match(await store.reserve(pipe.pipeId, ask), { records: 400 }, 'a block of yesterday is not of today')
   nowMs -= dayMs
   t.match(await store.reserve(pipe.pipeId, ask), { records: 600 }, 'a clock that went back finds its day')
@@ -289,7 +289,7 @@ t.test('reservations of many connections at once never exceed the limit, and non
       if (block!.records === 0) return
       records += block!.records
       if (returnsLeft-- <= 0) continue
-      await store.returnBlock(pipe.pipeId, block!.ledgerId, { records: 1, bytes: 0 })
+      await store.returnBlock({ pipeId: pipe.pipeId, ledgerId: block!.ledgerId }, { records: 1, bytes: 0 })
       records -= 1
     }
   }

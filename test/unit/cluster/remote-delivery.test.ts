@@ -64,7 +64,7 @@ t.test('of a destination that does not exist nothing is known', async (t) => {
   const id = randomUUID()
   t.equal(await delivery.skip(id), false)
   t.equal(await delivery.retryNow(id), null)
-  t.equal(await delivery.acknowledge(id, randomUUID(), true), false)
+  t.equal(await delivery.acknowledge({ destinationId: id, msgId: randomUUID() }, true), false)
   t.same(await delivery.pull(id, { waitMs: 0, afterSeq: null }), { kind: 'not_found' })
   t.equal(await delivery.blockingMessage(id), null)
 })
@@ -98,11 +98,11 @@ t.test('explicit acknowledgement at any node', async (t) => {
   const pulled = await nodes[0]!.delivery.pull(id, { waitMs: 0, afterSeq: null })
   if (pulled.kind !== 'message') throw new Error('no message')
   await nodes[0]!.delivery.pulled({ destinationId: id, pullId: pulled.pullId })
-  t.equal(await nodes[0]!.delivery.acknowledge(id, pulled.msgId, false), true)
+  t.equal(await nodes[0]!.delivery.acknowledge({ destinationId: id, msgId: pulled.msgId }, false), true)
   const again = await nodes[0]!.delivery.pull(id, { waitMs: 5_000, afterSeq: null })
   t.match(again, { msgId: pulled.msgId })
-  t.equal(await nodes[0]!.delivery.acknowledge(id, pulled.msgId, true), true)
-  t.equal(await nodes[0]!.delivery.acknowledge(id, pulled.msgId, true), false)
+  t.equal(await nodes[0]!.delivery.acknowledge({ destinationId: id, msgId: pulled.msgId }, true), true)
+  t.equal(await nodes[0]!.delivery.acknowledge({ destinationId: id, msgId: pulled.msgId }, true), false)
 })
 
 t.test('a message of 64 MiB comes whole, and nothing of it stays', async (t) => {

@@ -145,7 +145,9 @@ t.test(
         closed.catch(() => {})
         throw new LaneOwnershipLostError([id])
       }
-      await t.rejects(world.service.acknowledge(id, leaseMsgId!, true), { name: 'LaneOwnershipLostError' })
+      await t.rejects(world.service.acknowledge({ destinationId: id, msgId: leaseMsgId! }, true), {
+        name: 'LaneOwnershipLostError',
+      })
       await t.resolves(closed)
       await until('the lane is gone', () => world.lanes.lane(id) === undefined)
       t.strictSame(world.fatal, [], end)
@@ -162,7 +164,9 @@ t.test('an acknowledgement that a hand-over leaves unsaved is not reported as do
   world.send(1)
   t.match(await world.service.pull(id, { waitMs: 0, afterSeq: null }), { kind: 'message' })
   const before = await world.saved(id)
-  const acknowledged = world.service.acknowledge(id, before.leaseMsgId!, true).catch(() => false)
+  const acknowledged = world.service
+    .acknowledge({ destinationId: id, msgId: before.leaseMsgId! }, true)
+    .catch(() => false)
   owner.lose(world.pipeId)
   t.equal(await acknowledged, false)
   t.strictSame(await world.saved(id), before)

@@ -182,11 +182,21 @@ t.test('an explicit message is leased, and done when it is acknowledged', async 
   await world.service.pulled({ destinationId: id, pullId: first.pullId })
   t.equal((await world.saved(id)).cursorSeq, 0, 'sent is not done')
   t.strictSame(await world.service.pull(id, now), { kind: 'empty' }, 'one message outstanding per lane')
-  t.equal(await world.service.acknowledge(id, '00000000-0000-4000-8000-000000000000', true), false)
+  t.equal(
+    await world.service.acknowledge(
+      { destinationId: id, msgId: '00000000-0000-4000-8000-000000000000' },
+      true,
+    ),
+    false,
+  )
   const second = world.service.pull(id, waiting)
-  t.equal(await world.service.acknowledge(id, first.msgId, true), true)
+  t.equal(await world.service.acknowledge({ destinationId: id, msgId: first.msgId }, true), true)
   t.match(await world.saved(id), { cursorSeq: 1, deliveredRecords: 1 })
-  t.equal(await world.service.acknowledge(id, first.msgId, true), false, 'acknowledged once')
+  t.equal(
+    await world.service.acknowledge({ destinationId: id, msgId: first.msgId }, true),
+    false,
+    'acknowledged once',
+  )
   t.equal((await given(second)).seq, 2)
   await world.close()
 })
@@ -197,12 +207,12 @@ t.test('a nack gives the message again at once, and it blocks the lane until it 
   world.send(2)
   const first = await given(world.service.pull(id, now))
   await world.service.pulled({ destinationId: id, pullId: first.pullId })
-  t.equal(await world.service.acknowledge(id, first.msgId, false), true)
+  t.equal(await world.service.acknowledge({ destinationId: id, msgId: first.msgId }, false), true)
   t.match(await world.lane(id), { lane_state: 'retrying', attempts: 1, last_error: { code: 'nack' } })
   const again = await given(world.service.pull(id, now))
   t.equal(again.msgId, first.msgId)
   t.equal(await world.service.retryNow(id), first.msgId, 'retry-now takes it from who has it')
-  t.equal(await world.service.acknowledge(id, first.msgId, true), false)
+  t.equal(await world.service.acknowledge({ destinationId: id, msgId: first.msgId }, true), false)
   t.equal((await given(world.service.pull(id, now))).msgId, first.msgId)
   t.equal(await world.service.skip(id), true)
   t.equal((await given(world.service.pull(id, now))).seq, 2)
@@ -223,7 +233,11 @@ t.test('a lease that is over gives the message again; its ack comes too late', a
   t.equal((await given(second)).msgId, first.msgId)
   t.match(await world.lane(id), { attempts: 1, last_error: { code: 'lease_expired' } })
   await world.clock.advance(30_000)
-  t.equal(await world.service.acknowledge(id, first.msgId, true), false, 'lease_expired')
+  t.equal(
+    await world.service.acknowledge({ destinationId: id, msgId: first.msgId }, true),
+    false,
+    'lease_expired',
+  )
   await world.close()
 })
 
@@ -240,7 +254,7 @@ t.test(
       t.strictSame(await world.service.pull(id, now), { kind: 'empty' })
       await world.clock.advance(30_000)
       t.equal((await given(world.service.pull(id, now))).msgId, first.msgId)
-      t.equal(await world.service.acknowledge(id, first.msgId, true), true)
+      t.equal(await world.service.acknowledge({ destinationId: id, msgId: first.msgId }, true), true)
       await world.close()
     }
   },
@@ -358,7 +372,7 @@ t.test('skip and rewind of a pull lane leave a line in the log', async (t) => {
   const { id } = await world.addLane(explicit)
   world.send(2)
   const first = await given(world.service.pull(id, now))
-  await world.service.acknowledge(id, first.msgId, false)
+  await world.service.acknowledge({ destinationId: id, msgId: first.msgId }, false)
   t.equal(await world.service.skip(id), true)
   await world.service.rewind(id, { to: 'earliest' })
   t.match(world.events('lane.skipped'), [{ destination_id: id, msg_id: first.msgId, stream_seq: 1 }])
@@ -373,7 +387,7 @@ t.test(
     const { id } = await world.addLane({ ...explicit, destination_max_retry_seconds: 3_600 })
     world.send(1)
     const first = await given(world.service.pull(id, now))
-    await world.service.acknowledge(id, first.msgId, false)
+    await world.service.acknowledge({ destinationId: id, msgId: first.msgId }, false)
     world.clock.jumpWall(7 * 86_400_000)
     t.equal((await world.lane(id)).lane_state, 'retrying', 'forward')
     world.clock.jumpWall(-14 * 86_400_000)
@@ -415,11 +429,8 @@ t.test('messages that the disk lost are counted by a pull lane, in every mode, a
   const first = await given(world.service.pull(autoId!, now))
   await world.service.pulled({ destinationId: autoId!, pullId: first.pullId })
   t.equal((await given(world.service.pull(autoId!, now))).seq, 5)
-  await world.service.acknowledge(
-    explicitId!,
-    (await given(world.service.pull(explicitId!, now))).msgId,
-    true,
-  )
+  const { msgId } = await given(world.service.pull(explicitId!, now))
+  await world.service.acknowledge({ destinationId: explicitId!, msgId }, true)
   t.equal((await given(world.service.pull(explicitId!, now))).seq, 5)
   t.equal((await given(world.service.pull(afterSeqId!, after(1)))).seq, 5)
   t.equal((await given(world.service.pull(afterSeqId!, after(1)))).seq, 5, 'the same again')

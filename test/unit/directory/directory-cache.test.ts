@@ -170,7 +170,7 @@ t.test('a revoked key is gone once refreshKey has resolved', async (t) => {
   const { key } = mintApiKey('old')
   const { api_key_id: apiKeyId } = await metadata.apiKeys.create(workspaceId, key)
   const directory = await openDirectory(counter.source)
-  await metadata.apiKeys.revoke(workspaceId, apiKeyId)
+  await metadata.apiKeys.revoke({ workspaceId, apiKeyId })
   t.ok(directory.key(key.hash), 'control: until then it is known')
   await directory.refreshKey(apiKeyId)
   t.equal(await directory.key(key.hash), undefined)
@@ -181,7 +181,7 @@ t.test('a revoked key is gone also when its row is already', async (t) => {
   const { key } = mintApiKey('old')
   const { api_key_id: apiKeyId } = await metadata.apiKeys.create(workspaceId, key)
   const directory = await openDirectory(counter.source)
-  await metadata.apiKeys.revoke(workspaceId, apiKeyId)
+  await metadata.apiKeys.revoke({ workspaceId, apiKeyId })
   await metadata.apiKeys.prune(Number.MAX_SAFE_INTEGER)
   t.ok(directory.key(key.hash), 'control: until then it is known')
   await directory.refreshKey(apiKeyId)
@@ -196,7 +196,7 @@ t.test('a look-up under way while its key is revoked does not bring it back', as
   const gate = latch()
   counter.hold = gate.promise
   const underWay = directory.key(key.hash)
-  await metadata.apiKeys.revoke(workspaceId, apiKeyId)
+  await metadata.apiKeys.revoke({ workspaceId, apiKeyId })
   await directory.refreshKey(apiKeyId)
   counter.hold = null
   gate.release()

@@ -76,7 +76,11 @@ t.test(
         here = verdictOf(error)
       }
       const there = await parsers
-        .prepare(Buffer.from(body), { ...asked, limits: { ...limits, maxValues: 0 } }, 'w', 'p')
+        .prepare(
+          Buffer.from(body),
+          { ...asked, limits: { ...limits, maxValues: 0 } },
+          { workspaceId: 'w', pipeId: 'p' },
+        )
         .catch(verdictOf)
       const kind =
         typeof here === 'object' && here !== null && 'code' in here ? String(here.code) : 'prepared'
@@ -114,8 +118,10 @@ t.test('a body that needs more memory than a thread may have is 413; the next is
   // With the key that enrichment sets, or the scanner would take it and make no values.
   const hostile = Buffer.from(`{"ts":0,"a":[${Array(1_000_000).fill('{}').join(',')}]}`)
   const results = await Promise.allSettled([
-    ...Array.from({ length: 3 }, () => parsers.prepare(Buffer.from(hostile), large, 'a', 'p')),
-    parsers.prepare(Buffer.from('{"a":1}'), large, 'b', 'q'),
+    ...Array.from({ length: 3 }, () =>
+      parsers.prepare(Buffer.from(hostile), large, { workspaceId: 'a', pipeId: 'p' }),
+    ),
+    parsers.prepare(Buffer.from('{"a":1}'), large, { workspaceId: 'b', pipeId: 'q' }),
   ])
   const attacks = results.slice(0, 3).map((result) => result.status === 'rejected' && result.reason.code)
   t.same(attacks, Array(3).fill('payload_too_large'))
@@ -126,8 +132,10 @@ t.test('bodies of one pipe wait in a bounded line; beyond it 503, and other pipe
   const parsers = openBodyParsers(512 * MiB)
   t.teardown(() => parsers.close())
   const results = await Promise.allSettled([
-    ...Array.from({ length: 200 }, () => parsers.prepare(Buffer.from('{"a":1}'), preparation, 'a', 'p')),
-    parsers.prepare(Buffer.from('{"a":1}'), preparation, 'b', 'q'),
+    ...Array.from({ length: 200 }, () =>
+      parsers.prepare(Buffer.from('{"a":1}'), preparation, { workspaceId: 'a', pipeId: 'p' }),
+    ),
+    parsers.prepare(Buffer.from('{"a":1}'), preparation, { workspaceId: 'b', pipeId: 'q' }),
   ])
   const rejected = results.filter((result) => result.status === 'rejected')
   t.ok(rejected.length > 0 && rejected.length <= 200 - 128)
@@ -139,7 +147,9 @@ t.test('bodies of one pipe wait in a bounded line; beyond it 503, and other pipe
 t.test('a thread without work ends with its memory; the next body starts another', async (t) => {
   const threads = () => readdirSync('/proc/self/task').length
   const parse = (parsers: BodyParsers) =>
-    parsers.prepare(Buffer.from('{"a":1}'), preparation, 'a', 'p').then(({ recordCount }) => recordCount)
+    parsers
+      .prepare(Buffer.from('{"a":1}'), preparation, { workspaceId: 'a', pipeId: 'p' })
+      .then(({ recordCount }) => recordCount)
   const kept = openBodyParsers(512 * MiB, 1, 3_600_000)
   t.teardown(() => kept.close())
   await parse(kept)

@@ -171,10 +171,12 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
     t.strictSame(await next(), Array(9).fill({ pipeId }))
     const key = await metadata.apiKeys.create(workspaceId, mintApiKey('second').key)
     const rotated = await metadata.apiKeys.rotate(
-      ...[workspaceId, key.api_key_id, null, () => mintApiKey('third').key],
+      { workspaceId, apiKeyId: key.api_key_id },
+      null,
+      () => mintApiKey('third').key,
     )
     const created = rotated!.created.api_key_id
-    await metadata.apiKeys.revoke(workspaceId, created)
+    await metadata.apiKeys.revoke({ workspaceId, apiKeyId: created })
     t.strictSame(await next(), [
       { apiKeyId: key.api_key_id, isRevoked: false },
       { apiKeyId: created, isRevoked: false },

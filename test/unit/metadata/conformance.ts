@@ -81,7 +81,7 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
       await writer.origins.remove({ workspaceId: stranger, pipeId }, origin.pipe_allowed_origin_id),
       false,
     )
-    t.equal(await writer.apiKeys.revoke(stranger, key.api_key_id), false)
+    t.equal(await writer.apiKeys.revoke({ workspaceId: stranger, apiKeyId: key.api_key_id }), false)
     t.strictSame(await writer.usage.byPipe(stranger, 0), {})
     t.equal(
       (await writer.pipes.get({ workspaceId, pipeId }))?.pipe_status,
@@ -196,8 +196,8 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
     const { key } = mintApiKey('ci')
     const { api_key_id: id } = await writer.apiKeys.create(workspaceId, key)
     t.match(await reader.directory.key(key.hash), { apiKeyId: id, workspaceId })
-    t.equal(await writer.apiKeys.revoke(workspaceId, id), true)
-    t.equal(await writer.apiKeys.revoke(workspaceId, id), false)
+    t.equal(await writer.apiKeys.revoke({ workspaceId, apiKeyId: id }), true)
+    t.equal(await writer.apiKeys.revoke({ workspaceId, apiKeyId: id }), false)
     t.equal(await reader.directory.key(key.hash), null)
     t.notOk((await reader.directory.allKeys()).has(key.hash))
     await writer.apiKeys.create(workspaceId, mintApiKey('ci').key)

@@ -140,7 +140,7 @@ t.test('keys are found by their hash as long as they are active', async (t) => {
   t.strictSame(await metadata.directory.key(key.hash), { apiKeyId, workspaceId, ...fullRights })
   t.strictSame((await metadata.directory.allKeys()).get(key.hash), { apiKeyId, workspaceId, ...fullRights })
   t.equal((await metadata.directory.allKeys()).size, 2)
-  await metadata.apiKeys.revoke(workspaceId, apiKeyId)
+  await metadata.apiKeys.revoke({ workspaceId, apiKeyId })
   t.equal(await metadata.directory.key(key.hash), null)
   t.notOk((await metadata.directory.allKeys()).has(key.hash))
 })

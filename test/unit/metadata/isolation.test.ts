@@ -189,12 +189,15 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
     ),
   'apiKeys.rotate': async (t) => {
     const decide = () => mintApiKey('taken over').key
-    t.equal(await metadata.apiKeys.rotate(stranger, key.api_key_id, null, decide), null)
+    t.equal(
+      await metadata.apiKeys.rotate({ workspaceId: stranger, apiKeyId: key.api_key_id }, null, decide),
+      null,
+    )
     t.strictSame((await metadata.apiKeys.list(stranger)).length, 1, 'nothing was made either')
   },
   'apiKeys.forget': async (t) => {
     const gone = await metadata.apiKeys.create(owner, mintApiKey('gone').key)
-    await metadata.apiKeys.revoke(owner, gone.api_key_id)
+    await metadata.apiKeys.revoke({ workspaceId: owner, apiKeyId: gone.api_key_id })
     t.equal(await metadata.apiKeys.forget(stranger, [gone.api_key_id]), 0)
     t.equal(await metadata.apiKeys.forget(owner, [gone.api_key_id]), 1, 'control')
   },
@@ -212,13 +215,18 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
     await metadata.alerts.delete(stranger)
   },
   'users.update': async (t) =>
-    void t.equal(await metadata.users.update(stranger, second.user_id, { role: 'admin' }), null),
-  'users.delete': async (t) => void t.equal(await metadata.users.delete(stranger, second.user_id), false),
+    void t.equal(
+      await metadata.users.update({ workspaceId: stranger, userId: second.user_id }, { role: 'admin' }),
+      null,
+    ),
+  'users.delete': async (t) =>
+    void t.equal(await metadata.users.delete({ workspaceId: stranger, userId: second.user_id }), false),
   'users.create': async (t) => {
     const theirs = { email: 'OWNER@example.com', role: 'admin', passwordHash: 'other' } as const
     t.equal((await metadata.users.create(stranger, theirs)).user_email, 'owner@example.com')
   },
-  'apiKeys.revoke': async (t) => void t.equal(await metadata.apiKeys.revoke(stranger, key.api_key_id), false),
+  'apiKeys.revoke': async (t) =>
+    void t.equal(await metadata.apiKeys.revoke({ workspaceId: stranger, apiKeyId: key.api_key_id }), false),
 }
 
 for (const [name, attempt] of Object.entries(attempts)) {
@@ -244,7 +252,7 @@ t.test('a session and a setup link are of the workspace they were made in', asyn
     ['owner@example.com', 'second@example.com'],
   )
   t.ok(await metadata.users.hasSetupLink(link.hash), 'the link of the other workspace is still there')
-  t.equal(await metadata.users.delete(owner, made?.user.user_id ?? ''), false)
+  t.equal(await metadata.users.delete({ workspaceId: owner, userId: made?.user.user_id ?? '' }), false)
   t.ok(await metadata.sessions.find('b'.repeat(64)), 'and so is its session')
 })
 

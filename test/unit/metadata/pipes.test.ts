@@ -74,8 +74,12 @@ t.test('API keys: names are unique among active keys; a revoked key stays listed
   t.equal(await refusals('duplicate_api_key_name', race), 3)
   const [, ci] = await metadata.apiKeys.list(workspaceId)
   const id = ci?.api_key_id ?? ''
-  t.equal(await metadata.apiKeys.revoke(workspaceId, id), true)
-  t.equal(await metadata.apiKeys.revoke(workspaceId, id), false, 'a second time there is no active key')
+  t.equal(await metadata.apiKeys.revoke({ workspaceId, apiKeyId: id }), true)
+  t.equal(
+    await metadata.apiKeys.revoke({ workspaceId, apiKeyId: id }),
+    false,
+    'a second time there is no active key',
+  )
   const { apiKey, key } = mintApiKey('ci')
   await metadata.apiKeys.create(workspaceId, key)
   t.strictSame(

@@ -48,7 +48,7 @@ t.test('a full workspace takes no more until something is gone; others go on', a
   const second = await metadata.apiKeys.create(mine, key())
   await t.rejects(metadata.apiKeys.create(mine, key()), full('max_api_keys'))
   await metadata.apiKeys.create(other, key())
-  t.ok(await metadata.apiKeys.revoke(mine, second.api_key_id))
+  t.ok(await metadata.apiKeys.revoke({ workspaceId: mine, apiKeyId: second.api_key_id }))
   await metadata.apiKeys.create(mine, key())
 
   t.ok(await metadata.pipes.delete({ workspaceId: mine, pipeId: one.pipe_id }))

@@ -10,7 +10,7 @@ const most = resourceLimits.revokedApiKeysPerWorkspace
 
 async function revokedKey(metadata: Metadata, workspaceId: string, name: string): Promise<void> {
   const { api_key_id } = await metadata.apiKeys.create(workspaceId, mintApiKey(name).key)
-  await metadata.apiKeys.revoke(workspaceId, api_key_id)
+  await metadata.apiKeys.revoke({ workspaceId, apiKeyId: api_key_id })
 }
 
 const namesOf = async (metadata: Metadata, workspaceId: string) =>
@@ -55,8 +55,12 @@ t.test('prune removes what was revoked before, whenever it was made', async (t) 
   await revokedKey(metadata, mine, 'long ago')
   const late = await metadata.apiKeys.create(mine, mintApiKey('lately').key)
   clock = 5_000
-  await metadata.apiKeys.revoke(mine, late.api_key_id)
+  await metadata.apiKeys.revoke({ workspaceId: mine, apiKeyId: late.api_key_id })
   await metadata.apiKeys.prune(5_000)
   t.strictSame(await namesOf(metadata, mine), ['first', 'lately'])
-  t.equal(await metadata.apiKeys.revoke(mine, late.api_key_id), false, 'still revoked')
+  t.equal(
+    await metadata.apiKeys.revoke({ workspaceId: mine, apiKeyId: late.api_key_id }),
+    false,
+    'still revoked',
+  )
 })

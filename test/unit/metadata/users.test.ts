@@ -43,7 +43,7 @@ t.test(
     )
     t.same(await metadata.users.accountsOf('da@example.com'), [])
     await metadata.users.create(mine, bob)
-    await metadata.users.update(mine, user.user_id, { passwordHash: 'mine' })
+    await metadata.users.update({ workspaceId: mine, userId: user.user_id }, { passwordHash: 'mine' })
     await metadata.users.create(other, bob)
     t.equal((await metadata.users.accountsOf(bob.email)).length, 2)
   },
@@ -53,8 +53,8 @@ t.test('a user is nobody in another workspace', async (t) => {
   const metadata = await open(t)
   const [mine, other] = [await newWorkspace(metadata, 'mine'), await newWorkspace(metadata, 'other')]
   const { user_id } = await metadata.users.create(mine, bob)
-  t.equal(await metadata.users.update(other, user_id, { role: 'admin' }), null)
-  t.equal(await metadata.users.delete(other, user_id), false)
+  t.equal(await metadata.users.update({ workspaceId: other, userId: user_id }, { role: 'admin' }), null)
+  t.equal(await metadata.users.delete({ workspaceId: other, userId: user_id }), false)
   t.equal((await metadata.users.list(mine))[0]?.user_role, 'viewer')
 })
 
@@ -63,10 +63,12 @@ t.test('the last admin stays an admin; with another one there is no last', async
   const mine = await newWorkspace(metadata, 'mine')
   const { user_id } = await metadata.users.create(mine, ada)
   const second = await metadata.users.create(mine, bob)
-  await t.rejects(metadata.users.update(mine, user_id, { role: 'viewer' }), { code: 'last_admin' })
-  await t.rejects(metadata.users.delete(mine, user_id), { code: 'last_admin' })
-  await metadata.users.update(mine, second.user_id, { role: 'admin' })
-  t.equal(await metadata.users.delete(mine, user_id), true)
+  await t.rejects(metadata.users.update({ workspaceId: mine, userId: user_id }, { role: 'viewer' }), {
+    code: 'last_admin',
+  })
+  await t.rejects(metadata.users.delete({ workspaceId: mine, userId: user_id }), { code: 'last_admin' })
+  await metadata.users.update({ workspaceId: mine, userId: second.user_id }, { role: 'admin' })
+  t.equal(await metadata.users.delete({ workspaceId: mine, userId: user_id }), true)
   t.same(await metadata.users.accountsOf(ada.email), [])
 })
 
@@ -88,9 +90,9 @@ t.test('a change of role or password, and a deletion, end every session of the u
   const { user_id } = await metadata.users.create(mine, bob)
   await metadata.sessions.begin(await stored(metadata, ada.email), 'of ada')
   const changes: (() => Promise<unknown>)[] = [
-    () => metadata.users.update(mine, user_id, { role: 'admin' }),
-    () => metadata.users.update(mine, user_id, { passwordHash: 'another' }),
-    () => metadata.users.delete(mine, user_id),
+    () => metadata.users.update({ workspaceId: mine, userId: user_id }, { role: 'admin' }),
+    () => metadata.users.update({ workspaceId: mine, userId: user_id }, { passwordHash: 'another' }),
+    () => metadata.users.delete({ workspaceId: mine, userId: user_id }),
   ]
   for (const change of changes) {
     const user = await stored(metadata, bob.email)
@@ -113,7 +115,7 @@ t.test('no session begins with a password that was changed meanwhile', async (t)
   const mine = await newWorkspace(metadata, 'mine')
   const { user_id } = await metadata.users.create(mine, ada)
   const before = await stored(metadata, ada.email)
-  await metadata.users.update(mine, user_id, { passwordHash: 'another' })
+  await metadata.users.update({ workspaceId: mine, userId: user_id }, { passwordHash: 'another' })
   t.equal(await metadata.sessions.begin(before, 'late'), false)
   t.equal(await metadata.sessions.find('late'), null)
   t.equal(await metadata.sessions.begin(await stored(metadata, ada.email), 'in time'), true, 'control')

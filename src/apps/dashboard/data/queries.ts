@@ -24,7 +24,7 @@ export function usePipe(pipeId: string) {
           pipe.pipe_status,
           ...pipe.lanes.map((one) => `${one.destination_id} ${one.destination_status}`),
         ].join()
-  // biome-ignore lint/correctness/useExhaustiveDependencies: `shape` is what says that it may be different
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `shape` changes when the result may have changed
   useEffect(() => {
     void client.invalidateQueries({ queryKey: ['pipe', pipeId] })
   }, [client, pipeId, shape])

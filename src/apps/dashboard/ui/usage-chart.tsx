@@ -1,4 +1,4 @@
-/** Charts the last 24 hours of everything, of one pipe or of one lane. All data that is drawn is also in a table. */
+/** Charts the last 24 hours of all pipes, of one pipe or of one lane. All data in the chart is also in a table. */
 import { Suspense, useEffect, useMemo } from 'react'
 import type { LaneHour, UsageHour } from '../../../contract/usage.ts'
 import { count, hourMs } from '../../../platform/quantities.ts'
@@ -28,8 +28,8 @@ const filtered = { name: 'Records filtered out', of: (hour: LaneHour) => hour.fi
 const failedAttempts: Line<LaneHour> = { name: 'Failed attempts', of: (hour) => hour.failed_attempts }
 
 /**
- * Once a minute is too seldom for the first record of all: where nothing is shown and the overview, which is newer, knows of something,
- * it is asked for again at once.
+ * Loads the usage again when the overview, which is newer, already shows records and the chart does not. The chart is
+ * otherwise loaded once a minute, which is too slow for the very first records.
  */
 function useFirst(isShown: boolean, isKnown: boolean, refetch: () => unknown): void {
   const isBehind = isKnown && !isShown
@@ -103,7 +103,7 @@ function LastHours<Hour extends { hour_ts: string }>({
 function Hours<Hour extends { hour_ts: string }>({ hours, lines, others, nothing }: HoursProps<Hour>) {
   const [times, series] = useMemo(() => {
     const starts = hours.map((hour) => Date.parse(hour.hour_ts) / 1000)
-    // The last step needs an end, which is that of its hour.
+    // The last step ends with its hour.
     const end = (starts.at(-1) ?? 0) + hourMs / 1000
     return [
       [...starts, end],

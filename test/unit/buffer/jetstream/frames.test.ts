@@ -49,8 +49,11 @@ t.test('subjects: a pipe has its own, and one for each chain of frames with keys
   t.equal(pipeSubjects({ cluster: 'east', pipeId }), `pipectl.east.buffer.${pipeId}.>`)
   t.equal(frameSubject({ cluster: 'east', pipeId }), `pipectl.east.buffer.${pipeId}.f`)
   t.equal(chainSubject({ cluster: 'east', pipeId, chain: 'abc-1' }), `pipectl.east.buffer.${pipeId}.k.abc-1`)
-  t.equal(pipeIdOf('east', frameSubject({ cluster: 'east', pipeId })), pipeId)
-  t.equal(pipeIdOf('east', chainSubject({ cluster: 'east', pipeId, chain: 'abc-1' })), pipeId)
+  t.equal(pipeIdOf({ cluster: 'east', subject: frameSubject({ cluster: 'east', pipeId }) }), pipeId)
+  t.equal(
+    pipeIdOf({ cluster: 'east', subject: chainSubject({ cluster: 'east', pipeId, chain: 'abc-1' }) }),
+    pipeId,
+  )
 })
 
 t.test('the headers give back what was put into them', async (t) => {

@@ -42,7 +42,7 @@ export function Blocking({ response, body, from, onFrom, destination }: Blocking
       <div className={styles.records}>
         {records.map((lines, index) => (
           <details
-            // biome-ignore lint/suspicious/noArrayIndexKey: a record's place in its message is what it is known by
+            // biome-ignore lint/suspicious/noArrayIndexKey: a record is identified by its position in the message
             key={from + index}
             open={failing === null ? index === 0 || lines.some((line) => line.isNamed) : isRefused(index)}
           >

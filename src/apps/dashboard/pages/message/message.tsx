@@ -107,7 +107,7 @@ function Message({ body, text }: { body: MessageDetail; text: string }) {
         </Soft>
         <div className={styles.records}>
           {records.map((record, index) => (
-            // biome-ignore lint/suspicious/noArrayIndexKey: a record's place in its message is what it is known by
+            // biome-ignore lint/suspicious/noArrayIndexKey: a record is identified by its position in the message
             <details key={index} open={index === 0}>
               <summary>Record {count(index + 1)}</summary>
               <pre className={styles.record}>

@@ -29,7 +29,7 @@ export function useMessage(msgId: string) {
 export function useMessages(pipeId: string, after: number | null) {
   const client = useQueryClient()
   const lastIngest = usePipeOverview(pipeId)?.last_ingest_ts
-  // biome-ignore lint/correctness/useExhaustiveDependencies: `lastIngest` says that there is a new message
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `lastIngest` changes when there is a new message
   useEffect(() => {
     void client.invalidateQueries({ queryKey: ['pipe', pipeId, 'messages', null] })
   }, [client, pipeId, lastIngest])
