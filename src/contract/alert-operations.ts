@@ -1,52 +1,36 @@
 /** Operations on a workspace's alerts. `management/` serves them. */
-import { AlertsPut } from './alerts.ts'
-import { everyManaged, type Operation, withBody } from './operation.ts'
-import { at } from './operation-paths.ts'
-import { responseBodies } from './responses.ts'
-
-const shared = { area: 'management', auth: 'key', boundKeys: 'nothing' } as const
+import { AlertsPut, AlertsShown, AlertsTested } from './alerts.ts'
+import { everyManaged, managed, noContent, type Operation, ok, withBody } from './operation.ts'
 
 export const alertOperations = [
   {
-    ...shared,
-    ...at('getAlerts'),
+    ...managed('getAlerts', 'nothing'),
     versioned: 'alerts',
     summary: 'Show the address of alerts, and the result of the last ones',
-    success: {
-      status: 200,
-      description: 'Both null: no alerts are set up',
-      schema: responseBodies.alerts,
-    },
+    success: ok('Both null: no alerts are set up', AlertsShown),
     errors: everyManaged,
   },
   {
-    ...shared,
-    ...at('putAlerts'),
+    ...managed('putAlerts', 'nothing'),
     versioned: 'alerts',
     summary: 'Replace the alert settings',
     description:
       'At most one alert is sent per lane and event in 5 minutes; alerts that were held back are counted in the next one. An alert that cannot be sent is retried for an hour. Every alert is described in docs/alerts.md.',
     request: AlertsPut,
-    success: { status: 200, description: 'As stored', schema: responseBodies.alerts },
+    success: ok('As stored', AlertsShown),
     errors: ['changed_meanwhile', ...withBody],
   },
   {
-    ...shared,
-    ...at('deleteAlerts'),
+    ...managed('deleteAlerts', 'nothing'),
     versioned: 'alerts',
     summary: 'Remove the alert settings and all pending alerts',
-    success: { status: 204, description: 'Done, or there were none' },
+    success: noContent('Done, or there were none'),
     errors: ['changed_meanwhile', ...everyManaged],
   },
   {
-    ...shared,
-    ...at('testAlerts'),
+    ...managed('testAlerts', 'nothing'),
     summary: 'Send a test alert now, and return the response of its receiver',
-    success: {
-      status: 200,
-      description: 'The response of the receiver',
-      schema: responseBodies.alertsTested,
-    },
+    success: ok('The response of the receiver', AlertsTested),
     errors: ['alerts_not_set_up', ...everyManaged],
   },
 ] as const satisfies readonly Operation[]

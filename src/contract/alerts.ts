@@ -3,7 +3,7 @@
  */
 import Type, { type Static } from 'typebox'
 import { alertEventNames, alertFormats } from './alert-words.ts'
-import { closed, nullable, text } from './destinations/fields.ts'
+import { boolean, closed, count, nullable, string, text, timestamp } from './schema-parts.ts'
 
 const events = Object.freeze([...alertEventNames])
 
@@ -43,22 +43,19 @@ export type AlertsPut = Static<typeof AlertsPut>
 
 export const Alerts = Type.Object({
   url: Type.String(),
-  secret: nullable(Type.String({ description: '[redacted]; null: alerts are not signed.' })),
+  secret: nullable(string('[redacted]; null: alerts are not signed.')),
   format: Type.Enum([...alertFormats]),
   events: Type.Array(Type.Enum([...events])),
 })
 export type Alerts = Static<typeof Alerts>
 
 export const AlertsStatus = Type.Object({
-  pending_alerts: Type.Integer({
-    minimum: 0,
-    description: 'Alerts that are not sent yet. Each is retried for an hour.',
-  }),
-  last_sent_ts: nullable(Type.String({ format: 'date-time' })),
+  pending_alerts: count('Alerts that are not sent yet. Each is retried for an hour.'),
+  last_sent_ts: nullable(timestamp()),
   last_failure: nullable(
     Type.Object({
-      failure_ts: Type.String({ format: 'date-time' }),
-      code: Type.String({ description: '`http_404`, `timeout`, `egress_denied`, …' }),
+      failure_ts: timestamp(),
+      code: string('`http_404`, `timeout`, `egress_denied`, …'),
       message: Type.String(),
     }),
   ),
@@ -72,10 +69,8 @@ export const AlertsShown = Type.Object({
 export type AlertsShown = Static<typeof AlertsShown>
 
 export const AlertsTested = Type.Object({
-  ok: Type.Boolean({ description: 'True: the receiver responded with a status of 200 to 299.' }),
+  ok: boolean('True: the receiver responded with a status of 200 to 299.'),
   status: nullable(Type.Integer({ description: 'The status of the response; null: there was none.' })),
-  message: Type.String({
-    description: 'The response: one line, at most 1,024 bytes, without the secrets of the address.',
-  }),
+  message: string('The response: one line, at most 1,024 bytes, without the secrets of the address.'),
 })
 export type AlertsTested = Static<typeof AlertsTested>

@@ -1,6 +1,7 @@
 /** Workspace API keys as clients create and list them. Rules: docs/dev/contract.md#ids-and-api-keys, docs/dev/contract.md#key-scopes. */
 import Type, { type Static } from 'typebox'
 import { resourceLimits } from './resource-limits.ts'
+import { closed, nullable, timestamp, uuid } from './schema-parts.ts'
 import { withoutControls } from './validate.ts'
 
 /** The actions that a key allows. `manage` includes the others; `read` is every GET of the management API. */
@@ -19,7 +20,6 @@ export interface KeyRights {
 /** The rights of a key that was created without any of these fields. */
 export const fullRights: KeyRights = { scopes: ['manage'], pipeIds: null, expiresMs: null }
 
-const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 const apiKeyName = Type.String({ minLength: 1, maxLength: 100, pattern: withoutControls })
 const scopes = Type.Array(Type.Enum([...apiKeyScopes]), {
   minItems: 1,
@@ -28,7 +28,7 @@ const scopes = Type.Array(Type.Enum([...apiKeyScopes]), {
     'What the key can do, each scope at most once. `ingest`: send records. `pull`: pull, ack and nack. `read`: every GET of the management API. `manage`: everything.',
 })
 const pipeIds = nullable(
-  Type.Array(Type.String({ format: 'uuid' }), {
+  Type.Array(uuid(), {
     minItems: 1,
     maxItems: resourceLimits.pipesPerApiKey,
     description:
@@ -36,10 +36,7 @@ const pipeIds = nullable(
   }),
 )
 const expires = nullable(
-  Type.String({
-    format: 'date-time',
-    description: 'The time from which the key is treated as unknown; null: it does not expire.',
-  }),
+  timestamp('The time from which the key is treated as unknown; null: it does not expire.'),
 )
 
 export const ApiKeyCreate = Type.Object(
@@ -49,7 +46,7 @@ export const ApiKeyCreate = Type.Object(
     api_key_pipe_ids: Type.Optional(pipeIds),
     api_key_expires_ts: Type.Optional(expires),
   },
-  { additionalProperties: false },
+  closed,
 )
 export type ApiKeyCreate = Static<typeof ApiKeyCreate>
 
@@ -67,22 +64,20 @@ export const ApiKeyRotate = Type.Object(
     ),
     api_key_expires_ts: Type.Optional(expires),
   },
-  { additionalProperties: false },
+  closed,
 )
 export type ApiKeyRotate = Static<typeof ApiKeyRotate>
 
 /** The metadata of a key, without the key itself. */
 export const ApiKey = Type.Object({
-  api_key_id: Type.String({ format: 'uuid' }),
+  api_key_id: uuid(),
   api_key_name: apiKeyName,
   api_key_prefix: Type.String(),
   api_key_status: Type.Enum(['active', 'revoked', 'expired']),
   api_key_scopes: scopes,
   api_key_pipe_ids: pipeIds,
   api_key_expires_ts: expires,
-  api_key_last_used_ts: nullable(
-    Type.String({ format: 'date-time', description: 'To the minute; null: never.' }),
-  ),
-  api_key_created_ts: Type.String({ format: 'date-time' }),
+  api_key_last_used_ts: nullable(timestamp('To the minute; null: never.')),
+  api_key_created_ts: timestamp(),
 })
 export type ApiKey = Static<typeof ApiKey>

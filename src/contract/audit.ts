@@ -1,6 +1,6 @@
 /** The audit log: who changed what, when, and from where. */
 import Type, { type Static } from 'typebox'
-import { moment, nullable } from './destinations/fields.ts'
+import { moment, nullable, pageSize, positive, query, string, timestamp } from './schema-parts.ts'
 
 const state = (description: string) => nullable(Type.Record(Type.String(), Type.Unknown(), { description }))
 
@@ -8,30 +8,25 @@ const state = (description: string) => nullable(Type.Record(Type.String(), Type.
 export const auditPage = { default: 50, max: 500 } as const
 
 export const AuditEntry = Type.Object({
-  audit_id: Type.Integer({ minimum: 1, description: 'Grows by one with each entry of the workspace.' }),
-  audit_ts: Type.String({ format: 'date-time' }),
-  operation: Type.String({
-    description:
-      'The operationId; `signIn`, `signInFailed`, `setUp` and `changeOwnPassword` come from the dashboard, `createWorkspace` from the command.',
-  }),
+  audit_id: positive('Grows by one with each entry of the workspace.'),
+  audit_ts: timestamp(),
+  operation: string(
+    'The operationId; `signIn`, `signInFailed`, `setUp` and `changeOwnPassword` come from the dashboard, `createWorkspace` from the command.',
+  ),
   actor: Type.Object({
     kind: Type.Enum(['key', 'user', 'local'], {
       description: 'A key, a signed-in user, or a command on the data directory.',
     }),
-    id: nullable(Type.String({ description: 'The id of the key or the user; null: a command.' })),
+    id: nullable(string('The id of the key or the user; null: a command.')),
     name: nullable(
-      Type.String({
-        description: 'The name at that time: of the key, the user, or the user of the operating system.',
-      }),
+      string('The name at that time: of the key, the user, or the user of the operating system.'),
     ),
   }),
   address: nullable(
-    Type.String({
-      description: 'The address of the client, also behind trusted proxies; null: a command on the machine.',
-    }),
+    string('The address of the client, also behind trusted proxies; null: a command on the machine.'),
   ),
   resource_id: nullable(Type.String()),
-  pipe_id: nullable(Type.String({ description: 'The pipe itself, or the pipe of the resource.' })),
+  pipe_id: nullable(string('The pipe itself, or the pipe of the resource.')),
   before: state(
     'The changed fields before the change; null: the resource was created. Secrets are redacted; `after.secrets_changed` names the ones that changed.',
   ),
@@ -48,30 +43,13 @@ export const AuditList = Type.Object({
 export type AuditList = Static<typeof AuditList>
 
 export const auditParameters = [
-  {
-    in: 'query',
-    name: 'limit',
-    schema: Type.Integer({ minimum: 1, maximum: auditPage.max, default: auditPage.default }),
-    description: 'The number of entries in one response.',
-  },
-  {
-    in: 'query',
-    name: 'after',
-    schema: Type.Integer({ minimum: 1 }),
-    description: 'Only entries older than the one with this audit_id.',
-  },
-  { in: 'query', name: 'operation', schema: Type.String(), description: 'Only entries of this operation.' },
-  {
-    in: 'query',
-    name: 'resource_id',
-    schema: Type.String(),
-    description:
-      'Only entries of this pipe, destination, key or user. A pipe includes everything that belongs to it.',
-  },
-  {
-    in: 'query',
-    name: 'since',
-    schema: moment,
-    description: 'Only entries from this time on.',
-  },
+  query('limit', pageSize(auditPage), 'The number of entries in one response.'),
+  query('after', positive(), 'Only entries older than the one with this audit_id.'),
+  query('operation', Type.String(), 'Only entries of this operation.'),
+  query(
+    'resource_id',
+    Type.String(),
+    'Only entries of this pipe, destination, key or user. A pipe includes everything that belongs to it.',
+  ),
+  query('since', moment, 'Only entries from this time on.'),
 ] as const

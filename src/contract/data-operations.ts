@@ -1,8 +1,9 @@
 /** Operations that accept and return records, and the health checks. */
 import Type from 'typebox'
-import { everyKeyed, type Operation } from './operation.ts'
+import { accepted, everyKeyed, noContent, type Operation, ok } from './operation.ts'
 import { at } from './operation-paths.ts'
 import { responseBodies } from './responses.ts'
+import { closed, count, query, uuid } from './schema-parts.ts'
 
 const idempotencyKey = {
   in: 'header',
@@ -11,20 +12,18 @@ const idempotencyKey = {
   description:
     'For 24 hours a request with the same key and body on the same pipe returns the first 202 again and stores nothing. The same key with another body is rejected.',
 } as const
-const idempotencyKeyInUrl = {
-  in: 'query',
-  name: 'idempotency_key',
-  schema: Type.String({ minLength: 1, maxLength: 255 }),
-  description:
-    'The same as Idempotency-Key, for requests that cannot have headers, such as those of navigator.sendBeacon. Send only one of the two.',
-} as const
+const idempotencyKeyInUrl = query(
+  'idempotency_key',
+  Type.String({ minLength: 1, maxLength: 255 }),
+  'The same as Idempotency-Key, for requests that cannot have headers, such as those of navigator.sendBeacon. Send only one of the two.',
+)
 const origin = {
   in: 'header',
   name: 'Origin',
   schema: Type.String(),
   description: 'Sent by browsers; checked against the pipe.',
 } as const
-const msgIdBody = Type.Object({ msg_id: Type.String({ format: 'uuid' }) }, { additionalProperties: false })
+const msgIdBody = Type.Object({ msg_id: uuid() }, closed)
 const ingestRecord = Type.Object({}, { additionalProperties: true })
 
 export const healthOperations = [
@@ -34,7 +33,7 @@ export const healthOperations = [
     summary: 'Whether the process serves requests',
     auth: 'none',
     boundKeys: 'open',
-    success: { status: 200, description: 'The process serves requests', schema: responseBodies.health },
+    success: ok('The process serves requests', responseBodies.health),
     errors: [],
   },
   {
@@ -44,7 +43,7 @@ export const healthOperations = [
     description: 'For load balancers. /v1/health stays ok while the process serves.',
     auth: 'none',
     boundKeys: 'open',
-    success: { status: 200, description: 'Ready', schema: responseBodies.ready },
+    success: ok('Ready', responseBodies.ready),
     otherResponses: { 503: { description: 'Not ready, with the reasons.', schema: responseBodies.notReady } },
     errors: [],
   },
@@ -62,7 +61,7 @@ export const ingestOperations = [
     parameters: [idempotencyKey, idempotencyKeyInUrl, origin],
     request: Type.Union([ingestRecord, Type.Array(ingestRecord, { minItems: 1 })]),
     requestContentTypes: ['application/x-ndjson', 'text/plain'],
-    success: { status: 202, description: 'Durably buffered', schema: responseBodies.accepted },
+    success: accepted('Durably buffered', responseBodies.accepted),
     errors: [
       'invalid_pipe_id',
       'pipe_not_found',
@@ -88,7 +87,7 @@ export const ingestOperations = [
     summary: 'Show how to send records; stores nothing',
     auth: 'none',
     boundKeys: 'open',
-    success: { status: 200, description: 'The hint', schema: responseBodies.ingestHint },
+    success: ok('The hint', responseBodies.ingestHint),
     errors: ['invalid_pipe_id', 'pipe_not_found', 'server_error'],
   },
   {
@@ -98,7 +97,7 @@ export const ingestOperations = [
     auth: 'none',
     boundKeys: 'open',
     parameters: [{ ...origin, required: true }],
-    success: { status: 204, description: 'The origin can send records' },
+    success: noContent('The origin can send records'),
     otherResponses: {
       400: { description: 'No Origin; empty body.' },
       403: { description: 'Origin not allowed; empty body.' },
@@ -115,20 +114,18 @@ export const pullOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     parameters: [
-      {
-        in: 'query',
-        name: 'wait_ms',
-        schema: Type.Integer({ minimum: 0, default: 5000 }),
-        description: 'How long to wait for a message, in milliseconds; larger values count as 30000.',
-      },
-      {
-        in: 'query',
-        name: 'after_seq',
-        schema: Type.Integer({ minimum: 0 }),
-        description: 'Commit everything up to this stream_seq, then return the first message after it.',
-      },
+      query(
+        'wait_ms',
+        Type.Integer({ minimum: 0, default: 5000 }),
+        'How long to wait for a message, in milliseconds; larger values count as 30000.',
+      ),
+      query(
+        'after_seq',
+        count(),
+        'Commit everything up to this stream_seq, then return the first message after it.',
+      ),
     ],
-    success: { status: 200, description: 'One message', schema: responseBodies.pulled },
+    success: ok('One message', responseBodies.pulled),
     otherResponses: { 204: { description: 'No message arrived in time' } },
     errors: [
       'invalid_destination_id',
@@ -148,7 +145,7 @@ export const pullOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: msgIdBody,
-    success: { status: 204, description: 'Acknowledged; the lane has moved on' },
+    success: noContent('Acknowledged; the lane has moved on'),
     errors: [
       'invalid_destination_id',
       'invalid_msg_id',
@@ -164,7 +161,7 @@ export const pullOperations = [
     auth: 'key',
     boundKeys: 'its_pipe',
     request: msgIdBody,
-    success: { status: 204, description: 'Returned; the next request gets it at once' },
+    success: noContent('Returned; the next request gets it at once'),
     errors: [
       'invalid_destination_id',
       'invalid_msg_id',

@@ -4,10 +4,8 @@
  * default of its kind.
  */
 import Type, { type Static } from 'typebox'
+import { closed, nullable, string } from './schema-parts.ts'
 import { destinationNamePattern } from './validate.ts'
-
-const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
-const closed = { additionalProperties: false } as const
 
 const DestinationName = Type.String({
   minLength: 1,
@@ -56,7 +54,7 @@ export const OnPermanentError = Type.Enum([...onPermanentErrors], {
 
 /** The settings in responses: null where a destination has no value of its own. */
 export const shownDeliverySettings = {
-  destination_name: Type.String({ description: 'Unique in its pipe.' }),
+  destination_name: string('Unique in its pipe.'),
   flush: nullable(DestinationFlush),
   rate: nullable(DestinationRate),
 } as const

@@ -13,9 +13,9 @@ import {
   destinationTypes,
 } from './destination.ts'
 import { isEmptyUnset, typesWith, wordsOf } from './destination-words.ts'
-import { closed } from './destinations/fields.ts'
 import { isObject } from './is-object.ts'
 import { resourceLimits } from './resource-limits.ts'
+import { anyObject, closed, string, uuid } from './schema-parts.ts'
 import { givenTransform } from './transform.ts'
 import type { Refusals } from './validate.ts'
 
@@ -69,7 +69,7 @@ export function fieldsOfOtherTypes(type: DestinationType): Refusals {
 
 const anyDestination = Type.Object({
   destination_type: Type.Enum([...destinationTypes]),
-  destination_config: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+  destination_config: Type.Optional(anyObject()),
   columns,
   ...common,
   ...givenConcurrency,
@@ -131,7 +131,7 @@ export type DestinationUpdate = Static<typeof DestinationUpdate>
  * body of a create request.
  */
 export const StoredDestinationTest = Type.Object(
-  { destination_id: Type.String({ format: 'uuid' }), ...DestinationUpdate.properties },
+  { destination_id: uuid(), ...DestinationUpdate.properties },
   { ...closed, refusals: fixedType },
 )
 type DestinationTest = DestinationCreate | Static<typeof StoredDestinationTest>
@@ -148,7 +148,7 @@ export const RewindRequest = Type.Object(
   {
     to: Type.Union([
       Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, description: 'A stream_seq.' }),
-      Type.String({ description: '"earliest", or an ISO 8601 time with its offset.' }),
+      string('"earliest", or an ISO 8601 time with its offset.'),
     ]),
   },
   closed,

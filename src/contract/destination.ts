@@ -4,7 +4,18 @@ import { DestinationConcurrency, OnPermanentError, shownDeliverySettings } from 
 import { type DestinationType, destinationTypes, redacted, typeFacts } from './destination-words.ts'
 import { type ResolvedFields, resolvedConfig } from './destinations/config-field.ts'
 import { configSchemaOf } from './destinations/config-schema.ts'
-import { closed, nullable, text } from './destinations/fields.ts'
+import {
+  anyObject,
+  boolean,
+  closed,
+  count,
+  nullable,
+  positive,
+  string,
+  text,
+  timestamp,
+  uuid,
+} from './schema-parts.ts'
 import { ShownTransform } from './transform.ts'
 
 export type { DestinationType }
@@ -56,13 +67,9 @@ export type ColumnMapping = Static<typeof StoredColumn>
 /** A column of the destination's table as the database describes it, from which a mapping can be created. */
 export const TableColumn = Type.Object({
   column_name: Type.String(),
-  data_type: Type.String({
-    description: 'The type in the spelling of the database: `character varying(20)`, `int(11)`.',
-  }),
+  data_type: string('The type in the spelling of the database: `character varying(20)`, `int(11)`.'),
   is_nullable: Type.Boolean(),
-  has_default: Type.Boolean({
-    description: 'True if the database provides a value: a default, an identity, auto_increment.',
-  }),
+  has_default: boolean('True if the database provides a value: a default, an identity, auto_increment.'),
 })
 export type TableColumn = Static<typeof TableColumn>
 
@@ -77,21 +84,20 @@ export type DestinationStatus = 'active' | 'blocked'
 export const laneStates = ['idle', 'flowing', 'retrying', 'stalled', 'blocked'] as const
 export type LaneStateName = (typeof laneStates)[number]
 
-const seq = Type.Integer({ minimum: 0, description: 'stream_seq' })
-const timestamp = Type.String({ format: 'date-time' })
+const seq = count('stream_seq')
 
 /** The read-only state of a destination's lane (docs/dev/contract.md#lane-status). */
 export const LaneStatus = Type.Object({
   lane_state: Type.Enum([...laneStates]),
   cursor_seq: seq,
   head_seq: seq,
-  pending_messages: Type.Integer({ minimum: 0 }),
-  pending_bytes: Type.Integer({ minimum: 0 }),
-  oldest_pending_age_seconds: Type.Integer({ minimum: 0 }),
-  blocking_msg_id: nullable(Type.String({ format: 'uuid' })),
-  attempts: Type.Integer({ minimum: 0 }),
-  first_failed_ts: nullable(timestamp),
-  next_attempt_ts: nullable(timestamp),
+  pending_messages: count(),
+  pending_bytes: count(),
+  oldest_pending_age_seconds: count(),
+  blocking_msg_id: nullable(uuid()),
+  attempts: count(),
+  first_failed_ts: nullable(timestamp()),
+  next_attempt_ts: nullable(timestamp()),
   last_error: nullable(
     Type.Object({
       class: Type.Enum(['transient', 'permanent']),
@@ -104,44 +110,33 @@ export const LaneStatus = Type.Object({
         }),
       ),
       record_index: nullable(
-        Type.Integer({
-          minimum: 0,
-          description:
-            'The index of the first rejected record of the blocking message, from 0. Null if the destination does not identify single records.',
-        }),
+        count(
+          'The index of the first rejected record of the blocking message, from 0. Null if the destination does not identify single records.',
+        ),
       ),
-      column: nullable(Type.String({ description: 'The column that rejected the record, if known.' })),
-      value: nullable(Type.String({ description: 'The rejected value, if known: at most 200 characters.' })),
+      column: nullable(string('The column that rejected the record, if known.')),
+      value: nullable(string('The rejected value, if known: at most 200 characters.')),
     }),
   ),
-  last_delivered_ts: nullable(timestamp),
-  delivered_records: Type.Integer({ minimum: 0 }),
+  last_delivered_ts: nullable(timestamp()),
+  delivered_records: count(),
   filtered_records: Type.Optional(
-    Type.Integer({
-      minimum: 0,
-      description: 'Records that the transform filtered out: not delivered, and not in `delivered_records`.',
-    }),
+    count('Records that the transform filtered out: not delivered, and not in `delivered_records`.'),
   ),
-  skipped_messages: Type.Integer({ minimum: 0 }),
-  dropped_messages: Type.Integer({ minimum: 0 }),
+  skipped_messages: count(),
+  dropped_messages: count(),
   parked_records: Type.Optional(
-    Type.Integer({
-      minimum: 0,
-      description:
-        'The number of parked records, including those that are being replayed. A message that is parked as a whole counts once.',
-    }),
+    count(
+      'The number of parked records, including those that are being replayed. A message that is parked as a whole counts once.',
+    ),
   ),
   parked_dropped_records: Type.Optional(
-    Type.Integer({
-      minimum: 0,
-      description: 'Parked records that were removed after `parked.days` without a replay or discard.',
-    }),
+    count('Parked records that were removed after `parked.days` without a replay or discard.'),
   ),
   stale: Type.Optional(
-    Type.Boolean({
-      description:
-        'True while delivery is being restarted or does not respond: the lane is shown as it was last saved.',
-    }),
+    boolean(
+      'True while delivery is being restarted or does not respond: the lane is shown as it was last saved.',
+    ),
   ),
 })
 export type LaneStatus = Static<typeof LaneStatus>
@@ -149,10 +144,8 @@ export type LaneStatus = Static<typeof LaneStatus>
 /** The public key of a database server whose certificate is not verified. The first connection pins it. */
 export const TlsPin = Type.Object(
   {
-    sha256: Type.String({
-      description: "SHA-256 of the certificate's public key (SubjectPublicKeyInfo), lower-case hex.",
-    }),
-    first_seen_ts: timestamp,
+    sha256: string("SHA-256 of the certificate's public key (SubjectPublicKeyInfo), lower-case hex."),
+    first_seen_ts: timestamp(),
   },
   {
     description:
@@ -166,22 +159,20 @@ export type TlsPin = Static<typeof TlsPin>
  * `tls_pin` only for databases, `concurrency` for HTTP endpoints and NATS.
  */
 export const Destination = Type.Object({
-  destination_id: Type.String({ format: 'uuid' }),
-  pipe_id: Type.String({ format: 'uuid' }),
+  destination_id: uuid(),
+  pipe_id: uuid(),
   destination_type: Type.Enum([...destinationTypes]),
   destination_status: destinationStatus,
-  destination_max_retry_seconds: Type.Integer({ minimum: 1 }),
-  destination_config: Type.Record(Type.String(), Type.Unknown(), {
-    description: 'The stored config; secret values are shown as "[redacted]".',
-  }),
+  destination_max_retry_seconds: positive(),
+  destination_config: anyObject('The stored config; secret values are shown as "[redacted]".'),
   columns: Type.Optional(Type.Array(StoredColumn)),
   ...shownDeliverySettings,
   concurrency: Type.Optional(DestinationConcurrency),
   on_permanent_error: OnPermanentError,
   transform: Type.Optional(nullable(ShownTransform)),
   tls_pin: Type.Optional(nullable(TlsPin)),
-  destination_created_ts: timestamp,
-  destination_updated_ts: timestamp,
+  destination_created_ts: timestamp(),
+  destination_updated_ts: timestamp(),
   lane: LaneStatus,
 })
 export type Destination = Static<typeof Destination>

@@ -1,7 +1,7 @@
 /** Drift: record keys that no column of a destination takes, and columns that no record fills. */
 import Type, { type Static } from 'typebox'
 import { columnTypes } from './destination.ts'
-import { nullable } from './destinations/fields.ts'
+import { count, nullable, positive, string, timestamp } from './schema-parts.ts'
 
 /** Limits per destination. */
 export const driftLimits = { keys: 100, keyCharacters: 200, exampleCharacters: 80 } as const
@@ -29,39 +29,31 @@ export interface SavedDrift {
   state: DriftState
 }
 
-const timestamp = () => Type.String({ format: 'date-time' })
-
 export const Drift = Type.Object({
   mapping: Type.Enum(['columns', 'by_name', 'none'], {
     description:
       '`columns`: the following was counted. `by_name`: there are no mappings, and keys without a column of their name are not counted. `none`: the destination is not a database, and nothing is counted.',
   }),
   since_ts: nullable(
-    Type.String({
-      format: 'date-time',
-      description:
-        'The time at which counting began: at the first record after the last change of the columns.',
-    }),
+    timestamp('The time at which counting began: at the first record after the last change of the columns.'),
   ),
-  records_seen: Type.Integer({
-    minimum: 0,
-    description: 'The number of delivered records that were checked: up to 20 of a batch and 100 a second.',
-  }),
+  records_seen: count(
+    'The number of delivered records that were checked: up to 20 of a batch and 100 a second.',
+  ),
   keys: Type.Array(
     Type.Object({
       key: Type.String({ maxLength: driftLimits.keyCharacters }),
-      records: Type.Integer({ minimum: 1, description: 'The number of checked records that have the key.' }),
+      records: positive('The number of checked records that have the key.'),
       first_seen_ts: timestamp(),
       last_seen_ts: timestamp(),
       type: Type.Enum([...columnTypes]),
-      example: Type.String({ description: 'The JSON text of the first value, truncated to 80 characters.' }),
+      example: string('The JSON text of the first value, truncated to 80 characters.'),
     }),
     { maxItems: driftLimits.keys, description: 'Keys without a column, the most frequent first.' },
   ),
-  other_keys: Type.Integer({
-    minimum: 0,
-    description: `Occurrences of further keys: beyond ${driftLimits.keys}, or longer than ${driftLimits.keyCharacters} characters.`,
-  }),
+  other_keys: count(
+    `Occurrences of further keys: beyond ${driftLimits.keys}, or longer than ${driftLimits.keyCharacters} characters.`,
+  ),
   unfilled_columns: Type.Array(Type.String(), {
     description: 'Mapped columns for which no checked record had a value.',
   }),

@@ -1,9 +1,8 @@
 /** The latency of a lane: from acceptance to the destination, and of its attempts, over a range and by hour. */
 import Type, { type Static } from 'typebox'
-import { nullable } from './destinations/fields.ts'
+import { count, nullable } from './schema-parts.ts'
 import { UsageHour } from './usage.ts'
 
-const count = (description: string) => Type.Integer({ minimum: 0, description })
 const ms = () => Type.Number({ minimum: 0 })
 
 export const Percentiles = Type.Object(

@@ -1,31 +1,24 @@
 /** Operations that read messages. `management/` serves them. */
 import Type from 'typebox'
-import { messageListParameters, tailParameters } from './message.ts'
-import { everyManaged, type Operation } from './operation.ts'
+import { MessageDetail, MessageList, messageListParameters, tailParameters } from './message.ts'
+import { everyManaged, managed, type Operation, ok } from './operation.ts'
 import { at } from './operation-paths.ts'
 import { resourceLimits } from './resource-limits.ts'
-import { responseBodies } from './responses.ts'
 
 export const messageOperations = [
   {
-    ...at('getMessage'),
-    area: 'management',
+    ...managed('getMessage', 'its_part'),
     summary: 'Show a message by its id, with its first 20 records as sent and its state in each lane',
     description:
       'Available as long as the message is kept, together with its delivery history. `delivered_ts` and `batch_id` are null for a lane that has delivered very many batches since.',
-    auth: 'key',
-    boundKeys: 'its_part',
-    success: { status: 200, description: 'The message', schema: responseBodies.message },
+    success: ok('The message', MessageDetail),
     errors: ['message_not_found', ...everyManaged],
   },
   {
-    ...at('listMessages'),
-    area: 'management',
+    ...managed('listMessages', 'its_pipe'),
     summary: 'List the kept messages of a pipe, newest first',
-    auth: 'key',
-    boundKeys: 'its_pipe',
     parameters: messageListParameters,
-    success: { status: 200, description: 'The messages', schema: responseBodies.messageList },
+    success: ok('The messages', MessageList),
     errors: ['pipe_not_found', 'validation_error', ...everyManaged],
   },
   {

@@ -4,8 +4,19 @@
  */
 import Type, { type Static } from 'typebox'
 import { LaneStatus } from './destination.ts'
-import { moment, nullable } from './destinations/fields.ts'
 import { resourceLimits } from './resource-limits.ts'
+import {
+  anyObject,
+  boolean,
+  count,
+  moment,
+  nullable,
+  pageSize,
+  positive,
+  query,
+  timestamp,
+  uuid,
+} from './schema-parts.ts'
 
 export const messagePage = { default: 50, max: resourceLimits.messagesPerPage } as const
 export const tailSample = { default: 50, max: 1_000 } as const
@@ -13,8 +24,6 @@ export const tailSample = { default: 50, max: 1_000 } as const
 export const messageStates = ['delivered', 'pending', 'stuck', 'parked', 'skipped', 'dropped'] as const
 export type MessageState = (typeof messageStates)[number]
 
-const uuid = () => Type.String({ format: 'uuid' })
-const timestamp = () => Type.String({ format: 'date-time' })
 const state = Type.Enum([...messageStates], {
   description:
     '`stuck`: an attempt at it failed and the lane is blocked at it; after a transient error the lane is only retrying. `parked`: some of its records, or all, are parked now. `dropped`: lost before the lane had delivered it, by age or to a damaged disk. After a rewind it is `pending` until it is delivered again.',
@@ -22,9 +31,9 @@ const state = Type.Enum([...messageStates], {
 
 const ofMessage = {
   msg_id: uuid(),
-  stream_seq: Type.Integer({ minimum: 1 }),
+  stream_seq: positive(),
   received_ts: timestamp(),
-  records_count: Type.Integer({ minimum: 1 }),
+  records_count: positive(),
 } as const
 
 export const MessageLane = Type.Object({
@@ -32,13 +41,11 @@ export const MessageLane = Type.Object({
   state,
   delivered_ts: nullable(timestamp()),
   batch_id: nullable(
-    Type.String({
-      format: 'uuid',
-      description:
-        'The id of the batch that delivered it: the `webhook-id` of an HTTP request. Null if it was pulled, or is no longer known.',
-    }),
+    uuid(
+      'The id of the batch that delivered it: the `webhook-id` of an HTTP request. Null if it was pulled, or is no longer known.',
+    ),
   ),
-  attempts: Type.Integer({ minimum: 0, description: 'The number of attempts; 0: none, or no longer known.' }),
+  attempts: count('The number of attempts; 0: none, or no longer known.'),
   last_error: LaneStatus.properties.last_error,
 })
 export type MessageLane = Static<typeof MessageLane>
@@ -49,11 +56,11 @@ export const MessageDetail = Type.Object({
   stream_seq: ofMessage.stream_seq,
   received_ts: ofMessage.received_ts,
   records_count: ofMessage.records_count,
-  records: Type.Array(Type.Record(Type.String(), Type.Unknown()), {
+  records: Type.Array(anyObject(), {
     maxItems: resourceLimits.shownRecords,
     description: `The first ${resourceLimits.shownRecords}, as sent; fewer if they are larger than ${resourceLimits.shownRecordBytes / 1024 / 1024} MiB in total.`,
   }),
-  truncated: Type.Boolean({ description: 'True when the message has more records than shown.' }),
+  truncated: boolean('True when the message has more records than shown.'),
   lanes: Type.Array(MessageLane, {
     description:
       'One entry for each destination of the message, oldest first, as of the last save of its lane.',
@@ -63,7 +70,7 @@ export type MessageDetail = Static<typeof MessageDetail>
 
 export const MessageSummary = Type.Object({
   ...ofMessage,
-  bytes: Type.Integer({ minimum: 0, description: 'Of its records.' }),
+  bytes: count('Of its records.'),
   lanes: Type.Array(Type.Object({ destination_id: uuid(), state }), {
     description: 'One entry for each destination of the message, oldest first.',
   }),
@@ -76,45 +83,15 @@ export const MessageList = Type.Object({
 export type MessageList = Static<typeof MessageList>
 
 export const messageListParameters = [
-  {
-    in: 'query',
-    name: 'since',
-    schema: moment,
-    description: 'Only messages received from this time on.',
-  },
-  {
-    in: 'query',
-    name: 'until',
-    schema: moment,
-    description: 'Only messages received before this time.',
-  },
-  {
-    in: 'query',
-    name: 'limit',
-    schema: Type.Integer({ minimum: 1, maximum: messagePage.max, default: messagePage.default }),
-    description: 'The number of messages in one response.',
-  },
-  {
-    in: 'query',
-    name: 'after',
-    schema: Type.Integer({ minimum: 1 }),
-    description: 'Only messages older than the one with this stream_seq.',
-  },
+  query('since', moment, 'Only messages received from this time on.'),
+  query('until', moment, 'Only messages received before this time.'),
+  query('limit', pageSize(messagePage), 'The number of messages in one response.'),
+  query('after', positive(), 'Only messages older than the one with this stream_seq.'),
 ] as const
 
 export const tailParameters = [
-  {
-    in: 'query',
-    name: 'sample',
-    schema: Type.Integer({ minimum: 1, maximum: tailSample.max, default: tailSample.default }),
-    description: 'The maximum number of records per second.',
-  },
-  {
-    in: 'query',
-    name: 'after_seq',
-    schema: Type.Integer({ minimum: 0 }),
-    description: 'Starts after this stream_seq, as far as messages are kept, instead of now.',
-  },
+  query('sample', pageSize(tailSample), 'The maximum number of records per second.'),
+  query('after_seq', count(), 'Starts after this stream_seq, as far as messages are kept, instead of now.'),
   {
     in: 'header',
     name: 'Last-Event-ID',

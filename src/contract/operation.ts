@@ -2,7 +2,7 @@
 import Type, { type TSchema } from 'typebox'
 import type { ApiKeyScope } from './api-key.ts'
 import type { ErrorCode } from './errors.ts'
-import type { Method } from './operation-paths.ts'
+import { at, type Method, type OperationId } from './operation-paths.ts'
 import { resourceLimits } from './resource-limits.ts'
 
 /** Limits of a request body: bytes, and values including nested ones. */
@@ -93,6 +93,22 @@ export interface Operation {
   otherResponses?: Readonly<Record<number, Omit<Operation['success'], 'status'>>>
   errors: readonly ErrorCode[]
 }
+
+/** The parts that all management operations share: they need a key. */
+export function managed<Id extends OperationId, BoundKeys extends Operation['boundKeys']>(
+  operationId: Id,
+  boundKeys: BoundKeys,
+) {
+  return { ...at(operationId), area: 'management', auth: 'key', boundKeys } as const
+}
+
+const successOf =
+  <Status extends number>(status: Status) =>
+  <Schema extends TSchema>(description: string, schema: Schema) => ({ status, description, schema })
+export const ok = successOf(200)
+export const created = successOf(201)
+export const accepted = successOf(202)
+export const noContent = (description: string) => ({ status: 204, description })
 
 export function needsOf({ method, needs }: Pick<Operation, 'method' | 'needs'>): 'read' | 'manage' {
   return needs ?? (method === 'GET' ? 'read' : 'manage')

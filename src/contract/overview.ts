@@ -8,12 +8,8 @@ import { destinationStatus, LaneStatus } from './destination.ts'
 import { destinationTypes } from './destination-words.ts'
 import { nodeStates } from './node-words.ts'
 import { notReadyNames, readyWarningNames } from './ready-words.ts'
+import { boolean, count, nullable, positive, query, string, timestamp, uuid } from './schema-parts.ts'
 import { ingestCountFields, usageCountFields } from './usage.ts'
-
-const count = () => Type.Integer({ minimum: 0 })
-const uuid = () => Type.String({ format: 'uuid' })
-const timestamp = () => Type.String({ format: 'date-time' })
-const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 
 export const UsageToday = Type.Object(usageCountFields, { description: 'Since 00:00 UTC.' })
 export type UsageToday = Static<typeof UsageToday>
@@ -29,9 +25,7 @@ export const OverviewLane = Type.Object({
   destination_type: Type.Enum([...destinationTypes]),
   destination_name: Type.String(),
   destination_status: destinationStatus,
-  destination_target: Type.String({
-    description: 'The target of its records, in one short text without secrets.',
-  }),
+  destination_target: string('The target of its records, in one short text without secrets.'),
   lane: LaneStatus,
 })
 export type OverviewLane = Static<typeof OverviewLane>
@@ -47,10 +41,7 @@ export const OverviewPipe = Type.Object({
   pending_messages: count(),
   pending_bytes: count(),
   node_name: nullable(
-    Type.String({
-      description:
-        'The cluster node that delivers the pipe; null: none at this moment, or there is no cluster.',
-    }),
+    string('The cluster node that delivers the pipe; null: none at this moment, or there is no cluster.'),
   ),
   lanes: Type.Array(OverviewLane),
 })
@@ -62,32 +53,23 @@ export const OverviewNode = Type.Object({
     description:
       'live: it accepts records and delivers. draining: it accepts records and hands over its pipes. expired: it stopped unexpectedly or is disconnected; others take over its pipes.',
   }),
-  owned_pipes: Type.Integer({
-    minimum: 0,
-    description: 'The number of pipes that the node delivers, among those that this key can see.',
-  }),
-  is_this: Type.Boolean({ description: 'True for the node that sent this response.' }),
+  owned_pipes: count('The number of pipes that the node delivers, among those that this key can see.'),
+  is_this: boolean('True for the node that sent this response.'),
 })
 export type OverviewNode = Static<typeof OverviewNode>
 
 export const OverviewCluster = Type.Object({
   nodes: Type.Array(OverviewNode, { description: 'By name.' }),
-  unowned_pipes: Type.Integer({
-    minimum: 0,
-    description: 'Pipes that no node delivers at this moment: their records are accepted and wait.',
-  }),
+  unowned_pipes: count('Pipes that no node delivers at this moment: their records are accepted and wait.'),
 })
 export type OverviewCluster = Static<typeof OverviewCluster>
 
 export const Overview = Type.Object({
-  revision: Type.String({
-    description: 'Identifies this state of the pipes, for `since` of the next request.',
-  }),
+  revision: string('Identifies this state of the pipes, for `since` of the next request.'),
   since: nullable(
-    Type.String({
-      description:
-        'The revision that `pipes` and `removed_pipe_ids` continue. Null: this is the complete state, and replaces everything from before.',
-    }),
+    string(
+      'The revision that `pipes` and `removed_pipe_ids` continue. Null: this is the complete state, and replaces everything from before.',
+    ),
   ),
   server_ts: timestamp(),
   pipes: Type.Array(OverviewPipe, {
@@ -101,9 +83,7 @@ export const Overview = Type.Object({
     free_disk_bytes: count(),
     min_free_disk_bytes: count(),
     oldest_ts: nullable(timestamp()),
-    unavailable_reason: nullable(
-      Type.String({ description: 'The reason why ingest is rejected for all pipes; null: it is not.' }),
-    ),
+    unavailable_reason: nullable(string('The reason why ingest is rejected for all pipes; null: it is not.')),
   }),
   service: Type.Object({
     version: Type.String(),
@@ -112,7 +92,7 @@ export const Overview = Type.Object({
     reasons: Type.Array(Type.Enum(notReadyNames)),
     warnings: Type.Array(Type.Enum(readyWarningNames)),
     http_engine: Type.String(),
-    ingest_workers: Type.Integer({ minimum: 1 }),
+    ingest_workers: positive(),
     delivery_restarts: count(),
     egress_private: Type.Enum(['allow', 'deny']),
   }),
@@ -122,10 +102,8 @@ export const Overview = Type.Object({
 })
 export type Overview = Static<typeof Overview>
 
-export const sinceParameter = {
-  in: 'query',
-  name: 'since',
-  schema: Type.String(),
-  description:
-    'The `revision` of an overview: the response then has only the pipes that have changed since. If the daemon does not know the revision (after a restart, or after minutes without a request), the response is complete and has `since: null`.',
-} as const
+export const sinceParameter = query(
+  'since',
+  Type.String(),
+  'The `revision` of an overview: the response then has only the pipes that have changed since. If the daemon does not know the revision (after a restart, or after minutes without a request), the response is complete and has `since: null`.',
+)

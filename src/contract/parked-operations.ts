@@ -1,6 +1,14 @@
 /** Operations on a destination's parked records. `management/` serves them. */
-import { everyManaged, type Operation, replayBody, withBody } from './operation.ts'
-import { at } from './operation-paths.ts'
+import {
+  accepted,
+  everyManaged,
+  managed,
+  noContent,
+  type Operation,
+  ok,
+  replayBody,
+  withBody,
+} from './operation.ts'
 import {
   ParkedDetail,
   ParkedDiscarded,
@@ -14,66 +22,48 @@ import {
 
 export const parkedOperations = [
   {
-    ...at('listParked'),
-    area: 'management',
+    ...managed('listParked', 'its_pipe'),
     summary: 'List the parked records of a destination, without their content',
-    auth: 'key',
-    boundKeys: 'its_pipe',
     parameters: parkedParameters,
-    success: { status: 200, description: 'One page of parked records', schema: ParkedList },
+    success: ok('One page of parked records', ParkedList),
     errors: ['destination_not_found', 'validation_error', ...everyManaged],
   },
   {
-    ...at('getParked'),
-    area: 'management',
+    ...managed('getParked', 'its_pipe'),
     summary: 'Show one parked record, or parked message, with its records as sent',
-    auth: 'key',
-    boundKeys: 'its_pipe',
-    success: { status: 200, description: 'The parked record or message', schema: ParkedDetail },
+    success: ok('The parked record or message', ParkedDetail),
     errors: ['destination_not_found', 'parked_not_found', ...everyManaged],
   },
   {
-    ...at('replayParked'),
-    area: 'management',
+    ...managed('replayParked', 'its_pipe'),
     summary: 'Deliver a parked record again, edited or unchanged',
     description:
       'The lane delivers it as a batch of its own, after the current batch. A stored record is no longer parked; a record that is rejected again is parked with the new error. The replay waits while the destination is blocked.',
-    auth: 'key',
-    boundKeys: 'its_pipe',
     request: ParkedReplayRequest,
     isBodyOptional: true,
     bodyLimits: replayBody,
-    success: { status: 202, description: 'The record will be replayed', schema: ParkedReplay },
+    success: accepted('The record will be replayed', ParkedReplay),
     errors: ['destination_not_found', 'parked_not_found', 'parked_replaying', ...withBody],
   },
   {
-    ...at('replayManyParked'),
-    area: 'management',
+    ...managed('replayManyParked', 'its_pipe'),
     summary: 'Deliver several parked records again, or all of them, each as a batch of its own',
-    auth: 'key',
-    boundKeys: 'its_pipe',
     request: ParkedSelection,
-    success: { status: 200, description: 'The number of records', schema: ParkedReplayed },
+    success: ok('The number of records', ParkedReplayed),
     errors: ['destination_not_found', ...withBody],
   },
   {
-    ...at('deleteParked'),
-    area: 'management',
+    ...managed('deleteParked', 'its_pipe'),
     summary: 'Delete a parked record permanently',
-    auth: 'key',
-    boundKeys: 'its_pipe',
-    success: { status: 204, description: 'Discarded' },
+    success: noContent('Discarded'),
     errors: ['destination_not_found', 'parked_not_found', 'parked_replaying', ...everyManaged],
   },
   {
-    ...at('discardManyParked'),
-    area: 'management',
+    ...managed('discardManyParked', 'its_pipe'),
     summary:
       'Delete several parked records permanently, or all of them, except those that are being replayed',
-    auth: 'key',
-    boundKeys: 'its_pipe',
     request: ParkedSelection,
-    success: { status: 200, description: 'The number of records', schema: ParkedDiscarded },
+    success: ok('The number of records', ParkedDiscarded),
     errors: ['destination_not_found', ...withBody],
   },
 ] as const satisfies readonly Operation[]

@@ -7,8 +7,19 @@
  *     └────────────────────────────┘
  */
 import Type, { type Static } from 'typebox'
-import { closed, nullable } from './destinations/fields.ts'
 import { resourceLimits } from './resource-limits.ts'
+import {
+  anyObject,
+  closed,
+  count,
+  nullable,
+  pageSize,
+  positive,
+  query,
+  string,
+  timestamp,
+  uuid,
+} from './schema-parts.ts'
 import { parkedNextPattern } from './validate.ts'
 
 export const parkedPage = { default: 50, max: 500 } as const
@@ -21,43 +32,29 @@ export const parkedReasons = ['permanent_error', 'skipped'] as const
 export type ParkedReason = (typeof parkedReasons)[number]
 export const parkedStates = ['parked', 'replaying'] as const
 
-const uuid = () => Type.String({ format: 'uuid' })
-const timestamp = () => Type.String({ format: 'date-time' })
-const count = (minimum = 0) => Type.Integer({ minimum })
-
 export const ParkedError = Type.Object({
-  code: Type.String({ description: 'The error code of the destination.' }),
+  code: string('The error code of the destination.'),
   message: Type.String(),
-  column: nullable(Type.String({ description: 'The column, if the destination names it.' })),
-  value: nullable(
-    Type.String({ description: 'The value, if the destination names it: at most 200 characters.' }),
-  ),
+  column: nullable(string('The column, if the destination names it.')),
+  value: nullable(string('The value, if the destination names it: at most 200 characters.')),
 })
 export type ParkedError = Static<typeof ParkedError>
 
 const parked = {
   parked_id: uuid(),
   msg_id: uuid(),
-  record_index: nullable(
-    Type.Integer({
-      minimum: 0,
-      description: 'Its index in the message. Null: the message is parked as a whole.',
-    }),
-  ),
-  stream_seq: count(1),
-  parked_ts: Type.String({ format: 'date-time', description: 'The time at which it was last parked.' }),
+  record_index: nullable(count('Its index in the message. Null: the message is parked as a whole.')),
+  stream_seq: positive(),
+  parked_ts: timestamp('The time at which it was last parked.'),
   reason: Type.Enum([...parkedReasons]),
   state: Type.Enum([...parkedStates], {
     description:
       '`replaying`: a replay waits in the lane or is being delivered. Afterwards the record is either `parked` with another error, or stored and no longer listed.',
   }),
   error: ParkedError,
-  attempts: Type.Integer({ minimum: 0, description: 'The number of delivery attempts, including replays.' }),
-  replays: Type.Integer({
-    minimum: 0,
-    description: 'The number of replays, including a running one.',
-  }),
-  records_count: count(1),
+  attempts: count('The number of delivery attempts, including replays.'),
+  replays: count('The number of replays, including a running one.'),
+  records_count: positive(),
 } as const
 
 export const ParkedRecord = Type.Object(parked)
@@ -68,7 +65,7 @@ export const ParkedList = Type.Object({
     maxItems: parkedPage.max,
     description: 'In the order of the messages, and of the records within a message.',
   }),
-  next: nullable(Type.String({ description: '`after` of the next page; null: this is the last one.' })),
+  next: nullable(string('`after` of the next page; null: this is the last one.')),
 })
 export type ParkedList = Static<typeof ParkedList>
 
@@ -79,7 +76,7 @@ export const ParkedDetail = Type.Object({
     maxItems: parkedHistoryEntries,
     description: 'One entry for each time that it was parked, newest first.',
   }),
-  records: Type.Array(Type.Record(Type.String(), Type.Unknown()), {
+  records: Type.Array(anyObject(), {
     minItems: 1,
     description: 'The records as they were sent, including enrichment, or as they were last edited.',
   }),
@@ -104,7 +101,7 @@ export const ParkedReplayRequest = Type.Object(
 export type ParkedReplayRequest = Static<typeof ParkedReplayRequest>
 
 /** The response to a replay. `replays` identifies this replay when the client asks for its result. */
-export const ParkedReplay = Type.Object({ parked_id: uuid(), replays: count(1) })
+export const ParkedReplay = Type.Object({ parked_id: uuid(), replays: positive() })
 export type ParkedReplay = Static<typeof ParkedReplay>
 
 /** POST …/parked/replay and …/parked/discard: either `ids` or `all`. */
@@ -131,38 +128,22 @@ export const ParkedSelection = Type.Object(
 export type ParkedSelection = Static<typeof ParkedSelection>
 
 export const ParkedReplayed = Type.Object({
-  replayed: Type.Integer({ minimum: 0, description: 'The number of records that will be replayed.' }),
+  replayed: count('The number of records that will be replayed.'),
 })
 export type ParkedReplayed = Static<typeof ParkedReplayed>
 
 export const ParkedDiscarded = Type.Object({
-  discarded: Type.Integer({ minimum: 0, description: 'The number of removed records.' }),
+  discarded: count('The number of removed records.'),
 })
 export type ParkedDiscarded = Static<typeof ParkedDiscarded>
 
 export const parkedParameters = [
-  {
-    in: 'query',
-    name: 'limit',
-    schema: Type.Integer({ minimum: 1, maximum: parkedPage.max, default: parkedPage.default }),
-    description: 'The number of parked records in one response.',
-  },
-  {
-    in: 'query',
-    name: 'after',
-    schema: Type.String({ pattern: parkedNextPattern }),
-    description: 'The `next` of the previous page.',
-  },
-  {
-    in: 'query',
-    name: 'error_code',
-    schema: Type.String({ minLength: 1, maxLength: resourceLimits.errorCodeCharacters }),
-    description: 'Only records with this error.',
-  },
-  {
-    in: 'query',
-    name: 'reason',
-    schema: Type.Enum([...parkedReasons]),
-    description: 'Only records that were parked for this reason.',
-  },
+  query('limit', pageSize(parkedPage), 'The number of parked records in one response.'),
+  query('after', Type.String({ pattern: parkedNextPattern }), 'The `next` of the previous page.'),
+  query(
+    'error_code',
+    Type.String({ minLength: 1, maxLength: resourceLimits.errorCodeCharacters }),
+    'Only records with this error.',
+  ),
+  query('reason', Type.Enum([...parkedReasons]), 'Only records that were parked for this reason.'),
 ] as const

@@ -4,11 +4,11 @@
  * docs/dev/contract.md#request-bodies.
  */
 import Type, { type Static } from 'typebox'
+import { closed, count, nullable, string, timestamp, uuid } from './schema-parts.ts'
 import { usageCountFields } from './usage.ts'
 import { withoutControls } from './validate.ts'
 
 const fieldName = (description: string) => Type.String({ minLength: 1, maxLength: 100, description })
-const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 const geoField = (what: string) =>
   nullable(Type.String({ maxLength: 100, description: `JSON key for the ${what}; null: off` }))
 
@@ -70,15 +70,14 @@ export const PipeCreate = Type.Object(
     ...Type.Partial(Type.Object(settable)).properties,
     pipe_status: Type.Optional(Type.Unknown()),
   },
-  { additionalProperties: false },
+  closed,
 )
 /** The fields of a pipe that can be changed. */
 export const PipeUpdate = Type.Object(
   { ...Type.Partial(Type.Object(settable)).properties, pipe_status: Type.Optional(pipeStatus) },
-  { additionalProperties: false },
+  closed,
 )
-const readOnly = () =>
-  Type.Optional(Type.String({ description: 'Cannot be changed, but can be sent back unchanged.' }))
+const readOnly = () => Type.Optional(string('Cannot be changed, but can be sent back unchanged.'))
 const readOnlyFields = {
   pipe_id: readOnly(),
   pipe_name: readOnly(),
@@ -87,20 +86,17 @@ const readOnlyFields = {
 }
 export const readOnlyPipeFields = Object.keys(readOnlyFields) as (keyof typeof readOnlyFields)[]
 /** PATCH /v1/pipes/{pipe_id}. */
-export const PipePatch = Type.Object(
-  { ...PipeUpdate.properties, ...readOnlyFields },
-  { additionalProperties: false },
-)
+export const PipePatch = Type.Object({ ...PipeUpdate.properties, ...readOnlyFields }, closed)
 export type PipePatch = Static<typeof PipePatch>
 
 /** A stored pipe as responses show it. */
 export const Pipe = Type.Object({
-  pipe_id: Type.String({ format: 'uuid' }),
+  pipe_id: uuid(),
   pipe_name: pipeName,
   pipe_status: pipeStatus,
   ...settable,
-  pipe_created_ts: Type.String({ format: 'date-time' }),
-  pipe_updated_ts: Type.String({ format: 'date-time' }),
+  pipe_created_ts: timestamp(),
+  pipe_updated_ts: timestamp(),
 })
 
 export type PipeCreate = Static<typeof PipeCreate>
@@ -138,12 +134,12 @@ export const PipeLimits = Type.Object(
     pl_ingest_max_records_per_request: atLeastOne(),
     pl_ingest_max_records_per_second: atLeastOne(),
     pl_ingest_max_records_per_day: atLeastOne(),
-    pl_ingest_max_bytes_per_day: Type.Optional(Type.Union([atLeastOne(), Type.Null()])),
+    pl_ingest_max_bytes_per_day: Type.Optional(nullable(atLeastOne())),
     pl_delivery_max_records_per_flush: atLeastOne(),
     pl_delivery_max_bytes_per_flush: atLeastOne(),
     pl_delivery_max_seconds_per_flush: atLeastOne(),
   },
-  { additionalProperties: false },
+  closed,
 )
 /** Limits as stored and shown. `pl_ingest_max_bytes_per_day` is null if there is no limit. */
 export type PipeLimits = Required<Static<typeof PipeLimits>>
@@ -159,7 +155,7 @@ export const OriginCreate = Type.Object(
       description: 'scheme://host[:port], no path',
     }),
   },
-  { additionalProperties: false },
+  closed,
 )
 export type OriginCreate = Static<typeof OriginCreate>
 
@@ -180,20 +176,19 @@ export function withNormalOrigin(body: Record<string, unknown>): Record<string, 
 }
 
 export const AllowedOrigin = Type.Object({
-  pipe_allowed_origin_id: Type.String({ format: 'uuid' }),
+  pipe_allowed_origin_id: uuid(),
   origin_domain: Type.String(),
 })
 export type AllowedOrigin = Static<typeof AllowedOrigin>
 
 /** Usage: the activity of a pipe in the last 24 hours, and its pending messages. */
 export const usageStatsWindowHours = 24
-const count = () => Type.Integer({ minimum: 0 })
 
 export const PipeUsage = Type.Object({
   ...usageCountFields,
   pending_messages: count(),
   pending_bytes: count(),
   blocked_lanes: count(),
-  last_ingest_ts: Type.Union([Type.String({ format: 'date-time' }), Type.Null()]),
+  last_ingest_ts: nullable(timestamp()),
 })
 export type PipeUsage = Static<typeof PipeUsage>

@@ -1,24 +1,14 @@
 /** Success bodies of the operations. The OpenAPI document shows them and the tests check them. */
 import Type from 'typebox'
-import { AlertsShown, AlertsTested } from './alerts.ts'
 import { ApiKey } from './api-key.ts'
-import { AuditList } from './audit.ts'
 import { blockingPage } from './blocking-page.ts'
 import { Destination, TableColumn, WrittenBy } from './destination.ts'
-import { MessageDetail, MessageList } from './message.ts'
-import { Overview } from './overview.ts'
 import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
 import { notReadyNames, readyWarningNames } from './ready-words.ts'
 import { resourceLimits } from './resource-limits.ts'
+import { anyObject, boolean, count, nullable, positive, string, timestamp, uuid } from './schema-parts.ts'
 import { TransformCheck } from './transform-trial.ts'
-import { LaneByHour, UsageByHour } from './usage.ts'
-import { SetupLink, User, UserList } from './user.ts'
-
-const uuid = () => Type.String({ format: 'uuid' })
-const timestamp = () => Type.String({ format: 'date-time' })
-const seq = () => Type.Integer({ minimum: 0 })
-const nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()])
-const anyRecord = () => Type.Record(Type.String(), Type.Unknown())
+import { User } from './user.ts'
 
 const warnings = () =>
   Type.Optional(
@@ -71,13 +61,13 @@ export const responseBodies = {
   }),
   blockingMessage: Type.Object({
     msg_id: uuid(),
-    stream_seq: seq(),
+    stream_seq: count(),
     received_ts: timestamp(),
-    records_count: Type.Integer({ minimum: 1 }),
+    records_count: positive(),
     failing: nullable(
       Type.Object(
         {
-          record_index: Type.Integer({ minimum: 0 }),
+          record_index: count(),
           column: nullable(Type.String()),
           value: nullable(Type.String()),
         },
@@ -87,22 +77,20 @@ export const responseBodies = {
         },
       ),
     ),
-    records: Type.Array(anyRecord(), {
+    records: Type.Array(anyObject(), {
       maxItems: blockingPage.max,
       description: `The records from \`from\` on, as sent; fewer than \`limit\` if they are larger than ${resourceLimits.shownRecordBytes / 1024 / 1024} MiB in total.`,
     }),
-    truncated: Type.Boolean({ description: 'True if the message has more records than these.' }),
-    next: nullable(
-      Type.Integer({ minimum: 1, description: 'The `from` of the page after this one; null at the end.' }),
-    ),
+    truncated: boolean('True if the message has more records than these.'),
+    next: nullable(positive('The `from` of the page after this one; null at the end.')),
   }),
   pinReset: Type.Object({
     reset: Type.Boolean(),
     status: Type.Enum(['reset', 'no_pin']),
   }),
-  rewound: Type.Object({ cursor_seq: seq() }),
+  rewound: Type.Object({ cursor_seq: count() }),
   tested: Type.Object({
-    ok: Type.Boolean({ description: 'True when every check passed.' }),
+    ok: boolean('True when every check passed.'),
     checks: Type.Array(Type.Object({ name: Type.String(), ok: Type.Boolean(), message: Type.String() })),
     table_columns: Type.Optional(
       Type.Array(TableColumn, {
@@ -118,35 +106,20 @@ export const responseBodies = {
   apiKeyList: Type.Object({ api_keys: Type.Array(ApiKey) }),
   apiKeyCreated: Type.Object({
     api_key_id: uuid(),
-    api_key: Type.String({ description: 'The complete key. It is shown only in this response.' }),
+    api_key: string('The complete key. It is shown only in this response.'),
     api_key_name: Type.String(),
   }),
   apiKeyRotated: Type.Object({
     api_key_id: uuid(),
-    api_key: Type.String({ description: 'The complete new key. It is shown only in this response.' }),
+    api_key: string('The complete new key. It is shown only in this response.'),
     api_key_name: Type.String(),
     replaced: Type.Object({
       api_key_id: uuid(),
-      api_key_expires_ts: nullable(
-        Type.String({
-          format: 'date-time',
-          description: 'The time at which the old key expires; null: it is revoked.',
-        }),
-      ),
+      api_key_expires_ts: nullable(timestamp('The time at which the old key expires; null: it is revoked.')),
     }),
   }),
-  apiKeysPurged: Type.Object({ purged: Type.Integer({ minimum: 0 }) }),
-  auditList: AuditList,
-  alerts: AlertsShown,
-  alertsTested: AlertsTested,
-  message: MessageDetail,
-  messageList: MessageList,
-  overview: Overview,
-  usageByHour: UsageByHour,
-  laneByHour: LaneByHour,
-  userList: UserList,
+  apiKeysPurged: Type.Object({ purged: count() }),
   user: Type.Object({ user: User }),
-  setupLink: SetupLink,
   health: Type.Object({ status: Type.Enum(['ok']), timestamp: timestamp() }),
   ready: Type.Object({ status: Type.Enum(['ready']), warnings: warnings() }),
   notReady: Type.Object({
@@ -158,7 +131,7 @@ export const responseBodies = {
     accepted: Type.Literal(true),
     pipe_id: uuid(),
     pipe_name: Type.String(),
-    records_count: Type.Integer({ minimum: 1 }),
+    records_count: positive(),
     msg_id: uuid(),
     message: Type.String(),
   }),
@@ -172,7 +145,7 @@ export const responseBodies = {
     pipe_id: uuid(),
     destination_id: uuid(),
     msg_id: uuid(),
-    stream_seq: Type.Integer({ minimum: 1 }),
-    records: Type.Array(anyRecord()),
+    stream_seq: positive(),
+    records: Type.Array(anyObject()),
   }),
 } as const

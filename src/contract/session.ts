@@ -13,9 +13,8 @@
  * (`csrf_token_invalid`). All operations of `/v1` except ingest and pull are also available under this path.
  */
 import Type, { type Static } from 'typebox'
+import { closed, positive, string, timestamp, uuid } from './schema-parts.ts'
 import { Email, Password, User } from './user.ts'
-
-const timestamp = () => Type.String({ format: 'date-time' })
 
 /**
  * The password as the user typed it. Only its size is checked, so that a response reveals nothing about the account.
@@ -23,39 +22,30 @@ const timestamp = () => Type.String({ format: 'date-time' })
 const typedPassword = Type.String({ maxLength: 1_000 })
 
 /** POST /dashboard/api/v1/session */
-export const SignIn = Type.Object(
-  { email: Type.String({ maxLength: 254 }), password: typedPassword },
-  { additionalProperties: false },
-)
+export const SignIn = Type.Object({ email: Type.String({ maxLength: 254 }), password: typedPassword }, closed)
 export type SignIn = Static<typeof SignIn>
 
 /** POST /dashboard/api/v1/setup. `token` is the fragment of the setup link. */
 export const SetUp = Type.Object(
   { token: Type.String({ minLength: 1, maxLength: 100 }), email: Email, password: Password },
-  { additionalProperties: false },
+  closed,
 )
 export type SetUp = Static<typeof SetUp>
 
 /** PUT /dashboard/api/v1/session/password, for the signed-in user. */
-export const PasswordChange = Type.Object(
-  { current_password: typedPassword, password: Password },
-  { additionalProperties: false },
-)
+export const PasswordChange = Type.Object({ current_password: typedPassword, password: Password }, closed)
 export type PasswordChange = Static<typeof PasswordChange>
 
 /** GET /dashboard/api/v1/session */
 export const CurrentSession = Type.Object({
   user: User,
-  workspace: Type.Object({ workspace_id: Type.String({ format: 'uuid' }), workspace_name: Type.String() }),
-  csrf_token: Type.String({
-    description:
-      'Must be sent as `X-CSRF-Token` with every request except GET. It changes with each sign-in.',
-  }),
+  workspace: Type.Object({ workspace_id: uuid(), workspace_name: Type.String() }),
+  csrf_token: string(
+    'Must be sent as `X-CSRF-Token` with every request except GET. It changes with each sign-in.',
+  ),
   /** The session ends at this time in any case, and earlier after the given idle time in seconds. */
   session_expires_ts: timestamp(),
-  session_idle_seconds: Type.Integer({ minimum: 1 }),
-  data_url: Type.String({
-    description: 'The address that records are sent to, which can differ from that of the dashboard.',
-  }),
+  session_idle_seconds: positive(),
+  data_url: string('The address that records are sent to, which can differ from that of the dashboard.'),
 })
 export type CurrentSession = Static<typeof CurrentSession>

@@ -2,8 +2,8 @@
 import Type, { type Static } from 'typebox'
 import { columnTypes, configSchema, StoredColumn } from './destination.ts'
 import { changedConfig, fixedType } from './destination-requests.ts'
-import { closed, nullable } from './destinations/fields.ts'
 import { resourceLimits } from './resource-limits.ts'
+import { boolean, closed, count, nullable, string, uuid } from './schema-parts.ts'
 import { givenTransform } from './transform.ts'
 
 const { inferredRecords, inferredSampleCharacters, inferredKeys } = resourceLimits
@@ -59,7 +59,7 @@ export const NewTableInference = Type.Object(
 /** The request for a stored destination: uses its stored secrets, with the changes of a PATCH. */
 export const StoredTableInference = Type.Object(
   {
-    destination_id: Type.String({ format: 'uuid' }),
+    destination_id: uuid(),
     destination_config: Type.Optional(changedConfig()),
     ...shared,
   },
@@ -70,19 +70,16 @@ export type TableInference = Static<typeof TableInference>
 
 export const KeyObservation = Type.Object({
   key: Type.String(),
-  seen: Type.Integer({
-    minimum: 0,
-    description: 'The number of records that have the key; 0: only the pipe will add it.',
-  }),
-  nulls: Type.Integer({ minimum: 0, description: 'The number of records in which it is null.' }),
+  seen: count('The number of records that have the key; 0: only the pipe will add it.'),
+  nulls: count('The number of records in which it is null.'),
   types: Type.Array(Type.Enum([...columnTypes])),
-  column_name: nullable(Type.String({ description: 'Null: the key gets no column; `reason` explains why.' })),
-  proposed_type: nullable(Type.String({ description: 'The type in SQL.' })),
+  column_name: nullable(string('Null: the key gets no column; `reason` explains why.')),
+  proposed_type: nullable(string('The type in SQL.')),
   reason: Type.String(),
 })
 
 export const TableProposal = Type.Object({
-  ok: Type.Boolean({ description: 'False: a requested change failed; see `failure`.' }),
+  ok: boolean('False: a requested change failed; see `failure`.'),
   failure: nullable(
     Type.Object({
       step: Type.Enum(['sample', 'connect', 'table', 'create_table', 'add_columns']),
@@ -94,9 +91,7 @@ export const TableProposal = Type.Object({
   records_seen: Type.Integer({ minimum: 0, maximum: inferredRecords }),
   table: Type.String(),
   table_exists: nullable(
-    Type.Boolean({
-      description: 'Whether the table exists, after the changes. Null: the database did not respond.',
-    }),
+    boolean('Whether the table exists, after the changes. Null: the database did not respond.'),
   ),
   ddl: Type.Array(Type.String(), {
     description: 'The statements that adapt the table, whether or not they were run; empty: the table fits.',

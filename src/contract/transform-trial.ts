@@ -3,48 +3,38 @@
  * POST …/destinations/try-transform.
  */
 import Type, { type Static } from 'typebox'
-import { closed, nullable } from './destinations/fields.ts'
 import { resourceLimits } from './resource-limits.ts'
+import { anyObject, boolean, closed, count, nullable, positive, string, uuid } from './schema-parts.ts'
 import { givenTransform, type Transform } from './transform.ts'
 
 export const transformTrialLimits = { shown: 10, maxShown: 200, faults: 5 } as const
 const { shown, maxShown, faults } = transformTrialLimits
 const { inferredRecords, inferredSampleCharacters } = resourceLimits
-const count = (description?: string) =>
+const ofSample = (description?: string) =>
   Type.Integer({ minimum: 0, maximum: inferredRecords, ...(description ? { description } : {}) })
 
 const faultFields = {
-  path: Type.String({
-    description: 'The part that fails: `transform.filter`, or a step of the map, `transform.map.0`.',
-  }),
-  code: Type.String({
-    description: 'The code, as in `last_error` of a lane: `filter_error`, `transform_timeout`.',
-  }),
-  message: Type.String({ description: 'The error, without values of the record.' }),
+  path: string('The part that fails: `transform.filter`, or a step of the map, `transform.map.0`.'),
+  code: string('The code, as in `last_error` of a lane: `filter_error`, `transform_timeout`.'),
+  message: string('The error, without values of the record.'),
 }
 const places = {
-  msg_id: nullable(Type.String({ format: 'uuid', description: 'Null: the record is from the sample.' })),
-  record_index: Type.Integer({
-    minimum: 0,
-    description: 'The index in its message, or in the sample, from 0.',
-  }),
+  msg_id: nullable(uuid('Null: the record is from the sample.')),
+  record_index: count('The index in its message, or in the sample, from 0.'),
 }
 
 export const TransformFault = Type.Object({
   ...faultFields,
-  records: Type.Integer({
-    minimum: 1,
-    description: 'The number of records with this error; the next two fields name one of them.',
-  }),
+  records: positive('The number of records with this error; the next two fields name one of them.'),
   ...places,
 })
 export type TransformFault = Static<typeof TransformFault>
 
 const counts = {
-  records_seen: count('The newest records of the pipe, or those of the sample.'),
-  kept: count(),
-  filtered: count(),
-  failed: count(),
+  records_seen: ofSample('The newest records of the pipe, or those of the sample.'),
+  kept: ofSample(),
+  filtered: ofSample(),
+  failed: ofSample(),
   faults: Type.Array(TransformFault, { maxItems: faults, description: 'The most frequent error first.' }),
 }
 
@@ -58,7 +48,7 @@ export const TransformCheck = Type.Object(
       }),
     ),
     ...counts,
-    warning: nullable(Type.String({ description: 'The result in words, if there is something to report.' })),
+    warning: nullable(string('The result in words, if there is something to report.')),
   },
   {
     description:
@@ -74,10 +64,7 @@ export type TrialOutcome = (typeof trialOutcomes)[number]
 export const TransformTrialRequest = Type.Object(
   {
     destination_id: Type.Optional(
-      Type.String({
-        format: 'uuid',
-        description: 'Use the stored transform of this destination, or, with `transform`, only its salt.',
-      }),
+      uuid('Use the stored transform of this destination, or, with `transform`, only its salt.'),
     ),
     ...givenTransform,
     sample: Type.Optional(
@@ -103,12 +90,10 @@ export const TransformTrialRequest = Type.Object(
 )
 export type TransformTrialRequest = Static<typeof TransformTrialRequest>
 
-const anyRecord = () => nullable(Type.Record(Type.String(), Type.Unknown()))
+const anyRecord = () => nullable(anyObject())
 
 export const TransformTrialResult = Type.Object({
-  is_complete: Type.Boolean({
-    description: 'False: the test took too long, and the counts cover the records until then.',
-  }),
+  is_complete: boolean('False: the test took too long, and the counts cover the records until then.'),
   ...counts,
   records: Type.Array(
     Type.Object({
@@ -117,16 +102,16 @@ export const TransformTrialResult = Type.Object({
       before: anyRecord(),
       after: anyRecord(),
       error: nullable(Type.Object(faultFields)),
-      too_large: Type.Boolean({
-        description: `More than ${resourceLimits.trialRecordBytes / 1024} KiB before and after in total: neither is shown.`,
-      }),
+      too_large: boolean(
+        `More than ${resourceLimits.trialRecordBytes / 1024} KiB before and after in total: neither is shown.`,
+      ),
     }),
     {
       maxItems: maxShown,
       description: `Newest first, or in the order of the sample; as sent. Fewer than \`limit\` if they are larger than ${resourceLimits.shownRecordBytes / 1024 / 1024} MiB in total.`,
     },
   ),
-  truncated: Type.Boolean({ description: 'True if there are more such records than are shown.' }),
+  truncated: boolean('True if there are more such records than are shown.'),
 })
 
 /** The path of a step in a request body. Step 0 is the filter; from 1 on the steps are those of `map`. */

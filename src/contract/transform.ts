@@ -4,7 +4,7 @@
  */
 import Type, { type Static } from 'typebox'
 import { redacted } from './destination-words.ts'
-import { closed, nullable } from './destinations/fields.ts'
+import { closed, nullable, string } from './schema-parts.ts'
 
 export { maskSaltPlace, type TransformOp, transformOps } from './transform-words.ts'
 
@@ -96,7 +96,7 @@ export const givenTransform = { transform: Type.Optional(nullable(GivenTransform
 export const ShownTransform = Type.Object({
   filter: nullable(Type.String()),
   map: Type.Array(TransformStep),
-  mask_salt: Type.Optional(Type.String({ description: `"${redacted}" if one is set.` })),
+  mask_salt: Type.Optional(string(`"${redacted}" if one is set.`)),
 })
 export type ShownTransform = Static<typeof ShownTransform>
 

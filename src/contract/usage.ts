@@ -1,6 +1,6 @@
 /** Hourly usage: what a pipe, or all pipes of the workspace, received and delivered in each of the last hours. */
 import Type, { type Static } from 'typebox'
-import { moment } from './destinations/fields.ts'
+import { count, moment, query, timestamp } from './schema-parts.ts'
 
 /** The number of hours that a client can request. Each is stored for one more day. */
 export const usageHours = { min: 1, max: 720, default: 24 } as const
@@ -28,8 +28,6 @@ export const noUsageCounts: Readonly<UsageCounts> = {
   filtered_records: 0,
 }
 
-const count = () => Type.Integer({ minimum: 0 })
-
 /** The counters of ingest, and all counters, in responses. */
 export const ingestCountFields = {
   ingest_requests: count(),
@@ -41,15 +39,12 @@ const laneCountFields = {
   delivered_records: count(),
   failed_attempts: count(),
   skipped_records: count(),
-  filtered_records: Type.Integer({
-    minimum: 0,
-    description: 'Records that transforms filtered out: not in `delivered_records`.',
-  }),
+  filtered_records: count('Records that transforms filtered out: not in `delivered_records`.'),
 }
 export const usageCountFields = { ...ingestCountFields, ...laneCountFields }
 
 export const UsageHour = Type.Object({
-  hour_ts: Type.String({ format: 'date-time', description: 'The start of the hour (UTC).' }),
+  hour_ts: timestamp('The start of the hour (UTC).'),
   ...usageCountFields,
 })
 export type UsageHour = Static<typeof UsageHour>
@@ -74,19 +69,17 @@ export const noLaneCounts = {
 export const LaneByHour = Type.Object({ hours: Type.Array(LaneHour) })
 export type LaneByHour = Static<typeof LaneByHour>
 
-export const hoursParameter = {
-  in: 'query',
-  name: 'hours',
-  schema: Type.Integer({ minimum: usageHours.min, maximum: usageHours.max, default: usageHours.default }),
-  description: 'The number of hours, including the last one.',
-} as const
+export const hoursParameter = query(
+  'hours',
+  Type.Integer({ minimum: usageHours.min, maximum: usageHours.max, default: usageHours.default }),
+  'The number of hours, including the last one.',
+)
 
-export const untilParameter = {
-  in: 'query',
-  name: 'until',
-  schema: moment,
-  description: 'The last hour is the one that contains this time. Default, and latest: the current hour.',
-} as const
+export const untilParameter = query(
+  'until',
+  moment,
+  'The last hour is the one that contains this time. Default, and latest: the current hour.',
+)
 
 export const usageFreshness =
   'One entry per hour (UTC), oldest first, including the current hour; zeros if nothing happened. Requests ' +

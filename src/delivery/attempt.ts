@@ -1,7 +1,7 @@
 /**
  * One attempt at one batch, bounded even when the driver hangs. Its steps, in this order (`#deliver`):
  *
- *   transform ──▶ filter and map in a thread for transforms (`transformed-batch.ts`); none of the batch left: delivered
+ *   transform ──▶ filter and map in a thread for transforms (`transformBatch`); none of the batch left: delivered
  *   park ───────▶ records that the transform cannot be applied to
  *   guard ──────▶ the worker's board marks the lane as under way; a lane that crashed a worker has its own thread (`containment.ts`)
  *   driver ─────▶ the destination stores the records, and parks what it rejects
@@ -36,17 +36,17 @@ import {
 } from '../destinations/driver.ts'
 import { LaneOwnershipLostError, type LaneSpec } from '../metadata/lane-state.ts'
 import type { Logger } from '../platform/log.ts'
-import type { Clock } from './clock.ts'
-import type { Containment } from './containment.ts'
-import type { DriftWatch } from './drift.ts'
-import type { TransformThreads } from './transform/transform-threads.ts'
 import {
   type FilteredRecords,
   isTransformed,
   parkFailed,
   type TransformedBatch,
   transformBatch,
-} from './transformed-batch.ts'
+} from './batch.ts'
+import type { Clock } from './clock.ts'
+import type { Containment } from './containment.ts'
+import type { DriftWatch } from './drift.ts'
+import type { TransformThreads } from './transform/transform-threads.ts'
 
 interface Ended {
   filtered: FilteredRecords

@@ -1,4 +1,11 @@
 /**
+ * When a lane acts next: the clock and a lane's sleep, the back-off after a failure, and the rate of a destination.
+ */
+import type { DeliveryError } from '../destinations/driver.ts'
+import type { LaneState } from '../metadata/lane-state.ts'
+import { backoffMs } from '../platform/backoff.ts'
+
+/**
  * The clock of delivery. Waits use the monotonic clock, so that jumps of the wall clock do not affect them; wall-clock
  * times are only for people. It is a parameter so that tests can advance time.
  */
@@ -114,5 +121,180 @@ export class EventLoopTurns {
     const turn = this.#last
     this.#last = turn.then(() => new Promise((resolve) => setImmediate(resolve)))
     return turn
+  }
+}
+
+/**
+ * Determines when a failed lane retries, and when it is stalled (docs/dev/contract.md#retry). All waits use the
+ * monotonic clock; the wall-clock times in the lane's row are for people and for restarts.
+ */
+const firstRetryMs = 1_000
+const longestRetryMs = 300_000
+/**
+ * The retry interval when only an operator's action will change the outcome: an isolated message was rejected
+ * permanently, or a driver ended its thread.
+ */
+export const isolatedRetryMs = 300_000
+/** An error code. A lane with this code in its row is quarantined from the start. */
+export const driverCrashed = 'driver_crashed'
+const stalledRetryMs = 900_000
+const longestRetryAfterMs = 3_600_000
+/**
+ * After a restart, the rest of a wait is known only as a wall-clock time, and the clock can have jumped. A restarted
+ * lane therefore waits at most this long.
+ */
+export const longestWaitAfterRestartMs = 60_000
+
+export interface RetryCase {
+  /** Consecutive failures including this one: at least 1. */
+  failures: number
+  /** The failing message is the only one in its batch and the error is permanent. */
+  isIsolated: boolean
+  /** The destination's `retry for` time has passed. */
+  isStalled: boolean
+  retryAfterMs: number | undefined
+}
+
+/**
+ * Milliseconds until the next attempt: exponential back-off with full jitter, but never less than the destination
+ * requested.
+ */
+export function retryDelayMs(failure: RetryCase, random: () => number): number {
+  const askedMs = Math.min(Math.max(failure.retryAfterMs ?? 0, 0), longestRetryAfterMs)
+  return Math.max(ownDelayMs(failure, random), askedMs)
+}
+
+function ownDelayMs(failure: RetryCase, random: () => number): number {
+  if (failure.isStalled) return stalledRetryMs
+  if (failure.isIsolated) return isolatedRetryMs
+  return Math.floor(random() * backoffMs(failure.failures, firstRetryMs, longestRetryMs))
+}
+
+/** The remaining wait of a restarted lane, from the saved wall-clock time of its next attempt. */
+export function waitAfterRestartMs(nextAttemptMs: number | null, nowMs: number): number {
+  if (nextAttemptMs === null) return 0
+  return Math.min(Math.max(nextAttemptMs - nowMs, 0), longestWaitAfterRestartMs)
+}
+
+export class RetryWindow {
+  readonly #clock: Clock
+  #nextAttemptAt: number
+  #firstFailedAt: number | null = null
+  /** Consecutive failures, except those after which a smaller batch followed immediately. */
+  #pauses: number
+  #wasStalled = false
+
+  /** Continues from the row, as far as its wall-clock times are plausible. */
+  constructor(row: LaneState, clock: Clock) {
+    this.#clock = clock
+    this.#nextAttemptAt = clock.monotonicMs() + waitAfterRestartMs(row.nextAttemptMs, clock.now())
+    this.#pauses = row.attempts
+    if (row.firstFailedMs !== null) {
+      this.#firstFailedAt = clock.monotonicMs() - Math.max(0, clock.now() - row.firstFailedMs)
+    }
+  }
+
+  get nextAttemptAt(): number {
+    return this.#nextAttemptAt
+  }
+
+  isStalled(maxRetrySeconds: number): boolean {
+    if (this.#firstFailedAt === null) return false
+    return this.#clock.monotonicMs() - this.#firstFailedAt >= maxRetrySeconds * 1000
+  }
+
+  tryNow(): void {
+    this.#nextAttemptAt = 0
+  }
+
+  /** A part of the batch was stored, or a smaller batch follows immediately: the back-off restarts. */
+  resetBackoff(): void {
+    this.#pauses = 0
+  }
+
+  failed(): void {
+    this.#firstFailedAt ??= this.#clock.monotonicMs()
+  }
+
+  /** The pause after a failure. `hasStalled` is true the first time since the lane last recovered. */
+  pause(
+    error: DeliveryError,
+    maxRetrySeconds: number,
+    random: () => number,
+  ): { delayMs: number; hasStalled: boolean } {
+    this.#pauses += 1
+    const isStalled = this.isStalled(maxRetrySeconds)
+    const delayMs = retryDelayMs(
+      {
+        failures: this.#pauses,
+        isIsolated: error.class === 'permanent',
+        isStalled,
+        retryAfterMs: error.retryAfterMs,
+      },
+      random,
+    )
+    this.#nextAttemptAt = this.#clock.monotonicMs() + delayMs
+    const hasStalled = isStalled && !this.#wasStalled
+    this.#wasStalled = isStalled
+    return { delayMs, hasStalled }
+  }
+
+  /** The lane recovered, or the failing message is gone. */
+  clear(): void {
+    this.#nextAttemptAt = 0
+    this.#firstFailedAt = null
+    this.#pauses = 0
+    this.#wasStalled = false
+  }
+}
+
+/**
+ * Applies a destination's `rate`: determines when its next request can start. Slots are evenly spaced, so no time window
+ * has more requests than the rate allows, and there is no burst after a pause.
+ */
+
+/** Timers fire late: a request that is late by at most this much does not move later slots. */
+const latenessMs = 50
+
+export class RateGate {
+  readonly #clock: Clock
+  #nextSlotAt = 0
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** Monotonic time of the next free slot, which can be in the past. */
+  get nextSlotAt(): number {
+    return this.#nextSlotAt
+  }
+
+  /** Takes the next slot and returns its monotonic time. */
+  take(requestsPerSecond: number | null): number {
+    if (requestsPerSecond === null) return 0
+    const now = this.#clock.monotonicMs()
+    const slotAt = this.#nextSlotAt > now - latenessMs ? this.#nextSlotAt : now
+    this.#nextSlotAt = slotAt + 1000 / requestsPerSecond
+    return slotAt
+  }
+
+  /** Returns the last taken slot unused. */
+  returnSlot(slotAt: number): void {
+    this.#nextSlotAt = Math.min(this.#nextSlotAt, slotAt)
+  }
+
+  /** Takes the next slot and waits for it; resolves early when `signal` is aborted. */
+  async wait(requestsPerSecond: number | null, signal: AbortSignal): Promise<void> {
+    const waitMs = this.take(requestsPerSecond) - this.#clock.monotonicMs()
+    if (waitMs <= 0 || signal.aborted) return
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        cancel()
+        signal.removeEventListener('abort', done)
+        resolve()
+      }
+      const cancel = this.#clock.wake(waitMs, done)
+      signal.addEventListener('abort', done, { once: true })
+    })
   }
 }

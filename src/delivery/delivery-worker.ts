@@ -15,8 +15,8 @@ import type { MetadataSpec } from '../metadata/store.ts'
 import { DeliveryUnavailableError, StorageUnavailableError } from '../platform/error-code.ts'
 import type { LogSettings } from '../platform/log.ts'
 import { beatEveryMs, Thread, threadEntry } from '../platform/threads.ts'
+import { newBoardMemory, WorkerBoard } from './containment.ts'
 import type { Delivery } from './delivery.ts'
-import { newBoardMemory, WorkerBoard } from './worker-board.ts'
 import type { Death } from './worker-deaths.ts'
 
 export interface DeliveryThreadData {

@@ -1,8 +1,18 @@
-/** The log lines of a lane: one per attempt, and one per change of state. */
+/**
+ * The log lines of a lane, one per attempt and one per change of state, and the measurements of attempts for `/metrics`.
+ */
+import type { DestinationType } from '../contract/destination.ts'
 import type { Batch, DeliveryError } from '../destinations/driver.ts'
 import type { StoredMessage } from '../log/buffer.ts'
 import type { LaneSpec } from '../metadata/lane-state.ts'
 import type { NewParked } from '../metadata/parked-store-port.ts'
+import {
+  attemptSecondsBounds,
+  bytesBounds,
+  countBounds,
+  Histogram,
+  type HistogramCounts,
+} from '../platform/histogram.ts'
 import type { Logger } from '../platform/log.ts'
 import type { AttemptOutcome } from './attempt.ts'
 import type { DroppedMessages } from './batch-reader.ts'
@@ -89,4 +99,50 @@ export function openLaneLog(log: Logger, spec: LaneSpec): LaneLog {
 /** Fields that identify the lane of a log line, as ids and as names. */
 export function namesOf({ destinationId, pipeId, pipeName, name }: LaneSpec): Record<string, string> {
   return { destination_id: destinationId, pipe_id: pipeId, pipe_name: pipeName, destination_name: name }
+}
+
+/** The part that is sent to the main thread. */
+export interface AttemptHistograms {
+  type: DestinationType
+  /** By outcome. Aborted attempts are not counted. */
+  seconds: Record<'delivered' | 'failed', HistogramCounts>
+  batchRecords: HistogramCounts
+  batchBytes: HistogramCounts
+}
+
+class OfType {
+  readonly delivered = new Histogram(attemptSecondsBounds)
+  readonly failed = new Histogram(attemptSecondsBounds)
+  readonly records = new Histogram(countBounds)
+  readonly bytes = new Histogram(bytesBounds)
+}
+
+export class AttemptsObserved {
+  readonly #byType = new Map<DestinationType, OfType>()
+
+  attempted(
+    type: DestinationType,
+    batch: Batch,
+    outcome: 'delivered' | 'failed' | 'aborted',
+    tookMs: number,
+  ): void {
+    if (outcome === 'aborted') return
+    let of = this.#byType.get(type)
+    if (of === undefined) {
+      of = new OfType()
+      this.#byType.set(type, of)
+    }
+    of[outcome].observe(tookMs / 1000)
+    of.records.observe(batch.recordCount)
+    of.bytes.observe(batch.byteCount)
+  }
+
+  histograms(): AttemptHistograms[] {
+    return [...this.#byType].map(([type, { delivered, failed, records, bytes }]) => ({
+      type,
+      seconds: { delivered: delivered.countsOf(0), failed: failed.countsOf(0) },
+      batchRecords: records.countsOf(0),
+      batchBytes: bytes.countsOf(0),
+    }))
+  }
 }

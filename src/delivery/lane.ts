@@ -21,11 +21,11 @@ import type { ParkedChange, ParkedCounts } from '../metadata/parked-store-port.t
 import type { HistogramCounts } from '../platform/histogram.ts'
 import type { Logger } from '../platform/log.ts'
 import type { AttemptSteps } from './attempt.ts'
-import type { AttemptsObserved } from './attempts-observed.ts'
 import type { Clock, EventLoopTurns } from './clock.ts'
 import type { AttemptCounts, PullRequest, PullResult, RewindResult, SkipResult } from './delivery.ts'
+import type { AttemptsObserved } from './lane-log.ts'
 import type { MemoryBudget } from './memory-budget.ts'
-import type { Parking } from './parked/parking.ts'
+import type { Parking } from './parked/park.ts'
 import type { PatientReader } from './patient-reader.ts'
 
 export type LaneEnd = 'closed' | 'removed' | 'handed over'

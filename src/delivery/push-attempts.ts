@@ -6,15 +6,13 @@ import type { Batch, DestinationDriver } from '../destinations/driver.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
 import type { LaneSpec } from '../metadata/lane-state.ts'
 import { Attempt, type AttemptCalls, type AttemptOutcome, abortGraceMs, isCutShort } from './attempt.ts'
-import type { EndedAttempt } from './attempt-record.ts'
 import { batchOf } from './batch.ts'
+import { RateGate, type RetryWindow } from './clock.ts'
 import type { AttemptCounts } from './delivery.ts'
-import type { DurableState } from './durable-state.ts'
+import type { DurableState, EndedAttempt } from './durable-state.ts'
 import type { LaneDeps } from './lane.ts'
 import { RejectedRecordParking } from './parked/park.ts'
 import { Progress } from './progress.ts'
-import { RateGate } from './rate-gate.ts'
-import type { RetryWindow } from './retry.ts'
 
 /** An idle connection is closed after this time. */
 const idleDriverMs = 60_000

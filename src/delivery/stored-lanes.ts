@@ -17,12 +17,11 @@ import {
 } from '../metadata/lane-state.ts'
 import type { ParkedStore } from '../metadata/parked-store-port.ts'
 import { BatchReader } from './batch-reader.ts'
-import { systemClock } from './clock.ts'
+import { RetryWindow, systemClock } from './clock.ts'
 import type { BlockingMessage, BlockingPage, ChangedLanes, PipeBacklog } from './delivery.ts'
 import { pipeBacklog, shownBlockingMessage } from './lane-service.ts'
 import { laneBacklog, laneStatus } from './lane-status.ts'
 import { MemoryBudget } from './memory-budget.ts'
-import { RetryWindow } from './retry.ts'
 
 export interface StoredLanesOptions {
   source: LaneSource

@@ -65,6 +65,39 @@ t.test('a 500 is retrying and a 422 is stuck, in the table, in the messages and 
   await close()
 })
 
+t.test('a skip begins on Cancel, says that the message is parked, and leads to it', async (t) => {
+  sink.respondWith(() => ({ status: 422 }))
+  const pipeId = await daemon.createPipe({ pipe_name: 'skipped' })
+  const id = await daemon.createDestination(pipeId, endpoint('picky'))
+  await daemon.ingest(pipeId, [{ n: 1 }, { n: 2 }])
+  const lane = async () => await daemon.lane(pipeId, id)
+  await until('it is stuck', async () => (await lane()).blocking_msg_id !== null)
+  const { page, problems, close } = await dashboard.visit('admin')
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/${id}`)
+  const skip = page.getByRole('button', { name: 'Skip the message …' })
+  const dialog = page.getByRole('dialog', { name: 'Skip and park this message (2 records)?' })
+  await skip.press('Enter')
+  t.match(
+    await dialog.innerText(),
+    /moved to the parked records of picky .* You can correct and replay it there\./,
+  )
+  t.match(await dialog.innerText(), /No message is pending behind it\./, 'and not "0 messages"')
+  await dialog.locator('button:focus', { hasText: 'Cancel' }).waitFor()
+  await page.keyboard.press('Enter')
+  await dialog.waitFor({ state: 'detached' })
+  t.equal((await lane()).skipped_messages, 0, 'Enter, Enter skips nothing')
+
+  await skip.press('Enter')
+  await dialog.getByRole('button', { name: 'Skip and park 2 records' }).click()
+  await page.getByText('The blocking message of picky was skipped and parked.').waitFor()
+  await page.getByRole('link', { name: 'Open parked records' }).click()
+  const parked = page.getByRole('table', { name: 'Parked records' })
+  await parked.getByText('skipped').first().waitFor()
+  t.equal((await lane()).skipped_messages, 1)
+  t.same(problems, [])
+  await close()
+})
+
 t.test('the attempts of a lane: failures alone, and one with its request and response', async (t) => {
   sink.respondWith((_, index) => ({ status: index === 0 ? 503 : 200, body: 'so it said' }))
   sink.deliveries.length = 0

@@ -1,10 +1,9 @@
 /** Attempts in the thread of a test: the steps around their drivers, and the spec of a lane. */
 import type { AttemptSteps } from '../../src/delivery/attempt.ts'
 import type { Clock } from '../../src/delivery/clock.ts'
-import { Containment } from '../../src/delivery/containment.ts'
+import { Containment, newBoardMemory, WorkerBoard } from '../../src/delivery/containment.ts'
 import { DriftWatch } from '../../src/delivery/drift.ts'
 import { compileTransform } from '../../src/delivery/transform/compile.ts'
-import { newBoardMemory, WorkerBoard } from '../../src/delivery/worker-board.ts'
 import type { DriftStore, LaneSpec } from '../../src/metadata/lane-state.ts'
 import type { Logger } from '../../src/platform/log.ts'
 import { makeSpec } from './batches.ts'

@@ -18,7 +18,10 @@ export interface ManagementDeps {
   trials: DestinationTrials
   /** Reads messages of the buffer for users. */
   history: History
-  /** Publishes changes to the directory and the lanes, which have subscribed. */
+  /**
+   * Publishes durable changes to the directory and the lanes, which have subscribed. `publish` resolves when requests
+   * and lanes see the change.
+   */
   changes: Changes
   /** The newest committed seq of the buffer: where a destination that starts "now" begins. */
   headSeq: () => Promise<number>
@@ -68,6 +71,3 @@ export interface ClusterNodeFacts {
   /** True for this process. */
   isThis: boolean
 }
-
-/** Call it when a change of this pipe is durable. Resolves when requests and lanes see the change. */
-export type PublishChange = (pipeId: string) => Promise<void>

@@ -28,7 +28,7 @@ import { descriptorOf } from '../../destinations/descriptors.ts'
 import type { DestinationSpec } from '../../destinations/driver.ts'
 import type { DestinationChange, NewDestination, StoredDestination } from '../../metadata/destinations.ts'
 import type { Call } from './call.ts'
-import type { ManagementDeps, PublishChange } from './deps.ts'
+import type { ManagementDeps } from './deps.ts'
 import { type CheckTarget, columnErrors, configErrors } from './destination-rules.ts'
 import { refOf, requireDestination, requirePipe } from './lookup.ts'
 import {
@@ -40,12 +40,10 @@ import {
 } from './transform-rules.ts'
 import { checkedOnSave } from './transform-trials.ts'
 
-type Deps = Pick<ManagementDeps, 'metadata' | 'laneViews' | 'trials' | 'headSeq' | 'checkTarget'> & {
-  publishChange: PublishChange
-}
+type Deps = Pick<ManagementDeps, 'metadata' | 'laneViews' | 'trials' | 'headSeq' | 'checkTarget' | 'changes'>
 
 export function destinationUseCases(deps: Deps) {
-  const { metadata, laneViews, trials, checkTarget, publishChange } = deps
+  const { metadata, laneViews, trials, checkTarget, changes } = deps
   const shown = async (stored: StoredDestination) => {
     const [destination] = await shownDestinations(laneViews, [stored])
     return { destination }
@@ -75,7 +73,7 @@ export function destinationUseCases(deps: Deps) {
         (current) => destinationChange(current, body, checkTarget, filterFault),
       )
       if (updated === null) throw new ApiError('destination_not_found')
-      await publishChange(updated.pipe_id)
+      await changes.publish({ pipeId: updated.pipe_id })
       return { ...(await shown(updated)), ...(transform_check && { transform_check }) }
     },
 
@@ -86,7 +84,7 @@ export function destinationUseCases(deps: Deps) {
         body,
       )
       if (updated === null) throw new ApiError('destination_not_found')
-      await publishChange(pipe_id)
+      await changes.publish({ pipeId: pipe_id })
       return { destination_status: updated.destination_status }
     },
 
@@ -101,7 +99,7 @@ export function destinationUseCases(deps: Deps) {
       )
       if (updated === null) throw new ApiError('destination_not_found')
       // The lane closes its connection and immediately tries to deliver its pending messages.
-      if (isPinned) await publishChange(updated.pipe_id)
+      if (isPinned) await changes.publish({ pipeId: updated.pipe_id })
       return { reset: isPinned, status: isPinned ? 'reset' : 'no_pin' }
     },
 
@@ -111,14 +109,14 @@ export function destinationUseCases(deps: Deps) {
       const pipe = await requirePipe(metadata, workspaceId, found)
       if (!(await metadata.destinations.delete(refOf(workspaceId, found))))
         throw new ApiError('destination_not_found')
-      await publishChange(pipe_id)
+      await changes.publish({ pipeId: pipe_id })
       forgetDeleted(trials, pipe, [found])
     },
   }
 }
 
 async function createDestination(
-  { metadata, trials, headSeq, checkTarget, publishChange }: Deps,
+  { metadata, trials, headSeq, checkTarget, changes }: Deps,
   { principal: { workspaceId }, path, query, body }: Call<'createDestination'>,
 ) {
   // "Now" is when the request arrived: messages accepted while it is being processed are delivered.
@@ -136,7 +134,7 @@ async function createDestination(
       startAfterSeq: startFrom === 'earliest' ? 0 : head,
     },
   )
-  await publishChange(pipe.pipe_id)
+  await changes.publish({ pipeId: pipe.pipe_id })
   const { destination_id, destination_name } = made
   return { destination_id, destination_name, ...(transform_check && { transform_check }) }
 }

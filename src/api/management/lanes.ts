@@ -1,11 +1,12 @@
 /** Commands on a lane: skip, retry, show the blocking message, rewind (docs/dev/contract.md#lane-commands). */
 import { blockingPage } from '../../contract/blocking-page.ts'
 import { ApiError, validationError } from '../../contract/errors.ts'
-import type { BlockingMessage, RewindTarget } from '../../delivery/delivery.ts'
+import type { RewindTarget } from '../../delivery/delivery.ts'
 import { auditedOnLane } from './audit.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { refOf, requireDestination } from './lookup.ts'
+import { bodyWithRecords } from './record-texts.ts'
 
 export function laneUseCases({
   metadata,
@@ -42,7 +43,8 @@ export function laneUseCases({
           from: `must be less than ${message.records_count}, the number of records of the message`,
         })
       }
-      return blockingMessageBody(message)
+      const { recordTexts, truncated, next, ...head } = message
+      return bodyWithRecords(head, recordTexts, { truncated, next })
     },
 
     async rewindDestination({ principal: { workspaceId }, path, body }: Call<'rewindDestination'>) {
@@ -57,13 +59,6 @@ export function laneUseCases({
       })
     },
   }
-}
-
-/** `{msg_id, …, failing, records, truncated, next}` with each record's text as it was sent. */
-function blockingMessageBody({ recordTexts, truncated, next, ...rest }: BlockingMessage): Buffer {
-  const head = JSON.stringify(rest).slice(0, -1)
-  const tail = JSON.stringify({ truncated, next }).slice(1)
-  return Buffer.from(`${head},"records":[${recordTexts.join(',')}],${tail}`)
 }
 
 const isoTime = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})$/i

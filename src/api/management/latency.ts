@@ -1,11 +1,12 @@
 /** The latency of a lane over a range of hours, computed from its histograms. */
 import type { LaneLatencyReport, LatencySummary, Percentiles } from '../../contract/latency.ts'
 import { type LatencyCounts, sumOf } from '../../metadata/lane-latency.ts'
+import { isoTime } from '../../metadata/tables.ts'
 import { DurationHistogram } from '../../platform/duration-histogram.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { refOf, requireDestination } from './lookup.ts'
-import { hourTimes, isoTime } from './usage.ts'
+import { hourTimes } from './usage.ts'
 
 export function latencyUseCases({ metadata, now }: Pick<ManagementDeps, 'metadata' | 'now'>) {
   return {

@@ -5,40 +5,33 @@
  */
 import { alertUseCases } from './alerts.ts'
 import { apiKeyUseCases } from './api-keys.ts'
-import { attemptUseCases } from './attempts.ts'
 import { auditUseCases } from './audit.ts'
 import type { UseCases } from './call.ts'
-import type { ManagementDeps, PublishChange } from './deps.ts'
+import type { ManagementDeps } from './deps.ts'
 import { destinationUseCases } from './destinations.ts'
-import { driftUseCases } from './drift.ts'
+import { laneViewUseCases } from './lane-views.ts'
 import { laneUseCases } from './lanes.ts'
 import { latencyUseCases } from './latency.ts'
-import { limitsUseCases } from './limits.ts'
 import { messageUseCases } from './messages.ts'
-import { originUseCases } from './origins.ts'
 import { overviewUseCases } from './overview.ts'
 import { parkedUseCases } from './parked.ts'
-import { pipeUseCases } from './pipes.ts'
+import { pipeSettingUseCases, pipeUseCases } from './pipes.ts'
 import { tableInferenceUseCases } from './table-inference.ts'
 import { transformTrialUseCases } from './transform-trials.ts'
 import { usageUseCases } from './usage.ts'
 import { userUseCases } from './users.ts'
 
 export function openManagement(deps: ManagementDeps): UseCases {
-  const { metadata, changes } = deps
-  const publishChange: PublishChange = (pipeId) => changes.publish({ pipeId })
   return {
-    ...pipeUseCases({ ...deps, publishChange }),
-    ...destinationUseCases({ ...deps, publishChange }),
+    ...pipeUseCases(deps),
+    ...pipeSettingUseCases(deps),
+    ...destinationUseCases(deps),
     ...tableInferenceUseCases(deps),
     ...transformTrialUseCases(deps),
-    ...driftUseCases(deps),
-    ...attemptUseCases(deps),
+    ...laneViewUseCases(deps),
     ...latencyUseCases(deps),
     ...laneUseCases(deps),
     ...parkedUseCases(deps),
-    ...limitsUseCases({ metadata, publishChange }),
-    ...originUseCases({ metadata, publishChange }),
     ...apiKeyUseCases(deps),
     ...userUseCases(deps),
     ...auditUseCases(deps),

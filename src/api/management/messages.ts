@@ -9,6 +9,7 @@ import type { FoundMessage } from '../../observe/history/history.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requirePipe } from './lookup.ts'
+import { bodyWithRecords } from './record-texts.ts'
 
 export function messageUseCases({ metadata, history }: Pick<ManagementDeps, 'metadata' | 'history'>) {
   return {
@@ -115,7 +116,5 @@ function messageBody(message: FoundMessage, lanes: MessageLane[]): Buffer {
     received_ts: new Date(message.receivedMs).toISOString(),
     records_count: message.recordCount,
   }
-  const opened = JSON.stringify(head).slice(0, -1)
-  const rest = JSON.stringify({ truncated: message.isTruncated, lanes }).slice(1)
-  return Buffer.from(`${opened},"records":[${message.recordTexts.join(',')}],${rest}`)
+  return bodyWithRecords(head, message.recordTexts, { truncated: message.isTruncated, lanes })
 }

@@ -15,7 +15,7 @@ import { auditedOnLane } from './audit.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { refOf, requireDestination } from './lookup.ts'
-import { recordTextsAt } from './record-texts.ts'
+import { bodyWithRecords, recordTextsAt } from './record-texts.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'laneCommands'>
 
@@ -41,8 +41,7 @@ export function parkedUseCases({ metadata, laneCommands }: Deps) {
       const found = await parked.get(refOf(workspaceId, destination), path.parked_id)
       if (found === null) throw new ApiError('parked_not_found')
       const { record, history, recordTexts } = found
-      const head = JSON.stringify({ ...record, history }).slice(0, -1)
-      return Buffer.from(`${head},"records":[${recordTexts.join(',')}]}`)
+      return bodyWithRecords({ ...record, history }, recordTexts)
     },
 
     async replayParked({ principal, path, body, bodyBytes }: Call<'replayParked'>): Promise<ParkedReplay> {

@@ -1,5 +1,5 @@
 /** Pipes (docs/dev/contract.md#pipes, docs/dev/contract.md#request-bodies). */
-import { ApiError } from '../../contract/errors.ts'
+import { ApiError, validationError } from '../../contract/errors.ts'
 import {
   type Pipe,
   type PipePatch,
@@ -11,7 +11,7 @@ import { isForPipe } from '../../contract/principal.ts'
 import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
 import { isVisible } from './api-keys.ts'
 import type { Call } from './call.ts'
-import type { ManagementDeps, PublishChange } from './deps.ts'
+import type { ManagementDeps } from './deps.ts'
 import { forgetDeleted, shownDestinations } from './destinations.ts'
 import { requirePipe } from './lookup.ts'
 import { collidingTargets } from './pipe-rules.ts'
@@ -19,13 +19,11 @@ import { usageByPipe } from './usage.ts'
 
 type Deps = Pick<
   ManagementDeps,
-  'metadata' | 'laneViews' | 'trials' | 'now' | 'pendingUsage' | 'isPrivateDenied'
-> & {
-  publishChange: PublishChange
-}
+  'metadata' | 'laneViews' | 'trials' | 'changes' | 'now' | 'pendingUsage' | 'isPrivateDenied'
+>
 
 export function pipeUseCases(deps: Deps) {
-  const { metadata, laneViews, trials, publishChange } = deps
+  const { metadata, laneViews, trials, changes } = deps
   return {
     async listPipes({ principal }: Call<'listPipes'>) {
       const { workspaceId } = principal
@@ -42,7 +40,7 @@ export function pipeUseCases(deps: Deps) {
       const pipe = { ...pipeDefaults, ...given, pipe_status: 'active' as const }
       throwIfErrors(collidingTargets(pipe))
       const { pipe_id } = await metadata.pipes.create(workspaceId, pipe)
-      await publishChange(pipe_id)
+      await changes.publish({ pipeId: pipe_id })
       return { pipe_id }
     },
 
@@ -65,7 +63,7 @@ export function pipeUseCases(deps: Deps) {
         pipeChange(current, body),
       )
       if (pipe === null) throw new ApiError('pipe_not_found')
-      await publishChange(pipe.pipe_id)
+      await changes.publish({ pipeId: pipe.pipe_id })
       return { pipe }
     },
 
@@ -74,8 +72,58 @@ export function pipeUseCases(deps: Deps) {
       const id = pipe.pipe_id
       const destinations = await metadata.destinations.list({ workspaceId, pipeId: id })
       if (!(await metadata.pipes.delete({ workspaceId, pipeId: id }))) throw new ApiError('pipe_not_found')
-      await publishChange(id)
+      await changes.publish({ pipeId: id })
       forgetDeleted(trials, pipe, destinations)
+    },
+  }
+}
+
+/** Limits (docs/dev/contract.md#pipe-limits) and allowed browser origins (docs/dev/contract.md#allowed-origins). */
+export function pipeSettingUseCases({ metadata, changes }: Pick<ManagementDeps, 'metadata' | 'changes'>) {
+  return {
+    async putLimits({ principal: { workspaceId }, path, body }: Call<'putLimits'>) {
+      const { pipe_id } = await requirePipe(metadata, workspaceId, path)
+      const limits = await metadata.limits.put(
+        { workspaceId, pipeId: pipe_id },
+        {
+          ...body,
+          // A limit that is left out is removed, because the whole row is replaced.
+          pl_ingest_max_bytes_per_day: body.pl_ingest_max_bytes_per_day ?? null,
+        },
+      )
+      await changes.publish({ pipeId: pipe_id })
+      return { limits }
+    },
+
+    /** Succeeds even if there are no limits. */
+    async deleteLimits({ principal: { workspaceId }, path }: Call<'deleteLimits'>): Promise<void> {
+      const { pipe_id } = await requirePipe(metadata, workspaceId, path)
+      await metadata.limits.delete({ workspaceId, pipeId: pipe_id })
+      await changes.publish({ pipeId: pipe_id })
+    },
+
+    async addAllowedOrigin({
+      principal: { workspaceId },
+      path,
+      body: { origin_domain },
+    }: Call<'addAllowedOrigin'>) {
+      const { pipe_id } = await requirePipe(metadata, workspaceId, path)
+      const port = /:(\d+)$/.exec(origin_domain)?.[1]
+      if (port !== undefined && !(Number(port) >= 1 && Number(port) <= 65_535))
+        throw validationError({ origin_domain: 'must have a port from 1 to 65535' })
+      const added = await metadata.origins.add({ workspaceId, pipeId: pipe_id }, origin_domain)
+      await changes.publish({ pipeId: pipe_id })
+      return { pipe_allowed_origin_id: added.pipe_allowed_origin_id }
+    },
+
+    async removeAllowedOrigin({
+      principal: { workspaceId },
+      path,
+    }: Call<'removeAllowedOrigin'>): Promise<void> {
+      const { pipe_id, origin_id } = path
+      if (!(await metadata.origins.remove({ workspaceId, pipeId: pipe_id }, origin_id)))
+        throw new ApiError('origin_not_found')
+      await changes.publish({ pipeId: pipe_id })
     },
   }
 }

@@ -12,7 +12,7 @@ import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { changed, newDestination, specOf, unstored } from './destinations.ts'
 import { requireDestination, requirePipe } from './lookup.ts'
-import { sampleRecords } from './sample-records.ts'
+import { sampleRecords } from './record-texts.ts'
 import { filterFaultFor } from './transform-rules.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'trials' | 'checkTarget'>

@@ -14,7 +14,7 @@ import { count, counted } from '../../platform/quantities.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { requireDestination, requirePipe } from './lookup.ts'
-import { sampleRecords } from './sample-records.ts'
+import { bodyWithRecords, sampleRecords } from './record-texts.ts'
 import { filterFaultFor, givenTransform, requireReadableSalt } from './transform-rules.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'trials'>
@@ -147,10 +147,7 @@ function sentence(text: string): string {
 
 function trialBody({ isComplete, seen, kept, filtered, failed, faults, shown, isTruncated }: TransformTrial) {
   const head = { is_complete: isComplete, records_seen: seen, kept, filtered, failed, faults }
-  const tail = JSON.stringify({ truncated: isTruncated }).slice(1)
-  return Buffer.from(
-    `${JSON.stringify(head).slice(0, -1)},"records":[${shown.map(shownText).join(',')}],${tail}`,
-  )
+  return bodyWithRecords(head, shown.map(shownText), { truncated: isTruncated })
 }
 
 function shownText({ msgId, recordIndex, outcome, before, after, error }: ShownTrial): string {

@@ -12,6 +12,7 @@ import {
   type UsageByHour,
   usageHours,
 } from '../../contract/usage.ts'
+import { isoTime } from '../../metadata/tables.ts'
 import type { IngestCounts } from '../../metadata/usage.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import type { Call } from './call.ts'
@@ -93,10 +94,6 @@ export function hourTimes(
   ]
 }
 
-export function isoTime(ms: number): string {
-  return new Date(ms).toISOString()
-}
-
 /** The result contains every pipe of `pipeIds`. The window is 24 whole hours including the current one. */
 export async function usageByPipe(
   deps: Pick<ManagementDeps, 'metadata' | 'laneViews' | 'now' | 'pendingUsage'>,
@@ -144,7 +141,7 @@ export function addCounts(
 /** The later of both times, in the format of the API. */
 export function laterIngest(known: string | null, counts: Pick<IngestCounts, 'lastIngestMs'>): string | null {
   if (counts.lastIngestMs === null) return known
-  const last = new Date(counts.lastIngestMs).toISOString()
+  const last = isoTime(counts.lastIngestMs)
   // ISO 8601 UTC texts of one form sort as times do.
   return known === null || known < last ? last : known
 }

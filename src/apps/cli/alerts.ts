@@ -8,9 +8,9 @@ import type { Alerts, AlertsPut, AlertsShown } from '../../contract/alerts.ts'
 import { hasUrlSecrets } from '../../contract/secret-url.ts'
 import { ago } from '../../platform/quantities.ts'
 import { ifUnchanged } from '../client/changed-meanwhile.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { commandFailure, usageFailure } from '../client/failure.ts'
 import { connect } from './connection.ts'
-import { define, formats, group } from './define.ts'
+import { clientCommand, define, group } from './define.ts'
 import { readFileOrStdin } from './input-file.ts'
 import { io } from './io.ts'
 import { oneView, print, type View } from './output.ts'
@@ -35,48 +35,42 @@ export function addAlertsCommands(program: Command): void {
     'alerts',
     'where alerts of the workspace go, for which events, and whether they arrive',
   )
-  define(alerts, {
+  clientCommand(alerts, {
     usage: 'get',
     summary: 'show where alerts go, how many are pending and the last failure',
     examples: ['pipectl alerts get'],
-    output: formats,
-    daemon: true,
-    action: async (_, options) => {
-      const { body, text } = await (await connect(options)).call('getAlerts')
+    action: async (client, _, options) => {
+      const { body, text } = await client.call('getAlerts')
       await print(viewOf(body, text), options.output)
     },
   })
   addSet(alerts)
-  define(alerts, {
+  clientCommand(alerts, {
     usage: 'clear',
     summary: 'stop sending alerts, and discard pending ones',
     examples: ['pipectl alerts clear --yes'],
-    daemon: true,
+    output: false,
     destructive: true,
-    action: async (_, options) => {
-      const client = await connect(options)
+    action: async (client, _, options) => {
       const { body: stored, etag } = await client.call('getAlerts')
       await confirm('Stop sending alerts, and remove their settings?', options.yes)
       await ifUnchanged('the alerts', stored, () => client.call('deleteAlerts', { ifMatch: etag }))
       say('No alerts are sent now.')
     },
   })
-  define(alerts, {
+  clientCommand(alerts, {
     usage: 'test',
     summary: 'send a test alert and show the response; exit code 1 if it was not accepted',
     examples: ['pipectl alerts test'],
-    output: formats,
-    daemon: true,
-    action: async (_, options) => {
-      const { body, text } = await (await connect(options)).call('testAlerts')
+    action: async (client, _, options) => {
+      const { body, text } = await client.call('testAlerts')
       const rows = [
         ['arrived', body.ok ? 'yes' : 'no'],
         ['message', body.message],
       ]
       await print(oneView(text, body.ok ? 'ok' : 'failed', rows), options.output)
       if (!body.ok)
-        throw new Failure(
-          exitCodes.failed,
+        throw commandFailure(
           'the test alert was not accepted',
           '`pipectl alerts set` changes where alerts go',
         )
@@ -99,7 +93,7 @@ ${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).j
       'pipectl alerts set --url-file slack-webhook --format slack --events lane.failing,lane.stuck,lane.recovered',
       'pipectl alerts set --events all',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     options: (command) => {
       command.option('--url <url>', 'an address without a secret')
@@ -121,11 +115,7 @@ ${alertEventNames.map((event) => `  ${event.padEnd(29)}${alertEvents[event]}`).j
       const { body: stored, etag } = await client.call('getAlerts')
       const url = change.url ?? stored.alerts?.url
       if (url === undefined)
-        throw new Failure(
-          exitCodes.usage,
-          'alerts have no address yet',
-          `give --url, --url-file or ${urlVariable}`,
-        )
+        throw usageFailure('alerts have no address yet', `give --url, --url-file or ${urlVariable}`)
       const { body, text } = await ifUnchanged('the alerts', stored, () =>
         client.call('putAlerts', { body: { ...stored.alerts, ...change, url }, ifMatch: etag }),
       )
@@ -164,13 +154,12 @@ async function changeFrom(options: SetOptions): Promise<Partial<AlertsPut>> {
     ...(options.events === undefined ? {} : { events: eventsFrom(options.events) }),
   }
   if (Object.keys(change).length > 0) return change as Partial<AlertsPut>
-  throw new Failure(exitCodes.usage, 'no setting was given', '--help lists them')
+  throw usageFailure('no setting was given', '--help lists them')
 }
 
 async function givenUrl({ url, urlFile, format }: SetOptions): Promise<string | undefined> {
   if (url !== undefined && (format === 'slack' || hasUrlSecrets(url)))
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       format === 'slack'
         ? '--url: the path of a Slack address is a secret, which everyone on this machine can see'
         : '--url: it holds a user, a password or a query, which everyone on this machine can see',
@@ -186,8 +175,7 @@ async function givenSecret(options: SetOptions): Promise<string | null | undefin
   const given = fromFile('--secret-file', options.secretFile) ?? io().env[secretVariable]
   if (given !== undefined || options.askSecret !== true) return given
   if (canAsk()) return await askSecret('Secret (whsec_…): ')
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     '--ask-secret: this is not a terminal where it could be asked for',
     `put it into the environment variable ${secretVariable}`,
   )
@@ -203,8 +191,7 @@ function eventsFrom(text: string): AlertsPut['events'] {
   const names = text.split(',').map((name) => name.trim())
   const unknown = names.find((name) => !alertEventNames.some((event) => event === name))
   if (unknown === undefined) return alertEventNames.filter((event) => names.includes(event))
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `--events: ${JSON.stringify(unknown)} is not an event`,
     `use all, or some of ${alertEventNames.join(', ')}`,
   )

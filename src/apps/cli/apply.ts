@@ -2,11 +2,11 @@
 import type { Command } from 'commander'
 import { counted } from '../../platform/quantities.ts'
 import type { Client, PipeDetail } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { exitCodes, Failure, usageFailure } from '../client/failure.ts'
 import { printable } from '../client/printable.ts'
 import { allPipeDetails } from '../client/workspace.ts'
 import { connect } from './connection.ts'
-import { define } from './define.ts'
+import { clientCommand, define } from './define.ts'
 import {
   addTransformCheckOption,
   savingWith,
@@ -75,19 +75,18 @@ export function addApplyCommands(program: Command): void {
       const plan = await makePlan(given).catch((error: unknown) => {
         // Exit code 1 already means "there are differences".
         if (!(error instanceof Failure) || error.exitCode !== exitCodes.failed) throw error
-        throw new Failure(exitCodes.usage, error.message, error.hint, error)
+        throw usageFailure(error.message, error.hint, error)
       })
       printPlan(plan)
       if (plan.steps.length > 0) setExitCode(1)
     },
   })
-  define(program, {
+  clientCommand(program, {
     usage: 'export',
     summary: 'print the workspace as a file for apply; secrets become references to variables',
     examples: ['pipectl export > pipectl.yaml'],
-    daemon: true,
-    action: async (_, given) => {
-      const client = await connect(given)
+    output: false,
+    action: async (client) => {
       const details = await allPipeDetails(client, (await client.call('listPipes')).body.pipes)
       const { exportYaml } = await import('./manifest/export.ts')
       const { yaml, variables } = exportYaml(details, io().stdout.isTTY === true)

@@ -1,15 +1,14 @@
 /** `pipectl attempts`: lists the delivery attempts of a lane, or shows the request and response of one attempt. */
 import type { Command } from 'commander'
-import type { AttemptList, DeliveryAttempt } from '../../contract/attempts.ts'
+import type { DeliveryAttempt } from '../../contract/attempts.ts'
 import { ago, bytes, count, counted } from '../../platform/quantities.ts'
 import { attemptOutcome, attemptTook } from '../client/attempts.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { type Failure, notFoundFailure } from '../client/failure.ts'
 import { elementTexts, valueText } from '../client/json-text.ts'
 import { fullName, lanePath } from '../client/workspace.ts'
-import { connect } from './connection.ts'
-import { define, formats } from './define.ts'
+import { clientCommand } from './define.ts'
 import { requireMoment } from './moment.ts'
-import { fieldTable, print, type Table } from './output.ts'
+import { fieldTable, listView, print, type Table } from './output.ts'
 import { findDestination } from './references.ts'
 import { say } from './terminal.ts'
 
@@ -21,7 +20,7 @@ interface Options {
 }
 
 export function addAttemptsCommand(program: Command): void {
-  define<Options>(program, {
+  clientCommand<Options>(program, {
     usage: 'attempts <destination> [attempt-no]',
     summary: 'list the delivery attempts of a lane, newest first, or show one with its request and response',
     help: 'Deliveries are kept for 24 hours and failures for 7 days, the newest of each. `pipectl why` shows what became of one message.',
@@ -29,8 +28,6 @@ export function addAttemptsCommand(program: Command): void {
       'pipectl attempts orders/database --failed --since 1h',
       'pipectl attempts orders/endpoint 1042',
     ],
-    output: formats,
-    daemon: true,
     options: (command) =>
       command
         .option('--failed', 'only attempts that failed')
@@ -40,8 +37,7 @@ export function addAttemptsCommand(program: Command): void {
         )
         .option('--limit <count>', 'so many at most (1 to 500, default 50)')
         .option('--before <attempt-no>', 'older than this one: the next page'),
-    action: async ([reference, number], options) => {
-      const client = await connect(options)
+    action: async (client, [reference, number], options) => {
       const { pipe, destination } = await findDestination(client, reference!)
       const name = fullName(pipe, destination)
       const query =
@@ -55,15 +51,25 @@ export function addAttemptsCommand(program: Command): void {
         await print({ json: texts[0]!, names: () => [number], table }, options.output)
         return
       }
-      await print(
-        {
-          json: text,
-          items: () => texts,
-          names: () => body.attempts.map(({ attempt_no }) => String(attempt_no)),
-          table: () => listTable(body),
-        },
-        options.output,
-      )
+      const now = Date.now()
+      const view = listView(body.attempts, {
+        json: text,
+        items: () => texts,
+        name: numberOf,
+        columns: [
+          ['NO', numberOf],
+          ['BEGAN', (one) => ago(one.attempt_ts, now)],
+          ['TOOK', attemptTook],
+          ['OUTCOME', attemptOutcome],
+          [{ label: 'TRY', gives: 2 }, (one) => String(one.batch_attempt)],
+          ['RECORDS', (one) => count(one.records)],
+          [{ label: 'SIZE', gives: 1 }, (one) => bytes(one.bytes)],
+          [{ label: 'STREAM SEQ', isSpare: true }, seqsOf],
+        ],
+        note: ({ error }) => error && `${error.message} (${error.code})`,
+        empty: 'no attempts: there was nothing to deliver, or none are kept any more',
+      })
+      await print(view, options.output)
       if (body.next !== null) say(`There are more: pipectl attempts ${name} --before ${body.next}`)
     },
   })
@@ -79,40 +85,13 @@ function queryOf({ failed, since, limit, before }: Options): Record<string, stri
 }
 
 function notKept(name: string, number: string): Failure {
-  return new Failure(
-    exitCodes.notFound,
+  return notFoundFailure(
     `${name} has no attempt ${number}, or it is no longer kept`,
     `\`pipectl attempts ${name}\` lists those that are`,
   )
 }
 
-function listTable({ attempts }: AttemptList): Table {
-  const now = Date.now()
-  return {
-    columns: [
-      'NO',
-      'BEGAN',
-      'TOOK',
-      'OUTCOME',
-      { label: 'TRY', gives: 2 },
-      'RECORDS',
-      { label: 'SIZE', gives: 1 },
-      { label: 'STREAM SEQ', isSpare: true },
-    ],
-    rows: attempts.map((one) => [
-      String(one.attempt_no),
-      ago(one.attempt_ts, now),
-      attemptTook(one),
-      attemptOutcome(one),
-      String(one.batch_attempt),
-      count(one.records),
-      bytes(one.bytes),
-      seqsOf(one),
-    ]),
-    notes: attempts.map(({ error }) => error && `${error.message} (${error.code})`),
-    empty: 'no attempts: there was nothing to deliver, or none are kept any more',
-  }
-}
+const numberOf = ({ attempt_no }: DeliveryAttempt) => String(attempt_no)
 
 function seqsOf({ first_seq, last_seq }: DeliveryAttempt): string {
   return first_seq === last_seq ? String(first_seq) : `${first_seq}–${last_seq}`

@@ -3,8 +3,7 @@ import type { Command } from 'commander'
 import type { AuditEntry } from '../../contract/audit.ts'
 import { changeOf, resourceName } from '../client/audit-name.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
-import { connect } from './connection.ts'
-import { defaultFormat, define, formats } from './define.ts'
+import { clientCommand, defaultFormat } from './define.ts'
 import { requireMoment } from './moment.ts'
 import { listView, print } from './output.ts'
 
@@ -18,13 +17,11 @@ interface AuditOptions {
 }
 
 export function addAuditCommand(program: Command): void {
-  define<AuditOptions>(program, {
+  clientCommand<AuditOptions>(program, {
     usage: 'audit',
     summary: 'show who changed what and from where, newest first',
     help: 'The JSON has the values before and after each change, without secrets.',
     examples: ['pipectl audit --since 1h', 'pipectl audit --operation deletePipe --json'],
-    output: formats,
-    daemon: true,
     options: (command) => {
       command.option(
         '--since <time>',
@@ -36,8 +33,7 @@ export function addAuditCommand(program: Command): void {
       command.option('--after <audit_id>', 'only entries older than this one')
       command.option('--json', 'the same as -o json')
     },
-    action: async (_, options) => {
-      const client = await connect(options)
+    action: async (client, _, options) => {
       const { body, text } = await client.call('listAudit', { query: queryOf(options) })
       // Only a table shows names. Other formats have ids.
       const isTable = options.json !== true && (options.output ?? defaultFormat) === defaultFormat

@@ -7,19 +7,18 @@ import type { Destination } from '../../contract/destination.ts'
 import type { SuccessBody } from '../../contract/operations.ts'
 import { count, counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { type Failure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
 import { errorLine } from '../client/lane-error.ts'
 import { type LanePath, lanePath } from '../client/workspace.ts'
-import { connect } from './connection.ts'
-import { define, formats } from './define.ts'
+import { clientCommand } from './define.ts'
 import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 import { findDestination } from './references.ts'
 import { say } from './terminal.ts'
 
 export function addBlockingMessageCommand(lanes: Command): void {
-  define<{ from?: string; export?: string }>(lanes, {
+  clientCommand<{ from?: string; export?: string }>(lanes, {
     usage: 'blocking-message <destination>',
     summary: `show the message that blocks a lane: its error and ${blockingPage.default} of its records; the rejected one is marked`,
     examples: [
@@ -27,14 +26,11 @@ export function addBlockingMessageCommand(lanes: Command): void {
       'pipectl lanes blocking-message orders/database --from 200',
       'pipectl lanes blocking-message orders/database --export rejected.ndjson',
     ],
-    output: formats,
-    daemon: true,
     options: (command) =>
       command
         .option('--from <n>', 'the index of the first record to show, from 0')
         .option('--export <file>', 'write all of its records as NDJSON to a new file; - for standard output'),
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { destination } = await findDestination(client, reference!)
       if (options.export !== undefined) return await exportRecords(client, destination, options.export)
       const from = options.from === undefined ? 0 : placeOf(options.from)
@@ -107,11 +103,7 @@ async function exportRecords(client: Client, lane: LanePath, path: string): Prom
 async function newFile(path: string) {
   const file = await open(path, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
     const why = error.code === 'EEXIST' ? 'it exists already' : error.message
-    throw new Failure(
-      exitCodes.usage,
-      `cannot write ${path}: ${why}`,
-      'name a file that does not exist, or -',
-    )
+    throw usageFailure(`cannot write ${path}: ${why}`, 'name a file that does not exist, or -')
   })
   return file.createWriteStream()
 }
@@ -123,12 +115,11 @@ function recordsIn(text: string): string[] {
 
 function placeOf(text: string): number {
   if (/^\d{1,9}$/.test(text)) return Number(text)
-  throw new Failure(exitCodes.usage, `--from is "${text}"`, 'give a whole number from 0')
+  throw usageFailure(`--from is "${text}"`, 'give a whole number from 0')
 }
 
 function noLongerBlocks(path: string): Failure {
-  return new Failure(
-    exitCodes.nothingToDo,
+  return nothingToDoFailure(
     `the message stopped blocking while it was exported: ${path} holds a part of it`,
     '`pipectl lanes list` shows the state',
   )

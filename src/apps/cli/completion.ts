@@ -3,7 +3,7 @@
  * always matches the installed version and knows the names of pipes and destinations.
  */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { define } from './define.ts'
 import { io } from './io.ts'
 
@@ -52,11 +52,7 @@ export function addCompletionCommands(program: Command): void {
     action: async ([shell]) => {
       const script = scripts[shell!]
       if (script === undefined) {
-        throw new Failure(
-          exitCodes.usage,
-          `there is no completion for ${JSON.stringify(shell)}`,
-          'use bash, zsh or fish',
-        )
+        throw usageFailure(`there is no completion for ${JSON.stringify(shell)}`, 'use bash, zsh or fish')
       }
       io().stdout.write(script)
     },

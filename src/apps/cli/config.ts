@@ -3,9 +3,9 @@
  */
 import type { Command } from 'commander'
 import type { Settings } from '../../settings/settings.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { findTarget } from './connection.ts'
-import { define, formats, group } from './define.ts'
+import { define, group } from './define.ts'
 import { io } from './io.ts'
 import { print } from './output.ts'
 
@@ -19,7 +19,7 @@ export function addConfigCommand(program: Command): void {
       'pipectl config show --origin',
       'pipectl config show --config /etc/pipectl/pipectl.toml -o yaml',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     options: (command) =>
       command
@@ -34,7 +34,7 @@ export function addConfigCommand(program: Command): void {
         } catch (error) {
           if (!(error instanceof ConfigError)) throw error
           const hint = error.hint || 'correct the setting, then run the command again'
-          throw new Failure(exitCodes.usage, error.message, hint, error)
+          throw usageFailure(error.message, hint, error)
         }
       }
       const loaded = load()

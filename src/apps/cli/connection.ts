@@ -7,7 +7,7 @@
  * other users of the machine could read it in the process list.
  */
 import { type Client, openClient } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { exitCodes, Failure, usageFailure } from '../client/failure.ts'
 import { readTextFile } from './input-file.ts'
 import { io } from './io.ts'
 import { type Profile, readProfiles } from './profile-store.ts'
@@ -102,8 +102,7 @@ async function chosenProfile(
   if (name === null) return { name: null, profile: null }
   const profile = profiles.get(name)
   if (profile !== undefined) return { name, profile }
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `there is no profile ${JSON.stringify(name)}`,
     profiles.size === 0
       ? 'create one with `pipectl profile add NAME`'
@@ -186,8 +185,7 @@ function normalUrl(text: string, source: string): string {
     url = null
   }
   if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '') {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       `${source}: ${JSON.stringify(text.replace(/\/\/[^@/]*@/, '//…@'))} is not the address of a daemon`,
       `give it as ${defaultUrl}, without credentials`,
     )

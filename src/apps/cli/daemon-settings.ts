@@ -1,7 +1,7 @@
 /** Reads the daemon's settings for commands that work on its data directory. */
 import { ConfigError } from '../../platform/config-error.ts'
 import type { Settings } from '../../settings/settings.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { settingsFrom } from './daemon-commands.ts'
 import { io } from './io.ts'
 
@@ -13,6 +13,6 @@ export function daemonSettings(options: object): Settings {
     return settingsFrom({ ...options }, io().env).settings
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    throw new Failure(exitCodes.usage, error.message, error.hint || settingsHint, error)
+    throw usageFailure(error.message, error.hint || settingsHint, error)
   }
 }

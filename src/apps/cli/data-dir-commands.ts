@@ -4,10 +4,10 @@ import path from 'node:path'
 import type { Command } from 'commander'
 import type { DatedBackup } from '../../maintenance/dated-backups.ts'
 import { bytes, counted } from '../../platform/quantities.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { commandFailure, notFoundFailure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
-import { define, formats, group } from './define.ts'
+import { define, group } from './define.ts'
 import { io } from './io.ts'
 import { print } from './output.ts'
 import { addRepairCommand } from './repair.ts'
@@ -32,7 +32,7 @@ function addDoctorCommand(program: Command): void {
       'pipectl doctor --config /etc/pipectl/pipectl.toml',
       'pipectl doctor --data-dir /var/lib/pipectl -o json',
     ],
-    output: formats,
+    output: true,
     options: (command) => addSettingFlags(command),
     action: async (_, options) => {
       const settings = daemonSettings(options)
@@ -56,8 +56,7 @@ function addDoctorCommand(program: Command): void {
       await print(view, options.output)
       const failed = checks.filter((one) => one.result === 'fail')
       if (failed.length === 0) return
-      throw new Failure(
-        exitCodes.failed,
+      throw commandFailure(
         `${failed.length} of ${checks.length} checks failed: ${failed.map((one) => one.name).join(', ')}`,
         'do what the output suggests for each, then run doctor again',
       )
@@ -96,8 +95,7 @@ removes nothing.`,
       const own = path.join(settings.data_dir, 'sealing.key')
       const keyFile = options.includeKey === true ? (settings['secrets.key_file'] ?? own) : null
       if (keyFile !== null && !existsSync(keyFile)) {
-        throw new Failure(
-          exitCodes.notFound,
+        throw notFoundFailure(
           `the sealing key ${keyFile} does not exist`,
           'omit --include-key, and save the key from where it is kept',
         )
@@ -157,8 +155,7 @@ async function makeBackup(
 
 function requireCount(flag: string, text: string): number {
   if (/^[1-9]\d{0,5}$/.test(text)) return Number(text)
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `${flag} is ${JSON.stringify(text)}`,
     `give a whole number from 1 to 999999, e.g. ${flag} 7`,
   )
@@ -184,8 +181,7 @@ keep their backlog; set their secrets again and unblock them. If there is no key
       const { forgetLostSecrets, lostSecrets } = await import('../../maintenance/secrets.ts')
       const lost = await lostSecrets(settings, io().env)
       if (lost === null) {
-        throw new Failure(
-          exitCodes.nothingToDo,
+        throw nothingToDoFailure(
           'the sealing key decrypts every stored secret: there is nothing to discard',
           'start the daemon with `pipectl serve`',
         )

@@ -5,13 +5,14 @@
  * Uses `.command()` and not `addCommand()`, because only then a subcommand inherits how the program exits and prints.
  */
 import { type Command, Option } from 'commander'
+import type { Client } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
-import type { ConnectionOptions } from './connection.ts'
+import { type ConnectionOptions, connect } from './connection.ts'
 import { addExamples, folded } from './help.ts'
 import { setExitCode } from './io.ts'
 import { sayFailure } from './terminal.ts'
 
-export const formats = ['table', 'json', 'yaml', 'ndjson', 'name'] as const
+const formats = ['table', 'json', 'yaml', 'ndjson', 'name'] as const
 export type Format = (typeof formats)[number]
 /**
  * The same format for every kind of output, as in kubectl: output that is piped into `less` looks like output on a
@@ -32,8 +33,8 @@ export interface CommandDefinition<T> {
   help?: string
   /** One or more command lines. Every command has at least one. */
   examples: readonly [string, ...string[]]
-  /** The values of `-o`. Absent: the command has its own output format. */
-  output?: readonly Format[]
+  /** The command has `-o`. Otherwise it has its own output format, or prints no data. */
+  output?: boolean
   /** The command connects to a daemon: adds --server, --profile and the options for a key. */
   daemon?: boolean
   /** The command also connects to the data API. */
@@ -54,9 +55,7 @@ export function define<T = unknown>(parent: Command, definition: CommandDefiniti
   if (definition.destructive) command.option('-y, --yes', 'do not ask for confirmation')
   if (definition.output) {
     command.addOption(
-      new Option('-o, --output <format>', `output format (default: ${defaultFormat})`).choices(
-        definition.output,
-      ),
+      new Option('-o, --output <format>', `output format (default: ${defaultFormat})`).choices(formats),
     )
   }
   if (definition.daemon || definition.data) addConnectionOptions(command, definition.data === true)
@@ -69,6 +68,20 @@ export function define<T = unknown>(parent: Command, definition: CommandDefiniti
     // Includes options of the parent: commander assigns an option that both have to the parent (`nodes --config`,
     // `nodes drain … --config`).
     await run(() => definition.action(args, command.optsWithGlobals<T & CommonOptions>()))
+  })
+}
+
+type ClientCommand<T> = Omit<CommandDefinition<T>, 'action' | 'daemon'> & {
+  action: (client: Client, args: readonly string[], options: T & CommonOptions) => Promise<void>
+}
+
+/** Adds a command that connects to a daemon with a key before anything else. It has `-o` unless `output` is false. */
+export function clientCommand<T = unknown>(parent: Command, definition: ClientCommand<T>): Command {
+  return define<T>(parent, {
+    output: true,
+    ...definition,
+    daemon: true,
+    action: async (args, options) => definition.action(await connect(options), args, options),
   })
 }
 

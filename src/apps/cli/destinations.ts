@@ -5,7 +5,7 @@ import { isObject } from '../../contract/is-object.ts'
 import { count, counted } from '../../platform/quantities.ts'
 import { ifUnchanged } from '../client/changed-meanwhile.ts'
 import type { Client, DestinationTestBody } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { commandFailure } from '../client/failure.ts'
 import { startFromFlag } from '../client/flag-fields.ts'
 import {
   allDestinations,
@@ -16,8 +16,7 @@ import {
   lanePath,
   stateOf,
 } from '../client/workspace.ts'
-import { connect } from './connection.ts'
-import { define, formats, group } from './define.ts'
+import { clientCommand, group } from './define.ts'
 import {
   addBodyOptions,
   addPatchOptions,
@@ -70,14 +69,11 @@ export function addDestinationsCommands(program: Command): void {
 }
 
 function addReading(destinations: Command): void {
-  define(destinations, {
+  clientCommand(destinations, {
     usage: 'list [pipe]',
     summary: 'list the destinations of a pipe, or of all pipes',
     examples: ['pipectl destinations list', 'pipectl destinations list orders -o name'],
-    output: formats,
-    daemon: true,
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const pipes = reference === undefined ? undefined : [await findPipe(client, reference)]
       const all = await allDestinations(client, pipes)
       const nameOf = (one: DestinationOfPipe) => fullName(one.pipe, one.destination)
@@ -99,15 +95,12 @@ function addReading(destinations: Command): void {
       await print(view, options.output)
     },
   })
-  define(destinations, {
+  clientCommand(destinations, {
     usage: 'get <destination>',
     summary: 'show one destination, its columns and its lane',
     help: namingHelp,
     examples: ['pipectl destinations get orders/database -o yaml'],
-    output: formats,
-    daemon: true,
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const found = await findDestination(client, reference!)
       const id = found.destination.destination_id
       const reply = await client.call('getDestination', { path: lanePath(found.destination) })
@@ -128,7 +121,7 @@ async function readDestination(
 }
 
 function addCreate(destinations: Command): void {
-  define<InferOptions>(destinations, {
+  clientCommand<InferOptions>(destinations, {
     usage: 'create <pipe>',
     summary: 'add a destination to a pipe; prints its id',
     examples: [
@@ -139,8 +132,6 @@ function addCreate(destinations: Command): void {
       'pipectl destinations create orders --url s3://lake --set endpoint=http://127.0.0.1:9000 --set access_key=loader --secret secret_key',
       'pipectl destinations create orders -f bucket.yaml',
     ],
-    output: formats,
-    daemon: true,
     options: (command) => {
       addBodyOptions(command)
       addInferOptions(command)
@@ -148,8 +139,7 @@ function addCreate(destinations: Command): void {
       addTypeOption(command)
       addFlagOptions(command, [startFromFlag])
     },
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const pipe = await findPipe(client, reference!)
       if (wantsInference(options)) return await createInferred(client, pipe, options)
       const body = await destinationBody(options)
@@ -168,7 +158,7 @@ function addCreate(destinations: Command): void {
 }
 
 function addUpdate(destinations: Command): void {
-  define<PatchOptions & AlterOptions & TransformCheckOptions>(destinations, {
+  clientCommand<PatchOptions & AlterOptions & TransformCheckOptions>(destinations, {
     usage: 'update <destination>',
     summary: 'change the config, columns or delivery settings of a destination; all others stay as they are',
     help: `${namingHelp}\n--column replaces all columns, after a confirmation. A secret changes only with --secret (or in -f).`,
@@ -181,15 +171,12 @@ function addUpdate(destinations: Command): void {
       'pipectl destinations update orders/database --secret password',
       `pipectl destinations update orders/database --filter 'record.status == "paid"'`,
     ],
-    output: formats,
-    daemon: true,
     options: (command) => {
       addPatchOptions(command)
       folded(command, 'Transform:', () => addTransformCheckOption(command))
       command.option('--alter-table', 'with --add-column: add the column to the table too, if it is missing')
     },
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { pipe, destination, etag: ifMatch } = await readDestination(client, reference!)
       const patch = await destinationPatch(destination, options)
       const lost = destination.columns?.length ?? 0
@@ -218,7 +205,7 @@ function addUpdate(destinations: Command): void {
 }
 
 function addTest(destinations: Command): void {
-  define<PatchOptions & { sample?: boolean }>(destinations, {
+  clientCommand<PatchOptions & { sample?: boolean }>(destinations, {
     usage: 'test <destination>',
     summary: 'test a destination without storing anything; exit code 1 if a check fails',
     help: `A stored destination (PIPE/NAME) is tested with its stored secrets and the changes in the options. A PIPE with --url, -f,
@@ -228,15 +215,12 @@ table_columns, and how rows are written in written_by.`,
       'pipectl destinations test orders/database --sample',
       "pipectl destinations test orders --url 'postgres://loader@db.example.com/shop?table=orders'",
     ],
-    output: formats,
-    daemon: true,
     options: (command) => {
       addPatchOptions(command)
       addTypeOption(command)
       command.option('--sample', 'databases: insert a record in a transaction that is rolled back')
     },
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { pipeId, body } = await whatToTest(client, reference!, options)
       const reply = await client.call('testDestination', {
         path: { pipe_id: pipeId },
@@ -244,20 +228,20 @@ table_columns, and how rows are written in written_by.`,
         query: { sample: options.sample === true },
       })
       const { ok, checks } = reply.body
-      const view = {
+      const view = listView(checks, {
         json: reply.text,
-        items: () => checks.map((check) => JSON.stringify(check)),
-        names: () => checks.filter((check) => !check.ok).map((check) => check.name),
-        table: () => ({
-          columns: ['CHECK', 'RESULT', { label: 'DETAIL', wraps: true }],
-          rows: checks.map((check) => [check.name, check.ok ? 'ok' : 'fail', check.message]),
-        }),
-      }
-      await print(view, options.output)
+        name: (check) => check.name,
+        columns: [
+          ['CHECK', (check) => check.name],
+          ['RESULT', (check) => (check.ok ? 'ok' : 'fail')],
+          [{ label: 'DETAIL', wraps: true }, (check) => check.message],
+        ],
+      })
+      const names = () => checks.filter((check) => !check.ok).map((check) => check.name)
+      await print({ ...view, names }, options.output)
       const failed = checks.find((check) => !check.ok)
       if (ok) return
-      throw new Failure(
-        exitCodes.failed,
+      throw commandFailure(
         `the destination would not work: ${failed?.name ?? 'a check'} failed${failed ? `: ${failed.message}` : ''}`,
         'correct that, then test again',
       )
@@ -287,15 +271,14 @@ function sayOpenSecrets({ destination_config: config }: { destination_config?: u
 }
 
 function addDelete(destinations: Command): void {
-  define(destinations, {
+  clientCommand(destinations, {
     usage: 'delete <destination>',
     summary: 'delete a destination; its undelivered messages are not delivered',
     help: namingHelp,
     examples: ['pipectl destinations delete orders/database --yes'],
-    daemon: true,
+    output: false,
     destructive: true,
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { pipe, destination, etag } = await readDestination(client, reference!)
       const name = `${fullName(pipe, destination)} (${describeTarget(destination)})`
       const pending = destination.lane.pending_messages

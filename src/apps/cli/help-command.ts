@@ -1,6 +1,6 @@
 /** `pipectl help …`: the help of any command, and topics that are too long for it. */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { define } from './define.ts'
 import { addTopics, fullNameOf, optionsText, topicsOf } from './help.ts'
 import { io } from './io.ts'
@@ -24,8 +24,7 @@ export function addHelpCommand(program: Command): void {
       }
       const name = fullNameOf(command)
       const near = nearest(word, [...topics.keys(), ...command.commands.map((one) => one.name())])
-      throw new Failure(
-        exitCodes.usage,
+      throw usageFailure(
         `there is no help on ${JSON.stringify(word)}`,
         `${near === null ? '' : `did you mean ${near}? `}\`${name} --help\` lists what there is`,
       )

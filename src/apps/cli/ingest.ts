@@ -5,9 +5,9 @@ import type { Command } from 'commander'
 import { isUuid } from '../../contract/uuid.ts'
 import { counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
-import { ApiFailure, exitCodes, Failure } from '../client/failure.ts'
+import { ApiFailure, exitCodes, Failure, usageFailure } from '../client/failure.ts'
 import { connect } from './connection.ts'
-import { define, formats } from './define.ts'
+import { define } from './define.ts'
 import type { IngestTarget } from './ingest/run-ingest.ts'
 import { io } from './io.ts'
 import { oneView, print, rowsOf } from './output.ts'
@@ -38,7 +38,7 @@ appends such lines to a file instead, and continues.`,
       'tail -F events.ndjson | pipectl ingest clicks',
       'pipectl ingest orders -f orders.ndjson --skip-invalid rejected.ndjson',
     ],
-    output: formats,
+    output: true,
     data: true,
     options: (command) =>
       command
@@ -89,10 +89,10 @@ function inputFile({ file, skipInvalid }: IngestOptions): string | null {
   if (file === undefined || file === '-') return null
   if (!existsSync(file) || !statSync(file).isFile()) {
     const problem = `-f ${file}: there is no such file`
-    throw new Failure(exitCodes.usage, problem, 'name a file, or pipe the records in')
+    throw usageFailure(problem, 'name a file, or pipe the records in')
   }
   if (skipInvalid === undefined || path.resolve(file) !== path.resolve(skipInvalid)) return file
-  throw new Failure(exitCodes.usage, '--skip-invalid names the input itself', 'name another file')
+  throw usageFailure('--skip-invalid names the input itself', 'name another file')
 }
 
 /**
@@ -119,8 +119,7 @@ async function findTargetPipe(client: Client, reference: string): Promise<Ingest
 
 function positive(flag: string, value: string): number {
   if (/^[1-9]\d{0,14}$/.test(value)) return Number(value)
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `${flag} ${JSON.stringify(value)} is not a whole number of at least 1`,
     `e.g. ${flag} 100`,
   )

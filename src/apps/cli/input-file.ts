@@ -1,7 +1,7 @@
 /** Reads files that an option names. */
 import { readFileSync } from 'node:fs'
 import { errorCode } from '../../platform/error-code.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { readStdin } from './terminal.ts'
 
 /** The words for the message if the file cannot be read. */
@@ -26,6 +26,6 @@ function orFailure({ name, hint }: Named, read: () => string): string {
     return read()
   } catch (error) {
     const code = errorCode(error) ?? String(error)
-    throw new Failure(exitCodes.usage, `${name} cannot be read (${code})`, hint, error)
+    throw usageFailure(`${name} cannot be read (${code})`, hint, error)
   }
 }

@@ -6,12 +6,12 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import { type ApiKey, type ApiKeyCreate, type ApiKeyScope, apiKeyScopes } from '../../contract/api-key.ts'
 import { ago, parseDuration, until } from '../../platform/quantities.ts'
 import { type Client, openClient } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { nextName } from '../client/key-name.ts'
 import { connect, findTarget, type Target } from './connection.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
-import { type CommonOptions, define, formats, group } from './define.ts'
+import { type CommonOptions, clientCommand, define, group } from './define.ts'
 import { repeated } from './flag-options.ts'
 import { io } from './io.ts'
 import { listView, oneView, print } from './output.ts'
@@ -33,14 +33,13 @@ export function addKeysCommands(program: Command): void {
   const keys = group(program, 'keys', 'API keys of the workspace')
   addListCommand(keys)
   addCreateCommand(keys)
-  define(keys, {
+  clientCommand(keys, {
     usage: 'revoke <key>',
     summary: 'revoke a key, by its name, id or a prefix of the id; it stops working immediately',
     examples: ['pipectl keys revoke shop-backend --yes'],
-    daemon: true,
+    output: false,
     destructive: true,
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const key = await findKey(client, reference!)
       await confirm(`Revoke key ${key.api_key_name} (${key.api_key_prefix}…)?`, options.yes)
       await client.call('revokeApiKey', { path: { api_key_id: key.api_key_id } })
@@ -48,14 +47,13 @@ export function addKeysCommands(program: Command): void {
     },
   })
   addRotateCommand(keys)
-  define(keys, {
+  clientCommand(keys, {
     usage: 'purge',
     summary: 'remove the revoked and expired keys from the list',
     examples: ['pipectl keys purge --yes'],
-    daemon: true,
+    output: false,
     destructive: true,
-    action: async (_, options) => {
-      const client = await connect(options)
+    action: async (client, _, options) => {
       await confirm('Remove all revoked and expired keys from the list?', options.yes)
       const { purged } = (await client.call('purgeApiKeys')).body
       say(`Removed ${purged} ${purged === 1 ? 'key' : 'keys'}.`)
@@ -64,14 +62,11 @@ export function addKeysCommands(program: Command): void {
 }
 
 function addListCommand(keys: Command): void {
-  define(keys, {
+  clientCommand(keys, {
     usage: 'list',
     summary: 'list the keys, without their secret part',
     examples: ['pipectl keys list'],
-    output: formats,
-    daemon: true,
-    action: async (_, options) => {
-      const client = await connect(options)
+    action: async (client, _, options) => {
       const reply = await client.call('listApiKeys')
       const list = reply.body.api_keys
       const isBound = list.some((one) => one.api_key_pipe_ids !== null)
@@ -115,7 +110,7 @@ With --local the key is created in the data directory, also while the daemon run
       'pipectl keys create dashboards --scope read',
       'pipectl keys create rescue --local --workspace default --data-dir /var/lib/pipectl',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     options: (command) => {
       command.addOption(
@@ -151,8 +146,7 @@ interface MadeKey {
 async function create(body: ApiKeyCreate, options: CreateOptions & CommonOptions): Promise<MadeKey> {
   const stray = options.workspace ?? options.dataDir ?? options.config
   if (stray !== undefined) {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       '--workspace, --data-dir and --config need --local: over the API, the key determines the workspace',
       'omit them, or add --local',
     )
@@ -201,7 +195,7 @@ The old key stops working after --overlap. Use 0 if a key was leaked.`,
       'pipectl keys rotate --profile prod --yes',
       'pipectl keys rotate shop-backend --overlap 2d --yes -o json > shop-backend-key.json',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     destructive: true,
     options: (command) => {
@@ -267,8 +261,7 @@ async function rotateOwn(
 ): Promise<void> {
   const { apiKey, profile: profileName } = target
   if (apiKey === null || profileName === null || target.apiKeyOrigin !== 'profile') {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       'only the key of a profile can be rotated without its name, and the key in use is not from a profile',
       'name the key, or the profile with --profile, or store one with `pipectl profile add NAME`',
     )
@@ -311,11 +304,7 @@ function requireScope(text: string): ApiKeyScope {
 function requireSeconds(option: string, text: string): number {
   const seconds = parseDuration(text)
   if (seconds !== null) return seconds
-  throw new Failure(
-    exitCodes.usage,
-    `${option} is ${JSON.stringify(text)}`,
-    'give a time such as 7d, 12h or 30m',
-  )
+  throw usageFailure(`${option} is ${JSON.stringify(text)}`, 'give a time such as 7d, 12h or 30m')
 }
 
 /** Converts a duration from now, or a time, into the form of the API. */
@@ -324,8 +313,7 @@ function requireTime(text: string): string {
   if (seconds !== null) return new Date(Date.now() + seconds * 1_000).toISOString()
   const isMoment = /^\d{4}-\d\d-\d\dT.*(Z|[+-]\d\d:\d\d)$/i.test(text) && !Number.isNaN(Date.parse(text))
   if (isMoment) return new Date(text).toISOString()
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `--expires is ${JSON.stringify(text)}`,
     'give a time such as 90d or 12h, or a moment such as 2027-01-31T00:00:00Z',
   )

@@ -1,8 +1,9 @@
 /** `pipectl lanes …`: shows the progress of delivery, and unblocks lanes. */
 import type { Command } from 'commander'
+import type { LaneStatus } from '../../contract/destination.ts'
 import { isFailing, severity } from '../../contract/state-words.ts'
 import { ago, bytes, count, counted, duration } from '../../platform/quantities.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { type Failure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { errorLine, faultWords, skipHelps } from '../client/lane-error.ts'
 import {
   allDestinations,
@@ -14,37 +15,21 @@ import {
   stateOf,
 } from '../client/workspace.ts'
 import { addBlockingMessageCommand } from './blocking-message.ts'
-import { connect } from './connection.ts'
-import { define, formats, group } from './define.ts'
+import { clientCommand, group } from './define.ts'
 import { addLatencyCommand } from './latency.ts'
-import { oneView, print, type Table, type View } from './output.ts'
+import { listView, oneView, print, type View } from './output.ts'
 import { findDestination, findPipe } from './references.ts'
 import { addRewindCommand } from './rewind.ts'
 import { confirm, say } from './terminal.ts'
 
-/** The last error is a note below its lane, because it is important and a column would truncate it. */
-const laneColumns = [
-  { label: 'LANE', shrinksTo: 20, keepsEnd: true },
-  'STATE',
-  'BACKLOG',
-  { label: 'OLDEST', gives: 2 },
-  { label: 'ATTEMPTS', gives: 3 },
-  { label: 'TARGET', shrinksTo: 16, gives: 1 },
-  { label: 'KIND', gives: 4 },
-  { label: 'DESTINATION ID', isSpare: true },
-]
-
 export function addLanesCommands(program: Command): void {
   const lanes = group(program, 'lanes', 'the position and the state of each destination')
-  define<{ blocked?: boolean }>(lanes, {
+  clientCommand<{ blocked?: boolean }>(lanes, {
     usage: 'list [pipe]',
     summary: 'list the lanes of a pipe, or of all pipes, those that need attention first',
     examples: ['pipectl lanes list', 'pipectl lanes list --blocked -o name'],
-    output: formats,
-    daemon: true,
     options: (command) => command.option('--blocked', 'only lanes that are retrying, stuck or blocked'),
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const pipes = reference === undefined ? undefined : [await findPipe(client, reference)]
       const nowMs = Date.now()
       const all = (await allDestinations(client, pipes)).sort(
@@ -54,17 +39,14 @@ export function addLanesCommands(program: Command): void {
       await print(laneList(shown, nowMs), options.output)
     },
   })
-  define<{ force?: boolean }>(lanes, {
+  clientCommand<{ force?: boolean }>(lanes, {
     usage: 'skip <destination>',
     summary: 'park the blocking message, and continue with the next one',
     examples: ['pipectl lanes skip orders/database --yes'],
-    output: formats,
-    daemon: true,
     destructive: true,
     options: (command) =>
       command.option('--force', 'skip even if no record is at fault, and a skip does not help'),
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { pipe, destination } = await findDestination(client, reference!)
       const blocking = destination.lane.blocking_msg_id
       const what = blocking === null ? 'the blocking message, if there is one,' : `message ${blocking}`
@@ -77,14 +59,11 @@ export function addLanesCommands(program: Command): void {
       say(`Skipped ${what} of ${name}.`)
     },
   })
-  define(lanes, {
+  clientCommand(lanes, {
     usage: 'retry <destination>',
     summary: 'retry the blocking message now',
     examples: ['pipectl lanes retry orders/database'],
-    output: formats,
-    daemon: true,
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { pipe, destination } = await findDestination(client, reference!)
       const reply = await client.call('retryNow', { path: lanePath(destination) })
       await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
@@ -98,23 +77,21 @@ export function addLanesCommands(program: Command): void {
 }
 
 function noRecordAtFault(name: string, { lane }: DestinationOfPipe['destination']): Failure {
-  return new Failure(
-    exitCodes.usage,
+  return usageFailure(
     `a skip does not help ${name}: no record is at fault (${errorLine(lane.last_error)}), so the next message would fail too`,
     `correct the destination (\`pipectl destinations test ${name}\`), then \`pipectl lanes retry ${name}\`; --force skips anyway`,
   )
 }
 
 function nothingBlocks(): Failure {
-  return new Failure(
-    exitCodes.nothingToDo,
+  return nothingToDoFailure(
     'no message blocks this lane, or a user blocked its destination',
     '`pipectl lanes list` shows the state; `pipectl destinations unblock` resumes a blocked one',
   )
 }
 
 function laneList(lanes: readonly DestinationOfPipe[], nowMs: number): View {
-  const items = lanes.map(({ pipe, destination }) => ({
+  const item = ({ pipe, destination }: DestinationOfPipe) => ({
     pipe_name: pipe.pipe_name,
     pipe_id: pipe.pipe_id,
     destination_id: destination.destination_id,
@@ -123,36 +100,31 @@ function laneList(lanes: readonly DestinationOfPipe[], nowMs: number): View {
     destination_status: destination.destination_status,
     ...destination.lane,
     is_failing: isFailing(destination.lane, nowMs),
-  }))
-  return {
-    json: JSON.stringify({ lanes: items }),
-    items: () => items.map((one) => JSON.stringify(one)),
-    names: () => lanes.map(({ pipe, destination }) => fullName(pipe, destination)),
-    table: () => laneTable(lanes),
-  }
-}
-
-function laneTable(lanes: readonly DestinationOfPipe[]): Table {
-  return {
-    columns: laneColumns,
-    rows: lanes.map(({ pipe, destination }) => {
-      const { lane } = destination
-      return [
-        fullName(pipe, destination),
-        stateOf(destination),
-        `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
-        lane.pending_messages === 0 ? '-' : duration(lane.oldest_pending_age_seconds),
-        String(lane.attempts),
-        describeTarget(destination),
-        kindOf(destination),
-        destination.destination_id,
-      ]
-    }),
-    notes: lanes.map(({ destination: { lane } }) =>
-      lane.last_error === null ? null : errorLine(lane.last_error),
-    ),
+  })
+  const nameOf = ({ pipe, destination }: DestinationOfPipe) => fullName(pipe, destination)
+  const oldest = ({ pending_messages, oldest_pending_age_seconds: age }: LaneStatus) =>
+    pending_messages === 0 ? '-' : duration(age)
+  return listView(lanes, {
+    json: JSON.stringify({ lanes: lanes.map(item) }),
+    item,
+    name: nameOf,
+    columns: [
+      [{ label: 'LANE', shrinksTo: 20, keepsEnd: true }, nameOf],
+      ['STATE', ({ destination }) => stateOf(destination)],
+      [
+        'BACKLOG',
+        ({ destination: { lane } }) => `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
+      ],
+      [{ label: 'OLDEST', gives: 2 }, ({ destination }) => oldest(destination.lane)],
+      [{ label: 'ATTEMPTS', gives: 3 }, ({ destination }) => String(destination.lane.attempts)],
+      [{ label: 'TARGET', shrinksTo: 16, gives: 1 }, ({ destination }) => describeTarget(destination)],
+      [{ label: 'KIND', gives: 4 }, ({ destination }) => kindOf(destination)],
+      [{ label: 'DESTINATION ID', isSpare: true }, ({ destination }) => destination.destination_id],
+    ],
+    // A note, because the error is important and a column would truncate it.
+    note: ({ destination: { lane } }) => (lane.last_error === null ? null : errorLine(lane.last_error)),
     empty: 'no lanes; add a destination with `pipectl destinations create PIPE`',
-  }
+  })
 }
 
 /** The rows of one destination, for `destinations get`. */

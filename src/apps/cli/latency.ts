@@ -5,8 +5,7 @@ import { usageHours } from '../../contract/usage.ts'
 import { count, hourMs } from '../../platform/quantities.ts'
 import { latencyText, shareText } from '../client/latency.ts'
 import { lanePath } from '../client/workspace.ts'
-import { connect } from './connection.ts'
-import { define, formats } from './define.ts'
+import { clientCommand } from './define.ts'
 import { requireMoment } from './moment.ts'
 import { print, type Table } from './output.ts'
 import { findDestination } from './references.ts'
@@ -17,7 +16,7 @@ interface Options {
 }
 
 export function addLatencyCommand(lanes: Command): void {
-  define<Options>(lanes, {
+  clientCommand<Options>(lanes, {
     usage: 'latency <destination>',
     summary: 'show how long records take to a destination, and how often its attempts succeed',
     help: `LATENCY is the time from the acceptance of a record until the destination had it; ATTEMPT is the duration of an attempt. Each
@@ -28,8 +27,6 @@ for 30 days, so a range begins and ends with whole hours (UTC).`,
       'pipectl lanes latency orders/database --since 7d -o json',
       'pipectl lanes latency orders/database --since 2027-01-30T08:00:00Z --until 2027-01-30T12:00:00Z',
     ],
-    output: formats,
-    daemon: true,
     options: (command) =>
       command
         .option(
@@ -38,8 +35,7 @@ for 30 days, so a range begins and ends with whole hours (UTC).`,
           '24h',
         )
         .option('--until <time>', 'up to the hour that contains this time; default: now'),
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { destination } = await findDestination(client, reference!)
       const { body, text } = await client.call('getDestinationLatency', {
         path: lanePath(destination),

@@ -2,10 +2,10 @@
 import type { Command } from 'commander'
 import type { PipeLimits } from '../../contract/pipe.ts'
 import { ifUnchanged } from '../client/changed-meanwhile.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { fieldsFromFlags, limitFlags } from '../client/flag-fields.ts'
 import { connect } from './connection.ts'
-import { define, formats, group } from './define.ts'
+import { clientCommand, define, group } from './define.ts'
 import { addFlagOptions } from './flag-options.ts'
 import { oneView, print, rowsOf } from './output.ts'
 import { readPipe } from './references.ts'
@@ -13,14 +13,12 @@ import { confirm, say } from './terminal.ts'
 
 export function addLimitsCommands(program: Command): void {
   const limits = group(program, 'limits', 'how much a pipe accepts, and how large its batches are')
-  define(limits, {
+  clientCommand(limits, {
     usage: 'get <pipe>',
     summary: 'show the limits of a pipe',
     examples: ['pipectl limits get orders'],
-    output: formats,
-    daemon: true,
-    action: async ([reference], options) => {
-      const { pipe, limits: current } = (await readPipe(await connect(options), reference!)).body
+    action: async (client, [reference], options) => {
+      const { pipe, limits: current } = (await readPipe(client, reference!)).body
       const rows = rowsOf(current ?? {})
       const json = JSON.stringify({ limits: current })
       const table = () => ({ columns: ['LIMIT', 'VALUE'], rows, empty: 'no limits are set' })
@@ -37,13 +35,13 @@ ${suggestionText({})}`,
       'pipectl limits set orders --records-per-second 500',
       'pipectl limits set clicks --records-per-request 1000 --records-per-second 5000 --records-per-day 100000000 --flush-records 1000 --flush-bytes 4194304 --flush-seconds 1',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     options: (command) => addFlagOptions(command, limitFlags),
     action: async ([reference], options) => {
       const given = limitsFrom(options)
       if (Object.keys(given).length === 0) {
-        throw new Failure(exitCodes.usage, 'no limit was given', '--help lists them')
+        throw usageFailure('no limit was given', '--help lists them')
       }
       const client = await connect(options)
       const { body: detail, etag } = await readPipe(client, reference!)
@@ -63,15 +61,14 @@ ${suggestionText({})}`,
       await print(oneView(reply.text, pipe.pipe_name, rowsOf(reply.body.limits)), options.output)
     },
   })
-  define(limits, {
+  clientCommand(limits, {
     usage: 'clear <pipe>',
     summary:
       'remove the limits of a pipe: ingest is unlimited, and batches have the default size of each destination',
     examples: ['pipectl limits clear orders --yes'],
-    daemon: true,
+    output: false,
     destructive: true,
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { body: read, etag } = await readPipe(client, reference!)
       const { pipe_id, pipe_name } = read.pipe
       await confirm(`Remove all limits of ${pipe_name}?`, options.yes)

@@ -8,10 +8,9 @@ import type { Client, MessageDetail, MessageList } from '../client/client.ts'
 import { elementTexts, valueText } from '../client/json-text.ts'
 import { errorLine, faultWords } from '../client/lane-error.ts'
 import { fullName } from '../client/workspace.ts'
-import { connect } from './connection.ts'
-import { define, formats } from './define.ts'
+import { clientCommand } from './define.ts'
 import { requireMoment } from './moment.ts'
-import { print, type Table } from './output.ts'
+import { listView, print, type View } from './output.ts'
 import { findPipe } from './references.ts'
 import { say } from './terminal.ts'
 
@@ -25,30 +24,24 @@ interface ListOptions {
 }
 
 export function addMessageCommands(program: Command): void {
-  define(program, {
+  clientCommand(program, {
     usage: 'why <msg-id>',
     summary: 'show what happened to a message in each lane, and what to do next',
     help: 'The msg_id is in the response to ingest. Exit code 3: there is no such message, or it is no longer kept.',
     examples: ['pipectl why 0190b0a0-0000-7000-8000-000000000001', 'pipectl why MSG_ID -o json'],
-    output: formats,
-    daemon: true,
-    action: async ([msgId], options) => {
-      const client = await connect(options)
+    action: async (client, [msgId], options) => {
       const { body, text } = await client.call('getMessage', { path: { msg_id: msgId! } })
       const names = await namesOf(client, body.pipe_id)
       describe(body, names)
-      const table = () => laneTable(body, names)
-      const view = { json: text, names: () => [body.msg_id], table }
-      await print(view, options.output)
+      const { json, table } = laneView(body, names, text)
+      await print({ json, names: () => [body.msg_id], table }, options.output)
       advise(body, names)
     },
   })
-  define<ListOptions>(program, {
+  clientCommand<ListOptions>(program, {
     usage: 'messages <pipe>',
     summary: 'list the messages of a pipe that are kept, newest first',
     examples: ['pipectl messages orders --since 1h', 'pipectl messages orders --limit 200 -o name'],
-    output: formats,
-    daemon: true,
     options: (command) =>
       command
         .option(
@@ -58,8 +51,7 @@ export function addMessageCommands(program: Command): void {
         .option('--until <time>', 'received before: the same forms')
         .option('--limit <count>', 'number of messages (1 to 200, default 50)')
         .option('--after <stream-seq>', 'only messages older than this one: the next page'),
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const pipe = await findPipe(client, reference!)
       const query: Record<string, string> = {}
       if (options.since !== undefined) query.since = requireMoment(options.since, '--since')
@@ -68,15 +60,7 @@ export function addMessageCommands(program: Command): void {
       if (options.after !== undefined) query.after = options.after
       const { body, text } = await client.call('listMessages', { path: { pipe_id: pipe.pipe_id }, query })
       const names = await namesOf(client, pipe.pipe_id)
-      await print(
-        {
-          json: text,
-          items: () => elementTexts(valueText(text, 'messages') ?? '[]'),
-          names: () => body.messages.map(({ msg_id }) => msg_id),
-          table: () => listTable(body, names),
-        },
-        options.output,
-      )
+      await print(messageView(body, names, text), options.output)
       if (body.next !== null) say(`There are more: pipectl messages ${pipe.pipe_name} --after ${body.next}`)
     },
   })
@@ -109,31 +93,27 @@ function describe(body: MessageDetail, names: Names): void {
   )
 }
 
-function laneTable({ lanes }: MessageDetail, names: Names): Table {
+function laneView({ lanes }: MessageDetail, names: Names, json: string): View {
   const now = Date.now()
-  return {
-    columns: [
-      { label: 'LANE', shrinksTo: 20, keepsEnd: true },
-      'STATE',
-      { label: 'DELIVERED', gives: 1 },
-      { label: 'ATTEMPTS', gives: 2 },
-      { label: 'BATCH', isSpare: true },
-      { label: 'LAST ERROR', wraps: true },
-    ],
-    rows: lanes.map((lane) => [
-      nameOf(names, lane),
-      stateOf(names, lane),
-      lane.state !== 'delivered'
-        ? '-'
-        : lane.delivered_ts === null
-          ? 'not known'
-          : ago(lane.delivered_ts, now),
-      lane.state === 'delivered' && lane.attempts === 0 ? '-' : String(lane.attempts),
-      lane.batch_id ?? '-',
-      lane.last_error === null ? '-' : errorLine(lane.last_error),
-    ]),
-    empty: 'the pipe had no destination at that time',
+  const delivered = ({ state, delivered_ts }: MessageLane) => {
+    if (state !== 'delivered') return '-'
+    return delivered_ts === null ? 'not known' : ago(delivered_ts, now)
   }
+  const attempts = ({ state, attempts }: MessageLane) =>
+    state === 'delivered' && attempts === 0 ? '-' : String(attempts)
+  return listView(lanes, {
+    json,
+    name: (lane) => nameOf(names, lane),
+    columns: [
+      [{ label: 'LANE', shrinksTo: 20, keepsEnd: true }, (lane) => nameOf(names, lane)],
+      ['STATE', (lane) => stateOf(names, lane)],
+      [{ label: 'DELIVERED', gives: 1 }, delivered],
+      [{ label: 'ATTEMPTS', gives: 2 }, attempts],
+      [{ label: 'BATCH', isSpare: true }, (lane) => lane.batch_id ?? '-'],
+      [{ label: 'LAST ERROR', wraps: true }, (lane) => errorLine(lane.last_error)],
+    ],
+    empty: 'the pipe had no destination at that time',
+  })
 }
 
 /** Prints the next step for each lane that has not delivered the message. */
@@ -168,27 +148,22 @@ function nextStep(
   }
 }
 
-function listTable({ messages }: MessageList, names: Names): Table {
+function messageView({ messages }: MessageList, names: Names, json: string): View {
   const now = Date.now()
-  return {
+  return listView(messages, {
+    json,
+    items: () => elementTexts(valueText(json, 'messages') ?? '[]'),
+    name: (one) => one.msg_id,
     columns: [
-      'MSG ID',
-      'RECEIVED',
-      { label: 'RECORDS', gives: 1 },
-      { label: 'SIZE', isSpare: true },
-      { label: 'STREAM SEQ', isSpare: true },
-      { label: 'LANES', wraps: true },
+      ['MSG ID', (one) => one.msg_id],
+      ['RECEIVED', (one) => ago(one.received_ts, now)],
+      [{ label: 'RECORDS', gives: 1 }, (one) => count(one.records_count)],
+      [{ label: 'SIZE', isSpare: true }, (one) => bytes(one.bytes)],
+      [{ label: 'STREAM SEQ', isSpare: true }, (one) => String(one.stream_seq)],
+      [{ label: 'LANES', wraps: true }, (one) => lanesInWords(one.lanes, names)],
     ],
-    rows: messages.map((message) => [
-      message.msg_id,
-      ago(message.received_ts, now),
-      count(message.records_count),
-      bytes(message.bytes),
-      String(message.stream_seq),
-      lanesInWords(message.lanes, names),
-    ]),
     empty: 'no messages: none were sent, or none are kept any more',
-  }
+  })
 }
 
 /** `delivered`, or the lanes with another state. */

@@ -2,10 +2,10 @@
 import type { Command } from 'commander'
 import type { MovePlan, MoveReport } from '../../maintenance/migrate/move.ts'
 import { bytes, count, counted, duration } from '../../platform/quantities.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
-import { define, formats } from './define.ts'
+import { define } from './define.ts'
 import { io } from './io.ts'
 import { print, type View } from './output.ts'
 import { withByteProgress } from './progress.ts'
@@ -28,7 +28,7 @@ from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): th
     examples: [
       'pipectl migrate --to-cluster --config /etc/pipectl/pipectl.toml --data-dir /var/lib/pipectl --dry-run',
     ],
-    output: formats,
+    output: true,
     options: (command) => {
       addSettingFlags(command, ['data_dir'])
       command.option('--to-cluster', 'from the data directory into the cluster')
@@ -42,8 +42,7 @@ from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): th
       )
     },
     action: async (_, options) => {
-      if (options.toCluster !== true)
-        throw new Failure(exitCodes.usage, 'the direction is missing', 'add --to-cluster')
+      if (options.toCluster !== true) throw usageFailure('the direction is missing', 'add --to-cluster')
       const settings = daemonSettings(options)
       const { moveLog, openSides } = await import('../../maintenance/migrate/sides.ts')
       const { planMove, moveAll } = await import('../../maintenance/migrate/move.ts')

@@ -1,6 +1,6 @@
 /** A time on the command line: a duration before now, a day, or an ISO 8601 time. */
 import { parseDuration } from '../../platform/quantities.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 
 /**
  * The time in the form of the API. Days start at midnight, local time. Throws Failure (usage), which names the
@@ -9,8 +9,7 @@ import { exitCodes, Failure } from '../client/failure.ts'
 export function requireMoment(text: string, option: string): string {
   const ms = momentMs(text, new Date())
   if (!Number.isNaN(ms)) return new Date(ms).toISOString()
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `${option} is ${JSON.stringify(text)}`,
     'give a time ago such as 2h or 7d, today, yesterday, or a moment such as 2027-01-31T00:00:00Z',
   )

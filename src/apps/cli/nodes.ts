@@ -2,12 +2,19 @@
 import type { Command } from 'commander'
 import type { ListedNode, ListedNodes, LocalCluster } from '../../maintenance/nodes.ts'
 import { counted, duration } from '../../platform/quantities.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import {
+  commandFailure,
+  exitCodes,
+  Failure,
+  notFoundFailure,
+  nothingToDoFailure,
+  usageFailure,
+} from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
-import { define, formats } from './define.ts'
+import { define } from './define.ts'
 import { io } from './io.ts'
-import { print, type View } from './output.ts'
+import { listView, print, type View } from './output.ts'
 import { confirm, say } from './terminal.ts'
 
 type FoundNode = Awaited<ReturnType<LocalCluster['nodes']>>[number]
@@ -28,7 +35,7 @@ until others have its pipes, which takes some seconds.`,
       'pipectl nodes --config /etc/pipectl/pipectl.toml',
       'pipectl nodes -o json | jq .unowned_pipes',
     ],
-    output: formats,
+    output: true,
     options: (command) => addSettingFlags(command, ['data_dir']),
     action: async (_, options) => {
       const found = await inCluster(options, (cluster) =>
@@ -62,11 +69,7 @@ continues to hand them over.`,
       await inCluster(options, async (cluster) => {
         const node = pick(await cluster.nodes(), name!)
         if (!node.isDraining) {
-          throw new Failure(
-            exitCodes.nothingToDo,
-            `${node.name} is not draining`,
-            '`pipectl nodes` shows its pipes',
-          )
+          throw nothingToDoFailure(`${node.name} is not draining`, '`pipectl nodes` shows its pipes')
         }
         if (!(await cluster.setDraining(node.nodeId, false))) throw gone(node.name)
         say(`${node.name} gets pipes again, within seconds.`)
@@ -133,8 +136,7 @@ async function drain(cluster: LocalCluster, name: string, waitMs: number): Promi
     if (performance.now() >= endMs) break
     await new Promise((resolve) => setTimeout(resolve, lookEveryMs))
   }
-  throw new Failure(
-    exitCodes.failed,
+  throw commandFailure(
     `${node.name} still has ${counted(shown, 'pipe')}: a batch is still running; the node continues to hand them over`,
     'run the command again to wait longer, or `pipectl nodes undrain` to cancel',
   )
@@ -153,8 +155,7 @@ function pick(nodes: readonly FoundNode[], wanted: string): FoundNode {
   const [found] = matching
   if (found === undefined) {
     const names = nodes.map(({ name }) => name).join(', ')
-    throw new Failure(
-      exitCodes.notFound,
+    throw notFoundFailure(
       `there is no node ${wanted}`,
       names === '' ? 'no node runs: start one with `pipectl serve`' : `use one of: ${names}`,
     )
@@ -170,60 +171,42 @@ function pick(nodes: readonly FoundNode[], wanted: string): FoundNode {
 }
 
 function gone(name: string): Failure {
-  return new Failure(
-    exitCodes.notFound,
-    `${name} has just stopped`,
-    '`pipectl nodes` lists those that are there',
-  )
+  return notFoundFailure(`${name} has just stopped`, '`pipectl nodes` lists those that are there')
 }
 
 function seconds(text: string): number {
   const value = Number(text)
   if (/^\d{1,6}$/.test(text)) return value
-  throw new Failure(
-    exitCodes.usage,
-    `--wait: ${text} is not a number of seconds`,
-    'give whole seconds, e.g. --wait 300',
-  )
+  throw usageFailure(`--wait: ${text} is not a number of seconds`, 'give whole seconds, e.g. --wait 300')
 }
 
 function nodesView(found: ListedNodes, nowMs: number): View {
   const { nodes, unowned_pipes: unowned, unowned_lag_seconds: unownedLag } = found
-  const rows = nodes.map((one) => [
-    one.node_name,
-    one.node_id,
-    one.node_state === 'live' && !one.is_delivering ? 'not delivering' : one.node_state,
-    one.version,
-    one.address ?? '-',
-    since(one.started_ts, nowMs),
-    since(one.last_heartbeat_ts, nowMs),
-    String(one.owned_pipes),
-    lag(one),
-  ])
-  if (unowned > 0) {
-    const waits = lag({ lag_seconds: unownedLag })
-    rows.push(['(no node)', '-', '-', '-', '-', '-', '-', String(unowned), waits])
-  }
-  return {
+  const view = listView(nodes, {
     json: JSON.stringify(found),
-    items: () => nodes.map((one) => JSON.stringify(one)),
-    names: () => nodes.map((one) => one.node_name),
-    table: () => ({
-      columns: [
-        { label: 'NODE', shrinksTo: 12 },
-        { label: 'ID', isSpare: true },
+    name: (one) => one.node_name,
+    columns: [
+      [{ label: 'NODE', shrinksTo: 12 }, (one) => one.node_name],
+      [{ label: 'ID', isSpare: true }, (one) => one.node_id],
+      [
         'STATE',
-        { label: 'VERSION', gives: 2 },
-        { label: 'ADDRESS', gives: 3 },
-        { label: 'STARTED', gives: 1 },
-        'HEARTBEAT',
-        'PIPES',
-        'LAG',
+        ({ node_state: state, is_delivering }) =>
+          state === 'live' && !is_delivering ? 'not delivering' : state,
       ],
-      rows,
-      empty: 'no node runs',
-    }),
-  }
+      [{ label: 'VERSION', gives: 2 }, (one) => one.version],
+      [{ label: 'ADDRESS', gives: 3 }, (one) => one.address ?? '-'],
+      [{ label: 'STARTED', gives: 1 }, (one) => since(one.started_ts, nowMs)],
+      ['HEARTBEAT', (one) => since(one.last_heartbeat_ts, nowMs)],
+      ['PIPES', (one) => String(one.owned_pipes)],
+      ['LAG', lag],
+    ],
+    empty: 'no node runs',
+  })
+  if (unowned === 0) return view
+  const waits = lag({ lag_seconds: unownedLag })
+  const withoutNode = ['(no node)', '-', '-', '-', '-', '-', '-', String(unowned), waits]
+  const table = () => ({ ...view.table(), rows: [...view.table().rows, withoutNode] })
+  return { ...view, table }
 }
 
 /** Clocks of machines differ, so a time is never later than now. */

@@ -1,22 +1,19 @@
 /** `pipectl origins …`: the browser origins that can send to a pipe. */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
-import { connect } from './connection.ts'
-import { define, formats, group } from './define.ts'
+import { notFoundFailure } from '../client/failure.ts'
+import { clientCommand, group } from './define.ts'
 import { listView, oneView, print } from './output.ts'
 import { findPipe, readPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
 export function addOriginsCommands(program: Command): void {
   const origins = group(program, 'origins', 'browser origins that can send to a pipe')
-  define(origins, {
+  clientCommand(origins, {
     usage: 'list <pipe>',
     summary: 'list the allowed origins of a pipe',
     examples: ['pipectl origins list clicks'],
-    output: formats,
-    daemon: true,
-    action: async ([reference], options) => {
-      const { allowed_origins: list } = (await readPipe(await connect(options), reference!)).body
+    action: async (client, [reference], options) => {
+      const { allowed_origins: list } = (await readPipe(client, reference!)).body
       const view = listView(list, {
         json: JSON.stringify({ allowed_origins: list }),
         name: (one) => one.origin_domain,
@@ -29,14 +26,11 @@ export function addOriginsCommands(program: Command): void {
       await print(view, options.output)
     },
   })
-  define(origins, {
+  clientCommand(origins, {
     usage: 'add <pipe> <origin>',
     summary: 'allow an origin',
     examples: ['pipectl origins add clicks https://shop.example.com'],
-    output: formats,
-    daemon: true,
-    action: async ([reference, origin], options) => {
-      const client = await connect(options)
+    action: async (client, [reference, origin], options) => {
       const pipe = await findPipe(client, reference!)
       const reply = await client.call('addAllowedOrigin', {
         path: { pipe_id: pipe.pipe_id },
@@ -47,14 +41,13 @@ export function addOriginsCommands(program: Command): void {
       await print(oneView(reply.text, id, [['pipe_allowed_origin_id', id]]), options.output)
     },
   })
-  define(origins, {
+  clientCommand(origins, {
     usage: 'remove <pipe> <origin>',
     summary: 'remove an allowed origin, by its value or its id',
     examples: ['pipectl origins remove clicks https://shop.example.com --yes'],
-    daemon: true,
+    output: false,
     destructive: true,
-    action: async ([reference, origin], options) => {
-      const client = await connect(options)
+    action: async (client, [reference, origin], options) => {
       const { pipe, allowed_origins: list } = (await readPipe(client, reference!)).body
       const found = list.find(
         (one) =>
@@ -63,8 +56,7 @@ export function addOriginsCommands(program: Command): void {
           one.pipe_allowed_origin_id === origin,
       )
       if (found === undefined) {
-        throw new Failure(
-          exitCodes.notFound,
+        throw notFoundFailure(
           `${origin} is not an allowed origin of ${pipe.pipe_name}`,
           `\`pipectl origins list ${pipe.pipe_name}\` shows those that are`,
         )

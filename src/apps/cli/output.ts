@@ -30,24 +30,29 @@ interface ListView<T> {
   json: string
   /** The JSON of one element, if it differs from the element. */
   item?: (one: T) => unknown
+  /** The JSON texts of the elements, to show them as they were sent. Otherwise they are made from `item`. */
+  items?: () => string[]
   name: (one: T) => string
   /** Each column with a function that returns the text of an element. */
   columns: readonly (readonly [column: string | Column, text: (one: T) => string])[]
+  /** The note below the row of an element. Null: none. */
+  note?: (one: T) => string | null
   empty?: string
 }
 
 /** A view of a list: one row per element. */
 export function listView<T>(
   list: readonly T[],
-  { json, item = (one) => one, name, columns, empty = 'none' }: ListView<T>,
+  { json, item = (one) => one, items, name, columns, note = () => null, empty }: ListView<T>,
 ): View {
   return {
     json,
-    items: () => list.map((one) => JSON.stringify(item(one))),
+    items: items ?? (() => list.map((one) => JSON.stringify(item(one)))),
     names: () => list.map(name),
     table: () => ({
       columns: columns.map(([column]) => column),
       rows: list.map((one) => columns.map(([, text]) => text(one))),
+      notes: list.map(note),
       empty,
     }),
   }

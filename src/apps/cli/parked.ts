@@ -3,12 +3,12 @@ import { type Command, Option } from 'commander'
 import { parkedIdsAtOnce, parkedReasons } from '../../contract/parked.ts'
 import { count, counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { singleLine } from '../client/json-text.ts'
 import { errorWords, type ParkedFilter, parkedRecords, placeWords, recordTextsOf } from '../client/parked.ts'
 import { lanePath } from '../client/workspace.ts'
 import { connect } from './connection.ts'
-import { define, formats, group } from './define.ts'
+import { clientCommand, define, group } from './define.ts'
 import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 import { editedRecords, recordsFrom } from './parked/edit.ts'
@@ -49,7 +49,7 @@ function addList(parked: Command): void {
       'pipectl parked list orders/database',
       'pipectl parked list orders/database --error-code 22P02',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     options: (command) => {
       command.option('--error-code <code>', 'only records with this error')
@@ -73,14 +73,11 @@ function addList(parked: Command): void {
 }
 
 function addShow(parked: Command): void {
-  define(parked, {
+  clientCommand(parked, {
     usage: 'show <destination> <parked>',
     summary: 'show a parked record, its error and its earlier errors',
     examples: ['pipectl parked show orders/database 1a2b3c4d'],
-    output: formats,
-    daemon: true,
-    action: async ([reference, id], options) => {
-      const client = await connect(options)
+    action: async (client, [reference, id], options) => {
       const lane = await findLane(client, reference!)
       const [parkedId] = await findParkedIds(client, lane, [id!])
       const { body, text } = await client.call('getParked', {
@@ -104,7 +101,7 @@ function addShow(parked: Command): void {
 }
 
 function addEdit(parked: Command): void {
-  define<Waiting & { file?: string }>(parked, {
+  clientCommand<Waiting & { file?: string }>(parked, {
     usage: 'edit <destination> <parked>',
     summary: 'correct a parked record in your editor, and replay it',
     help: 'The editor is VISUAL, otherwise EDITOR, otherwise vi. Values that you do not change keep every digit.',
@@ -112,14 +109,13 @@ function addEdit(parked: Command): void {
       'pipectl parked edit orders/database 1a2b3c4d',
       'pipectl parked show orders/database 1a2b3c4d -o ndjson | jq .id=7 | pipectl parked edit orders/database 1a2b3c4d -f -',
     ],
-    daemon: true,
+    output: false,
     destructive: true,
     options: (command) => {
       command.option('-f, --file <file>', 'the corrected records as JSON, instead of an editor; -: stdin')
       addWait(command)
     },
-    action: async ([reference, id], options) => {
-      const client = await connect(options)
+    action: async (client, [reference, id], options) => {
       const lane = await findLane(client, reference!)
       const [parkedId] = await findParkedIds(client, lane, [id!])
       const { file = null, yes } = options
@@ -242,8 +238,7 @@ async function selected(
   if (references.length > 0) return await findParkedIds(client, lane, references)
   const { parked } = await parkedRecords(client, lane, filter, { most: Number.POSITIVE_INFINITY })
   if (parked.length > 0) return parked.map((one) => one.parked_id)
-  throw new Failure(
-    exitCodes.nothingToDo,
+  throw nothingToDoFailure(
     `${lane.name} has no parked records${filter.error_code === undefined ? '' : ` with the error ${filter.error_code}`}`,
     `\`pipectl parked list ${lane.name}\` shows what is parked`,
   )
@@ -261,19 +256,11 @@ function addWait(command: Command): void {
 
 function requireOne(ids: readonly string[]): string {
   if (ids.length === 1) return ids[0]!
-  throw new Failure(
-    exitCodes.usage,
-    '-f gives the records of one that is parked',
-    'name one parked record, or omit -f',
-  )
+  throw usageFailure('-f gives the records of one that is parked', 'name one parked record, or omit -f')
 }
 
 function requireLimit(text: string): number {
   const limit = /^\d{1,6}$/.test(text) ? Number(text) : 0
   if (limit > 0) return limit
-  throw new Failure(
-    exitCodes.usage,
-    `--limit is ${JSON.stringify(text)}`,
-    'give a whole number from 1 to 999999',
-  )
+  throw usageFailure(`--limit is ${JSON.stringify(text)}`, 'give a whole number from 1 to 999999')
 }

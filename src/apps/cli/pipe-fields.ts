@@ -1,7 +1,7 @@
 /** The fields of a pipe as flags, for `pipes create` and `pipes update`. */
 import type { Command } from 'commander'
 import type { PipeUpdate } from '../../contract/pipe.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { fieldsFromFlags, geoDimensions, pipeFlags } from '../client/flag-fields.ts'
 import { addFlagOptions } from './flag-options.ts'
 
@@ -34,8 +34,7 @@ function addGeo(fields: PipeUpdate, given: string): void {
   }
   const [name = '', key] = given.split('=', 2)
   if (!isDimension(name)) {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       `--geo ${JSON.stringify(given)}: there is no such dimension`,
       `use ${Object.keys(geoDimensions).join(', ')}, all or none, e.g. --geo country --geo city=town`,
     )

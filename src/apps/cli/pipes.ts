@@ -4,10 +4,10 @@ import type { Pipe, PipeUpdate } from '../../contract/pipe.ts'
 import { ago, bytes, count, counted } from '../../platform/quantities.ts'
 import { ifUnchanged } from '../client/changed-meanwhile.ts'
 import type { Client, PipeDetail, PipeList, Reply } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { describeTarget, fullName, kindOf, stateOf } from '../client/workspace.ts'
 import { connect } from './connection.ts'
-import { type CommonOptions, define, formats, group } from './define.ts'
+import { type CommonOptions, clientCommand, define, group } from './define.ts'
 import { fieldTable, listView, oneView, print, rowsOf, type Table, type View } from './output.ts'
 import { addPipeFieldOptions, type PipeFieldOptions, pipeFields } from './pipe-fields.ts'
 import { pickPipe, readPipe } from './references.ts'
@@ -22,25 +22,20 @@ export function addPipesCommands(program: Command): void {
 }
 
 function addReading(pipes: Command): void {
-  define(pipes, {
+  clientCommand(pipes, {
     usage: 'list',
     summary: 'list the pipes with the traffic of the last 24 hours',
     examples: ['pipectl pipes list', 'pipectl pipes list -o name'],
-    output: formats,
-    daemon: true,
-    action: async (_, options) => {
-      const reply = await (await connect(options)).call('listPipes')
+    action: async (client, _, options) => {
+      const reply = await client.call('listPipes')
       await print(viewOf(reply.body, reply.text), options.output)
     },
   })
-  define(pipes, {
+  clientCommand(pipes, {
     usage: 'get <pipe>',
     summary: 'show one pipe with its destinations, limits and origins',
     examples: ['pipectl pipes get orders -o yaml'],
-    output: formats,
-    daemon: true,
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { body, text } = await readPipe(client, reference!)
       const { pipe_id, pipe_name } = body.pipe
       const table = () => detailTable(body, client.ingestUrl(pipe_id))
@@ -50,18 +45,15 @@ function addReading(pipes: Command): void {
 }
 
 function addWriting(pipes: Command): void {
-  define<PipeFieldOptions>(pipes, {
+  clientCommand<PipeFieldOptions>(pipes, {
     usage: 'create <name>',
     summary: 'create a pipe; prints its id',
     examples: [
       'pipectl pipes create orders --description "orders of the shop"',
       'pipectl pipes create clicks --no-key-required --ingest-ip --geo country --geo city',
     ],
-    output: formats,
-    daemon: true,
     options: addPipeFieldOptions,
-    action: async ([name], options) => {
-      const client = await connect(options)
+    action: async (client, [name], options) => {
       const reply = await client.call('createPipe', { body: { pipe_name: name!, ...pipeFields(options) } })
       const id = reply.body.pipe_id
       say(`Created pipe ${name}. Records go to POST ${client.ingestUrl(id)}`)
@@ -72,13 +64,13 @@ function addWriting(pipes: Command): void {
     usage: 'update <pipe>',
     summary: 'change fields of a pipe (its name cannot be changed)',
     examples: ['pipectl pipes update orders --description "orders, all shops" --geo country'],
-    output: formats,
+    output: true,
     daemon: true,
     options: addPipeFieldOptions,
     action: async ([reference], options) => {
       const fields = pipeFields(options)
       if (Object.keys(fields).length === 0) {
-        throw new Failure(exitCodes.usage, 'nothing to change was given', '--help lists the fields')
+        throw usageFailure('nothing to change was given', '--help lists the fields')
       }
       await update(reference!, fields, options)
     },
@@ -86,15 +78,12 @@ function addWriting(pipes: Command): void {
 }
 
 function addStatusCommands(pipes: Command): void {
-  define(pipes, {
+  clientCommand(pipes, {
     usage: 'pause <pipe>',
     summary: 'reject new records: clients get 404; buffered records are still delivered',
     examples: ['pipectl pipes pause orders --yes'],
-    output: formats,
-    daemon: true,
     destructive: true,
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { pipe, read, pending } = await readWithPending(client, reference!)
       const drains =
         pending > 0 ? `What is pending (${counted(pending, 'message')}) is` : 'What is pending is'
@@ -109,21 +98,20 @@ function addStatusCommands(pipes: Command): void {
     usage: 'resume <pipe>',
     summary: 'accept records again',
     examples: ['pipectl pipes resume orders'],
-    output: formats,
+    output: true,
     daemon: true,
     action: ([reference], options) => update(reference!, { pipe_status: 'active' }, options),
   })
 }
 
 function addDelete(pipes: Command): void {
-  define(pipes, {
+  clientCommand(pipes, {
     usage: 'delete <pipe>',
     summary: 'delete a pipe, its destinations and every record of it that is not delivered yet',
     examples: ['pipectl pipes delete orders --yes'],
-    daemon: true,
+    output: false,
     destructive: true,
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { pipe, read, pending } = await readWithPending(client, reference!)
       const loss = pending > 0 ? ` ${counted(pending, 'message')} not delivered yet will be lost.` : ''
       await confirm(`Delete pipe ${pipe.pipe_name} with its destinations?${loss}`, options.yes)

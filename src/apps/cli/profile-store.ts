@@ -10,7 +10,7 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, statSync, w
 import os from 'node:os'
 import path from 'node:path'
 import { isObject } from '../../contract/is-object.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { commandFailure } from '../client/failure.ts'
 import { io } from './io.ts'
 
 export interface Profile {
@@ -51,19 +51,13 @@ export async function readProfiles(env: NodeJS.ProcessEnv): Promise<Profiles> {
     table = parse(readFileSync(file, 'utf8'))
   } catch (error) {
     const reason = error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
-    throw new Failure(
-      exitCodes.failed,
-      `${file} cannot be read: ${reason}`,
-      'correct the file, or move it away',
-      error,
-    )
+    throw commandFailure(`${file} cannot be read: ${reason}`, 'correct the file, or move it away', error)
   }
   if (typeof table.current === 'string') profiles.current = table.current
   if (!isObject(table.profiles)) return profiles
   for (const [name, value] of Object.entries(table.profiles)) {
     if (!isObject(value) || typeof value.url !== 'string') {
-      throw new Failure(
-        exitCodes.failed,
+      throw commandFailure(
         `${file}: profile ${name} has no url`,
         `add it, or run \`pipectl profile remove ${name}\``,
       )

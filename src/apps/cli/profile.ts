@@ -1,9 +1,9 @@
 /** `pipectl profile …`: stored daemons with their keys. */
 import type { Command } from 'commander'
 import { openClient } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { type Failure, notFoundFailure, usageFailure } from '../client/failure.ts'
 import { findTarget } from './connection.ts'
-import { type CommonOptions, define, formats, group } from './define.ts'
+import { type CommonOptions, define, group } from './define.ts'
 import { io } from './io.ts'
 import { listView, print, type View } from './output.ts'
 import { type Profile, profilesFile, readProfiles, writeProfiles } from './profile-store.ts'
@@ -24,7 +24,7 @@ export function addProfileCommands(program: Command): void {
     action: async ([name], options) => {
       const problem = `${JSON.stringify(name)} is not a name for a profile`
       if (!/^[A-Za-z0-9_-]{1,64}$/.test(name!))
-        throw new Failure(exitCodes.usage, problem, 'use letters, digits, hyphens and underscores')
+        throw usageFailure(problem, 'use letters, digits, hyphens and underscores')
       const stored = await givenProfile(options)
       if (options.check) await openClient({ url: stored.url, apiKey: stored.api_key }).call('listApiKeys')
       const profiles = await readProfiles(io().env)
@@ -50,7 +50,7 @@ export function addProfileCommands(program: Command): void {
     usage: 'list',
     summary: 'list the profiles; keys are not shown',
     examples: ['pipectl profile list'],
-    output: formats,
+    output: true,
     action: async (_, options) => {
       const { current, profiles } = await readProfiles(io().env)
       await print(viewOf(profiles, current), options.output)
@@ -84,8 +84,7 @@ async function givenProfile(options: CommonOptions): Promise<Profile & { api_key
   const given = target.apiKeyOrigin === 'profile' ? null : target.apiKey
   const key = given ?? (canAsk() ? (await askSecret('API key: ')).trim() : null)
   if (key === null)
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       'no API key was given for the profile',
       'use --api-key-file, --api-key-stdin or PIPECTL_API_KEY',
     )
@@ -121,5 +120,5 @@ function viewOf(profiles: ReadonlyMap<string, Profile>, current: string | null):
 function noProfile(name: string, known: string[]): Failure {
   const hint =
     known.length === 0 ? 'create one with `pipectl profile add NAME`' : `use one of: ${known.join(', ')}`
-  return new Failure(exitCodes.notFound, `there is no profile ${JSON.stringify(name)}`, hint)
+  return notFoundFailure(`there is no profile ${JSON.stringify(name)}`, hint)
 }

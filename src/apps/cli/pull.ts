@@ -3,7 +3,7 @@ import { type Command, Option } from 'commander'
 import { wordsOf } from '../../contract/destination-words.ts'
 import { counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
-import { ApiFailure, exitCodes, Failure } from '../client/failure.ts'
+import { ApiFailure, Failure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { fullName } from '../client/workspace.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
@@ -61,8 +61,7 @@ With --exec, the message is on stdin, and PIPECTL_MSG_ID and PIPECTL_STREAM_SEQ 
         },
       )
       if (!wordsOf(destination.destination_type).isPulled) {
-        throw new Failure(
-          exitCodes.usage,
+        throw usageFailure(
           `${fullName(pipe, destination)} is not a pull destination: its records are delivered to it`,
           `add one with \`pipectl destinations create ${pipe.pipe_name} --type pull\``,
         )
@@ -78,11 +77,7 @@ With --exec, the message is on stdin, and PIPECTL_MSG_ID and PIPECTL_STREAM_SEQ 
         runPull(client, destination, { sink, cursors, mode, acceptGap, signal, onNote: say }),
       )
       if (messages === 0) {
-        throw new Failure(
-          exitCodes.nothingToDo,
-          'there is no message to pull',
-          'use --follow to wait for one',
-        )
+        throw nothingToDoFailure('there is no message to pull', 'use --follow to wait for one')
       }
       say(`${counted(messages, 'message')} pulled.`)
     },
@@ -101,14 +96,13 @@ function needsRead(client: Client, error: ApiFailure): Failure {
 
 function checkOptions(options: PullOptions): void {
   if (options.once === true && options.follow === true) {
-    throw new Failure(exitCodes.usage, '--once and --follow cannot be used together', 'give one of them')
+    throw usageFailure('--once and --follow cannot be used together', 'give one of them')
   }
   if (options.exec !== undefined && options.forwardTo !== undefined) {
-    throw new Failure(exitCodes.usage, '--exec and --forward-to cannot be used together', 'give one of them')
+    throw usageFailure('--exec and --forward-to cannot be used together', 'give one of them')
   }
   if (options.forwardTo !== undefined && !/^https?:\/\/[^@]+$/.test(options.forwardTo)) {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       '--forward-to must be an http or https URL without credentials',
       'put credentials into PIPECTL_FORWARD_AUTH_HEADER',
     )

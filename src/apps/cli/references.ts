@@ -8,7 +8,7 @@ import type { Destination, DestinationType } from '../../contract/destination.ts
 import type { Pipe } from '../../contract/pipe.ts'
 import { isUuid } from '../../contract/uuid.ts'
 import type { Client, PipeDetail, Reply } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { type Failure, notFoundFailure, usageFailure } from '../client/failure.ts'
 import {
   allDestinations,
   type DestinationOfPipe,
@@ -107,8 +107,7 @@ function amongType(
 
 function pickOnly(found: readonly Destination[], pipeName: string, reference: string): Destination {
   if (found.length === 0)
-    throw new Failure(
-      exitCodes.notFound,
+    throw notFoundFailure(
       `pipe ${pipeName} has no destination`,
       `add one with \`pipectl destinations create ${pipeName}\``,
     )
@@ -148,8 +147,7 @@ export function only<T>(
 ): T {
   if (matches.length === 1) return matches[0]!
   if (matches.length === 0) throw notFound(what, reference, names)
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `${JSON.stringify(reference)} fits ${matches.length} ${what}s:\n${matches.map((one) => `  ${show(one)}`).join('\n')}`,
     hint,
   )
@@ -158,8 +156,7 @@ export function only<T>(
 /** `what`: a pipe, a destination, a key, a user. Suggests the name that is most similar to the reference. */
 function notFound(what: string, reference: string, names: readonly string[]): Failure {
   const near = nearest(reference, names)
-  return new Failure(
-    exitCodes.notFound,
+  return notFoundFailure(
     `there is no ${what} ${JSON.stringify(reference)} in this workspace`,
     near === null
       ? `\`pipectl ${what}s list\` shows what there is; ids can be shortened to ${shortestPrefix} characters or more`

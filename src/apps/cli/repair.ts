@@ -4,7 +4,7 @@ import type { RepairAction, RepairReport } from '../../maintenance/repair.ts'
 import { counted } from '../../platform/quantities.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
-import { define, formats } from './define.ts'
+import { define } from './define.ts'
 import { listView, print, type View } from './output.ts'
 import { withByteProgress } from './progress.ts'
 import { confirm, say } from './terminal.ts'
@@ -25,7 +25,7 @@ makes the same repairs by itself: stop it to see them first. --dry-run changes n
       'pipectl repair --data-dir /var/lib/pipectl --dry-run',
       'pipectl repair --data-dir /var/lib/pipectl --yes',
     ],
-    output: formats,
+    output: true,
     destructive: true,
     options: (command) => {
       addSettingFlags(command, ['data_dir'])

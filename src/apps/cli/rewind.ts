@@ -5,10 +5,10 @@ import { wordsOf } from '../../contract/destination-words.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { counted } from '../../platform/quantities.ts'
 import type { Client, MessageList } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { type Failure, nothingToDoFailure } from '../client/failure.ts'
 import { type DestinationOfPipe, fullName, lanePath } from '../client/workspace.ts'
 import { connect } from './connection.ts'
-import { define, formats } from './define.ts'
+import { define } from './define.ts'
 import { requireMoment } from './moment.ts'
 import { oneView, print } from './output.ts'
 import { findDestination } from './references.ts'
@@ -23,7 +23,7 @@ export function addRewindCommand(lanes: Command): void {
       'pipectl lanes rewind orders/database --to 2h',
       'pipectl lanes rewind orders/database --to 2026-01-31T06:00:00Z --yes',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     destructive: true,
     options: (command) =>
@@ -126,8 +126,7 @@ function copies({ destination_type: type, columns }: Destination): string {
 }
 
 function nothingAgain(name: string): Failure {
-  return new Failure(
-    exitCodes.nothingToDo,
+  return nothingToDoFailure(
     `nothing to deliver again: ${name} has received no message after that point that is still kept`,
     'give an earlier point; `pipectl messages PIPE` lists the messages that are kept',
   )

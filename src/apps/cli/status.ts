@@ -12,11 +12,11 @@ import { bytes, count, counted, duration } from '../../platform/quantities.ts'
 import { alertsInWords } from '../client/alerts.ts'
 import { type Client, openClient } from '../client/client.ts'
 import { clusterOf, nodeInWords, unownedInWords } from '../client/cluster.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { commandFailure, Failure } from '../client/failure.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
 import { fullName, stateOf } from '../client/workspace.ts'
-import { connect, findTarget } from './connection.ts'
-import { define, formats } from './define.ts'
+import { findTarget } from './connection.ts'
+import { clientCommand, define } from './define.ts'
 import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 
@@ -49,19 +49,16 @@ function clusterRows(cluster: OverviewCluster): string[][] {
 }
 
 export function addStatusCommands(program: Command): void {
-  define<{ check?: boolean }>(program, {
+  clientCommand<{ check?: boolean }>(program, {
     usage: 'status',
     summary: 'show the health of the daemon, what is pending and which lanes need attention',
     examples: ['pipectl status', 'pipectl status --check -o json'],
-    output: formats,
-    daemon: true,
     options: (command) =>
       command.option(
         '--check',
         'exit code 1 if a lane is stuck or blocked, or has been retrying for a minute',
       ),
-    action: async (_, options) => {
-      const client = await connect(options)
+    action: async (client, _, options) => {
       const found = await lookAt(client)
       const { lanes, troubled } = found
       const status = statusOf(client.url, found)
@@ -73,8 +70,7 @@ export function addStatusCommands(program: Command): void {
         options.output,
       )
       if (options.check !== true || troubled.length === 0) return
-      throw new Failure(
-        exitCodes.failed,
+      throw commandFailure(
         `${counted(lanes.length, 'lane')}, ${needAttention(troubled.length)}`,
         '`pipectl lanes list --blocked` shows them; `pipectl top` retries and skips',
       )

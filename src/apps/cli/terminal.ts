@@ -2,7 +2,7 @@
  * The terminal: its capabilities, colors and questions. Data goes to stdout; every text for the user goes to stderr.
  */
 import { createInterface } from 'node:readline/promises'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { commandFailure, exitCodes, Failure, usageFailure } from '../client/failure.ts'
 import { printableLines } from '../client/printable.ts'
 import { io } from './io.ts'
 
@@ -66,8 +66,7 @@ export function canAsk(): boolean {
 export async function confirm(question: string, yes: boolean | undefined): Promise<void> {
   if (yes === true) return
   if (!canAsk()) {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       `${question} This needs a confirmation, and this is not a terminal`,
       'add --yes to confirm',
     )
@@ -85,7 +84,7 @@ export async function confirm(question: string, yes: boolean | undefined): Promi
   } finally {
     terminal.close()
   }
-  throw new Failure(exitCodes.failed, 'not confirmed; nothing was changed', 'answer y to continue')
+  throw commandFailure('not confirmed; nothing was changed', 'answer y to continue')
 }
 
 /** Runs work that Ctrl-C and SIGTERM stop cleanly, through its signal. */

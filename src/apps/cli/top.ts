@@ -1,6 +1,6 @@
 /** `pipectl top`: shows pipes and lanes on a live screen. */
 import type { Command } from 'commander'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
@@ -16,8 +16,7 @@ export function addTopCommand(program: Command): void {
     options: (command) => command.option('--read-only', 'disable the keys that change something'),
     action: async (_, options) => {
       if (io().stdout.isTTY !== true || io().stdin.isTTY !== true) {
-        throw new Failure(
-          exitCodes.usage,
+        throw usageFailure(
           'top needs a terminal, and this is not one',
           'use `pipectl status -o json` or `pipectl lanes list` in scripts',
         )

@@ -7,11 +7,11 @@ import type { Command } from 'commander'
 import type { SetupLink, User } from '../../contract/user.ts'
 import { ago } from '../../platform/quantities.ts'
 import { unchecked } from '../client/client.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { usageFailure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { addSettingFlags, dashboardOrigin } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
-import { type CommonOptions, define, formats, group } from './define.ts'
+import { type CommonOptions, define, group } from './define.ts'
 import { io } from './io.ts'
 import { listView, oneView, print, rowsOf, type View } from './output.ts'
 import { only } from './references.ts'
@@ -50,7 +50,7 @@ export function addUsersCommands(program: Command): void {
       'pipectl users create ada@example.com',
       'pipectl users create bob@example.com --role viewer --data-dir /var/lib/pipectl < password.txt',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     options: (command) => addDataDir(command).option(...roleOption, 'admin'),
     action: ([email], options) =>
@@ -66,7 +66,7 @@ export function addUsersCommands(program: Command): void {
     usage: 'list',
     summary: 'list the users',
     examples: ['pipectl users list', 'pipectl users list --data-dir /var/lib/pipectl'],
-    output: formats,
+    output: true,
     daemon: true,
     options: addDataDir,
     action: (_, options) =>
@@ -81,7 +81,7 @@ export function addUsersCommands(program: Command): void {
       'pipectl users setup-link --role viewer',
       'pipectl users setup-link --data-dir /var/lib/pipectl',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     options: (command) => addDataDir(command).option(...roleOption, 'admin'),
     action: (_, options) =>
@@ -156,8 +156,7 @@ async function withUsers<T>(
 ): Promise<T> {
   if (options.dataDir === undefined && options.config === undefined) {
     if (options.workspace !== undefined) {
-      throw new Failure(
-        exitCodes.usage,
+      throw usageFailure(
         '--workspace needs --data-dir: over the API, the key determines the workspace',
         'omit it, or add --data-dir',
       )
@@ -196,11 +195,10 @@ async function newPassword({ apiKeyStdin }: CommonOptions): Promise<string> {
   if (canAsk()) {
     const password = await askSecret('New password: ')
     if ((await askSecret('Again: ')) === password) return password
-    throw new Failure(exitCodes.usage, 'the two passwords differ; nothing was changed', 'try again')
+    throw usageFailure('the two passwords differ; nothing was changed', 'try again')
   }
   if (apiKeyStdin === true) {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       'stdin cannot hold both the API key and the password',
       'give the key with --api-key-file or PIPECTL_API_KEY',
     )

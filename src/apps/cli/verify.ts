@@ -2,10 +2,10 @@
 import type { Command } from 'commander'
 import type { ShownRange, VerifiedFile, VerifyReport } from '../../maintenance/verify.ts'
 import { bytes, count, counted } from '../../platform/quantities.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { commandFailure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
-import { define, formats } from './define.ts'
+import { define } from './define.ts'
 import { print, type Table, type View } from './output.ts'
 import { withByteProgress } from './progress.ts'
 
@@ -17,7 +17,7 @@ export function addVerifyCommand(program: Command): void {
 mark, the idempotency keys and the metadata, and compares the lanes with the log. Run it on the daemon's host, as its user;
 the daemon can be running. Exit code 0: everything is as it was written; 1: something is not.`,
     examples: ['pipectl verify --data-dir /var/lib/pipectl', 'pipectl verify --json | jq .missing'],
-    output: formats,
+    output: true,
     options: (command) => {
       addSettingFlags(command, ['data_dir'])
       command.option('--json', 'the same as -o json')
@@ -34,7 +34,7 @@ the daemon can be running. Exit code 0: everything is as it was written; 1: some
       await print(verifyView(report), options.json === true ? 'json' : options.output)
       const { problems } = report.totals
       if (problems === 0) return
-      throw new Failure(exitCodes.failed, `${counted(problems, 'problem')} in ${dataDir}`, nextStep(report))
+      throw commandFailure(`${counted(problems, 'problem')} in ${dataDir}`, nextStep(report))
     },
   })
 }

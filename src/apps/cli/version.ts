@@ -3,10 +3,10 @@ import type { Command } from 'commander'
 import type { FormatCheck } from '../../maintenance/format-check.ts'
 import { bytes } from '../../platform/quantities.ts'
 import { version } from '../../platform/version.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
+import { commandFailure, notFoundFailure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
-import { define, formats } from './define.ts'
+import { define } from './define.ts'
 import { fieldTable, print, show } from './output.ts'
 
 export function addVersionCommand(program: Command): void {
@@ -17,7 +17,7 @@ export function addVersionCommand(program: Command): void {
     help: `--check-data-dir changes nothing, and the daemon can be running. With the settings of a node it checks the database of
 the cluster. Exit code 0: this version can open it, after the listed migrations; 1: it cannot; 3: nothing is set up there.`,
     examples: ['pipectl version --check-data-dir --data-dir /var/lib/pipectl', 'pipectl version -o json'],
-    output: formats,
+    output: true,
     options: (command) => {
       command.option('--check-data-dir', 'check the data directory, or the database of the cluster')
       addSettingFlags(command, ['data_dir'])
@@ -72,27 +72,20 @@ function formatRows(found: FormatCheck): string[][] {
 
 function requireOpens({ result, place, problem }: FormatCheck): void {
   if (result === 'newer')
-    throw new Failure(
-      exitCodes.failed,
+    throw commandFailure(
       `${place} was written by a newer pipectl: this version, ${version()}, does not open it`,
       'install that version, or restore a backup: docs/upgrading.md',
     )
   if (result === 'older')
-    throw new Failure(
-      exitCodes.failed,
+    throw commandFailure(
       `${place} was written by an earlier pipectl: this version, ${version()}, does not open it`,
       'install that version, or restore a backup: docs/upgrading.md',
     )
   if (result === 'unreadable')
-    throw new Failure(
-      exitCodes.failed,
+    throw commandFailure(
       problem ?? `${place} cannot be read`,
       'run it as the user of the daemon; `pipectl verify` looks for damage',
     )
   if (result === 'not_set_up')
-    throw new Failure(
-      exitCodes.notFound,
-      `nothing is set up in ${place}`,
-      'give the right --data-dir, or run `pipectl init`',
-    )
+    throw notFoundFailure(`nothing is set up in ${place}`, 'give the right --data-dir, or run `pipectl init`')
 }

@@ -21,7 +21,7 @@ export function changedSettings(before: object, now: object): Difference[] {
   return differences(settingsOf(before), settingsOf(now))
 }
 
-/** What users set, in the body of a GET or in one resource of it. */
+/** The settings of users in the body of a GET, or in one resource of it. */
 export function settingsOf(body: object): object {
   const kept = Object.entries(body).filter(([key]) => !notSettings.has(key))
   return Object.fromEntries(

@@ -33,6 +33,20 @@ export class Failure extends Error {
   }
 }
 
+/** A command line that cannot be executed. Nothing was done. */
+export function usageFailure(message: string, hint: string, cause?: unknown): Failure {
+  return new Failure(exitCodes.usage, message, hint, cause)
+}
+export function commandFailure(message: string, hint: string, cause?: unknown): Failure {
+  return new Failure(exitCodes.failed, message, hint, cause)
+}
+export function notFoundFailure(message: string, hint: string): Failure {
+  return new Failure(exitCodes.notFound, message, hint)
+}
+export function nothingToDoFailure(message: string, hint: string): Failure {
+  return new Failure(exitCodes.nothingToDo, message, hint)
+}
+
 /** The daemon responded with an error body. */
 export class ApiFailure extends Failure {
   readonly status: number

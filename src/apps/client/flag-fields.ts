@@ -8,7 +8,7 @@
 import type { OnPermanentError } from '../../contract/delivery-settings.ts'
 import { destinationTypes, fieldsOf } from '../../contract/destination-words.ts'
 import { maskSaltPlace } from '../../contract/transform-words.ts'
-import { exitCodes, Failure } from './failure.ts'
+import { usageFailure } from './failure.ts'
 
 export interface FlagField {
   /** Without the dashes. */
@@ -320,8 +320,7 @@ const numbers = {
 export function numberFrom(flag: string, text: string, takes: keyof typeof numbers): number {
   const { pattern, words, example } = numbers[takes]
   if (pattern.test(text) && Number(text) <= Number.MAX_SAFE_INTEGER) return Number(text)
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `--${flag} ${JSON.stringify(text)} ${words}`,
     `give a plain number, e.g. --${flag} ${example}`,
   )
@@ -331,8 +330,7 @@ function stepFrom(flag: string, text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       `--${flag} ${JSON.stringify(text)} is not JSON`,
       `e.g. --${flag} '{"op":"rename","from":"a","to":"b"}'`,
     )

@@ -1,7 +1,7 @@
 /** Reads overviews one after another. Each request names the known revision and receives only the changes. */
 import type { Overview } from '../../contract/overview.ts'
 import type { Client } from './client.ts'
-import { ApiFailure, exitCodes, Failure } from './failure.ts'
+import { ApiFailure, commandFailure, type Failure } from './failure.ts'
 import { continued } from './overview.ts'
 
 export class OverviewFeed {
@@ -31,8 +31,7 @@ function isUnknownRoute(error: unknown): boolean {
 
 /** During an upgrade, the program can be newer than the running daemon. */
 function olderDaemon(url: string): Failure {
-  return new Failure(
-    exitCodes.failed,
+  return commandFailure(
     `the daemon at ${url} is older than this pipectl: it has no overview (GET /v1/overview)`,
     'start the daemon of this version, or use the pipectl that came with the one that runs',
   )

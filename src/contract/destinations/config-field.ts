@@ -95,6 +95,11 @@ interface MapField {
   readonly maxLength: number
 }
 
+/** Facts of a secret text that is not required: an empty text or null removes it. */
+export const optionalSecret = { kind: 'text', secret: 'text', nullable: true, empty: 'unset' } as const
+/** Facts of certificates in PEM. */
+export const pem = { kind: 'text', lines: 'pem', advanced: true, nullable: true, maxLength: 65_536 } as const
+
 export type ConfigFields = Readonly<Record<string, ConfigField>>
 
 type Given<F> = F extends { kind: 'choice'; options: infer O }

@@ -1,7 +1,7 @@
 /** Builds the schema of a config from the table of its fields. Validation and the OpenAPI document use it. */
 import Type from 'typebox'
+import { closed, nullable } from '../schema-parts.ts'
 import { type ConfigField, type ConfigFields, offeredOptions } from './config-field.ts'
-import { closed, nullable } from './fields.ts'
 
 export function configSchemaOf(fields: ConfigFields): Type.TObject {
   return Type.Object(

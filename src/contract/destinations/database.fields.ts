@@ -1,5 +1,5 @@
 /** SQL databases: PostgreSQL, MySQL and MariaDB. */
-import { type Config, oneOf } from './config-field.ts'
+import { type Config, oneOf, optionalSecret, pem } from './config-field.ts'
 import { type ConnectionUrl, ConnectionUrlError, rejectUnknownParameters } from './connection-url.ts'
 import { sendAtOnce, type TypeFacts } from './type-facts.ts'
 
@@ -70,7 +70,7 @@ export const database = {
   fields: {
     dialect: {
       kind: 'choice',
-      label: 'Kind of server',
+      label: 'Server type',
       options: { postgresql: 'PostgreSQL', postgres: null, pg: null, mysql: 'MySQL', mariadb: 'MariaDB' },
       usual: 'PostgreSQL',
       flag: { value: 'dialect', help: 'postgresql, mysql or mariadb' },
@@ -78,7 +78,7 @@ export const database = {
     },
     sql_dialect: {
       kind: 'choice',
-      label: 'Kind of server',
+      label: 'Server type',
       hint: 'The same as dialect.',
       options: { postgresql: 'PostgreSQL', postgres: null, pg: null, mysql: 'MySQL', mariadb: 'MariaDB' },
       aliasOf: 'dialect',
@@ -138,7 +138,7 @@ export const database = {
     },
     tls_verify: {
       kind: 'choice',
-      label: 'Certificate of the server',
+      label: 'Server certificate',
       hint: 'With ca and full, connections to loopback use TLS too.',
       options: {
         none: 'not verified, the key of the first server is pinned',
@@ -156,36 +156,25 @@ export const database = {
       resolve: tlsVerifyOf,
     },
     tls_ca: {
-      kind: 'text',
-      label: 'CA of that certificate',
+      ...pem,
+      label: 'CA certificates',
       hint: 'PEM: the authorities whose certificates are trusted, instead of the public ones. Needs tls_verify ca or full.',
-      lines: 'pem',
-      advanced: true,
-      nullable: true,
       empty: 'unset',
-      maxLength: 65_536,
       flag: { value: 'file', help: 'PEM file with the CA of that certificate' },
     },
     tls_cert: {
-      kind: 'text',
+      ...pem,
       label: 'Client certificate',
       hint: 'PEM: the client certificate, with the intermediate ones. Needs tls_key. Connections to loopback use TLS too.',
-      lines: 'pem',
-      advanced: true,
-      nullable: true,
       empty: 'unset',
-      maxLength: 65_536,
       flag: { value: 'file', help: 'PEM file with the certificate that pipectl presents' },
     },
     tls_key: {
-      kind: 'text',
-      label: 'Key of the client certificate',
+      ...optionalSecret,
+      label: 'Client certificate key',
       hint: 'PEM: the private key of tls_cert, without a passphrase.',
       lines: 'pem',
-      secret: 'text',
       advanced: true,
-      nullable: true,
-      empty: 'unset',
       maxLength: 16_384,
       flag: { value: 'file', help: 'PEM file with its private key' },
     },

@@ -1,6 +1,6 @@
 /** An HTTP endpoint. */
 import { resourceLimits } from '../resource-limits.ts'
-import { originOf, type ResolvedFields } from './config-field.ts'
+import { optionalSecret, originOf, type ResolvedFields } from './config-field.ts'
 import { type ConnectionUrl, ConnectionUrlError } from './connection-url.ts'
 import { sendAtOnce, type TypeFacts } from './type-facts.ts'
 
@@ -58,23 +58,17 @@ export const httpEndpoint = {
       hidesUrlPath: 'slack',
     },
     auth_header: {
-      kind: 'text',
+      ...optionalSecret,
       label: 'Authorization header',
       hint: 'The whole value of the Authorization header.',
       example: 'Bearer …',
-      secret: 'text',
-      nullable: true,
-      empty: 'unset',
       maxLength: 8192,
     },
     signing_secret: {
-      kind: 'text',
+      ...optionalSecret,
       label: 'Signing secret',
       hint: 'Requests are signed as Standard Webhooks, before compression. During a rotation: two secrets, separated by a space.',
       example: 'whsec_…',
-      secret: 'text',
-      nullable: true,
-      empty: 'unset',
       maxLength: 400,
     },
     headers: {
@@ -99,7 +93,7 @@ export const httpEndpoint = {
     },
     secret_path: {
       kind: 'boolean',
-      label: 'Path of the URL',
+      label: 'URL path',
       hint: 'For services in which the URL alone gives access, such as Discord, Teams and Zapier. Always on with body_format slack. To turn it off, send the URL again.',
       options: { true: 'is a secret', false: 'is shown, except for Slack' },
       hidesUrlPath: true,
@@ -135,7 +129,7 @@ export const httpEndpoint = {
     },
     timeout_ms: {
       kind: 'integer',
-      label: 'Time for a response, in milliseconds',
+      label: 'Response timeout (ms)',
       hint: 'For one request.',
       advanced: true,
       minimum: 1000,

@@ -1,5 +1,5 @@
 /** An S3-compatible object store. */
-import { type Config, oneOf, originOf } from './config-field.ts'
+import { type Config, oneOf, optionalSecret, originOf } from './config-field.ts'
 import { type ConnectionUrl, ConnectionUrlError, rejectUnknownParameters } from './connection-url.ts'
 import type { TypeFacts } from './type-facts.ts'
 
@@ -57,14 +57,7 @@ export const objectStore = {
       empty: 'unset',
       maxLength: 1000,
     },
-    secret_key: {
-      kind: 'text',
-      label: 'Secret key',
-      secret: 'text',
-      nullable: true,
-      empty: 'unset',
-      maxLength: 4096,
-    },
+    secret_key: { ...optionalSecret, label: 'Secret key', maxLength: 4096 },
     format: {
       kind: 'choice',
       label: 'Format',
@@ -87,21 +80,13 @@ export const objectStore = {
     },
     key_template: {
       kind: 'text',
-      label: 'Names of objects',
+      label: 'Object key',
       hint: 'Must contain {first_seq}. Date and time are those of the first message, in UTC. Also {pipe_id}, {mm}, {ss}, {msg_id} and {epoch}.',
       advanced: true,
       maxLength: 900,
       default: '{pipe_name}/date={yyyy}-{MM}-{dd}/hour={HH}/{first_seq}-{last_seq}-{destination_id}.{ext}',
     },
-    session_token: {
-      kind: 'text',
-      label: 'Session token',
-      secret: 'text',
-      advanced: true,
-      nullable: true,
-      empty: 'unset',
-      maxLength: 8192,
-    },
+    session_token: { ...optionalSecret, label: 'Session token', advanced: true, maxLength: 8192 },
     storage_class: {
       kind: 'text',
       label: 'Storage class',
@@ -128,7 +113,7 @@ export const objectStore = {
     },
     force_path_style: {
       kind: 'boolean',
-      label: 'Bucket in the path',
+      label: 'Path-style URLs',
       hint: 'https://store/bucket/key instead of https://bucket.store/key.',
       options: { true: 'yes', false: 'no' },
       usual: 'true with endpoint, false for AWS',

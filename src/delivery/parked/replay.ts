@@ -32,11 +32,11 @@ import { type LaneSpec, newLaneState } from '../../metadata/lane-state.ts'
 import type { ParkedCause, Replay } from '../../metadata/parked-store-port.ts'
 import { StorageUnavailableError } from '../../platform/error-code.ts'
 import type { AttemptOutcome } from '../attempt.ts'
+import { filteredOf } from '../batch.ts'
+import { RetryWindow } from '../clock.ts'
 import type { DurableState } from '../durable-state.ts'
 import type { LaneDeps } from '../lane.ts'
 import type { PushAttempts } from '../push-attempts.ts'
-import { RetryWindow } from '../retry.ts'
-import { filteredOf } from '../transformed-batch.ts'
 
 type Failed = Extract<AttemptOutcome, { kind: 'failed' }>
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { longestWaitAfterRestartMs } from '../../../src/delivery/retry.ts'
+import { longestWaitAfterRestartMs } from '../../../src/delivery/clock.ts'
 import { type LaneState, LaneStoreUnavailableError } from '../../../src/metadata/lane-state.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { transient } from '../../support/recording-driver.ts'

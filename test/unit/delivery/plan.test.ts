@@ -3,13 +3,13 @@ import { pino } from 'pino'
 import t from 'tap'
 import { validate, version } from 'uuid'
 import { batchIdentity, bisectAt, closesInMs, cutBatch } from '../../../src/delivery/batch.ts'
-import { LaneSaver } from '../../../src/delivery/lane-saver.ts'
+import { retryDelayMs, waitAfterRestartMs } from '../../../src/delivery/clock.ts'
+import { LaneSaver } from '../../../src/delivery/lane-opener.ts'
 import {
   MemoryBudget,
   type MemoryReservation,
   type WorkspaceMemory,
 } from '../../../src/delivery/memory-budget.ts'
-import { retryDelayMs, waitAfterRestartMs } from '../../../src/delivery/retry.ts'
 import { type LaneCounts, type LaneState, newLaneState } from '../../../src/metadata/lane-state.ts'
 import { TestClock } from '../../support/test-clock.ts'
 

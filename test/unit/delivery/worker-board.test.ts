@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
-import { newBoardMemory, WorkerBoard } from '../../../src/delivery/worker-board.ts'
+import { newBoardMemory, WorkerBoard } from '../../../src/delivery/containment.ts'
 
 t.test('what the worker marks is seen through the same memory, and nothing else', async (t) => {
   const memory = newBoardMemory()

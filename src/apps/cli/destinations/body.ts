@@ -16,7 +16,7 @@ import { isObject } from '../../../contract/is-object.ts'
 import { hasUrlSecrets } from '../../../contract/secret-url.ts'
 import { maskSaltPlace } from '../../../contract/transform.ts'
 import type { DestinationBody, DestinationPatch } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { usageFailure } from '../../client/failure.ts'
 import {
   camelCase,
   configFlag,
@@ -139,8 +139,7 @@ export async function destinationPatch(
   } = options.file === undefined ? {} : await bodyFromFile(options.file)
   const named = options.url === undefined ? null : parseDestinationUrl(options.url)
   if (named !== null && named.destination_type !== type) {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       `--url names a ${named.destination_type}, but this is a ${type}`,
       'the type of a destination cannot be changed: create another one',
     )
@@ -163,7 +162,7 @@ export async function destinationPatch(
   if (Object.keys(config).length > 0) patch.destination_config = config
   else delete patch.destination_config
   if (Object.keys(patch).length === 0) {
-    throw new Failure(exitCodes.usage, 'nothing to change was given', '--help lists what can be changed')
+    throw usageFailure('nothing to change was given', '--help lists what can be changed')
   }
   return patch
 }
@@ -188,8 +187,7 @@ function changedColumns(
   const changes = addColumn !== undefined || removeColumn !== undefined
   const ways = [column !== undefined, changes, options.columns === false]
   if (ways.filter((isUsed) => isUsed).length > 1) {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       '--column, --no-columns, and --add-column with --remove-column cannot be used together',
       '--column replaces all columns, --add-column and --remove-column change some, --no-columns removes them',
     )
@@ -204,8 +202,7 @@ function changedColumns(
       !removed.includes(column_name) && !added.some((other) => other.column_name === column_name),
   )
   if (kept.length + added.length > 0) return { columns: [...kept, ...added] }
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     'that would remove the last column mapping',
     "--no-columns does: columns are then matched by name with the table's own",
   )
@@ -214,8 +211,7 @@ function changedColumns(
 function requireColumn(stored: readonly ColumnMapping[], name: string): void {
   if (stored.some(({ column_name }) => column_name === name)) return
   const names = stored.map(({ column_name }) => column_name)
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `--remove-column ${JSON.stringify(name)}: no mapping has this name`,
     names.length === 0 ? 'the destination has no column mappings' : `it has ${names.join(', ')}`,
   )
@@ -251,26 +247,17 @@ function decideType(
   const asked = options.type === undefined ? undefined : typeNames.get(options.type)
   const known = destinationTypes.find((one) => one === fromFile)
   if (fromFile !== undefined && known === undefined) {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       `${options.file}: destination_type ${JSON.stringify(fromFile)} is not known`,
       `use one of ${destinationTypes.join(', ')}`,
     )
   }
   const type = asked ?? fromUrl ?? known ?? typeOfFlags(options)
   if (type === undefined) {
-    throw new Failure(
-      exitCodes.usage,
-      'the kind of destination is missing',
-      'give --url, -f FILE, --host …, or --type pull',
-    )
+    throw usageFailure('the kind of destination is missing', 'give --url, -f FILE, --host …, or --type pull')
   }
   if (asked !== undefined && fromUrl !== undefined && asked !== fromUrl) {
-    throw new Failure(
-      exitCodes.usage,
-      `--type ${options.type} and --url cannot be used together`,
-      'omit --type',
-    )
+    throw usageFailure(`--type ${options.type} and --url cannot be used together`, 'omit --type')
   }
   return type
 }
@@ -302,8 +289,7 @@ function rejectOpenSecret(
   config: Record<string, unknown>,
 ): void {
   if (url === undefined || !hasSecretPath(type, config) || !hasUrlSecrets(url, true)) return
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     '--url: its path is a secret with body_format slack or secret_path, and everyone on this machine can see it',
     'give --secret url, which asks for it or reads PIPECTL_DESTINATION_URL',
   )
@@ -329,11 +315,7 @@ function configFromFlags(type: DestinationType, options: BodyOptions): Record<st
 function splitPair(pair: string): [key: string, value: string] {
   const at = pair.indexOf('=')
   if (at > 0) return [pair.slice(0, at), pair.slice(at + 1)]
-  throw new Failure(
-    exitCodes.usage,
-    `--set ${JSON.stringify(pair)} is not key=value`,
-    'e.g. --set compression=gzip',
-  )
+  throw usageFailure(`--set ${JSON.stringify(pair)} is not key=value`, 'e.g. --set compression=gzip')
 }
 
 /** Checks the secrets of every type: the value may be meant for another type, and other users can already see it. */
@@ -341,8 +323,7 @@ function rejectSecret(place: string): void {
   const { key } = splitPlace(place)
   const type = destinationTypes.find((one) => ['text', 'map'].includes(secretKind(one, key) ?? ''))
   if (type === undefined) return
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `${place} is a secret, and other users can see the value of a flag`,
     `use --secret ${key === place ? secretPlace(type, key) : place}`,
   )
@@ -358,7 +339,7 @@ function flagValue(type: DestinationType, key: string, value: string): unknown {
 function readPem(flag: string, file: string): string {
   const text = readTextFile(file, { name: `${flag} ${file}`, hint: 'name a PEM file' })
   if (text.includes('-----BEGIN ')) return text
-  throw new Failure(exitCodes.usage, `${flag} ${file}: is not a PEM file`, 'it has a line -----BEGIN …-----')
+  throw usageFailure(`${flag} ${file}: is not a PEM file`, 'it has a line -----BEGIN …-----')
 }
 
 /** An invalid value is passed on unchanged, because the daemon describes the error. */

@@ -11,7 +11,7 @@
  */
 import type { ColumnMapping } from '../../../contract/destination.ts'
 import type { GivenColumn } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { type Failure, usageFailure } from '../../client/failure.ts'
 
 /**
  * The words of the syntax. They repeat lists of the contract, because loading its schemas takes longer than
@@ -41,8 +41,7 @@ export const columnHelp = `A column is name:type[:role][:source=KEY|:generated][
 /** Throws Failure (usage), which names the invalid part. */
 export function parseColumn(text: string): GivenColumn {
   const [name = '', typeWord = '', ...rest] = text.split(':')
-  const wrong = (what: string) =>
-    new Failure(exitCodes.usage, `--column ${JSON.stringify(text)}: ${what}`, columnHelp)
+  const wrong = (what: string) => usageFailure(`--column ${JSON.stringify(text)}: ${what}`, columnHelp)
   if (name === '') throw wrong('the name is missing')
   const type = columnTypeWords.find((one) => one === typeWord)
   if (type === undefined) throw wrong(`${JSON.stringify(typeWord)} is not a type`)

@@ -7,7 +7,7 @@
 import { type DestinationType, destinationTypes, wordsOf } from '../../../contract/destination-words.ts'
 import type { Config } from '../../../contract/destinations/config-field.ts'
 import { ConnectionUrlError } from '../../../contract/destinations/connection-url.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { type Failure, usageFailure } from '../../client/failure.ts'
 
 export interface NamedDestination {
   destination_type: DestinationType
@@ -51,5 +51,5 @@ export function parseDestinationUrl(text: string): NamedDestination {
 }
 
 function wrong(what: string, hint: string): Failure {
-  return new Failure(exitCodes.usage, `--url: ${what}`, hint)
+  return usageFailure(`--url: ${what}`, hint)
 }

@@ -1,25 +1,21 @@
 /** `pipectl destinations drift`: record keys without a column, and columns without a value. */
 import type { Command } from 'commander'
 import { ago, count, counted } from '../../../platform/quantities.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { type Failure, nothingToDoFailure } from '../../client/failure.ts'
 import { fullName, lanePath } from '../../client/workspace.ts'
-import { connect } from '../connection.ts'
-import { define, formats } from '../define.ts'
+import { clientCommand } from '../define.ts'
 import { listView, print } from '../output.ts'
 import { findDestination } from '../references.ts'
 import { say } from '../terminal.ts'
 import { namingHelp } from './status.ts'
 
 export function addDriftCommand(destinations: Command): void {
-  define(destinations, {
+  clientCommand(destinations, {
     usage: 'drift <destination>',
     summary: 'list keys of the records that have no column, and columns that no record fills',
     help: `${namingHelp}\nCounted in a sample of the delivered records (up to 20 of a batch, 100 a second) since the last change of the columns.`,
     examples: ['pipectl destinations drift orders/database'],
-    output: formats,
-    daemon: true,
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { pipe, destination } = await findDestination(client, reference!)
       const reply = await client.call('getDrift', {
         path: lanePath(destination),
@@ -57,9 +53,8 @@ function adviseColumn(name: string, { key, type }: { key: string; type: string }
 
 function nothingMapped(name: string, mapping: 'by_name' | 'none'): Failure {
   return mapping === 'none'
-    ? new Failure(exitCodes.nothingToDo, `${name} is not a database`, 'drift is recorded only for databases')
-    : new Failure(
-        exitCodes.nothingToDo,
+    ? nothingToDoFailure(`${name} is not a database`, 'drift is recorded only for databases')
+    : nothingToDoFailure(
         `${name} has no column mappings, so nothing is counted`,
         `map its columns: pipectl destinations update ${name} --add-column NAME:TYPE`,
       )

@@ -2,13 +2,13 @@
 import { existsSync } from 'node:fs'
 import { isObject } from '../../../contract/is-object.ts'
 import type { DestinationBody } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { usageFailure } from '../../client/failure.ts'
 import { destinationSettings } from '../../client/flag-fields.ts'
 
 /** Replaces variables from the environment. Throws Failure (usage). */
 export async function bodyFromFile(name: string): Promise<Partial<DestinationBody>> {
   if (name !== '-' && !existsSync(name)) {
-    throw new Failure(exitCodes.usage, `-f ${name}: there is no such file`, 'name a file, or - for stdin')
+    throw usageFailure(`-f ${name}: there is no such file`, 'name a file, or - for stdin')
   }
   const { readYamlFile, rejectUnknownKeys } = await import('../manifest/yaml-file.ts')
   const file = readYamlFile(name)

@@ -8,7 +8,7 @@ import type { Pipe } from '../../../contract/pipe.ts'
 import type { TableProposal } from '../../../contract/table-proposal.ts'
 import { counted } from '../../../platform/quantities.ts'
 import { type Client, type DestinationBody, type SaveOptions, unchecked } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { commandFailure, type Failure, nothingToDoFailure, usageFailure } from '../../client/failure.ts'
 import { fullName } from '../../client/workspace.ts'
 import { type CommonOptions, defaultFormat } from '../define.ts'
 import { folded } from '../help.ts'
@@ -47,11 +47,7 @@ export function wantsInference(options: InferOptions): boolean {
   const { infer, createTable, addColumns, sampleFile } = options
   if (infer === true) return true
   if (createTable === true || addColumns === true || sampleFile !== undefined)
-    throw new Failure(
-      exitCodes.usage,
-      '--create-table, --add-columns and --sample-file need --infer',
-      'add --infer',
-    )
+    throw usageFailure('--create-table, --add-columns and --sample-file need --infer', 'add --infer')
   return false
 }
 
@@ -62,7 +58,7 @@ export async function createInferred(
 ): Promise<void> {
   const options = sampleByName(given)
   if (options.column !== undefined)
-    throw new Failure(exitCodes.usage, '--infer and --column cannot be used together', 'use one of them')
+    throw usageFailure('--infer and --column cannot be used together', 'use one of them')
   const body = await destinationBody(options)
   const { destination_type, destination_config, transform } = body
   const asked = unchecked<'inferTable'>({
@@ -119,21 +115,18 @@ function isFit({ ok, table_exists, columns, missing_columns }: TableProposal): b
 
 function whyNot({ failure, table, table_exists }: TableProposal): Failure {
   if (failure !== null)
-    return new Failure(
-      exitCodes.failed,
+    return commandFailure(
       `no destination was created: ${failure.message}`,
       failure.step === 'sample'
         ? 'e.g. pipectl ingest PIPE -f records.ndjson, or --sample-file records.ndjson'
         : 'correct that, or run the statements, then run this again',
     )
   if (table_exists === false)
-    return new Failure(
-      exitCodes.nothingToDo,
+    return nothingToDoFailure(
       `nothing was created: there is no table ${table} yet`,
       'add --create-table, or let an administrator run the statement, then run this again',
     )
-  return new Failure(
-    exitCodes.nothingToDo,
+  return nothingToDoFailure(
     `nothing was created: no key of the records is a column of ${table}`,
     'add --add-columns, or name another table',
   )
@@ -204,7 +197,7 @@ export async function alterTable(
 ): Promise<void> {
   const columns = (added ?? []).map(parseColumn)
   if (columns.length === 0)
-    throw new Failure(exitCodes.usage, '--alter-table needs --add-column', 'e.g. --add-column note:string')
+    throw usageFailure('--alter-table needs --add-column', 'e.g. --add-column note:string')
   const keys = columns.map(({ column_name, source_field }) => source_field ?? column_name ?? '')
   const reply = await client.call('inferTable', {
     path: { pipe_id },
@@ -212,16 +205,11 @@ export async function alterTable(
   })
   const { failure, executed, columns: known, warnings } = reply.body
   if (failure !== null)
-    throw new Failure(
-      exitCodes.failed,
-      `the table was not altered: ${failure.message}`,
-      reply.body.ddl.join('; '),
-    )
+    throw commandFailure(`the table was not altered: ${failure.message}`, reply.body.ddl.join('; '))
   for (const statement of executed) say(`This was run:\n\n${statement};\n`)
   const without = columns.find(({ column_name }) => !known.some((one) => one.column_name === column_name))
   if (without === undefined) return
-  throw new Failure(
-    exitCodes.failed,
+  throw commandFailure(
     `the table has no column ${JSON.stringify(without.column_name)}, and no type could be proposed for it`,
     warnings.join(' ') || 'add it by hand, then run this again without --alter-table',
   )

@@ -1,6 +1,6 @@
 /** `--sample-file`: records for the daemon to use instead of the newest ones of a pipe. */
 import { closeSync, existsSync, openSync, readSync } from 'node:fs'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { usageFailure } from '../../client/failure.ts'
 import { fromTheStart, whyNoRecord } from '../ingest/input.ts'
 import { RecordSplitter } from '../ingest/record-splitter.ts'
 
@@ -11,11 +11,7 @@ const maxCharacters = 450_000
 /** The first records of a file, one per line. Throws Failure (usage). */
 export function sampleText(name: string): string {
   if (name !== '-' && !existsSync(name))
-    throw new Failure(
-      exitCodes.usage,
-      `--sample-file ${name}: there is no such file`,
-      'name a file, or - for stdin',
-    )
+    throw usageFailure(`--sample-file ${name}: there is no such file`, 'name a file, or - for stdin')
   const splitter = new RecordSplitter(fromTheStart, name === '-' ? 'stdin' : name)
   const lines: string[] = []
   let characters = 0
@@ -23,11 +19,7 @@ export function sampleText(name: string): string {
     for (const piece of pieces) {
       const why = piece.kind === 'invalid' ? piece.reason : whyNoRecord(piece.bytes)
       if (why !== null)
-        throw new Failure(
-          exitCodes.usage,
-          `--sample-file ${name}, line ${piece.line}: ${why}`,
-          'records are JSON objects',
-        )
+        throw usageFailure(`--sample-file ${name}, line ${piece.line}: ${why}`, 'records are JSON objects')
       const line = piece.bytes.toString('utf8').replace(/[\r\n]+/g, ' ')
       characters += line.length + 1
       if (lines.length > 0 && characters > maxCharacters) return false

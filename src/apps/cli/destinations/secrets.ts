@@ -5,7 +5,7 @@ import {
   secretKeys,
   secretKind,
 } from '../../../contract/destination-words.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { usageFailure } from '../../client/failure.ts'
 import { io } from '../io.ts'
 import { askSecret, canAsk } from '../terminal.ts'
 
@@ -40,8 +40,7 @@ export async function needSecret(
   const kind = secretKind(type, key)
   if (kind === undefined || (kind === 'map') !== (member !== null && member !== '')) {
     const known = secretKeys(type).map((one) => secretPlace(type, one))
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       `${JSON.stringify(place)} is not a secret of ${type}`,
       known.length === 0 ? 'this type has none' : `it has ${known.join(', ')}`,
     )
@@ -53,8 +52,7 @@ export async function needSecret(
 /** Prompts for a secret. Throws Failure (usage) without a terminal. */
 export async function askFor(what: string, variable: string): Promise<string> {
   if (canAsk()) return askSecret(`${what}: `)
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `the destination needs ${what}, and this is not a terminal where it could be asked for`,
     `put it into the environment variable ${variable}`,
   )

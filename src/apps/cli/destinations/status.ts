@@ -2,10 +2,10 @@
 import type { Command } from 'commander'
 import type { DestinationStatus } from '../../../contract/destination.ts'
 import { counted } from '../../../platform/quantities.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { nothingToDoFailure, usageFailure } from '../../client/failure.ts'
 import { allDestinations, fullName, lanePath } from '../../client/workspace.ts'
 import { connect } from '../connection.ts'
-import { type CommonOptions, define, formats } from '../define.ts'
+import { type CommonOptions, define } from '../define.ts'
 import { listView, oneView, print } from '../output.ts'
 import { findDestination, findPipe } from '../references.ts'
 import { confirm, say } from '../terminal.ts'
@@ -19,7 +19,7 @@ export function addStatusCommands(destinations: Command): void {
     summary: 'stop delivering to a destination; its backlog is kept',
     help: namingHelp,
     examples: ['pipectl destinations block orders/database'],
-    output: formats,
+    output: true,
     daemon: true,
     action: ([reference], options) => setStatus(reference!, 'blocked', options),
   })
@@ -32,7 +32,7 @@ export function addStatusCommands(destinations: Command): void {
       'pipectl destinations unblock --all',
       'pipectl destinations unblock --all --pipe orders --yes',
     ],
-    output: formats,
+    output: true,
     daemon: true,
     destructive: true,
     options: (command) =>
@@ -42,8 +42,7 @@ export function addStatusCommands(destinations: Command): void {
     action: ([reference], options) => {
       const all = options.all === true
       if (all === (reference !== undefined) || (options.pipe !== undefined && !all)) {
-        throw new Failure(
-          exitCodes.usage,
+        throw usageFailure(
           all ? '--all and a destination cannot be used together' : 'no destination was named',
           'name one destination, or use --all, or --all --pipe PIPE',
         )
@@ -66,7 +65,7 @@ async function unblockAll(options: CommonOptions & UnblockOptions): Promise<void
   const blocked = all.filter(({ destination }) => destination.destination_status === 'blocked')
   const where = pipes === undefined ? '' : ` of ${pipes[0]!.pipe_name}`
   if (blocked.length === 0) {
-    throw new Failure(exitCodes.nothingToDo, `no destination${where} is blocked`, 'there is nothing to do')
+    throw nothingToDoFailure(`no destination${where} is blocked`, 'there is nothing to do')
   }
   const pending = blocked.reduce((sum, { destination }) => sum + destination.lane.pending_messages, 0)
   const what = `${counted(blocked.length, 'blocked destination')}${where}`

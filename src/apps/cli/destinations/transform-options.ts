@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { maskSaltPlace, type ShownTransform } from '../../../contract/transform.ts'
 import type { TransformCheck } from '../../../contract/transform-trial.ts'
 import type { DestinationPatch, SaveOptions } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { usageFailure } from '../../client/failure.ts'
 import { fieldsFromFlags, saltVariable, transformFlags } from '../../client/flag-fields.ts'
 import { io } from '../io.ts'
 import { say } from '../terminal.ts'
@@ -49,8 +49,7 @@ export async function transformSettings(
   const isChanged = filter !== undefined || map !== undefined || asksForSalt
   if (given.transform === null) {
     if (!isChanged) return { transform: null }
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       `--no-transform cannot be used with --filter, --map and --secret ${maskSaltPlace}`,
       'omit one of them',
     )
@@ -60,7 +59,7 @@ export async function transformSettings(
   const steps = (map ?? before?.map ?? []) as ShownTransform['map']
   if (asksForSalt && !steps.some((step) => step?.op === 'mask')) {
     const problem = `--secret ${maskSaltPlace}: no step of the map masks anything`
-    throw new Failure(exitCodes.usage, problem, 'give the map with --map')
+    throw usageFailure(problem, 'give the map with --map')
   }
   const salt = io().env[saltVariable] ?? (asksForSalt ? await askFor('salt', saltVariable) : undefined)
   return {

@@ -9,11 +9,10 @@ import {
 } from '../../../contract/transform-trial.ts'
 import { count, counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { commandFailure } from '../../client/failure.ts'
 import { transformFlags } from '../../client/flag-fields.ts'
 import { elementTexts, singleLine, valueText } from '../../client/json-text.ts'
-import { connect } from '../connection.ts'
-import { define, formats } from '../define.ts'
+import { clientCommand } from '../define.ts'
 import { addFlagOptions } from '../flag-options.ts'
 import { print, type Table } from '../output.ts'
 import { findDestination, findPipe } from '../references.ts'
@@ -34,7 +33,7 @@ interface TryOptions extends Omit<TransformOptions, 'secret'> {
 type Trial = SuccessBody<'tryTransform'>
 
 export function addTryTransformCommand(destinations: Command): void {
-  define<TryOptions>(destinations, {
+  clientCommand<TryOptions>(destinations, {
     usage: 'try-transform <destination>',
     summary:
       'show records before and after a stored or a new transform; exit code 1 if it fails on all of them',
@@ -46,8 +45,6 @@ one. Up to 1,000 of the newest records are tested and counted, for 5 s at most; 
       `pipectl destinations try-transform orders --filter 'record.total > 10' --map '{"op":"drop","paths":["user"]}'`,
       'pipectl destinations try-transform orders/database --sample-file records.ndjson -o json',
     ],
-    output: formats,
-    daemon: true,
     options: (command) => {
       addFlagOptions(
         command,
@@ -66,8 +63,7 @@ one. Up to 1,000 of the newest records are tested and counted, for 5 s at most; 
           new Option('--only <outcome>', 'show only records with this result').choices(trialOutcomes),
         )
     },
-    action: async ([reference], options) => {
-      const client = await connect(options)
+    action: async (client, [reference], options) => {
       const { pipeId, body } = await whatToTry(client, reference!, options)
       const { body: trial, text } = await client.call('tryTransform', {
         path: { pipe_id: pipeId },
@@ -87,8 +83,7 @@ one. Up to 1,000 of the newest records are tested and counted, for 5 s at most; 
       await print(view, options.output)
       sayCounts(trial)
       if (trial.failed === 0 || trial.failed < trial.records_seen) return
-      throw new Failure(
-        exitCodes.failed,
+      throw commandFailure(
         'the transform fails on all of the records',
         'has(record.key) says whether a record has a key; docs/transform.md has more',
       )

@@ -2,7 +2,7 @@
  * Splits NDJSON. Every line is a record, so an invalid line does not affect the others. A line can contain several
  * objects.
  */
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { commandFailure, Failure } from '../../client/failure.ts'
 import { fromTheStart, type InputPiece, type Splitter, type StartAt, whyNoRecord } from './input.ts'
 import { RecordSplitter } from './record-splitter.ts'
 
@@ -38,8 +38,7 @@ export class LineSplitter implements Splitter {
     }
     this.#held = Buffer.from(bytes.subarray(from))
     if (this.#held.length > maxLineBytes) {
-      throw new Failure(
-        exitCodes.failed,
+      throw commandFailure(
         `line ${this.#lines + 1} is longer than 64 MiB`,
         'the input must be a JSON object, an array of objects, or one object per line (NDJSON)',
       )

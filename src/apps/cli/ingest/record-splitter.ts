@@ -9,7 +9,7 @@
  * Only the syntax that determines the end of a record is checked (strings, escapes, depth). A record that is not valid JSON is
  * returned as an invalid piece.
  */
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { commandFailure, Failure } from '../../client/failure.ts'
 import {
   countLineBreaks,
   fromTheStart,
@@ -247,8 +247,7 @@ export class RecordSplitter implements Splitter {
 
   #wrong(at: number, what: string): Failure {
     const line = this.#linesBefore(at) + 1
-    return new Failure(
-      exitCodes.failed,
+    return commandFailure(
       `${this.#name}, line ${line} (record ${this.#records + 1}, byte ${this.#heldOffset + at}): ${what}`,
       'the input must be a JSON object, an array of objects, or one object per line (NDJSON); the records before it are sent',
     )

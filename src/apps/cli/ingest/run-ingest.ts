@@ -5,7 +5,7 @@
 import { appendFileSync, createReadStream, statSync } from 'node:fs'
 import type { Pipe } from '../../../contract/pipe.ts'
 import type { Client, PipeDetail } from '../../client/client.ts'
-import { ApiFailure, exitCodes, Failure } from '../../client/failure.ts'
+import { ApiFailure, commandFailure, exitCodes, Failure, nothingToDoFailure } from '../../client/failure.ts'
 import { io } from '../io.ts'
 import { type IngestProgress, openIngestProgress } from '../progress.ts'
 import { Batcher, type BatchLimits, bodyOf, type RecordBatch } from './batcher.ts'
@@ -213,8 +213,7 @@ function startingState(
   const earlier = settings.file === null || settings.again ? null : loadState(resume, settings.file)
   if (earlier === null || settings.file === null) return newState(limits)
   if (earlier.done && earlier.offset === statSync(settings.file).size) {
-    throw new Failure(
-      exitCodes.nothingToDo,
+    throw nothingToDoFailure(
       `${settings.file} was sent to ${pipe.pipe_name} before (${earlier.records} records, ${earlier.savedAt}) and has not changed`,
       'add --again to send it once more',
     )
@@ -263,14 +262,12 @@ function putAside(file: string, invalid: readonly InvalidPiece[]): void {
 
 function invalidInput(name: string, piece: InvalidPiece): Failure {
   if (looksLikeCsv(piece)) {
-    return new Failure(
-      exitCodes.failed,
+    return commandFailure(
       `${name}, line 1: ${piece.reason}. It looks like CSV, which pipectl does not read; nothing was sent`,
       'convert it to one JSON object per line, for example with `mlr --icsv --ojsonl cat FILE`',
     )
   }
-  return new Failure(
-    exitCodes.failed,
+  return commandFailure(
     `${name}, line ${piece.line}: ${piece.reason}; everything before it is accepted`,
     'correct that line and run the same command again (it continues there), or move such lines to another file with --skip-invalid FILE',
   )
@@ -337,8 +334,7 @@ function interrupted(file: string | null, state: ResumeState): Failure {
 }
 
 function nothingToSend(): Failure {
-  return new Failure(
-    exitCodes.nothingToDo,
+  return nothingToDoFailure(
     'the input has no record; nothing was sent',
     'give JSON objects with -f FILE or on stdin',
   )

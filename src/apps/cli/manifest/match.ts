@@ -12,7 +12,7 @@
 import type { Destination } from '../../../contract/destination.ts'
 import { redactedConfig } from '../../../contract/destination-secrets.ts'
 import { type DestinationType, wordsOf } from '../../../contract/destination-words.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { type Failure, usageFailure } from '../../client/failure.ts'
 import { describeTarget, kindOf } from '../../client/workspace.ts'
 import type { DeclaredDestination } from './document.ts'
 
@@ -65,8 +65,7 @@ function rejectMovedName(
   const heir = declared.find((other) => !matched.has(other) && declaredTarget(other) === target)
   if (heir === undefined || nameOf(heir) === null) return
   const name = `${pipeName}/${existing.destination_name}`
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `the file gives the target of ${name} to ${nameOf(heir)}, and another target to ${name}: what waits for ${name} would go there`,
     `if it is renamed, do that first: \`pipectl destinations update ${name} --name ${nameOf(heir)}\``,
   )
@@ -107,8 +106,7 @@ function otherType(pipeName: string, existing: Destination, declared: DeclaredDe
   const name = `${pipeName}/${existing.destination_name}`
   const kind = kindOf({ destination_type: declared.type })
   const pending = existing.lane.pending_messages
-  return new Failure(
-    exitCodes.usage,
+  return usageFailure(
     `${name} is a ${kindOf(existing)}, but a ${kind} in the file: the type of a destination cannot be changed`,
     `give the ${kind} a destination_name of its own; ${name} goes with --prune, or \`pipectl destinations delete ${name}\`, once it has delivered what waits (${pending} messages)`,
   )
@@ -129,8 +127,7 @@ function ambiguous(
     (other) => `\n  ${pipeName}/${other.destination_name}  ${describeTarget(other)}`,
   )
   const kind = kindOf(candidates[0]!)
-  return new Failure(
-    exitCodes.usage,
+  return usageFailure(
     `the file gives ${shown.join(' and ')} no destination_name: a new ${kind} of ${pipeName}, or a change of one of these?${names.join('')}`,
     'write destination_name: into the file, the name it has or a new one; `pipectl export` prints those that there are',
   )

@@ -1,7 +1,7 @@
 /** `apply --dry-run`: shows the results of a plan's transforms for the newest records, before anything is stored. */
 import { count } from '../../../platform/quantities.ts'
 import type { Client, PipeDetail } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { commandFailure } from '../../client/failure.ts'
 import { say } from '../terminal.ts'
 import type { Step } from './plan.ts'
 
@@ -29,8 +29,7 @@ export async function tryTransforms(
     if (is_complete && failed > 0 && failed === records_seen) refused.push(step.summary)
   }
   if (refused.length === 0) return
-  throw new Failure(
-    exitCodes.failed,
+  throw commandFailure(
     `the transform fails on all newest records, so this would be rejected: ${refused.join('; ')}`,
     'correct the transform, or apply with --no-transform-check',
   )

@@ -4,7 +4,7 @@
  * `${NAME}` in a string is the environment variable NAME; `$${` is a literal `${`.
  */
 import { isMap, isNode, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { type Failure, usageFailure } from '../../client/failure.ts'
 import { readFileOrStdin } from '../input-file.ts'
 import { io } from '../io.ts'
 
@@ -60,7 +60,7 @@ function parseYaml(name: string, text: string, env: NodeJS.ProcessEnv): YamlFile
 }
 
 function faultAt(file: string, line: number, what: string, hint: string): Failure {
-  return new Failure(exitCodes.usage, `${file}, line ${line}: ${what}`, hint)
+  return usageFailure(`${file}, line ${line}: ${what}`, hint)
 }
 
 /** Rejects keys that are not in `known`. The error names the first one and its line. */

@@ -1,6 +1,6 @@
 /** `pipectl parked edit`: edits a parked record in an editor or from a file. Shows the changes before the replay. */
 import type { Client } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { nothingToDoFailure, usageFailure } from '../../client/failure.ts'
 import { checkRecords } from '../../client/json-check.ts'
 import { changedParts, lineDiff } from '../../client/line-diff.ts'
 import { compacted, editableText, errorWords, placeWords, recordTextsOf } from '../../client/parked.ts'
@@ -20,11 +20,7 @@ export async function editedRecords(
   { file, yes }: { file: string | null; yes: boolean | undefined },
 ): Promise<string[]> {
   if (file === null && (!canAsk() || io().stdout.isTTY !== true)) {
-    throw new Failure(
-      exitCodes.usage,
-      'an editor needs a terminal',
-      'give the records with -f FILE, or -f - for stdin',
-    )
+    throw usageFailure('an editor needs a terminal', 'give the records with -f FILE, or -f - for stdin')
   }
   const { body, text } = await client.call('getParked', { path: { ...lanePath(lane), parked_id: parkedId } })
   const stored = editableText(recordTextsOf(text))
@@ -37,8 +33,7 @@ export async function editedRecords(
       ? await editRecords(stored, notes, body.records_count)
       : recordsFrom(file, body.records_count)
   if (records === null || editableText(records) === stored) {
-    throw new Failure(
-      exitCodes.nothingToDo,
+    throw nothingToDoFailure(
       'nothing was changed, and nothing replayed',
       `\`pipectl parked replay ${lane.name} ${parkedId}\` replays it as it is`,
     )
@@ -54,8 +49,7 @@ export function recordsFrom(file: string, most: number): string[] {
   const text = readFileOrStdin(file, { name: `-f ${file}`, hint })
   const { records, fault } = checkRecords(text.replace(/^\ufeff/, ''), most)
   if (records !== null) return records
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `${file === '-' ? 'stdin' : file}, line ${fault.line}, column ${fault.column}: ${fault.message}`,
     'give one JSON object, or an array of them',
   )

@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { commandFailure } from '../../client/failure.ts'
 import { checkRecords, type JsonFault } from '../../client/json-check.ts'
 import { printable } from '../../client/printable.ts'
 import { io } from '../io.ts'
@@ -77,8 +77,7 @@ function runEditor(file: string, env: NodeJS.ProcessEnv): Promise<void> {
     const child = spawn('sh', ['-c', `${editor} "$1"`, editor, file], { stdio: 'inherit', env })
     const failed = (why: string) =>
       reject(
-        new Failure(
-          exitCodes.failed,
+        commandFailure(
           `the editor ${JSON.stringify(editor)} ${why}; nothing was changed`,
           'set VISUAL or EDITOR to an editor, or give the records with -f FILE',
         ),

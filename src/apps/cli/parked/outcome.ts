@@ -1,7 +1,7 @@
 /** Reports the results of replays. */
 import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { commandFailure, type Failure } from '../../client/failure.ts'
 import { errorWords, type ReplayOutcome, replayOutcome, type StartedReplay } from '../../client/parked.ts'
 import { io } from '../io.ts'
 import { openCountProgress } from '../progress.ts'
@@ -21,8 +21,7 @@ export async function sayOutcome(client: Client, lane: NamedLane, replay: Starte
   const outcome = await replayOutcome(client, lane, replay, waitMs)
   if (outcome.kind === 'stored') return say(`Stored: ${lane.name} accepted it.`)
   if (outcome.kind === 'failed') {
-    throw new Failure(
-      exitCodes.failed,
+    throw commandFailure(
       `failed again: ${errorWords(outcome.error)}`,
       `\`pipectl parked edit ${lane.name} ${replay.parkedId}\` changes the record and replays it`,
     )
@@ -57,16 +56,14 @@ export async function sayOutcomes(
   if (found.waiting > 0) throw stillWaiting(lane)
   if (failures.size === 0) return
   const codes = [...failures].map(([code, times]) => `${code} (${times})`).join(', ')
-  throw new Failure(
-    exitCodes.failed,
+  throw commandFailure(
     `${counted(found.failed, 'record')} failed again: ${codes}`,
     `\`pipectl parked list ${lane.name}\` shows them; \`pipectl parked edit\` changes one`,
   )
 }
 
 function stillWaiting({ name }: NamedLane): Failure {
-  return new Failure(
-    exitCodes.failed,
+  return commandFailure(
     'the result is not known yet: the replay continues by itself',
     `\`pipectl lanes list\` shows whether ${name} is blocked or retrying, \`pipectl parked list ${name}\` what is still parked`,
   )

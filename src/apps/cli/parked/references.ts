@@ -2,7 +2,7 @@
 import type { ParkedRecord } from '../../../contract/parked.ts'
 import { isUuid } from '../../../contract/uuid.ts'
 import type { Client } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { notFoundFailure, usageFailure } from '../../client/failure.ts'
 import { errorWords, type ParkedFilter, parkedRecords } from '../../client/parked.ts'
 import type { LaneRef } from '../../client/workspace.ts'
 import { fullName } from '../../client/workspace.ts'
@@ -49,8 +49,7 @@ function onlyOne(
   )
   if (matches.length === 1 && !hasMore) return matches[0]!.parked_id
   if (matches.length === 0 || hasMore) {
-    throw new Failure(
-      exitCodes.notFound,
+    throw notFoundFailure(
       hasMore
         ? `${name} has more than ${searched} parked records: they are not searched for ${JSON.stringify(reference)}`
         : `no parked record of ${name} begins with ${JSON.stringify(reference)}`,
@@ -60,8 +59,7 @@ function onlyOne(
     )
   }
   const shown = matches.slice(0, 10).map((one) => `  ${one.parked_id}  ${errorWords(one.error)}`)
-  throw new Failure(
-    exitCodes.usage,
+  throw usageFailure(
     `${JSON.stringify(reference)} fits ${matches.length} parked records:\n${shown.join('\n')}`,
     'name one of them by more of its id',
   )
@@ -75,15 +73,13 @@ export function requireSelection(
 ): void {
   const wantsAll = all === true || filter.error_code !== undefined
   if (ids.length > 0 && wantsAll) {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       'ids together with --all or --error-code',
       'give the ids of parked records, or --all, or --error-code for all with that error',
     )
   }
   if (ids.length === 0 && !wantsAll) {
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       'no parked record is named',
       'give ids as `pipectl parked list DEST` shows them, or --all, or --error-code for all with that error',
     )

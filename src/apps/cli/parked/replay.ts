@@ -2,7 +2,7 @@
 import { parkedIdsAtOnce } from '../../../contract/parked.ts'
 import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { nothingToDoFailure } from '../../client/failure.ts'
 import { type ParkedFilter, parkedRecords, replayBody } from '../../client/parked.ts'
 import { lanePath } from '../../client/workspace.ts'
 import { say } from '../terminal.ts'
@@ -46,8 +46,7 @@ export async function replayMany(
     replayed += (await client.call('replayManyParked', { path: lanePath(lane), body })).body.replayed
   }
   if (replayed === 0) {
-    throw new Failure(
-      exitCodes.nothingToDo,
+    throw nothingToDoFailure(
       `nothing of ${lane.name} was replayed: none of these is parked, or they are being replayed`,
       `\`pipectl parked list ${lane.name}\` shows what is parked`,
     )

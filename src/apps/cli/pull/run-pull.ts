@@ -10,7 +10,7 @@ import { setTimeout } from 'node:timers/promises'
 import type { Destination } from '../../../contract/destination.ts'
 import { backoffMs } from '../../../platform/backoff.ts'
 import type { Client } from '../../client/client.ts'
-import { ApiFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
+import { ApiFailure, commandFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
 import { parseObject } from '../../client/http.ts'
 import { elementTexts, valueText } from '../../client/json-text.ts'
 import { type CursorFile, startAfter } from './cursor-file.ts'
@@ -174,8 +174,7 @@ function decode(text: string, destinationId: string): PulledMessage {
     typeof body.stream_seq !== 'number' ||
     typeof body.msg_id !== 'string'
   ) {
-    throw new Failure(
-      exitCodes.failed,
+    throw commandFailure(
       'the response to a pull has a form that this program does not know',
       'compare `pipectl --version` on both sides',
     )

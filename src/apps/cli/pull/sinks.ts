@@ -7,7 +7,7 @@ import { fstatSync, fsyncSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
 import { backoffMs } from '../../../platform/backoff.ts'
 import { errorCode } from '../../../platform/error-code.ts'
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { commandFailure, exitCodes, Failure } from '../../client/failure.ts'
 import { retryAfterMs } from '../../client/http.ts'
 import { singleLine } from '../../client/json-text.ts'
 import { printableJson } from '../../client/printable.ts'
@@ -83,8 +83,7 @@ export function forwardSink(format: PullFormat, { url, authHeader, keepTrying, o
       const outcome = await postOnce(url, headers, messageText(message, format), signal)
       if (outcome === 'stored') return
       if (!outcome.passing || !keepTrying) {
-        throw new Failure(
-          exitCodes.failed,
+        throw commandFailure(
           `message ${message.msgId} was not accepted by ${new URL(url).origin}: ${outcome.why}`,
           'correct the receiver and run the command again: it begins with this message',
         )
@@ -150,8 +149,7 @@ export function execSink(command: string, format: PullFormat): Sink {
     child.stdin.end(messageText(message, format))
     const why = await ended
     if (why === null) return
-    throw new Failure(
-      exitCodes.failed,
+    throw commandFailure(
       `the command failed for message ${message.msgId}: ${why}`,
       'correct the command and run pipectl again: it begins with this message',
     )

@@ -11,7 +11,14 @@ import { backoffMs } from '../../../platform/backoff.ts'
 import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { EventStreamError, EventStreamParser, type ServerEvent } from '../../client/event-stream.ts'
-import { ApiFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
+import {
+  ApiFailure,
+  commandFailure,
+  exitCodes,
+  Failure,
+  notFoundFailure,
+  UnreachableFailure,
+} from '../../client/failure.ts'
 import { brokenConnection, parseObject } from '../../client/http.ts'
 import { valueText } from '../../client/json-text.ts'
 import type { TailedRecord } from './record-lines.ts'
@@ -138,8 +145,7 @@ async function handle(events: readonly ServerEvent[], settings: TailSettings): P
 function endOf(reason: string, { pipeName }: TailSettings): Failure | null {
   if (reason === 'shutdown') return null
   if (reason === 'pipe_deleted')
-    return new Failure(
-      exitCodes.notFound,
+    return notFoundFailure(
       `the pipe ${pipeName} was deleted (${reason})`,
       '`pipectl pipes list` shows the pipes that there are',
     )
@@ -149,11 +155,7 @@ function endOf(reason: string, { pipeName }: TailSettings): Failure | null {
       `the API key is no longer valid for this: revoked, expired, or bound to other pipes (${reason})`,
       'run the command again with an active key; `pipectl keys list` shows them',
     )
-  return new Failure(
-    exitCodes.failed,
-    `the daemon ended the tail: ${reason}`,
-    'compare `pipectl --version` on both sides',
-  )
+  return commandFailure(`the daemon ended the tail: ${reason}`, 'compare `pipectl --version` on both sides')
 }
 
 function recordOf(data: string): TailedRecord {
@@ -170,8 +172,7 @@ function parse(data: string): Record<string, unknown> {
 }
 
 function unknownForm(cause?: EventStreamError): Failure {
-  return new Failure(
-    exitCodes.failed,
+  return commandFailure(
     `what the daemon sent has a form that this program does not know${cause === undefined ? '' : `: ${cause.message}`}`,
     'compare `pipectl --version` on both sides',
     cause,

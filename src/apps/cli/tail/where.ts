@@ -1,5 +1,5 @@
 /** `--where key=value`: selects the records of a tail. Values are compared as text, so that no number is rounded. */
-import { exitCodes, Failure } from '../../client/failure.ts'
+import { usageFailure } from '../../client/failure.ts'
 import { valueText } from '../../client/json-text.ts'
 
 export type Condition = (recordText: string) => boolean
@@ -13,8 +13,7 @@ export function conditionOf(wheres: readonly string[]): Condition {
 function one(where: string): Condition {
   const [, path, value] = /^([^=]+)=(.*)$/s.exec(where) ?? []
   if (path === undefined || value === undefined)
-    throw new Failure(
-      exitCodes.usage,
+    throw usageFailure(
       `--where must be KEY=VALUE, not ${JSON.stringify(where)}`,
       'for instance --where status=paid, or --where customer.country=AT for a key inside an object',
     )

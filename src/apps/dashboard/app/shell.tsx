@@ -23,7 +23,7 @@ export function Shell({ children }: { children: ReactNode }) {
   return (
     <div className={styles.shell}>
       <a className={styles.skip} href="#main">
-        Skip to the page
+        Skip to the content
       </a>
       <header className={styles.side}>
         <Link to="/" className={styles.brand}>
@@ -97,11 +97,11 @@ function Away() {
   if (error !== null && !hasEnded(error)) {
     return (
       <Notice kind="bad">
-        pipectl does not respond. Retrying every 2 seconds.
+        pipectl is not responding. Retrying every 2 seconds.
         {overview === undefined ? null : (
           <>
             {' '}
-            The page shows the state of <Ago at={new Date(dataUpdatedAt).toISOString()} />. Nothing you typed
+            This page was last updated <Ago at={new Date(dataUpdatedAt).toISOString()} />. Nothing you typed
             is lost.
           </>
         )}
@@ -111,7 +111,7 @@ function Away() {
   if (overview === undefined || overview.service.is_ready) return null
   return (
     <Notice kind="bad">
-      No records are accepted now: <Outside text={overview.service.reasons.map(readyWords).join('; ')} />
+      No records are accepted: <Outside text={overview.service.reasons.map(readyWords).join('; ')} />
       {overview.buffer.unavailable_reason === null ? null : (
         <>
           {' ('}

@@ -35,7 +35,7 @@ export function UserMenuItems(props: UserMenuProps) {
       <Menu.Portal>
         <Menu.Content className={styles.menu} sideOffset={6} align="start">
           <Menu.Label className={styles.label}>
-            {props.role} of <Outside text={props.workspace} />
+            {props.role} in <Outside text={props.workspace} />
           </Menu.Label>
           <Radios value={theme} options={themes} onValue={setTheme} />
           <Menu.Separator className={styles.separator} />

@@ -127,7 +127,7 @@ function Numbers({ destination }: { destination: Destination }) {
           [
             'Pending',
             lane.pending_messages === 0
-              ? 'nothing'
+              ? 'none'
               : `${count(lane.pending_messages)} (${bytes(lane.pending_bytes)})`,
           ],
           [
@@ -149,7 +149,7 @@ function Numbers({ destination }: { destination: Destination }) {
             lane.parked_records ? (
               <ParkedLink key="parked" pipeId={destination.pipe_id} destination={destination} />
             ) : (
-              'nothing'
+              'none'
             ),
           ],
           ['Messages dropped', count(lane.dropped_messages)],

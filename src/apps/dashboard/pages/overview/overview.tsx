@@ -120,8 +120,8 @@ function LostNodes({ overview }: { overview: Overview }) {
   if (lost.length === 0) return null
   return (
     <Notice kind="bad">
-      <Link to="/service">{counted(lost.length, 'node')} expired</Link>: they stopped without notice, or are
-      disconnected.
+      <Link to="/service">{counted(lost.length, 'node')} expired</Link>: stopped without notice, or
+      disconnected from the cluster.
     </Notice>
   )
 }

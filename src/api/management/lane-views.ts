@@ -1,13 +1,27 @@
-/** Drift of a destination, as last saved by delivery. */
+/** The delivery attempts of a lane, and the drift of its destination, as last saved by delivery. */
+import { attemptPage } from '../../contract/attempts.ts'
 import { wordsOf } from '../../contract/destination-words.ts'
 import type { Drift } from '../../contract/drift.ts'
 import { mappingHash } from '../../contract/mapping-hash.ts'
+import { isoTime } from '../../metadata/tables.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
-import { requireDestination, requirePipe } from './lookup.ts'
+import { refOf, requireDestination, requirePipe } from './lookup.ts'
 
-export function driftUseCases({ metadata }: Pick<ManagementDeps, 'metadata'>) {
+export function laneViewUseCases({ metadata }: Pick<ManagementDeps, 'metadata'>) {
   return {
+    /** Returns the response body itself (AttemptList): attempts are stored as the JSON that is shown. */
+    async listAttempts({ principal: { workspaceId }, path, query }: Call<'listAttempts'>): Promise<Buffer> {
+      const found = await requireDestination(metadata, workspaceId, path)
+      const { texts, next } = await metadata.attempts(refOf(workspaceId, found), {
+        limit: query.limit ?? attemptPage.default,
+        before: query.before ?? null,
+        outcome: query.outcome ?? null,
+        sinceMs: query.since === undefined ? null : Date.parse(query.since),
+      })
+      return Buffer.from(`{"attempts":[${texts.join(',')}],"next":${next}}`)
+    },
+
     async getDrift({ principal: { workspaceId }, path }: Call<'getDrift'>): Promise<{ drift: Drift }> {
       const found = await requireDestination(metadata, workspaceId, path)
       const { pipe_ingest_ts_field } = await requirePipe(metadata, workspaceId, found)
@@ -36,8 +50,4 @@ export function driftUseCases({ metadata }: Pick<ManagementDeps, 'metadata'>) {
       return { drift }
     },
   }
-}
-
-function isoTime(ms: number): string {
-  return new Date(ms).toISOString()
 }
