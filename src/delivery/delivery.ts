@@ -16,17 +16,8 @@ import type {
   DestinationSpec,
   InferRequest,
 } from '../destinations/driver.ts'
-
-<<<<<<< HEAD
-
 import type { HistogramCounts } from '../platform/histogram.ts'
-import type { AttemptHistograms } from './attempts-observed.ts'
-
-=======
-
 import type { AttemptHistograms } from './lane-log.ts'
-
->>>>>>> main
 
 /** The backlog of a pipe over all of its lanes, for `usage_by_pipe`. */
 export interface PipeBacklog {
