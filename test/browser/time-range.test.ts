@@ -24,7 +24,7 @@ const id = await daemon.createDestination(pipeId, {
 })
 await fillHours()
 
-/** Of the last 30 days: 1,000 records per hour, most in about 110 ms, some in 2 s; one of ten attempts fails. */
+/** Fills the last 30 days: 1,000 records per hour, most in about 110 ms, some in 2 s; one of ten attempts fails. */
 async function fillHours(): Promise<void> {
   await daemon.stop()
   const db = new Database(path.join(daemon.dataDir, 'metadata.db'))

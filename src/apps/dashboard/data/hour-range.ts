@@ -43,11 +43,13 @@ export function hourText(ms: number): string {
   return new Date(ms).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })
 }
 
+/** NaN for any other text. Date.parse alone takes `x:00Z` for a time in 2000. */
+function hourIn(text: string | null): number {
+  return /^\d{4}-\d\d-\d\dT\d\d$/.test(text ?? '') ? Date.parse(`${text}:00Z`) : Number.NaN
+}
+
 function rangeIn(search: URLSearchParams): HourRange {
-  const [fromMs, toMs] = ['from', 'to'].map((name) => Date.parse(`${search.get(name)}:00Z`)) as [
-    number,
-    number,
-  ]
+  const [fromMs, toMs] = [hourIn(search.get('from')), hourIn(search.get('to'))]
   if (fromMs <= toMs) {
     const hours = Math.min(maxHours, (toMs - fromMs) / hourMs + 1)
     const endMs = toMs + hourMs

@@ -30,7 +30,7 @@ function Moment({ at, words }: { at: string; words: string }) {
   )
 }
 
-/** Of the browser, such as `Europe/Paris`. */
+/** The time zone of the browser, such as `Europe/Paris`. */
 export const { timeZone } = Intl.DateTimeFormat().resolvedOptions()
 
 export function exactTime(at: string): string {
