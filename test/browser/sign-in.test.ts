@@ -21,6 +21,7 @@ t.test('a wrong password is said as the API says it; the right one opens the pag
 
 t.test('a visit has one response that is an error: that nobody is signed in', async (t) => {
   const { page, problems, close } = await dashboard.visit(null)
+  await page.getByRole('button', { name: 'Sign in' }).waitFor()
   const failed: string[] = []
   page.on('response', (response) => {
     if (response.status() >= 400) failed.push(`${response.status()} ${new URL(response.url()).pathname}`)

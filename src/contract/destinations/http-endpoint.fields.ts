@@ -1,5 +1,4 @@
 /** An HTTP endpoint. */
-import { resourceLimits } from '../resource-limits.ts'
 import { optionalSecret, originOf, type ResolvedFields } from './config-field.ts'
 import { type ConnectionUrl, ConnectionUrlError } from './connection-url.ts'
 import { sendAtOnce, type TypeFacts } from './type-facts.ts'
@@ -151,13 +150,5 @@ export const httpEndpoint = {
 
 export type BodyFormat = ResolvedFields<typeof httpEndpoint.fields>['body_format']
 
-/** True for formats that send one request per record. */
-export function isOneByOne(format: BodyFormat): boolean {
-  return format === 'json_object' || format === 'slack'
-}
-
-/** The number of requests that `records` records need. */
-export function requestsFor(format: BodyFormat, records: number): number {
-  if (isOneByOne(format)) return records
-  return format === 'es_bulk' ? Math.ceil(records / resourceLimits.bulkRecords) : 1
-}
+/** The formats that send one request per record. */
+export const oneByOneFormats: ReadonlySet<BodyFormat> = new Set(['json_object', 'slack'])
