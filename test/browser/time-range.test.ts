@@ -78,7 +78,7 @@ for (const { width, colourScheme } of [
     t.equal(await fact(page, 'Records measured'), '24,000')
     const range = section(page).getByRole('group', { name: 'Time range of latency' })
     await range.getByRole('button', { name: 'Custom' }).click()
-    await section(page).getByLabel('From').waitFor()
+    await section(page).getByLabel('From', { exact: true }).waitFor()
     await section(page).getByText('As a table', { exact: true }).click()
     await section(page).getByRole('table').waitFor()
     t.equal(await section(page).getByRole('table').locator('tbody tr').count(), 24)
@@ -142,7 +142,11 @@ t.test('a custom range of whole hours, with its time zone', async (t) => {
   await opened(page)
   const zone = await page.evaluate('Intl.DateTimeFormat().resolvedOptions().timeZone')
   await section(page).getByRole('button', { name: 'Custom' }).click()
-  const [from, to] = [section(page).getByLabel('From'), section(page).getByLabel('To')]
+  const [from, to] = [
+    section(page).getByLabel('From', { exact: true }),
+    section(page).getByLabel('To', { exact: true }),
+  ]
+  await from.waitFor()
   t.match(await section(page).innerText(), `Whole hours, ${zone}.`)
   const text = (hoursAgo: number) => new Date(Date.now() - hoursAgo * hourMs).toISOString().slice(0, 13)
   const local = async (hoursAgo: number) =>
