@@ -146,7 +146,7 @@ async function requireUnmoved({ store, place }: MoveSide): Promise<void> {
   if (moved === null) return
   throw new DataDirError(
     'conflict',
-    `the data of ${place} were moved to ${moved.place} on ${new Date(moved.movedMs).toISOString()}`,
+    `the data of ${place} was moved to ${moved.place} on ${new Date(moved.movedMs).toISOString()}`,
     'serve from there; to return to the earlier data here, restore the backup from before the move',
   )
 }
