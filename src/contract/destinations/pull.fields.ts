@@ -10,9 +10,12 @@ export const pull = {
   fields: {
     ack_mode: {
       kind: 'choice',
-      label: 'Acknowledgement',
+      label: 'Acknowledgement mode',
       hint: 'When a message counts as done.',
-      options: { auto: 'when it was handed over', explicit: 'when the consumer acknowledges it' },
+      options: {
+        auto: 'automatic, when the message is handed over',
+        explicit: 'explicit, when the consumer acknowledges it',
+      },
       default: 'auto',
     },
     lease_seconds: {
