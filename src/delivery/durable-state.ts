@@ -107,7 +107,7 @@ import {
   type Measured,
   openLaneLog,
 } from './lane-log.ts'
-import { parkedMessage, skipCause } from './parked/park.ts'
+import { parkedMessage, skipCause } from './parking.ts'
 import * as transition from './transitions.ts'
 
 const firstOnly = { maxRecords: 1, maxBytes: 1 }

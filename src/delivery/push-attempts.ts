@@ -16,7 +16,7 @@ import type { AttemptCounts } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
 import type { LaneDeps } from './lane.ts'
 import type { EndedAttempt } from './lane-log.ts'
-import { RejectedRecordParking } from './parked/park.ts'
+import { RejectedRecordParking } from './parking.ts'
 import { Progress } from './progress.ts'
 
 /** An idle connection is closed after this time. */
