@@ -5,7 +5,7 @@ import { define } from './define.ts'
 import { repeated } from './flag-options.ts'
 import { io } from './io.ts'
 import { findPipe } from './references.ts'
-import type { TailFormat } from './tail/record-lines.ts'
+import type { TailFormat } from './tail/records.ts'
 import { coloursOn, interruptible, say, writeData } from './terminal.ts'
 
 interface TailOptions {
@@ -53,11 +53,8 @@ To receive every record, use \`pipectl pull\`.`,
           ).choices(['lines', 'ndjson', 'json']),
         ),
     action: async ([reference], options) => {
-      const [{ follow, leftOutNote }, { recordLine }, { conditionOf }] = await Promise.all([
-        import('./tail/follow.ts'),
-        import('./tail/record-lines.ts'),
-        import('./tail/where.ts'),
-      ])
+      const { follow, leftOutNote } = await import('./tail/follow.ts')
+      const { conditionOf, recordLine } = await import('./tail/records.ts')
       const holds = conditionOf(options.where)
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)

@@ -20,7 +20,7 @@ import {
 import { brokenConnection, parseObject } from '../../client/http.ts'
 import { valueText } from '../../client/json-text.ts'
 import { retryWaitMs, tryingAgain } from '../retry.ts'
-import type { TailedRecord } from './record-lines.ts'
+import type { TailedRecord } from './records.ts'
 
 export interface TailSettings {
   pipeId: string
