@@ -7,12 +7,14 @@ import { execFileSync } from 'node:child_process'
 import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
+import { compileSqlite } from './compile-sqlite.mjs'
 import { stagePackage } from './stage-package.mjs'
 
 const root = path.resolve(import.meta.dirname, '..')
 const target = path.resolve(process.argv[2] ?? root)
 const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'))
 
+compileSqlite()
 const stage = mkdtempSync(path.join(os.tmpdir(), 'pipectl-package-'))
 try {
   say('1/2 collecting the program and its dependencies')

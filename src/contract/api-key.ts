@@ -1,4 +1,7 @@
-/** Workspace API keys as clients create and list them. Rules: docs/dev/contract.md#ids-and-api-keys, docs/dev/contract.md#key-scopes. */
+/**
+ * Workspace API keys as clients create and list them. Rules: docs/dev/contract.md#ids-and-api-keys,
+ * docs/dev/contract.md#key-scopes.
+ */
 import Type, { type Static } from 'typebox'
 import { resourceLimits } from './resource-limits.ts'
 import { closed, nullable, timestamp, uuid } from './schema-parts.ts'

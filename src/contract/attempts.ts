@@ -39,7 +39,7 @@ export const AttemptResponse = Type.Object({
 export type AttemptResponse = Static<typeof AttemptResponse>
 
 export const DeliveryAttempt = Type.Object({
-  attempt_no: positive("Its number among all attempts of the lane's life."),
+  attempt_no: positive('Its number among all attempts of the lane.'),
   attempt_ts: timestamp('The time at which it began.'),
   duration_ms: Type.Number({
     minimum: 0,

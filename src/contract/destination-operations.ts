@@ -54,7 +54,7 @@ export const destinationOperations = [
       query(
         'sample',
         Type.Boolean({ default: false }),
-        "Databases: insert the pipe's newest record, or a made-up one, in a transaction that is rolled back.",
+        "Databases: insert the pipe's newest record, or a generated one, in a transaction that is rolled back.",
       ),
     ],
     request: DestinationTest,

@@ -89,4 +89,4 @@ export function keyWith(addition: string, key: string, extension: string): strin
   return `${key.slice(0, key.length - suffix.length)}${addition}${suffix}`
 }
 
-const knownTokens = `known are ${keyTemplateTokens.map((token) => `{${token}}`).join(' ')}`
+const knownTokens = `the tokens are ${keyTemplateTokens.map((token) => `{${token}}`).join(' ')}`

@@ -23,7 +23,6 @@
  */
 import { setMaxListeners } from 'node:events'
 import { maxConcurrency } from '../contract/delivery-settings.ts'
-import { descriptorOf } from '../destinations/descriptors.ts'
 import {
   type AttemptExchange,
   type AttemptProgress,
@@ -34,6 +33,7 @@ import {
   type ParkRecords,
   type RejectedRecord,
 } from '../destinations/driver.ts'
+import { descriptorOf } from '../destinations/drivers.ts'
 import { LaneOwnershipLostError, type LaneSpec } from '../metadata/lane-state.ts'
 import type { Logger } from '../platform/log.ts'
 import {

@@ -261,14 +261,10 @@ export function pastGap(row: LaneState, run: MessageRun): DroppedMessages | null
   return { kind: 'dropped', row: moved, dropped: 1, reason: 'damaged', firstSeq: seq, lastSeq: seq }
 }
 
-/**
- * The limits for reading the next batch ahead. Null when it must not be read: a message is failing or being searched
- * for, or an earlier process fixed the batch.
- */
+/** The limits for reading batches ahead. Null when none must be read: a message is failing or being searched for. */
 export function aheadLimits(row: LaneState, spec: LaneSpec): FlushLimits | null {
   // A lane with its own rate pauses between batches, and a pause must hold no memory.
-  const isSmooth =
-    row.attempts === 0 && row.bisectLastSeq === null && row.nextFirstSeq === null && spec.rate === null
+  const isSmooth = row.attempts === 0 && row.bisectLastSeq === null && spec.rate === null
   return isSmooth ? limitsOf(row, spec) : null
 }
 

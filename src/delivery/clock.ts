@@ -1,5 +1,5 @@
 /**
- * When a lane acts next: the clock and a lane's sleep, the back-off after a failure, and the rate of a destination.
+ * The times of a lane: its clock and its sleep, the back-off after a failure, and the rate of a destination.
  */
 import type { DeliveryError } from '../destinations/driver.ts'
 import type { LaneState } from '../metadata/lane-state.ts'

@@ -38,7 +38,7 @@ export class ConsumerCommands {
   readonly #clock: Clock
   readonly #epochs: readonly Epoch[]
   #inFlight: InFlight | null = null
-  /** The message that a consumer was given last, without its body. */
+  /** The message that the last pull returned, without its body. */
   #given: Measured | null = null
   /** The monotonic end of the lease in the row. */
   #leaseUntil: number

@@ -13,13 +13,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { Buffer } from 'node:buffer'
 import { stringify } from 'uuid'
-import { descriptorOf } from '../destinations/descriptors.ts'
 import {
   type AttemptProgress,
   type Batch,
   DeliveryError,
   type DestinationDriver,
 } from '../destinations/driver.ts'
+import { descriptorOf } from '../destinations/drivers.ts'
 import type { LaneSpec } from '../metadata/lane-state.ts'
 import { driverCrashed, isolatedRetryMs } from './clock.ts'
 import { DriverDiedError } from './isolated-driver.ts'

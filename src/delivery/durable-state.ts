@@ -5,12 +5,16 @@
  *   change(row) ──▶ in memory ──save──▶ durable, with the counts since the last save, in one transaction
  *   detach()    ──▶ the lane no longer owns the row: nothing more is saved, and a save for another owner's row rejects
  *
- * A range is sent only after it is saved, so that a repeat has the same identity. With full batches, a range is saved
- * while the previous one is under way, by the save that moves the cursor past the one before that:
+ * A range is sent only after it is saved, so that a repeat has the same identity. With full batches, the ranges of the
+ * batches that were read ahead are saved while a batch is under way, by the save that moves the cursor past the batches
+ * before it. A batch whose range is saved needs no save of its own, so fast batches share one:
  *
- *   attempts    │ 1 under way ·········│ 2 under way ··········│ 3 under way
- *   saves       │   range 1, next 2    │   cursor 1,           │   cursor 2,
- *               │                      │   range 2, next 3     │   range 3, next 4
+ *   attempts    │ 1 under way ·········│ 2, 3 under way │ 4 under way ············│ 5, 6, …
+ *   saves       │   range 1, next 2–4  │   none         │   cursor 3,             │   none
+ *               │                      │                │   range 4, next 5–12    │
+ *
+ * The window in which delivered batches are not saved has two limits: the ranges that were read ahead (ReadAhead), and
+ * `saveWithinMs`, which also holds while an attempt takes longer. So a slow destination has a save for each batch.
  *
  * The state of a push lane after a crash, line by line (every save is one fsync):
  *
@@ -18,14 +22,20 @@
  *   |---------------------------------------------|-----------------------|----------------------------------------|
  *   | before a new range is saved                 | cursor                | another range is cut; nothing was sent |
  *   | after it, before or during the attempt      | cursor, range         | the same range, the same identity      |
- *   | while the next batch is read ahead          | cursor, range         | the same range; the next one is cut    |
- *   |                                             |                       |   again, it was neither saved nor sent |
- *   | after the next range is saved               | cursor, range, next   | both ranges, one after the other, the  |
- *   |                                             |                       |   same two identities                  |
- *   | while the next range is sent, before the    | cursor, range, next   | the same: the first is repeated, too,  |
- *   |   cursor's move past the first is saved     |                       |   whatever the outcome of the second   |
- *   | in between, the first now fails permanently | parts of range, next  | parts of the first range, none beyond  |
- *   |                                             |                       |   it; then the next as it was          |
+ *   | while batches are read ahead                | cursor, range         | the same range; the next ones are cut  |
+ *   |                                             |                       |   again, none was saved or sent        |
+ *   | after the next ranges are saved             | cursor, range, next   | these ranges, one after the other, each|
+ *   |                                             |                       |   with its identity                    |
+ *   | while one of them is sent, before the       | cursor, range, next   | the same: those before it are repeated,|
+ *   |   cursor's move past those before is saved  |                       |   too, whatever the outcome of this one|
+ *   | after one of them was stored, before a save | cursor, range, next   | the same: at least once                |
+ *   | while more batches are read ahead, unsaved  | cursor, range, next   | the saved ranges; those after them are |
+ *   |                                             |                       |   cut again, none was sent             |
+ *   | while they are saved, during an attempt at  | the row before or     | before: as above; after: from the range|
+ *   |   the last of the saved ranges              |   after that save     |   of the attempt on                    |
+ *   | one of them has failed, before that is saved| cursor, range, next   | the same: those before it are repeated |
+ *   | repeated after a crash, the first now fails | parts of range, next  | parts of the first range, none beyond  |
+ *   |   permanently                               |                       |   it; then the next ones as they were  |
  *   | after the destination stored it, reply lost | cursor, range         | the same range again: at least once    |
  *   | after the reply, before the save            | cursor, range         | the same range again: at least once    |
  *   | after the save                              | cursor after it       | the next range                         |
@@ -64,6 +74,10 @@
  *   |                                             |   the message parked  |                                         |
  *   | after its repair, before the first delivery | cursor 0              | from the earliest message kept         |
  *
+ * A stale owner in a cluster checks its lease before every attempt. If it is stopped after the check, it can still send
+ * the batch of that attempt, whose range the new owner has loaded and repeats under the same identity. It saves nothing:
+ * each save carries its epoch. Once a save was rejected it sends nothing either, not even ranges that were saved before.
+ *
  * The outcome of the messages that the cursor moved past (`passedBetween`) is saved in the same transaction as the
  * cursor. So for every line above, the message lookup is consistent: after a crash before a save, the message is
  * pending and not in the history; after the save both agree. The save of a rewind moves the cursor and invalidates the
@@ -74,10 +88,12 @@ import type { Batch } from '../destinations/driver.ts'
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
 import type { NumberedAttempt } from '../metadata/lane-attempts.ts'
 import {
+  fixedThrough,
   type LaneCounts,
   LaneOwnershipLostError,
   type LaneSpec,
   type LaneState,
+  nextRanges,
   noCounts,
   type PassedMessages,
 } from '../metadata/lane-state.ts'
@@ -92,6 +108,11 @@ import { parkedMessage, skipCause } from './parked/park.ts'
 import * as transition from './transitions.ts'
 
 const firstOnly = { maxRecords: 1, maxBytes: 1 }
+/**
+ * How long a delivered batch can remain unsaved while ranges are saved ahead. A save takes about 1 ms of the thread,
+ * batches of a fast endpoint not much longer.
+ */
+const saveWithinMs = 20
 
 export class DurableState {
   readonly log: LaneLog
@@ -110,9 +131,12 @@ export class DurableState {
   #isAtEnd = false
   /** The row as it was last saved or loaded. */
   #saved: LaneState
-  /** The end of the next range in the loaded row, which another process can have sent. */
-  readonly #inheritedNext: number | null
+  /** The end of the ranges in the loaded row, which another process can have sent. */
+  readonly #inheritedThroughSeq: number
   #behind: Promise<void> | null = null
+  #hasBehindFailed = false
+  /** Monotonic time of the last save. */
+  #savedAt = Number.NEGATIVE_INFINITY
   #detached: 'removed' | 'handed over' | null = null
 
   constructor(spec: LaneSpec, row: LaneState, deps: LaneDeps) {
@@ -120,9 +144,9 @@ export class DurableState {
     this.latency = new LaneLatency(deps.clock)
     this.#pipeId = spec.pipeId
     this.#deps = deps
-    this.#row = row
+    this.#row = transition.afterOtherVersion(row)
     this.#saved = row
-    this.#inheritedNext = row.nextLastSeq
+    this.#inheritedThroughSeq = fixedThrough(row)
     this.#counts = noCounts(spec)
   }
 
@@ -197,8 +221,12 @@ export class DurableState {
     if (this.#isDirty || this.latency.dueInMs < Number.POSITIVE_INFINITY) await this.save()
   }
 
-  /** Resolves when the row's range can be sent: it is saved as the current range or as the next one. */
+  /**
+   * Resolves when the row's range can be sent: it is saved as the current range or as one of the next. After a save that
+   * failed in the background it rejects.
+   */
   async saveForAttempt(): Promise<void> {
+    if (!this.#hasBehindFailed && this.#isRangeSaved()) return
     await this.#behind
     if (this.#isDirty && !this.#isRangeSaved()) await this.save()
   }
@@ -209,23 +237,37 @@ export class DurableState {
     this.#behind = this.#save().then(() => {
       this.#behind = null
     })
-    this.#behind.catch(onFailed)
+    this.#behind.catch(() => {
+      this.#hasBehindFailed = true
+      onFailed()
+    })
   }
 
-  /** The current range fails, so this process has not sent the next one. The next range is cut when it is due. */
+  /**
+   * Time until the row must be saved in the background: 0 when no range is saved that could be sent after the current
+   * one, Infinity when there is nothing to save.
+   */
+  get saveDueInMs(): number {
+    if (!this.#isDirty) return Number.POSITIVE_INFINITY
+    const { nextFirstSeq } = this.#row
+    if (nextFirstSeq !== null && !isNextOf(this.#saved, nextFirstSeq)) return 0
+    return Math.max(0, this.#savedAt + saveWithinMs - this.#deps.clock.monotonicMs())
+  }
+
+  /** The current range fails, so this process has sent none after it. The next range is cut when it is due. */
   dropUnsentNext(): void {
-    if (this.#row.nextLastSeq !== this.#inheritedNext) this.change(transition.withoutNext(this.#row))
+    this.change(transition.withoutNext(this.#row, this.#inheritedThroughSeq))
   }
 
   /** A failed range can differ from the saved one, because it was cut again; a range without a result cannot. */
   #isRangeSaved(): boolean {
     const { batchFirstSeq, batchLastSeq, bisectLastSeq, attempts, recordOffset } = this.#row
-    const { nextFirstSeq, nextLastSeq } = this.#saved
     const isUntried = attempts === 0 && bisectLastSeq === null && recordOffset === 0
-    return isUntried && batchFirstSeq === nextFirstSeq && batchLastSeq === nextLastSeq
+    return isUntried && batchFirstSeq !== null && isNextOf(this.#saved, batchFirstSeq, batchLastSeq)
   }
 
   async #save(): Promise<void> {
+    this.#savedAt = this.#deps.clock.monotonicMs()
     const row = { ...this.#row, ownerEpoch: this.#deps.epoch }
     const latency = this.latency.take(this.#isAtEnd)
     const counts = { ...this.#counts, passed: this.#passed, attempts: this.#attempts, latency }
@@ -345,6 +387,13 @@ export class DurableState {
     const first = run.messages[0]
     return first?.msgId === blockingMsgId ? first : null
   }
+}
+
+/** The range is one of the row's next ranges. Without `lastSeq`: one that begins there. */
+function isNextOf(row: LaneState, firstSeq: number, lastSeq?: number | null): boolean {
+  return nextRanges(row).some(
+    ([first, last]) => first === firstSeq && (lastSeq === undefined || last === lastSeq),
+  )
 }
 
 /** A message that was parked as a whole is part of no batch. */

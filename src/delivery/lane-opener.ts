@@ -12,6 +12,7 @@ import type { DestinationDriver } from '../destinations/driver.ts'
 import type { BufferReader } from '../log/buffer.ts'
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import {
+  fixedThrough,
   type LaneCounts,
   LaneOwnershipLostError,
   type LaneSpec,
@@ -151,9 +152,9 @@ export class LaneOpener {
 }
 
 /** No earlier process has attempted anything else, because a range is saved before it is sent. */
-function attemptedRange({ cursorSeq, generation, ...row }: LaneState): AttemptedRange {
-  const throughSeq = Math.max(row.batchLastSeq ?? 0, row.bisectLastSeq ?? 0, row.nextLastSeq ?? 0)
-  return { afterSeq: cursorSeq, throughSeq, generation }
+function attemptedRange(row: LaneState): AttemptedRange {
+  const { cursorSeq, generation } = row
+  return { afterSeq: cursorSeq, throughSeq: fixedThrough(row), generation }
 }
 
 /**

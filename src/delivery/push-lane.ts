@@ -1,6 +1,6 @@
 /**
  * A push lane delivers its pipe's messages in order through a driver, with one batch in flight. Meanwhile the next full
- * batch is read ahead (`read-ahead.ts`).
+ * batches are read ahead (`read-ahead.ts`).
  *
  *            ┌───────────────────────── nothing pending ◀────────────────┐
  *            ▼                                                           │
@@ -53,6 +53,7 @@ export class PushLane extends LaneCore {
   #reserved: ReservedBatch | null = null
   #interruptStep: (() => void) | null = null
   #isEarliestCheckDue = true
+  #cancelSave = () => {}
   /** The lane waits and knows of messages that do not fill a batch yet. */
   #isGathering = false
   /** The newest message of the pipe that the set of lanes has seen. */
@@ -130,6 +131,7 @@ export class PushLane extends LaneCore {
   }
 
   protected override release(): void {
+    this.#cancelSave()
     this.#ahead.discard()
     this.#releaseBatch()
   }
@@ -167,7 +169,9 @@ export class PushLane extends LaneCore {
     const { messages } = this.#reserved!
     const attempt = this.#attempts.run(messages, this.spec)
     void this.#readAhead(messages.at(-1)!)
-    this.#keep(await attempt)
+    const left = await attempt
+    this.#cancelSave()
+    this.#keep(left)
   }
 
   /** A process that was stopped for longer than its lease detects it here and sends nothing. */
@@ -185,13 +189,25 @@ export class PushLane extends LaneCore {
     this.#interruptStep = null
   }
 
-  /** Runs during an attempt: fixes the next range and saves it, together with changes not saved before the attempt. */
+  /** Runs during an attempt: fixes the next ranges and saves them, together with changes not saved before the attempt. */
   async #readAhead(after: MarkedMessage): Promise<void> {
-    const limits = aheadLimits(this.row, this.spec)
-    const fix = (messages: readonly MarkedMessage[]) =>
-      this.state.change(transition.withNext(this.row, messages))
-    if (limits !== null) await this.#ahead.read(after, limits, fix)
-    if (this.requestedEnd === null) this.state.saveInBackground(() => this.#attempts.abort())
+    const limits = this.#ahead.holdsAllOf(this.row) ? aheadLimits(this.row, this.spec) : null
+    if (limits === null) this.#saveWhenDue()
+    else {
+      await this.#ahead.read(after, limits, {
+        onHeld: (messages) => this.state.change(transition.withNext(this.row, messages)),
+        onTurn: () => this.#saveWhenDue(),
+      })
+    }
+  }
+
+  /** Saves now or, while the attempt is still under way, later. */
+  #saveWhenDue(): void {
+    this.#cancelSave()
+    const dueInMs = this.state.saveDueInMs
+    if (this.requestedEnd !== null || dueInMs === Number.POSITIVE_INFINITY) return
+    if (dueInMs > 0) this.#cancelSave = this.deps.clock.wake(dueInMs, () => this.#saveWhenDue())
+    else this.state.saveInBackground(() => this.#attempts.abort())
   }
 
   /** Returns true when messages are in memory and their range is in the row. */

@@ -1,36 +1,57 @@
 /**
- * Reads the next batch while the destination works on the current one.
+ * Reads the next batches while the destination works on the current one.
  *
  *   nothing ──attempt begins──▶ reading ──▶ held ──the attempt stored everything──▶ taken: the next batch
  *      ▲                           │          │
  *      └───────────────────────────┴──────────┴── failed, a command, a pause, memory revoked
  *
- * It changes when messages are read, never the content of a batch. Only a batch that is closed by its size is read
- * ahead, so no later message could belong to it. The held messages are the next range of the lane's row, which is saved
- * while the destination works. So they can be sent as soon as the previous batch is stored, without a save in between.
- * `durable-state.ts` lists the states after a crash.
+ * It changes when messages are read, never the content of a batch. Only batches that are closed by their size are read
+ * ahead, so no later message could belong to them. The held batches are the next ranges of the lane's row, which are
+ * saved while the destination works. So they can be sent as soon as the previous batch is stored, without a save in
+ * between. `durable-state.ts` lists the states after a crash.
  *
- * It uses only memory that no batch needs (MemoryBudget). A failing lane holds none.
+ * Several batches are held so that they share a save. It uses only memory that no batch needs (MemoryBudget). A failing
+ * lane holds none.
  */
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
-import type { FlushLimits, LaneState } from '../metadata/lane-state.ts'
+import { type FlushLimits, type NextRanges, nextRanges } from '../metadata/lane-state.ts'
 import { bytesOf, recordsOf } from './batch.ts'
 import type { SpareMemory, WorkspaceMemory } from './memory-budget.ts'
 
 type SizeLimits = Pick<FlushLimits, 'maxRecords' | 'maxBytes'>
-type NextRange = Pick<LaneState, 'nextFirstSeq' | 'nextLastSeq'>
 
-interface Reading {
-  memory: SpareMemory | null
-  /** Empty while the messages are being read. */
+/**
+ * Limits what a crash repeats, and the memory of a lane: one more batch is read while the held ones have at most so many
+ * bytes. 8 batches make a save a minor part of the work.
+ */
+const maxHeldBatches = 8
+const maxHeldBytes = 4 * 1024 * 1024
+/**
+ * One batch is sent while these are read, so the number of held batches grows even when the destination is faster than
+ * the reads.
+ */
+const batchesPerTurn = 2
+
+interface HeldBatch {
   messages: MarkedMessage[]
+  bytes: number
+  memory: SpareMemory
+}
+
+export interface ReadAheadCalls {
+  /** Called synchronously: the held batches are always the row's next ranges. */
+  onHeld(messages: readonly MarkedMessage[]): void
+  /** Called after each turn of the event loop in which batches were read. */
+  onTurn(): void
 }
 
 export class ReadAhead {
   readonly #pipeId: string
   readonly #reader: BufferReader
   readonly #budget: WorkspaceMemory
-  #reading: Reading | null = null
+  #held: HeldBatch[] = []
+  /** Identifies the current `read`; null when there is none. */
+  #reading: object | null = null
   #failure: { error: unknown } | null = null
 
   constructor(pipeId: string, reader: BufferReader, budget: WorkspaceMemory) {
@@ -39,35 +60,42 @@ export class ReadAhead {
     this.#budget = budget
   }
 
+  /** False: the row has ranges that are not held. They are read in their turn. */
+  holdsAllOf(row: NextRanges): boolean {
+    return nextRanges(row).length === this.#held.length
+  }
+
   /**
-   * Reads the messages after this one if they fill a batch, and passes them to `onHeld`. Resolves when it is done; never
-   * rejects: see `throwFailure`.
+   * Reads the messages after the held ones, or after this one, as long as they fill batches and `take` is not called.
+   * Resolves when it is done; never rejects: see `throwFailure`.
    */
-  async read(
-    after: MarkedMessage,
-    limits: SizeLimits,
-    onHeld: (messages: readonly MarkedMessage[]) => void,
-  ): Promise<void> {
-    this.discard()
-    const reading: Reading = { memory: null, messages: [] }
+  async read(after: MarkedMessage, limits: SizeLimits, calls: ReadAheadCalls): Promise<void> {
+    const reading = {}
     this.#reading = reading
     try {
-      // Waits until the request of the attempt has been sent.
-      await new Promise<void>((resolve) => setImmediate(resolve))
-      await this.#fill(reading, after, limits, onHeld)
+      for (let isMore = true; isMore; ) {
+        // Waits until the request of the attempt has been sent, and lets the event loop run between reads.
+        await new Promise<void>((resolve) => setImmediate(resolve))
+        for (let batch = 0; isMore && batch < batchesPerTurn; batch += 1)
+          isMore = this.#reading === reading && (await this.#readOne(reading, after, limits, calls))
+        if (this.#reading === reading) calls.onTurn()
+      }
     } catch (error) {
       this.#failure = { error }
     }
-    if (reading.messages.length === 0 && this.#reading === reading) this.discard()
+    if (this.#reading === reading) this.#reading = null
   }
 
-  /** Returns the messages that were read ahead if they are the row's next range. The caller then owns their memory. */
-  take({ nextFirstSeq, nextLastSeq }: NextRange): MarkedMessage[] | null {
-    const messages = this.#reading?.messages ?? []
+  /** Returns the batch that was read ahead if it is the row's next range. The caller then owns its memory. */
+  take({ nextFirstSeq, nextLastSeq }: NextRanges): MarkedMessage[] | null {
+    this.#reading = null
+    const batch = this.#held.shift()
+    if (batch === undefined) return null
+    batch.memory.release()
+    const { messages } = batch
+    if (messages[0]!.seq === nextFirstSeq && messages.at(-1)!.seq === nextLastSeq) return messages
     this.discard()
-    const isNext =
-      messages.length > 0 && messages[0]!.seq === nextFirstSeq && messages.at(-1)!.seq === nextLastSeq
-    return isNext ? messages : null
+    return null
   }
 
   /** Throws the error of a failed read, as the lane's own error. */
@@ -77,39 +105,49 @@ export class ReadAhead {
 
   /** Idempotent. */
   discard(): void {
-    this.#reading?.memory?.release()
+    for (const { memory } of this.#held) memory.release()
+    this.#held = []
     this.#reading = null
   }
 
-  async #fill(
-    reading: Reading,
-    { seq, mark }: MarkedMessage,
+  /** Returns true when another batch can be read. */
+  async #readOne(
+    reading: object,
+    first: MarkedMessage,
     limits: SizeLimits,
-    onHeld: (messages: readonly MarkedMessage[]) => void,
-  ): Promise<void> {
+    { onHeld }: ReadAheadCalls,
+  ): Promise<boolean> {
+    if (this.#isFull()) return false
     // The batch is cut here as it would be cut in its turn: its range is now fixed.
+    const { seq, mark } = this.#held.at(-1)?.messages.at(-1) ?? first
     const { maxRecords } = limits
     const maxBytes = Math.min(limits.maxBytes, this.#budget.shareBytes())
     const backlog = await this.#reader.backlog(this.#pipeId, { seq, mark })
-    if (this.#reading !== reading || (backlog.records < maxRecords && backlog.bytes < maxBytes)) return
-    if (!this.#reserve(reading, Math.min(maxBytes, backlog.bytes))) return
-    const run = await this.#reader.read(this.#pipeId, seq, { maxRecords, maxBytes, afterMark: mark })
+    if (this.#reading !== reading || (backlog.records < maxRecords && backlog.bytes < maxBytes)) return false
+    const expected = this.#lent(Math.min(maxBytes, backlog.bytes))
+    if (expected === null) return false
+    const sizes = { maxRecords, maxBytes }
+    const reads = this.#reader.read(this.#pipeId, seq, { ...sizes, afterMark: mark })
+    const run = await reads.finally(() => expected.release())
     const { messages } = run
     // The lane itself handles damaged and lost messages.
-    if (this.#reading !== reading || run.damaged.length > 0 || run.lost.length > 0) return
+    if (this.#reading !== reading || run.damaged.length > 0 || run.lost.length > 0) return false
     const bytes = bytesOf(messages)
     const isFull = run.more || recordsOf(messages) >= maxRecords || bytes >= maxBytes
-    reading.memory?.release()
-    if (!isFull || !this.#reserve(reading, bytes)) return
-    reading.messages = messages
-    // Called synchronously: the held messages are always the row's next range.
+    const memory = isFull && messages.length > 0 ? this.#lent(bytes) : null
+    if (memory === null) return false
+    this.#held.push({ messages, bytes, memory })
     onHeld(messages)
+    return true
   }
 
-  #reserve(reading: Reading, bytes: number): boolean {
-    reading.memory = this.#budget.trySpare(bytes, () => {
-      if (this.#reading === reading) this.#reading = null
-    })
-    return reading.memory !== null
+  #isFull(): boolean {
+    const bytes = this.#held.reduce((sum, batch) => sum + batch.bytes, 0)
+    const nextBytes = this.#held.at(-1)?.bytes ?? 0
+    return this.#held.length >= maxHeldBatches || bytes + nextBytes > maxHeldBytes
+  }
+
+  #lent(bytes: number): SpareMemory | null {
+    return this.#budget.trySpare(bytes, () => this.discard())
   }
 }

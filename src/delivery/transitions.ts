@@ -6,12 +6,16 @@ import assert from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
 import type { Cursor, MarkedMessage, StoredMessage } from '../log/buffer.ts'
 import {
+  asNextRanges,
+  fixedThrough,
   type LaneError,
   type LaneSpec,
   type LaneState,
   type LaneStateDamagedError,
   newLaneState,
+  nextRanges,
   type PassedMessages,
+  type SeqRange,
 } from '../metadata/lane-state.ts'
 
 export const noFailure = {
@@ -23,7 +27,6 @@ export const noFailure = {
   lastError: null,
 }
 export const noBatch = { batchFirstSeq: null, batchLastSeq: null }
-const noNext = { nextFirstSeq: null, nextLastSeq: null }
 const noLease = { leaseMsgId: null, leaseUntilMs: null }
 
 /**
@@ -50,22 +53,42 @@ export function withRange(row: LaneState, messages: readonly StoredMessage[]): L
   return { ...row, batchFirstSeq: messages[0]!.seq, batchLastSeq: messages.at(-1)!.seq }
 }
 
-/** Fixes the next range as well: once saved, it can be sent as soon as the current one is stored. */
+/** Fixes one more range: once saved, it can be sent as soon as those before it are stored. */
 export function withNext(row: LaneState, messages: readonly StoredMessage[]): LaneState {
-  assert(row.nextFirstSeq === null && messages.length > 0)
-  assert(messages[0]!.seq > (row.bisectLastSeq ?? row.batchLastSeq ?? row.cursorSeq))
-  return { ...row, nextFirstSeq: messages[0]!.seq, nextLastSeq: messages.at(-1)!.seq }
+  assert(messages.length > 0 && messages[0]!.seq > Math.max(fixedThrough(row), row.cursorSeq))
+  return { ...row, ...asNextRanges([...nextRanges(row), [messages[0]!.seq, messages.at(-1)!.seq]]) }
 }
 
-/** The next range was not sent, or can be cut again by the contract: it is decided when its turn comes. */
-export function withoutNext(row: LaneState): LaneState {
-  return row.nextFirstSeq === null ? row : { ...row, ...noNext }
+/**
+ * Ranges after this message were not sent, or can be cut again by the contract: they are decided when their turn comes.
+ */
+export function withoutNext(row: LaneState, afterSeq = 0): LaneState {
+  const ranges = nextRanges(row)
+  const kept = ranges.filter(([, lastSeq]) => lastSeq <= afterSeq)
+  return kept.length === ranges.length ? row : { ...row, ...asNextRanges(kept) }
 }
 
 /** Everything before the next range is done: it becomes the current range. */
 export function withNextAsRange(row: LaneState): LaneState {
   assert(row.batchLastSeq === null && row.bisectLastSeq === null && row.nextFirstSeq !== null)
-  return { ...row, batchFirstSeq: row.nextFirstSeq, batchLastSeq: row.nextLastSeq, ...noNext }
+  const [[batchFirstSeq, batchLastSeq], ...later] = nextRanges(row) as [SeqRange, ...SeqRange[]]
+  return { ...row, batchFirstSeq, batchLastSeq, ...asNextRanges(later) }
+}
+
+/**
+ * A version that does not know `laterRanges` keeps them in the rows that it saves, and delivers beyond them. Those that
+ * do not follow the others are dropped.
+ */
+export function afterOtherVersion(row: LaneState): LaneState {
+  if (row.laterRanges === null) return row
+  let throughSeq = Math.max(row.cursorSeq, row.batchLastSeq ?? 0, row.bisectLastSeq ?? 0)
+  const following: SeqRange[] = []
+  for (const range of nextRanges(row)) {
+    if (range[0] <= throughSeq) continue
+    following.push(range)
+    throughSeq = range[1]
+  }
+  return { ...row, ...asNextRanges(following) }
 }
 
 /** The range can no longer be read as it was, so another one is cut. */
@@ -147,13 +170,13 @@ export function afterDropped(row: LaneState, to: Cursor, dropped: number): LaneS
 }
 
 /**
- * Something other than a delivery moved the cursor, so the current range is dropped. The next range is kept only if it
- * is still complete.
+ * Something other than a delivery moved the cursor, so the current range is dropped. Of the next ranges, those that are
+ * still complete are kept.
  */
 function movedTo(row: LaneState, { seq, mark }: Cursor): LaneState {
   const nothingUnderWay = { ...noBatch, ...noFailure, ...noLease, recordOffset: 0 }
-  const isNextWhole = row.nextFirstSeq !== null && row.nextFirstSeq > seq
-  return { ...(isNextWhole ? row : withoutNext(row)), ...nothingUnderWay, cursorSeq: seq, cursorMark: mark }
+  const next = asNextRanges(nextRanges(row).filter(([firstSeq]) => firstSeq > seq))
+  return { ...row, ...next, ...nothingUnderWay, cursorSeq: seq, cursorMark: mark }
 }
 
 /** A pull consumer has everything up to `to`. */

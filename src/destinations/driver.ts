@@ -167,7 +167,7 @@ export interface EgressPolicy {
   /** CIDRs and host names (a leading `*.` matches subdomains). Deny wins over allow. */
   readonly allow: readonly string[]
   readonly deny: readonly string[]
-  /** Loopback and private addresses. `auto`: see `isPrivateDenied` (egress-addresses.ts). */
+  /** Loopback and private addresses. `auto`: see `isPrivateDenied` (guards.ts). */
   readonly private: 'allow' | 'deny' | 'auto'
   /** For `auto`: the number of workspaces, as an Int32. Main writes it, the threads that dial read it. */
   readonly workspaces?: SharedArrayBuffer

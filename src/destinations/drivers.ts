@@ -1,27 +1,34 @@
 /**
  * Opens drivers for the delivery thread. A driver and its client library are loaded when the first batch needs them: a
- * daemon without a bucket never loads the object store's SDK.
+ * daemon without a bucket never loads the object store's SDK. The destination types are at the end.
  */
-import type { TableColumn } from '../contract/destination.ts'
+import { type DestinationType, resolveConfig, type TableColumn } from '../contract/destination.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
 import { configuredSecrets } from './configured-secrets.ts'
-import { descriptorOf } from './descriptors.ts'
 import {
   type AttemptProgress,
   DeliveryError,
   type DestinationCheck,
+  type DestinationDescriptor,
   type DestinationDriver,
   type DestinationSpec,
   type DriverSettings,
+  type EgressPolicy,
   type InferRequest,
   noProgress,
   type PinServerKey,
   type Sample,
   withoutSecretsIn,
 } from './driver.ts'
-import { isPrivateDenied } from './egress-addresses.ts'
+import { checkTargetHost, checkTargetUrl } from './egress.ts'
 import { cleanText, cutToCharacters, withoutSecrets } from './error-text.ts'
+import { isPrivateDenied } from './guards.ts'
+import { httpEndpoint } from './http-endpoint/descriptor.ts'
+import { nats } from './nats/descriptor.ts'
+import { objectStore } from './object-store/descriptor.ts'
+import { pull } from './pull/descriptor.ts'
+import { database } from './sql/descriptor.ts'
 
 /**
  * Opening does no I/O and never fails; a driver that cannot be loaded is an error of its first delivery. If `egress`
@@ -147,4 +154,31 @@ async function load(
 /** Every value of the config that must not appear in a stored error. */
 export function secretsOf(spec: DestinationSpec): string[] {
   return configuredSecrets(spec, descriptorOf(spec.type).secrets(spec.config))
+}
+
+/** The destination types, one line each. Importing this loads no driver and no client library. */
+const descriptors: Record<DestinationType, DestinationDescriptor> = {
+  destination_database: database,
+  destination_object_store: objectStore,
+  destination_http_endpoint: httpEndpoint,
+  destination_nats: nats,
+  destination_pull: pull,
+}
+
+export function descriptorOf(type: DestinationType): DestinationDescriptor {
+  return descriptors[type]
+}
+
+/** Checks the spelling of a config's hosts against the egress policy. Returns the config key at fault, or null. */
+export function targetFault(
+  type: DestinationType,
+  config: Readonly<Record<string, unknown>>,
+  policy: EgressPolicy,
+): [key: string, message: string] | null {
+  for (const target of descriptorOf(type).targets(resolveConfig(type, config).config)) {
+    const fault =
+      'host' in target ? checkTargetHost(target.host, policy, target) : checkTargetUrl(target.url, policy)
+    if (fault !== null) return [target.key, fault.message]
+  }
+  return null
 }

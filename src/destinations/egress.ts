@@ -15,17 +15,18 @@ import type { Duplex } from 'node:stream'
 import tls from 'node:tls'
 import { DeliveryError, type EgressPolicy } from './driver.ts'
 import {
+  guardSocket,
   isAddressAllowed,
   isDisguised,
   isHostListed,
   isPrivateDenied,
   normaliseHost,
   parseLiteral,
-} from './egress-addresses.ts'
-import { guardSocket, type ReadLimit } from './guarded-socket.ts'
+  type ReadLimit,
+  untilStopped,
+} from './guards.ts'
 import { type Endpoint, isNamedOwn, isOwnAddress } from './own-addresses.ts'
 import { forget, lookUp } from './resolver.ts'
-import { untilStopped } from './until-stopped.ts'
 
 export interface DialTarget {
   host: string

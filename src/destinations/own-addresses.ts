@@ -6,7 +6,7 @@
  */
 import os from 'node:os'
 import type { OwnAddress } from './driver.ts'
-import { addressForms, isLoopback, normaliseHost, parseLiteral } from './egress-addresses.ts'
+import { addressForms, isLoopback, normaliseHost, parseLiteral } from './guards.ts'
 import { lookUp } from './resolver.ts'
 
 /** The server to dial. `database`: for a server with several databases. */

@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto'
 import { type Epoch, firstEpochs } from '../contract/epochs.ts'
 import { decodeLane, isLaneRowIntact } from './lane-row.ts'
+import { fixedThrough } from './lane-state.ts'
 import type { LaneRow } from './tables.ts'
 import type { Connection } from './transactions.ts'
 
@@ -62,10 +63,10 @@ export function knownSeqOf(rows: readonly LaneRow[], epochs: readonly Epoch[]): 
   const named = rows
     .filter(isLaneRowIntact)
     .map(decodeLane)
-    .flatMap((lane) => [lane.cursorSeq, lane.batchLastSeq, lane.bisectLastSeq, lane.nextLastSeq])
+    .flatMap((lane) => [lane.cursorSeq, fixedThrough(lane)])
   let knownSeq = 0
   for (const seq of [...named, ...epochs.map(({ after_seq }) => after_seq)]) {
-    knownSeq = Math.max(knownSeq, seq ?? 0)
+    knownSeq = Math.max(knownSeq, seq)
   }
   return knownSeq
 }

@@ -87,6 +87,8 @@ export interface LaneState {
    */
   nextFirstSeq: number | null
   nextLastSeq: number | null
+  /** The fixed ranges after the next one, in order. The same rules apply to them. Null: there are none. */
+  laterRanges: readonly SeqRange[] | null
   /**
    * Grows with every rewind and is never reset, so that a destination does not take repeated messages for a batch that
    * it knows.
@@ -124,6 +126,29 @@ export interface LaneState {
   ownerEpoch: number
 }
 
+/** A fixed range of messages, both ends included. */
+export type SeqRange = readonly [firstSeq: number, lastSeq: number]
+
+/** The fixed ranges after the current one, in the order in which they are sent. */
+export function nextRanges({ nextFirstSeq, nextLastSeq, laterRanges }: NextRanges): readonly SeqRange[] {
+  const later = laterRanges ?? []
+  return nextFirstSeq === null || nextLastSeq === null ? later : [[nextFirstSeq, nextLastSeq], ...later]
+}
+
+export type NextRanges = Pick<LaneState, 'nextFirstSeq' | 'nextLastSeq' | 'laterRanges'>
+
+/** The fields of the row for these ranges. */
+export function asNextRanges([next, ...later]: readonly SeqRange[]): NextRanges {
+  const [nextFirstSeq, nextLastSeq] = next ?? [null, null]
+  return { nextFirstSeq, nextLastSeq, laterRanges: later.length === 0 ? null : later }
+}
+
+/** The last message of all fixed ranges; 0: no range is fixed. No process has sent a message after it. */
+export function fixedThrough(row: LaneState): number {
+  const next = nextRanges(row).at(-1)
+  return Math.max(row.batchLastSeq ?? 0, row.bisectLastSeq ?? 0, next?.[1] ?? 0)
+}
+
 /** Counts and times that are only displayed. */
 export type LaneCounters = Pick<
   LaneState,
@@ -147,6 +172,7 @@ export function newLaneState(destinationId: string, cursorSeq = 0): LaneState {
     bisectLastSeq: null,
     nextFirstSeq: null,
     nextLastSeq: null,
+    laterRanges: null,
     generation: 0,
     rewoundFromSeq: null,
     recordOffset: 0,

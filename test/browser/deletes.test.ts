@@ -70,12 +70,12 @@ t.test('a pipe that got another description; its records and destinations are no
   await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/settings`)
   await page.getByRole('button', { name: 'Delete pipe …' }).click()
   const dialog = page.getByRole('dialog')
-  await dialog.getByLabel('Type orders to continue').fill('orders')
+  await dialog.getByLabel('Type orders to confirm').fill('orders')
   await daemon.api('PATCH', path, { pipe_description: 'still needed' })
   const words = await conflictOf(page, /^Delete the pipe/)
   t.match(words, /pipe\.pipe_description: "still needed" \(it was ""\)/)
   t.equal((await daemon.api('GET', path)).status, 200, 'nothing is deleted')
-  t.equal(await dialog.getByLabel('Type orders to continue').inputValue(), 'orders', 'what was typed stays')
+  t.equal(await dialog.getByLabel('Type orders to confirm').inputValue(), 'orders', 'what was typed stays')
 
   await daemon.ingest(pipeId, { id: 1 })
   await daemon.createDestination(pipeId, {

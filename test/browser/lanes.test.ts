@@ -65,6 +65,39 @@ t.test('a 500 is retrying and a 422 is stuck, in the table, in the messages and 
   await close()
 })
 
+t.test('a skip begins on Cancel, says that the message is parked, and leads to it', async (t) => {
+  sink.respondWith(() => ({ status: 422 }))
+  const pipeId = await daemon.createPipe({ pipe_name: 'skipped' })
+  const id = await daemon.createDestination(pipeId, endpoint('picky'))
+  await daemon.ingest(pipeId, [{ n: 1 }, { n: 2 }])
+  const lane = async () => await daemon.lane(pipeId, id)
+  await until('it is stuck', async () => (await lane()).blocking_msg_id !== null)
+  const { page, problems, close } = await dashboard.visit('admin')
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/${id}`)
+  const skip = page.getByRole('button', { name: 'Skip the message …' })
+  const dialog = page.getByRole('dialog', { name: 'Skip and park this message (2 records)?' })
+  await skip.press('Enter')
+  t.match(
+    await dialog.innerText(),
+    /moved to the parked records of picky .* You can correct and replay it there\./,
+  )
+  t.match(await dialog.innerText(), /No message is pending behind it\./, 'and not "0 messages"')
+  await dialog.locator('button:focus', { hasText: 'Cancel' }).waitFor()
+  await page.keyboard.press('Enter')
+  await dialog.waitFor({ state: 'detached' })
+  t.equal((await lane()).skipped_messages, 0, 'Enter, Enter skips nothing')
+
+  await skip.press('Enter')
+  await dialog.getByRole('button', { name: 'Skip and park 2 records' }).click()
+  await page.getByText('The blocking message of picky was skipped and parked.').waitFor()
+  await page.getByRole('link', { name: 'Open parked records' }).click()
+  const parked = page.getByRole('table', { name: 'Parked records' })
+  await parked.getByText('skipped').first().waitFor()
+  t.equal((await lane()).skipped_messages, 1)
+  t.same(problems, [])
+  await close()
+})
+
 t.test('the attempts of a lane: failures alone, and one with its request and response', async (t) => {
   sink.respondWith((_, index) => ({ status: index === 0 ? 503 : 200, body: 'so it said' }))
   sink.deliveries.length = 0
@@ -146,14 +179,34 @@ t.test(
   },
 )
 
-t.test('on a narrow screen the navigation shows that there is more to the right', async (t) => {
+t.test('on a phone every page is in the bar at the bottom, or behind its last button', async (t) => {
   const { page, problems, close } = await dashboard.visit('viewer', { width: 390, height: 800 })
-  const [isCut, background] = await page.evaluate<[boolean, string]>(`(() => {
-    const nav = document.querySelector('nav[aria-label="Pages"]')
-    return [nav.scrollWidth > nav.clientWidth, getComputedStyle(nav).backgroundImage]
-  })()`)
-  t.equal(isCut, true, 'not all pages fit')
-  t.match(background, /linear-gradient/)
+  const nav = page.getByRole('navigation', { name: 'Pages' })
+  const links = nav.getByRole('link')
+  /** The shown links, all of which are on the screen. */
+  const shown = async () => {
+    for (const link of await links.all()) {
+      const box = await link.boundingBox()
+      t.ok(box && box.x >= 0 && box.x + box.width <= 390 && box.y + box.height <= 800, await link.innerText())
+    }
+    return (await links.allInnerTexts()).map((text) => text.split('\n')[0])
+  }
+  const bar = ['Overview', 'Pipes', 'Messages']
+  t.same(await shown(), bar)
+  const more = nav.getByRole('button', { name: 'More', expanded: false })
+  await more.click()
+  const others = ['API keys', 'Users', 'Audit', 'Alerts', 'Service', 'API reference', 'Guides']
+  t.same(await shown(), [...bar, ...others])
+  t.same(await axeFindings(page), [])
+  await page.keyboard.press('Escape')
+  t.same(await shown(), bar)
+  await more.click()
+  await page.getByRole('heading', { name: 'Overview', level: 1 }).click()
+  t.same(await shown(), bar, 'a press elsewhere closes it')
+  await more.click()
+  await nav.getByRole('link', { name: 'Audit' }).click()
+  await page.getByRole('heading', { name: 'Audit log', level: 1 }).waitFor()
+  t.same(await shown(), bar, 'so does another page')
   t.same(await axeFindings(page), [])
   t.same(problems, [])
   await close()

@@ -99,6 +99,39 @@ t.test('the first page takes less than 120 KB of scripts, charts included', asyn
   await close()
 })
 
+for (const { locale, timezoneId, time, other } of [
+  { locale: 'de-DE', timezoneId: 'Asia/Tokyo', time: /^\d\d:\d\d$/, other: /[ap]m|\//i },
+  { locale: 'en-US', timezoneId: 'America/New_York', time: /^\d\d:\d\d [AP]M$/, other: /^\d\d:\d\d$/ },
+]) {
+  t.test(`the times of a chart are those of ${locale} and ${timezoneId}, which is named`, async (t) => {
+    const { page, problems, close } = await dashboard.visit('viewer', { locale, timezoneId })
+    await page.addInitScript(`
+      globalThis.drawn = []
+      const { fillText } = CanvasRenderingContext2D.prototype
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+        drawn.push(text)
+        return fillText.call(this, text, ...rest)
+      }`)
+    await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}`)
+    const chart = page
+      .getByRole('figure', { name: undefined })
+      .filter({ has: page.getByRole('img', { name: /^Records per hour/ }) })
+    await chart.locator('canvas').waitFor()
+    t.match(await chart.innerText(), `Times: ${timezoneId}`)
+    const drawn = await page.evaluate<string[]>('drawn')
+    t.ok(
+      drawn.some((text) => time.test(text)),
+      drawn.join(', '),
+    )
+    t.notOk(
+      drawn.some((text) => other.test(text)),
+      drawn.join(', '),
+    )
+    t.same(problems, [])
+    await close()
+  })
+}
+
 t.test('the checks of this file can fail', async (t) => {
   const { page, problems, close } = await dashboard.visit('admin')
   await page.evaluate(`(() => {

@@ -19,6 +19,24 @@ t.test('a wrong password is said as the API says it; the right one opens the pag
   await close()
 })
 
+t.test('a visit has one response that is an error: that nobody is signed in', async (t) => {
+  const { page, problems, close } = await dashboard.visit(null)
+  await page.getByRole('button', { name: 'Sign in' }).waitFor()
+  const failed: string[] = []
+  page.on('response', (response) => {
+    if (response.status() >= 400) failed.push(`${response.status()} ${new URL(response.url()).pathname}`)
+  })
+  await page.goto(`${daemon.url}/dashboard/`)
+  await signIn(page, 'admin@example.com')
+  for (const name of ['Pipes', 'Messages', 'API keys', 'Users', 'Audit', 'Alerts', 'Service']) {
+    await page.getByRole('link', { name, exact: true }).first().click()
+    await page.getByRole('heading', { level: 1 }).getByText(name).waitFor()
+  }
+  t.same(failed, ['401 /dashboard/api/v1/session'])
+  t.same(problems, [])
+  await close()
+})
+
 t.test('signing out ends the session and shows nothing any more', async (t) => {
   const { page, context, close } = await dashboard.visit('admin')
   await page.getByRole('button', { name: 'Account of admin@example.com' }).click()

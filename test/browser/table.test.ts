@@ -68,3 +68,22 @@ t.test('the first table: proposed, created, filled; then a key without a column 
   t.same(problems, [])
   await close()
 })
+
+t.test('an error of the database is shown with its code once, and with what waits', async (t) => {
+  const pipeId = await daemon.createPipe({ pipe_name: 'typed' })
+  await pg.query('CREATE TABLE typed (id uuid)')
+  const { host, port, database, user: username, password } = pg
+  const id = await daemon.createDestination(pipeId, {
+    destination_type: 'destination_database',
+    destination_config: { host, port, database, username, password, table: 'typed' },
+    columns: [{ column_name: 'id', column_type: 'string', source_field: 'id' }],
+  })
+  await daemon.ingest(pipeId, { id: 'not a uuid' })
+  const { page, problems, close } = await dashboard.visit('viewer')
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/${id}`)
+  const notice = page.getByRole('alert').filter({ hasText: 'Rejected: ' })
+  await notice.getByText(/1 message \(\d+ B\) pending, the oldest for \d+s/).waitFor()
+  t.equal((await notice.innerText()).match(/22P02/g)?.length, 1)
+  t.same(problems, [])
+  await close()
+})

@@ -68,7 +68,7 @@ for (const [width, colourScheme] of [
         if (place === '/edit') {
           const button = page.getByRole('button', { name: 'Try on the newest records' })
           const counts = await triedOn(page, () => button.click())
-          t.equal(counts, 'Of the 3 newest records: 1 kept, 1 left out, 1 failed.')
+          t.equal(counts, 'Of the 3 newest records: 1 kept, 1 filtered out, 1 failed.')
           const list = page.getByRole('list', { name: 'Records before and after' })
           t.equal(await list.locator('pre').count(), 4, 'three before, one after')
           t.equal(await page.locator('main img').count(), 0)
@@ -189,7 +189,7 @@ t.test('a filter that fails on all records is saved anyway if the user insists',
   await page.getByText('Some checks failed').waitFor()
   await press(page, 'Save anyway')
   // Not a state of the lane: it delivers from the beginning, and its filter fails at once.
-  await page.getByText('Its transform was not tried on the newest records.').waitFor()
+  await page.getByText('Its transform was not tested on the newest records.').waitFor()
   t.match(await storedOf(daemon, pipeId), { transform: { filter: 'record.later > 1' } })
   t.same(problems, [])
   await close()
@@ -210,16 +210,16 @@ t.test('a transform is tried in its form, and what saving it finds stays until i
   const records = '{"kind":"sale","id":12345678901234567890,"name":"<img src=x>"},{"kind":"view"},{"n":1}'
   await daemon.ingest(pipeId, `[${records}]`)
   const counts = await triedOn(page, () => page.keyboard.press('Enter'))
-  t.equal(counts, 'Of the 3 newest records: 1 kept, 1 left out, 1 failed.', 'the focus had stayed')
+  t.equal(counts, 'Of the 3 newest records: 1 kept, 1 filtered out, 1 failed.', 'the focus had stayed')
   const list = page.getByRole('list', { name: 'Records before and after' })
   const [sale = '', view = '', other = ''] = await list.getByRole('listitem').allInnerTexts()
   t.match(sale, /kept.*12345678901234567890.*<img src=x>.*After.*12345678901234567890.*"source": "shop"/s)
-  t.match(view, /left out.*"view"/s)
+  t.match(view, /filtered out.*"view"/s)
   t.match(other, /failed.*Filter: .*No such key: kind.*"n": 1/s)
   t.equal(await page.locator('main img').count(), 0)
   await fromTop(page)
   await choose(page, 'Records to show', 'failed')
-  await page.getByText('The form has changed since').waitFor()
+  await page.getByText('The form has changed: ').waitFor()
   await triedOn(page, () => press(page, 'Try on the newest records').then(() => fromTop(page)))
   t.equal(await list.getByRole('listitem').count(), 1)
 

@@ -70,6 +70,12 @@ function geoFile(): string {
   return file
 }
 
+t.test('on Linux its SQLite syncs with fdatasync', async (t) => {
+  const addon = path.join('node_modules', 'better-sqlite3', 'build', 'Release', 'better_sqlite3.node')
+  const names = readFileSync(path.join(installed.folder, addon), 'latin1')
+  t.equal(names.includes('fdatasync'), process.platform === 'linux')
+})
+
 t.test('it is small: fewer than 2,000 files and 45 MiB', async (t) => {
   const bytes = files.reduce((sum, file) => sum + statSync(file).size, 0)
   t.ok(files.length > 100 && files.length < 2000, `${files.length} files`)

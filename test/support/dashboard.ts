@@ -33,6 +33,9 @@ export interface VisitOptions {
   width?: number
   height?: number
   colourScheme?: 'light' | 'dark'
+  /** Default: those of the machine. */
+  locale?: string
+  timezoneId?: string
 }
 
 /** On a port that stays the same when it is started again. */
@@ -72,9 +75,13 @@ async function visit(
   browser: Browser,
   daemon: TestDaemon,
   role: string | null,
-  { width = 1440, height = 900, colourScheme = 'light' }: VisitOptions = {},
+  { width = 1440, height = 900, colourScheme = 'light', ...place }: VisitOptions = {},
 ): Promise<Visitor> {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: colourScheme })
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: colourScheme,
+    ...place,
+  })
   context.setDefaultTimeout(timeoutMs)
   const page = await context.newPage()
   const problems: string[] = []

@@ -9,7 +9,7 @@ import { destinationTypes, fieldsOf, wordsOf } from '../../src/contract/destinat
  * (`contract/destinations/type-facts.ts`) or its descriptor, so that a new type changes nothing there.
  */
 const root = new URL('../../src/', import.meta.url).pathname
-const tables = ['contract/destination-words.ts', 'destinations/descriptors.ts']
+const tables = ['contract/destination-words.ts', 'destinations/drivers.ts']
 const ownFiles = /^(contract\/destinations|destinations\/[\w-]+)\//
 
 const names = `destination_(?:${destinationTypes.map((type) => type.replace('destination_', '')).join('|')})`

@@ -3,11 +3,12 @@
  * by the node-gyp of npm, as npm would, once for each checkout.
  *
  * For another processor Debian's cross compiler does it. For this one SQLite itself, which takes ten times as long as the rest
- * and knows nothing of Node.js, is not compiled a second time where `npm ci` has done it: its object is the same byte for byte.
+ * and knows nothing of Node.js, is not compiled a second time where `npm run compile:sqlite` has done it: its object is the same byte for byte.
  */
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
+import { callsFdatasync, sqliteFlags } from '../compile-sqlite.mjs'
 import { keep, nodeHeaders, runtime } from './node-runtime.mjs'
 import { compilers } from './toolchain.mjs'
 
@@ -33,7 +34,7 @@ const binding = {
 export function sqliteAddon(arch) {
   const { version } = JSON.parse(readFileSync(path.join(from, 'package.json'), 'utf8'))
   const headers = nodeHeaders()
-  const folder = keep(`better-sqlite3@${version}-${runtime.abi}-${arch}`, (making) =>
+  const folder = keep(`better-sqlite3@${version}-${runtime.abi}-${arch}-fdatasync`, (making) =>
     compile(making, arch, headers),
   )
   return path.join(folder, 'better_sqlite3.node')
@@ -43,7 +44,7 @@ function compile(folder, arch, headers) {
   const sources = ['src', 'deps', 'binding.gyp', 'package.json']
   for (const name of sources) cpSync(path.join(from, name), path.join(folder, name), { recursive: true })
   const isForHere = arch === process.arch
-  if (isForHere && existsSync(compiledSqlite)) {
+  if (isForHere && callsFdatasync(compiledSqlite)) {
     copyFileSync(compiledSqlite, path.join(folder, 'sqlite3.a'))
     writeFileSync(path.join(folder, 'binding.gyp'), JSON.stringify(binding))
   }
@@ -53,7 +54,7 @@ function compile(folder, arch, headers) {
     ...process.env,
     npm_config_nodedir: headers,
     npm_config_arch: arch,
-    CFLAGS: flags,
+    CFLAGS: `${flags} ${sqliteFlags}`,
     CXXFLAGS: flags,
     ...compilers(arch),
   }

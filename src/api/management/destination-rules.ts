@@ -13,7 +13,7 @@ import {
 import { mapSecrets } from '../../contract/destination-secrets.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { type FieldErrors, shapeFaults } from '../../contract/validate.ts'
-import { descriptorOf } from '../../destinations/descriptors.ts'
+import { descriptorOf } from '../../destinations/drivers.ts'
 
 type Config = Record<string, unknown>
 /** Null: the target is allowed. Otherwise the key that names the target, and the reason of the egress policy. */

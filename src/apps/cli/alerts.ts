@@ -167,7 +167,7 @@ async function givenUrl({ url, urlFile, format }: SetOptions): Promise<string | 
     )
   const given = url ?? fromFile('--url-file', urlFile) ?? io().env[urlVariable]
   if (given !== undefined || format !== 'slack' || !canAsk()) return given
-  return (await askSecret('Address of the Slack webhook (empty: as it is): ')) || undefined
+  return (await askSecret('Address of the Slack webhook (empty: keep the stored one): ')) || undefined
 }
 
 async function givenSecret(options: SetOptions): Promise<string | null | undefined> {
@@ -176,7 +176,7 @@ async function givenSecret(options: SetOptions): Promise<string | null | undefin
   if (given !== undefined || options.askSecret !== true) return given
   if (canAsk()) return await askSecret('Secret (whsec_…): ')
   throw usageFailure(
-    '--ask-secret: this is not a terminal where it could be asked for',
+    '--ask-secret needs a terminal, and this is not one',
     `put it into the environment variable ${secretVariable}`,
   )
 }

@@ -23,7 +23,7 @@ export function addAttemptsCommand(program: Command): void {
   clientCommand<Options>(program, {
     usage: 'attempts <destination> [attempt-no]',
     summary: 'list the delivery attempts of a lane, newest first, or show one with its request and response',
-    help: 'Deliveries are kept for 24 hours and failures for 7 days, the newest of each. `pipectl why` shows what became of one message.',
+    help: 'Deliveries are kept for 24 hours and failures for 7 days, the newest of each. `pipectl why` shows what happened to one message.',
     examples: [
       'pipectl attempts orders/database --failed --since 1h',
       'pipectl attempts orders/endpoint 1042',
@@ -31,12 +31,9 @@ export function addAttemptsCommand(program: Command): void {
     options: (command) =>
       command
         .option('--failed', 'only attempts that failed')
-        .option(
-          '--since <time>',
-          'begun from then on: 15m, 1h, 2d ago, today, yesterday, or an ISO 8601 time',
-        )
-        .option('--limit <count>', 'so many at most (1 to 500, default 50)')
-        .option('--before <attempt-no>', 'older than this one: the next page'),
+        .option('--since <time>', 'begun since: 15m, 1h or 2d (ago), today, yesterday, or an ISO 8601 time')
+        .option('--limit <count>', 'number of attempts (1 to 500, default 50)')
+        .option('--before <attempt-no>', 'only attempts older than this one: the next page'),
     action: async (client, [reference, number], options) => {
       const { pipe, destination } = await findDestination(client, reference!)
       const name = fullName(pipe, destination)
@@ -87,7 +84,7 @@ function queryOf({ failed, since, limit, before }: Options): Record<string, stri
 function notKept(name: string, number: string): Failure {
   return notFoundFailure(
     `${name} has no attempt ${number}, or it is no longer kept`,
-    `\`pipectl attempts ${name}\` lists those that are`,
+    `\`pipectl attempts ${name}\` lists the attempts that are`,
   )
 }
 

@@ -119,7 +119,11 @@ With --local the key is created in the data directory, also while the daemon run
           .argParser((value: string, before: string[]) => [...before, requireScope(value)])
           .default([], 'manage'),
       )
-      command.option('--pipe <pipe>', 'the pipe that it is for; may be repeated (default: all)', repeated, [])
+      command.addOption(
+        new Option('--pipe <pipe>', 'a pipe that the key can access; can be repeated')
+          .argParser(repeated)
+          .default([], 'all'),
+      )
       command.option('--expires <when>', 'when it expires: 90d, 12h, or a time such as 2027-01-31T00:00:00Z')
       command.option('--local', 'create it in the data directory, without an API key')
       addSettingFlags(command, ['data_dir'])
@@ -160,7 +164,7 @@ async function create(body: ApiKeyCreate, options: CreateOptions & CommonOptions
 }
 
 async function createLocally(body: ApiKeyCreate, options: CreateOptions): Promise<MadeKey> {
-  const { createLocalKey } = await import('../../maintenance/keys.ts')
+  const { createLocalKey } = await import('../../maintenance/workspaces.ts')
   const workspaceName = options.workspace ?? 'default'
   return await createLocalKey(daemonSettings(options), io().env, {
     workspaceName,

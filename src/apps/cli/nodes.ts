@@ -169,7 +169,7 @@ function pick(nodes: readonly FoundNode[], wanted: string): FoundNode {
 }
 
 function gone(name: string): Failure {
-  return notFoundFailure(`${name} has just stopped`, '`pipectl nodes` lists those that are there')
+  return notFoundFailure(`${name} has just stopped`, '`pipectl nodes` lists the current nodes')
 }
 
 function seconds(text: string): number {

@@ -58,7 +58,7 @@ export function addOriginsCommands(program: Command): void {
       if (found === undefined) {
         throw notFoundFailure(
           `${origin} is not an allowed origin of ${pipe.pipe_name}`,
-          `\`pipectl origins list ${pipe.pipe_name}\` shows those that are`,
+          `\`pipectl origins list ${pipe.pipe_name}\` shows the allowed ones`,
         )
       }
       await confirm(`No longer allow ${found.origin_domain} on ${pipe.pipe_name}?`, options.yes)

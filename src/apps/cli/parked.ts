@@ -255,7 +255,10 @@ function addWait(command: Command): void {
 
 function requireOne(ids: readonly string[]): string {
   if (ids.length === 1) return ids[0]!
-  throw usageFailure('-f gives the records of one that is parked', 'name one parked record, or omit -f')
+  throw usageFailure(
+    '-f replaces the records of a single parked record',
+    'name one parked record, or omit -f',
+  )
 }
 
 function requireLimit(text: string): number {

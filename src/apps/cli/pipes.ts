@@ -14,7 +14,7 @@ import { pickPipe, readPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
 export function addPipesCommands(program: Command): void {
-  const pipes = group(program, 'pipes', 'where records come in')
+  const pipes = group(program, 'pipes', 'where clients send records')
   addReading(pipes)
   addWriting(pipes)
   addStatusCommands(pipes)

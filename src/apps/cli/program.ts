@@ -26,7 +26,7 @@ export async function buildProgram(withClientCommands = true): Promise<Command> 
 Terms:
   record       one JSON object
   message      the records of one accepted request; delivered or skipped as a whole
-  pipe         where records come in
+  pipe         where clients send records
   destination  where the messages of a pipe go
   lane         a destination's position in its pipe: what it has delivered, what is pending, what blocks it
   batch        the messages of one delivery attempt

@@ -148,7 +148,7 @@ export function only<T>(
   if (matches.length === 1) return matches[0]!
   if (matches.length === 0) throw notFound(what, reference, names)
   throw usageFailure(
-    `${JSON.stringify(reference)} fits ${matches.length} ${what}s:\n${matches.map((one) => `  ${show(one)}`).join('\n')}`,
+    `${JSON.stringify(reference)} matches ${matches.length} ${what}s:\n${matches.map((one) => `  ${show(one)}`).join('\n')}`,
     hint,
   )
 }

@@ -174,7 +174,7 @@ async function withUsers<T>(
     })
   }
   const settings = daemonSettings(options)
-  const { withLocalUsers } = await import('../../maintenance/users.ts')
+  const { withLocalUsers } = await import('../../maintenance/workspaces.ts')
   return await withLocalUsers(settings, io().env, options.workspace ?? 'default', (users) =>
     use({ ...users, url: dashboardOrigin(settings) }),
   )

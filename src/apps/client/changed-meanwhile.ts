@@ -21,7 +21,7 @@ export function changedSettings(before: object, now: object): Difference[] {
   return differences(settingsOf(before), settingsOf(now))
 }
 
-/** What users set, in the body of a GET or in one resource of it. */
+/** The settings of users in the body of a GET, or in one resource of it. */
 export function settingsOf(body: object): object {
   const kept = Object.entries(body).filter(([key]) => !notSettings.has(key))
   return Object.fromEntries(
@@ -60,7 +60,7 @@ export function changedMeanwhile(name: string, found: readonly Difference[], cau
   return new Failure(
     exitCodes.conflict,
     `someone else has changed ${name} in the meantime, and nothing was done${found.length === 0 ? '' : `:${listed(found)}`}`,
-    'run the command again to make your change to what it is now',
+    'run the command again to change the current state',
     cause,
   )
 }

@@ -14,8 +14,7 @@ import {
 } from '../../metadata/cluster-store.ts'
 import { normaliseId, toFlag } from '../../metadata/tables.ts'
 import type { Connection } from '../../metadata/transactions.ts'
-import type { DatabaseClock } from './database-clock.ts'
-import { inStatements } from './statements.ts'
+import { type DatabaseClock, inStatements } from './statements.ts'
 
 export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['pipes'] {
   return {

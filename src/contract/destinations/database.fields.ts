@@ -70,7 +70,7 @@ export const database = {
   fields: {
     dialect: {
       kind: 'choice',
-      label: 'Kind of server',
+      label: 'Server type',
       options: { postgresql: 'PostgreSQL', postgres: null, pg: null, mysql: 'MySQL', mariadb: 'MariaDB' },
       usual: 'PostgreSQL',
       flag: { value: 'dialect', help: 'postgresql, mysql or mariadb' },
@@ -78,7 +78,7 @@ export const database = {
     },
     sql_dialect: {
       kind: 'choice',
-      label: 'Kind of server',
+      label: 'Server type',
       hint: 'The same as dialect.',
       options: { postgresql: 'PostgreSQL', postgres: null, pg: null, mysql: 'MySQL', mariadb: 'MariaDB' },
       aliasOf: 'dialect',
@@ -138,7 +138,7 @@ export const database = {
     },
     tls_verify: {
       kind: 'choice',
-      label: 'Certificate of the server',
+      label: 'Server certificate',
       hint: 'With ca and full, connections to loopback use TLS too.',
       options: {
         none: 'not verified, the key of the first server is pinned',
@@ -157,7 +157,7 @@ export const database = {
     },
     tls_ca: {
       ...pem,
-      label: 'CA of that certificate',
+      label: 'CA certificates',
       hint: 'PEM: the authorities whose certificates are trusted, instead of the public ones. Needs tls_verify ca or full.',
       empty: 'unset',
       flag: { value: 'file', help: 'PEM file with the CA of that certificate' },
@@ -171,7 +171,7 @@ export const database = {
     },
     tls_key: {
       ...optionalSecret,
-      label: 'Key of the client certificate',
+      label: 'Client certificate key',
       hint: 'PEM: the private key of tls_cert, without a passphrase.',
       lines: 'pem',
       advanced: true,

@@ -1,5 +1,4 @@
 /** An HTTP endpoint. */
-import { resourceLimits } from '../resource-limits.ts'
 import { optionalSecret, originOf, type ResolvedFields } from './config-field.ts'
 import { type ConnectionUrl, ConnectionUrlError } from './connection-url.ts'
 import { sendAtOnce, type TypeFacts } from './type-facts.ts'
@@ -93,7 +92,7 @@ export const httpEndpoint = {
     },
     secret_path: {
       kind: 'boolean',
-      label: 'Path of the URL',
+      label: 'URL path',
       hint: 'For services in which the URL alone gives access, such as Discord, Teams and Zapier. Always on with body_format slack. To turn it off, send the URL again.',
       options: { true: 'is a secret', false: 'is shown, except for Slack' },
       hidesUrlPath: true,
@@ -129,7 +128,7 @@ export const httpEndpoint = {
     },
     timeout_ms: {
       kind: 'integer',
-      label: 'Time for a response, in milliseconds',
+      label: 'Response timeout (ms)',
       hint: 'For one request.',
       advanced: true,
       minimum: 1000,
@@ -151,13 +150,5 @@ export const httpEndpoint = {
 
 export type BodyFormat = ResolvedFields<typeof httpEndpoint.fields>['body_format']
 
-/** True for formats that send one request per record. */
-export function isOneByOne(format: BodyFormat): boolean {
-  return format === 'json_object' || format === 'slack'
-}
-
-/** The number of requests that `records` records need. */
-export function requestsFor(format: BodyFormat, records: number): number {
-  if (isOneByOne(format)) return records
-  return format === 'es_bulk' ? Math.ceil(records / resourceLimits.bulkRecords) : 1
-}
+/** The formats that send one request per record. */
+export const oneByOneFormats: ReadonlySet<BodyFormat> = new Set(['json_object', 'slack'])

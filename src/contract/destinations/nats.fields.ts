@@ -86,12 +86,12 @@ export const nats = {
     },
     tls_ca: {
       ...pem,
-      label: 'Authorities (PEM)',
+      label: 'CA certificates',
       hint: "PEM: the authorities whose certificates are trusted, instead of the system's.",
     },
     tls_verify: {
       kind: 'boolean',
-      label: 'Certificate of the server',
+      label: 'Server certificate',
       hint: 'With tls:// addresses: false accepts any certificate. The connection is then encrypted, but not protected from an attacker in between.',
       options: { true: 'is verified', false: 'is not verified' },
       advanced: true,
@@ -99,13 +99,13 @@ export const nats = {
     },
     tls_cert: {
       ...pem,
-      label: 'Certificate to show (PEM)',
+      label: 'Client certificate',
       hint: 'PEM: the client certificate. Needs tls_key.',
     },
     tls_key: {
       ...optionalSecret,
       lines: 'pem',
-      label: 'Key of the certificate (PEM)',
+      label: 'Client certificate key',
       hint: 'PEM: the private key of tls_cert, without a passphrase.',
       advanced: true,
       maxLength: 65_536,
@@ -122,7 +122,7 @@ export const nats = {
     },
     timeout_ms: {
       kind: 'integer',
-      label: 'Time for an acknowledgement, in milliseconds',
+      label: 'Acknowledgement timeout (ms)',
       hint: 'The longest wait for the acknowledgement of a message.',
       advanced: true,
       minimum: 1000,

@@ -80,7 +80,7 @@ export const objectStore = {
     },
     key_template: {
       kind: 'text',
-      label: 'Names of objects',
+      label: 'Object key',
       hint: 'Must contain {first_seq}. Date and time are those of the first message, in UTC. Also {pipe_id}, {mm}, {ss}, {msg_id} and {epoch}.',
       advanced: true,
       maxLength: 900,
@@ -113,7 +113,7 @@ export const objectStore = {
     },
     force_path_style: {
       kind: 'boolean',
-      label: 'Bucket in the path',
+      label: 'Path-style URLs',
       hint: 'https://store/bucket/key instead of https://bucket.store/key.',
       options: { true: 'yes', false: 'no' },
       usual: 'true with endpoint, false for AWS',

@@ -10,14 +10,17 @@ export const pull = {
   fields: {
     ack_mode: {
       kind: 'choice',
-      label: 'A message is done',
+      label: 'Acknowledgement mode',
       hint: 'When a message counts as done.',
-      options: { auto: 'when it was handed over', explicit: 'when the consumer acknowledges it' },
+      options: {
+        auto: 'automatic, when the message is handed over',
+        explicit: 'explicit, when the consumer acknowledges it',
+      },
       default: 'auto',
     },
     lease_seconds: {
       kind: 'integer',
-      label: 'Seconds to acknowledge',
+      label: 'Acknowledgement timeout (seconds)',
       hint: 'With ack_mode explicit: an unacknowledged message is delivered again after this time.',
       minimum: 5,
       maximum: 600,

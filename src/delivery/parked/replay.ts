@@ -26,8 +26,8 @@
  *   | after it was rejected, before that save     | replaying             | the same try again                     |
  */
 import { v5 } from 'uuid'
-import { descriptorOf } from '../../destinations/descriptors.ts'
 import { type Batch, DeliveryError } from '../../destinations/driver.ts'
+import { descriptorOf } from '../../destinations/drivers.ts'
 import { type LaneSpec, newLaneState } from '../../metadata/lane-state.ts'
 import type { ParkedCause, Replay } from '../../metadata/parked-store-port.ts'
 import { StorageUnavailableError } from '../../platform/error-code.ts'

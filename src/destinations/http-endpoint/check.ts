@@ -2,8 +2,8 @@
 import { openSecretsAdvice } from '../../contract/header-names.ts'
 import type { DestinationCheck, DriverSettings, HttpEndpointSpec } from '../driver.ts'
 import { networkError } from '../network-error.ts'
-import { responseError } from './errors.ts'
 import { openEndpoint } from './request.ts'
+import { responseError } from './response.ts'
 
 export async function checkHttpEndpoint(
   spec: HttpEndpointSpec,

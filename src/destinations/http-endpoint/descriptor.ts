@@ -1,5 +1,6 @@
 /** Facts and rules of HTTP endpoints. */
-import { requestsFor } from '../../contract/destinations/http-endpoint.fields.ts'
+import { type BodyFormat, oneByOneFormats } from '../../contract/destinations/http-endpoint.fields.ts'
+import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { DestinationDescriptor, HttpEndpointSpec } from '../driver.ts'
 import { httpUrlFault } from '../url-rules.ts'
 import { headerErrors, headerValueError, httpSecrets } from './header-rules.ts'
@@ -31,6 +32,12 @@ export const httpEndpoint: DestinationDescriptor<HttpEndpointSpec> = {
   isExactlyOnce: () => false,
   secrets: httpSecrets,
   load: async () => (await import('./driver.ts')).httpEndpoint,
+}
+
+/** The number of requests that `records` records need. */
+function requestsFor(format: BodyFormat, records: number): number {
+  if (oneByOneFormats.has(format)) return records
+  return format === 'es_bulk' ? Math.ceil(records / resourceLimits.bulkRecords) : 1
 }
 
 /** Checks fields that belong to one format only. */

@@ -2,16 +2,26 @@
  * HTTP endpoint driver. A batch is one request (`json_array`, `ndjson`), one request per record (`json_object`,
  * `slack`), or one request per few thousand records (`es_bulk`). A repeated request has the same `webhook-id`.
  */
-import { isOneByOne } from '../../contract/destinations/http-endpoint.fields.ts'
-import type { AttemptProgress, Batch, DriverModule, HttpEndpointSpec } from '../driver.ts'
-import { DeliveryError, noProgress } from '../driver.ts'
-import { sendOneByOne } from '../one-by-one.ts'
+import { createHmac } from 'node:crypto'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import { type BodyFormat, oneByOneFormats } from '../../contract/destinations/http-endpoint.fields.ts'
+import { filledBodies, toJsonArray, toNdjson } from '../../log/record-text.ts'
+import {
+  type AttemptProgress,
+  type Batch,
+  DeliveryError,
+  type DriverModule,
+  type HttpEndpointSpec,
+  noProgress,
+} from '../driver.ts'
+import { sendOneByOne, singleRecords } from '../one-by-one.ts'
 import { rejectionOf } from '../park.ts'
-import { batchBody, compress, contentType, type RequestBody, recordBodies, webhookHeaders } from './body.ts'
 import { checkHttpEndpoint } from './check.ts'
-import { concernsEndpoint, type EndpointResponse, responseError } from './errors.ts'
 import { bulkRequests, settleBulk } from './es-bulk.ts'
-import { type Endpoint, openEndpoint } from './request.ts'
+import { type Endpoint, openEndpoint, type RequestBody } from './request.ts'
+import { concernsEndpoint, type EndpointResponse, responseError } from './response.ts'
+import { toLokiPush, toSlackMessage } from './vendor-bodies.ts'
 
 export const httpEndpoint: DriverModule<HttpEndpointSpec> = {
   open(spec, settings) {
@@ -40,7 +50,7 @@ async function deliver(
     }
     return
   }
-  if (!isOneByOne(format)) return void (await send(batchBody(batch, spec)))
+  if (!oneByOneFormats.has(format)) return void (await send(batchBody(batch, spec)))
   const records = recordBodies(batch, spec)
   await sendOneByOne(
     { batch, records, concurrency: spec.concurrency ?? 1, send: async (body) => void (await send(body)) },
@@ -83,4 +93,65 @@ async function sendBody(
   if (error === null) return response
   if (error.fault !== 'records' || body.only === undefined) throw error
   throw error.with({ rejected: rejectionOf(error, body.only) })
+}
+
+/** A batch as one request. Records keep their original text. */
+export function batchBody(batch: Batch, { config, pipeName }: HttpEndpointSpec): RequestBody {
+  const { identity, firstSeq, messages } = batch
+  const bodies = filledBodies(messages)
+  return {
+    webhookId: identity,
+    body: bodyOf(),
+    firstSeq,
+    ...(messages.length === 1 ? { only: { seq: firstSeq, recordIndex: null } } : {}),
+  }
+
+  function bodyOf(): Buffer {
+    const { body_format: format, labels } = config
+    // Every line of NDJSON ends with a newline, including the last: receivers wait for it.
+    if (format === 'ndjson') return toNdjson(bodies, '', '\n')
+    if (format === 'loki') return toLokiPush(messages, labels, pipeName)
+    return toJsonArray(bodies)
+  }
+}
+
+/** One request per record: see `singleRecords`. */
+export function* recordBodies(
+  batch: Batch,
+  { config, destinationId }: HttpEndpointSpec,
+): Generator<RequestBody, void> {
+  const { body_format: format, text_template: template } = config
+  for (const { id, body: record, seq, recordIndex } of singleRecords(batch, destinationId)) {
+    const body = format === 'slack' ? toSlackMessage(record, template) : record
+    yield { webhookId: id, body, firstSeq: seq, only: { seq, recordIndex } }
+  }
+}
+
+function contentType(format: BodyFormat): string {
+  return format === 'ndjson' || format === 'es_bulk' ? 'application/x-ndjson' : 'application/json'
+}
+
+/** Runs off the event loop. Uses a low level: a batch is compressed once, and the network is rarely that slow. */
+function compress(body: Buffer): Promise<Buffer> {
+  return promisify(gzip)(body, { level: 4 })
+}
+
+/**
+ * Standard Webhooks headers. The id and the time are always sent. With secrets (`whsec_` and base64, separated by a
+ * space) there is one signature per secret. The uncompressed body is signed: frameworks decompress a request before an
+ * application sees it, so the application could not verify the compressed bytes.
+ */
+export function webhookHeaders(
+  { webhookId, body }: RequestBody,
+  nowMs: number,
+  secrets: string | null,
+): Record<string, string> {
+  const timestamp = String(Math.floor(nowMs / 1000))
+  const headers: Record<string, string> = { 'webhook-id': webhookId, 'webhook-timestamp': timestamp }
+  if (secrets === null) return headers
+  const signatures = secrets.split(' ').map((secret) => {
+    const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64')
+    return `v1,${createHmac('sha256', key).update(`${webhookId}.${timestamp}.`).update(body).digest('base64')}`
+  })
+  return { ...headers, 'webhook-signature': signatures.join(' ') }
 }

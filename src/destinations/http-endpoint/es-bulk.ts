@@ -12,10 +12,10 @@ import { v5 } from 'uuid'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { AttemptProgress, Batch, RejectedRecord } from '../driver.ts'
 import { DeliveryError } from '../driver.ts'
-import { protocolError } from '../guarded-socket.ts'
+import { protocolError } from '../guards.ts'
 import { type SingleRecord, singleRecords } from '../one-by-one.ts'
 import { parkAll } from '../park.ts'
-import type { RequestBody } from './body.ts'
+import type { RequestBody } from './request.ts'
 
 export interface BulkRequest extends RequestBody {
   records: readonly SingleRecord[]

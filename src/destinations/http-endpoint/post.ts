@@ -8,9 +8,9 @@ import { urlSecrets } from '../../contract/secret-url.ts'
 import { DeliveryError, type DriverSettings, type HttpEndpointSpec } from '../driver.ts'
 import { cleanText, withoutSecrets } from '../error-text.ts'
 import { networkError } from '../network-error.ts'
-import { webhookHeaders } from './body.ts'
-import { type EndpointResponse, printable, quoted, retryAfterMs, sentMs } from './errors.ts'
+import { webhookHeaders } from './driver.ts'
 import { openEndpoint } from './request.ts'
+import { type EndpointResponse, printable, quoted, retryAfterMs, sentMs } from './response.ts'
 
 export interface Post {
   url: string

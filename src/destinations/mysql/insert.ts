@@ -18,8 +18,7 @@ import { DeliveryError, type RejectedRecord } from '../driver.ts'
 import { rejectionOf } from '../park.ts'
 import type { MysqlConnection } from './connection.ts'
 import { isRecordFault, mysqlError, serverErrorOf } from './errors.ts'
-import { namedValue } from './named-value.ts'
-import { bytesOf, placeOf, type Row } from './rows.ts'
+import { bytesOf, namedValue, placeOf, type Row } from './rows.ts'
 import { type InsertPlan, insertSql } from './statement.ts'
 
 const statementRows = [250, 64, 8, 1] as const
@@ -32,7 +31,10 @@ const maxPlaceholders = 65_535
 /** No statement needs to be larger, and its packet is one block of memory. */
 const maxStatementBytes = 8 * 1024 * 1024
 
-/** Leaves the transaction open, for the caller to commit. Rejects with the server's or the connection's error, or with a DeliveryError that names a record. */
+/**
+ * Leaves the transaction open, for the caller to commit. Rejects with the server's or the connection's error, or with
+ * a DeliveryError that names a record.
+ */
 export async function storeRows(
   connection: MysqlConnection,
   plan: InsertPlan,

@@ -10,7 +10,7 @@
 import { v5 } from 'uuid'
 import type { Batch, DestinationDriver, DriverModule, DriverSettings, NatsSpec } from '../driver.ts'
 import { DeliveryError, noProgress } from '../driver.ts'
-import { protocolError } from '../guarded-socket.ts'
+import { protocolError } from '../guards.ts'
 import { type SingleRecord, sendOneByOne, singleRecords } from '../one-by-one.ts'
 import { rejectionOf } from '../park.ts'
 import { subjectOf } from './addresses.ts'

@@ -1,6 +1,6 @@
 /** Holds a driver's single connection: to the first server that accepts it, starting with the last one that did. */
 import { DeliveryError, type DriverSettings, type NatsSpec } from '../driver.ts'
-import { ReadLimit } from '../guarded-socket.ts'
+import { ReadLimit } from '../guards.ts'
 import { aborted } from '../one-by-one.ts'
 import { parseAddresses } from './addresses.ts'
 import { connectNats, type NatsLink } from './connection.ts'

@@ -7,7 +7,7 @@
  * The server can be malicious: lines and payloads are bounded, and any other input is an error. Its list of other servers
  * (`connect_urls`) is ignored.
  */
-import { protocolError } from '../guarded-socket.ts'
+import { protocolError } from '../guards.ts'
 
 export interface ServerInfo {
   /** Maximum bytes of a message, including its headers. */

@@ -8,7 +8,7 @@
  */
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { DeliveryError } from '../driver.ts'
-import { protocolError } from '../guarded-socket.ts'
+import { protocolError } from '../guards.ts'
 
 const headerBytes = 5
 

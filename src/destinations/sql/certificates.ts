@@ -4,7 +4,7 @@
  */
 import { checkServerIdentity, type PeerCertificate, TLSSocket } from 'node:tls'
 import { type DatabaseSpec, DeliveryError } from '../driver.ts'
-import { protocolError } from '../guarded-socket.ts'
+import { protocolError } from '../guards.ts'
 import { tlsFaults, tlsMaterial } from '../tls-config.ts'
 import { isOwnHost } from './columns.ts'
 

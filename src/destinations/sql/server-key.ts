@@ -19,7 +19,7 @@ import {
   type DriverSettings,
   type PinServerKey,
 } from '../driver.ts'
-import { protocolError } from '../guarded-socket.ts'
+import { protocolError } from '../guards.ts'
 import { isVerified, requireVerified } from './certificates.ts'
 
 /** Called once TLS is up, before anything is sent. If it rejects with a DeliveryError, send nothing and drop the socket. */
@@ -48,7 +48,7 @@ export function pinnedOnFirstUse(
 export function comparedWithPin(
   spec: DatabaseSpec,
   { pinsDatabaseKeys = true }: DriverSettings,
-  report: (check: DestinationCheck) => void,
+  report: (check: DestinationCheck) => void = () => {},
 ): AdmitServer {
   if (isVerified(spec.config)) return verified(spec.config, report)
   const pinned = pinsDatabaseKeys ? (spec.pinnedKey ?? null) : null

@@ -11,7 +11,7 @@ export interface IndexCalls {
 }
 
 const host = new ThreadHost<string, IndexCalls>()
-// Nobody waits for the index, and it takes 0.1 to 0.2 s of processor time.
+// No other thread waits for the index, which takes 0.1 to 0.2 s of processor time.
 lowerPriority()
 
 host.serve({

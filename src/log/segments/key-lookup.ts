@@ -15,8 +15,10 @@
  */
 import assert from 'node:assert'
 import { createHash } from 'node:crypto'
+import path from 'node:path'
 import Database from 'better-sqlite3'
 import { parse, stringify } from 'uuid'
+import { fsyncDirectory } from '../../platform/fsync.ts'
 import type { PipeKey } from '../key-store.ts'
 import type { KeyedMessage } from './frame-commit.ts'
 
@@ -63,6 +65,8 @@ export class KeyLookup {
     try {
       this.#db.pragma('journal_mode = WAL')
       this.#db.exec(schema)
+      // The names of the file and of its -wal: see openForWriting.
+      fsyncDirectory(path.dirname(file))
       this.#db.pragma('synchronous = NORMAL')
       // Reading the columns detects a file of another program with tables of the same names.
       this.#db.prepare('SELECT no, pipe_id, keys FROM held LIMIT 1').get()

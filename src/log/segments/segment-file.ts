@@ -179,13 +179,18 @@ function assertComplete(file: string, pipeCount: number): void {
   }
 }
 
-/** Opens a connection that writes: WAL mode, every commit fsynced. Creates the -wal and the -shm. */
+/**
+ * Opens a connection that writes: WAL mode, every commit fsynced. Creates the -wal and the -shm. The name of the -wal
+ * survives a power cut once this returns: where SQLite calls fdatasync, it calls that for the directory too, and
+ * fdatasync promises nothing about names.
+ */
 export function openForWriting(dir: string, name: SegmentName): Database.Database {
   const file = segmentFile(dir, name)
   return onFile('opening', file, () => {
     const db = new Database(file, { fileMustExist: true })
     try {
       requireFull(db)
+      fsyncDirectory(dir)
       return db
     } catch (error) {
       db.close()

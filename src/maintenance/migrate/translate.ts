@@ -9,7 +9,13 @@
  */
 
 import { encodeLane } from '../../metadata/lane-row.ts'
-import type { LaneState } from '../../metadata/lane-state.ts'
+import {
+  asNextRanges,
+  type LaneState,
+  type NextRanges,
+  nextRanges,
+  type SeqRange,
+} from '../../metadata/lane-state.ts'
 import type { LaneHistoryRow, LaneRow, ParkedRow } from '../../metadata/tables.ts'
 import type { MovedLane } from './metadata-store.ts'
 import type { MovedSeq } from './seq-map.ts'
@@ -28,9 +34,8 @@ export interface Gap {
 
 /** Every seq in the lane's rows. */
 export function namedSeqs({ state, isIntact, history, parkedSeqs }: MovedLane): number[] {
-  const { cursorSeq, batchFirstSeq, batchLastSeq, bisectLastSeq, nextFirstSeq, nextLastSeq } = state
-  const { rewoundFromSeq } = state
-  const ranges = [batchFirstSeq, batchLastSeq, bisectLastSeq, nextFirstSeq, nextLastSeq, rewoundFromSeq]
+  const { cursorSeq, batchFirstSeq, batchLastSeq, bisectLastSeq, rewoundFromSeq } = state
+  const ranges = [batchFirstSeq, batchLastSeq, bisectLastSeq, ...nextRanges(state).flat(), rewoundFromSeq]
   const runs = history.flatMap((run) => [run.firstSeq, run.lastSeq])
   const position = isIntact ? [cursorSeq, ...ranges.filter((seq) => seq !== null)] : []
   return [...position, ...runs, ...parkedSeqs]
@@ -80,26 +85,35 @@ const noRanges = {
   bisectLastSeq: null,
   nextFirstSeq: null,
   nextLastSeq: null,
+  laterRanges: null,
   recordOffset: 0,
 }
 
 function rangesOf(state: LaneState, map: NewSeqs): Partial<LaneState> {
-  if (state.batchFirstSeq === null) return noRanges
+  if (state.batchFirstSeq === null) return { ...noRanges, ...translatedNext(state, map) }
   const at = (seq: number | null) => (seq === null ? null : map.of(seq).at)
   const [first, last] = [at(state.batchFirstSeq), at(state.batchLastSeq)]
   if (first === null || last === null) return { ...noRanges, ...nothingUnderWay }
   const bisectLast = at(state.bisectLastSeq)
   // Without the end of the search, its range is undefined.
   if (state.bisectLastSeq !== null && bisectLast === null) return { ...noRanges, ...nothingUnderWay }
-  const [nextFirst, nextLast] = [at(state.nextFirstSeq), at(state.nextLastSeq)]
-  const hasNext = nextFirst !== null && nextLast !== null
   return {
     batchFirstSeq: first,
     batchLastSeq: last,
     bisectLastSeq: bisectLast,
-    nextFirstSeq: hasNext ? nextFirst : null,
-    nextLastSeq: hasNext ? nextLast : null,
+    ...translatedNext(state, map),
   }
+}
+
+/** The ranges up to the first that has lost one end. */
+function translatedNext(state: LaneState, map: NewSeqs): NextRanges {
+  const ranges: SeqRange[] = []
+  for (const [firstSeq, lastSeq] of nextRanges(state)) {
+    const [first, last] = [map.of(firstSeq).at, map.of(lastSeq).at]
+    if (first === null || last === null) break
+    ranges.push([first, last])
+  }
+  return asNextRanges(ranges)
 }
 
 function lostBehind(cursorSeq: number, gaps: readonly Gap[]): number {

@@ -7,10 +7,12 @@
  * wait for it there and never fail in the middle to upgrade a read lock.
  */
 import { closeSync, openSync } from 'node:fs'
+import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import Database from 'better-sqlite3'
 import { ConfigError } from '../../platform/config-error.ts'
 import { errorCode, isNoSpace } from '../../platform/error-code.ts'
+import { fsyncDirectory } from '../../platform/fsync.ts'
 import { inWords } from '../../platform/storage-error.ts'
 
 export const busyTimeoutMs = 10_000
@@ -23,6 +25,8 @@ export async function openSqliteFile(file: string): Promise<Database.Database> {
     closeSync(openSync(file, 'a', 0o600))
     database = new Database(file, { timeout: busyTimeoutMs })
     await switchToWal(database)
+    // SQLite may call fdatasync, which promises nothing about the names of the file and of its -wal.
+    fsyncDirectory(path.dirname(file))
     database.pragma('synchronous = FULL')
     database.pragma('foreign_keys = ON')
     return database
@@ -72,4 +76,14 @@ export function assertFullSync(database: Database.Database): void {
   const level = database.pragma('synchronous', { simple: true })
   if (level !== 2)
     throw new Error(`metadata: PRAGMA synchronous is ${level}, not FULL: changes would not be durable`)
+}
+
+/** Changes nothing. Throws the errors of SQLite. */
+export function readSqliteFile<T>(file: string, read: (database: Database.Database) => T): T {
+  const database = new Database(file, { readonly: true, fileMustExist: true, timeout: busyTimeoutMs })
+  try {
+    return read(database)
+  } finally {
+    database.close()
+  }
 }

@@ -6,7 +6,8 @@
  *   prefix    those before some moment, the same for all files
  *   subset    any of them, each as a whole
  *   torn512, torn4096   any of them, each sector of a write by itself
- *   zeroed    the length survives and the data does not: zeros; or nothing does
+ *   zeroed    a write survives, or nothing of it, or only the length that it gives the file: what is new is zeros then,
+ *             and what it overwrites is as before, because a disk has space for new data before it has the data
  *   mixed     another mode for every file
  */
 import type { Random } from './random.ts'
@@ -70,7 +71,9 @@ export class DiskFile {
   afterCut(mode: DataMode, random: Random, prefixEnd: number): Buffer {
     if (this.#changes.length === 0) return this.#synced
     const own = mode === 'mixed' ? random.pick(dataModes.filter((other) => other !== 'mixed')) : mode
-    return applied(this.#synced, [...surviving(this.#changes, own, random, prefixEnd)])
+    return applied(this.#synced, [
+      ...surviving(this.#changes, own, random, { prefixEnd, length: this.#synced.length }),
+    ])
   }
 }
 
@@ -78,7 +81,7 @@ function* surviving(
   changes: readonly Change[],
   mode: DataMode,
   random: Random,
-  prefixEnd: number,
+  { prefixEnd, length }: { prefixEnd: number; length: number },
 ): Generator<Change> {
   for (const change of changes) {
     const isLucky = () => random.next() < 0.5
@@ -89,7 +92,7 @@ function* surviving(
     } else if (mode === 'subset' || change.data === null) {
       if (isLucky()) yield change
     } else if (mode === 'zeroed') {
-      if (isLucky()) yield isLucky() ? change : { ...change, data: Buffer.alloc(change.data.length) }
+      if (isLucky()) yield isLucky() ? change : zerosBeyond(length, change)
     } else {
       const sectorBytes = mode === 'torn512' ? 512 : 4096
       for (const sector of sectors(change.offset, change.data, sectorBytes)) {
@@ -97,6 +100,12 @@ function* surviving(
       }
     }
   }
+}
+
+function zerosBeyond(length: number, { at, isOrphan, offset: begin, data }: Change): Change {
+  const end = begin + (data?.length ?? 0)
+  const offset = Math.max(begin, Math.min(end, length))
+  return { at, isOrphan, offset, data: Buffer.alloc(end - offset) }
 }
 
 /** Cut at the disk's sector boundaries, not at the write's own. */

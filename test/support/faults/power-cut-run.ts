@@ -83,7 +83,7 @@ export async function recordRun(work: string, name: keyof typeof runs): Promise<
  */
 export async function recordKilledRun(work: string, atSync: number): Promise<Recording> {
   const { root, disk } = recorder(work)
-  disk.plan({ at: atSync, kill: 'before', kinds: ['sync'], match: '-wal' })
+  disk.plan({ at: atSync, kill: 'before', kinds: ['sync', 'datasync'], match: '-wal' })
   const steps: Step[] = [{ do: 'open' }, some(10), { do: 'exit' }]
   const run = () => runProgram({ root, steps, env: disk.env })
   await run()

@@ -184,7 +184,7 @@ t.test('one without a name that may be new or a change of several is refused, no
     exitCode: 2,
     message:
       /no destination_name: a new database of orders, or a change of one of these\?\n {2}orders\/a {2}db\/shop x\n/,
-    hint: /write destination_name/,
+    hint: /add destination_name/,
   })
   t.match(refused([pulled()], [pull('a'), pull('b')]), { message: /a new pull/ })
   t.strictSame(plan([database('c', table('z'))], existing).steps, [

@@ -85,6 +85,14 @@ t.test('a lane stands where it stood, with its range', async (t) => {
     ...{ nextFirstSeq: 2048, nextLastSeq: 2048, recordOffset: 2, generation: 3, attempts: 4 },
     ...{ blockingMsgId: 'm', sizeLimitRecords: 50, deliveredRecords: 8, ownerEpoch: 0 },
   })
+  const later = { batchFirstSeq: 12, batchLastSeq: 12, nextFirstSeq: 20, nextLastSeq: 20 }
+  t.match(moved(lane({ cursorSeq: 10, ...later, laterRanges: [[21, 21]] })), {
+    ...{ batchFirstSeq: 1025, nextFirstSeq: 1026, nextLastSeq: 1026, laterRanges: [[2048, 2048]] },
+  })
+  const none = { batchFirstSeq: null, batchLastSeq: null, bisectLastSeq: null }
+  t.match(moved(lane({ cursorSeq: 12, ...later, ...none, laterRanges: [[21, 44]] })), {
+    ...{ cursorSeq: 1025, batchFirstSeq: null, nextFirstSeq: 1026, nextLastSeq: 1026, laterRanges: null },
+  })
   t.equal(moved(lane({ cursorSeq: 9 })).cursorSeq, 0, 'before the first message')
   t.equal(moved(lane({ cursorSeq: 99 })).cursorSeq, 2048, 'a lane that began at the head of the whole buffer')
 })

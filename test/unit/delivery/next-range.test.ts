@@ -1,13 +1,17 @@
 /**
- * Where batches are full, the range of the next one is saved while the one before it is under way: then no save stands
- * between two batches, and a crash changes no range that may have been sent.
+ * Where batches are full, the ranges of the next ones are saved while one is under way: then no save stands between two
+ * batches, and a crash changes no range that may have been sent.
  */
 import t from 'tap'
 import { batchIdentity } from '../../../src/delivery/batch.ts'
-import { LaneStoreUnavailableError } from '../../../src/metadata/lane-state.ts'
+import {
+  LaneOwnershipLostError,
+  LaneStoreUnavailableError,
+  nextRanges,
+} from '../../../src/metadata/lane-state.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { type RecordingDestination, refusing, transient } from '../../support/recording-driver.ts'
-import { changeLanes } from '../../support/stored-lanes.ts'
+import { changeLanes, storedLane } from '../../support/stored-lanes.ts'
 import { until } from '../../support/until.ts'
 
 const isIdle = ({ lane_state }: { lane_state: string }) => lane_state === 'idle'
@@ -38,6 +42,13 @@ async function secondUnsaved() {
   return opened
 }
 
+const behind = {
+  cursorMark: null,
+  batchFirstSeq: 11,
+  batchLastSeq: 20,
+  nextFirstSeq: null,
+  nextLastSeq: null,
+}
 const rangesOf = ({ attempts }: RecordingDestination) =>
   attempts.map(({ firstSeq, lastSeq }) => [firstSeq, lastSeq])
 
@@ -52,12 +63,21 @@ async function afterRestart(world: LaneWorld, id: string, destination: Recording
   return rangesOf(destination).slice(before)
 }
 
-t.test('the next batch is sent without a save in between; the one after it is not', async (t) => {
-  const { world, id, destination } = await secondUnsaved()
-  destination.release()
-  await world.untilLane(id, 'the second is stored', ({ cursor_seq }) => cursor_seq === 20)
+t.test('batches are sent without a save in between while their ranges are saved', async (t) => {
+  const { world, id, destination } = await openWorld(45)
+  world.atSave = noRoom
+  t.match(await world.saved(id), { nextLastSeq: 20, laterRanges: [[21, 30]] })
+  for (const cursor of [10, 20, 30]) {
+    destination.release()
+    await world.untilLane(id, `stored through ${cursor}`, ({ cursor_seq }) => cursor_seq === cursor)
+    await until(
+      'the next attempt, if any',
+      () => destination.attempts.length === Math.min(cursor / 10 + 1, 3),
+    )
+  }
   await world.clock.advance(1_000)
-  t.equal(destination.attempts.length, 2, 'nothing is sent whose range is not saved')
+  t.equal(destination.attempts.length, 3, 'nothing is sent whose range is not saved')
+  t.match(await world.saved(id), { cursorSeq: 0, batchLastSeq: 10, nextLastSeq: 20 })
   world.atSave = () => {}
   destination.react = () => 'store'
   await world.clock.advance(3_000)
@@ -66,7 +86,8 @@ t.test('the next batch is sent without a save in between; the one after it is no
     [1, 10],
     [11, 20],
     [21, 30],
-    [31, 35],
+    [31, 40],
+    [41, 45],
   ] as const
   t.strictSame(rangesOf(destination), ranges)
   t.strictSame(
@@ -76,31 +97,49 @@ t.test('the next batch is sent without a save in between; the one after it is no
   await world.close()
 })
 
-t.test('one save for each batch while batches are full', async (t) => {
+t.test('full batches share saves; none is sent before its range is saved', async (t) => {
   const world = await LaneWorld.open()
   await world.limit(10, 1_000_000, 1)
   const { id, destination } = await world.addLane()
-  const savesAtAttempt: number[] = []
+  const unsaved: number[] = []
   let saves = 0
   world.atSave = () => {
     saves += 1
   }
-  destination.react = () => {
-    savesAtAttempt.push(saves)
+  const isSaved = (firstSeq: number, lastSeq: number) => {
+    const { batchFirstSeq, batchLastSeq, ...saved } = storedLane(world.metadataFile, id)!
+    const ranges = [[batchFirstSeq, batchLastSeq], ...nextRanges(saved)]
+    return ranges.some(([first, last]) => first === firstSeq && last === lastSeq)
+  }
+  destination.react = ({ firstSeq, lastSeq }) => {
+    if (!isSaved(firstSeq, lastSeq)) unsaved.push(firstSeq)
     return 'slow'
   }
-  world.send(100)
-  for (let attempt = 1; attempt <= 9; attempt += 1) {
-    await until(`attempt ${attempt}`, () => destination.attempts.length === attempt)
-    await until('the next is saved', async () => (await world.saved(id)).nextLastSeq === attempt * 10 + 10)
+  world.send(400)
+  for (let attempt = 1; attempt <= 40; attempt += 1) {
+    const isUnderWay = () => destination.attempts.length === attempt && destination.waiting === 1
+    await until(`attempt ${attempt}`, isUnderWay)
+    const nextSeq = 10 * attempt + 1
+    await until('the next range is saved', () => attempt === 40 || isSaved(nextSeq, nextSeq + 9))
     destination.release()
   }
-  await until('the last attempt', () => destination.attempts.length === 10)
-  t.strictSame(
-    savesAtAttempt,
-    // Before the first its range is saved, and none between two.
-    savesAtAttempt.map((_, attempt) => attempt + 1),
-  )
+  await world.untilLane(id, 'delivered', isIdle)
+  t.equal(destination.attempts.length, 40)
+  t.strictSame(unsaved, [])
+  // At least two batches are read before each save.
+  t.ok(saves <= 22, `${saves} saves`)
+  await world.close()
+})
+
+t.test('a slow destination has a save for each batch', async () => {
+  const { world, id, destination } = await openWorld(100)
+  for (let attempt = 2; attempt <= 6; attempt += 1) {
+    destination.release()
+    await until(`attempt ${attempt}`, () => destination.attempts.length === attempt)
+    await world.clock.advance(20)
+    const saved = async () => (await world.saved(id)).cursorSeq === 10 * (attempt - 1)
+    await until('the batches before it are saved while it is under way', saved)
+  }
   destination.react = () => 'store'
   destination.release()
   await world.untilLane(id, 'delivered', isIdle)
@@ -108,32 +147,81 @@ t.test('one save for each batch while batches are full', async (t) => {
 })
 
 for (const [what, isControl] of [
-  ['the same two ranges again, whatever the limits are now', false],
-  ['negative control: without the next range in the row it is cut as the limits are now', true],
+  ['the same ranges again, whatever the limits are now', false],
+  ['negative control: without the next ranges in the row they are cut as the limits are now', true],
 ] as const) {
   t.test(`the process dies while the second batch is sent, before the first is saved: ${what}`, async (t) => {
     const { world, id, destination } = await secondUnsaved()
     // A change while no process runs reaches no lane.
-    if (isControl)
-      changeLanes(world.metadataFile, { nextFirstSeq: null, nextLastSeq: null }, { destinationId: id })
+    const none = { nextFirstSeq: null, nextLastSeq: null, laterRanges: null }
+    if (isControl) changeLanes(world.metadataFile, none, { destinationId: id })
     await world.limit(4, 1_000_000, 1, { isSeen: false })
     const ranges = await afterRestart(world, id, destination)
-    const second = isControl
+    const next = isControl
       ? [
           [11, 14],
           [15, 18],
+          [19, 22],
         ]
       : [
           [11, 20],
-          [21, 24],
+          [21, 30],
+          [31, 34],
         ]
-    t.strictSame(ranges.slice(0, 3), [[1, 10], ...second])
+    t.strictSame(ranges.slice(0, 4), [[1, 10], ...next])
     const [first, repeated] = [destination.attempts[0], destination.attempts[2]]
     t.equal(first?.identity, repeated?.identity)
     if (!isControl) t.equal(destination.attempts[1]?.identity, destination.attempts[3]?.identity)
     await world.close()
   })
 }
+
+t.test('the process dies while the third batch is sent: all three are repeated as they were', async (t) => {
+  const { world, id, destination } = await secondUnsaved()
+  destination.release()
+  await until('the third attempt', () => destination.attempts.length === 3 && destination.waiting === 1)
+  t.match(await world.saved(id), { cursorSeq: 0, batchFirstSeq: 1, batchLastSeq: 10 })
+  await afterRestart(world, id, destination)
+  const identities = destination.attempts.map(({ identity }) => identity)
+  t.strictSame(identities.slice(3, 6), identities.slice(0, 3))
+  t.strictSame(
+    destination.stored.slice(20),
+    [...Array(35).keys()].map((at) => at + 1),
+  )
+  await world.close()
+})
+
+t.test('ranges that an earlier version left behind the lane are dropped', async (t) => {
+  const { world, id, destination } = await secondUnsaved()
+  const left = [
+    [5, 9],
+    [15, 25],
+    [26, 29],
+  ] as const
+  changeLanes(world.metadataFile, { cursorSeq: 10, ...behind, laterRanges: left }, { destinationId: id })
+  t.strictSame(await afterRestart(world, id, destination), [
+    [11, 20],
+    [21, 25],
+    [26, 29],
+    [30, 35],
+  ])
+  t.equal((await world.saved(id)).laterRanges, null)
+  await world.close()
+})
+
+t.test('after a save that found another owner nothing is sent, even if its range is saved', async (t) => {
+  const { world, id, destination } = await openWorld(45)
+  world.atSave = () => {
+    throw new LaneOwnershipLostError([id])
+  }
+  destination.release()
+  await until('the second attempt', () => destination.attempts.length === 2 && destination.waiting === 1)
+  await world.clock.advance(20)
+  await until('it is aborted', () => destination.waiting === 0)
+  await world.clock.advance(10_000)
+  t.equal(destination.attempts.length, 2)
+  await world.close()
+})
 
 t.test(
   'after a crash the first batch fails for good: its parts end where the next range begins',
@@ -193,8 +281,9 @@ t.test(
     world.buffer.drop(world.pipeId, 15)
     const ranges = await afterRestart(world, id, destination)
     t.strictSame(ranges, [
-      [16, 25],
-      [26, 35],
+      [16, 20],
+      [21, 30],
+      [31, 35],
     ])
     t.equal((await world.lane(id)).dropped_messages, 15)
     await world.close()

@@ -1,8 +1,8 @@
 /** Texts of a config that could lead a request or a statement elsewhere are rejected when a destination is saved. */
 import t from 'tap'
 import { resolveConfig } from '../../../src/contract/destination.ts'
-import { descriptorOf } from '../../../src/destinations/descriptors.ts'
 import { DeliveryError } from '../../../src/destinations/driver.ts'
+import { descriptorOf } from '../../../src/destinations/drivers.ts'
 import { objectOf } from '../../../src/destinations/object-store/body.ts'
 import { makeBatch, makeSpec } from '../../support/batches.ts'
 

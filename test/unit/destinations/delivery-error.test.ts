@@ -9,7 +9,7 @@ import t from 'tap'
 import { DeliveryError, noProgress } from '../../../src/destinations/driver.ts'
 import { checkDestination, openDriver, secretsOf } from '../../../src/destinations/drivers.ts'
 import { withoutSecrets } from '../../../src/destinations/error-text.ts'
-import { responseError } from '../../../src/destinations/http-endpoint/errors.ts'
+import { responseError } from '../../../src/destinations/http-endpoint/response.ts'
 import { anyKey, makeBatch, makeSpec, never, openSettings } from '../../support/batches.ts'
 
 const hostile = '\u0000\u0007\u001b[31m\u009b\r\n\u2028\u2029\u202e\u2066\u200b\ud800\u{e0001}'

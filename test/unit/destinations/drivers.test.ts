@@ -2,9 +2,8 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import t from 'tap'
-import { descriptorOf } from '../../../src/destinations/descriptors.ts'
 import { DeliveryError } from '../../../src/destinations/driver.ts'
-import { openDriver } from '../../../src/destinations/drivers.ts'
+import { descriptorOf, openDriver } from '../../../src/destinations/drivers.ts'
 import { httpEndpoint } from '../../../src/destinations/http-endpoint/driver.ts'
 import { mysql } from '../../../src/destinations/mysql/driver.ts'
 import { nats } from '../../../src/destinations/nats/driver.ts'
@@ -48,7 +47,7 @@ t.test('a driver that could not be loaded is loaded again at the next attempt', 
 
 t.test('descriptors load no driver and no client library', async (t) => {
   const clients = [/client-s3/, /mysql2/, /node_modules\/pg\//]
-  const descriptors = new URL('../../../src/destinations/descriptors.ts', import.meta.url)
+  const descriptors = new URL('../../../src/destinations/drivers.ts', import.meta.url)
   const loaded = await loadedBy(descriptors)
   for (const client of clients) t.notMatch(loaded, client)
   const all = await loadedBy(

@@ -11,8 +11,7 @@ import {
   egressDenied,
   egressHttpAgents,
 } from '../../../src/destinations/egress.ts'
-import { isAddressAllowed } from '../../../src/destinations/egress-addresses.ts'
-import { ReadLimit } from '../../../src/destinations/guarded-socket.ts'
+import { isAddressAllowed, ReadLimit } from '../../../src/destinations/guards.ts'
 import { httpEndpoint } from '../../../src/destinations/http-endpoint/driver.ts'
 import { postgresql } from '../../../src/destinations/postgresql/driver.ts'
 import { lookUp } from '../../../src/destinations/resolver.ts'

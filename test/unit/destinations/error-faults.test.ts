@@ -1,7 +1,7 @@
 /** The fault of every permanent error: either a record, or the destination, where skipping one changes nothing. */
 import t from 'tap'
 import { DeliveryError } from '../../../src/destinations/driver.ts'
-import { responseError } from '../../../src/destinations/http-endpoint/errors.ts'
+import { responseError } from '../../../src/destinations/http-endpoint/response.ts'
 import { mysqlError } from '../../../src/destinations/mysql/errors.ts'
 import { objectStoreError } from '../../../src/destinations/object-store/errors.ts'
 import { postgresError } from '../../../src/destinations/postgresql/errors.ts'

@@ -4,7 +4,7 @@
  */
 import t from 'tap'
 import { decimalOf, endOfDigits, fitsFloat, trimmed } from '../../../src/destinations/decimal-text.ts'
-import { batchBody, recordBodies } from '../../../src/destinations/http-endpoint/body.ts'
+import { batchBody, recordBodies } from '../../../src/destinations/http-endpoint/driver.ts'
 import { calendarText, timeText } from '../../../src/destinations/mysql/calendar-text.ts'
 import { rowsOf } from '../../../src/destinations/mysql/rows.ts'
 import { planInsert } from '../../../src/destinations/mysql/statement.ts'
@@ -85,7 +85,7 @@ const column = (kind: ColumnKind): MysqlColumn => ({
   type: kind === 'enum' ? "enum('a','b')" : kind,
   members: new Set(['a', 'b']),
   timePrecision: 6,
-  isNullable: true,
+  isNotNull: false,
   hasDefault: true,
   isGenerated: false,
 })

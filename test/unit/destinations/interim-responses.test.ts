@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { buildConnector, Client } from 'undici'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
 import { httpEndpoint } from '../../../src/destinations/http-endpoint/driver.ts'
-import { withoutInterimResponses } from '../../../src/destinations/http-endpoint/interim-responses.ts'
+import { withoutInterimResponses } from '../../../src/destinations/http-endpoint/request.ts'
 import { anyKey, makeBatch, makeSpec, never, openSettings } from '../../support/batches.ts'
 import { TestAuthority } from '../../support/certificates.ts'
 

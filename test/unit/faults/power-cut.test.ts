@@ -49,6 +49,12 @@ t.test('what is synced is there, what is not may be', (t) => {
   t.end()
 })
 
+t.test('zeros come only where a file has grown', (t) => {
+  const calls = [create('f', 3), write(3, 0, 'AB'), sync(3), openRoot(4), sync(4), write(3, 1, 'CD')]
+  t.same(possible(calls, { data: 'zeroed' }), ['f=AB', 'f=AB.', 'f=ACD'])
+  t.end()
+})
+
 t.test('unsynced writes: a prefix keeps their order, a subset does not', (t) => {
   const calls = [create('f', 3), sync(3), write(3, 0, 'A'), write(3, 1, 'B'), write(3, 2, 'C')]
   t.same(possible(calls, { data: 'prefix' }), ['f=', 'f=A', 'f=AB', 'f=ABC'])

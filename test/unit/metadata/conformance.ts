@@ -311,6 +311,8 @@ export function testMetadataPort(t: Test, create: (t: Test) => Promise<MetadataU
     const ahead = { batchFirstSeq: 31, batchLastSeq: 40, nextFirstSeq: 41, nextLastSeq: 50 }
     await writer.laneStore.save([{ ...lane!, ...ahead }], [])
     t.equal(await reader.knownSeq(), 50, 'a range fixed ahead')
+    await writer.laneStore.save([{ ...lane!, ...ahead, laterRanges: [[51, 60]] }], [])
+    t.equal(await reader.knownSeq(), 60, 'another one')
   })
 
   t.test('deleted pipes are remembered until they are forgotten', async (t) => {

@@ -58,6 +58,7 @@ t.test('a destination is stored whole, with its columns in order and a lane wher
     bisectLastSeq: null,
     nextFirstSeq: null,
     nextLastSeq: null,
+    laterRanges: null,
     generation: 0,
     recordOffset: 0,
     sizeLimitRecords: null,

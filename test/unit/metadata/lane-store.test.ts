@@ -64,6 +64,10 @@ function fullRow(destinationId: string): LaneState {
     bisectLastSeq: 7,
     nextFirstSeq: 8,
     nextLastSeq: 9,
+    laterRanges: [
+      [10, 12],
+      [15, 20],
+    ],
     generation: 1_763_765_000_001,
     rewoundFromSeq: 10,
     recordOffset: 70,

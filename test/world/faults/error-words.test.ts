@@ -10,7 +10,7 @@ import { runProgram } from '../../support/faults/store-run.ts'
 const failures: Record<string, { steps: Step[]; plan: Plan; fatal: RegExp }> = {
   'a commit': {
     steps: [{ do: 'open' }, { do: 'append', count: 3, bytes: 100 }],
-    plan: { at: 2, error: 'EIO', kinds: ['sync'], match: '1.db-wal' },
+    plan: { at: 2, error: 'EIO', kinds: ['sync', 'datasync'], match: '1.db-wal' },
     fatal: /writing \/.*\/00000000000000000001\.db failed: disk I\/O error \(SQLITE_IOERR_FSYNC\)/,
   },
   'making a segment': {

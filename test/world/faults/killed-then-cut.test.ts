@@ -15,7 +15,12 @@ import { type Promised, pipes, runProgram } from '../../support/faults/store-run
 import { type Call, readTrace } from '../../support/faults/trace.ts'
 
 /** The third message is written and not synced; with the first comes a sync of the WAL's header. */
-const killedAt = { at: 4, kill: 'before', kinds: ['sync'], match: '00000000000000000001.db-wal' } as const
+const killedAt = {
+  at: 4,
+  kill: 'before',
+  kinds: ['sync', 'datasync'],
+  match: '00000000000000000001.db-wal',
+} as const
 /** So large that nothing is moved out of its WAL meanwhile. */
 const settings = { segmentMaxBytes: 1024 * 1024 }
 const some = (count: number): Step => ({ do: 'append', count, bytes: 500 })

@@ -53,7 +53,7 @@ export async function needSecret(
 export async function askFor(what: string, variable: string): Promise<string> {
   if (canAsk()) return askSecret(`${what}: `)
   throw usageFailure(
-    `the destination needs ${what}, and this is not a terminal where it could be asked for`,
+    `the destination needs ${what}, and without a terminal there is no prompt for it`,
     `put it into the environment variable ${variable}`,
   )
 }
@@ -81,5 +81,5 @@ export function secretsHelp(): string {
   const [first, ...others] = new Set(destinationTypes.flatMap(secretKeysOf).map(secretVariable))
   const short = others.map((name) => name.replace('PIPECTL_DESTINATION', '…'))
   return `Secrets come from ${[first, ...short].join(', ')};
-with --secret …_SECRET_HEADERS_NAME and …_URL too; or they are asked for on a terminal.`
+with --secret …_SECRET_HEADERS_NAME and …_URL too; or from a prompt on a terminal.`
 }

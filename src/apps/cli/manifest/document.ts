@@ -199,7 +199,7 @@ function secretReference(file: YamlFile, path: YamlPath, value: unknown): string
   if (typeof value === 'string' && referencesIn(value).length > 0) return value
   const name = String(path.at(-1))
   const variable = `\${${name.toUpperCase().replace(/[^A-Z0-9]+/g, '_')}}`
-  const what = `${name} must be a reference: secrets do not belong into this file`
+  const what = `${name} must be a reference: this file must not contain secrets`
   throw file.fault(path, what, `write ${name}: ${variable} and set that variable`)
 }
 

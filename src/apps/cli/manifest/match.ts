@@ -66,7 +66,7 @@ function rejectMovedName(
   if (heir === undefined || nameOf(heir) === null) return
   const name = `${pipeName}/${existing.destination_name}`
   throw usageFailure(
-    `the file gives the target of ${name} to ${nameOf(heir)}, and another target to ${name}: what waits for ${name} would go there`,
+    `the file gives the target of ${name} to ${nameOf(heir)}, and another target to ${name}: the pending messages of ${name} would go there`,
     `if it is renamed, do that first: \`pipectl destinations update ${name} --name ${nameOf(heir)}\``,
   )
 }
@@ -108,7 +108,7 @@ function otherType(pipeName: string, existing: Destination, declared: DeclaredDe
   const pending = existing.lane.pending_messages
   return usageFailure(
     `${name} is a ${kindOf(existing)}, but a ${kind} in the file: the type of a destination cannot be changed`,
-    `give the ${kind} a destination_name of its own; ${name} goes with --prune, or \`pipectl destinations delete ${name}\`, once it has delivered what waits (${pending} messages)`,
+    `give the ${kind} a destination_name of its own; ${name} goes with --prune, or \`pipectl destinations delete ${name}\`, once it has delivered what is pending (${pending} messages)`,
   )
 }
 
@@ -129,7 +129,7 @@ function ambiguous(
   const kind = kindOf(candidates[0]!)
   return usageFailure(
     `the file gives ${shown.join(' and ')} no destination_name: a new ${kind} of ${pipeName}, or a change of one of these?${names.join('')}`,
-    'write destination_name: into the file, the name it has or a new one; `pipectl export` prints those that there are',
+    'add destination_name to the file: the present name, or a new one; `pipectl export` prints the present names',
   )
 }
 

@@ -26,7 +26,7 @@ export async function editedRecords(
   const stored = editableText(recordTextsOf(text))
   const notes = [
     `Parked record ${placeWords(body)} of ${lane.name}: ${errorWords(body.error)}`,
-    'It is replayed as it is when you close the editor, after a question. Unchanged, nothing happens.',
+    'After you close the editor, you are asked whether to replay it. If you change nothing, nothing happens.',
   ]
   const records =
     file === null
@@ -39,7 +39,8 @@ export async function editedRecords(
     )
   }
   io().stderr.write(`${diffText(stored, editableText(records))}\n`)
-  if (file === null || canAsk()) await confirm(`Replay parked record ${parkedId} of ${lane.name} so?`, yes)
+  if (file === null || canAsk())
+    await confirm(`Replay parked record ${parkedId} of ${lane.name} with these changes?`, yes)
   return records.map(compacted)
 }
 

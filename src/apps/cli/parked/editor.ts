@@ -55,7 +55,7 @@ function complaintsOf(fault: JsonFault, notes: number): string[] {
   const line = fault.line + 2 + notes
   return [
     `Line ${line}, column ${fault.column}: ${fault.message}.`,
-    'Correct it and close the editor again, or close it as it is to give up.',
+    'Correct it and close the editor again, or close it unchanged to cancel.',
   ]
 }
 

@@ -60,7 +60,7 @@ function onlyOne(
   }
   const shown = matches.slice(0, 10).map((one) => `  ${one.parked_id}  ${errorWords(one.error)}`)
   throw usageFailure(
-    `${JSON.stringify(reference)} fits ${matches.length} parked records:\n${shown.join('\n')}`,
+    `${JSON.stringify(reference)} matches ${matches.length} parked records:\n${shown.join('\n')}`,
     'name one of them by more of its id',
   )
 }
@@ -75,13 +75,13 @@ export function requireSelection(
   if (ids.length > 0 && wantsAll) {
     throw usageFailure(
       'ids together with --all or --error-code',
-      'give the ids of parked records, or --all, or --error-code for all with that error',
+      'give the ids of parked records, or --all, or --error-code for all records with that error',
     )
   }
   if (ids.length === 0 && !wantsAll) {
     throw usageFailure(
       'no parked record is named',
-      'give ids as `pipectl parked list DEST` shows them, or --all, or --error-code for all with that error',
+      'give ids as `pipectl parked list DEST` shows them, or --all, or --error-code for all records with that error',
     )
   }
 }

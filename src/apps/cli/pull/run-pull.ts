@@ -171,7 +171,7 @@ function decode(text: string, destinationId: string): PulledMessage {
     typeof body.msg_id !== 'string'
   ) {
     throw commandFailure(
-      'the response to a pull has a form that this program does not know',
+      'the response to a pull has an unknown format',
       'compare `pipectl --version` on both sides',
     )
   }

@@ -134,7 +134,7 @@ function endOf(reason: string, { pipeName }: TailSettings): Failure | null {
   if (reason === 'pipe_deleted')
     return notFoundFailure(
       `the pipe ${pipeName} was deleted (${reason})`,
-      '`pipectl pipes list` shows the pipes that there are',
+      '`pipectl pipes list` shows the existing pipes',
     )
   if (reason === 'access_ended')
     return new Failure(
@@ -160,7 +160,7 @@ function parse(data: string): Record<string, unknown> {
 
 function unknownForm(cause?: EventStreamError): Failure {
   return commandFailure(
-    `what the daemon sent has a form that this program does not know${cause === undefined ? '' : `: ${cause.message}`}`,
+    `the daemon sent a response in an unknown format${cause === undefined ? '' : `: ${cause.message}`}`,
     'compare `pipectl --version` on both sides',
     cause,
   )

@@ -76,7 +76,7 @@ export function SetupPage() {
     return (
       <FrontPage title="Set up">
         <Notice kind="warn">
-          This link is incomplete: its token is missing. Open the whole link, or create a new one:{' '}
+          This link is incomplete: its token is missing. Open the complete link, or create a new one:{' '}
           <code>pipectl users setup-link</code>
         </Notice>
       </FrontPage>
@@ -93,7 +93,7 @@ export function SetupPage() {
           required
           value={email}
           onValue={setEmail}
-          hint="It identifies you here. No e-mail is ever sent."
+          hint="You sign in with it. pipectl never sends e-mail."
           error={errors.email}
         />
         <NewPasswordField

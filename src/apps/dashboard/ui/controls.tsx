@@ -30,7 +30,7 @@ export function Button({
       type={type}
       className={classOf(look)}
       disabled={disabled || isLocked}
-      title={isLocked ? 'Viewers can read everything and change nothing.' : title}
+      title={isLocked ? 'Only admins can change this.' : title}
     />
   )
 }

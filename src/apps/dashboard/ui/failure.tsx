@@ -16,7 +16,7 @@ export function fieldErrors(failure: unknown): FieldErrors {
 
 export function failureText(failure: unknown): string {
   if (failure instanceof UnreachableFailure) {
-    return 'pipectl does not respond. Nothing you typed is lost: try again when it responds.'
+    return 'pipectl is not responding. Nothing you typed is lost: try again when it responds.'
   }
   if (failure instanceof ApiFailure) {
     if (failure.status === 401) return 'Your session has ended. Sign in again; nothing you typed is lost.'

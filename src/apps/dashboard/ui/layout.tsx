@@ -124,7 +124,7 @@ export function CliTwin({ command }: { command: string }) {
   return (
     <details className={styles.cli}>
       <summary>Copy as CLI</summary>
-      <Code label="The same on the command line" text={command} />
+      <Code label="Equivalent command" text={command} />
     </details>
   )
 }

@@ -25,7 +25,7 @@ export const worstFirst = Object.keys(tones) as (keyof typeof tones)[]
 
 export function LaneState({ destination }: { destination: Pick<Destination, 'lane'> }) {
   const word = laneWord(destination)
-  return <Word word={word} text={destination.lane.stale === true ? `${word} (as saved last)` : word} />
+  return <Word word={word} text={destination.lane.stale === true ? `${word} (last saved state)` : word} />
 }
 
 /** `text` is shown instead of the word. */

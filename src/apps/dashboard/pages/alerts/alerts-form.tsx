@@ -15,7 +15,7 @@ import { say } from '../../ui/toasts.tsx'
 
 const formats = [
   ['standard', 'JSON (Standard Webhooks)'],
-  ['slack', 'A Slack webhook'],
+  ['slack', 'Slack webhook'],
 ] as const
 
 interface Draft {
@@ -60,7 +60,7 @@ export function AlertsForm({ stored, etag }: { stored: Alerts | null; etag: stri
       const reply = await api.call('putAlerts', { body: bodyOf(draft), ifMatch })
       return { stored: reply.body.alerts as Alerts | null, etag: reply.etag, reply }
     },
-    onSaved: () => say('Alerts saved.', twin),
+    onSaved: () => say('Alert settings saved.', twin),
   })
   const { draft, change, errors, isSaving } = form
   const twin = twinOf(draft, form.stored)
@@ -69,7 +69,7 @@ export function AlertsForm({ stored, etag }: { stored: Alerts | null; etag: stri
       events: alertEventNames.filter((one) => (one === event ? isChosen : draft.events.includes(one))),
     })
   return (
-    <Section title={form.stored === null ? 'Set up alerts' : 'Change'}>
+    <Section title={form.stored === null ? 'Set up alerts' : 'Settings'}>
       <form className={formStyles.form} onSubmit={submitting(form.submit)}>
         {form.notice(['url', 'secret', 'format', 'events'])}
         <Choice
@@ -88,7 +88,7 @@ export function AlertsForm({ stored, etag }: { stored: Alerts | null; etag: stri
           placeholder={
             draft.format === 'slack' ? 'https://hooks.slack.com/services/…' : 'https://example.com/hook'
           }
-          hint="A part shown as [redacted] is kept."
+          hint="Parts shown as [redacted] keep their stored value."
           error={errors.url}
         />
         <TextField
@@ -98,7 +98,7 @@ export function AlertsForm({ stored, etag }: { stored: Alerts | null; etag: stri
           value={draft.secret}
           onValue={(secret) => change({ secret })}
           placeholder="whsec_…"
-          hint="Empty: alerts are not signed."
+          hint="If empty, alerts are not signed."
           error={errors.secret}
         />
         <fieldset className={formStyles.form}>

@@ -81,7 +81,7 @@ function State({ shown, etag }: { shown: AlertsShown; etag: string | null }) {
     >
       {areAlertsFailing(shown) && failure !== null ? (
         <Notice kind="warn">
-          The last alert was not sent (<Ago at={failure.failure_ts} />
+          The last alert could not be sent (<Ago at={failure.failure_ts} />
           ): <Outside text={failure.message} />
         </Notice>
       ) : null}
@@ -122,18 +122,18 @@ function RemoveDialog({ alerts, etag, onClose }: RemoveDialogProps) {
   const twin = command('alerts', 'clear', '--yes')
   return (
     <ConfirmDelete<Alerts | null>
-      title="Remove the alerts?"
+      title="Remove the alert settings?"
       confirmLabel="Remove"
       command={twin}
       seen={{ stored: alerts, etag }}
       {...watchedAlerts}
       remove={async (ifMatch) => {
         await remove.mutateAsync(ifMatch)
-        say('Alerts removed.', twin)
+        say('Alert settings removed.', twin)
       }}
       onClose={onClose}
     >
-      The address, its secret and the alerts that were not sent yet are deleted.
+      The address, its secret and all unsent alerts are deleted. No alert is sent from then on.
     </ConfirmDelete>
   )
 }

@@ -17,7 +17,7 @@ export function AuditPage() {
   const mayChange = useMayChange()
   return (
     <Page title="Audit" name="Audit log">
-      <Soft>Every change, and every sign-in, of the last 400 days. Secrets are never in it.</Soft>
+      <Soft>Every change and every sign-in of the last 400 days. Secrets are never recorded.</Soft>
       {mayChange ? <Entries /> : <Notice>Only admins can see the audit log.</Notice>}
     </Page>
   )
@@ -64,8 +64,8 @@ function Entries() {
         />
       )}
       <div>
-        {after === null ? null : <Button onClick={() => setAfter(null)}>Newest</Button>}{' '}
-        {next === null ? null : <Button onClick={() => setAfter(next)}>Older</Button>}
+        {after === null ? null : <Button onClick={() => setAfter(null)}>Newest changes</Button>}{' '}
+        {next === null ? null : <Button onClick={() => setAfter(next)}>Older changes</Button>}
       </div>
       <CliTwin command={command('audit', after !== null && '--after', after !== null && String(after))} />
       {shown === null ? null : <Entry entry={shown} onClose={() => setShown(null)} />}
@@ -92,11 +92,11 @@ function operationWords(operation: string): string {
 }
 
 function stateText(state: AuditEntry['before']): string {
-  return state === null ? 'nothing' : printableJson(JSON.stringify(state, null, 2))
+  return state === null ? 'none' : printableJson(JSON.stringify(state, null, 2))
 }
 
 function whoOf({ actor }: AuditEntry): string {
   const name = actor.name ?? actor.id
-  if (actor.kind === 'local') return name === null ? 'a command' : `command of ${name}`
+  if (actor.kind === 'local') return name === null ? 'local command' : `local command by ${name}`
   return `${actor.kind} ${name ?? '(unknown)'}`
 }

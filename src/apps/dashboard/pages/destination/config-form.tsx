@@ -43,7 +43,7 @@ export function ConfigForm({ draft, table, errors, isStored, trial, onChange }: 
           value={draft.name}
           onValue={(name) => onChange({ name })}
           error={errors.destination_name}
-          hint="Unique in its pipe, e.g. warehouse."
+          hint="Must be unique in the pipe, e.g. warehouse."
         />
         <div className={formStyles.pair}>{fields.filter((one) => !one.isAdvanced).map(field)}</div>
         {more.length === 0 ? null : (

@@ -106,7 +106,7 @@ function NewForm({
       <div className={formStyles.actions}>
         <Soft>{wordsOf(draft.type).summary}</Soft>
         <Button look="plain" onClick={onForget}>
-          Another type
+          Change type
         </Button>
       </div>
       <FailureNotice failure={failure} shown={shownPaths(errors, draft)} />

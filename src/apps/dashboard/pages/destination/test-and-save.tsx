@@ -102,7 +102,9 @@ function Checks({ result }: { result: Result }) {
   return (
     <>
       <Notice kind={result.ok ? 'good' : 'warn'}>
-        {result.ok ? 'Every check passed.' : 'Some checks failed. Records wait until all checks pass.'}
+        {result.ok
+          ? 'Every check passed.'
+          : 'Some checks failed. If you save anyway, records stay pending until the destination works.'}
       </Notice>
       <ul className={styles.checks} aria-label="Checks">
         {result.checks.map((check) => (

@@ -34,7 +34,7 @@ const limit = 5
 const choices: readonly (readonly [TrialOutcome | 'all', string])[] = [
   ['all', 'all'],
   ['kept', 'kept'],
-  ['filtered', 'left out'],
+  ['filtered', 'filtered out'],
   ['failed', 'failed'],
 ]
 
@@ -84,7 +84,7 @@ export function TransformTrial({ pipeId, pipeName, draft, stored, onFailure }: P
         )}
       </div>
       {tried === null || tried.of === of ? null : (
-        <Soft>The form has changed since: this result is for the earlier version.</Soft>
+        <Soft>The form has changed: this result is for the earlier version.</Soft>
       )}
       {tried === null ? null : <Found trial={tried.trial} text={tried.text} />}
       <CliTwin command={tryTransformCommand(pipeName, stored, transform, shown)} />
@@ -96,8 +96,8 @@ function countsIn({ is_complete, records_seen, kept, filtered, failed }: Trial):
   if (records_seen === 0)
     return is_complete
       ? 'The pipe has no records to try it on.'
-      : 'Time ran out before the first record was done.'
-  const counts = `Of the ${counted(records_seen, 'newest record')}: ${count(kept)} kept, ${count(filtered)} left out, ${count(failed)} failed.`
+      : 'Time ran out before the first record was tried.'
+  const counts = `Of the ${counted(records_seen, 'newest record')}: ${count(kept)} kept, ${count(filtered)} filtered out, ${count(failed)} failed.`
   return is_complete ? counts : `${counts} Time ran out: the others were not tried.`
 }
 
@@ -142,7 +142,7 @@ function Fault({ fault: { path, message } }: { fault: Pick<Trial['faults'][numbe
 
 const outcomes = {
   kept: <Marked tone="good">kept</Marked>,
-  filtered: <Marked tone="none">left out</Marked>,
+  filtered: <Marked tone="none">filtered out</Marked>,
   failed: <Marked tone="bad">failed</Marked>,
 }
 

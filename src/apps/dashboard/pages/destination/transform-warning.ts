@@ -16,7 +16,7 @@ export function warnOfTransform({
   /** The user saved without the check. */
   isUnchecked: boolean
 }): void {
-  const warning = isUnchecked ? 'Its transform was not tried on the newest records.' : check?.warning
+  const warning = isUnchecked ? 'Its transform was not tested on the newest records.' : check?.warning
   const link = { to: `/pipes/${pipeId}/destinations/${id}/edit`, words: 'Try it' }
   warn(id, warning ? `${name} saved. ${warning}` : null, link)
 }

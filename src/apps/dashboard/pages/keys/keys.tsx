@@ -141,8 +141,8 @@ function Revoke({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => void }) {
       }}
       onClose={onClose}
     >
-      Programs that use it get 401 from their next request on. Accepted records are still delivered. This
-      cannot be undone.
+      Programs that use it get 401 with their next request. Accepted records are still delivered. This cannot
+      be undone.
     </Confirm>
   )
 }

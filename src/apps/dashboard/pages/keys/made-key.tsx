@@ -14,7 +14,7 @@ interface Props {
 export function MadeKey({ made, onClose, children }: Props) {
   return (
     <Dialog title="Copy the key now" open>
-      <Notice kind="warn">It is shown only once: only its hash is stored.</Notice>
+      <Notice kind="warn">The key is shown only once: pipectl stores only its hash.</Notice>
       <Code label={`Key ${made.api_key_name}`} text={made.api_key} />
       {children}
       <div>

@@ -14,9 +14,9 @@ import { FormDialog } from '../../ui/form-dialog.tsx'
 import { MadeKey } from './made-key.tsx'
 
 const scopes: readonly (readonly [ApiKeyScope, string, string])[] = [
-  ['ingest', 'Send records', 'For apps and devices, which then can do nothing else.'],
+  ['ingest', 'Send records', 'For apps and devices. Such a key can do nothing else.'],
   ['pull', 'Pull messages', 'For consumers of pull destinations.'],
-  ['read', 'Read', 'All pages and lists, without changes.'],
+  ['read', 'Read', 'See everything, change nothing.'],
   ['manage', 'Manage', 'Everything, including the other scopes and API keys.'],
 ]
 const lifetimes = [

@@ -69,8 +69,8 @@ export function DriftSection({ destination, pipeName }: { destination: Destinati
           }}
           onClose={() => setAdding(null)}
         >
-          Unless the table has a column for <Outside text={adding} />, one is added, with a type that fits the
-          newest records. Then the key is mapped to it.
+          If the table has no column for <Outside text={adding} />, one is added with a type that fits the
+          newest records. The key is then mapped to it.
         </Confirm>
       )}
     </Section>

@@ -79,7 +79,7 @@ export function LaneActions({ pipeName, destination, etag, blockingRecords }: La
       {canSkip ? null : (
         <Soft>
           No record is at fault, so skipping does not help: the next message would fail the same way. Correct
-          the destination, test it under Edit, then retry. Nothing is lost meanwhile.
+          the destination, test it under Edit, then retry. Nothing is lost in the meantime.
         </Soft>
       )}
       {isFailing ? <CliTwin command={twin} /> : null}
@@ -159,19 +159,19 @@ function actions(
   const records = blockingRecords === null ? 'its records' : counted(blockingRecords, 'record')
   return {
     skip: {
-      title: `Park this message (${records})?`,
-      confirmLabel: blockingRecords === null ? 'Park it' : `Park ${records}`,
+      title: `Skip and park this message (${records})?`,
+      confirmLabel: blockingRecords === null ? 'Skip and park' : `Skip and park ${records}`,
       words: `The message is moved to the parked records of ${name} and not delivered now. You can correct and replay it there. ${nextWords(lane.pending_messages - 1)} Other destinations are not affected.`,
       command: command('lanes', 'skip', reference, '--yes'),
       isDanger: true,
       run: () => api.call('skipBlockingMessage', { path: { pipe_id: pipeId, destination_id: id } }),
-      done: `The blocking message of ${name} was parked.`,
+      done: `The blocking message of ${name} was skipped and parked.`,
       link: { to: `/pipes/${pipeId}/destinations/${id}/parked`, words: 'Open parked records' },
     },
     block: {
       title: `Block ${name}?`,
       confirmLabel: 'Block',
-      words: `Nothing is delivered to it until it is unblocked. Pending messages (${pending}) and new ones are kept until then, at most for the retention time of undelivered messages.`,
+      words: `Nothing is delivered to it until it is unblocked. Pending messages (${pending}) and new ones are kept until then, for at most the retention time of undelivered messages.`,
       command: command('destinations', 'block', reference),
       isDanger: true,
       run: () =>
@@ -184,7 +184,7 @@ function actions(
     unblock: {
       title: `Unblock ${name}?`,
       confirmLabel: 'Unblock',
-      words: `Pending messages (${pending}) are delivered at once.`,
+      words: `Delivery of the pending messages (${pending}) continues immediately.`,
       command: command('destinations', 'unblock', reference),
       isDanger: false,
       run: () =>
@@ -242,8 +242,8 @@ function Delete({
       }}
       onClose={onClose}
     >
-      Messages that it has not received yet ({pending}) are not delivered to it. Records that are stored there
-      already stay. This cannot be undone.
+      Messages that it has not received yet ({pending}) are not delivered to it. Records already stored there
+      are not deleted. This cannot be undone.
     </ConfirmDelete>
   )
 }
@@ -305,21 +305,21 @@ function Rewind({
     >
       <p>
         All records from that point on are delivered again, including those that are stored already.{' '}
-        {repeatWords(destination)} The lane is now after stream_seq {lane.cursor_seq}.
+        {repeatWords(destination)} The lane is now at stream_seq {lane.cursor_seq}.
       </p>
       <Choice
-        label="Back to"
+        label="Rewind to"
         value={point}
         options={[
-          ['time', 'a time'],
-          ['earliest', 'the earliest message that is kept'],
+          ['time', 'a point in time'],
+          ['earliest', 'the oldest stored message'],
           ['seq', 'a stream_seq'],
         ]}
         onValue={setPoint}
       />
       {point === 'time' ? (
         <TextField
-          label="Time (time zone of this computer)"
+          label="Time (in the time zone of this computer)"
           type="datetime-local"
           step="1"
           required

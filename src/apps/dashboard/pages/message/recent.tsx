@@ -24,7 +24,7 @@ export function RecentMessages({ pipeId, pipeName }: { pipeId: string; pipeName:
       {data === undefined ? (
         <Loading error={error} lines={3} />
       ) : data.messages.length === 0 ? (
-        <Soft>No messages: none were sent, or none are kept any longer.</Soft>
+        <Soft>No messages are stored: none were sent, or their retention time ended.</Soft>
       ) : (
         <Messages pipeId={pipeId} messages={data.messages} />
       )}

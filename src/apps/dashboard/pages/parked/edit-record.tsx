@@ -193,7 +193,7 @@ function ReplayDialog({ place, body, edited, draft, replay, onClose }: ReplayDia
       }}
       onClose={onClose}
     >
-      <p>They replace the stored record. The destination receives it after the current batch.</p>
+      <p>The changes replace the stored record. The destination receives it after the current batch.</p>
       <Diff before={draft.stored} after={edited.text} />
     </Confirm>
   )

@@ -118,7 +118,7 @@ function List({ place, page, filter, after, onAfter }: ListProps) {
 function NothingParked({ isFiltered }: { isFiltered: boolean }) {
   return (
     <Empty title="Nothing is parked">
-      <p>{isFiltered ? 'No record matches the filter.' : 'The destination accepted all records.'}</p>
+      <p>{isFiltered ? 'No record matches the filter.' : 'This lane has no rejected or skipped records.'}</p>
     </Empty>
   )
 }

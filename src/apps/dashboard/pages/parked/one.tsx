@@ -63,7 +63,7 @@ function Outcome({ outcome, place }: { outcome: ReplayOutcome; place: LaneRef })
     case 'waiting':
       return <Notice>The replay is waiting in the lane. This page shows its result.</Notice>
     case 'left':
-      return <Notice kind="warn">It was not replayed.</Notice>
+      return <Notice kind="warn">The record was not replayed.</Notice>
   }
 }
 

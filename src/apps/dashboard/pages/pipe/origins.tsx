@@ -88,7 +88,7 @@ export function Origins({ detail: { pipe, allowed_origins: origins } }: { detail
         <Confirm
           title={
             <>
-              No longer allow <Outside text={removing.origin_domain} />?
+              Remove <Outside text={removing.origin_domain} />?
             </>
           }
           confirmLabel="Remove"

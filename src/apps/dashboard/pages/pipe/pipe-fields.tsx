@@ -12,7 +12,7 @@ const geoFields: readonly (readonly [GeoFieldKey, string, string])[] = [
   ['pipe_ingest_geo_postal_field', 'Postal code', 'ingest_postal_code'],
   ['pipe_ingest_geo_latitude_field', 'Latitude', 'ingest_latitude'],
   ['pipe_ingest_geo_longitude_field', 'Longitude', 'ingest_longitude'],
-  ['pipe_ingest_geo_accuracy_radius_field', 'Accuracy in km', 'ingest_geo_accuracy_radius_km'],
+  ['pipe_ingest_geo_accuracy_radius_field', 'Accuracy radius (km)', 'ingest_geo_accuracy_radius_km'],
 ]
 
 export type PipeFields = Omit<
@@ -59,7 +59,7 @@ export function EnrichmentFields({
         />
         <Check
           label="Allow browsers of any origin"
-          hint="Otherwise only those on the allowed origins."
+          hint="Otherwise, only browsers on the allowed origins."
           checked={fields.pipe_allow_any_browser_origin}
           onValue={(pipe_allow_any_browser_origin) => onChange({ pipe_allow_any_browser_origin })}
           error={errors.pipe_allow_any_browser_origin}
@@ -119,15 +119,7 @@ function KeyedSwitch({
   return (
     <div className={formStyles.pair}>
       <Check label={label} checked={isOn} onValue={onSwitch} error={isOn ? undefined : error} />
-      {isOn ? (
-        <TextField
-          mono
-          label={`Key for: ${label.toLowerCase()}`}
-          value={name}
-          onValue={onName}
-          error={error}
-        />
-      ) : null}
+      {isOn ? <TextField mono label={`Key (${label})`} value={name} onValue={onName} error={error} /> : null}
     </div>
   )
 }

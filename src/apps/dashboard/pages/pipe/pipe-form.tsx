@@ -45,9 +45,9 @@ export function PipeForm({ pipe, etag }: { pipe: Pipe; etag: string | null }) {
   return (
     <form className={formStyles.form} onSubmit={submitting(form.submit)}>
       {form.notice(names)}
-      <Section title="Description">
+      <Section title="Pipe">
         <TextArea
-          label="What the pipe is for"
+          label="Description"
           optional
           value={draft.pipe_description}
           onValue={(pipe_description) => change({ pipe_description })}

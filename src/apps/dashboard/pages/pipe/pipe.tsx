@@ -21,7 +21,7 @@ import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState, PipeStatus } from '../../ui/state.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
-import { LastDay } from '../../ui/usage-chart.tsx'
+import { PipeUsage } from '../../ui/usage-chart.tsx'
 import { RecentMessages } from '../message/recent.tsx'
 import { Gone, PipesCrumb } from './crumbs.tsx'
 import { Snippets, WaitingForRecords } from './send.tsx'
@@ -77,7 +77,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
         }
       >
         {destinations.length === 0 ? (
-          <Empty title="No destination yet">
+          <Empty title="No destinations yet">
             <p>
               Records are kept for the retention time of undelivered messages. Add a table, a bucket, an
               endpoint, or a destination that consumers pull from.
@@ -89,7 +89,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
       </Section>
       {isNew ? send : null}
       <RecentMessages pipeId={pipeId} pipeName={pipe.pipe_name} />
-      <LastDay pipeId={pipeId} />
+      <PipeUsage pipeId={pipeId} />
       {live === undefined ? null : <Traffic pipe={live} />}
       {isNew ? null : send}
     </Page>
@@ -127,7 +127,7 @@ function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined })
           onClose={() => setAsking(false)}
         >
           {isPaused
-            ? 'It accepts records again at once.'
+            ? 'It accepts records again immediately.'
             : `Requests to it get 404 until it is resumed. Pending messages (${counted(live?.pending_messages ?? 0, 'message')}) are still delivered.`}
         </Confirm>
       ) : null}
@@ -148,7 +148,7 @@ function Live({ pipe }: { pipe: OverviewPipe }) {
           [
             'Pending messages',
             pipe.pending_messages === 0
-              ? 'nothing'
+              ? 'none'
               : `${count(pipe.pending_messages)} (${bytes(pipe.pending_bytes)})`,
           ],
         ]}
@@ -217,7 +217,7 @@ function Destinations({ pipeId, destinations }: { pipeId: string; destinations: 
         </>
       ),
     },
-    { label: 'Out per second', cell: (one) => count(rates?.get(one.destination_id) ?? 0), isNumber: true },
+    { label: 'Records out/s', cell: (one) => count(rates?.get(one.destination_id) ?? 0), isNumber: true },
     {
       label: 'Pending',
       cell: ({ lane }) =>

@@ -32,7 +32,7 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
   }
   return (
     <div className={styles.snippets}>
-      <Code label="Address for records" text={url} />
+      <Code label="Ingest URL" text={url} />
       <div className={styles.tabs} role="tablist" aria-label="Ways to send" ref={tabs}>
         {all.map(({ label }, index) => (
           <button

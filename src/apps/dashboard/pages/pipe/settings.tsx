@@ -92,7 +92,7 @@ function DeleteDialog({ detail, etag, onClose }: DeleteProps & { onClose: () => 
           Delete <Outside text={pipe.pipe_name} />?
         </>
       }
-      confirmLabel={`Delete the pipe and ${counted(pending, 'message')}`}
+      confirmLabel={pending === 0 ? 'Delete the pipe' : `Delete the pipe and ${counted(pending, 'message')}`}
       command={twin}
       seen={{ stored: detail, etag }}
       part={settingsOf}
@@ -108,8 +108,8 @@ function DeleteDialog({ detail, etag, onClose }: DeleteProps & { onClose: () => 
       }}
       onClose={onClose}
     >
-      <p>This cannot be undone. Senders get 404 from then on.</p>
-      <TextField label={`Type ${pipe.pipe_name} to continue`} value={typed} onValue={setTyped} />
+      <p>This cannot be undone. Senders then get 404.</p>
+      <TextField label={`Type ${pipe.pipe_name} to confirm`} value={typed} onValue={setTyped} />
     </ConfirmDelete>
   )
 }

@@ -68,7 +68,7 @@ export function NewPipePage() {
             maxLength={100}
             value={draft.pipe_name}
             onValue={(pipe_name) => set({ pipe_name })}
-            hint="Letters, digits, hyphen and underscore. It cannot be changed later."
+            hint="Letters, digits, hyphens and underscores. It cannot be changed later."
             error={nameError}
           />
           <TextArea

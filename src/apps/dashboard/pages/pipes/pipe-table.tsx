@@ -21,8 +21,8 @@ export function PipeTable({ pipes }: { pipes: readonly OverviewPipe[] }) {
     },
     { label: 'Status', cell: (pipe) => <PipeStatus pipe={pipe} /> },
     { label: 'Lanes', cell: (pipe) => <Lanes pipe={pipe} /> },
-    { label: 'In per second', cell: (pipe) => count(rates?.get(pipe.pipe_id) ?? 0), isNumber: true },
-    { label: 'In today', cell: (pipe) => count(pipe.usage_today.ingest_records), isNumber: true },
+    { label: 'Records in/s', cell: (pipe) => count(rates?.get(pipe.pipe_id) ?? 0), isNumber: true },
+    { label: 'Records today', cell: (pipe) => count(pipe.usage_today.ingest_records), isNumber: true },
     {
       label: 'Pending',
       cell: (pipe) =>

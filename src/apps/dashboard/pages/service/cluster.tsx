@@ -41,7 +41,7 @@ export function Cluster({ cluster }: { cluster: OverviewCluster }) {
           </Notice>
         ))}
       {unowned === null ? null : (
-        <Notice kind="warn">{unowned} now: their records are accepted, and wait.</Notice>
+        <Notice kind="warn">{unowned}: their records are accepted and wait to be delivered.</Notice>
       )}
       <Table
         caption="Nodes"

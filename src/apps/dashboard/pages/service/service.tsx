@@ -1,7 +1,7 @@
 /** The state of the daemon. Read-only: its settings are in a file, whose path the page shows. */
 import type { Overview } from '../../../../contract/overview.ts'
 import { readyWords } from '../../../../contract/ready-words.ts'
-import { bytes, count } from '../../../../platform/quantities.ts'
+import { bytes, count, counted } from '../../../../platform/quantities.ts'
 import { clusterOf } from '../../../client/cluster.ts'
 import { useOverview } from '../../data/overview.ts'
 import { useSession } from '../../data/session-context.ts'
@@ -42,7 +42,7 @@ function Service({ overview }: { overview: Overview }) {
             ['Started', <Ago key="at" at={service.started_ts} />],
             ['HTTP engine', service.http_engine],
             ['Ingest threads', count(service.ingest_workers)],
-            ['Delivery restarted', `${count(service.delivery_restarts)} times`],
+            ['Delivery restarted', counted(service.delivery_restarts, 'time')],
             ['Private addresses as destinations', service.egress_private === 'allow' ? 'allowed' : 'denied'],
             ['Workspace', <Outside key="name" text={session?.workspace.workspace_name ?? ''} />],
           ]}
@@ -55,13 +55,16 @@ function Service({ overview }: { overview: Overview }) {
             ['Free on the disk', bytes(buffer.free_disk_bytes)],
             ['Rejects records below', `${bytes(buffer.min_free_disk_bytes)} free`],
             ['Oldest message', <Ago key="at" at={buffer.oldest_ts} never="none" />],
-            ['Rejects records now', buffer.unavailable_reason ?? 'no'],
+            ['Rejects records now', <Outside key="reason" text={buffer.unavailable_reason ?? 'no'} />],
           ]}
         />
       </Section>
       <Section title="On the server">
-        <Soft>Settings are in the daemon's file and in its environment. A restart applies changes.</Soft>
-        <Code label="Show the settings in effect, and where each comes from" text="pipectl config show" />
+        <Soft>
+          Settings come from the daemon's configuration file and its environment. Changes apply after a
+          restart.
+        </Soft>
+        <Code label="Show the settings in effect and where each comes from" text="pipectl config show" />
         <Code label="Check disk, buffer, keys, ports and limits" text="pipectl doctor" />
       </Section>
     </>

@@ -13,8 +13,8 @@ import { Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 
 export const roles: readonly (readonly [UserRole, string])[] = [
-  ['viewer', 'viewer: sees everything, changes nothing'],
-  ['admin', 'admin: can do everything'],
+  ['viewer', 'viewer: read-only'],
+  ['admin', 'admin: full access'],
 ]
 
 export function NewUser({ onClose }: { onClose: () => void }) {
@@ -57,7 +57,7 @@ export function NewUser({ onClose }: { onClose: () => void }) {
         label="Password"
         value={password}
         onValue={setPassword}
-        advice=". They can change it themselves."
+        advice=". The user can change it later."
         error={errors.password}
       />
     </FormDialog>
@@ -80,7 +80,7 @@ export function ChangeUser({ user, onClose }: { user: User; onClose: () => void 
   const submit = () =>
     save.mutate(undefined, {
       onSuccess: () => {
-        say(`User ${user.user_email} updated. They must sign in again.`, twin)
+        say(`User ${user.user_email} updated. The user must sign in again.`, twin)
         onClose()
       },
     })
@@ -97,7 +97,7 @@ export function ChangeUser({ user, onClose }: { user: User; onClose: () => void 
       isDisabled={Object.keys(body).length === 0}
       command={twin}
     >
-      <p>A change ends all sessions of this user.</p>
+      <p>Saving ends all sessions of this user.</p>
       <Choice label="Role" value={role} options={roles} onValue={setRole} error={errors.user_role} />
       <NewPasswordField
         label="New password"

@@ -34,7 +34,7 @@ export function UsersPage() {
         </div>
       }
     >
-      {mayChange ? <Users /> : <Notice>Only admins can see the users.</Notice>}
+      {mayChange ? <Users /> : <Notice>Only admins can see users.</Notice>}
       {asking === 'user' ? <NewUser onClose={() => setAsking(null)} /> : null}
       {asking === 'link' ? <SetupLink onClose={() => setAsking(null)} /> : null}
     </Page>
@@ -107,7 +107,7 @@ function DeleteUser({ user, onClose }: { user: User; onClose: () => void }) {
       }}
       onClose={onClose}
     >
-      All sessions of this user end at once. Pipes, keys and records stay as they are.
+      All sessions of this user end immediately. Pipes, keys and records are not affected.
     </Confirm>
   )
 }
@@ -129,7 +129,7 @@ function SetupLink({ onClose }: { onClose: () => void }) {
         isRunning={create.isPending}
         command={command('users', 'setup-link', '--role', role)}
       >
-        <p>The person who opens the link chooses an e-mail address and a password. It works once.</p>
+        <p>The person who opens the link chooses an e-mail address and a password. The link works once.</p>
         <Choice
           label="Role"
           value={role}
@@ -142,7 +142,9 @@ function SetupLink({ onClose }: { onClose: () => void }) {
   }
   return (
     <Dialog title="Invite by link" open onClose={onClose}>
-      <Notice kind="warn">It is shown only once. It works until {exactTime(link.setup_expires_ts)}.</Notice>
+      <Notice kind="warn">
+        Copy the link now: it is shown only once. It expires on {exactTime(link.setup_expires_ts)}.
+      </Notice>
       <Code label="Setup link" text={`${location.origin}${link.setup_path}`} />
       <div>
         <Button look="primary" onClick={onClose}>

@@ -1,5 +1,6 @@
 /**
- * Decides which addresses a destination can have. Pure: it does not resolve names.
+ * The protection from destinations: the addresses that one can have, and, at the end, the guard of its sockets.
+ * Nothing here resolves names.
  *
  * Some addresses are always rejected, whatever the settings allow: those that belong to no server (unspecified,
  * multicast, reserved), and those where clouds serve credentials to any caller (link-local and a few fixed ones). The
@@ -11,10 +12,12 @@
  *
  * An IPv6 address that carries an IPv4 one (mapped, compatible, NAT64, 6to4) is checked as both.
  */
+import type { Socket } from 'node:net'
 import { domainToASCII } from 'node:url'
 import ipaddr from 'ipaddr.js'
+import { resourceLimits } from '../contract/resource-limits.ts'
 import { entryWithPort } from '../settings/server-urls.ts'
-import type { EgressPolicy } from './driver.ts'
+import { DeliveryError, type EgressPolicy } from './driver.ts'
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6
 type Range = [Address, number]
@@ -182,5 +185,97 @@ function rangesOf(list: readonly string[]): Range[] {
     if (ipaddr.isValidCIDR(entry)) return [ipaddr.parseCIDR(entry)]
     const address = parseLiteral(entry)
     return address === null ? [] : [[address, address.kind() === 'ipv4' ? 32 : 128]]
+  })
+}
+
+/**
+ * Guards for every connection to a destination, raw or TLS. The server may be malicious, or simply the wrong one.
+ *
+ *   bytes read      counted per attempt; above the limit the socket is destroyed (`response_too_large`)
+ *   parser throws   client libraries parse in the socket's `data` event, where an exception would end the process:
+ *                   it is caught and the socket destroyed (`protocol_error`)
+ *   errors          always have a listener, even after the library has detached from the socket
+ */
+
+/** Counts the bytes that a driver reads during one attempt, on all of its sockets. */
+export class ReadLimit {
+  #bytes = 0
+  #error: DeliveryError | null = null
+
+  /** Starts the count of a new attempt. */
+  begin(): void {
+    this.#bytes = 0
+    this.#error = null
+  }
+
+  /** The reason why reading was stopped during this attempt, or null. Client libraries hide a socket's error. */
+  get error(): DeliveryError | null {
+    return this.#error
+  }
+
+  /** Returns the error once the limit is exceeded. */
+  count(bytes: number): DeliveryError | null {
+    this.#bytes += bytes
+    if (this.#bytes > resourceLimits.destinationReadBytes) this.#error ??= tooLarge()
+    return this.#error
+  }
+}
+
+/** Modifies the socket itself, so that libraries see the object they expect. */
+export function guardSocket<T extends Socket>(socket: T, reads?: ReadLimit): T {
+  socket.on('error', () => {})
+  const { push } = socket
+  Object.assign(socket, {
+    // All bytes that are read pass through here, whatever the reader.
+    push(chunk: Buffer | null, encoding?: BufferEncoding): boolean {
+      const error = chunk === null ? null : reads?.count(chunk.length)
+      if (!error) return Reflect.apply(push, socket, [chunk, encoding])
+      socket.destroy(error)
+      return false
+    },
+  })
+  return filterData(socket, (chunk) => chunk)
+}
+
+/**
+ * Passes the result of `filter` to the listeners of `data`, or nothing if it is empty. An error thrown by the filter or
+ * a listener destroys the socket.
+ */
+export function filterData<T extends Socket>(socket: T, filter: (chunk: Buffer) => Buffer): T {
+  const { emit } = socket
+  return Object.assign(socket, {
+    emit(event: string, ...args: unknown[]): boolean {
+      const [chunk] = args
+      if (event !== 'data' || !Buffer.isBuffer(chunk)) return Reflect.apply(emit, socket, [event, ...args])
+      try {
+        const passed = filter(chunk)
+        return passed.length > 0 && Reflect.apply(emit, socket, [event, passed])
+      } catch (error) {
+        socket.destroy(protocolError('The server sent data that its protocol does not allow.', error))
+        return true
+      }
+    },
+  })
+}
+
+/** Keeps a DeliveryError that a parser threw, since it is more specific. */
+export function protocolError(message: string, cause?: unknown): DeliveryError {
+  if (cause instanceof DeliveryError) return cause
+  return new DeliveryError('transient', 'protocol_error', message, { cause })
+}
+
+function tooLarge(): DeliveryError {
+  const mebibytes = resourceLimits.destinationReadBytes / 1024 / 1024
+  const message = `The destination sent more than ${mebibytes} MiB during one attempt; the connection was dropped.`
+  return new DeliveryError('transient', 'response_too_large', message)
+}
+
+/** For work that does not always settle when it is aborted: rejects with the signal's reason if the signal comes first. */
+export function untilStopped<T>(work: Promise<T>, stop: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onStop = () => reject(stop.reason)
+    stop.addEventListener('abort', onStop, { once: true })
+    work.then(resolve, reject).finally(() => stop.removeEventListener('abort', onStop))
+    if (stop.aborted) onStop()
   })
 }
