@@ -108,7 +108,10 @@ class Acceptance implements BodyReceiver {
     this.#entry = entry
     this.#request = request
     this.#receivedMs = context.now()
-    this.#reservation = context.bodyMemory.open(entry.workspaceId, entry.pipe.pipe_id)
+    this.#reservation = context.bodyMemory.open({
+      workspaceId: entry.workspaceId,
+      pipeId: entry.pipe.pipe_id,
+    })
   }
 
   get maxBytes(): number {

@@ -261,7 +261,7 @@ export class QuotaState {
  */
 export interface BodyMemory {
   /** For one request to this pipe. Reserves nothing yet. */
-  open(workspaceId: string, pipeId: string): BodyReservation
+  open(pipe: { workspaceId: string; pipeId: string }): BodyReservation
   /** Bytes held by all requests together. */
   heldBytes(): number
 }
@@ -310,7 +310,7 @@ export function createBodyMemory(
 
   return {
     heldBytes: () => numbers[totalAt]!,
-    open: (workspaceId, pipeId) => {
+    open: ({ workspaceId, pipeId }) => {
       // Pipe ids and workspace ids are UUIDs, so they cannot collide.
       const workspace = counters.entry(workspaceId)
       const pipe = counters.entry(pipeId)

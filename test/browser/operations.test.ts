@@ -259,7 +259,7 @@ t.test('a bucket and a pull lane', async (t) => {
   await page.getByRole('button', { name: 'Test and save' }).click()
   await page.getByText('Delivering normally').waitFor()
   await add(/^Pull/)
-  await page.getByLabel('Acknowledgement mode').selectOption('explicit')
+  await page.getByLabel('Acknowledgement', { exact: true }).selectOption('explicit')
   await page.getByRole('button', { name: 'Save', exact: true }).click()
   await page.getByText('Delivering normally').waitFor()
   t.match(

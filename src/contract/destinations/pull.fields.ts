@@ -10,11 +10,11 @@ export const pull = {
   fields: {
     ack_mode: {
       kind: 'choice',
-      label: 'Acknowledgement mode',
+      label: 'Acknowledgement',
       hint: 'When a message counts as done.',
       options: {
-        auto: 'automatic, when the message is handed over',
-        explicit: 'explicit, when the consumer acknowledges it',
+        auto: 'as soon as the message is handed over',
+        explicit: 'when the consumer acknowledges it',
       },
       default: 'auto',
     },

@@ -67,7 +67,7 @@ t.test('the entry of a deleted pipe goes to a new one, empty', async (t) => {
     counters,
   )
   const entry = counters.entry('gone')
-  const body = createBodyMemory(limits.bodyBytes, counters).open('w', 'gone')
+  const body = createBodyMemory(limits.bodyBytes, counters).open({ workspaceId: 'w', pipeId: 'gone' })
   body.add(10)
   counters.giveUp('gone')
   t.equal(counters.entry('new'), entry)

@@ -12,7 +12,7 @@ const bodies = createBodyMemory(limits.bodyBytes, counters)
 let accepted = 0
 let bodiesAtOnce = 0
 for (let i = 0; i < times; i++) {
-  const reservation = bodies.open('w', 'p')
+  const reservation = bodies.open({ workspaceId: 'w', pipeId: 'p' })
   try {
     reservation.add(1)
     bodiesAtOnce++
