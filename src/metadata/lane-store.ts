@@ -11,8 +11,15 @@ import { noUsageCounts } from '../contract/usage.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
 import { hourMs } from '../platform/quantities.ts'
 import { requireDeleted } from './lane-fence.ts'
-import { attemptRecorder, forgetHistory, historyRecorder, pruneHistory } from './lane-history.ts'
-import { laneHourIncrement, latencyRecorder, usageIncrement } from './lane-hours.ts'
+import {
+  attemptRecorder,
+  forgetHistory,
+  historyRecorder,
+  laneHourIncrement,
+  latencyRecorder,
+  pruneHistory,
+  usageIncrement,
+} from './lane-history.ts'
 import {
   type LaneCounters,
   type LaneCounts,
@@ -25,8 +32,7 @@ import {
 } from './lane-state.ts'
 import { applyParkedChanges } from './parked-store.ts'
 import { type LaneRow, normaliseId, type UsageHourRow } from './tables.ts'
-import { type Connection, inRowTransaction, inWriteTransaction } from './transactions.ts'
-import { UnknownWrite } from './write-errors.ts'
+import { type Connection, inRowTransaction, inWriteTransaction, UnknownWrite } from './transactions.ts'
 
 export function laneStore(db: Connection, now: () => number): LaneStore {
   // Compiled once. CPU of a save of 100 rows on two cores, Node 20: 2.0 ms if Kysely builds each statement, 0.55 ms

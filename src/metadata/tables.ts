@@ -437,7 +437,7 @@ export interface LaneAttemptRow {
   attempt_json: string
 }
 
-/** Written and read by `lane-hours.ts`. */
+/** Written and read by `lane-history.ts`. */
 export interface LaneLatencyRow {
   destination_id: string
   hour_ms: number

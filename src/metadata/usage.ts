@@ -1,5 +1,5 @@
 /**
- * Usage: hourly roll-ups per pipe, and per lane (`lane-hours.ts`). Ingest adds the records that it accepted and
+ * Usage: hourly roll-ups per pipe, and per lane (`lane-history.ts`). Ingest adds the records that it accepted and
  * rejected. Lanes add the records that they delivered, together with their state (`lane-store.ts`). Nothing is counted
  * by reading messages.
  *
@@ -10,10 +10,9 @@ import { setImmediate } from 'node:timers/promises'
 import { CompiledQuery, sql } from 'kysely'
 import type { PipeUsage } from '../contract/pipe.ts'
 import { noUsageCounts, type UsageCounts, type UsageHour, usageCounts } from '../contract/usage.ts'
-import { type LaneHours, laneHours, usageIncrement } from './lane-hours.ts'
+import { type LaneHours, laneHours, usageIncrement } from './lane-history.ts'
 import { isoTime, normaliseId, type UsageMarkRow } from './tables.ts'
-import { type Connection, inRowTransaction, inWriteTransaction } from './transactions.ts'
-import { UnknownWrite } from './write-errors.ts'
+import { type Connection, inRowTransaction, inWriteTransaction, UnknownWrite } from './transactions.ts'
 
 /** The usage that roll-ups contain: everything but the backlog. */
 export type RolledUpUsage = Omit<PipeUsage, 'pending_messages' | 'pending_bytes' | 'blocked_lanes'>
@@ -108,7 +107,7 @@ export function usage(db: Connection): UsageStore {
           await trx.executeQuery(
             addToHour({
               ...noUsageCounts,
-              pipe_id: count.pipeId,
+              pipe_id: normaliseId(count.pipeId),
               hour_ms: count.hourMs,
               ingest_requests: count.requests,
               ingest_records: count.records,
@@ -138,7 +137,7 @@ export function usage(db: Connection): UsageStore {
           await trx.executeQuery(
             addToHour({
               ...noUsageCounts,
-              pipe_id: pipeId,
+              pipe_id: normaliseId(pipeId),
               hour_ms: hourMs,
               ingest_requests: requests,
               ingest_records: Math.max(0, to.records - (marked?.records ?? 0)),

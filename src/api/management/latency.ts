@@ -1,6 +1,6 @@
 /** The latency of a lane over a range of hours, computed from its histograms. */
 import type { LaneLatencyReport, LatencySummary, Percentiles } from '../../contract/latency.ts'
-import { sumOf } from '../../metadata/lane-hours.ts'
+import { sumOf } from '../../metadata/lane-history.ts'
 import type { LatencyCounts } from '../../metadata/lane-state.ts'
 import { isoTime } from '../../metadata/tables.ts'
 import { DurationHistogram } from '../../platform/histogram.ts'

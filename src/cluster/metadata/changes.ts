@@ -9,8 +9,7 @@ import type { Change } from '../../metadata/changes.ts'
 import type { ClusterStore, NumberedChange } from '../../metadata/cluster-store.ts'
 import { nextNumber } from '../../metadata/rows.ts'
 import { type ChangeRow, normaliseId, toFlag } from '../../metadata/tables.ts'
-import type { Connection } from '../../metadata/transactions.ts'
-import { WriteConflictError } from '../../metadata/write-errors.ts'
+import { type Connection, WriteConflictError } from '../../metadata/transactions.ts'
 import { type DatabaseClock, inStatements } from './statements.ts'
 
 /** The channel is shared by all schemas of the database; a needless notification costs one read. */

@@ -21,8 +21,7 @@ import {
   type SettledClaim,
   type UsedKey,
 } from '../../log/key-store.ts'
-import type { Connection } from '../../metadata/transactions.ts'
-import { WriteConflictError } from '../../metadata/write-errors.ts'
+import { type Connection, WriteConflictError } from '../../metadata/transactions.ts'
 import type { DatabaseClock } from './statements.ts'
 
 /**

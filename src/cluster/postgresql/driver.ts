@@ -8,7 +8,7 @@
  *   unknown for `outcomeMs`                UnknownOutcomeError, which keeps asking
  */
 import type { CompiledQuery, DatabaseConnection, Driver, QueryResult, TransactionSettings } from 'kysely'
-import { UnknownOutcomeError, WriteConflictError } from '../../metadata/write-errors.ts'
+import { UnknownOutcomeError, WriteConflictError } from '../../metadata/transactions.ts'
 import { endsSession, sqlState, storageError, unavailableError } from './errors.ts'
 import type { SessionPool } from './pool.ts'
 import type { Session } from './session.ts'

@@ -6,7 +6,7 @@
  *   at the start  ConfigError: the operator has to fix something (`openingError`)
  *   any other     unchanged: a bug of ours
  */
-import { WriteConflictError } from '../../metadata/write-errors.ts'
+import { WriteConflictError } from '../../metadata/transactions.ts'
 import { ConfigError } from '../../platform/config-error.ts'
 import { errorCode, StorageUnavailableError } from '../../platform/error-code.ts'
 

@@ -1,7 +1,7 @@
 /** The latency of a lane: what is measured, and when it is written. */
 import t from 'tap'
 import { LaneLatency, writeLatencyEveryMs } from '../../../src/delivery/lane-log.ts'
-import { sumOf } from '../../../src/metadata/lane-hours.ts'
+import { sumOf } from '../../../src/metadata/lane-history.ts'
 import type { LatencyCounts } from '../../../src/metadata/lane-state.ts'
 import { DurationHistogram } from '../../../src/platform/histogram.ts'
 import { LaneWorld } from '../../support/lane-world.ts'

@@ -1,6 +1,6 @@
 /** The latency of a lane by hour: added in the saves of its owner, read by anyone of its workspace. */
 import t, { type Test } from 'tap'
-import { sumOf } from '../../../src/metadata/lane-hours.ts'
+import { sumOf } from '../../../src/metadata/lane-history.ts'
 import { LaneOwnershipLostError, type LatencyCounts } from '../../../src/metadata/lane-state.ts'
 import { rowsOf } from './database.ts'
 import { newLane, newWorkspace } from './fixture.ts'

@@ -1,8 +1,7 @@
 /** Write transactions: run again after a conflict, with nothing left of the run before. */
 import t from 'tap'
 import { openSqliteDatabase } from '../../../src/metadata/sqlite/open.ts'
-import { inWriteTransaction } from '../../../src/metadata/transactions.ts'
-import { WriteConflictError } from '../../../src/metadata/write-errors.ts'
+import { inWriteTransaction, WriteConflictError } from '../../../src/metadata/transactions.ts'
 import { testFile } from './fixture.ts'
 
 async function settings(t: Parameters<typeof testFile>[0]) {
