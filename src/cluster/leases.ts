@@ -213,7 +213,7 @@ export class PipeLeases implements LaneOwnership {
     const isFirst = this.#untilNs === 0n
     const leaseId = randomUUID()
     const sentAtNs = monotonicNs()
-    await this.#store.join(this.#nodeId, leaseId, this.#buffer())
+    await this.#store.join({ nodeId: this.#nodeId, leaseId }, this.#buffer())
     this.#leaseId = leaseId
     this.#believeFrom(sentAtNs)
     if (!isFirst) this.#claimsFromNs = sentAtNs + nsOf(settleMs)

@@ -25,8 +25,8 @@ import type { Clock, EventLoopTurns } from './clock.ts'
 import type { AttemptCounts, PullRequest, PullResult, RewindResult, SkipResult } from './delivery.ts'
 import type { AttemptsObserved } from './lane-log.ts'
 import type { MemoryBudget } from './memory-budget.ts'
-import type { Parking } from './parked/park.ts'
-import type { PatientReader } from './patient-reader.ts'
+import type { Parking } from './parking.ts'
+import type { PatientReader } from './read-ahead.ts'
 
 export type LaneEnd = 'closed' | 'removed' | 'handed over'
 

@@ -18,7 +18,7 @@ import { type DatabaseClock, inStatements } from './statements.ts'
 
 export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['pipes'] {
   return {
-    async join(nodeId, leaseId, buffer = null) {
+    async join({ nodeId, leaseId }, buffer = null) {
       await inStatements(db, async (trx) => {
         await trx.deleteFrom('cluster_workers').where('node_id', '=', nodeId).execute()
         await trx

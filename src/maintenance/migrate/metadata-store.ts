@@ -5,8 +5,8 @@ import { type DatabaseClock, databaseClock } from '../../cluster/metadata/statem
 import type { Epoch } from '../../contract/epochs.ts'
 import type { KeyStore } from '../../log/key-store.ts'
 import { type DataDirIdentity, identityRows, loadIdentity, loadKnownSeq } from '../../metadata/identity.ts'
-import { isLaneRowIntact, shownLane } from '../../metadata/lane-row.ts'
 import type { LaneState } from '../../metadata/lane-state.ts'
+import { isLaneRowIntact, shownLane } from '../../metadata/lane-store.ts'
 import {
   deleteSetting,
   loadMovedFrom,

@@ -8,7 +8,7 @@ import { ConfigError } from '../../platform/config-error.ts'
 import { messageOf } from '../../platform/error-code.ts'
 import { isCorrupt, isReadFailure } from '../../platform/storage-error.ts'
 import { identityOf, knownSeqOf } from '../identity.ts'
-import { isLaneRowIntact, shownLane } from '../lane-row.ts'
+import { isLaneRowIntact, shownLane } from '../lane-store.ts'
 import type { LaneRow, PipeRow } from '../tables.ts'
 import { readSqliteFile } from './file.ts'
 

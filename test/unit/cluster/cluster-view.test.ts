@@ -27,7 +27,7 @@ async function cluster(t: Test) {
       seen,
       false,
     )
-    await store.pipes.join(node.nodeId, node.workerId)
+    await store.pipes.join({ nodeId: node.nodeId, leaseId: node.workerId })
     return node
   }
   const one = await join('one')
