@@ -38,10 +38,9 @@ export class ChangeFollower implements Changes {
   #applyingSinceNs: bigint | null = null
   #hasFailed = false
   #isClosing = false
-  #wake: () => void = () => {}
   #isWoken = false
   #endListening: () => Promise<void> = async () => {}
-  /** Waits for other nodes, which check again when a notification arrives. */
+  /** The pauses under way, which a notification ends. */
   readonly #waiting = new Set<() => void>()
   #running: Promise<void> = Promise.resolve()
   readonly #reading = new SerialQueue()
@@ -139,29 +138,14 @@ export class ChangeFollower implements Changes {
         // After a failure, retry at the poll interval and not with each notification.
         this.#isWoken = false
       }
-      await this.#sleep()
+      if (!this.#isWoken && !this.#isClosing) await this.#pause(pollMs)
+      this.#isWoken = false
     }
   }
 
   #notified(): void {
     this.#isWoken = true
-    this.#wake()
     for (const look of this.#waiting) look()
-  }
-
-  /** Sleeps until a notification, at most a second. */
-  async #sleep(): Promise<void> {
-    if (!this.#isWoken && !this.#isClosing) {
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, pollMs)
-        this.#wake = () => {
-          clearTimeout(timer)
-          resolve()
-        }
-      })
-    }
-    this.#isWoken = false
-    this.#wake = () => {}
   }
 
   async #apply(changes: readonly Change[]): Promise<void> {
@@ -181,6 +165,7 @@ export class ChangeFollower implements Changes {
     }
   }
 
+  /** Resolves with the next notification, and after this time at the latest. */
   async #pause(ms: number): Promise<void> {
     await new Promise<void>((resolve) => {
       const done = () => {

@@ -4,11 +4,10 @@
  */
 import type { ClusterStore } from '../metadata/cluster-store.ts'
 import type { Logger } from '../platform/log.ts'
-import type { ClusterClock } from './cluster-node.ts'
 
 const toleratedMs = 1_000
 
-export class MeasuredClock implements ClusterClock {
+export class MeasuredClock {
   readonly #store: Pick<ClusterStore, 'now'>
   readonly #log: Logger
   readonly #now: () => number
@@ -21,10 +20,12 @@ export class MeasuredClock implements ClusterClock {
     this.#now = now
   }
 
+  /** The database's clock minus this machine's, ms; 0 until it is known. */
   get offsetMs(): number {
     return this.#offsetMs
   }
 
+  /** The database's clock as far as it is known, ms since the epoch. For people, never for a decision. */
   now(): number {
     return Math.round(this.#now() + this.#offsetMs)
   }

@@ -11,10 +11,11 @@ import type { NodeState } from '../contract/node-words.ts'
 import { type ClusterStore, leaseMs, type NodeRecord } from '../metadata/cluster-store.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
-import type { ClusterNode } from './cluster-node.ts'
+import { Repeated } from '../platform/repeated.ts'
+import type { ClusterNode } from './nodes.ts'
 
 export interface ClusterViewOptions {
-  node: Pick<ClusterNode, 'nodeId' | 'nodes' | 'owners' | 'clock'>
+  node: Pick<ClusterNode, 'nodeId' | 'nodes' | 'owners'> & { clock: { readonly offsetMs: number } }
   store: Pick<ClusterStore, 'pipes' | 'changes'>
   log: Logger
   /** Default: the process's own clock. */
@@ -73,7 +74,7 @@ export class ClusterView {
   #last: Look | null = null
   #looking: Promise<Look> | null = null
   #measuring: Promise<void> | null = null
-  #timer: NodeJS.Timeout | null = null
+  #reads: Repeated | null = null
   #gained = 0
   #unowned = 0
   #behind = 0
@@ -86,16 +87,15 @@ export class ClusterView {
 
   /** Starts periodic reads. */
   open(): void {
-    const again = async () => {
+    const read = async () => {
       await this.#look().catch((err: unknown) => this.#options.log.debug({ err }, 'cluster.view_not_read'))
-      if (this.#timer !== null) this.#timer = setTimeout(again, lookEveryMs).unref()
     }
-    this.#timer = setTimeout(again, 0).unref()
+    void read()
+    this.#reads = new Repeated(lookEveryMs, read)
   }
 
   close(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer)
-    this.#timer = null
+    void this.#reads?.close()
   }
 
   /** Rejects when the database cannot be reached. */

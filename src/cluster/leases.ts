@@ -32,7 +32,9 @@ import type { BufferContact } from '../log/buffer.ts'
 import { type ClusterStore, leaseMarginMs, leaseMs, type OwnedPipe } from '../metadata/cluster-store.ts'
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import type { Logger } from '../platform/log.ts'
+import { Repeated } from '../platform/repeated.ts'
 import { SerialQueue } from '../platform/serial-queue.ts'
+import { slices } from '../platform/slices.ts'
 import { monotonicNs, msOf, nsOf } from './clock.ts'
 import { isCutOff, ownerOf, sharersOf } from './sharers.ts'
 
@@ -46,21 +48,12 @@ export interface PipeLeasesOptions {
   log: Logger
 }
 
-export interface PipeLeases extends LaneOwnership {
-  /** The pipes that this node delivers now, with their epochs. */
-  readonly ownedPipes: ReadonlyMap<string, number>
-  /** Stops claiming pipes: the thread is about to close its lanes. */
-  stopClaiming(): void
-  /** Releases every pipe. Call it after the lanes are closed, so that their rows are saved. */
-  close(): Promise<void>
-}
-
 /**
  * Resolves when the node holds its share of the pipes; then the lanes are opened. Rejects when the database cannot be
  * reached.
  */
 export async function openPipeLeases(options: PipeLeasesOptions): Promise<PipeLeases> {
-  const leases = new Leases(options)
+  const leases = new PipeLeases(options)
   await leases.open()
   return leases
 }
@@ -77,7 +70,7 @@ const claimedAtOnce = 500
  */
 const settleMs = 1_500
 
-class Leases implements PipeLeases {
+export class PipeLeases implements LaneOwnership {
   readonly #store: ClusterStore['pipes']
   readonly #nodeId: string
   readonly #buffer: () => BufferContact | null
@@ -101,11 +94,10 @@ class Leases implements PipeLeases {
   #hasFailed = false
   /** Statements that change the node's pipes run one after the other. */
   readonly #queue = new SerialQueue()
-  #renewTimer: NodeJS.Timeout | undefined
-  #shareTimer: NodeJS.Timeout | undefined
+  /** Independent of all other work: taking over thousands of pipes must not delay the renewal. */
+  #renewals: Repeated | null = null
+  #rounds: Repeated | null = null
   #endTimer: NodeJS.Timeout | undefined
-  #renewing: Promise<void> = Promise.resolve()
-  #sharing: Promise<void> = Promise.resolve()
 
   constructor({ store, nodeId, buffer, log }: PipeLeasesOptions) {
     this.#store = store.pipes
@@ -116,11 +108,13 @@ class Leases implements PipeLeases {
 
   async open(): Promise<void> {
     await this.#join()
-    this.#renewLater()
+    this.#renewals = new Repeated(everyMs, () => this.#renewOrJoin())
     await this.#queue.run(() => this.#share())
-    this.#shareLater()
+    // After a failure the renewal fails and logs too, or the next round repeats this.
+    this.#rounds = new Repeated(everyMs, () => this.#queue.run(() => this.#share()).catch(this.#notShared))
   }
 
+  /** The pipes that this node delivers now, with their epochs. */
   get ownedPipes(): ReadonlyMap<string, number> {
     return this.#isValid ? new Map(this.#owned) : new Map()
   }
@@ -157,16 +151,16 @@ class Leases implements PipeLeases {
     }
   }
 
+  /** Stops claiming pipes: the thread is about to close its lanes. */
   stopClaiming(): void {
     this.#isClaiming = false
   }
 
+  /** Releases every pipe. Call it after the lanes are closed, so that their rows are saved. */
   async close(): Promise<void> {
     this.#isClosing = true
     this.#isClaiming = false
-    clearTimeout(this.#renewTimer)
-    clearTimeout(this.#shareTimer)
-    await Promise.all([this.#renewing, this.#sharing])
+    await Promise.all([this.#renewals?.close(), this.#rounds?.close()])
     clearTimeout(this.#endTimer)
     const leaseId = this.#leaseId
     this.#forgetLease()
@@ -188,40 +182,17 @@ class Leases implements PipeLeases {
     return ownerOf(pipeId, this.#sharers) === this.#nodeId
   }
 
-  /** Independent of all other work: taking over thousands of pipes must not delay the renewal. */
-  #renewLater(): void {
-    if (this.#isClosing) return
-    this.#renewTimer = setTimeout(() => {
-      this.#renewing = this.#renewOrJoin()
-        .then(
-          () => {
-            this.#hasFailed = false
-          },
-          (err) => {
-            if (!this.#hasFailed)
-              this.#log.warn({ err, pipes: this.#owned.size }, 'cluster.lease_renewal_failed')
-            this.#hasFailed = true
-          },
-        )
-        .finally(() => this.#renewLater())
-    }, everyMs)
-  }
-
   async #renewOrJoin(): Promise<void> {
-    if (this.#isClosing) return
-    if (this.#leaseId === null || !(await this.#renew(this.#leaseId))) await this.#join()
+    try {
+      if (this.#leaseId === null || !(await this.#renew(this.#leaseId))) await this.#join()
+      this.#hasFailed = false
+    } catch (err) {
+      if (!this.#hasFailed) this.#log.warn({ err, pipes: this.#owned.size }, 'cluster.lease_renewal_failed')
+      this.#hasFailed = true
+    }
   }
 
-  #shareLater(): void {
-    if (this.#isClosing) return
-    this.#shareTimer = setTimeout(() => {
-      this.#sharing = this.#queue
-        .run(() => this.#share())
-        // The renewal fails and logs too, or the next round repeats this.
-        .catch((err) => this.#log.debug({ err }, 'cluster.share_not_claimed'))
-        .finally(() => this.#shareLater())
-    }, everyMs)
-  }
+  readonly #notShared = (err: unknown): void => this.#log.debug({ err }, 'cluster.share_not_claimed')
 
   async #share(): Promise<void> {
     if (this.#isClosing || !this.#isValid) return
@@ -242,7 +213,7 @@ class Leases implements PipeLeases {
     const isFirst = this.#untilNs === 0n
     const leaseId = randomUUID()
     const sentAtNs = monotonicNs()
-    await this.#store.join(this.#nodeId, leaseId, this.#buffer())
+    await this.#store.join({ nodeId: this.#nodeId, leaseId }, this.#buffer())
     this.#leaseId = leaseId
     this.#believeFrom(sentAtNs)
     if (!isFirst) this.#claimsFromNs = sentAtNs + nsOf(settleMs)
@@ -259,9 +230,7 @@ class Leases implements PipeLeases {
     }
     this.#believeFrom(sentAtNs)
     if (held !== this.#owned.size + this.#releasing.size) {
-      this.#queue
-        .run(() => this.#compare(leaseId))
-        .catch((err) => this.#log.debug({ err }, 'cluster.share_not_claimed'))
+      this.#queue.run(() => this.#compare(leaseId)).catch(this.#notShared)
     }
     return true
   }
@@ -322,8 +291,8 @@ class Leases implements PipeLeases {
     if (leaseId === null || !this.#isClaiming || monotonicNs() < this.#claimsFromNs) return
     const free = await this.#store.free(pipeId)
     const mine = free.filter((pipe) => this.#isMine(pipe.pipeId))
-    for (let at = 0; at < mine.length; at += claimedAtOnce) {
-      const claimed = await this.#store.claim(leaseId, mine.slice(at, at + claimedAtOnce))
+    for (const some of slices(mine, claimedAtOnce)) {
+      const claimed = await this.#store.claim(leaseId, some)
       // The lease was lost during the statement: the rows belong to a lease that will expire.
       if (this.#leaseId !== leaseId || !this.#isValid) return
       for (const { pipeId, epoch } of claimed) this.#owned.set(pipeId, epoch)

@@ -12,6 +12,7 @@ import type { UsageMark } from '../metadata/usage.ts'
 import type { Logger } from '../platform/log.ts'
 import { hourMs } from '../platform/quantities.ts'
 import { SerialQueue } from '../platform/serial-queue.ts'
+import { slices } from '../platform/slices.ts'
 
 export interface LogUsageOptions {
   /** The pipes that this node owns now. */
@@ -63,8 +64,7 @@ export class LogUsage {
       const isOwned = new Set(owned)
       for (const pipeId of this.#counted.keys()) if (!isOwned.has(pipeId)) this.#counted.delete(pipeId)
       const grown = owned.filter((pipeId) => headSeq(pipeId) !== (this.#counted.get(pipeId) ?? 0))
-      for (let from = 0; from < grown.length; from += pipesAtOnce)
-        await this.#add(grown.slice(from, from + pipesAtOnce))
+      for (const some of slices(grown, pipesAtOnce)) await this.#add(some)
     })
   }
 

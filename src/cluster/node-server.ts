@@ -4,9 +4,8 @@
  */
 import type { Static, TSchema } from 'typebox'
 import { fits } from '../contract/validate.ts'
-import { StorageUnavailableError } from '../platform/error-code.ts'
-import type { Logger } from '../platform/log.ts'
-import type { NatsConnection } from './nats/connect.ts'
+import { messageOf, StorageUnavailableError } from '../platform/error-code.ts'
+import type { NodeRequestsOptions } from './node-requests.ts'
 import {
   decode,
   type ErrorReason,
@@ -78,22 +77,15 @@ interface Open {
 const longestWaitMs = 60_000
 const logBadMessageEveryMs = 60_000
 
-export interface NodeServerOptions {
-  nats: NatsConnection
-  cluster: string
-  nodeId: string
-  log: Logger
-}
-
 export class NodeServer {
-  readonly #options: NodeServerOptions
+  readonly #options: NodeRequestsOptions
   readonly #methods = new Map<string, ServedMethod>()
   readonly #open = new Map<string, Open>()
   readonly #unsubscribe: () => void
   #bytes = 0
   #complainedAt = Number.NEGATIVE_INFINITY
 
-  constructor(options: NodeServerOptions) {
+  constructor(options: NodeRequestsOptions) {
     this.#options = options
     const { nats, cluster, nodeId } = options
     const subscription = nats.subscribe(nodeSubject({ cluster, nodeId }), {
@@ -284,7 +276,7 @@ function beat(afterMs: number, tell: () => void): { end(): void } {
 }
 
 function errorHead(error: unknown): ToCaller {
-  const text = error instanceof Error ? error.message : String(error)
+  const text = messageOf(error)
   const message = text.slice(0, limits.messageCharacters)
   if (error instanceof RefusedRequestError) return { kind: 'error', reason: error.reason, message }
   return {

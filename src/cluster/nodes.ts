@@ -1,5 +1,6 @@
 /**
- * This node in the cluster: it joins, renews its heartbeat every two seconds, follows changes, and leaves.
+ * This node in the cluster: it joins, renews its heartbeat every two seconds, follows changes, and leaves. Main has it;
+ * the delivery thread has its own part (leases.ts), with its own metadata connection.
  *
  *   opened ──join()──▶ valid ──▶ … ──close()──▶ left
  *                       │  ▲
@@ -19,7 +20,6 @@ import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
 import { ChangeFollower } from './changes.ts'
 import { MeasuredClock, monotonicNs, msOf, nsOf } from './clock.ts'
-import type { ClusterLease, ClusterNode, ClusterNodeOptions } from './cluster-node.ts'
 
 const heartbeatEveryMs = 2_000
 const measureEveryMs = 60_000
@@ -29,19 +29,42 @@ const ownersKeptMs = 1_000
 /** Below the deadline of the step in shutdown-steps.ts. */
 const leaveMs = 1_500
 
-/** Rejects when the database cannot be reached. */
+export interface ClusterNodeOptions {
+  store: ClusterStore
+  /** `node.name`. */
+  name: string
+  version: string
+  /** The address of its listener, for people. */
+  address: string | null
+  log: Logger
+  /** The node must be restarted: it was away for longer than changes are kept. */
+  onFatal(error: Error): void
+  /** This machine's clock, ms since the epoch. Default: Date.now. */
+  now?: () => number
+}
+
+/**
+ * Records the newest change, so that everything read afterwards is at least as new. Rejects when the database cannot be
+ * reached.
+ */
 export async function openClusterNode(options: ClusterNodeOptions): Promise<ClusterNode> {
   const { store, log, now = Date.now } = options
   const clock = new MeasuredClock(store, log, now)
   await clock.measure()
-  return new Node(options, clock, await store.changes.newest())
+  return new ClusterNode(options, clock, await store.changes.newest())
 }
 
-class Node implements ClusterNode {
-  readonly nodeId = randomUUID()
+export class ClusterNode {
+  /** The id of this run of the process. It stays the same when the node has to join again. */
+  readonly nodeId: string = randomUUID()
   readonly name: string
+  /**
+   * One BigInt64, read with Atomics by every thread: the time (`process.hrtime.bigint()`) until which this node can
+   * accept requests; 0 when it cannot.
+   */
   readonly liveness = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT)
   readonly clock: MeasuredClock
+  /** `publish` resolves when every valid node, starting with this one, has seen the change. */
   readonly changes: ChangeFollower
   readonly #options: ClusterNodeOptions
   readonly #store: ClusterStore
@@ -70,10 +93,12 @@ class Node implements ClusterNode {
     this.changes = new ChangeFollower({ store, log, leaseId: () => this.#leaseId, onMissed }, seen)
   }
 
+  /** `liveness`, checked now. */
   get isLive(): boolean {
     return monotonicNs() < Atomics.load(this.#until, 0)
   }
 
+  /** Resolves when it has applied every change and is valid. Rejects when the database cannot be reached. */
   async join(): Promise<void> {
     await this.#join()
     this.changes.start()
@@ -100,6 +125,7 @@ class Node implements ClusterNode {
     await this.#renew()
   }
 
+  /** The delivering node by pipe; at most a second old, and never older than `freshSinceMs` (performance.now()). */
   owners(freshSinceMs = 0): Promise<ReadonlyMap<string, string>> {
     const nowMs = performance.now()
     const known = this.#owners
@@ -112,11 +138,13 @@ class Node implements ClusterNode {
     return owners.map
   }
 
+  /** All nodes including this one. */
   nodes(): Promise<NodeRecord[]> {
     return this.#store.nodes.list()
   }
 
-  lease(duty: string): ClusterLease {
+  /** A duty that one node does for all while it is valid, such as housekeeping and alerts. Equal names share one lease. */
+  lease(duty: string): Duty {
     const known = this.#duties.get(duty)
     if (known !== undefined) return known
     const state = () => (this.isLive ? this.#leaseId : null)
@@ -125,6 +153,7 @@ class Node implements ClusterNode {
     return made
   }
 
+  /** Leaves the cluster: other nodes take over immediately. */
   async close(): Promise<void> {
     this.#isClosing = true
     clearTimeout(this.#timer)
@@ -197,7 +226,7 @@ class Node implements ClusterNode {
 }
 
 /** Held by the lease with which it was claimed: while that is valid, no other node can have the duty. */
-class Duty implements ClusterLease {
+class Duty {
   readonly #name: string
   readonly #store: ClusterStore['duties']
   readonly #leaseId: () => string | null
@@ -211,6 +240,7 @@ class Duty implements ClusterLease {
     this.#log = log
   }
 
+  /** True when this node has the duty; tries to take a free one. Call it before each run. */
   async isMine(): Promise<boolean> {
     const leaseId = this.#leaseId()
     if (leaseId === null) return false

@@ -11,8 +11,8 @@
  * seconds and then gets an `unavailable` error. By then the node's lease has expired too.
  */
 import { setTimeout as pause } from 'node:timers/promises'
+import { capacityOf, type IngestLimits } from '../ingest/admission.ts'
 import { type AskedQuota, monotonicMs, PipeAllowance } from '../ingest/cluster-quota.ts'
-import { capacityOf, type IngestLimits } from '../ingest/quota.ts'
 import type { DaySums, SharedCounters } from '../ingest/shared-counters.ts'
 import type { ClusterStore, QuotaAsk, QuotaBlock } from '../metadata/cluster-store.ts'
 import { endsWithin } from '../platform/deadline.ts'

@@ -38,6 +38,7 @@ import {
   StorageUnavailableError,
 } from '../platform/error-code.ts'
 import type { Logger } from '../platform/log.ts'
+import { slices } from '../platform/slices.ts'
 import { LateNodes } from './late-nodes.ts'
 import { NodeRequestError, type NodeRequests, type RequestOptions } from './node-requests.ts'
 import { PipeRoutes, type PipeRoutesOptions } from './pipe-routes.ts'
@@ -351,7 +352,7 @@ class ClusterDelivery implements DeliveryHandle {
   ): Promise<Record<string, Found>> {
     const asked: Promise<Record<string, Found> | undefined>[] = []
     for (const [node, ids] of groups)
-      for (const some of slices(ids)) {
+      for (const some of slices(ids, idsAtOnce)) {
         const options = { silenceMs: readSilenceMs }
         asked.push(this.#read(node, () => this.#at<Record<string, Found>>(node, method, [some], options)))
       }
@@ -379,8 +380,8 @@ class ClusterDelivery implements DeliveryHandle {
       Object.assign(all.lanes, found.lanes)
       all.absent.push(...(found.absent ?? []))
     }
-    for (const some of slices(known)) await look(some, before?.revision ?? null)
-    for (const some of slices(others)) await look(some, null)
+    for (const some of slices(known, idsAtOnce)) await look(some, before?.revision ?? null)
+    for (const some of slices(others, idsAtOnce)) await look(some, null)
     return all
   }
 
@@ -389,8 +390,8 @@ class ClusterDelivery implements DeliveryHandle {
     if (this.#late.isLate(node)) return null
     const found: LaneTrouble[] = []
     const { workspaceIds, destinationIds, withAges } = query
-    for (const workspaces of slices(workspaceIds))
-      for (const destinations of destinationIds.length === 0 ? [[]] : slices(destinationIds)) {
+    for (const workspaces of slices(workspaceIds, idsAtOnce))
+      for (const destinations of destinationIds.length === 0 ? [[]] : slices(destinationIds, idsAtOnce)) {
         const part = { workspaceIds: workspaces, destinationIds: destinations, withAges }
         const asked = this.#at<LaneTrouble[] | null>(node, 'troubles', [part])
         const some = (await asked.catch(unlessElsewhere)) ?? null
@@ -405,7 +406,7 @@ class ClusterDelivery implements DeliveryHandle {
     for (const [pullId, node] of this.#held) byNode.set(node, [...(byNode.get(node) ?? []), pullId])
     // A node that does not receive this redelivers the message.
     for (const [node, pullIds] of byNode)
-      for (const some of slices(pullIds))
+      for (const some of slices(pullIds, idsAtOnce))
         this.#requests.request(node, 'delivery.holding', [some]).catch(() => {})
   }
 
@@ -433,12 +434,6 @@ type LaneMethod =
   | 'parkedChanged'
 
 type PulledMessage = Extract<PullResult, { kind: 'message' }>
-
-function slices<T>(list: readonly T[]): T[][] {
-  const all: T[][] = []
-  for (let from = 0; from < list.length; from += idsAtOnce) all.push(list.slice(from, from + idsAtOnce))
-  return all
-}
 
 /** Nothing was done there: the pipe has moved, the node is gone, or it is busy. */
 function isWorthAnotherLook(error: unknown): boolean {

@@ -7,159 +7,128 @@
  */
 import { resourceLimits } from './resource-limits.ts'
 
+const withStatus = (status: number) => (message: string) => ({ status, message })
+const badRequest = withStatus(400)
+const unauthenticated = withStatus(401)
+const notAllowed = withStatus(403)
+const notFound = withStatus(404)
+const conflict = withStatus(409)
+const gone = withStatus(410)
+const tooLarge = withStatus(413)
+const tooMany = withStatus(429)
+const broken = withStatus(500)
+const unavailable = withStatus(503)
+
 export const errorCatalogue = {
   // Management
-  validation_error: { status: 400, message: 'The request is not valid; see errors.' },
-  cannot_revoke_current_key: {
-    status: 400,
-    message: 'A key cannot revoke itself: create a new key, then revoke this one with it.',
-  },
-  destination_not_found: { status: 404, message: 'No such destination on this pipe.' },
-  origin_not_found: { status: 404, message: 'No such allowed origin on this pipe.' },
-  api_key_not_found: { status: 404, message: 'No active API key with this id.' },
-  alerts_not_set_up: {
-    status: 404,
-    message: 'This workspace has no alerts: set them up with PUT /v1/alerts.',
-  },
-  no_blocking_message: { status: 404, message: 'No message is blocking this lane.' },
-  message_not_found: {
-    status: 404,
-    message: 'No message has this id: it never existed, or it is no longer kept.',
-  },
-  parked_not_found: {
-    status: 404,
-    message:
-      'This destination has no parked record with this id: it was replayed, discarded, or removed after parked.days.',
-  },
-  parked_full: {
-    status: 409,
-    message:
-      'Nothing was skipped: a skip parks the message, and there is no room for it. Replay or discard parked records, or raise the setting parked.max_bytes.',
-  },
+  validation_error: badRequest('The request is not valid; see errors.'),
+  cannot_revoke_current_key: badRequest(
+    'A key cannot revoke itself: create a new key, then revoke this one with it.',
+  ),
+  destination_not_found: notFound('No such destination on this pipe.'),
+  origin_not_found: notFound('No such allowed origin on this pipe.'),
+  api_key_not_found: notFound('No active API key with this id.'),
+  alerts_not_set_up: notFound('This workspace has no alerts: set them up with PUT /v1/alerts.'),
+  no_blocking_message: notFound('No message is blocking this lane.'),
+  message_not_found: notFound('No message has this id: it never existed, or it is no longer kept.'),
+  parked_not_found: notFound(
+    'This destination has no parked record with this id: it was replayed, discarded, or removed after parked.days.',
+  ),
+  parked_full: conflict(
+    'Nothing was skipped: a skip parks the message, and there is no room for it. Replay or discard parked records, or raise the setting parked.max_bytes.',
+  ),
   changed_meanwhile: {
     status: 412,
     message:
       'Nothing was done, because this was changed after you read it. `present` is the current state: send the change again with the new ETag in If-Match.',
   },
-  parked_replaying: {
-    status: 409,
-    message: 'This record is being replayed: wait for the result.',
-  },
-  duplicate_pipe_name: { status: 409, message: 'A pipe with this name already exists.' },
-  duplicate_destination_name: {
-    status: 409,
-    message: 'A destination of this pipe already has this name.',
-  },
-  duplicate_origin: { status: 409, message: 'This origin is already allowed for the pipe.' },
-  duplicate_api_key_name: { status: 409, message: 'An active API key with this name already exists.' },
-  workspace_full: {
-    status: 409,
-    message:
-      'This workspace or pipe has reached a limit of the service: delete one of these resources, or raise the setting.',
-  },
+  parked_replaying: conflict('This record is being replayed: wait for the result.'),
+  duplicate_pipe_name: conflict('A pipe with this name already exists.'),
+  duplicate_destination_name: conflict('A destination of this pipe already has this name.'),
+  duplicate_origin: conflict('This origin is already allowed for the pipe.'),
+  duplicate_api_key_name: conflict('An active API key with this name already exists.'),
+  workspace_full: conflict(
+    'This workspace or pipe has reached a limit of the service: delete one of these resources, or raise the setting.',
+  ),
   // Users and their sessions
-  user_not_found: { status: 404, message: 'No such user.' },
-  duplicate_user_email: {
-    status: 409,
-    message: 'This workspace already has a user with this e-mail address.',
-  },
-  last_admin: {
-    status: 409,
-    message: 'This is the last admin of the workspace: make another user an admin first.',
-  },
-  sign_in_failed: { status: 401, message: 'The e-mail address or the password is wrong.' },
-  session_required: { status: 401, message: 'There is no session, or it has expired: sign in.' },
-  setup_link_invalid: {
-    status: 410,
-    message:
-      'This setup link was used, has expired or never existed. Create another one: `pipectl users setup-link`.',
-  },
-  csrf_token_invalid: {
-    status: 403,
-    message:
-      'X-CSRF-Token is missing or does not belong to this session: read the session again for its token.',
-  },
-  origin_mismatch: {
-    status: 403,
-    message: 'The request does not come from a page of this service: its Origin is missing or different.',
-  },
+  user_not_found: notFound('No such user.'),
+  duplicate_user_email: conflict('This workspace already has a user with this e-mail address.'),
+  last_admin: conflict('This is the last admin of the workspace: make another user an admin first.'),
+  sign_in_failed: unauthenticated('The e-mail address or the password is wrong.'),
+  session_required: unauthenticated('There is no session, or it has expired: sign in.'),
+  setup_link_invalid: gone(
+    'This setup link was used, has expired or never existed. Create another one: `pipectl users setup-link`.',
+  ),
+  csrf_token_invalid: notAllowed(
+    'X-CSRF-Token is missing or does not belong to this session: read the session again for its token.',
+  ),
+  origin_mismatch: notAllowed(
+    'The request does not come from a page of this service: its Origin is missing or different.',
+  ),
   host_not_allowed: {
     status: 421,
     message:
       'The dashboard is not served under this name: use the host of the setting public_url, the listen address or localhost.',
   },
-  too_many_attempts: { status: 429, message: 'Too many attempts to sign in: try again later.' },
-  too_many_requests: {
-    status: 429,
-    message:
-      'Too many requests from this session, or from the keys of this workspace: wait for the seconds in Retry-After.',
-  },
-  sign_in_busy: { status: 503, message: 'Too many users are signing in at the moment: try again.' },
+  too_many_attempts: tooMany('Too many attempts to sign in: try again later.'),
+  too_many_requests: tooMany(
+    'Too many requests from this session, or from the keys of this workspace: wait for the seconds in Retry-After.',
+  ),
+  sign_in_busy: unavailable('Too many users are signing in at the moment: try again.'),
   // All operations
-  unauthorized: { status: 401, message: 'A valid API key is required: Authorization: Bearer <API_KEY>.' },
-  pipe_not_found: { status: 404, message: 'No such pipe.' },
-  not_found: { status: 404, message: 'No such path.' },
+  unauthorized: unauthenticated('A valid API key is required: Authorization: Bearer <API_KEY>.'),
+  pipe_not_found: notFound('No such pipe.'),
+  not_found: notFound('No such path.'),
   method_not_allowed: { status: 405, message: 'Method not allowed for this path.' },
-  bad_request: { status: 400, message: 'The HTTP request is malformed.' },
+  bad_request: badRequest('The HTTP request is malformed.'),
   headers_too_large: {
     status: 431,
     message: `The headers of the request exceed ${resourceLimits.headBytes} bytes in total.`,
   },
-  payload_too_large: { status: 413, message: 'The request body exceeds the limit.' },
-  storage_unavailable: {
-    status: 503,
-    message:
-      'The storage of the service is not available: a disk is full or busy, or a server of its cluster does not respond. Try again later.',
-  },
-  server_error: { status: 500, message: 'Internal server error. The request can be retried.' },
+  payload_too_large: tooLarge('The request body exceeds the limit.'),
+  storage_unavailable: unavailable(
+    'The storage of the service is not available: a disk is full or busy, or a server of its cluster does not respond. Try again later.',
+  ),
+  server_error: broken('Internal server error. The request can be retried.'),
   // Ingest
-  invalid_pipe_id: { status: 400, message: 'The pipe id in the path is not a UUID.' },
-  invalid_payload: { status: 400, message: 'The body must be one JSON object or an array of objects.' },
-  empty_payload: { status: 400, message: 'The body contains no records.' },
-  missing_required_fields: {
-    status: 400,
-    message: 'A record lacks keys that a destination requires: see record_index and fields.',
-  },
-  forbidden: { status: 403, message: 'This Origin is not allowed for the pipe.' },
+  invalid_pipe_id: badRequest('The pipe id in the path is not a UUID.'),
+  invalid_payload: badRequest('The body must be one JSON object or an array of objects.'),
+  empty_payload: badRequest('The body contains no records.'),
+  missing_required_fields: badRequest(
+    'A record lacks keys that a destination requires: see record_index and fields.',
+  ),
+  forbidden: notAllowed('This Origin is not allowed for the pipe.'),
   idempotency_key_reused: {
     status: 422,
     message:
       'This Idempotency-Key was used with another body in the last 24 hours: use a new key for every new body.',
   },
-  batch_too_large: { status: 413, message: 'Too many records in one request for this pipe.' },
+  batch_too_large: tooLarge('Too many records in one request for this pipe.'),
   unsupported_encoding: { status: 415, message: 'Content-Encoding must be gzip, deflate or br.' },
-  rate_limit_exceeded: { status: 429, message: 'Too many records per second for this pipe.' },
-  daily_quota_exceeded: {
-    status: 429,
-    message: 'The daily limit of this pipe is used up until midnight UTC.',
-  },
-  configuration_error: {
-    status: 500,
-    message: 'This pipe requires no API key and has no allowed origin: add an allowed origin.',
-  },
-  buffer_unavailable: {
-    status: 503,
-    message: 'The records could not be stored. Nothing was kept; it is safe to send the request again.',
-  },
+  rate_limit_exceeded: tooMany('Too many records per second for this pipe.'),
+  daily_quota_exceeded: tooMany('The daily limit of this pipe is used up until midnight UTC.'),
+  configuration_error: broken(
+    'This pipe requires no API key and has no allowed origin: add an allowed origin.',
+  ),
+  buffer_unavailable: unavailable(
+    'The records could not be stored. Nothing was kept; it is safe to send the request again.',
+  ),
   // Pull
-  invalid_destination_id: { status: 400, message: 'The destination id in the path is not a UUID.' },
-  invalid_wait_ms: { status: 400, message: 'wait_ms must be a whole number of milliseconds, 0 or more.' },
-  invalid_after_seq: { status: 400, message: 'after_seq must be a whole number, 0 or more.' },
-  invalid_msg_id: { status: 400, message: 'The body must be {"msg_id": <UUID>}.' },
-  lease_expired: {
-    status: 409,
-    message: 'This message is not leased: the lease has expired, or the message was already acknowledged.',
-  },
-  cursor_ahead: { status: 409, message: 'after_seq is beyond the newest message of the pipe.' },
-  cursor_expired: {
-    status: 410,
-    message: 'The messages after after_seq are no longer kept: continue with after_seq = earliest_seq - 1.',
-  },
-  tail_concurrency_exceeded: {
-    status: 429,
-    message: `Too many live tails: at most ${resourceLimits.tailsPerWorkspace} per workspace, and ${resourceLimits.tails} in total.`,
-  },
-  pull_concurrency_exceeded: { status: 429, message: 'Too many waiting pulls in this workspace.' },
+  invalid_destination_id: badRequest('The destination id in the path is not a UUID.'),
+  invalid_wait_ms: badRequest('wait_ms must be a whole number of milliseconds, 0 or more.'),
+  invalid_after_seq: badRequest('after_seq must be a whole number, 0 or more.'),
+  invalid_msg_id: badRequest('The body must be {"msg_id": <UUID>}.'),
+  lease_expired: conflict(
+    'This message is not leased: the lease has expired, or the message was already acknowledged.',
+  ),
+  cursor_ahead: conflict('after_seq is beyond the newest message of the pipe.'),
+  cursor_expired: gone(
+    'The messages after after_seq are no longer kept: continue with after_seq = earliest_seq - 1.',
+  ),
+  tail_concurrency_exceeded: tooMany(
+    `Too many live tails: at most ${resourceLimits.tailsPerWorkspace} per workspace, and ${resourceLimits.tails} in total.`,
+  ),
+  pull_concurrency_exceeded: tooMany('Too many waiting pulls in this workspace.'),
 } as const satisfies Record<string, { status: number; message: string }>
 
 export type ErrorCode = keyof typeof errorCatalogue

@@ -3,15 +3,13 @@
  * from it. A test checks that every operation and every error code occurs in the tests.
  */
 import type { Static, TSchema } from 'typebox'
-import { alertOperations } from './alert-operations.ts'
-import { auditOperations } from './audit-operations.ts'
+import { alertOperations, auditOperations, userOperations } from './administration-operations.ts'
 import { healthOperations, ingestOperations, pullOperations } from './data-operations.ts'
 import { destinationOperations } from './destination-operations.ts'
 import { messageOperations } from './message-operations.ts'
 import type { Operation } from './operation.ts'
 import type { OperationId, PathParameter } from './operation-paths.ts'
 import { parkedOperations } from './parked-operations.ts'
-import { userOperations } from './user-operations.ts'
 import { apiKeyOperations, pipeOperations, pipeSettingOperations } from './workspace-operations.ts'
 
 /** In the order of the OpenAPI document. */

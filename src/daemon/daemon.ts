@@ -22,6 +22,7 @@ import { requireSoundSqlite } from '../log/segments/sqlite-version.ts'
 import { bufferSpec, dataDirAt, requireDirectory } from '../maintenance/data-dir.ts'
 import { lockDataDir } from '../maintenance/lock.ts'
 import { markRunning } from '../maintenance/run-marker.ts'
+import { messageOf } from '../platform/error-code.ts'
 import { type Logger, openLog, setLogLevel } from '../platform/log.ts'
 import { requireSoundSqliteAddon } from '../platform/node-bugs.ts'
 import { inWords } from '../platform/storage-error.ts'
@@ -140,7 +141,7 @@ async function reloadSettings(
       'daemon.reloaded',
     )
   } catch (error) {
-    log.error({ reason: error instanceof Error ? error.message : String(error) }, 'daemon.reload_failed')
+    log.error({ reason: messageOf(error) }, 'daemon.reload_failed')
   }
 }
 

@@ -2,8 +2,8 @@
  * Makes this daemon a node of a cluster: registers it and connects delivery across the nodes. The modules are loaded
  * only if the settings name a cluster; a single machine loads none of them.
  */
-import type { ClusterNode } from '../cluster/cluster-node.ts'
 import type { ClusterView } from '../cluster/cluster-view.ts'
+import type { ClusterNode } from '../cluster/nodes.ts'
 import type { ClusterQuotas } from '../cluster/quotas.ts'
 import { ApiError } from '../contract/errors.ts'
 import type { DeliveryHandle } from '../delivery/delivery-proxy.ts'

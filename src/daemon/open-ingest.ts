@@ -5,13 +5,13 @@ import { type IngestThreads, openIngestThreads } from '../api/ingest-threads/ing
 import { servesDataOverTls } from '../api/surfaces.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { createIngest, type Ingest } from '../ingest/accept.ts'
+import { createQuota } from '../ingest/admission.ts'
 import { openBodyParsers } from '../ingest/body-parsers.ts'
 import type { ClientIp } from '../ingest/client-ip.ts'
 import { createClusterQuota } from '../ingest/cluster-quota.ts'
 import { KeyUse, type KeyUseOptions } from '../ingest/directory/directory-cache.ts'
 import { openGeo } from '../ingest/geo.ts'
 import type { IngestObserved } from '../ingest/observed.ts'
-import { createQuota } from '../ingest/quota.ts'
 import type { BodyMemory } from '../ingest/shared-counters.ts'
 import {
   IngestTotals,

@@ -191,7 +191,8 @@ export class Attempt {
     this.#wasAsked = true
     await this.#send(transformed)
     // After an abort the lane can have abandoned this attempt; then its repeat is counted instead.
-    if (!this.#signal.aborted) this.#deps.steps.drift.delivered(this.#spec, this.#deps.epoch, batch)
+    if (!this.#signal.aborted && this.#spec.columns.length > 0)
+      this.#deps.steps.drift.delivered(this.#spec, this.#deps.epoch, batch)
   }
 
   /** The duration of the transform is not part of the destination's time. */

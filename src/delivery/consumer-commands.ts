@@ -14,7 +14,7 @@ import type { Clock, RetryWindow } from './clock.ts'
 import type { AttemptCounts, PulledRef, PullResult } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
 import type { LaneDeps } from './lane.ts'
-import type { Measured } from './lane-latency.ts'
+import type { Measured } from './lane-log.ts'
 import type { PullCursor } from './pull-cursor.ts'
 import * as transition from './transitions.ts'
 

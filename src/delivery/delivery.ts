@@ -16,6 +16,7 @@ import type {
   DestinationSpec,
   InferRequest,
 } from '../destinations/driver.ts'
+import type { HistogramCounts } from '../platform/histogram.ts'
 import type { AttemptHistograms } from './lane-log.ts'
 
 /** The backlog of a pipe over all of its lanes, for `usage_by_pipe`. */
@@ -172,6 +173,8 @@ export interface LaneMetrics {
   /** State, backlog, age and counters as the API shows them. */
   lane: LaneStatus
   attempts: AttemptCounts
+  /** Seconds from acceptance to the destination, by record, since this process has the lane. */
+  latency: HistogramCounts
 }
 
 /** Current lanes. Reads change nothing. */

@@ -49,9 +49,9 @@ export class DriftWatch {
     this.#log = log
   }
 
-  /** The destination has stored this batch. Only databases with mapped columns have drift. */
+  /** The destination has stored this batch. The destination has mapped columns; only databases have drift. */
   delivered(spec: LaneSpec, epoch: number, batch: Batch): void {
-    if (!wordsOf(spec.type).isDatabase || spec.columns.length === 0) return
+    if (!wordsOf(spec.type).isDatabase) return
     const counting = this.#counting.get(spec.destinationId) ?? this.#begin(spec, epoch)
     const { counts } = counting
     const hadNews = counts.hasNews

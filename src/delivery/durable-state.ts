@@ -83,28 +83,31 @@
  * pending and not in the history; after the save both agree. The save of a rewind moves the cursor and invalidates the
  * history after it; a repair invalidates all of it.
  */
-import type { DeliveryAttempt } from '../contract/attempts.ts'
-import type { Batch } from '../destinations/driver.ts'
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
-import type { NumberedAttempt } from '../metadata/lane-attempts.ts'
 import {
   fixedThrough,
   type LaneCounts,
   LaneOwnershipLostError,
   type LaneSpec,
   type LaneState,
+  type NumberedAttempt,
   nextRanges,
   noCounts,
   type PassedMessages,
 } from '../metadata/lane-state.ts'
 import type { NewParked, ParkedChange } from '../metadata/parked-store-port.ts'
-import type { AttemptOutcome } from './attempt.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
 import type { LaneDeps } from './lane.ts'
-import { LaneLatency, type Measured } from './lane-latency.ts'
-import { type LaneLog, openLaneLog } from './lane-log.ts'
-import { parkedMessage, skipCause } from './parked/park.ts'
+import {
+  afterAttempt,
+  type CountedAttempt,
+  LaneLatency,
+  type LaneLog,
+  type Measured,
+  openLaneLog,
+} from './lane-log.ts'
+import { parkedMessage, skipCause } from './parking.ts'
 import * as transition from './transitions.ts'
 
 const firstOnly = { maxRecords: 1, maxBytes: 1 }
@@ -399,61 +402,4 @@ function isNextOf(row: LaneState, firstSeq: number, lastSeq?: number | null): bo
 /** A message that was parked as a whole is part of no batch. */
 function parkedRun({ lastSeq }: PassedMessages, { attempts }: LaneState) {
   return { kind: 'parked', firstSeq: lastSeq, batchLastSeq: null, attempts: attempts + 1 } as const
-}
-
-/** The record of an attempt, for people who look at a lane (`metadata/lane-attempts.ts`). */
-export interface EndedAttempt<Outcome = AttemptOutcome> {
-  outcome: Outcome
-  /** ms since the epoch. */
-  startedMs: number
-  tookMs: number
-}
-
-interface CountedAttempt extends EndedAttempt<Exclude<AttemptOutcome, { kind: 'aborted' }>> {
-  batch: Batch
-  /** Its number among the attempts at this batch. */
-  attempt: number
-}
-
-/** The row with the attempt counted, and the attempt with its numbers. */
-function afterAttempt(row: LaneState, ended: CountedAttempt): { row: LaneState; attempt: NumberedAttempt } {
-  const isDelivered = ended.outcome.kind === 'delivered'
-  const deliveredAttempts = row.deliveredAttempts + (isDelivered ? 1 : 0)
-  const failedAttempts = row.failedAttempts + (isDelivered ? 0 : 1)
-  return {
-    row: { ...row, deliveredAttempts, failedAttempts },
-    attempt: {
-      numberOfOutcome: isDelivered ? deliveredAttempts : failedAttempts,
-      attempt: describe(ended, deliveredAttempts + failedAttempts),
-    },
-  }
-}
-
-function describe(
-  { batch, attempt, outcome, startedMs, tookMs }: CountedAttempt,
-  no: number,
-): DeliveryAttempt {
-  const { exchange } = outcome
-  const isDelivered = outcome.kind === 'delivered'
-  return {
-    attempt_no: no,
-    attempt_ts: new Date(startedMs).toISOString(),
-    duration_ms: Math.round(tookMs * 10) / 10,
-    outcome: outcome.kind,
-    batch_id: batch.identity,
-    batch_attempt: attempt,
-    is_replay: batch.isReplay ?? false,
-    first_seq: batch.firstSeq,
-    last_seq: batch.lastSeq,
-    records: batch.recordCount,
-    bytes: batch.byteCount,
-    stored_records: isDelivered ? batch.recordCount : outcome.storedRecords,
-    error: isDelivered ? null : errorOf(outcome.error),
-    request: exchange?.request ?? null,
-    response: exchange?.response ?? null,
-  }
-}
-
-function errorOf({ class: errorClass, code, message }: NonNullable<DeliveryAttempt['error']>) {
-  return { class: errorClass, code, message }
 }

@@ -28,6 +28,7 @@ import {
 } from '../metadata/lane-state.ts'
 import type { ParkedCounts } from '../metadata/parked-store-port.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
+import type { HistogramCounts } from '../platform/histogram.ts'
 import { BatchReader } from './batch-reader.ts'
 import { type Clock, RetryWindow } from './clock.ts'
 import type { AttemptCounts, RewindResult, SkipResult } from './delivery.ts'
@@ -73,6 +74,9 @@ export abstract class LaneCore implements Lane {
   }
   get isStalled(): boolean {
     return this.retry.isStalled(this.#spec.maxRetrySeconds)
+  }
+  get latency(): HistogramCounts {
+    return this.state.latency.seconds
   }
   get parked(): ParkedCounts {
     return this.deps.parking.counts

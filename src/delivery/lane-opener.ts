@@ -29,10 +29,10 @@ import { type Clock, EventLoopTurns } from './clock.ts'
 import type { Lane, LaneDeps } from './lane.ts'
 import { AttemptsObserved, namesOf } from './lane-log.ts'
 import { MemoryBudget } from './memory-budget.ts'
-import { ParkedSpace, Parking } from './parked/park.ts'
-import { PatientReader, ReadOutage } from './patient-reader.ts'
+import { ParkedSpace, Parking } from './parking.ts'
 import { PullLane } from './pull-lane.ts'
 import { PushLane } from './push-lane.ts'
+import { PatientReader, ReadOutage } from './read-ahead.ts'
 import { afterStateDamaged } from './transitions.ts'
 
 export interface LaneOpenerOptions {
@@ -242,7 +242,11 @@ export class LaneSaver {
         const saving = this.#store.save(
           entries.map(({ row }) => row),
           entries.flatMap(({ counts }) => counts),
-          new Map(entries.map(({ row, parked }) => [row.destinationId, parked])),
+          new Map(
+            entries
+              .filter(({ parked }) => parked.length > 0)
+              .map(({ row, parked }) => [row.destinationId, parked]),
+          ),
         )
         if (await this.#isAnswered(saving)) return
       } catch (error) {

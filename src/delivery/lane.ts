@@ -18,14 +18,15 @@ import type { DestinationDriver } from '../destinations/driver.ts'
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
 import type { LaneCounts, LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { ParkedChange, ParkedCounts } from '../metadata/parked-store-port.ts'
+import type { HistogramCounts } from '../platform/histogram.ts'
 import type { Logger } from '../platform/log.ts'
 import type { AttemptSteps } from './attempt.ts'
 import type { Clock, EventLoopTurns } from './clock.ts'
 import type { AttemptCounts, PullRequest, PullResult, RewindResult, SkipResult } from './delivery.ts'
 import type { AttemptsObserved } from './lane-log.ts'
 import type { MemoryBudget } from './memory-budget.ts'
-import type { Parking } from './parked/park.ts'
-import type { PatientReader } from './patient-reader.ts'
+import type { Parking } from './parking.ts'
+import type { PatientReader } from './read-ahead.ts'
 
 export type LaneEnd = 'closed' | 'removed' | 'handed over'
 
@@ -41,6 +42,8 @@ export interface Lane {
   readonly savedCursorSeq: number
   /** Since the process started, without aborted attempts. */
   readonly attempts: AttemptCounts
+  /** Seconds from acceptance to the destination, by record, since the lane was opened. */
+  readonly latency: HistogramCounts
   /** A new object after each change. */
   readonly parked: ParkedCounts
   readonly view: LaneView

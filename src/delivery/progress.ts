@@ -4,7 +4,7 @@
  *
  *   stored ───────────────────────────────▶ the cursor moves; 8 in a row double a size limit, up to the flush plan
  *   stored half-way ──────────────────────▶ the cursor moves past the stored messages, the others have failed
- *   rejected, one message, to be parked ──▶ parked, the cursor moves (`parked/park.ts`)
+ *   rejected, one message, to be parked ──▶ parked, the cursor moves (`parking.ts`)
  *   permanent, several messages ──────────▶ bisected: the first part is tried immediately
  *   timed out, rolled back ───────────────▶ halved immediately; batches stay at that size
  *   timed out, perhaps stored, third time ▶ halved too; the first two times it is repeated under the same identity
@@ -22,7 +22,7 @@ import { bisectAt, type FilteredRecords, filteredOf, firstHalf, recordsOf } from
 import type { Clock, RetryWindow } from './clock.ts'
 import type { AttemptCounts } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
-import { asParkedFull, type RejectedRecordParking } from './parked/park.ts'
+import { asParkedFull, type RejectedRecordParking } from './parking.ts'
 import { noBatch, noFailure, withRange } from './transitions.ts'
 
 /** An attempt that timed out with an unknown outcome is repeated this often under the same identity before it is halved. */

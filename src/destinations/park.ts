@@ -13,12 +13,12 @@
  * A record that was parked and is accepted by the next attempt, because a user has changed the table in between, is in both.
  */
 import { resourceLimits } from '../contract/resource-limits.ts'
+import { slices } from '../platform/slices.ts'
 import { DeliveryError, type ParkRecords, type RejectedRecord } from './driver.ts'
 
 /** At most as many per call as the lane accepts. Durable when it resolves; rejects as `park` does. */
 export async function parkInSlices(park: ParkRecords, rejected: readonly RejectedRecord[]): Promise<void> {
-  const { parkedAtOnce } = resourceLimits
-  for (let at = 0; at < rejected.length; at += parkedAtOnce) await park(rejected.slice(at, at + parkedAtOnce))
+  for (const some of slices(rejected, resourceLimits.parkedAtOnce)) await park(some)
 }
 
 /** The same for a driver. Rejects with a transient DeliveryError. */

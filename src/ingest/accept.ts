@@ -19,17 +19,22 @@ import {
 import type { Directory, DirectoryPipe } from '../metadata/directory-source.ts'
 import type { Semaphore } from '../platform/semaphore.ts'
 import {
-  type BodyEncoding,
-  type BodyFormat,
   bodyEncoding,
   bodyFormat,
   checkOrigin,
   findPipe,
-  newMsgId,
+  type Quota,
+  type Reservation,
   requireSender,
 } from './admission.ts'
 import type { BodyParsers } from './body-parsers.ts'
-import { type BodyReceiver, type IngestRequest, wholeBody } from './body-source.ts'
+import {
+  type BodyEncoding,
+  type BodyFormat,
+  type BodyReceiver,
+  type IngestRequest,
+  wholeBody,
+} from './body-source.ts'
 import type { ClientIp } from './client-ip.ts'
 import { decodeBody } from './decode.ts'
 import type { Authenticate } from './directory/directory-cache.ts'
@@ -38,13 +43,13 @@ import type { IngestObserved } from './observed.ts'
 import {
   type EnrichmentPlan,
   enrichmentPlans,
+  newMsgId,
   openScanner,
   type Preparation,
   type Prepared,
   prepare,
   type Scanner,
 } from './prepare.ts'
-import type { Quota, Reservation } from './quota.ts'
 import type { BodyMemory, BodyReservation } from './shared-counters.ts'
 import type { Enrichment } from './splice.ts'
 import type { UsageObserver } from './usage.ts'
@@ -103,7 +108,10 @@ class Acceptance implements BodyReceiver {
     this.#entry = entry
     this.#request = request
     this.#receivedMs = context.now()
-    this.#reservation = context.bodyMemory.open(entry.workspaceId, entry.pipe.pipe_id)
+    this.#reservation = context.bodyMemory.open({
+      workspaceId: entry.workspaceId,
+      pipeId: entry.pipe.pipe_id,
+    })
   }
 
   get maxBytes(): number {

@@ -1,14 +1,16 @@
 /**
- * Admits a request: UUID → pipe → key and Origin. Each check throws the ApiError of its rule. The format of the body is
- * read from the headers as well, and the message gets its id.
+ * Admits a request: UUID → pipe → key and Origin, and later its records: rate and daily quotas, at the end of this file.
+ * Each check throws the ApiError of its rule. The format of the body is read from the headers as well.
  */
-import { randomBytes } from 'node:crypto'
 import { ApiError, type ErrorCode } from '../contract/errors.ts'
-import { normaliseOrigin } from '../contract/pipe.ts'
+import { normaliseOrigin, type PipeLimits } from '../contract/pipe.ts'
 import { isForPipe, type Principal } from '../contract/principal.ts'
 import { isUuid } from '../contract/uuid.ts'
 import type { Directory, DirectoryPipe } from '../metadata/directory-source.ts'
+import { dayMs } from '../platform/quantities.ts'
+import type { BodyEncoding, BodyFormat, LimitState } from './body-source.ts'
 import type { Authenticate } from './directory/directory-cache.ts'
+import { type DaySums, QuotaState, SharedCounters } from './shared-counters.ts'
 
 /** Only an active pipe accepts records (docs/dev/contract.md#pipes). */
 export function findPipe(directory: Directory, pipeId: string): DirectoryPipe {
@@ -110,9 +112,6 @@ function allowed(origin: string): OriginCheck {
   return { allowOrigin: origin, error: null }
 }
 
-export type BodyFormat = 'json' | 'ndjson'
-export type BodyEncoding = 'identity' | 'gzip' | 'deflate' | 'br'
-
 /**
  * Throws `invalid_payload` for anything but JSON and NDJSON in UTF-8. `text/plain` is treated as JSON: a browser sends
  * it to another origin without a preflight, so that `navigator.sendBeacon` works. This does not weaken the protection,
@@ -155,67 +154,214 @@ export function bodyEncoding(contentEncoding: string): BodyEncoding {
 }
 
 /**
- * Ids of messages: UUIDs of version 7 (RFC 9562), each greater than the one before it in its thread.
+ * Rate limit and daily quotas of a pipe (docs/dev/contract.md#quotas): a token bucket per second and quotas per UTC
+ * day, all-or-nothing, only for pipes with a limits row. Bytes are those of the stored body (after enrichment).
  *
- *   tttttttt-tttt-7ccc-Vccc-rrrrrrrrrrrr
+ * The bucket holds max(rate, records per request), so that the largest allowed request can pass. The day's sums start
+ * from metadata's counts of the day and include records accepted without a limits row. Records that are
+ * certainly not stored are refunded.
  *
- *   t  ms since the epoch
- *   c  a counter of 26 bits, of which V holds two behind the variant: it starts anywhere in each ms (section 6.2, method 1),
- *      and when it overflows the time is increased by one
- *   r  48 random bits
- *
- * Every request gets one. Random bits are generated in batches of thousands, and the common prefix of a millisecond is
- * cached. This takes 0.4 µs less per request than `v7` of uuid, which generates the bits of 16 ids at a time and joins
- * 20 pieces of text for each.
+ * Quota days follow the wall clock; the last three are kept so that a clock step does not reset them. The state is in
+ * memory that the ingest threads share, so that the limits hold for all of them together.
  */
-const randomDigits = 12
-const idsPerPool = 512
-const twoDigits = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
-/** The number of counter bits after the variant. */
-const lowBits = 14
-const lowMask = (1 << lowBits) - 1
-const highest = (1 << 26) - 1
+const reorderedMs = 1_000
 
-/** `now` is in ms since the epoch. Ids keep ascending when it goes back. */
-export function createMsgIds(
-  now: () => number = Date.now,
-  randomOf: (bytes: number) => Buffer = randomBytes,
-): () => string {
-  let pool = ''
-  let at = 0
-  let ms = -1
-  let counter = 0
-  /** The id's text up to the variant. */
-  let start = ''
+/** Reserved amounts, to be refunded when the append fails. */
+export interface Reservation {
+  pipeId: string
+  amount: DaySums
+  /** Identifies the sums that were used; a refund to other sums is ignored. */
+  day: number
+  state: LimitState
+}
 
-  const random = () => {
-    if (at === pool.length) {
-      pool = randomOf((idsPerPool * randomDigits) / 2).toString('hex')
-      at = 0
-    }
-    at += randomDigits
-    return pool.slice(at - randomDigits, at)
-  }
-  const beginMs = (next: number) => {
-    ms = next
-    counter = Number.parseInt(random(), 16) & highest
-    setStart()
-  }
-  const setStart = () => {
-    const time = ms.toString(16).padStart(12, '0')
-    const high = (counter >>> lowBits).toString(16).padStart(3, '0')
-    start = `${time.slice(0, 8)}-${time.slice(8)}-7${high}-`
-  }
+/** Async, so that the machines of a cluster can share a quota. */
+export interface Quota {
+  /** Rejects with `rate_limit_exceeded` or `daily_quota_exceeded`; then nothing is taken. */
+  reserve(pipeId: string, limits: PipeLimits, amount: DaySums, nowMs: number): Promise<Reservation>
+  refund(reserved: Reservation): void
+  /** Counts records accepted without a limits row, in case the pipe gets one on the same day. */
+  count(pipeId: string, amount: DaySums, nowMs: number): void
+}
 
-  return () => {
-    const nowMs = now()
-    if (nowMs > ms) beginMs(nowMs)
-    else if (counter === highest) beginMs(ms + 1)
-    else if ((++counter & lowMask) === 0) setStart()
-    const low = counter & lowMask
-    return `${start}${twoDigits[0x80 | (low >>> 8)]}${twoDigits[low & 0xff]}-${random()}`
+/** The limits that ingest applies. */
+export type IngestLimits = Pick<
+  PipeLimits,
+  | 'pl_ingest_max_records_per_request'
+  | 'pl_ingest_max_records_per_second'
+  | 'pl_ingest_max_records_per_day'
+  | 'pl_ingest_max_bytes_per_day'
+>
+
+interface Bucket {
+  tokens: number
+  /** The part of the rate for this node of a cluster. Default: the whole rate. */
+  share?: number
+  capacity?: number
+}
+
+/**
+ * `today`: the usage of each pipe since the start of `nowMs`'s UTC day. The thread that created the counters passes it
+ * once. All threads with the same counters share the quotas.
+ */
+export function createQuota(
+  today: Readonly<Record<string, DaySums>>,
+  nowMs: number,
+  counters: SharedCounters = new SharedCounters(),
+): Quota {
+  const count = (pipeId: string, amount: DaySums, dayStartMs: number) => {
+    const entry = counters.entry(pipeId)
+    const state = new QuotaState(counters, entry)
+    counters.locked(entry, () => {
+      state.day(dayStartMs)
+      state.add(dayStartMs, amount, 1)
+    })
+  }
+  for (const [pipeId, sums] of Object.entries(today)) count(pipeId, sums, startOfDay(nowMs))
+
+  return {
+    reserve: async (pipeId, limits, amount, atMs) => {
+      const dayStartMs = startOfDay(atMs)
+      const entry = counters.entry(pipeId)
+      const state = new QuotaState(counters, entry)
+      const { day, bucket, isTaken } = counters.locked(entry, () => take(state, limits, amount, atMs))
+      if (!isTaken) {
+        requireDayQuota(day, limits, amount, atMs)
+        requireRate(bucket, limits, amount.records)
+      }
+      return { pipeId, amount, day: dayStartMs, state: bucketState(bucket, limits) }
+    },
+    refund: ({ pipeId, amount, day }) => {
+      const entry = counters.entry(pipeId)
+      const state = new QuotaState(counters, entry)
+      counters.locked(entry, () => {
+        // Can exceed the bucket's capacity for a moment: the next refill limits it.
+        if (state.hasBucket) state.tokens += amount.records
+        state.add(day, amount, -1)
+      })
+    },
+    count: (pipeId, amount, atMs) => count(pipeId, amount, startOfDay(atMs)),
   }
 }
 
-/** The next id of this thread. */
-export const newMsgId = createMsgIds()
+/** Called under the entry's lock. Takes the whole amount or nothing. */
+function take(state: QuotaState, limits: IngestLimits, amount: DaySums, atMs: number) {
+  refill(state, limits, atMs)
+  const dayStartMs = startOfDay(atMs)
+  const day = state.day(dayStartMs)
+  const isTaken = exceededDayLimit(day, limits, amount) === null && amount.records <= state.tokens
+  if (isTaken) {
+    state.tokens -= amount.records
+    state.add(dayStartMs, amount, 1)
+  }
+  return { day, bucket: { tokens: state.tokens }, isTaken }
+}
+
+export function capacityOf(limits: IngestLimits): number {
+  return Math.max(limits.pl_ingest_max_records_per_second, limits.pl_ingest_max_records_per_request)
+}
+
+/**
+ * A clock that was set back neither adds nor removes tokens. A step below `reorderedMs` comes from two threads that read
+ * the clock in the other order: setting the bucket's time back would count the time in between twice.
+ */
+function refill(
+  state: Pick<QuotaState, 'tokens' | 'refilledMs' | 'hasBucket'>,
+  limits: IngestLimits,
+  nowMs: number,
+): void {
+  const capacity = capacityOf(limits)
+
+  if (!state.hasBucket) {
+    state.tokens = capacity
+    state.refilledMs = nowMs
+    return
+  }
+  const elapsedMs = nowMs - state.refilledMs
+  const added = (Math.max(0, elapsedMs) * limits.pl_ingest_max_records_per_second) / 1000
+  state.tokens = Math.min(capacity, state.tokens + added)
+  if (elapsedMs > 0 || elapsedMs < -reorderedMs) state.refilledMs = nowMs
+}
+
+function requireRate(bucket: Bucket, limits: IngestLimits, records: number): void {
+  if (records > bucket.tokens) throw rateExceeded(bucket, limits, records)
+}
+
+export function rateExceeded(bucket: Bucket, limits: IngestLimits, records: number): ApiError {
+  const { tokens, share = 1, capacity = capacityOf(limits) } = bucket
+  const rate = limits.pl_ingest_max_records_per_second * share
+  const retryAfter = Math.max(1, Math.ceil((Math.min(records, capacity) - tokens) / rate))
+  return exceeded('rate_limit_exceeded', {
+    limit: 'pl_ingest_max_records_per_second',
+    state: bucketState(bucket, limits),
+    current: Math.ceil(capacity - Math.floor(tokens)),
+    retryAfter,
+  })
+}
+
+type DayLimit = readonly [limit: keyof PipeLimits, max: number | null, current: number, more: number]
+
+function exceededDayLimit(day: DaySums, limits: IngestLimits, { records, bytes }: DaySums): DayLimit | null {
+  const dayLimits: DayLimit[] = [
+    ['pl_ingest_max_records_per_day', limits.pl_ingest_max_records_per_day, day.records, records],
+    ['pl_ingest_max_bytes_per_day', limits.pl_ingest_max_bytes_per_day, day.bytes, bytes],
+  ]
+  return dayLimits.find(([, max, current, more]) => max !== null && current + more > max) ?? null
+}
+
+function requireDayQuota(day: DaySums, limits: IngestLimits, amount: DaySums, nowMs: number): void {
+  const error = dayExceeded(day, limits, amount, startOfDay(nowMs) + dayMs - nowMs)
+  if (error !== null) throw error
+}
+
+/** `leftMs` is the time until the day ends. Null when the quota is not exceeded. */
+export function dayExceeded(
+  day: DaySums,
+  limits: IngestLimits,
+  amount: DaySums,
+  leftMs: number,
+): ApiError | null {
+  const exceededLimit = exceededDayLimit(day, limits, amount)
+  if (exceededLimit === null) return null
+  const [limit, max, current] = exceededLimit
+  const retryAfter = Math.max(1, Math.ceil(leftMs / 1000))
+  const left = { limit: max ?? 0, remaining: Math.max(0, (max ?? 0) - current), resetSeconds: retryAfter }
+  return exceeded('daily_quota_exceeded', { limit, state: left, current, retryAfter })
+}
+
+export function bucketState(bucket: Bucket, limits: IngestLimits): LimitState {
+  const { tokens, share = 1, capacity = capacityOf(limits) } = bucket
+  const rate = limits.pl_ingest_max_records_per_second
+  return {
+    limit: rate,
+    remaining: Math.max(0, Math.floor(tokens)),
+    resetSeconds: Math.ceil(Math.max(0, capacity - tokens) / (rate * share)),
+  }
+}
+
+interface Excess {
+  limit: keyof PipeLimits
+  state: LimitState
+  current: number
+  retryAfter: number
+}
+
+function exceeded(code: 'rate_limit_exceeded' | 'daily_quota_exceeded', excess: Excess): ApiError {
+  const { limit, state, current, retryAfter } = excess
+  return new ApiError(code, {
+    details: { limit, limit_value: state.limit, current, retry_after_seconds: retryAfter },
+    headers: { 'Retry-After': String(retryAfter), ...rateLimitHeaders(state) },
+  })
+}
+
+export function rateLimitHeaders(state: LimitState): Record<string, string> {
+  return {
+    'X-RateLimit-Limit': String(state.limit),
+    'X-RateLimit-Remaining': String(state.remaining),
+    'X-RateLimit-Reset': String(state.resetSeconds),
+  }
+}
+
+export function startOfDay(ms: number): number {
+  return ms - (ms % dayMs)
+}

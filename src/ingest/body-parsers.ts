@@ -12,9 +12,8 @@ import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { errorCode } from '../platform/error-code.ts'
 import { Thread, ThreadPool, threadEntry } from '../platform/threads.ts'
-import { newMsgId } from './admission.ts'
 import type { ParserCalls } from './parser-thread.ts'
-import type { Preparation, Prepared } from './prepare.ts'
+import { newMsgId, type Preparation, type Prepared } from './prepare.ts'
 
 export interface BodyParsers {
   /**

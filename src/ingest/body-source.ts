@@ -2,7 +2,6 @@
  * A request, its body and the receiver of the body. The receiver uses calls instead of promises: a plain request waits
  * only for its body and for the buffer, and everything in between runs synchronously.
  */
-import type { LimitState } from './quota.ts'
 
 /** Exactly one of `received`, `failed` and `gone` is called, once. None of them can throw. */
 export interface BodyReceiver {
@@ -78,4 +77,15 @@ export interface Accepted {
   msgId: string
   /** The remainder of the pipe's rate; null when nothing was taken from it. */
   limit: LimitState | null
+}
+
+export type BodyFormat = 'json' | 'ndjson'
+export type BodyEncoding = 'identity' | 'gzip' | 'deflate' | 'br'
+
+/** The remainder of one limit, for the `X-RateLimit-…` headers. */
+export interface LimitState {
+  limit: number
+  remaining: number
+  /** Seconds until the full limit is available again. */
+  resetSeconds: number
 }

@@ -22,7 +22,7 @@ import {
   type Quota,
   type Reservation,
   rateExceeded,
-} from './quota.ts'
+} from './admission.ts'
 import { type DaySums, entryHead, type SharedCounters } from './shared-counters.ts'
 
 /** `ask`: main can possibly get more. The others are final for now. */

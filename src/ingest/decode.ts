@@ -6,7 +6,7 @@
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw, type Gunzip } from 'node:zlib'
 import { ApiError, payloadTooLarge } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import type { BodyEncoding } from './admission.ts'
+import type { BodyEncoding } from './body-source.ts'
 import { GrowingBuffer } from './growing-buffer.ts'
 
 /** Limits of the decoded size. */

@@ -67,7 +67,7 @@ export async function openGeo(options: GeoOptions): Promise<Geo> {
       onLoaded?.(shared(bytes))
       log.info({ file, type: loaded.metadata.databaseType, built: loaded.metadata.buildEpoch }, 'geo.loaded')
     } catch (error) {
-      if (isMissing(error)) log.warn({ file, kept: reader !== null }, 'geo.file_missing')
+      if (errorCode(error) === 'ENOENT') log.warn({ file, kept: reader !== null }, 'geo.file_missing')
       else log.error({ file, kept: reader !== null, reason: String(error) }, 'geo.file_unreadable')
     }
   }
@@ -155,8 +155,4 @@ function text(value: unknown): string | undefined {
 
 function number(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isFinite(value) ? value : undefined
-}
-
-function isMissing(error: unknown): boolean {
-  return errorCode(error) === 'ENOENT'
 }

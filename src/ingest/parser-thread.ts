@@ -2,8 +2,7 @@
 import assert from 'node:assert'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { Transferred } from '../platform/thread-calls.ts'
-import { ThreadHost } from '../platform/thread-host.ts'
+import { ThreadHost, Transferred } from '../platform/thread-calls.ts'
 import { openScanner, type Preparation, type Prepared, prepare } from './prepare.ts'
 
 export interface ParserCalls {

@@ -1,6 +1,6 @@
 /**
  * The counters of ingest limits, in memory shared by all ingest threads, so that N threads together accept no more than
- * one thread would. Quotas (quota.ts) and the memory of bodies, at the end of this file, are counted in them.
+ * one thread would. Quotas (admission.ts) and the memory of bodies, at the end of this file, are counted in them.
  *
  *   head     0  i32 lock   4  i32 entries made   8  f64 body bytes of all   16  f64 workspaces that hold body bytes
  *           24  i32 the first entry that was released
@@ -24,7 +24,7 @@ import { createHash } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
-import { newMsgId } from './admission.ts'
+import { newMsgId } from './prepare.ts'
 
 const headBytes = 32
 const buckets = 16_384
@@ -261,7 +261,7 @@ export class QuotaState {
  */
 export interface BodyMemory {
   /** For one request to this pipe. Reserves nothing yet. */
-  open(workspaceId: string, pipeId: string): BodyReservation
+  open(pipe: { workspaceId: string; pipeId: string }): BodyReservation
   /** Bytes held by all requests together. */
   heldBytes(): number
 }
@@ -310,7 +310,7 @@ export function createBodyMemory(
 
   return {
     heldBytes: () => numbers[totalAt]!,
-    open: (workspaceId, pipeId) => {
+    open: ({ workspaceId, pipeId }) => {
       // Pipe ids and workspace ids are UUIDs, so they cannot collide.
       const workspace = counters.entry(workspaceId)
       const pipe = counters.entry(pipeId)

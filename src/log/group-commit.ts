@@ -282,7 +282,8 @@ export class WriterObserved {
     }
   }
 
-  committed(frame: { length: number; count: number }, commitMs: number): void {
+  /** Bound: it is handed to the writer as a listener. */
+  readonly committed = (frame: { length: number; count: number }, commitMs: number): void => {
     this.#syncSeconds.observe(commitMs / 1000)
     this.#frameBytes.observe(frame.length)
     this.#frameMessages.observe(frame.count)

@@ -34,6 +34,7 @@ import { listSegments, type SegmentName, segmentFile } from '../log/segments/lay
 import type { DataDirIdentity } from '../metadata/identity.ts'
 import { readIdentity } from '../metadata/sqlite/offline.ts'
 import { errorCode } from '../platform/error-code.ts'
+import { fsyncDirectory } from '../platform/fsync.ts'
 import { version } from '../platform/version.ts'
 import { archiveEnd, entryHeader, padding } from './archive.ts'
 import { type DataDir, dataDirAt } from './data-dir.ts'
@@ -90,7 +91,7 @@ export async function backUp(settings: BackupSettings): Promise<Manifest> {
     await pipeline(Readable.from(archive(dir, settings, staging, manifest)), createGzip({ level: 1 }), out)
     await rename(partial, settings.file)
     // Otherwise a power failure could undo the rename.
-    await flushDirectory(parent)
+    fsyncDirectory(parent)
     return manifest
   } finally {
     rmSync(staging, { recursive: true, force: true })
@@ -244,12 +245,6 @@ async function copyDatabase(file: string, staging: string, name: string): Promis
     source.close()
   }
   return copy
-}
-
-export async function flushDirectory(directory: string): Promise<void> {
-  const handle = await open(directory)
-  await handle.sync()
-  await handle.close()
 }
 
 function sizeOf(file: string): number {

@@ -7,16 +7,11 @@ export interface Check {
   next: string
 }
 
-export const ok = (name: string, detail: string): Check => ({ name, result: 'ok', detail, next: '' })
-export const warn = (name: string, detail: string, next: string): Check => ({
-  name,
-  result: 'warn',
-  detail,
-  next,
-})
-export const fail = (name: string, detail: string, next: string): Check => ({
-  name,
-  result: 'fail',
-  detail,
-  next,
-})
+/** The possible lines of one check. */
+export function checkNamed(name: string) {
+  const line =
+    (result: Check['result']) =>
+    (detail: string, next = ''): Check => ({ name, result, detail, next })
+  const ok: (detail: string) => Check = line('ok')
+  return { ok, warn: line('warn'), fail: line('fail') }
+}

@@ -15,20 +15,24 @@
 import { randomUUID } from 'node:crypto'
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
+import { checkedCall } from '../api/management/call.ts'
+import { userUseCases } from '../api/management/users.ts'
+import { localPrincipal } from '../contract/principal.ts'
 import type { BufferSpec } from '../log/buffer-spec.ts'
 import type { SegmentsSpec } from '../log/segments/protocol.ts'
 import { mintApiKey } from '../metadata/key-tokens.ts'
+import { Passwords } from '../metadata/password-hash.ts'
 import { loadSealingKey } from '../metadata/sealing-key.ts'
 import { requireIntactMetadata } from '../metadata/sqlite/check.ts'
 import type { Metadata, MetadataSpec } from '../metadata/store.ts'
 import { ConfigError } from '../platform/config-error.ts'
 import { isNoSpace } from '../platform/error-code.ts'
 import { fsyncDirectory, fsyncFile } from '../platform/fsync.ts'
+import { systemUser } from '../platform/system-user.ts'
 import type { Settings } from '../settings/settings.ts'
 import { clusterSettings, jetStreamSpec } from '../stores/cluster-settings.ts'
 import { type MetadataOptions, openMetadata } from '../stores/open-metadata.ts'
 import { DataDirError } from './errors.ts'
-import { firstSetupLink } from './first-setup-link.ts'
 import { requireMatchingStores } from './matching-stores.ts'
 import { clusterNotSetUp, copyKey, isClusterSetUp, nodeFiles, requireNoStores } from './node-dir.ts'
 
@@ -219,7 +223,10 @@ export async function createWorkspace(
   const { apiKey, key } = mintApiKey('default')
   keep(apiKey)
   const { workspaceId, apiKeyId } = await metadata.workspaces.create(name, key)
-  const { setup_path } = await firstSetupLink(metadata, workspaceId)
+  const { createSetupLink } = userUseCases({ metadata, passwords: new Passwords(), now: Date.now })
+  const principal = localPrincipal(workspaceId, systemUser())
+  const firstAdmin = checkedCall('createSetupLink', { principal, body: { user_role: 'admin' } })
+  const { setup_path } = await createSetupLink(firstAdmin)
   const ids = { workspace_id: workspaceId, workspace_name: name, api_key_id: apiKeyId }
   return { ...ids, api_key: apiKey, setup_path }
 }
@@ -279,13 +286,10 @@ export async function openDataDirMetadata(
   if (!create && !isSetUp) throw notSetUpYet(settings, dir)
   const isNode = clusterSettings(settings) !== null
   if (isSetUp && !isNode) requireIntactMetadata(dir.metadataFile)
-  const sealingKey = await loadSealingKey({
-    file: settings['secrets.key_file'],
-    dataDir: dir.root,
+  const sealingKey = await sealingKeyOf(settings, env, {
     // A new key could not decrypt the secrets of existing metadata.
     create: create && !isSetUp,
     ...(isNode ? { whenMissing: copyKey } : {}),
-    env,
   })
   const quotas = {
     pipes: settings['workspace.max_pipes'],
@@ -295,6 +299,16 @@ export async function openDataDirMetadata(
   }
   const metadata = await openMetadata(metadataSpec(settings), sealingKey, { ...options, quotas })
   return { metadata, sealingKey }
+}
+
+/** Throws the errors of `loadSealingKey`. */
+export function sealingKeyOf(
+  settings: Settings,
+  env: NodeJS.ProcessEnv,
+  options: { create?: boolean; whenMissing?: string } = {},
+): Promise<Buffer> {
+  const { data_dir: dataDir, 'secrets.key_file': file } = settings
+  return loadSealingKey({ file, dataDir, env, create: false, ...options })
 }
 
 async function isMetadataSetUp(settings: Settings, dir: DataDir): Promise<boolean> {

@@ -5,8 +5,9 @@
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { fileBytes } from '../log/segments/layout.ts'
+import { messageOf } from '../platform/error-code.ts'
 import { bytes, counted } from '../platform/quantities.ts'
-import { type Check, fail, ok, warn } from './check.ts'
+import { type Check, checkNamed } from './check.ts'
 import { dataDirAt } from './data-dir.ts'
 import { knownLossesName } from './known-losses.ts'
 import { glanceAtDataDir, type VerifyReport } from './verify.ts'
@@ -19,37 +20,39 @@ export function bufferChecks(root: string): Check[] {
     const { report } = glanceAtDataDir(root)
     return [bufferCheck(report), lanesCheck(report), ballastCheck(bufferDir), quarantineCheck(quarantineDir)]
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
-    return [fail('buffer', `${bufferDir} cannot be read: ${why}`, 'run doctor as the user of the daemon')]
+    return [
+      checkNamed('buffer').fail(
+        `${bufferDir} cannot be read: ${messageOf(error)}`,
+        'run doctor as the user of the daemon',
+      ),
+    ]
   }
 }
 
 function bufferCheck({ files, missing, totals, data_dir: root }: VerifyReport): Check {
-  const name = 'buffer'
+  const check = checkNamed('buffer')
   const inBuffer = files.filter((one) => one.file !== 'metadata.db')
   const damaged = inBuffer.filter((one) => one.result !== 'ok')
   const size = `${counted(totals.segments, 'segment')}, ${bytes(totals.bytes)}`
   if (damaged.length === 0 && missing.length === 0)
-    return ok(name, `${size}: all can be opened, none is missing`)
+    return check.ok(`${size}: all can be opened, none is missing`)
   const found = [
     ...damaged.map((one) => `${one.file} ${one.problems.join('; ')}`),
     ...missing.map((one) => `stream_seq ${one.first_stream_seq} to ${one.last_stream_seq} missing`),
   ]
   const named = found.slice(0, 3).join('; ')
   const more = found.length > 3 ? `; and ${counted(found.length - 3, 'more problem')}` : ''
-  return fail(
-    name,
+  return check.fail(
     `${size}: ${named}${more}`,
     `run: pipectl verify --data-dir ${root}; then, with the daemon stopped: pipectl repair --data-dir ${root}`,
   )
 }
 
 function lanesCheck({ files }: VerifyReport): Check {
-  const name = 'lanes'
+  const check = checkNamed('lanes')
   const problems = files.find((one) => one.file === 'metadata.db')?.problems ?? []
-  if (problems.length === 0) return ok(name, 'match the log')
-  return fail(
-    name,
+  if (problems.length === 0) return check.ok('match the log')
+  return check.fail(
     problems.join('; '),
     'see docs/damaged-disk.md for the behavior of the daemon and for a restore',
   )
@@ -57,23 +60,21 @@ function lanesCheck({ files }: VerifyReport): Check {
 
 /** The daemon creates the ballast when there is free space for three of them. */
 function ballastCheck(bufferDir: string): Check {
-  const name = 'ballast'
+  const check = checkNamed('ballast')
   const size = fileBytes(path.join(bufferDir, 'ballast'))
-  if (size > 0) return ok(name, `${bytes(size)} are reserved for a full disk`)
-  return warn(
-    name,
+  if (size > 0) return check.ok(`${bytes(size)} are reserved for a full disk`)
+  return check.warn(
     'is missing: no space is reserved for a full disk',
     'free disk space: a running daemon creates it when there is room for three times its size',
   )
 }
 
 function quarantineCheck(quarantineDir: string): Check {
-  const name = 'quarantine'
+  const check = checkNamed('quarantine')
   const files = filesIn(quarantineDir).filter((file) => path.basename(file) !== knownLossesName)
-  if (files.length === 0) return ok(name, 'nothing was set aside')
+  if (files.length === 0) return check.ok('nothing was set aside')
   const size = files.reduce((sum, file) => sum + fileBytes(file), 0)
-  return warn(
-    name,
+  return check.warn(
     `${counted(files.length, 'file')}, ${bytes(size)}: damaged messages or segments were set aside`,
     `check ${quarantineDir}; pipectl never deletes these files`,
   )

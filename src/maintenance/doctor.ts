@@ -20,21 +20,21 @@ import net from 'node:net'
 import path from 'node:path'
 import { certificateFiles, surfaces } from '../api/surfaces.ts'
 import { readCertificate } from '../api/tls/certificate-files.ts'
-import { loadSealingKey } from '../metadata/sealing-key.ts'
 import { isSealedWith } from '../metadata/sqlite/offline.ts'
 import { countAlerts } from '../metadata/sqlite/offline-alerts.ts'
 import { ConfigError } from '../platform/config-error.ts'
+import { messageOf } from '../platform/error-code.ts'
 import { endOfSupport, otherNode, requireSoundSqliteAddon } from '../platform/node-bugs.ts'
 import { bytes, count, counted } from '../platform/quantities.ts'
 import { formatAddress } from '../settings/config.ts'
 import type { ListenAddress, Settings } from '../settings/settings.ts'
 import { type ClusterSettings, clusterSettings } from '../stores/cluster-settings.ts'
-import { type Check, fail, ok, warn } from './check.ts'
-import { dataDirAt } from './data-dir.ts'
+import { type Check, checkNamed } from './check.ts'
+import { dataDirAt, sealingKeyOf } from './data-dir.ts'
 import { bufferChecks } from './doctor-buffer.ts'
 import { egressCheck } from './egress.ts'
+import { isDaemonRunning } from './lock.ts'
 import { requireNoStores } from './node-dir.ts'
-import { isDaemonRunning } from './running.ts'
 
 const openFilesWanted = 65_536
 /** Above this limit, requests wait noticeably for their 202. */
@@ -42,7 +42,7 @@ const slowFsyncMs = 20
 const fsyncRounds = 20
 
 export async function diagnose(settings: Settings, env: NodeJS.ProcessEnv): Promise<Check[]> {
-  const isRunning = isDaemonRunning(settings.data_dir)
+  const isRunning = isDaemonRunning(dataDirAt(settings.data_dir))
   const cluster = clusterSettings(settings)
   return [
     ...(cluster === null
@@ -83,16 +83,16 @@ async function ofNode(
 }
 
 function nodeDirCheck(root: string): Check {
-  const name = 'data directory'
+  const check = checkNamed('data directory')
   try {
     requireNoStores(dataDirAt(root))
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    return fail(name, error.message, 'run `pipectl migrate`, or use another data_dir for this node')
+    return check.fail(error.message, 'run `pipectl migrate`, or use another data_dir for this node')
   }
-  if (!existsSync(root)) return ok(name, `the daemon creates ${root}; it contains no messages`)
+  if (!existsSync(root)) return check.ok(`the daemon creates ${root}; it contains no messages`)
   const denied = notWritable(root)
-  return denied === null ? ok(name, `${root}; it contains no messages`) : fail(name, ...denied)
+  return denied === null ? check.ok(`${root}; it contains no messages`) : check.fail(...denied)
 }
 
 function notWritable(root: string): [string, string] | null {
@@ -111,51 +111,51 @@ function notWritable(root: string): [string, string] | null {
 function certificateCheck(settings: Settings, listener: string): Check[] {
   const files = certificateFiles(settings, listener)
   if (files === null) return []
-  const name = `certificate of ${listener}`
+  const check = checkNamed(`certificate of ${listener}`)
   const renew = 'renew it; the daemon loads the new files by itself'
   try {
     const { expiresMs } = readCertificate(files)
     const at = new Date(expiresMs).toISOString()
     const days = Math.floor((expiresMs - Date.now()) / 86_400_000)
-    if (days < 0) return [fail(name, `${files.certFile} expired on ${at}`, renew)]
+    if (days < 0) return [check.fail(`${files.certFile} expired on ${at}`, renew)]
     const words = `${files.certFile} expires on ${at}, in ${counted(days, 'day')}`
-    return [days < warnDays ? warn(name, words, renew) : ok(name, words)]
+    return [days < warnDays ? check.warn(words, renew) : check.ok(words)]
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    return [fail(name, error.message, 'fix this error; a running daemon serves the previous certificate')]
+    return [check.fail(error.message, 'fix this error; a running daemon serves the previous certificate')]
   }
 }
 
 const warnDays = 14
 
 function nodeCheck(): Check {
-  const name = 'Node.js'
+  const check = checkNamed('Node.js')
   try {
     requireSoundSqliteAddon()
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    return fail(name, error.message, otherNode)
+    return check.fail(error.message, otherNode)
   }
   const ended = endOfSupport()
   if (ended !== null) {
     const words = `${process.version} has had no security fixes since ${ended}`
-    return warn(name, words, otherNode)
+    return check.warn(words, otherNode)
   }
-  return ok(name, process.version)
+  return check.ok(process.version)
 }
 
 function dataDirCheck(root: string, isRunning: boolean): Check {
-  const name = 'data directory'
-  if (!existsSync(root)) return warn(name, `${root} does not exist`, `run: pipectl init --data-dir ${root}`)
+  const check = checkNamed('data directory')
+  if (!existsSync(root)) return check.warn(`${root} does not exist`, `run: pipectl init --data-dir ${root}`)
   const denied = notWritable(root)
-  if (denied !== null) return fail(name, ...denied)
+  if (denied !== null) return check.fail(...denied)
   if (!existsSync(dataDirAt(root).metadataFile)) {
-    return warn(name, `${root} is not set up`, `run: pipectl init --data-dir ${root}`)
+    return check.warn(`${root} is not set up`, `run: pipectl init --data-dir ${root}`)
   }
   if ((statSync(root).mode & 0o007) !== 0) {
-    return warn(name, `${root} can be read by other users`, `run: chmod 700 ${root}`)
+    return check.warn(`${root} can be read by other users`, `run: chmod 700 ${root}`)
   }
-  return ok(name, `${root}, ${isRunning ? 'a daemon is running on it' : 'no daemon is running on it'}`)
+  return check.ok(`${root}, ${isRunning ? 'a daemon is running on it' : 'no daemon is running on it'}`)
 }
 
 /** A hint, not an error: operators who watch `/metrics` may need no alerts. Other checks report unreadable files. */
@@ -169,43 +169,41 @@ function alertsChecks(root: string): Check[] {
       withAlerts === 0
         ? 'none are set up: `pipectl alerts set`'
         : `set up in ${withAlerts} of ${counted(workspaces, 'workspace')}${all}`
-    return [ok('alerts', words)]
+    return [checkNamed('alerts').ok(words)]
   } catch {
     return []
   }
 }
 
 function diskCheck(settings: Settings): Check {
-  const name = 'disk space'
+  const check = checkNamed('disk space')
   const disk = statfsSync(settings.data_dir)
   const free = disk.bavail * disk.bsize
   const least = settings['buffer.min_free_bytes']
   const room = `${bytes(free)} free`
   if (free < least) {
-    return fail(
-      name,
+    return check.fail(
       `${room}, less than buffer.min_free_bytes (${bytes(least)}): ingest responds with 503`,
       'free disk space, or lower buffer.min_free_bytes',
     )
   }
   const wanted = settings['buffer.max_bytes']
   if (free < wanted) {
-    return warn(
-      name,
+    return check.warn(
       `${room}, but the buffer can grow to ${bytes(wanted)}`,
       'use a larger disk, or lower buffer.max_bytes',
     )
   }
-  return ok(name, room)
+  return check.ok(room)
 }
 
 function fsyncCheck(root: string): Check {
-  const name = 'fsync time'
+  const check = checkNamed('fsync time')
   let directory: string
   try {
     directory = mkdtempSync(path.join(root, '.doctor-'))
   } catch {
-    return fail(name, `nothing can be written to ${root}`, 'fix the data directory first')
+    return check.fail(`nothing can be written to ${root}`, 'fix the data directory first')
   }
   try {
     const fd = openSync(path.join(directory, 'probe'), 'w')
@@ -220,36 +218,29 @@ function fsyncCheck(root: string): Check {
     times.sort((a, b) => a - b)
     const median = times[Math.floor(times.length / 2)] ?? 0
     const detail = `${median.toFixed(2)} ms (median), ${(times.at(-1) ?? 0).toFixed(2)} ms (maximum)`
-    if (median <= slowFsyncMs) return ok(name, detail)
-    return warn(name, detail, 'every 202 waits for it: move the data directory to a faster disk')
+    if (median <= slowFsyncMs) return check.ok(detail)
+    return check.warn(detail, 'every 202 waits for it: move the data directory to a faster disk')
   } finally {
     rmSync(directory, { recursive: true, force: true })
   }
 }
 
 async function keyCheck(settings: Settings, env: NodeJS.ProcessEnv): Promise<Check> {
-  const name = 'sealing key'
+  const check = checkNamed('sealing key')
   const { metadataFile } = dataDirAt(settings.data_dir)
   const isSetUp = existsSync(metadataFile)
-  if (settings['secrets.key_file'] === null && !isSetUp) return ok(name, 'is created with the data directory')
+  if (settings['secrets.key_file'] === null && !isSetUp) return check.ok('is created with the data directory')
   try {
-    const key = await loadSealingKey({
-      file: settings['secrets.key_file'],
-      dataDir: settings.data_dir,
-      create: false,
-      env,
-    })
-    if (!isSetUp) return ok(name, 'exists and is readable only by its owner')
-    if (isSealedWith(metadataFile, key)) return ok(name, 'opens the stored secrets')
-    return fail(
-      name,
+    const key = await sealingKeyOf(settings, env)
+    if (!isSetUp) return check.ok('exists and is readable only by its owner')
+    if (isSealedWith(metadataFile, key)) return check.ok('opens the stored secrets')
+    return check.fail(
       `did not encrypt the secrets of ${metadataFile}: the daemon does not start with it`,
       'put back the right key or set secrets.key_file; if it is lost, run: pipectl secrets forget',
     )
   } catch (error) {
-    return fail(
-      name,
-      error instanceof Error ? error.message : String(error),
+    return check.fail(
+      messageOf(error),
       'without it the daemon does not start: put back the key of this data directory; if it is lost, run: pipectl secrets forget',
     )
   }
@@ -259,11 +250,10 @@ async function keyCheck(settings: Settings, env: NodeJS.ProcessEnv): Promise<Che
  * Checks for the marker that every MaxMind DB has near its end. The daemon opens the complete file when it starts.
  */
 function geoCheck(file: string | null): Check {
-  const name = 'geolocation'
-  if (file === null) return ok(name, 'off: geoip.database is not set')
+  const check = checkNamed('geolocation')
+  if (file === null) return check.ok('off: geoip.database is not set')
   if (!existsSync(file)) {
-    return warn(
-      name,
+    return check.warn(
       `${file} does not exist: geolocation fields are omitted`,
       'install the database, or unset geoip.database',
     )
@@ -275,33 +265,30 @@ function geoCheck(file: string | null): Check {
     const days = Math.floor((Date.now() - statSync(file).mtimeMs) / 86_400_000)
     const detail = `${file}, ${bytes(content.length)}, ${count(days)} days old`
     return days > 90
-      ? warn(name, detail, 'replace it with a newer one: the locations of addresses change')
-      : ok(name, detail)
+      ? check.warn(detail, 'replace it with a newer one: the locations of addresses change')
+      : check.ok(detail)
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
-    return fail(
-      name,
-      `${file} cannot be used: ${why}`,
+    return check.fail(
+      `${file} cannot be used: ${messageOf(error)}`,
       'install a City-level .mmdb file, or unset geoip.database',
     )
   }
 }
 
 async function portCheck(name: string, address: ListenAddress, isRunning: boolean): Promise<Check> {
+  const check = checkNamed(name)
   const where = formatAddress(address)
-  if (address.port === 0) return ok(name, `${where}: any free port`)
+  if (address.port === 0) return check.ok(`${where}: any free port`)
   const error = await listenError(address)
-  if (error === null) return ok(name, `${where} is free`)
+  if (error === null) return check.ok(`${where} is free`)
   if (error === 'EADDRINUSE') {
-    if (isRunning) return ok(name, `${where} is in use, presumably by the daemon of this data directory`)
-    return fail(
-      name,
+    if (isRunning) return check.ok(`${where} is in use, presumably by the daemon of this data directory`)
+    return check.fail(
       `${where} is in use by another program`,
       `find it with \`ss -ltnp\`, or choose another address for ${name}`,
     )
   }
-  return fail(
-    name,
+  return check.fail(
     `cannot listen on ${where} (${error})`,
     error === 'EACCES' ? 'ports below 1024 need a privilege: use a higher one' : `correct ${name}`,
   )
@@ -317,13 +304,12 @@ function listenError({ host, port }: ListenAddress): Promise<string | null> {
 
 /** The soft limit of this process. A service manager can set another limit for the daemon. */
 function openFilesCheck(): Check {
-  const name = 'open files'
+  const check = checkNamed('open files')
   const limits = existsSync('/proc/self/limits') ? readFileSync('/proc/self/limits', 'utf8') : ''
   const soft = /^Max open files\s+(\d+|unlimited)/m.exec(limits)?.[1]
-  if (soft === undefined) return ok(name, 'the limit is not known on this system')
-  if (soft === 'unlimited' || Number(soft) >= openFilesWanted) return ok(name, `limit ${soft}`)
-  return warn(
-    name,
+  if (soft === undefined) return check.ok('the limit is not known on this system')
+  if (soft === 'unlimited' || Number(soft) >= openFilesWanted) return check.ok(`limit ${soft}`)
+  return check.warn(
     `limit ${soft}: every connection uses one`,
     `raise it to ${openFilesWanted}: \`ulimit -n\`, or LimitNOFILE in the unit`,
   )

@@ -3,13 +3,17 @@
  * next to the daemon with the same settings.
  */
 import { existsSync } from 'node:fs'
-import type { DestinationSpec, EgressPolicy } from '../destinations/driver.ts'
-import { isPrivateDenied } from '../destinations/guards.ts'
-import { isTargetDenied } from '../destinations/target-check.ts'
-import { countWorkspaces } from '../metadata/sqlite/offline.ts'
+import type { ConfigTarget, DestinationSpec, EgressPolicy } from '../destinations/driver.ts'
+import { descriptorOf, targetFault } from '../destinations/drivers.ts'
+import { portOf } from '../destinations/egress.ts'
+import { isAddressAllowed, isPrivateDenied, normaliseHost, parseLiteral } from '../destinations/guards.ts'
+import { lookUp } from '../destinations/resolver.ts'
+import { countAlerts } from '../metadata/sqlite/offline-alerts.ts'
 import type { Metadata } from '../metadata/store.ts'
+import { messageOf } from '../platform/error-code.ts'
+import { slices } from '../platform/slices.ts'
 import type { Settings } from '../settings/settings.ts'
-import { type Check, ok, warn } from './check.ts'
+import { type Check, checkNamed } from './check.ts'
 import { dataDirAt } from './data-dir.ts'
 
 export interface DeniedDestination {
@@ -25,27 +29,26 @@ const lookUpsAtOnce = 16
 export function egressInEffect(settings: Settings): { isDenied: boolean; workspaces: number } | null {
   const { metadataFile } = dataDirAt(settings.data_dir)
   if (!existsSync(metadataFile)) return null
-  const workspaces = countWorkspaces(metadataFile)
+  const { workspaces } = countAlerts(metadataFile)
   return { isDenied: isPrivateDenied(policyOf(settings, workspaces)), workspaces }
 }
 
 export function egressCheck(settings: Settings): Check {
-  const name = 'egress'
+  const check = checkNamed('egress')
   const rule = `egress.private is ${settings['egress.private']}`
   let found: ReturnType<typeof egressInEffect>
   try {
     found = egressInEffect(settings)
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
-    return warn(name, `${rule}; the workspaces cannot be counted: ${why}`, 'fix the metadata file first')
+    const why = messageOf(error)
+    return check.warn(`${rule}; the workspaces cannot be counted: ${why}`, 'fix the metadata file first')
   }
-  if (found === null) return ok(name, rule)
+  if (found === null) return check.ok(rule)
   const { isDenied, workspaces } = found
   const many = workspaces > 1
   const detail = `${rule}: with ${many ? `${workspaces} workspaces` : 'one workspace'} private addresses are ${isDenied ? 'denied' : 'allowed'}`
-  if (!many || isDenied) return ok(name, detail)
-  return warn(
-    name,
+  if (!many || isDenied) return check.ok(detail)
+  return check.warn(
     detail,
     'if you do not trust all workspaces, set egress.private to "auto" or "deny"; egress.allow lists exceptions',
   )
@@ -65,11 +68,8 @@ export async function deniedDestinations(
   const specs = (await metadata.laneSource.allPipes()).flatMap((pipe) => pipe.lanes)
   const stop = AbortSignal.timeout(lookUpLimitMs)
   const denied: DeniedDestination[] = []
-  for (let from = 0; from < specs.length; from += lookUpsAtOnce) {
-    const some = specs.slice(from, from + lookUpsAtOnce)
-    const verdicts = await Promise.all(
-      some.map((spec: DestinationSpec) => isTargetDenied(spec, policy, stop)),
-    )
+  for (const some of slices(specs, lookUpsAtOnce)) {
+    const verdicts = await Promise.all(some.map((spec) => isTargetDenied(spec, policy, stop)))
     for (const [index, spec] of some.entries())
       if (verdicts[index] === true)
         denied.push({
@@ -90,4 +90,27 @@ function policyOf(settings: Settings, workspaces: number): EgressPolicy {
     private: settings['egress.private'],
     workspaces: memory,
   }
+}
+
+/**
+ * By its spelling, then by the addresses of its name, without dialing it. False too for a name that does not resolve before
+ * `stop`.
+ */
+async function isTargetDenied(
+  { type, config }: Pick<DestinationSpec, 'type' | 'config'>,
+  policy: EgressPolicy,
+  stop: AbortSignal,
+): Promise<boolean> {
+  if (targetFault(type, { ...config }, policy) !== null) return true
+  const targets = descriptorOf(type).targets(config)
+  const denied = await Promise.all(targets.map((target) => isDenied(target, policy, stop)))
+  return denied.includes(true)
+}
+
+async function isDenied(target: ConfigTarget, policy: EgressPolicy, stop: AbortSignal): Promise<boolean> {
+  const host = normaliseHost('host' in target ? target.host : new URL(target.url).hostname)
+  if (parseLiteral(host) !== null) return false
+  const port = 'host' in target ? target.port : portOf(new URL(target.url))
+  const addresses = await lookUp(host, stop).catch(() => [])
+  return addresses.length > 0 && !addresses.some((address) => isAddressAllowed(address, host, policy, port))
 }

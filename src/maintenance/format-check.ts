@@ -3,11 +3,13 @@
  * Read-only; the daemon can run meanwhile.
  */
 import { existsSync, statfsSync, statSync } from 'node:fs'
-import Database from 'better-sqlite3'
+import type Database from 'better-sqlite3'
 import { findBuffer } from '../log/segments/read-identity.ts'
 import { segmentFormat } from '../log/segments/segment-file.ts'
 import { migrations, newestFormat, oldestFormat } from '../metadata/migrations.ts'
+import { readSqliteFile } from '../metadata/sqlite/file.ts'
 import { formatOf } from '../metadata/sqlite/upgrade-copy.ts'
+import { messageOf } from '../platform/error-code.ts'
 import type { Settings } from '../settings/settings.ts'
 import { clusterSettings } from '../stores/cluster-settings.ts'
 import { lastOpenedBy } from '../stores/open-metadata.ts'
@@ -68,8 +70,7 @@ function ofDataDir({ root, metadataFile, bufferDir }: DataDir): FormatCheck {
   const place = root
   if (!existsSync(metadataFile)) return { ...unknown, place, result: 'not_set_up' }
   try {
-    const database = new Database(metadataFile, { readonly: true, fileMustExist: true, timeout: 10_000 })
-    try {
+    return readSqliteFile(metadataFile, (database) => {
       const format = formatOf(database)
       const { format: logFormat } = findBuffer(bufferDir)
       const found = compared(format, logFormat)
@@ -82,12 +83,9 @@ function ofDataDir({ root, metadataFile, bufferDir }: DataDir): FormatCheck {
         ...found,
         ...(isCopied ? { copy_bytes: statSync(metadataFile).size, free_bytes: bavail * bsize } : {}),
       }
-    } finally {
-      database.close()
-    }
+    })
   } catch (error) {
-    const problem = error instanceof Error ? error.message : String(error)
-    return { ...unknown, place, result: 'unreadable', problem: `${metadataFile}: ${problem}` }
+    return { ...unknown, place, result: 'unreadable', problem: `${metadataFile}: ${messageOf(error)}` }
   }
 }
 

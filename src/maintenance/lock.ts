@@ -9,7 +9,7 @@
  * Trap: closing any descriptor of a file drops all locks that this process holds on it. The file is therefore opened
  * outside of SQLite only while this process cannot hold its lock: if it does not exist or is not empty.
  */
-import { chmodSync, closeSync, openSync, type Stats, statSync, truncateSync } from 'node:fs'
+import { chmodSync, closeSync, existsSync, openSync, type Stats, statSync, truncateSync } from 'node:fs'
 import Database from 'better-sqlite3'
 import { ConfigError } from '../platform/config-error.ts'
 import { errorCode, isNoSpace } from '../platform/error-code.ts'
@@ -70,4 +70,15 @@ function statOrMake(file: string): Stats {
     if (errorCode(error) !== 'EEXIST') throw error
   }
   return statSync(file)
+}
+
+export function isDaemonRunning(dir: { root: string; lockFile: string }): boolean {
+  if (!existsSync(dir.lockFile)) return false
+  try {
+    lockDataDir(dir)()
+    return false
+  } catch (error) {
+    // Other commands report a lock file that cannot be opened.
+    return error instanceof DataDirInUseError
+  }
 }

@@ -7,6 +7,7 @@ import type { NodeState } from '../contract/node-words.ts'
 import { StoredLanes } from '../delivery/stored-lanes.ts'
 import { leaseMs, type NodeRecord, requireShared } from '../metadata/cluster-store.ts'
 import type { Metadata } from '../metadata/store.ts'
+import { messageOf } from '../platform/error-code.ts'
 import { openLog } from '../platform/log.ts'
 import { logSettings } from '../settings/log-settings.ts'
 import type { Settings } from '../settings/settings.ts'
@@ -136,7 +137,7 @@ async function lagByPipe(
       ]),
     )
   } catch (error) {
-    onNoLag(error instanceof Error ? error.message : String(error))
+    onNoLag(messageOf(error))
     return null
   }
 }

@@ -26,8 +26,9 @@ import { resourceLimits } from '../contract/resource-limits.ts'
 import { type FoundBuffer, findBuffer } from '../log/segments/read-identity.ts'
 import { beginEpoch, readIdentity } from '../metadata/sqlite/offline.ts'
 import { errorCode } from '../platform/error-code.ts'
+import { fsyncDirectory } from '../platform/fsync.ts'
 import { ArchiveError, readArchive } from './archive.ts'
-import { flushDirectory, manifestName } from './backup.ts'
+import { manifestName } from './backup.ts'
 import { makeDirectory } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
 import { commandNow } from './workspaces.ts'
@@ -72,11 +73,11 @@ export async function restoreBackup(
     const { lastSeq } = requireOwnBuffer(path.join(beside, 'buffer'), metadataFile, restored)
     beginEpoch(metadataFile, lastSeq, commandNow(), paused)
     giveToOwnerOf(target, beside)
-    await flushDirectory(path.join(beside, 'buffer'))
-    await flushDirectory(beside)
+    fsyncDirectory(path.join(beside, 'buffer'))
+    fsyncDirectory(beside)
     // Replaces an empty directory. Fails if it was filled in the meantime.
     await rename(beside, target)
-    await flushDirectory(path.dirname(path.resolve(target)))
+    fsyncDirectory(path.dirname(path.resolve(target)))
     return restored
   } catch (error) {
     rmSync(beside, { recursive: true, force: true })

@@ -10,17 +10,7 @@
  *
  * A crash between 2 and 4 leaves a key file that does not match. The next rotation finds FILE.new and completes the rotation.
  */
-import {
-  chownSync,
-  closeSync,
-  existsSync,
-  fsyncSync,
-  linkSync,
-  openSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from 'node:fs'
+import { chownSync, existsSync, linkSync, renameSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { loadSealingKey, makeSealingKey } from '../metadata/sealing-key.ts'
 import {
@@ -31,8 +21,9 @@ import {
   resealSecrets,
 } from '../metadata/sqlite/offline.ts'
 import { ConfigError } from '../platform/config-error.ts'
+import { fsyncDirectory } from '../platform/fsync.ts'
 import type { Settings } from '../settings/settings.ts'
-import { type DataDir, dataDirAt, requireSetUp } from './data-dir.ts'
+import { type DataDir, dataDirAt, requireSetUp, sealingKeyOf } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
 import { lockDataDir } from './lock.ts'
 import { commandNow } from './workspaces.ts'
@@ -44,7 +35,7 @@ export async function lostSecrets(settings: Settings, env: NodeJS.ProcessEnv): P
   const dir = dataDirAt(settings.data_dir)
   requireSetUp(dir)
   // If there is no key, a new one will be created that decrypts nothing. Any other key gives the same result here.
-  const key = isKeyMade(settings, env) ? Buffer.alloc(32) : await loadKey(settings, env, false)
+  const key = isKeyMade(settings, env) ? Buffer.alloc(32) : await sealingKeyOf(settings, env)
   const lost = findLostSecrets(dir.metadataFile, key)
   return lost.length === 0 && isSealedWith(dir.metadataFile, key) ? null : lost
 }
@@ -56,7 +47,7 @@ export async function lostSecrets(settings: Settings, env: NodeJS.ProcessEnv): P
 export function forgetLostSecrets(settings: Settings, env: NodeJS.ProcessEnv): Promise<LostSecrets[]> {
   return whileLocked(settings, async (dir) => {
     const isNew = isKeyMade(settings, env)
-    const key = await loadKey(settings, env, isNew)
+    const key = await sealingKeyOf(settings, env, { create: isNew })
     if (isNew) giveToOwnerOf(path.join(dir.root, 'sealing.key'), dir.root)
     return forgetSecrets(dir.metadataFile, key, commandNow())
   })
@@ -74,7 +65,7 @@ export function rotateSealingKey(settings: Settings, env: NodeJS.ProcessEnv): Pr
   return whileLocked(settings, async (dir) => {
     const keyFile = writableKeyFile(settings, env)
     const [next, previous] = [`${keyFile}.new`, `${keyFile}.previous`]
-    const oldKey = await loadKey(settings, env, false)
+    const oldKey = await sealingKeyOf(settings, env)
     let destinations = 0
     if (isSealedWith(dir.metadataFile, oldKey)) {
       rmSync(next, { force: true })
@@ -89,7 +80,7 @@ export function rotateSealingKey(settings: Settings, env: NodeJS.ProcessEnv): Pr
     rmSync(previous, { force: true })
     linkSync(keyFile, previous)
     renameSync(next, keyFile)
-    flushDirectory(path.dirname(keyFile))
+    fsyncDirectory(path.dirname(keyFile))
     return { keyFile, previousKeyFile: previous, destinations }
   })
 }
@@ -103,10 +94,6 @@ async function whileLocked<T>(settings: Settings, work: (dir: DataDir) => Promis
   } finally {
     unlock()
   }
-}
-
-function loadKey(settings: Settings, env: NodeJS.ProcessEnv, create: boolean): Promise<Buffer> {
-  return loadSealingKey({ file: settings['secrets.key_file'], dataDir: settings.data_dir, create, env })
 }
 
 function readKeyFile(file: string, dataDir: string): Promise<Buffer> {
@@ -141,10 +128,4 @@ function giveToOwnerOf(file: string, model: string): void {
   if (process.getuid?.() !== 0) return
   const { uid, gid } = statSync(model)
   chownSync(file, uid, gid)
-}
-
-function flushDirectory(directory: string): void {
-  const descriptor = openSync(directory, 'r')
-  fsyncSync(descriptor)
-  closeSync(descriptor)
 }

@@ -17,7 +17,7 @@ import { checkMetadata, type MetadataCheck } from '../metadata/sqlite/check.ts'
 import { type DataDir, dataDirAt } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
 import { readKnownLosses } from './known-losses.ts'
-import { isDaemonRunning } from './running.ts'
+import { isDaemonRunning } from './lock.ts'
 
 export interface VerifiedFile {
   /** Relative to the data directory. */
@@ -171,7 +171,7 @@ function reportOf(
   const sum = (of: (check: SegmentCheck) => number) => segments.reduce((total, check) => total + of(check), 0)
   return {
     data_dir: dir.root,
-    is_daemon_running: isDaemonRunning(dir.root),
+    is_daemon_running: isDaemonRunning(dir),
     files,
     missing: missing.map(shown),
     known_losses: { ranges: known.map(shown), messages: sum((check) => check.lostMessages) },

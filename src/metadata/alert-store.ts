@@ -9,9 +9,9 @@
  * After a crash before `record` the next check raises the alert. After a crash behind it the queue is sent. After a
  * crash between a receiver's response and `settle` the alert is sent again with the same `webhook-id`.
  */
-
 import type { AlertEvent } from '../contract/alert-words.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
+import { slices } from '../platform/slices.ts'
 import { eventsOf, pendingAlerts, readAlerts, type StoredAlerts } from './alerts.ts'
 import { nextNumber } from './rows.ts'
 import type { Sealer } from './secrets.ts'
@@ -182,8 +182,8 @@ async function recordFound(
 
 /** There are thousands of marks if all lanes of a workspace fail at once. */
 async function putMarks(trx: Connection, workspaceId: string, marks: readonly AlertMark[]): Promise<void> {
-  for (let at = 0; at < marks.length; at += marksAtOnce) {
-    const rows = marks.slice(at, at + marksAtOnce).map((mark) => ({
+  for (const some of slices(marks, marksAtOnce)) {
+    const rows = some.map((mark) => ({
       workspace_id: workspaceId,
       subject: mark.subject,
       event: mark.event,

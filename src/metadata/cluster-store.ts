@@ -160,7 +160,7 @@ export interface ClusterStore {
      * Adds a lease for a delivery thread. Earlier leases of the same node end, because main runs one delivery thread at
      * a time.
      */
-    join(nodeId: string, leaseId: string, buffer?: BufferContact | null): Promise<void>
+    join(lease: { nodeId: string; leaseId: string }, buffer?: BufferContact | null): Promise<void>
     /** Returns the number of pipes held. Null: the lease expired or was removed, and every pipe with it. */
     renew(leaseId: string, buffer?: BufferContact | null): Promise<number | null>
     /** Ends the lease and frees its pipes. */

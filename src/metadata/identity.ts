@@ -4,8 +4,8 @@
  */
 import { randomUUID } from 'node:crypto'
 import { type Epoch, firstEpochs } from '../contract/epochs.ts'
-import { decodeLane, isLaneRowIntact } from './lane-row.ts'
 import { fixedThrough } from './lane-state.ts'
+import { decodeLane, isLaneRowIntact } from './lane-store.ts'
 import type { LaneRow } from './tables.ts'
 import type { Connection } from './transactions.ts'
 

@@ -38,13 +38,3 @@ export interface LaneOwner {
   readonly destinationId: string
   readonly epoch: number
 }
-
-/** For a single process: it always owns everything. */
-export const ownsEverything: LaneOwnership = {
-  owned: () => 1,
-  holds: () => true,
-  onGained: () => {},
-  onLost: () => {},
-  onReleased: () => {},
-  changed: async () => {},
-}

@@ -1,7 +1,7 @@
 /** Reads lanes as they were last saved together with the history of some messages of their pipe, from one snapshot. */
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { shownLane } from './lane-row.ts'
 import type { LaneState, PassedMessages } from './lane-state.ts'
+import { shownLane } from './lane-store.ts'
 import { normaliseId, type PipeRef } from './tables.ts'
 import { type Connection, inSnapshot } from './transactions.ts'
 

@@ -3,6 +3,7 @@ import { defaultConcurrency } from '../contract/delivery-settings.ts'
 import { type DestinationType, resolveConfig } from '../contract/destination.ts'
 import { wordsOf } from '../contract/destination-words.ts'
 import type { PipeLimits } from '../contract/pipe.ts'
+import { slices } from '../platform/slices.ts'
 import { columnsOf } from './columns.ts'
 import { ownFlush } from './delivery-settings.ts'
 import { readable } from './destination-config.ts'
@@ -26,8 +27,7 @@ export function laneSource(db: Connection, sealer: Sealer): LaneSource {
 
     async pipesOf(destinationIds) {
       const found = new Map<string, string>()
-      for (let from = 0; from < destinationIds.length; from += destinationsAtOnce) {
-        const ids = destinationIds.slice(from, from + destinationsAtOnce).map(normaliseId)
+      for (const ids of slices(destinationIds.map(normaliseId), destinationsAtOnce)) {
         const rows = await db
           .selectFrom('destinations')
           .select(['destination_id', 'pipe_id'])

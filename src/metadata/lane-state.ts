@@ -2,13 +2,13 @@
  * The types of a lane that metadata stores and delivery uses: its spec (the destination), its durable state, and the
  * stores of both. The changes of the durable state are in `transitions.ts`.
  */
+import type { DeliveryAttempt } from '../contract/attempts.ts'
 import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { DestinationStatus } from '../contract/destination.ts'
 import type { SavedDrift } from '../contract/drift.ts'
 import type { DeliveryErrorClass, DeliveryFault, DestinationSpec } from '../destinations/driver.ts'
-import type { NumberedAttempt } from './lane-attempts.ts'
-import type { LatencyOfHour } from './lane-latency.ts'
-import type { LaneOwner } from './lane-ownership.ts'
+import type { SparseCounts } from '../platform/histogram.ts'
+import type { LaneOwner, LaneOwnership } from './lane-ownership.ts'
 import type { ParkedChange } from './parked-store-port.ts'
 
 /**
@@ -67,7 +67,7 @@ export interface LaneSource {
 }
 
 /**
- * A lane's durable state, stored as one row (`lane-row.ts`). Times are ms since the epoch. For rows that lack a new
+ * A lane's durable state, stored as one row (`lane-store.ts`). Times are ms since the epoch. For rows that lack a new
  * field, `newLaneState` provides its value; no other code lists every field.
  */
 export interface LaneState {
@@ -352,4 +352,45 @@ export interface PinStore {
     generation: number,
     sha256: string,
   ): Promise<{ sha256: string; isNew: boolean } | null>
+}
+
+/** For a single process: it always owns everything. */
+export const ownsEverything: LaneOwnership = {
+  owned: () => 1,
+  holds: () => true,
+  onGained: () => {},
+  onLost: () => {},
+  onReleased: () => {},
+  changed: async () => {},
+}
+
+/**
+ * The delivery attempts of each lane, for people who look for the cause of a failure. An attempt is written in the
+ * transaction that saves its outcome (`lane-store.ts`): a crash leaves both or neither, and a stale owner writes none.
+ *
+ * The slots of a lane are two rings, one for each outcome. The newest attempt takes the slot of the oldest one of its
+ * outcome, so that the table needs no deletions to stay within its bounds, and deliveries displace no failures.
+ *
+ *   slots 0 …           deliveredAttemptsPerLane of those that delivered
+ *   the others          failedAttemptsPerLane of those that failed
+ */
+
+/** An attempt, and its number among the attempts of its lane with the same outcome, from 1. */
+export interface NumberedAttempt {
+  numberOfOutcome: number
+  attempt: DeliveryAttempt
+}
+
+export interface LatencyCounts {
+  /** Records, by the time from acceptance to the destination. */
+  records: SparseCounts
+  /** Attempts by duration. */
+  delivered: SparseCounts
+  failed: SparseCounts
+}
+
+export interface LatencyOfHour {
+  /** Start of the UTC hour, ms. */
+  hourMs: number
+  counts: LatencyCounts
 }

@@ -5,27 +5,27 @@
  * Rows are updated, never inserted: a row is created and deleted with its destination. A lane that saves just after its
  * destination was deleted changes nothing, and does not fail the other lanes of the save.
  */
-
+import { crc32 } from 'node:zlib'
 import { CompiledQuery, sql } from 'kysely'
 import { noUsageCounts } from '../contract/usage.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
-import { attemptRecorder } from './lane-attempts.ts'
+import { hourMs } from '../platform/quantities.ts'
 import { requireDeleted } from './lane-fence.ts'
-import { forgetHistory, historyRecorder, pruneHistory } from './lane-history.ts'
-import { laneHourIncrement } from './lane-hours.ts'
-import { latencyRecorder } from './lane-latency.ts'
-import { decodeLane, encodeLane, isLaneRowIntact } from './lane-row.ts'
+import { attemptRecorder, forgetHistory, historyRecorder, pruneHistory } from './lane-history.ts'
+import { laneHourIncrement, latencyRecorder, usageIncrement } from './lane-hours.ts'
 import {
+  type LaneCounters,
   type LaneCounts,
   LaneOwnershipLostError,
   type LaneState,
+  LaneStateDamagedError,
   type LaneStore,
   LaneStoreUnavailableError,
+  newLaneState,
 } from './lane-state.ts'
 import { applyParkedChanges } from './parked-store.ts'
-import { type LaneRow, normaliseId } from './tables.ts'
+import { type LaneRow, normaliseId, type UsageHourRow } from './tables.ts'
 import { type Connection, inRowTransaction, inWriteTransaction } from './transactions.ts'
-import { hourStart, type UsageIncrement, usageIncrement } from './usage.ts'
 import { UnknownWrite } from './write-errors.ts'
 
 export function laneStore(db: Connection, now: () => number): LaneStore {
@@ -66,24 +66,23 @@ export function laneStore(db: Connection, now: () => number): LaneStore {
       const rows = allRows.filter((row) => !stored?.has(row))
       const counts = rows.length === allRows.length ? allCounts : countsOf(rows, allCounts)
       if (rows.length === 0 && counts.length === 0) return
-      const hasParked = rows.some((row) => (parked.get(row.destinationId)?.length ?? 0) > 0)
       // Changes of parked records depend on stored rows, so they need a serialisable transaction. All other statements
       // depend only on the row that they change.
-      const inTransaction = hasParked ? inWriteTransaction : inRowTransaction
+      const inTransaction = parked.size > 0 ? inWriteTransaction : inRowTransaction
       const saving = inTransaction(db, async (trx) => {
-        const unsaved = await updateRows(trx, rows, updateLane)
-        await requireDeleted(trx, unsaved)
-        const saved = new Set(rows.map(({ destinationId }) => normaliseId(destinationId)))
-        for (const id of unsaved) saved.delete(id)
-        const isSaved = ({ destinationId }: LaneState | LaneCounts) => saved.has(normaliseId(destinationId))
-        for (const { destinationId } of rows.filter(isSaved))
-          await applyParkedChanges(trx, destinationId, parked.get(destinationId) ?? [], now)
-        const hourMs = hourStart(now())
+        const saved = await updateRows(trx, rows, updateLane)
+        const isSaved = ({ destinationId }: LaneState | LaneCounts) => saved.has(destinationId)
+        for (const [destinationId, changes] of parked)
+          if (saved.has(destinationId)) await applyParkedChanges(trx, destinationId, changes, now)
+        const nowMs = now()
+        const hourStartMs = nowMs - (nowMs % hourMs)
         await recordPassed(trx, counts.filter(isSaved))
         await recordAttempts(trx, counts.filter(isSaved))
         await recordLatency(trx, counts.filter(isSaved))
-        for (const sum of sumsBy('destinationId', counts)) await trx.executeQuery(addToLaneHour(sum, hourMs))
-        for (const sum of sumsBy('pipeId', counts)) await trx.executeQuery(addToHour(delivered(sum, hourMs)))
+        for (const sum of sumsBy('destinationId', counts))
+          await trx.executeQuery(addToLaneHour(sum, hourStartMs))
+        for (const sum of sumsBy('pipeId', counts))
+          await trx.executeQuery(addToHour(delivered(sum, hourStartMs)))
       })
       await saving.catch((error: unknown) => unknown.note(error, new Set(rows))).catch(asUnavailable)
     },
@@ -120,19 +119,26 @@ function asUnavailable(error: unknown): never {
 }
 
 function byDestination(a: LaneState, b: LaneState): number {
-  return normaliseId(a.destinationId) < normaliseId(b.destinationId) ? -1 : 1
+  return a.destinationId < b.destinationId ? -1 : 1
 }
 
-/** Returns the ids of rows that do not exist, or that a newer owner has saved. */
-async function updateRows(trx: Connection, rows: readonly LaneState[], statement: string): Promise<string[]> {
+/** Returns the ids of the rows that exist. Rejects with LaneOwnershipLostError if a newer owner has saved one. */
+async function updateRows(
+  trx: Connection,
+  rows: readonly LaneState[],
+  statement: string,
+): Promise<ReadonlySet<string>> {
+  const saved = new Set<string>()
   const unsaved: string[] = []
   for (const row of rows.toSorted(byDestination)) {
     const { destination_id, owner_epoch, state, row_check } = encodeLane(row)
     const parameters = [state, owner_epoch, row_check, destination_id, owner_epoch]
     const { numAffectedRows } = await trx.executeQuery(CompiledQuery.raw(statement, parameters))
     if (numAffectedRows === 0n) unsaved.push(destination_id)
+    else saved.add(destination_id)
   }
-  return unsaved
+  if (unsaved.length > 0) await requireDeleted(trx, unsaved)
+  return saved
 }
 
 function countsOf(rows: readonly LaneState[], counts: readonly LaneCounts[]): LaneCounts[] {
@@ -157,10 +163,10 @@ function sumsBy(id: 'destinationId' | 'pipeId', counts: readonly LaneCounts[]): 
     sum.skippedRecords += count.skippedRecords
     sum.filteredRecords += count.filteredRecords
   }
-  return [...sums.values()].sort((a, b) => (normaliseId(a[id]) < normaliseId(b[id]) ? -1 : 1))
+  return [...sums.values()].sort((a, b) => (a[id] < b[id] ? -1 : 1))
 }
 
-function delivered(count: LaneCounts, hourMs: number): UsageIncrement {
+function delivered(count: LaneCounts, hourMs: number): UsageHourRow {
   return {
     ...noUsageCounts,
     pipe_id: count.pipeId,
@@ -170,5 +176,89 @@ function delivered(count: LaneCounts, hourMs: number): UsageIncrement {
     skipped_records: count.skippedRecords,
     filtered_records: count.filteredRecords,
     last_ingest_ms: null,
+  }
+}
+
+/**
+ * The row of a lane: its state as JSON text, the one column that other statements read, and a checksum.
+ *
+ *   destination_id   the key
+ *   owner_epoch      the epoch of the owner that saved the row last: a save under an older epoch changes nothing
+ *   state            JSON of `LaneState` without the two above; a field that is null is left out
+ *   row_check        CRC-32 of the other three: without it, a flipped bit in a cursor would skip messages unnoticed
+ *
+ * A field that a stored state lacks has its value of `newLaneState`. So a new field needs no migration, unless an
+ * earlier version would do harm by dropping it.
+ */
+
+/** Uses a loop over the names: `Object.entries` of a copy would cost 1.7 µs more per row, of 14 µs. */
+export function encodeLane(lane: LaneState): LaneRow {
+  const fields: Partial<Record<keyof LaneState, unknown>> = {}
+  for (const name in lane) {
+    if (!isField(name) || lane[name] === null) continue
+    fields[name] = lane[name]
+  }
+  const row = {
+    destination_id: lane.destinationId,
+    owner_epoch: lane.ownerEpoch,
+    state: JSON.stringify(fields),
+  }
+  return { ...row, row_check: laneRowCheck(row) }
+}
+
+/** The two other fields have columns. */
+function isField(name: string): name is Exclude<keyof LaneState, 'destinationId' | 'ownerEpoch'> {
+  return name !== 'destinationId' && name !== 'ownerEpoch'
+}
+
+/** Throws LaneStateDamagedError. */
+export function decodeLane(row: LaneRow): LaneState {
+  if (!isLaneRowIntact(row)) throw new LaneStateDamagedError(row.destination_id, countersOf(row))
+  return stateOf(row)
+}
+
+/**
+ * For display only. A damaged row is shown as a lane at its start, where it continues once its owner has repaired it.
+ */
+export function shownLane(row: LaneRow): LaneState {
+  return isLaneRowIntact(row) ? stateOf(row) : { ...newLaneState(row.destination_id), ...countersOf(row) }
+}
+
+function stateOf(row: LaneRow): LaneState {
+  const state = JSON.parse(row.state) as Partial<LaneState>
+  return { ...newLaneState(row.destination_id), ...state, ownerEpoch: row.owner_epoch }
+}
+
+export function isLaneRowIntact(row: LaneRow): boolean {
+  return row.row_check === laneRowCheck(row)
+}
+
+export function laneRowCheck(row: Omit<LaneRow, 'row_check'>): number {
+  return crc32(`${row.destination_id}\n${row.owner_epoch}\n${row.state}`)
+}
+
+/** Counters are only displayed, so those of a damaged row are kept if they are numbers. */
+function countersOf({ state }: LaneRow): LaneCounters {
+  const stored = parsed(state)
+  const numberOf = (name: keyof LaneCounters) => {
+    const value = stored[name]
+    return typeof value === 'number' && Number.isSafeInteger(value) ? value : null
+  }
+  return {
+    lastDeliveredMs: numberOf('lastDeliveredMs'),
+    deliveredRecords: numberOf('deliveredRecords') ?? 0,
+    filteredRecords: numberOf('filteredRecords') ?? 0,
+    skippedMessages: numberOf('skippedMessages') ?? 0,
+    droppedMessages: numberOf('droppedMessages') ?? 0,
+    deliveredAttempts: numberOf('deliveredAttempts') ?? 0,
+    failedAttempts: numberOf('failedAttempts') ?? 0,
+  }
+}
+
+function parsed(text: string): Record<string, unknown> {
+  try {
+    return Object(JSON.parse(text))
+  } catch {
+    return {}
   }
 }

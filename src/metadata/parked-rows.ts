@@ -5,6 +5,7 @@
  */
 import { v7 } from 'uuid'
 import { type ParkedDetail, type ParkedError, parkedHistoryEntries } from '../contract/parked.ts'
+import { slices } from '../platform/slices.ts'
 import type { NewParked, ParkedCause } from './parked-store-port.ts'
 import { isoTime, type ParkedRow, type ParkedSumRow } from './tables.ts'
 import type { Connection } from './transactions.ts'
@@ -38,12 +39,9 @@ export async function insertParked(
     addTo(sums, before, -1)
     addTo(sums, after, 1)
   }
-  for (let at = 0; at < added.length; at += rowsAtOnce) {
-    const some = added.slice(at, at + rowsAtOnce)
-    await trx
-      .insertInto('parked')
-      .values(some.map(({ row }) => row))
-      .execute()
+  for (const some of slices(added, rowsAtOnce)) {
+    const rows = some.map(({ row }) => row)
+    await trx.insertInto('parked').values(rows).execute()
     const bodies = some.map(({ row, body }) => ({ parked_id: row.parked_id, body }))
     await trx.insertInto('parked_bodies').values(bodies).execute()
   }
@@ -64,10 +62,9 @@ export async function removeParked(
   for (const row of rows) addTo(sums, row, -1)
   const records = 0 - sums.records
   if (areDropped) sums.dropped_records = records
-  for (let at = 0; at < rows.length; at += idsAtOnce) {
-    const ids = rows.slice(at, at + idsAtOnce).map((row) => row.parked_id)
-    await trx.deleteFrom('parked').where('parked_id', 'in', ids).execute()
-  }
+  const ids = rows.map((row) => row.parked_id)
+  for (const some of slices(ids, idsAtOnce))
+    await trx.deleteFrom('parked').where('parked_id', 'in', some).execute()
   await addToSums(trx, destinationId, sums)
   return records
 }
@@ -146,12 +143,12 @@ async function knownRows(
 ): Promise<Map<string, ParkedRow>> {
   const known = new Map<string, ParkedRow>()
   const messages = [...new Set(parked.map(({ msgId }) => msgId))]
-  for (let at = 0; at < messages.length; at += idsAtOnce) {
+  for (const some of slices(messages, idsAtOnce)) {
     const rows = await trx
       .selectFrom('parked')
       .selectAll()
       .where('destination_id', '=', destinationId)
-      .where('msg_id', 'in', messages.slice(at, at + idsAtOnce))
+      .where('msg_id', 'in', some)
       .execute()
     for (const row of rows) known.set(keyOf(row.msg_id, row.record_index), row)
   }

@@ -1,5 +1,6 @@
 /** Parked records for users: list, show, replay, discard (`Metadata['parked']`). */
 import type { ParkedError, ParkedRecord } from '../contract/parked.ts'
+import { slices } from '../platform/slices.ts'
 import type { Audited } from './audit.ts'
 import { recordOutcome } from './lane-history.ts'
 import { bodyOf, parsedHistory, removeParked, replaceRecords } from './parked-rows.ts'
@@ -95,14 +96,13 @@ async function editRecords(trx: Connection, row: ParkedRow, recordTexts: readonl
 }
 
 async function requestReplays(trx: Connection, rows: readonly ParkedRow[]): Promise<void> {
-  for (let at = 0; at < rows.length; at += idsAtOnce) {
-    const chunk = rows.slice(at, at + idsAtOnce).map((row) => row.parked_id)
+  const ids = rows.map((row) => row.parked_id)
+  for (const some of slices(ids, idsAtOnce))
     await trx
       .updateTable('parked')
       .set((eb) => ({ is_replaying: 1, replays: eb('replays', '+', 1), replay_no: null }))
-      .where('parked_id', 'in', chunk)
+      .where('parked_id', 'in', some)
       .execute()
-  }
 }
 
 /** Changes the rows that are not being replayed, in transactions of `rowsAtOnce`. Returns their number. */

@@ -144,7 +144,7 @@ export interface OriginRow {
   creation_order: number
 }
 
-/** Encoded and decoded by `lane-row.ts`. */
+/** Encoded and decoded by `lane-store.ts`. */
 export interface LaneRow {
   destination_id: string
   owner_epoch: number
@@ -424,7 +424,7 @@ export interface MigrationRow {
   applied_ms: number
 }
 
-/** Written and read by `lane-attempts.ts`. */
+/** Written and read by `lane-history.ts`. */
 export interface LaneAttemptRow {
   destination_id: string
   /** The newest attempt of an outcome takes the slot of its oldest. */
@@ -437,7 +437,7 @@ export interface LaneAttemptRow {
   attempt_json: string
 }
 
-/** Written and read by `lane-latency.ts`. */
+/** Written and read by `lane-hours.ts`. */
 export interface LaneLatencyRow {
   destination_id: string
   hour_ms: number

@@ -10,8 +10,8 @@ import { setImmediate } from 'node:timers/promises'
 import { CompiledQuery, sql } from 'kysely'
 import type { PipeUsage } from '../contract/pipe.ts'
 import { noUsageCounts, type UsageCounts, type UsageHour, usageCounts } from '../contract/usage.ts'
-import { type LaneHours, laneHours } from './lane-hours.ts'
-import { isoTime, normaliseId, type UsageHourRow, type UsageMarkRow } from './tables.ts'
+import { type LaneHours, laneHours, usageIncrement } from './lane-hours.ts'
+import { isoTime, normaliseId, type UsageMarkRow } from './tables.ts'
 import { type Connection, inRowTransaction, inWriteTransaction } from './transactions.ts'
 import { UnknownWrite } from './write-errors.ts'
 
@@ -78,11 +78,6 @@ export interface UsageStore {
 
 const hourLength = 3_600_000
 const dayLength = 24 * hourLength
-
-/** Returns the start of the UTC hour of a time, in ms. */
-export function hourStart(ms: number): number {
-  return ms - (ms % hourLength)
-}
 
 export function usage(db: Connection): UsageStore {
   const addToHour = usageIncrement(db)
@@ -287,26 +282,6 @@ async function sumsByPipe(
     usage[pipeId] = { ...sums, last_ingest_ts: lastIngest.get(pipeId) ?? null }
   for (const [pipeId, last_ingest_ts] of lastIngest) usage[pipeId] ??= { ...noUsageCounts, last_ingest_ts }
   return usage
-}
-
-export type UsageIncrement = UsageHourRow
-
-/**
- * Adds counts to the pipe's hour. INSERT … SELECT from the pipe's row: counts of a deleted pipe match no row and are
- * dropped, and do not fail the transaction. The statement is compiled once.
- */
-export function usageIncrement(db: Connection): (increment: UsageIncrement) => CompiledQuery {
-  const columns = ['hour_ms', ...usageCounts, 'last_ingest_ms'] as const
-  const text = sql`
-    INSERT INTO usage_hours (pipe_id, ${sql.join(columns.map((column) => sql.ref(column)))})
-    SELECT pipe_id, ${sql.join(columns.map(() => sql`CAST(${null} AS bigint)`))} FROM pipes WHERE pipe_id = ${null}
-    ON CONFLICT (pipe_id, hour_ms) DO UPDATE SET
-      ${sql.join(usageCounts.map((column) => sql`${sql.ref(column)} = usage_hours.${sql.ref(column)} + excluded.${sql.ref(column)}`))},
-      last_ingest_ms = CASE
-        WHEN usage_hours.last_ingest_ms IS NULL OR excluded.last_ingest_ms > usage_hours.last_ingest_ms
-        THEN excluded.last_ingest_ms ELSE usage_hours.last_ingest_ms END`.compile(db).sql
-  return (increment) =>
-    CompiledQuery.raw(text, [...columns.map((column) => increment[column]), normaliseId(increment.pipe_id)])
 }
 
 /** Sets the pipe's mark. A mark of a deleted pipe is dropped, as above. */

@@ -8,7 +8,8 @@
  * - A call settles once: with its result, with the error that its handler threw, by its deadline, or because the
  *   other side ended. Results of settled calls are ignored.
  */
-import type { MessagePort, Transferable } from 'node:worker_threads'
+import assert from 'node:assert'
+import { type MessagePort, parentPort, type Transferable, workerData } from 'node:worker_threads'
 import { type ErrorClasses, ErrorCodec, type SentError } from './thread-error.ts'
 
 export type Method<T> = keyof T & string
@@ -65,7 +66,7 @@ export interface Caller<Remote> {
 }
 
 /** A handler has thrown. For the log: the caller receives the error as well. */
-export type OnFailure = (error: unknown, method: string) => void
+type OnFailure = (error: unknown, method: string) => void
 
 export class Calls<Remote, Local> implements Caller<Remote> {
   readonly #post: (message: CallMessage, transfer: readonly Transferable[]) => void
@@ -170,4 +171,96 @@ export function callsOver<Remote, Local>(name: string, port: MessagePort): Calls
   const calls = new Calls<Remote, Local>(name, (message, transfer) => port.postMessage(message, transfer))
   port.on('message', (message: CallMessage) => calls.receive(message))
   return calls
+}
+
+/** How often a thread gives a sign of life, and how often its starter checks for one. */
+export const beatEveryMs = 1_000
+
+/** Messages of a thread to its starter, and in the other direction. */
+export type HostMessage = CallMessage | ['ready']
+export type StarterMessage = CallMessage | ['close']
+
+/** The `workerData` of a thread. */
+export interface ThreadStart {
+  name: string
+  data: unknown
+  /** One Int32: the number of beats of its event loop. */
+  beats: SharedArrayBuffer
+}
+
+/**
+ * The worker's end of a thread: its start data, calls in both directions, and its beat. A thread's entry opens what it
+ * needs and then calls `serve`. Calls that arrive earlier wait until then, and `ready` is posted once.
+ */
+export interface ServeOptions {
+  onFailure?: OnFailure
+  /** Called when the starter asks the thread to end. It must close whatever keeps the thread alive. */
+  onClose?(): Promise<void> | void
+}
+
+export class ThreadHost<Data, Remote, Host = object> implements Caller<Host> {
+  readonly data: Data
+  readonly #port: NonNullable<typeof parentPort>
+  readonly #calls: Calls<Host, Remote>
+  readonly #beats: Int32Array
+  readonly #beating: NodeJS.Timeout
+  #onClose: NonNullable<ServeOptions['onClose']> = () => {}
+  #isCloseAsked = false
+  #isServing = false
+
+  /** Create it once per thread, before anything else is opened. */
+  constructor({ errors }: { errors?: ErrorClasses } = {}) {
+    assert(parentPort !== null, 'runs as a thread')
+    this.#port = parentPort
+    const { data, beats } = workerData as ThreadStart
+    this.data = data as Data
+    this.#beats = new Int32Array(beats)
+    this.#calls = new Calls('main', (message, transfer) => this.#post(message, transfer), errors)
+    this.beat()
+    this.#beating = setInterval(() => this.beat(), beatEveryMs)
+    this.#beating.unref()
+    this.#port.on('message', (message: StarterMessage) => this.#receive(message))
+  }
+
+  /** Starts to serve calls and reports that the thread is ready. */
+  serve(handlers: Handlers<Remote>, { onFailure, onClose }: ServeOptions = {}): void {
+    this.#isServing = true
+    this.#onClose = onClose ?? (() => {})
+    this.#calls.serve(handlers, onFailure)
+    this.#post(['ready'])
+    if (this.#isCloseAsked) void this.#close()
+  }
+
+  /** Gives a sign of life from within work that blocks the event loop. */
+  beat(): void {
+    Atomics.add(this.#beats, 0, 1)
+  }
+
+  call<M extends Method<Host>>(
+    method: M,
+    args: Args<Host, M>,
+    options?: CallOptions,
+  ): Promise<Result<Host, M>> {
+    return this.#calls.call(method, args, options)
+  }
+
+  tell<M extends Method<Host>>(method: M, args: Args<Host, M>, transfer?: readonly Transferable[]): void {
+    this.#calls.tell(method, args, transfer)
+  }
+
+  #post(message: HostMessage, transfer: readonly Transferable[] = []): void {
+    this.#port.postMessage(message, transfer)
+  }
+
+  #receive(message: StarterMessage): void {
+    if (message[0] !== 'close') this.#calls.receive(message)
+    else if (this.#isServing) void this.#close()
+    else this.#isCloseAsked = true
+  }
+
+  async #close(): Promise<void> {
+    clearInterval(this.#beating)
+    await this.#onClose()
+    this.#port.close()
+  }
 }

@@ -1,6 +1,6 @@
 /**
- * Worker threads, seen from the thread that starts them. The other end is `thread-host.ts`; calls and errors between
- * the two are in `thread-calls.ts` and `thread-error.ts`.
+ * Worker threads, seen from the thread that starts them. The other end, `ThreadHost`, and
+ * the calls between the two are in `thread-calls.ts`; errors are in `thread-error.ts`.
  *
  *   starting ──ready──▶ up ──close: it ends when its calls have────────────────┐
  *      │                 │──terminate, an error that nothing caught, its exit──▶ ended: every call under way has failed
@@ -24,32 +24,21 @@ import { StorageUnavailableError } from './error-code.ts'
 import { Semaphore, type SemaphoreOptions } from './semaphore.ts'
 import {
   type Args,
+  beatEveryMs,
   type Caller,
-  type CallMessage,
   type CallOptions,
   Calls,
   type Handlers,
+  type HostMessage,
   type Method,
   type Result,
+  type StarterMessage,
+  type ThreadStart,
 } from './thread-calls.ts'
 import type { ErrorClasses } from './thread-error.ts'
 
-/** How often a thread gives a sign of life, and how often its starter checks for one. */
-export const beatEveryMs = 1_000
 /** A terminated thread ends only when its native calls have returned. */
 const terminateWithinTicks = 30
-
-/** Messages of a thread to its starter, and in the other direction. */
-export type HostMessage = CallMessage | ['ready']
-export type StarterMessage = CallMessage | ['close']
-
-/** The `workerData` of a thread. */
-export interface ThreadStart {
-  name: string
-  data: unknown
-  /** One Int32: the number of beats of its event loop. */
-  beats: SharedArrayBuffer
-}
 
 export interface ThreadOptions<Host> {
   name: string

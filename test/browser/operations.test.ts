@@ -381,6 +381,7 @@ t.test('the last 24 hours: what was sent, drawn and in a table, looked at once a
     const rows = page
       .getByRole('table', { name: 'Records per hour of the last 24 hours' })
       .locator('tbody tr')
+    await rows.first().waitFor()
     t.equal(await rows.count(), 24)
     // The cells of a row: hour, records in, records delivered, records filtered out.
     const cells = await rows.locator('td').allInnerTexts()

@@ -98,5 +98,5 @@ t.test('what the move refuses the dry run refuses', async (t) => {
 
   const after = await targets.migrate(['--to-cluster', '--dry-run'], daemon.dataDir)
   t.equal(after.code, 5)
-  t.match(after.stderr, /were moved to/)
+  t.match(after.stderr, /was moved to/)
 })

@@ -43,7 +43,7 @@ t.test('what the single machine held the cluster holds', async (t) => {
   await t.rejects(startMoved(daemon, daemon.dataDir), /ended with 78[\s\S]*was moved to cluster pipectl/)
   const again = await targets.migrate(['--to-cluster'], daemon.dataDir)
   t.equal(again.code, 5)
-  t.match(again.stderr, /were moved to[\s\S]*restore the backup/)
+  t.match(again.stderr, /was moved to[\s\S]*restore the backup/)
 
   const node = await startMoved(daemon, targets.directory('node', keyFile), targets.env)
   t.teardown(() => node.close())

@@ -1,7 +1,7 @@
 /** Lanes as a SQLite file of metadata stores them, read and changed behind the back of the program. */
 import Database from 'better-sqlite3'
-import { decodeLane, encodeLane, shownLane } from '../../src/metadata/lane-row.ts'
 import type { LaneState } from '../../src/metadata/lane-state.ts'
+import { decodeLane, encodeLane, shownLane } from '../../src/metadata/lane-store.ts'
 import type { LaneRow } from '../../src/metadata/tables.ts'
 
 /** Without `destinationId`: every lane. */

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { DurationHistogram } from '../../src/platform/duration-histogram.ts'
+import { DurationHistogram } from '../../src/platform/histogram.ts'
 
 const weekMs = 7 * 24 * 3_600_000
 const quantiles = [0.01, 0.5, 0.9, 0.95, 0.99, 0.999, 1]

@@ -5,8 +5,8 @@
  */
 import { ApiError } from '../../contract/errors.ts'
 import type { Ingest } from '../../ingest/accept.ts'
+import { rateLimitHeaders } from '../../ingest/admission.ts'
 import type { Accepted, BodyReceiver, IngestRequest } from '../../ingest/body-source.ts'
-import { rateLimitHeaders } from '../../ingest/quota.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { Handler, ServedPath } from './engine.ts'
 import { type Exchange, framingFault, noFraming, noteHeader, type RequestHead } from './exchange.ts'

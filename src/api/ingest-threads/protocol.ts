@@ -2,9 +2,9 @@
  * The calls between main and an ingest thread. Requests that main serves are forwarded as data. Their responses carry
  * the number of the request.
  */
+import type { IngestLimits } from '../../ingest/admission.ts'
 import type { AskedQuota } from '../../ingest/cluster-quota.ts'
 import type { ObservedMemory } from '../../ingest/observed.ts'
-import type { IngestLimits } from '../../ingest/quota.ts'
 import type { DaySums } from '../../ingest/shared-counters.ts'
 import type { AppenderPort } from '../../log/buffer.ts'
 import type { DirectorySource } from '../../metadata/directory-source.ts'

@@ -35,31 +35,43 @@ export function actorOf({ by }: Principal, operation: string, address: string | 
   }
 }
 
-/**
- * Audits a command on a lane, which another thread executes. The entry is written with the status `requested` before
- * the command begins, and the outcome is added once it is known. A crash in between leaves the entry; there is never
- * a change without one.
- */
+/** Audits a command on a lane, which another thread executes. Its result is the outcome. */
 export async function auditedOnLane<T extends object>(
   { audit }: Pick<Metadata, 'audit'>,
   operation: string,
   { workspaceId, destinationId, pipeId }: Required<DestinationRef>,
   work: () => Promise<T>,
 ): Promise<T> {
-  const auditId = await audit.record({
-    workspaceId,
-    operation,
-    resourceId: destinationId,
-    pipeId,
-    before: null,
-    after: { status: 'requested' },
-  })
+  return await audited(audit, { workspaceId, operation, resourceId: destinationId, pipeId }, work)
+}
+
+interface Command {
+  workspaceId: string
+  operation: string
+  resourceId: string
+  pipeId: string
+  /** Facts of the entry that do not depend on the outcome. */
+  facts?: object
+}
+
+/**
+ * The entry is written with the status `requested` before the command begins, and the outcome is added once it is
+ * known. A crash in between leaves the entry; there is never a change without one.
+ */
+export async function audited<T extends object>(
+  audit: Metadata['audit'],
+  { facts = {}, ...command }: Command,
+  work: () => Promise<T>,
+  outcomeOf: (result: T) => object = (result) => result,
+): Promise<T> {
+  const auditId = await audit.record({ ...command, before: null, after: { status: 'requested', ...facts } })
+  const complete = (after: object) => audit.complete(command.workspaceId, auditId, { ...after, ...facts })
   try {
     const result = await work()
-    await audit.complete(workspaceId, auditId, Object.fromEntries(Object.entries(result)))
+    await complete(outcomeOf(result))
     return result
   } catch (error) {
-    await audit.complete(workspaceId, auditId, { status: 'failed' })
+    await complete({ status: 'failed' })
     throw error
   }
 }

@@ -1,8 +1,9 @@
 /** The latency of a lane over a range of hours, computed from its histograms. */
 import type { LaneLatencyReport, LatencySummary, Percentiles } from '../../contract/latency.ts'
-import { type LatencyCounts, sumOf } from '../../metadata/lane-latency.ts'
+import { sumOf } from '../../metadata/lane-hours.ts'
+import type { LatencyCounts } from '../../metadata/lane-state.ts'
 import { isoTime } from '../../metadata/tables.ts'
-import { DurationHistogram } from '../../platform/duration-histogram.ts'
+import { DurationHistogram } from '../../platform/histogram.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { refOf, requireDestination } from './lookup.ts'

@@ -1,6 +1,7 @@
-/** Pipes (docs/dev/contract.md#pipes, docs/dev/contract.md#request-bodies). */
+/** Pipes and their settings (docs/dev/contract.md#pipes, docs/dev/contract.md#request-bodies, docs/dev/contract.md#geolocation). */
 import { ApiError, validationError } from '../../contract/errors.ts'
 import {
+  geoFieldKeys,
   type Pipe,
   type PipePatch,
   type PipeUpdate,
@@ -14,7 +15,6 @@ import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { forgetDeleted, shownDestinations } from './destinations.ts'
 import { requirePipe } from './lookup.ts'
-import { collidingTargets } from './pipe-rules.ts'
 import { usageByPipe } from './usage.ts'
 
 type Deps = Pick<
@@ -142,4 +142,34 @@ function pipeChange(current: Pipe, body: PipePatch): PipeUpdate {
   throwIfErrors(errors)
   throwIfErrors(collidingTargets({ ...current, ...change }))
   return change
+}
+
+type EnrichmentFields = Pick<
+  Pipe,
+  | 'pipe_add_ingest_ts'
+  | 'pipe_add_ingest_ip'
+  | 'pipe_ingest_ts_field'
+  | 'pipe_ingest_ip_field'
+  | (typeof geoFieldKeys)[number]
+>
+
+/**
+ * Two enrichments with the same key would overwrite each other. The error names the second one. Enrichments that are
+ * switched off do not count.
+ */
+function collidingTargets(pipe: EnrichmentFields): FieldErrors {
+  const targets: [field: string, key: string | null][] = [
+    ['pipe_ingest_ts_field', pipe.pipe_add_ingest_ts ? pipe.pipe_ingest_ts_field : null],
+    ['pipe_ingest_ip_field', pipe.pipe_add_ingest_ip ? pipe.pipe_ingest_ip_field : null],
+    ...geoFieldKeys.map((field): [string, string | null] => [field, pipe[field]]),
+  ]
+  const errors: FieldErrors = {}
+  const taken = new Map<string, string>()
+  for (const [field, key] of targets) {
+    if (key === null) continue
+    const other = taken.get(key)
+    if (other === undefined) taken.set(key, field)
+    else errors[field] = `must differ from ${other}: both would be written to the key "${key}"`
+  }
+  return errors
 }

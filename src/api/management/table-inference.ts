@@ -7,7 +7,7 @@ import { pathKeys, type TransformStep } from '../../contract/transform.ts'
 import type { TableInferenceRequest } from '../../delivery/delivery.ts'
 import type { DatabaseSpec, InferRequest } from '../../destinations/driver.ts'
 import { isDatabaseSpec } from '../../destinations/sql/descriptor.ts'
-import type { PipeRef } from '../../metadata/tables.ts'
+import { audited } from './audit.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { changed, newDestination, specOf, unstored } from './destinations.ts'
@@ -55,42 +55,20 @@ export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) 
       }
       const work = async () => (await trials.infer(spec, request)) ?? noResponse(spec, request)
       if (!request.createTable && !request.addColumns) return await work()
-      return await audited(metadata, { workspaceId, pipeId: pipe.pipe_id }, spec, work)
+      const { host, database, table } = spec.config
+      const id = pipe.pipe_id
+      const command = { workspaceId, operation: 'inferTable', resourceId: id, pipeId: id }
+      const facts = { host, database, table }
+      return await audited(metadata.audit, { ...command, facts }, work, outcomeOf)
     },
   }
 }
 
-/**
- * The audit entry is written before any statement is executed, and the executed statements are added to it. A crash
- * in between leaves `requested`.
- */
-async function audited(
-  { audit }: Deps['metadata'],
-  { workspaceId, pipeId }: PipeRef,
-  { config: { host, database, table } }: DatabaseSpec,
-  work: () => Promise<TableProposal>,
-): Promise<TableProposal> {
-  const where = { host, database, table }
-  const auditId = await audit.record({
-    workspaceId,
-    operation: 'inferTable',
-    resourceId: pipeId,
-    pipeId,
-    before: null,
-    after: { status: 'requested', ...where },
-  })
-  const complete = (after: object) => audit.complete(workspaceId, auditId, { ...after, ...where })
-  try {
-    const proposal = await work()
-    const { executed, failure } = proposal
-    const ddl = executed.map((statement) => statement.slice(0, auditedCharacters))
-    if (failure !== null) await complete({ status: 'failed', failure })
-    else await complete({ status: ddl.length === 0 ? 'nothing_to_do' : 'executed', ddl })
-    return proposal
-  } catch (error) {
-    await complete({ status: 'failed' })
-    throw error
-  }
+/** The executed statements, for the audit log. */
+function outcomeOf({ executed, failure }: TableProposal): object {
+  if (failure !== null) return { status: 'failed', failure }
+  const ddl = executed.map((statement) => statement.slice(0, auditedCharacters))
+  return { status: ddl.length === 0 ? 'nothing_to_do' : 'executed', ddl }
 }
 
 /** A character has at most four bytes, and an entry has 16 KiB. */

@@ -55,9 +55,8 @@ export function addApplyCommands(program: Command): void {
         const { tryTransforms } = await import('./manifest/try-transforms.ts')
         return await tryTransforms(plan.client, plan.steps, plan.existing)
       }
-      const lost = plan.steps.filter((step) => step.destroys).length
-      if (lost > 0)
-        await confirm(`Delete ${counted(lost, 'resource')} and the undelivered messages?`, given.yes)
+      if (plan.lost > 0)
+        await confirm(`Delete ${counted(plan.lost, 'resource')} and the undelivered messages?`, given.yes)
       const { applySteps } = await import('./manifest/apply.ts')
       const onDone = (step: Step) => say(`done: ${step.summary}`)
       await applySteps(plan.client, plan, onDone, savingWith(given))
@@ -102,23 +101,27 @@ interface Plan {
   existing: PipeDetail[]
   /** Resources that are not in the file and are kept. */
   kept: string[]
+  /** The number of steps that delete something. */
+  lost: number
   /** Existing destinations that the file declares without a name. */
   unnamed: string[]
 }
 
 async function makePlan(options: ApplyOptions & Parameters<typeof connect>[0]): Promise<Plan> {
-  const [{ readYamlFile }, { declaredPipes }, { planSteps, extras, foundUnnamed }] = await Promise.all([
-    import('./manifest/yaml-file.ts'),
-    import('./manifest/document.ts'),
-    import('./manifest/plan.ts'),
-  ])
+  const [{ readYamlFile }, { declaredPipes }, { planSteps, extras, foundUnnamed, destroys }] =
+    await Promise.all([
+      import('./manifest/yaml-file.ts'),
+      import('./manifest/document.ts'),
+      import('./manifest/plan.ts'),
+    ])
   const declared: DeclaredPipe[] = declaredPipes(readYamlFile(options.file))
   const client = await connect(options)
   const existing = await allPipeDetails(client, (await client.call('listPipes')).body.pipes)
   const prune = options.prune === true
   const steps = planSteps(declared, existing, { prune, updateSecrets: options.updateSecrets === true })
   const kept = prune ? [] : extras(declared, existing)
-  return { client, steps, existing, kept, unnamed: foundUnnamed(declared, existing) }
+  const lost = steps.filter(destroys).length
+  return { client, steps, existing, kept, lost, unnamed: foundUnnamed(declared, existing) }
 }
 
 /** The plan is data, so it is written to stdout. */

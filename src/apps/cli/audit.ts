@@ -13,7 +13,6 @@ interface AuditOptions {
   resource?: string
   limit?: string
   after?: string
-  json?: boolean
 }
 
 export function addAuditCommand(program: Command): void {
@@ -21,6 +20,7 @@ export function addAuditCommand(program: Command): void {
     usage: 'audit',
     summary: 'show who changed what and from where, newest first',
     help: 'The JSON has the values before and after each change, without secrets.',
+    json: true,
     examples: ['pipectl audit --since 1h', 'pipectl audit --operation deletePipe --json'],
     options: (command) => {
       command.option(
@@ -31,12 +31,11 @@ export function addAuditCommand(program: Command): void {
       command.option('--resource <id>', 'only changes of this pipe, destination, key or user')
       command.option('--limit <number>', 'number of entries, 1 to 500 (default: 50)')
       command.option('--after <audit_id>', 'only entries older than this one')
-      command.option('--json', 'the same as -o json')
     },
     action: async (client, _, options) => {
       const { body, text } = await client.call('listAudit', { query: queryOf(options) })
       // Only a table shows names. Other formats have ids.
-      const isTable = options.json !== true && (options.output ?? defaultFormat) === defaultFormat
+      const isTable = (options.output ?? defaultFormat) === defaultFormat
       const overview = isTable ? await new OverviewFeed(client).next().catch(() => null) : null
       const view = listView(body.audit, {
         json: text,
@@ -52,7 +51,7 @@ export function addAuditCommand(program: Command): void {
         ],
         empty: 'nothing was changed',
       })
-      await print(view, options.json === true ? 'json' : options.output)
+      await print(view, options.output)
     },
   })
 }

@@ -6,7 +6,7 @@ import type { DatedBackup } from '../../maintenance/dated-backups.ts'
 import { bytes, counted } from '../../platform/quantities.ts'
 import { commandFailure, notFoundFailure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
-import { daemonSettings } from './daemon-settings.ts'
+import { daemonSettings, singleMachineSettings } from './daemon-settings.ts'
 import { define, group } from './define.ts'
 import { io } from './io.ts'
 import { print } from './output.ts'
@@ -79,8 +79,8 @@ removes nothing.`,
       'pipectl backup --data-dir /var/lib/pipectl pipectl-backup.tar.gz',
       'pipectl backup --data-dir /var/lib/pipectl --keep 7 /var/backups/pipectl',
     ],
+    dataDir: true,
     options: (command) => {
-      addSettingFlags(command, ['data_dir'])
       command.option('--include-key', 'put the sealing key into the backup, which makes the file a secret')
       command.option(
         '--keep <count>',
@@ -89,9 +89,7 @@ removes nothing.`,
     },
     action: async ([file], options) => {
       const keep = options.keep === undefined ? null : requireCount('--keep', options.keep)
-      const settings = daemonSettings(options)
-      const { requireSingleMachine } = await import('../../maintenance/single-machine.ts')
-      requireSingleMachine('backup', settings)
+      const settings = await singleMachineSettings('backup', options)
       const own = path.join(settings.data_dir, 'sealing.key')
       const keyFile = options.includeKey === true ? (settings['secrets.key_file'] ?? own) : null
       if (keyFile !== null && !existsSync(keyFile)) {
@@ -115,15 +113,11 @@ removes nothing.`,
     help: `Messages that were delivered after the backup are delivered again as soon as the daemon runs. With --paused every
 destination is blocked, so that you can check first; \`pipectl destinations unblock --all\` starts delivery again.`,
     examples: ['pipectl restore pipectl-backup.tar.gz --data-dir /var/lib/pipectl --paused'],
-    options: (command) => {
-      addSettingFlags(command, ['data_dir'])
-      command.option('--paused', 'block every destination: nothing is delivered until you unblock it')
-    },
+    dataDir: true,
+    options: (command) =>
+      command.option('--paused', 'block every destination: nothing is delivered until you unblock it'),
     action: async ([file], options) => {
-      const settings = daemonSettings(options)
-      const { requireSingleMachine } = await import('../../maintenance/single-machine.ts')
-      requireSingleMachine('restore', settings)
-      const { data_dir: dataDir } = settings
+      const { data_dir: dataDir } = await singleMachineSettings('restore', options)
       const { restoreBackup } = await import('../../maintenance/restore.ts')
       const restored = await restoreBackup(file!, dataDir, { paused: options.paused === true })
       say(`Restored ${counted(restored.files, 'file')} to ${dataDir}.`)
@@ -175,7 +169,7 @@ function addSecretsCommands(program: Command): void {
 keep their backlog; set their secrets again and unblock them. If there is no key at all, a new one is created.`,
     examples: ['pipectl secrets forget --data-dir /var/lib/pipectl'],
     destructive: true,
-    options: (command) => addSettingFlags(command, ['data_dir']),
+    dataDir: true,
     action: async (_, options) => {
       const settings = daemonSettings(options)
       const { forgetLostSecrets, lostSecrets } = await import('../../maintenance/secrets.ts')
@@ -213,7 +207,7 @@ keep their backlog; set their secrets again and unblock them. If there is no key
     help: `The old key is kept next to it as FILE.previous: earlier backups need it. Delete it when they are gone.
 To rotate a key that systemd passes as a credential, set PIPECTL_SECRETS_KEY_FILE to its file.`,
     examples: ['pipectl secrets rotate-key --data-dir /var/lib/pipectl'],
-    options: (command) => addSettingFlags(command, ['data_dir']),
+    dataDir: true,
     action: async (_, options) => {
       const { rotateSealingKey } = await import('../../maintenance/secrets.ts')
       const rotated = await rotateSealingKey(daemonSettings(options), io().env)

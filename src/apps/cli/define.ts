@@ -8,6 +8,7 @@ import { type Command, Option } from 'commander'
 import type { Client } from '../client/client.ts'
 import { exitCodes, Failure } from '../client/failure.ts'
 import { type ConnectionOptions, connect } from './connection.ts'
+import { addSettingFlags } from './daemon-commands.ts'
 import { addExamples, folded } from './help.ts'
 import { setExitCode } from './io.ts'
 import { sayFailure } from './terminal.ts'
@@ -35,6 +36,10 @@ export interface CommandDefinition<T> {
   examples: readonly [string, ...string[]]
   /** The command has `-o`. Otherwise it has its own output format, or prints no data. */
   output?: boolean
+  /** With `output`: adds --json, the same as -o json. */
+  json?: boolean
+  /** The command works on a data directory: adds --config and --data-dir, before its own options. */
+  dataDir?: boolean
   /** The command connects to a daemon: adds --server, --profile and the options for a key. */
   daemon?: boolean
   /** The command also connects to the data API. */
@@ -51,7 +56,9 @@ export function define<T = unknown>(parent: Command, definition: CommandDefiniti
   const command = parent
     .command(definition.usage, { hidden: definition.hidden ?? false })
     .description(definition.summary)
+  if (definition.dataDir) addSettingFlags(command, ['data_dir'])
   definition.options?.(command)
+  if (definition.json) command.option('--json', 'the same as -o json')
   if (definition.destructive) command.option('-y, --yes', 'do not ask for confirmation')
   if (definition.output) {
     command.addOption(
@@ -67,7 +74,9 @@ export function define<T = unknown>(parent: Command, definition: CommandDefiniti
     const args = words.filter((one): one is string => typeof one === 'string')
     // Includes options of the parent: commander assigns an option that both have to the parent (`nodes --config`,
     // `nodes drain … --config`).
-    await run(() => definition.action(args, command.optsWithGlobals<T & CommonOptions>()))
+    const options = command.optsWithGlobals<T & CommonOptions & { json?: boolean }>()
+    if (definition.json && options.json) options.output = 'json'
+    await run(() => definition.action(args, options))
   })
 }
 

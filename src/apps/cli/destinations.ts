@@ -37,8 +37,7 @@ import {
   type InferOptions,
   wantsInference,
 } from './destinations/infer.ts'
-import { addPinCommand } from './destinations/pin.ts'
-import { addStatusCommands, namingHelp } from './destinations/status.ts'
+import { addPinCommand, addStatusCommands, namingHelp } from './destinations/status.ts'
 import { addDestinationTopics } from './destinations/topics.ts'
 import {
   addTransformCheckOption,

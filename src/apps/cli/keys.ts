@@ -164,7 +164,7 @@ async function create(body: ApiKeyCreate, options: CreateOptions & CommonOptions
 }
 
 async function createLocally(body: ApiKeyCreate, options: CreateOptions): Promise<MadeKey> {
-  const { createLocalKey } = await import('../../maintenance/keys.ts')
+  const { createLocalKey } = await import('../../maintenance/workspaces.ts')
   const workspaceName = options.workspace ?? 'default'
   return await createLocalKey(daemonSettings(options), io().env, {
     workspaceName,

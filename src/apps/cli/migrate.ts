@@ -3,7 +3,6 @@ import type { Command } from 'commander'
 import type { MovePlan, MoveReport } from '../../maintenance/migrate/move.ts'
 import { bytes, count, counted, duration } from '../../platform/quantities.ts'
 import { usageFailure } from '../client/failure.ts'
-import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define } from './define.ts'
 import { io } from './io.ts'
@@ -29,8 +28,8 @@ from --config or the environment (PIPECTL_METADATA_URL, PIPECTL_BUFFER_NATS): th
       'pipectl migrate --to-cluster --config /etc/pipectl/pipectl.toml --data-dir /var/lib/pipectl --dry-run',
     ],
     output: true,
+    dataDir: true,
     options: (command) => {
-      addSettingFlags(command, ['data_dir'])
       command.option('--to-cluster', 'from the data directory into the cluster')
       command.option(
         '--dry-run',

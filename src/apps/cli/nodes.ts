@@ -10,7 +10,6 @@ import {
   nothingToDoFailure,
   usageFailure,
 } from '../client/failure.ts'
-import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings } from './daemon-settings.ts'
 import { define } from './define.ts'
 import { io } from './io.ts'
@@ -36,7 +35,7 @@ until others have its pipes, which takes some seconds.`,
       'pipectl nodes -o json | jq .unowned_pipes',
     ],
     output: true,
-    options: (command) => addSettingFlags(command, ['data_dir']),
+    dataDir: true,
     action: async (_, options) => {
       const found = await inCluster(options, (cluster) =>
         cluster.list((reason) => say(`No lag: the buffer cannot be read: ${reason}`)),
@@ -51,10 +50,9 @@ until others have its pipes, which takes some seconds.`,
 next start. Each pipe is handed over after its current batch. Exit code 1: pipes are left after --wait seconds; the node
 continues to hand them over.`,
     examples: ['pipectl nodes drain node-2 --config /etc/pipectl/pipectl.toml && systemctl restart pipectl'],
-    options: (command) => {
-      addSettingFlags(command, ['data_dir'])
-      command.option('--wait <seconds>', 'how long to wait for the last pipe', String(defaultWaitSeconds))
-    },
+    dataDir: true,
+    options: (command) =>
+      command.option('--wait <seconds>', 'how long to wait for the last pipe', String(defaultWaitSeconds)),
     action: async ([name], options) => {
       const waitMs = seconds(options.wait) * 1000
       await inCluster(options, (cluster) => drain(cluster, name!, waitMs))
@@ -64,7 +62,7 @@ continues to hand them over.`,
     usage: 'undrain <node>',
     summary: 'end the drain of a node: it gets pipes again',
     examples: ['pipectl nodes undrain node-2 --config /etc/pipectl/pipectl.toml'],
-    options: (command) => addSettingFlags(command, ['data_dir']),
+    dataDir: true,
     action: async ([name], options) => {
       await inCluster(options, async (cluster) => {
         const node = pick(await cluster.nodes(), name!)
@@ -84,7 +82,7 @@ this command new messages would reuse them. Ids, keys, lanes and the messages in
 more than the stream contains continues at the end of the stream: the messages in between are lost.`,
     examples: ['pipectl nodes renumber --config /etc/pipectl/pipectl.toml'],
     destructive: true,
-    options: (command) => addSettingFlags(command, ['data_dir']),
+    dataDir: true,
     action: async (_, options) => {
       const { renumber } = await import('../../maintenance/migrate/renumber.ts')
       await renumber(daemonSettings(options), io().env, async (found) => {

@@ -70,19 +70,23 @@ export async function readProfiles(env: NodeJS.ProcessEnv): Promise<Profiles> {
   return profiles
 }
 
-/** Replaces the file: creates a new one with mode 0600 and renames it. */
 export async function writeProfiles(env: NodeJS.ProcessEnv, profiles: Profiles): Promise<string> {
   const file = profilesFile(env)
   const { stringify } = await import('smol-toml')
   const table: Record<string, unknown> = { profiles: Object.fromEntries(profiles.profiles) }
   const text = stringify(profiles.current === null ? table : { current: profiles.current, ...table })
+  replaceFile(file, text, true)
+  return file
+}
+
+/** Only its owner can read it. `flush`: it is on disk when this returns. */
+export function replaceFile(file: string, text: string, flush = false): void {
   mkdirSync(path.dirname(file), { recursive: true, mode: 0o700 })
   const temporary = `${file}.${process.pid}.tmp`
-  writeFileSync(temporary, text, { mode: 0o600, flush: true })
+  writeFileSync(temporary, text, { mode: 0o600, flush })
   // The umask cannot widen the mode, but a leftover file of this name could have another one.
   chmodSync(temporary, 0o600)
   renameSync(temporary, file)
-  return file
 }
 
 function warnIfReadableByOthers(file: string): void {

@@ -10,6 +10,7 @@ import { define } from './define.ts'
 import { io } from './io.ts'
 import type { PullFormat } from './pull/sinks.ts'
 import { findDestination } from './references.ts'
+import { tryingAgain } from './retry.ts'
 import { interruptible, say } from './terminal.ts'
 
 interface PullOptions {
@@ -117,7 +118,6 @@ async function openSink(options: PullOptions, keepTrying: boolean) {
     url: options.forwardTo,
     authHeader: io().env.PIPECTL_FORWARD_AUTH_HEADER,
     keepTrying,
-    onWait: (why, waitMs) =>
-      say(`${options.forwardTo}: ${why}; trying again in ${Math.ceil(waitMs / 1000)} s`),
+    onWait: (why, waitMs) => say(tryingAgain(`${options.forwardTo}: ${why}`, waitMs)),
   })
 }

@@ -2,41 +2,32 @@
 import type { Command } from 'commander'
 import type { RepairAction, RepairReport } from '../../maintenance/repair.ts'
 import { counted } from '../../platform/quantities.ts'
-import { addSettingFlags } from './daemon-commands.ts'
-import { daemonSettings } from './daemon-settings.ts'
+import { singleMachineSettings } from './daemon-settings.ts'
 import { define } from './define.ts'
 import { listView, print, type View } from './output.ts'
 import { withByteProgress } from './progress.ts'
 import { confirm, say } from './terminal.ts'
 
-interface RepairOptions {
-  dryRun?: boolean
-  json?: boolean
-}
-
 export function addRepairCommand(program: Command): void {
-  define<RepairOptions>(program, {
+  define<{ dryRun?: boolean }>(program, {
     usage: 'repair',
     summary: 'repair the buffer of a stopped data directory; damaged files go to quarantine/',
     help: `Reads everything first, like verify. Damaged segments are rewritten with every readable message; the high-water mark and
 the idempotency keys are rebuilt; lost ranges are recorded. Nothing is deleted, and metadata.db is not changed. The daemon
 makes the same repairs by itself: stop it to see them first. --dry-run changes nothing.`,
+    json: true,
     examples: [
       'pipectl repair --data-dir /var/lib/pipectl --dry-run',
       'pipectl repair --data-dir /var/lib/pipectl --yes',
     ],
     output: true,
     destructive: true,
+    dataDir: true,
     options: (command) => {
-      addSettingFlags(command, ['data_dir'])
       command.option('--dry-run', 'show what would be done; change nothing')
-      command.option('--json', 'the same as -o json')
     },
     action: async (_, options) => {
-      const settings = daemonSettings(options)
-      const { requireSingleMachine } = await import('../../maintenance/single-machine.ts')
-      requireSingleMachine('repair', settings)
-      const { data_dir: dataDir } = settings
+      const { data_dir: dataDir } = await singleMachineSettings('repair', options)
       const { holdDataDir, planRepair, repairDataDir } = await import('../../maintenance/repair.ts')
       const { requireDataDir, verifyDataDir } = await import('../../maintenance/verify.ts')
       requireDataDir(dataDir)
@@ -47,10 +38,7 @@ makes the same repairs by itself: stop it to see them first. --dry-run changes n
         )
         const plan = planRepair(verified)
         const show = async (is_dry_run: boolean, actions: RepairAction[]) =>
-          print(
-            repairView({ data_dir: dataDir, is_dry_run, actions }),
-            options.json === true ? 'json' : options.output,
-          )
+          print(repairView({ data_dir: dataDir, is_dry_run, actions }), options.output)
         if (options.dryRun === true || plan.length === 0) return await show(true, plan)
         await confirm(`Repair ${dataDir}: ${counted(plan.length, 'step')}?`, options.yes)
         await show(false, repairDataDir(dataDir, verified))

@@ -1,14 +1,12 @@
 /** `pipectl tail`: shows the records of a pipe as they are stored, on the terminal or for a program. */
 import { type Command, Option } from 'commander'
-import { errorCode } from '../../platform/error-code.ts'
-import { exitCodes, Failure } from '../client/failure.ts'
 import { connect } from './connection.ts'
 import { define } from './define.ts'
 import { repeated } from './flag-options.ts'
 import { io } from './io.ts'
 import { findPipe } from './references.ts'
-import type { TailFormat } from './tail/record-lines.ts'
-import { coloursOn, interruptible, say } from './terminal.ts'
+import type { TailFormat } from './tail/records.ts'
+import { coloursOn, interruptible, say, writeData } from './terminal.ts'
 
 interface TailOptions {
   output?: TailFormat
@@ -55,11 +53,8 @@ To receive every record, use \`pipectl pull\`.`,
           ).choices(['lines', 'ndjson', 'json']),
         ),
     action: async ([reference], options) => {
-      const [{ follow, leftOutNote }, { recordLine }, { conditionOf }] = await Promise.all([
-        import('./tail/follow.ts'),
-        import('./tail/record-lines.ts'),
-        import('./tail/where.ts'),
-      ])
+      const { follow, leftOutNote } = await import('./tail/follow.ts')
+      const { conditionOf, recordLine } = await import('./tail/records.ts')
       const holds = conditionOf(options.where)
       const client = await connect(options)
       const pipe = await findPipe(client, reference!)
@@ -78,7 +73,7 @@ To receive every record, use \`pipectl pull\`.`,
             onRecords: async (records) => {
               const shown = records.filter(({ text }) => holds(text))
               if (shown.length > 0)
-                await write(shown.map((record) => recordLine(record, format, screen())).join(''))
+                await write(shown.map((one) => recordLine(one, format, screen())).join(''))
             },
             onLeftOut: leftOut.add,
             onNote: say,
@@ -103,18 +98,9 @@ function screen() {
   return { isTerminal, colours: coloursOn(io().stdout), width }
 }
 
-/** Resolves when the system has it. Throws Failure. */
-async function write(text: string): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    io().stdout.write(text, (error) => (error ? reject(error) : resolve()))
-  }).catch((error: unknown) => {
-    throw new Failure(
-      errorCode(error) === 'EPIPE' ? exitCodes.readerGone : exitCodes.failed,
-      `the records could not be written: ${error instanceof Error ? error.message : String(error)}`,
-      'make room where the output goes, and run the command again',
-      error,
-    )
-  })
+function write(text: string): Promise<void> {
+  const hint = 'make room where the output goes, and run the command again'
+  return writeData(text, 'the records could not be written', hint)
 }
 
 /** The daemon reports dropped records up to twenty times a second. They are summed into one line. */

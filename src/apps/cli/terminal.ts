@@ -2,6 +2,7 @@
  * The terminal: its capabilities, colors and questions. Data goes to stdout; every text for the user goes to stderr.
  */
 import { createInterface } from 'node:readline/promises'
+import { errorCode } from '../../platform/error-code.ts'
 import { commandFailure, exitCodes, Failure, usageFailure } from '../client/failure.ts'
 import { printableLines } from '../client/printable.ts'
 import { io } from './io.ts'
@@ -33,9 +34,19 @@ export function surviveClosedOutput(): void {
   }
 }
 
-/** Prints one line for the user. */
 export function say(text: string): void {
   io().stderr.write(`${harmless(text)}\n`)
+}
+
+/** Writes data to stdout. Resolves when the system has it. Throws Failure, for which `problem` begins the message. */
+export async function writeData(text: string, problem: string, hint: string): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    io().stdout.write(text, (error) => (error ? reject(error) : resolve()))
+  }).catch((error: unknown) => {
+    const code = errorCode(error) === 'EPIPE' ? exitCodes.readerGone : exitCodes.failed
+    const why = error instanceof Error ? error.message : String(error)
+    throw new Failure(code, `${problem}: ${why}`, hint, error)
+  })
 }
 
 /**
@@ -127,9 +138,4 @@ export function askSecret(question: string): Promise<string> {
     }
     stdin.on('data', onData)
   })
-}
-
-/** Reads all of stdin, for a short text such as a key. */
-export function readStdin(): string {
-  return io().readStdin()
 }

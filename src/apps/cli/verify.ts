@@ -3,35 +3,29 @@ import type { Command } from 'commander'
 import type { ShownRange, VerifiedFile, VerifyReport } from '../../maintenance/verify.ts'
 import { bytes, count, counted } from '../../platform/quantities.ts'
 import { commandFailure } from '../client/failure.ts'
-import { addSettingFlags } from './daemon-commands.ts'
-import { daemonSettings } from './daemon-settings.ts'
+import { singleMachineSettings } from './daemon-settings.ts'
 import { define } from './define.ts'
 import { print, type Table, type View } from './output.ts'
 import { withByteProgress } from './progress.ts'
 
 export function addVerifyCommand(program: Command): void {
-  define<{ json?: boolean }>(program, {
+  define(program, {
     usage: 'verify',
     summary: 'read a complete data directory and compare it with its checksums; changes nothing',
     help: `Reads every segment of the buffer (structure, checksum of each message, running totals, missing segments), the high-water
 mark, the idempotency keys and the metadata, and compares the lanes with the log. Run it on the daemon's host, as its user;
 the daemon can be running. Exit code 0: everything is as it was written; 1: something is not.`,
+    json: true,
     examples: ['pipectl verify --data-dir /var/lib/pipectl', 'pipectl verify --json | jq .missing'],
     output: true,
-    options: (command) => {
-      addSettingFlags(command, ['data_dir'])
-      command.option('--json', 'the same as -o json')
-    },
+    dataDir: true,
     action: async (_, options) => {
-      const settings = daemonSettings(options)
-      const { requireSingleMachine } = await import('../../maintenance/single-machine.ts')
-      requireSingleMachine('verify', settings)
-      const { data_dir: dataDir } = settings
+      const { data_dir: dataDir } = await singleMachineSettings('verify', options)
       const { verifyDataDir } = await import('../../maintenance/verify.ts')
       const { report } = await withByteProgress((onProgress) =>
         verifyDataDir(dataDir, ({ doneBytes, totalBytes }) => onProgress(doneBytes, totalBytes)),
       )
-      await print(verifyView(report), options.json === true ? 'json' : options.output)
+      await print(verifyView(report), options.output)
       const { problems } = report.totals
       if (problems === 0) return
       throw commandFailure(`${counted(problems, 'problem')} in ${dataDir}`, nextStep(report))

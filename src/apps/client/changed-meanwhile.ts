@@ -60,7 +60,7 @@ export function changedMeanwhile(name: string, found: readonly Difference[], cau
   return new Failure(
     exitCodes.conflict,
     `someone else has changed ${name} in the meantime, and nothing was done${found.length === 0 ? '' : `:${listed(found)}`}`,
-    'run the command again to make your change to what it is now',
+    'run the command again to change the current state',
     cause,
   )
 }

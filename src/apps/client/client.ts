@@ -188,6 +188,6 @@ function decode<T>(url: string, response: HttpResponse): Reply<T> {
   try {
     return { status, body: JSON.parse(text) as T, text, etag }
   } catch (error) {
-    throw new UnreachableFailure(url, 'what responds there does not speak JSON, so it is not pipectl', error)
+    throw new UnreachableFailure(url, 'the response is not JSON, so the server is not pipectl', error)
   }
 }

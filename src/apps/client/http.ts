@@ -136,10 +136,7 @@ function failureOf(baseUrl: string, received: HttpResponse, keySource: string | 
   }
   const body = parseObject(received.text)
   if (body === null) {
-    return new UnreachableFailure(
-      baseUrl,
-      `what responds there (HTTP ${received.status}, not JSON) is not pipectl`,
-    )
+    return new UnreachableFailure(baseUrl, `the server is not pipectl: HTTP ${received.status} without JSON`)
   }
   const waitMs = retryAfterMs(received.headers.get('retry-after'), Date.now())
   return new ApiFailure(received.status, body, waitMs, keySource)

@@ -7,7 +7,7 @@ import { backoffMs } from '../../platform/backoff.ts'
 import type { Client } from './client.ts'
 import { ApiFailure } from './failure.ts'
 import { elementTexts, indented, valueText } from './json-text.ts'
-import { type LaneRef, lanePath } from './workspace.ts'
+import { type LanePath, type LaneRef, lanePath } from './workspace.ts'
 
 /** The size of one response, which is the daemon's maximum. */
 const pageSize = 500
@@ -29,7 +29,7 @@ export interface ParkedFilter {
 /** The first `most` records that match, with as many requests as needed. `hasMore`: there are others. */
 export async function parkedRecords(
   client: Client,
-  lane: LaneRef,
+  lane: LanePath | LaneRef,
   { error_code, reason }: ParkedFilter,
   { most, signal }: { most: number; signal?: AbortSignal },
 ): Promise<{ parked: ParkedRecord[]; hasMore: boolean }> {
@@ -62,7 +62,7 @@ export interface StartedReplay {
 /** Polls for the result, first after 0.1 s, later every second. */
 export async function replayOutcome(
   client: Client,
-  lane: LaneRef,
+  lane: LanePath | LaneRef,
   replay: StartedReplay,
   waitMs: number,
 ): Promise<ReplayOutcome> {
@@ -77,7 +77,7 @@ export async function replayOutcome(
 
 async function outcomeNow(
   client: Client,
-  lane: LaneRef,
+  lane: LanePath | LaneRef,
   { parkedId, replays }: StartedReplay,
 ): Promise<ReplayOutcome> {
   try {
@@ -103,7 +103,12 @@ export function placeWords({ stream_seq, record_index }: ParkedRecord): string {
   return record_index === null ? String(stream_seq) : `${stream_seq} #${record_index}`
 }
 
-/** The original text of each record in the body of one parked record. */
+export function stateWord({ state, reason }: Pick<ParkedRecord, 'state' | 'reason'>): string {
+  if (state === 'replaying') return state
+  return reason === 'skipped' ? reason : 'rejected'
+}
+
+/** The original text of each record in the body of a parked record or of a blocking message. */
 export function recordTextsOf(body: string): string[] {
   return elementTexts(valueText(body, 'records') ?? '[]')
 }

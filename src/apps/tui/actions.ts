@@ -2,8 +2,9 @@
 import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import type { Client } from '../client/client.ts'
 import { ApiFailure, Failure } from '../client/failure.ts'
-import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
-import { fullName } from '../client/workspace.ts'
+import { singleLine } from '../client/json-text.ts'
+import { recordTextsOf } from '../client/parked.ts'
+import { fullName, type LanePath } from '../client/workspace.ts'
 import type { Blocking } from './detail.tsx'
 
 const outcomeEveryMs = 200
@@ -14,30 +15,28 @@ export interface Lane {
   destination: OverviewLane
 }
 
+export function pathOf({ pipe, destination }: Lane): LanePath {
+  return { pipe_id: pipe.pipe_id, destination_id: destination.destination_id }
+}
+
 export function laneName({ pipe, destination }: Lane): string {
   return fullName(pipe, destination)
 }
 
 export async function skip(client: Client, lane: Lane): Promise<string> {
-  const { body } = await client.call('skipBlockingMessage', {
-    path: { pipe_id: lane.pipe.pipe_id, destination_id: lane.destination.destination_id },
-  })
+  const { body } = await client.call('skipBlockingMessage', { path: pathOf(lane) })
   return body.skipped ? `Parked the blocking message of ${laneName(lane)}.` : nothingBlocks(lane)
 }
 
 /** Waits for the result of the attempt, at most ten seconds. */
 export async function retry(client: Client, lane: Lane): Promise<string> {
-  const { pipe, destination } = lane
-  const { body } = await client.call('retryNow', {
-    path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
-  })
+  const { destination } = lane
+  const { body } = await client.call('retryNow', { path: pathOf(lane) })
   if (!body.retried) return nothingBlocks(lane)
   const name = laneName(lane)
   for (let round = 0; round < outcomeRounds; round += 1) {
     await new Promise((resolve) => setTimeout(resolve, outcomeEveryMs))
-    const { body: now } = await client.call('getDestination', {
-      path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
-    })
+    const { body: now } = await client.call('getDestination', { path: pathOf(lane) })
     const { blocking_msg_id: blocking, attempts, last_error: error } = now.destination.lane
     if (blocking !== body.msg_id) return `Retried: ${name} continued; message ${body.msg_id} is delivered.`
     if (attempts !== destination.lane.attempts && error !== null) {
@@ -50,7 +49,7 @@ export async function retry(client: Client, lane: Lane): Promise<string> {
 export async function toggleBlocked(client: Client, lane: Lane): Promise<string> {
   const wanted = lane.destination.destination_status === 'blocked' ? 'active' : 'blocked'
   await client.call('setDestinationStatus', {
-    path: { pipe_id: lane.pipe.pipe_id, destination_id: lane.destination.destination_id },
+    path: pathOf(lane),
     body: { destination_status: wanted },
   })
   return `${laneName(lane)} is ${wanted}.`
@@ -59,7 +58,7 @@ export async function toggleBlocked(client: Client, lane: Lane): Promise<string>
 export async function rewind(client: Client, lane: Lane, to: string): Promise<string> {
   const point = /^\d+$/.test(to) ? Number(to) : to
   const { body } = await client.call('rewindDestination', {
-    path: { pipe_id: lane.pipe.pipe_id, destination_id: lane.destination.destination_id },
+    path: pathOf(lane),
     body: { to: point },
   })
   return `${laneName(lane)} continues after stream_seq ${body.cursor_seq}.`
@@ -74,14 +73,11 @@ export async function togglePaused(client: Client, pipe: OverviewPipe): Promise<
 /** Null if no message blocks the lane. */
 export async function blockingMessage(client: Client, lane: Lane): Promise<Blocking | null> {
   try {
-    const { pipe, destination } = lane
     // Starts with the rejected record.
-    const from = destination.lane.last_error?.record_index ?? 0
+    const from = lane.destination.lane.last_error?.record_index ?? 0
     const { body, text } = await client.call('getBlockingMessage', {
-      path: { pipe_id: pipe.pipe_id, destination_id: destination.destination_id },
-      query: {
-        from,
-      },
+      path: pathOf(lane),
+      query: { from },
     })
     return {
       msgId: body.msg_id,
@@ -90,7 +86,7 @@ export async function blockingMessage(client: Client, lane: Lane): Promise<Block
       recordsCount: body.records_count,
       from,
       refused: body.failing?.record_index ?? null,
-      records: elementTexts(valueText(text, 'records') ?? '[]').map(singleLine),
+      records: recordTextsOf(text).map(singleLine),
     }
   } catch (error) {
     if (error instanceof ApiFailure && error.status === 404) return null

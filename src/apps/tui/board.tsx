@@ -4,9 +4,8 @@ import type { OverviewLane } from '../../contract/overview.ts'
 import { laneWord } from '../../contract/state-words.ts'
 import { bytes, count, duration } from '../../platform/quantities.ts'
 import { printable } from '../client/printable.ts'
-import type { Rates } from './rates.ts'
+import { type Rates, sparkline } from './rates.ts'
 import { type Row, visible } from './rows.ts'
-import { sparkline } from './sparkline.ts'
 
 export interface BoardProps {
   rows: readonly Row[]

@@ -2,7 +2,7 @@
 import { Box, Text } from 'ink'
 import type { ParkedRecord } from '../../contract/parked.ts'
 import { ago, counted } from '../../platform/quantities.ts'
-import { errorWords, placeWords, shortIds } from '../client/parked.ts'
+import { errorWords, placeWords, shortIds, stateWord } from '../client/parked.ts'
 import { printable } from '../client/printable.ts'
 import { visible } from './rows.ts'
 import type { ParkedView, ShownRecord } from './use-parked.ts'
@@ -43,14 +43,9 @@ export function ParkedPage({ name, view, height, nowMs }: ParkedPageProps) {
 }
 
 function lineOf(one: ParkedRecord, id: string, nowMs: number): string {
-  const state = stateOf(one)
+  const state = stateWord(one)
   const cells = [id, ago(one.parked_ts, nowMs).padEnd(12), placeWords(one).padEnd(12), state.padEnd(11)]
   return `${cells.join('')}${printable(errorWords(one.error))}`
-}
-
-function stateOf({ state, reason }: Pick<ParkedRecord, 'state' | 'reason'>): string {
-  if (state === 'replaying') return state
-  return reason === 'skipped' ? 'skipped' : 'rejected'
 }
 
 /** This number of characters distinguishes ids of the same time and fits on the line. */
@@ -62,7 +57,7 @@ function One({ name, shown, height, nowMs }: Omit<ParkedPageProps, 'view'> & { s
     ['parked record', parked.parked_id],
     ['lane', name],
     ['record', `${placeWords(parked)}  message ${parked.msg_id}`],
-    ['state', `${stateOf(parked)} ${ago(parked.parked_ts, nowMs)} (${parked.parked_ts})`],
+    ['state', `${stateWord(parked)} ${ago(parked.parked_ts, nowMs)} (${parked.parked_ts})`],
     ['error', errorWords(parked.error)],
     ['attempts', `${parked.attempts}, including ${counted(parked.replays, 'replay')}`],
     ...parked.history.map((one): [string, string] => [

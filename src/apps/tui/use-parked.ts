@@ -10,8 +10,8 @@ import { counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
 import { singleLine } from '../client/json-text.ts'
 import { errorWords, parkedRecords, placeWords, recordTextsOf, replayOutcome } from '../client/parked.ts'
-import type { LaneRef } from '../client/workspace.ts'
-import { failureLine, type Lane, laneName } from './actions.ts'
+import type { LanePath } from '../client/workspace.ts'
+import { failureLine, type Lane, laneName, pathOf } from './actions.ts'
 import { type KeyPress, movesIn } from './use-keys.ts'
 
 /** More records than a user reads on a screen. The command line shows all. */
@@ -59,7 +59,7 @@ export function useParked(client: Client, { lane, takenMs }: Shown, options: Opt
   const [selectedId, select] = useState<string | null>(null)
   const [shown, setShown] = useState<ShownRecord | null>(null)
   const [asking, setAsking] = useState<Asking | null>(null)
-  const place = lane === null ? null : placeOf(lane)
+  const place = lane === null ? null : pathOf(lane)
   const selected = list?.find((one) => one.parked_id === selectedId) ?? list?.[0] ?? null
 
   const move = (by: number) => {
@@ -67,7 +67,7 @@ export function useParked(client: Client, { lane, takenMs }: Shown, options: Opt
     const at = selected === null ? 0 : all.indexOf(selected)
     select(all[Math.max(0, Math.min(all.length - 1, at + by))]?.parked_id ?? null)
   }
-  const onSelected = (what: (place: LaneRef, one: ParkedRecord) => void) => {
+  const onSelected = (what: (place: LanePath, one: ParkedRecord) => void) => {
     if (place !== null && selected !== null) what(place, selected)
   }
   const changing = (what: () => void) => (readOnly ? notify('This screen is read-only.') : what())
@@ -120,14 +120,14 @@ export function useParked(client: Client, { lane, takenMs }: Shown, options: Opt
 
 function useParkedList(client: Client, { lane, takenMs }: Shown): Pick<ParkedView, 'list' | 'hasMore'> {
   const [found, setFound] = useState<{ id: string; list: ParkedRecord[]; hasMore: boolean } | null>(null)
-  const place = lane === null ? null : placeOf(lane)
-  const id = place?.destinationId ?? null
+  const place = lane === null ? null : pathOf(lane)
+  const id = place?.destination_id ?? null
   // biome-ignore lint/correctness/useExhaustiveDependencies: `place` is a new object with every snapshot
   useEffect(() => {
     if (place === null) return setFound(null)
     const stop = new AbortController()
     parkedRecords(client, place, {}, { most: maxShown, signal: stop.signal }).then(
-      ({ parked, hasMore }) => setFound({ id: place.destinationId, list: parked, hasMore }),
+      ({ parked, hasMore }) => setFound({ id: place.destination_id, list: parked, hasMore }),
       // The header reports that the daemon does not respond. The last content stays.
       () => {},
     )
@@ -142,26 +142,16 @@ function questionOf(asking: Asking, lane: Lane): string {
   return `Discard ${placeWords(asking.parked)} permanently? [y/N]  ${laneName(lane)} never receives it.`
 }
 
-function placeOf({ pipe, destination }: Lane): LaneRef {
-  return { pipeId: pipe.pipe_id, destinationId: destination.destination_id }
-}
-
-async function load(
-  client: Client,
-  { pipeId, destinationId }: LaneRef,
-  parkedId: string,
-): Promise<ShownRecord> {
-  const { body, text } = await client.call('getParked', {
-    path: { pipe_id: pipeId, destination_id: destinationId, parked_id: parkedId },
-  })
+async function load(client: Client, place: LanePath, parked_id: string): Promise<ShownRecord> {
+  const { body, text } = await client.call('getParked', { path: { ...place, parked_id } })
   return { parked: body, records: recordTextsOf(text).map(singleLine) }
 }
 
 /** Waits for the result, at most ten seconds. */
-async function replay(client: Client, place: LaneRef, one: ParkedRecord): Promise<string> {
+async function replay(client: Client, place: LanePath, one: ParkedRecord): Promise<string> {
   const { parked_id: id } = one
   const { body } = await client.call('replayParked', {
-    path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: id },
+    path: { ...place, parked_id: id },
     body: {},
   })
   const outcome = await replayOutcome(client, place, { parkedId: id, replays: body.replays }, outcomeWaitMs)
@@ -172,17 +162,11 @@ async function replay(client: Client, place: LaneRef, one: ParkedRecord): Promis
 }
 
 async function replayAll(client: Client, lane: Lane): Promise<string> {
-  const { pipeId, destinationId } = placeOf(lane)
-  const { body } = await client.call('replayManyParked', {
-    path: { pipe_id: pipeId, destination_id: destinationId },
-    body: { all: true },
-  })
+  const { body } = await client.call('replayManyParked', { path: pathOf(lane), body: { all: true } })
   return `Replaying ${counted(body.replayed, 'parked record')} of ${laneName(lane)}.`
 }
 
-async function discard(client: Client, place: LaneRef, one: ParkedRecord): Promise<string> {
-  await client.call('deleteParked', {
-    path: { pipe_id: place.pipeId, destination_id: place.destinationId, parked_id: one.parked_id },
-  })
+async function discard(client: Client, place: LanePath, one: ParkedRecord): Promise<string> {
+  await client.call('deleteParked', { path: { ...place, parked_id: one.parked_id } })
   return `Discarded ${placeWords(one)}.`
 }

@@ -1,5 +1,6 @@
-/** Polls the daemon, one request after another. Keeps the last valid response if the daemon does not respond. */
+/** Polls the daemon. Keeps the last valid response if the daemon does not respond. */
 import { useEffect, useRef, useState } from 'react'
+import type { AlertsShown } from '../../contract/alerts.ts'
 import type { Overview } from '../../contract/overview.ts'
 import type { Client } from '../client/client.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
@@ -12,7 +13,7 @@ export interface Feed {
   staleBecause: string | null
 }
 
-/** `refresh` polls immediately, for example after an action. */
+/** One request after another. `refresh` polls immediately, for example after an action. */
 export function useSnapshot(client: Client, everyMs: number): Feed & { refresh: () => void } {
   const [feed, setFeed] = useState<Feed>({ snapshot: null, rates: new Map(), staleBecause: null })
   const wake = useRef<() => void>(() => {})
@@ -54,4 +55,30 @@ async function nextChange(overviews: OverviewFeed, signal: AbortSignal): Promise
     const why = error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
     return (before) => ({ ...before, staleBecause: why })
   }
+}
+
+const everyMs = 10_000
+
+/** Reads periodically whether alerts are configured. Null: not known yet, or this key cannot read them. */
+export function useAlerts(client: Client): AlertsShown | null {
+  const [shown, setShown] = useState<AlertsShown | null>(null)
+  useEffect(() => {
+    const stop = new AbortController()
+    let timer: NodeJS.Timeout | undefined
+    const round = async () => {
+      try {
+        const { body } = await client.call('getAlerts', { signal: stop.signal })
+        if (!stop.signal.aborted) setShown(body)
+      } catch {
+        // The header reports that the daemon does not respond. The last value stays.
+      }
+      if (!stop.signal.aborted) timer = setTimeout(round, everyMs)
+    }
+    void round()
+    return () => {
+      clearTimeout(timer)
+      stop.abort()
+    }
+  }, [client])
+  return shown
 }

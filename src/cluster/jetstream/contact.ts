@@ -3,10 +3,10 @@
  * read and appended to. A server that is disconnected from the leader does not count, even if the connection to that
  * server is fine.
  */
-import { setTimeout as wait } from 'node:timers/promises'
 import type { BufferContact } from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { ContactHistory } from '../../log/contact.ts'
+import { Repeated } from '../../platform/repeated.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection } from '../nats/headers.ts'
 import { streamName } from './frames.ts'
@@ -22,13 +22,12 @@ export class StreamContact {
   readonly #nats: NatsConnection
   readonly #stream: string
   readonly #history = new ContactHistory(performance.now())
-  readonly #closing = new AbortController()
-  readonly #asking: Promise<void>
+  readonly #asks = new Repeated(everyMs, () => this.#ask())
 
   constructor(nats: NatsConnection, stream: string) {
     this.#nats = nats
     this.#stream = stream
-    this.#asking = this.#askAlways()
+    void this.#ask()
   }
 
   get now(): BufferContact {
@@ -36,17 +35,9 @@ export class StreamContact {
   }
 
   async close(): Promise<void> {
-    this.#closing.abort()
+    const ended = this.#asks.close()
     await this.#nats.close()
-    await this.#asking
-  }
-
-  async #askAlways(): Promise<void> {
-    const { signal } = this.#closing
-    while (!signal.aborted) {
-      await this.#ask()
-      await wait(everyMs, undefined, { signal }).catch(() => {})
-    }
+    await ended
   }
 
   async #ask(): Promise<void> {

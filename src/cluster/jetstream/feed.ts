@@ -13,6 +13,7 @@ import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection, NatsMessage } from '../nats/headers.ts'
 import { count, parsed } from '../protocol.ts'
 import { commitsSubject, droppedSubject, streamName } from './frames.ts'
+import type { RetentionKeeper } from './retention.ts'
 import { StreamClient } from './stream-client.ts'
 
 /** The newest seq of each pipe. The server's `max_payload` limits their number. */
@@ -21,12 +22,7 @@ type Commits = [pipeId: string, seq: number][]
 const lookMs = 5_000
 
 /** Keeps a cluster's buffer within its limits, using the low watermarks of this process's pipes. */
-export interface WatermarkKeeper {
-  report(watermarks: readonly LowWatermark[]): void
-  pipeDeleted(pipeId: string): void
-  onReportWanted(listener: () => void): void
-  close(): void
-}
+type WatermarkKeeper = Pick<RetentionKeeper, 'report' | 'pipeDeleted' | 'onReportWanted' | 'close'>
 
 export async function openJetStreamFeed(spec: JetStreamSpec, keeper?: WatermarkKeeper): Promise<BufferFeed> {
   const nats = await connectNats(spec.nats)

@@ -7,15 +7,17 @@
 import { type JetStreamClient, type JetStreamManager, jetstream, type StreamInfo } from '@nats-io/jetstream'
 import { BufferUnavailableError, type NewMessage } from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
-import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../../log/frame.ts'
+import { framedBytes, type OpenFrame } from '../../log/frame.ts'
 import { bodyHashOf, type KeyStore, keyHashOf, type UsedKey } from '../../log/key-store.ts'
 import { ConfigError } from '../../platform/config-error.ts'
+import { messageOf } from '../../platform/error-code.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection } from '../nats/headers.ts'
 import {
   encodeHead,
   type FrameHead,
   frameHeadBytes,
+  frameOf,
   frameSubject,
   messagesPerFrame,
   seqOf,
@@ -166,10 +168,9 @@ export class FrameImport {
   }
 
   #publish(messages: readonly NewMessage[]): void {
-    const frame = openFrame(messages.reduce((sum, message) => sum + framedBytes(message), 0))
-    for (const message of messages) appendToFrame(frame, message)
+    const { frame, head } = frameOf(messages)
     const subject = frameSubject({ cluster: this.#cluster, pipeId: messages[0]!.pipeId })
-    const sent = this.#send(subject, frame, headOf(messages), this.#lastSeq).finally(() => {
+    const sent = this.#send(subject, frame, head, this.#lastSeq).finally(() => {
       this.#underWay.delete(sent)
       this.#bytesUnderWay -= frame.length
     })
@@ -221,22 +222,9 @@ function* framesOf(messages: readonly NewMessage[], maxBytes: number): Generator
   if (frame.length > 0) yield frame
 }
 
-function headOf(messages: readonly NewMessage[]): FrameHead {
-  const times = messages.map(({ receivedMs }) => receivedMs)
-  return {
-    workspaceId: messages[0]!.workspaceId ?? '',
-    messages: messages.length,
-    records: messages.reduce((sum, { recordCount }) => sum + recordCount, 0),
-    bytes: messages.reduce((sum, { body }) => sum + body.length, 0),
-    firstMs: times.at(0) ?? 0,
-    lastMs: times.at(-1) ?? 0,
-  }
-}
-
 function unavailable(error: unknown): BufferUnavailableError {
-  const said = error instanceof Error ? error.message : String(error)
   return new BufferUnavailableError(
     'write_failed',
-    `JetStream does not accept frames: ${said}. Run the command again`,
+    `JetStream does not accept frames: ${messageOf(error)}. Run the command again`,
   )
 }

@@ -11,7 +11,16 @@
  * `seq` = the stream's sequence × 1,024 + the message's index in the frame: ascending, unique, below 2^53 for 8 ×
  * 10^12 frames. Sequences begin with 1, so no `seq` is below 1,024.
  */
-import { type FramedMessage, readFramed } from '../../log/frame.ts'
+import type { NewMessage } from '../../log/buffer.ts'
+import {
+  appendToFrame,
+  type FramedMessage,
+  framedBytes,
+  type OpenFrame,
+  openFrame,
+  readFramed,
+} from '../../log/frame.ts'
+import { messageOf } from '../../platform/error-code.ts'
 import { headers, type MsgHdrs } from '../nats/headers.ts'
 
 /** The number of indexes in a `seq`. */
@@ -110,6 +119,22 @@ export interface FrameHead {
   lastMs: number
 }
 
+/** A frame with these messages of one pipe. */
+export function frameOf(messages: readonly NewMessage[]): { frame: OpenFrame; head: FrameHead } {
+  const frame = openFrame(messages.reduce((sum, message) => sum + framedBytes(message), 0))
+  for (const message of messages) appendToFrame(frame, message)
+  const times = messages.map(({ receivedMs }) => receivedMs)
+  const head = {
+    workspaceId: messages[0]?.workspaceId ?? '',
+    messages: messages.length,
+    records: messages.reduce((sum, { recordCount }) => sum + recordCount, 0),
+    bytes: messages.reduce((sum, { body }) => sum + body.length, 0),
+    firstMs: Math.min(...times),
+    lastMs: Math.max(...times),
+  }
+  return { frame, head }
+}
+
 /** A message of the stream that is no frame, or an incomplete one. */
 export class FrameDamagedError extends Error {
   constructor(message: string) {
@@ -157,9 +182,7 @@ export function decodeFrame(data: Uint8Array, messages: number): FramedMessage[]
   try {
     return [...readFramed(Buffer.from(data.buffer, data.byteOffset, data.byteLength), messages)]
   } catch (error) {
-    throw new FrameDamagedError(
-      `a frame of the stream cannot be read: ${error instanceof Error ? error.message : error}`,
-    )
+    throw new FrameDamagedError(`a frame of the stream cannot be read: ${messageOf(error)}`)
   }
 }
 

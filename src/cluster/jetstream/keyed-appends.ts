@@ -30,7 +30,7 @@ import {
   IdempotencyKeyReusedError,
   type NewMessage,
 } from '../../log/buffer.ts'
-import { appendToFrame, framedBytes, type OpenFrame, openFrame } from '../../log/frame.ts'
+import { framedBytes, type OpenFrame } from '../../log/frame.ts'
 import {
   type Attempt,
   bodyHashOf,
@@ -43,8 +43,9 @@ import {
   type SettledClaim,
   type UsedKey,
 } from '../../log/key-store.ts'
+import { messageOf } from '../../platform/error-code.ts'
 import type { Logger } from '../../platform/log.ts'
-import { chainSubject, encodeHead, frameHeadBytes, messagesPerFrame, seqOf } from './frames.ts'
+import { chainSubject, encodeHead, frameHeadBytes, frameOf, messagesPerFrame, seqOf } from './frames.ts'
 import type { Publisher, PublishResult } from './publisher.ts'
 import { busyCodes, idHeader, settleClaims } from './settlement.ts'
 import type { StreamClient } from './stream-client.ts'
@@ -315,11 +316,9 @@ export class KeyedAppends {
   ): Promise<void> {
     const { cluster, newestSeq, onStored } = this.#deps
     const messages = [...claimed.keys()].map(({ message }) => message)
-    const stored = frameOf(pipeId, messages)
-    const { frame, records, bytes, lastMs } = stored
-    const firstMs = Math.min(...messages.map(({ receivedMs }) => receivedMs))
-    const workspaceId = messages[0]?.workspaceId ?? ''
-    const headers = encodeHead({ workspaceId, messages: frame.count, records, bytes, firstMs, lastMs })
+    const { frame, head } = frameOf(messages)
+    const stored = { pipeId, frame, ...head }
+    const headers = encodeHead(head)
     headers.append(expectedHeader, String(afterSeq))
     headers.append(idHeader, attemptId)
     const [before, startedAt] = [newestSeq(), performance.now()]
@@ -388,7 +387,7 @@ export class KeyedAppends {
     } catch (error) {
       if (!this.#isFailing) this.#deps.log.warn({ err: error }, 'buffer.keys_failed')
       this.#isFailing = true
-      throw unavailable('write_failed', error instanceof Error ? error.message : String(error))
+      throw unavailable('write_failed', messageOf(error))
     }
   }
 }
@@ -400,16 +399,4 @@ function settleWith(one: Keyed, answer: Appended | 'reused'): void {
 
 function answerTo({ seq, msgId, recordCount, bodyHash }: UsedKey, asked: string): Appended | 'reused' {
   return bodyHash === asked ? { seq, msgId, recordCount, repeated: true } : 'reused'
-}
-
-function frameOf(pipeId: string, messages: readonly NewMessage[]): StoredKeyed {
-  const frame = openFrame(messages.reduce((sum, message) => sum + framedBytes(message), 0))
-  for (const message of messages) appendToFrame(frame, message)
-  return {
-    pipeId,
-    frame,
-    records: messages.reduce((sum, { recordCount }) => sum + recordCount, 0),
-    bytes: messages.reduce((sum, { body }) => sum + body.length, 0),
-    lastMs: Math.max(...messages.map(({ receivedMs }) => receivedMs)),
-  }
 }

@@ -18,6 +18,7 @@ import { sumOfHistograms, WriterObserved } from '../../log/group-commit.ts'
 import type { KeyStore } from '../../log/key-store.ts'
 import { endsWithin } from '../../platform/deadline.ts'
 import { type LogSettings, openLog } from '../../platform/log.ts'
+import { Repeated } from '../../platform/repeated.ts'
 import { callsOver } from '../../platform/thread-calls.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection } from '../nats/headers.ts'
@@ -95,7 +96,7 @@ class JetStreamBuffer implements OpenBuffer {
   readonly #shares: Shares
   readonly #keys: KeyStore | null
   readonly #appender: JetStreamAppender
-  #sweep: NodeJS.Timeout | null = null
+  #sweeps: Repeated | null = null
   /** Main's own first, then one per shared appender. */
   readonly #observed = [new WriterObserved()]
   readonly #ports: MessagePort[] = []
@@ -123,7 +124,12 @@ class JetStreamBuffer implements OpenBuffer {
       onRejected: () => this.#appendRejected(),
       onFatal: (error) => deps.onFatal(error),
     })
-    if (this.#keys !== null) this.#sweepLater()
+    // The times of the nodes differ, so that one of them finds most claims.
+    if (this.#keys !== null)
+      this.#sweeps = new Repeated(
+        () => sweepMs * (0.5 + Math.random()),
+        () => this.#settleAbandoned(),
+      )
   }
 
   get appender(): Appender {
@@ -219,7 +225,7 @@ class JetStreamBuffer implements OpenBuffer {
 
   async #close(): Promise<void> {
     const { connection, watch } = this.#parts
-    if (this.#sweep !== null) clearTimeout(this.#sweep)
+    void this.#sweeps?.close()
     await this.#appender.drain()
     this.#appender.close()
     this.#shares.close()
@@ -230,24 +236,13 @@ class JetStreamBuffer implements OpenBuffer {
     if (!isDrained) await connection.close()
   }
 
-  /**
-   * Settles claims of ended nodes, whose keys might never be requested again. The times of the nodes differ, so that one
-   * of them finds most claims.
-   */
-  #sweepLater(): void {
-    const { log } = this.#parts.deps
-    this.#sweep = setTimeout(
-      async () => {
-        try {
-          await this.#appender.settleKeyClaims(abandonedMs)
-        } catch (err) {
-          openLog(log, 'buffer').warn({ err }, 'buffer.key_claims_not_settled')
-        }
-        if (this.#closing === null) this.#sweepLater()
-      },
-      sweepMs * (0.5 + Math.random()),
-    )
-    this.#sweep.unref()
+  /** Settles claims of ended nodes, whose keys might never be requested again. */
+  async #settleAbandoned(): Promise<void> {
+    try {
+      await this.#appender.settleKeyClaims(abandonedMs)
+    } catch (err) {
+      openLog(this.#parts.deps.log, 'buffer').warn({ err }, 'buffer.key_claims_not_settled')
+    }
   }
 
   #appendRejected(): void {

@@ -3,6 +3,7 @@
  * frames in the stream. Used every few seconds to find lost notifications.
  */
 import type { Heads } from '../../log/buffer.ts'
+import { SerialQueue } from '../../platform/serial-queue.ts'
 import { FramePull } from './frame-pull.ts'
 import { FrameStream, type PullRoom } from './frame-stream.ts'
 import { bufferSubjects, pipeIdOf, seqOf } from './frames.ts'
@@ -18,7 +19,7 @@ export class PipeHeads {
   readonly #pipes = new Map<string, number>()
   #newestSeq = 0
   #stream: FrameStream | null = null
-  #looking: Promise<unknown> = Promise.resolve()
+  readonly #looks = new SerialQueue()
 
   constructor(client: StreamClient, room: PullRoom, cluster: string) {
     this.#client = client
@@ -28,9 +29,7 @@ export class PipeHeads {
 
   /** Null when nothing is newer. */
   async after(afterSeq: number): Promise<Heads | null> {
-    const look = this.#looking.then(() => this.#look())
-    this.#looking = look.catch(() => {})
-    await look
+    await this.#looks.run(() => this.#look())
     return this.#newestSeq > afterSeq ? { newestSeq: this.#newestSeq, pipes: new Map(this.#pipes) } : null
   }
 

@@ -1,13 +1,6 @@
 /** The appender of a thread other than main. It has its own connection and reports its appends to main. */
 import { setTimeout as wait } from 'node:timers/promises'
-import type {
-  Appended,
-  Appender,
-  AppenderPort,
-  Idempotency,
-  NewMessage,
-  SharedAppends,
-} from '../../log/buffer.ts'
+import type { Appender, AppenderPort, SharedAppends } from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { WriterObserved } from '../../log/group-commit.ts'
 import type { KeyQuestion, KeyStore } from '../../log/key-store.ts'
@@ -53,11 +46,19 @@ export async function openJetStreamPortAppender(
     onRejected: () => main.tell('rejected', []),
     onFatal: (error) => main.tell('failed', [error.message]),
   })
-  return new PortAppender(appender, async () => {
+  const end = async () => {
+    await appender.drain()
     appender.close()
     shares.close()
-    await connection.drain()
-  })
+    // The connection has no other user.
+    await connection.drain().catch(() => {})
+  }
+  let ended: Promise<void> | null = null
+  return {
+    append: (message) => appender.append(message),
+    findRepeat: (pipeId, idempotency) => appender.findRepeat(pipeId, idempotency),
+    drain: () => (ended ??= end()),
+  }
 }
 
 function keysOf(main: Caller<AppendingThreadReports>): Pick<KeyStore, KeyQuestion> {
@@ -67,31 +68,6 @@ function keysOf(main: Caller<AppendingThreadReports>): Pick<KeyStore, KeyQuestio
     settle: (...asked) => main.call('settle', asked),
     release: (...asked) => main.call('release', asked),
     pendingFor: (...asked) => main.call('pendingFor', asked),
-  }
-}
-
-class PortAppender implements Appender {
-  readonly #appender: JetStreamAppender
-  readonly #close: () => Promise<void>
-  #drained: Promise<void> | null = null
-
-  constructor(appender: JetStreamAppender, close: () => Promise<void>) {
-    this.#appender = appender
-    this.#close = close
-  }
-
-  append(message: NewMessage): Promise<Appended> {
-    return this.#appender.append(message)
-  }
-
-  findRepeat(pipeId: string, idempotency: Idempotency): Promise<Appended | 'reused' | null> {
-    return this.#appender.findRepeat(pipeId, idempotency)
-  }
-
-  /** The connection has no other user. */
-  drain(): Promise<void> {
-    this.#drained ??= this.#appender.drain().then(() => this.#close().catch(() => {}))
-    return this.#drained
   }
 }
 

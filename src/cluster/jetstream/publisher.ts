@@ -9,6 +9,7 @@
  * acknowledged frame is stored once. The stream can have a frame whose outcome is `unknown`. The exception is
  * `mayBeStored: false`: without a connection nothing is published, because the library would drop it.
  */
+import { messageOf } from '../../platform/error-code.ts'
 import type { MsgHdrs, NatsConnection, NatsMessage } from '../nats/headers.ts'
 
 /** The time without a response after which the outcome is unknown. */
@@ -82,7 +83,7 @@ export class Publisher {
       const reply = this.#inbox + token
       this.#connection.publish(subject, data, headers === undefined ? { reply } : { headers, reply })
     } catch (error) {
-      this.#settle(token, unknown(textOf(error)))
+      this.#settle(token, unknown(messageOf(error)))
     }
   }
 
@@ -157,8 +158,4 @@ function resultOf(message: NatsMessage): PublishResult {
 
 function unknown(description: string): PublishResult {
   return { kind: 'unknown', description, mayBeStored: true }
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

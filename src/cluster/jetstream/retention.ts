@@ -23,9 +23,10 @@ import { pressedFrom } from '../../log/fair-share.ts'
 import type { Attempt } from '../../log/key-store.ts'
 import type { Logger } from '../../platform/log.ts'
 import { hourMs } from '../../platform/quantities.ts'
+import { Repeated } from '../../platform/repeated.ts'
+import { slices } from '../../platform/slices.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection } from '../nats/headers.ts'
-import type { WatermarkKeeper } from './feed.ts'
 import { droppedSubject, messagesPerFrame, seqOf, sharesSubject, streamName, streamSeqOf } from './frames.ts'
 import { storedFrameOf } from './settlement.ts'
 import { messageHeadBytes, pipesPerReport, Shares, type SharesReport } from './shares.ts'
@@ -93,7 +94,7 @@ interface Deps {
   manager: JetStreamManager
 }
 
-export class RetentionKeeper implements WatermarkKeeper {
+export class RetentionKeeper {
   readonly #deps: Deps
   readonly #node = crypto.randomUUID()
   readonly #purge: StreamPurge
@@ -110,8 +111,7 @@ export class RetentionKeeper implements WatermarkKeeper {
   #agedAt = Number.NEGATIVE_INFINITY
   #measuredAt = Number.NEGATIVE_INFINITY
   #reports = 0
-  #timer: NodeJS.Timeout | null = null
-  #isClosed = false
+  readonly #passes = new Repeated(passMs, () => this.#pass())
   #isFailing = false
 
   constructor(deps: Deps) {
@@ -120,7 +120,6 @@ export class RetentionKeeper implements WatermarkKeeper {
     this.#purge = new StreamPurge(manager, spec.cluster)
     this.#shares = new Shares(connection, spec.cluster, spec.maxBytes)
     this.#client = new StreamClient(connection, streamName(spec.cluster), spec.replicas)
-    this.#later()
   }
 
   /** The newest report of each pipe counts, and only while reports arrive. */
@@ -144,16 +143,9 @@ export class RetentionKeeper implements WatermarkKeeper {
   }
 
   close(): void {
-    this.#isClosed = true
-    if (this.#timer !== null) clearTimeout(this.#timer)
+    void this.#passes.close()
     this.#shares.close()
     void this.#deps.connection.close()
-  }
-
-  #later(): void {
-    if (this.#isClosed) return
-    this.#timer = setTimeout(() => void this.#pass(), passMs)
-    this.#timer.unref()
   }
 
   async #pass(): Promise<void> {
@@ -163,10 +155,10 @@ export class RetentionKeeper implements WatermarkKeeper {
       await this.#keepRoom()
       this.#isFailing = false
     } catch (error) {
-      if (!this.#isFailing && !this.#isClosed) this.#deps.log.warn({ err: error }, 'buffer.retention_failed')
+      if (!this.#isFailing && !this.#passes.isClosed)
+        this.#deps.log.warn({ err: error }, 'buffer.retention_failed')
       this.#isFailing = true
     }
-    this.#later()
   }
 
   async #purgeDeleted(): Promise<void> {
@@ -306,8 +298,8 @@ export class RetentionKeeper implements WatermarkKeeper {
       ? held.map((one) => [one.pipeId, one.workspaceId, Math.round(one.undelivered)])
       : []
     const report = { node: this.#node, report: this.#reports, undelivered, delivered, isPressed }
-    for (let from = 0; from === 0 || from < pipes.length; from += pipesPerReport) {
-      const part: SharesReport = { ...report, pipes: pipes.slice(from, from + pipesPerReport) }
+    for (const some of pipes.length === 0 ? [[]] : slices(pipes, pipesPerReport)) {
+      const part: SharesReport = { ...report, pipes: some }
       connection.publish(sharesSubject(spec.cluster), JSON.stringify(part))
     }
   }

@@ -7,6 +7,7 @@
  * one that lags does not know the end but skips nothing.
  */
 import { BufferReadUnavailableError } from '../../log/buffer.ts'
+import { messageOf } from '../../platform/error-code.ts'
 import { decodeHeaders, type MsgHdrs, type NatsConnection, type NatsMessage } from '../nats/headers.ts'
 
 const requestTimeoutMs = 5_000
@@ -183,7 +184,7 @@ export class StreamClient {
       return await this.nats.request(subject, JSON.stringify(query), { timeout: requestTimeoutMs })
     } catch (error) {
       throw new BufferReadUnavailableError(
-        `the stream ${this.stream} does not answer: ${reasonOf(error)}`,
+        `the stream ${this.stream} does not answer: ${messageOf(error)}`,
         error,
       )
     }
@@ -208,8 +209,4 @@ function startOf(start: ConsumerStart): object {
   if ('timeMs' in start)
     return { deliver_policy: 'by_start_time', opt_start_time: new Date(start.timeMs).toISOString() }
   return { deliver_policy: 'by_start_sequence', opt_start_seq: Math.max(1, start.streamSeq) }
-}
-
-export function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

@@ -1,6 +1,8 @@
 /** Reads the stream's content and free space every second. */
 import type { JetStreamAccountStats, JetStreamManager, StreamInfo } from '@nats-io/jetstream'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
+import { endsWithin } from '../../platform/deadline.ts'
+import { Repeated } from '../../platform/repeated.ts'
 import { streamName } from './frames.ts'
 
 const everyMs = 1_000
@@ -25,14 +27,12 @@ export class StreamWatch {
   /** False while the stream does not respond. */
   #isAnswering = true
   #answeredFromMs = performance.now()
-  #timer: NodeJS.Timeout | null = null
-  #isClosed = false
+  readonly #looks = new Repeated(everyMs, () => this.#look())
 
   constructor(manager: JetStreamManager, spec: JetStreamSpec, info: StreamInfo) {
     this.#manager = manager
     this.#spec = spec
     this.#room = roomOf(info, null, spec)
-    this.#later()
   }
 
   get room(): StreamRoom {
@@ -49,14 +49,7 @@ export class StreamWatch {
   }
 
   close(): void {
-    this.#isClosed = true
-    if (this.#timer !== null) clearTimeout(this.#timer)
-  }
-
-  #later(): void {
-    if (this.#isClosed) return
-    this.#timer = setTimeout(() => void this.#look(), everyMs)
-    this.#timer.unref()
+    void this.#looks.close()
   }
 
   async #look(): Promise<void> {
@@ -66,27 +59,14 @@ export class StreamWatch {
         this.#manager.streams.info(streamName(this.#spec.cluster)),
         this.#manager.getAccountInfo(),
       ])
-      const [info, account] = await within(answerWithinMs, asked)
-      this.#room = roomOf(info, account, this.#spec)
-      this.#isAnswering = true
+      this.#isAnswering = await endsWithin(answerWithinMs, asked)
+      if (!this.#isAnswering) return
+      this.#room = roomOf(...(await asked), this.#spec)
       this.#answeredFromMs = fromMs
     } catch {
       // Not logged here: the appender logs why its appends are rejected.
       this.#isAnswering = false
     }
-    this.#later()
-  }
-}
-
-async function within<T>(limitMs: number, work: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no response within ${limitMs} ms`)), limitMs)
-  })
-  try {
-    return await Promise.race([work, late])
-  } finally {
-    clearTimeout(timer)
   }
 }
 

@@ -26,6 +26,7 @@ import Type from 'typebox'
 import { fits } from '../../contract/validate.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { ConfigError } from '../../platform/config-error.ts'
+import { messageOf } from '../../platform/error-code.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import type { NatsConnection } from '../nats/headers.ts'
 import { oldServersText, type ServerVersion, serverVersions, tooOldForReplicas } from '../nats/versions.ts'
@@ -238,7 +239,7 @@ async function inWords<T>(spec: JetStreamSpec, wanted: WantedConfig, run: () => 
     return await run()
   } catch (error) {
     const code = apiCode(error)
-    const said = error instanceof Error ? error.message : String(error)
+    const said = messageOf(error)
     if (code === codes.subjectsOverlap)
       throw new ConfigError(
         `another stream has the subjects ${wanted.subjects.join(', ')} (${said}): give the cluster another cluster.name`,
@@ -361,7 +362,7 @@ function requireEnabled({ nats }: JetStreamSpec, error: unknown): void {
 }
 
 function notReady({ nats, replicas }: JetStreamSpec, error: unknown): StreamUnavailableError {
-  const reason = error instanceof Error ? error.message : String(error)
+  const reason = messageOf(error)
   const hint =
     apiCode(error) === codes.noPeers
       ? ` (cluster.replicas is ${replicas}: as many nats-servers with JetStream must run)`

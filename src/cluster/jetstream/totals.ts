@@ -54,34 +54,24 @@ const longestCloseMs = 5_000
 const aheadBytes = 1024 * 1024
 const maxPipes = 20_000
 
+interface TotalsDeps {
+  client: StreamClient
+  room: PullRoom
+  chains: FrameChains
+  checkpoints: Checkpoints
+  cluster: string
+  owns: (pipeId: string) => boolean
+  log: Logger
+}
+
 export class Totals {
-  readonly #client: StreamClient
-  readonly #room: PullRoom
-  readonly #chains: FrameChains
-  readonly #checkpoints: Checkpoints
-  readonly #cluster: string
-  readonly #owns: (pipeId: string) => boolean
-  readonly #log: Logger
+  readonly #deps: TotalsDeps
   readonly #pipes = new Map<string, PipeTotals>()
   readonly #timer: NodeJS.Timeout
   readonly #writing = new SerialQueue()
 
-  constructor(deps: {
-    client: StreamClient
-    room: PullRoom
-    chains: FrameChains
-    checkpoints: Checkpoints
-    cluster: string
-    owns: (pipeId: string) => boolean
-    log: Logger
-  }) {
-    this.#client = deps.client
-    this.#room = deps.room
-    this.#chains = deps.chains
-    this.#checkpoints = deps.checkpoints
-    this.#cluster = deps.cluster
-    this.#owns = deps.owns
-    this.#log = deps.log
+  constructor(deps: TotalsDeps) {
+    this.#deps = deps
     this.#timer = setInterval(() => this.#writeDue(), checkpointMs).unref()
   }
 
@@ -155,8 +145,8 @@ export class Totals {
 
   /** Determines where counting starts: the newest checkpoint, otherwise before the oldest frame. */
   async #begin(pipeId: string, pipe: PipeTotals): Promise<void> {
-    const newest = await this.#checkpoints.newest(pipeId)
-    const { lastSeq } = await this.#client.state()
+    const newest = await this.#deps.checkpoints.newest(pipeId)
+    const { lastSeq } = await this.#deps.client.state()
     if (newest !== null && newest.streamSeq <= lastSeq) {
       const { storedMs, ...position } = newest
       pipe.writtenSeq = newest.seq
@@ -166,7 +156,7 @@ export class Totals {
     }
     if (newest !== null) {
       // Checkpoints beyond the end of a stream that lost its end do not count.
-      const all = await this.#checkpoints.all(pipeId)
+      const all = await this.#deps.checkpoints.all(pipeId)
       pipe.checkpoints = all.filter(({ streamSeq }) => streamSeq <= lastSeq)
     }
     pipe.places = [{ ...(pipe.checkpoints?.at(-1) ?? zeroPosition), nextSeq: null }]
@@ -176,13 +166,13 @@ export class Totals {
   async #advance(pipeId: string, pipe: PipeTotals): Promise<void> {
     for (;;) {
       const high = highOf(pipe)
-      const inMemory = this.#chains.peek(pipeId, high.streamSeq)
+      const inMemory = this.#deps.chains.peek(pipeId, high.streamSeq)
       if (inMemory !== undefined) {
         this.#count(pipeId, pipe, inMemory.streamSeq, inMemory.head)
         continue
       }
-      if (this.#chains.isReadAt(pipeId, high.streamSeq, aheadBytes)) {
-        const frame = await this.#chains.next(pipeId, high.streamSeq)
+      if (this.#deps.chains.isReadAt(pipeId, high.streamSeq, aheadBytes)) {
+        const frame = await this.#deps.chains.next(pipeId, high.streamSeq)
         if (frame === null) return
         this.#count(pipeId, pipe, frame.streamSeq, frame.head)
         continue
@@ -210,7 +200,7 @@ export class Totals {
   /** A position before the head. */
   async #within(pipeId: string, pipe: PipeTotals, seq: number): Promise<PipePosition> {
     const streamSeq = streamSeqOf(seq)
-    const frame = this.#chains.frameAt(pipeId, streamSeq)
+    const frame = this.#deps.chains.frameAt(pipeId, streamSeq)
     if (frame !== undefined && frame.base !== null) return inFrame(frame, frame.base, indexOf(seq))
     let before = positionBefore(pipe.places, seq)
     if (
@@ -232,9 +222,12 @@ export class Totals {
   /** Messages that were dropped after a position cannot be counted from it. */
   async #isDroppedAfter(pipeId: string, { streamSeq }: PipePosition): Promise<boolean> {
     if (streamSeq === 0) return false
-    const { firstSeq } = await this.#client.state()
+    const { firstSeq } = await this.#deps.client.state()
     if (firstSeq > streamSeq + 1) return true
-    const first = await this.#client.nextOfLeader(pipeSubjects({ cluster: this.#cluster, pipeId }), 1)
+    const first = await this.#deps.client.nextOfLeader(
+      pipeSubjects({ cluster: this.#deps.cluster, pipeId }),
+      1,
+    )
     return first === null || first.streamSeq > streamSeq + 1
   }
 
@@ -294,8 +287,8 @@ export class Totals {
   }
 
   #headers(pipeId: string, afterStreamSeq: number, isEndLikely: boolean): FrameStream {
-    const filter = pipeSubjects({ cluster: this.#cluster, pipeId })
-    return new FrameStream(this.#client, this.#room, {
+    const filter = pipeSubjects({ cluster: this.#deps.cluster, pipeId })
+    return new FrameStream(this.#deps.client, this.#deps.room, {
       filter,
       afterStreamSeq,
       headersOnly: true,
@@ -305,14 +298,19 @@ export class Totals {
 
   /** Null when it is gone meanwhile. */
   async #frame(pipeId: string, streamSeq: number): Promise<StoredFrame | null> {
-    const inMemory = this.#chains.frameAt(pipeId, streamSeq)
+    const inMemory = this.#deps.chains.frameAt(pipeId, streamSeq)
     if (inMemory !== undefined) return inMemory
-    const message = await this.#client.next(pipeSubjects({ cluster: this.#cluster, pipeId }), streamSeq)
+    const message = await this.#deps.client.next(
+      pipeSubjects({ cluster: this.#deps.cluster, pipeId }),
+      streamSeq,
+    )
     return message?.streamSeq === streamSeq ? storedFrame(message) : null
   }
 
   async #allCheckpoints(pipeId: string, pipe: PipeTotals): Promise<PipePosition[]> {
-    pipe.checkpoints ??= (await this.#checkpoints.all(pipeId)).filter(({ seq }) => seq <= highOf(pipe).seq)
+    pipe.checkpoints ??= (await this.#deps.checkpoints.all(pipeId)).filter(
+      ({ seq }) => seq <= highOf(pipe).seq,
+    )
     return pipe.checkpoints
   }
 
@@ -327,7 +325,7 @@ export class Totals {
 
   /** Writes run in order and are not waited for, because a later checkpoint supersedes an earlier one. */
   #write(pipeId: string, pipe: PipeTotals): void {
-    if (!this.#owns(pipeId)) return
+    if (!this.#deps.owns(pipeId)) return
     const position = highOf(pipe)
     if (position.messages === 0) return
     const isNew = position.seq > pipe.writtenSeq
@@ -336,14 +334,14 @@ export class Totals {
     pipe.writtenMs = Date.now()
     void this.#writing.run(async () => {
       try {
-        await this.#checkpoints.write(pipeId, position)
+        await this.#deps.checkpoints.write(pipeId, position)
         pipe.writtenSeq = position.seq
         const { nextSeq: _, ...checkpoint } = position
         if (isNew) pipe.checkpoints?.push(checkpoint)
       } catch (error) {
         pipe.uncheckpointed += 1
         pipe.writtenMs = 0
-        this.#log.warn({ pipe_id: pipeId, err: error }, 'buffer.checkpoint_failed')
+        this.#deps.log.warn({ pipe_id: pipeId, err: error }, 'buffer.checkpoint_failed')
       }
     })
   }

@@ -3,7 +3,6 @@
  * of two transactions that saw the same number, only the first commits. So a reader of number n can read all earlier
  * ones, and numbers have no gaps. The newest row is always kept.
  */
-
 import { sql } from 'kysely'
 import type { AuditedChange, NoteChange } from '../../metadata/audit.ts'
 import type { Change } from '../../metadata/changes.ts'
@@ -12,8 +11,7 @@ import { nextNumber } from '../../metadata/rows.ts'
 import { type ChangeRow, normaliseId, toFlag } from '../../metadata/tables.ts'
 import type { Connection } from '../../metadata/transactions.ts'
 import { WriteConflictError } from '../../metadata/write-errors.ts'
-import type { DatabaseClock } from './database-clock.ts'
-import { inStatements } from './statements.ts'
+import { type DatabaseClock, inStatements } from './statements.ts'
 
 /** The channel is shared by all schemas of the database; a needless notification costs one read. */
 export const notifyChannel = 'pipectl_cluster'

@@ -23,7 +23,7 @@ import {
 } from '../../log/key-store.ts'
 import type { Connection } from '../../metadata/transactions.ts'
 import { WriteConflictError } from '../../metadata/write-errors.ts'
-import type { DatabaseClock } from './database-clock.ts'
+import type { DatabaseClock } from './statements.ts'
 
 /**
  * The number of tables in migration 24. More tables with shorter periods would keep fewer expired keys, but each lookup

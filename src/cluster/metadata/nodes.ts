@@ -3,8 +3,7 @@ import { type ClusterStore, leaseMs, type NodeRecord } from '../../metadata/clus
 import { toFlag } from '../../metadata/tables.ts'
 import type { Connection } from '../../metadata/transactions.ts'
 import type { Notify } from './changes.ts'
-import type { DatabaseClock } from './database-clock.ts'
-import { inStatements } from './statements.ts'
+import { type DatabaseClock, inStatements } from './statements.ts'
 
 export function nodes(db: Connection, clock: DatabaseClock, notify: Notify): ClusterStore['nodes'] {
   return {

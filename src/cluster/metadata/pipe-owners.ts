@@ -14,12 +14,11 @@ import {
 } from '../../metadata/cluster-store.ts'
 import { normaliseId, toFlag } from '../../metadata/tables.ts'
 import type { Connection } from '../../metadata/transactions.ts'
-import type { DatabaseClock } from './database-clock.ts'
-import { inStatements } from './statements.ts'
+import { type DatabaseClock, inStatements } from './statements.ts'
 
 export function pipeOwners(db: Connection, clock: DatabaseClock): ClusterStore['pipes'] {
   return {
-    async join(nodeId, leaseId, buffer = null) {
+    async join({ nodeId, leaseId }, buffer = null) {
       await inStatements(db, async (trx) => {
         await trx.deleteFrom('cluster_workers').where('node_id', '=', nodeId).execute()
         await trx

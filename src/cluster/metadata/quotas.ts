@@ -16,7 +16,7 @@ import type { ClusterStore, QuotaAsk } from '../../metadata/cluster-store.ts'
 import { normaliseId } from '../../metadata/tables.ts'
 import type { Connection } from '../../metadata/transactions.ts'
 import { dayMs } from '../../platform/quantities.ts'
-import type { DatabaseClock } from './database-clock.ts'
+import type { DatabaseClock } from './statements.ts'
 
 /** A node holds at most this fraction of the remaining quota, which is lost when it is killed. */
 const leftPerNode = 32

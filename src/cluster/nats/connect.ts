@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs'
 import type { ConnectionOptions, NatsConnection } from '@nats-io/transport-node'
 import type { NatsSpec } from '../../log/buffer-spec.ts'
 import { ConfigError } from '../../platform/config-error.ts'
-import { StorageUnavailableError } from '../../platform/error-code.ts'
+import { errorCode, messageOf, StorageUnavailableError } from '../../platform/error-code.ts'
 
 export type { NatsConnection }
 
@@ -51,7 +51,7 @@ export async function connectNats(spec: NatsSpec): Promise<NatsConnection> {
     )
     const all = [error, ...errorsOfEach]
     const isRefusal = (one: unknown) => one instanceof errors.AuthorizationError
-    const telling = all.find(isRefusal) ?? all.find((one) => isAboutCertificate(errorCode(one))) ?? error
+    const telling = all.find(isRefusal) ?? all.find((one) => isAboutCertificate(one)) ?? error
     throw connectError(telling, isRefusal(telling), spec)
   }
 }
@@ -60,7 +60,7 @@ function connectError(error: unknown, isRefused: boolean, spec: NatsSpec): Error
   const reason = whatToCorrect(error, isRefused, spec)
   if (reason !== null) return new ConfigError(reason, error)
   return new StorageUnavailableError(
-    `buffer.nats: no server responds at ${spec.servers.join(', ')}: ${errorText(error)}`,
+    `buffer.nats: no server responds at ${spec.servers.join(', ')}: ${messageOf(error)}`,
     error,
   )
 }
@@ -88,7 +88,7 @@ function readFile(setting: string, file: string): Buffer {
   try {
     return readFileSync(file)
   } catch (error) {
-    throw new ConfigError(`${setting}: ${file} cannot be read: ${errorText(error)}`, error)
+    throw new ConfigError(`${setting}: ${file} cannot be read: ${messageOf(error)}`, error)
   }
 }
 
@@ -96,7 +96,7 @@ function readFile(setting: string, file: string): Buffer {
 function whatToCorrect(error: unknown, isRefused: boolean, spec: NatsSpec): string | null {
   const { servers, user, credentialsFile, caFile } = spec
   const where = servers.join(', ')
-  if (credentialsFile !== null && errorText(error) === 'unable to parse credentials')
+  if (credentialsFile !== null && messageOf(error) === 'unable to parse credentials')
     return `buffer.nats_credentials: ${credentialsFile} is not a credentials file of NATS (a JWT and a seed)`
   if (isRefused) {
     if (credentialsFile !== null)
@@ -104,24 +104,14 @@ function whatToCorrect(error: unknown, isRefused: boolean, spec: NatsSpec): stri
     if (user !== null) return `buffer.nats: ${where} rejects the user ${user} or its password`
     return `buffer.nats: ${where} requires a user and password (nats://user:password@…) or for credentials (buffer.nats_credentials)`
   }
-  const code = errorCode(error)
-  if (isAboutCertificate(code))
-    return `buffer.nats_ca: the certificate of ${where} is not verified by ${caFile === null ? "the system's CAs (set buffer.nats_ca to the file of its own)" : caFile}: ${errorText(error)}`
-  if (errorText(error).includes("'tls'"))
+  if (isAboutCertificate(error))
+    return `buffer.nats_ca: the certificate of ${where} is not verified by ${caFile === null ? "the system's CAs (set buffer.nats_ca to the file of its own)" : caFile}: ${messageOf(error)}`
+  if (messageOf(error).includes("'tls'"))
     return `buffer.nats: ${where} offers no TLS, and ${caFile === null ? 'tls:// asks' : 'buffer.nats_ca asks'} for it`
   return null
 }
 
 /** True for Node.js error codes of a certificate that is wrong or not verified. */
-function isAboutCertificate(code: string): boolean {
-  return /CERT|UNABLE_TO_|SELF_SIGNED|^ERR_(TLS|SSL|OSSL)/.test(code)
-}
-
-function errorCode(error: unknown): string {
-  const code: unknown = error instanceof Error && 'code' in error ? error.code : ''
-  return typeof code === 'string' ? code : ''
-}
-
-function errorText(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
+function isAboutCertificate(error: unknown): boolean {
+  return /CERT|UNABLE_TO_|SELF_SIGNED|^ERR_(TLS|SSL|OSSL)/.test(errorCode(error) ?? '')
 }

@@ -1,5 +1,6 @@
 /** Reads the features of nats-servers without changing anything, for `pipectl doctor`. */
 import type { NatsSpec } from '../../log/buffer-spec.ts'
+import { messageOf } from '../../platform/error-code.ts'
 import { connectNats } from './connect.ts'
 
 export interface InspectedNats {
@@ -57,9 +58,7 @@ export async function inspectNats(spec: NatsSpec, streamName: string): Promise<I
         throw error
       }
     }
-    const jetStream = await find().catch((error: unknown) =>
-      error instanceof Error ? error.message : String(error),
-    )
+    const jetStream = await find().catch((error: unknown) => messageOf(error))
     return { version, maxPayload, servers: Math.max(1, others.length), jetStream }
   } finally {
     await connection.close()

@@ -12,7 +12,10 @@ export const pull = {
       kind: 'choice',
       label: 'Acknowledgement',
       hint: 'When a message counts as done.',
-      options: { auto: 'when it was handed over', explicit: 'when the consumer acknowledges it' },
+      options: {
+        auto: 'as soon as the message is handed over',
+        explicit: 'when the consumer acknowledges it',
+      },
       default: 'auto',
     },
     lease_seconds: {

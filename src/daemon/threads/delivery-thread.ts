@@ -26,8 +26,13 @@ import { TransformThreads } from '../../delivery/transform/transform-threads.ts'
 import type { PinServerKey } from '../../destinations/driver.ts'
 import { openDriver } from '../../destinations/drivers.ts'
 import { requireShared } from '../../metadata/cluster-store.ts'
-import { type LaneOwner, type LaneOwnership, ownsEverything } from '../../metadata/lane-ownership.ts'
-import { type LaneSpec, type LaneState, LaneStoreUnavailableError } from '../../metadata/lane-state.ts'
+import type { LaneOwner, LaneOwnership } from '../../metadata/lane-ownership.ts'
+import {
+  type LaneSpec,
+  type LaneState,
+  LaneStoreUnavailableError,
+  ownsEverything,
+} from '../../metadata/lane-state.ts'
 import type { NewParked } from '../../metadata/parked-store-port.ts'
 import { endsWithin } from '../../platform/deadline.ts'
 import {
@@ -38,8 +43,7 @@ import {
 } from '../../platform/error-code.ts'
 import { openLog } from '../../platform/log.ts'
 import { describeFatalErrors, inWords, isStorageError } from '../../platform/storage-error.ts'
-import { Transferred } from '../../platform/thread-calls.ts'
-import { ThreadHost } from '../../platform/thread-host.ts'
+import { ThreadHost, Transferred } from '../../platform/thread-calls.ts'
 import { bufferPlace, openBufferContact, openBufferFeed, openBufferReader } from '../../stores/open-log.ts'
 import { openMetadata } from '../../stores/open-metadata.ts'
 

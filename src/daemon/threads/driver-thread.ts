@@ -8,7 +8,7 @@ import {
   inferForDestination,
   openDriver,
 } from '../../destinations/drivers.ts'
-import { ThreadHost } from '../../platform/thread-host.ts'
+import { ThreadHost } from '../../platform/thread-calls.ts'
 
 const host = new ThreadHost<DriverThreadData, DriverCalls, LaneCalls>({ errors: { DeliveryError } })
 const { spec, settings } = host.data

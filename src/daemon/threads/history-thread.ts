@@ -9,7 +9,7 @@ import { openStoredHistory } from '../../observe/history/stored-history.ts'
 import { StorageUnavailableError } from '../../platform/error-code.ts'
 import { openLog } from '../../platform/log.ts'
 import { describeFatalErrors } from '../../platform/storage-error.ts'
-import { ThreadHost } from '../../platform/thread-host.ts'
+import { ThreadHost } from '../../platform/thread-calls.ts'
 import { bufferPlace, openBufferFeed, openBufferReader, openMessageLookup } from '../../stores/open-log.ts'
 
 const host = new ThreadHost<HistoryThreadData, History>()

@@ -1,7 +1,7 @@
 /** An ingest thread: listens on the shared address and handles ingest requests from the first byte to the 202. */
 import { IngestServer } from '../../api/ingest-threads/ingest-server.ts'
 import type { IngestCalls, IngestReports, IngestThreadData } from '../../api/ingest-threads/protocol.ts'
-import { ThreadHost } from '../../platform/thread-host.ts'
+import { ThreadHost } from '../../platform/thread-calls.ts'
 import { openPortAppender } from '../../stores/open-log.ts'
 
 const host = new ThreadHost<IngestThreadData, IngestCalls, IngestReports>()

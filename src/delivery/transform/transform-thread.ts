@@ -1,6 +1,6 @@
 /** The thread that applies transforms. `transform-threads.ts` starts and terminates it. */
 import { kernelThread, lowerPriority } from '../../platform/processor-time.ts'
-import { ThreadHost } from '../../platform/thread-host.ts'
+import { ThreadHost } from '../../platform/thread-calls.ts'
 import {
   boardWords,
   ExceededError,

@@ -1,7 +1,7 @@
 /** POST …/destinations/test for MySQL-family databases: connects and inspects the table. Nothing is stored. */
 import type { DatabaseSpec, DeliveryError, DestinationCheck, DriverSettings, Sample } from '../driver.ts'
 import { usesTls } from '../sql/certificates.ts'
-import { sampleBatch, sampleCheck } from '../sql/sample.ts'
+import { sampleBatch, sampleCheck, tableCheck } from '../sql/sample.ts'
 import { comparedWithPin } from '../sql/server-key.ts'
 import { connectMysql, type MysqlConnection } from './connection.ts'
 import { mysqlError, serverErrorOf } from './errors.ts'
@@ -35,7 +35,7 @@ export async function checkMysql(
   const checks = [connected(spec.config, settings), ...certificate, passed('authenticate', 'Authenticated.')]
   try {
     const table = await connection.describe(spec.config.table)
-    checks.push(tableCheck(table))
+    checks.push(tableCheck(`${table.database}.${table.name}`, table.columns))
     checks.push(...(await checkPlan(connection, table, spec)))
     if (spec.config.exactly_once) checks.push(await exactlyOnce(connection, table, spec))
     if (sample !== null) checks.push(await insertSample(connection, table, spec, sample))
@@ -46,20 +46,6 @@ export async function checkMysql(
     await connection.close()
   }
   return checks
-}
-
-function tableCheck({ database, name, columns }: TableDescription): DestinationCheck {
-  return {
-    ...passed('table', `${database}.${name} has ${columns.length} columns.`),
-    tableColumns: columns
-      .filter((column) => !column.isGenerated)
-      .map((column) => ({
-        column_name: column.name,
-        data_type: column.type,
-        is_nullable: column.isNullable,
-        has_default: column.hasDefault,
-      })),
-  }
 }
 
 async function checkPlan(
@@ -172,8 +158,8 @@ function unfilled(table: TableDescription, { columns }: DatabaseSpec): Destinati
   if (columns.length === 0) return null
   const mapped = new Set(columns.map(({ column_name }) => column_name.toLowerCase()))
   const missing = table.columns.find(
-    ({ name, isNullable, hasDefault, isGenerated }) =>
-      !isNullable && !hasDefault && !isGenerated && !mapped.has(name.toLowerCase()),
+    ({ name, isNotNull, hasDefault, isGenerated }) =>
+      isNotNull && !hasDefault && !isGenerated && !mapped.has(name.toLowerCase()),
   )
   if (missing === undefined) return null
   const message = `Column "${missing.name}" is NOT NULL without a default, and has no mapping: add one.`

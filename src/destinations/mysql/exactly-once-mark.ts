@@ -173,7 +173,7 @@ export async function forgetMarks(
   signal: AbortSignal,
 ): Promise<void> {
   if (!spec.config.exactly_once) return
-  const admit = comparedWithPin(spec, settings, () => {})
+  const admit = comparedWithPin(spec, settings)
   const connection = await connectMysql(spec, settings, admit, signal)
   const onAbort = () => connection.destroy()
   signal.addEventListener('abort', onAbort, { once: true })

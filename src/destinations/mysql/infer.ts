@@ -1,9 +1,7 @@
 /** POST …/destinations/infer for MySQL-family databases: inspects the table, and creates or extends it on request. */
 import type { TableProposal } from '../../contract/table-proposal.ts'
 import type { DatabaseSpec, DriverSettings, InferRequest } from '../driver.ts'
-import { DeliveryError } from '../driver.ts'
 import { inferTable } from '../sql/infer/infer.ts'
-import type { NewColumn } from '../sql/infer/plan.ts'
 import { comparedWithPin } from '../sql/server-key.ts'
 import { connectMysql } from './connection.ts'
 import { mysqlError } from './errors.ts'
@@ -19,33 +17,21 @@ export async function inferMysql(
   request: InferRequest,
 ): Promise<TableProposal> {
   const { config } = spec
-  const table = quotedTable(config)
   return await inferTable(spec, request, {
     errorOf: (error) => mysqlError(error, 0),
-    createTable: (columns) => createTableSql(table, columns),
-    addColumns: (columns) =>
-      `ALTER TABLE ${table}\n${columns.map((one) => `  ADD COLUMN ${columnSql(one)}`).join(',\n')}`,
+    table: quotedTable(config),
+    quote: quoteMysqlIdentifier,
+    primaryKey: 'NOT NULL PRIMARY KEY',
+    tableOptions: ' ENGINE=InnoDB DEFAULT CHARSET=utf8mb4',
+    missingTable: 'ER_NO_SUCH_TABLE',
     async open() {
-      const connection = await connectMysql(
-        spec,
-        settings,
-        comparedWithPin(spec, settings, () => {}),
-        signal,
-      )
+      const connection = await connectMysql(spec, settings, comparedWithPin(spec, settings), signal)
       const onAbort = () => connection.destroy()
       signal.addEventListener('abort', onAbort, { once: true })
       const [server] = await connection.select('SELECT VERSION() AS version')
       return {
         isMariadb: /mariadb/i.test(String(server?.version)),
-        async columns() {
-          try {
-            const { columns } = await connection.describe(config.table)
-            return columns.map(({ isNullable, ...column }) => ({ ...column, isNotNull: !isNullable }))
-          } catch (error) {
-            if (error instanceof DeliveryError && error.code === 'ER_NO_SUCH_TABLE') return null
-            throw error
-          }
-        },
+        columns: async () => (await connection.describe(config.table)).columns,
         async run(statement) {
           await connection.command(`SET SESSION lock_wait_timeout = ${lockWaitSeconds}`)
           await connection.command(statement)
@@ -59,19 +45,9 @@ export async function inferMysql(
   })
 }
 
-/** `table` as returned by `quotedTable`. Pure. */
-export function createTableSql(table: string, columns: readonly NewColumn[]): string {
-  const lines = columns.map((one) => `  ${columnSql(one)}${one.isPrimaryKey ? ' PRIMARY KEY' : ''}`)
-  return `CREATE TABLE ${table} (\n${lines.join(',\n')}\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4`
-}
-
 /** The database part is left out for a table in the connection's own database. */
-export function quotedTable(config: Pick<DatabaseSpec['config'], 'table' | 'database'>): string {
+function quotedTable(config: Pick<DatabaseSpec['config'], 'table' | 'database'>): string {
   const { database, table } = splitTableName(config.table, config.database)
   const name = quoteMysqlIdentifier(table)
   return config.table.includes('.') ? `${quoteMysqlIdentifier(database)}.${name}` : name
-}
-
-function columnSql({ name, dataType, isPrimaryKey }: NewColumn): string {
-  return `${quoteMysqlIdentifier(name)} ${dataType}${isPrimaryKey ? ' NOT NULL' : ''}`
 }

@@ -18,8 +18,7 @@ import { DeliveryError, type RejectedRecord } from '../driver.ts'
 import { rejectionOf } from '../park.ts'
 import type { MysqlConnection } from './connection.ts'
 import { isRecordFault, mysqlError, serverErrorOf } from './errors.ts'
-import { namedValue } from './named-value.ts'
-import { bytesOf, placeOf, type Row } from './rows.ts'
+import { bytesOf, namedValue, placeOf, type Row } from './rows.ts'
 import { type InsertPlan, insertSql } from './statement.ts'
 
 const statementRows = [250, 64, 8, 1] as const

@@ -8,6 +8,7 @@ import { generatedId, receivedAtValue } from '../sql/columns.ts'
 import type { NamedValue } from '../sql/named-value.ts'
 import { ColumnValueError } from './column-value-error.ts'
 import type { InsertPlan, PlannedColumn } from './statement.ts'
+import { findColumn, type TableDescription } from './table.ts'
 import { type MysqlColumn, parameterOf } from './values.ts'
 
 export interface Row {
@@ -163,4 +164,27 @@ function refused(code: string, why: string, place: Place, named: NamedValue): De
     fault: 'records',
     rejected: { seq, recordIndex, code, message: `${why}.`, ...named },
   })
+}
+
+/**
+ *   Incorrect integer value: 'abc' for column 'n' at row 1        MySQL
+ *   Incorrect integer value: 'abc' for column `db`.`t`.`n` at row 1   MariaDB
+ *   Field 'n' doesn't have a default value
+ * CONSTRAINT `n` failed for `db`.`t`                             MariaDB: a column's check has the column's name
+ */
+const columnNamed = /(?:column|field|constraint) (?:'([^']*)'|((?:`[^`]*`\.?)+))/i
+
+/** Finds the column and value of a rejected row that the server's message names. */
+export function namedValue(message: string, row: Row, table: TableDescription): NamedValue {
+  const found = columnNamed.exec(message)
+  const parts = (found?.[1] ?? found?.[2]?.replaceAll('`', '') ?? '').split('.')
+  // The name as it is, or after the names of database and table.
+  const names = [parts.join('.'), parts.at(-1) ?? '']
+  const column = names.map((name) => findColumn(table, name)).find((known) => known !== undefined)
+  if (column !== undefined) {
+    const value = row.values[row.columns.findIndex(({ name }) => name === column.name)] ?? undefined
+    return value === undefined ? { column: column.name } : { column: column.name, value }
+  }
+  const value = /^Duplicate entry '(.*)' for key /s.exec(message)?.[1]
+  return value === undefined ? {} : { value }
 }

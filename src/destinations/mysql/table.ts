@@ -55,7 +55,7 @@ export function findColumn(table: TableDescription, name: string): MysqlColumn |
 
 function describeColumn(row: RowDataPacket, jsonColumns: ReadonlySet<string>): MysqlColumn {
   const [name, dataType, extra] = [String(row.name), String(row.kind).toLowerCase(), String(row.extra)]
-  const isNullable = row.nullable === 'YES'
+  const isNotNull = row.nullable !== 'YES'
   const [kind, type] = [kinds[dataType] ?? 'text', String(row.type)]
   return {
     name,
@@ -63,15 +63,15 @@ function describeColumn(row: RowDataPacket, jsonColumns: ReadonlySet<string>): M
     type,
     members: kind === 'enum' || kind === 'set' ? membersOf(type) : noMembers,
     timePrecision: Number(row.fraction ?? 0),
-    isNullable,
-    hasDefault: hasOwnDefault(row.dflt, isNullable) || /auto_increment/i.test(extra),
+    isNotNull,
+    hasDefault: hasOwnDefault(row.dflt, isNotNull) || /auto_increment/i.test(extra),
     isGenerated: String(row.expression ?? '') !== '',
   }
 }
 
 /** For a nullable column without a default, MariaDB returns the word NULL, while MySQL returns null. */
-function hasOwnDefault(columnDefault: unknown, isNullable: boolean): boolean {
-  return columnDefault !== null && !(isNullable && columnDefault === 'NULL')
+function hasOwnDefault(columnDefault: unknown, isNotNull: boolean): boolean {
+  return columnDefault !== null && (isNotNull || columnDefault !== 'NULL')
 }
 
 const noMembers: ReadonlySet<string> = new Set()

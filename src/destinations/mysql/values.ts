@@ -44,7 +44,7 @@ export interface MysqlColumn {
   members: ReadonlySet<string>
   /** Number of fractional digits of a second that the column keeps. */
   timePrecision: number
-  isNullable: boolean
+  isNotNull: boolean
   /** True if the column has a default other than NULL: a value, an expression, auto_increment. */
   hasDefault: boolean
   /** The server computes the column: it cannot be written. */

@@ -171,11 +171,11 @@ async function signIn(config: NatsConfig, nonce: string | undefined): Promise<ob
   if (username !== null) return { user: username, pass: password ?? '' }
   if (token !== null) return { auth_token: token }
   if (nkey_seed === null && credentials === null) return {}
-  const { signedByCredentials, signedBySeed } = await import('./sign-in.ts')
+  const { jwtAuthenticator, nkeyAuthenticator } = await import('@nats-io/transport-node')
   try {
-    if (nkey_seed !== null) return signedBySeed(nkey_seed, nonce)
+    if (nkey_seed !== null) return signed(nkeyAuthenticator(Buffer.from(nkey_seed))(nonce))
     const { jwt = '', seed = '' } = parseCredentials(credentials ?? '') ?? {}
-    return signedByCredentials(jwt, seed, nonce)
+    return signed(jwtAuthenticator(jwt, Buffer.from(seed))(nonce))
   } catch (cause) {
     const key = nkey_seed === null ? 'credentials' : 'nkey_seed'
     throw new DeliveryError(
@@ -185,6 +185,12 @@ async function signIn(config: NatsConfig, nonce: string | undefined): Promise<ob
       { cause },
     )
   }
+}
+
+/** The members of the CONNECT message. */
+function signed(auth: unknown): object {
+  const { nkey, sig, jwt } = Object(auth)
+  return { nkey, sig, jwt }
 }
 
 /** Created and entered by `connectNats`. */

@@ -1,7 +1,5 @@
-/**
- * Limits a store's responses before they reach the SDK, which trusts them: its XML parser takes quadratic time and 30 times the
- * memory.
- */
+/** Guards the SDK, which trusts stores and node:http, against responses without a limit and requests without a response. */
+import type { Agent, ClientRequest } from 'node:http'
 import type { S3Client } from '@aws-sdk/client-s3'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { DeliveryError } from '../driver.ts'
@@ -12,6 +10,7 @@ interface Response {
 
 const centuryMs = 100 * 365 * 86_400_000
 
+/** The SDK's XML parser takes quadratic time and 30 times the memory. */
 export function boundResponses(client: S3Client): void {
   client.middlewareStack.add(
     (next) => async (args) => {
@@ -54,4 +53,36 @@ function withoutTrailingSpace(body: Buffer): Buffer {
   let end = body.length
   while (end > 0 && [0x20, 0x09, 0x0a, 0x0d].includes(body[end - 1] ?? 0)) end -= 1
   return body.subarray(0, end)
+}
+
+/**
+ * The method that node:http calls for each request of an agent. Its documentation lists it for subclasses; its types do not.
+ */
+interface Requests {
+  addRequest(request: ClientRequest, ...rest: unknown[]): void
+}
+
+/**
+ * Makes every request whose connection closes end with a response or an error. node:http reports neither when a server switches
+ * protocols (101) without being asked. The SDK would then wait for its timer (110 s) and retain the object, the request and a
+ * listener for the end of the attempt.
+ */
+export function endUnanswered(agent: Agent): void {
+  const add = (agent as Agent & Requests).addRequest
+  const addRequest: Requests['addRequest'] = (request, ...rest) => {
+    let isSettled = false
+    const settle = () => {
+      isSettled = true
+    }
+    request.once('response', settle).once('error', settle)
+    request.once('close', () => {
+      if (!isSettled) request.emit('error', closedUnanswered())
+    })
+    add.call(agent, request, ...rest)
+  }
+  Object.assign(agent, { addRequest })
+}
+
+function closedUnanswered(): Error {
+  return Object.assign(new Error('the connection was closed without a response'), { code: 'ECONNRESET' })
 }

@@ -13,10 +13,9 @@ import {
 import { DeliveryError, type DriverSettings, type ObjectStoreSpec } from '../driver.ts'
 import { checkTargetUrl, egressHttpAgents } from '../egress.ts'
 import { ReadLimit } from '../guards.ts'
-import { boundResponses } from './bounded-responses.ts'
+import { boundResponses, endUnanswered } from './bounded-responses.ts'
 import { objectStoreError } from './errors.ts'
 import { putInParts } from './multipart.ts'
-import { endUnanswered } from './unanswered-requests.ts'
 
 type ObjectStoreConfig = ObjectStoreSpec['config']
 

@@ -11,8 +11,9 @@ import type {
   DriverSettings,
   ObjectStoreSpec,
 } from '../driver.ts'
-import { DeliveryError, noProgress } from '../driver.ts'
+import { type DeliveryError, noProgress } from '../driver.ts'
 import { untilStopped } from '../guards.ts'
+import { aborted } from '../one-by-one.ts'
 import { parkAll, rejectedRecordOf, rejectionOf } from '../park.ts'
 import { objectOf } from './body.ts'
 import { checkObjectStore } from './check.ts'
@@ -45,7 +46,7 @@ export function openObjectStore(
         // node:http drops an upgraded connection (101) without an error, and the SDK would keep waiting.
         await untilStopped(store.put(object, signal), signal)
       } catch (error) {
-        if (signal.aborted) throw new DeliveryError('transient', 'aborted', 'The attempt was cancelled.')
+        if (signal.aborted) throw aborted()
         if (rejectedRecordOf(error) !== undefined) throw error
         throw rejectingSingle(store.deliveryError(error, batch.firstSeq), batch)
       }

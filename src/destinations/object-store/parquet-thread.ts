@@ -1,5 +1,5 @@
 /** The thread that encodes Parquet objects: `parquet-threads.ts` starts and terminates it. */
-import { ThreadHost } from '../../platform/thread-host.ts'
+import { ThreadHost } from '../../platform/thread-calls.ts'
 import { DeliveryError } from '../driver.ts'
 import { encodeParquet } from './parquet.ts'
 import type { ParquetCalls, ParquetSource } from './parquet-threads.ts'

@@ -27,6 +27,7 @@
  *   no memory.
  */
 import { resourceLimits } from '../../contract/resource-limits.ts'
+import { messageOf } from '../../platform/error-code.ts'
 import { Transferred } from '../../platform/thread-calls.ts'
 import { Thread, ThreadPool, threadEntry } from '../../platform/threads.ts'
 import { type Batch, DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
@@ -195,8 +196,7 @@ class OpenFile {
 /** Nothing is stored, and fewer messages may succeed. */
 function encodingError(cause: unknown, { messages }: Batch): DeliveryError {
   if (cause instanceof DeliveryError) return cause
-  const what = cause instanceof Error ? cause.message : String(cause)
-  const message = `The Parquet object could not be created: ${what}.`
+  const message = `The Parquet object could not be created: ${messageOf(cause)}.`
   const isDivisible = messages.length > 1
   return new DeliveryError('transient', 'parquet_failed', message, {
     ...(isDivisible ? { timedOut: 'rolled_back' } : {}),

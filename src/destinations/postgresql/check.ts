@@ -1,7 +1,7 @@
 /** POST destinations/test for PostgreSQL: connects, authenticates, inspects the table. Nothing is stored. */
 import { type ColumnRule, columnRules } from '../../contract/column-rules.ts'
 import type { DatabaseSpec, DestinationCheck, DriverSettings, Sample } from '../driver.ts'
-import { sampleBatch, sampleCheck } from '../sql/sample.ts'
+import { sampleBatch, sampleCheck, tableCheck } from '../sql/sample.ts'
 import { comparedWithPin } from '../sql/server-key.ts'
 import { openSession, type PostgresSession } from './connection.ts'
 import { fewestRecords } from './copy.ts'
@@ -36,7 +36,7 @@ export async function checkPostgres(
     add('authenticate', true, `User ${config.username} can use database ${config.database}.`)
     step = 'table'
     const table = await readTable(session, config.table, signal)
-    checks.push(tableCheck(table))
+    checks.push(tableCheck(`Table ${table.name}`, table.columns))
     const rules = columnRules(spec.columns, spec.timestampField)
     step = 'columns'
     const problems = columnProblems(table, rules)
@@ -66,22 +66,6 @@ export async function checkPostgres(
     session?.destroy()
   }
   return checks
-}
-
-function tableCheck({ name, columns }: Table): DestinationCheck {
-  return {
-    name: 'table',
-    ok: true,
-    message: `Table ${name} has ${columns.length} columns.`,
-    tableColumns: columns
-      .filter((column) => !column.isGenerated)
-      .map((column) => ({
-        column_name: column.name,
-        data_type: column.type,
-        is_nullable: !column.isNotNull,
-        has_default: column.hasDefault,
-      })),
-  }
 }
 
 /** Which column types can accept which JSON type at all; single values may still not fit. */

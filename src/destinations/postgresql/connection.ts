@@ -10,6 +10,7 @@ import pg from 'pg'
 import { type DatabaseSpec, DeliveryError, type DriverSettings } from '../driver.ts'
 import { dial } from '../egress.ts'
 import { filterData, guardSocket, protocolError, ReadLimit } from '../guards.ts'
+import { aborted } from '../one-by-one.ts'
 import { isCertainlyHost, tlsOptions, usesTls } from '../sql/certificates.ts'
 import { isOwnHost } from '../sql/columns.ts'
 import type { AdmitServer } from '../sql/server-key.ts'
@@ -228,10 +229,6 @@ function untilAborted<T>(signal: AbortSignal, work: () => Promise<T>, destroy: (
       .then(resolve, reject)
       .finally(() => signal.removeEventListener('abort', onAbort))
   })
-}
-
-function aborted(): DeliveryError {
-  return new DeliveryError('transient', 'aborted', 'The attempt was cancelled.')
 }
 
 function lost(): Error {

@@ -202,7 +202,7 @@ export async function forgetMarks(
   signal: AbortSignal,
 ): Promise<void> {
   if (!spec.config.exactly_once) return
-  const admit = comparedWithPin(spec, settings, () => {})
+  const admit = comparedWithPin(spec, settings)
   const session = await openSession(spec.config, settings, admit, signal)
   try {
     const lanes = markTableOf(await readTable(session, spec.config.table, signal))

@@ -1,9 +1,7 @@
 /** POST …/destinations/infer for PostgreSQL: inspects the table, and creates or extends it on request. */
 import type { TableProposal } from '../../contract/table-proposal.ts'
 import type { DatabaseSpec, DriverSettings, InferRequest } from '../driver.ts'
-import { DeliveryError } from '../driver.ts'
 import { inferTable } from '../sql/infer/infer.ts'
-import type { NewColumn } from '../sql/infer/plan.ts'
 import { comparedWithPin } from '../sql/server-key.ts'
 import { openSession } from './connection.ts'
 import { postgresError } from './errors.ts'
@@ -22,26 +20,16 @@ export async function inferPostgres(
   const { table } = spec.config
   return await inferTable(spec, request, {
     errorOf: postgresError,
-    createTable: (columns) => createTableSql(table, columns),
-    addColumns: (columns) =>
-      `ALTER TABLE ${quotePostgresTable(table)}\n${columns.map((one) => `  ADD COLUMN ${columnSql(one)}`).join(',\n')}`,
+    table: quotePostgresTable(table),
+    quote: quotePostgresIdentifier,
+    primaryKey: 'PRIMARY KEY',
+    tableOptions: '',
+    missingTable: '42P01',
     async open() {
-      const session = await openSession(
-        spec.config,
-        settings,
-        comparedWithPin(spec, settings, () => {}),
-        signal,
-      )
+      const session = await openSession(spec.config, settings, comparedWithPin(spec, settings), signal)
       return {
         isMariadb: false,
-        async columns() {
-          try {
-            return (await readTable(session, table, signal)).columns
-          } catch (error) {
-            if (error instanceof DeliveryError && error.code === '42P01') return null
-            throw error
-          }
-        },
+        columns: async () => (await readTable(session, table, signal)).columns,
         async run(statement) {
           await session.run(signal, `SET lock_timeout = ${lockTimeoutMs}`)
           await session.run(signal, statement)
@@ -50,14 +38,4 @@ export async function inferPostgres(
       }
     },
   })
-}
-
-/** Pure. */
-export function createTableSql(table: string, columns: readonly NewColumn[]): string {
-  const lines = columns.map((one) => `  ${columnSql(one)}${one.isPrimaryKey ? ' PRIMARY KEY' : ''}`)
-  return `CREATE TABLE ${quotePostgresTable(table)} (\n${lines.join(',\n')}\n)`
-}
-
-function columnSql({ name, dataType }: NewColumn): string {
-  return `${quotePostgresIdentifier(name)} ${dataType}`
 }

@@ -16,9 +16,9 @@ import type { StoredMessage } from '../../log/buffer.ts'
 import { recordPlace, records } from '../../log/record-text.ts'
 import type { DeliveryError, RejectedRecord } from '../driver.ts'
 import { rejectionOf } from '../park.ts'
+import { type NamedValue, onlyColumn, valuesOf } from '../sql/named-value.ts'
 import type { PostgresSession } from './connection.ts'
-import { concernsWholeDestination, postgresError } from './errors.ts'
-import { namedValue } from './named-value.ts'
+import { concernsWholeDestination, postgresError, reportOf } from './errors.ts'
 import { type InsertStatement, type RecordRun, recordsParameter, withMappedKeysOnly } from './statement.ts'
 
 /** The search stops after this long and leaves the bisecting to the lane, well before the lane's watchdog. */
@@ -193,4 +193,35 @@ function refusal(error: DeliveryError, run: RecordRun, statement: InsertStatemen
   const { seq, firstIndex: recordIndex = 0, body } = run
   const named = namedValue(error, body.toString('utf8'), statement)
   return rejectionOf(error, { seq, recordIndex, ...named })
+}
+
+/**
+ * Finds the column and value that PostgreSQL rejects. The server names the column only for a missing value. For an unreadable
+ * value it quotes the text, for one that is too long it names the type. The column is the one that fits, if there is only one.
+ */
+function namedValue(error: DeliveryError, record: string, statement: InsertStatement): NamedValue {
+  const report = reportOf(error.cause)
+  if (report === null) return {}
+  const { code, message, column } = report
+  const values = valuesOf(record, statement.keyed)
+  if (column !== undefined) {
+    const value = values.get(column)
+    return value === undefined ? { column } : { column, value }
+  }
+  // The server quotes a value only in this class; elsewhere it quotes names.
+  if (!code.startsWith('22')) return {}
+  const typed = (name: string) => statement.types.get(name) ?? ''
+  const tooLong = /\(([0-9]+)\)/.exec(message)
+  if (code === '22001' && tooLong !== null) {
+    const most = Number(tooLong[1])
+    return onlyColumn(values, (value, name) => message.includes(typed(name)) && [...value].length > most)
+  }
+  const quoted = /"(.*)"/s.exec(message)?.[1]
+  if (quoted === undefined) return {}
+  const found = onlyColumn(values, (value) => value === quoted)
+  if (found.column !== undefined) return found
+  return {
+    ...onlyColumn(values, (value, name) => value === quoted && message.includes(typed(name))),
+    value: quoted,
+  }
 }

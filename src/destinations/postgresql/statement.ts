@@ -26,6 +26,7 @@ import {
   records,
   recordTexts,
 } from '../../log/record-text.ts'
+import { slices } from '../../platform/slices.ts'
 import { DeliveryError, type RejectedRecord } from '../driver.ts'
 import { generatedId, receivedAtValue } from '../sql/columns.ts'
 import { identifierFault } from '../sql/identifiers.ts'
@@ -288,9 +289,7 @@ function recordSource(targets: readonly Target[]): { text: string; values: strin
     const text = `ROWS FROM (json_to_recordset($1::json) AS (${typed})) WITH ORDINALITY AS x(${aliases}, n)`
     return { text, values: [] }
   }
-  const groups: Target[][] = []
-  for (let at = 0; at < targets.length; at += maxPairs) groups.push(targets.slice(at, at + maxPairs))
-  const joined = groups.map((group, place) => {
+  const joined = slices(targets, maxPairs).map((group, place) => {
     const pairs = group.map((target) => `'${target.alias}', r.doc -> $${parameterOf(target)}::text`)
     const typed = group.map(({ alias, column }) => `${alias} ${column.type}`)
     return `CROSS JOIN LATERAL json_to_record(json_build_object(${pairs.join(', ')})) AS x${place}(${typed.join(', ')})`

@@ -1,5 +1,17 @@
 /** Pull destinations: consumers fetch the messages, so there is nothing to dial. */
-import type { DestinationDescriptor, DestinationSpec, PullSpec } from '../driver.ts'
+import type { DestinationDescriptor, DestinationSpec, DriverModule, PullSpec } from '../driver.ts'
+
+/** The lane serves messages itself and never uses a driver. */
+const driver: DriverModule<PullSpec> = {
+  open() {
+    throw new Error('a pull lane delivers nothing by itself')
+  },
+  async check() {
+    return [
+      { name: 'pull', ok: true, message: 'Consumers fetch the messages: there is nothing to connect to.' },
+    ]
+  },
+}
 
 export const pull: DestinationDescriptor<PullSpec> = {
   type: 'destination_pull',
@@ -10,7 +22,7 @@ export const pull: DestinationDescriptor<PullSpec> = {
   isTransactional: false,
   isExactlyOnce: () => false,
   secrets: () => [],
-  load: async () => (await import('./driver.ts')).pull,
+  load: async () => driver,
 }
 
 export function isPullSpec<T extends DestinationSpec>(spec: T): spec is T & PullSpec {

@@ -3,6 +3,7 @@
  * Without them docs/dev/contract.md#database-tls applies: TLS except to this machine, and no verification.
  */
 import { checkServerIdentity, type PeerCertificate, TLSSocket } from 'node:tls'
+import { errorCode, messageOf } from '../../platform/error-code.ts'
 import { type DatabaseSpec, DeliveryError } from '../driver.ts'
 import { protocolError } from '../guards.ts'
 import { tlsFaults, tlsMaterial } from '../tls-config.ts'
@@ -34,17 +35,14 @@ export function tlsOptions(config: DatabaseConfig) {
 /** Throws a DeliveryError if the server is not the expected one. Nothing was sent to it. */
 export function requireVerified(socket: unknown, { host, tls_ca, tls_verify }: DatabaseConfig): void {
   if (!(socket instanceof TLSSocket)) throw protocolError('The connection to the database server has no TLS.')
-  if (!socket.authorized) throw untrusted(codeOf(socket.authorizationError), tls_ca !== null)
+  if (!socket.authorized) throw untrusted(socket.authorizationError, tls_ca !== null)
   if (tls_verify !== 'full') return
   const certificate = socket.getPeerCertificate()
   if (checkServerIdentity(host, certificate) !== undefined) throw otherHost(host, certificate)
 }
 
-function codeOf(error: unknown): string {
-  return error instanceof Error ? ((error as { code?: string }).code ?? error.message) : String(error)
-}
-
-function untrusted(code: string, hasOwnCa: boolean): DeliveryError {
+function untrusted(error: unknown, hasOwnCa: boolean): DeliveryError {
+  const code = errorCode(error) ?? messageOf(error)
   if (code === 'CERT_HAS_EXPIRED' || code === 'CERT_NOT_YET_VALID') {
     const when = code === 'CERT_HAS_EXPIRED' ? 'has expired' : 'is not valid yet'
     return refused('certificate_expired', `has a certificate that ${when}`, 'it must be renewed there')

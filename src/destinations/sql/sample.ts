@@ -1,10 +1,11 @@
-/** Builds one record for POST destinations/test?sample=true, which is inserted and rolled back. */
+/** Checks of POST destinations/test that both dialects share. `sample=true` inserts one record and rolls it back. */
 import { randomUUID } from 'node:crypto'
 import { columnRules } from '../../contract/column-rules.ts'
 import type { ColumnMapping } from '../../contract/destination.ts'
 import type { StoredMessage } from '../../log/buffer.ts'
 import { records } from '../../log/record-text.ts'
 import type { Batch, DatabaseSpec, DeliveryError, DestinationCheck, Sample } from '../driver.ts'
+import type { ExistingColumn } from './infer/plan.ts'
 
 /** `textFor` makes up text that fits a column, for a pipe without messages. */
 export function sampleBatch(
@@ -59,5 +60,24 @@ export function sampleCheck(
       error === null
         ? `${what} was inserted and rolled back.`
         : `${what} could not be inserted: ${error.message}`,
+  }
+}
+
+export function tableCheck(
+  name: string,
+  columns: readonly (ExistingColumn & { type: string })[],
+): DestinationCheck {
+  return {
+    name: 'table',
+    ok: true,
+    message: `${name} has ${columns.length} columns.`,
+    tableColumns: columns
+      .filter((column) => !column.isGenerated)
+      .map((column) => ({
+        column_name: column.name,
+        data_type: column.type,
+        is_nullable: !column.isNotNull,
+        has_default: column.hasDefault,
+      })),
   }
 }

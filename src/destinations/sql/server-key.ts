@@ -48,7 +48,7 @@ export function pinnedOnFirstUse(
 export function comparedWithPin(
   spec: DatabaseSpec,
   { pinsDatabaseKeys = true }: DriverSettings,
-  report: (check: DestinationCheck) => void,
+  report: (check: DestinationCheck) => void = () => {},
 ): AdmitServer {
   if (isVerified(spec.config)) return verified(spec.config, report)
   const pinned = pinsDatabaseKeys ? (spec.pinnedKey ?? null) : null

@@ -1,5 +1,5 @@
 /** The thread that verifies segments, one after the other. */
-import { ThreadHost } from '../../platform/thread-host.ts'
+import { ThreadHost } from '../../platform/thread-calls.ts'
 import { checkSegment, type SegmentCheck } from './check-segment.ts'
 import type { SegmentName } from './layout.ts'
 import { isGone } from './sqlite-errors.ts'

@@ -36,10 +36,10 @@ import type { Logger } from '../../platform/log.ts'
 import { isReadFailure } from '../../platform/storage-error.ts'
 import { FairShare, pressedFrom } from '../fair-share.ts'
 import { keyLifetimeMs, type PipeKey } from '../key-store.ts'
-import type { KeyedMessage } from './frame-commit.ts'
 import { KeyLookup, keyBytes, type UsedKey } from './key-lookup.ts'
 import { keyedRowsSince } from './keyed-rows.ts'
 import { setAsideUnreadable } from './layout.ts'
+import type { KeyedMessage } from './segment-writer.ts'
 import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
 /** The part of buffer.max_bytes that is reserved for keys. */

@@ -1,7 +1,7 @@
 /** The thread that creates the index by pipe of a large segment that was rolled. `index-threads.ts` starts it. */
 import { lowerPriority } from '../../platform/processor-time.ts'
 import { onFile } from '../../platform/storage-error.ts'
-import { ThreadHost } from '../../platform/thread-host.ts'
+import { ThreadHost } from '../../platform/thread-calls.ts'
 import { pipeIndex, type SegmentName } from './layout.ts'
 import { openForWriting } from './segment-file.ts'
 

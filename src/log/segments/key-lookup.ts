@@ -20,7 +20,7 @@ import Database from 'better-sqlite3'
 import { parse, stringify } from 'uuid'
 import { fsyncDirectory } from '../../platform/fsync.ts'
 import type { PipeKey } from '../key-store.ts'
-import type { KeyedMessage } from './frame-commit.ts'
+import type { KeyedMessage } from './segment-writer.ts'
 
 /** `usedClockMs` is the time of use, by the buffer's clock. */
 export type UsedKey = KeyedMessage & { usedClockMs: number }

@@ -6,8 +6,8 @@ import assert from 'node:assert'
 import { MessageChannel } from 'node:worker_threads'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { type LogSettings, openLog } from '../../platform/log.ts'
-import { type Caller, callsOver, type Handlers } from '../../platform/thread-calls.ts'
-import { beatEveryMs, Thread, threadEntry } from '../../platform/threads.ts'
+import { beatEveryMs, type Caller, callsOver, type Handlers } from '../../platform/thread-calls.ts'
+import { Thread, threadEntry } from '../../platform/threads.ts'
 import {
   type Appended,
   type Appender,

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import type Database from 'better-sqlite3'
 import { openLog } from '../../platform/log.ts'
-import { ThreadHost } from '../../platform/thread-host.ts'
+import { ThreadHost } from '../../platform/thread-calls.ts'
 import {
   checkedRows,
   hasPipeIndex,

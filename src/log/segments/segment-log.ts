@@ -8,7 +8,6 @@ import { onFile } from '../../platform/storage-error.ts'
 import type { Backlog, BufferIdentity } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
 import type { Compaction } from './compaction.ts'
-import { type CommitRules, type CommittedFrame, commitFrame } from './frame-commit.ts'
 import type { HighWater } from './high-water.ts'
 import { pageBytesFor, type SegmentName, segmentBytes, unlinkSegment } from './layout.ts'
 import { type PipeInSegment, PipeTable } from './position.ts'
@@ -18,7 +17,13 @@ import { SealedList } from './sealed-list.ts'
 import type { Sealing } from './sealing.ts'
 import { meanMessageBytes, type SegmentContent, type SegmentFacts, segmentFacts } from './segment-facts.ts'
 import { type NewSegment, newIdentity, type SeqRange } from './segment-file.ts'
-import { beginSegment, type SegmentWriter } from './segment-writer.ts'
+import {
+  beginSegment,
+  type CommitRules,
+  type CommittedFrame,
+  commitFrame,
+  type SegmentWriter,
+} from './segment-writer.ts'
 import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
 /** The state that the log is opened with: see open-segment-log.ts. */

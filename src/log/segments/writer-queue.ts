@@ -26,9 +26,9 @@ import { type Caller, callsOver, type Handlers } from '../../platform/thread-cal
 import type { BufferStatus, SharedAppends } from '../buffer.ts'
 import { type Frame, readFrame } from '../frame.ts'
 import type { BufferWriter } from './buffer-writer.ts'
-import type { CommittedFrame, SkippedAppend } from './frame-commit.ts'
 import type { AppenderCalls, SkippedResult, WriterCalls, WriterReports } from './protocol.ts'
 import type { FeedChannel } from './reader.ts'
+import type { CommittedFrame, SkippedAppend } from './segment-writer.ts'
 
 const housekeepingEveryMs = 1_000
 

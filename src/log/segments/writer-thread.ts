@@ -1,8 +1,7 @@
 /** The writer thread: `open-buffer.ts` starts it. */
 import { openLog } from '../../platform/log.ts'
 import { describeFatalErrors } from '../../platform/storage-error.ts'
-import { ThreadHost } from '../../platform/thread-host.ts'
-import type { Frame } from '../frame.ts'
+import { ThreadHost } from '../../platform/thread-calls.ts'
 import { WriterObserved } from '../group-commit.ts'
 import { openBufferWriter } from './buffer-writer.ts'
 import { openIndexThreads } from './index-threads.ts'
@@ -16,7 +15,7 @@ describeFatalErrors('using the buffer in', spec.dir)
 const feed = new FeedChannel(spec.channel)
 const observed = new WriterObserved(memory)
 const events = {
-  onCommitted: (frame: Frame, commitMs: number) => observed.committed(frame, commitMs),
+  onCommitted: observed.committed,
   onDropped: () => feed.post({ kind: 'dropped' }),
   onReportWanted: () => feed.post({ kind: 'report_wanted' }),
   onSlice: () => host.beat(),

@@ -1,12 +1,12 @@
 /** A metadata database as one side of a move: its raw rows, and the progress of the move (`move-state.ts`). */
 import { sql, type Transaction } from 'kysely'
-import { type DatabaseClock, databaseClock } from '../../cluster/metadata/database-clock.ts'
 import { keys } from '../../cluster/metadata/keys.ts'
+import { type DatabaseClock, databaseClock } from '../../cluster/metadata/statements.ts'
 import type { Epoch } from '../../contract/epochs.ts'
 import type { KeyStore } from '../../log/key-store.ts'
 import { type DataDirIdentity, identityRows, loadIdentity, loadKnownSeq } from '../../metadata/identity.ts'
-import { isLaneRowIntact, shownLane } from '../../metadata/lane-row.ts'
 import type { LaneState } from '../../metadata/lane-state.ts'
+import { isLaneRowIntact, shownLane } from '../../metadata/lane-store.ts'
 import {
   deleteSetting,
   loadMovedFrom,
@@ -87,18 +87,6 @@ export class MoveStore {
 
   knownSeq(): Promise<number> {
     return loadKnownSeq(this.#db)
-  }
-
-  async countWorkspaces(): Promise<number> {
-    return await this.#count('workspaces')
-  }
-
-  async countLanes(): Promise<number> {
-    return await this.#count('lanes')
-  }
-
-  async countParked(): Promise<number> {
-    return await this.#count('parked')
   }
 
   /** Names of the running nodes. */
@@ -195,7 +183,7 @@ export class MoveStore {
    * buffer.
    */
   async stateOf(newestSeq: number): Promise<string> {
-    return `${newestSeq}/${await this.#count('audit_log')}`
+    return `${newestSeq}/${await this.count('audit_log')}`
   }
 
   movedFrom(): Promise<string | null> {
@@ -257,7 +245,7 @@ export class MoveStore {
     return new Map(rows.map((row) => [row.destination_id, row.pipe_id]))
   }
 
-  async #count(table: 'workspaces' | 'lanes' | 'parked' | 'audit_log'): Promise<number> {
+  async count(table: 'workspaces' | 'lanes' | 'parked' | 'audit_log'): Promise<number> {
     const row = await this.#db
       .selectFrom(table)
       .select((eb) => eb.fn.countAll<number>().as('rows'))

@@ -146,7 +146,7 @@ async function requireUnmoved({ store, place }: MoveSide): Promise<void> {
   if (moved === null) return
   throw new DataDirError(
     'conflict',
-    `the data of ${place} were moved to ${moved.place} on ${new Date(moved.movedMs).toISOString()}`,
+    `the data of ${place} was moved to ${moved.place} on ${new Date(moved.movedMs).toISOString()}`,
     'serve from there; to return to the earlier data here, restore the backup from before the move',
   )
 }
@@ -179,7 +179,7 @@ async function movingOrNew(
     )
   }
   const newest = await newestSeq(source, reader)
-  if ((await target.store.countWorkspaces()) > 0) {
+  if ((await target.store.count('workspaces')) > 0) {
     const isOurs = (await target.store.identity()).dataDirId === dataDirId
     // A source that was served from since then has data that the target lacks.
     if (isOurs && (await target.store.movedFrom()) === (await source.store.stateOf(newest))) return null
@@ -206,7 +206,7 @@ async function countAll(store: MoveStore, reader: BufferReader): Promise<MovePla
     const kept = await reader.backlog(pipeId, await reader.earliest(pipeId))
     for (const name of ['messages', 'records', 'bytes'] as const) sum[name] += kept[name]
   }
-  const rows = { lanes: await store.countLanes(), parked: await store.countParked() }
+  const rows = { lanes: await store.count('lanes'), parked: await store.count('parked') }
   return { pipes: pipes.length, ...rows, ...sum }
 }
 

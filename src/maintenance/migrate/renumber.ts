@@ -50,7 +50,7 @@ export async function renumber(
       stream: streamName(cluster.buffer.cluster),
       lastFrame,
       deliveredFrame: Math.max(0, Math.floor((knownSeq - base) / messagesPerFrame)),
-      lanes: await store.countLanes(),
+      lanes: await store.count('lanes'),
     })
     const next = movedEpoch(epochs, Math.max(lastSeq, knownSeq), Date.now())
     const shift = { base, lastSeq, by: next.first_seq - 1 - base }

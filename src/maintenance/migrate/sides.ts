@@ -5,12 +5,11 @@
 import { existsSync } from 'node:fs'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import type { SegmentsSpec } from '../../log/segments/protocol.ts'
-import { loadSealingKey } from '../../metadata/sealing-key.ts'
 import { ConfigError } from '../../platform/config-error.ts'
 import type { LogSettings } from '../../platform/log.ts'
 import type { Settings } from '../../settings/settings.ts'
 import { clusterSettings, jetStreamSpec } from '../../stores/cluster-settings.ts'
-import { type DataDir, dataDirAt, segmentsSpec } from '../data-dir.ts'
+import { type DataDir, dataDirAt, sealingKeyOf, segmentsSpec } from '../data-dir.ts'
 import { DataDirError } from '../errors.ts'
 import { lockDataDir } from '../lock.ts'
 import { requireMatchingStores } from '../matching-stores.ts'
@@ -35,7 +34,7 @@ export async function openSides(settings: Settings, env: NodeJS.ProcessEnv): Pro
     release()
   }
   try {
-    const key = await sealingKey(settings, env)
+    const key = await sealingKeyOf(settings, env)
     const source = await machineSide(dir, settings, key)
     opened.push(source)
     const target = await clusterSide(settings, key)
@@ -53,7 +52,7 @@ export async function openCluster(
   settings: Settings,
   env: NodeJS.ProcessEnv,
 ): Promise<MoveSide<JetStreamSpec>> {
-  const side = await clusterSide(settings, await sealingKey(settings, env))
+  const side = await clusterSide(settings, await sealingKeyOf(settings, env))
   try {
     await requireNoNodes(side)
     return side
@@ -61,11 +60,6 @@ export async function openCluster(
     await side.store.close()
     throw error
   }
-}
-
-async function sealingKey(settings: Settings, env: NodeJS.ProcessEnv): Promise<Buffer> {
-  const file = settings['secrets.key_file']
-  return await loadSealingKey({ file, dataDir: settings.data_dir, create: false, env })
 }
 
 async function machineSide(dir: DataDir, settings: Settings, key: Buffer): Promise<MoveSide<SegmentsSpec>> {

@@ -8,7 +8,6 @@
  *   parked        the seq of the message; without a kept message the old seq, which is below all others
  */
 
-import { encodeLane } from '../../metadata/lane-row.ts'
 import {
   asNextRanges,
   type LaneState,
@@ -16,6 +15,7 @@ import {
   nextRanges,
   type SeqRange,
 } from '../../metadata/lane-state.ts'
+import { encodeLane } from '../../metadata/lane-store.ts'
 import type { LaneHistoryRow, LaneRow, ParkedRow } from '../../metadata/tables.ts'
 import type { MovedLane } from './metadata-store.ts'
 import type { MovedSeq } from './seq-map.ts'

@@ -2,13 +2,15 @@
  * Reads a metadata file for `verify`: its data directory id, the positions of its lanes, and its damage. Changes
  * nothing.
  */
-import Database from 'better-sqlite3'
+import type Database from 'better-sqlite3'
 import { type Epoch, firstEpochs } from '../../contract/epochs.ts'
 import { ConfigError } from '../../platform/config-error.ts'
+import { messageOf } from '../../platform/error-code.ts'
 import { isCorrupt, isReadFailure } from '../../platform/storage-error.ts'
 import { identityOf, knownSeqOf } from '../identity.ts'
-import { isLaneRowIntact, shownLane } from '../lane-row.ts'
+import { isLaneRowIntact, shownLane } from '../lane-store.ts'
 import type { LaneRow, PipeRow } from '../tables.ts'
+import { readSqliteFile } from './file.ts'
 
 export interface CheckedLane {
   destinationId: string
@@ -46,15 +48,10 @@ export function requireIntactMetadata(file: string): void {
 }
 
 function structureProblem(file: string): string | null {
-  let database: Database.Database | null = null
   try {
-    database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
-    return structureOf(database)
+    return readSqliteFile(file, structureOf)
   } catch (error) {
-    if (!isReadFailure(error) && !isCorrupt(error)) return null
-    return error instanceof Error ? error.message : String(error)
-  } finally {
-    database?.close()
+    return isReadFailure(error) || isCorrupt(error) ? messageOf(error) : null
   }
 }
 
@@ -66,26 +63,26 @@ function structureOf(database: Database.Database): string | null {
 
 export function checkMetadata(file: string): MetadataCheck {
   const check: MetadataCheck = { dataDirId: null, epochs: firstEpochs, knownSeq: 0, lanes: [], problems: [] }
-  let database: Database.Database | null = null
   try {
-    database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
-    // One snapshot of all tables, even if a daemon writes at the same time.
-    database.exec('BEGIN')
-    const problem = structureOf(database)
-    if (problem !== null) check.problems.push(`its structure is damaged: ${problem}`)
-    const settings = database.prepare<[], [string, string]>('SELECT name, value FROM metadata_settings').raw()
-    const identity = identityOf(new Map(settings.all()))
-    check.dataDirId = identity?.dataDirId ?? null
-    check.epochs = identity?.epochs ?? firstEpochs
-    const rows = readRows(database)
-    check.lanes = rows.map(laneOf)
-    check.knownSeq = knownSeqOf(rows, check.epochs)
+    readSqliteFile(file, (database) => readInto(check, database))
   } catch (error) {
-    check.problems.push(`cannot be read: ${error instanceof Error ? error.message : String(error)}`)
-  } finally {
-    database?.close()
+    check.problems.push(`cannot be read: ${messageOf(error)}`)
   }
   return check
+}
+
+function readInto(check: MetadataCheck, database: Database.Database): void {
+  // One snapshot of all tables, even if a daemon writes at the same time.
+  database.exec('BEGIN')
+  const problem = structureOf(database)
+  if (problem !== null) check.problems.push(`its structure is damaged: ${problem}`)
+  const settings = database.prepare<[], [string, string]>('SELECT name, value FROM metadata_settings').raw()
+  const identity = identityOf(new Map(settings.all()))
+  check.dataDirId = identity?.dataDirId ?? null
+  check.epochs = identity?.epochs ?? firstEpochs
+  const rows = readRows(database)
+  check.lanes = rows.map(laneOf)
+  check.knownSeq = knownSeqOf(rows, check.epochs)
 }
 
 type LaneOfPipe = LaneRow & Pick<PipeRow, 'pipe_id' | 'pipe_name'>

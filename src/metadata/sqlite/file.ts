@@ -77,3 +77,13 @@ export function assertFullSync(database: Database.Database): void {
   if (level !== 2)
     throw new Error(`metadata: PRAGMA synchronous is ${level}, not FULL: changes would not be durable`)
 }
+
+/** Changes nothing. Throws the errors of SQLite. */
+export function readSqliteFile<T>(file: string, read: (database: Database.Database) => T): T {
+  const database = new Database(file, { readonly: true, fileMustExist: true, timeout: busyTimeoutMs })
+  try {
+    return read(database)
+  } finally {
+    database.close()
+  }
+}

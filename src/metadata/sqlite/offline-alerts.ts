@@ -1,10 +1,11 @@
 /**
  * Alert settings in a metadata file while no daemon uses it: sealed with another key, or removed if their key is lost.
  */
-import Sqlite, { type Database } from 'better-sqlite3'
+import type { Database } from 'better-sqlite3'
 import { openedAlerts, sealedAlerts } from '../alerts.ts'
 import { type Sealer, UnsealError } from '../secrets.ts'
 import type { AlertSettingsRow } from '../tables.ts'
+import { readSqliteFile } from './file.ts'
 
 type StoredAlerts = Pick<AlertSettingsRow, 'workspace_id' | 'alert_url' | 'alert_secret'> & {
   workspace_name: string
@@ -36,13 +37,10 @@ export function resealAlerts(database: Database, from: Sealer, to: Sealer): void
 
 /** Counts the workspaces of a metadata file, and those with alerts. Changes nothing. */
 export function countAlerts(file: string): { workspaces: number; withAlerts: number } {
-  const database = new Sqlite(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
-  try {
+  return readSqliteFile(file, (database) => {
     const count = (table: string) => Number(database.prepare(`SELECT count(*) FROM ${table}`).pluck().get())
     return { workspaces: count('workspaces'), withAlerts: count('alert_settings') }
-  } finally {
-    database.close()
-  }
+  })
 }
 
 /** For a restored backup: its pending alerts are out of date. */

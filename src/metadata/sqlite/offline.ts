@@ -15,6 +15,7 @@ import { type DataDirIdentity, identityOf, identityRows, knownSeqOf } from '../i
 import { formatProblem } from '../migrations.ts'
 import { createSealer, type Sealer, UnsealError } from '../secrets.ts'
 import type { DestinationRow, LaneRow } from '../tables.ts'
+import { readSqliteFile } from './file.ts'
 import { dropPendingAlerts, lostAlerts, removeAlerts, resealAlerts } from './offline-alerts.ts'
 import { type LocalCommand, recordForAll, recordLocally } from './offline-audit.ts'
 import { formatOf } from './upgrade-copy.ts'
@@ -46,20 +47,13 @@ const checkText = 'pipectl'
 
 /** True if the file's secrets were sealed with this key. Changes nothing. */
 export function isSealedWith(file: string, sealingKey: Buffer): boolean {
-  return readFile(file, (database) => checkOpens(database, createSealer(sealingKey)))
-}
-
-/** Changes nothing. */
-export function countWorkspaces(file: string): number {
-  return readFile(file, (database) =>
-    Number(database.prepare('SELECT count(*) FROM workspaces').pluck().get()),
-  )
+  return readSqliteFile(file, (database) => checkOpens(database, createSealer(sealingKey)))
 }
 
 /** Returns the secrets that `forgetSecrets` would remove with this key. Changes nothing. */
 export function findLostSecrets(file: string, sealingKey: Buffer): LostSecrets[] {
   const sealer = createSealer(sealingKey)
-  return readFile(file, (database) => {
+  return readSqliteFile(file, (database) => {
     requireKnownFormat(database)
     const ofDestinations = readDestinations(database).flatMap((one) => lostOf(sealer, one) ?? [])
     return [...ofDestinations, ...lostAlerts(database, sealer).map(asLost)]
@@ -145,7 +139,7 @@ export type StoredIdentity =
 export function readIdentity(file: string): StoredIdentity {
   if (statSync(file, { throwIfNoEntry: false })?.size === 0) return { kind: 'empty' }
   try {
-    return readFile(file, (database) => {
+    return readSqliteFile(file, (database) => {
       const tables = database.prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table'").pluck().get()
       return tables === 0 ? { kind: 'empty' } : { kind: 'found', identity: storedIdentity(database) }
     })
@@ -212,15 +206,6 @@ function changeFile<T>(file: string, change: (database: Database.Database) => T)
     // Replaced values must not stay readable in the WAL.
     database.pragma('wal_checkpoint(TRUNCATE)')
     return result
-  } finally {
-    database.close()
-  }
-}
-
-function readFile<T>(file: string, read: (database: Database.Database) => T): T {
-  const database = new Database(file, { readonly: true, fileMustExist: true, timeout: 10_000 })
-  try {
-    return read(database)
   } finally {
     database.close()
   }

@@ -13,12 +13,13 @@
  */
 import { closeSync, lstatSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'
-import Database from 'better-sqlite3'
+import type Database from 'better-sqlite3'
 import { isNoSpace, StorageUnavailableError } from '../../platform/error-code.ts'
 import { fsyncDirectory, fsyncFile } from '../../platform/fsync.ts'
 import { bytes, hourMs } from '../../platform/quantities.ts'
 import { inWords, onFile } from '../../platform/storage-error.ts'
 import { oldestFormat } from '../migrations.ts'
+import { readSqliteFile } from './file.ts'
 
 /** The file holds parked records and can have a gigabyte of them, so only the copies of two upgrades are kept. */
 const copiesKept = 2
@@ -47,7 +48,7 @@ export function keepCopy(database: Database.Database, newestFormat: number, now:
     // SQLite accepts an existing empty file as the target and keeps its mode.
     closeSync(openSync(unfinished, 'wx', 0o600))
     database.prepare('VACUUM INTO ?').run(unfinished)
-    if (formatIn(unfinished) !== format) {
+    if (readSqliteFile(unfinished, formatOf) !== format) {
       // Another process has migrated the file in the meantime.
       rmSync(unfinished)
       return null
@@ -73,15 +74,6 @@ export function formatOf(database: Database.Database): number {
   const table = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'metadata_migrations'").get()
   if (table === undefined) return 0
   return Number(database.prepare('SELECT max(number) FROM metadata_migrations').pluck().get())
-}
-
-function formatIn(file: string): number {
-  const database = new Database(file, { readonly: true })
-  try {
-    return formatOf(database)
-  } finally {
-    database.close()
-  }
 }
 
 function removeAbandoned(folder: string, now: number): void {

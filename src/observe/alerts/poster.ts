@@ -8,7 +8,8 @@
 import type { DriverSettings } from '../../destinations/driver.ts'
 import type { Post, PostOutcome } from '../../destinations/http-endpoint/post.ts'
 import type { Logger } from '../../platform/log.ts'
-import { beatEveryMs, Thread, ThreadPool, threadEntry } from '../../platform/threads.ts'
+import { beatEveryMs } from '../../platform/thread-calls.ts'
+import { Thread, ThreadPool, threadEntry } from '../../platform/threads.ts'
 
 /** The calls that the thread serves. */
 export interface PostCalls {

@@ -10,8 +10,8 @@ import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { BufferSpec } from '../../log/buffer-spec.ts'
 import { StorageUnavailableError } from '../../platform/error-code.ts'
 import { type Logger, type LogSettings, openLog } from '../../platform/log.ts'
-import type { Args, Result } from '../../platform/thread-calls.ts'
-import { beatEveryMs, Thread, ThreadPool, threadEntry } from '../../platform/threads.ts'
+import { type Args, beatEveryMs, type Result } from '../../platform/thread-calls.ts'
+import { Thread, ThreadPool, threadEntry } from '../../platform/threads.ts'
 import type { History } from './history.ts'
 
 export interface HistoryThreadData {

@@ -9,6 +9,8 @@
  * `pipectl_metrics_folded_series` is the number of series of a family that are summed.
  */
 import { Counter, Gauge, type Registry } from 'prom-client'
+import type { HistogramCounts } from '../../platform/histogram.ts'
+import { registerHistogram } from './read-histogram.ts'
 
 export const maxSeries = 500
 /** No pipe has such an id. */
@@ -72,10 +74,9 @@ export function registerFamily<T>(
     metric.reset()
     const all = objects.map((object) => ({ object, key: names.key(object), series: family.series(object) }))
     const each = Math.max(1, ...all.map(({ series }) => series.length))
-    const isOver = all.length * each > maxSeries
     const withSlot = slots.take(
       all.map(({ key }) => key),
-      isOver ? Math.floor(maxSeries / each) - 1 : all.length,
+      each,
     )
     const rest = all.filter(({ key }) => !withSlot.has(key))
     others.begin()
@@ -87,6 +88,42 @@ export function registerFamily<T>(
       family.name,
       rest.reduce((sum, { series }) => sum + series.length, 0),
     )
+  }
+}
+
+/** Like `registerFamily`, for a histogram per object. A histogram is one series per bucket, the sum and the count. */
+export function registerHistogramFamily<T>(
+  registry: Registry,
+  names: ObjectNames<T>,
+  family: { name: string; help: string; counts(object: T): HistogramCounts },
+  folded: FoldedSeries,
+): (objects: readonly T[]) => void {
+  const show = registerHistogram(registry, family.name, family.help, names.labelNames)
+  const otherLabels = Object.fromEntries(names.labelNames.map((name) => [name, other]))
+  const slots = new SeriesSlots()
+  const others = new MonotonicSums()
+  return (objects) => {
+    const all = objects.map((object) => ({ object, key: names.key(object), counts: family.counts(object) }))
+    const { bounds = [] } = all[0]?.counts ?? {}
+    const each = bounds.length + 3
+    const withSlot = slots.take(
+      all.map(({ key }) => key),
+      each,
+    )
+    const rest = all.filter(({ key }) => !withSlot.has(key))
+    others.begin()
+    for (const { key, counts } of rest) {
+      for (const [bucket, count] of counts.counts.entries())
+        others.add(key, { bucket: String(bucket) }, count)
+      others.add(key, { bucket: 'sum' }, counts.sum)
+    }
+    const shown = all
+      .filter(({ key }) => withSlot.has(key))
+      .map(({ object, counts }) => [names.labels(object), counts] as const)
+    const values = others.end().map(([, value]) => value)
+    const otherCounts = { bounds, counts: values.slice(0, -1), sum: values.at(-1) ?? 0 }
+    show(values.length === 0 ? shown : [...shown, [otherLabels, otherCounts]])
+    folded.set(family.name, rest.length * each)
   }
 }
 
@@ -102,7 +139,9 @@ function setSeries(metric: Gauge | Counter, own: Labels, series: Iterable<Series
 class SeriesSlots {
   readonly #keys = new Set<string>()
 
-  take(keys: readonly string[], count: number): ReadonlySet<string> {
+  /** `each`: the number of series of an object. */
+  take(keys: readonly string[], each: number): ReadonlySet<string> {
+    const count = keys.length * each > maxSeries ? Math.floor(maxSeries / each) - 1 : keys.length
     const present = new Set(keys)
     for (const key of this.#keys) if (!present.has(key)) this.#keys.delete(key)
     for (const key of [...this.#keys].slice(count)) this.#keys.delete(key)

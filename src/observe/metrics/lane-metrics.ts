@@ -4,7 +4,7 @@ import { laneStates } from '../../contract/destination.ts'
 import { wordsOf } from '../../contract/destination-words.ts'
 import { isFailing } from '../../contract/state-words.ts'
 import type { DeliveryMetrics, LaneMetrics } from '../../delivery/delivery.ts'
-import { type Family, type FoldedSeries, registerFamily } from './families.ts'
+import { type Family, type FoldedSeries, registerFamily, registerHistogramFamily } from './families.ts'
 import { registerHistogram } from './read-histogram.ts'
 
 export interface DeliverySources {
@@ -121,6 +121,16 @@ export function registerLanes(
     registers: [registry],
   })
   const fillers = families.map((family) => registerFamily(registry, laneNames, family, folded))
+  const showLatency = registerHistogramFamily(
+    registry,
+    laneNames,
+    {
+      name: 'pipectl_delivery_latency_seconds',
+      help: 'Time from the acceptance of a record until its destination had it, by record.',
+      counts: ({ latency }) => latency,
+    },
+    folded,
+  )
   const showSeconds = registerHistogram(
     registry,
     'pipectl_delivery_attempt_seconds',
@@ -145,6 +155,7 @@ export function registerLanes(
     restarts.reset()
     restarts.inc(workerRestarts)
     for (const fill of fillers) fill(lanes)
+    showLatency(lanes)
     showSeconds(
       attempts.flatMap(({ type, seconds }) => [
         [{ type, outcome: 'delivered' }, seconds.delivered] as const,

@@ -1,7 +1,8 @@
 /** A Prometheus histogram whose values were counted elsewhere. */
 import { Histogram, type Registry } from 'prom-client'
 import type { HistogramCounts } from '../../platform/histogram.ts'
-import type { Labels } from './families.ts'
+
+type Labels = Record<string, string>
 
 interface Value {
   value: number

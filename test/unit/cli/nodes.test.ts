@@ -35,7 +35,7 @@ async function join({ cluster }: Metadata, name: string): Promise<Joined> {
   const node = { nodeId: randomUUID(), leaseId: randomUUID(), workerId: randomUUID() }
   const address = 'http://10.0.0.1:8080'
   await cluster!.nodes.join({ nodeId: node.nodeId, name, version: '1.2.3', address }, node.leaseId, 0, false)
-  await cluster!.pipes.join(node.nodeId, node.workerId)
+  await cluster!.pipes.join({ nodeId: node.nodeId, leaseId: node.workerId })
   return node
 }
 

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { connect, createServer, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { conditionOf } from '../../../src/apps/cli/tail/where.ts'
+import { conditionOf } from '../../../src/apps/cli/tail/records.ts'
 import { cliEnv, finished, makeHome, removeHome, runCli, startCli } from '../../support/cli.ts'
 import { binary, cleanEnv, startDaemon, type TestDaemon } from '../../support/daemon.ts'
 import { programFile } from '../../support/programs.ts'

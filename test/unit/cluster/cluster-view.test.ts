@@ -27,7 +27,7 @@ async function cluster(t: Test) {
       seen,
       false,
     )
-    await store.pipes.join(node.nodeId, node.workerId)
+    await store.pipes.join({ nodeId: node.nodeId, leaseId: node.workerId })
     return node
   }
   const one = await join('one')
@@ -36,7 +36,7 @@ async function cluster(t: Test) {
       nodeId: one.nodeId,
       nodes: () => store.nodes.list(),
       owners: () => store.pipes.owners(),
-      clock: { offsetMs: -1500, now: () => ms },
+      clock: { offsetMs: -1500 },
     },
     store,
     log,
@@ -134,7 +134,7 @@ t.test('metrics do not wait for a database that does not answer', async (t) => {
       nodeId: one.nodeId,
       nodes: () => store.nodes.list(),
       owners: () => store.pipes.owners(),
-      clock: { offsetMs: 0, now: Date.now },
+      clock: { offsetMs: 0 },
     },
     store: { pipes: store.pipes, changes: { ...store.changes, newest } },
     log,

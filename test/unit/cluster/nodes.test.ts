@@ -1,6 +1,6 @@
 /** A node in the cluster: heartbeat, changes that reach every node, duties of one. On a real PostgreSQL. */
 import t, { type Test } from 'tap'
-import type { ClusterNode } from '../../../src/cluster/cluster-node.ts'
+import type { ClusterNode } from '../../../src/cluster/nodes.ts'
 import { openClusterNode } from '../../../src/cluster/nodes.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'

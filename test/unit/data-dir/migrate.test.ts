@@ -10,8 +10,8 @@ import {
   translatedParked,
   translatedRun,
 } from '../../../src/maintenance/migrate/translate.ts'
-import { decodeLane } from '../../../src/metadata/lane-row.ts'
 import { type LaneState, newLaneState } from '../../../src/metadata/lane-state.ts'
+import { decodeLane } from '../../../src/metadata/lane-store.ts'
 import type { LaneHistoryRow, ParkedRow, Tables } from '../../../src/metadata/tables.ts'
 
 /** The messages of the pipe, before and after. */

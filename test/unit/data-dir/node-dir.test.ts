@@ -9,7 +9,7 @@ import {
   requireWorkspace,
   setUpDataDir,
 } from '../../../src/maintenance/data-dir.ts'
-import { withLocalUsers } from '../../../src/maintenance/users.ts'
+import { withLocalUsers } from '../../../src/maintenance/workspaces.ts'
 import { ConfigError } from '../../../src/platform/config-error.ts'
 import { StorageUnavailableError } from '../../../src/platform/error-code.ts'
 import { openLog } from '../../../src/platform/log.ts'

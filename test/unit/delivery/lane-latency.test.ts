@@ -1,8 +1,9 @@
 /** The latency of a lane: what is measured, and when it is written. */
 import t from 'tap'
-import { LaneLatency, writeLatencyEveryMs } from '../../../src/delivery/lane-latency.ts'
-import { type LatencyCounts, sumOf } from '../../../src/metadata/lane-latency.ts'
-import { DurationHistogram } from '../../../src/platform/duration-histogram.ts'
+import { LaneLatency, writeLatencyEveryMs } from '../../../src/delivery/lane-log.ts'
+import { sumOf } from '../../../src/metadata/lane-hours.ts'
+import type { LatencyCounts } from '../../../src/metadata/lane-state.ts'
+import { DurationHistogram } from '../../../src/platform/histogram.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { transient } from '../../support/recording-driver.ts'
 import { TestClock } from '../../support/test-clock.ts'

@@ -2,7 +2,7 @@
 import { pino } from 'pino'
 import t from 'tap'
 import { dropOldParked } from '../../../src/daemon/housekeeping.ts'
-import { ParkedSpace } from '../../../src/delivery/parked/park.ts'
+import { ParkedSpace } from '../../../src/delivery/parking.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
 import { refusing, transient } from '../../support/recording-driver.ts'
 import { until } from '../../support/until.ts'

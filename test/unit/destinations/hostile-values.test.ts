@@ -85,7 +85,7 @@ const column = (kind: ColumnKind): MysqlColumn => ({
   type: kind === 'enum' ? "enum('a','b')" : kind,
   members: new Set(['a', 'b']),
   timePrecision: 6,
-  isNullable: true,
+  isNotNull: false,
   hasDefault: true,
   isGenerated: false,
 })

@@ -13,7 +13,7 @@ const column = (kind: ColumnKind): MysqlColumn => ({
   type: kind,
   members: new Set(),
   timePrecision: 6,
-  isNullable: true,
+  isNotNull: false,
   hasDefault: true,
   isGenerated: false,
 })

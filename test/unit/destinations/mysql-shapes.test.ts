@@ -15,7 +15,7 @@ const table: TableDescription = {
     type: 'text',
     members: new Set<string>(),
     timePrecision: 0,
-    isNullable: true,
+    isNotNull: false,
     hasDefault: true,
     isGenerated: false,
   })),

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { ApiError } from '../../../src/contract/errors.ts'
 import type { PipeLimits } from '../../../src/contract/pipe.ts'
-import { createQuota } from '../../../src/ingest/quota.ts'
+import { createQuota } from '../../../src/ingest/admission.ts'
 import { UsageCounter } from '../../../src/ingest/usage.ts'
 
 const limits: PipeLimits = {

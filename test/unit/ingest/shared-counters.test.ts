@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
 import t from 'tap'
-import { createQuota } from '../../../src/ingest/quota.ts'
+import { createQuota } from '../../../src/ingest/admission.ts'
 import { createBodyMemory, SharedCounters } from '../../../src/ingest/shared-counters.ts'
 
 const noon = Date.UTC(2026, 5, 1, 12)
@@ -67,7 +67,7 @@ t.test('the entry of a deleted pipe goes to a new one, empty', async (t) => {
     counters,
   )
   const entry = counters.entry('gone')
-  const body = createBodyMemory(limits.bodyBytes, counters).open('w', 'gone')
+  const body = createBodyMemory(limits.bodyBytes, counters).open({ workspaceId: 'w', pipeId: 'gone' })
   body.add(10)
   counters.giveUp('gone')
   t.equal(counters.entry('new'), entry)

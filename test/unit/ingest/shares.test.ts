@@ -17,7 +17,7 @@ function taken(
 ) {
   const reservations = []
   while (reservations.length < most) {
-    const reservation = memory.open(workspace, pipe)
+    const reservation = memory.open({ workspaceId: workspace, pipeId: pipe })
     try {
       reservation.add(size)
     } catch (error) {
@@ -46,11 +46,11 @@ t.test(
 
 t.test('one body alone always fits, and what is released is free', async (t) => {
   const memory = createBodyMemory(MiB)
-  const huge = memory.open('a', 'p')
+  const huge = memory.open({ workspaceId: 'a', pipeId: 'p' })
   for (let i = 0; i < 10; i++) huge.add(MiB)
-  t.throws(() => memory.open('b', 'p').add(1), { code: 'buffer_unavailable' })
+  t.throws(() => memory.open({ workspaceId: 'b', pipeId: 'p' }).add(1), { code: 'buffer_unavailable' })
   huge.release()
-  const next = memory.open('b', 'p')
+  const next = memory.open({ workspaceId: 'b', pipeId: 'p' })
   next.add(10 * MiB)
   next.release()
   t.equal(taken(memory, 'a', 'p', MiB / 4).length, 3)

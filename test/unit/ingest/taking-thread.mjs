@@ -3,7 +3,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 
 const { dist, memory, limits, times, atMs } = workerData
 const { SharedCounters } = await import(`${dist}/ingest/shared-counters.js`)
-const { createQuota } = await import(`${dist}/ingest/quota.js`)
+const { createQuota } = await import(`${dist}/ingest/admission.js`)
 const { createBodyMemory } = await import(`${dist}/ingest/shared-counters.js`)
 
 const counters = new SharedCounters(memory)
@@ -12,7 +12,7 @@ const bodies = createBodyMemory(limits.bodyBytes, counters)
 let accepted = 0
 let bodiesAtOnce = 0
 for (let i = 0; i < times; i++) {
-  const reservation = bodies.open('w', 'p')
+  const reservation = bodies.open({ workspaceId: 'w', pipeId: 'p' })
   try {
     reservation.add(1)
     bodiesAtOnce++

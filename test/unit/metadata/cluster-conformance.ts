@@ -60,8 +60,8 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
     const ids = []
     for (const name of ['one', 'two', 'three']) ids.push((await newPipe(metadata, workspaceId, name)).pipe_id)
     ids.sort()
-    await pipes.join('a', 'worker a')
-    await other.join('b', 'worker b')
+    await pipes.join({ nodeId: 'a', leaseId: 'worker a' })
+    await other.join({ nodeId: 'b', leaseId: 'worker b' })
     const free = await pipes.free()
     t.strictSame(free.map(({ pipeId }) => pipeId).sort(), ids)
     const [first] = await pipes.claim('worker a', [free[0]!])
@@ -79,7 +79,7 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
     await pipes.removeExpired()
     const freed = await pipes.free()
     t.equal(freed.length, 3)
-    await other.join('b', 'worker b2')
+    await other.join({ nodeId: 'b', leaseId: 'worker b2' })
     const taken = await other.claim('worker b2', freed)
     t.strictSame(
       taken.map(({ epoch }) => epoch),
@@ -107,14 +107,14 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
     const state = await metadata.laneStore.load(made.destination_id)
     await metadata.laneStore.save([{ ...state!, ownerEpoch: 7 }], [])
     const { pipes } = metadata.cluster!
-    await pipes.join('a', 'worker a')
+    await pipes.join({ nodeId: 'a', leaseId: 'worker a' })
     t.strictSame(await pipes.claim('worker a', await pipes.free()), [{ pipeId, epoch: 8 }])
   })
 
   t.test('the second worker of a node ends the first one', async (t) => {
     const { pipes } = (await (await create(t)).open()).cluster!
-    await pipes.join('a', 'first')
-    await pipes.join('a', 'second')
+    await pipes.join({ nodeId: 'a', leaseId: 'first' })
+    await pipes.join({ nodeId: 'a', leaseId: 'second' })
     t.equal(await pipes.renew('first'), null)
     t.strictSame(await pipes.workers(), [{ leaseId: 'second', nodeId: 'a', isDraining: false, buffer: null }])
   })

@@ -72,7 +72,7 @@ t.test('a renewal and a removal at the same time: one of them happens', async (t
   let renewed = 0
   for (let n = 0; n < 50; n += 1) {
     const lease = `lease ${n}`
-    await here.pipes.join('a', lease)
+    await here.pipes.join({ nodeId: 'a', leaseId: lease })
     // Both see it end at about the same moment.
     await server.query(
       `UPDATE ${database.schema}.cluster_workers SET expires_ms = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 2`,

@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap'
 import type { DeliveryAttempt } from '../../../src/contract/attempts.ts'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
-import type { AttemptQuery } from '../../../src/metadata/lane-attempts.ts'
+import type { AttemptQuery } from '../../../src/metadata/lane-history.ts'
 import { LaneOwnershipLostError } from '../../../src/metadata/lane-state.ts'
 import { rowsOf } from './database.ts'
 import { newLane, newWorkspace, ownerOf } from './fixture.ts'

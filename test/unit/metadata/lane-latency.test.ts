@@ -1,7 +1,7 @@
 /** The latency of a lane by hour: added in the saves of its owner, read by anyone of its workspace. */
 import t, { type Test } from 'tap'
-import { type LatencyCounts, sumOf } from '../../../src/metadata/lane-latency.ts'
-import { LaneOwnershipLostError } from '../../../src/metadata/lane-state.ts'
+import { sumOf } from '../../../src/metadata/lane-hours.ts'
+import { LaneOwnershipLostError, type LatencyCounts } from '../../../src/metadata/lane-state.ts'
 import { rowsOf } from './database.ts'
 import { newLane, newWorkspace } from './fixture.ts'
 

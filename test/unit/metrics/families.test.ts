@@ -5,6 +5,7 @@ import {
   FoldedSeries,
   maxSeries,
   registerFamily,
+  registerHistogramFamily,
 } from '../../../src/observe/metrics/families.ts'
 
 interface Item {
@@ -99,3 +100,41 @@ t.test('a counter over the limit only grows, whoever joins, leaves or begins aga
   fill(all(4).slice(0, -1))
   t.match(await other(), [/ 69$/])
 })
+
+t.test(
+  'a histogram has its series up to the limit; over it the last ones are added up and never decrease',
+  async (t) => {
+    const registry = new Registry()
+    const bounds = [1, 10]
+    const family = {
+      name: 'h',
+      help: 'h',
+      counts: ({ value }: Item) => ({ bounds, counts: [value, 1, 0], sum: value }),
+    }
+    const fill = registerHistogramFamily(registry, names, family, new FoldedSeries(registry))
+    const lines = async (part: string) =>
+      (await registry.metrics()).split('\n').filter((one) => one.includes(part))
+    fill(items(1, 4))
+    t.strictSame(
+      (await lines('id="0"')).map((line) => line.replace(/(,?)(id|name)="(?:[^"\\]|\\.)*"/g, '')),
+      ['h_bucket{le="1"} 4', 'h_bucket{le="10"} 5', 'h_bucket{le="+Inf"} 5', 'h_sum{} 4', 'h_count{} 5'],
+    )
+    t.strictSame(await lines('h_count{id="_other"'), [])
+
+    const each = 5
+    const count = maxSeries / each + 10
+    fill(items(count, 2))
+    const seated = maxSeries / each - 1
+    t.equal((await lines('h_count{id="')).length, seated + 1)
+    t.strictSame(await lines('h_sum{id="_other"'), [
+      `h_sum{id="_other",name="_other"} ${2 * (count - seated)}`,
+    ])
+    t.match(await lines('folded_series{'), [
+      `pipectl_metrics_folded_series{metric="h"} ${each * (count - seated)}`,
+    ])
+    fill(items(1, 2))
+    t.strictSame(await lines('h_sum{id="_other"'), [
+      `h_sum{id="_other",name="_other"} ${2 * (count - seated)}`,
+    ])
+  },
+)

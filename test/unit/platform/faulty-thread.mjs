@@ -2,7 +2,7 @@
 import { workerData } from 'node:worker_threads'
 
 const { dist, startsBadly } = workerData.data
-const { ThreadHost } = await import(`${dist}/platform/thread-host.js`)
+const { ThreadHost } = await import(`${dist}/platform/thread-calls.js`)
 const { Transferred } = await import(`${dist}/platform/thread-calls.js`)
 const errors = await import(`${dist}/platform/error-code.js`)
 const { ApiError } = await import(`${dist}/contract/errors.js`)

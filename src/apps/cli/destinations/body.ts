@@ -32,7 +32,7 @@ import { parseColumn } from './columns.ts'
 import { typeNames } from './config-keys.ts'
 import { parseDestinationUrl, urlHelp } from './connection-url.ts'
 import { deliverySettings } from './delivery-options.ts'
-import { bodyFromFile } from './file.ts'
+import { bodyFromFile } from './files.ts'
 import { needSecret, secretKeysOf, secretPlace, secretsFromEnvironment, splitPlace } from './secrets.ts'
 import { type TransformOptions, transformSettings } from './transform-options.ts'
 

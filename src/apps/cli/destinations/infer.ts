@@ -16,7 +16,7 @@ import { print } from '../output.ts'
 import { say } from '../terminal.ts'
 import { type BodyOptions, destinationBody } from './body.ts'
 import { parseColumn } from './columns.ts'
-import { sampleText } from './sample-file.ts'
+import { sampleText } from './files.ts'
 import { savingWith, sayTransformCheck, type TransformCheckOptions } from './transform-options.ts'
 
 export interface InferOptions extends BodyOptions, TransformCheckOptions {

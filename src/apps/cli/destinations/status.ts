@@ -1,11 +1,11 @@
-/** `pipectl destinations block` and `unblock`. */
+/** `pipectl destinations block`, `unblock` and `reset-pin`. */
 import type { Command } from 'commander'
 import type { DestinationStatus } from '../../../contract/destination.ts'
 import { counted } from '../../../platform/quantities.ts'
 import { nothingToDoFailure, usageFailure } from '../../client/failure.ts'
 import { allDestinations, fullName, lanePath } from '../../client/workspace.ts'
 import { connect } from '../connection.ts'
-import { type CommonOptions, define } from '../define.ts'
+import { type CommonOptions, clientCommand, define } from '../define.ts'
 import { listView, oneView, print } from '../output.ts'
 import { findDestination, findPipe } from '../references.ts'
 import { confirm, say } from '../terminal.ts'
@@ -112,4 +112,33 @@ async function setStatus(
       : `its backlog (${pending}) is delivered now`
   say(`${fullName(pipe, destination)} is ${now}: ${after}.`)
   await print(oneView(reply.text, destination.destination_id, [['destination_status', now]]), options.output)
+}
+
+export function addPinCommand(destinations: Command): void {
+  clientCommand(destinations, {
+    usage: 'reset-pin <destination>',
+    summary: 'reset the pinned key of a database server; the next connection pins the key that it finds',
+    help: `${namingHelp}\nFor a server whose key was replaced: \`destinations test\` shows its present key.`,
+    examples: ['pipectl destinations reset-pin orders/database --yes'],
+    destructive: true,
+    action: async (client, [reference], options) => {
+      const { pipe, destination } = await findDestination(client, reference!)
+      const name = fullName(pipe, destination)
+      const pinned = destination.tls_pin?.sha256
+      if (pinned !== undefined) {
+        await confirm(
+          `Reset the pinned key ${pinned} of ${name}? The next server that responds is trusted.`,
+          options.yes,
+        )
+      }
+      const reply = await client.call('resetTlsPin', {
+        path: lanePath(destination),
+      })
+      await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
+      if (!reply.body.reset) {
+        throw nothingToDoFailure(`no key is pinned for ${name}`, 'there is nothing to do')
+      }
+      say(`The next connection of ${name} pins the key that the server has then.`)
+    },
+  })
 }

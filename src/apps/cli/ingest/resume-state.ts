@@ -8,20 +8,11 @@
  * of the run distinguishes two machines with equal paths and contents.
  */
 import { createHash, randomUUID } from 'node:crypto'
-import {
-  closeSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  readSync,
-  renameSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { isObject } from '../../../contract/is-object.ts'
-import { stateDir } from '../profile-store.ts'
+import { replaceFile, stateDir } from '../profile-store.ts'
 import type { BatchLimits } from './batcher.ts'
 import { fromTheStart, type StartAt } from './input.ts'
 
@@ -95,10 +86,7 @@ export function saveState(resume: ResumeFile, input: string | null, state: Resum
   const saved = { version: 1, input: path.resolve(input), ...state }
   saved.fingerprint = fingerprintOf(input, state.offset)
   saved.savedAt = new Date().toISOString()
-  mkdirSync(path.dirname(resume.file), { recursive: true, mode: 0o700 })
-  const temporary = `${resume.file}.${process.pid}.tmp`
-  writeFileSync(temporary, JSON.stringify(saved), { mode: 0o600 })
-  renameSync(temporary, resume.file)
+  replaceFile(resume.file, JSON.stringify(saved))
 }
 
 /** The Idempotency-Key of the batch that starts at this offset. */

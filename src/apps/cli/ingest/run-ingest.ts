@@ -8,6 +8,7 @@ import type { Client, PipeDetail } from '../../client/client.ts'
 import { ApiFailure, commandFailure, exitCodes, Failure, nothingToDoFailure } from '../../client/failure.ts'
 import { io } from '../io.ts'
 import { type IngestProgress, openIngestProgress } from '../progress.ts'
+import { tryingAgain } from '../retry.ts'
 import { Batcher, type BatchLimits, bodyOf, type RecordBatch } from './batcher.ts'
 import type { InvalidPiece } from './input.ts'
 import { StreamSplitter, splitterForFile } from './layout.ts'
@@ -80,7 +81,8 @@ export async function runIngest(
   const state = startingState(settings, resume, pipe, limits)
   const input = openInput(settings, state)
   const progress = openIngestProgress(input.totalBytes, state.offset)
-  const sending = { ...settings, origin, onWait: waiting(progress) }
+  const onWait = (reason: string, waitMs: number) => progress.note(tryingAgain(reason, waitMs))
+  const sending = { ...settings, origin, onWait }
   const send: RunParts['send'] = (request) => sendBatch(client, pipe.pipe_id, request, sending)
   return new IngestRun({ settings, limits, resume, state, input, progress, send }).run()
 }
@@ -276,10 +278,6 @@ function invalidInput(name: string, piece: InvalidPiece): Failure {
 /** True for a first line of values separated by commas, semicolons or tabs, without JSON objects or arrays. */
 function looksLikeCsv({ line, bytes }: InvalidPiece): boolean {
   return line === 1 && /^[^{}[\]]*[,;\t][^{}[\]]*$/.test(bytes.toString('utf8'))
-}
-
-function waiting(progress: IngestProgress): (reason: string, waitMs: number) => void {
-  return (reason, waitMs) => progress.note(`${reason}; trying again in ${Math.ceil(waitMs / 1000)} s`)
 }
 
 /** True if smaller batches help: the body was too large, or an unknown record of it was rejected. */

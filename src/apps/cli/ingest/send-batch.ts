@@ -6,10 +6,10 @@
 import { setTimeout } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
-import { backoffMs } from '../../../platform/backoff.ts'
 import { duration } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
-import { ApiFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
+import { ApiFailure, exitCodes, Failure } from '../../client/failure.ts'
+import { retryWaitMs } from '../retry.ts'
 
 const compress = promisify(gzip)
 
@@ -37,14 +37,14 @@ export async function sendBatch(
   const sent = settings.gzip ? await compress(body, { level: 1 }) : body
   if (settings.gzip) headers['content-encoding'] = 'gzip'
   const deadline = Date.now() + settings.patienceMs
-  for (let attempt = 0; ; attempt += 1) {
+  for (let attempt = 1; ; attempt += 1) {
     settings.signal.throwIfAborted()
     try {
       await client.ingest(pipeId, { body: sent, headers, signal: settings.signal })
       return
     } catch (error) {
-      const waitMs = pauseAfter(error, attempt)
-      if (waitMs === null || !(error instanceof Failure)) throw error
+      const waitMs = retryWaitMs(error, attempt, 250)
+      if (waitMs === null || !(error instanceof Failure) || isMisconfigured(error)) throw error
       if (Date.now() + waitMs > deadline) throw givenUp(error, waitMs)
       settings.onWait(error.message, waitMs)
       await setTimeout(waitMs, undefined, { signal: settings.signal })
@@ -52,14 +52,9 @@ export async function sendBatch(
   }
 }
 
-/** The wait before the next attempt. Null: another attempt would not help. */
-function pauseAfter(error: unknown, attempt: number): number | null {
-  const growing = backoffMs(attempt + 1, 250, 15_000)
-  if (error instanceof UnreachableFailure) return growing
-  if (!(error instanceof ApiFailure)) return null
-  if (error.status !== 429 && error.status !== 408 && error.status < 500) return null
-  if (error.code === 'configuration_error') return null
-  return error.retryAfterMs ?? growing
+/** A 500 that only a change of the pipe ends. */
+function isMisconfigured(error: Failure): boolean {
+  return error instanceof ApiFailure && error.code === 'configuration_error'
 }
 
 function givenUp(error: Failure, waitMs: number): Failure {

@@ -4,6 +4,7 @@
  *
  * Secrets cannot be read back, so a stored secret counts as unchanged unless `updateSecrets` is set.
  */
+import { isDeepStrictEqual } from 'node:util'
 import { wholeColumn } from '../../../contract/column-rules.ts'
 import type { Destination, DestinationStatus } from '../../../contract/destination.ts'
 import { redactedConfig } from '../../../contract/destination-secrets.ts'
@@ -15,7 +16,7 @@ import type { DeclaredDestination, DeclaredPipe } from './document.ts'
 import { matchDestinations, unnamedMatches } from './match.ts'
 
 /** An action on a pipe. `name` identifies the pipe, which may not have an id yet. */
-export type Step = { name: string; summary: string; destroys: boolean } & (
+export type Step = { name: string; summary: string } & (
   | { kind: 'create-pipe'; fields: PipeUpdate }
   | { kind: 'update-pipe'; fields: PipeUpdate }
   | { kind: 'delete-pipe' }
@@ -51,15 +52,14 @@ export function planSteps(
   if (options.prune) {
     for (const { pipe } of existing) {
       if (declared.some((one) => one.name === pipe.pipe_name)) continue
-      steps.push({
-        kind: 'delete-pipe',
-        name: pipe.pipe_name,
-        summary: `- pipe ${pipe.pipe_name}`,
-        destroys: true,
-      })
+      steps.push({ kind: 'delete-pipe', name: pipe.pipe_name, summary: `- pipe ${pipe.pipe_name}` })
     }
   }
-  return [...steps.filter((step) => !step.destroys), ...steps.filter((step) => step.destroys)]
+  return [...steps.filter((step) => !destroys(step)), ...steps.filter(destroys)]
+}
+
+export function destroys({ kind }: Step): boolean {
+  return /^(delete|remove)-/.test(kind)
 }
 
 /** Destinations that the file declares without a name, each with the criterion that matched it. */
@@ -74,7 +74,7 @@ export function foundUnnamed(declared: readonly DeclaredPipe[], existing: readon
 /** Resources that are not in the file and are kept, because pruning is off. */
 export function extras(declared: readonly DeclaredPipe[], existing: readonly PipeDetail[]): string[] {
   const pruned = planSteps(declared, existing, { prune: true, updateSecrets: false })
-  return pruned.filter((step) => step.destroys).map((step) => step.summary.replace(/^- /, ''))
+  return pruned.filter(destroys).map((step) => step.summary.replace(/^- /, ''))
 }
 
 function pipeSteps(pipe: DeclaredPipe, detail: PipeDetail | null): Step[] {
@@ -82,29 +82,23 @@ function pipeSteps(pipe: DeclaredPipe, detail: PipeDetail | null): Step[] {
   const steps: Step[] = []
   if (detail === null) {
     const { pipe_status: status, ...fields } = pipe.fields
-    steps.push({ kind: 'create-pipe', name, fields, summary: `+ pipe ${name}`, destroys: false })
+    steps.push({ kind: 'create-pipe', name, fields, summary: `+ pipe ${name}` })
     if (status === 'paused') {
       const summary = `~ pipe ${name}: pipe_status paused`
-      steps.push({ kind: 'update-pipe', name, fields: { pipe_status: status }, summary, destroys: false })
+      steps.push({ kind: 'update-pipe', name, fields: { pipe_status: status }, summary })
     }
   } else {
     const changed = changes(pipe.fields, detail.pipe)
     if (changed.length > 0) {
       const fields: PipeUpdate = Object.fromEntries(changed.map((one) => [one.key, one.to]))
-      steps.push({
-        kind: 'update-pipe',
-        name,
-        fields,
-        summary: `~ pipe ${name}: ${describe(changed)}`,
-        destroys: false,
-      })
+      steps.push({ kind: 'update-pipe', name, fields, summary: `~ pipe ${name}: ${describe(changed)}` })
     }
   }
   if (pipe.limits !== null) {
     const changed = changes(pipe.limits, detail?.limits ?? {})
     if (changed.length > 0) {
       const summary = `${detail?.limits ? '~' : '+'} limits of ${name}: ${describe(changed)}`
-      steps.push({ kind: 'put-limits', name, limits: pipe.limits, summary, destroys: false })
+      steps.push({ kind: 'put-limits', name, limits: pipe.limits, summary })
     }
   }
   return steps
@@ -116,17 +110,11 @@ function originSteps(pipe: DeclaredPipe, detail: PipeDetail | null, options: Pla
   const existing = detail?.allowed_origins ?? []
   const steps: Step[] = [...new Set(pipe.origins)]
     .filter((origin) => !existing.some((one) => one.origin_domain === origin))
-    .map((origin) => ({
-      kind: 'add-origin',
-      name,
-      origin,
-      summary: `+ origin ${origin} of ${name}`,
-      destroys: false,
-    }))
+    .map((origin) => ({ kind: 'add-origin', name, origin, summary: `+ origin ${origin} of ${name}` }))
   for (const one of options.prune ? existing : []) {
     if (pipe.origins.includes(one.origin_domain)) continue
     const summary = `- origin ${one.origin_domain} of ${name}`
-    steps.push({ kind: 'remove-origin', name, originId: one.pipe_allowed_origin_id, summary, destroys: true })
+    steps.push({ kind: 'remove-origin', name, originId: one.pipe_allowed_origin_id, summary })
   }
   return steps
 }
@@ -145,13 +133,7 @@ function destinationSteps(pipe: DeclaredPipe, detail: PipeDetail | null, options
   for (const one of options.prune ? existing : []) {
     if (kept.has(one)) continue
     const summary = `- destination ${pipe.name}/${one.destination_name} (${kindOf(one)}, ${describeTarget(one)})`
-    steps.push({
-      kind: 'delete-destination',
-      name: pipe.name,
-      destinationId: one.destination_id,
-      summary,
-      destroys: true,
-    })
+    steps.push({ kind: 'delete-destination', name: pipe.name, destinationId: one.destination_id, summary })
   }
   return steps
 }
@@ -175,7 +157,7 @@ function createStep(name: string, declared: DeclaredDestination): Step {
   }
   const own = declared.settings.destination_name ?? null
   const summary = `+ destination ${name}${own === null ? '' : `/${own}`} (${kindOf(shown)}, ${describeTarget(shown)})`
-  return { kind: 'create-destination', name, body, status: declared.status, summary, destroys: false }
+  return { kind: 'create-destination', name, body, status: declared.status, summary }
 }
 
 function changeSteps(
@@ -198,11 +180,11 @@ function changeSteps(
   if (parts.length > 0) {
     const patch: DestinationPatch = Object.assign({}, ...edits.map((edit) => edit.patch))
     const summary = `~ ${what}: ${parts.join('; ')}`
-    steps.push({ kind: 'update-destination', name, destinationId, patch, summary, destroys: false })
+    steps.push({ kind: 'update-destination', name, destinationId, patch, summary })
   }
   if (declared.status !== null && declared.status !== existing.destination_status) {
     const summary = `~ ${what}: destination_status ${existing.destination_status} → ${declared.status}`
-    steps.push({ kind: 'set-status', name, destinationId, status: declared.status, summary, destroys: false })
+    steps.push({ kind: 'set-status', name, destinationId, status: declared.status, summary })
   }
   return steps
 }
@@ -257,7 +239,7 @@ function retryEdit({ maxRetrySeconds }: DeclaredDestination, existing: Destinati
 }
 
 function columnsEdit({ columns }: DeclaredDestination, existing: Destination): Edit {
-  if (!columns || equal(columns.map(wholeColumn), existing.columns ?? [])) return noEdit
+  if (!columns || isDeepStrictEqual(columns.map(wholeColumn), existing.columns ?? [])) return noEdit
   return { patch: { columns }, parts: [`${columns.length} columns replace ${existing.columns?.length ?? 0}`] }
 }
 
@@ -272,7 +254,7 @@ function transformEdit(
   const complete = (one: typeof transform) =>
     one === null ? null : { filter: one.filter ?? null, map: one.map ?? [] }
   const needsSalt = hasMaskSalt && (updateSecrets || stored?.mask_salt === undefined)
-  if (equal(complete(transform), complete(stored)) && !needsSalt) return noEdit
+  if (isDeepStrictEqual(complete(transform), complete(stored)) && !needsSalt) return noEdit
   if (transform === null) return { patch: { transform }, parts: ['transform removed'] }
   const salt = needsSalt ? { mask_salt: declared.maskSalt() } : {}
   return { patch: { transform: { ...transform, ...salt } }, parts: ['transform set'] }
@@ -299,25 +281,13 @@ function changes(wanted: object, has: object): Change[] {
     .map(([key, to]) => ({ key, from: current.get(key), to }))
     .filter(
       ({ key, from, to }) =>
-        !(key === 'port' ? String(from) === String(to) : equal(trimmed(from), trimmed(to))),
+        !(key === 'port' ? String(from) === String(to) : isDeepStrictEqual(trimmed(from), trimmed(to))),
     )
 }
 
 /** The daemon trims these names. */
 function trimmed(value: unknown): unknown {
   return typeof value === 'string' ? value.trim() : (value ?? null)
-}
-
-function equal(a: unknown, b: unknown): boolean {
-  return canonical(a) === canonical(b)
-}
-
-/** JSON with sorted keys. */
-function canonical(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`
-  if (value === null || typeof value !== 'object') return JSON.stringify(value) ?? 'null'
-  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))
-  return `{${entries.map(([key, one]) => `${JSON.stringify(key)}:${canonical(one)}`).join(',')}}`
 }
 
 function describe(list: readonly Change[]): string {

@@ -1,7 +1,7 @@
 /** Parked records as a list. */
 import type { ParkedRecord } from '../../../contract/parked.ts'
 import { ago } from '../../../platform/quantities.ts'
-import { errorWords, placeWords, shortIds } from '../../client/parked.ts'
+import { errorWords, placeWords, shortIds, stateWord } from '../../client/parked.ts'
 import { listView, type View } from '../output.ts'
 
 export function parkedView(parked: readonly ParkedRecord[]): View {
@@ -12,16 +12,11 @@ export function parkedView(parked: readonly ParkedRecord[]): View {
     columns: [
       ['PARKED', (one) => short.get(one.parked_id) ?? one.parked_id],
       [{ label: 'WHEN', gives: 2 }, (one) => ago(one.parked_ts, Date.now())],
-      [{ label: 'STATE', gives: 1 }, stateOf],
+      [{ label: 'STATE', gives: 1 }, stateWord],
       ['RECORD', placeWords],
       [{ label: 'ATTEMPTS', gives: 3 }, (one) => String(one.attempts)],
       [{ label: 'ERROR', wraps: true }, (one) => errorWords(one.error)],
     ],
     empty: 'nothing is parked',
   })
-}
-
-function stateOf({ state, reason }: ParkedRecord): string {
-  if (state === 'replaying') return state
-  return reason === 'skipped' ? reason : 'rejected'
 }

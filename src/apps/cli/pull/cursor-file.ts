@@ -4,10 +4,10 @@
  * that is killed between its output and that request would receive the message again.
  */
 import { createHash } from 'node:crypto'
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { isObject } from '../../../contract/is-object.ts'
-import { stateDir } from '../profile-store.ts'
+import { replaceFile, stateDir } from '../profile-store.ts'
 
 export interface PullCursor {
   /** The last message whose output is complete. */
@@ -37,12 +37,7 @@ export function openCursorFile(url: string, destinationId: string, env: NodeJS.P
       return { doneSeq: value.doneSeq, toldSeq: value.toldSeq }
     },
     save(cursor) {
-      mkdirSync(path.dirname(file), { recursive: true, mode: 0o700 })
-      const temporary = `${file}.${process.pid}.tmp`
-      writeFileSync(temporary, JSON.stringify({ url, destination_id: destinationId, ...cursor }), {
-        mode: 0o600,
-      })
-      renameSync(temporary, file)
+      replaceFile(file, JSON.stringify({ url, destination_id: destinationId, ...cursor }))
     },
   }
 }

@@ -8,11 +8,11 @@
  */
 import { setTimeout } from 'node:timers/promises'
 import type { Destination } from '../../../contract/destination.ts'
-import { backoffMs } from '../../../platform/backoff.ts'
 import type { Client } from '../../client/client.ts'
-import { ApiFailure, commandFailure, exitCodes, Failure, UnreachableFailure } from '../../client/failure.ts'
+import { ApiFailure, commandFailure, exitCodes, Failure } from '../../client/failure.ts'
 import { parseObject } from '../../client/http.ts'
 import { elementTexts, valueText } from '../../client/json-text.ts'
+import { retryWaitMs, tryingAgain } from '../retry.ts'
 import { type CursorFile, startAfter } from './cursor-file.ts'
 import type { PulledMessage, Sink } from './sinks.ts'
 
@@ -149,17 +149,13 @@ function leasedLane(client: Client, destinationId: string): Lane {
 
 /** A consumer that follows survives restarts of the daemon. The other modes fail immediately. */
 async function patiently<T>(settings: PullSettings, ask: () => Promise<T>): Promise<T> {
-  for (let attempt = 0; ; attempt += 1) {
+  for (let attempt = 1; ; attempt += 1) {
     try {
       return await ask()
     } catch (error) {
-      const passing =
-        error instanceof UnreachableFailure ||
-        (error instanceof ApiFailure && (error.status === 429 || error.status >= 500))
-      if (!passing || settings.mode !== 'follow') throw error
-      const asked = error instanceof ApiFailure ? error.retryAfterMs : null
-      const waitMs = asked ?? backoffMs(attempt + 1, 500, 15_000)
-      settings.onNote(`${error.message}; trying again in ${Math.ceil(waitMs / 1000)} s`)
+      const waitMs = settings.mode === 'follow' ? retryWaitMs(error, attempt) : null
+      if (waitMs === null || !(error instanceof Failure)) throw error
+      settings.onNote(tryingAgain(error.message, waitMs))
       await setTimeout(waitMs, undefined, { signal: settings.signal })
     }
   }

@@ -6,12 +6,12 @@ import { spawn } from 'node:child_process'
 import { fstatSync, fsyncSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
 import { backoffMs } from '../../../platform/backoff.ts'
-import { errorCode } from '../../../platform/error-code.ts'
-import { commandFailure, exitCodes, Failure } from '../../client/failure.ts'
+import { commandFailure } from '../../client/failure.ts'
 import { retryAfterMs } from '../../client/http.ts'
 import { singleLine } from '../../client/json-text.ts'
 import { printableJson } from '../../client/printable.ts'
 import { io } from '../io.ts'
+import { writeData } from '../terminal.ts'
 
 export interface PulledMessage {
   pipeId: string
@@ -43,19 +43,9 @@ export function stdoutSink(format: PullFormat): Sink {
   const isFile = fd !== undefined && fstatSync(fd).isFile()
   const onTerminal = io().stdout.isTTY === true
   return async (message) => {
-    await new Promise<void>((resolve, reject) => {
-      const text = messageText(message, format, onTerminal)
-      io().stdout.write(text, (error) => (error ? reject(error) : resolve()))
-    }).catch((error: unknown) => {
-      const isReaderGone = errorCode(error) === 'EPIPE'
-      const why = error instanceof Error ? error.message : String(error)
-      throw new Failure(
-        isReaderGone ? exitCodes.readerGone : exitCodes.failed,
-        `message ${message.msgId} could not be written: ${why}`,
-        'run the command again: it begins with this message',
-        error,
-      )
-    })
+    const problem = `message ${message.msgId} could not be written`
+    const hint = 'run the command again: it begins with this message'
+    await writeData(messageText(message, format, onTerminal), problem, hint)
     if (isFile) fsyncSync(fd)
   }
 }

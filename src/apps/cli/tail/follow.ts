@@ -7,12 +7,10 @@
  * that it drops. Nothing is repeated, and every loss is counted, as far as the pipe keeps its records.
  */
 import { setTimeout as wait } from 'node:timers/promises'
-import { backoffMs } from '../../../platform/backoff.ts'
 import { counted } from '../../../platform/quantities.ts'
 import type { Client } from '../../client/client.ts'
 import { EventStreamError, EventStreamParser, type ServerEvent } from '../../client/event-stream.ts'
 import {
-  ApiFailure,
   commandFailure,
   exitCodes,
   Failure,
@@ -21,7 +19,8 @@ import {
 } from '../../client/failure.ts'
 import { brokenConnection, parseObject } from '../../client/http.ts'
 import { valueText } from '../../client/json-text.ts'
-import type { TailedRecord } from './record-lines.ts'
+import { retryWaitMs, tryingAgain } from '../retry.ts'
+import type { TailedRecord } from './records.ts'
 
 export interface TailSettings {
   pipeId: string
@@ -38,7 +37,6 @@ export interface TailSettings {
 
 /** The daemon sends something at least every 10 s. */
 const silentMs = 35_000
-const longestWaitMs = 15_000
 
 /** Ends with a Failure: interrupted, the pipe was deleted, the key was revoked, or the first connection failed. */
 export async function follow(client: Client, settings: TailSettings): Promise<never> {
@@ -60,28 +58,17 @@ export async function follow(client: Client, settings: TailSettings): Promise<ne
       }
     } catch (error) {
       if (signal.aborted) throw interrupted(settings, lastId)
-      if (!(error instanceof Failure) || lastId === null || !mayPass(error)) throw error
+      if (!(error instanceof Failure) || lastId === null) throw error
       cause = error
     }
     attempts += 1
-    const waitMs = pauseMs(cause, attempts)
-    onNote(`${cause.message}; trying again in ${Math.ceil(waitMs / 1000)} s`)
+    const waitMs = retryWaitMs(cause, attempts)
+    if (waitMs === null) throw cause
+    onNote(tryingAgain(cause.message, waitMs))
     await wait(waitMs, undefined, { signal }).catch(() => {
       throw interrupted(settings, lastId)
     })
   }
-}
-
-function pauseMs(cause: Failure, attempts: number): number {
-  const asked = cause instanceof ApiFailure ? cause.retryAfterMs : null
-  return asked ?? backoffMs(attempts, 500, longestWaitMs)
-}
-
-function mayPass(error: Failure): boolean {
-  return (
-    error instanceof UnreachableFailure ||
-    (error instanceof ApiFailure && (error.status === 429 || error.status >= 500))
-  )
 }
 
 /** Resolves with the reason if the connection ended and another one can be opened. Otherwise throws Failure. */

@@ -1,8 +1,11 @@
 /** Keys of the whole application: / searches, g o and g p open pages, ? shows all keys. */
-import { useEffect, useState } from 'react'
+import { lazy, Suspense, useEffect, useState } from 'react'
 import { useLocation } from 'wouter'
-import { Dialog } from '../ui/dialog.tsx'
-import { Facts } from '../ui/layout.tsx'
+import { Guard } from './guard.tsx'
+
+const KeyboardHelp = lazy(() =>
+  import('./keyboard-help.tsx').then((module) => ({ default: module.KeyboardHelp })),
+)
 
 const places: Record<string, string> = {
   o: '/',
@@ -23,22 +26,13 @@ export function Keyboard() {
     addEventListener('keydown', onKey)
     return () => removeEventListener('keydown', onKey)
   }, [go])
+  if (!isHelpOpen) return null
   return (
-    <Dialog title="Keyboard" open={isHelpOpen} onClose={() => setHelpOpen(false)}>
-      <Facts
-        facts={[
-          ['/', 'search pipes and lanes'],
-          ['g o', 'overview'],
-          ['g p', 'pipes'],
-          ['g k', 'API keys'],
-          ['g u', 'users'],
-          ['g s', 'service'],
-          ['g r', 'API reference'],
-          ['?', 'this help'],
-          ['Esc', 'close a dialog'],
-        ]}
-      />
-    </Dialog>
+    <Guard>
+      <Suspense fallback={null}>
+        <KeyboardHelp onClose={() => setHelpOpen(false)} />
+      </Suspense>
+    </Guard>
   )
 }
 

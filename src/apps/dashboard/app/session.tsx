@@ -1,13 +1,19 @@
 /** The session. Nothing is shown before it is loaded. Open pages stay open when it ends. */
 import { useQuery } from '@tanstack/react-query'
-import { type ReactNode, useSyncExternalStore } from 'react'
+import { lazy, type ReactNode, Suspense, useEffect, useSyncExternalStore } from 'react'
 import { currentSession } from '../data/api.ts'
 import { queryClient } from '../data/query-client.ts'
 import { SessionContext } from '../data/session-context.ts'
 import { hasEnded, sessionEnd, setSessionEnded } from '../data/session-end.ts'
-import { Dialog } from '../ui/dialog.tsx'
 import { Notice, Skeleton } from '../ui/layout.tsx'
+import { Guard } from './guard.tsx'
 import { FrontPage, SignInForm } from './sign-in.tsx'
+
+// The package of dialogs is a tenth of the first page. It is loaded once the page is there, and not when the session
+// ends: after an upgrade of pipectl the server no longer has the files of this page.
+const loadSessionEnded = () => import('./session-ended.tsx')
+const loadAfterMs = 5_000
+const SessionEnded = lazy(() => loadSessionEnded().then((module) => ({ default: module.SessionEnded })))
 
 export function SessionGate({ children }: { children: ReactNode }) {
   const { data: session, error } = useQuery({
@@ -18,6 +24,10 @@ export function SessionGate({ children }: { children: ReactNode }) {
     refetchInterval: ({ state }) => (state.error !== null && !hasEnded(state.error) ? 2_000 : false),
   })
   const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
+  useEffect(() => {
+    const timer = setTimeout(() => loadSessionEnded().catch(() => {}), loadAfterMs)
+    return () => clearTimeout(timer)
+  }, [])
   if (session === undefined) {
     if (error === null) return <FrontPage title="pipectl">{<Skeleton lines={3} />}</FrontPage>
     if (hasEnded(error)) {
@@ -36,10 +46,13 @@ export function SessionGate({ children }: { children: ReactNode }) {
   return (
     <SessionContext value={session}>
       {children}
-      <Dialog title="Your session has ended" open={isEnded} top>
-        <p>Sign in to continue. What you typed is kept.</p>
-        <SignInForm onDone={signedIn} email={session.user.user_email} />
-      </Dialog>
+      {isEnded ? (
+        <Guard>
+          <Suspense fallback={null}>
+            <SessionEnded email={session.user.user_email} onDone={signedIn} />
+          </Suspense>
+        </Guard>
+      ) : null}
     </SessionContext>
   )
 }

@@ -1,7 +1,8 @@
 /** The content of the user menu. */
 import * as Menu from '@radix-ui/react-dropdown-menu'
 import type { ReactNode } from 'react'
-import { Outside } from '../ui/text.tsx'
+import { setTimeStyle, type TimeStyle, timeStyle } from '../data/time-style.ts'
+import { Outside, timeZone } from '../ui/text.tsx'
 import { type Theme, useTheme } from './theme.ts'
 import styles from './user-menu.module.css'
 
@@ -21,6 +22,11 @@ const themes: readonly [Theme, string][] = [
   ['dark', 'Dark theme'],
 ]
 
+const timeStyles: readonly [TimeStyle, string][] = [
+  ['relative', 'Relative times'],
+  ['absolute', `Dates and times (${timeZone})`],
+]
+
 export function UserMenuItems(props: UserMenuProps) {
   const [theme, setTheme] = useTheme()
   return (
@@ -31,16 +37,9 @@ export function UserMenuItems(props: UserMenuProps) {
           <Menu.Label className={styles.label}>
             {props.role} in <Outside text={props.workspace} />
           </Menu.Label>
-          <Menu.RadioGroup value={theme} onValueChange={(next) => setTheme(next as Theme)}>
-            {themes.map(([value, words]) => (
-              <Menu.RadioItem key={value} value={value} className={styles.item}>
-                <span className={styles.tick} aria-hidden="true">
-                  {theme === value ? '✓' : ''}
-                </span>
-                {words}
-              </Menu.RadioItem>
-            ))}
-          </Menu.RadioGroup>
+          <Radios value={theme} options={themes} onValue={setTheme} />
+          <Menu.Separator className={styles.separator} />
+          <Radios value={timeStyle} options={timeStyles} onValue={setTimeStyle} />
           <Menu.Separator className={styles.separator} />
           <Menu.Item className={styles.item} onSelect={props.onPassword}>
             <span className={styles.tick} />
@@ -53,5 +52,28 @@ export function UserMenuItems(props: UserMenuProps) {
         </Menu.Content>
       </Menu.Portal>
     </Menu.Root>
+  )
+}
+
+function Radios<Value extends string>({
+  value,
+  options,
+  onValue,
+}: {
+  value: Value
+  options: readonly (readonly [Value, string])[]
+  onValue: (value: Value) => void
+}) {
+  return (
+    <Menu.RadioGroup value={value} onValueChange={(next) => onValue(next as Value)}>
+      {options.map(([one, words]) => (
+        <Menu.RadioItem key={one} value={one} className={styles.item}>
+          <span className={styles.tick} aria-hidden="true">
+            {value === one ? '✓' : ''}
+          </span>
+          {words}
+        </Menu.RadioItem>
+      ))}
+    </Menu.RadioGroup>
   )
 }

@@ -18,12 +18,16 @@ export function useNow(): number {
   return useSyncExternalStore(listen, () => nowMs)
 }
 
+/** Everything that shows a time is rendered again. */
+export function tick(): void {
+  nowMs = Date.now() + skewMs
+  for (const each of listeners) each()
+}
+
 function listen(changed: () => void): () => void {
   listeners.add(changed)
   timer ??= setInterval(() => {
-    if (document.hidden) return
-    nowMs = Date.now() + skewMs
-    for (const each of listeners) each()
+    if (!document.hidden) tick()
   }, 1_000)
   return () => {
     listeners.delete(changed)

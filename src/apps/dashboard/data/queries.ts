@@ -4,6 +4,7 @@ import { useEffect, useSyncExternalStore } from 'react'
 import { minuteMs } from '../../../platform/quantities.ts'
 import { ApiFailure } from '../../client/failure.ts'
 import { api, change, dashboard } from './api.ts'
+import { useHourRange } from './hour-range.ts'
 import { usePipeOverview } from './overview.ts'
 import { useSession } from './session-context.ts'
 import { sessionEnd } from './session-end.ts'
@@ -123,37 +124,46 @@ export function useUsers() {
   })
 }
 
-/** The last 24 hours, of a pipe or (null) of all; once a minute, however often pages with it are opened. */
+/** The hours of the range of the page; once a minute, however often pages with it are opened. */
+function useHours<Result>(
+  key: readonly (string | null)[],
+  read: (call: { query: Record<string, string>; signal: AbortSignal }) => Promise<Result>,
+) {
+  const { query } = useHourRange()
+  const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
+  return useQuery({
+    queryKey: [usageKey, ...key, query],
+    queryFn: ({ signal }) => read({ query, signal }),
+    staleTime: usageEveryMs,
+    refetchInterval: isEnded ? false : usageEveryMs,
+  })
+}
+
+/** `pipeId` null: all pipes. */
 export function useUsage(pipeId: string | null) {
-  const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
-  return useQuery({
-    queryKey: [usageKey, pipeId],
-    queryFn: async ({ signal }) => (await usageOf(pipeId, signal)).body.hours,
-    staleTime: usageEveryMs,
-    refetchInterval: isEnded ? false : usageEveryMs,
+  return useHours([pipeId], async (call) => {
+    const { body } =
+      pipeId === null
+        ? await api.call('getUsage', call)
+        : await api.call('getPipeUsage', { path: { pipe_id: pipeId }, ...call })
+    return body.hours
   })
 }
 
-function usageOf(pipeId: string | null, signal: AbortSignal) {
-  if (pipeId === null) return api.call('getUsage', { signal })
-  return api.call('getPipeUsage', { path: { pipe_id: pipeId }, signal })
-}
-
-/** The same of one lane. */
 export function useLaneUsage(pipeId: string, destinationId: string) {
-  const isEnded = useSyncExternalStore(sessionEnd.subscribe, sessionEnd.isEnded)
-  return useQuery({
-    queryKey: [usageKey, pipeId, destinationId],
-    queryFn: async ({ signal }) =>
-      (
-        await api.call('getDestinationUsage', {
-          path: { pipe_id: pipeId, destination_id: destinationId },
-          signal,
-        })
-      ).body.hours,
-    staleTime: usageEveryMs,
-    refetchInterval: isEnded ? false : usageEveryMs,
-  })
+  const path = { pipe_id: pipeId, destination_id: destinationId }
+  return useHours(
+    [pipeId, destinationId],
+    async (call) => (await api.call('getDestinationUsage', { path, ...call })).body.hours,
+  )
+}
+
+export function useLatency(pipeId: string, destinationId: string) {
+  const path = { pipe_id: pipeId, destination_id: destinationId }
+  return useHours(
+    [pipeId, destinationId, 'latency'],
+    async (call) => (await api.call('getDestinationLatency', { path, ...call })).body,
+  )
 }
 
 /** Delivery saves a new key after a few seconds. */

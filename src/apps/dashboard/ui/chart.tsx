@@ -6,15 +6,18 @@ import UPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
 import { count } from '../../../platform/quantities.ts'
 import styles from './chart.module.css'
+import { timeZone } from './text.tsx'
 
 export interface ChartProps {
   /** Describes the chart in words. */
   description: string
   /** Seconds since 1970. */
   times: readonly number[]
-  series: readonly { name: string; values: readonly number[] }[]
+  series: readonly { name: string; values: readonly (number | null)[] }[]
   /** True: a value holds until the next time, as for an hourly count. */
   isStepped?: boolean
+  /** The labels of the axis of values; by default they are counts. */
+  format?: ((value: number) => string) | undefined
 }
 
 const height = 190
@@ -24,10 +27,9 @@ const shortestSeconds = 300
 const wholeSteps = [1, 2, 5]
   .flatMap((one) => [0, 1, 2, 3, 4, 5, 6].map((power) => one * 10 ** power))
   .sort((a, b) => a - b)
-const dashes = [[], [6, 4]]
-const colours = ['--accent', '--warn']
+const dashes = [[], [6, 4], [2, 3]]
+const colours = ['--accent', '--warn', '--bad']
 
-const { timeZone } = Intl.DateTimeFormat().resolvedOptions()
 const daySeconds = 86_400
 const timeOfDay = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' })
 const timeWithSeconds = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' })
@@ -43,14 +45,18 @@ function timeLabels(times: readonly number[], stepSeconds: number): string[] {
   })
 }
 
-export function Chart({ description, times, series, isStepped = false }: ChartProps) {
+export function Chart({ description, times, series, isStepped = false, format = count }: ChartProps) {
   const place = useRef<HTMLDivElement>(null)
   const plot = useRef<UPlot | null>(null)
   const names = series.map(({ name }) => name).join('\n')
   useEffect(() => {
     const element = place.current
     if (element === null) return
-    const made = new UPlot(optionsOf(names.split('\n'), element.clientWidth, isStepped), [[], []], element)
+    const made = new UPlot(
+      optionsOf(names.split('\n'), element.clientWidth, { isStepped, format }),
+      [[], []],
+      element,
+    )
     plot.current = made
     const resized = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }))
     resized.observe(element)
@@ -66,7 +72,7 @@ export function Chart({ description, times, series, isStepped = false }: ChartPr
       scheme.removeEventListener('change', redraw)
       made.destroy()
     }
-  }, [names, isStepped])
+  }, [names, isStepped, format])
   useEffect(() => {
     plot.current?.setData([[...times], ...series.map(({ values }) => [...values])])
   }, [times, series])
@@ -86,7 +92,11 @@ export function Chart({ description, times, series, isStepped = false }: ChartPr
   )
 }
 
-function optionsOf(names: readonly string[], width: number, isStepped: boolean): UPlot.Options {
+function optionsOf(
+  names: readonly string[],
+  width: number,
+  { isStepped, format }: { isStepped: boolean; format: (value: number) => string },
+): UPlot.Options {
   const colour = (token: string) => () => resolved(token)
   const stepped = UPlot.paths.stepped?.({ align: 1 })
   const axis = {
@@ -108,7 +118,7 @@ function optionsOf(names: readonly string[], width: number, isStepped: boolean):
     axes: [
       // biome-ignore lint/complexity/useMaxParams: uPlot calls it with these
       { ...axis, space: 80, values: (_, times, __, ___, stepSeconds) => timeLabels(times, stepSeconds) },
-      { ...axis, size: 56, incrs: wholeSteps, values: (_, values) => values.map((value) => count(value)) },
+      { ...axis, size: 56, incrs: wholeSteps, values: (_, values) => values.map((value) => format(value)) },
     ],
     series: [
       {},

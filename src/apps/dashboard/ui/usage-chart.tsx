@@ -1,12 +1,14 @@
-/** Charts the last 24 hours of all pipes, of one pipe or of one lane. All data in the chart is also in a table. */
-import { Suspense, useEffect, useMemo } from 'react'
+/** Charts the hours of everything, of one pipe or of one lane. All charted data is also in a table. */
+import { useEffect } from 'react'
 import type { LaneHour, UsageHour } from '../../../contract/usage.ts'
-import { count, hourMs } from '../../../platform/quantities.ts'
+import { count } from '../../../platform/quantities.ts'
+import { useHourRange } from '../data/hour-range.ts'
 import { useOverview, usePipeOverview } from '../data/overview.ts'
 import { useLaneUsage, useUsage } from '../data/queries.ts'
 import { Loading } from './failure.tsx'
-import { layoutStyles, Section, Skeleton, Soft, Table } from './layout.tsx'
-import { Chart } from './lazy-chart.tsx'
+import { HourChart } from './hour-chart.tsx'
+import { Section, Soft } from './layout.tsx'
+import { TimeRange } from './time-range.tsx'
 
 interface Line<Hour> {
   name: string
@@ -39,7 +41,7 @@ function useFirst(isShown: boolean, isKnown: boolean, refetch: () => unknown): v
 }
 
 /** `pipeId` null: all pipes. */
-export function LastDay({ pipeId }: { pipeId: string | null }) {
+export function PipeUsage({ pipeId }: { pipeId: string | null }) {
   const { data, error, refetch } = useUsage(pipeId)
   const pipes = useOverview().data?.pipes ?? []
   const own = pipeId === null ? pipes : pipes.filter((pipe) => pipe.pipe_id === pipeId)
@@ -49,7 +51,7 @@ export function LastDay({ pipeId }: { pipeId: string | null }) {
     refetch,
   )
   return (
-    <LastHours
+    <UsageSection
       hours={data}
       error={error}
       lines={pipeLines}
@@ -59,7 +61,7 @@ export function LastDay({ pipeId }: { pipeId: string | null }) {
   )
 }
 
-export function LastDayOfLane({ pipeId, destinationId }: { pipeId: string; destinationId: string }) {
+export function LaneUsage({ pipeId, destinationId }: { pipeId: string; destinationId: string }) {
   const { data, error, refetch } = useLaneUsage(pipeId, destinationId)
   const lane = usePipeOverview(pipeId)?.lanes.find((one) => one.destination_id === destinationId)?.lane
   useFirst(
@@ -68,7 +70,7 @@ export function LastDayOfLane({ pipeId, destinationId }: { pipeId: string; desti
     refetch,
   )
   return (
-    <LastHours
+    <UsageSection
       hours={data}
       error={error}
       lines={laneLines}
@@ -88,64 +90,33 @@ interface HoursProps<Hour> {
   nothing: string
 }
 
-function LastHours<Hour extends { hour_ts: string }>({
+function UsageSection<Hour extends { hour_ts: string }>({
   hours,
   error,
   ...shown
 }: Omit<HoursProps<Hour>, 'hours'> & { hours: readonly Hour[] | undefined; error: Error | null }) {
   return (
-    <Section title="Last 24 hours">
+    <Section title="Records per hour" actions={<TimeRange of="records" />}>
       {hours !== undefined ? <Hours hours={hours} {...shown} /> : <Loading error={error} lines={4} />}
     </Section>
   )
 }
 
 function Hours<Hour extends { hour_ts: string }>({ hours, lines, others, nothing }: HoursProps<Hour>) {
-  const [times, series] = useMemo(() => {
-    const starts = hours.map((hour) => Date.parse(hour.hour_ts) / 1000)
-    // The last step ends with its hour.
-    const end = (starts.at(-1) ?? 0) + hourMs / 1000
-    return [
-      [...starts, end],
-      lines.map(({ name, of }) => {
-        const values = hours.map(of)
-        return { name, values: [...values, values.at(-1) ?? 0] }
-      }),
-    ]
-  }, [hours, lines])
+  const { words } = useHourRange()
   const all = [...lines, ...others]
-  if (hours.every((hour) => all.every(({ of }) => of(hour) === 0))) return <Soft>{nothing}</Soft>
+  const isEmpty = (hour: Hour) => all.every(({ of }) => of(hour) === 0)
+  if (hours.every(isEmpty)) return <Soft>{nothing}</Soft>
   const totals = all.map(({ name, of }) => `${name} ${count(hours.reduce((sum, hour) => sum + of(hour), 0))}`)
+  const caption = `Records per hour ${words}`
   return (
-    <>
-      <Suspense fallback={<Skeleton lines={4} />}>
-        <Chart
-          description={`Records per hour of the last 24 hours. Total: ${totals.join(', ')}.`}
-          times={times}
-          series={series}
-          isStepped
-        />
-      </Suspense>
-      <details className={layoutStyles.details}>
-        <summary>As a table</summary>
-        <Table
-          caption="Records per hour of the last 24 hours"
-          rows={[...hours].reverse()}
-          keyOf={(hour) => hour.hour_ts}
-          columns={[
-            { label: 'Hour', cell: (hour) => <time dateTime={hour.hour_ts}>{startOf(hour)}</time> },
-            ...all.map(({ name, of }) => ({
-              label: name,
-              cell: (hour: Hour) => count(of(hour)),
-              isNumber: true,
-            })),
-          ]}
-        />
-      </details>
-    </>
+    <HourChart
+      description={`${caption}. Total: ${totals.join(', ')}.`}
+      lines={lines}
+      caption={caption}
+      hours={hours}
+      columns={all.map(({ name, of }) => ({ name, text: (hour: Hour) => count(of(hour)) }))}
+      isEmpty={isEmpty}
+    />
   )
-}
-
-function startOf({ hour_ts }: { hour_ts: string }): string {
-  return new Date(hour_ts).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })
 }

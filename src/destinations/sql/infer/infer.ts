@@ -5,7 +5,7 @@
  * Values of a record never become part of a statement. Keys do, as names, through the dialect's quoting function.
  */
 import type { TableProposal } from '../../../contract/table-proposal.ts'
-import type { DatabaseSpec, DeliveryError, InferRequest } from '../../driver.ts'
+import { type DatabaseSpec, DeliveryError, type InferRequest } from '../../driver.ts'
 import { type Observed, observe } from './observe.ts'
 import { dedupeFault, type ExistingColumn, type NewColumn, planTable } from './plan.ts'
 import type { Server } from './types.ts'
@@ -13,8 +13,7 @@ import type { Server } from './types.ts'
 /** A logged-in session. */
 export interface InferSession {
   isMariadb: boolean
-  /** Null: there is no such table. */
-  columns(): Promise<ExistingColumn[] | null>
+  columns(): Promise<readonly ExistingColumn[]>
   run(statement: string): Promise<void>
   close(): Promise<void>
 }
@@ -22,8 +21,15 @@ export interface InferSession {
 export interface InferDialect {
   open(): Promise<InferSession>
   errorOf(error: unknown): DeliveryError
-  createTable(columns: readonly NewColumn[]): string
-  addColumns(columns: readonly NewColumn[]): string
+  /** The quoted name of the table. */
+  table: string
+  quote(name: string): string
+  /** After the type of the primary key's column. */
+  primaryKey: string
+  /** After the columns of a new table. */
+  tableOptions: string
+  /** The code of the error for a table that does not exist. */
+  missingTable: string
 }
 
 type Step = NonNullable<TableProposal['failure']>['step']
@@ -62,7 +68,7 @@ class Inference {
   readonly #observed: Observed
   readonly #dialect: InferDialect
   #isMariadb = false
-  #existing: ExistingColumn[] | null = null
+  #existing: readonly ExistingColumn[] | null = null
   #tableExists: boolean | null = null
 
   constructor(
@@ -82,7 +88,10 @@ class Inference {
     this.#isMariadb = session.isMariadb
     let step: Step = 'table'
     try {
-      this.#existing = await session.columns()
+      this.#existing = await session.columns().catch((error: unknown) => {
+        if (error instanceof DeliveryError && error.code === this.#dialect.missingTable) return null
+        throw error
+      })
       this.#tableExists = this.#existing !== null
       const { ddl } = this.#proposal()
       const isAsked = this.#tableExists ? addColumns : createTable
@@ -105,7 +114,6 @@ class Inference {
     const server: Server = { dialect: this.#config.dialect, isMariadb: this.#isMariadb }
     const plan = planTable(this.#observed, this.#request, server, this.#existing)
     const { newColumns, ...shown } = plan
-    const statement = this.#existing === null ? this.#dialect.createTable : this.#dialect.addColumns
     const hasSample = this.#observed.records > 0
     return {
       ok: true,
@@ -114,9 +122,20 @@ class Inference {
       records_seen: this.#observed.records,
       table: this.#config.table,
       table_exists: this.#tableExists,
-      ddl: newColumns.length === 0 || !hasSample ? [] : [statement(newColumns)],
+      ddl: newColumns.length === 0 || !hasSample ? [] : [this.#statement(newColumns)],
       executed: [],
       ...shown,
     }
+  }
+  #statement(columns: readonly NewColumn[]): string {
+    const { table, quote, primaryKey, tableOptions } = this.#dialect
+    const isNew = this.#existing === null
+    const lines = columns.map(({ name, dataType, isPrimaryKey }) => {
+      const column = `${quote(name)} ${dataType}${isPrimaryKey ? ` ${primaryKey}` : ''}`
+      return isNew ? `  ${column}` : `  ADD COLUMN ${column}`
+    })
+    return isNew
+      ? `CREATE TABLE ${table} (\n${lines.join(',\n')}\n)${tableOptions}`
+      : `ALTER TABLE ${table}\n${lines.join(',\n')}`
   }
 }

@@ -5,6 +5,7 @@ import { wordsOf } from '../../../../contract/destination-words.ts'
 import type { ConfigField } from '../../../../contract/destinations/config-field.ts'
 import { needsAttention } from '../../../../contract/state-words.ts'
 import { bytes, count, counted, duration } from '../../../../platform/quantities.ts'
+import { destinationName } from '../../../client/cli-twin.ts'
 import type { Rates } from '../../../client/overview.ts'
 import { describeTarget } from '../../../client/workspace.ts'
 import { isNotFound } from '../../data/api.ts'
@@ -18,13 +19,14 @@ import { Facts, Notice, Page, Section, Table } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState } from '../../ui/state.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
-import { LastDayOfLane } from '../../ui/usage-chart.tsx'
+import { LaneUsage } from '../../ui/usage-chart.tsx'
 import { Gone, PipeCrumb } from '../pipe/crumbs.tsx'
 import { AttemptsSection } from './attempts.tsx'
 import { Blocking } from './blocking.tsx'
 import { DriftSection } from './drift.tsx'
 import styles from './lane.module.css'
 import { LaneActions } from './lane-actions.tsx'
+import { LatencySection } from './latency.tsx'
 import { TransformSection } from './transform.tsx'
 
 export function LanePage({ pipeId, destinationId }: { pipeId: string; destinationId: string }) {
@@ -91,7 +93,13 @@ function Lane({ destination, etag }: { destination: Destination; etag: string | 
       {wordsOf(destination.destination_type).isPulled ? null : (
         <AttemptsSection destination={destination} pipeName={pipeName} />
       )}
-      <LastDayOfLane pipeId={pipeId} destinationId={id} />
+      <LatencySection
+        pipeId={pipeId}
+        destinationId={id}
+        name={destinationName(pipeName, destination)}
+        isPulled={wordsOf(destination.destination_type).isPulled}
+      />
+      <LaneUsage pipeId={pipeId} destinationId={id} />
       <Section title="Since this page was opened">
         <RatesChart
           label="Records delivered per second by this lane, since this page was opened"

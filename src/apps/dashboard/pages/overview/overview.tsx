@@ -12,7 +12,7 @@ import { Cause, LaneLink, ParkedLink, Since, Waiting } from '../../ui/lane-words
 import { Empty, Facts, Notice, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState } from '../../ui/state.tsx'
-import { LastDay } from '../../ui/usage-chart.tsx'
+import { PipeUsage } from '../../ui/usage-chart.tsx'
 import { PipeTable } from '../pipes/pipe-table.tsx'
 import styles from './overview.module.css'
 
@@ -69,7 +69,7 @@ function Everything({ overview }: { overview: Overview }) {
       <Troubled lanes={troubled} />
       <Parked overview={overview} />
       <Numbers overview={overview} />
-      <LastDay pipeId={null} />
+      <PipeUsage pipeId={null} />
       <Section title="Since this page was opened">
         <RatesChart label="Records per second since this page was opened, at most an hour" lines={lines} />
       </Section>

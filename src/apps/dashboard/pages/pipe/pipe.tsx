@@ -21,7 +21,7 @@ import { RatesChart } from '../../ui/rates-chart.tsx'
 import { LaneState, PipeStatus } from '../../ui/state.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
-import { LastDay } from '../../ui/usage-chart.tsx'
+import { PipeUsage } from '../../ui/usage-chart.tsx'
 import { RecentMessages } from '../message/recent.tsx'
 import { Gone, PipesCrumb } from './crumbs.tsx'
 import { Snippets, WaitingForRecords } from './send.tsx'
@@ -89,7 +89,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
       </Section>
       {isNew ? send : null}
       <RecentMessages pipeId={pipeId} pipeName={pipe.pipe_name} />
-      <LastDay pipeId={pipeId} />
+      <PipeUsage pipeId={pipeId} />
       {live === undefined ? null : <Traffic pipe={live} />}
       {isNew ? null : send}
     </Page>

@@ -10,11 +10,11 @@
  * of the room for parked records.
  */
 import { isDeepStrictEqual } from 'node:util'
-import { DeliveryError, type RejectedRecord } from '../../destinations/driver.ts'
-import type { MarkedMessage, StoredMessage } from '../../log/buffer.ts'
-import { records, recordTexts } from '../../log/record-text.ts'
-import type { LaneOwner } from '../../metadata/lane-ownership.ts'
-import type { LaneSpec, LaneState } from '../../metadata/lane-state.ts'
+import { DeliveryError, type RejectedRecord } from '../destinations/driver.ts'
+import type { MarkedMessage, StoredMessage } from '../log/buffer.ts'
+import { records, recordTexts } from '../log/record-text.ts'
+import type { LaneOwner } from '../metadata/lane-ownership.ts'
+import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import {
   type AttemptedRange,
   type NewParked,
@@ -24,7 +24,7 @@ import {
   type ParkedPosition,
   type ParkedStore,
   parkedRowBytes,
-} from '../../metadata/parked-store-port.ts'
+} from '../metadata/parked-store-port.ts'
 
 /** The part of a lane's state that parking uses: see DurableState. */
 interface ParkingLane {
