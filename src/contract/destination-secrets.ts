@@ -7,6 +7,7 @@ import {
   type SecretKind,
   secretKind,
 } from './destination-words.ts'
+import { isObject } from './is-object.ts'
 import { redactedUrl, restoredUrl } from './secret-url.ts'
 
 type Config = Readonly<Record<string, unknown>>
@@ -89,8 +90,4 @@ function mergedMembers(before: unknown, change: unknown): unknown {
     if (value !== null) merged.set(name, value)
   }
   return Object.fromEntries(merged)
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -87,6 +87,28 @@ export function toNdjson(bodies: readonly Uint8Array[], before = '', after = '')
   return whole
 }
 
+/** Below this size, memory can be a part of Buffer's pool, in which the bytes after a body are not the body's. */
+const minRunBytes = 64 * 1024
+
+/**
+ * The records as NDJSON that ends with a newline. Bodies that a reader has returned in one piece of memory, each
+ * followed by a newline, are not copied. The result must not be changed or transferred.
+ */
+export function asNdjson(bodies: readonly Buffer[]): Buffer {
+  const [first] = bodies
+  if (first === undefined) return toNdjson(bodies, '', '\n')
+  const { buffer, byteOffset } = first
+  const run = new Uint8Array(buffer)
+  let end = byteOffset
+  for (const body of bodies) {
+    if (body.buffer !== buffer || body.byteOffset !== end) return toNdjson(bodies, '', '\n')
+    end += body.length + 1
+    if (end > run.length || run[end - 1] !== lineFeed) return toNdjson(bodies, '', '\n')
+  }
+  if (run.length < minRunBytes) return toNdjson(bodies, '', '\n')
+  return Buffer.from(buffer, byteOffset, end - byteOffset)
+}
+
 /** The records as one JSON array in memory of its own, between `before` and `after`, which have no newlines. */
 export function toJsonArray(bodies: readonly Uint8Array[], before = '', after = ''): Buffer<ArrayBuffer> {
   const json = toNdjson(bodies, `${before}[`, `]${after}`)

@@ -188,7 +188,10 @@ interface Attempted {
   attempts?: readonly NumberedAttempt[]
 }
 
-/** Records the attempts of lanes, whose destinations must exist. */
+/**
+ * Records the attempts of lanes, whose destinations must exist. The cost is 25 to 50 µs of CPU per attempt: 0.3 % of a
+ * batch of 1,000 records to an HTTP endpoint, 1 to 2 % of a batch of 10.
+ */
 export function attemptRecorder(
   db: Connection,
 ): (trx: Connection, lanes: readonly Attempted[]) => Promise<void> {

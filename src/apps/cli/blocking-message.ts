@@ -8,8 +8,9 @@ import type { SuccessBody } from '../../contract/operations.ts'
 import { count, counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
 import { type Failure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
-import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
+import { singleLine } from '../client/json-text.ts'
 import { errorLine } from '../client/lane-error.ts'
+import { recordTextsOf } from '../client/parked.ts'
 import { type LanePath, lanePath } from '../client/workspace.ts'
 import { clientCommand } from './define.ts'
 import { io } from './io.ts'
@@ -38,7 +39,7 @@ export function addBlockingMessageCommand(lanes: Command): void {
         path: lanePath(destination),
         query: { from },
       })
-      const records = recordsIn(text)
+      const records = recordTextsOf(text)
       const { failing, next } = body
       const name = (place: number) => `record ${place}${place === failing?.record_index ? ' (rejected)' : ''}`
       const refusedAt = failing?.record_index ?? from
@@ -71,7 +72,7 @@ function messageRows(body: SuccessBody<'getBlockingMessage'>, { lane }: Destinat
 
 async function recordAt(client: Client, lane: LanePath, from: number): Promise<string[]> {
   const query = { from, limit: 1 }
-  return recordsIn((await client.call('getBlockingMessage', { path: lanePath(lane), query })).text)
+  return recordTextsOf((await client.call('getBlockingMessage', { path: lanePath(lane), query })).text)
 }
 
 /** Writes all records of the message, page by page. Fails if the message stops blocking meanwhile. */
@@ -83,7 +84,7 @@ async function exportRecords(client: Client, lane: LanePath, path: string): Prom
   const target = path === '-' ? io().stdout : await newFile(path)
   let page = first
   for (;;) {
-    const lines = recordsIn(page.text).map((record) => `${singleLine(record)}\n`)
+    const lines = recordTextsOf(page.text).map((record) => `${singleLine(record)}\n`)
     if (!target.write(lines.join(''))) await once(target, 'drain')
     const { next: from } = page.body
     if (from === null) break
@@ -106,11 +107,6 @@ async function newFile(path: string) {
     throw usageFailure(`cannot write ${path}: ${why}`, 'name a file that does not exist, or -')
   })
   return file.createWriteStream()
-}
-
-/** The records as NDJSON, each as it was sent. */
-function recordsIn(text: string): string[] {
-  return elementTexts(valueText(text, 'records') ?? '[]')
 }
 
 function placeOf(text: string): number {

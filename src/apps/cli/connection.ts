@@ -11,9 +11,8 @@ import { exitCodes, Failure, usageFailure } from '../client/failure.ts'
 import { readTextFile } from './input-file.ts'
 import { io } from './io.ts'
 import { type Profile, readProfiles } from './profile-store.ts'
-import { readStdin } from './terminal.ts'
 
-const defaultUrl = 'http://127.0.0.1:8080'
+export const defaultUrl = 'http://127.0.0.1:8080'
 
 export interface ConnectionOptions {
   server?: string
@@ -137,7 +136,7 @@ function findKey(
   profile: Profile | null,
 ): FoundKey | null {
   if (options.apiKeyStdin === true) {
-    return { value: readStdin().trim(), origin: 'flag', source: '--api-key-stdin', homes: [] }
+    return { value: io().readStdin().trim(), origin: 'flag', source: '--api-key-stdin', homes: [] }
   }
   if (options.apiKeyFile !== undefined) {
     const source = `--api-key-file ${options.apiKeyFile}`

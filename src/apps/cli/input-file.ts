@@ -1,8 +1,9 @@
 /** Reads files that an option names. */
+
 import { readFileSync } from 'node:fs'
 import { errorCode } from '../../platform/error-code.ts'
 import { usageFailure } from '../client/failure.ts'
-import { readStdin } from './terminal.ts'
+import { io } from './io.ts'
 
 /** The words for the message if the file cannot be read. */
 interface Named {
@@ -13,7 +14,7 @@ interface Named {
 
 /** Returns the content; `-` is stdin. Throws Failure (usage). */
 export function readFileOrStdin(file: string, named: Named): string {
-  return orFailure(named, () => (file === '-' ? readStdin() : readFileSync(file, 'utf8')))
+  return orFailure(named, () => (file === '-' ? io().readStdin() : readFileSync(file, 'utf8')))
 }
 
 /** Returns the content. Throws Failure (usage). */

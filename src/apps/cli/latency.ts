@@ -1,13 +1,13 @@
 /** `pipectl lanes latency`: how long records take to a destination, and how often its attempts succeed. */
 import type { Command } from 'commander'
-import type { LaneLatencyReport, LatencySummary } from '../../contract/latency.ts'
+import type { LaneLatencyReport } from '../../contract/latency.ts'
 import { usageHours } from '../../contract/usage.ts'
 import { count, hourMs } from '../../platform/quantities.ts'
 import { latencyText, shareText } from '../client/latency.ts'
 import { lanePath } from '../client/workspace.ts'
 import { clientCommand } from './define.ts'
 import { requireMoment } from './moment.ts'
-import { print, type Table } from './output.ts'
+import { listView, print, type Table } from './output.ts'
 import { findDestination } from './references.ts'
 
 interface Options {
@@ -43,7 +43,7 @@ for 30 days, so a range begins and ends with whole hours (UTC).`,
       })
       const items = () => body.hours.map((hour) => JSON.stringify(hour))
       const names = () => body.hours.map((hour) => hour.hour_ts)
-      await print({ json: text, items, names, table: () => table(body) }, options.output)
+      await print({ json: text, items, names, table: () => tableOf(body, text) }, options.output)
     },
   })
 }
@@ -58,39 +58,24 @@ function queryOf({ since, until }: Options): Record<string, string> {
   }
 }
 
-function table({ total, hours }: LaneLatencyReport): Table {
-  const shown = hours.filter(({ records, attempts }) => records + attempts > 0)
-  return {
+function tableOf({ total, hours }: LaneLatencyReport, json: string): Table {
+  const active = hours.filter(({ records, attempts }) => records + attempts > 0)
+  const rows = active.map((hour) => ({ label: hour.hour_ts.slice(0, 16).replace('T', ' '), ...hour }))
+  return listView(rows.length === 0 ? [] : [{ label: 'whole range', ...total }, ...rows], {
+    json,
+    name: (one) => one.label,
     columns: [
-      'HOUR (UTC)',
-      'RECORDS',
-      'LATENCY P50',
-      'P95',
-      'P99',
-      { label: 'ATTEMPTS', gives: 1 },
-      'FAILED',
-      'SUCCESS',
-      { label: 'ATTEMPT P50', gives: 2 },
-      { label: 'P99', gives: 3 },
+      ['HOUR (UTC)', (one) => one.label],
+      ['RECORDS', (one) => count(one.records)],
+      ['LATENCY P50', (one) => latencyText(one.latency_ms?.p50)],
+      ['P95', (one) => latencyText(one.latency_ms?.p95)],
+      ['P99', (one) => latencyText(one.latency_ms?.p99)],
+      [{ label: 'ATTEMPTS', gives: 1 }, (one) => count(one.attempts)],
+      ['FAILED', (one) => count(one.failed_attempts)],
+      ['SUCCESS', (one) => shareText(one.success_rate)],
+      [{ label: 'ATTEMPT P50', gives: 2 }, (one) => latencyText(one.attempt_ms?.p50)],
+      [{ label: 'P99', gives: 3 }, (one) => latencyText(one.attempt_ms?.p99)],
     ],
-    rows:
-      shown.length === 0
-        ? []
-        : [
-            rowOf('whole range', total),
-            ...shown.map((hour) => rowOf(hour.hour_ts.slice(0, 16).replace('T', ' '), hour)),
-          ],
     empty: 'nothing was delivered or attempted in this time',
-  }
-}
-
-function rowOf(label: string, one: LatencySummary): string[] {
-  const { latency_ms: latency, attempt_ms: attempt } = one
-  return [
-    label,
-    count(one.records),
-    ...[latencyText(latency?.p50), latencyText(latency?.p95), latencyText(latency?.p99)],
-    ...[count(one.attempts), count(one.failed_attempts), shareText(one.success_rate)],
-    ...[latencyText(attempt?.p50), latencyText(attempt?.p99)],
-  ]
+  }).table()
 }

@@ -39,7 +39,7 @@ ${suggestionText({})}`,
     daemon: true,
     options: (command) => addFlagOptions(command, limitFlags),
     action: async ([reference], options) => {
-      const given = limitsFrom(options)
+      const given = fieldsFromFlags(limitFlags, options)
       if (Object.keys(given).length === 0) {
         throw usageFailure('no limit was given', '--help lists them')
       }
@@ -105,9 +105,4 @@ function suggestionText(given: Partial<PipeLimits>): string {
   return missingOf(given)
     .map(({ flag, field }) => `  --${flag} ${suggested[field]}`)
     .join('\n')
-}
-
-/** The given limits. Throws Failure (usage) for anything but a whole number of at least 1. */
-export function limitsFrom(options: object): Partial<PipeLimits> {
-  return fieldsFromFlags(limitFlags, options)
 }

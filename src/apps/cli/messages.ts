@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import type { Destination } from '../../contract/destination.ts'
 import type { Pipe } from '../../contract/pipe.ts'
 import { messageWord } from '../../contract/state-words.ts'
-import { ago, bytes, count } from '../../platform/quantities.ts'
+import { ago, bytes, count, counted } from '../../platform/quantities.ts'
 import type { Client, MessageDetail, MessageList } from '../client/client.ts'
 import { elementTexts, valueText } from '../client/json-text.ts'
 import { errorLine, faultWords } from '../client/lane-error.ts'
@@ -87,7 +87,7 @@ function stateOf({ destinations }: Names, lane: Pick<MessageLane, 'destination_i
 }
 
 function describe(body: MessageDetail, names: Names): void {
-  const records = `${count(body.records_count)} ${body.records_count === 1 ? 'record' : 'records'}`
+  const records = counted(body.records_count, 'record')
   say(
     `${records} of pipe ${names.pipe.pipe_name}, received ${ago(body.received_ts, Date.now())}, stream_seq ${body.stream_seq}.`,
   )

@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { openClient } from '../client/client.ts'
 import { type Failure, notFoundFailure, usageFailure } from '../client/failure.ts'
-import { findTarget } from './connection.ts'
+import { defaultUrl, findTarget } from './connection.ts'
 import { type CommonOptions, define, group } from './define.ts'
 import { io } from './io.ts'
 import { listView, print, type View } from './output.ts'
@@ -73,8 +73,6 @@ export function addProfileCommands(program: Command): void {
   })
 }
 
-const defaultAddress = 'http://127.0.0.1:8080'
-
 /** A new profile takes neither address nor key from the profile in use. Throws Failure (usage) without a key. */
 async function givenProfile(options: CommonOptions): Promise<Profile & { api_key: string }> {
   const target = await findTarget(
@@ -90,7 +88,7 @@ async function givenProfile(options: CommonOptions): Promise<Profile & { api_key
     )
   const hasDataUrl = target.dataUrlOrigin === 'flag' || target.dataUrlOrigin === 'environment'
   return {
-    url: target.urlOrigin === 'profile' ? defaultAddress : target.url,
+    url: target.urlOrigin === 'profile' ? defaultUrl : target.url,
     ...(hasDataUrl && { data_url: target.dataUrl }),
     api_key: key,
   }

@@ -41,8 +41,10 @@ export function addRewindCommand(lanes: Command): void {
       // The API rejects a position after the cursor.
       const isAhead = typeof to === 'number' && to > destination.lane.cursor_seq
       if (again === null && !isAhead) throw nothingAgain(name)
-      if (again !== null && options.yes === true) say(rewindSummary(found, again))
-      else if (again !== null) await confirm(rewindQuestion(found, again), options.yes)
+      if (again !== null && options.yes === true)
+        say(`Delivers ${whatAgain(found, again)}. ${copies(destination)}`)
+      else if (again !== null)
+        await confirm(`Deliver ${whatAgain(found, again)}? ${copies(destination)}`, options.yes)
       const reply = await client.call('rewindDestination', { path: lanePath(destination), body: { to } })
       const cursor = String(reply.body.cursor_seq)
       say(`The lane of ${name} continues after stream_seq ${cursor}.`)
@@ -100,16 +102,6 @@ async function deliveredAgain(
   }
   if (again !== null) again.isMore = before !== null
   return again
-}
-
-/** The confirmation question. */
-function rewindQuestion(lane: DestinationOfPipe, again: Again): string {
-  return `Deliver ${whatAgain(lane, again)}? ${copies(lane.destination)}`
-}
-
-/** The same as a statement, if the user has already confirmed. */
-function rewindSummary(lane: DestinationOfPipe, again: Again): string {
-  return `Delivers ${whatAgain(lane, again)}. ${copies(lane.destination)}`
 }
 
 function whatAgain({ pipe, destination }: DestinationOfPipe, again: Again): string {

@@ -34,7 +34,6 @@ export function surviveClosedOutput(): void {
   }
 }
 
-/** Prints one line for the user. */
 export function say(text: string): void {
   io().stderr.write(`${harmless(text)}\n`)
 }
@@ -139,9 +138,4 @@ export function askSecret(question: string): Promise<string> {
     }
     stdin.on('data', onData)
   })
-}
-
-/** Reads all of stdin, for a short text such as a key. */
-export function readStdin(): string {
-  return io().readStdin()
 }

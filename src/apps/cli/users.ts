@@ -15,7 +15,7 @@ import { type CommonOptions, define, group } from './define.ts'
 import { io } from './io.ts'
 import { listView, oneView, print, rowsOf, type View } from './output.ts'
 import { only } from './references.ts'
-import { askSecret, canAsk, confirm, readStdin, say } from './terminal.ts'
+import { askSecret, canAsk, confirm, say } from './terminal.ts'
 
 interface UsersOptions {
   dataDir?: string
@@ -203,7 +203,7 @@ async function newPassword({ apiKeyStdin }: CommonOptions): Promise<string> {
       'give the key with --api-key-file or PIPECTL_API_KEY',
     )
   }
-  return readStdin().split(/\r?\n/)[0] ?? ''
+  return io().readStdin().split(/\r?\n/)[0] ?? ''
 }
 
 function viewOf(users: readonly User[]): View {

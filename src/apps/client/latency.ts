@@ -1,9 +1,10 @@
 /** Latencies and success rates in words. */
 import { duration } from '../../platform/quantities.ts'
 
-/** Milliseconds as `≤ 1 ms`, `12 ms`, `1.4 s` or `2m 5s`; `–` if nothing was measured. */
+/** Milliseconds as `≤ 1 ms`, `12 ms`, `1.4 s` or `2m 5s`; `–` if nothing was measured. 0 is only on axes. */
 export function latencyText(ms: number | undefined): string {
   if (ms === undefined) return '–'
+  if (ms === 0) return '0'
   if (ms <= 1) return '≤ 1 ms'
   if (ms < 10) return `${ms.toFixed(1)} ms`
   if (ms < 1_000) return `${Math.round(ms)} ms`

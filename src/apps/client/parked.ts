@@ -108,7 +108,7 @@ export function stateWord({ state, reason }: Pick<ParkedRecord, 'state' | 'reaso
   return reason === 'skipped' ? reason : 'rejected'
 }
 
-/** The original text of each record in the body of one parked record. */
+/** The original text of each record in the body of a parked record or of a blocking message. */
 export function recordTextsOf(body: string): string[] {
   return elementTexts(valueText(body, 'records') ?? '[]')
 }

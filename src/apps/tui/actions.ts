@@ -2,7 +2,8 @@
 import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import type { Client } from '../client/client.ts'
 import { ApiFailure, Failure } from '../client/failure.ts'
-import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
+import { singleLine } from '../client/json-text.ts'
+import { recordTextsOf } from '../client/parked.ts'
 import { fullName, type LanePath } from '../client/workspace.ts'
 import type { Blocking } from './detail.tsx'
 
@@ -85,7 +86,7 @@ export async function blockingMessage(client: Client, lane: Lane): Promise<Block
       recordsCount: body.records_count,
       from,
       refused: body.failing?.record_index ?? null,
-      records: elementTexts(valueText(text, 'records') ?? '[]').map(singleLine),
+      records: recordTextsOf(text).map(singleLine),
     }
   } catch (error) {
     if (error instanceof ApiFailure && error.status === 404) return null

@@ -6,7 +6,7 @@ import { createHmac } from 'node:crypto'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import { type BodyFormat, oneByOneFormats } from '../../contract/destinations/http-endpoint.fields.ts'
-import { filledBodies, toJsonArray, toNdjson } from '../../log/record-text.ts'
+import { asNdjson, filledBodies, toJsonArray } from '../../log/record-text.ts'
 import {
   type AttemptProgress,
   type Batch,
@@ -109,7 +109,7 @@ export function batchBody(batch: Batch, { config, pipeName }: HttpEndpointSpec):
   function bodyOf(): Buffer {
     const { body_format: format, labels } = config
     // Every line of NDJSON ends with a newline, including the last: receivers wait for it.
-    if (format === 'ndjson') return toNdjson(bodies, '', '\n')
+    if (format === 'ndjson') return asNdjson(bodies)
     if (format === 'loki') return toLokiPush(messages, labels, pipeName)
     return toJsonArray(bodies)
   }

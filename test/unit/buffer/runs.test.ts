@@ -2,6 +2,7 @@
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import t from 'tap'
+import { asNdjson } from '../../../src/log/record-text.ts'
 import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
 import { message, newPipeId, openAt, openReaderAt, readAll, temporaryDirectory, textsOf } from './open.ts'
 
@@ -76,3 +77,42 @@ for (const change of [
     t.strictSame(textsOf(messages), expected)
   })
 }
+
+t.test('a batch of one run is sent as it was read, without a copy', async (t) => {
+  for (const bytes of [300, 40_000]) {
+    const root = temporaryDirectory(t)
+    const { handle, close } = await openAt(t, root)
+    const pipeId = newPipeId()
+    const texts = Array.from({ length: 300_000 / bytes }, (_, n) => `${n} `.padEnd(bytes, 'ü'))
+    for (const text of texts) await handle.appender.append(message(pipeId, text))
+    await close()
+    const reader = openReaderAt(root)
+    t.teardown(() => reader.close())
+    const limits = { maxRecords: texts.length - 2, maxBytes: 10_000_000 }
+    // The first read shows how many messages a run has.
+    await reader.read(pipeId, 0, limits)
+    const { messages, more } = await reader.read(pipeId, 0, limits)
+    t.equal(more, true)
+    const bodies = messages.map(({ body }) => body)
+    const sent = asNdjson(bodies)
+    t.equal(sent.toString(), `${texts.slice(0, -2).join('\n')}\n`)
+    t.equal(sent.buffer, bodies[0]!.buffer, `${bytes} bytes`)
+    const [first, ...others] = bodies
+    const rearranged = asNdjson([...others, first!])
+    t.equal(rearranged.toString(), `${[...texts.slice(1, -2), texts[0]].join('\n')}\n`)
+    t.not(rearranged.buffer, bodies[0]!.buffer, 'other orders are copied')
+    t.equal(asNdjson(others).toString(), `${texts.slice(1, -2).join('\n')}\n`)
+  }
+})
+
+t.test('small bodies and bodies apart are copied', async (t) => {
+  t.equal(asNdjson([]).toString(), '\n')
+  const pooled = Buffer.from('{"n":1}\n{"n":2}\n')
+  const bodies = [pooled.subarray(0, 7), pooled.subarray(8, 15)]
+  t.equal(asNdjson(bodies).toString(), '{"n":1}\n{"n":2}\n')
+  t.not(asNdjson(bodies).buffer, pooled.buffer)
+  const large = Buffer.allocUnsafeSlow(200_000).fill('x')
+  const apart = [large.subarray(0, 99_999), large.subarray(100_000)]
+  t.equal(asNdjson(apart).toString(), `${'x'.repeat(99_999)}\n${'x'.repeat(100_000)}\n`)
+  t.notOk(large.includes('\n'), 'the memory of the bodies is not changed')
+})

@@ -9,7 +9,6 @@ import {
 } from '../../../src/apps/cli/destinations/columns.ts'
 import { parseDestinationUrl } from '../../../src/apps/cli/destinations/connection-url.ts'
 import { secretVariable } from '../../../src/apps/cli/destinations/secrets.ts'
-import { limitsFrom } from '../../../src/apps/cli/limits.ts'
 import { exportYaml } from '../../../src/apps/cli/manifest/export.ts'
 import { render } from '../../../src/apps/cli/output.ts'
 import { pipeFields } from '../../../src/apps/cli/pipe-fields.ts'
@@ -17,6 +16,7 @@ import { ingestProgressLine } from '../../../src/apps/cli/progress.ts'
 import { startAfter } from '../../../src/apps/cli/pull/cursor-file.ts'
 import { messageText } from '../../../src/apps/cli/pull/sinks.ts'
 import { ApiFailure, Failure, unavailableReasons } from '../../../src/apps/client/failure.ts'
+import { fieldsFromFlags, limitFlags } from '../../../src/apps/client/flag-fields.ts'
 import { retryAfterMs } from '../../../src/apps/client/http.ts'
 import { elementTexts, indented, singleLine, valueText } from '../../../src/apps/client/json-text.ts'
 import { nextName } from '../../../src/apps/client/key-name.ts'
@@ -146,12 +146,12 @@ t.test('pipe fields and limits come from flags, and only those that were given',
   })
   t.equal(Object.keys(pipeFields({ geo: ['all'] })).length, 7)
   failsWith(t, () => pipeFields({ geo: ['planet'] }), /no such dimension/)
-  t.same(limitsFrom({ recordsPerSecond: '5', bytesPerDay: 'none' }), {
+  t.same(fieldsFromFlags(limitFlags, { recordsPerSecond: '5', bytesPerDay: 'none' }), {
     pl_ingest_max_records_per_second: 5,
     pl_ingest_max_bytes_per_day: null,
   })
   for (const wrong of ['0', '-1', '1.5', 'ten', '99999999999999999999']) {
-    failsWith(t, () => limitsFrom({ flushBytes: wrong }), /not a whole number/)
+    failsWith(t, () => fieldsFromFlags(limitFlags, { flushBytes: wrong }), /not a whole number/)
   }
 })
 

@@ -60,6 +60,7 @@ t.test('a destination is stored whole, with its columns in order and a lane wher
     nextLastSeq: null,
     laterRanges: null,
     generation: 0,
+    rewoundFromSeq: null,
     recordOffset: 0,
     sizeLimitRecords: null,
     sizeSuccesses: 0,

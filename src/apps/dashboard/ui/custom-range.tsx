@@ -13,7 +13,7 @@ export function CustomRange({ onRange }: { onRange: (search: Record<string, stri
   const { query } = useHourRange()
   const lastMs = query.until === undefined ? hourOf(nowMs) : Date.parse(query.until)
   const [from, setFrom] = useState(() => fieldText(lastMs - (Number(query.hours) - 1) * hourMs))
-  const [to, setTo] = useState(() => fieldText(Math.min(lastMs + hourMs, hourOf(nowMs))))
+  const [to, setTo] = useState(() => fieldText(lastMs + hourMs))
   const [fromMs, toMs] = [hourOf(Date.parse(from)), Math.ceil(Date.parse(to) / hourMs) * hourMs]
   const error = problemOf(fromMs, toMs)
   return (

@@ -1,9 +1,9 @@
 /** How long records take to the destination of a lane, and how often its attempts succeed. */
 import type { LaneLatencyReport, LatencyHour } from '../../../../contract/latency.ts'
-import { count } from '../../../../platform/quantities.ts'
+import { count, hourMs } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import { latencyText, shareText } from '../../../client/latency.ts'
-import { useHourRange } from '../../data/hour-range.ts'
+import { type HourRange, useHourRange } from '../../data/hour-range.ts'
 import { useLatency } from '../../data/queries.ts'
 import { Loading } from '../../ui/failure.tsx'
 import { HourChart } from '../../ui/hour-chart.tsx'
@@ -35,6 +35,7 @@ interface Props {
 
 export function LatencySection({ pipeId, destinationId, name, isPulled }: Props) {
   const { data, error } = useLatency(pipeId, destinationId)
+  const range = useHourRange()
   return (
     <Section title="Latency and success" actions={<TimeRange of="latency" />}>
       {data === undefined ? (
@@ -47,9 +48,15 @@ export function LatencySection({ pipeId, destinationId, name, isPulled }: Props)
           <Percentiles report={data} isPulled={isPulled} />
         </>
       )}
-      <CliTwin command={command('lanes', 'latency', name)} />
+      <CliTwin command={command('lanes', 'latency', name, ...options(range))} />
     </Section>
   )
+}
+
+function options({ name, query: { hours, until } }: HourRange): string[] {
+  if (name !== null) return name === '24h' ? [] : ['--since', name]
+  const since = new Date(Date.parse(until!) - (Number(hours) - 1) * hourMs).toISOString()
+  return ['--since', since, '--until', until!]
 }
 
 function Numbers({ total, isPulled }: Pick<LaneLatencyReport, 'total'> & Pick<Props, 'isPulled'>) {
