@@ -439,6 +439,9 @@ t.test('a cluster of three', async (t) => {
     const read: MarkedMessage[] = []
     const acknowledged = new Set<string>()
     let isDone = false
+    t.teardown(() => {
+      isDone = true
+    })
     const sending = (async () => {
       for (let n = 0; !isDone; n += 1) {
         // The reader keeps up: the faults find it reading.

@@ -243,6 +243,27 @@ t.test('a bad sector fails reads that reach it, moves with its file and not into
   t.end()
 })
 
+t.test('a socket with the number of a file that was closed is read as a socket', (t) => {
+  const { disk, run, file } = openWorld(t)
+  writeFileSync(file('file'), Buffer.alloc(9000, 'x'))
+  disk.setBadSectors([{ file: file('file'), offset: 4096, bytes: 512 }])
+  const { lines } = run(`const { createServer, connect } = await import('node:net')
+    const server = createServer((socket) => socket.pipe(socket)).listen(0, '127.0.0.1')
+    await new Promise((resolve) => server.once('listening', resolve))
+    const files = Array.from({ length: 20 }, () => fs.openSync(at('file'), 'r'))
+    for (const fd of files.slice(0, 10)) fs.closeSync(fd)
+    for (const fd of files.slice(10)) await new Promise((resolve) => fs.close(fd, resolve))
+    const echoed = (text) => new Promise((resolve) => {
+      const socket = connect(server.address().port, '127.0.0.1')
+      socket.once('data', (data) => resolve(String(data))).once('error', ({ code }) => resolve(code))
+      socket.write(text)
+    })
+    for (const text of await Promise.all(['a', 'b', 'c', 'd', 'e', 'f'].map(echoed))) console.log(text)
+    process.exit()`)
+  t.same(lines, ['a', 'b', 'c', 'd', 'e', 'f'])
+  t.end()
+})
+
 t.test('trap: fs.copyFile does not notice a bad sector', (t) => {
   // libuv takes an EIO of copy_file_range and sendfile for "not supported", and that of pread for "not seekable": it
   // goes on with read() from the file's beginning. A copy of a file on a bad disk is made by reading it.

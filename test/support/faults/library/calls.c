@@ -360,6 +360,8 @@ long syscall(long number, ...) {
   va_start(more, number);
   for (int n = 0; n < 6; n++) args[n] = va_arg(more, long);
   va_end(more);
+  /* libuv closes files by this call. A socket can get the number next. */
+  if (number == SYS_close) unwatch((int)args[0]);
   if (number == SYS_copy_file_range && (watched_path((int)args[2]) != NULL || has_bad_sector((int)args[0]))) {
     errno = has_bad_sector((int)args[0]) ? EIO : ENOSYS;
     return -1;
