@@ -100,20 +100,6 @@ export function bytesOf(messages: readonly StoredMessage[]): number {
   return messages.reduce((sum, message) => sum + message.body.length, 0)
 }
 
-/**
- * The step of an attempt that applies the destination's transform to the batch.
- *
- *   batch ──filter, map──▶ kept records, each with its index in its message ──▶ driver
- *              ├─ filtered out ──▶ counted by the lane
- *              ├─ cannot be applied ──▶ parked, or an error of that record, as when the destination rejects it
- *              └─ nothing is left ──▶ delivered: the driver is not called
- *
- * The batch keeps its identity, range and messages, including messages without records, and each record keeps its
- * index. So ids do not depend on what is left out, and a repeat has the same ids. The lane counts its own records;
- * `recordOffset` and `stored` are translated between it and the driver. Records are parked as received, and their
- * replay is transformed.
- */
-
 /** By seq, the number of records of a message that the transform filters out, including stored ones. */
 export type FilteredRecords = ReadonlyMap<number, number>
 
@@ -138,7 +124,21 @@ export function isTransformed({ transform, unreadableSecrets }: LaneSpec): boole
   return transform !== null && transform !== undefined && unreadableSecrets === undefined
 }
 
-/** Rejects with a DeliveryError when aborted, when the transform exceeds a limit, or when it cannot run. */
+/**
+ * The step of an attempt that applies the destination's transform to the batch.
+ *
+ *   batch ──filter, map──▶ kept records, each with its index in its message ──▶ driver
+ *              ├─ filtered out ──▶ counted by the lane
+ *              ├─ cannot be applied ──▶ parked, or an error of that record, as when the destination rejects it
+ *              └─ nothing is left ──▶ delivered: the driver is not called
+ *
+ * The batch keeps its identity, range and messages, including messages without records, and each record keeps its
+ * index. So ids do not depend on what is left out, and a repeat has the same ids. The lane counts its own records;
+ * `recordOffset` and `stored` are translated between it and the driver. Records are parked as received, and their
+ * replay is transformed.
+ *
+ * Rejects with a DeliveryError when aborted, when the transform exceeds a limit, or when it cannot run.
+ */
 export async function transformBatch(
   threads: Pick<TransformThreads, 'run'>,
   spec: LaneSpec,

@@ -248,14 +248,13 @@ export class RetryWindow {
   }
 }
 
+/** Timers fire late: a request that is late by at most this much does not move later slots. */
+const latenessMs = 50
+
 /**
  * Applies a destination's `rate`: determines when its next request can start. Slots are evenly spaced, so no time window
  * has more requests than the rate allows, and there is no burst after a pause.
  */
-
-/** Timers fire late: a request that is late by at most this much does not move later slots. */
-const latenessMs = 50
-
 export class RateGate {
   readonly #clock: Clock
   #nextSlotAt = 0

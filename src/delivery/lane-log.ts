@@ -153,14 +153,6 @@ export class AttemptsObserved {
   }
 }
 
-/**
- * Measures how long the records of a lane take from their acceptance to the destination, and how long its attempts
- * take. The counts are gathered here and written with a save of the lane's row, at most every 10 s and when the lane is
- * closed. A crash, or a takeover by another node, loses what was gathered since: statistics of 10 s, and no record.
- *
- *   stored, attempted ──▶ gathered by hour ──take──▶ a save of the row
- *                    └──▶ counters since this process has the lane, for `/metrics`
- */
 export const writeLatencyEveryMs = 10_000
 
 interface Gathered {
@@ -172,6 +164,14 @@ interface Gathered {
 
 export type Measured = Pick<StoredMessage, 'seq' | 'receivedMs' | 'recordCount'>
 
+/**
+ * Measures how long the records of a lane take from their acceptance to the destination, and how long its attempts
+ * take. The counts are gathered here and written with a save of the lane's row, at most every 10 s and when the lane is
+ * closed. A crash, or a takeover by another node, loses what was gathered since: statistics of 10 s, and no record.
+ *
+ *   stored, attempted ──▶ gathered by hour ──take──▶ a save of the row
+ *                    └──▶ counters since this process has the lane, for `/metrics`
+ */
 export class LaneLatency {
   readonly #clock: Clock
   readonly #seconds = new Histogram(latencySecondsBounds)

@@ -157,16 +157,6 @@ function attemptedRange(row: LaneState): AttemptedRange {
   return { afterSeq: cursorSeq, throughSeq: fixedThrough(row), generation }
 }
 
-/**
- * Group commit of lane state: everything that lanes save while one transaction is under way goes into the next one, so a
- * hundred lanes cost one fsync instead of a hundred.
- *
- * On a full disk lanes wait and do not fail: nothing is delivered beyond the saved state, and the save is repeated until
- * there is room. A process that stops does not wait, not even for a store that does not respond: unsaved progress is
- * delivered again after the next start, under the same identity. A lane that another owner has taken over fails alone.
- * Every other error rejects for all lanes of the group, and the thread ends with it.
- */
-
 /** One lane's part of a group. */
 interface Entry {
   row: LaneState
@@ -181,6 +171,15 @@ const retrySaveMs = 1_000
 /** How long a stopping process waits for disk space, and for each save. */
 const closingMs = 3_000
 
+/**
+ * Group commit of lane state: everything that lanes save while one transaction is under way goes into the next one, so a
+ * hundred lanes cost one fsync instead of a hundred.
+ *
+ * On a full disk lanes wait and do not fail: nothing is delivered beyond the saved state, and the save is repeated until
+ * there is room. A process that stops does not wait, not even for a store that does not respond: unsaved progress is
+ * delivered again after the next start, under the same identity. A lane that another owner has taken over fails alone.
+ * Every other error rejects for all lanes of the group, and the thread ends with it.
+ */
 export class LaneSaver {
   readonly #store: LaneStore
   readonly #clock: Clock

@@ -188,15 +188,6 @@ function rangesOf(list: readonly string[]): Range[] {
   })
 }
 
-/**
- * Guards for every connection to a destination, raw or TLS. The server may be malicious, or simply the wrong one.
- *
- *   bytes read      counted per attempt; above the limit the socket is destroyed (`response_too_large`)
- *   parser throws   client libraries parse in the socket's `data` event, where an exception would end the process:
- *                   it is caught and the socket destroyed (`protocol_error`)
- *   errors          always have a listener, even after the library has detached from the socket
- */
-
 /** Counts the bytes that a driver reads during one attempt, on all of its sockets. */
 export class ReadLimit {
   #bytes = 0
@@ -221,7 +212,16 @@ export class ReadLimit {
   }
 }
 
-/** Modifies the socket itself, so that libraries see the object they expect. */
+/**
+ * Guards for every connection to a destination, raw or TLS. The server may be malicious, or simply the wrong one.
+ *
+ *   bytes read      counted per attempt; above the limit the socket is destroyed (`response_too_large`)
+ *   parser throws   client libraries parse in the socket's `data` event, where an exception would end the process:
+ *                   it is caught and the socket destroyed (`protocol_error`)
+ *   errors          always have a listener, even after the library has detached from the socket
+ *
+ * Modifies the socket itself, so that libraries see the object they expect.
+ */
 export function guardSocket<T extends Socket>(socket: T, reads?: ReadLimit): T {
   socket.on('error', () => {})
   const { push } = socket

@@ -357,8 +357,6 @@ function unavailable({ reason, mayBeStored }: BufferUnavailableError, msgId: str
   })
 }
 
-/** The interface of ingest for HTTP: the response of each method on the ingest path. accept.ts implements POST. */
-
 /** The response to GET, which says that POST is required. */
 export interface IngestHint {
   message: string
@@ -367,6 +365,7 @@ export interface IngestHint {
   pipe_id: string
 }
 
+/** The interface of ingest for HTTP: the response of each method on the ingest path. */
 export interface Ingest {
   /**
    * Calls `accepted` or `rejected` of the request once. It calls neither when the client disconnects before anything is

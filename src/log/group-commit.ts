@@ -254,8 +254,6 @@ export class AppendQueue<Item> {
   }
 }
 
-/** Measures the writer's commits for `/metrics`. The writer thread updates shared histograms, which main reads. */
-
 /** The part that is sent to the writer thread. */
 export interface ObservedCommits {
   syncSeconds: SharedArrayBuffer
@@ -263,6 +261,7 @@ export interface ObservedCommits {
   frameMessages: SharedArrayBuffer
 }
 
+/** Measures the writer's commits for `/metrics`. The writer thread updates shared histograms, which main reads. */
 export class WriterObserved {
   readonly #syncSeconds: Histogram
   readonly #frameBytes: Histogram

@@ -338,9 +338,9 @@ export function laneLatency(db: Connection): LaneLatency {
 /**
  * The hourly counts of each lane. Added in the transaction that saves the lane's row (`lane-store.ts`): a crash
  * leaves both or neither.
+ *
+ * Adds counts to the lane's hour. Counts of a deleted destination match no row and are dropped.
  */
-
-/** Adds counts to the lane's hour. Counts of a deleted destination match no row and are dropped. */
 export function laneHourIncrement(db: Connection): (counts: LaneCounts, hourMs: number) => CompiledQuery {
   const text = sql`
     INSERT INTO lane_hours (destination_id, hour_ms, delivered_records, failed_attempts, skipped_records, filtered_records)

@@ -373,9 +373,9 @@ export const ownsEverything: LaneOwnership = {
  *
  *   slots 0 …           deliveredAttemptsPerLane of those that delivered
  *   the others          failedAttemptsPerLane of those that failed
+ *
+ * An attempt, and its number among the attempts of its lane with the same outcome, from 1.
  */
-
-/** An attempt, and its number among the attempts of its lane with the same outcome, from 1. */
 export interface NumberedAttempt {
   numberOfOutcome: number
   attempt: DeliveryAttempt

@@ -195,9 +195,9 @@ function delivered(count: LaneCounts, hourMs: number): UsageHourRow {
  *
  * A field that a stored state lacks has its value of `newLaneState`. So a new field needs no migration, unless an
  * earlier version would do harm by dropping it.
+ *
+ * Uses a loop over the names: `Object.entries` of a copy would cost 1.7 µs more per row, of 14 µs.
  */
-
-/** Uses a loop over the names: `Object.entries` of a copy would cost 1.7 µs more per row, of 14 µs. */
 export function encodeLane(lane: LaneState): LaneRow {
   const fields: Partial<Record<keyof LaneState, unknown>> = {}
   for (const name in lane) {

@@ -129,11 +129,6 @@ export function decided<Stored, Change extends object>(
   return typeof change === 'function' ? change(stored) : change
 }
 
-/**
- * Schedules the write transactions of one handle: several run concurrently, and one that has conflicted too often runs
- * exclusively. The order is first come, first served: a transaction that waits to run exclusively blocks those behind it.
- */
-
 /** Fewer than the handle has connections: reads find one. */
 const maxConcurrent = 3
 
@@ -142,6 +137,10 @@ interface Waiting {
   start(): void
 }
 
+/**
+ * Schedules the write transactions of one handle: several run concurrently, and one that has conflicted too often runs
+ * exclusively. The order is first come, first served: a transaction that waits to run exclusively blocks those behind it.
+ */
 class WriteQueue {
   readonly #waiting: Waiting[] = []
   readonly #idle: (() => void)[] = []
@@ -208,8 +207,6 @@ class WriteQueue {
     }
   }
 }
-
-/** Errors of a write transaction that did not complete: it can be repeated, or its outcome is unknown. */
 
 /**
  * Another transaction changed the data that this one had read. Nothing was stored, and the transaction can run again.

@@ -151,7 +151,7 @@ export class DurationHistogram {
 }
 
 function bucketOf(ms: number): number {
-  // Also for a negative one: the clock was set back after the message was accepted.
+  // A duration is negative when the clock was set back after the message was accepted.
   if (!(ms > 1)) return 0
   return Math.min(buckets - 1, Math.ceil(Math.log(ms) * perLogMs))
 }

@@ -132,17 +132,16 @@ function preflightHeaders(keyRequired: boolean): readonly Header[] {
   ]
 }
 
-/**
- * One request on the ingest path, as `accept.ts` uses it. Its headers are read in one pass while the handler runs:
- * later they can be gone, and only a full pass shows repeated ones.
- */
-
 /** Turns the results of requests into responses. */
 interface IngestResponder {
   accepted(exchange: IngestExchange, accepted: Accepted): void
   rejected(exchange: IngestExchange, error: unknown): void
 }
 
+/**
+ * One request on the ingest path, as `accept.ts` uses it. Its headers are read in one pass while the handler runs:
+ * later they can be gone, and only a full pass shows repeated ones.
+ */
 class IngestExchange implements IngestRequest {
   readonly #exchange: Exchange
   readonly #responder: IngestResponder

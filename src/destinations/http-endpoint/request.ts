@@ -230,8 +230,6 @@ function isInterim(bytes: Buffer): boolean {
   return 'HTTP/1.1 1'.startsWith(start) && /^\d{0,2}$/.test(digits) && digits !== '01'
 }
 
-/** Builds one HTTP request to an endpoint: body, content headers, Standard Webhooks headers. */
-
 /** One request of an attempt. */
 export interface RequestBody {
   /** The same for every attempt, so that the receiver can detect a repetition. */

@@ -248,21 +248,21 @@ export class KeyUse {
   }
 }
 
-/**
- * Authenticates `Authorization: Bearer <API_KEY>` for management, pull and ingest. A missing, malformed, unknown,
- * revoked or expired key gives no principal: 401.
- *
- * Only the hash of each header is cached, so that the hot path does not hash. The directory is checked each time, so a
- * revoked key stops working as soon as the directory has removed it.
- */
-
 /** Returns a promise only for a key that the directory has not seen yet. Undefined when the key is not active. */
 export type Authenticate = (authorization: string) => Principal | undefined | Promise<Principal | undefined>
 
 const maxRemembered = 10_000
 const scheme = /^Bearer +([^\s]+) *$/i
 
-/** `now` is the wall clock in ms. */
+/**
+ * Authenticates `Authorization: Bearer <API_KEY>` for management, pull and ingest. A missing, malformed, unknown,
+ * revoked or expired key gives no principal: 401.
+ *
+ * Only the hash of each header is cached, so that the hot path does not hash. The directory is checked each time, so a
+ * revoked key stops working as soon as the directory has removed it.
+ *
+ * `now` is the wall clock in ms.
+ */
 export function createAuthenticate(
   directory: Pick<Directory, 'key'>,
   now: () => number = Date.now,

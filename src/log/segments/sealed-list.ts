@@ -225,16 +225,6 @@ function positions(
   return pipes === null ? null : new Map(pipes.map((pipe) => [pipe.pipeId, pipe[end]]))
 }
 
-/**
- * Tracks damaged segments until they are salvaged. Damage is found at the start, by a reader, by the scrub, by
- * compaction or while writing. Salvage runs in slices between frames. Readers of the segment's messages wait meanwhile;
- * other readers and segments are not affected.
- *
- *   reported ──▶ waiting ──▶ being salvaged ──▶ sound again, with gaps where messages are lost
- *                   ▲              │     └────▶ missing: foreign, or nothing in it could be read
- *                   └── disk full ─┘     (retention may drop it at any point)
- */
-
 /** The wait after a salvage that failed because the disk was full. */
 const retryMs = 2_000
 
@@ -265,6 +255,15 @@ export interface DamageDeps {
   onChanged(name: SegmentName): void
 }
 
+/**
+ * Tracks damaged segments until they are salvaged. Damage is found at the start, by a reader, by the scrub, by
+ * compaction or while writing. Salvage runs in slices between frames. Readers of the segment's messages wait meanwhile;
+ * other readers and segments are not affected.
+ *
+ *   reported ──▶ waiting ──▶ being salvaged ──▶ sound again, with gaps where messages are lost
+ *                   ▲              │     └────▶ missing: foreign, or nothing in it could be read
+ *                   └── disk full ─┘     (retention may drop it at any point)
+ */
 export class DamagedSegments {
   readonly #log: Logger
   readonly #deps: DamageDeps

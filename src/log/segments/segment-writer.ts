@@ -220,11 +220,6 @@ export class SegmentWriter {
   }
 }
 
-/**
- * Commits a frame as one transaction. Messages whose idempotency key was used before, or whose pipe has used up its
- * share, are left out and reported by their index in the frame.
- */
-
 /** The message for which a key was first used. */
 export interface KeyedMessage extends PipeKey {
   bodyHash: string
@@ -270,7 +265,12 @@ interface WrittenFrame {
   firstReceivedMs: number | null
 }
 
-/** New messages get the seqs after `afterSeq`. Throws errors of SQLite; then nothing of the frame is stored. */
+/**
+ * Commits a frame as one transaction. Messages whose idempotency key was used before, or whose pipe has used up its
+ * share, are left out and reported by their index in the frame.
+ *
+ * New messages get the seqs after `afterSeq`. Throws errors of SQLite; then nothing of the frame is stored.
+ */
 export function commitFrame(
   frame: Frame,
   afterSeq: number,

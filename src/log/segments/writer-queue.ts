@@ -22,6 +22,7 @@
  */
 import type { MessagePort } from 'node:worker_threads'
 import { resourceLimits } from '../../contract/resource-limits.ts'
+import { hourMs } from '../../platform/quantities.ts'
 import { type Caller, callsOver, type Handlers } from '../../platform/thread-calls.ts'
 import type { BufferStatus, SharedAppends } from '../buffer.ts'
 import { type Frame, readFrame } from '../frame.ts'
@@ -202,16 +203,15 @@ function toResult(append: SkippedAppend): SkippedResult {
   return { index: append.index, kind: 'repeated', seq, msgId, recordCount }
 }
 
+/** The size limit of joined frames, the same as that of a frame with several messages. */
+const joinedMaxBytes = resourceLimits.frameBytes
+
 /**
  * Joins frames of several threads that wait at the same time into one transaction with one fsync. Each frame then gets
  * its own part of the result, as if it had been committed separately.
+ *
+ * A single frame is returned as it is.
  */
-
-/** The size limit of joined frames, the same as that of a frame with several messages. */
-const joinedMaxBytes = resourceLimits.frameBytes
-const hourMs = 3_600_000
-
-/** A single frame is returned as it is. */
 export function joinFrames(frames: readonly [Frame, ...Frame[]]): Frame {
   const [first, ...others] = frames
   if (others.length === 0) return first

@@ -42,7 +42,7 @@ t.test('garbage in it is cut off in place: two daemons still exclude each other'
   await daemon.start()
   t.equal(inode(dir.lockFile), before, 'the same file')
   t.throws(() => lockDataDir(dir), DataDirInUseError)
-  // Also when it comes into it while it is held.
+  // The same when the garbage comes into it while it is held.
   writeFileSync(dir.lockFile, 'garbage '.repeat(1000))
   t.throws(() => lockDataDir(dir), DataDirInUseError)
   t.throws(() => lockDataDir(dir), DataDirInUseError)

@@ -25,7 +25,7 @@ t.teardown(async () => {
 
 function open(t: Pick<typeof import('tap').t, 'teardown'>, readOnly = false, width = 100) {
   const screen = render(<App client={client} readOnly={readOnly} width={width} height={24} everyMs={50} />)
-  // Also after a failure: a screen that is left open would keep the process alive.
+  // After a failure too: a screen that is left open would keep the process alive.
   t.teardown(() => screen.unmount())
   const frame = () => screen.lastFrame() ?? ''
   return {
