@@ -76,7 +76,7 @@ export function postgresFloor({ table, shape, isUpsert, ...server }: FloorTable)
       await client.connect()
       const copy = (text: string, rows: Buffer) =>
         new Promise<void>((resolve, reject) => {
-          client.query(new CopyIn(text, rows, (error) => (error ? reject(error) : resolve())))
+          client.query(new CopyIn(text, [rows], (error) => (error ? reject(error) : resolve())))
         })
       try {
         await client.query(`DROP TABLE IF EXISTS ${table}; CREATE TABLE ${table} (${shape})`)

@@ -5,6 +5,7 @@
  *   socket ─(guarded: bytes counted)─ TLS ─(guarded, server admitted)─ message gate ─(whole, checked messages)─ pg client
  */
 import { isIP, type Socket } from 'node:net'
+import { setImmediate } from 'node:timers/promises'
 import tls from 'node:tls'
 import pg from 'pg'
 import { type DatabaseSpec, DeliveryError, type DriverSettings } from '../driver.ts'
@@ -30,8 +31,11 @@ export type Row = Record<string, unknown>
 export interface PostgresSession {
   /** Rejects with the pg client's own error, or the transient DeliveryError `aborted`. */
   run(signal: AbortSignal, text: string, values?: readonly unknown[]): Promise<Row[]>
-  /** Stores rows in text format with `text`, a COPY … FROM STDIN. Rejects like `run`; nothing is stored then. */
-  copy(signal: AbortSignal, text: string, rows: Buffer): Promise<void>
+  /**
+   * Stores rows in text format with `text`, a COPY … FROM STDIN. Rejects like `run`, or with the error of `rows`; nothing is
+   * stored then.
+   */
+  copy(signal: AbortSignal, text: string, rows: Iterable<Buffer>): Promise<void>
   /** Restarts the count of the bytes that an attempt may read. */
   beginAttempt(): void
   /** The connection is closed; open another one. */
@@ -167,7 +171,7 @@ function startSession(
     async run(signal: AbortSignal, text: string, values: readonly unknown[] = []): Promise<Row[]> {
       return (await guarded(signal, () => client.query(text, [...values]))).rows
     },
-    async copy(signal: AbortSignal, text: string, rows: Buffer): Promise<void> {
+    async copy(signal: AbortSignal, text: string, rows: Iterable<Buffer>): Promise<void> {
       await guarded(
         signal,
         () =>
@@ -184,23 +188,45 @@ function startSession(
 /** The parts of the client's connection that send the data of a COPY. */
 interface CopyConnection {
   sendCopyFromChunk(chunk: Buffer): void
+  sendCopyFail(reason: string): void
   endCopyFrom(): void
 }
 
-/** A query that sends rows when the server asks for them, which it does once. */
+/** A query that sends rows when the server asks for them, which it does once. Its chunks are copied when they are sent. */
 export class CopyIn extends pg.Query {
-  #rows: Buffer | null
+  #rows: Iterable<Buffer> | null
+  readonly #end: { failure?: unknown; isOver: boolean }
 
-  constructor(text: string, rows: Buffer, done: (error: Error | undefined) => void) {
-    super({ text }, undefined, done)
+  constructor(text: string, rows: Iterable<Buffer>, done: (error: unknown) => void) {
+    const end: { failure?: unknown; isOver: boolean } = { isOver: false }
+    super({ text }, undefined, (error) => {
+      end.isOver = true
+      done(error && (end.failure ?? error))
+    })
     this.#rows = rows
+    this.#end = end
   }
 
   /** Called by the client. */
   handleCopyInResponse(connection: CopyConnection): void {
-    if (this.#rows !== null) connection.sendCopyFromChunk(this.#rows)
-    connection.endCopyFrom()
+    const rows = this.#rows ?? []
     this.#rows = null
+    void this.#send(connection, rows)
+  }
+
+  async #send(connection: CopyConnection, rows: Iterable<Buffer>): Promise<void> {
+    try {
+      for (const chunk of rows) {
+        connection.sendCopyFromChunk(chunk)
+        // The chunk is on its way before the next one is written, and other lanes get their turn.
+        await setImmediate()
+        if (this.#end.isOver) return
+      }
+      connection.endCopyFrom()
+    } catch (error) {
+      this.#end.failure = error
+      connection.sendCopyFail('pipectl cannot send these rows by COPY')
+    }
   }
 }
 
