@@ -5,6 +5,7 @@
  *   socket ─(guarded: bytes counted)─ TLS ─(guarded, server admitted)─ message gate ─(whole, checked messages)─ pg client
  */
 import { isIP, type Socket } from 'node:net'
+import type { Writable } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import tls from 'node:tls'
 import pg from 'pg'
@@ -32,10 +33,10 @@ export interface PostgresSession {
   /** Rejects with the pg client's own error, or the transient DeliveryError `aborted`. */
   run(signal: AbortSignal, text: string, values?: readonly unknown[]): Promise<Row[]>
   /**
-   * Stores rows in text format with `text`, a COPY … FROM STDIN. Rejects like `run`, or with the error of `rows`; nothing is
-   * stored then.
+   * Stores rows in text format with `text`, a COPY … FROM STDIN. Rejects like `run`, or with the error of `chunks`; nothing is
+   * stored then. See `CopyIn`.
    */
-  copy(signal: AbortSignal, text: string, rows: Iterable<Buffer>): Promise<void>
+  copy(signal: AbortSignal, text: string, chunks: Iterable<Buffer>): Promise<void>
   /** Restarts the count of the bytes that an attempt may read. */
   beginAttempt(): void
   /** The connection is closed; open another one. */
@@ -171,12 +172,12 @@ function startSession(
     async run(signal: AbortSignal, text: string, values: readonly unknown[] = []): Promise<Row[]> {
       return (await guarded(signal, () => client.query(text, [...values]))).rows
     },
-    async copy(signal: AbortSignal, text: string, rows: Iterable<Buffer>): Promise<void> {
+    async copy(signal: AbortSignal, text: string, chunks: Iterable<Buffer>): Promise<void> {
       await guarded(
         signal,
         () =>
           new Promise<void>((resolve, reject) => {
-            client.query(new CopyIn(text, rows, (error) => (error ? reject(error) : resolve())))
+            client.query(new CopyIn(text, chunks, (error) => (error ? reject(error) : resolve())))
           }),
       )
     },
@@ -187,38 +188,45 @@ function startSession(
 
 /** The parts of the client's connection that send the data of a COPY. */
 interface CopyConnection {
-  sendCopyFromChunk(chunk: Buffer): void
+  stream: Writable
   sendCopyFail(reason: string): void
   endCopyFrom(): void
 }
 
-/** A query that sends rows when the server asks for them, which it does once. Its chunks are copied when they are sent. */
+/**
+ * A query that sends rows when the server asks for them, which it does once. Each chunk is a CopyData message whose first
+ * `copyHeaderBytes` are free, and is no longer used when the next one is taken. The client's own `sendCopyFromChunk` would copy
+ * each chunk into new memory, and V8 collects garbage after every few megabytes of that.
+ */
 export class CopyIn extends pg.Query {
-  #rows: Iterable<Buffer> | null
+  #chunks: Iterable<Buffer> | null
   readonly #end: { failure?: unknown; isOver: boolean }
 
-  constructor(text: string, rows: Iterable<Buffer>, done: (error: unknown) => void) {
+  constructor(text: string, chunks: Iterable<Buffer>, done: (error: unknown) => void) {
     const end: { failure?: unknown; isOver: boolean } = { isOver: false }
     super({ text }, undefined, (error) => {
       end.isOver = true
       done(error && (end.failure ?? error))
     })
-    this.#rows = rows
+    this.#chunks = chunks
     this.#end = end
   }
 
   /** Called by the client. */
   handleCopyInResponse(connection: CopyConnection): void {
-    const rows = this.#rows ?? []
-    this.#rows = null
-    void this.#send(connection, rows)
+    const chunks = this.#chunks ?? []
+    this.#chunks = null
+    void this.#send(connection, chunks)
   }
 
-  async #send(connection: CopyConnection, rows: Iterable<Buffer>): Promise<void> {
+  async #send(connection: CopyConnection, chunks: Iterable<Buffer>): Promise<void> {
     try {
-      for (const chunk of rows) {
-        connection.sendCopyFromChunk(chunk)
-        // The chunk is on its way before the next one is written, and other lanes get their turn.
+      for (const chunk of chunks) {
+        chunk[0] = copyData
+        chunk.writeUInt32BE(chunk.length - 1, 1)
+        // An error ends the connection, and with it this query.
+        await new Promise((resolve) => connection.stream.write(chunk, resolve))
+        // Other lanes get their turn.
         await setImmediate()
         if (this.#end.isOver) return
       }
@@ -229,6 +237,10 @@ export class CopyIn extends pg.Query {
     }
   }
 }
+
+const copyData = 'd'.charCodeAt(0)
+/** The message's type and its length. */
+export const copyHeaderBytes = 5
 
 const booleanOid = 16
 const asText = (value: string) => value

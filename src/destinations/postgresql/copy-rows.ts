@@ -26,6 +26,7 @@ import {
   stringValue,
 } from '../../log/record-text.ts'
 import { generatedId, receivedAtValue } from '../sql/columns.ts'
+import { copyHeaderBytes } from './connection.ts'
 
 export interface CopyColumn {
   readonly rule: ColumnRule
@@ -41,8 +42,8 @@ export interface CopyColumn {
 export class UnfitRecordError extends Error {}
 
 /**
- * Yields the rows in chunks, each valid until the next one is taken, so that the server stores the first rows while the others
- * are written. `isNumbered`: each line ends with the record's number in the batch, from 1. Throws UnfitRecordError.
+ * Yields the rows in chunks, so that the server stores the first rows while the others are written. A chunk begins with
+ * `copyHeaderBytes` for its header and is valid until the next one is taken. `isNumbered`: each line ends with the record's number in the batch, from 1. Throws UnfitRecordError.
  */
 export function copyRows(
   messages: readonly StoredMessage[],
@@ -76,7 +77,7 @@ class RowWriter {
   readonly #starts: Int32Array
   readonly #ends: Int32Array
   #whole: Buffer = Buffer.allocUnsafe(2 * chunkBytes)
-  #at = 0
+  #at = copyHeaderBytes
   #number = 0
   /** True if the record contains one of `escapedBytes`. Most do not, and their values are copied unchanged. */
   #mayNeedEscapes = false
@@ -108,12 +109,12 @@ class RowWriter {
         start = end + 1
       }
     }
-    if (this.#at > 0) yield this.#taken()
+    if (this.#at > copyHeaderBytes) yield this.#taken()
   }
 
   #taken(): Buffer {
     const rows = this.#whole.subarray(0, this.#at)
-    this.#at = 0
+    this.#at = copyHeaderBytes
     return rows
   }
 
