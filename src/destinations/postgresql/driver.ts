@@ -32,7 +32,7 @@ import { copyBatch } from './copy.ts'
 import { concernsWholeDestination, postgresError } from './errors.ts'
 import { ExactlyOnceMark, forgetMarks } from './exactly-once-mark.ts'
 import { inferPostgres } from './infer.ts'
-import { beginSearch, firstRefusal, insert, insertOthers, singleRecords } from './insert.ts'
+import { beginSql, firstRefusal, insert, insertOthers, singleRecords } from './insert.ts'
 import { type InsertStatement, insertStatement, rulesByName, withMappedKeysOnly } from './statement.ts'
 import { readTable, type Table } from './table.ts'
 
@@ -184,7 +184,7 @@ async function storeOthers(
   { statement, unmatched }: Prepared,
   { rejected, suspect }: { rejected: DeliveryError | null; suspect: number | null },
 ): Promise<null | 'moved'> {
-  await beginSearch(session, signal)
+  await session.run(signal, beginSql)
   try {
     if (mark !== undefined && !(await mark.move(batch, signal))) {
       await session.run(signal, 'ROLLBACK')
