@@ -85,7 +85,8 @@ function BulkActions({ place, selection, errorCode }: ActionProps & Pick<Records
         <Button
           look="primary"
           changes
-          disabled={ids.length === 0 || replay.isPending}
+          disabled={ids.length === 0}
+          isBusy={replay.isPending}
           onClick={() => void replay.run({ ids }, twin).catch(() => {})}
         >
           Replay {ids.length === 0 ? 'selected' : counted(ids.length, 'record')}
