@@ -28,12 +28,18 @@ import { markBusy, maxReads } from '../sql/exactly-once-mark.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkPostgres } from './check.ts'
 import { openSession, type PostgresSession } from './connection.ts'
-import { copyBatch } from './copy.ts'
-import { concernsWholeDestination, postgresError } from './errors.ts'
+import { copyRows } from './copy-rows.ts'
+import { concernsWholeDestination, copiedRow, postgresError } from './errors.ts'
 import { ExactlyOnceMark, forgetMarks } from './exactly-once-mark.ts'
 import { inferPostgres } from './infer.ts'
 import { beginSearch, firstRefusal, insert, insertOthers, singleRecords } from './insert.ts'
-import { type InsertStatement, insertStatement, rulesByName, withMappedKeysOnly } from './statement.ts'
+import {
+  fewestCopiedRecords,
+  type InsertStatement,
+  insertStatement,
+  rulesByName,
+  withMappedKeysOnly,
+} from './statement.ts'
 import { readTable, type Table } from './table.ts'
 
 const tableMaxAgeMs = 30_000
@@ -47,6 +53,8 @@ export const postgresql: DriverModule<DatabaseSpec> = {
 
 interface KnownTable {
   table: Table
+  /** With mapped columns every batch has the same statement. Null: they are mapped by name, or there was no batch yet. */
+  statement: InsertStatement | null
   readAtMs: number
   refusesCopy: boolean
 }
@@ -152,16 +160,65 @@ async function storeWhole(
   attempt: Attempt,
   statement: InsertStatement,
 ): Promise<WholeOutcome> {
-  const { session, mark, table: known } = connection
-  const copied = known?.refusesCopy
-    ? 'unfit'
-    : await copyBatch({ session, statement, mark }, attempt.batch, attempt.signal)
+  const { table: known } = connection
+  const copied = known?.refusesCopy ? 'unfit' : await copyBatch(connection, attempt, statement)
   if (copied === 'stored') return { outcome: null, suspect: null }
   if (copied === 'moved') return { outcome: copied, suspect: null }
   const outcome = await insertAll(connection, attempt, statement)
   // The batch was not at fault: this user or this server cannot COPY.
   if (outcome === null && copied !== 'unfit' && known !== undefined) known.refusesCopy = true
   return { outcome, suspect: copied === 'unfit' ? null : copied.atRecord }
+}
+
+/** The server rejected it, at this row if it named one: the index of the record in the batch. */
+interface RefusedCopy {
+  atRecord: number | null
+}
+
+/**
+ * Stores a batch by COPY, or reports that the statement is needed. Measured with 1,000 records of 430 bytes: 1.7 times the rows
+ * per second of the statement, 1.3 times for upserts.
+ *
+ *   plain rows   COPY t (…) FROM STDIN
+ *   upsert       BEGIN · CREATE TEMPORARY TABLE IF NOT EXISTS s … ON COMMIT DELETE ROWS · COPY s · INSERT … SELECT … FROM s ON CONFLICT … · COMMIT
+ *   exactly_once BEGIN · the lane's mark moves · COPY · COMMIT
+ *
+ * A failed COPY is never reported to users: after any permanent error nothing is stored, and the statement decides about the
+ * batch, as it does for a batch that is not copied at all. The row that the server names is where the search begins.
+ *
+ * `unfit`: it was not tried. `moved`: as in the mark's `insert`.
+ */
+async function copyBatch(
+  { session, mark }: Connection,
+  { batch, signal }: Attempt,
+  { copy: plan }: InsertStatement,
+): Promise<'stored' | 'moved' | 'unfit' | RefusedCopy> {
+  if (plan === null || batch.recordCount < fewestCopiedRecords) return 'unfit'
+  const rows = copyRows(batch.messages, plan.columns, plan.before !== '')
+  if (rows === null) return 'unfit'
+  const isAlone = plan.before === '' && mark === undefined
+  try {
+    if (isAlone) {
+      await session.copy(signal, plan.copy, rows)
+      return 'stored'
+    }
+    await beginSearch(session, signal)
+    if (mark !== undefined && !(await mark.move(batch, signal))) {
+      await session.run(signal, 'ROLLBACK')
+      return 'moved'
+    }
+    if (plan.before !== '') await session.run(signal, plan.before)
+    await session.copy(signal, plan.copy, rows)
+    await session.run(signal, plan.after === '' ? 'COMMIT' : `${plan.after}; COMMIT`)
+    mark?.committed(batch)
+    return 'stored'
+  } catch (error) {
+    const failure = postgresError(error)
+    if (failure.class === 'transient') throw failure
+    if (!isAlone) await session.run(signal, 'ROLLBACK')
+    mark?.rolledBack()
+    return { atRecord: copiedRow(failure) }
+  }
 }
 
 async function insertAll(
@@ -239,13 +296,14 @@ async function prepare(connection: Connection, attempt: Attempt): Promise<Prepar
   const unmatched: RejectedRecord[] = []
   const reject = progress.park && ((rejected: RejectedRecord) => void unmatched.push(rejected))
   try {
-    const { table } = await tableOf(connection, spec, signal)
-    const isMapped = spec.columns.length > 0
-    const rules = isMapped
-      ? columnRules(spec.columns, spec.timestampField)
-      : rulesByName(table, batch.messages, reject ?? undefined)
+    const current = await tableOf(connection, spec, signal)
+    if (spec.columns.length > 0) {
+      current.statement ??= insertStatement(current.table, columnRules(spec.columns, spec.timestampField))
+      return { statement: current.statement, unmatched }
+    }
+    const rules = rulesByName(current.table, batch.messages, reject ?? undefined)
     if (unmatched.length > 0 && isOld()) return await again()
-    return { statement: insertStatement(table, rules), unmatched }
+    return { statement: insertStatement(current.table, rules), unmatched }
   } catch (error) {
     if (isOld()) return await again()
     throw error
@@ -256,6 +314,6 @@ async function tableOf(connection: Connection, spec: DatabaseSpec, signal: Abort
   const known = connection.table
   if (known !== undefined && performance.now() - known.readAtMs < tableMaxAgeMs) return known
   const table = await readTable(connection.session, spec.config.table, signal)
-  connection.table = { table, readAtMs: performance.now(), refusesCopy: false }
+  connection.table = { table, statement: null, readAtMs: performance.now(), refusesCopy: false }
   return connection.table
 }
