@@ -4,15 +4,10 @@ import type { DatabaseSpec, DestinationCheck, DriverSettings, Sample } from '../
 import { sampleBatch, sampleCheck, tableCheck } from '../sql/sample.ts'
 import { comparedWithPin } from '../sql/server-key.ts'
 import { openSession, type PostgresSession } from './connection.ts'
+import { fewestRecords } from './copy.ts'
 import { postgresError } from './errors.ts'
 import { type CheckedTable, tryMark } from './exactly-once-mark.ts'
-import {
-  everyColumn,
-  fewestCopiedRecords,
-  insertStatement,
-  recordsParameter,
-  rulesByName,
-} from './statement.ts'
+import { everyColumn, insertStatement, recordsParameter, rulesByName } from './statement.ts'
 import { type PostgresColumn, readTable, type Table } from './table.ts'
 
 /** Stops at the first check whose failure makes the following ones pointless. */
@@ -118,7 +113,7 @@ async function wayOfWriting(
     obstacle === null
       ? ([
           'copy',
-          `Batches of ${fewestCopiedRecords} records or more are written by COPY, smaller ones by INSERT.`,
+          `Batches of ${fewestRecords} records or more are written by COPY, smaller ones by INSERT.`,
         ] as const)
       : (['insert', `Rows are written by INSERT, which is slower than COPY: ${obstacle}.`] as const)
   return { name: 'written_by', ok: true, message, writtenBy }

@@ -1,5 +1,5 @@
 /**
- * Builds the statement that stores a batch, its parameter, and the COPY that stores the same rows. Pure.
+ * Builds the statement that stores a batch, its parameter, and the COPY that stores the same rows (`copy.ts`). Pure.
  *
  *   INSERT INTO t ("a", "b")
  *   SELECT c0, c1 FROM ROWS FROM (json_to_recordset($1) AS ("key" integer, "other" text)) WITH ORDINALITY AS x(c0, c1, n)
@@ -59,9 +59,6 @@ export interface CopyPlan {
   copy: string
   after: string
 }
-
-/** For fewer records, the round trips of a COPY cost more than the server saves. */
-export const fewestCopiedRecords = 100
 
 /** Consecutive records of one message: all of them, or those from `firstIndex` on. */
 export type RecordRun = StoredMessage & { readonly firstIndex?: number }
