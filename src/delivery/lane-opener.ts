@@ -13,6 +13,7 @@ import type { BufferReader } from '../log/buffer.ts'
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import {
   fixedThrough,
+  type LaneChange,
   type LaneCounts,
   LaneOwnershipLostError,
   type LaneSpec,
@@ -21,8 +22,9 @@ import {
   type LaneStore,
   LaneStoreUnavailableError,
   newLaneState,
+  type RangeStore,
 } from '../metadata/lane-state.ts'
-import type { AttemptedRange, ParkedChange, ParkedStore } from '../metadata/parked-store-port.ts'
+import type { AttemptedRange, ParkedStore } from '../metadata/parked-store-port.ts'
 import type { Logger } from '../platform/log.ts'
 import type { AttemptSteps } from './attempt.ts'
 import { type Clock, EventLoopTurns } from './clock.ts'
@@ -46,7 +48,7 @@ export interface LaneOpenerOptions {
   log: Logger
   maxInFlightBytes: number
   epochs: readonly Epoch[]
-  parked: { store: ParkedStore; maxBytes: number }
+  parked: { store: ParkedStore & RangeStore; maxBytes: number }
 }
 
 export class LaneOpener {
@@ -161,7 +163,7 @@ function attemptedRange(row: LaneState): AttemptedRange {
 interface Entry {
   row: LaneState
   counts: LaneCounts[]
-  parked: ParkedChange[]
+  parked: LaneChange[]
   saved: Promise<void>
   resolve(): void
   reject(error: unknown): void
@@ -197,7 +199,7 @@ export class LaneSaver {
   }
 
   /** Resolves when the row, the counts and the parked records are durable. The row must not be changed in place. */
-  save(row: LaneState, counts: LaneCounts | null, parked: readonly ParkedChange[] = []): Promise<void> {
+  save(row: LaneState, counts: LaneCounts | null, parked: readonly LaneChange[] = []): Promise<void> {
     const entry = this.#gathering.get(row.destinationId) ?? newEntry(row)
     entry.row = row
     if (counts !== null) entry.counts.push(counts)

@@ -23,8 +23,8 @@ t.teardown(async () => {
   await daemon.close()
 })
 
-function open(t: Pick<typeof import('tap').t, 'teardown'>, readOnly = false, width = 100) {
-  const screen = render(<App client={client} readOnly={readOnly} width={width} height={24} everyMs={50} />)
+function open(t: Pick<typeof import('tap').t, 'teardown'>, readOnly = false, width = 100, height = 24) {
+  const screen = render(<App client={client} everyMs={50} {...{ readOnly, width, height }} />)
   // After a failure too: a screen that is left open would keep the process alive.
   t.teardown(() => screen.unmount())
   const frame = () => screen.lastFrame() ?? ''
@@ -42,8 +42,8 @@ const skipped = async () => (await daemon.lane(pipeId, destinationId)).skipped_m
 t.test('a stuck lane: found, looked into, not skipped by default, then skipped', async (t) => {
   await until('the lane is stuck', async () => (await daemon.lane(pipeId, destinationId)).last_error !== null)
   const { press, shows, frame } = open(t)
-  await shows(/http-endpoint +stuck/)
-  await shows(/1 needs attention/)
+  await shows(/http-endpoint +■ stuck/)
+  await shows(/■ 1 stuck/)
   await shows(/▶ +http-endpoint/)
   press('\r')
   await shows(/permanent http_422/)
@@ -82,7 +82,7 @@ t.test('block, pause, rewind, filter and the page of keys', async (t) => {
   press('\r')
   await shows(/Not changed/)
   press('py')
-  await shows(/orders +paused/)
+  await shows(/orders +○ paused/)
   press('py')
   await shows(/Pipe orders is active/)
   press('G')
@@ -92,13 +92,13 @@ t.test('block, pause, rewind, filter and the page of keys', async (t) => {
   press('\r')
   await shows(/Not changed/)
   press('by')
-  await shows(/http-endpoint( 1 parked)? +blocked/)
+  await shows(/http-endpoint( 1 parked)? +○ blocked/)
   press('b')
   await shows(/http-endpoint is active/)
   press('wearliest\r')
   await shows(/continues after stream_seq \d+/)
   press('?')
-  await shows(/choose a pipe or lane/)
+  await shows(/choose a line/)
   press('x')
   press('/nothing-like-it')
   await shows(/Nothing matches the filter/)
@@ -131,6 +131,24 @@ t.test('skip is not offered where no record is at fault', async (t) => {
   await daemon.api('DELETE', `/v1/pipes/${lockedId}`)
 })
 
+t.test(
+  'a page of a low terminal scrolls, and begins at its first line when it is opened again',
+  async (t) => {
+    const { press, shows } = open(t, false, 60, 13)
+    await shows(/http-endpoint/)
+    press('G')
+    await shows(/▶ +http-endpoint/)
+    press('\r')
+    await shows(/^lane .*(\n.*)*▼ \d+ more lines: PgDn/m)
+    press('\x1b[6~')
+    await shows(/^pipectl.*\n(?!lane )/)
+    press('\x1b')
+    await shows(/PIPE \/ LANE/)
+    press('\r')
+    await shows(/^pipectl.*\nlane /)
+  },
+)
+
 t.test('--read-only changes nothing, whatever is pressed', async (t) => {
   const { press, shows } = open(t, true)
   await shows(/\[read-only\]/)
@@ -139,7 +157,7 @@ t.test('--read-only changes nothing, whatever is pressed', async (t) => {
   await shows(/▶ +http-endpoint/)
   for (const key of ['s', 'r', 'b', 'w', 'p']) {
     press('?')
-    await shows(/choose a pipe or lane/)
+    await shows(/choose a line/)
     press('x')
     press(key)
     await shows(/This screen is read-only/)
@@ -165,7 +183,7 @@ t.test(
     await shows(/LAST ERROR/)
     press('a')
     await shows(/\[problems only\]/)
-    await shows(/http-endpoint +(1 parked +)?stuck/)
+    await shows(/http-endpoint +(1 parked +)?■ stuck/)
     press('a')
   },
 )
