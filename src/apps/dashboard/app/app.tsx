@@ -33,8 +33,8 @@ const TailPage = lazy(() => import('../pages/tail/tail.tsx').then((m) => ({ defa
 const MessagePage = lazy(() =>
   import('../pages/message/message.tsx').then((m) => ({ default: m.MessagePage })),
 )
-const FindMessagePage = lazy(() =>
-  import('../pages/message/find.tsx').then((m) => ({ default: m.FindMessagePage })),
+const MessagesPage = lazy(() =>
+  import('../pages/message/messages.tsx').then((m) => ({ default: m.MessagesPage })),
 )
 const KeysPage = lazy(() => import('../pages/keys/keys.tsx').then((m) => ({ default: m.KeysPage })))
 const UsersPage = lazy(() => import('../pages/users/users.tsx').then((m) => ({ default: m.UsersPage })))
@@ -106,7 +106,7 @@ function PageAt() {
       <Route path="/pipes/:pipeId/destinations/:destinationId/parked">{page(ParkedListPage)}</Route>
       <Route path="/pipes/:pipeId/destinations/:destinationId/parked/:parkedId">{page(ParkedPage)}</Route>
       <Route path="/messages">
-        <FindMessagePage />
+        <MessagesPage />
       </Route>
       <Route path="/messages/:msgId">{page(MessagePage)}</Route>
       <Route path="/keys">

@@ -10,6 +10,7 @@ export function KeyboardHelp({ onClose }: { onClose: () => void }) {
           ['/', 'search pipes and lanes'],
           ['g o', 'overview'],
           ['g p', 'pipes'],
+          ['g m', 'messages'],
           ['g k', 'API keys'],
           ['g u', 'users'],
           ['g s', 'service'],

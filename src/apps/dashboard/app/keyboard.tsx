@@ -10,6 +10,7 @@ const KeyboardHelp = lazy(() =>
 const places: Record<string, string> = {
   o: '/',
   p: '/pipes',
+  m: '/messages',
   k: '/keys',
   u: '/users',
   s: '/service',

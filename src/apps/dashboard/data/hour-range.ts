@@ -33,10 +33,19 @@ export function useHourRange(): HourRange {
   return useMemo(() => rangeIn(new URLSearchParams(search)), [search])
 }
 
-/** Returns a function that sets the range in the address, which stays one step of the browser's history. */
-export function useSetHourRange(): (search: Record<string, string>) => void {
+/**
+ * Returns a function that sets the range in the address, which stays one step of the browser's history and keeps its
+ * other parameters.
+ */
+export function useSetHourRange(): (range: Record<string, string>) => void {
   const [place, go] = useLocation()
-  return (search) => go(`${place}?${new URLSearchParams(search)}`, { replace: true })
+  const search = useSearch()
+  return (range) => {
+    const next = new URLSearchParams(search)
+    for (const name of ['range', 'from', 'to']) next.delete(name)
+    for (const [name, value] of Object.entries(range)) next.set(name, value)
+    go(`${place}?${next}`, { replace: true })
+  }
 }
 
 export function hourText(ms: number): string {

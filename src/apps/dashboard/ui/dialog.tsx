@@ -9,21 +9,31 @@ interface DialogProps {
   /** Absent: the user cannot close it. */
   onClose?: (() => void) | undefined
   wide?: boolean
+  /** At the right edge, over the full height. */
+  side?: boolean
   /** Above other dialogs. */
   top?: boolean
   children: ReactNode
 }
 
-export function Dialog({ title, open, onClose, wide = false, top = false, children }: DialogProps) {
+export function Dialog({
+  title,
+  open,
+  onClose,
+  wide = false,
+  side = false,
+  top = false,
+  children,
+}: DialogProps) {
   const opener = useRef<Element | null>(null)
   const content = useRef<HTMLDivElement>(null)
   return (
     <Radix.Root open={open} onOpenChange={(isOpen) => (isOpen ? undefined : onClose?.())}>
       <Radix.Portal>
-        <Radix.Overlay className={`${styles.overlay} ${top ? styles.top : ''}`}>
+        <Radix.Overlay className={`${styles.overlay} ${top ? styles.top : ''} ${side ? styles.beside : ''}`}>
           <Radix.Content
             ref={content}
-            className={`${styles.content} ${wide ? styles.wide : ''}`}
+            className={`${styles.content} ${wide ? styles.wide : ''} ${side ? styles.side : ''}`}
             aria-describedby={undefined}
             // Radix does not know the element that opened the dialog, so the focus is restored here.
             onOpenAutoFocus={(event) => {

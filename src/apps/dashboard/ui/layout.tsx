@@ -155,11 +155,19 @@ export interface Column<Row> {
   isNumber?: boolean
   /** Does not wrap on wide screens, even if another column has a long text. */
   isShort?: boolean
+  /** One line that takes the remaining width of a wide screen and is cut at its end. */
+  isRest?: boolean
 }
 
-function cellClass({ label, isNumber, isShort }: Pick<Column<unknown>, 'label' | 'isNumber' | 'isShort'>) {
+function cellClass({
+  label,
+  isNumber,
+  isShort,
+  isRest,
+}: Pick<Column<unknown>, 'label' | 'isNumber' | 'isShort' | 'isRest'>) {
   if (label === '') return styles.buttons
   if (isNumber) return styles.number
+  if (isRest) return styles.rest
   return isShort ? styles.short : undefined
 }
 
@@ -192,9 +200,9 @@ export function Table<Row>({
       <tbody>
         {rows.map((row) => (
           <tr key={keyOf(row)}>
-            {columns.map(({ label, cell, isNumber, isShort }) => (
-              <td key={label} data-label={label} className={cellClass({ label, isNumber, isShort })}>
-                <div>{cell(row)}</div>
+            {columns.map((column) => (
+              <td key={column.label} data-label={column.label} className={cellClass(column)}>
+                <div>{column.cell(row)}</div>
               </td>
             ))}
           </tr>
