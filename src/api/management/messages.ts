@@ -1,8 +1,8 @@
 /** Messages: one by its id, or a page of those of a pipe, with the state of each in every lane. */
 import { ApiError } from '../../contract/errors.ts'
 import type { MessageLane } from '../../contract/message.ts'
-import { isForPipe } from '../../contract/principal.ts'
 import { isoTime } from '../../delivery/lane-status.ts'
+import { isForPipe } from '../../ingest/admission.ts'
 import type { FoundMessage, MessageExcerpt } from '../../observe/history/history.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'

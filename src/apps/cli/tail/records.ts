@@ -3,8 +3,8 @@
 import { meets } from '../../../contract/record-condition.ts'
 import { singleLine, valueText } from '../../client/json-text.ts'
 import { printableJson } from '../../client/printable.ts'
+import { cut } from '../../client/terminal-text.ts'
 import { requireCondition } from '../record-condition.ts'
-import { cut } from '../table.ts'
 import { paint } from '../terminal.ts'
 
 /** lines: for people. ndjson: only the record. json: with msg_id, stream_seq, index and received_ts. */
