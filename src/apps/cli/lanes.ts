@@ -18,6 +18,7 @@ import { addBlockingMessageCommand } from './blocking-message.ts'
 import { clientCommand, group } from './define.ts'
 import { addLatencyCommand } from './latency.ts'
 import { listView, oneView, print, type View } from './output.ts'
+import { addReplayCommands } from './range-replays.ts'
 import { findDestination, findPipe } from './references.ts'
 import { addRewindCommand } from './rewind.ts'
 import { confirm, say } from './terminal.ts'
@@ -73,6 +74,7 @@ export function addLanesCommands(program: Command): void {
   })
   addLatencyCommand(lanes)
   addRewindCommand(lanes)
+  addReplayCommands(lanes)
   addBlockingMessageCommand(lanes)
 }
 

@@ -1,7 +1,7 @@
 /**
  * The building blocks of pages: heading, sections, notices, facts, tables that become cards, code with a copy button.
  */
-import { type ReactNode, useEffect, useId } from 'react'
+import { isValidElement, type ReactNode, useEffect, useId } from 'react'
 import { Copy } from './copy.tsx'
 import styles from './layout.module.css'
 
@@ -139,13 +139,21 @@ export function Facts({
   return (
     <dl className={`${styles.facts} ${big ? styles.big : ''}`}>
       {facts.map(([name, value]) => (
-        <div key={name}>
+        <div key={name} className={isLongText(value) ? styles.wide : undefined}>
           <dt>{name}</dt>
           <dd>{value}</dd>
         </div>
       ))}
     </dl>
   )
+}
+
+/** Half the width of a phone has about this number of characters. */
+const longestHalf = 22
+
+function isLongText(value: ReactNode): boolean {
+  const text = isValidElement<{ text?: unknown }>(value) ? value.props.text : value
+  return typeof text === 'string' && text.length > longestHalf
 }
 
 export interface Column<Row> {
@@ -155,18 +163,18 @@ export interface Column<Row> {
   isNumber?: boolean
   /** Does not wrap on wide screens, even if another column has a long text. */
   isShort?: boolean
+  /** An error or another sentence: on a phone it has the full width, below its label. */
+  isLong?: boolean
   /** One line that takes the remaining width of a wide screen and is cut at its end. */
   isRest?: boolean
 }
 
-function cellClass({
-  label,
-  isNumber,
-  isShort,
-  isRest,
-}: Pick<Column<unknown>, 'label' | 'isNumber' | 'isShort' | 'isRest'>) {
+type CellKind = Pick<Column<unknown>, 'label' | 'isNumber' | 'isShort' | 'isLong' | 'isRest'>
+
+function cellClass({ label, isNumber, isShort, isLong, isRest }: CellKind) {
   if (label === '') return styles.buttons
   if (isNumber) return styles.number
+  if (isLong) return styles.long
   if (isRest) return styles.rest
   return isShort ? styles.short : undefined
 }
@@ -201,14 +209,24 @@ export function Table<Row>({
         {rows.map((row) => (
           <tr key={keyOf(row)}>
             {columns.map((column) => (
-              <td key={column.label} data-label={column.label} className={cellClass(column)}>
-                <div>{column.cell(row)}</div>
-              </td>
+              <Cell key={column.label} column={column}>
+                {column.cell(row)}
+              </Cell>
             ))}
           </tr>
         ))}
       </tbody>
     </table>
+  )
+}
+
+/** A cell without a value is left out of a card. */
+function Cell({ column, children }: { column: CellKind; children: ReactNode }) {
+  const isEmpty = children === '–' || children === '' || children === null
+  return (
+    <td data-label={column.label} data-empty={isEmpty ? '' : undefined} className={cellClass(column)}>
+      <div>{children}</div>
+    </td>
   )
 }
 

@@ -217,7 +217,7 @@ function columnsOf(
     },
     { label: 'State', cell: (one) => <OneLine>{stateWords(one)}</OneLine> },
     { label: 'Message', cell: (one) => <Link to={`/messages/${one.msg_id}`}>Open message</Link> },
-    { label: 'Error', cell: (one) => <Outside text={errorWords(one.error)} /> },
+    { label: 'Error', cell: (one) => <Outside text={errorWords(one.error)} />, isLong: true },
     { label: 'Attempts', cell: (one) => count(one.attempts), isNumber: true },
   ]
 }
