@@ -16,6 +16,7 @@ import { Box, Text, useApp } from 'ink'
 import { useEffect, useState } from 'react'
 import type { Client } from '../client/client.ts'
 import { clusterOf } from '../client/cluster.ts'
+import { causeGroups, withSameCause } from '../client/lane-causes.ts'
 import { skipHelps } from '../client/lane-error.ts'
 import * as actions from './actions.ts'
 import { Board } from './board.tsx'
@@ -153,7 +154,13 @@ function Body(props: BodyProps) {
     return <ParkedPage name={actions.laneName(lane)} view={parked} height={height} nowMs={nowMs} />
   const detail =
     page === 'detail' && row !== null ? (
-      <Detail row={row} blocking={props.blocking} height={height} nowMs={nowMs} />
+      <Detail
+        row={row}
+        blocking={props.blocking}
+        height={height}
+        nowMs={nowMs}
+        sameCause={withSameCause(causeGroups(feed.snapshot), row.id).length}
+      />
     ) : null
   if (detail !== null && width < splitWidth) return detail
   if (rows.length === 0) return <Line text={props.whyEmpty} height={height} />

@@ -3,6 +3,7 @@ import { Box, Text } from 'ink'
 import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import { laneWord } from '../../contract/state-words.ts'
 import { ago, bytes, count, counted, duration, until } from '../../platform/quantities.ts'
+import { laneCause } from '../client/lane-causes.ts'
 import { errorLine, faultWords } from '../client/lane-error.ts'
 import { printable } from '../client/printable.ts'
 import { fullName, kindOf } from '../client/workspace.ts'
@@ -28,11 +29,14 @@ export interface DetailProps {
   height: number
   /** The time of the snapshot. Times are shown relative to it. */
   nowMs: number
+  /** The number of other lanes that fail for the same reason. */
+  sameCause?: number
 }
 
-export function Detail({ row, blocking, height, nowMs }: DetailProps) {
+export function Detail({ row, blocking, height, nowMs, sameCause = 0 }: DetailProps) {
   const { pipe, destination } = row
-  const lines = destination === null ? pipeLines(pipe, nowMs) : laneLines(pipe, destination, nowMs)
+  const lines =
+    destination === null ? pipeLines(pipe, nowMs) : laneLines(pipe, destination, { nowMs, sameCause })
   const records = destination === null || blocking === null ? [] : blockingLines(blocking, nowMs)
   const shown = [...lines, ...records].slice(0, height)
   return (
@@ -72,7 +76,11 @@ function pipeLines(pipe: OverviewPipe, nowMs: number): DetailLine[] {
   ]
 }
 
-function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number): DetailLine[] {
+function laneLines(
+  pipe: OverviewPipe,
+  destination: OverviewLane,
+  { nowMs, sameCause }: { nowMs: number; sameCause: number },
+): DetailLine[] {
   const { lane } = destination
   const error = lane.last_error
   const state = laneWord(destination)
@@ -84,6 +92,7 @@ function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number)
     ...(error?.fault
       ? [['at fault', faultWords(error, destination.destination_type)] satisfies DetailLine]
       : []),
+    ...causeLines(destination, nowMs, sameCause),
     [
       'attempts',
       `${lane.attempts}${lane.next_attempt_ts === null ? '' : `, next ${until(lane.next_attempt_ts, nowMs)}`}`,
@@ -101,6 +110,19 @@ function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number)
     ['skipped, dropped', `${lane.skipped_messages}, ${lane.dropped_messages} messages`],
     ['parked', lane.parked_records ? `${count(lane.parked_records)}; x shows them` : '-'],
     ['id', destination.destination_id],
+  ]
+}
+
+/** The cause in a few words, how many other lanes have it, and what to do. */
+function causeLines(destination: OverviewLane, nowMs: number, sameCause: number): DetailLine[] {
+  const found = laneCause(destination, nowMs)
+  if (found === null) return []
+  const { cause, advice } = found
+  const server = destination.destination_server ? `, ${destination.destination_server}` : ''
+  const others = sameCause === 0 ? '' : `; ${counted(sameCause, 'other lane')} too`
+  return [
+    ['cause', `${cause}${server}${others}`],
+    ['what to do', advice],
   ]
 }
 
