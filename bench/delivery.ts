@@ -1,4 +1,4 @@
-/** How fast a backlog of 200,000 records of about 500 bytes reaches each kind of destination, beside the floors of a plain client. */
+/** How fast a backlog of 1,000,000 records of about 500 bytes reaches each kind of destination, beside the floors of a plain client. */
 import { gunzipSync } from 'node:zlib'
 import { startDaemon } from '../test/support/daemon.ts'
 import { startMariadb } from '../test/support/mariadb.ts'
@@ -11,7 +11,7 @@ import { recordColumns } from './records.ts'
 import { startSink } from './sink.ts'
 import { count, table } from './table.ts'
 
-const total = Number(process.env.BENCH_RECORDS ?? 200_000)
+const total = Number(process.env.BENCH_RECORDS ?? 1_000_000)
 const columns = (idRole?: string) => {
   const [id, ...others] = recordColumns
   return [{ ...id, nullable: false, ...(idRole ? { semantic_role: idRole } : {}) }, ...others]

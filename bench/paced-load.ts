@@ -3,6 +3,7 @@
  * request was due: one that had to wait because every connection was busy has waited for the server all the same (wrk, which
  * sends the next request after a response, leaves that out).
  */
+import { once } from 'node:events'
 import net from 'node:net'
 import type { LoadOptions, LoadResult } from './load.ts'
 import { quantile } from './quantile.ts'
@@ -20,7 +21,7 @@ export async function pacedLoad(options: LoadOptions & { rate: number }): Promis
   let sent = 0
   const idle: PacedConnection[] = []
   const takeOn = (connection: PacedConnection) => {
-    const dueAt = due.shift()
+    const dueAt = due[sent]
     if (dueAt === undefined) idle.push(connection)
     else connection.send(requests[sent++ % requests.length]!, dueAt)
   }
@@ -52,7 +53,7 @@ export async function pacedLoad(options: LoadOptions & { rate: number }): Promis
   for (const connection of all) connection.close()
   // A request that was due and has had no response waits at least until now.
   const now = performance.now()
-  for (const dueAt of due) times.push(now - dueAt)
+  for (const dueAt of due.slice(sent)) times.push(now - dueAt)
   return {
     generator: 'paced',
     requestsPerSecond: answered / ((now - startedAt) / 1000),
@@ -69,23 +70,26 @@ class PacedConnection {
   readonly #socket: net.Socket
   readonly #onDone: OnDone
   #dueAt: number | null = null
+  /** The response, as far as it has arrived, if it came in parts. */
   #received = ''
 
-  private constructor(socket: net.Socket, onDone: OnDone) {
-    this.#socket = socket
+  private constructor(port: number, host: string, onDone: OnDone) {
     this.#onDone = onDone
-    socket.setNoDelay()
-    socket.setEncoding('latin1')
-    socket.on('data', (text: string) => this.#take(text))
-    socket.on('error', () => {})
-    socket.on('close', () => this.#end(false))
+    // One buffer for all responses: with a stream of new ones, the generator would take more CPU than the daemon.
+    const buffer = Buffer.alloc(16 * 1024)
+    const callback = (length: number) => {
+      this.#take(buffer.toString('latin1', 0, length))
+      return true
+    }
+    this.#socket = net.connect({ port, host, noDelay: true, onread: { buffer, callback } })
+    this.#socket.on('error', () => {})
+    this.#socket.on('close', () => this.#end(false))
   }
 
-  static open(host: string, port: number, onDone: OnDone): Promise<PacedConnection> {
-    return new Promise((resolve, reject) => {
-      const socket = net.connect(port, host, () => resolve(new PacedConnection(socket, onDone)))
-      socket.once('error', reject)
-    })
+  static async open(host: string, port: number, onDone: OnDone): Promise<PacedConnection> {
+    const connection = new PacedConnection(port, host, onDone)
+    await once(connection.#socket, 'connect')
+    return connection
   }
 
   send(request: Buffer, dueAt: number): void {
@@ -100,11 +104,9 @@ class PacedConnection {
   }
 
   #take(text: string): void {
-    this.#received += text
-    const headEnd = this.#received.indexOf('\r\n\r\n')
-    if (headEnd < 0) return
-    const length = Number(/content-length: (\d+)/i.exec(this.#received)?.[1] ?? 0)
-    if (this.#received.length >= headEnd + 4 + length) this.#end(this.#received.startsWith('HTTP/1.1 202'))
+    const response = this.#received === '' ? text : this.#received + text
+    if (isWhole(response)) this.#end(response.startsWith('HTTP/1.1 202'))
+    else this.#received = response
   }
 
   #end(isAccepted: boolean): void {
@@ -113,6 +115,13 @@ class PacedConnection {
     this.#dueAt = null
     this.#onDone(this, dueAt, isAccepted)
   }
+}
+
+function isWhole(response: string): boolean {
+  const headEnd = response.indexOf('\r\n\r\n')
+  if (headEnd < 0) return false
+  const length = Number(/content-length: (\d+)/i.exec(response)?.[1] ?? 0)
+  return response.length >= headEnd + 4 + length
 }
 
 function requestOf(path: string, headers: Record<string, string>, body: string): Buffer {

@@ -1,21 +1,20 @@
 /**
  * This node's view of all nodes, for the overview, the dashboard, metrics and the log. No decision depends on it.
  *
- * A node that ended without leaving is in the database only for seconds. It is remembered here as expired for an hour,
- * or until a node with its name joins again:
- *
- *   listed ── its row is gone while its lease had time left ──▶ it left and is forgotten
- *      └──── its row is gone after its lease had ended ───────▶ expired
+ * A node that ended without leaving is in the list of nodes only for seconds. The store remembers it as lost for an
+ * hour, or until a node with its name joins again. It is shown as expired.
  */
 import type { NodeState } from '../contract/node-words.ts'
-import { type ClusterStore, leaseMs, type NodeRecord } from '../metadata/cluster-store.ts'
+import { type ClusterStore, type LostNode, leaseMs, type NodeRecord } from '../metadata/cluster-store.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
 import { Repeated } from '../platform/repeated.ts'
 import type { ClusterNode } from './nodes.ts'
 
 export interface ClusterViewOptions {
-  node: Pick<ClusterNode, 'nodeId' | 'nodes' | 'owners'> & { clock: { readonly offsetMs: number } }
+  node: Pick<ClusterNode, 'nodeId' | 'nodes' | 'lostNodes' | 'owners'> & {
+    clock: { readonly offsetMs: number }
+  }
   store: Pick<ClusterStore, 'pipes' | 'changes'>
   log: Logger
   /** Default: the process's own clock. */
@@ -53,15 +52,12 @@ const lookEveryMs = 2_000
 const measureWithinMs = 500
 /** Screens read more often than anything changes. */
 const freshMs = 900
-/** After a longer gap between two reads, nodes that left and nodes that were lost cannot be distinguished. */
-const longestGapMs = 3_000
-const lostKeptMs = 3_600_000
-/** The tolerance for the end of a lease, which two clocks measure. */
-const clockSlackMs = 500
 
 interface Look {
   atMs: number
   records: readonly NodeRecord[]
+  /** Some can be in `records` too: the list was read a moment earlier. */
+  lost: readonly LostNode[]
   owners: ReadonlyMap<string, string>
 }
 
@@ -70,7 +66,6 @@ export class ClusterView {
   readonly #nowMs: () => number
   /** The last known renewal of this node's lease. */
   #beatMs: number
-  readonly #lost = new Map<string, { name: string; lostMs: number }>()
   #last: Look | null = null
   #looking: Promise<Look> | null = null
   #measuring: Promise<void> | null = null
@@ -100,7 +95,8 @@ export class ClusterView {
 
   /** Rejects when the database cannot be reached. */
   async facts(): Promise<SeenCluster> {
-    const { records, owners } = await this.#look()
+    const look = await this.#look()
+    const { records, owners } = look
     const { nodeId: own } = this.#options.node
     const listed = records.map((one) => ({
       nodeId: one.nodeId,
@@ -108,13 +104,13 @@ export class ClusterView {
       state: stateOf(one),
       isThis: one.nodeId === own,
     }))
-    const lost = [...this.#lost].map(([nodeId, { name }]) => ({
+    const expired = shownAsLost(look).map(({ nodeId, name }) => ({
       nodeId,
       nodeName: name,
       isThis: false,
       state: 'expired' as const,
     }))
-    return { nodes: [...listed, ...lost], owners }
+    return { nodes: [...listed, ...expired], owners }
   }
 
   /** Never rejects: values that cannot be read in time stay as they were. */
@@ -124,7 +120,7 @@ export class ClusterView {
       this.#measuring = null
     })
     await endsWithin(measureWithinMs, this.#measuring)
-    const nodes = { live: 0, draining: 0, expired: this.#lost.size }
+    const nodes = { live: 0, draining: 0, expired: this.#last === null ? 0 : shownAsLost(this.#last).length }
     for (const one of this.#last?.records ?? []) nodes[stateOf(one)] += 1
     const own = this.#own()
     return {
@@ -166,7 +162,9 @@ export class ClusterView {
   async #lookNow(): Promise<Look> {
     const { node } = this.#options
     const [records, owners] = await Promise.all([node.nodes(), node.owners()])
-    const look = { atMs: this.#nowMs(), records, owners }
+    // Read after the list: a node that is missing in it has left, or its loss is stored by now.
+    const lost = await node.lostNodes()
+    const look = { atMs: this.#nowMs(), records, lost, owners }
     if (this.#last !== null) this.#compare(this.#last, look)
     this.#last = look
     const own = this.#own()
@@ -178,29 +176,25 @@ export class ClusterView {
     const { node, log } = this.#options
     const own = node.nodeId
     const isThere = new Set(now.records.map(({ nodeId }) => nodeId))
-    const names = new Set(now.records.filter(({ leftMs }) => leftMs > 0).map(({ name }) => name))
-    for (const one of before.records)
-      if (!isThere.has(one.nodeId) && one.nodeId !== own) this.#noteGone(one, before.atMs, now.atMs)
+    const isLost = new Set(now.lost.map(({ nodeId }) => nodeId))
+    for (const { nodeId, name } of before.records) {
+      if (isThere.has(nodeId) || nodeId === own) continue
+      if (isLost.has(nodeId)) log.warn({ node: name, node_id: nodeId }, 'cluster.node_lost')
+      else log.info({ node: name, node_id: nodeId }, 'cluster.node_left')
+    }
     const known = new Set(before.records.map(({ nodeId }) => nodeId))
     for (const { nodeId, name } of now.records)
       if (!known.has(nodeId)) log.info({ node: name, node_id: nodeId }, 'cluster.node_joined')
-    for (const [nodeId, { name, lostMs }] of this.#lost) {
-      if (isThere.has(nodeId) || names.has(name) || now.atMs - lostMs > lostKeptMs) this.#lost.delete(nodeId)
-    }
     for (const [pipeId, owner] of now.owners)
       if (owner === own && before.owners.get(pipeId) !== own) this.#gained += 1
   }
+}
 
-  #noteGone({ nodeId, name, leftMs }: NodeRecord, seenAtMs: number, nowMs: number): void {
-    const { log } = this.#options
-    const passedMs = nowMs - seenAtMs
-    const isLost = passedMs <= longestGapMs && leftMs - passedMs <= clockSlackMs
-    const fields = { node: name, node_id: nodeId }
-    if (isLost) {
-      this.#lost.set(nodeId, { name, lostMs: nowMs })
-      log.warn(fields, 'cluster.node_lost')
-    } else log.info(fields, 'cluster.node_left')
-  }
+/** Not a node that is still listed, and not one whose successor with its name is live. */
+function shownAsLost({ records, lost }: Look): LostNode[] {
+  const ids = new Set(records.map(({ nodeId }) => nodeId))
+  const names = new Set(records.filter(({ leftMs }) => leftMs > 0).map(({ name }) => name))
+  return lost.filter(({ nodeId, name }) => !ids.has(nodeId) && !names.has(name))
 }
 
 export function stateOf({ leftMs, isDraining }: Pick<NodeRecord, 'leftMs' | 'isDraining'>): NodeState {

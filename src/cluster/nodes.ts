@@ -15,7 +15,13 @@
  * its lanes are then rejected because of the epoch.
  */
 import { randomUUID } from 'node:crypto'
-import { type ClusterStore, leaseMarginMs, leaseMs, type NodeRecord } from '../metadata/cluster-store.ts'
+import {
+  type ClusterStore,
+  type LostNode,
+  leaseMarginMs,
+  leaseMs,
+  type NodeRecord,
+} from '../metadata/cluster-store.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
 import { ChangeFollower } from './changes.ts'
@@ -141,6 +147,11 @@ export class ClusterNode {
   /** All nodes including this one. */
   nodes(): Promise<NodeRecord[]> {
     return this.#store.nodes.list()
+  }
+
+  /** Nodes that ended without leaving. */
+  lostNodes(): Promise<LostNode[]> {
+    return this.#store.nodes.lost()
   }
 
   /** A duty that one node does for all while it is valid, such as housekeeping and alerts. Equal names share one lease. */

@@ -7,21 +7,23 @@ const state = (description: string) => nullable(Type.Record(Type.String(), Type.
 /** The number of entries in one response: the default and the maximum. */
 export const auditPage = { default: 50, max: 500 } as const
 
+/** The user, key or command that did something. */
+export const AuditActor = Type.Object({
+  kind: Type.Enum(['key', 'user', 'local'], {
+    description: 'A key, a signed-in user, or a command on the data directory.',
+  }),
+  id: nullable(string('The id of the key or the user; null: a command.')),
+  name: nullable(string('The name at that time: of the key, the user, or the user of the operating system.')),
+})
+export type AuditActor = Static<typeof AuditActor>
+
 export const AuditEntry = Type.Object({
   audit_id: positive('Grows by one with each entry of the workspace.'),
   audit_ts: timestamp(),
   operation: string(
     'The operationId; `signIn`, `signInFailed`, `setUp` and `changeOwnPassword` come from the dashboard, `createWorkspace` from the command.',
   ),
-  actor: Type.Object({
-    kind: Type.Enum(['key', 'user', 'local'], {
-      description: 'A key, a signed-in user, or a command on the data directory.',
-    }),
-    id: nullable(string('The id of the key or the user; null: a command.')),
-    name: nullable(
-      string('The name at that time: of the key, the user, or the user of the operating system.'),
-    ),
-  }),
+  actor: AuditActor,
   address: nullable(
     string('The address of the client, also behind trusted proxies; null: a command on the machine.'),
   ),

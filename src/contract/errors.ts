@@ -43,6 +43,13 @@ export const errorCatalogue = {
       'Nothing was done, because this was changed after you read it. `present` is the current state: send the change again with the new ETag in If-Match.',
   },
   parked_replaying: conflict('This record is being replayed: wait for the result.'),
+  replay_not_found: notFound(
+    'This destination has no replay with this id: it never existed, or it finished too long ago.',
+  ),
+  replay_finished: conflict('This replay has ended already.'),
+  too_many_replays: conflict(
+    'Too many replays of this destination are waiting: cancel one, or wait until one is done.',
+  ),
   duplicate_pipe_name: conflict('A pipe with this name already exists.'),
   duplicate_destination_name: conflict('A destination of this pipe already has this name.'),
   duplicate_origin: conflict('This origin is already allowed for the pipe.'),

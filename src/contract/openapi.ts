@@ -31,6 +31,7 @@ import { operationTable } from './operations.ts'
 import { Overview, OverviewLane, OverviewPipe } from './overview.ts'
 import { ParkedDetail, ParkedRecord } from './parked.ts'
 import { AllowedOrigin, Pipe, PipeCreate, PipeLimits, PipePatch, PipeUsage, pipeDefaults } from './pipe.ts'
+import { Replay } from './replays.ts'
 import { responseBodies, StoredLimits } from './responses.ts'
 import { SetupLink, User, UserCreate, UserUpdate } from './user.ts'
 
@@ -110,6 +111,7 @@ const names = new Map<object, string>([
   [OverviewLane, 'OverviewLane'],
   [ParkedRecord, 'ParkedRecord'],
   [ParkedDetail, 'ParkedDetail'],
+  [Replay, 'Replay'],
   [User, 'User'],
   [UserCreate, 'UserCreate'],
   [UserUpdate, 'UserUpdate'],

@@ -10,6 +10,7 @@ import { messageOperations } from './message-operations.ts'
 import type { Operation } from './operation.ts'
 import type { OperationId, PathParameter } from './operation-paths.ts'
 import { parkedOperations } from './parked-operations.ts'
+import { replayOperations } from './replay-operations.ts'
 import { apiKeyOperations, pipeOperations, pipeSettingOperations } from './workspace-operations.ts'
 
 /** In the order of the OpenAPI document. */
@@ -17,6 +18,7 @@ export const operations = [
   ...pipeOperations,
   ...destinationOperations,
   ...parkedOperations,
+  ...replayOperations,
   ...pipeSettingOperations,
   ...messageOperations,
   ...apiKeyOperations,

@@ -19,6 +19,10 @@ export const resourceLimits = {
   deliveredAttemptHours: 24,
   failedAttemptsPerLane: 300,
   failedAttemptHours: 7 * 24,
+  /** Replays of one lane that wait or run; and those kept after their end, by number and age. */
+  replaysPerLane: 10,
+  finishedReplaysPerLane: 50,
+  finishedReplayDays: 30,
   /** Excerpts of one attempt: bytes of the response body, and characters of all headers of one side. */
   attemptExcerptBytes: 1 * KiB,
   attemptHeaderCharacters: 2_000,

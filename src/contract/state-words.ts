@@ -60,16 +60,17 @@ export function isFailing(lane: FailureFacts, nowMs: number): boolean {
 
 /**
  * 0: the lane works. 1: it retries, which can succeed without help. From 2 on it needs attention; higher is more
- * urgent.
+ * urgent. A stuck lane is the most urgent one: it never continues without the user.
  */
 export function severity(
   one: OfLane<'lane_state' | 'blocking_msg_id' | 'first_failed_ts' | 'last_error' | 'attempts'>,
   nowMs: number,
 ): number {
   const word = laneWord(one)
+  if (word === 'stuck') return 5
   if (one.lane.lane_state === 'stalled') return 4
   if (word === 'blocked') return 3
-  if (word === 'stuck' || isFailing(one.lane, nowMs)) return 2
+  if (isFailing(one.lane, nowMs)) return 2
   return word === 'retrying' ? 1 : 0
 }
 

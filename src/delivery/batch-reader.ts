@@ -6,6 +6,7 @@
  * message is either delivered or counted as dropped.
  */
 import assert from 'node:assert'
+import { descriptorOf } from '../destinations/drivers.ts'
 import type {
   Backlog,
   BufferReader,
@@ -261,11 +262,15 @@ export function pastGap(row: LaneState, run: MessageRun): DroppedMessages | null
   return { kind: 'dropped', row: moved, dropped: 1, reason: 'damaged', firstSeq: seq, lastSeq: seq }
 }
 
-/** The limits for reading batches ahead. Null when none must be read: a message is failing or being searched for. */
+/**
+ * The limits for reading batches ahead. Null when none must be read: a message is failing or being searched for, or
+ * batches of this destination take turns.
+ */
 export function aheadLimits(row: LaneState, spec: LaneSpec): FlushLimits | null {
   // A lane with its own rate pauses between batches, and a pause must hold no memory.
   const isSmooth = row.attempts === 0 && row.bisectLastSeq === null && spec.rate === null
-  return isSmooth ? limitsOf(row, spec) : null
+  const readsAhead = descriptorOf(spec.type).readsAhead?.(spec.config) ?? true
+  return isSmooth && readsAhead ? limitsOf(row, spec) : null
 }
 
 /** The flush plan, limited to the size that last succeeded. A failed batch does not wait for more messages. */

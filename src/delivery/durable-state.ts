@@ -86,6 +86,7 @@
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
 import {
   fixedThrough,
+  type LaneChange,
   type LaneCounts,
   LaneOwnershipLostError,
   type LaneSpec,
@@ -95,7 +96,7 @@ import {
   noCounts,
   type PassedMessages,
 } from '../metadata/lane-state.ts'
-import type { NewParked, ParkedChange } from '../metadata/parked-store-port.ts'
+import type { NewParked } from '../metadata/parked-store-port.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
 import type { LaneDeps } from './lane.ts'
@@ -130,7 +131,7 @@ export class DurableState {
   #attempts: NumberedAttempt[] = []
   #isDirty = false
   /** Since the last save. */
-  #parked: ParkedChange[] = []
+  #parked: LaneChange[] = []
   #isAtEnd = false
   /** The row as it was last saved or loaded. */
   #saved: LaneState
@@ -345,7 +346,7 @@ export class DurableState {
   }
 
   /** Saved together with the next change of the row, so that neither exists without the other. */
-  park(change: ParkedChange): void {
+  park(change: LaneChange): void {
     this.#parked.push(change)
     this.#isDirty = true
   }

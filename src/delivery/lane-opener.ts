@@ -13,6 +13,7 @@ import type { BufferReader } from '../log/buffer.ts'
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import {
   fixedThrough,
+  type LaneChange,
   type LaneCounts,
   LaneOwnershipLostError,
   type LaneSpec,
@@ -22,7 +23,7 @@ import {
   LaneStoreUnavailableError,
   newLaneState,
 } from '../metadata/lane-state.ts'
-import type { AttemptedRange, ParkedChange, ParkedStore } from '../metadata/parked-store-port.ts'
+import type { AttemptedRange, ParkedStore } from '../metadata/parked-store-port.ts'
 import type { Logger } from '../platform/log.ts'
 import type { AttemptSteps } from './attempt.ts'
 import { type Clock, EventLoopTurns } from './clock.ts'
@@ -161,7 +162,7 @@ function attemptedRange(row: LaneState): AttemptedRange {
 interface Entry {
   row: LaneState
   counts: LaneCounts[]
-  parked: ParkedChange[]
+  parked: LaneChange[]
   saved: Promise<void>
   resolve(): void
   reject(error: unknown): void
@@ -197,7 +198,7 @@ export class LaneSaver {
   }
 
   /** Resolves when the row, the counts and the parked records are durable. The row must not be changed in place. */
-  save(row: LaneState, counts: LaneCounts | null, parked: readonly ParkedChange[] = []): Promise<void> {
+  save(row: LaneState, counts: LaneCounts | null, parked: readonly LaneChange[] = []): Promise<void> {
     const entry = this.#gathering.get(row.destinationId) ?? newEntry(row)
     entry.row = row
     if (counts !== null) entry.counts.push(counts)

@@ -16,8 +16,8 @@ import type { LaneStatus } from '../contract/destination.ts'
 import type { Epoch } from '../contract/epochs.ts'
 import type { DestinationDriver } from '../destinations/driver.ts'
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
-import type { LaneCounts, LaneSpec, LaneState } from '../metadata/lane-state.ts'
-import type { ParkedChange, ParkedCounts } from '../metadata/parked-store-port.ts'
+import type { LaneChange, LaneCounts, LaneSpec, LaneState } from '../metadata/lane-state.ts'
+import type { ParkedCounts } from '../metadata/parked-store-port.ts'
 import type { HistogramCounts } from '../platform/histogram.ts'
 import type { Logger } from '../platform/log.ts'
 import type { AttemptSteps } from './attempt.ts'
@@ -115,7 +115,7 @@ export interface LaneDeps {
   openDriver(spec: LaneSpec): DestinationDriver
   readonly steps: AttemptSteps
   /** Durable when it resolves. */
-  save(row: LaneState, counts: LaneCounts | null, parked: readonly ParkedChange[]): Promise<void>
+  save(row: LaneState, counts: LaneCounts | null, parked: readonly LaneChange[]): Promise<void>
   /** The parked records of the lane. */
   readonly parking: Parking
   readonly clock: Clock

@@ -279,6 +279,8 @@ export interface DestinationDescriptor<Spec extends DestinationSpec = Destinatio
   attemptLimitMs(spec: Spec, batch: Batch): number
   /** Number of requests for this many records. Each one counts against the destination's rate. */
   requestsPerBatch(config: Spec['config'], records: number): number
+  /** False: the lane reads its next batch only after the current one, and holds the memory of one. Default: true. */
+  readsAhead?(config: Spec['config']): boolean
   /** An attempt whose connection is lost has stored nothing. */
   readonly isTransactional: boolean
   /** The lane's position is stored at the destination, next to the records. */

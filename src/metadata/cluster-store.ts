@@ -50,6 +50,9 @@ export interface NodeRecord extends NodeEntry {
   ownedPipes: number
 }
 
+/** A node that ended without leaving the cluster. */
+export type LostNode = Pick<NodeEntry, 'nodeId' | 'name'>
+
 /**
  * A change of metadata with its number. Changes become visible in the order of their numbers: a reader that has seen a
  * number has seen all lower ones.
@@ -132,8 +135,13 @@ export interface ClusterStore {
     list(): Promise<NodeRecord[]>
     /** False: there is no such node. */
     setDraining(nodeId: string, isDraining: boolean): Promise<boolean>
-    /** Removes nodes with an expired lease. */
+    /** Removes nodes with an expired lease, and remembers them as lost. */
     removeExpired(): Promise<void>
+    /**
+     * Returns the nodes that were removed within the last hour because their lease expired. A node that leaves is none
+     * of them. A node that joins again, or another one with its name, removes it from the list.
+     */
+    lost(): Promise<LostNode[]>
   }
 
   readonly changes: {

@@ -7,6 +7,7 @@ import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { DestinationStatus } from '../contract/destination.ts'
 import type { SavedDrift } from '../contract/drift.ts'
 import type { DeliveryErrorClass, DeliveryFault, DestinationSpec } from '../destinations/driver.ts'
+import type { Cursor } from '../log/buffer.ts'
 import type { SparseCounts } from '../platform/histogram.ts'
 import type { LaneOwner, LaneOwnership } from './lane-ownership.ts'
 import type { ParkedChange } from './parked-store-port.ts'
@@ -196,6 +197,24 @@ export function newLaneState(destinationId: string, cursorSeq = 0): LaneState {
   }
 }
 
+/**
+ * The fields of a state that are stored as JSON: those with a value. Uses a loop over the names: `Object.entries` of a
+ * copy would cost 1.7 µs more per row, of 14 µs.
+ */
+export function storedFields(lane: LaneState): Partial<Record<keyof LaneState, unknown>> {
+  const fields: Partial<Record<keyof LaneState, unknown>> = {}
+  for (const name in lane) {
+    if (!isField(name) || lane[name] === null) continue
+    fields[name] = lane[name]
+  }
+  return fields
+}
+
+/** The two other fields have columns. */
+function isField(name: string): name is Exclude<keyof LaneState, 'destinationId' | 'ownerEpoch'> {
+  return name !== 'destinationId' && name !== 'ownerEpoch'
+}
+
 /** The error of the last failed attempt. */
 export interface LaneError {
   class: DeliveryErrorClass
@@ -294,6 +313,59 @@ export class LaneStateDamagedError extends Error {
   }
 }
 
+/**
+ * The progress of a replay of a range of messages. Its position has the fields of a lane's state, with the same meaning:
+ * the replay moves through its range as a lane moves through its pipe.
+ */
+export interface ReplayProgress {
+  position: LaneState
+  /** Times are ms since the epoch. Null: it has not begun. */
+  startedMs: number | null
+  /** The messages up to the cursor of the position. */
+  doneMessages: number
+  parkedRecords: number
+  /** Records of messages that were not kept any more, or damaged. `position.droppedMessages` counts the messages. */
+  expiredRecords: number
+  /**
+   * The number of the current batch at destinations that store their own progress, as `Replay.replayNo`. Null: there is
+   * none.
+   */
+  batchNo: number | null
+}
+
+/** One replay of a range that is to be delivered. */
+export interface RangeReplay {
+  replayId: string
+  /** The last message of the range. */
+  throughSeq: number
+  /** The position before the range, to count its messages. */
+  after: Cursor
+  state: 'waiting' | 'running'
+  progress: ReplayProgress
+}
+
+/** The progress of a replay. One that was cancelled meanwhile stays so. */
+export interface RangeChange {
+  kind: 'range'
+  replayId: string
+  state: 'running' | 'done' | 'failed'
+  progress: ReplayProgress
+}
+
+/** A change that is stored in the transaction that saves the lane's row. */
+export type LaneChange = ParkedChange | RangeChange
+
+/** Replays of ranges, for the owner of the lane. Their progress is saved with the lane's row. */
+export interface RangeStore {
+  /** Returns the replay of a range that runs, or else the oldest that waits. */
+  nextRange(destinationId: string): Promise<RangeReplay | null>
+  /**
+   * Returns a number as `ParkedStore.beginReplay` does, for a batch of a replay of a range. Durable when it resolves.
+   * Rejects with LaneOwnershipLostError if there has been a newer owner.
+   */
+  numberRange(owner: LaneOwner): Promise<number>
+}
+
 /** Stores lane state. One transaction per `save`; durable (fsynced) when it resolves. Implemented by metadata. */
 export interface LaneStore {
   /** Null: there is no such lane. Rejects with LaneStateDamagedError. */
@@ -305,7 +377,7 @@ export interface LaneStore {
    */
   take(destinationId: string, epoch: number): Promise<LaneState | null>
   /**
-   * Saves rows, their counts and, by destination, changes of their parked records. Rejects with LaneOwnershipLostError
+   * Saves rows, their counts and, by destination, changes of their parked records and replays. Rejects with LaneOwnershipLostError
    * if rows have a newer stored `ownerEpoch`. The error names all of them, and nothing was saved, so that the caller
    * can save the other rows again. Rejects with LaneStoreUnavailableError if the call can be repeated; any other error
    * is final.
@@ -316,7 +388,7 @@ export interface LaneStore {
   save(
     rows: readonly LaneState[],
     counts: readonly LaneCounts[],
-    parked?: ReadonlyMap<string, readonly ParkedChange[]>,
+    parked?: ReadonlyMap<string, readonly LaneChange[]>,
   ): Promise<void>
   /**
    * Replaces a damaged row, whose `ownerEpoch` cannot be trusted. Durable when it resolves. A row that another owner

@@ -29,6 +29,7 @@ import {
   type LaneStore,
   LaneStoreUnavailableError,
   newLaneState,
+  storedFields,
 } from './lane-state.ts'
 import { applyParkedChanges } from './parked-store.ts'
 import { type LaneRow, normaliseId, type UsageHourRow } from './tables.ts'
@@ -195,26 +196,14 @@ function delivered(count: LaneCounts, hourMs: number): UsageHourRow {
  *
  * A field that a stored state lacks has its value of `newLaneState`. So a new field needs no migration, unless an
  * earlier version would do harm by dropping it.
- *
- * Uses a loop over the names: `Object.entries` of a copy would cost 1.7 µs more per row, of 14 µs.
  */
 export function encodeLane(lane: LaneState): LaneRow {
-  const fields: Partial<Record<keyof LaneState, unknown>> = {}
-  for (const name in lane) {
-    if (!isField(name) || lane[name] === null) continue
-    fields[name] = lane[name]
-  }
   const row = {
     destination_id: lane.destinationId,
     owner_epoch: lane.ownerEpoch,
-    state: JSON.stringify(fields),
+    state: JSON.stringify(storedFields(lane)),
   }
   return { ...row, row_check: laneRowCheck(row) }
-}
-
-/** The two other fields have columns. */
-function isField(name: string): name is Exclude<keyof LaneState, 'destinationId' | 'ownerEpoch'> {
-  return name !== 'destinationId' && name !== 'ownerEpoch'
 }
 
 /** Throws LaneStateDamagedError. */

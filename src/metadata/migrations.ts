@@ -9,6 +9,7 @@ import { ConfigError } from '../platform/config-error.ts'
 import { createTables } from './migrations/25-tables.ts'
 import { createAttempts } from './migrations/26-attempts.ts'
 import { createLatency } from './migrations/27-latency.ts'
+import { createReplays } from './migrations/28-replays.ts'
 import type { Tables } from './tables.ts'
 
 export interface Migration {
@@ -22,6 +23,7 @@ export const migrations: readonly Migration[] = [
   { number: 25, name: 'tables of format 25', up: createTables },
   { number: 26, name: 'delivery attempts', up: createAttempts },
   { number: 27, name: 'latency of lanes', up: createLatency },
+  { number: 28, name: 'replays of ranges', up: createReplays },
 ]
 
 /** The format of a database that this version has brought up to date. */

@@ -238,3 +238,30 @@ async function addToSums(trx: Connection, destinationId: string, sums: Sums): Pr
     )
     .execute()
 }
+
+/**
+ * Numbers a replay, of this parked row or (null) of a range. The time is a lower bound, so that another copy of this data
+ * directory does not use the same number.
+ */
+export async function nextReplayNo(
+  trx: Connection,
+  destinationId: string,
+  begunParkedId: string | null,
+  nowMs: number,
+): Promise<number> {
+  const sums = await trx
+    .selectFrom('parked_sums')
+    .select('last_replay_no')
+    .where('destination_id', '=', destinationId)
+    .executeTakeFirst()
+  const last = {
+    last_replay_no: Math.max((sums?.last_replay_no ?? 0) + 1, nowMs),
+    begun_parked_id: begunParkedId,
+  }
+  await trx
+    .insertInto('parked_sums')
+    .values({ destination_id: destinationId, ...noSums(), ...last })
+    .onConflict((conflict) => conflict.column('destination_id').doUpdateSet(last))
+    .execute()
+  return last.last_replay_no
+}

@@ -46,9 +46,16 @@ export interface ParkedCounts {
   isReplaying: boolean
   /** Records that were ever removed because of their age. */
   droppedRecords: number
+  /** A replay of a range of messages waits or runs. */
+  hasRanges: boolean
 }
 
-export const nothingParked: ParkedCounts = { rows: 0, isReplaying: false, droppedRecords: 0 }
+export const nothingParked: ParkedCounts = {
+  rows: 0,
+  isReplaying: false,
+  droppedRecords: 0,
+  hasRanges: false,
+}
 
 /** Parked records, without their text. */
 export type ParkedPosition = Pick<NewParked, 'seq' | 'recordIndex' | 'recordCount'>

@@ -1,10 +1,27 @@
 /** Parked records for delivery (`ParkedStore`), and their changes that are saved with a lane's row. */
 import { holdLane } from './lane-fence.ts'
 import { recordOutcome } from './lane-history.ts'
-import { bodyOf, causeColumns, cutParked, insertParked, removeParked } from './parked-rows.ts'
-import { type ParkedChange, type ParkedStore, parkedRowBytes, type Replay } from './parked-store-port.ts'
+import type { LaneChange, RangeStore } from './lane-state.ts'
+import { bodyOf, causeColumns, cutParked, insertParked, nextReplayNo, removeParked } from './parked-rows.ts'
+import { type ParkedStore, parkedRowBytes, type Replay } from './parked-store-port.ts'
+import { nextRange, rangeOf, saveProgress } from './replays.ts'
 import { normaliseId, type ParkedRow } from './tables.ts'
 import { type Connection, inSnapshot, inWriteTransaction } from './transactions.ts'
+
+export function rangeStore(db: Connection, now: () => number): RangeStore {
+  return {
+    async nextRange(destinationId) {
+      const row = await nextRange(db, normaliseId(destinationId))
+      return row === undefined ? null : rangeOf(row)
+    },
+
+    numberRange: (owner) =>
+      inWriteTransaction(db, async (trx) => {
+        await holdLane(trx, owner)
+        return await nextReplayNo(trx, normaliseId(owner.destinationId), null, now())
+      }),
+  }
+}
 
 export function parkedStore(db: Connection, now: () => number): ParkedStore {
   return {
@@ -17,7 +34,8 @@ export function parkedStore(db: Connection, now: () => number): ParkedStore {
         .executeTakeFirst()
       const rows = sums?.rows ?? 0
       const isReplaying = rows > 0 && (await firstReplaying(db, id)) !== undefined
-      return { rows, isReplaying, droppedRecords: sums?.dropped_records ?? 0 }
+      const hasRanges = (await nextRange(db, id)) !== undefined
+      return { rows, isReplaying, droppedRecords: sums?.dropped_records ?? 0, hasRanges }
     },
 
     taken: (workspaceId) => takenBytes(db, normaliseId(workspaceId)),
@@ -103,18 +121,7 @@ async function numberReplay(
   parkedId: string,
   nowMs: number,
 ): Promise<number> {
-  const sums = await trx
-    .selectFrom('parked_sums')
-    .select('last_replay_no')
-    .where('destination_id', '=', destinationId)
-    .executeTakeFirst()
-  // The time is a lower bound, so that another copy of this data directory does not use the same number.
-  const replayNo = Math.max((sums?.last_replay_no ?? 0) + 1, nowMs)
-  await trx
-    .updateTable('parked_sums')
-    .set({ last_replay_no: replayNo, begun_parked_id: parkedId })
-    .where('destination_id', '=', destinationId)
-    .execute()
+  const replayNo = await nextReplayNo(trx, destinationId, parkedId, nowMs)
   await trx.updateTable('parked').set({ replay_no: replayNo }).where('parked_id', '=', parkedId).execute()
   return replayNo
 }
@@ -123,7 +130,7 @@ async function numberReplay(
 export async function applyParkedChanges(
   trx: Connection,
   destinationId: string,
-  changes: readonly ParkedChange[],
+  changes: readonly LaneChange[],
   now: () => number,
 ): Promise<void> {
   for (const change of changes) await applyChange(trx, normaliseId(destinationId), change, now())
@@ -132,7 +139,7 @@ export async function applyParkedChanges(
 async function applyChange(
   trx: Connection,
   destinationId: string,
-  change: ParkedChange,
+  change: LaneChange,
   nowMs: number,
 ): Promise<void> {
   switch (change.kind) {
@@ -150,17 +157,22 @@ async function applyChange(
       break
     }
     case 'delivered_again': {
-      const again = trx
+      const again = await trx
         .selectFrom('parked')
-        .select(['parked_id', 'records_count', 'body_bytes'])
+        .select(['parked_id', 'destination_id', 'records_count', 'body_bytes', 'stream_seq', 'record_index'])
         .where('destination_id', '=', destinationId)
         .where('stream_seq', '>', change.afterSeq)
         .where('stream_seq', '<=', change.throughSeq)
         .where('generation', '<', change.generation)
         .where('is_edited', '=', 0)
-      await removeParked(trx, destinationId, await again.execute())
+        .execute()
+      await removeParked(trx, destinationId, again)
+      for (const row of again) await recordOutcome(trx, row, 'delivered', nowMs)
       break
     }
+    case 'range':
+      await saveProgress(trx, change, nowMs)
+      break
     case 'replayed': {
       const row = await find(trx, change.parkedId)
       if (row === undefined) break

@@ -23,12 +23,13 @@ import type { DirectorySource } from './directory-source.ts'
 import type { DataDirIdentity } from './identity.ts'
 import type { AttemptLog, LaneLatency } from './lane-history.ts'
 import type { LaneRecords } from './lane-records.ts'
-import type { DriftStore, LaneSource, LaneStore, PinStore } from './lane-state.ts'
+import type { DriftStore, LaneSource, LaneStore, PinStore, RangeStore } from './lane-state.ts'
 import type { LimitStore } from './limits.ts'
 import type { OriginStore } from './origins.ts'
 import type { StoredOverview } from './overview.ts'
 import type { ParkedStore } from './parked-store-port.ts'
 import type { PipeStore } from './pipes.ts'
+import type { ReplayStore } from './replays.ts'
 import type { SessionStore } from './sessions.ts'
 import type { DestinationRef } from './tables.ts'
 import type { UsageStore } from './usage.ts'
@@ -120,6 +121,7 @@ export interface Metadata {
      */
     prune(beforeMs: number): Promise<Map<string, number>>
   }
+  readonly replays: ReplayStore
   readonly limits: LimitStore
   readonly origins: OriginStore
   readonly apiKeys: ApiKeyStore
@@ -139,7 +141,7 @@ export interface Metadata {
   readonly directory: DirectorySource
   readonly laneSource: LaneSource
   readonly laneStore: LaneStore
-  readonly parkedStore: ParkedStore
+  readonly parkedStore: ParkedStore & RangeStore
   readonly pinStore: PinStore
   readonly alertStore: AlertStore
   readonly driftStore: DriftStore

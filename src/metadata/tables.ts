@@ -14,6 +14,7 @@ import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
 import type { ParkedReason } from '../contract/parked.ts'
 import type { GeoFieldKey, PipeLimits } from '../contract/pipe.ts'
+import type { ReplayState } from '../contract/replays.ts'
 import type { LaneHour, UsageCounts } from '../contract/usage.ts'
 import type { UserRole } from '../contract/user.ts'
 
@@ -445,6 +446,22 @@ export interface LaneLatencyRow {
   latency_json: string
 }
 
+/** A replay of a range of messages. Written by `replays.ts`, and its progress by the owner of the lane. */
+export interface ReplayRow {
+  /** UUID version 7: replays run in its order. */
+  replay_id: string
+  destination_id: string
+  state: ReplayState
+  /** It will not run any more. */
+  is_over: Flag
+  created_ms: number
+  finished_ms: number | null
+  /** A `RequestedReplay`. */
+  request_json: string
+  /** A `ReplayProgress`. */
+  progress_json: string
+}
+
 export interface Tables {
   workspaces: WorkspaceRow
   api_keys: ApiKeyRow
@@ -462,6 +479,7 @@ export interface Tables {
   parked: ParkedRow
   parked_bodies: ParkedBodyRow
   parked_sums: ParkedSumRow
+  replays: ReplayRow
   destination_drift: DestinationDriftRow
   usage_marks: UsageMarkRow
   deleted_pipes: DeletedPipeRow

@@ -24,9 +24,10 @@ import { requireNotMoved } from '../metadata/move-state.ts'
 import { origins } from '../metadata/origins.ts'
 import { overview } from '../metadata/overview.ts'
 import { parked } from '../metadata/parked.ts'
-import { parkedStore } from '../metadata/parked-store.ts'
+import { parkedStore, rangeStore } from '../metadata/parked-store.ts'
 import { pipes } from '../metadata/pipes.ts'
 import { noQuotas, type WorkspaceQuotas } from '../metadata/quotas.ts'
+import { replays } from '../metadata/replays.ts'
 import { createSealer, type Sealer, UnsealError } from '../metadata/secrets.ts'
 import { pinStore } from '../metadata/server-key-pins.ts'
 import { sessions } from '../metadata/sessions.ts'
@@ -116,7 +117,7 @@ export async function openMetadata(
     directory: directorySource(db),
     laneSource: laneSource(db, sealer),
     laneStore: laneStore(db, now),
-    parkedStore: parkedStore(db, now),
+    parkedStore: { ...parkedStore(db, now), ...rangeStore(db, now) },
     pinStore: pinStore(db, now),
     alertStore: alertStore(db, sealer),
     drift: drift(db),
@@ -134,6 +135,7 @@ export async function openMetadata(
       pipes: pipes(db, now, quotas, inAudited),
       destinations: destinations(db, { sealer, now, quotas }, inAudited),
       parked: parked(db, now, inAudited),
+      replays: replays(db, now, inAudited),
       limits: limits(db, inAudited),
       origins: origins(db, quotas, inAudited),
       apiKeys: apiKeys(db, now, quotas, inAudited),

@@ -50,6 +50,11 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   replayManyParked: ['manage', 'its_pipe'],
   discardManyParked: ['manage', 'its_pipe'],
   deleteParked: ['manage', 'its_pipe'],
+  listReplays: ['read', 'its_pipe'],
+  planReplay: ['manage', 'its_pipe'],
+  createReplay: ['manage', 'its_pipe'],
+  getReplay: ['read', 'its_pipe'],
+  cancelReplay: ['manage', 'its_pipe'],
   putLimits: ['manage', 'its_pipe'],
   deleteLimits: ['manage', 'its_pipe'],
   addAllowedOrigin: ['manage', 'its_pipe'],
@@ -134,6 +139,7 @@ async function call(operation: Operation, where: Place, key: string): Promise<An
     .replace('{origin_id}', where.origin)
     .replace('{api_key_id}', where.apiKey)
     .replace('{parked_id}', unknownId)
+    .replace('{replay_id}', unknownId)
     .replace('{user_id}', unknownId)
     .replace('{msg_id}', unknownId)
   const queries: Partial<Record<string, string>> = { pullMessage: '?wait_ms=0', tailPipe: '?sample=0' }
@@ -207,6 +213,7 @@ function admitted(t: Test, { operationId }: Operation, answer: Answer): void {
 const notThere = new Set([
   ...['getBlockingMessage', 'getMessage', 'getParked', 'replayParked', 'deleteParked'],
   ...['updateUser', 'deleteUser', 'testAlerts'],
+  ...['getReplay', 'cancelReplay'],
 ])
 
 function lacks(t: Test, { operationId }: Operation, answer: Answer, scope: ApiKeyScope): void {

@@ -4,31 +4,13 @@ import Database from 'better-sqlite3'
 import t from 'tap'
 import type { LaneLatencyReport } from '../../src/contract/latency.ts'
 import { cliEnv, runCli } from '../support/cli.ts'
-import { createStranger, startDaemon } from '../support/daemon.ts'
-import { startHttpSink } from '../support/http-sink.ts'
+import { createStranger } from '../support/daemon.ts'
 import { until } from '../support/until.ts'
-import {
-  checkedApi,
-  created,
-  errorsIn,
-  httpDestination,
-  pullDestination,
-  unknownId,
-} from './management-client.ts'
+import { errorsIn, unknownId } from './management-client.ts'
+import { startTwoLanes } from './two-lanes.ts'
 
 const hourMs = 3_600_000
-const daemon = await startDaemon()
-const sink = await startHttpSink()
-t.teardown(async () => {
-  await daemon.close()
-  await sink.stop()
-})
-const api = checkedApi(daemon)
-const pipe = await created(api, '/v1/pipes', { pipe_name: 'events' }, 'pipe_id')
-const at = `/v1/pipes/${pipe}/destinations`
-const config = { destination_name: 'sink', destination_config: { url: sink.url } }
-const lane = await created(api, at, { ...httpDestination, ...config }, 'destination_id')
-const pull = await created(api, at, { ...pullDestination, destination_name: 'pulled' }, 'destination_id')
+const { daemon, sink, api, pipe, at, lane, pull } = await startTwoLanes()
 
 async function report(id: string, query = ''): Promise<LaneLatencyReport> {
   const response = await api('GET', `${at}/${id}/latency${query}`)
@@ -128,6 +110,17 @@ t.test('earlier hours, any range of them, after a restart', async (t) => {
     env: cliEnv(daemon, daemon.dataDir),
   })
   t.strictSame((JSON.parse(stdout) as LaneLatencyReport).hours, hours)
+  for (const [since, wanted] of [
+    ['1h', 1],
+    ['24h', 24],
+    ['90m', 2],
+    ['7d', 168],
+  ] as const) {
+    const shown = await runCli(['lanes', 'latency', 'events/sink', '--since', since, '-o', 'json'], {
+      env: cliEnv(daemon, daemon.dataDir),
+    })
+    t.equal((JSON.parse(shown.stdout) as LaneLatencyReport).hours.length, wanted, since)
+  }
   const usage = await api('GET', `${at}/${lane}/usage?hours=3&until=${untilThen}`)
   t.strictSame(
     (usage.body.hours as { hour_ts: string }[]).map(({ hour_ts }) => hour_ts),

@@ -1,23 +1,12 @@
 /** GET …/destinations/{destination_id}/usage on the real daemon: what one lane did in each hour. */
 import t from 'tap'
 import type { LaneByHour } from '../../src/contract/usage.ts'
-import { createStranger, startDaemon } from '../support/daemon.ts'
-import { startHttpSink } from '../support/http-sink.ts'
+import { createStranger } from '../support/daemon.ts'
 import { until } from '../support/until.ts'
-import { checkedApi, created, errorsIn, httpDestination, pullDestination } from './management-client.ts'
+import { errorsIn } from './management-client.ts'
+import { startTwoLanes } from './two-lanes.ts'
 
-const daemon = await startDaemon()
-const sink = await startHttpSink()
-t.teardown(async () => {
-  await daemon.close()
-  await sink.stop()
-})
-const api = checkedApi(daemon)
-const pipe = await created(api, '/v1/pipes', { pipe_name: 'events' }, 'pipe_id')
-const at = `/v1/pipes/${pipe}/destinations`
-const config = { destination_config: { url: sink.url } }
-const lane = await created(api, at, { ...httpDestination, ...config }, 'destination_id')
-const other = await created(api, at, pullDestination, 'destination_id')
+const { daemon, sink, api, pipe, at, lane, pull: other } = await startTwoLanes()
 
 async function hoursOf(id: string, query = ''): Promise<LaneByHour['hours']> {
   const answer = await api('GET', `${at}/${id}/usage${query}`)

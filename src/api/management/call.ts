@@ -14,7 +14,7 @@ import {
   type RequestPath,
   type RequestQuery,
 } from '../../contract/operations.ts'
-import { isForPipe, type Principal } from '../../contract/principal.ts'
+import type { Principal } from '../../contract/principal.ts'
 import { isUuid } from '../../contract/uuid.ts'
 import {
   type FieldErrors,
@@ -23,6 +23,7 @@ import {
   throwIfErrors,
   validate,
 } from '../../contract/validate.ts'
+import { isForPipe } from '../../ingest/admission.ts'
 
 export interface Call<Id extends OperationId> {
   principal: Principal
@@ -68,6 +69,7 @@ const notFoundErrors: readonly (readonly [parameter: string, error: ErrorCode])[
   ['pipe_id', 'pipe_not_found'],
   ['destination_id', 'destination_not_found'],
   ['parked_id', 'parked_not_found'],
+  ['replay_id', 'replay_not_found'],
   ['origin_id', 'origin_not_found'],
   ['api_key_id', 'api_key_not_found'],
   ['user_id', 'user_not_found'],

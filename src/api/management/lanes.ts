@@ -66,10 +66,16 @@ const isoTime = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{
 function rewindTarget(to: number | string): RewindTarget {
   if (typeof to === 'number') return { to: 'seq', seq: to }
   if (to === 'earliest') return { to: 'earliest' }
-  const timeMs = isoTime.test(to) ? Date.parse(to) : Number.NaN
-  if (Number.isNaN(timeMs))
+  const timeMs = isoMoment(to)
+  if (timeMs === null)
     throw validationError({
       to: 'must be "earliest", a stream_seq, or an ISO 8601 time with its offset such as 2026-01-31T12:00:00Z',
     })
   return { to: 'time', timeMs }
+}
+
+/** Returns the time of an ISO 8601 text with its offset, in ms since the epoch; null for another text. */
+export function isoMoment(text: string): number | null {
+  const timeMs = isoTime.test(text) ? Date.parse(text) : Number.NaN
+  return Number.isNaN(timeMs) ? null : timeMs
 }

@@ -16,6 +16,7 @@ import { messageUseCases } from './messages.ts'
 import { overviewUseCases } from './overview.ts'
 import { parkedUseCases } from './parked.ts'
 import { pipeSettingUseCases, pipeUseCases } from './pipes.ts'
+import { replayUseCases } from './replays.ts'
 import { tableInferenceUseCases } from './table-inference.ts'
 import { transformTrialUseCases } from './transform-trials.ts'
 import { usageUseCases } from './usage.ts'
@@ -32,6 +33,7 @@ export function openManagement(deps: ManagementDeps): UseCases {
     ...latencyUseCases(deps),
     ...laneUseCases(deps),
     ...parkedUseCases(deps),
+    ...replayUseCases(deps),
     ...apiKeyUseCases(deps),
     ...userUseCases(deps),
     ...auditUseCases(deps),

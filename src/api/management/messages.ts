@@ -1,9 +1,9 @@
 /** Messages: one by its id, or a page of those of a pipe, with the state of each in every lane. */
 import { ApiError } from '../../contract/errors.ts'
 import { type MessageLane, type MessageState, messagePage } from '../../contract/message.ts'
-import { isForPipe } from '../../contract/principal.ts'
 import { batchIdentity } from '../../delivery/batch.ts'
 import { isoTime, shownError } from '../../delivery/lane-status.ts'
+import { isForPipe } from '../../ingest/admission.ts'
 import type { LaneRecord } from '../../metadata/lane-records.ts'
 import type { FoundMessage } from '../../observe/history/history.ts'
 import type { Call } from './call.ts'

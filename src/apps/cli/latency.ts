@@ -6,7 +6,7 @@ import { count, hourMs } from '../../platform/quantities.ts'
 import { latencyText, shareText } from '../client/latency.ts'
 import { lanePath } from '../client/workspace.ts'
 import { clientCommand } from './define.ts'
-import { requireMoment } from './moment.ts'
+import { agoMs, requireMoment } from './moment.ts'
 import { listView, print, type Table } from './output.ts'
 import { findDestination } from './references.ts'
 
@@ -31,7 +31,7 @@ for 30 days, so a range begins and ends with whole hours (UTC).`,
       command
         .option(
           '--since <time>',
-          'from the hour that contains this time: 1h, 24h, 7d, 30d ago, today, yesterday, or an ISO 8601 time',
+          'the last 1h, 24h, 7d or 30d, including the current hour; or from the hour of today, yesterday or an ISO 8601 time',
           '24h',
         )
         .option('--until <time>', 'up to the hour that contains this time; default: now'),
@@ -49,13 +49,20 @@ for 30 days, so a range begins and ends with whole hours (UTC).`,
 }
 
 function queryOf({ since, until }: Options): Record<string, string> {
-  const firstMs = Date.parse(requireMoment(since, '--since'))
-  const lastMs = until === undefined ? Date.now() : Date.parse(requireMoment(until, '--until'))
-  const hours = Math.floor(lastMs / hourMs) - Math.floor(firstMs / hourMs) + 1
+  const nowMs = Date.now()
+  const lastMs = until === undefined ? nowMs : Date.parse(requireMoment(until, '--until'))
+  const hours = Math.floor(lastMs / hourMs) - firstHour(since, nowMs) + 1
   return {
     hours: String(Math.min(usageHours.max, hours)),
     ...(until === undefined ? {} : { until: new Date(lastMs).toISOString() }),
   }
+}
+
+/** Counted from the epoch. `24h` are 24 hours including the current one, as in the dashboard. */
+function firstHour(since: string, nowMs: number): number {
+  const ms = agoMs(since)
+  if (ms === null) return Math.floor(Date.parse(requireMoment(since, '--since')) / hourMs)
+  return Math.floor(nowMs / hourMs) - Math.max(1, Math.ceil(ms / hourMs)) + 1
 }
 
 function tableOf({ total, hours }: LaneLatencyReport, json: string): Table {

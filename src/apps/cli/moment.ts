@@ -15,9 +15,15 @@ export function requireMoment(text: string, option: string): string {
   )
 }
 
-function momentMs(text: string, now: Date): number {
+/** How long ago `2h` or `-2h` is, in ms. Null: the text is not a duration. */
+export function agoMs(text: string): number | null {
   const seconds = parseDuration(text.replace(/^-/, ''))
-  if (seconds !== null) return now.getTime() - seconds * 1_000
+  return seconds === null ? null : seconds * 1_000
+}
+
+function momentMs(text: string, now: Date): number {
+  const ms = agoMs(text)
+  if (ms !== null) return now.getTime() - ms
   if (text === 'today' || text === 'yesterday')
     return new Date(now.getFullYear(), now.getMonth(), now.getDate() - (text === 'today' ? 0 : 1)).getTime()
   // Date.parse accepts texts that are not dates, such as "x 7".

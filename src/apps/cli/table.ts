@@ -6,6 +6,7 @@
  */
 import stringWidth from 'string-width'
 import { printable } from '../client/printable.ts'
+import { cut, cutInMiddle, wrap } from '../client/terminal-text.ts'
 import { type Colour, paint } from './terminal.ts'
 
 export interface Column {
@@ -38,8 +39,6 @@ const narrowestWrapped = 16
 const noteIndent = '  └ '
 /** The maximum number of lines of a note. A table is an overview; the full text is shown elsewhere. */
 const noteLines = 4
-
-const segments = new Intl.Segmenter()
 
 /** Ends with a line break. `width` is that of the terminal; Infinity: unlimited. */
 export function drawTable(table: Table, width: number, colours: boolean): string {
@@ -142,61 +141,6 @@ function drawRow(
     const isWide = stringWidth(line) > last.width
     return `${' '.repeat(isWide ? gap : indent)}${line}`.trimEnd()
   })
-}
-
-/** Wraps words. A word longer than `width` gets its own line, and is broken if it is longer than `most`. */
-function wrap(text: string, width: number, most = width): string[] {
-  if (stringWidth(text) <= width) return [text]
-  const lines: string[] = []
-  let line = ''
-  for (const word of text.split(' ')) {
-    const longer = line === '' ? word : `${line} ${word}`
-    if (stringWidth(longer) <= width) {
-      line = longer
-      continue
-    }
-    if (line !== '') lines.push(line)
-    const pieces = broken(word, stringWidth(word) <= most ? most : width)
-    // Each piece of the word except the last fills a line.
-    lines.push(...pieces.slice(0, -1))
-    line = pieces.at(-1) ?? ''
-  }
-  if (line !== '') lines.push(line)
-  // The first line is next to the name of the value.
-  if (stringWidth(lines[0] ?? '') > width) lines.unshift('')
-  return lines
-}
-
-function broken(word: string, width: number): string[] {
-  const pieces = ['']
-  for (const { segment } of segments.segment(word)) {
-    const longer = `${pieces.at(-1)}${segment}`
-    if (stringWidth(longer) <= width || pieces.at(-1) === '') pieces[pieces.length - 1] = longer
-    else pieces.push(segment)
-  }
-  return pieces
-}
-
-/** Truncates the text to `width` columns of a terminal, with `…` in place of the missing part. */
-export function cut(text: string, width: number): string {
-  if (stringWidth(text) <= width) return text
-  let kept = ''
-  for (const { segment } of segments.segment(text)) {
-    if (stringWidth(kept + segment) > width - 1) break
-    kept += segment
-  }
-  return `${kept}…`
-}
-
-function cutInMiddle(text: string, width: number): string {
-  if (stringWidth(text) <= width) return text
-  const ofEnd = Math.floor((width - 1) / 2)
-  let end = ''
-  for (const { segment } of [...segments.segment(text)].reverse()) {
-    if (stringWidth(segment + end) > ofEnd) break
-    end = segment + end
-  }
-  return cut(text, width - stringWidth(end)) + end
 }
 
 function shortened(lines: readonly string[], most: number): string[] {

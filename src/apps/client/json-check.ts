@@ -2,6 +2,7 @@
  * Describes an error in JSON that a user typed, with line and column. JSON.parse is not enough: its messages differ
  * between engines and often have no position. Pure; one pass without recursion.
  */
+import { skipSpace } from './json-text.ts'
 
 /** The nesting depth that ingest accepts for a record. */
 const maxDepth = 100
@@ -186,12 +187,6 @@ function stringEnd(text: string, from: number): number | Problem {
     at += found[0].length
   }
   return { at: from, message: 'this text has no closing quote' }
-}
-
-function skipSpace(text: string, from: number): number {
-  let at = from
-  while (at < text.length && ' \t\r\n'.includes(text[at]!)) at += 1
-  return at
 }
 
 function shown(text: string): string {

@@ -86,7 +86,7 @@ export function indented(json: string): string {
   return out.join('')
 }
 
-function skipSpace(json: string, from: number): number {
+export function skipSpace(json: string, from: number): number {
   let at = from
   while (at < json.length && ' \t\r\n'.includes(json[at]!)) at += 1
   return at

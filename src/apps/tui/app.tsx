@@ -1,14 +1,14 @@
 /**
  * The screen of `pipectl top`: which page is shown, and what the keys do there.
  *
- *   board ──enter──▶ detail      any page ──?──▶ keys ──any key──▶ back
+ *   board ──enter──▶ detail      any page ──?──▶ keys ──another key──▶ back
  *     │ /  filter: typing narrows the board; enter keeps it, esc clears it
  *     │ a  shows only lanes with problems, and their pipes; again: everything
  *     │ s, b, p  confirmation: only y executes the action (use-entry.ts, lane-keys.ts)
  *     │ x  the parked records of the lane (use-parked.ts)
  *     └ w  rewind: the user types the position; enter executes it, esc cancels
  *
- * On a wide terminal the detail is shown next to the board.
+ * On a wide terminal the detail is shown next to the board. PgDn and PgUp scroll a page that is too long.
  *
  * The screen is always one line lower than the terminal: at full height, ink would clear the terminal for every frame.
  */
@@ -18,16 +18,19 @@ import type { Client } from '../client/client.ts'
 import { clusterOf } from '../client/cluster.ts'
 import { causeGroups, withSameCause } from '../client/lane-causes.ts'
 import { skipHelps } from '../client/lane-error.ts'
+import { cut } from '../client/terminal-text.ts'
 import * as actions from './actions.ts'
 import { Board } from './board.tsx'
 import { type Blocking, Detail } from './detail.tsx'
-import { Footer, ParkedFooter } from './footer.tsx'
+import { entryLine, Footer } from './footer.tsx'
 import { ClusterLine, Header } from './header.tsx'
-import { KeysHelp } from './keys-help.tsx'
+import { KeysHelp, type KeysOf, keyLines } from './keys-help.tsx'
 import { laneKeys, noLaneNotice } from './lane-keys.ts'
 import { ParkedPage } from './parked.tsx'
+import type { Row } from './rows.ts'
+import { type Scroll, useScroll } from './scroll.tsx'
 import { useEntry } from './use-entry.ts'
-import { useKeys } from './use-keys.ts'
+import { type KeyPress, useKeys } from './use-keys.ts'
 import { type ParkedView, useParked } from './use-parked.ts'
 import { type Selection, useSelection } from './use-selection.ts'
 import { type Feed, useAlerts, useSnapshot } from './use-snapshot.ts'
@@ -44,6 +47,11 @@ export interface AppProps {
 
 /** From this width on, the board keeps its columns next to the detail. */
 const splitWidth = 150
+/** Below this height the keys have one line. */
+const lowHeight = 12
+
+/** On these pages PgDn and PgUp scroll. On the others they move the selection. */
+const scrolledPages: ReadonlySet<KeysOf> = new Set(['detail', 'record', 'keys'])
 
 type PageName = 'board' | 'detail' | 'parked' | 'keys'
 
@@ -67,7 +75,8 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
   const onParked = { readOnly, act, notify: setNotice, close: () => setPage('board') }
   const parked = useParked(client, { lane: page === 'parked' ? lane : null, takenMs }, onParked)
   const asked = useEntry({ client, act, notify: setNotice, setFilter })
-  const keys: Record<string, () => void> = {
+  const { keysOf, scroll } = useShown(page, row, parked)
+  const keys: Record<string, (pressed: KeyPress) => void> = {
     x: () => (lane === null ? setNotice(noLaneNotice) : setPage('parked')),
     escape: () => setPage('board'),
     left: () => setPage('board'),
@@ -81,45 +90,62 @@ export function App({ client, readOnly, width, height, wiped = 0, everyMs = 1000
     a: () => setProblemsOnly(!showsProblemsOnly),
     ...laneKeys({ client, readOnly, row, lane, act, notify: setNotice, begin: asked.begin }),
   }
+  const onPageKey = (pressed: KeyPress) => {
+    if (page === 'keys') setPage('board')
+    else if (pressed === '?') setPage('keys')
+    else if (page === 'parked') parked.onKey(pressed)
+    else (keys[pressed] ?? selection.onKey)(pressed)
+  }
   useKeys((pressed) => {
     if (asked.entry !== null) return asked.onKey(asked.entry, pressed)
     setNotice('')
-    const isAsking = parked.question !== null
-    if (pressed === 'q' && !isAsking) exit()
-    else if (page === 'keys') setPage('board')
-    else if (pressed === '?' && !isAsking) setPage('keys')
-    else if (page === 'parked') parked.onKey(pressed)
-    else if (keys[pressed] !== undefined) keys[pressed]()
-    else selection.onKey(pressed)
+    if (parked.question !== null) parked.onKey(pressed)
+    else if (pressed === 'q') exit()
+    else if (!scroll.onKey(pressed)) onPageKey(pressed)
   })
 
   const cluster = feed.snapshot === null ? null : clusterOf(feed.snapshot)
-  // The header (two lines in a cluster), the status line, and the line that ink needs.
+  const canSkip = lane === null || skipHelps(lane.destination.lane)
+  const before = page === 'board' ? filterWords(filter, showsProblemsOnly) : ''
+  const footer = keyLines({ page: keysOf, readOnly, canSkip, before }, width, height < lowHeight ? 1 : 2)
+  // The header (two lines in a cluster), the keys, and the line that ink needs.
   const headHeight = cluster === null ? 1 : 2
-  const bodyHeight = Math.max(3, height - 2 - headHeight)
-  const footer = { notice, readOnly, width }
+  const bodyHeight = Math.max(3, height - 1 - footer.length - headHeight)
+  const asks = asked.entry === null ? parked.question : entryLine(asked.entry, asked.typed)
   return (
-    <Box flexDirection="column" width={width} height={bodyHeight + 1 + headHeight} overflow="hidden">
-      <Header url={client.url} feed={feed} alerts={alerts} readOnly={readOnly} wiped={wiped} />
+    <Box
+      {...{ flexDirection: 'column', width, overflow: 'hidden' }}
+      height={bodyHeight + footer.length + headHeight}
+    >
+      <Header {...{ url: client.url, feed, alerts, readOnly, wiped, width }} />
       {cluster === null ? null : <ClusterLine cluster={cluster} />}
       <Body
-        {...{ page, feed, selection, blocking, parked, readOnly, width, height: bodyHeight, nowMs: takenMs }}
+        {...{ page, feed, selection, blocking, parked, readOnly, width, scroll }}
+        height={bodyHeight}
+        nowMs={takenMs}
         showsNodes={cluster !== null}
         whyEmpty={whyEmpty(filter, showsProblemsOnly)}
       />
-      {page === 'parked' && asked.entry === null ? (
-        <ParkedFooter question={parked.question} {...footer} />
-      ) : (
-        <Footer
-          entry={asked.entry}
-          typed={asked.typed}
-          filter={[filter, ...(showsProblemsOnly ? ['problems only'] : [])].filter(Boolean).join(', ')}
-          canSkip={lane === null || skipHelps(lane.destination.lane)}
-          {...footer}
-        />
-      )}
+      <Footer asks={asks} notice={notice} keys={footer} />
     </Box>
   )
+}
+
+/** The table of keys for the page, and how far it is scrolled. */
+function useShown(
+  page: PageName,
+  row: Row | null,
+  { shown }: ParkedView,
+): { keysOf: KeysOf; scroll: Scroll } {
+  const keysOf = page === 'parked' && shown !== null ? 'record' : page
+  const content = `${keysOf} ${row?.id} ${shown?.parked.parked_id}`
+  return { keysOf, scroll: useScroll(scrolledPages.has(keysOf) ? content : null) }
+}
+
+/** Empty: everything is shown. */
+function filterWords(filter: string, showsProblemsOnly: boolean): string {
+  const words = [filter, showsProblemsOnly ? 'problems only' : ''].filter((one) => one !== '').join(', ')
+  return words === '' ? '' : `[${cut(words, 30)}]`
 }
 
 function whyEmpty(filter: string, showsProblemsOnly: boolean): string {
@@ -134,6 +160,7 @@ interface BodyProps {
   blocking: Blocking | null
   parked: ParkedView
   readOnly: boolean
+  scroll: Scroll
   width: number
   height: number
   /** By the daemon's clock. */
@@ -145,21 +172,24 @@ interface BodyProps {
 }
 
 function Body(props: BodyProps) {
-  const { page, feed, selection, parked, height, width, nowMs } = props
+  const { page, feed, selection, parked, height, width, nowMs, scroll } = props
   const { rows, row, lane } = selection
   if (feed.snapshot === null)
     return <Line text={feed.staleBecause === null ? 'Connecting to the daemon…' : ''} height={height} />
-  if (page === 'keys') return <KeysHelp height={height} readOnly={props.readOnly} />
+  const full = { width, height, scroll }
+  if (page === 'keys') return <KeysHelp readOnly={props.readOnly} {...full} />
   if (page === 'parked' && lane !== null)
-    return <ParkedPage name={actions.laneName(lane)} view={parked} height={height} nowMs={nowMs} />
+    return <ParkedPage name={actions.laneName(lane)} view={parked} nowMs={nowMs} {...full} />
+  const detailWidth = width < splitWidth ? width : width - boardWidth(width) - 2
   const detail =
     page === 'detail' && row !== null ? (
       <Detail
         row={row}
         blocking={props.blocking}
-        height={height}
         nowMs={nowMs}
         sameCause={withSameCause(causeGroups(feed.snapshot), row.id).length}
+        {...full}
+        width={detailWidth}
       />
     ) : null
   if (detail !== null && width < splitWidth) return detail
@@ -175,7 +205,7 @@ function Body(props: BodyProps) {
         height={height}
       />
       {detail === null ? null : (
-        <Box marginLeft={2} width={width - boardWidth(width) - 2}>
+        <Box marginLeft={2} width={detailWidth}>
           {detail}
         </Box>
       )}

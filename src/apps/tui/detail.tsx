@@ -1,13 +1,13 @@
 /** One pipe or lane in detail. For a lane: the blocking message with its records and the error. */
-import { Box, Text } from 'ink'
 import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import { laneWord } from '../../contract/state-words.ts'
 import { ago, bytes, count, counted, duration, until } from '../../platform/quantities.ts'
 import { laneCause } from '../client/lane-causes.ts'
 import { errorLine, faultWords } from '../client/lane-error.ts'
-import { printable } from '../client/printable.ts'
 import { fullName, kindOf } from '../client/workspace.ts'
 import type { Row } from './rows.ts'
+import { type NamedLine, Page, type PageProps } from './scroll.tsx'
+import { stateMarks } from './state-marks.ts'
 
 /** The message that blocks a lane, as the daemon returned it. */
 export interface Blocking {
@@ -23,41 +23,24 @@ export interface Blocking {
   records: string[]
 }
 
-export interface DetailProps {
+export interface DetailProps extends Omit<PageProps, 'lines' | 'nameWidth'> {
   row: Row
   blocking: Blocking | null
-  height: number
   /** The time of the snapshot. Times are shown relative to it. */
   nowMs: number
   /** The number of other lanes that fail for the same reason. */
   sameCause?: number
 }
 
-export function Detail({ row, blocking, height, nowMs, sameCause = 0 }: DetailProps) {
+export function Detail({ row, blocking, nowMs, sameCause = 0, ...page }: DetailProps) {
   const { pipe, destination } = row
   const lines =
     destination === null ? pipeLines(pipe, nowMs) : laneLines(pipe, destination, { nowMs, sameCause })
   const records = destination === null || blocking === null ? [] : blockingLines(blocking, nowMs)
-  const shown = [...lines, ...records].slice(0, height)
-  return (
-    <Box flexDirection="column" height={height} overflow="hidden">
-      {shown.map(([name, value], index) => (
-        // A wrapped error must push the last lines off the screen and not compress the first ones.
-        // biome-ignore lint/suspicious/noArrayIndexKey: the lines of a detail have no identity but their place
-        <Box key={index} flexShrink={0}>
-          <Text wrap={name === 'error' ? 'wrap' : 'truncate'}>
-            <Text dimColor>{name.padEnd(18)}</Text>
-            <Text color={name === 'error' && value !== '-' ? 'red' : undefined}>{printable(value)}</Text>
-          </Text>
-        </Box>
-      ))}
-    </Box>
-  )
+  return <Page lines={[...lines, ...records]} nameWidth={18} {...page} />
 }
 
-type DetailLine = [name: string, value: string]
-
-function pipeLines(pipe: OverviewPipe, nowMs: number): DetailLine[] {
+function pipeLines(pipe: OverviewPipe, nowMs: number): NamedLine[] {
   const { usage_today: today } = pipe
   return [
     ['pipe', pipe.pipe_name],
@@ -80,17 +63,22 @@ function laneLines(
   pipe: OverviewPipe,
   destination: OverviewLane,
   { nowMs, sameCause }: { nowMs: number; sameCause: number },
-): DetailLine[] {
+): NamedLine[] {
   const { lane } = destination
   const error = lane.last_error
   const state = laneWord(destination)
+  const { sign, colour } = stateMarks[state]
   return [
     ['lane', fullName(pipe, destination)],
     ['target', `${kindOf(destination)}  ${destination.destination_target}`],
-    ['state', lane.stale === true ? `${state}, as saved last: delivery does not respond` : state],
-    ['error', error === null ? '-' : `${error.class} ${errorLine(error)}`],
+    [
+      'state',
+      `${sign} ${state}${lane.stale === true ? ', as saved last: delivery does not respond' : ''}`,
+      colour,
+    ],
+    error === null ? ['error', '-'] : ['error', `${error.class} ${errorLine(error)}`, 'red'],
     ...(error?.fault
-      ? [['at fault', faultWords(error, destination.destination_type)] satisfies DetailLine]
+      ? [['at fault', faultWords(error, destination.destination_type)] satisfies NamedLine]
       : []),
     ...causeLines(destination, nowMs, sameCause),
     [
@@ -114,7 +102,7 @@ function laneLines(
 }
 
 /** The cause in a few words, how many other lanes have it, and what to do. */
-function causeLines(destination: OverviewLane, nowMs: number, sameCause: number): DetailLine[] {
+function causeLines(destination: OverviewLane, nowMs: number, sameCause: number): NamedLine[] {
   const found = laneCause(destination, nowMs)
   if (found === null) return []
   const { cause, advice } = found
@@ -130,13 +118,13 @@ function withTime(timestamp: string, nowMs: number): string {
   return `${ago(timestamp, nowMs)} (${timestamp})`
 }
 
-function blockingLines(blocking: Blocking, nowMs: number): DetailLine[] {
+function blockingLines(blocking: Blocking, nowMs: number): NamedLine[] {
   return [
     ['', ''],
     ['blocking message', `${blocking.msgId}  stream_seq ${blocking.streamSeq}`],
     ['received', withTime(blocking.receivedTs, nowMs)],
     ['records', count(blocking.recordsCount)],
-    ...blocking.records.map((record, index): DetailLine => {
+    ...blocking.records.map((record, index): NamedLine => {
       const place = blocking.from + index
       return [`  ${place}${place === blocking.refused ? ' rejected' : ''}`, record]
     }),

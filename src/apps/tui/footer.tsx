@@ -1,30 +1,37 @@
-/** The last line: a question, what is typed, the outcome of the last action, or the keys. */
-import { Text } from 'ink'
+/** The last lines: a question, what is typed, the outcome of the last action, or the keys of the page. */
+import { Box, Text } from 'ink'
 import type { OverviewPipe } from '../../contract/overview.ts'
 import * as actions from './actions.ts'
-import { keyLine, parkedKeyLine } from './keys-help.tsx'
 import type { Entry } from './use-entry.ts'
 
-export function Footer(props: {
-  entry: Entry | null
-  typed: string
+export interface FooterProps {
+  /** A question or an input, which is shown instead of everything else. */
+  asks: string | null
   notice: string
-  filter: string
-  readOnly: boolean
-  canSkip: boolean
-  width: number
-}) {
-  const { entry, typed, notice, filter, width } = props
-  const filtered = filter === '' ? '' : `[${filter}]  `
-  const keys = () => `${filtered}${keyLine(props.readOnly, width - filtered.length, props.canSkip)}`
+  keys: readonly string[]
+}
+
+/** As high as the keys, so that the page above does not move when a notice comes or goes. */
+export function Footer({ asks, notice, keys }: FooterProps) {
+  const text = asks ?? notice
   return (
-    <Text wrap="truncate" dimColor={entry === null && notice === ''} bold={entry !== null}>
-      {entry === null ? notice || keys() : entryLine(entry, typed)}
-    </Text>
+    <Box height={keys.length} overflow="hidden" flexDirection="column">
+      {text === '' ? (
+        keys.map((line) => (
+          <Text key={line} wrap="truncate" dimColor>
+            {line}
+          </Text>
+        ))
+      ) : (
+        <Text wrap={keys.length > 1 ? 'wrap' : 'truncate'} bold={asks !== null}>
+          {text}
+        </Text>
+      )}
+    </Box>
   )
 }
 
-function entryLine(entry: Entry, typed: string): string {
+export function entryLine(entry: Entry, typed: string): string {
   switch (entry.kind) {
     case 'skip':
       return `Skip? [y/N]  Parks the blocking message of ${actions.laneName(entry.lane)}; the lane continues.`
@@ -37,20 +44,6 @@ function entryLine(entry: Entry, typed: string): string {
     case 'filter':
       return `Filter: ${typed}▏`
   }
-}
-
-export function ParkedFooter(props: {
-  question: string | null
-  notice: string
-  readOnly: boolean
-  width: number
-}) {
-  const { question, notice, readOnly, width } = props
-  return (
-    <Text wrap="truncate" dimColor={question === null && notice === ''} bold={question !== null}>
-      {question ?? (notice || parkedKeyLine(readOnly, width))}
-    </Text>
-  )
 }
 
 function pauseQuestion({ pipe_name: name, pipe_status: status }: OverviewPipe): string {

@@ -5,18 +5,19 @@ import { ago, counted } from '../../platform/quantities.ts'
 import { errorWords, placeWords, shortIds, stateWord } from '../client/parked.ts'
 import { printable } from '../client/printable.ts'
 import { visible } from './rows.ts'
+import { type NamedLine, Page, type PageProps } from './scroll.tsx'
 import type { ParkedView, ShownRecord } from './use-parked.ts'
 
-export interface ParkedPageProps {
+export interface ParkedPageProps extends Omit<PageProps, 'lines' | 'nameWidth'> {
   name: string
   view: ParkedView
-  height: number
   nowMs: number
 }
 
-export function ParkedPage({ name, view, height, nowMs }: ParkedPageProps) {
+export function ParkedPage({ name, view, nowMs, ...page }: ParkedPageProps) {
   const { list, hasMore, selected, shown } = view
-  if (shown !== null) return <One name={name} shown={shown} height={height} nowMs={nowMs} />
+  const { height } = page
+  if (shown !== null) return <One name={name} shown={shown} nowMs={nowMs} {...page} />
   const title = `Parked records of ${printable(name)}`
   if (list === null) return <Lines height={height} lines={[`${title}: loading…`]} />
   if (list.length === 0) return <Lines height={height} lines={[`${title}: none.`]} />
@@ -51,36 +52,21 @@ function lineOf(one: ParkedRecord, id: string, nowMs: number): string {
 /** This number of characters distinguishes ids of the same time and fits on the line. */
 const distinctId = 18
 
-function One({ name, shown, height, nowMs }: Omit<ParkedPageProps, 'view'> & { shown: ShownRecord }) {
+function One({ name, shown, nowMs, ...page }: Omit<ParkedPageProps, 'view'> & { shown: ShownRecord }) {
   const { parked, records } = shown
-  const lines: [name: string, value: string][] = [
+  const lines: NamedLine[] = [
     ['parked record', parked.parked_id],
     ['lane', name],
     ['record', `${placeWords(parked)}  message ${parked.msg_id}`],
     ['state', `${stateWord(parked)} ${ago(parked.parked_ts, nowMs)} (${parked.parked_ts})`],
-    ['error', errorWords(parked.error)],
+    ['error', errorWords(parked.error), 'red'],
     ['attempts', `${parked.attempts}, including ${counted(parked.replays, 'replay')}`],
-    ...parked.history.map((one): [string, string] => [
-      `failed ${ago(one.failed_ts, nowMs)}`,
-      errorWords(one.error),
-    ]),
+    ...parked.history.map((one): NamedLine => [`failed ${ago(one.failed_ts, nowMs)}`, errorWords(one.error)]),
     ['to edit', `pipectl parked edit ${name} ${parked.parked_id.slice(0, distinctId)}`],
     ['', ''],
-    ...records.map((record, index): [string, string] => [`  ${parked.record_index ?? index}`, record]),
+    ...records.map((record, index): NamedLine => [`  ${parked.record_index ?? index}`, record]),
   ]
-  return (
-    <Box flexDirection="column" height={height} overflow="hidden">
-      {lines.slice(0, height).map(([label, value], index) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: the lines have no identity but their place
-        <Box key={index} flexShrink={0}>
-          <Text wrap={label === '' ? 'truncate' : 'wrap'}>
-            <Text dimColor>{label.padEnd(18)}</Text>
-            <Text color={label === 'error' ? 'red' : undefined}>{printable(value)}</Text>
-          </Text>
-        </Box>
-      ))}
-    </Box>
-  )
+  return <Page lines={lines} nameWidth={18} {...page} />
 }
 
 function Lines({ height, lines }: { height: number; lines: readonly string[] }) {

@@ -3,6 +3,7 @@ import { type ClusterStore, leaseMs, type NodeRecord } from '../../metadata/clus
 import { toFlag } from '../../metadata/tables.ts'
 import type { Connection } from '../../metadata/transactions.ts'
 import type { Notify } from './changes.ts'
+import { forgetLostNodes, lostNodes, noteLostNodes } from './lost-nodes.ts'
 import { type DatabaseClock, inStatements } from './statements.ts'
 
 export function nodes(db: Connection, clock: DatabaseClock, notify: Notify): ClusterStore['nodes'] {
@@ -10,6 +11,7 @@ export function nodes(db: Connection, clock: DatabaseClock, notify: Notify): Clu
     async join({ nodeId, name, version, address }, leaseId, seenChange, isDraining) {
       await inStatements(db, async (trx) => {
         await trx.deleteFrom('cluster_nodes').where('node_id', '=', nodeId).execute()
+        await forgetLostNodes(trx, (one) => one.nodeId === nodeId || one.name === name)
         await trx
           .insertInto('cluster_nodes')
           .values((eb) => ({
@@ -52,11 +54,7 @@ export function nodes(db: Connection, clock: DatabaseClock, notify: Notify): Clu
       })
     },
 
-    async leave(leaseId) {
-      await inStatements(db, (trx) =>
-        trx.deleteFrom('cluster_nodes').where('lease_id', '=', leaseId).execute(),
-      )
-    },
+    leave: (leaseId) => inStatements(db, (trx) => leave(trx, leaseId)),
 
     list: () => listNodes(db, clock),
 
@@ -71,12 +69,29 @@ export function nodes(db: Connection, clock: DatabaseClock, notify: Notify): Clu
       return numUpdatedRows > 0n
     },
 
-    async removeExpired() {
-      await inStatements(db, (trx) =>
-        trx.deleteFrom('cluster_nodes').where('expires_ms', '<=', clock()).execute(),
-      )
-    },
+    removeExpired: () => inStatements(db, (trx) => removeExpired(trx, clock)),
+
+    lost: () => lostNodes(db, clock),
   }
+}
+
+async function leave(trx: Connection, leaseId: string): Promise<void> {
+  const left = await trx
+    .deleteFrom('cluster_nodes')
+    .where('lease_id', '=', leaseId)
+    .returning('node_name')
+    .executeTakeFirst()
+  // It can have joined before the lease of its killed predecessor expired.
+  if (left !== undefined) await forgetLostNodes(trx, ({ name }) => name === left.node_name)
+}
+
+async function removeExpired(trx: Connection, clock: DatabaseClock): Promise<void> {
+  const removed = await trx
+    .deleteFrom('cluster_nodes')
+    .where('expires_ms', '<=', clock())
+    .returning(['node_id', 'node_name', 'expires_ms'])
+    .execute()
+  await noteLostNodes(trx, removed)
 }
 
 async function listNodes(db: Connection, clock: DatabaseClock): Promise<NodeRecord[]> {

@@ -40,6 +40,8 @@ export const objectStore: DestinationDescriptor<ObjectStoreSpec> = {
   // Above the 110 s limit of a request.
   attemptLimitMs: () => 120_000,
   requestsPerBatch: () => 1,
+  // Parquet objects are encoded one at a time, which takes far longer than the reading of a batch.
+  readsAhead: ({ format }) => format !== 'parquet',
   isTransactional: false,
   isExactlyOnce: () => false,
   // Not sealed: responses of the management API show it.

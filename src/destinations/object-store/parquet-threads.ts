@@ -12,10 +12,12 @@
  * - Data between the threads: bytes of records and of row groups, which are transferred, and column mappings. Parsed
  *   records and secrets are never sent: the thread does not know where the object is stored.
  * - Memory: the thread has one portion of records and one row group (8 MiB of values, a million cells, or one
- *   record), never a batch or an object. It counts a row before it adds it (`RowGroup.hasRoom`). A value keeps at
- *   most four times its own size of its record in memory. The batch still counts in the lane's memory budget, and the
- *   object grows in the delivery thread. These counts are the only limit. The heap has none, because Node.js (20.20)
- *   aborts the process, not the thread, when a native call exceeds a heap limit.
+ *   record), never a batch or an object. It counts a row before it adds it (`RowGroup.hasRoom`). Texts of a row group
+ *   are outside of the heap (`parquet-cells.ts`). The batch still counts in the lane's memory budget, and the object
+ *   grows in the delivery thread. These counts are the only limit. The heap has none, because Node.js (20.20) aborts
+ *   the process, not the thread, when a native call exceeds a heap limit.
+ * - Lanes with Parquet read no batch ahead (`readsAhead` of the descriptor): while a batch waits for its turn, another
+ *   one after it would only take memory.
  * - Failure of the thread: a thread that dies, or is silent for 30 s, fails only the file that it encodes. Nothing of
  *   that file is stored; the lane repeats the batch, in smaller parts if it has several messages. The next file
  *   starts another thread.

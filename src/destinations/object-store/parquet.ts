@@ -16,6 +16,7 @@ import { pickMembers, stringValue } from '../../log/record-text.ts'
 import { DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
 import { cutToCharacters } from '../error-text.ts'
 import { generatedId } from '../sql/columns.ts'
+import { type ColumnCells, isText, PlainCells, TextCells } from './parquet-cells.ts'
 import {
   type Cell,
   cellOf,
@@ -149,16 +150,13 @@ function rejectionError(rejected: RejectedRecord): DeliveryError {
   })
 }
 
-/** The maximum length of a record's text relative to the length of its values, above which the values are copied. */
-const keptPerCharacter = 4
-
 /** Rows of a file that are encoded together. */
 class RowGroup {
   readonly columns: readonly ParquetColumn[]
   readonly #slots: Map<string, number>
   readonly #found: (string | undefined)[]
   readonly #row: Cell[]
-  #cells: Cell[][] = []
+  readonly #cells: readonly ColumnCells[]
   #characters = 0
   #rowCharacters = 0
   rows = 0
@@ -169,7 +167,7 @@ class RowGroup {
     this.#slots = new Map([...new Set(keys)].map((key, slot) => [key, slot]))
     this.#found = new Array(this.#slots.size)
     this.#row = new Array(columns.length)
-    this.clear()
+    this.#cells = columns.map(({ kind }) => (isText(kind) ? new TextCells() : new PlainCells()))
   }
 
   /** True if the current row fits. A row that is larger than a group gets one of its own. */
@@ -183,7 +181,7 @@ class RowGroup {
   }
 
   clear(): void {
-    this.#cells = this.columns.map(() => [])
+    for (const cells of this.#cells) cells.clear()
     this.#characters = 0
     this.rows = 0
   }
@@ -199,28 +197,27 @@ class RowGroup {
       this.#row[at] = cell
       this.#rowCharacters += typeof cell === 'string' ? cell.length : 8
     }
-    if (record.length > keptPerCharacter * this.#rowCharacters) this.#copyRow()
     return null
-  }
-
-  /** Copies the texts of the row, because V8 keeps a whole text in memory as long as a part of it is used. */
-  #copyRow(): void {
-    for (const [at, cell] of this.#row.entries())
-      if (typeof cell === 'string') this.#row[at] = Buffer.from(cell).toString()
   }
 
   /** Adds the current row. */
   add(): void {
-    for (const [at, cell] of this.#row.entries()) this.#cells[at]!.push(cell)
+    for (const [at, cell] of this.#row.entries()) this.#cells[at]!.add(cell)
     this.#characters += this.#rowCharacters
     this.rows += 1
   }
 
+  /** The writer takes one column after another, so that only the texts of one column are strings at any time. */
   data(): { name: string; data: Cell[]; statistics: boolean }[] {
-    // Statistics of JSON columns would hold whole values, without a benefit for readers.
+    const cells = this.#cells
+    // The writer counts the rows of the first column before it writes any.
+    const first = cells[0]!.all()
     return this.columns.map(({ name, kind }, at) => ({
       name,
-      data: this.#cells[at]!,
+      get data() {
+        return at === 0 ? first : cells[at]!.all()
+      },
+      // Statistics of JSON columns would hold whole values, without a benefit for readers.
       statistics: kind !== 'json',
     }))
   }

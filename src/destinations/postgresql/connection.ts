@@ -5,6 +5,8 @@
  *   socket ─(guarded: bytes counted)─ TLS ─(guarded, server admitted)─ message gate ─(whole, checked messages)─ pg client
  */
 import { isIP, type Socket } from 'node:net'
+import type { Writable } from 'node:stream'
+import { setImmediate } from 'node:timers/promises'
 import tls from 'node:tls'
 import pg from 'pg'
 import { type DatabaseSpec, DeliveryError, type DriverSettings } from '../driver.ts'
@@ -30,8 +32,11 @@ export type Row = Record<string, unknown>
 export interface PostgresSession {
   /** Rejects with the pg client's own error, or the transient DeliveryError `aborted`. */
   run(signal: AbortSignal, text: string, values?: readonly unknown[]): Promise<Row[]>
-  /** Stores rows in text format with `text`, a COPY … FROM STDIN. Rejects like `run`; nothing is stored then. */
-  copy(signal: AbortSignal, text: string, rows: Buffer): Promise<void>
+  /**
+   * Stores rows in text format with `text`, a COPY … FROM STDIN. Rejects like `run`, or with the error of `chunks`; nothing is
+   * stored then. See `CopyIn`.
+   */
+  copy(signal: AbortSignal, text: string, chunks: Iterable<Buffer>): Promise<void>
   /** Restarts the count of the bytes that an attempt may read. */
   beginAttempt(): void
   /** The connection is closed; open another one. */
@@ -167,12 +172,12 @@ function startSession(
     async run(signal: AbortSignal, text: string, values: readonly unknown[] = []): Promise<Row[]> {
       return (await guarded(signal, () => client.query(text, [...values]))).rows
     },
-    async copy(signal: AbortSignal, text: string, rows: Buffer): Promise<void> {
+    async copy(signal: AbortSignal, text: string, chunks: Iterable<Buffer>): Promise<void> {
       await guarded(
         signal,
         () =>
           new Promise<void>((resolve, reject) => {
-            client.query(new CopyIn(text, rows, (error) => (error ? reject(error) : resolve())))
+            client.query(new CopyIn(text, chunks, (error) => (error ? reject(error) : resolve())))
           }),
       )
     },
@@ -183,26 +188,59 @@ function startSession(
 
 /** The parts of the client's connection that send the data of a COPY. */
 interface CopyConnection {
-  sendCopyFromChunk(chunk: Buffer): void
+  stream: Writable
+  sendCopyFail(reason: string): void
   endCopyFrom(): void
 }
 
-/** A query that sends rows when the server asks for them, which it does once. */
+/**
+ * A query that sends rows when the server asks for them, which it does once. Each chunk is a CopyData message whose first
+ * `copyHeaderBytes` are free, and is no longer used when the next one is taken. The client's own `sendCopyFromChunk` would copy
+ * each chunk into new memory, and V8 collects garbage after every few megabytes of that.
+ */
 export class CopyIn extends pg.Query {
-  #rows: Buffer | null
+  #chunks: Iterable<Buffer> | null
+  readonly #end: { failure?: unknown; isOver: boolean }
 
-  constructor(text: string, rows: Buffer, done: (error: Error | undefined) => void) {
-    super({ text }, undefined, done)
-    this.#rows = rows
+  constructor(text: string, chunks: Iterable<Buffer>, done: (error: unknown) => void) {
+    const end: { failure?: unknown; isOver: boolean } = { isOver: false }
+    super({ text }, undefined, (error) => {
+      end.isOver = true
+      done(error && (end.failure ?? error))
+    })
+    this.#chunks = chunks
+    this.#end = end
   }
 
   /** Called by the client. */
   handleCopyInResponse(connection: CopyConnection): void {
-    if (this.#rows !== null) connection.sendCopyFromChunk(this.#rows)
-    connection.endCopyFrom()
-    this.#rows = null
+    const chunks = this.#chunks ?? []
+    this.#chunks = null
+    void this.#send(connection, chunks)
+  }
+
+  async #send(connection: CopyConnection, chunks: Iterable<Buffer>): Promise<void> {
+    try {
+      for (const chunk of chunks) {
+        chunk[0] = copyData
+        chunk.writeUInt32BE(chunk.length - 1, 1)
+        // An error ends the connection, and with it this query.
+        await new Promise((resolve) => connection.stream.write(chunk, resolve))
+        // Other lanes get their turn.
+        await setImmediate()
+        if (this.#end.isOver) return
+      }
+      connection.endCopyFrom()
+    } catch (error) {
+      this.#end.failure = error
+      connection.sendCopyFail('pipectl cannot send these rows by COPY')
+    }
   }
 }
+
+const copyData = 'd'.charCodeAt(0)
+/** The message's type and its length. */
+export const copyHeaderBytes = 5
 
 const booleanOid = 16
 const asText = (value: string) => value

@@ -26,6 +26,7 @@ import {
   stringValue,
 } from '../../log/record-text.ts'
 import { generatedId, receivedAtValue } from '../sql/columns.ts'
+import { copyHeaderBytes } from './connection.ts'
 
 export interface CopyColumn {
   readonly rule: ColumnRule
@@ -35,20 +36,25 @@ export interface CopyColumn {
 }
 
 /**
- * Null: only the statement can handle one of the records (a default, or a text that JSON allows and the server does not, which
- * the statement reports by record). `isNumbered`: each line ends with the record's number in the batch, from 1.
+ * Only the statement can handle one of the records: a default, or a text that JSON allows and the server does not, which the
+ * statement reports by record.
+ */
+export class UnfitRecordError extends Error {}
+
+/**
+ * Yields the rows in chunks, so that the server stores the first rows while the others are written. A chunk begins with
+ * `copyHeaderBytes` for its header and is valid until the next one is taken. `isNumbered`: each line ends with the record's number in the batch, from 1. Throws UnfitRecordError.
  */
 export function copyRows(
   messages: readonly StoredMessage[],
   columns: readonly CopyColumn[],
   isNumbered: boolean,
-): Buffer | null {
-  const writer = new RowWriter(columns, isNumbered)
-  const bytes = messages.reduce((sum, { body }) => sum + body.length, 0)
-  writer.ensure(bytes + (bytes >> 2))
-  for (const message of messages) if (!writer.addMessage(message)) return null
-  return writer.rows
+): Iterable<Buffer> {
+  return new RowWriter(columns, isNumbered).chunks(messages)
 }
+
+/** The server's time for so many bytes of rows is about 0.3 ms. */
+const chunkBytes = 32 * 1024
 
 const tab = 0x09
 const letterN = 0x4e
@@ -70,8 +76,8 @@ class RowWriter {
   /** By slot: where the value is in the body, and whether it contains a backslash. -1: the record lacks the key. */
   readonly #starts: Int32Array
   readonly #ends: Int32Array
-  #whole: Buffer = Buffer.alloc(0)
-  #at = 0
+  #whole: Buffer = Buffer.allocUnsafe(2 * chunkBytes)
+  #at = copyHeaderBytes
   #number = 0
   /** True if the record contains one of `escapedBytes`. Most do not, and their values are copied unchanged. */
   #mayNeedEscapes = false
@@ -87,36 +93,36 @@ class RowWriter {
     this.#ends = new Int32Array(this.#keys.count)
   }
 
-  get rows(): Buffer {
-    return this.#whole.subarray(0, this.#at)
+  *chunks(messages: readonly StoredMessage[]): Generator<Buffer> {
+    for (const message of messages) {
+      const { body } = message
+      let place = 0
+      const next = escapedBytes.map(() => -1)
+      for (let start = 0; start < body.length; place += 1) {
+        const end = indexOrEnd(body, lineFeed, start)
+        this.#mayNeedEscapes = hasEscaped(body, start, end, next)
+        // Every byte of the record can become two.
+        this.#ensure(2 * (end - start) + this.#columns.length * (3 + madeBytes) + madeBytes)
+        this.#find(body, start, end)
+        this.#addRow(body, message, place)
+        if (this.#at >= chunkBytes) yield this.#taken()
+        start = end + 1
+      }
+    }
+    if (this.#at > copyHeaderBytes) yield this.#taken()
   }
 
-  ensure(bytes: number): void {
+  #taken(): Buffer {
+    const rows = this.#whole.subarray(0, this.#at)
+    this.#at = copyHeaderBytes
+    return rows
+  }
+
+  #ensure(bytes: number): void {
     if (this.#whole.length - this.#at >= bytes) return
     const larger = Buffer.allocUnsafe(Math.max(this.#at + bytes, this.#whole.length * 2))
     this.#whole.copy(larger, 0, 0, this.#at)
     this.#whole = larger
-  }
-
-  /** False: see `copyRows`. */
-  addMessage(message: StoredMessage): boolean {
-    const { body } = message
-    let place = 0
-    const next = escapedBytes.map(() => -1)
-    for (let start = 0; start < body.length; place += 1) {
-      const end = indexOrEnd(body, lineFeed, start)
-      // Every byte of the record can become two.
-      this.ensure(2 * (end - start) + this.#columns.length * (3 + madeBytes) + madeBytes)
-      this.#mayNeedEscapes = false
-      for (let index = 0; index < next.length; index++) {
-        if (next[index]! < start) next[index] = indexOrEnd(body, escapedBytes[index]!, start)
-        if (next[index]! < end) this.#mayNeedEscapes = true
-      }
-      this.#find(body, start, end)
-      if (!this.#addRow(body, message, place)) return false
-      start = end + 1
-    }
-    return true
   }
 
   /** Locates the record's values. The last of two equal keys counts, as on the server. */
@@ -136,18 +142,17 @@ class RowWriter {
     }
   }
 
-  #addRow(body: Buffer, message: StoredMessage, place: number): boolean {
+  #addRow(body: Buffer, message: StoredMessage, place: number): void {
     for (let index = 0; index < this.#columns.length; index++) {
       if (index > 0) this.#whole[this.#at++] = tab
       const slot = this.#slots[index]!
       const column = this.#columns[index]!
       if (slot === -1) this.#addMade(column, message, place)
-      else if (!this.#addValue(column, body, slot)) return false
+      else this.#addValue(column, body, slot)
     }
     this.#number += 1
     if (this.#isNumbered) this.#at += this.#whole.write(`\t${this.#number}`, this.#at, 'latin1')
     this.#whole[this.#at++] = lineFeed
-    return true
   }
 
   #addMade({ rule, isJson }: CopyColumn, message: StoredMessage, place: number): void {
@@ -158,22 +163,27 @@ class RowWriter {
     this.#at += this.#whole.write(isJson ? JSON.stringify(value) : String(value), this.#at, 'latin1')
   }
 
-  #addValue({ isJson, defaultFor }: CopyColumn, body: Buffer, slot: number): boolean {
+  #addValue({ isJson, defaultFor }: CopyColumn, body: Buffer, slot: number): void {
     const start = this.#starts[slot]!
     const end = this.#ends[slot]!
     const first = body[start]
     if (start === -1 || first === letterSmallN) {
-      if (defaultFor === 'absent or null' || (defaultFor === 'absent' && start === -1)) return false
+      if (defaultFor === 'absent or null' || (defaultFor === 'absent' && start === -1))
+        throw new UnfitRecordError()
       this.#whole[this.#at++] = backslash
       this.#whole[this.#at++] = letterN
-      return true
+      return
     }
     const isText = first === quote
     const unquoted = isText && !isJson ? 1 : 0
     if (this.#mayNeedEscapes && (isText ? body.subarray(start, end).includes(backslash) : isContainer(first)))
-      return unquoted === 1 ? this.#addText(body, start, end) : this.#addJson(body, start, end)
-    this.#copy(body, start + unquoted, end - unquoted)
-    return true
+      this.#addEscaped(body, start, end, unquoted === 1)
+    else this.#copy(body, start + unquoted, end - unquoted)
+  }
+
+  #addEscaped(body: Buffer, start: number, end: number, isText: boolean): void {
+    if (isText) this.#addText(body, start, end)
+    else this.#addJson(body, start, end)
   }
 
   #copy(body: Buffer, start: number, end: number): void {
@@ -182,19 +192,18 @@ class RowWriter {
   }
 
   /** Adds the text of a string with escapes. */
-  #addText(body: Buffer, start: number, end: number): boolean {
+  #addText(body: Buffer, start: number, end: number): void {
     const text: string = JSON.parse(body.toString('utf8', start, end))
-    if (!text.isWellFormed() || text.includes('\0')) return false
+    if (!text.isWellFormed() || text.includes('\0')) throw new UnfitRecordError()
     this.#at += this.#whole.write(
       text.replace(/[\\\t\n\r]/g, (one) => escapes[one]!),
       this.#at,
     )
-    return true
   }
 
   /** Adds JSON as it was sent. */
-  #addJson(body: Buffer, start: number, end: number): boolean {
-    if (!isReadable(body.subarray(start, end))) return false
+  #addJson(body: Buffer, start: number, end: number): void {
+    if (!isReadable(body.subarray(start, end))) throw new UnfitRecordError()
     for (let at = start; at < end; at++) {
       const byte = body[at]!
       if (byte === backslash || byte === tab || byte === carriageReturn) {
@@ -202,8 +211,17 @@ class RowWriter {
         this.#whole[this.#at++] = byte === tab ? letterT : byte === backslash ? backslash : letterR
       } else this.#whole[this.#at++] = byte
     }
-    return true
   }
+}
+
+/** `next`: where each of `escapedBytes` is next, as far as the body was searched. */
+function hasEscaped(body: Buffer, start: number, end: number, next: number[]): boolean {
+  let has = false
+  for (let index = 0; index < next.length; index++) {
+    if (next[index]! < start) next[index] = indexOrEnd(body, escapedBytes[index]!, start)
+    if (next[index]! < end) has = true
+  }
+  return has
 }
 
 const escapes: Record<string, string> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' }

@@ -28,6 +28,8 @@ const searchMs = 20_000
  * rejected records takes a few ms.
  */
 const idleTransactionMs = 30_000
+/** Begins a transaction in which constraints are checked by each statement. */
+export const beginSql = `BEGIN; SET LOCAL idle_in_transaction_session_timeout = ${idleTransactionMs}; SET CONSTRAINTS ALL IMMEDIATE`
 
 /** Where records are inserted. */
 interface Insertion {
@@ -52,11 +54,6 @@ export async function insert(
   }
 }
 
-export async function beginSearch(session: PostgresSession, signal: AbortSignal): Promise<void> {
-  const limit = `SET LOCAL idle_in_transaction_session_timeout = ${idleTransactionMs}`
-  await session.run(signal, `BEGIN; ${limit}; SET CONSTRAINTS ALL IMMEDIATE`)
-}
-
 /** The error of the first record that cannot be stored. Everything is rolled back. */
 export async function firstRefusal(
   to: Insertion,
@@ -68,7 +65,7 @@ export async function firstRefusal(
   const runs = singleRecords(messages, statement)
   if (runs.length === 1) return naming(rejected, runs[0]!, statement)
   const giveUpMs = performance.now() + searchMs
-  await beginSearch(session, signal)
+  await session.run(signal, beginSql)
   // Invariant: records before `good` are inserted, and the first bad one is before `bad`.
   let good = 0
   let bad = runs.length

@@ -174,6 +174,8 @@ export class MoveStore {
       await sql`UPDATE parked SET stream_seq = stream_seq + ${by} WHERE stream_seq > ${base} AND stream_seq <= ${lastSeq}`.execute(
         trx,
       )
+      // Their ranges have the old numbers.
+      await trx.deleteFrom('replays').execute()
       await setIdentity(trx, dataDirId, epochs)
     })
   }

@@ -51,7 +51,41 @@ export interface MessagePage {
   next: number | null
 }
 
+/** A bound of a range of messages: a point between two messages of the pipe. */
+export type RangeBound =
+  | { at: 'start' }
+  | { at: 'end' }
+  /** Just before this message. */
+  | { at: 'seq'; seq: number }
+  /** Just before the first message that was received at or after this time. */
+  | { at: 'time'; timeMs: number }
+
+export interface RangeQuery {
+  from: RangeBound
+  to: RangeBound
+  /** Messages after this one are counted separately. */
+  throughSeq: number
+}
+
+export interface MessageRange {
+  /** The position just before the first message. */
+  after: Cursor
+  /** The last message, or `after` for an empty range. */
+  throughSeq: number
+  messages: number
+  records: number
+  bytes: number
+  first: Pick<ListedMessage, 'seq' | 'receivedMs'> | null
+  last: Pick<ListedMessage, 'seq' | 'receivedMs'> | null
+  /** False: messages before `after` are no longer kept, and some of them may belong to the range. */
+  isComplete: boolean
+  /** The messages of the range after the `throughSeq` of the query. */
+  laterMessages: number
+}
+
 export interface History {
+  /** Counts the kept messages of a range, without a scan. */
+  range(pipeId: string, query: RangeQuery): Promise<MessageRange>
   find(msgId: string): Promise<FoundMessage | null>
   /** Newest first. */
   list(pipeId: string, query: MessageQuery): Promise<MessagePage>

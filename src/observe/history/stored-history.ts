@@ -8,6 +8,9 @@ import type {
   History,
   MessagePage,
   MessageQuery,
+  MessageRange,
+  RangeBound,
+  RangeQuery,
   TailedRecord,
   TailedRun,
   TailPosition,
@@ -29,6 +32,7 @@ export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, c
       const isTruncated = recordTexts.length < message.recordCount
       return { ...rest, bytes: body.length, recordTexts, isTruncated } satisfies FoundMessage
     },
+    range: (pipeId, query) => rangeOf(pipeId, query, reader),
     list: (pipeId, query) => list(pipeId, query, reader, lookup),
     async positionAt(pipeId, afterSeq) {
       const cursor = await (afterSeq === null ? reader.head(pipeId) : reader.cursorAt(pipeId, afterSeq))
@@ -92,6 +96,67 @@ async function list(
     beforeSeq = rows.at(-1)!.seq
   }
   return { messages, next: beforeSeq }
+}
+
+const nothing = { messages: 0, records: 0, bytes: 0 }
+/** A pipe without messages: its head is the position before the first message of every pipe. */
+const emptyPipe = '00000000-0000-0000-0000-000000000000'
+
+async function rangeOf(
+  pipeId: string,
+  { from, to, throughSeq: limitSeq }: RangeQuery,
+  reader: BufferReader,
+): Promise<MessageRange> {
+  const [fromSeq, toSeq] = [await seqBefore(pipeId, from, reader), await seqBefore(pipeId, to, reader)]
+  const after = await reader.cursorAt(pipeId, fromSeq)
+  const isComplete = from.at === 'start' || !(await isDroppedBefore(pipeId, fromSeq, from, reader))
+  const limit = await reader.cursorAt(pipeId, Math.max(after.seq, limitSeq))
+  const later = toSeq <= limit.seq ? nothing : await reader.backlog(pipeId, limit, toSeq)
+  const endSeq = Math.min(limit.seq, toSeq)
+  const counted = endSeq <= after.seq ? nothing : await reader.backlog(pipeId, after, endSeq)
+  const head = { after, ...counted, isComplete, laterMessages: later.messages }
+  if (counted.messages === 0) return { ...head, throughSeq: after.seq, first: null, last: null }
+  const { seq } = await reader.cursorAt(pipeId, endSeq)
+  const first = await messageAfter(pipeId, after.seq, reader)
+  const last = await messageAfter(pipeId, seq - 1, reader)
+  return { ...head, throughSeq: seq, first, last: last ?? first }
+}
+
+/** The greatest seq before the bound. */
+async function seqBefore(pipeId: string, bound: RangeBound, reader: BufferReader): Promise<number> {
+  switch (bound.at) {
+    case 'start':
+      return 0
+    case 'end':
+      return Number.MAX_SAFE_INTEGER
+    case 'seq':
+      return Math.max(0, bound.seq - 1)
+    case 'time':
+      return await reader.cursorAtTime(pipeId, bound.timeMs)
+  }
+}
+
+/** The times of dropped messages are not known: any of them can have been received after a time. */
+async function isDroppedBefore(
+  pipeId: string,
+  fromSeq: number,
+  { at }: RangeBound,
+  reader: BufferReader,
+): Promise<boolean> {
+  const earliest = await reader.earliest(pipeId)
+  if (fromSeq > earliest.seq || (at === 'seq' && fromSeq === earliest.seq)) return false
+  const dropped = await reader.backlog(pipeId, await reader.head(emptyPipe), earliest.seq)
+  return dropped.messages > 0
+}
+
+async function messageAfter(
+  pipeId: string,
+  afterSeq: number,
+  reader: BufferReader,
+): Promise<Pick<ListedMessage, 'seq' | 'receivedMs'> | null> {
+  const { messages } = await reader.read(pipeId, afterSeq, { maxRecords: 1, maxBytes: 1 })
+  const [first] = messages
+  return first === undefined ? null : { seq: first.seq, receivedMs: first.receivedMs }
 }
 
 async function readRun(

@@ -4,6 +4,7 @@ import path from 'node:path'
 import t from 'tap'
 import { cliEnv, finished, makeHome, removeHome, runCli, startCli } from '../../support/cli.ts'
 import { binary, cleanEnv, startDaemon } from '../../support/daemon.ts'
+import { startGateway } from '../../support/gateway.ts'
 import { startHttpSink } from '../../support/http-sink.ts'
 import { programFile } from '../../support/programs.ts'
 import { scaled } from '../../support/scale.ts'
@@ -121,6 +122,28 @@ t.test('--follow waits for what comes and ends at Ctrl-C with 130', async (t) =>
   const ended = await end
   t.equal(ended.code, 130)
   t.match(ended.stderr, /continues where it stopped/)
+})
+
+t.test('--follow repeats a pull that a gateway answers with 408; other modes end', async (t) => {
+  await filled('timed-out', 1)
+  const gateway = await startGateway(daemon.url)
+  t.teardown(() => gateway.stop())
+  const throughGateway = { ...env, PIPECTL_URL: gateway.url }
+  gateway.respondTo('/v1/pull/', 408, 1)
+  const once = await runCli(['pull', 'timed-out/pull', '--once'], { env: throughGateway })
+  t.match(once, { code: 1, stdout: '', stderr: /408/ })
+  t.equal(gateway.responded(), 1)
+  gateway.respondTo('/v1/pull/', 408, 2)
+  const consumer = startCli(['pull', 'timed-out/pull', '--follow'], { env: throughGateway })
+  t.teardown(() => consumer.kill('SIGKILL'))
+  let stdout = ''
+  consumer.stdout?.on('data', (piece: Buffer) => (stdout += piece.toString()))
+  const end = finished(consumer)
+  await until('the message came', () => stdout === '{"id":0, "v":1.10}\n')
+  consumer.kill('SIGINT')
+  const ended = await end
+  t.equal(ended.stderr.match(/408.*; trying again in \d+ s/g)?.length, 2, ended.stderr)
+  t.equal(gateway.responded(), 3)
 })
 
 t.test('explicit acknowledgement: a failed command gives the message back at once', async (t) => {

@@ -5,6 +5,7 @@ import t, { type Test } from 'tap'
 import { conditionOf } from '../../../src/apps/cli/tail/records.ts'
 import { cliEnv, finished, makeHome, removeHome, runCli, startCli } from '../../support/cli.ts'
 import { binary, cleanEnv, startDaemon, type TestDaemon } from '../../support/daemon.ts'
+import { startGateway } from '../../support/gateway.ts'
 import { programFile } from '../../support/programs.ts'
 import { until } from '../../support/until.ts'
 
@@ -232,6 +233,32 @@ t.test('a restart of the daemon and a cut connection: no loss, no repetition, an
     Array.from({ length: sent - first }, (_, n) => first + n),
   )
   t.match(tail.stderr, /connected again, continuing after \d+/)
+})
+
+t.test('a 408 of a gateway is repeated once the tail has begun, and nothing is lost', async (t) => {
+  const gateway = await startGateway(daemon.url)
+  t.teardown(() => gateway.stop())
+  const throughGateway = { ...env, PIPECTL_URL: gateway.url }
+  const pipe = await newPipe()
+  gateway.respondTo('/tail', 408, 1)
+  const first = await runCli(['tail', pipe.name], { env: throughGateway })
+  t.match(first, { code: 1, stderr: /408/ }, 'a first connection that fails is an error')
+  const tail = startTail(t, [pipe.name], throughGateway)
+  let sent = 0
+  await until('it follows', async () => {
+    await daemon.ingest(pipe.id, { id: sent++ })
+    return tail.stdout !== ''
+  })
+  const start = idsOf(tail.stdout)[0]!
+  gateway.respondTo('/tail', 408, 2)
+  gateway.cut()
+  for (let n = 0; n < 5; n += 1) await daemon.ingest(pipe.id, { id: sent++ })
+  await until('all came', () => idsOf(tail.stdout).length >= sent - start)
+  t.strictSame(
+    idsOf(tail.stdout),
+    Array.from({ length: sent - start }, (_, n) => start + n),
+  )
+  t.equal(tail.stderr.match(/408.*; trying again in \d+ s/g)?.length, 2, tail.stderr)
 })
 
 t.test('the ninth of a workspace is told what to do', async (t) => {

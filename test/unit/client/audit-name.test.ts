@@ -4,11 +4,13 @@ import type { AuditEntry } from '../../../src/contract/audit.ts'
 import type { Overview } from '../../../src/contract/overview.ts'
 
 const lanes = [{ destination_id: 'd1', destination_name: 'warehouse' }]
-const overview = { pipes: [{ pipe_id: 'p1', pipe_name: 'orders', lanes }] } as unknown as Overview
+const server_ts = '2026-01-01T00:00:30Z'
+const pipes = [{ pipe_id: 'p1', pipe_name: 'orders', lanes }]
+const overview = { server_ts, pipes } as unknown as Overview
 
 function entry(given: Partial<AuditEntry>): AuditEntry {
   return {
-    ...{ audit_id: 1, audit_ts: '', operation: 'x', address: null },
+    ...{ audit_id: 1, audit_ts: '2026-01-01T00:00:00Z', operation: 'x', address: null },
     ...{ actor: { kind: 'local', id: null, name: null }, resource_id: null, pipe_id: null },
     ...{ before: null, after: null },
     ...given,
@@ -34,6 +36,14 @@ t.test('an entry is about what people call it, whether it is still there or not'
     'd1',
     'what nobody knows is its id',
   )
+})
+
+t.test('a destination of a pipe that the overview does not know yet is not called deleted', async (t) => {
+  const created = entry({ resource_id: 'd9', pipe_id: 'p9', after: { destination_name: 'new' } })
+  t.equal(resourceName(created, overview), '(deleted)/new', 'the overview is much newer')
+  t.equal(resourceName({ ...created, audit_ts: '2026-01-01T00:00:29Z' }, overview), 'new')
+  t.equal(resourceName({ ...created, audit_ts: '2026-01-01T00:00:31Z' }, overview), 'new')
+  t.equal(resourceName(created, null), 'new', 'it is not loaded yet')
 })
 
 t.test('what changed: the fields, or one word', async (t) => {

@@ -35,6 +35,7 @@ async function cluster(t: Test) {
     node: {
       nodeId: one.nodeId,
       nodes: () => store.nodes.list(),
+      lostNodes: () => store.nodes.lost(),
       owners: () => store.pipes.owners(),
       clock: { offsetMs: -1500 },
     },
@@ -95,7 +96,43 @@ t.test('a node that leaves is forgotten; one that ends without a word stays as e
   t.strictSame(await states(), ['killed live', 'one live'], 'its successor has taken its place')
 })
 
-t.test('after an hour it is forgotten; what happened in a gap is not guessed', async (t) => {
+t.test('a node that leaves when its lease has almost ended is not taken for a lost one', async (t) => {
+  const { store, one, join, pass, states } = await cluster(t)
+  const left = await join('left')
+  await pass(4, one)
+  t.strictSame(await states(), ['left live', 'one live'], 'it is late with its heartbeat')
+  await pass(1.9, one)
+  await store.nodes.leave(left.leaseId)
+  await pass(0.1, one)
+  t.strictSame(await states(), ['one live'])
+})
+
+t.test('a killed node whose successor joins before its lease ends, and leaves later', async (t) => {
+  const { store, one, join, pass, states } = await cluster(t)
+  await join('killed')
+  await pass(2, one)
+  const successor = await join('killed')
+  await pass(5, one, successor)
+  t.strictSame(await states(), ['killed live', 'one live'])
+  await store.nodes.leave(successor.leaseId)
+  await pass(1, one)
+  t.strictSame(await states(), ['one live'])
+})
+
+t.test('a node that was paused beyond its lease and joins again is live', async (t) => {
+  const { store, one, join, pass, states } = await cluster(t)
+  const paused = await join('paused')
+  await states()
+  await pass(4, one)
+  await pass(3, one)
+  t.strictSame(await states(), ['one live', 'paused expired'])
+  const node = { nodeId: paused.nodeId, name: 'paused', version: '1', address: null }
+  await store.nodes.join(node, randomUUID(), 0, false)
+  await pass(1, one)
+  t.strictSame(await states(), ['one live', 'paused live'])
+})
+
+t.test('after an hour it is forgotten; a loss that no screen saw is known too', async (t) => {
   const { one, join, pass, states } = await cluster(t)
   await join('killed')
   await states()
@@ -111,7 +148,7 @@ t.test('after an hour it is forgotten; what happened in a gap is not guessed', a
   await states()
   await pass(4, one)
   await pass(4, one)
-  t.strictSame(await states(), ['one live'])
+  t.strictSame(await states(), ['one live', 'unseen expired'])
 })
 
 t.test('a node that cannot renew its lease says for how long', async (t) => {
@@ -133,6 +170,7 @@ t.test('metrics do not wait for a database that does not answer', async (t) => {
     node: {
       nodeId: one.nodeId,
       nodes: () => store.nodes.list(),
+      lostNodes: () => store.nodes.lost(),
       owners: () => store.pipes.owners(),
       clock: { offsetMs: 0 },
     },

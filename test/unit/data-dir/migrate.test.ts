@@ -151,6 +151,7 @@ t.test('every table is either copied or named as one that is not', async (t) => 
       parked: true,
       parked_bodies: true,
       parked_sums: true,
+      replays: true,
       destination_drift: true,
     },
     ...{ usage_marks: true, deleted_pipes: true, users: true, sessions: true, setup_tokens: true },

@@ -20,6 +20,7 @@ import { open, testFile } from './fixture.ts'
 const released: Record<number, string> = {
   25: 'fe2cc4fc7bc6d81a58541049da333dfbff5693bd3bdbd36e8929a281a2d7f8b3',
   26: '5611cb9fcc0721af693011a37ce1e74f3c1886d25b6cd1eebc9e6f0bc61dcd34',
+  28: '1b07b9b5ab2b17b113865f29099473e955b03d105802482ee6f4ce82bd91cc4c',
   27: 'e247b88cd9dfc594ec2570f2bfffd691db7affd5563a0f1c85a9729a1c052581',
 }
 

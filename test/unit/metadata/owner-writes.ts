@@ -4,7 +4,12 @@
  */
 
 import type { LaneOwner } from '../../../src/metadata/lane-ownership.ts'
-import { type DriftStore, type LaneStore, newLaneState } from '../../../src/metadata/lane-state.ts'
+import {
+  type DriftStore,
+  type LaneStore,
+  newLaneState,
+  type RangeStore,
+} from '../../../src/metadata/lane-state.ts'
 import type { NewParked, ParkedStore } from '../../../src/metadata/parked-store-port.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
 
@@ -17,10 +22,17 @@ export const notFenced = {
 
 type Writes =
   | Exclude<keyof LaneStore, (typeof notFenced.laneStore)[number]>
+  | Exclude<keyof RangeStore, 'nextRange'>
   | Exclude<keyof ParkedStore, (typeof notFenced.parkedStore)[number]>
   | (Exclude<keyof DriftStore, (typeof notFenced.driftStore)[number]> extends 'save' ? 'saveDrift' : never)
 
-export type OwnerWrite = Writes | 'savePassed' | 'saveReplayed' | 'saveDeliveredAgain' | 'countUsage'
+export type OwnerWrite =
+  | Writes
+  | 'savePassed'
+  | 'saveReplayed'
+  | 'saveDeliveredAgain'
+  | 'saveRange'
+  | 'countUsage'
 
 const cause = { code: 'stale', message: 'by an owner that was stopped', column: null, value: null } as const
 
@@ -43,6 +55,9 @@ export const absoluteWrites: readonly OwnerWrite[] = ['repair', 'countUsage']
 /** The counts of the next owner, and those of the stopped one. */
 export const countedTotals = { messages: 9, records: 90, bytes: 900 }
 const staleTotals = { messages: 8, records: 80, bytes: 800 }
+
+/** The replay of a range whose progress they save. */
+export const staleReplayId = '0198b2a0-0000-7000-8000-0000000000ff'
 
 /** Each takes the id of a parked row of ten records that is being replayed. */
 export function writesOf(
@@ -71,6 +86,10 @@ export function writesOf(
     mappingHash: 'stale',
     state: { since_ms: 1, records: 77, keys: [], other_keys: 7, unfilled: [] },
   }
+  const staleProgress = {
+    ...{ position: row, startedMs: 1, doneMessages: 7 },
+    ...{ parkedRecords: 7, expiredRecords: 7, batchNo: null },
+  }
   return {
     save: () => laneStore.save([row], [{ destinationId, pipeId, ...counts }]),
     savePassed: () => saveWith(new Map([[destinationId, [{ kind: 'message', parked: parkedOf(98, 2) }]]])),
@@ -79,6 +98,16 @@ export function writesOf(
       saveWith(
         new Map([[destinationId, [{ kind: 'delivered_again', afterSeq: 0, throughSeq: 99, generation: 9 }]]]),
       ),
+    saveRange: () =>
+      saveWith(
+        new Map([
+          [
+            destinationId,
+            [{ kind: 'range', replayId: staleReplayId, state: 'done', progress: staleProgress }],
+          ],
+        ]),
+      ),
+    numberRange: () => parkedStore.numberRange(owner),
     repair: () => laneStore.repair(row),
     pruneHistory: () => laneStore.pruneHistory(owner, 99),
     park: () => parkedStore.park(owner, [parkedOf(97, 1)]),

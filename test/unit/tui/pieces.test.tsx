@@ -5,14 +5,16 @@ import { laneRows } from '../../../src/apps/cli/lanes.ts'
 import { stateOf } from '../../../src/apps/client/workspace.ts'
 import { Board } from '../../../src/apps/tui/board.tsx'
 import { Detail } from '../../../src/apps/tui/detail.tsx'
-import { ClusterLine } from '../../../src/apps/tui/header.tsx'
-import { keyLine } from '../../../src/apps/tui/keys-help.tsx'
+import { ClusterLine, Header } from '../../../src/apps/tui/header.tsx'
+import { KeysHelp, type KeysOf, keyLines } from '../../../src/apps/tui/keys-help.tsx'
 import { nextRates, sparkline } from '../../../src/apps/tui/rates.ts'
 import { nextTroubled, rowsOf, visible } from '../../../src/apps/tui/rows.ts'
 import { keyPressesOf } from '../../../src/apps/tui/use-keys.ts'
 import type { LaneStatus } from '../../../src/contract/destination.ts'
 import type { Overview, OverviewLane, OverviewPipe } from '../../../src/contract/overview.ts'
 
+/** A page at its first line. */
+const scroll = { from: 0, limit: () => {}, onKey: () => false }
 const server_ts = '2026-01-01T00:00:00Z'
 const nowMs = Date.parse(server_ts)
 
@@ -107,13 +109,76 @@ t.test('the board shows state, backlog, age and rate, and fits any width and hei
     }
   }
   const { lastFrame } = render(<Board rows={rows} rates={rates} selectedId="d-2" width={80} height={10} />)
-  t.match(
-    lastFrame(),
-    /▶ +hook-of-the-shop +stuck +1,234 +2\.0 KiB +3m 5s +10$/m,
-    'at 80 columns the name comes first',
-  )
+  t.match(lastFrame(), /▶ +hook-of-the-shop +■ stuck +1,234 +2\.0 KiB +3m 5s +10$/m)
   const wide = render(<Board rows={rows} rates={rates} selectedId="d-2" width={100} height={10} />)
-  t.match(wide.lastFrame(), /▶ +hook-of-the-shop +stuck +1,234 +2\.0 KiB +3m 5s +10 +▁▅█/)
+  t.match(wide.lastFrame(), /▶ +hook-of-the-shop +■ stuck +1,234 +2\.0 KiB +3m 5s +10 +▁▅█/)
+})
+
+t.test('names are shown in full before sizes and charts get room', async (t) => {
+  const name = 'warehouse-of-the-shop-in-europe'
+  const longName = { ...destination('d-2', { ...stuck, parked_records: 12 }), destination_name: name }
+  const rows = rowsOf({ pipes: [pipe('omega', longName)], server_ts }, '')
+  const board = (width: number) => {
+    const { lastFrame, unmount } = render(
+      <Board rows={rows} rates={new Map([['d-2', [1, 2]]])} selectedId="d-2" width={width} height={4} />,
+    )
+    const frame = lastFrame() ?? ''
+    unmount()
+    return frame
+  }
+  t.match(board(80), / {2}warehouse-of-the-shop-in\S*… 12 parked ■ stuck +1,234 +3m 5s +2$/m)
+  t.match(board(100), / {2}warehouse-of-the-shop-in-europe 12 parked +■ stuck +1,234 +2\.0 KiB/)
+  t.match(board(140), / {2}warehouse-of-the-shop-in-europe 12 parked ■ stuck .* ▅█ 22P02: bad/)
+})
+
+t.test('stuck, retrying and blocked lanes differ in sign, word and order, without colours too', async (t) => {
+  const first_failed_ts = new Date(nowMs - 60_000).toISOString()
+  const retrying: LaneStatus = { ...stuck, attempts: 1, last_error: null }
+  const lanes = [
+    destination('d-idle', idle),
+    destination('d-retrying', retrying),
+    destination('d-failing', { ...retrying, attempts: 9, first_failed_ts }),
+    destination('d-blocked', { ...idle, lane_state: 'blocked' }),
+    destination('d-stuck', stuck),
+  ]
+  const snapshot = { server_ts, pipes: [pipe('omega', ...lanes)] }
+  const rows = rowsOf(snapshot, '')
+  t.same(
+    rows.map(({ id }) => id),
+    ['id-omega', 'd-stuck', 'd-blocked', 'd-failing', 'd-retrying', 'd-idle'],
+  )
+  const { lastFrame } = render(
+    <Board rows={rows} rates={new Map()} selectedId="d-stuck" width={80} height={10} />,
+  )
+  t.match(lastFrame()?.match(/[■○▲–●] \w+/g), [
+    '● active',
+    '■ stuck',
+    '○ blocked',
+    '▲ retrying',
+    '▲ retrying',
+    '– idle',
+  ])
+  const header = (width: number, lanesOf = lanes) => {
+    const overview = { ...snapshot, pipes: [pipe('omega', ...lanesOf)] } as Overview
+    const shown = render(
+      <Box width={width}>
+        <Header
+          feed={{ snapshot: overview, rates: new Map(), staleBecause: null }}
+          {...{ url: 'http://127.0.0.1:8080', alerts: null, readOnly: false, wiped: 0, width }}
+        />
+      </Box>,
+    )
+    const line = shown.lastFrame() ?? ''
+    shown.unmount()
+    return line
+  }
+  t.match(
+    header(120),
+    /^pipectl http\S+ {2}■ 1 stuck {2}▲ 2 retrying {2}○ 1 blocked {2}0 pending {2}1 pipe {2}5 lanes$/,
+  )
+  t.match(header(80), /^pipectl http\S+ {2}■ 1 stuck {2}▲ 2 retrying {2}○ 1 blocked {2}0 pending$/)
+  t.equal(header(50), 'pipectl ■ 1 stuck  ▲ 2 retrying  ○ 1 blocked')
+  t.match(header(80, [destination('d-idle', idle)]), /no problems/)
 })
 
 t.test('a lane as it was last saved is marked on the board, in the detail and in tables', async (t) => {
@@ -122,11 +187,13 @@ t.test('a lane as it was last saved is marked on the board, in the detail and in
   const board = render(
     <Board rows={rows} rates={new Map()} selectedId="d-2" width={60} height={10} />,
   ).lastFrame()
-  t.match(board, / stuck\? /)
+  t.match(board, / ■ stuck\? /)
   const row = rows.find((one) => one.id === 'd-2')
   if (row === undefined) throw new Error('no such row')
-  const detail = render(<Detail row={row} blocking={null} height={22} nowMs={0} />).lastFrame()
-  t.match(detail, /state +stuck, as saved last: delivery does not respond/)
+  const detail = render(
+    <Detail row={row} blocking={null} {...{ width: 100, height: 22, scroll }} nowMs={0} />,
+  ).lastFrame()
+  t.match(detail, /state +■ stuck, as saved last: delivery does not respond/)
   t.equal(stateOf(stale), 'stuck (stale)')
   t.equal(stateOf(destination('d-2', stuck)), 'stuck')
   t.equal(stateOf(destination('d-2', { ...stuck, last_error: null })), 'retrying', 'not rejected')
@@ -186,7 +253,7 @@ t.test('the detail of a lane shows error and records, harmless for the terminal'
     <Detail
       row={row}
       blocking={{ ...blocking, from: 17, refused: 17 }}
-      height={22}
+      {...{ width: 100, height: 22, scroll }}
       nowMs={Date.parse('2026-01-01T00:05:00Z')}
     />,
   )
@@ -200,31 +267,55 @@ t.test('a detail says which record, column and value were refused, and what is a
   const row = rowsOf({ server_ts, pipes: [pipe('refused', destination('d', stuck))] }, '')[1]!
   const { lastFrame } = render(
     <Box width={120}>
-      <Detail row={row} blocking={null} height={20} nowMs={0} />
+      <Detail row={row} blocking={null} {...{ width: 120, height: 20, scroll }} nowMs={0} />
     </Box>,
   )
   t.match(lastFrame(), /error +permanent 22P02: bad .* \[record_index 3, column "n", value "x"\]/)
   t.match(lastFrame(), /at fault +the records: /)
 })
 
-t.test('a detail that is too long for the screen loses its last lines, not its first ones', async (t) => {
+t.test('a long detail is wrapped and scrolls; nothing of it is cut at 60 columns', async (t) => {
+  const words = Array.from({ length: 40 }, (_, index) => `word-${index}`).join(' ')
   const lane = {
     ...stuck,
     last_error: {
-      ...{ class: 'permanent', code: 'x', message: 'long '.repeat(40) },
+      ...{ class: 'permanent', code: 'x', message: words },
       ...{ fault: 'destination', record_index: null, column: null, value: null },
     },
   } satisfies LaneStatus
   const row = rowsOf({ server_ts, pipes: [pipe('long', destination('d', lane))] }, '')[1]!
-  const { lastFrame } = render(
-    <Box width={60}>
-      <Detail row={row} blocking={null} height={8} nowMs={0} />
-    </Box>,
-  )
-  const lines = (lastFrame() ?? '').split('\n')
-  t.match(lines[0], /^lane +long\/hook-of-the-shop$/)
-  t.match(lines[1], /^target +http-endpoint +http:\/\/x\/$/)
-  t.ok(lines.length <= 8)
+  let limit = 0
+  const shown = (from: number) => {
+    const { lastFrame, unmount } = render(
+      <Box width={60}>
+        <Detail
+          row={row}
+          blocking={null}
+          {...{ width: 60, height: 8, nowMs: 0 }}
+          scroll={{ ...scroll, from, limit: (last) => (limit = last) }}
+        />
+      </Box>,
+    )
+    const lines = (lastFrame() ?? '').split('\n')
+    unmount()
+    t.ok(lines.length <= 8)
+    t.ok(lines.every((line) => line.length <= 60))
+    return lines
+  }
+  const first = shown(0)
+  t.match(first[0], /^lane +long\/hook-of-the-shop$/)
+  t.match(first[1], /^target +http-endpoint +http:\/\/x\/$/)
+  t.match(first[4], /^ {18}word-/, 'continued below its beginning')
+  t.match(first[7], /^▼ \d+ more lines: PgDn$/)
+  const all = Array.from({ length: limit + 1 }, (_, from) => shown(from).slice(0, -1)).flat()
+  for (const wanted of words.split(' '))
+    t.ok(
+      all.some((line) => line.includes(wanted)),
+      wanted,
+    )
+  t.ok(all.some((line) => line.includes('the destination: no record is at fault')))
+  t.same(shown(limit + 50), shown(limit), 'it ends with its last line')
+  t.match(shown(limit).at(-1), /the end; PgUp goes back/)
 })
 
 t.test('of a cluster: its nodes on a line, and in the line of a pipe the one that has it', async (t) => {
@@ -259,7 +350,12 @@ t.test('of a cluster: its nodes on a line, and in the line of a pipe the one tha
     shown.unmount()
     return lines
   }
-  t.match(board(80, true), [/STATE +NODE +BACKLOG/, /alpha +active +a +0/, /pull|hook/, /beta +active +- +0/])
+  t.match(board(80, true), [
+    /STATE +NODE +BACKLOG/,
+    /alpha +● active +a +0/,
+    /pull|hook/,
+    /beta +● active +- +0/,
+  ])
   t.notMatch(board(80, false)[0], 'NODE')
   t.notMatch(board(40, true)[0], 'NODE', 'on a narrow screen it gives way')
 })
@@ -300,14 +396,42 @@ t.test('small pieces', async (t) => {
   t.same(keyPressesOf('c', { ctrl: true }), [])
 })
 
-t.test('the line of keys holds whole keys, as many as fit', async (t) => {
-  t.match(keyLine(false, 200), /↑↓ choose$/)
+t.test('at 80 columns two lines name every key of each page', async (t) => {
+  const lines = (
+    page: KeysOf,
+    { width = 80, most = 2, readOnly = false, canSkip = true, before = '' } = {},
+  ) => keyLines({ page, readOnly, canSkip, before }, width, most)
+  const whole = (page: KeysOf) => lines(page, { width: 1000, most: 1 })[0]!
+  for (const page of ['board', 'detail', 'parked', 'record', 'keys'] as const) {
+    const shown = lines(page)
+    t.ok(shown.length <= 2 && shown.every((line) => line.length <= 80), page)
+    t.equal(shown.join('  '), whole(page), `${page}: none is left out`)
+  }
   t.match(
-    keyLine(false, 80),
-    /s skip {2}r retry {2}b block {2}x parked {2}w rewind {2}p pause/,
-    'those that act come first',
+    whole('board'),
+    /s skip {2}r retry {2}b block {2}x parked {2}w rewind {2}p pause .* a problems only/,
   )
-  t.ok(keyLine(false, 80).length <= 80)
-  t.notMatch(keyLine(true, 200), /skip/)
-  t.notMatch(keyLine(false, 200, false), /skip/)
+  t.match(whole('parked'), /r replay {2}d discard {2}R replay all/)
+  t.match(lines('board', { most: 1 })[0], /s skip .* p pause/, 'of one line, those that act come first')
+  t.match(lines('board', { before: '[x]' })[0], /^\[x\] {2}\? keys/)
+  t.notMatch(lines('board', { readOnly: true }).join(), /skip|rewind/)
+  t.notMatch(lines('board', { canSkip: false }).join(), /skip/)
+})
+
+t.test('the page of keys explains every key, also on a low and narrow terminal', async (t) => {
+  const shown = (from: number, width: number, height: number) => {
+    const { lastFrame, unmount } = render(
+      <KeysHelp readOnly={false} scroll={{ ...scroll, from }} {...{ width, height }} />,
+    )
+    const frame = lastFrame() ?? ''
+    unmount()
+    return frame
+  }
+  t.notMatch(shown(0, 80, 21), /more line/, 'it fits into 80x24')
+  const narrow = Array.from({ length: 40 }, (_, from) => shown(from, 60, 11)).join('\n')
+  for (const key of '? q esc s r b x w p a / n enter ↑↓ PgDn Home'.split(' '))
+    t.ok(
+      narrow.split('\n').some((line) => line.startsWith(`  ${key} `)),
+      key,
+    )
 })

@@ -52,8 +52,8 @@ t.test('top in a terminal of 80×24: skip, retry, resize without ghosts, quit', 
   chmodSync(script, 0o700)
   await tmux('new-session', '-d', '-s', 'top', '-x', '80', '-y', '24', `sh ${script}`)
 
-  await shows(/http-endpoint +stuck/)
-  await shows(/1 needs attention/)
+  await shows(/http-endpoint +■ stuck/)
+  await shows(/■ 1 stuck/)
   await tmux('send-keys', '-t', 'top', 'n')
   await shows(/▶ +http-endpoint/)
   await tmux('send-keys', '-t', 'top', 'Home')
@@ -68,10 +68,10 @@ t.test('top in a terminal of 80×24: skip, retry, resize without ghosts, quit', 
 
   await until('the next message blocks', async () => (await lane()).blocking_msg_id !== null)
   sink.respondWith(() => ({ status: 200 }))
-  await shows(/1 needs attention/)
+  await shows(/■ 1 stuck/)
   await tmux('send-keys', '-t', 'top', 'r')
   await until('the retried message is delivered', async () => (await lane()).pending_messages === 0)
-  await shows(/ 1 parked +idle/)
+  await shows(/ 1 parked +– idle/)
 
   // The next key takes the notice away, and the line of keys is back.
   await tmux('send-keys', '-t', 'top', 'k')

@@ -3,7 +3,7 @@
 import { usageFailure } from '../../client/failure.ts'
 import { singleLine, valueText } from '../../client/json-text.ts'
 import { printableJson } from '../../client/printable.ts'
-import { cut } from '../table.ts'
+import { cut } from '../../client/terminal-text.ts'
 import { paint } from '../terminal.ts'
 
 /** lines: for people. ndjson: only the record. json: with msg_id, stream_seq, index and received_ts. */
