@@ -18,6 +18,7 @@ import { addBlockingMessageCommand } from './blocking-message.ts'
 import { clientCommand, group } from './define.ts'
 import { addLatencyCommand } from './latency.ts'
 import { listView, oneView, print, type View } from './output.ts'
+import { addReplayCommands } from './range-replays.ts'
 import { findDestination, findPipe } from './references.ts'
 import { addRetryCommand, nothingBlocks } from './retry-lanes.ts'
 import { addRewindCommand } from './rewind.ts'
@@ -63,6 +64,7 @@ export function addLanesCommands(program: Command): void {
   addRetryCommand(lanes)
   addLatencyCommand(lanes)
   addRewindCommand(lanes)
+  addReplayCommands(lanes)
   addBlockingMessageCommand(lanes)
 }
 

@@ -92,7 +92,12 @@ t.test(
     const { kept, counted, bodies } = await sums()
     t.match(counted, kept as object)
     t.equal(bodies?.bytes, kept?.body_bytes)
-    t.strictSame(await metadata.parkedStore.counts(id), { rows: 2, isReplaying: false, droppedRecords: 0 })
+    t.strictSame(await metadata.parkedStore.counts(id), {
+      rows: 2,
+      isReplaying: false,
+      droppedRecords: 0,
+      hasRanges: false,
+    })
   },
 )
 
@@ -220,7 +225,12 @@ t.test('replays: in order, one that was begun first, numbered upwards', async (t
     ),
     0,
   )
-  t.strictSame(await parkedStore.counts(id), { rows: 3, isReplaying: true, droppedRecords: 0 })
+  t.strictSame(await parkedStore.counts(id), {
+    rows: 3,
+    isReplaying: true,
+    droppedRecords: 0,
+    hasRanges: false,
+  })
   t.equal(await parkedStore.nextReplay(id, 6), null, 'the lane has not come so far')
   const first = await parkedStore.nextReplay(id, 8)
   t.match(first, { replays: 1, replayNo: null, firstIndex: 0, message: { seq: 7, recordCount: 1 } })

@@ -1,7 +1,7 @@
 /**
  * The building blocks of pages: heading, sections, notices, facts, tables that become cards, code with a copy button.
  */
-import { type ReactNode, useEffect, useId } from 'react'
+import { isValidElement, type ReactNode, useEffect, useId } from 'react'
 import { Copy } from './copy.tsx'
 import styles from './layout.module.css'
 
@@ -139,13 +139,21 @@ export function Facts({
   return (
     <dl className={`${styles.facts} ${big ? styles.big : ''}`}>
       {facts.map(([name, value]) => (
-        <div key={name}>
+        <div key={name} className={isLongText(value) ? styles.wide : undefined}>
           <dt>{name}</dt>
           <dd>{value}</dd>
         </div>
       ))}
     </dl>
   )
+}
+
+/** Half the width of a phone has about this number of characters. */
+const longestHalf = 22
+
+function isLongText(value: ReactNode): boolean {
+  const text = isValidElement<{ text?: unknown }>(value) ? value.props.text : value
+  return typeof text === 'string' && text.length > longestHalf
 }
 
 export interface Column<Row> {
@@ -155,6 +163,8 @@ export interface Column<Row> {
   isNumber?: boolean
   /** Does not wrap on wide screens, even if another column has a long text. */
   isShort?: boolean
+  /** An error or another sentence: on a phone it has the full width, below its label. */
+  isLong?: boolean
   /** Rows can be sorted by this value. Null: the row has none. */
   sortBy?: (row: Row) => string | number | null
 }
@@ -167,9 +177,12 @@ export interface Sorting {
   onSort: (label: string | null) => void
 }
 
-function cellClass({ label, isNumber, isShort }: Pick<Column<unknown>, 'label' | 'isNumber' | 'isShort'>) {
+type CellKind = Pick<Column<unknown>, 'label' | 'isNumber' | 'isShort' | 'isLong'>
+
+function cellClass({ label, isNumber, isShort, isLong }: CellKind) {
   if (label === '') return styles.buttons
   if (isNumber) return styles.number
+  if (isLong) return styles.long
   return isShort ? styles.short : undefined
 }
 
@@ -199,10 +212,10 @@ export function Table<Row>({
       <tbody>
         {rows.map((row) => (
           <tr key={keyOf(row)}>
-            {columns.map(({ label, cell, isNumber, isShort }) => (
-              <td key={label} data-label={label} className={cellClass({ label, isNumber, isShort })}>
-                <div>{cell(row)}</div>
-              </td>
+            {columns.map((column) => (
+              <Cell key={column.label} column={column}>
+                {column.cell(row)}
+              </Cell>
             ))}
           </tr>
         ))}
@@ -233,6 +246,16 @@ function SortButton({ label, sorting }: { label: string; sorting: Sorting }) {
       {label}
       <span aria-hidden="true">{by !== label ? '' : isDescending ? '↓' : '↑'}</span>
     </button>
+  )
+}
+
+/** A cell without a value is left out of a card. */
+function Cell({ column, children }: { column: CellKind; children: ReactNode }) {
+  const isEmpty = children === '–' || children === '' || children === null
+  return (
+    <td data-label={column.label} data-empty={isEmpty ? '' : undefined} className={cellClass(column)}>
+      <div>{children}</div>
+    </td>
   )
 }
 

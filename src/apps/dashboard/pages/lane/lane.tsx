@@ -15,6 +15,7 @@ import { usePipeOverview, useRate } from '../../data/overview.ts'
 import { useBlockingMessage, useDestination } from '../../data/queries.ts'
 import { ButtonLink, formStyles } from '../../ui/controls.tsx'
 import { Loading } from '../../ui/failure.tsx'
+import { Id, IdCopy } from '../../ui/id.tsx'
 import { Cause, nameOf, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
 import { Facts, Notice, Page, Section, Table } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
@@ -222,7 +223,13 @@ function Config({ destination }: { destination: Destination }) {
                 ] as const,
               ]
             : []),
-          ['Id', <code key="id">{destination.destination_id}</code>],
+          [
+            'Id',
+            <span key="id">
+              <Id id={destination.destination_id} />
+              <IdCopy id={destination.destination_id} what="the id of the destination" />
+            </span>,
+          ],
         ]}
       />
       {columns === undefined || columns.length === 0 ? null : (
@@ -233,7 +240,11 @@ function Config({ destination }: { destination: Destination }) {
           columns={[
             { label: 'Column', cell: (column) => <Outside text={column.column_name} /> },
             { label: 'JSON type', cell: (column) => column.column_type },
-            { label: 'Key', cell: (column) => <Outside text={column.source_field ?? '–'} /> },
+            {
+              label: 'Key',
+              cell: ({ source_field: key }) =>
+                key === undefined || key === null ? '–' : <Outside text={key} />,
+            },
             { label: 'Role', cell: (column) => column.semantic_role ?? '–' },
             { label: 'Required', cell: (column) => (column.nullable ? 'no' : 'yes') },
           ]}

@@ -79,6 +79,7 @@ function useLaneColumns(showsPipe: boolean): Column<LaneOfPipe>[] {
     {
       label: 'Lane',
       cell: (one) => <State lane={one} />,
+      isLong: true,
       sortBy: ({ destination }) => worstFirst.indexOf(laneWord(destination)),
     },
     {

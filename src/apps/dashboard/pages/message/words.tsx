@@ -3,13 +3,17 @@ import { Link } from 'wouter'
 import type { LaneStatus } from '../../../../contract/destination.ts'
 import type { MessageState } from '../../../../contract/message.ts'
 import { messageWord } from '../../../../contract/state-words.ts'
+import { Id, IdCopy } from '../../ui/id.tsx'
 import { Word } from '../../ui/state.tsx'
 
 export function MessageLink({ msgId }: { msgId: string }) {
   return (
-    <Link to={`/messages/${msgId}`}>
-      <code>{msgId}</code>
-    </Link>
+    <>
+      <Link to={`/messages/${msgId}`}>
+        <Id id={msgId} />
+      </Link>
+      <IdCopy id={msgId} what="the id of the message" />
+    </>
   )
 }
 

@@ -201,6 +201,7 @@ function columnsOf(place: LaneRef): Column<ParkedRecord>[] {
     {
       label: 'Error',
       cell: (one) => <Outside text={errorWords(one.error)} />,
+      isLong: true,
       sortBy: (one) => errorWords(one.error),
     },
     {
