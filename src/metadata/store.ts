@@ -51,10 +51,11 @@ export interface ParkedPosition {
   index: number
 }
 
-/** Selects parked rows of a destination: all (`ids` null) or these, with one error code or (null) any. */
+/** Selects parked rows of a destination: all (`ids` null) or these, with one error code and reason or (null) any. */
 export interface ParkedSelector {
   ids: readonly string[] | null
   errorCode: string | null
+  reason: ParkedReason | null
 }
 
 export interface ParkedQuery {

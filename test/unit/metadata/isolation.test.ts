@@ -162,7 +162,7 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
     void t.equal(
       await metadata.parked.replayMany(
         { workspaceId: stranger, destinationId },
-        { ids: null, errorCode: null },
+        { ids: null, errorCode: null, reason: null },
       ),
       0,
     ),
@@ -170,7 +170,7 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
     void t.equal(
       await metadata.parked.discardMany(
         { workspaceId: stranger, destinationId },
-        { ids: null, errorCode: null },
+        { ids: null, errorCode: null, reason: null },
       ),
       0,
     ),

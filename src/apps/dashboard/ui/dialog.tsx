@@ -13,6 +13,8 @@ interface DialogProps {
   side?: boolean
   /** Above other dialogs. */
   top?: boolean
+  /** Near the top of the window; the title is only read out, and a click outside closes it. */
+  palette?: boolean
   children: ReactNode
 }
 
@@ -23,6 +25,7 @@ export function Dialog({
   wide = false,
   side = false,
   top = false,
+  palette = false,
   children,
 }: DialogProps) {
   const opener = useRef<Element | null>(null)
@@ -30,7 +33,9 @@ export function Dialog({
   return (
     <Radix.Root open={open} onOpenChange={(isOpen) => (isOpen ? undefined : onClose?.())}>
       <Radix.Portal>
-        <Radix.Overlay className={`${styles.overlay} ${top ? styles.top : ''} ${side ? styles.beside : ''}`}>
+        <Radix.Overlay
+          className={`${styles.overlay} ${top ? styles.top : ''} ${palette ? styles.palette : ''} ${side ? styles.beside : ''}`}
+        >
           <Radix.Content
             ref={content}
             className={`${styles.content} ${wide ? styles.wide : ''} ${side ? styles.side : ''}`}
@@ -48,8 +53,8 @@ export function Dialog({
               if (opener.current instanceof HTMLElement) opener.current.focus()
             }}
             // A click outside must not discard typed text.
-            onPointerDownOutside={(event) => event.preventDefault()}
-            onInteractOutside={(event) => event.preventDefault()}
+            onPointerDownOutside={palette ? undefined : (event) => event.preventDefault()}
+            onInteractOutside={palette ? undefined : (event) => event.preventDefault()}
           >
             <Radix.Title className={styles.title}>{title}</Radix.Title>
             {children}

@@ -1,23 +1,30 @@
 /** All pipes, with a search by name, description, destination or state. */
-import { useDeferredValue, useEffect, useRef, useState } from 'react'
+import { useDeferredValue, useEffect, useMemo, useRef } from 'react'
 import { useSearch } from 'wouter'
 import { matchesPipe } from '../../../client/overview.ts'
 import { useOverview } from '../../data/overview.ts'
-import { ButtonLink, TextField } from '../../ui/controls.tsx'
+import { ButtonLink } from '../../ui/controls.tsx'
 import { Empty, Page, Section, Skeleton } from '../../ui/layout.tsx'
 import { usePage } from '../../ui/paging.tsx'
-import { PipeTable } from './pipe-table.tsx'
+import { useSearchField } from '../../ui/search-field.tsx'
+import { useSorted } from '../../ui/sort.tsx'
+import { PipeTable, usePipeColumns } from './pipe-table.tsx'
 
 export function PipesPage() {
   const { data: overview } = useOverview()
-  const [filter, setFilter] = useState('')
-  const wanted = useDeferredValue(filter)
-  const found = (overview?.pipes ?? []).filter((pipe) => matchesPipe(pipe, wanted))
-  const { rows, pager } = usePage(found, 'pipe')
-  const field = useRef<HTMLInputElement>(null)
+  const input = useRef<HTMLInputElement>(null)
+  const { text, field } = useSearchField({
+    ref: input,
+    placeholder: 'name, destination or state, e.g. stuck',
+  })
+  const wanted = useDeferredValue(text)
+  const pipes = overview?.pipes
+  const found = useMemo(() => (pipes ?? []).filter((pipe) => matchesPipe(pipe, wanted)), [pipes, wanted])
+  const { rows: sorted, sorting, choice } = useSorted(usePipeColumns(), found)
+  const { rows, pager } = usePage(sorted, 'pipe')
   const search = useSearch()
   useEffect(() => {
-    if (search.includes('search')) field.current?.focus()
+    if (new URLSearchParams(search).has('search')) input.current?.focus()
   }, [search])
   return (
     <Page
@@ -29,14 +36,7 @@ export function PipesPage() {
         </ButtonLink>
       }
     >
-      <TextField
-        ref={field}
-        label="Search"
-        type="search"
-        placeholder="name, destination or state, e.g. stuck"
-        value={filter}
-        onValue={setFilter}
-      />
+      {field}
       {overview === undefined ? (
         <Skeleton />
       ) : found.length === 0 ? (
@@ -49,7 +49,8 @@ export function PipesPage() {
         </Empty>
       ) : (
         <Section title={wanted === '' ? 'All pipes' : 'Matching pipes'}>
-          <PipeTable pipes={rows} />
+          {choice}
+          <PipeTable pipes={rows} sorting={sorting} />
           {pager}
         </Section>
       )}
