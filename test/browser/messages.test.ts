@@ -19,7 +19,7 @@ t.test('a viewer finds a message by its id, and the record that is parked', asyn
   const { page, problems, close } = await dashboard.visit('viewer')
   await page.getByRole('link', { name: 'Messages' }).click()
   await page.getByLabel('msg_id', { exact: true }).fill(` ${msgId} `)
-  await page.getByRole('button', { name: 'Search', exact: true }).click()
+  await page.getByRole('button', { name: 'Find', exact: true }).click()
   await page.getByRole('link', { name: `${msgId.slice(0, 8)}…${msgId.slice(-8)}` }).click()
   await page.getByRole('link', { name: 'Open page' }).click()
   await page.getByRole('heading', { name: 'Message', level: 1 }).waitFor()

@@ -12,7 +12,7 @@ import { type Column, Soft, Table } from '../../ui/layout.tsx'
 import { Mark, worstFirst } from '../../ui/state.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import styles from './messages.module.css'
-import { changedSearch } from './search.ts'
+import { withOpen } from './search.ts'
 
 export type Message = MessageList['messages'][number]
 
@@ -25,7 +25,7 @@ export function MessageRows({ pipe, messages }: { pipe: OverviewPipe; messages: 
         label: 'Message',
         cell: ({ msg_id: id }) => (
           <span className={styles.id}>
-            <Link to={`/messages?${changedSearch(search, { openId: id })}`} title={id}>
+            <Link to={withOpen(search, id)} title={id}>
               <code>{shortId(id)}</code>
             </Link>
             <Copy text={id} what="msg_id" isSmall />

@@ -5,10 +5,11 @@
  */
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { useMemo } from 'react'
-import { useLocation, useSearch } from 'wouter'
+import { useSearch } from 'wouter'
 import { type MessageState, messageStates } from '../../../../contract/state-words.ts'
 import { hourMs } from '../../../../platform/quantities.ts'
 import type { MessageList } from '../../../client/client.ts'
+import { useSetParams } from '../../data/address.ts'
 import { api } from '../../data/api.ts'
 import { type HourRange, useHourRange } from '../../data/hour-range.ts'
 
@@ -49,21 +50,23 @@ export function useMessageFilters(): MessageFilters {
   }, [search])
 }
 
-/** Returns a function that changes some filters in the address. */
+/** Returns a function that changes some filters in the address. The back button closes the panel. */
 export function useSetMessageFilters(): (changed: Partial<MessageFilters>) => void {
-  const [place, go] = useLocation()
-  const search = useSearch()
-  return (changed) => go(`${place}?${changedSearch(search, changed)}`, { replace: !('openId' in changed) })
+  const setParams = useSetParams()
+  return (changed) =>
+    setParams(
+      Object.fromEntries(
+        Object.entries(changed).map(([name, value]) => [names[name as keyof MessageFilters], value]),
+      ),
+      'openId' in changed,
+    )
 }
 
-export function changedSearch(search: string, changed: Partial<MessageFilters>): URLSearchParams {
-  const next = new URLSearchParams(search)
-  for (const [name, value] of Object.entries(changed)) {
-    const key = names[name as keyof MessageFilters]
-    if (value === null) next.delete(key)
-    else next.set(key, value)
-  }
-  return next
+/** The address of the page with a message in the panel. */
+export function withOpen(search: string, msgId: string): string {
+  const params = new URLSearchParams(search)
+  params.set(names.openId, msgId)
+  return `/messages?${params}`
 }
 
 /** The times of a range, as of now. */

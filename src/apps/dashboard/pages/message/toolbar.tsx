@@ -1,4 +1,4 @@
-/** The filters of the messages page. Choices apply at once, texts with Enter or Search. */
+/** The filters of the messages page. Choices apply at once, texts with Enter or Find. */
 import { useEffect, useState } from 'react'
 import type { OverviewPipe } from '../../../../contract/overview.ts'
 import { conditionIn } from '../../../../contract/record-condition.ts'
@@ -71,7 +71,7 @@ export function Toolbar({ pipe, pipes, filters }: ToolbarProps) {
           value={msgId}
           onValue={setMsgId}
         />
-        <Button type="submit">Search</Button>
+        <Button type="submit">Find</Button>
       </form>
       <TimeRange of="messages" />
     </search>
