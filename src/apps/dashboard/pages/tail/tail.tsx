@@ -3,7 +3,7 @@ import { useState } from 'react'
 import { Link } from 'wouter'
 import { count, counted } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
-import { singleLine } from '../../../client/json-text.ts'
+import { singleLine, valueText } from '../../../client/json-text.ts'
 import { isNotFound } from '../../data/api.ts'
 import { usePipe } from '../../data/queries.ts'
 import { Button, formStyles, TextField } from '../../ui/controls.tsx'
@@ -11,7 +11,6 @@ import { CliTwin, type Column, Facts, Notice, Page, Section, Soft, Table } from 
 import { Marked } from '../../ui/state.tsx'
 import { exactTime, Outside } from '../../ui/text.tsx'
 import { Gone, PipeCrumb } from '../pipe/crumbs.tsx'
-import { filterOf } from './filter.ts'
 import { shownRows, type TailRow, type TailState, useTail } from './follow.ts'
 import styles from './tail.module.css'
 
@@ -151,4 +150,21 @@ function ConnectionNotice({ state, ended }: { state: TailState; ended: string | 
       Ended: <Outside text={ended} />
     </Notice>
   )
+}
+
+/**
+ * The filter `key=value` is compared with the JSON text, so that 1.10 is not 1.1. Null: the text is not a valid filter. An
+ * empty filter matches every record.
+ */
+function filterOf(text: string): ((recordText: string) => boolean) | null {
+  const given = text.trim()
+  if (given === '') return () => true
+  const at = given.indexOf('=')
+  if (at < 1) return null
+  const [key, wanted] = [given.slice(0, at).trim(), given.slice(at + 1).trim()]
+  return (recordText) => {
+    const value = valueText(recordText, key)
+    if (value === null) return false
+    return value === wanted || (value.startsWith('"') && JSON.parse(value) === wanted)
+  }
 }
