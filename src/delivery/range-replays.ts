@@ -43,6 +43,7 @@
  * A stale owner in a cluster checks its lease before each attempt. If it is stopped after that check, it can send the
  * batch of that attempt, which the new owner has loaded and repeats under the same identity. It saves nothing.
  */
+import { isDeepStrictEqual } from 'node:util'
 import { v5 } from 'uuid'
 import type { DeliveryError } from '../destinations/driver.ts'
 import { descriptorOf } from '../destinations/drivers.ts'
@@ -109,8 +110,11 @@ export class RangeReplays {
   /** The batch of a replay is cut again, as the lane's own. */
   reconfigured(before: LaneSpec, after: LaneSpec): void {
     const current = this.#current
-    current?.course.progress.forgetTimeouts()
-    current?.change(transition.afterReconfigured(current.row, before, after))
+    if (current === null) return
+    current.course.progress.forgetTimeouts()
+    if (!isDeepStrictEqual(before.transform, after.transform))
+      current.course.parking.transformChanged(current.row)
+    current.change(transition.afterReconfigured(current.row, before, after))
   }
 
   /** Another replay has taken a greater number. */

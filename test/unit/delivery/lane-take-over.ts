@@ -51,7 +51,7 @@ export async function testTakeOver(t: Test, open: OpenBackEnd): Promise<void> {
     destination.react = () => 'partly'
     destination.takes = 3
     destination.isSlowWhenFull = true
-    const which = { ids: null, errorCode: null }
+    const which = { ids: null, errorCode: null, reason: null }
     await stack.metadata.parked.replayMany(
       { workspaceId: stack.backEnd.workspaceId, destinationId: id },
       which,
