@@ -189,5 +189,6 @@ export const database = {
   target: ({ host, database, table }) => `${host}/${database} ${table}`,
   targetKey: (config) => [config.host, String(portOf(config)), config.database, config.table],
   server: (config) => `${String(config.host).toLowerCase()} ${portOf(config)}`,
+  shownServer: (config) => `${config.host}:${portOf(config)}`,
   verification: (config) => ['none', 'ca', 'full'].indexOf(tlsVerifyOf(config)),
 } as const satisfies TypeFacts

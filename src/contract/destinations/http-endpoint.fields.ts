@@ -1,5 +1,5 @@
 /** An HTTP endpoint. */
-import { optionalSecret, originOf, type ResolvedFields } from './config-field.ts'
+import { hostOf, optionalSecret, originOf, type ResolvedFields } from './config-field.ts'
 import { type ConnectionUrl, ConnectionUrlError } from './connection-url.ts'
 import { sendAtOnce, type TypeFacts } from './type-facts.ts'
 
@@ -146,6 +146,7 @@ export const httpEndpoint = {
   target: ({ url }) => String(url),
   targetKey: ({ url }) => [url],
   server: ({ url }) => originOf(String(url)),
+  shownServer: ({ url }) => hostOf(String(url)),
 } as const satisfies TypeFacts
 
 export type BodyFormat = ResolvedFields<typeof httpEndpoint.fields>['body_format']

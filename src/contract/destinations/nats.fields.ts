@@ -1,5 +1,5 @@
 /** A NATS JetStream destination. Records are published to subjects. */
-import { optionalSecret, pem } from './config-field.ts'
+import { hostOf, optionalSecret, pem } from './config-field.ts'
 import { type ConnectionUrl, ConnectionUrlError, rejectUnknownParameters } from './connection-url.ts'
 import { sendAtOnce, type TypeFacts } from './type-facts.ts'
 
@@ -140,5 +140,7 @@ export const nats = {
   target: ({ url, subject }) => `${url} ${subject}`,
   targetKey: ({ url, subject }) => [url, subject],
   server: ({ url }) => String(url).toLowerCase(),
+  // Several servers are separated by commas.
+  shownServer: ({ url }) => String(url).split(',').map(hostOf).join(', '),
   verification: ({ tls_verify }) => (tls_verify === false ? 0 : 1),
 } as const satisfies TypeFacts

@@ -1,5 +1,5 @@
 /** An S3-compatible object store. */
-import { type Config, oneOf, optionalSecret, originOf } from './config-field.ts'
+import { type Config, hostOf, oneOf, optionalSecret, originOf } from './config-field.ts'
 import { type ConnectionUrl, ConnectionUrlError, rejectUnknownParameters } from './connection-url.ts'
 import type { TypeFacts } from './type-facts.ts'
 
@@ -133,4 +133,6 @@ export const objectStore = {
   targetKey: ({ endpoint, bucket, key_template }) => [endpoint ?? null, bucket, key_template ?? null],
   // Without an endpoint the server is AWS, which is always the same.
   server: ({ endpoint }) => (typeof endpoint === 'string' ? originOf(endpoint) : null),
+  shownServer: ({ endpoint, bucket }) =>
+    `${typeof endpoint === 'string' ? hostOf(endpoint) : 's3'}, bucket ${bucket}`,
 } as const satisfies TypeFacts

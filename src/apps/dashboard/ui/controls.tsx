@@ -145,7 +145,11 @@ export function Check({
   error,
   checked,
   onValue,
-}: Omit<Described, 'optional'> & { checked: boolean; onValue: (checked: boolean) => void }) {
+}: Omit<Described, 'optional' | 'label'> & {
+  label: ReactNode
+  checked: boolean
+  onValue: (checked: boolean) => void
+}) {
   const id = useId()
   return (
     <div>

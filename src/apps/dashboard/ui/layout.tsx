@@ -165,14 +165,27 @@ export interface Column<Row> {
   isShort?: boolean
   /** An error or another sentence: on a phone it has the full width, below its label. */
   isLong?: boolean
+  /** One line that takes the remaining width of a wide screen and is cut at its end. */
+  isRest?: boolean
+  /** Rows can be sorted by this value. Null: the row has none. */
+  sortBy?: (row: Row) => string | number | null
 }
 
-type CellKind = Pick<Column<unknown>, 'label' | 'isNumber' | 'isShort' | 'isLong'>
+export interface Sorting {
+  /** The label of the column that the rows are sorted by. Null: they have their own order. */
+  by: string | null
+  isDescending: boolean
+  /** Null: back to their own order. */
+  onSort: (label: string | null) => void
+}
 
-function cellClass({ label, isNumber, isShort, isLong }: CellKind) {
+type CellKind = Pick<Column<unknown>, 'label' | 'isNumber' | 'isShort' | 'isLong' | 'isRest'>
+
+function cellClass({ label, isNumber, isShort, isLong, isRest }: CellKind) {
   if (label === '') return styles.buttons
   if (isNumber) return styles.number
   if (isLong) return styles.long
+  if (isRest) return styles.rest
   return isShort ? styles.short : undefined
 }
 
@@ -181,25 +194,22 @@ export function Table<Row>({
   columns,
   rows,
   keyOf,
+  sorting,
 }: {
   caption: string
   columns: readonly Column<Row>[]
   rows: readonly Row[]
   keyOf: (row: Row) => string
+  /** From `useSorted`. Absent: the headings do not sort. */
+  sorting?: Sorting
 }) {
   return (
     <table className={styles.table} aria-label={caption}>
       <thead>
         <tr>
-          {columns.map(({ label, isNumber }) =>
-            label === '' ? (
-              <td key="actions" />
-            ) : (
-              <th key={label} scope="col" className={isNumber ? styles.number : undefined}>
-                {label}
-              </th>
-            ),
-          )}
+          {columns.map((column) => (
+            <Heading key={column.label} column={column} sorting={sorting} />
+          ))}
         </tr>
       </thead>
       <tbody>
@@ -214,6 +224,31 @@ export function Table<Row>({
         ))}
       </tbody>
     </table>
+  )
+}
+
+function Heading<Row>({ column, sorting }: { column: Column<Row>; sorting: Sorting | undefined }) {
+  const { label, isNumber, sortBy } = column
+  if (label === '') return <td />
+  const direction = sorting?.isDescending ? 'descending' : 'ascending'
+  return (
+    <th
+      scope="col"
+      className={isNumber ? styles.number : undefined}
+      aria-sort={sorting?.by === label ? direction : undefined}
+    >
+      {sorting === undefined || sortBy === undefined ? label : <SortButton label={label} sorting={sorting} />}
+    </th>
+  )
+}
+
+function SortButton({ label, sorting }: { label: string; sorting: Sorting }) {
+  const { by, isDescending, onSort } = sorting
+  return (
+    <button type="button" className={styles.sort} onClick={() => onSort(label)}>
+      {label}
+      <span aria-hidden="true">{by !== label ? '' : isDescending ? '↓' : '↑'}</span>
+    </button>
   )
 }
 
