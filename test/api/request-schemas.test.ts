@@ -57,6 +57,8 @@ const accepted: Record<string, object> = {
   updateDestination: { destination_name: 'renamed' },
   setDestinationStatus: { destination_status: 'active' },
   rewindDestination: { to: 'earliest' },
+  planReplay: { from: 'earliest', to: 'now' },
+  createReplay: { from: 1, to: '2026-01-31T12:00:00Z' },
   replayParked: {},
   replayManyParked: { all: true },
   discardManyParked: { ids: [unknownId] },

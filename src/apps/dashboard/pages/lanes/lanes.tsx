@@ -1,5 +1,5 @@
 /** All lanes of the workspace, with a search and a filter by state. */
-import { useDeferredValue, useMemo } from 'react'
+import { memo, useDeferredValue, useMemo } from 'react'
 import { type LaneWord, laneWord } from '../../../../contract/state-words.ts'
 import { command } from '../../../client/cli-twin.ts'
 import type { LaneOfPipe } from '../../../client/overview.ts'
@@ -22,20 +22,11 @@ const states: readonly (readonly [LaneWord | typeof failing | '', string])[] = [
 ]
 
 export function LanesPage() {
-  const { data: overview } = useOverview()
   const given = useParam('state')
   const state = states.find(([one]) => one === given)?.[0] ?? ''
   const setParams = useSetParams()
   const { text, field } = useSearchField({ placeholder: 'pipe, destination, server or error' })
   const wanted = useDeferredValue(text.trim().toLowerCase())
-  const pipes = overview?.pipes
-  const lanes = useMemo(
-    () =>
-      (pipes ?? [])
-        .flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
-        .filter((lane) => hasState(lane, state) && matches(lane, wanted)),
-    [pipes, state, wanted],
-  )
   return (
     <Page title="Lanes" name="Lanes">
       <div className={formStyles.pair}>
@@ -47,23 +38,41 @@ export function LanesPage() {
           onValue={(next) => setParams({ state: next, page: null })}
         />
       </div>
-      {overview === undefined ? (
-        <Skeleton />
-      ) : lanes.length === 0 ? (
-        <Empty title={state === '' && wanted === '' ? 'No destinations yet' : 'No lane matches'}>
-          <p>A lane is the position of a destination in its pipe: what it has received, and what waits.</p>
-        </Empty>
-      ) : (
-        <Section title={state === '' && wanted === '' ? 'All lanes' : 'Matching lanes'}>
-          <LaneTable caption="Lanes" lanes={lanes} showsPipe />
-          <CliTwin command={command('lanes', 'list', state === failing && '--blocked')} />
-        </Section>
-      )}
+      <Results state={state} wanted={wanted} />
     </Page>
   )
 }
 
-function hasState({ destination }: LaneOfPipe, state: (typeof states)[number][0]): boolean {
+type State = (typeof states)[number][0]
+
+/** Not rendered with every key press: the field must not wait for the table. */
+const Results = memo(function Results({ state, wanted }: { state: State; wanted: string }) {
+  const pipes = useOverview().data?.pipes
+  const lanes = useMemo(
+    () =>
+      (pipes ?? [])
+        .flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
+        .filter((lane) => hasState(lane, state) && matches(lane, wanted)),
+    [pipes, state, wanted],
+  )
+  const isFiltered = state !== '' || wanted !== ''
+  if (pipes === undefined) return <Skeleton />
+  if (lanes.length === 0) {
+    return (
+      <Empty title={isFiltered ? 'No lane matches' : 'No destinations yet'}>
+        <p>A lane is the position of a destination in its pipe: what it has received, and what waits.</p>
+      </Empty>
+    )
+  }
+  return (
+    <Section title={isFiltered ? 'Matching lanes' : 'All lanes'}>
+      <LaneTable caption="Lanes" lanes={lanes} showsPipe />
+      <CliTwin command={command('lanes', 'list', state === failing && '--blocked')} />
+    </Section>
+  )
+})
+
+function hasState({ destination }: LaneOfPipe, state: State): boolean {
   const word = laneWord(destination)
   if (state === failing) return word === 'stuck' || word === 'retrying'
   return state === '' || word === state

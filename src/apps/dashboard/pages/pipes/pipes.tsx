@@ -1,5 +1,5 @@
 /** All pipes, with a search by name, description, destination or state. */
-import { useDeferredValue, useEffect, useMemo, useRef } from 'react'
+import { memo, useDeferredValue, useEffect, useMemo, useRef } from 'react'
 import { useSearch } from 'wouter'
 import { matchesPipe } from '../../../client/overview.ts'
 import { useOverview } from '../../data/overview.ts'
@@ -11,17 +11,12 @@ import { useSorted } from '../../ui/sort.tsx'
 import { PipeTable, usePipeColumns } from './pipe-table.tsx'
 
 export function PipesPage() {
-  const { data: overview } = useOverview()
   const input = useRef<HTMLInputElement>(null)
   const { text, field } = useSearchField({
     ref: input,
     placeholder: 'name, destination or state, e.g. stuck',
   })
   const wanted = useDeferredValue(text)
-  const pipes = overview?.pipes
-  const found = useMemo(() => (pipes ?? []).filter((pipe) => matchesPipe(pipe, wanted)), [pipes, wanted])
-  const { rows: sorted, sorting, choice } = useSorted(usePipeColumns(), found)
-  const { rows, pager } = usePage(sorted, 'pipe')
   const search = useSearch()
   useEffect(() => {
     if (new URLSearchParams(search).has('search')) input.current?.focus()
@@ -37,23 +32,36 @@ export function PipesPage() {
       }
     >
       {field}
-      {overview === undefined ? (
-        <Skeleton />
-      ) : found.length === 0 ? (
-        <Empty title={overview.pipes.length === 0 ? 'No pipes yet' : 'No pipe matches'}>
-          {overview.pipes.length === 0 ? (
-            <p>A pipe receives records at its own address and delivers them to its destinations.</p>
-          ) : (
-            <p>Search for part of a name, a type of destination (database) or a state (paused, stuck).</p>
-          )}
-        </Empty>
-      ) : (
-        <Section title={wanted === '' ? 'All pipes' : 'Matching pipes'}>
-          {choice}
-          <PipeTable pipes={rows} sorting={sorting} />
-          {pager}
-        </Section>
-      )}
+      <Results wanted={wanted} />
     </Page>
+  )
+}
+
+/** Not rendered with every key press: the field must not wait for the table. */
+const Results = memo(function Results({ wanted }: { wanted: string }) {
+  const pipes = useOverview().data?.pipes
+  const found = useMemo(() => (pipes ?? []).filter((pipe) => matchesPipe(pipe, wanted)), [pipes, wanted])
+  const { rows: sorted, sorting, choice } = useSorted(usePipeColumns(), found)
+  const { rows, pager } = usePage(sorted, 'pipe')
+  if (pipes === undefined) return <Skeleton />
+  if (found.length === 0) return <Nothing isNew={pipes.length === 0} />
+  return (
+    <Section title={wanted === '' ? 'All pipes' : 'Matching pipes'}>
+      {choice}
+      <PipeTable pipes={rows} sorting={sorting} />
+      {pager}
+    </Section>
+  )
+})
+
+function Nothing({ isNew }: { isNew: boolean }) {
+  return (
+    <Empty title={isNew ? 'No pipes yet' : 'No pipe matches'}>
+      {isNew ? (
+        <p>A pipe receives records at its own address and delivers them to its destinations.</p>
+      ) : (
+        <p>Search for part of a name, a type of destination (database) or a state (paused, stuck).</p>
+      )}
+    </Empty>
   )
 }
