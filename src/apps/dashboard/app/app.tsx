@@ -33,8 +33,8 @@ const TailPage = lazy(() => import('../pages/tail/tail.tsx').then((m) => ({ defa
 const MessagePage = lazy(() =>
   import('../pages/message/message.tsx').then((m) => ({ default: m.MessagePage })),
 )
-const FindMessagePage = lazy(() =>
-  import('../pages/message/find.tsx').then((m) => ({ default: m.FindMessagePage })),
+const MessagesPage = lazy(() =>
+  import('../pages/message/messages.tsx').then((m) => ({ default: m.MessagesPage })),
 )
 const LanesPage = lazy(() => import('../pages/lanes/lanes.tsx').then((m) => ({ default: m.LanesPage })))
 const KeysPage = lazy(() => import('../pages/keys/keys.tsx').then((m) => ({ default: m.KeysPage })))
@@ -112,7 +112,7 @@ function PageAt() {
         <LanesPage />
       </Route>
       <Route path="/messages">
-        <FindMessagePage />
+        <MessagesPage />
       </Route>
       <Route path="/messages/:msgId">{page(MessagePage)}</Route>
       <Route path="/keys">

@@ -9,6 +9,8 @@ interface DialogProps {
   /** Absent: the user cannot close it. */
   onClose?: (() => void) | undefined
   wide?: boolean
+  /** At the right edge, over the full height. */
+  side?: boolean
   /** Above other dialogs. */
   top?: boolean
   /** Near the top of the window; the title is only read out, and a click outside closes it. */
@@ -21,6 +23,7 @@ export function Dialog({
   open,
   onClose,
   wide = false,
+  side = false,
   top = false,
   palette = false,
   children,
@@ -31,11 +34,11 @@ export function Dialog({
     <Radix.Root open={open} onOpenChange={(isOpen) => (isOpen ? undefined : onClose?.())}>
       <Radix.Portal>
         <Radix.Overlay
-          className={`${styles.overlay} ${top ? styles.top : ''} ${palette ? styles.palette : ''}`}
+          className={`${styles.overlay} ${top ? styles.top : ''} ${palette ? styles.palette : ''} ${side ? styles.beside : ''}`}
         >
           <Radix.Content
             ref={content}
-            className={`${styles.content} ${wide ? styles.wide : ''}`}
+            className={`${styles.content} ${wide ? styles.wide : ''} ${side ? styles.side : ''}`}
             aria-describedby={undefined}
             // Radix does not know the element that opened the dialog, so the focus is restored here.
             onOpenAutoFocus={(event) => {

@@ -165,6 +165,8 @@ export interface Column<Row> {
   isShort?: boolean
   /** An error or another sentence: on a phone it has the full width, below its label. */
   isLong?: boolean
+  /** One line that takes the remaining width of a wide screen and is cut at its end. */
+  isRest?: boolean
   /** Rows can be sorted by this value. Null: the row has none. */
   sortBy?: (row: Row) => string | number | null
 }
@@ -177,12 +179,13 @@ export interface Sorting {
   onSort: (label: string | null) => void
 }
 
-type CellKind = Pick<Column<unknown>, 'label' | 'isNumber' | 'isShort' | 'isLong'>
+type CellKind = Pick<Column<unknown>, 'label' | 'isNumber' | 'isShort' | 'isLong' | 'isRest'>
 
-function cellClass({ label, isNumber, isShort, isLong }: CellKind) {
+function cellClass({ label, isNumber, isShort, isLong, isRest }: CellKind) {
   if (label === '') return styles.buttons
   if (isNumber) return styles.number
   if (isLong) return styles.long
+  if (isRest) return styles.rest
   return isShort ? styles.short : undefined
 }
 

@@ -1,8 +1,7 @@
 /** Describes messages: their address, and their state in a lane. */
 import { Link } from 'wouter'
 import type { LaneStatus } from '../../../../contract/destination.ts'
-import type { MessageState } from '../../../../contract/message.ts'
-import { messageWord } from '../../../../contract/state-words.ts'
+import { type MessageState, messageWord } from '../../../../contract/state-words.ts'
 import { Id, IdCopy } from '../../ui/id.tsx'
 import { Word } from '../../ui/state.tsx'
 

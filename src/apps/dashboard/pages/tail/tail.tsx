@@ -1,6 +1,7 @@
 /** Shows the records sent to a pipe as they arrive. The tail runs only while this page is open. */
 import { useState } from 'react'
 import { Link } from 'wouter'
+import { conditionIn, meets } from '../../../../contract/record-condition.ts'
 import { count, counted } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import { singleLine, valueText } from '../../../client/json-text.ts'
@@ -152,19 +153,11 @@ function ConnectionNotice({ state, ended }: { state: TailState; ended: string | 
   )
 }
 
-/**
- * The filter `key=value` is compared with the JSON text, so that 1.10 is not 1.1. Null: the text is not a valid filter. An
- * empty filter matches every record.
- */
+/** The filter of records. Null: the text is not a valid filter. An empty filter matches every record. */
 function filterOf(text: string): ((recordText: string) => boolean) | null {
-  const given = text.trim()
-  if (given === '') return () => true
-  const at = given.indexOf('=')
-  if (at < 1) return null
-  const [key, wanted] = [given.slice(0, at).trim(), given.slice(at + 1).trim()]
-  return (recordText) => {
-    const value = valueText(recordText, key)
-    if (value === null) return false
-    return value === wanted || (value.startsWith('"') && JSON.parse(value) === wanted)
-  }
+  if (text.trim() === '') return () => true
+  const found = conditionIn(text.trim())
+  if (found === null) return null
+  const condition = { path: found.path.trim(), value: found.value.trim() }
+  return (recordText) => meets(recordText, condition, valueText)
 }
