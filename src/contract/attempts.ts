@@ -48,7 +48,7 @@ export const DeliveryAttempt = Type.Object({
   outcome: Type.Enum([...attemptOutcomes]),
   batch_id: uuid('The same for every attempt at the same messages.'),
   batch_attempt: positive('Its number among the attempts at these messages.'),
-  is_replay: boolean('It delivered parked records.'),
+  is_replay: boolean('It was a replay, of parked records or of a range of messages.'),
   first_seq: positive(),
   last_seq: positive(),
   records: count(),

@@ -16,7 +16,9 @@ export const messageOperations = [
   },
   {
     ...managed('listMessages', 'its_pipe'),
-    summary: 'List the kept messages of a pipe, newest first',
+    summary: 'List the kept messages of a pipe, newest first, and search in them',
+    description:
+      'All filters can be combined. Pages are stable: messages that arrive meanwhile do not move them. States are as of the last save of each lane.',
     parameters: messageListParameters,
     success: ok('The messages', MessageList),
     errors: ['pipe_not_found', 'validation_error', ...everyManaged],

@@ -14,15 +14,14 @@ import {
   pageSize,
   positive,
   query,
+  string,
   timestamp,
   uuid,
 } from './schema-parts.ts'
+import { messageStates } from './state-words.ts'
 
 export const messagePage = { default: 50, max: resourceLimits.messagesPerPage } as const
 export const tailSample = { default: 50, max: 1_000 } as const
-
-export const messageStates = ['delivered', 'pending', 'stuck', 'parked', 'skipped', 'dropped'] as const
-export type MessageState = (typeof messageStates)[number]
 
 const state = Type.Enum([...messageStates], {
   description:
@@ -68,9 +67,21 @@ export const MessageDetail = Type.Object({
 })
 export type MessageDetail = Static<typeof MessageDetail>
 
+const Excerpt = Type.Object(
+  {
+    record_index: count('The index of the record in the message, from 0.'),
+    text: string(`The beginning of its JSON text, at most ${resourceLimits.excerptCharacters} characters.`),
+    truncated: boolean('True when the record has more text.'),
+  },
+  {
+    description: `The first record, or with \`where\` the first that matches. Null for a message larger than ${resourceLimits.listedBodyBytes / 1024} KiB, unless \`where\` was given.`,
+  },
+)
+
 export const MessageSummary = Type.Object({
   ...ofMessage,
   bytes: count('Of its records.'),
+  excerpt: nullable(Excerpt),
   lanes: Type.Array(Type.Object({ destination_id: uuid(), state }), {
     description: 'One entry for each destination of the message, oldest first.',
   }),
@@ -78,7 +89,22 @@ export const MessageSummary = Type.Object({
 
 export const MessageList = Type.Object({
   messages: Type.Array(MessageSummary, { maxItems: messagePage.max, description: 'Newest first.' }),
-  next: nullable(Type.Integer({ description: '`after` of the next page; null: this is the last one.' })),
+  next: nullable(
+    Type.Integer({
+      description:
+        '`after` of the next page; null: this is the last one. A search ends a page early when it has looked at as much as one request can.',
+    }),
+  ),
+  searched: Type.Object(
+    {
+      messages: count('The messages that were compared with the filters.'),
+      bytes: count('Bytes of records that were read for `where`.'),
+      oldest_ts: nullable(
+        timestamp('When the oldest of these messages was received; null: there were none.'),
+      ),
+    },
+    { description: 'How far this request looked.' },
+  ),
 })
 export type MessageList = Static<typeof MessageList>
 
@@ -87,6 +113,18 @@ export const messageListParameters = [
   query('until', moment, 'Only messages received before this time.'),
   query('limit', pageSize(messagePage), 'The number of messages in one response.'),
   query('after', positive(), 'Only messages older than the one with this stream_seq.'),
+  query(
+    'destination_id',
+    uuid(),
+    'Only messages for this destination of the pipe. With `state`: its state there, instead of in any lane.',
+  ),
+  query('state', Type.Enum([...messageStates]), 'Only messages with this state in a lane.'),
+  query(
+    'where',
+    Type.String({ minLength: 1, maxLength: resourceLimits.conditionCharacters }),
+    `\`key=value\`: only messages with a record whose value at this key is this text. A string is given with or without its quotes, anything else exactly as it was sent: 1.10 is not 1.1. A key inside an object is written with dots: \`customer.country=AT\`. One request reads at most ${resourceLimits.searchedBytes / 1024 / 1024} MiB, for about ${resourceLimits.searchMs / 1000} second; \`searched\` says how far it came, and \`next\` continues.`,
+  ),
+  query('msg_id', uuid(), 'Only the message with this id.'),
 ] as const
 
 export const tailParameters = [

@@ -26,6 +26,7 @@ export const OverviewLane = Type.Object({
   destination_name: Type.String(),
   destination_status: destinationStatus,
   destination_target: string('The target of its records, in one short text without secrets.'),
+  destination_server: string('The server of that target with its port; empty: there is none.'),
   lane: LaneStatus,
 })
 export type OverviewLane = Static<typeof OverviewLane>

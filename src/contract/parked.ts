@@ -122,6 +122,9 @@ export const ParkedSelection = Type.Object(
         description: 'Only records with this error.',
       }),
     ),
+    reason: Type.Optional(
+      Type.Enum([...parkedReasons], { description: 'Only records that were parked for this reason.' }),
+    ),
   },
   closed,
 )

@@ -16,11 +16,6 @@ export interface Principal {
     | { readonly kind: 'local'; readonly user: string }
 }
 
-/** True if the principal can access the pipe. `pipeId` is in lower case. */
-export function isForPipe({ pipeIds }: Pick<Principal, 'pipeIds'>, pipeId: string): boolean {
-  return pipeIds === null || pipeIds.has(pipeId)
-}
-
 /**
  * The principal of a local command. It has every right, because its user can write the files of the data directory
  * anyway. `user` is the name of the operating system's user.

@@ -30,13 +30,30 @@ export const resourceLimits = {
   shownRecords: 20,
   shownRecordBytes: 4 * MiB,
   messagesPerPage: 200,
+  /**
+   * A listed message shows the beginning of its first record: characters that are shown, bytes that are read for it,
+   * and the largest body of which they are read, because SQLite reads a value as a whole.
+   */
+  excerptCharacters: 300,
+  listedBytes: 1_200,
+  listedBodyBytes: 256 * KiB,
+  /**
+   * A search for messages: the bytes of bodies and the time of one request, and the bytes and messages of one step. After
+   * each step the thread of look-ups pauses as long as the step took, so searches use at most half of a core.
+   */
+  searchedBytes: 64 * MiB,
+  searchMs: 1_000,
+  searchStepBytes: 1 * MiB,
+  searchStepMessages: 1_000,
+  /** Rows of a lane's history that are read to find messages in a rare state, in one step. A step takes about 2 ms. */
+  searchedHistoryRuns: 5_000,
+  /** Characters of a `key=value` filter. */
+  conditionCharacters: 1_000,
   /** Live tails per workspace and in total; the largest text of a step and of a record. Larger texts are left out. */
   tailsPerWorkspace: 8,
   tails: 64,
   tailRunBytes: 1 * MiB,
   tailRecordBytes: 256 * KiB,
-  /** History runs of one lane in one response. A page of messages never has more. */
-  shownHistoryRuns: 250,
   /** The row group of a Parquet object, which is encoded in one step in memory: bytes of values, and cells. */
   parquetGroupBytes: 8 * MiB,
   parquetGroupCells: 1_000_000,

@@ -11,7 +11,10 @@
  * A pipe is `active` or `paused`.
  */
 import type { LaneStatus } from './destination.ts'
-import type { MessageState } from './message.ts'
+
+/** The states of a message in a lane. `MessageLane` of `message.ts` explains them. */
+export const messageStates = ['delivered', 'pending', 'stuck', 'parked', 'skipped', 'dropped'] as const
+export type MessageState = (typeof messageStates)[number]
 
 export type LaneWord = 'idle' | 'delivering' | 'retrying' | 'stuck' | 'blocked'
 type OfLane<Key extends keyof LaneStatus> = { readonly lane: Pick<LaneStatus, Key> }

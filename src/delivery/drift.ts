@@ -51,8 +51,8 @@ export class DriftWatch {
 
   /** The destination has stored this batch. The destination has mapped columns; only databases have drift. */
   delivered(spec: LaneSpec, epoch: number, batch: Batch): void {
-    if (!wordsOf(spec.type).isDatabase) return
     const counting = this.#counting.get(spec.destinationId) ?? this.#begin(spec, epoch)
+    if (counting === null) return
     const { counts } = counting
     const hadNews = counts.hasNews
     counts.look(batch, this.#clock.now())
@@ -77,7 +77,8 @@ export class DriftWatch {
     )
   }
 
-  #begin(spec: LaneSpec, epoch: number): Counting {
+  #begin(spec: LaneSpec, epoch: number): Counting | null {
+    if (!wordsOf(spec.type).isDatabase) return null
     const { destinationId } = spec
     const counts = new DriftCounts(spec, this.#clock.now())
     const loading = this.#load(destinationId, counts)

@@ -121,7 +121,8 @@ const saveWithinMs = 20
 export class DurableState {
   readonly log: LaneLog
   readonly latency: LaneLatency
-  readonly #pipeId: string
+  readonly pipeId: string
+  readonly workspaceId: string
   readonly #deps: LaneDeps
   #row: LaneState
   #counts: LaneCounts
@@ -146,7 +147,8 @@ export class DurableState {
   constructor(spec: LaneSpec, row: LaneState, deps: LaneDeps) {
     this.log = openLaneLog(deps.log, spec)
     this.latency = new LaneLatency(deps.clock)
-    this.#pipeId = spec.pipeId
+    this.pipeId = spec.pipeId
+    this.workspaceId = spec.workspaceId
     this.#deps = deps
     this.#row = transition.afterOtherVersion(row)
     this.#saved = row
@@ -278,7 +280,7 @@ export class DurableState {
     this.#passed = []
     this.#attempts = []
     this.#isDirty = false
-    this.#counts = noCounts({ destinationId: this.#row.destinationId, pipeId: this.#pipeId })
+    this.#counts = noCounts({ destinationId: this.#row.destinationId, pipeId: this.pipeId })
     const parked = this.#parked
     this.#parked = []
     const { deliveredRecords, failedAttempts, skippedRecords, filteredRecords } = counts
@@ -345,6 +347,25 @@ export class DurableState {
     await this.save()
   }
 
+  /**
+   * A replay of a range has delivered messages that the lane has passed: their records are counted, and those that were
+   * parked in an earlier generation are stored now.
+   */
+  replayedRange(
+    passed: { afterSeq: number; throughSeq: number; generation: number },
+    { records, filtered }: { records: number; filtered: number },
+  ): void {
+    const { deliveredRecords, filteredRecords } = this.#row
+    this.change({
+      ...this.#row,
+      deliveredRecords: deliveredRecords + records,
+      filteredRecords: filteredRecords + filtered,
+      lastDeliveredMs: this.#deps.clock.now(),
+    })
+    this.count({ deliveredRecords: records, filteredRecords: filtered })
+    if (this.#deps.parking.counts.rows > 0) this.park({ kind: 'delivered_again', ...passed })
+  }
+
   /** Saved together with the next change of the row, so that neither exists without the other. */
   park(change: LaneChange): void {
     this.#parked.push(change)
@@ -374,9 +395,9 @@ export class DurableState {
     const { cursorSeq } = this.#row
     const asked = await find()
     if (asked > cursorSeq) return { kind: 'ahead', cursorSeq }
-    const earliest = await reader.earliest(this.#pipeId)
+    const earliest = await reader.earliest(this.pipeId)
     const to = Math.min(Math.max(asked, earliest.seq), cursorSeq)
-    const { mark } = await reader.cursorAt(this.#pipeId, to)
+    const { mark } = await reader.cursorAt(this.pipeId, to)
     this.change(transition.afterRewind(this.#row, { seq: to, mark }, this.#deps.clock.now()))
     await this.save()
     this.log.rewound(to)
@@ -387,7 +408,7 @@ export class DurableState {
   async blockingMessage(reader: BufferReader = this.#deps.reader): Promise<MarkedMessage | null> {
     const { blockingMsgId, cursorSeq, cursorMark } = this.#row
     if (blockingMsgId === null) return null
-    const run = await reader.read(this.#pipeId, cursorSeq, { ...firstOnly, afterMark: cursorMark })
+    const run = await reader.read(this.pipeId, cursorSeq, { ...firstOnly, afterMark: cursorMark })
     const first = run.messages[0]
     return first?.msgId === blockingMsgId ? first : null
   }

@@ -36,6 +36,9 @@ export interface LaneLog {
   parked(parked: readonly NewParked[]): void
   replayed(parkedId: string, message: StoredMessage): void
   replayFailed(parkedId: string, message: StoredMessage, error: DeliveryError): void
+  rangeStarted(replayId: string): void
+  rangeExpired(replayId: string, lost: Record<string, unknown>): void
+  rangeEnded(replayId: string, result: Record<string, unknown>): void
   rewound(cursorSeq: number): void
   ownershipLost(): void
   notSaved(): void
@@ -96,6 +99,11 @@ export function openLaneLog(log: Logger, spec: LaneSpec): LaneLog {
       ),
     replayFailed: (parkedId, message, error) =>
       log.warn({ ...failed(message, error), parked_id: parkedId }, 'lane.replay_failed'),
+    rangeStarted: (replayId) => log.info({ ...lane, replay_id: replayId }, 'lane.range_replay_started'),
+    rangeExpired: (replayId, lost) =>
+      log.warn({ ...lane, replay_id: replayId, ...lost }, 'lane.range_replay_expired'),
+    rangeEnded: (replayId, result) =>
+      log.info({ ...lane, replay_id: replayId, ...result }, 'lane.range_replay_ended'),
     rewound: (cursorSeq) => log.info({ ...lane, cursor_seq: cursorSeq }, 'lane.rewound'),
     ownershipLost: () => log.warn(lane, 'lane.ownership_lost'),
     notSaved: () => log.warn(lane, 'lane.not_saved'),

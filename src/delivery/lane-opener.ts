@@ -22,6 +22,7 @@ import {
   type LaneStore,
   LaneStoreUnavailableError,
   newLaneState,
+  type RangeStore,
 } from '../metadata/lane-state.ts'
 import type { AttemptedRange, ParkedStore } from '../metadata/parked-store-port.ts'
 import type { Logger } from '../platform/log.ts'
@@ -47,7 +48,7 @@ export interface LaneOpenerOptions {
   log: Logger
   maxInFlightBytes: number
   epochs: readonly Epoch[]
-  parked: { store: ParkedStore; maxBytes: number }
+  parked: { store: ParkedStore & RangeStore; maxBytes: number }
 }
 
 export class LaneOpener {

@@ -14,7 +14,7 @@ import { DeliveryError, type RejectedRecord } from '../destinations/driver.ts'
 import type { MarkedMessage, StoredMessage } from '../log/buffer.ts'
 import { records, recordTexts } from '../log/record-text.ts'
 import type { LaneOwner } from '../metadata/lane-ownership.ts'
-import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
+import type { LaneSpec, LaneState, RangeStore } from '../metadata/lane-state.ts'
 import {
   type AttemptedRange,
   type NewParked,
@@ -27,7 +27,7 @@ import {
 } from '../metadata/parked-store-port.ts'
 
 /** The part of a lane's state that parking uses: see DurableState. */
-interface ParkingLane {
+export interface ParkingLane {
   readonly row: LaneState
   readonly log: { parked(parked: readonly NewParked[]): void }
   parked(message: MarkedMessage, parked: NewParked): Promise<void>
@@ -39,12 +39,13 @@ export class RejectedRecordParking {
   /** Records parked since the current range was cut, by message. They are not delivered. */
   readonly #parked = new Map<number, Map<number | null, number>>()
 
-  constructor(parking: Parking, state: ParkingLane) {
+  /** `inherited`: positions that an earlier process has parked, of messages that the cursor has not moved past. */
+  constructor(parking: Parking, state: ParkingLane, inherited: readonly ParkedPosition[]) {
     this.#parking = parking
     this.#state = state
     // A destination that already has the other records of a batch (`exactly_once`) is not sent the batch again and
     // rejects nothing.
-    for (const position of parking.inherited) this.#note(position)
+    for (const position of inherited) this.#note(position)
   }
 
   /** Returns how many records of these messages are parked instead of stored, by message, and forgets them. */
@@ -242,7 +243,7 @@ export class ParkedSpace {
 }
 
 export class Parking {
-  readonly store: ParkedStore
+  readonly store: ParkedStore & RangeStore
   /** The lane's owner, which its writes carry. */
   readonly owner: LaneOwner
   readonly #space: ParkedSpace
@@ -253,7 +254,7 @@ export class Parking {
   static async open(
     spec: LaneIds,
     { epoch, attempted }: { epoch: number; attempted: AttemptedRange },
-    store: ParkedStore,
+    store: ParkedStore & RangeStore,
     space: ParkedSpace,
   ): Promise<Parking> {
     const { destinationId, workspaceId } = spec
@@ -263,7 +264,12 @@ export class Parking {
     return parking
   }
 
-  private constructor(owner: LaneOwner, workspaceId: string, store: ParkedStore, space: ParkedSpace) {
+  private constructor(
+    owner: LaneOwner,
+    workspaceId: string,
+    store: ParkedStore & RangeStore,
+    space: ParkedSpace,
+  ) {
     this.store = store
     this.owner = owner
     this.#space = space

@@ -22,6 +22,7 @@ import { bisectAt, type FilteredRecords, filteredOf, firstHalf, recordsOf } from
 import type { Clock, RetryWindow } from './clock.ts'
 import type { AttemptCounts } from './delivery.ts'
 import type { DurableState } from './durable-state.ts'
+import type { LaneLog } from './lane-log.ts'
 import { asParkedFull, type RejectedRecordParking } from './parking.ts'
 import { noBatch, noFailure, withRange } from './transitions.ts'
 
@@ -32,18 +33,28 @@ export interface ProgressDeps {
   clock: Clock
   /** 0 ≤ x < 1. */
   random(): number
+  /** Counts the attempts. */
+  attempts: AttemptCounts
+}
+
+/** The state that progress changes: that of a lane, or of a replay. */
+export interface ProgressState extends Pick<DurableState, 'row' | 'change' | 'count' | 'delivered'> {
+  readonly log: Pick<LaneLog, 'recovered' | 'stuck' | 'stalled'>
+  stored(messages: readonly MarkedMessage[], leftOut: (message: MarkedMessage) => number): void
+  dropUnsentNext(): void
 }
 
 export class Progress {
-  readonly attempts: AttemptCounts = { delivered: 0, transient: 0, permanent: 0 }
-  readonly #state: DurableState
+  readonly attempts: AttemptCounts
+  readonly #state: ProgressState
   readonly #retry: RetryWindow
   readonly #parking: RejectedRecordParking
   readonly #deps: ProgressDeps
   /** Timeouts of the current range with an unknown outcome. */
   #timeouts = 0
 
-  constructor(state: DurableState, retry: RetryWindow, parking: RejectedRecordParking, deps: ProgressDeps) {
+  constructor(state: ProgressState, retry: RetryWindow, parking: RejectedRecordParking, deps: ProgressDeps) {
+    this.attempts = deps.attempts
     this.#state = state
     this.#retry = retry
     this.#parking = parking

@@ -15,7 +15,7 @@
  * An attempt that failed half-way (`json_object`) first moves the cursor past the stored messages; `recordOffset` is
  * the stored part of the next one. Retry-now, a changed destination and lowered limits cut a failed range again.
  *
- * Between two batches, and between retries, parked records are replayed (`push-attempts.ts`).
+ * Between two batches, and between retries, parked records and ranges of messages are replayed (`replays.ts`).
  *
  * States in the API: `idle` nothing is pending · `flowing` · `retrying` a message is blocking · `stalled` it has been
  * blocking for longer than destination_max_retry_seconds · `blocked` by the destination's status: no attempts, the
@@ -34,8 +34,9 @@ import type { DurableState } from './durable-state.ts'
 import type { LaneDeps } from './lane.ts'
 import { LaneCore } from './lane-core.ts'
 import { isBlocking } from './lane-status.ts'
-import { PushAttempts, Replays } from './push-attempts.ts'
+import { PushAttempts } from './push-attempts.ts'
 import { ReadAhead } from './read-ahead.ts'
+import { Replays } from './replays.ts'
 import * as transition from './transitions.ts'
 
 /** The minimum interval between queries for a batch that gathers: notifications are too frequent for a query each. */
@@ -109,7 +110,7 @@ export class PushLane extends LaneCore {
     this.#attempts.forgetTimeouts()
     if (!isDeepStrictEqual(before.transform, spec.transform)) this.#attempts.transformChanged()
     this.retry.tryNow()
-    this.#replays.changed()
+    this.#replays.reconfigured(before, spec)
     this.state.change(transition.afterReconfigured(this.row, before, spec))
     await this.#attempts.close()
   }

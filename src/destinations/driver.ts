@@ -34,10 +34,15 @@ export interface Batch {
    */
   readonly generation?: number
   /**
-   * The batch holds parked records, which a user may have edited. Only an earlier attempt with the same identity counts
-   * as a repeat.
+   * The batch is a replay: of parked records, which a user may have edited, or of messages that the lane has passed. Only
+   * an earlier attempt with the same identity counts as a repeat.
    */
   readonly isReplay?: boolean
+  /**
+   * The namespace of the ids of single records in a replay of several batches, which can be cut again. Default: the
+   * identity of the batch.
+   */
+  readonly replayId?: string
 }
 
 /** Functions through which the lane and a driver track a batch that is sent in several requests. */

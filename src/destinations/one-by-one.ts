@@ -36,7 +36,7 @@ export interface SingleRecord {
  */
 export function* singleRecords(batch: Batch, destinationId: string): Generator<SingleRecord, void> {
   let place = 0
-  const namespace = batch.isReplay ? batch.identity : destinationId
+  const namespace = batch.isReplay ? (batch.replayId ?? batch.identity) : destinationId
   for (const message of batch.messages) {
     const { body, msgId, seq } = message
     let at = 0

@@ -4,7 +4,7 @@
  */
 import { ApiError, type ErrorCode } from '../contract/errors.ts'
 import { normaliseOrigin, type PipeLimits } from '../contract/pipe.ts'
-import { isForPipe, type Principal } from '../contract/principal.ts'
+import type { Principal } from '../contract/principal.ts'
 import { isUuid } from '../contract/uuid.ts'
 import type { Directory, DirectoryPipe } from '../metadata/directory-source.ts'
 import { dayMs } from '../platform/quantities.ts'
@@ -45,6 +45,11 @@ function requireKeyAndOrigin(entry: DirectoryPipe, principal: Principal | undefi
   if (!principal.may.ingest) throw new ApiError('forbidden', lacksIngest)
   if (!isForPipe(principal, entry.pipe.pipe_id)) throw new ApiError('forbidden', otherPipes)
   requireOrigin(entry, origin)
+}
+
+/** True if the principal can access the pipe. `pipeId` is in lower case. */
+export function isForPipe({ pipeIds }: Pick<Principal, 'pipeIds'>, pipeId: string): boolean {
+  return pipeIds === null || pipeIds.has(pipeId)
 }
 
 const lacksIngest = { message: 'This key lacks the scope ingest.' }

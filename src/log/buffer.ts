@@ -251,6 +251,16 @@ export interface ListedMessage extends Omit<StoredMessage, 'pipeId' | 'body'> {
   bytes: number
 }
 
+/** With the beginning of its body, at most `listedBytes`. Null: the body is larger than `listedBodyBytes`. */
+export interface SummarizedMessage extends ListedMessage {
+  beginning: Buffer | null
+}
+
+/** A message with its body. Null: it is damaged. */
+export interface ReadMessage extends ListedMessage {
+  body: Buffer | null
+}
+
 /** Selects messages of a pipe between two others, newest first, at most `limit`. */
 export interface MessageListing {
   beforeSeq: number
@@ -259,13 +269,18 @@ export interface MessageListing {
 }
 
 /**
- * Looks messages up for users. Both lookups can reject with BufferReadUnavailableError. They yield to other work of the
+ * Looks messages up for users. All lookups can reject with BufferReadUnavailableError. They yield to other work of the
  * thread, but each step blocks it for a while.
  */
 export interface MessageLookup {
   /** Null when the message is not kept. */
   find(msgId: string): Promise<StoredMessage | null>
-  list(pipeId: string, listing: MessageListing): Promise<ListedMessage[]>
+  list(pipeId: string, listing: MessageListing): Promise<SummarizedMessage[]>
+  /**
+   * The same with bodies, in one step. It ends with the message that brings the bodies to `maxBytes`, so it returns
+   * none only if there are none.
+   */
+  read(pipeId: string, listing: MessageListing & { maxBytes: number }): Promise<ReadMessage[]>
   close(): Promise<void>
 }
 

@@ -10,35 +10,22 @@
 /** Shares apply above this part of buffer.max_bytes. Delivered messages that can be dropped do not count towards it. */
 export const pressedFrom = 0.8
 
+/** One measurement, and what was added since. Nothing is limited while there is none. */
 export class FairShare {
   readonly #maxBytes: number
-  #isPressed = false
-  #pipes = new Map<string, number>()
-  #workspaces = new Map<string, number>()
-  #workspaceOf = new Map<string, string>()
-
-  constructor(maxBytes: number) {
-    this.#maxBytes = maxBytes
-  }
-
-  get isPressed(): boolean {
-    return this.#isPressed
-  }
-
-  /** Suspends the limits until the next measurement. */
-  release(): void {
-    this.#isPressed = false
-  }
+  readonly #pipes: Map<string, number>
+  readonly #workspaces = new Map<string, number>()
+  readonly #workspaceOf: ReadonlyMap<string, string>
 
   /** `held`: undelivered bytes on disk per pipe with messages. `workspaces`: the workspace of every existing pipe. */
-  measured(
+  constructor(
+    maxBytes: number,
     held: ReadonlyMap<string, number>,
     workspaces: Iterable<[pipeId: string, workspaceId: string]>,
-  ): void {
-    this.#isPressed = true
+  ) {
+    this.#maxBytes = maxBytes
     this.#pipes = new Map(held)
     this.#workspaceOf = new Map(workspaces)
-    this.#workspaces = new Map()
     for (const [pipeId, workspaceId] of this.#workspaceOf) {
       const bytes = held.get(pipeId) ?? 0
       this.#pipes.set(pipeId, bytes)
@@ -48,7 +35,6 @@ export class FairShare {
 
   /** Counts the bytes as held and returns true, or returns false when the pipe or its workspace has used up its share. */
   take(pipeId: string, bytes: number): boolean {
-    if (!this.#isPressed) return true
     const held = this.#pipes.get(pipeId) ?? 0
     this.#pipes.set(pipeId, held)
     if (held > this.#maxBytes / this.#pipes.size) return false

@@ -71,6 +71,10 @@ export function offsetLookup(lookup: MessageLookup, base: number): MessageLookup
       const listing = { beforeSeq: inner(base, beforeSeq), afterSeq: inner(base, afterSeq), limit }
       return (await lookup.list(pipeId, listing)).map((one) => seqOut(one, base))
     },
+    async read(pipeId, { beforeSeq, afterSeq, ...limits }) {
+      const listing = { ...limits, beforeSeq: inner(base, beforeSeq), afterSeq: inner(base, afterSeq) }
+      return (await lookup.read(pipeId, listing)).map((one) => seqOut(one, base))
+    },
     close: () => lookup.close(),
   }
 }

@@ -1,6 +1,6 @@
 /**
  * Converts a destination's own delivery settings between the columns of its row and the contract's shapes. The name is
- * in `destination-names.ts`.
+ * in `destinations.ts`.
  */
 import type { DeliverySettings, GivenDeliverySettings } from '../contract/delivery-settings.ts'
 import type { FlushLimits } from './lane-state.ts'

@@ -15,13 +15,14 @@ import type {
   TlsPin,
 } from '../contract/destination.ts'
 import { hasSecretPath, mapSecrets, redactedConfig } from '../contract/destination-secrets.ts'
+import { wordsOf } from '../contract/destination-words.ts'
+import { ApiError } from '../contract/errors.ts'
 import { isSameServer } from '../contract/secret-server.ts'
 import { maskSaltPlace, shownTransform, type Transform } from '../contract/transform.ts'
 import type { Audited } from './audit.ts'
 import { columnsOf, insertColumns } from './columns.ts'
 import { decodeDeliverySettings, deliverySettingColumns, noDeliverySettings } from './delivery-settings.ts'
 import { readable, sealConfig, sealTransform } from './destination-config.ts'
-import { freeName } from './destination-names.ts'
 import { recordBefore } from './lane-history.ts'
 import { newLaneState } from './lane-state.ts'
 import { encodeLane } from './lane-store.ts'
@@ -349,4 +350,30 @@ async function pinGeneration(trx: Connection, destinationId: string): Promise<nu
 function required(destination: StoredDestination | null): StoredDestination {
   assert.ok(destination !== null)
   return destination
+}
+
+type Named = Pick<DestinationRow, 'destination_id' | 'pipe_id'> & { destination_type: DestinationType }
+
+/**
+ * A name is unique in its pipe, by the index `destinations_name`, and never missing, because people refer to lanes by it.
+ * Returns the requested name, or a default for its kind if `wanted` is null: `database`, `database-2`, … Throws
+ * `duplicate_destination_name`.
+ */
+async function freeName(trx: Connection, row: Named, wanted: string | null): Promise<string> {
+  const others = await trx
+    .selectFrom('destinations')
+    .select('destination_name')
+    .where('pipe_id', '=', row.pipe_id)
+    .where('destination_id', '!=', row.destination_id)
+    .execute()
+  const taken = new Set(others.map((other) => other.destination_name))
+  if (wanted !== null) {
+    // The index guarantees unique names. This check gives the caller a clear error.
+    if (taken.has(wanted)) throw new ApiError('duplicate_destination_name')
+    return wanted
+  }
+  const { kind } = wordsOf(row.destination_type)
+  let name = kind
+  for (let number = 2; taken.has(name); number++) name = `${kind}-${number}`
+  return name
 }

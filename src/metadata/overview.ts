@@ -85,7 +85,12 @@ async function destinationsOf(
   const byPipe = new Map<string, OverviewDestination[]>()
   for (const { pipe_id, destination_config, ...row } of rows) {
     const config = urlConfig(sealer, { ...row, destination_config })
-    const destination = { ...row, destination_target: wordsOf(row.destination_type).target(config) }
+    const facts = wordsOf(row.destination_type)
+    const destination = {
+      ...row,
+      destination_target: facts.target(config),
+      destination_server: facts.shownServer(config),
+    }
     const others = byPipe.get(pipe_id)
     if (others === undefined) byPipe.set(pipe_id, [destination])
     else others.push(destination)

@@ -46,7 +46,7 @@ export interface ParkedCounts {
   isReplaying: boolean
   /** Records that were ever removed because of their age. */
   droppedRecords: number
-  /** A replay of a range of messages waits or runs. */
+  /** A replay of a range of messages (`RangeStore`) waits or runs. */
   hasRanges: boolean
 }
 

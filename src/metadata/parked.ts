@@ -109,14 +109,14 @@ async function requestReplays(trx: Connection, rows: readonly ParkedRow[]): Prom
 async function changeMany(
   db: Connection,
   destination: DestinationRef,
-  { ids, errorCode }: ParkedSelector,
+  { ids, errorCode, reason }: ParkedSelector,
   change: (trx: Connection, rows: readonly ParkedRow[]) => Promise<void>,
 ): Promise<number> {
   let changed = 0
   let after: ParkedPosition | null = null
   for (;;) {
     const rows: ParkedRow[] = await inWriteTransaction(db, async (trx) => {
-      let query = pageOf(trx, destination, { after, errorCode, reason: null })
+      let query = pageOf(trx, destination, { after, errorCode, reason })
         .selectAll('parked')
         .where('parked.is_replaying', '=', 0)
         .limit(rowsAtOnce)

@@ -61,9 +61,10 @@ export function replays(db: Connection, now: () => number, inAudited: Audited): 
           ]),
         )
         .orderBy('replays.replay_id', 'desc')
-        .limit(replaysPerLane + finishedReplaysPerLane)
         .execute()
-      return rows.map(shown)
+      // A new replay removes those beyond the limit.
+      const hidden = new Set(rows.filter(({ is_over }) => is_over === 1).slice(finishedReplaysPerLane))
+      return rows.filter((row) => !hidden.has(row)).map(shown)
     },
 
     async get(destination, replayId) {

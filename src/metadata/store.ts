@@ -22,7 +22,7 @@ import type { DestinationStore } from './destinations.ts'
 import type { DirectorySource } from './directory-source.ts'
 import type { DataDirIdentity } from './identity.ts'
 import type { AttemptLog, LaneLatency } from './lane-history.ts'
-import type { LaneRecords } from './lane-records.ts'
+import type { LaneRecords, RunsOfKind } from './lane-records.ts'
 import type { DriftStore, LaneSource, LaneStore, PinStore, RangeStore } from './lane-state.ts'
 import type { LimitStore } from './limits.ts'
 import type { OriginStore } from './origins.ts'
@@ -51,10 +51,11 @@ export interface ParkedPosition {
   index: number
 }
 
-/** Selects parked rows of a destination: all (`ids` null) or these, with one error code or (null) any. */
+/** Selects parked rows of a destination: all (`ids` null) or these, with one error code and reason or (null) any. */
 export interface ParkedSelector {
   ids: readonly string[] | null
   errorCode: string | null
+  reason: ParkedReason | null
 }
 
 export interface ParkedQuery {
@@ -135,6 +136,7 @@ export interface Metadata {
   version(): Promise<string>
   readonly overview: StoredOverview
   readonly laneRecords: LaneRecords
+  readonly runsOfKind: RunsOfKind
   readonly attempts: AttemptLog
   readonly latency: LaneLatency
   readonly directory: DirectorySource

@@ -15,7 +15,7 @@ import { directorySource } from '../metadata/directory.ts'
 import { drift, driftStore } from '../metadata/drift.ts'
 import { giveIdentity, loadIdentity, loadKnownSeq } from '../metadata/identity.ts'
 import { attemptLog, laneLatency } from '../metadata/lane-history.ts'
-import { laneRecords } from '../metadata/lane-records.ts'
+import { laneRecords, runsOfKind } from '../metadata/lane-records.ts'
 import { laneSource } from '../metadata/lane-specs.ts'
 import { laneStore } from '../metadata/lane-store.ts'
 import { limits } from '../metadata/limits.ts'
@@ -112,6 +112,7 @@ export async function openMetadata(
     overview: overview(db, sealer),
     versions: versions(db),
     laneRecords: laneRecords(db),
+    runsOfKind: runsOfKind(db),
     attempts: attemptLog(db, now),
     latency: laneLatency(db),
     directory: directorySource(db),

@@ -214,6 +214,195 @@ t.test('a list goes on page by page and keeps to its times', async (t) => {
   )
 })
 
+interface Listed {
+  msg_id: string
+  stream_seq: number
+  excerpt: { record_index: number; text: string; truncated: boolean } | null
+  lanes: Lane[]
+}
+
+interface List {
+  messages: Listed[]
+  next: number | null
+  searched: { messages: number; bytes: number; oldest_ts: string | null }
+}
+
+async function listOf(pipeId: string, query: Record<string, string>): Promise<List> {
+  const { body } = await api('GET', `/v1/pipes/${pipeId}/messages?${new URLSearchParams(query)}`)
+  return body as unknown as List
+}
+
+const idsOf = ({ messages }: List) => messages.map(({ msg_id }) => msg_id)
+
+t.test('key=value finds a record by the text of a value, at any depth', async (t) => {
+  const pipeId = await newPipe()
+  const send = async (...texts: string[]) => {
+    const { body } = await daemon.api('POST', `/v1/ingest/${pipeId}`, Buffer.from(`[${texts.join(',')}]`), {
+      headers: { 'content-type': 'application/json' },
+    })
+    return String(body.msg_id)
+  }
+  const paid = await send('{"status":"open"}', '{"status":"paid","price":1.10,"n":12345678901234567890}')
+  const nested = await send('{"customer":{"country":"AT","city":{"name":"Wien"}},"price":1.1}')
+  const escaped = await send('{"name":"Z\\u00fcrich","note":"a\\nb","ke\\u0079":"paid"}')
+  const dotted = await send('{"customer.country":"AT","flag":true,"none":null,"list":[1,2]}')
+  const cases: [where: string, found: string[]][] = [
+    ['status=paid', [paid]],
+    ['status="paid"', [paid]],
+    ['status=pai', []],
+    ['price=1.10', [paid]],
+    ['price=1.1', [nested]],
+    ['n=12345678901234567890', [paid]],
+    ['n=12345678901234567891', []],
+    ['customer.country=AT', [dotted, nested]],
+    ['customer.city.name=Wien', [nested]],
+    ['customer.city={"name":"Wien"}', [nested]],
+    ['name=Zürich', [escaped]],
+    ['note=a\nb', [escaped]],
+    ['key=paid', [escaped]],
+    ['flag=true', [dotted]],
+    ['none=null', [dotted]],
+    ['list=[1,2]', [dotted]],
+    ['country=AT', []],
+    ['a=b=c', []],
+  ]
+  for (const [where, found] of cases) {
+    const list = await listOf(pipeId, { where })
+    t.strictSame(idsOf(list), found, where)
+    t.equal(list.next, null)
+    t.equal(list.searched.messages, 4, 'it looked at all of them')
+    t.ok(list.searched.bytes > 100)
+  }
+  const [one] = (await listOf(pipeId, { where: 'status=paid' })).messages
+  t.match(one?.excerpt, { record_index: 1, text: /^{"status":"paid","price":1\.10/, truncated: false })
+  const { messages } = await listOf(pipeId, {})
+  t.match(messages.at(-1)?.excerpt, { record_index: 0, text: '{"status":"open"}', truncated: false })
+})
+
+t.test('an excerpt is cut between characters; a large message has one only if it was searched', async (t) => {
+  const pipeId = await newPipe()
+  const { msg_id: long } = await daemon.ingest(pipeId, { text: '😀'.repeat(1_000), last: 1 })
+  const { msg_id: large } = await daemon.ingest(
+    pipeId,
+    Array.from({ length: 300 }, (_, n) => ({ n, text: 'x'.repeat(1_000) })),
+  )
+  const { messages } = await listOf(pipeId, {})
+  t.strictSame(
+    messages.map(({ msg_id }) => msg_id),
+    [large, long],
+  )
+  t.equal(messages[0]?.excerpt, null)
+  t.match(messages[1]?.excerpt, { text: /^\{"text":"(😀)+$/u, truncated: true })
+  const [found] = (await listOf(pipeId, { where: 'n=299' })).messages
+  t.match(found, { msg_id: large, excerpt: { record_index: 299, truncated: true } })
+  t.match((await listOf(pipeId, { where: 'last=1' })).messages, [{ msg_id: long }])
+})
+
+t.test('messages are filtered by lane, by state, and by both', async (t) => {
+  const pipeId = await newPipe()
+  const early = await daemon.ingest(pipeId, { n: 0 })
+  const shop = await newHook(pipeId, { on_permanent_error: 'park' })
+  const pull = await created(api, `/v1/pipes/${pipeId}/destinations`, pullDestination, 'destination_id')
+  const good = await daemon.ingest(pipeId, { n: 1 })
+  const bad = await daemon.ingest(pipeId, { bad: 1, n: 2 })
+  const path = `/v1/pipes/${pipeId}/destinations/${shop}`
+  await untilState(good.msg_id, 'delivered')
+  await untilState(bad.msg_id, 'parked')
+  const of = async (query: Record<string, string>) => idsOf(await listOf(pipeId, query))
+  t.strictSame(await of({ state: 'parked' }), [bad.msg_id])
+  t.strictSame(await of({ state: 'delivered' }), [good.msg_id])
+  t.strictSame(await of({ state: 'pending' }), [bad.msg_id, good.msg_id], 'in the lane that is pulled')
+  t.strictSame(await of({ state: 'pending', destination_id: shop }), [])
+  t.strictSame(await of({ destination_id: shop }), [bad.msg_id, good.msg_id], 'the first one came before')
+  t.strictSame(await of({ destination_id: pull.toUpperCase(), state: 'pending', limit: '1' }), [bad.msg_id])
+  t.strictSame(await of({ state: 'parked', where: 'n=2' }), [bad.msg_id])
+  t.strictSame(await of({ state: 'parked', where: 'n=1' }), [])
+  t.strictSame(await of({ state: 'delivered', since: new Date(Date.now() + 60_000).toISOString() }), [])
+  for (const state of ['skipped', 'dropped', 'stuck']) t.strictSame(await of({ state }), [], state)
+
+  const { parked } = (await api('GET', `${path}/parked`)).body as { parked: { parked_id: string }[] }
+  t.equal((await api('DELETE', `${path}/parked/${parked[0]?.parked_id}`)).status, 204)
+  t.strictSame(await of({ state: 'skipped' }), [bad.msg_id])
+  t.strictSame(await of({ state: 'parked' }), [])
+
+  t.equal((await api('PATCH', path, { on_permanent_error: 'block' })).status, 200)
+  const stuck = await daemon.ingest(pipeId, { bad: 2 })
+  const behind = await daemon.ingest(pipeId, { n: 4 })
+  await untilState(stuck.msg_id, 'stuck')
+  t.strictSame(await of({ state: 'stuck' }), [stuck.msg_id])
+  t.strictSame(await of({ state: 'pending', destination_id: shop }), [behind.msg_id])
+  t.strictSame(
+    await of({}),
+    [behind, stuck, bad, good, early].map(({ msg_id }) => msg_id),
+  )
+
+  const missing = await api('GET', `/v1/pipes/${pipeId}/messages?destination_id=${unknownId}`)
+  t.equal(missing.status, 400)
+  t.match(errorsIn(missing).destination_id, 'no destination')
+})
+
+t.test('a message is found by its id in its own pipe only', async (t) => {
+  const [pipeId, other] = [await newPipe(), await newPipe()]
+  const { msg_id } = await daemon.ingest(pipeId, { n: 1 })
+  await daemon.ingest(pipeId, { n: 2 })
+  t.strictSame(idsOf(await listOf(pipeId, { msg_id: msg_id.toUpperCase() })), [msg_id])
+  t.strictSame(idsOf(await listOf(pipeId, { msg_id, where: 'n=1' })), [msg_id])
+  t.strictSame(idsOf(await listOf(pipeId, { msg_id, where: 'n=2' })), [])
+  t.match(await listOf(other, { msg_id }), { messages: [], next: null })
+  t.match(await listOf(pipeId, { msg_id: unknownId }), { messages: [], next: null })
+})
+
+t.test('pages of a search are stable while messages arrive', async (t) => {
+  const pipeId = await newPipe()
+  const wanted: string[] = []
+  for (let n = 0; n < 12; n += 1) {
+    const { msg_id } = await daemon.ingest(pipeId, { n, kind: n % 2 ? 'odd' : 'even' })
+    if (n % 2) wanted.unshift(msg_id)
+  }
+  const found: string[] = []
+  let after: number | null = null
+  do {
+    const page: List = await listOf(pipeId, {
+      ...{ where: 'kind=odd', limit: '2' },
+      ...(after === null ? {} : { after: String(after) }),
+    })
+    found.push(...idsOf(page))
+    after = page.next
+    await daemon.ingest(pipeId, { kind: 'odd' })
+  } while (after !== null)
+  t.strictSame(found, wanted)
+})
+
+t.test('a search looks at a limited number of bytes, says how far it came, and continues', async (t) => {
+  const pipeId = await newPipe()
+  const { msg_id: oldest } = await daemon.ingest(pipeId, { kind: 'needle' })
+  // 75 messages of 1 MB: more than one request reads.
+  const chaff = JSON.stringify(Array.from({ length: 1_000 }, (_, n) => ({ n, text: 'x'.repeat(970) })))
+  for (let n = 0; n < 75; n += 1) await daemon.ingest(pipeId, chaff)
+  const found: string[] = []
+  const pages: List[] = []
+  let after: number | null = null
+  do {
+    const page: List = await listOf(pipeId, {
+      where: 'kind=needle',
+      ...(after === null ? {} : { after: String(after) }),
+    })
+    pages.push(page)
+    found.push(...idsOf(page))
+    t.ok(page.searched.bytes <= 66 * 1024 * 1024, `${page.searched.bytes} bytes`)
+    after = page.next
+  } while (after !== null)
+  t.strictSame(found, [oldest])
+  t.ok(pages.length > 1, `${pages.length} requests`)
+  t.equal(pages[0]?.messages.length, 0)
+  t.ok(Date.parse(pages[0]?.searched.oldest_ts ?? '') <= Date.now())
+  t.equal(
+    pages.reduce((sum, page) => sum + page.searched.messages, 0),
+    76,
+    'every message was looked at once',
+  )
+})
+
 t.test('parameters that are not allowed are named', async (t) => {
   const path = `/v1/pipes/${await newPipe()}/messages`
   for (const [name, value] of [
@@ -222,6 +411,11 @@ t.test('parameters that are not allowed are named', async (t) => {
     ['after', 'x'],
     ['since', 'yesterday'],
     ['until', '12:00'],
+    ['state', 'lost'],
+    ['where', 'status'],
+    ['where', '=paid'],
+    ['destination_id', 'shop'],
+    ['msg_id', '1'],
   ] as const) {
     const answer = await api('GET', `${path}?${name}=${value}`)
     t.equal(answer.status, 400)

@@ -57,6 +57,8 @@ const accepted: Record<string, object> = {
   updateDestination: { destination_name: 'renamed' },
   setDestinationStatus: { destination_status: 'active' },
   rewindDestination: { to: 'earliest' },
+  planReplay: { from: 'earliest', to: 'now' },
+  createReplay: { from: 1, to: '2026-01-31T12:00:00Z' },
   replayParked: {},
   replayManyParked: { all: true },
   discardManyParked: { ids: [unknownId] },
@@ -84,7 +86,9 @@ for (const { operationId, method, path, request, prepare = unprepared, isBodyOpt
     t.notOk(Check(request!, prepare(bad)), 'and rejects one with another field')
     const answer = await api(method, pathOf(path), good)
     const fault = answer.status === 400 ? errorsIn(answer) : {}
-    t.same(fault, {}, 'what the schema accepts is no wrong request')
+    // This pipe has no message yet.
+    if (operationId === 'createReplay') t.match(fault, { '': /has no message/ })
+    else t.same(fault, {}, 'what the schema accepts is no wrong request')
     const { no_such_field: named } = errorsIn(await api(method, pathOf(path), bad))
     t.equal(named, 'Unknown field.', 'what the schema rejects is named')
     const bodyless = await api(method, pathOf(path))

@@ -1,4 +1,4 @@
-/** One message in the browser: found, told what became of it in each lane; the newest of a pipe. */
+/** One message in the browser: found, its state in each lane, the next step; and the newest messages of a pipe. */
 import t from 'tap'
 import { axeFindings, openDashboard } from '../support/dashboard.ts'
 import { startParkingLane } from '../support/parking.ts'
@@ -18,8 +18,10 @@ const msgId = parked!.msg_id
 t.test('a viewer finds a message by its id, and the record that is parked', async (t) => {
   const { page, problems, close } = await dashboard.visit('viewer')
   await page.getByRole('link', { name: 'Messages' }).click()
-  await page.getByLabel('Find a message').fill(` ${msgId} `)
-  await page.getByRole('button', { name: 'Find' }).click()
+  await page.getByLabel('msg_id', { exact: true }).fill(` ${msgId} `)
+  await page.getByRole('button', { name: 'Find', exact: true }).click()
+  await page.getByRole('link', { name: `${msgId.slice(0, 8)}…${msgId.slice(-8)}` }).click()
+  await page.getByRole('link', { name: 'Open page' }).click()
   await page.getByRole('heading', { name: 'Message', level: 1 }).waitFor()
   const row = page.getByRole('table', { name: 'Lanes' }).getByRole('row').nth(1)
   await row.getByRole('link', { name: 'record 1' }).waitFor()

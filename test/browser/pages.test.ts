@@ -41,6 +41,7 @@ const places: Record<string, string> = {
   [`/pipes/${pipeId}/destinations/new`]: 'New destination',
   [`/pipes/${pipeId}/destinations/${destinationId}`]: '<u>under',
   [`/pipes/${pipeId}/destinations/${destinationId}/edit`]: 'Edit <u>under',
+  '/lanes': 'Lanes',
   '/messages': 'Messages',
   '/messages/nonsense': 'Message not found',
   '/keys': 'API keys',

@@ -40,6 +40,15 @@ t.test('from the pipe to the record: corrected with the line at fault named, dif
   await page.getByLabel('Reason').selectOption('skipped')
   await page.getByText('No record matches the filter.').waitFor()
   await page.getByLabel('Reason').selectOption('permanent_error')
+  await page.getByRole('button', { name: 'Replay all that match …' }).click()
+  const replayAll = page.getByRole('dialog', { name: 'Replay all rejected records with the error http_422?' })
+  t.match(
+    await replayAll.textContent(),
+    /parked replay orders\S* --error-code http_422 --reason permanent_error/,
+  )
+  await page.keyboard.press('Escape')
+  const { searchParams } = new URL(page.url())
+  t.same([searchParams.get('code'), searchParams.get('reason')], ['http_422', 'permanent_error'])
   await page.getByRole('link', { name: /#0$/ }).click()
   const editor = page.getByLabel('JSON')
   const text = await editor.inputValue()

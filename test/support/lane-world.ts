@@ -17,7 +17,12 @@ import { openLaneService } from '../../src/delivery/lane-service.ts'
 import { LaneSet } from '../../src/delivery/lane-set.ts'
 import type { NewDestination } from '../../src/metadata/destinations.ts'
 import type { LaneOwnership } from '../../src/metadata/lane-ownership.ts'
-import { type LaneSpec, type LaneState, ownsEverything } from '../../src/metadata/lane-state.ts'
+import {
+  type LaneSpec,
+  type LaneState,
+  ownsEverything,
+  type RangeStore,
+} from '../../src/metadata/lane-state.ts'
 import type { ParkedStore } from '../../src/metadata/parked-store-port.ts'
 import type { Metadata } from '../../src/metadata/store.ts'
 import { openMetadata } from '../../src/stores/open-metadata.ts'
@@ -286,7 +291,7 @@ export class LaneWorld {
   }
 
   /** A dead process parks nothing. */
-  #livingParkedStore(isAlive: () => boolean): ParkedStore {
+  #livingParkedStore(isAlive: () => boolean): ParkedStore & RangeStore {
     const { parkedStore } = this.metadata
     const never = () => new Promise<never>(() => {})
     return {

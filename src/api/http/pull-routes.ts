@@ -6,9 +6,9 @@
  */
 import { type DestinationType, wordsOf } from '../../contract/destination-words.ts'
 import { ApiError } from '../../contract/errors.ts'
-import { isForPipe } from '../../contract/principal.ts'
 import { isUuid } from '../../contract/uuid.ts'
 import type { PullResult, Pulls } from '../../delivery/delivery.ts'
+import { isForPipe } from '../../ingest/admission.ts'
 import type { DestinationRef } from '../../metadata/tables.ts'
 import type { Logger } from '../../platform/log.ts'
 import { defaultWaitMs, type LongPoll, maxWaitMs } from './long-poll.ts'

@@ -14,7 +14,7 @@ import {
   type RequestPath,
   type RequestQuery,
 } from '../../contract/operations.ts'
-import { isForPipe, type Principal } from '../../contract/principal.ts'
+import type { Principal } from '../../contract/principal.ts'
 import { isUuid } from '../../contract/uuid.ts'
 import {
   type FieldErrors,
@@ -23,6 +23,7 @@ import {
   throwIfErrors,
   validate,
 } from '../../contract/validate.ts'
+import { isForPipe } from '../../ingest/admission.ts'
 
 export interface Call<Id extends OperationId> {
   principal: Principal

@@ -4,7 +4,7 @@
  * (`overview-view.ts`).
  */
 import type { Overview, OverviewCluster } from '../../contract/overview.ts'
-import { isForPipe } from '../../contract/principal.ts'
+import { isForPipe } from '../../ingest/admission.ts'
 import { minuteMs } from '../../platform/quantities.ts'
 import type { Call } from './call.ts'
 import type { ClusterFacts, ManagementDeps } from './deps.ts'

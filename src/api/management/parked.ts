@@ -100,11 +100,11 @@ export function parkedUseCases({ metadata, laneCommands }: Deps) {
   }
 }
 
-function selectionOf({ ids, all, error_code }: ParkedSelection): ParkedSelector {
+function selectionOf({ ids, all, error_code, reason }: ParkedSelection): ParkedSelector {
   if ((ids === undefined) === (all === undefined)) {
     throw validationError({ '': 'Send either ids or all: true.' })
   }
-  return { ids: ids ?? null, errorCode: error_code ?? null }
+  return { ids: ids ?? null, errorCode: error_code ?? null, reason: reason ?? null }
 }
 
 /** Rejects pull destinations, which have no delivery that could replay a record. */

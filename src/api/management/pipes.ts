@@ -8,8 +8,8 @@ import {
   pipeDefaults,
   readOnlyPipeFields,
 } from '../../contract/pipe.ts'
-import { isForPipe } from '../../contract/principal.ts'
 import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
+import { isForPipe } from '../../ingest/admission.ts'
 import { isVisible } from './api-keys.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'

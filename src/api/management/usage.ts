@@ -4,7 +4,6 @@
  */
 import type { PipeCounters } from '../../contract/overview.ts'
 import { type PipeUsage, usageStatsWindowHours } from '../../contract/pipe.ts'
-import { isForPipe } from '../../contract/principal.ts'
 import {
   type LaneByHour,
   noLaneCounts,
@@ -12,6 +11,7 @@ import {
   type UsageByHour,
   usageHours,
 } from '../../contract/usage.ts'
+import { isForPipe } from '../../ingest/admission.ts'
 import { isoTime } from '../../metadata/tables.ts'
 import type { IngestCounts } from '../../metadata/usage.ts'
 import { hourMs } from '../../platform/quantities.ts'

@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import type { LaneStatus } from '../../contract/destination.ts'
 import { isFailing, severity } from '../../contract/state-words.ts'
 import { ago, bytes, count, counted, duration } from '../../platform/quantities.ts'
-import { type Failure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
+import { type Failure, usageFailure } from '../client/failure.ts'
 import { errorLine, faultWords, skipHelps } from '../client/lane-error.ts'
 import {
   allDestinations,
@@ -18,7 +18,9 @@ import { addBlockingMessageCommand } from './blocking-message.ts'
 import { clientCommand, group } from './define.ts'
 import { addLatencyCommand } from './latency.ts'
 import { listView, oneView, print, type View } from './output.ts'
+import { addReplayCommands } from './range-replays.ts'
 import { findDestination, findPipe } from './references.ts'
+import { addRetryCommand, nothingBlocks } from './retry-lanes.ts'
 import { addRewindCommand } from './rewind.ts'
 import { confirm, say } from './terminal.ts'
 
@@ -59,20 +61,10 @@ export function addLanesCommands(program: Command): void {
       say(`Skipped ${what} of ${name}.`)
     },
   })
-  clientCommand(lanes, {
-    usage: 'retry <destination>',
-    summary: 'retry the blocking message now',
-    examples: ['pipectl lanes retry orders/database'],
-    action: async (client, [reference], options) => {
-      const { pipe, destination } = await findDestination(client, reference!)
-      const reply = await client.call('retryNow', { path: lanePath(destination) })
-      await print(oneView(reply.text, reply.body.status, [['status', reply.body.status]]), options.output)
-      if (!reply.body.retried) throw nothingBlocks()
-      say(`Retrying message ${reply.body.msg_id}; \`pipectl lanes list ${pipe.pipe_name}\` shows the result.`)
-    },
-  })
+  addRetryCommand(lanes)
   addLatencyCommand(lanes)
   addRewindCommand(lanes)
+  addReplayCommands(lanes)
   addBlockingMessageCommand(lanes)
 }
 
@@ -80,13 +72,6 @@ function noRecordAtFault(name: string, { lane }: DestinationOfPipe['destination'
   return usageFailure(
     `a skip does not help ${name}: no record is at fault (${errorLine(lane.last_error)}), so the next message would fail too`,
     `correct the destination (\`pipectl destinations test ${name}\`), then \`pipectl lanes retry ${name}\`; --force skips anyway`,
-  )
-}
-
-function nothingBlocks(): Failure {
-  return nothingToDoFailure(
-    'no message blocks this lane, or a user blocked its destination',
-    '`pipectl lanes list` shows the state; `pipectl destinations unblock` resumes a blocked one',
   )
 }
 

@@ -1,17 +1,19 @@
 /** `pipectl why` and `pipectl messages`: what happened to one message, and the messages of a pipe. */
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import type { Destination } from '../../contract/destination.ts'
 import type { Pipe } from '../../contract/pipe.ts'
-import { messageWord } from '../../contract/state-words.ts'
+import { messageStates, messageWord } from '../../contract/state-words.ts'
 import { ago, bytes, count, counted } from '../../platform/quantities.ts'
 import type { Client, MessageDetail, MessageList } from '../client/client.ts'
-import { elementTexts, valueText } from '../client/json-text.ts'
+import { elementTexts, singleLine, valueText } from '../client/json-text.ts'
 import { errorLine, faultWords } from '../client/lane-error.ts'
+import { printableJson } from '../client/printable.ts'
 import { fullName } from '../client/workspace.ts'
 import { clientCommand } from './define.ts'
 import { requireMoment } from './moment.ts'
 import { listView, print, type View } from './output.ts'
-import { findPipe } from './references.ts'
+import { requireCondition } from './record-condition.ts'
+import { findDestination, findPipe } from './references.ts'
 import { say } from './terminal.ts'
 
 type MessageLane = MessageDetail['lanes'][number]
@@ -19,6 +21,9 @@ type MessageLane = MessageDetail['lanes'][number]
 interface ListOptions {
   since?: string
   until?: string
+  state?: string
+  where?: string
+  msgId?: string
   limit?: string
   after?: string
 }
@@ -40,8 +45,17 @@ export function addMessageCommands(program: Command): void {
   })
   clientCommand<ListOptions>(program, {
     usage: 'messages <pipe>',
-    summary: 'list the messages of a pipe that are kept, newest first',
-    examples: ['pipectl messages orders --since 1h', 'pipectl messages orders --limit 200 -o name'],
+    summary: 'list the messages of a pipe that are kept, newest first, or search in them',
+    help: `PIPE/NAME lists the messages of one destination, and --state then means the state in its lane.
+--where compares the text of the value: a string with or without its quotes, anything else exactly as it was sent
+(1.10 is not 1.1). A key inside an object is written with dots: customer.country. One search reads a limited number of
+messages; stderr shows how far it looked, and the command that continues.`,
+    examples: [
+      'pipectl messages orders --since 1h',
+      'pipectl messages orders/warehouse --state parked',
+      'pipectl messages orders --where customer.country=AT --since 24h',
+      'pipectl messages orders --limit 200 -o name',
+    ],
     options: (command) =>
       command
         .option(
@@ -49,22 +63,69 @@ export function addMessageCommands(program: Command): void {
           'received since: 15m, 1h or 2d (ago), today, yesterday, or an ISO 8601 time',
         )
         .option('--until <time>', 'received before: the same forms')
+        .addOption(
+          new Option('--state <state>', 'only messages with this state in a lane').choices(messageStates),
+        )
+        .option('--where <key=value>', 'only messages with a record that has this value')
+        .option('--msg-id <msg-id>', 'only this message')
         .option('--limit <count>', 'number of messages (1 to 200, default 50)')
         .option('--after <stream-seq>', 'only messages older than this one: the next page'),
     action: async (client, [reference], options) => {
-      const pipe = await findPipe(client, reference!)
-      const query: Record<string, string> = {}
-      if (options.since !== undefined) query.since = requireMoment(options.since, '--since')
-      if (options.until !== undefined) query.until = requireMoment(options.until, '--until')
-      if (options.limit !== undefined) query.limit = options.limit
-      if (options.after !== undefined) query.after = options.after
+      const isLane = reference!.includes('/')
+      const { pipe, destination } = isLane
+        ? await findDestination(client, reference!)
+        : { pipe: await findPipe(client, reference!), destination: null }
+      const query = {
+        ...listQuery(options),
+        ...(destination === null ? {} : { destination_id: destination.destination_id }),
+      }
       const { body, text } = await client.call('listMessages', { path: { pipe_id: pipe.pipe_id }, query })
       const names = await namesOf(client, pipe.pipe_id)
       await print(messageView(body, names, text), options.output)
-      if (body.next !== null) say(`There are more: pipectl messages ${pipe.pipe_name} --after ${body.next}`)
+      const name = destination === null ? pipe.pipe_name : fullName(pipe, destination)
+      if (body.next !== null) say(await continued(body, name, options))
     },
   })
 }
+
+function listQuery({ since, until, where, msgId, ...others }: ListOptions): Record<string, string> {
+  if (where !== undefined) requireCondition(where)
+  const given = {
+    ...others,
+    since: since === undefined ? undefined : requireMoment(since, '--since'),
+    until: until === undefined ? undefined : requireMoment(until, '--until'),
+    where,
+    msg_id: msgId,
+  }
+  const names = ['since', 'until', 'state', 'where', 'msg_id', 'limit', 'after'] as const
+  return Object.fromEntries(names.flatMap((name) => (given[name] === undefined ? [] : [[name, given[name]]])))
+}
+
+/** Describes how far the search looked, with the command for the next page. */
+async function continued(
+  { messages, next, searched }: MessageList,
+  name: string,
+  options: ListOptions,
+): Promise<string> {
+  // Loaded only here, because the module knows the options of many commands.
+  const { command } = await import('../client/cli-twin.ts')
+  const filters = listFlags.flatMap(([key, flag]) => (options[key] === undefined ? [] : [flag, options[key]]))
+  const more = command('messages', name, ...filters, '--after', String(next))
+  const isFull = messages.length >= Number(options.limit ?? messagesPerPage)
+  if (isFull) return `There are more: ${more}`
+  const looked = `Looked at ${counted(searched.messages, 'message')}`
+  const until = searched.oldest_ts === null ? '' : `, back to ${searched.oldest_ts}`
+  return `${looked}${until}. Older ones were not searched yet: ${more}`
+}
+
+const messagesPerPage = 50
+const listFlags = [
+  ['since', '--since'],
+  ['until', '--until'],
+  ['state', '--state'],
+  ['where', '--where'],
+  ['limit', '--limit'],
+] as const
 
 interface Names {
   pipe: Pipe
@@ -161,10 +222,21 @@ function messageView({ messages }: MessageList, names: Names, json: string): Vie
       [{ label: 'SIZE', isSpare: true }, (one) => bytes(one.bytes)],
       [{ label: 'STREAM SEQ', isSpare: true }, (one) => String(one.stream_seq)],
       [{ label: 'LANES', wraps: true }, (one) => lanesInWords(one.lanes, names)],
+      [{ label: 'RECORD', isSpare: true }, ({ excerpt }) => excerptText(excerpt)],
     ],
     empty: 'no messages: none were sent, or none are kept any more',
   })
 }
+
+/** The first characters of a record, which `why` shows in full. */
+function excerptText(excerpt: MessageList['messages'][number]['excerpt']): string {
+  if (excerpt === null) return '-'
+  const line = printableJson(singleLine(excerpt.text))
+  const isCut = excerpt.truncated || line.length > excerptWidth
+  return isCut ? `${line.slice(0, excerptWidth)}…` : line
+}
+
+const excerptWidth = 60
 
 /** `delivered`, or the lanes with another state. */
 function lanesInWords(lanes: MessageList['messages'][number]['lanes'], names: Names): string {

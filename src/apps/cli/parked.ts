@@ -1,11 +1,18 @@
 /** `pipectl parked …`: shows, edits, replays and discards records that a destination rejected or a user skipped. */
 import { type Command, Option } from 'commander'
-import { parkedIdsAtOnce, parkedReasons } from '../../contract/parked.ts'
+import { type ParkedReason, parkedIdsAtOnce, parkedReasons } from '../../contract/parked.ts'
 import { count, counted } from '../../platform/quantities.ts'
 import type { Client } from '../client/client.ts'
 import { nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { singleLine } from '../client/json-text.ts'
-import { errorWords, type ParkedFilter, parkedRecords, placeWords, recordTextsOf } from '../client/parked.ts'
+import {
+  errorWords,
+  isFiltered,
+  type ParkedFilter,
+  parkedRecords,
+  placeWords,
+  recordTextsOf,
+} from '../client/parked.ts'
 import { lanePath } from '../client/workspace.ts'
 import { connect } from './connection.ts'
 import { clientCommand, define, group } from './define.ts'
@@ -21,6 +28,7 @@ import { confirm, say } from './terminal.ts'
 interface Selection {
   all?: boolean
   errorCode?: string
+  reason?: ParkedReason
 }
 interface Waiting {
   wait?: boolean
@@ -41,7 +49,7 @@ export function addParkedCommands(program: Command): void {
 }
 
 function addList(parked: Command): void {
-  define<{ errorCode?: string; reason?: string; limit?: string }>(parked, {
+  define<Pick<Selection, 'errorCode' | 'reason'> & { limit?: string }>(parked, {
     usage: 'list <destination>',
     summary: 'list parked records, in the order of the messages',
     examples: [
@@ -51,19 +59,14 @@ function addList(parked: Command): void {
     output: true,
     daemon: true,
     options: (command) => {
-      command.option('--error-code <code>', 'only records with this error')
-      command.addOption(
-        new Option('--reason <reason>', 'only records that were parked for this reason').choices(
-          parkedReasons,
-        ),
-      )
+      addFilter(command, 'only')
       command.option('--limit <number>', 'number of records (default: 50)')
     },
     action: async ([reference], options) => {
       const most = requireLimit(options.limit ?? '50')
       const client = await connect(options)
       const lane = await findLane(client, reference!)
-      const filter = { error_code: options.errorCode, reason: options.reason }
+      const filter = filterOf(options)
       const { parked: found, hasMore } = await parkedRecords(client, lane, filter, { most })
       await print(parkedView(found), options.output)
       if (hasMore) say(`There are more than these ${found.length}: --limit shows more.`)
@@ -143,7 +146,7 @@ function addReplay(parked: Command): void {
       addWait(command)
     },
     action: async ([reference, ...ids], options) => {
-      const filter = { error_code: options.errorCode }
+      const filter = filterOf(options)
       requireSelection(ids, options.all, filter)
       const client = await connect(options)
       const lane = await findLane(client, reference!)
@@ -176,7 +179,7 @@ function addDiscard(parked: Command): void {
     destructive: true,
     options: addSelection,
     action: async ([reference, ...ids], options) => {
-      const filter = { error_code: options.errorCode }
+      const filter = filterOf(options)
       requireSelection(ids, options.all, filter)
       const client = await connect(options)
       const lane = await findLane(client, reference!)
@@ -211,9 +214,9 @@ function addExport(parked: Command): void {
     help: 'Each line is a record as it was sent, with the fields that pipectl added, or as it was last edited.',
     examples: ['pipectl parked export orders/database > parked.ndjson'],
     daemon: true,
-    options: (command) => command.option('--error-code <code>', 'only records with this error'),
+    options: (command) => addFilter(command, 'only'),
     action: async ([reference, ...ids], options) => {
-      const filter = { error_code: options.errorCode }
+      const filter = filterOf(options)
       if (ids.length > 0) requireSelection(ids, false, filter)
       const client = await connect(options)
       const lane = await findLane(client, reference!)
@@ -238,14 +241,27 @@ async function selected(
   const { parked } = await parkedRecords(client, lane, filter, { most: Number.POSITIVE_INFINITY })
   if (parked.length > 0) return parked.map((one) => one.parked_id)
   throw nothingToDoFailure(
-    `${lane.name} has no parked records${filter.error_code === undefined ? '' : ` with the error ${filter.error_code}`}`,
+    `${lane.name} has no parked records${isFiltered(filter) ? ' that match the filter' : ''}`,
     `\`pipectl parked list ${lane.name}\` shows what is parked`,
   )
 }
 
 function addSelection(command: Command): void {
   command.option('--all', 'all records of this destination')
-  command.option('--error-code <code>', 'all records with this error')
+  addFilter(command, 'all')
+}
+
+function addFilter(command: Command, which: 'all' | 'only'): void {
+  command.option('--error-code <code>', `${which} records with this error`)
+  command.addOption(
+    new Option('--reason <reason>', `${which} records that were parked for this reason`).choices(
+      parkedReasons,
+    ),
+  )
+}
+
+function filterOf({ errorCode, reason }: Selection): ParkedFilter {
+  return { error_code: errorCode, reason }
 }
 
 function addWait(command: Command): void {

@@ -110,7 +110,7 @@ function whatAgain({ pipe, destination }: DestinationOfPipe, again: Again): stri
   return `${most}${counted(records, 'record')} (${counted(messages, 'message')}, received ${firstTs} to ${lastTs}) again to ${fullName(pipe, destination)}`
 }
 
-function copies({ destination_type: type, columns }: Destination): string {
+export function copies({ destination_type: type, columns }: Destination): string {
   if (!wordsOf(type).isDatabase) return 'It receives them a second time.'
   return columns?.some(({ semantic_role }) => semantic_role === 'dedupe_id')
     ? 'The table has a dedupe_id: one copy of each stays.'

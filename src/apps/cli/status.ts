@@ -4,7 +4,7 @@
  */
 import type { Command } from 'commander'
 import type { AlertsShown } from '../../contract/alerts.ts'
-import type { OverviewCluster } from '../../contract/overview.ts'
+import type { OverviewCluster, OverviewPipe } from '../../contract/overview.ts'
 import { usageStatsWindowHours } from '../../contract/pipe.ts'
 import { readyWords } from '../../contract/ready-words.ts'
 import { isFailing, needAttention, needsAttention } from '../../contract/state-words.ts'
@@ -13,6 +13,8 @@ import { alertsInWords } from '../client/alerts.ts'
 import { type Client, openClient } from '../client/client.ts'
 import { clusterOf, nodeInWords, unownedInWords } from '../client/cluster.ts'
 import { commandFailure, Failure } from '../client/failure.ts'
+import { type CauseGroup, causeGroups, groupLine } from '../client/lane-causes.ts'
+import type { LaneOfPipe } from '../client/overview.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
 import { fullName, stateOf } from '../client/workspace.ts'
 import { findTarget } from './connection.ts'
@@ -21,6 +23,9 @@ import { io } from './io.ts'
 import { oneView, print } from './output.ts'
 
 const staleWords = 'delivery is being restarted or does not respond; they are shown as they were last saved'
+
+/** The names of lanes in the row of a group. */
+const namesShown = 5
 
 const egressWords: Record<string, string> = {
   allow: 'allowed for destinations (egress.private)',
@@ -99,19 +104,30 @@ async function lookAt(client: Client) {
   // The clock of the daemon, which also set the times that are compared with it.
   const nowMs = Date.parse(server_ts)
   const lanes = pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
+  const troubled = lanes.filter((one) => needsAttention(one.destination, nowMs))
   return {
     overview,
     usage,
     alerts,
     nowMs,
     lanes,
-    troubled: lanes.filter((one) => needsAttention(one.destination, nowMs)),
+    troubled,
+    // Only lanes that need attention: the others may continue by themselves.
+    groups: causeGroups({ ...overview, pipes: onlyLanes(pipes, troubled) }),
     stale: lanes.filter(({ destination }) => destination.lane.stale === true),
   }
 }
 
+function onlyLanes(pipes: readonly OverviewPipe[], wanted: readonly LaneOfPipe[]): OverviewPipe[] {
+  const ids = new Set(wanted.map(({ destination }) => destination.destination_id))
+  return pipes.map((pipe) => ({
+    ...pipe,
+    lanes: pipe.lanes.filter(({ destination_id: id }) => ids.has(id)),
+  }))
+}
+
 /** The JSON output of the command. */
-function statusOf(url: string, { overview, usage, alerts, nowMs, lanes, troubled, stale }: Found) {
+function statusOf(url: string, { overview, usage, alerts, nowMs, lanes, groups, troubled, stale }: Found) {
   const { pipes, service } = overview
   const sum = <One>(all: readonly One[], pick: (one: One) => number) =>
     all.reduce((total, one) => total + pick(one), 0)
@@ -138,6 +154,12 @@ function statusOf(url: string, { overview, usage, alerts, nowMs, lanes, troubled
     parked_records: sum(lanes, ({ destination }) => destination.lane.parked_records ?? 0),
     alerts: alerts?.status ?? null,
     cluster: clusterOf(overview),
+    causes: groups.map(({ cause, server, advice, lanes: sharing }) => ({
+      cause,
+      server,
+      advice,
+      lanes: sharing.map(({ pipe, destination }) => fullName(pipe, destination)),
+    })),
     stuck_lanes: troubled.map(({ pipe, destination }) => ({
       pipe_name: pipe.pipe_name,
       destination_id: destination.destination_id,
@@ -149,8 +171,26 @@ function statusOf(url: string, { overview, usage, alerts, nowMs, lanes, troubled
   }
 }
 
+/** One row for a lane, with its error; one for several lanes with the same cause and server, then what to do. */
+function groupRows(group: CauseGroup): string[][] {
+  const [first, ...others] = group.lanes
+  if (first === undefined) return []
+  if (others.length === 0) {
+    const { pipe, destination } = first
+    const why = destination.lane.last_error?.message ?? 'a user blocked the destination'
+    return [['needs attention', `${fullName(pipe, destination)}, ${stateOf(destination)}: ${why}`]]
+  }
+  const names = group.lanes.slice(0, namesShown).map(({ pipe, destination }) => fullName(pipe, destination))
+  const hidden = group.lanes.length - names.length
+  const rest = hidden === 0 ? '' : ` and ${counted(hidden, 'more lane')}`
+  return [
+    ['need attention', `${groupLine(group)}: ${names.join(', ')}${rest}`],
+    ['', group.advice],
+  ]
+}
+
 function statusRows(
-  { alerts, nowMs, lanes, troubled, stale }: Found,
+  { alerts, nowMs, lanes, groups, troubled, stale }: Found,
   status: ReturnType<typeof statusOf>,
 ): string[][] {
   const parking = lanes.filter(({ destination }) => (destination.lane.parked_records ?? 0) > 0)
@@ -169,10 +209,7 @@ function statusRows(
     ['lanes', `${status.lanes_count}, ${needAttention(troubled.length)}`],
     ...(alerts === null ? [] : [['alerts', alertsInWords(alerts, nowMs)]]),
     ...(stale.length === 0 ? [] : [['stale', `${counted(stale.length, 'lane')}: ${staleWords}`]]),
-    ...troubled.map(({ pipe, destination }) => [
-      'needs attention',
-      `${fullName(pipe, destination)}, ${stateOf(destination)}: ${destination.lane.last_error?.message ?? 'a user blocked the destination'}`,
-    ]),
+    ...groups.flatMap(groupRows),
     ...parking.map(({ pipe, destination }) => [
       'parked',
       `${fullName(pipe, destination)}: ${count(destination.lane.parked_records ?? 0)}`,

@@ -77,17 +77,42 @@ export interface LaneOfPipe {
   destination: OverviewLane
 }
 
+/** From this age of the oldest pending message on, a lane that delivers is behind. */
+const behindAfterSeconds = 300
+
+/**
+ * Messages arrive faster than the lane delivers. Batches of object stores wait for more records, and messages of a pull
+ * destination for its consumer: these lanes are never behind.
+ */
+export function isBehind(
+  { destination_type: type, lane }: Pick<OverviewLane, 'destination_type' | 'lane'>,
+  nowMs: number,
+): boolean {
+  if (type === 'destination_object_store' || type === 'destination_pull') return false
+  const isOld = lane.pending_messages > 0 && lane.oldest_pending_age_seconds >= behindAfterSeconds
+  return isOld && severity({ lane }, nowMs) === 0
+}
+
+/** Lanes that deliver, but are behind; the one with the oldest message first. */
+export function lanesBehind({ pipes, server_ts }: Overview): LaneOfPipe[] {
+  const nowMs = Date.parse(server_ts)
+  return pipes
+    .flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
+    .filter(({ destination }) => isBehind(destination, nowMs))
+    .sort((a, b) => ageOf(b) - ageOf(a))
+}
+
+function ageOf({ destination }: LaneOfPipe): number {
+  return destination.lane.oldest_pending_age_seconds
+}
+
 /** Lanes that fail or are blocked: those that need attention first, then by waiting time. */
 export function troubledLanes({ pipes, server_ts }: Overview): LaneOfPipe[] {
   const nowMs = Date.parse(server_ts)
   const all = pipes.flatMap((pipe) => pipe.lanes.map((destination) => ({ pipe, destination })))
   return all
     .filter(({ destination }) => severity(destination, nowMs) > 0)
-    .sort(
-      (a, b) =>
-        severity(b.destination, nowMs) - severity(a.destination, nowMs) ||
-        b.destination.lane.oldest_pending_age_seconds - a.destination.lane.oldest_pending_age_seconds,
-    )
+    .sort((a, b) => severity(b.destination, nowMs) - severity(a.destination, nowMs) || ageOf(b) - ageOf(a))
 }
 
 /** True if the search text is in the name or description of the pipe, or in the name, type or state of a lane. */

@@ -2,7 +2,7 @@
  * Functions about parked records that the CLI, `top` and the dashboard share: paging, results of replays, and records
  * as editable text.
  */
-import type { ParkedError, ParkedRecord } from '../../contract/parked.ts'
+import type { ParkedError, ParkedReason, ParkedRecord } from '../../contract/parked.ts'
 import { backoffMs } from '../../platform/backoff.ts'
 import type { Client } from './client.ts'
 import { ApiFailure } from './failure.ts'
@@ -23,17 +23,31 @@ export function replayBody(records: readonly string[] | null): Uint8Array<ArrayB
 
 export interface ParkedFilter {
   error_code?: string | undefined
-  reason?: string | undefined
+  reason?: ParkedReason | undefined
+}
+
+/** The part of the filter that is set, as queries and bodies of requests take it. */
+export function givenFilter({ error_code, reason }: ParkedFilter) {
+  return { ...(error_code && { error_code }), ...(reason && { reason }) }
+}
+
+export function isFiltered(filter: ParkedFilter): boolean {
+  return Object.keys(givenFilter(filter)).length > 0
+}
+
+/** The options of `pipectl parked …` for the filter. */
+export function filterOptions({ error_code, reason }: ParkedFilter): string[] {
+  return [...(error_code ? ['--error-code', error_code] : []), ...(reason ? ['--reason', reason] : [])]
 }
 
 /** The first `most` records that match, with as many requests as needed. `hasMore`: there are others. */
 export async function parkedRecords(
   client: Client,
   lane: LanePath | LaneRef,
-  { error_code, reason }: ParkedFilter,
+  wanted: ParkedFilter,
   { most, signal }: { most: number; signal?: AbortSignal },
 ): Promise<{ parked: ParkedRecord[]; hasMore: boolean }> {
-  const filter = { ...(error_code && { error_code }), ...(reason && { reason }) }
+  const filter = givenFilter(wanted)
   const parked: ParkedRecord[] = []
   let after: string | null = null
   do {

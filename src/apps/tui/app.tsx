@@ -16,6 +16,7 @@ import { Box, Text, useApp } from 'ink'
 import { useEffect, useState } from 'react'
 import type { Client } from '../client/client.ts'
 import { clusterOf } from '../client/cluster.ts'
+import { causeGroups, withSameCause } from '../client/lane-causes.ts'
 import { skipHelps } from '../client/lane-error.ts'
 import { cut } from '../client/terminal-text.ts'
 import * as actions from './actions.ts'
@@ -182,7 +183,14 @@ function Body(props: BodyProps) {
   const detailWidth = width < splitWidth ? width : width - boardWidth(width) - 2
   const detail =
     page === 'detail' && row !== null ? (
-      <Detail row={row} blocking={props.blocking} nowMs={nowMs} {...full} width={detailWidth} />
+      <Detail
+        row={row}
+        blocking={props.blocking}
+        nowMs={nowMs}
+        sameCause={withSameCause(causeGroups(feed.snapshot), row.id).length}
+        {...full}
+        width={detailWidth}
+      />
     ) : null
   if (detail !== null && width < splitWidth) return detail
   if (rows.length === 0) return <Line text={props.whyEmpty} height={height} />

@@ -2,6 +2,7 @@
 import type { OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import { laneWord } from '../../contract/state-words.ts'
 import { ago, bytes, count, counted, duration, until } from '../../platform/quantities.ts'
+import { laneCause } from '../client/lane-causes.ts'
 import { errorLine, faultWords } from '../client/lane-error.ts'
 import { fullName, kindOf } from '../client/workspace.ts'
 import type { Row } from './rows.ts'
@@ -27,11 +28,14 @@ export interface DetailProps extends Omit<PageProps, 'lines' | 'nameWidth'> {
   blocking: Blocking | null
   /** The time of the snapshot. Times are shown relative to it. */
   nowMs: number
+  /** The number of other lanes that fail for the same reason. */
+  sameCause?: number
 }
 
-export function Detail({ row, blocking, nowMs, ...page }: DetailProps) {
+export function Detail({ row, blocking, nowMs, sameCause = 0, ...page }: DetailProps) {
   const { pipe, destination } = row
-  const lines = destination === null ? pipeLines(pipe, nowMs) : laneLines(pipe, destination, nowMs)
+  const lines =
+    destination === null ? pipeLines(pipe, nowMs) : laneLines(pipe, destination, { nowMs, sameCause })
   const records = destination === null || blocking === null ? [] : blockingLines(blocking, nowMs)
   return <Page lines={[...lines, ...records]} nameWidth={18} {...page} />
 }
@@ -55,7 +59,11 @@ function pipeLines(pipe: OverviewPipe, nowMs: number): NamedLine[] {
   ]
 }
 
-function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number): NamedLine[] {
+function laneLines(
+  pipe: OverviewPipe,
+  destination: OverviewLane,
+  { nowMs, sameCause }: { nowMs: number; sameCause: number },
+): NamedLine[] {
   const { lane } = destination
   const error = lane.last_error
   const state = laneWord(destination)
@@ -72,6 +80,7 @@ function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number)
     ...(error?.fault
       ? [['at fault', faultWords(error, destination.destination_type)] satisfies NamedLine]
       : []),
+    ...causeLines(destination, nowMs, sameCause),
     [
       'attempts',
       `${lane.attempts}${lane.next_attempt_ts === null ? '' : `, next ${until(lane.next_attempt_ts, nowMs)}`}`,
@@ -89,6 +98,19 @@ function laneLines(pipe: OverviewPipe, destination: OverviewLane, nowMs: number)
     ['skipped, dropped', `${lane.skipped_messages}, ${lane.dropped_messages} messages`],
     ['parked', lane.parked_records ? `${count(lane.parked_records)}; x shows them` : '-'],
     ['id', destination.destination_id],
+  ]
+}
+
+/** The cause in a few words, how many other lanes have it, and what to do. */
+function causeLines(destination: OverviewLane, nowMs: number, sameCause: number): NamedLine[] {
+  const found = laneCause(destination, nowMs)
+  if (found === null) return []
+  const { cause, advice } = found
+  const server = destination.destination_server ? `, ${destination.destination_server}` : ''
+  const others = sameCause === 0 ? '' : `; ${counted(sameCause, 'other lane')} too`
+  return [
+    ['cause', `${cause}${server}${others}`],
+    ['what to do', advice],
   ]
 }
 

@@ -23,6 +23,8 @@ const scrolledLines = 8
 export function useScroll(page: string | null): Scroll {
   const [position, setPosition] = useState({ page, from: 0 })
   const last = useRef(0)
+  // React draws again at once, before anything is shown.
+  if (position.page !== page) setPosition({ page, from: 0 })
   const from = position.page === page ? position.from : 0
   return {
     from,

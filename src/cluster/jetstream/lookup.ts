@@ -9,7 +9,14 @@
  * counting.
  */
 import { crc32 } from 'node:zlib'
-import type { ListedMessage, MessageListing, MessageLookup, StoredMessage } from '../../log/buffer.ts'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import type {
+  MessageListing,
+  MessageLookup,
+  ReadMessage,
+  StoredMessage,
+  SummarizedMessage,
+} from '../../log/buffer.ts'
 import type { JetStreamSpec } from '../../log/buffer-spec.ts'
 import { connectNats } from '../nats/connect.ts'
 import type { NatsConnection } from '../nats/headers.ts'
@@ -33,6 +40,8 @@ const maxFrames = 5_000
 const lot = { messages: 2_048, bytes: 512 * 1024 }
 /** The number of frames, above those of the page, that a part can have. */
 const spareFrames = 512
+const framesAtOnce = 8
+const bytesAtOnce = 4 * 1024 * 1024
 
 interface Candidate {
   streamSeq: number
@@ -66,28 +75,56 @@ class StreamLookup implements MessageLookup {
   }
 
   /** Newest first. */
-  async list(pipeId: string, { beforeSeq, afterSeq, limit }: MessageListing): Promise<ListedMessage[]> {
-    const listed: ListedMessage[] = []
+  async list(pipeId: string, listing: MessageListing): Promise<SummarizedMessage[]> {
+    const listed: SummarizedMessage[] = []
+    for await (const { body, ...message } of this.#between(pipeId, listing))
+      listed.push({ ...message, beginning: beginningOf(body) })
+    return listed
+  }
+
+  /** Newest first. */
+  async read(
+    pipeId: string,
+    { maxBytes, ...listing }: MessageListing & { maxBytes: number },
+  ): Promise<ReadMessage[]> {
+    const read: ReadMessage[] = []
+    let bytes = 0
+    for await (const message of this.#between(pipeId, listing)) {
+      read.push(message)
+      bytes += message.bytes
+      if (bytes >= maxBytes) break
+    }
+    return read
+  }
+
+  async *#between(
+    pipeId: string,
+    { beforeSeq, afterSeq, limit }: MessageListing,
+  ): AsyncGenerator<ReadMessage, void> {
+    let left = limit
     let before = streamSeqOf(Math.min(beforeSeq - 1, Number.MAX_SAFE_INTEGER - 1)) + 1
     const filter = pipeSubjects({ cluster: this.#cluster, pipeId })
     const { firstSeq, lastSeq } = await this.#client.state()
     before = Math.min(before, lastSeq + 1)
     const first = Math.max(firstSeq, streamSeqOf(afterSeq))
-    while (listed.length < limit && before > first) {
-      const from = await this.#partBefore(filter, first, before, limit - listed.length)
+    while (left > 0 && before > first) {
+      const from = await this.#partBefore(filter, first, before, left)
       for await (const message of this.#newestFirst(filter, from, before)) {
         if (message.seq >= beforeSeq || message.seq <= afterSeq) continue
-        listed.push(message)
-        if (listed.length === limit) return listed
+        yield message
+        left -= 1
+        if (left === 0) return
       }
       before = from
     }
-    return listed
   }
 
-  async *#newestFirst(filter: string, from: number, before: number): AsyncGenerator<ListedMessage, void> {
+  async *#newestFirst(filter: string, from: number, before: number): AsyncGenerator<ReadMessage, void> {
     const heads = await this.#headsBetween(filter, from, before)
-    for (const { streamSeq } of heads.reverse()) yield* (await this.#listedIn(filter, streamSeq)).reverse()
+    for (const part of partsOf(heads.reverse())) {
+      const frames = await Promise.all(part.map(({ streamSeq }) => this.#messagesIn(filter, streamSeq)))
+      for (const messages of frames) yield* messages.reverse()
+    }
   }
 
   async close(): Promise<void> {
@@ -192,18 +229,41 @@ class StreamLookup implements MessageLookup {
     }
   }
 
-  async #listedIn(filter: string, streamSeq: number): Promise<ListedMessage[]> {
+  async #messagesIn(filter: string, streamSeq: number): Promise<ReadMessage[]> {
     const message = await this.#client.next(filter, streamSeq)
     if (message?.streamSeq !== streamSeq) return []
     const messages = storedFrame(message)?.messages() ?? []
-    return messages.map(({ msgId, receivedMs, recordCount, body }, index) => ({
+    return messages.map(({ msgId, receivedMs, recordCount, body, crc }, index) => ({
       seq: seqOf(streamSeq, index),
       msgId,
       receivedMs,
       recordCount,
       bytes: body.length,
+      body: crc32(body) === crc ? Buffer.from(body.buffer, body.byteOffset, body.length) : null,
     }))
   }
+}
+
+/** The frames that are requested at the same time: few, and together not larger than a large one. */
+function* partsOf(frames: readonly Candidate[]): Generator<Candidate[]> {
+  let part: Candidate[] = []
+  let bytes = 0
+  for (const frame of frames) {
+    if (part.length === framesAtOnce || (part.length > 0 && bytes + frame.head.bytes > bytesAtOnce)) {
+      yield part
+      part = []
+      bytes = 0
+    }
+    part.push(frame)
+    bytes += frame.head.bytes
+  }
+  if (part.length > 0) yield part
+}
+
+/** The same as on one machine, where a large body is not read for its beginning. */
+function beginningOf(body: Buffer | null): Buffer | null {
+  if (body === null || body.length > resourceLimits.listedBodyBytes) return null
+  return Buffer.from(body.subarray(0, resourceLimits.listedBytes))
 }
 
 /** The maximum difference between a message's id and its receive time, which have the same clock. */

@@ -46,13 +46,14 @@ interface NodeReport extends SharesReport {
 }
 
 export class Shares {
-  readonly #share: FairShare
+  readonly #maxBytes: number
+  /** Null while no node is short of space. */
+  #share: FairShare | null = null
   readonly #nodes = new Map<string, NodeReport>()
-  #isPressed = false
   readonly #forget: NodeJS.Timeout
 
   constructor(connection: NatsConnection, cluster: string, maxBytes: number) {
-    this.#share = new FairShare(maxBytes)
+    this.#maxBytes = maxBytes
     connection.subscribe(sharesSubject(cluster), {
       callback: (error, message) => {
         const report = error === null ? parsed(message.string()) : null
@@ -65,7 +66,7 @@ export class Shares {
 
   /** Returns false when the pipe or its workspace has used up its share. */
   take(pipeId: string, bytes: number): boolean {
-    return this.#share.take(pipeId, bytes + messageHeadBytes)
+    return this.#share === null || this.#share.take(pipeId, bytes + messageHeadBytes)
   }
 
   /** The sums of the other nodes that have reported recently. */
@@ -96,12 +97,11 @@ export class Shares {
 
   #measure(): void {
     const reports = this.#fresh()
-    const isPressed = reports.some((report) => report.isPressed)
-    if (!isPressed && this.#isPressed) this.#share.release()
-    this.#isPressed = isPressed
-    if (!isPressed) return
+    this.#share = null
+    if (!reports.some(({ isPressed }) => isPressed)) return
     const pipes = reports.flatMap((report) => report.pipes)
-    this.#share.measured(
+    this.#share = new FairShare(
+      this.#maxBytes,
       new Map(pipes.map(([pipeId, , bytes]) => [pipeId, bytes])),
       pipes.map(([pipeId, workspaceId]) => [pipeId, workspaceId]),
     )

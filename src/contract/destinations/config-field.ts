@@ -149,6 +149,11 @@ export function offeredOptions(field: ConfigField): [value: string, label: strin
   )
 }
 
+/** The host of a URL with its port, if that is not the default one. Returns an empty text if it cannot be parsed. */
+export function hostOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).host : ''
+}
+
 /** The origin of a URL. Returns the text unchanged if it cannot be parsed; the rules of the config reject it then. */
 export function originOf(url: string): string {
   return URL.canParse(url) ? new URL(url).origin : url

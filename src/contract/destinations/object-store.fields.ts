@@ -1,5 +1,5 @@
 /** An S3-compatible object store. */
-import { type Config, oneOf, optionalSecret, originOf } from './config-field.ts'
+import { type Config, hostOf, oneOf, optionalSecret, originOf } from './config-field.ts'
 import { type ConnectionUrl, ConnectionUrlError, rejectUnknownParameters } from './connection-url.ts'
 import type { TypeFacts } from './type-facts.ts'
 
@@ -8,13 +8,16 @@ const urlParameters = ['region', 'endpoint', 'key_template', 'format', 'compress
 const url: ConnectionUrl = {
   schemes: ['s3'],
   form: 's3://bucket',
+  needs: ['bucket'],
+  uses: (name) => urlParameters.includes(name),
+  split: (_, text) => ({ secrets: {}, bare: text }),
   parse(url) {
     if (url.hostname === '' || url.pathname.replace(/\/$/, '') !== '')
       throw new ConnectionUrlError(
         'an object store is only s3://BUCKET',
         'say where objects go with --set key_template=…, which must contain {first_seq}',
       )
-    rejectUnknownParameters(url, urlParameters)
+    rejectUnknownParameters(url, this, urlParameters)
     const given = urlParameters.flatMap((name) => {
       const value = url.searchParams.get(name)
       return value === null ? [] : [[name, value]]
@@ -133,4 +136,6 @@ export const objectStore = {
   targetKey: ({ endpoint, bucket, key_template }) => [endpoint ?? null, bucket, key_template ?? null],
   // Without an endpoint the server is AWS, which is always the same.
   server: ({ endpoint }) => (typeof endpoint === 'string' ? originOf(endpoint) : null),
+  shownServer: ({ endpoint, bucket }) =>
+    `${typeof endpoint === 'string' ? hostOf(endpoint) : 's3'}, bucket ${bucket}`,
 } as const satisfies TypeFacts

@@ -36,4 +36,5 @@ export const pull = {
   target: ({ ack_mode }) => (ack_mode === 'explicit' ? 'pull, explicit ack' : 'pull'),
   targetKey: () => [],
   server: () => null,
+  shownServer: () => '',
 } as const satisfies TypeFacts

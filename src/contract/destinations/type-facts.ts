@@ -42,6 +42,8 @@ export interface TypeFacts {
    * settings: the scheme of a URL, the host of a database. Only compared, never shown.
    */
   server(config: Config): string | null
+  /** The host of that server with its port, without secrets, such as `db.example.com:5432`. Empty: there is none. */
+  shownServer(config: Config): string
   /** How strictly the server's certificate is verified. 0: any server that responds receives the secrets. */
   verification?(config: Config): number
 }

@@ -38,7 +38,7 @@ export async function copyBatch(
   signal: AbortSignal,
 ): Promise<'stored' | 'moved' | 'unfit' | RefusedCopy> {
   const { copy: plan } = target.statement
-  if (plan === null || batch.recordCount < fewestRecords) return 'unfit'
+  if (plan === null) return 'unfit'
   const rows = rowsOf(batch, plan)
   if (rows === null) return 'unfit'
   const { session, mark } = target

@@ -28,7 +28,7 @@ import { markBusy, maxReads } from '../sql/exactly-once-mark.ts'
 import { pinnedOnFirstUse } from '../sql/server-key.ts'
 import { checkPostgres } from './check.ts'
 import { openSession, type PostgresSession } from './connection.ts'
-import { copyBatch } from './copy.ts'
+import { copyBatch, fewestRecords } from './copy.ts'
 import { concernsWholeDestination, postgresError } from './errors.ts'
 import { ExactlyOnceMark, forgetMarks } from './exactly-once-mark.ts'
 import { inferPostgres } from './infer.ts'
@@ -47,6 +47,8 @@ export const postgresql: DriverModule<DatabaseSpec> = {
 
 interface KnownTable {
   table: Table
+  /** With mapped columns every batch has the same statement. Null: they are mapped by name, or there was no batch yet. */
+  statement: InsertStatement | null
   readAtMs: number
   refusesCopy: boolean
 }
@@ -153,9 +155,9 @@ async function storeWhole(
   statement: InsertStatement,
 ): Promise<WholeOutcome> {
   const { session, mark, table: known } = connection
-  const copied = known?.refusesCopy
-    ? 'unfit'
-    : await copyBatch({ session, statement, mark }, attempt.batch, attempt.signal)
+  const { batch, signal } = attempt
+  const canCopy = statement.copy !== null && batch.recordCount >= fewestRecords && known?.refusesCopy !== true
+  const copied = canCopy ? await copyBatch({ session, statement, mark }, batch, signal) : 'unfit'
   if (copied === 'stored') return { outcome: null, suspect: null }
   if (copied === 'moved') return { outcome: copied, suspect: null }
   const outcome = await insertAll(connection, attempt, statement)
@@ -239,13 +241,14 @@ async function prepare(connection: Connection, attempt: Attempt): Promise<Prepar
   const unmatched: RejectedRecord[] = []
   const reject = progress.park && ((rejected: RejectedRecord) => void unmatched.push(rejected))
   try {
-    const { table } = await tableOf(connection, spec, signal)
-    const isMapped = spec.columns.length > 0
-    const rules = isMapped
-      ? columnRules(spec.columns, spec.timestampField)
-      : rulesByName(table, batch.messages, reject ?? undefined)
+    const current = await tableOf(connection, spec, signal)
+    if (spec.columns.length > 0) {
+      current.statement ??= insertStatement(current.table, columnRules(spec.columns, spec.timestampField))
+      return { statement: current.statement, unmatched }
+    }
+    const rules = rulesByName(current.table, batch.messages, reject ?? undefined)
     if (unmatched.length > 0 && isOld()) return await again()
-    return { statement: insertStatement(table, rules), unmatched }
+    return { statement: insertStatement(current.table, rules), unmatched }
   } catch (error) {
     if (isOld()) return await again()
     throw error
@@ -256,6 +259,6 @@ async function tableOf(connection: Connection, spec: DatabaseSpec, signal: Abort
   const known = connection.table
   if (known !== undefined && performance.now() - known.readAtMs < tableMaxAgeMs) return known
   const table = await readTable(connection.session, spec.config.table, signal)
-  connection.table = { table, readAtMs: performance.now(), refusesCopy: false }
+  connection.table = { table, statement: null, readAtMs: performance.now(), refusesCopy: false }
   return connection.table
 }

@@ -173,7 +173,7 @@ export class BufferWriter {
     }
     if (committed.pipes.length > 0) this.#onCommitted(frame, this.#segments.commitMs)
     this.#segments.markHighWater(this.#clock())
-    this.#keys.remember(committed.keyed, this.#clock())
+    if (committed.keyed.length > 0) this.#keys.remember(committed.keyed, this.#clock())
     this.#space.grew(frame.length)
     this.#grownBytes += frame.length
     return { ok: true, committed }

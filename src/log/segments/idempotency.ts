@@ -80,13 +80,13 @@ export class IdempotencyKeys {
   #isDirty = false
   #flushedSeq = -1
   readonly #maxBytes: number
-  readonly #share: FairShare
+  /** Null while there is room for the keys of all pipes. */
+  #share: FairShare | null = null
 
   constructor(spec: KeysSpec, log: Logger) {
     this.#spec = spec
     this.#log = log
     this.#maxBytes = Math.max(minSpaceBytes, spec.maxBytes * spacePart)
-    this.#share = new FairShare(this.#maxBytes)
   }
 
   /** Disk space of the keys. */
@@ -97,16 +97,16 @@ export class IdempotencyKeys {
   /** Runs each second. `workspaces`: the workspace of every existing pipe. */
   measure(workspaces: Iterable<[pipeId: string, workspaceId: string]>): void {
     if (this.#lookup === null || this.bytes < this.#maxBytes * pressedFrom) {
-      this.#share.release()
+      this.#share = null
       return
     }
     const held = [...this.#lookup.held()].map(([pipeId, keys]) => [pipeId, keys * keyBytes] as const)
-    this.#share.measured(new Map(held), workspaces)
+    this.#share = new FairShare(this.#maxBytes, new Map(held), workspaces)
   }
 
   /** For a new key. Returns false when the pipe or its workspace has used up its share of the space for keys. */
   takeShare(pipeId: string): boolean {
-    return this.#share.take(pipeId, keyBytes)
+    return this.#share === null || this.#share.take(pipeId, keyBytes)
   }
 
   open(): void {
@@ -125,11 +125,10 @@ export class IdempotencyKeys {
     return used === null || clockMs - used.usedClockMs > keyLifetimeMs ? null : used
   }
 
-  /** Called after the commit of these messages. */
+  /** Called after the commit of these messages: at least one. */
   remember(used: readonly KeyedMessage[], clockMs: number): void {
     for (const message of used)
       this.#unwritten.set(message.pipeId + message.key, { ...message, usedClockMs: clockMs })
-    if (this.#unwritten.size === 0) return
     this.#isDirty = true
     // The messages are committed and must be acknowledged, so keys that a full disk has no room for wait in memory.
     this.#unlessFull(() => this.#use(clockMs, (lookup) => lookup.write(this.#unwritten.values())))

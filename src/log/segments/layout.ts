@@ -23,12 +23,13 @@
  *     it, fsync it, check that it is complete
  *   2 rename it to its name                         both segments; the new one is empty (or, after a power cut, the
  *                                                   rename is undone: as after 1). No message can be in it yet
- *   3 fsync the directory                           both segments: the new one is written from here on
- *   4 open the new one: its -wal and its -shm       as after 3
- *     where a full disk has no room for them: unlink  the old one continues with seqs that the new name claims. A
+ *   3 open the new one: its -wal and its -shm       as after 2. After a power cut a -wal can be there without its
+ *                                                   segment: it has no frames and is removed
+ *   4 fsync the directory                           both segments: the new one is written from here on
+ *     where a full disk has no room for 3: unlink     the old one continues with seqs that the new name claims. A
  *     it, fsync the directory, and end here           new one that comes back (a power cut undid the unlink) is empty
  *                                                     and begins within the old one: removed at the start
- *   5 write the old one's end into it, move its     as after 3: the end is estimated, the WAL is moved at the start
+ *   5 write the old one's end into it, move its     as after 4: the end is estimated, the WAL is moved at the start
  *     WAL into it, leave WAL mode, close it
  *   6 write and fsync high-water                    it is older than the log
  *   7 first commit in the new one                   normal

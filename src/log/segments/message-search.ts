@@ -14,7 +14,8 @@
  */
 import { crc32 } from 'node:zlib'
 import type Database from 'better-sqlite3'
-import type { ListedMessage, MessageListing, StoredMessage } from '../buffer.ts'
+import { resourceLimits } from '../../contract/resource-limits.ts'
+import type { MessageListing, ReadMessage, StoredMessage, SummarizedMessage } from '../buffer.ts'
 import {
   bodyOf,
   headerOf,
@@ -27,6 +28,7 @@ import {
 import { openReadOnly } from './segment-file.ts'
 import { isGone, isUnusable } from './sqlite-errors.ts'
 
+const { listedBytes, listedBodyBytes } = resourceLimits
 const probesPerSegment = 64
 /** The delay between the creation of an id and its commit, and between threads that create ids. */
 const slackMs = 30_000
@@ -75,20 +77,42 @@ export class MessageSearch {
   }
 
   /** Newest first. */
-  async list(pipeId: string, { beforeSeq, afterSeq, limit }: MessageListing): Promise<ListedMessage[]> {
-    const listed: ListedMessage[] = []
-    const names = this.#segments()
-    for (const [index, name] of names.entries()) {
-      const newer = names[index - 1]
-      if (name.firstSeq >= beforeSeq) continue
-      if (newer !== undefined && newer.firstSeq <= afterSeq) break
+  async list(pipeId: string, { limit, ...between }: MessageListing): Promise<SummarizedMessage[]> {
+    const listed: SummarizedMessage[] = []
+    for (const name of this.#segmentsBetween(between)) {
       const left = limit - listed.length
-      const rows = this.#open(name, (db) => listIn(db, pipeId, { beforeSeq, afterSeq, limit: left }))
-      listed.push(...(rows ?? []))
+      listed.push(...(this.#open(name, (db) => listIn(db, pipeId, { ...between, limit: left })) ?? []))
       if (listed.length >= limit) break
       await turn()
     }
     return listed
+  }
+
+  /** Newest first. */
+  async read(
+    pipeId: string,
+    { limit, maxBytes, ...between }: MessageListing & { maxBytes: number },
+  ): Promise<ReadMessage[]> {
+    const read: ReadMessage[] = []
+    let bytes = 0
+    for (const name of this.#segmentsBetween(between)) {
+      const left = { ...between, limit: limit - read.length, maxBytes: maxBytes - bytes }
+      for (const message of this.#open(name, (db) => readIn(db, pipeId, left)) ?? []) {
+        bytes += message.bytes
+        read.push(message)
+      }
+      if (read.length >= limit || bytes >= maxBytes) break
+      await turn()
+    }
+    return read
+  }
+
+  /** Newest first. */
+  #segmentsBetween({ beforeSeq, afterSeq }: Omit<MessageListing, 'limit'>): SegmentName[] {
+    return this.#segments().filter(({ firstSeq }, index, names) => {
+      const newer = names[index - 1]
+      return firstSeq < beforeSeq && (newer === undefined || newer.firstSeq > afterSeq + 1)
+    })
   }
 
   /** No file stays open between two lookups. */
@@ -201,29 +225,61 @@ function messageAt(db: Database.Database, seq: number): StoredMessage | null {
   return { seq, pipeId, msgId, receivedMs, recordCount, body }
 }
 
-type ListedColumns = [seq: number, msgId: string, receivedMs: number, recordCount: number, bytes: number]
+type ListedColumns = [
+  ...[seq: number, msgId: string, receivedMs: number, recordCount: number, bytes: number],
+  beginning: Buffer | null,
+]
 
 function listIn(
   db: Database.Database,
   pipeId: string,
   { beforeSeq, afterSeq, limit }: MessageListing,
-): ListedMessage[] {
-  const no = db.prepare('SELECT no FROM pipe WHERE pipe_id = ?').pluck().get(pipeId)
-  if (no === undefined) return []
+): SummarizedMessage[] {
+  const no = pipeNumber(db, pipeId)
+  if (no === null) return []
   const rows = db
     .prepare(
-      `SELECT seq, msg_id, received_ms, record_count, length(body) FROM message
-       WHERE pipe = ? AND seq < ? AND seq > ? ORDER BY seq DESC LIMIT ?`,
+      `SELECT seq, msg_id, received_ms, record_count, length(body),
+         CASE WHEN length(body) <= ${listedBodyBytes} THEN substr(body, 1, ${listedBytes}) END
+       FROM message WHERE pipe = ? AND seq < ? AND seq > ? ORDER BY seq DESC LIMIT ?`,
     )
     .raw()
     .all(no, beforeSeq, afterSeq, limit) as ListedColumns[]
-  return rows.map(([seq, msgId, receivedMs, recordCount, bytes]) => ({
-    seq,
-    msgId,
-    receivedMs,
-    recordCount,
-    bytes,
+  return rows.map(([seq, msgId, receivedMs, recordCount, bytes, beginning]) => ({
+    ...{ seq, msgId, receivedMs, recordCount, bytes },
+    beginning,
   }))
+}
+
+function readIn(
+  db: Database.Database,
+  pipeId: string,
+  { beforeSeq, afterSeq, limit, maxBytes }: MessageListing & { maxBytes: number },
+): ReadMessage[] {
+  const no = pipeNumber(db, pipeId)
+  if (no === null) return []
+  const read: ReadMessage[] = []
+  let left = maxBytes
+  const rows = db
+    .prepare(`${selectMessages()} WHERE pipe = ? AND seq < ? AND seq > ? ORDER BY seq DESC LIMIT ?`)
+    .raw()
+    .iterate(no, beforeSeq, afterSeq, limit)
+  for (const row of rows as IterableIterator<MessageRow>) {
+    const header = headerOf(row, pipeId)
+    const body = bodyOf(row)
+    const { seq, msgId, receivedMs, recordCount } = header
+    const isIntact = rowChecksum(header, crc32(body)) === row[5]
+    read.push({ seq, msgId, receivedMs, recordCount, bytes: body.length, body: isIntact ? body : null })
+    left -= body.length
+    if (left <= 0) break
+  }
+  return read
+}
+
+function pipeNumber(db: Database.Database, pipeId: string): number | null {
+  return (
+    (db.prepare('SELECT no FROM pipe WHERE pipe_id = ?').pluck().get(pipeId) as number | undefined) ?? null
+  )
 }
 
 function turn(): Promise<void> {

@@ -235,11 +235,13 @@ function startSuccessor(newest: Newest, succession: Succession): Newest {
     if (!isDiskFull(error) || isSealed) throw error
     return isEmpty ? openNewest(dir, name, files) : newest
   }
+  // Makes the name of the new one durable, which a sealed segment needs after it.
+  const successor = openNewest(dir, { firstSeq, generation: 0 }, files)
   if (!isEmpty) {
     files.sealing.seal(name, writer, { clockMs: lastClockMs, lastSeq: firstSeq - 1 })
     sealed.push(segmentFacts(name, segmentBytes(dir, name), content, lastClockMs))
   }
-  return openNewest(dir, { firstSeq, generation: 0 }, files)
+  return successor
 }
 
 /** Repeats until the newest segment can be used or none is left. Throws a disk-full error when there is no space for it. */

@@ -345,7 +345,11 @@ export class SegmentConnection {
   }
 
   #read<T>(run: () => T): T {
-    return onFile('reading', this.#db.name, run)
+    try {
+      return run()
+    } catch (error) {
+      throw inWords(error, 'reading', this.#db.name)
+    }
   }
 }
 

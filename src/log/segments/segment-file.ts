@@ -93,8 +93,9 @@ export interface NewSegment {
 }
 
 /**
- * Creates an empty segment, complete and fsynced under its name. Pipes get the numbers 1, 2, … in this order. A failure
- * (disk full) leaves no file.
+ * Creates an empty segment, complete and fsynced. Pipes get the numbers 1, 2, … in this order. A failure (disk full)
+ * leaves no file. A power cut can undo its name until the directory is synced: `openForWriting` does that, and nothing can
+ * be written to the segment before.
  */
 export function createSegment(dir: string, segment: NewSegment): void {
   const unfinished = path.join(dir, unfinishedName)
@@ -110,7 +111,6 @@ export function createSegment(dir: string, segment: NewSegment): void {
     for (const suffix of ['', '-wal', '-shm', '-journal']) rmSync(unfinished + suffix, { force: true })
     throw error
   }
-  fsyncDirectory(dir)
 }
 
 function writeEmptySegment(file: string, segment: NewSegment): void {
@@ -180,9 +180,9 @@ function assertComplete(file: string, pipeCount: number): void {
 }
 
 /**
- * Opens a connection that writes: WAL mode, every commit fsynced. Creates the -wal and the -shm. The name of the -wal
- * survives a power cut once this returns: where SQLite calls fdatasync, it calls that for the directory too, and
- * fdatasync promises nothing about names.
+ * Opens a connection that writes: WAL mode, every commit fsynced. Creates the -wal and the -shm. The names of the segment
+ * and of its -wal survive a power cut once this returns: where SQLite calls fdatasync, it calls that for the directory too,
+ * and fdatasync promises nothing about names.
  */
 export function openForWriting(dir: string, name: SegmentName): Database.Database {
   const file = segmentFile(dir, name)

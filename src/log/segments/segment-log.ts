@@ -4,7 +4,7 @@
  * after a crash. open-segment-log.ts opens it.
  */
 import assert from 'node:assert'
-import { onFile } from '../../platform/storage-error.ts'
+import { inWords, onFile } from '../../platform/storage-error.ts'
 import type { Backlog, BufferIdentity } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
 import type { Compaction } from './compaction.ts'
@@ -23,6 +23,7 @@ import {
   type CommittedFrame,
   commitFrame,
   type SegmentWriter,
+  type WrittenFrame,
 } from './segment-writer.ts'
 import { isDamage, isDiskFull } from './sqlite-errors.ts'
 
@@ -144,16 +145,21 @@ export class SegmentLog {
 
   /** Throws errors of SQLite; then nothing of the frame is stored. */
   commit(frame: Frame, clockMs: number, rules: CommitRules): CommittedFrame {
-    const target = { writer: this.#writer, pipes: this.#pipes }
-    const { committed, lastSeq, firstReceivedMs } = onFile('writing', this.#writer.file, () =>
-      commitFrame(frame, this.#headSeq, target, rules),
-    )
+    const { committed, lastSeq, firstReceivedMs } = this.#commitFrame(frame, rules)
     if (lastSeq > this.#headSeq) this.#lastRowSeq = this.#acknowledgedSeq = lastSeq
     this.#messages += lastSeq - this.#headSeq
     this.#headSeq = lastSeq
     this.#lastClockMs = clockMs
     this.#firstReceivedMs ??= firstReceivedMs
     return committed
+  }
+
+  #commitFrame(frame: Frame, rules: CommitRules): WrittenFrame {
+    try {
+      return commitFrame(frame, this.#headSeq, { writer: this.#writer, pipes: this.#pipes }, rules)
+    } catch (error) {
+      throw inWords(error, 'writing', this.#writer.file)
+    }
   }
 
   /**

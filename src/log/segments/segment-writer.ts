@@ -257,7 +257,7 @@ interface Target {
   pipes: PipeTable
 }
 
-interface WrittenFrame {
+export interface WrittenFrame {
   committed: CommittedFrame
   /** Seq of the frame's last new message; `afterSeq` when it has none. */
   lastSeq: number

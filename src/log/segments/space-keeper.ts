@@ -48,7 +48,8 @@ export class SpaceKeeper {
   readonly #spec: SegmentsSpec
   readonly #log: Logger
   readonly #deps: SpaceDeps
-  readonly #share: FairShare
+  /** Null while there is room for all. */
+  #share: FairShare | null = null
   /** Reclaiming starts when less than this is left, because compaction takes time. */
   readonly #headroomBytes: number
   #usedBytes = 0
@@ -66,7 +67,6 @@ export class SpaceKeeper {
     this.#spec = spec
     this.#log = log
     this.#deps = deps
-    this.#share = new FairShare(spec.maxBytes)
     this.#headroomBytes = Math.min(spec.maxBytes / 8, spec.segmentMaxBytes * 2)
   }
 
@@ -89,12 +89,12 @@ export class SpaceKeeper {
 
   /** See FairShare. */
   takeShare(pipeId: string, bytes: number): boolean {
-    return this.#share.take(pipeId, bytes)
+    return this.#share === null || this.#share.take(pipeId, bytes)
   }
 
   /** The lanes have reported. Returns true when reclaiming or the decision who can append depends on it now. */
   reported(): boolean {
-    const isDue = this.#reportWantedMs !== null || this.#share.isPressed
+    const isDue = this.#reportWantedMs !== null || this.#share !== null
     this.#reportWantedMs = null
     return isDue && this.#excessBytes() > 0
   }
@@ -165,11 +165,12 @@ export class SpaceKeeper {
     // Delivered messages do not count as pressure, because they are dropped when space is needed.
     const reclaimable = excessBytes > 0 ? this.#plan(excessBytes) : []
     const reclaimableBytes = reclaimable.reduce((sum, { bytes }) => sum + bytes, 0)
-    if (Math.max(0, excessBytes) <= reclaimableBytes) this.#share.release()
-    else if (this.#share.isPressed || !this.#isReportAwaited()) {
+    if (Math.max(0, excessBytes) <= reclaimableBytes) this.#share = null
+    else if (this.#share !== null || !this.#isReportAwaited()) {
       const facts = segments.facts()
       for (const segment of facts) this.#lookUp(segment)
-      this.#share.measured(undeliveredBytes(facts, watermarks), watermarks.workspaces())
+      const held = undeliveredBytes(facts, watermarks)
+      this.#share = new FairShare(this.#spec.maxBytes, held, watermarks.workspaces())
     }
   }
 

@@ -3,7 +3,9 @@
  * and tails use this port. `history-proxy.ts` runs the work in a separate thread, so that neither requests nor
  * delivery wait for it.
  */
-import type { Cursor, ListedMessage, MessageListing } from '../../log/buffer.ts'
+import type { RecordCondition } from '../../contract/record-condition.ts'
+import type { Cursor, ListedMessage } from '../../log/buffer.ts'
+import type { SeqRange } from '../../metadata/lane-state.ts'
 
 export interface FoundMessage extends ListedMessage {
   pipeId: string
@@ -38,17 +40,50 @@ export interface TailedRun {
   omitted: number
 }
 
-export interface MessageQuery extends MessageListing {
+export interface MessageQuery {
+  /** Only messages before this one. */
+  beforeSeq: number
+  limit: number
   /** Messages received at or after this time. Null: from the first. */
   sinceMs: number | null
   /** Messages received before this time. Null: to the last. */
   untilMs: number | null
+  /** Only messages in these ranges, which do not overlap, newest first. Null: all. */
+  ranges: readonly SeqRange[] | null
+  /** Only messages with a record that meets the condition. Null: all. */
+  where: RecordCondition | null
+}
+
+export interface MessageExcerpt extends ListedMessage {
+  excerpt: RecordExcerpt | null
+}
+
+/** The beginning of a message's first record, or of the first that meets the condition. */
+export interface RecordExcerpt {
+  /** The index of the record in the message, from 0. */
+  index: number
+  text: string
+  isCut: boolean
 }
 
 export interface MessagePage {
-  messages: ListedMessage[]
+  messages: MessageExcerpt[]
   /** `beforeSeq` of the next page. Null: this is the last page. */
   next: number | null
+  searched: Searched
+  /** All messages up to this one were received before `sinceMs`. 0 without it. */
+  afterSeq: number
+  /** True if the page ended because the request had looked at as much as one request can. */
+  isBounded: boolean
+}
+
+/** The extent of a search. */
+export interface Searched {
+  messages: number
+  /** Bytes of records that were compared with the condition. */
+  bytes: number
+  /** When the last of the messages, which is the oldest, was received. Null: there were none. */
+  lastMs: number | null
 }
 
 /** A bound of a range of messages: a point between two messages of the pipe. */
@@ -87,7 +122,10 @@ export interface History {
   /** Counts the kept messages of a range, without a scan. */
   range(pipeId: string, query: RangeQuery): Promise<MessageRange>
   find(msgId: string): Promise<FoundMessage | null>
-  /** Newest first. */
+  /**
+   * Newest first. A request reads a limited number of bytes for a limited time (`resource-limits.ts`), and reports how
+   * far it came. So a page can have fewer messages than `limit`, even none, although there is a next page.
+   */
   list(pipeId: string, query: MessageQuery): Promise<MessagePage>
   /**
    * The position after the newest message. With `afterSeq`, the position after that message, as far as messages are

@@ -6,8 +6,6 @@ import type { Commits } from './commits.ts'
 import type {
   FoundMessage,
   History,
-  MessagePage,
-  MessageQuery,
   MessageRange,
   RangeBound,
   RangeQuery,
@@ -15,14 +13,12 @@ import type {
   TailedRun,
   TailPosition,
 } from './history.ts'
+import { MessagePages } from './message-pages.ts'
 
 const { shownRecords, shownRecordBytes, tailRunBytes, tailRecordBytes } = resourceLimits
-/**
- * A page ends after this number of reads in which no message matches the times. The next page continues from there.
- */
-const maxReads = 20
 
 export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, commits: Commits): History {
+  const pages = new MessagePages(reader, lookup)
   return {
     async find(msgId) {
       const message = await lookup.find(msgId)
@@ -33,7 +29,7 @@ export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, c
       return { ...rest, bytes: body.length, recordTexts, isTruncated } satisfies FoundMessage
     },
     range: (pipeId, query) => rangeOf(pipeId, query, reader),
-    list: (pipeId, query) => list(pipeId, query, reader, lookup),
+    list: (pipeId, query) => pages.page(pipeId, query),
     async positionAt(pipeId, afterSeq) {
       const cursor = await (afterSeq === null ? reader.head(pipeId) : reader.cursorAt(pipeId, afterSeq))
       return { cursor }
@@ -62,40 +58,6 @@ function firstRecords(body: Buffer): string[] {
     texts.push(record.toString('utf8'))
   }
   return texts
-}
-
-/**
- * Receive times are sorted, except for requests that overtake each other. So the range of seqs is looked up first.
- */
-async function list(
-  pipeId: string,
-  { sinceMs, untilMs, limit, ...between }: MessageQuery,
-  reader: BufferReader,
-  lookup: MessageLookup,
-): Promise<MessagePage> {
-  const afterSeq = Math.max(
-    between.afterSeq,
-    sinceMs === null ? 0 : await reader.cursorAtTime(pipeId, sinceMs),
-  )
-  const isWithin = ({ receivedMs }: ListedMessage) =>
-    (sinceMs === null || receivedMs >= sinceMs) && (untilMs === null || receivedMs < untilMs)
-  const overtakenMs = 60_000
-  const lastMs = untilMs === null ? null : untilMs + overtakenMs
-  const newest = lastMs === null ? between.beforeSeq : (await reader.cursorAtTime(pipeId, lastMs)) + 1
-  let beforeSeq = Math.min(between.beforeSeq, newest)
-  const messages: ListedMessage[] = []
-  for (let reads = 0; reads < maxReads; reads += 1) {
-    // One more than is shown, to detect whether there is another page.
-    const rows = await lookup.list(pipeId, { beforeSeq, afterSeq, limit: limit + 1 })
-    for (const row of rows) {
-      if (!isWithin(row)) continue
-      if (messages.length === limit) return { messages, next: messages.at(-1)!.seq }
-      messages.push(row)
-    }
-    if (rows.length <= limit) return { messages, next: null }
-    beforeSeq = rows.at(-1)!.seq
-  }
-  return { messages, next: beforeSeq }
 }
 
 const nothing = { messages: 0, records: 0, bytes: 0 }

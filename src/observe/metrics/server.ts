@@ -12,12 +12,16 @@ import type { Logger } from '../../platform/log.ts'
 import { formatAddress } from '../../settings/config.ts'
 import type { ListenAddress } from '../../settings/settings.ts'
 import { type BufferSources, registerBuffer } from './buffer-metrics.ts'
-import { type CertificateSource, registerCertificates } from './certificate-metrics.ts'
-import { type ClusterSource, registerCluster } from './cluster-metrics.ts'
 import { FoldedSeries } from './families.ts'
 import { type IngestSources, registerIngest } from './ingest-metrics.ts'
 import { type DeliverySources, registerLanes } from './lane-metrics.ts'
-import { registerProcess } from './process-metrics.ts'
+import {
+  type CertificateSource,
+  type ClusterSource,
+  registerCertificates,
+  registerCluster,
+  registerProcess,
+} from './service-metrics.ts'
 
 export interface MetricsSources extends BufferSources, DeliverySources {
   /** The build as labels: version, node, … */

@@ -1,8 +1,9 @@
 /** Messages by their id over many segments, sealed, open and compacted, whatever the clock did; and by page, newest first. */
 import path from 'node:path'
+import Database from 'better-sqlite3'
 import t from 'tap'
 import { v7 } from 'uuid'
-import { listSegments } from '../../../src/log/segments/layout.ts'
+import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
 import { MessageSearch } from '../../../src/log/segments/message-search.ts'
 import { KiB, message, newPipeId, openAt, temporaryDirectory } from './open.ts'
 
@@ -103,4 +104,45 @@ t.test('pages go on from one segment to the older one, newest first, and between
     seqs.slice(21, 100),
   )
   t.strictSame(await search.list(newPipeId(), { beforeSeq: high, afterSeq: 0, limit: 5 }), [])
+})
+
+t.test('bodies are read newest first, up to a number of bytes, and a damaged one is not shown', async (t) => {
+  const root = temporaryDirectory(t)
+  const { handle, close } = await openAt(t, root, { segmentMaxBytes: 64 * KiB })
+  const pipeId = newPipeId()
+  const seqs: number[] = []
+  for (let n = 0; n < 150; n += 1) {
+    const { seq } = await handle.appender.append(message(pipeId, `{"n":${n},"t":"${'x'.repeat(985)}"}`))
+    seqs.unshift(seq)
+  }
+  await handle.appender.append(message(newPipeId(), '{"n":1}'))
+  await close()
+  const dir = path.join(root, 'buffer')
+  t.ok(listSegments(dir).length > 1, 'several segments')
+  const search = new MessageSearch(dir)
+  const read: number[] = []
+  for (let beforeSeq = Number.MAX_SAFE_INTEGER; ; ) {
+    const step = await search.read(pipeId, { beforeSeq, afterSeq: 0, limit: 100, maxBytes: 40_000 })
+    if (step.length === 0) break
+    t.ok(step.length <= 41)
+    for (const { body, bytes } of step) t.equal(body?.length, bytes)
+    read.push(...step.map(({ seq }) => seq))
+    beforeSeq = step.at(-1)!.seq
+  }
+  t.strictSame(read, seqs)
+  const one = { beforeSeq: seqs[0]! + 1, afterSeq: 0, limit: 5, maxBytes: 1 }
+  t.strictSame(
+    (await search.read(pipeId, one)).map(({ seq }) => seq),
+    [seqs[0]],
+    'at least one',
+  )
+  const [listed] = await search.list(pipeId, { beforeSeq: seqs[3]! + 1, afterSeq: 0, limit: 1 })
+  t.match(listed?.beginning?.toString(), /^{"n":146,"t":"xxx/)
+
+  const name = listSegments(dir)[0]!
+  const db = new Database(segmentFile(dir, name))
+  db.prepare(`UPDATE message SET body = CAST('{"n":0}' AS BLOB) WHERE seq = ?`).run(seqs.at(-1))
+  db.close()
+  const [damaged] = await search.read(pipeId, { beforeSeq: seqs.at(-2)!, afterSeq: 0, limit: 1, maxBytes: 1 })
+  t.match(damaged, { seq: seqs.at(-1), body: null })
 })

@@ -66,7 +66,17 @@ t.test('so do look-up and feed', async (t) => {
   const lookup: MessageLookup = {
     find: async () => null,
     list: async (_, { beforeSeq, afterSeq }) => [
-      { seq: beforeSeq, msgId: String(afterSeq), receivedMs: 0, recordCount: 1, bytes: 1 },
+      { seq: beforeSeq, msgId: String(afterSeq), receivedMs: 0, recordCount: 1, bytes: 1, beginning: null },
+    ],
+    read: async (_, { beforeSeq, afterSeq, maxBytes }) => [
+      {
+        seq: beforeSeq,
+        msgId: `${afterSeq} ${maxBytes}`,
+        receivedMs: 0,
+        recordCount: 1,
+        bytes: 1,
+        body: null,
+      },
     ],
     close: async () => {},
   }
@@ -75,6 +85,8 @@ t.test('so do look-up and feed', async (t) => {
   t.match(await outside.list('p', { beforeSeq: base + 5, afterSeq: base + 1, limit: 1 }), [
     { seq: base + 5, msgId: '1' },
   ])
+  const between = { beforeSeq: base + 5, afterSeq: base + 1, limit: 1, maxBytes: 9 }
+  t.match(await outside.read('p', between), [{ seq: base + 5, msgId: '1 9' }])
   const reported: unknown[] = []
   const feed: BufferFeed = {
     onCommitted: (listener) => listener([['p', 3]]),

@@ -358,6 +358,42 @@ t.test('a lane that is blocked: shown, looked into, retried, skipped, rewound', 
   await until('the message is delivered after all', () => sink.deliveries.length > before)
 })
 
+t.test('several lanes are retried at once, and status groups them by cause', async (t) => {
+  sink.respondWith(() => ({ status: 500 }))
+  const { pipe_id: pipeId } = await json('pipes', 'create', 'several')
+  for (const name of ['one', 'two', 'three'])
+    await json('destinations', 'create', 'several', '--url', `${sink.url}/${name}`, '--name', name)
+  t.match(await pipectl('lanes', 'retry', '--all-failing'), { code: 6, stderr: /no lane fails/ })
+  t.match(await pipectl('lanes', 'retry'), { code: 2, stderr: /no destination is named/ })
+  t.match(await pipectl('lanes', 'retry', 'several/one', '--all-failing'), { code: 2 })
+  t.match(await pipectl('lanes', 'retry', 'several/one', 'several/two'), { code: 6 }, 'nothing blocks them')
+  await daemon.ingest(pipeId, '{"n": 1}')
+  await until('all have failed', async () => {
+    const { lanes } = await json('lanes', 'list', 'several')
+    return lanes.every((lane: { blocking_msg_id: unknown }) => lane.blocking_msg_id !== null)
+  })
+  t.match(await pipectl('lanes', 'retry', 'several/one', 'several/tow'), { code: 3, stderr: /did you mean/ })
+  const two = await json('lanes', 'retry', 'several/one', 'several/two')
+  t.match(two, {
+    lanes: [
+      { lane: 'several/one', retried: true },
+      { lane: 'several/two', retried: true },
+    ],
+  })
+  sink.respondWith(() => ({ status: 404 }))
+  const all = await pipectl('lanes', 'retry', '--all-failing')
+  t.match(all, { code: 0, stdout: /several\/three +yes/, stderr: /Retrying 3 lanes\./ })
+  await until('they are stuck', async () => (await json('status')).causes.length === 1)
+  const status = await pipectl('status')
+  t.match(
+    status.stdout,
+    /need attention +address not found \(HTTP 404\), 127\.0\.0\.1:\d+, 3 lanes: several\/one/,
+  )
+  t.match(status.stdout, /Correct the URL of the destination, then retry\./)
+  t.match(await json('status'), { causes: [{ lanes: { length: 3 }, cause: 'address not found (HTTP 404)' }] })
+  t.equal((await pipectl('pipes', 'delete', 'several', '--yes')).code, 0)
+})
+
 t.test('skip is refused where no record is at fault, unless it is forced', async (t) => {
   sink.respondWith(() => ({ status: 401, body: 'who are you' }))
   const { pipe_id: pipeId } = await json('pipes', 'create', 'unauthorised')

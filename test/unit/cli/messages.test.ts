@@ -70,3 +70,51 @@ t.test('messages lists them newest first, page by page, between two times', asyn
   t.equal(wrong.code, 2)
   t.match(wrong.stderr, '--since')
 })
+
+t.test(
+  'messages are filtered by lane, state, value and id; a page that is full names the next one',
+  async (t) => {
+    const list = async (...options: string[]) =>
+      (await runCli(['messages', ...options, '-o', 'name'], { env })).stdout.trim()
+    t.equal(await list('orders', '--state', 'delivered'), good)
+    t.equal(await list('orders/shop', '--state', 'stuck'), bad)
+    t.equal(await list('orders', '--where', 'bad=1'), bad)
+    t.equal(await list('orders', '--where', 'bad=1', '--state', 'delivered'), '')
+    t.equal(await list('orders', '--msg-id', good), good)
+    const table = await runCli(['messages', 'orders', '--where', 'n=1', '-o', 'table'], { env })
+    t.match(table.stdout, /RECORD\n.*\{"n":1/)
+    const page = await runCli(['messages', 'orders/shop', '--since', '1h', '--limit', '1'], { env })
+    const next = /There are more: pipectl (messages orders\/shop --since 1h --limit 1 --after \d+)/.exec(
+      page.stderr,
+    )
+    t.ok(next, page.stderr)
+    t.equal(await list(...(next?.[1] ?? '').split(' ').slice(1)), good)
+  },
+)
+
+t.test('a search that ends early says how far it looked, and how to continue', async (t) => {
+  const many = await daemon.createPipe({ pipe_name: 'many', pipe_add_ingest_ts: false })
+  const { msg_id: needle } = await daemon.ingest(many, { kind: 'needle' })
+  const chaff = JSON.stringify(Array.from({ length: 1_000 }, (_, n) => ({ n, text: 'x'.repeat(970) })))
+  for (let n = 0; n < 75; n += 1) await daemon.ingest(many, chaff)
+  let args = ['messages', 'many', '--where', 'kind=needle']
+  for (let page = 0; ; page += 1) {
+    const { stdout, stderr } = await runCli([...args, '-o', 'name'], { env })
+    const more = /Looked at [\d,]+ messages, back to \S+ Older ones were not searched yet: pipectl (.*)/.exec(
+      stderr,
+    )
+    if (page === 0) t.ok(more, stderr)
+    if (more === null) {
+      t.equal(stdout.trim(), needle)
+      return
+    }
+    args = more[1]!.split(' ')
+  }
+})
+
+t.test('a wrong filter is a usage error', async (t) => {
+  const where = await runCli(['messages', 'orders', '--where', 'status'], { env })
+  t.match(where, { code: 2, stderr: /--where must be KEY=VALUE/ })
+  const state = await runCli(['messages', 'orders', '--state', 'lost'], { env })
+  t.match(state, { code: 2, stderr: /delivered, pending, stuck/ })
+})

@@ -11,7 +11,7 @@ const usage = {
 function lane(id: string, status: Partial<LaneStatus>): OverviewLane {
   return {
     ...{ destination_id: id, destination_type: 'destination_pull', destination_name: 'pull' },
-    ...{ destination_status: 'active', destination_target: 'pull' },
+    ...{ destination_status: 'active', destination_target: 'pull', destination_server: '' },
     lane: {
       ...{ lane_state: 'flowing', cursor_seq: 0, head_seq: 0, pending_messages: 0, pending_bytes: 0 },
       ...{ oldest_pending_age_seconds: 0, blocking_msg_id: null, attempts: 0, first_failed_ts: null },

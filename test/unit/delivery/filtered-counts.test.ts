@@ -102,7 +102,7 @@ t.test('a replay of which nothing is left', async (t) => {
   t.strictSame(await counted(world, id), all(0, 0))
   destination.react = () => 'store'
   await world.change(id, { transform: without(5) })
-  const which = { ids: null, errorCode: null }
+  const which = { ids: null, errorCode: null, reason: null }
   await world.metadata.parked.replayMany({ workspaceId: world.workspaceId, destinationId: id }, which)
   await world.service.parkedChanged(id)
   await world.untilLane(id, 'it is replayed', (lane) => lane.parked_records === 0)

@@ -8,8 +8,7 @@ import { until } from '../../support/until.ts'
 async function runsOf(world: LaneWorld, id: string) {
   const lanes = await world.metadata.laneRecords(
     { workspaceId: world.workspaceId, pipeId: world.pipeId },
-    1,
-    Number.MAX_SAFE_INTEGER,
+    Array.from({ length: 100 }, (_, at) => at + 1),
   )
   const lane = lanes.find(({ state }) => state.destinationId === id)
   return (lane?.runs ?? []).map(({ kind, firstSeq, lastSeq, batchLastSeq, attempts }) => ({

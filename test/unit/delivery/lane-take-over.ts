@@ -51,7 +51,7 @@ export async function testTakeOver(t: Test, open: OpenBackEnd): Promise<void> {
     destination.react = () => 'partly'
     destination.takes = 3
     destination.isSlowWhenFull = true
-    const which = { ids: null, errorCode: null }
+    const which = { ids: null, errorCode: null, reason: null }
     await stack.metadata.parked.replayMany(
       { workspaceId: stack.backEnd.workspaceId, destinationId: id },
       which,
@@ -76,6 +76,47 @@ export async function testTakeOver(t: Test, open: OpenBackEnd): Promise<void> {
       (place) => !stored.has(place),
     )
     t.strictSame(missing, [], 'every record was stored')
+    t.strictSame([first.fatal, second.fatal], [[], []])
+  })
+
+  await t.test('a replay of a range continues at another owner, under the same identity', async (t) => {
+    const { stack, process: first } = await openStack(t, await open(t))
+    const pipeId = await stack.pipe(first)
+    const { id, destination } = await stack.lane(pipeId, [first], { batch: 4 })
+    const sent = await stack.send(pipeId, 8)
+    const last = sent.at(-1)!.seq
+    await stack.untilSaved(id, 'all is delivered', ({ cursorSeq }) => cursorSeq === last)
+    destination.attempts.length = 0
+    destination.stored.length = 0
+    destination.react = (_, attempt) => (attempt === 1 ? 'slow' : 'store')
+    const ref = { workspaceId: stack.backEnd.workspaceId, pipeId, destinationId: id }
+    const { reader } = first.lanes
+    const after = await reader.cursorAt(pipeId, 0)
+    const counted = { ...(await reader.backlog(pipeId, after)), first_seq: sent[0]!.seq, last_seq: last }
+    const range = { from: 'earliest', to: 'now', ...counted, after, throughSeq: last }
+    const made = await stack.metadata.replays.create(ref, range)
+    t.equal(made.kind, 'created')
+    const shown = async () => (await stack.metadata.replays.list(ref))[0]!
+    await first.service.parkedChanged(id)
+    await until('the first batch is under way', () => destination.waiting === 1)
+    first.believes.set(pipeId, first.ownership.owned(pipeId)!)
+    await first.ownership.close()
+    const second = await stack.start()
+    await until('the second owner has replayed all', async () => (await shown()).state === 'done')
+    const done = await shown()
+    t.match(done, { messages: 8, done_messages: 8, replayed_records: counted.records })
+    const [under, again] = destination.attempts
+    t.strictSame(again, under, 'the batch under way, under the same identity')
+    // Its reply is there now: without the fence it would save the end of its first batch.
+    destination.release()
+    await until('the first owner noticed', () => first.events('lane.ownership_lost').length > 0)
+    t.strictSame(await shown(), done)
+    const stored = new Set(destination.stored)
+    t.strictSame(
+      sent.filter(({ seq }) => !stored.has(seq)),
+      [],
+      'every message was stored',
+    )
     t.strictSame([first.fatal, second.fatal], [[], []])
   })
 

@@ -32,7 +32,7 @@ async function allParked(count: number, records = 1) {
     await world.service.parkedChanged(id)
   }
   const replayAll = async () => {
-    const which = { ids: null, errorCode: null }
+    const which = { ids: null, errorCode: null, reason: null }
     const asked = await world.metadata.parked.replayMany(
       { workspaceId: world.workspaceId, destinationId: id },
       which,

@@ -91,7 +91,11 @@ async function everythingOf(workspaceId: string): Promise<unknown> {
     parkedOne: await metadata.parked.get({ workspaceId, destinationId }, parkedId),
     users: await metadata.users.list(workspaceId),
     overview: await metadata.overview(workspaceId, 0),
-    laneRecords: await metadata.laneRecords({ workspaceId, pipeId }, 1, Number.MAX_SAFE_INTEGER),
+    laneRecords: await metadata.laneRecords({ workspaceId, pipeId }, [1]),
+    runsOfKind: await metadata.runsOfKind(
+      { workspaceId, pipeId },
+      { destinationId, kind: 'parked', beforeSeq: Number.MAX_SAFE_INTEGER },
+    ),
     alerts: await metadata.alerts.get(workspaceId),
     hoursOfPipe: [...(await metadata.usage.byHour(workspaceId, [pipeId], 0, 0))],
   }
@@ -119,6 +123,7 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
       users: [],
       overview: [],
       laneRecords: [],
+      runsOfKind: { ranges: [], fromSeq: 1 },
       alerts: null,
       hoursOfPipe: [],
     })
@@ -157,7 +162,7 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
     void t.equal(
       await metadata.parked.replayMany(
         { workspaceId: stranger, destinationId },
-        { ids: null, errorCode: null },
+        { ids: null, errorCode: null, reason: null },
       ),
       0,
     ),
@@ -165,7 +170,7 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
     void t.equal(
       await metadata.parked.discardMany(
         { workspaceId: stranger, destinationId },
-        { ids: null, errorCode: null },
+        { ids: null, errorCode: null, reason: null },
       ),
       0,
     ),

@@ -1,6 +1,7 @@
 /** The history of messages: found by any of their seqs, pruned with the buffer and beyond the limit of a lane. */
 import t, { type Test } from 'tap'
 import { resourceLimits } from '../../../src/contract/resource-limits.ts'
+import { union } from '../../../src/metadata/lane-records.ts'
 import type { PassedMessages } from '../../../src/metadata/lane-state.ts'
 import { rowsOf } from './database.ts'
 import { newLane, ownerOf } from './fixture.ts'
@@ -15,8 +16,8 @@ async function scene(t: Test, startAfterSeq = 0) {
   const { metadata, workspaceId, pipeId, row, counts } = lane
   const pass = (cursorSeq: number, ...passed: PassedMessages[]) =>
     metadata.laneStore.save([{ ...row, cursorSeq }], [{ ...counts, passed }])
-  const at = async (first: number, last = first) =>
-    (await metadata.laneRecords({ workspaceId, pipeId }, first, last))[0]!.runs.map((found) => [
+  const at = async (...seqs: number[]) =>
+    (await metadata.laneRecords({ workspaceId, pipeId }, seqs))[0]!.runs.map((found) => [
       found.kind,
       found.firstSeq,
       found.lastSeq,
@@ -36,12 +37,12 @@ t.test('the run of a message is found by any seq of it, and by none beside it', 
   for (const seq of [3, 5, 9]) t.strictSame(await at(seq), [['delivered', 3, 9]])
   t.strictSame(await at(10), [], 'of another pipe')
   t.strictSame(await at(12), [['skipped', 12, 12]])
-  t.strictSame(await at(5, 13), [
+  t.strictSame(await at(5, 10, 12, 13, 14), [
     ['dropped', 13, 19],
     ['skipped', 12, 12],
     ['delivered', 3, 9],
   ])
-  const [lane] = await metadata.laneRecords({ workspaceId, pipeId }, 4, 4)
+  const [lane] = await metadata.laneRecords({ workspaceId, pipeId }, [4])
   t.match(lane, { state: { cursorSeq: 19 }, runs: [{ batchLastSeq: 9, atMs: 1_009, attempts: 1 }] })
 })
 
@@ -56,7 +57,7 @@ t.test('a rewind voids what lies ahead of the cursor and cuts the run that it li
   const { pass, at } = await scene(t)
   await pass(30, run(1, 10), run(11, 20), run(21, 30))
   await pass(15, run(16, 30, { kind: 'rewound' }))
-  t.strictSame(await at(1, 99), [
+  t.strictSame(await at(1, 10, 11, 15, 16, 30, 99), [
     ['delivered', 11, 15],
     ['delivered', 1, 10],
   ])
@@ -71,7 +72,7 @@ t.test('nothing of a save that fails stays, nor of a destination that is gone', 
   t.strictSame(await at(5), [])
   await metadata.destinations.delete({ workspaceId, pipeId, destinationId })
   await metadata.laneStore.save([{ ...row, ownerEpoch: 5 }], [{ ...counts, passed: [run(1, 10)] }])
-  t.strictSame(await metadata.laneRecords({ workspaceId, pipeId }, 1, 10), [])
+  t.strictSame(await metadata.laneRecords({ workspaceId, pipeId }, [1, 10]), [])
 })
 
 t.test('a repaired lane has nothing on record', async (t) => {
@@ -91,7 +92,7 @@ t.test('what is no longer kept is forgotten, in steps; what reaches into what is
   t.strictSame(await at(50_000), [])
   t.strictSame(await at(50_005), [['delivered', 50_001, 50_010]])
   await metadata.laneStore.pruneHistory(ownerOf(destinationId), 60_000)
-  t.strictSame(await at(1, 60_000), [])
+  t.strictSame(await at(1, 50_005, 60_000), [])
   await metadata.laneStore.pruneHistory(ownerOf(destinationId), 60_000)
 })
 
@@ -109,4 +110,48 @@ t.test('a lane has so many runs on record and no more', async (t) => {
   t.strictSame(await rowsOf({ spec }, 'SELECT count(*) AS count FROM lane_history'), [{ count }])
   t.strictSame(await at(beyond), [], 'the oldest go')
   t.strictSame(await at(beyond + 1), [['delivered', beyond + 1, beyond + 1]])
+})
+
+t.test('runs of a kind are found newest first, in steps, without those of other lanes', async (t) => {
+  const { pass, metadata, workspaceId, pipeId, spec, destinationId } = await scene(t)
+  const steps = resourceLimits.searchedHistoryRuns
+  await rowsOf(
+    { spec },
+    `INSERT INTO lane_history WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+     SELECT ?, i, i, CASE WHEN i IN (3, ?) THEN 'skipped' ELSE 'delivered' END, 1, i, 1 FROM n`,
+    ...[steps + 10, destinationId, steps + 5],
+  )
+  await pass(steps + 40, run(steps + 20, steps + 39, { kind: 'dropped' }))
+  const of = (kind: 'skipped' | 'dropped', beforeSeq: number) =>
+    metadata.runsOfKind({ workspaceId, pipeId }, { destinationId, kind, beforeSeq })
+  const first = await of('skipped', Number.MAX_SAFE_INTEGER)
+  t.strictSame(first, { ranges: [[steps + 5, steps + 5]], fromSeq: 12 })
+  t.strictSame(await of('skipped', first.fromSeq), { ranges: [[3, 3]], fromSeq: 1 })
+  t.strictSame((await of('dropped', Number.MAX_SAFE_INTEGER)).ranges, [[steps + 20, steps + 39]])
+  t.strictSame(
+    union([
+      {
+        ranges: [
+          [8, 9],
+          [2, 3],
+        ],
+        fromSeq: 1,
+      },
+      {
+        ranges: [
+          [5, 7],
+          [1, 1],
+        ],
+        fromSeq: 3,
+      },
+    ]),
+    {
+      ranges: [
+        [5, 9],
+        [3, 3],
+      ],
+      fromSeq: 3,
+    },
+    'as far as all were looked at',
+  )
 })

@@ -16,7 +16,7 @@ import type { Metadata } from '../../../src/metadata/store.ts'
 /** They change nothing, or are how an owner begins. */
 export const notFenced = {
   laneStore: ['load', 'take'],
-  parkedStore: ['counts', 'taken', 'parkedIn', 'nextReplay'],
+  parkedStore: ['counts', 'taken', 'parkedIn', 'nextReplay', 'nextRange'],
   driftStore: ['load'],
 } as const
 

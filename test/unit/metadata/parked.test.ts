@@ -92,7 +92,12 @@ t.test(
     const { kept, counted, bodies } = await sums()
     t.match(counted, kept as object)
     t.equal(bodies?.bytes, kept?.body_bytes)
-    t.strictSame(await metadata.parkedStore.counts(id), { rows: 2, isReplaying: false, droppedRecords: 0 })
+    t.strictSame(await metadata.parkedStore.counts(id), {
+      rows: 2,
+      isReplaying: false,
+      droppedRecords: 0,
+      hasRanges: false,
+    })
   },
 )
 
@@ -172,11 +177,17 @@ t.test('several are discarded in small steps, and the sums follow', async (t) =>
   const [first] = (await list()).parked
   await metadata.parked.replay({ workspaceId, destinationId: id }, first?.parked_id ?? '', null)
   t.equal(
-    await metadata.parked.discardMany({ workspaceId, destinationId: id }, { ids: null, errorCode: 'x' }),
+    await metadata.parked.discardMany(
+      { workspaceId, destinationId: id },
+      { ids: null, errorCode: 'x', reason: null },
+    ),
     224,
   )
   t.equal(
-    await metadata.parked.discardMany({ workspaceId, destinationId: id }, { ids: null, errorCode: null }),
+    await metadata.parked.discardMany(
+      { workspaceId, destinationId: id },
+      { ids: null, errorCode: null, reason: null },
+    ),
     225,
   )
   t.same(
@@ -194,21 +205,32 @@ t.test('replays: in order, one that was begun first, numbered upwards', async (t
   const { parkedStore } = metadata
   t.equal(await parkedStore.nextReplay(id, 100), null)
   t.equal(
-    await metadata.parked.replayMany({ workspaceId, destinationId: id }, { ids: null, errorCode: '22003' }),
+    await metadata.parked.replayMany(
+      { workspaceId, destinationId: id },
+      { ids: null, errorCode: '22003', reason: null },
+    ),
     2,
   )
   t.equal(
-    await metadata.parked.replayMany({ workspaceId, destinationId: id }, { ids: null, errorCode: null }),
+    await metadata.parked.replayMany(
+      { workspaceId, destinationId: id },
+      { ids: null, errorCode: null, reason: null },
+    ),
     1,
   )
   t.equal(
     await metadata.parked.replayMany(
       { workspaceId, destinationId: id },
-      { ids: [randomUUID()], errorCode: null },
+      { ids: [randomUUID()], errorCode: null, reason: null },
     ),
     0,
   )
-  t.strictSame(await parkedStore.counts(id), { rows: 3, isReplaying: true, droppedRecords: 0 })
+  t.strictSame(await parkedStore.counts(id), {
+    rows: 3,
+    isReplaying: true,
+    droppedRecords: 0,
+    hasRanges: false,
+  })
   t.equal(await parkedStore.nextReplay(id, 6), null, 'the lane has not come so far')
   const first = await parkedStore.nextReplay(id, 8)
   t.match(first, { replays: 1, replayNo: null, firstIndex: 0, message: { seq: 7, recordCount: 1 } })

@@ -42,7 +42,10 @@ async function scene(t: Test) {
     mappingHash: 'kept',
     state: { since_ms: 1, records: 1, keys: [], other_keys: 0, unfilled: [] },
   })
-  await metadata.parked.replayMany({ workspaceId, destinationId: id }, { ids: null, errorCode: null })
+  await metadata.parked.replayMany(
+    { workspaceId, destinationId: id },
+    { ids: null, errorCode: null, reason: null },
+  )
   const parkedId = (await parkedStore.nextReplay(id, 99))!.parkedId
   const everything = async () => {
     // PostgreSQL's counts transactions, also those that change nothing else.

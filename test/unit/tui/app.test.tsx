@@ -23,8 +23,8 @@ t.teardown(async () => {
   await daemon.close()
 })
 
-function open(t: Pick<typeof import('tap').t, 'teardown'>, readOnly = false, width = 100) {
-  const screen = render(<App client={client} readOnly={readOnly} width={width} height={24} everyMs={50} />)
+function open(t: Pick<typeof import('tap').t, 'teardown'>, readOnly = false, width = 100, height = 24) {
+  const screen = render(<App client={client} everyMs={50} {...{ readOnly, width, height }} />)
   // After a failure too: a screen that is left open would keep the process alive.
   t.teardown(() => screen.unmount())
   const frame = () => screen.lastFrame() ?? ''
@@ -130,6 +130,24 @@ t.test('skip is not offered where no record is at fault', async (t) => {
   sink.respondWith(() => ({ status: 422 }))
   await daemon.api('DELETE', `/v1/pipes/${lockedId}`)
 })
+
+t.test(
+  'a page of a low terminal scrolls, and begins at its first line when it is opened again',
+  async (t) => {
+    const { press, shows } = open(t, false, 60, 13)
+    await shows(/http-endpoint/)
+    press('G')
+    await shows(/▶ +http-endpoint/)
+    press('\r')
+    await shows(/^lane .*(\n.*)*▼ \d+ more lines: PgDn/m)
+    press('\x1b[6~')
+    await shows(/^pipectl.*\n(?!lane )/)
+    press('\x1b')
+    await shows(/PIPE \/ LANE/)
+    press('\r')
+    await shows(/^pipectl.*\nlane /)
+  },
+)
 
 t.test('--read-only changes nothing, whatever is pressed', async (t) => {
   const { press, shows } = open(t, true)

@@ -55,6 +55,7 @@ function destination(id: string, lane: LaneStatus): OverviewLane {
     destination_status: 'active',
     destination_name: 'hook-of-the-shop',
     destination_target: 'http://x/',
+    destination_server: 'x',
     lane,
   }
 }

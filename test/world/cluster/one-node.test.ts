@@ -166,6 +166,19 @@ t.test('usage, the newest messages and the state of the service', async (t) => {
   })
   const list = await node.api<{ messages: unknown[] }>('GET', `/v1/pipes/${pipeId}/messages`)
   t.equal(list.body.messages.length, 2)
+  const search = async (query: string) => {
+    const { body } = await node.api<{ messages: { excerpt: unknown }[]; next: unknown; searched: unknown }>(
+      'GET',
+      `/v1/pipes/${pipeId}/messages?${query}`,
+    )
+    return body
+  }
+  t.match(await search('where=n=1'), {
+    messages: [{ excerpt: { record_index: 0, text: /"n":1/ } }],
+    next: null,
+    searched: { messages: 2 },
+  })
+  t.match(await search('where=n=9'), { messages: [], next: null, searched: { messages: 2 } })
   t.match(await node.api('GET', '/v1/ready'), { status: 200, body: { status: 'ready' } })
   const { body } = await node.api<{ cluster: { nodes: { is_this: boolean }[] } }>('GET', '/v1/overview')
   // Those that were killed before are shown for a while.

@@ -3,7 +3,7 @@ import type { ParkedRecord } from '../../../contract/parked.ts'
 import { isUuid } from '../../../contract/uuid.ts'
 import type { Client } from '../../client/client.ts'
 import { notFoundFailure, usageFailure } from '../../client/failure.ts'
-import { errorWords, type ParkedFilter, parkedRecords } from '../../client/parked.ts'
+import { errorWords, isFiltered, type ParkedFilter, parkedRecords } from '../../client/parked.ts'
 import type { LaneRef } from '../../client/workspace.ts'
 import { fullName } from '../../client/workspace.ts'
 import { findDestination } from '../references.ts'
@@ -71,17 +71,17 @@ export function requireSelection(
   all: boolean | undefined,
   filter: ParkedFilter,
 ): void {
-  const wantsAll = all === true || filter.error_code !== undefined
+  const wantsAll = all === true || isFiltered(filter)
   if (ids.length > 0 && wantsAll) {
     throw usageFailure(
-      'ids together with --all or --error-code',
-      'give the ids of parked records, or --all, or --error-code for all records with that error',
+      'ids together with --all, --error-code or --reason',
+      'give the ids of parked records, or --all, or --error-code or --reason for all records that match',
     )
   }
   if (ids.length === 0 && !wantsAll) {
     throw usageFailure(
       'no parked record is named',
-      'give ids as `pipectl parked list DEST` shows them, or --all, or --error-code for all records with that error',
+      'give ids as `pipectl parked list DEST` shows them, or --all, or --error-code or --reason for all records that match',
     )
   }
 }

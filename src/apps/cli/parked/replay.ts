@@ -5,6 +5,7 @@ import type { Client } from '../../client/client.ts'
 import { commandFailure, type Failure, nothingToDoFailure } from '../../client/failure.ts'
 import {
   errorWords,
+  givenFilter,
   type ParkedFilter,
   parkedRecords,
   type ReplayOutcome,
@@ -46,8 +47,7 @@ export async function replayMany(
     : []
   let replayed = 0
   if (ids.length === 0) {
-    const { error_code } = filter
-    const body = { all: true as const, ...(error_code !== undefined && { error_code }) }
+    const body = { all: true as const, ...givenFilter(filter) }
     replayed = (await client.call('replayManyParked', { path: lanePath(lane), body })).body.replayed
   }
   for (let at = 0; at < ids.length; at += parkedIdsAtOnce) {

@@ -1,9 +1,10 @@
 /** Selects the records of a tail (`--where key=value`) and formats them. Values are compared as text, so that no number is rounded. */
 
-import { usageFailure } from '../../client/failure.ts'
+import { meets } from '../../../contract/record-condition.ts'
 import { singleLine, valueText } from '../../client/json-text.ts'
 import { printableJson } from '../../client/printable.ts'
 import { cut } from '../../client/terminal-text.ts'
+import { requireCondition } from '../record-condition.ts'
 import { paint } from '../terminal.ts'
 
 /** lines: for people. ndjson: only the record. json: with msg_id, stream_seq, index and received_ts. */
@@ -49,24 +50,6 @@ export function conditionOf(wheres: readonly string[]): Condition {
 }
 
 function one(where: string): Condition {
-  const [, path, value] = /^([^=]+)=(.*)$/s.exec(where) ?? []
-  if (path === undefined || value === undefined)
-    throw usageFailure(
-      `--where must be KEY=VALUE, not ${JSON.stringify(where)}`,
-      'for instance --where status=paid, or --where customer.country=AT for a key inside an object',
-    )
-  return (recordText) => {
-    const text = textAt(recordText, path)
-    return text !== null && (text === value || (text.startsWith('"') && JSON.parse(text) === value))
-  }
-}
-
-/** The value of the key with this name, or else of a key inside the object named before the first dot. */
-function textAt(json: string, path: string): string | null {
-  if (!json.trimStart().startsWith('{')) return null
-  const whole = valueText(json, path)
-  const dot = path.indexOf('.')
-  if (whole !== null || dot === -1) return whole
-  const inner = valueText(json, path.slice(0, dot))
-  return inner === null ? null : textAt(inner, path.slice(dot + 1))
+  const condition = requireCondition(where)
+  return (recordText) => meets(recordText, condition, valueText)
 }

@@ -8,8 +8,8 @@ import { Empty, Page, Skeleton } from '../ui/layout.tsx'
 import { Guard } from './guard.tsx'
 import { SessionGate } from './session.tsx'
 import { Shell } from './shell.tsx'
-import { SetupPage } from './sign-in.tsx'
 
+const SetupPage = lazy(() => import('./sign-in.tsx').then((m) => ({ default: m.SetupPage })))
 const PipesPage = lazy(() => import('../pages/pipes/pipes.tsx').then((m) => ({ default: m.PipesPage })))
 const NewPipePage = lazy(() =>
   import('../pages/pipes/new-pipe.tsx').then((m) => ({ default: m.NewPipePage })),
@@ -33,9 +33,10 @@ const TailPage = lazy(() => import('../pages/tail/tail.tsx').then((m) => ({ defa
 const MessagePage = lazy(() =>
   import('../pages/message/message.tsx').then((m) => ({ default: m.MessagePage })),
 )
-const FindMessagePage = lazy(() =>
-  import('../pages/message/find.tsx').then((m) => ({ default: m.FindMessagePage })),
+const MessagesPage = lazy(() =>
+  import('../pages/message/messages.tsx').then((m) => ({ default: m.MessagesPage })),
 )
+const LanesPage = lazy(() => import('../pages/lanes/lanes.tsx').then((m) => ({ default: m.LanesPage })))
 const KeysPage = lazy(() => import('../pages/keys/keys.tsx').then((m) => ({ default: m.KeysPage })))
 const UsersPage = lazy(() => import('../pages/users/users.tsx').then((m) => ({ default: m.UsersPage })))
 const AuditPage = lazy(() => import('../pages/audit/audit.tsx').then((m) => ({ default: m.AuditPage })))
@@ -58,7 +59,9 @@ export function App() {
       <Router base={import.meta.env.BASE_URL.replace(/\/$/, '')}>
         <Switch>
           <Route path="/setup">
-            <SetupPage />
+            <Suspense fallback={null}>
+              <SetupPage />
+            </Suspense>
           </Route>
           <Route>
             <SessionGate>
@@ -105,8 +108,11 @@ function PageAt() {
       <Route path="/pipes/:pipeId/destinations/:destinationId/edit">{page(EditDestinationPage)}</Route>
       <Route path="/pipes/:pipeId/destinations/:destinationId/parked">{page(ParkedListPage)}</Route>
       <Route path="/pipes/:pipeId/destinations/:destinationId/parked/:parkedId">{page(ParkedPage)}</Route>
+      <Route path="/lanes">
+        <LanesPage />
+      </Route>
       <Route path="/messages">
-        <FindMessagePage />
+        <MessagesPage />
       </Route>
       <Route path="/messages/:msgId">{page(MessagePage)}</Route>
       <Route path="/keys">

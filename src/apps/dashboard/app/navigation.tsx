@@ -5,16 +5,8 @@ import { needsAttention } from '../../../contract/state-words.ts'
 import { counted } from '../../../platform/quantities.ts'
 import { useNow } from '../data/clock.ts'
 import { useOverview } from '../data/overview.ts'
+import { otherPages } from './pages.ts'
 import styles from './shell.module.css'
-
-const otherPages = [
-  ['/keys', 'API keys'],
-  ['/users', 'Users'],
-  ['/audit', 'Audit'],
-  ['/alerts', 'Alerts'],
-  ['/service', 'Service'],
-  ['/reference', 'API reference'],
-] as const
 
 export function Navigation() {
   const [place] = useLocation()

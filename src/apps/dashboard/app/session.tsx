@@ -6,14 +6,16 @@ import { queryClient } from '../data/query-client.ts'
 import { SessionContext } from '../data/session-context.ts'
 import { hasEnded, sessionEnd, setSessionEnded } from '../data/session-end.ts'
 import { Notice, Skeleton } from '../ui/layout.tsx'
+import { FrontPage } from './front-page.tsx'
 import { Guard } from './guard.tsx'
-import { FrontPage, SignInForm } from './sign-in.tsx'
 
 // The package of dialogs is a tenth of the first page. It is loaded once the page is there, and not when the session
 // ends: after an upgrade of pipectl the server no longer has the files of this page.
 const loadSessionEnded = () => import('./session-ended.tsx')
 const loadAfterMs = 5_000
 const SessionEnded = lazy(() => loadSessionEnded().then((module) => ({ default: module.SessionEnded })))
+
+const SignInForm = lazy(() => import('./sign-in.tsx').then((module) => ({ default: module.SignInForm })))
 
 export function SessionGate({ children }: { children: ReactNode }) {
   const { data: session, error } = useQuery({
@@ -33,7 +35,11 @@ export function SessionGate({ children }: { children: ReactNode }) {
     if (hasEnded(error)) {
       return (
         <FrontPage title="Sign in">
-          <SignInForm onDone={signedIn} />
+          <Guard>
+            <Suspense fallback={<Skeleton lines={3} />}>
+              <SignInForm onDone={signedIn} />
+            </Suspense>
+          </Guard>
         </FrontPage>
       )
     }

@@ -10,6 +10,7 @@ import { Ago, Outside } from '../ui/text.tsx'
 import { Toasts } from '../ui/toasts.tsx'
 import { Keyboard } from './keyboard.tsx'
 import { Navigation } from './navigation.tsx'
+import { paletteEvent, paletteKeys } from './pages.ts'
 import styles from './shell.module.css'
 import { UserMenu } from './user-menu.tsx'
 
@@ -24,6 +25,15 @@ export function Shell({ children }: { children: ReactNode }) {
           <img src={icon} alt="" />
           pipectl
         </Link>
+        <button
+          type="button"
+          className={styles.jump}
+          aria-keyshortcuts="Control+K Meta+K"
+          onClick={() => dispatchEvent(new Event(paletteEvent))}
+        >
+          Search
+          <span aria-hidden="true">{paletteKeys}</span>
+        </button>
         <Navigation />
         <div className={styles.foot}>
           <UserMenu />

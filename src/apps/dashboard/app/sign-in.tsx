@@ -1,29 +1,11 @@
-/** Sign-in, and the first account with a setup link. Both are pages; sign-in is a dialog too. */
-import { type FormEvent, type ReactNode, useEffect, useState } from 'react'
+/** Sign-in, and the first account with a setup link. Both are pages; sign-in is a dialog too. Not part of other pages. */
+import { type FormEvent, useState } from 'react'
 import { dashboard } from '../data/api.ts'
-import icon from '../favicon.svg'
 import { Button, formStyles, TextField } from '../ui/controls.tsx'
 import { FailureNotice, fieldErrors } from '../ui/failure.tsx'
 import { Notice } from '../ui/layout.tsx'
 import { NewPasswordField } from '../ui/new-password-field.tsx'
-import styles from './sign-in.module.css'
-
-export function FrontPage({ title, children }: { title: string; children: ReactNode }) {
-  useEffect(() => {
-    document.title = title === 'pipectl' ? title : `${title} · pipectl`
-  }, [title])
-  return (
-    <main className={styles.front}>
-      <div className={styles.card}>
-        <div className={styles.brand}>
-          <img src={icon} alt="" />
-          <h1>{title === 'pipectl' ? title : `${title} to pipectl`}</h1>
-        </div>
-        {children}
-      </div>
-    </main>
-  )
-}
+import { FrontPage } from './front-page.tsx'
 
 export function SignInForm({ onDone, email: given = '' }: { onDone: () => Promise<void>; email?: string }) {
   const [email, setEmail] = useState(given)
@@ -31,7 +13,6 @@ export function SignInForm({ onDone, email: given = '' }: { onDone: () => Promis
   const { submit, failure, isRunning } = useSubmit(() => dashboard.session.signIn(email, password), onDone)
   return (
     <form className={formStyles.form} onSubmit={submit}>
-      <FailureNotice failure={signInWords(failure)} />
       <TextField
         label="E-mail"
         type="email"
@@ -48,7 +29,8 @@ export function SignInForm({ onDone, email: given = '' }: { onDone: () => Promis
         value={password}
         onValue={setPassword}
       />
-      <Button type="submit" look="primary" disabled={isRunning}>
+      <FailureNotice failure={signInWords(failure)} />
+      <Button type="submit" look="primary" isBusy={isRunning}>
         {isRunning ? 'Signing in …' : 'Sign in'}
       </Button>
     </form>
@@ -85,7 +67,6 @@ export function SetupPage() {
   return (
     <FrontPage title="Set up your access">
       <form className={formStyles.form} onSubmit={submit}>
-        <FailureNotice failure={signInWords(failure)} shown={['email', 'password']} />
         <TextField
           label="E-mail"
           type="email"
@@ -103,7 +84,8 @@ export function SetupPage() {
           advice=". A sentence is a good password."
           error={errors.password}
         />
-        <Button type="submit" look="primary" disabled={isRunning}>
+        <FailureNotice failure={signInWords(failure)} shown={['email', 'password']} />
+        <Button type="submit" look="primary" isBusy={isRunning}>
           {isRunning ? 'Creating …' : 'Create my account'}
         </Button>
       </form>

@@ -3,7 +3,7 @@ import * as Menu from '@radix-ui/react-dropdown-menu'
 import type { ReactNode } from 'react'
 import { setTimeStyle, type TimeStyle, timeStyle } from '../data/time-style.ts'
 import { Outside, timeZone } from '../ui/text.tsx'
-import { type Theme, useTheme } from './theme.ts'
+import { setTheme, themes, useTheme } from './theme.ts'
 import styles from './user-menu.module.css'
 
 export interface UserMenuProps {
@@ -16,19 +16,12 @@ export interface UserMenuProps {
   children: ReactNode
 }
 
-const themes: readonly [Theme, string][] = [
-  ['system', 'System theme'],
-  ['light', 'Light theme'],
-  ['dark', 'Dark theme'],
-]
-
 const timeStyles: readonly [TimeStyle, string][] = [
   ['relative', 'Relative times'],
   ['absolute', `Dates and times (${timeZone})`],
 ]
 
 export function UserMenuItems(props: UserMenuProps) {
-  const [theme, setTheme] = useTheme()
   return (
     <Menu.Root open={props.isOpen} onOpenChange={props.onOpen} modal={false}>
       <Menu.Trigger asChild>{props.children}</Menu.Trigger>
@@ -37,7 +30,7 @@ export function UserMenuItems(props: UserMenuProps) {
           <Menu.Label className={styles.label}>
             {props.role} in <Outside text={props.workspace} />
           </Menu.Label>
-          <Radios value={theme} options={themes} onValue={setTheme} />
+          <Radios value={useTheme()} options={themes} onValue={setTheme} />
           <Menu.Separator className={styles.separator} />
           <Radios value={timeStyle} options={timeStyles} onValue={setTimeStyle} />
           <Menu.Separator className={styles.separator} />

@@ -1,7 +1,7 @@
 /** The menu of the signed-in user: theme, password, sign-out. */
 import { lazy, Suspense, useState } from 'react'
-import { dashboard } from '../data/api.ts'
 import { useSession } from '../data/session-context.ts'
+import { signOut } from '../data/sign-out.ts'
 import { Outside } from '../ui/text.tsx'
 import styles from './shell.module.css'
 import type { UserMenuProps } from './user-menu-items.tsx'
@@ -55,10 +55,4 @@ export function UserMenu() {
       ) : null}
     </>
   )
-}
-
-/** Reloads the page, so that nothing of this session stays in memory. */
-async function signOut(): Promise<void> {
-  await dashboard.session.signOut().catch(() => {})
-  location.assign(import.meta.env.BASE_URL)
 }

@@ -14,6 +14,12 @@ const changeHeaders = (): Record<string, string> => (csrfToken === '' ? {} : { '
 export const api = openClient({ url, apiKey: null, changeHeaders })
 export const dashboard = openDashboardClient(url, changeHeaders)
 
+/**
+ * The time between two requests of an action on many resources. A session is allowed 20 requests per second, and the
+ * page needs some of them.
+ */
+export const sessionPaceMs = 75
+
 /** Loads the session, and keeps its token for later changes. */
 export async function currentSession(signal?: AbortSignal) {
   const session = await dashboard.session.current(signal)

@@ -3,9 +3,10 @@
  * (UTC) as `?from=2027-01-30T08&to=2027-01-30T11`, both included. Anything else is the last 24 hours.
  */
 import { useMemo } from 'react'
-import { useLocation, useSearch } from 'wouter'
+import { useSearch } from 'wouter'
 import type { usageHours } from '../../../contract/usage.ts'
 import { hourMs } from '../../../platform/quantities.ts'
+import { useSetParams } from './address.ts'
 
 /** One hour alone would be empty at its beginning. */
 const hoursOf: Record<string, readonly [label: string, words: string, hours: number]> = {
@@ -35,8 +36,8 @@ export function useHourRange(): HourRange {
 
 /** Returns a function that sets the range in the address, which stays one step of the browser's history. */
 export function useSetHourRange(): (search: Record<string, string>) => void {
-  const [place, go] = useLocation()
-  return (search) => go(`${place}?${new URLSearchParams(search)}`, { replace: true })
+  const setParams = useSetParams()
+  return (search) => setParams({ range: null, from: null, to: null, ...search })
 }
 
 export function hourText(ms: number): string {

@@ -4,7 +4,18 @@ import { Button } from './controls.tsx'
 
 const shownMs = 2_000
 
-export function Copy({ text, what, label = 'Copy' }: { text: string; what: string; label?: string }) {
+/** `isSmall`: a sign instead of the label, for a row of a table. The text can then be copied elsewhere with the keyboard. */
+export function Copy({
+  text,
+  what,
+  label = 'Copy',
+  isSmall = false,
+}: {
+  text: string
+  what: string
+  label?: string
+  isSmall?: boolean
+}) {
   const [outcome, setOutcome] = useState<'copied' | 'failed' | null>(null)
   useEffect(() => {
     if (outcome === null) return
@@ -16,6 +27,8 @@ export function Copy({ text, what, label = 'Copy' }: { text: string; what: strin
     <Button
       look="plain"
       aria-label={outcome === null ? `${label}: ${what}` : undefined}
+      title={isSmall ? `${label}: ${what}` : undefined}
+      tabIndex={isSmall ? -1 : undefined}
       onClick={() =>
         copyText(text).then(
           () => setOutcome('copied'),
@@ -23,8 +36,17 @@ export function Copy({ text, what, label = 'Copy' }: { text: string; what: strin
         )
       }
     >
-      <span aria-live="polite">{outcome === null ? label : words[outcome]}</span>
+      <span aria-live="polite">{outcome === null ? isSmall ? <CopyIcon /> : label : words[outcome]}</span>
     </Button>
+  )
+}
+
+function CopyIcon() {
+  return (
+    <svg width="14" height="14" viewBox="0 0 16 16" fill="none" stroke="currentColor" aria-hidden="true">
+      <rect x="5.5" y="5.5" width="8" height="8" rx="1.5" />
+      <path d="M3.5 10.5h-1v-8h8v1" />
+    </svg>
   )
 }
 

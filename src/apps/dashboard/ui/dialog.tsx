@@ -9,21 +9,36 @@ interface DialogProps {
   /** Absent: the user cannot close it. */
   onClose?: (() => void) | undefined
   wide?: boolean
+  /** At the right edge, over the full height. */
+  side?: boolean
   /** Above other dialogs. */
   top?: boolean
+  /** Near the top of the window; the title is only read out, and a click outside closes it. */
+  palette?: boolean
   children: ReactNode
 }
 
-export function Dialog({ title, open, onClose, wide = false, top = false, children }: DialogProps) {
+export function Dialog({
+  title,
+  open,
+  onClose,
+  wide = false,
+  side = false,
+  top = false,
+  palette = false,
+  children,
+}: DialogProps) {
   const opener = useRef<Element | null>(null)
   const content = useRef<HTMLDivElement>(null)
   return (
     <Radix.Root open={open} onOpenChange={(isOpen) => (isOpen ? undefined : onClose?.())}>
       <Radix.Portal>
-        <Radix.Overlay className={`${styles.overlay} ${top ? styles.top : ''}`}>
+        <Radix.Overlay
+          className={`${styles.overlay} ${top ? styles.top : ''} ${palette ? styles.palette : ''} ${side ? styles.beside : ''}`}
+        >
           <Radix.Content
             ref={content}
-            className={`${styles.content} ${wide ? styles.wide : ''}`}
+            className={`${styles.content} ${wide ? styles.wide : ''} ${side ? styles.side : ''}`}
             aria-describedby={undefined}
             // Radix does not know the element that opened the dialog, so the focus is restored here.
             onOpenAutoFocus={(event) => {
@@ -38,8 +53,8 @@ export function Dialog({ title, open, onClose, wide = false, top = false, childr
               if (opener.current instanceof HTMLElement) opener.current.focus()
             }}
             // A click outside must not discard typed text.
-            onPointerDownOutside={(event) => event.preventDefault()}
-            onInteractOutside={(event) => event.preventDefault()}
+            onPointerDownOutside={palette ? undefined : (event) => event.preventDefault()}
+            onInteractOutside={palette ? undefined : (event) => event.preventDefault()}
           >
             <Radix.Title className={styles.title}>{title}</Radix.Title>
             {children}

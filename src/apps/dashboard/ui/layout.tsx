@@ -1,7 +1,7 @@
 /**
  * The building blocks of pages: heading, sections, notices, facts, tables that become cards, code with a copy button.
  */
-import { type ReactNode, useEffect, useId } from 'react'
+import { isValidElement, type ReactNode, useEffect, useId } from 'react'
 import { Copy } from './copy.tsx'
 import styles from './layout.module.css'
 
@@ -10,6 +10,7 @@ export function Page({
   name,
   crumbs,
   actions,
+  isForm = false,
   children,
 }: {
   /** The title of the browser tab. */
@@ -17,13 +18,15 @@ export function Page({
   name: ReactNode
   crumbs?: ReactNode
   actions?: ReactNode
+  /** Lines of a form are short enough to read. */
+  isForm?: boolean
   children: ReactNode
 }) {
   useEffect(() => {
     document.title = `${title} · pipectl`
   }, [title])
   return (
-    <div className={styles.page}>
+    <div className={`${styles.page} ${isForm ? styles.formPage : ''}`}>
       <div className={styles.heading}>
         <div>
           {crumbs === undefined ? null : <div className={styles.crumbs}>{crumbs}</div>}
@@ -139,13 +142,21 @@ export function Facts({
   return (
     <dl className={`${styles.facts} ${big ? styles.big : ''}`}>
       {facts.map(([name, value]) => (
-        <div key={name}>
+        <div key={name} className={isLongText(value) ? styles.wide : undefined}>
           <dt>{name}</dt>
           <dd>{value}</dd>
         </div>
       ))}
     </dl>
   )
+}
+
+/** Half the width of a phone has about this number of characters. */
+const longestHalf = 22
+
+function isLongText(value: ReactNode): boolean {
+  const text = isValidElement<{ text?: unknown }>(value) ? value.props.text : value
+  return typeof text === 'string' && text.length > longestHalf
 }
 
 export interface Column<Row> {
@@ -155,11 +166,29 @@ export interface Column<Row> {
   isNumber?: boolean
   /** Does not wrap on wide screens, even if another column has a long text. */
   isShort?: boolean
+  /** An error or another sentence: on a phone it has the full width, below its label. */
+  isLong?: boolean
+  /** One line that takes the remaining width of a wide screen and is cut at its end. */
+  isRest?: boolean
+  /** Rows can be sorted by this value. Null: the row has none. */
+  sortBy?: (row: Row) => string | number | null
 }
 
-function cellClass({ label, isNumber, isShort }: Pick<Column<unknown>, 'label' | 'isNumber' | 'isShort'>) {
+export interface Sorting {
+  /** The label of the column that the rows are sorted by. Null: they have their own order. */
+  by: string | null
+  isDescending: boolean
+  /** Null: back to their own order. */
+  onSort: (label: string | null) => void
+}
+
+type CellKind = Pick<Column<unknown>, 'label' | 'isNumber' | 'isShort' | 'isLong' | 'isRest'>
+
+function cellClass({ label, isNumber, isShort, isLong, isRest }: CellKind) {
   if (label === '') return styles.buttons
   if (isNumber) return styles.number
+  if (isLong) return styles.long
+  if (isRest) return styles.rest
   return isShort ? styles.short : undefined
 }
 
@@ -168,39 +197,71 @@ export function Table<Row>({
   columns,
   rows,
   keyOf,
+  sorting,
 }: {
   caption: string
   columns: readonly Column<Row>[]
   rows: readonly Row[]
   keyOf: (row: Row) => string
+  /** From `useSorted`. Absent: the headings do not sort. */
+  sorting?: Sorting
 }) {
   return (
     <table className={styles.table} aria-label={caption}>
       <thead>
         <tr>
-          {columns.map(({ label, isNumber }) =>
-            label === '' ? (
-              <td key="actions" />
-            ) : (
-              <th key={label} scope="col" className={isNumber ? styles.number : undefined}>
-                {label}
-              </th>
-            ),
-          )}
+          {columns.map((column) => (
+            <Heading key={column.label} column={column} sorting={sorting} />
+          ))}
         </tr>
       </thead>
       <tbody>
         {rows.map((row) => (
           <tr key={keyOf(row)}>
-            {columns.map(({ label, cell, isNumber, isShort }) => (
-              <td key={label} data-label={label} className={cellClass({ label, isNumber, isShort })}>
-                <div>{cell(row)}</div>
-              </td>
+            {columns.map((column) => (
+              <Cell key={column.label} column={column}>
+                {column.cell(row)}
+              </Cell>
             ))}
           </tr>
         ))}
       </tbody>
     </table>
+  )
+}
+
+function Heading<Row>({ column, sorting }: { column: Column<Row>; sorting: Sorting | undefined }) {
+  const { label, isNumber, sortBy } = column
+  if (label === '') return <td />
+  const direction = sorting?.isDescending ? 'descending' : 'ascending'
+  return (
+    <th
+      scope="col"
+      className={isNumber ? styles.number : undefined}
+      aria-sort={sorting?.by === label ? direction : undefined}
+    >
+      {sorting === undefined || sortBy === undefined ? label : <SortButton label={label} sorting={sorting} />}
+    </th>
+  )
+}
+
+function SortButton({ label, sorting }: { label: string; sorting: Sorting }) {
+  const { by, isDescending, onSort } = sorting
+  return (
+    <button type="button" className={styles.sort} onClick={() => onSort(label)}>
+      {label}
+      <span aria-hidden="true">{by !== label ? '' : isDescending ? '↓' : '↑'}</span>
+    </button>
+  )
+}
+
+/** A cell without a value is left out of a card. */
+function Cell({ column, children }: { column: CellKind; children: ReactNode }) {
+  const isEmpty = children === '–' || children === '' || children === null
+  return (
+    <td data-label={column.label} data-empty={isEmpty ? '' : undefined} className={cellClass(column)}>
+      <div>{children}</div>
+    </td>
   )
 }
 

@@ -1,8 +1,7 @@
 /** The state of a lane, pipe or message as shape, color and word: ● good, ▲ warn, ■ bad, ○ off. */
 import type { Destination } from '../../../contract/destination.ts'
-import type { MessageState } from '../../../contract/message.ts'
 import type { Pipe } from '../../../contract/pipe.ts'
-import { type LaneWord, laneWord } from '../../../contract/state-words.ts'
+import { type LaneWord, laneWord, type MessageState } from '../../../contract/state-words.ts'
 import styles from './state.module.css'
 
 export type Tone = 'good' | 'warn' | 'bad' | 'off' | 'none'
@@ -31,6 +30,18 @@ export function LaneState({ destination }: { destination: Pick<Destination, 'lan
 /** `text` is shown instead of the word. */
 export function Word({ word, text = word }: { word: LaneWord | MessageState; text?: string }) {
   return <Marked tone={tones[word]}>{text}</Marked>
+}
+
+/** Only the mark. `label` is its text for screen readers, and on hover. */
+export function Mark({ word, label }: { word: LaneWord | MessageState; label: string }) {
+  const tone = tones[word]
+  return (
+    <span className={`${styles.state} ${styles[tone]}`} role="img" aria-label={label} title={label}>
+      <span className={styles.mark} aria-hidden="true">
+        {marks[tone]}
+      </span>
+    </span>
+  )
 }
 
 export function PipeStatus({ pipe }: { pipe: Pick<Pipe, 'pipe_status'> }) {

@@ -50,7 +50,11 @@ function Entries() {
               cell: ({ operation }) => <span title={operation}>{operationWords(operation)}</span>,
               isShort: true,
             },
-            { label: 'Resource', cell: (entry) => <Outside text={resourceName(entry, overview ?? null)} /> },
+            {
+              label: 'Resource',
+              cell: (entry) =>
+                entry.resource_id === null ? '–' : <Outside text={resourceName(entry, overview ?? null)} />,
+            },
             { label: 'Changed', cell: (entry) => <Outside text={changeOf(entry)} /> },
             {
               label: '',

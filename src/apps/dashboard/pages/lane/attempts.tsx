@@ -71,6 +71,7 @@ export function AttemptsSection({ destination, pipeName }: { destination: Destin
             {
               label: 'Error',
               cell: ({ error }) => (error === null ? '–' : <Outside text={error.message} />),
+              isLong: true,
             },
             {
               label: '',

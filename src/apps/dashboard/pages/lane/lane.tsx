@@ -6,6 +6,7 @@ import type { ConfigField } from '../../../../contract/destinations/config-field
 import { needsAttention } from '../../../../contract/state-words.ts'
 import { bytes, count, counted, duration } from '../../../../platform/quantities.ts'
 import { destinationName } from '../../../client/cli-twin.ts'
+import { laneCause } from '../../../client/lane-causes.ts'
 import type { Rates } from '../../../client/overview.ts'
 import { describeTarget } from '../../../client/workspace.ts'
 import { isNotFound } from '../../data/api.ts'
@@ -14,6 +15,7 @@ import { usePipeOverview, useRate } from '../../data/overview.ts'
 import { useBlockingMessage, useDestination } from '../../data/queries.ts'
 import { ButtonLink, formStyles } from '../../ui/controls.tsx'
 import { Loading } from '../../ui/failure.tsx'
+import { Id, IdCopy } from '../../ui/id.tsx'
 import { Cause, nameOf, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
 import { Facts, Notice, Page, Section, Table } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
@@ -65,15 +67,10 @@ function Lane({ destination, etag }: { destination: Destination; etag: string | 
   const [chosen, setChosen] = useState<{ msgId: string | null; from: number } | null>(null)
   const from = chosen !== null && chosen.msgId === msgId ? chosen.from : (lane.last_error?.record_index ?? 0)
   const { data: blocking } = useBlockingMessage(pipeId, id, msgId, from)
-  const hasTrouble = isBlocked || lane.blocking_msg_id !== null
-  const nowMs = useNow()
   const lines = [{ name: 'Records delivered per second', of: (rates: Rates) => rates.byId.get(id) ?? 0 }]
   return (
     <>
-      <Notice kind={!hasTrouble ? 'good' : needsAttention(destination, nowMs) ? 'bad' : 'warn'}>
-        <div className={styles.error}>{hasTrouble ? <Cause lane={lane} /> : 'Delivering normally.'}</div>
-        <Since lane={lane} /> <Waiting lane={lane} />
-      </Notice>
+      <Explanation destination={destination} />
       <LaneActions
         pipeName={pipeName}
         destination={destination}
@@ -112,6 +109,26 @@ function Lane({ destination, etag }: { destination: Destination; etag: string | 
       {destination.transform ? <TransformSection transform={destination.transform} /> : null}
       <Config destination={destination} />
     </>
+  )
+}
+
+/** Why the lane fails, and what to do. */
+function Explanation({ destination }: { destination: Destination }) {
+  const { lane } = destination
+  const nowMs = useNow()
+  const cause = laneCause(destination, nowMs)
+  const hasTrouble = destination.destination_status === 'blocked' || lane.blocking_msg_id !== null
+  const well = cause === null ? 'Delivering normally.' : 'Falling behind.'
+  return (
+    <Notice kind={cause === null ? 'good' : needsAttention(destination, nowMs) ? 'bad' : 'warn'}>
+      <div className={styles.error}>{hasTrouble ? <Cause lane={lane} /> : well}</div>
+      {cause === null ? null : (
+        <div>
+          <strong>What to do:</strong> {cause.advice}
+        </div>
+      )}
+      <Since lane={lane} /> <Waiting lane={lane} />
+    </Notice>
   )
 }
 
@@ -206,7 +223,13 @@ function Config({ destination }: { destination: Destination }) {
                 ] as const,
               ]
             : []),
-          ['Id', <code key="id">{destination.destination_id}</code>],
+          [
+            'Id',
+            <span key="id">
+              <Id id={destination.destination_id} />
+              <IdCopy id={destination.destination_id} what="the id of the destination" />
+            </span>,
+          ],
         ]}
       />
       {columns === undefined || columns.length === 0 ? null : (
@@ -217,7 +240,11 @@ function Config({ destination }: { destination: Destination }) {
           columns={[
             { label: 'Column', cell: (column) => <Outside text={column.column_name} /> },
             { label: 'JSON type', cell: (column) => column.column_type },
-            { label: 'Key', cell: (column) => <Outside text={column.source_field ?? '–'} /> },
+            {
+              label: 'Key',
+              cell: ({ source_field: key }) =>
+                key === undefined || key === null ? '–' : <Outside text={key} />,
+            },
             { label: 'Role', cell: (column) => column.semantic_role ?? '–' },
             { label: 'Required', cell: (column) => (column.nullable ? 'no' : 'yes') },
           ]}

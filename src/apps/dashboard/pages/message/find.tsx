@@ -2,7 +2,6 @@
 import { useState } from 'react'
 import { useLocation } from 'wouter'
 import { Button, TextField } from '../../ui/controls.tsx'
-import { CliTwin, Page, Section, Soft } from '../../ui/layout.tsx'
 import styles from './message.module.css'
 
 export function FindMessage() {
@@ -22,17 +21,5 @@ export function FindMessage() {
         Find
       </Button>
     </form>
-  )
-}
-
-export function FindMessagePage() {
-  return (
-    <Page title="Messages" name="Messages">
-      <Section title="Find out what happened to a message">
-        <FindMessage />
-        <Soft>The msg_id is in the response to ingest. The page of each pipe lists its newest messages.</Soft>
-        <CliTwin command="pipectl why MSG_ID" />
-      </Section>
-    </Page>
   )
 }

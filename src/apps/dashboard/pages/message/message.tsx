@@ -1,29 +1,23 @@
 /** One message: its content, its state in each lane, and the next step. */
 import { Link } from 'wouter'
-import type { DestinationType } from '../../../../contract/destination-words.ts'
-import { count, counted } from '../../../../platform/quantities.ts'
+import { count } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import type { MessageDetail } from '../../../client/client.ts'
-import { elementTexts, indented, valueText } from '../../../client/json-text.ts'
-import { errorLine, faultWords } from '../../../client/lane-error.ts'
-import { errorWords } from '../../../client/parked.ts'
+import { errorLine } from '../../../client/lane-error.ts'
 import { isNotFound } from '../../data/api.ts'
 import { usePipeOverview } from '../../data/overview.ts'
 import { Loading } from '../../ui/failure.tsx'
 import { LaneLink } from '../../ui/lane-words.tsx'
 import { CliTwin, type Column, Empty, Facts, Page, Section, Soft, Table } from '../../ui/layout.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
-import { parkedPath } from '../parked/crumbs.tsx'
 import { PipeCrumb } from '../pipe/crumbs.tsx'
 import { FindMessage } from './find.tsx'
-import styles from './message.module.css'
-import { useMessage, useParkedOf } from './queries.ts'
+import { Next } from './next.tsx'
+import { useMessage } from './queries.ts'
+import { Records } from './records.tsx'
 import { StateOfMessage } from './words.tsx'
 
 type MessageLane = MessageDetail['lanes'][number]
-
-/** The number of parked records with individual links. */
-const linkedParked = 5
 
 export function MessagePage({ msgId }: { msgId: string }) {
   const { data, error } = useMessage(msgId)
@@ -72,7 +66,6 @@ function NoMessage({ msgId }: { msgId: string }) {
 
 function Message({ body, text }: { body: MessageDetail; text: string }) {
   const pipe = usePipeOverview(body.pipe_id)
-  const records = elementTexts(valueText(text, 'records') ?? '[]')
   return (
     <>
       <Section title="Message">
@@ -100,22 +93,7 @@ function Message({ body, text }: { body: MessageDetail; text: string }) {
         )}
       </Section>
       <Section title="Records">
-        <Soft>
-          {body.truncated
-            ? `The first ${count(records.length)} of ${counted(body.records_count, 'record')}, as sent.`
-            : 'As sent.'}
-        </Soft>
-        <div className={styles.records}>
-          {records.map((record, index) => (
-            // biome-ignore lint/suspicious/noArrayIndexKey: a record is identified by its position in the message
-            <details key={index} open={index === 0}>
-              <summary>Record {count(index + 1)}</summary>
-              <pre className={styles.record}>
-                <Outside text={indented(record)} lines />
-              </pre>
-            </details>
-          ))}
-        </div>
+        <Records body={body} text={text} />
       </Section>
     </>
   )
@@ -165,69 +143,4 @@ function Lanes({ body }: { body: MessageDetail }) {
     },
   ]
   return <Table caption="Lanes" columns={columns} rows={body.lanes} keyOf={({ destination_id: id }) => id} />
-}
-
-interface NextProps {
-  pipeId: string
-  msgId: string
-  lane: MessageLane
-  /** The type of the destination, if it is known. */
-  type: DestinationType | undefined
-}
-
-function Next({ pipeId, msgId, lane, type }: NextProps) {
-  const { destination_id: destinationId, state, last_error: error } = lane
-  const toLane = (words: string) => <Link to={`/pipes/${pipeId}/destinations/${destinationId}`}>{words}</Link>
-  switch (state) {
-    case 'delivered':
-      return <>Nothing.</>
-    case 'pending':
-      return <>Not delivered yet: {toLane('see the lane')}.</>
-    case 'stuck':
-      return (
-        <>
-          {error !== null && error.fault !== null
-            ? `The cause is ${faultWords(error, type)}. `
-            : 'The lane retries by itself. '}
-          {toLane('Retry or skip it')}
-        </>
-      )
-    case 'parked':
-      return <Parked pipeId={pipeId} destinationId={destinationId} msgId={msgId} />
-    case 'skipped':
-      return <>A user skipped it. {toLane('Rewind the lane')} to deliver it again while it is kept.</>
-    case 'dropped':
-      return (
-        <>
-          It was lost before it was delivered: it was too old, or the disk was damaged. See the log
-          (lane.dropped).
-        </>
-      )
-  }
-}
-
-function Parked({ msgId, ...place }: { pipeId: string; destinationId: string; msgId: string }) {
-  const { data: parked } = useParkedOf(place, msgId)
-  if (parked === undefined || parked.length === 0)
-    return <Link to={parkedPath(place)}>See the parked records of the lane</Link>
-  return (
-    <>
-      Correct and replay it:
-      {parked.slice(0, linkedParked).map(({ parked_id: id, record_index: index, error }) => (
-        <div key={id}>
-          <Link to={parkedPath(place, id)}>
-            {index === null ? 'the whole message' : `record ${count(index + 1)}`}
-          </Link>{' '}
-          <Soft>
-            <Outside text={errorWords(error)} />
-          </Soft>
-        </div>
-      ))}
-      {parked.length > linkedParked ? (
-        <div>
-          <Link to={parkedPath(place)}>{counted(parked.length, 'record')} in all</Link>
-        </div>
-      ) : null}
-    </>
-  )
 }

@@ -4,7 +4,7 @@ import { bytes, count } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import type { MessageList } from '../../../client/client.ts'
 import { usePipeOverview } from '../../data/overview.ts'
-import { Button, formStyles } from '../../ui/controls.tsx'
+import { Button, ButtonLink, formStyles } from '../../ui/controls.tsx'
 import { Loading } from '../../ui/failure.tsx'
 import { nameOf } from '../../ui/lane-words.tsx'
 import { CliTwin, type Column, Section, Soft, Table } from '../../ui/layout.tsx'
@@ -19,7 +19,10 @@ export function RecentMessages({ pipeId, pipeName }: { pipeId: string; pipeName:
   const [after, setAfter] = useState<number | null>(null)
   const { data, error } = useMessages(pipeId, after)
   return (
-    <Section title="Recent messages">
+    <Section
+      title="Recent messages"
+      actions={<ButtonLink to={`/messages?pipe=${pipeId}`}>Search messages</ButtonLink>}
+    >
       <FindMessage />
       {data === undefined ? (
         <Loading error={error} lines={3} />

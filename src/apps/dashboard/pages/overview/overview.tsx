@@ -1,17 +1,14 @@
 /** The overview: lanes with problems first, then rates, backlog and buffer. */
-import { useState } from 'react'
+import { lazy, Suspense } from 'react'
 import { Link } from 'wouter'
 import type { Overview } from '../../../../contract/overview.ts'
-import { needsAttention } from '../../../../contract/state-words.ts'
 import { bytes, count, counted } from '../../../../platform/quantities.ts'
-import { type LaneOfPipe, type Rates, troubledLanes } from '../../../client/overview.ts'
-import { useNow } from '../../data/clock.ts'
+import { lanesBehind, type Rates, troubledLanes } from '../../../client/overview.ts'
 import { useOverview, useRates } from '../../data/overview.ts'
-import { Button, ButtonLink } from '../../ui/controls.tsx'
-import { Cause, LaneLink, ParkedLink, Since, Waiting } from '../../ui/lane-words.tsx'
+import { ButtonLink } from '../../ui/controls.tsx'
+import { LaneLink, ParkedLink } from '../../ui/lane-words.tsx'
 import { Empty, Facts, Notice, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
-import { LaneState } from '../../ui/state.tsx'
 import { PipeUsage } from '../../ui/usage-chart.tsx'
 import { PipeTable } from '../pipes/pipe-table.tsx'
 import styles from './overview.module.css'
@@ -20,7 +17,7 @@ const lines = [
   { name: 'Records in per second', of: (rates: Rates) => rates.ingested },
   { name: 'Records delivered per second', of: (rates: Rates) => rates.delivered },
 ]
-/** The number of lanes before the user selects all. */
+/** The number of lanes with parked records before they are only counted. */
 const lanesShown = 5
 const pipesShown = 10
 
@@ -62,11 +59,10 @@ function FirstSteps() {
 }
 
 function Everything({ overview }: { overview: Overview }) {
-  const troubled = troubledLanes(overview)
   return (
     <>
       <LostNodes overview={overview} />
-      <Troubled lanes={troubled} />
+      <Troubled overview={overview} />
       <Parked overview={overview} />
       <Numbers overview={overview} />
       <PipeUsage pipeId={null} />
@@ -80,37 +76,16 @@ function Everything({ overview }: { overview: Overview }) {
   )
 }
 
-function Troubled({ lanes }: { lanes: readonly LaneOfPipe[] }) {
-  const nowMs = useNow()
-  const [showsAll, setShowsAll] = useState(false)
-  if (lanes.length === 0) return <Notice kind="good">All lanes are delivering.</Notice>
+/** Loaded only if a lane has a problem. */
+const Causes = lazy(() => import('./causes.tsx').then((m) => ({ default: m.Causes })))
+
+function Troubled({ overview }: { overview: Overview }) {
+  if (troubledLanes(overview).length + lanesBehind(overview).length === 0)
+    return <Notice kind="good">All lanes are delivering.</Notice>
   return (
-    <section className={styles.lanes} aria-label="Lanes with problems">
-      {(showsAll ? lanes : lanes.slice(0, lanesShown)).map(({ pipe, destination }) => (
-        <article
-          key={destination.destination_id}
-          className={`${styles.lane} ${needsAttention(destination, nowMs) ? styles.urgent : ''}`}
-        >
-          <div className={styles.laneHead}>
-            <LaneState destination={destination} />
-            <LaneLink pipeId={pipe.pipe_id} pipeName={pipe.pipe_name} destination={destination} />
-          </div>
-          <div>
-            <Cause lane={destination.lane} />
-          </div>
-          <Soft>
-            <Since lane={destination.lane} /> <Waiting lane={destination.lane} />
-          </Soft>
-        </article>
-      ))}
-      {lanes.length > lanesShown ? (
-        <div>
-          <Button onClick={() => setShowsAll(!showsAll)}>
-            {showsAll ? 'Show fewer' : `Show ${counted(lanes.length - lanesShown, 'more lane')}`}
-          </Button>
-        </div>
-      ) : null}
-    </section>
+    <Suspense fallback={<Skeleton lines={3} />}>
+      <Causes overview={overview} />
+    </Suspense>
   )
 }
 
@@ -137,7 +112,10 @@ function Parked({ overview }: { overview: Overview }) {
         <div key={destination.destination_id} className={styles.parked}>
           <LaneLink pipeId={pipe.pipe_id} pipeName={pipe.pipe_name} destination={destination} /> has{' '}
           <ParkedLink pipeId={pipe.pipe_id} destination={destination} />{' '}
-          {destination.lane.parked_records === 1 ? 'record.' : 'records.'}
+          {destination.lane.parked_records === 1 ? 'record.' : 'records.'} Open{' '}
+          {destination.lane.parked_records === 1
+            ? 'it to correct and replay it.'
+            : 'them to correct and replay them.'}
         </div>
       ))}
       {parked.length > lanesShown ? `and ${counted(parked.length - lanesShown, 'more lane')}` : null}

@@ -1,55 +1,63 @@
 /** Lists the parked records of a lane, with a filter by error code and reason. */
-import { useState } from 'react'
-import type { ParkedRecord } from '../../../../contract/parked.ts'
+import type { ParkedReason } from '../../../../contract/parked.ts'
 import { counted } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
-import type { ParkedFilter } from '../../../client/parked.ts'
+import { filterOptions, isFiltered, type ParkedFilter } from '../../../client/parked.ts'
 import type { LaneRef } from '../../../client/workspace.ts'
+import { useParam, useSetParams } from '../../data/address.ts'
 import { isNotFound } from '../../data/api.ts'
-import { Button, Choice, formStyles, TextField } from '../../ui/controls.tsx'
+import { Button, Choice, formStyles } from '../../ui/controls.tsx'
 import { Loading } from '../../ui/failure.tsx'
 import { CliTwin, Empty, Page, Section, Soft } from '../../ui/layout.tsx'
+import { useSearchField } from '../../ui/search-field.tsx'
 import { Gone } from '../pipe/crumbs.tsx'
 import { LaneCrumb, useLane, useReference } from './crumbs.tsx'
 import styles from './parked.module.css'
 import { type ParkedPageData, useParkedPage } from './queries.ts'
 import { ParkedRecords } from './records.tsx'
 
-interface FilterTexts {
-  code: string
-  reason: 'all' | ParkedRecord['reason']
-}
+/** The schemas of the contract are not part of a page, so its list is not imported. */
+const reasons: readonly (readonly [ParkedReason, string])[] = [
+  ['permanent_error', 'rejected'],
+  ['skipped', 'skipped'],
+]
 
 export function ParkedListPage(place: LaneRef) {
-  const [texts, setTexts] = useState<FilterTexts>({ code: '', reason: 'all' })
-  const [after, setAfter] = useState<string | null>(null)
-  const filter = filterOf(texts)
+  const code = useSearchField({
+    label: 'Error code',
+    name: 'code',
+    type: 'text',
+    mono: true,
+    resets: ['after'],
+  })
+  const given = useParam('reason')
+  const reason = reasons.find(([one]) => one === given)?.[0]
+  const after = useParam('after') || null
+  const setParams = useSetParams()
+  const error_code = code.text.trim() || undefined
+  const filter = { error_code, reason }
   const { data, error } = useParkedPage(place, filter, after)
   if (isNotFound(error)) return <Gone what="destination" />
   return (
     <Page title="Parked" name="Parked records" crumbs={<LaneCrumb place={place} />}>
       <Introduction place={place} />
-      <Filter
-        texts={texts}
-        onChange={(changed) => {
-          setTexts({ ...texts, ...changed })
-          setAfter(null)
-        }}
-      />
+      <div className={styles.filters}>
+        {code.field}
+        <ReasonFilter reason={reason} onReason={(next) => setParams({ reason: next, after: null })} />
+      </div>
       {data === undefined ? (
         <Loading error={error} />
       ) : (
-        <List place={place} page={data} filter={filter} after={after} onAfter={setAfter} />
+        <List
+          place={place}
+          page={data}
+          filter={filter}
+          after={after}
+          onAfter={(next) => setParams({ after: next }, true)}
+        />
       )}
     </Page>
   )
-}
-
-function filterOf({ code, reason }: FilterTexts): ParkedFilter {
-  return {
-    ...(code.trim() !== '' && { error_code: code.trim() }),
-    ...(reason !== 'all' && { reason }),
-  }
 }
 
 function Introduction({ place }: { place: LaneRef }) {
@@ -65,26 +73,20 @@ function Introduction({ place }: { place: LaneRef }) {
   )
 }
 
-interface FilterProps {
-  texts: FilterTexts
-  onChange: (changed: Partial<FilterTexts>) => void
-}
-
-function Filter({ texts, onChange }: FilterProps) {
+function ReasonFilter({
+  reason,
+  onReason,
+}: {
+  reason: ParkedReason | undefined
+  onReason: (reason: ParkedReason | null) => void
+}) {
   return (
-    <div className={styles.filters}>
-      <TextField label="Error code" value={texts.code} mono onValue={(code) => onChange({ code })} />
-      <Choice
-        label="Reason"
-        value={texts.reason}
-        options={[
-          ['all', 'rejected or skipped'],
-          ['permanent_error', 'rejected'],
-          ['skipped', 'skipped'],
-        ]}
-        onValue={(reason) => onChange({ reason })}
-      />
-    </div>
+    <Choice
+      label="Reason"
+      value={reason ?? 'all'}
+      options={[['all', 'rejected or skipped'], ...reasons]}
+      onValue={(next) => onReason(next === 'all' ? null : next)}
+    />
   )
 }
 
@@ -102,9 +104,9 @@ function List({ place, page, filter, after, onAfter }: ListProps) {
   return (
     <Section title="In message order">
       {parked.length === 0 ? (
-        <NothingParked isFiltered={Object.keys(filter).length > 0} />
+        <NothingParked hasFilter={isFiltered(filter)} />
       ) : (
-        <ParkedRecords place={place} parked={parked} errorCode={filter.error_code} />
+        <ParkedRecords place={place} parked={parked} filter={filter} />
       )}
       <div className={formStyles.actions}>
         {after === null ? null : <Button onClick={() => onAfter(null)}>First page</Button>}
@@ -115,24 +117,15 @@ function List({ place, page, filter, after, onAfter }: ListProps) {
   )
 }
 
-function NothingParked({ isFiltered }: { isFiltered: boolean }) {
+function NothingParked({ hasFilter }: { hasFilter: boolean }) {
   return (
     <Empty title="Nothing is parked">
-      <p>{isFiltered ? 'No record matches the filter.' : 'This lane has no rejected or skipped records.'}</p>
+      <p>{hasFilter ? 'No record matches the filter.' : 'This lane has no rejected or skipped records.'}</p>
     </Empty>
   )
 }
 
 function ListCommand({ place, filter }: Pick<ListProps, 'place' | 'filter'>) {
   const reference = useReference(place)
-  const { error_code: code, reason } = filter
-  return (
-    <CliTwin
-      command={command(
-        ...['parked', 'list', reference],
-        ...(code === undefined ? [] : ['--error-code', code]),
-        ...(reason === undefined ? [] : ['--reason', reason]),
-      )}
-    />
-  )
+  return <CliTwin command={command('parked', 'list', reference, ...filterOptions(filter))} />
 }

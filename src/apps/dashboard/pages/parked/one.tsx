@@ -97,7 +97,7 @@ function EarlierFailures({ history }: Pick<ParkedDetail, 'history'>) {
         keyOf={(one) => String(one.at)}
         columns={[
           { label: 'When', cell: (one) => <Ago at={one.failed_ts} /> },
-          { label: 'Error', cell: (one) => <Outside text={errorWords(one.error)} /> },
+          { label: 'Error', cell: (one) => <Outside text={errorWords(one.error)} />, isLong: true },
         ]}
       />
     </Section>

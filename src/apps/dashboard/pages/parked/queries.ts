@@ -2,7 +2,7 @@
 import { useQuery } from '@tanstack/react-query'
 import type { SuccessBody } from '../../../../contract/operations.ts'
 import { ApiFailure } from '../../../client/failure.ts'
-import type { ParkedFilter } from '../../../client/parked.ts'
+import { givenFilter, type ParkedFilter } from '../../../client/parked.ts'
 import { type LaneRef, lanePath } from '../../../client/workspace.ts'
 import { api } from '../../data/api.ts'
 
@@ -13,11 +13,10 @@ const perPage = '50'
 export type ParkedPageData = SuccessBody<'listParked'>
 
 /** One page of parked records. Polled every second while one is being replayed. `after` null: the first page. */
-export function useParkedPage(place: LaneRef, { error_code, reason }: ParkedFilter, after: string | null) {
+export function useParkedPage(place: LaneRef, filter: ParkedFilter, after: string | null) {
   const query = {
     limit: perPage,
-    ...(error_code && { error_code }),
-    ...(reason && { reason }),
+    ...givenFilter(filter),
     ...(after !== null && { after }),
   }
   return useQuery({

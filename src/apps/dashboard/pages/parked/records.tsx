@@ -1,17 +1,28 @@
 /** One page of parked records: select some of them, and replay or discard them. */
 import { type ReactNode, useState } from 'react'
 import { Link } from 'wouter'
-import type { ParkedRecord } from '../../../../contract/parked.ts'
+import type { ParkedReason, ParkedRecord } from '../../../../contract/parked.ts'
 import { count, counted } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
-import { errorWords, placeWords, shortIds } from '../../../client/parked.ts'
+import {
+  errorWords,
+  filterOptions,
+  givenFilter,
+  isFiltered,
+  type ParkedFilter,
+  placeWords,
+  shortIds,
+  stateWord,
+} from '../../../client/parked.ts'
 import { type LaneRef, lanePath } from '../../../client/workspace.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { Confirm } from '../../ui/confirm.tsx'
-import { Button, Check, formStyles } from '../../ui/controls.tsx'
+import { Button } from '../../ui/controls.tsx'
 import { FailureNotice } from '../../ui/failure.tsx'
 import { type Column, Table } from '../../ui/layout.tsx'
+import { BulkBar, type Selection, selectColumn, useSelection } from '../../ui/selection.tsx'
+import { useSorted } from '../../ui/sort.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { parkedPath, useReference } from './crumbs.tsx'
@@ -20,48 +31,33 @@ import styles from './parked.module.css'
 interface RecordsProps {
   place: LaneRef
   parked: readonly ParkedRecord[]
-  /** The filter by error, which "Replay all" follows. */
-  errorCode: string | undefined
+  /** The filter of the list, which "Replay all" follows. */
+  filter: ParkedFilter
 }
 
-export function ParkedRecords({ place, parked, errorCode }: RecordsProps) {
-  const selection = useSelection(parked.map((one) => one.parked_id))
+export function ParkedRecords({ place, parked, filter }: RecordsProps) {
+  const own = columnsOf(place)
+  const { rows, sorting, choice } = useSorted(own, parked)
+  const selection = useSelection(rows.map((one) => one.parked_id))
+  const short = shortIds(rows.map((one) => one.parked_id))
+  const select = selectColumn<ParkedRecord>(
+    selection,
+    ({ parked_id: id }) => id,
+    ({ parked_id: id }) => <OneLine>{short.get(id) ?? id}</OneLine>,
+  )
   return (
     <>
-      <BulkActions place={place} selection={selection} errorCode={errorCode} />
+      <BulkActions place={place} selection={selection} filter={filter} />
+      {choice}
       <Table
         caption="Parked records"
-        columns={columnsOf(place, parked, selection)}
-        rows={parked}
+        columns={[{ label: 'Select', ...select }, ...own]}
+        rows={rows}
         keyOf={(one) => one.parked_id}
+        sorting={sorting}
       />
     </>
   )
-}
-
-interface Selection {
-  /** In the order of the page. */
-  ids: string[]
-  isSelected: (id: string) => boolean
-  areAllSelected: boolean
-  select: (id: string, isSelected: boolean) => void
-  selectAll: (areSelected: boolean) => void
-  clear: () => void
-}
-
-/** Records that are no longer on the page are not selected. */
-function useSelection(shown: readonly string[]): Selection {
-  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set())
-  const ids = shown.filter((id) => selected.has(id))
-  return {
-    ids,
-    isSelected: (id) => selected.has(id),
-    areAllSelected: ids.length === shown.length,
-    select: (id, isSelected) =>
-      setSelected(new Set(isSelected ? [...ids, id] : ids.filter((one) => one !== id))),
-    selectAll: (areSelected) => setSelected(new Set(areSelected ? shown : [])),
-    clear: () => setSelected(new Set()),
-  }
 }
 
 interface ActionProps {
@@ -71,7 +67,7 @@ interface ActionProps {
 
 type Asking = 'discard' | 'replay all'
 
-function BulkActions({ place, selection, errorCode }: ActionProps & Pick<RecordsProps, 'errorCode'>) {
+function BulkActions({ place, selection, filter }: ActionProps & Pick<RecordsProps, 'filter'>) {
   const [asking, setAsking] = useState<Asking | null>(null)
   const { ids } = selection
   const replay = useReplay(place, selection)
@@ -80,12 +76,12 @@ function BulkActions({ place, selection, errorCode }: ActionProps & Pick<Records
   return (
     <>
       <FailureNotice failure={replay.error} />
-      <div className={formStyles.actions}>
-        <Check label="All on this page" checked={selection.areAllSelected} onValue={selection.selectAll} />
+      <BulkBar selection={selection}>
         <Button
           look="primary"
           changes
-          disabled={ids.length === 0 || replay.isPending}
+          disabled={ids.length === 0}
+          isBusy={replay.isPending}
           onClick={() => void replay.run({ ids }, twin).catch(() => {})}
         >
           Replay {ids.length === 0 ? 'selected' : counted(ids.length, 'record')}
@@ -94,12 +90,12 @@ function BulkActions({ place, selection, errorCode }: ActionProps & Pick<Records
           Discard …
         </Button>
         <Button changes onClick={() => setAsking('replay all')}>
-          Replay all …
+          {isFiltered(filter) ? 'Replay all that match …' : 'Replay all …'}
         </Button>
-      </div>
+      </BulkBar>
       {asking === 'discard' ? <DiscardDialog place={place} selection={selection} onClose={close} /> : null}
       {asking === 'replay all' ? (
-        <ReplayAllDialog place={place} selection={selection} errorCode={errorCode} onClose={close} />
+        <ReplayAllDialog place={place} selection={selection} filter={filter} onClose={close} />
       ) : null}
     </>
   )
@@ -109,6 +105,7 @@ interface ReplayBody {
   ids?: string[]
   all?: true
   error_code?: string
+  reason?: ParkedReason
 }
 
 /** `run` rejects if the daemon rejects the replay. */
@@ -149,30 +146,20 @@ function DiscardDialog({ place, selection, onClose }: ActionProps & { onClose: (
 function ReplayAllDialog({
   place,
   selection,
-  errorCode,
+  filter,
   onClose,
-}: ActionProps & Pick<RecordsProps, 'errorCode'> & { onClose: () => void }) {
+}: ActionProps & Pick<RecordsProps, 'filter'> & { onClose: () => void }) {
   const replay = useReplay(place, selection)
   const reference = useReference(place)
-  const twin = command(
-    ...['parked', 'replay', reference],
-    ...(errorCode === undefined ? ['--all'] : ['--error-code', errorCode]),
-  )
+  const options = isFiltered(filter) ? filterOptions(filter) : ['--all']
+  const twin = command('parked', 'replay', reference, ...options)
   return (
     <Confirm
-      title={
-        errorCode === undefined ? (
-          'Replay all parked records of this lane?'
-        ) : (
-          <>
-            Replay all records with the error <Outside text={errorCode} />?
-          </>
-        )
-      }
+      title={<ReplayAllTitle filter={filter} />}
       confirmLabel="Replay all"
       isDanger={false}
       command={twin}
-      run={() => replay.run({ all: true, ...(errorCode !== undefined && { error_code: errorCode }) }, twin)}
+      run={() => replay.run({ all: true, ...givenFilter(filter) }, twin)}
       onClose={onClose}
     >
       Each is delivered again as stored, one after the other. Records that are rejected again stay parked.
@@ -180,25 +167,18 @@ function ReplayAllDialog({
   )
 }
 
-function columnsOf(
-  place: LaneRef,
-  parked: readonly ParkedRecord[],
-  selection: Selection,
-): Column<ParkedRecord>[] {
-  const short = shortIds(parked.map((one) => one.parked_id))
+function ReplayAllTitle({ filter: { error_code: code, reason } }: Pick<RecordsProps, 'filter'>) {
+  const which = reason === undefined ? 'parked' : reason === 'skipped' ? 'skipped' : 'rejected'
+  if (code === undefined) return `Replay all ${which} records of this lane?`
+  return (
+    <>
+      Replay all {which} records with the error <Outside text={code} />?
+    </>
+  )
+}
+
+function columnsOf(place: LaneRef): Column<ParkedRecord>[] {
   return [
-    {
-      label: 'Select',
-      cell: ({ parked_id: id }) => (
-        <div className={styles.oneLine}>
-          <Check
-            label={short.get(id) ?? id}
-            checked={selection.isSelected(id)}
-            onValue={(isSelected) => selection.select(id, isSelected)}
-          />
-        </div>
-      ),
-    },
     {
       label: 'Parked',
       cell: (one) => (
@@ -206,6 +186,7 @@ function columnsOf(
           <Ago at={one.parked_ts} />
         </OneLine>
       ),
+      sortBy: (one) => one.parked_ts,
     },
     {
       label: 'Record',
@@ -214,19 +195,25 @@ function columnsOf(
           <Link to={parkedPath(place, one.parked_id)}>{placeWords(one)}</Link>
         </OneLine>
       ),
+      sortBy: placeWords,
     },
-    { label: 'State', cell: (one) => <OneLine>{stateWords(one)}</OneLine> },
+    { label: 'State', cell: (one) => <OneLine>{stateWord(one)}</OneLine>, sortBy: stateWord },
     { label: 'Message', cell: (one) => <Link to={`/messages/${one.msg_id}`}>Open message</Link> },
-    { label: 'Error', cell: (one) => <Outside text={errorWords(one.error)} /> },
-    { label: 'Attempts', cell: (one) => count(one.attempts), isNumber: true },
+    {
+      label: 'Error',
+      cell: (one) => <Outside text={errorWords(one.error)} />,
+      isLong: true,
+      sortBy: (one) => errorWords(one.error),
+    },
+    {
+      label: 'Attempts',
+      cell: (one) => count(one.attempts),
+      isNumber: true,
+      sortBy: (one) => one.attempts,
+    },
   ]
 }
 
 function OneLine({ children }: { children: ReactNode }) {
   return <span className={styles.oneLine}>{children}</span>
-}
-
-function stateWords({ state, reason }: ParkedRecord): string {
-  if (state === 'replaying') return 'replaying'
-  return reason === 'skipped' ? 'skipped' : 'rejected'
 }

@@ -1,27 +1,23 @@
 /** One pipe: does data arrive, how do I send it, and where does it go? */
-import { useState } from 'react'
-import type { Destination } from '../../../../contract/destination.ts'
+import { useMemo, useState } from 'react'
 import type { OverviewPipe } from '../../../../contract/overview.ts'
 import type { Pipe } from '../../../../contract/pipe.ts'
-import { severity } from '../../../../contract/state-words.ts'
-import { bytes, count, counted, duration } from '../../../../platform/quantities.ts'
+import { bytes, count, counted } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
 import type { Rates } from '../../../client/overview.ts'
-import { describeTarget } from '../../../client/workspace.ts'
 import { api, isNotFound } from '../../data/api.ts'
-import { useNow } from '../../data/clock.ts'
-import { usePipeOverview, useRate, useRates } from '../../data/overview.ts'
+import { usePipeOverview, useRate } from '../../data/overview.ts'
 import { useChange, usePipe } from '../../data/queries.ts'
 import { Confirm } from '../../ui/confirm.tsx'
 import { Button, ButtonLink, formStyles } from '../../ui/controls.tsx'
 import { Loading } from '../../ui/failure.tsx'
-import { Cause, LaneLink, ParkedLink } from '../../ui/lane-words.tsx'
-import { type Column, Empty, Facts, Notice, Page, Section, Soft, Table } from '../../ui/layout.tsx'
+import { Empty, Facts, Notice, Page, Section, Skeleton } from '../../ui/layout.tsx'
 import { RatesChart } from '../../ui/rates-chart.tsx'
-import { LaneState, PipeStatus } from '../../ui/state.tsx'
+import { PipeStatus } from '../../ui/state.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { PipeUsage } from '../../ui/usage-chart.tsx'
+import { LaneTable } from '../lanes/lane-table.tsx'
 import { RecentMessages } from '../message/recent.tsx'
 import { Gone, PipesCrumb } from './crumbs.tsx'
 import { Snippets, WaitingForRecords } from './send.tsx'
@@ -84,7 +80,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
             </p>
           </Empty>
         ) : (
-          <Destinations pipeId={pipeId} destinations={destinations} />
+          <Destinations pipe={live} />
         )}
       </Section>
       {isNew ? send : null}
@@ -94,6 +90,12 @@ export function PipePage({ pipeId }: { pipeId: string }) {
       {isNew ? null : send}
     </Page>
   )
+}
+
+function Destinations({ pipe }: { pipe: OverviewPipe | undefined }) {
+  const lanes = useMemo(() => pipe?.lanes.map((destination) => ({ pipe, destination })) ?? [], [pipe])
+  // The overview has a new pipe and a new destination a moment later.
+  return lanes.length === 0 ? <Skeleton lines={2} /> : <LaneTable caption="Destinations" lanes={lanes} />
 }
 
 function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined }) {
@@ -112,7 +114,7 @@ function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined })
   return (
     <div className={formStyles.actions}>
       <PipeStatus pipe={pipe} />
-      <Button changes disabled={toggle.isPending} onClick={() => setAsking(true)}>
+      <Button changes isBusy={toggle.isPending} onClick={() => setAsking(true)}>
         {isPaused ? 'Resume' : 'Pause'}
       </Button>
       <ButtonLink to={`/pipes/${pipe.pipe_id}/tail`}>Live tail</ButtonLink>
@@ -182,53 +184,5 @@ function Traffic({ pipe }: { pipe: OverviewPipe }) {
         ]}
       />
     </Section>
-  )
-}
-
-function Destinations({ pipeId, destinations }: { pipeId: string; destinations: readonly Destination[] }) {
-  const rates = useRates().at(-1)?.byId
-  const nowMs = useNow()
-  const columns: Column<Destination>[] = [
-    {
-      label: 'Destination',
-      cell: (one) => (
-        <>
-          <LaneLink pipeId={pipeId} destination={one} />
-          <br />
-          <Soft>
-            <Outside text={describeTarget(one)} />
-          </Soft>
-        </>
-      ),
-    },
-    {
-      label: 'Lane',
-      cell: (one) => (
-        <>
-          <LaneState destination={one} />
-          {severity(one, nowMs) > 0 ? (
-            <div>
-              <Cause lane={one.lane} />
-            </div>
-          ) : null}
-          <div>
-            <ParkedLink pipeId={pipeId} destination={one} />
-          </div>
-        </>
-      ),
-    },
-    { label: 'Records out/s', cell: (one) => count(rates?.get(one.destination_id) ?? 0), isNumber: true },
-    {
-      label: 'Pending',
-      cell: ({ lane }) =>
-        lane.pending_messages === 0
-          ? '0'
-          : `${count(lane.pending_messages)}, ${duration(lane.oldest_pending_age_seconds)}`,
-      isNumber: true,
-    },
-    { label: 'Last delivered', cell: ({ lane }) => <Ago at={lane.last_delivered_ts} /> },
-  ]
-  return (
-    <Table caption="Destinations" columns={columns} rows={destinations} keyOf={(one) => one.destination_id} />
   )
 }

@@ -1,23 +1,25 @@
 /** All pipes, with a search by name, description, destination or state. */
-import { useDeferredValue, useEffect, useRef, useState } from 'react'
+import { memo, useDeferredValue, useEffect, useMemo, useRef } from 'react'
 import { useSearch } from 'wouter'
 import { matchesPipe } from '../../../client/overview.ts'
 import { useOverview } from '../../data/overview.ts'
-import { ButtonLink, TextField } from '../../ui/controls.tsx'
+import { ButtonLink } from '../../ui/controls.tsx'
 import { Empty, Page, Section, Skeleton } from '../../ui/layout.tsx'
 import { usePage } from '../../ui/paging.tsx'
-import { PipeTable } from './pipe-table.tsx'
+import { useSearchField } from '../../ui/search-field.tsx'
+import { useSorted } from '../../ui/sort.tsx'
+import { PipeTable, usePipeColumns } from './pipe-table.tsx'
 
 export function PipesPage() {
-  const { data: overview } = useOverview()
-  const [filter, setFilter] = useState('')
-  const wanted = useDeferredValue(filter)
-  const found = (overview?.pipes ?? []).filter((pipe) => matchesPipe(pipe, wanted))
-  const { rows, pager } = usePage(found, 'pipe')
-  const field = useRef<HTMLInputElement>(null)
+  const input = useRef<HTMLInputElement>(null)
+  const { text, field } = useSearchField({
+    ref: input,
+    placeholder: 'name, destination or state, e.g. stuck',
+  })
+  const wanted = useDeferredValue(text)
   const search = useSearch()
   useEffect(() => {
-    if (search.includes('search')) field.current?.focus()
+    if (new URLSearchParams(search).has('search')) input.current?.focus()
   }, [search])
   return (
     <Page
@@ -29,30 +31,37 @@ export function PipesPage() {
         </ButtonLink>
       }
     >
-      <TextField
-        ref={field}
-        label="Search"
-        type="search"
-        placeholder="name, destination or state, e.g. stuck"
-        value={filter}
-        onValue={setFilter}
-      />
-      {overview === undefined ? (
-        <Skeleton />
-      ) : found.length === 0 ? (
-        <Empty title={overview.pipes.length === 0 ? 'No pipes yet' : 'No pipe matches'}>
-          {overview.pipes.length === 0 ? (
-            <p>A pipe receives records at its own address and delivers them to its destinations.</p>
-          ) : (
-            <p>Search for part of a name, a type of destination (database) or a state (paused, stuck).</p>
-          )}
-        </Empty>
-      ) : (
-        <Section title={wanted === '' ? 'All pipes' : 'Matching pipes'}>
-          <PipeTable pipes={rows} />
-          {pager}
-        </Section>
-      )}
+      {field}
+      <Results wanted={wanted} />
     </Page>
+  )
+}
+
+/** Not rendered with every key press: the field must not wait for the table. */
+const Results = memo(function Results({ wanted }: { wanted: string }) {
+  const pipes = useOverview().data?.pipes
+  const found = useMemo(() => (pipes ?? []).filter((pipe) => matchesPipe(pipe, wanted)), [pipes, wanted])
+  const { rows: sorted, sorting, choice } = useSorted(usePipeColumns(), found)
+  const { rows, pager } = usePage(sorted, 'pipe')
+  if (pipes === undefined) return <Skeleton />
+  if (found.length === 0) return <Nothing isNew={pipes.length === 0} />
+  return (
+    <Section title={wanted === '' ? 'All pipes' : 'Matching pipes'}>
+      {choice}
+      <PipeTable pipes={rows} sorting={sorting} />
+      {pager}
+    </Section>
+  )
+})
+
+function Nothing({ isNew }: { isNew: boolean }) {
+  return (
+    <Empty title={isNew ? 'No pipes yet' : 'No pipe matches'}>
+      {isNew ? (
+        <p>A pipe receives records at its own address and delivers them to its destinations.</p>
+      ) : (
+        <p>Search for part of a name, a type of destination (database) or a state (paused, stuck).</p>
+      )}
+    </Empty>
   )
 }

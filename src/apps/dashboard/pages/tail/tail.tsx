@@ -1,9 +1,10 @@
 /** Shows the records sent to a pipe as they arrive. The tail runs only while this page is open. */
 import { useState } from 'react'
 import { Link } from 'wouter'
+import { conditionIn, meets } from '../../../../contract/record-condition.ts'
 import { count, counted } from '../../../../platform/quantities.ts'
 import { command } from '../../../client/cli-twin.ts'
-import { singleLine } from '../../../client/json-text.ts'
+import { singleLine, valueText } from '../../../client/json-text.ts'
 import { isNotFound } from '../../data/api.ts'
 import { usePipe } from '../../data/queries.ts'
 import { Button, formStyles, TextField } from '../../ui/controls.tsx'
@@ -11,7 +12,6 @@ import { CliTwin, type Column, Facts, Notice, Page, Section, Soft, Table } from 
 import { Marked } from '../../ui/state.tsx'
 import { exactTime, Outside } from '../../ui/text.tsx'
 import { Gone, PipeCrumb } from '../pipe/crumbs.tsx'
-import { filterOf } from './filter.ts'
 import { shownRows, type TailRow, type TailState, useTail } from './follow.ts'
 import styles from './tail.module.css'
 
@@ -151,4 +151,13 @@ function ConnectionNotice({ state, ended }: { state: TailState; ended: string | 
       Ended: <Outside text={ended} />
     </Notice>
   )
+}
+
+/** The filter of records. Null: the text is not a valid filter. An empty filter matches every record. */
+function filterOf(text: string): ((recordText: string) => boolean) | null {
+  if (text.trim() === '') return () => true
+  const found = conditionIn(text.trim())
+  if (found === null) return null
+  const condition = { path: found.path.trim(), value: found.value.trim() }
+  return (recordText) => meets(recordText, condition, valueText)
 }

@@ -10,8 +10,9 @@ import { Button, Choice, formStyles } from '../../ui/controls.tsx'
 import { Dialog } from '../../ui/dialog.tsx'
 import { fieldErrors, Loading } from '../../ui/failure.tsx'
 import { FormDialog } from '../../ui/form-dialog.tsx'
-import { Code, Notice, Page, Section, Table } from '../../ui/layout.tsx'
+import { Code, type Column, Notice, Page, Section, Table } from '../../ui/layout.tsx'
 import { usePage } from '../../ui/paging.tsx'
+import { useSorted } from '../../ui/sort.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { ChangeUser, NewUser, roles } from './user-forms.tsx'
@@ -46,42 +47,49 @@ function Users() {
   const session = useSession()
   const [changing, setChanging] = useState<User | null>(null)
   const [deleting, setDeleting] = useState<User | null>(null)
-  const { rows, pager } = usePage(users ?? [], 'user')
+  const columns: Column<User>[] = [
+    {
+      label: 'E-mail',
+      cell: (user) => (
+        <>
+          <Outside text={user.user_email} />
+          {user.user_id === session?.user.user_id ? ' (you)' : ''}
+        </>
+      ),
+      sortBy: (user) => user.user_email,
+    },
+    { label: 'Role', cell: (user) => user.user_role, sortBy: (user) => user.user_role },
+    {
+      label: 'Last sign-in',
+      cell: (user) => <Ago at={user.user_last_sign_in_ts} />,
+      sortBy: (user) => user.user_last_sign_in_ts,
+    },
+    {
+      label: 'Created',
+      cell: (user) => <Ago at={user.user_created_ts} />,
+      sortBy: (user) => user.user_created_ts,
+    },
+    {
+      label: '',
+      cell: (user) => (
+        <span className={formStyles.actions}>
+          <Button changes aria-label={`Change ${user.user_email}`} onClick={() => setChanging(user)}>
+            Change
+          </Button>
+          <Button changes aria-label={`Delete ${user.user_email}`} onClick={() => setDeleting(user)}>
+            Delete …
+          </Button>
+        </span>
+      ),
+    },
+  ]
+  const { rows: sorted, sorting, choice } = useSorted(columns, users ?? [])
+  const { rows, pager } = usePage(sorted, 'user')
   if (users === undefined) return <Loading error={error} />
   return (
     <Section title="Users">
-      <Table
-        caption="Users"
-        rows={rows}
-        keyOf={(user) => user.user_id}
-        columns={[
-          {
-            label: 'E-mail',
-            cell: (user) => (
-              <>
-                <Outside text={user.user_email} />
-                {user.user_id === session?.user.user_id ? ' (you)' : ''}
-              </>
-            ),
-          },
-          { label: 'Role', cell: (user) => user.user_role },
-          { label: 'Last sign-in', cell: (user) => <Ago at={user.user_last_sign_in_ts} /> },
-          { label: 'Created', cell: (user) => <Ago at={user.user_created_ts} /> },
-          {
-            label: '',
-            cell: (user) => (
-              <span className={formStyles.actions}>
-                <Button changes aria-label={`Change ${user.user_email}`} onClick={() => setChanging(user)}>
-                  Change
-                </Button>
-                <Button changes aria-label={`Delete ${user.user_email}`} onClick={() => setDeleting(user)}>
-                  Delete …
-                </Button>
-              </span>
-            ),
-          },
-        ]}
-      />
+      {users.length > 1 ? choice : null}
+      <Table caption="Users" rows={rows} keyOf={(user) => user.user_id} columns={columns} sorting={sorting} />
       {pager}
       {changing === null ? null : <ChangeUser user={changing} onClose={() => setChanging(null)} />}
       {deleting === null ? null : <DeleteUser user={deleting} onClose={() => setDeleting(null)} />}
