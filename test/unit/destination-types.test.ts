@@ -3,6 +3,7 @@ import path from 'node:path'
 import t from 'tap'
 import { typeHelp } from '../../src/apps/cli/destinations/config-keys.ts'
 import { destinationTypes, fieldsOf, wordsOf } from '../../src/contract/destination-words.ts'
+import { waitingTypes } from '../../src/contract/destinations/waiting-types.ts'
 
 /**
  * A destination type is known by its own files and by one line in each of the tables: code elsewhere asks the facts of the type
@@ -56,4 +57,11 @@ t.test('the help of a type has all of its keys, its examples and its guides', as
     for (const example of wordsOf(type).examples) t.ok(help.includes(example), example)
     for (const [page] of wordsOf(type).guides) t.ok(help.includes(`docs/${page}`), page)
   }
+})
+
+t.test('the types that wait by design are those that gather or are pulled', async (t) => {
+  const waits = destinationTypes.filter(
+    (type) => wordsOf(type).isPulled || wordsOf(type).defaultFlush.maxSeconds > 0,
+  )
+  t.same([...waitingTypes], waits)
 })
