@@ -3,7 +3,7 @@ import path from 'node:path'
 import t from 'tap'
 import { typeHelp } from '../../src/apps/cli/destinations/config-keys.ts'
 import { destinationTypes, fieldsOf, wordsOf } from '../../src/contract/destination-words.ts'
-import { waitingTypes } from '../../src/contract/destinations/waiting-types.ts'
+import { pulledTypes, waitingTypes } from '../../src/contract/destinations/lane-facts.ts'
 
 /**
  * A destination type is known by its own files and by one line in each of the tables: code elsewhere asks the facts of the type
@@ -59,9 +59,10 @@ t.test('the help of a type has all of its keys, its examples and its guides', as
   }
 })
 
-t.test('the types that wait by design are those that gather or are pulled', async (t) => {
-  const waits = destinationTypes.filter(
-    (type) => wordsOf(type).isPulled || wordsOf(type).defaultFlush.maxSeconds > 0,
-  )
-  t.same([...waitingTypes], waits)
+t.test('the facts for the first page of the dashboard are those of the tables', async (t) => {
+  for (const type of destinationTypes) {
+    const { isPulled, defaultFlush } = wordsOf(type)
+    t.equal(pulledTypes.has(type), isPulled, type)
+    t.equal(waitingTypes.has(type), defaultFlush.maxSeconds > 0, type)
+  }
 })

@@ -2,6 +2,7 @@
  * Groups the lanes of a workspace that need attention, or may soon, by cause and server: a database that is down is one
  * problem, however many lanes deliver to it. Pure.
  */
+import { pulledTypes } from '../../contract/destinations/lane-facts.ts'
 import type { Overview, OverviewLane } from '../../contract/overview.ts'
 import { type LaneWord, laneWord, severity } from '../../contract/state-words.ts'
 import { counted } from '../../platform/quantities.ts'
@@ -79,7 +80,11 @@ export function stateCounts(lanes: readonly LaneOfPipe[]): [word: LaneWord, lane
 
 const worstFirst = ['stuck', 'blocked', 'retrying', 'delivering', 'idle'] as const
 
-/** A retry can help: a message waits for the next attempt, and no user blocked the lane. Never for a pull lane. */
-export function canRetry({ destination: { lane } }: LaneOfPipe): boolean {
-  return lane.blocking_msg_id !== null && lane.lane_state !== 'blocked'
+/** A retry can help: a message waits for the next attempt, and no user blocked the lane. */
+export function canRetry({ destination }: LaneOfPipe): boolean {
+  return (
+    destination.lane.blocking_msg_id !== null &&
+    destination.lane.lane_state !== 'blocked' &&
+    !pulledTypes.has(destination.destination_type)
+  )
 }
