@@ -6,6 +6,7 @@ import { messageWord } from '../../../../contract/state-words.ts'
 import { bytes, count } from '../../../../platform/quantities.ts'
 import type { MessageList } from '../../../client/client.ts'
 import { singleLine } from '../../../client/json-text.ts'
+import { useMayChange } from '../../data/session-context.ts'
 import { Copy } from '../../ui/copy.tsx'
 import { nameOf } from '../../ui/lane-words.tsx'
 import { type Column, Soft, Table } from '../../ui/layout.tsx'
@@ -16,11 +17,42 @@ import { withOpen } from './search.ts'
 
 export type Message = MessageList['messages'][number]
 
-export function MessageRows({ pipe, messages }: { pipe: OverviewPipe; messages: readonly Message[] }) {
+export function MessageRows({
+  pipe,
+  messages,
+  selected,
+  onSelect,
+}: {
+  pipe: OverviewPipe
+  messages: readonly Message[]
+  /** By msg_id. */
+  selected: readonly string[]
+  onSelect: (msgIds: readonly string[]) => void
+}) {
   const search = useSearch()
+  const mayChange = useMayChange()
   const columns = useMemo(
     (): Column<Message>[] => [
-      { label: 'Received', cell: (one) => <Ago at={one.received_ts} />, isShort: true },
+      {
+        label: 'Received',
+        cell: ({ msg_id: id, received_ts: at }) => (
+          <span className={styles.lanes}>
+            {mayChange ? (
+              <input
+                type="checkbox"
+                className={styles.select}
+                aria-label={`Select ${shortId(id)}`}
+                checked={selected.includes(id)}
+                onChange={({ target }) =>
+                  onSelect(target.checked ? [...selected, id] : selected.filter((one) => one !== id))
+                }
+              />
+            ) : null}
+            <Ago at={at} />
+          </span>
+        ),
+        isShort: true,
+      },
       {
         label: 'Message',
         cell: ({ msg_id: id }) => (
@@ -38,7 +70,7 @@ export function MessageRows({ pipe, messages }: { pipe: OverviewPipe; messages: 
       { label: 'Lanes', cell: (one) => <LaneMarks pipe={pipe} lanes={one.lanes} />, isShort: true },
       { label: 'Record', cell: ({ excerpt }) => <Excerpt excerpt={excerpt} />, isRest: true },
     ],
-    [pipe, search],
+    [pipe, search, selected, onSelect, mayChange],
   )
   return (
     <div className={styles.dense}>
