@@ -9,11 +9,12 @@ import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 const root = path.resolve(import.meta.dirname, '..')
 const target = path.join(root, 'dist', 'dashboard')
 const page = path.join(target, 'index.html.br')
-/** The sources of its bundle: its own, those that it shares with the other clients, and the packages. */
+/** The sources of its bundle: its own, those that it shares with the other clients, programs that it shows, and the packages. */
 const sources = [
   'src/apps/dashboard',
   'src/apps/client',
   'src/contract',
+  'examples/send-one',
   'src/platform/quantities.ts',
   'package-lock.json',
   'vendor',

@@ -8,10 +8,9 @@
  *   all nodes             troubles; null unless all of them have responded
  *
  * When an owner is gone or has just released the pipe, the new owner is searched for two seconds; then
- * DeliveryElsewhereError says that no node delivers the pipe at the moment. A pull searches for as long as it can wait.
+ * DeliveryElsewhereError says that no node delivers the pipe at the moment. Pulls are in `remote-pulls.ts`.
  * A command without a response is never repeated, because its outcome is unknown.
  */
-import { setMaxListeners } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { LaneStatus } from '../contract/destination.ts'
 import type {
@@ -23,27 +22,27 @@ import type {
   LaneViews,
   LeasedMessage,
   PipeBacklog,
-  PulledRef,
-  PullRequest,
-  PullResult,
   RewindResult,
   RewindTarget,
   SkipResult,
   TroubleQuery,
 } from '../delivery/delivery.ts'
 import type { DeliveryHandle } from '../delivery/delivery-proxy.ts'
-import {
-  DeliveryElsewhereError,
-  LaneElsewhereError,
-  StorageUnavailableError,
-} from '../platform/error-code.ts'
+import { DeliveryElsewhereError, LaneElsewhereError } from '../platform/error-code.ts'
 import type { Logger } from '../platform/log.ts'
 import { slices } from '../platform/slices.ts'
 import { LateNodes } from './late-nodes.ts'
 import { NodeRequestError, type NodeRequests, type RequestOptions } from './node-requests.ts'
 import { PipeRoutes, type PipeRoutesOptions } from './pipe-routes.ts'
+import {
+  asDeliveryError,
+  idsAtOnce,
+  isElsewhere,
+  lookAgainMs,
+  RemotePulls,
+  readSilenceMs,
+} from './remote-pulls.ts'
 import { type SeenAtNode, SeenLanesKept } from './seen-lanes.ts'
-import { holdingEveryMs } from './serve-delivery.ts'
 
 export interface ClusterDeliveryOptions extends PipeRoutesOptions {
   local: DeliveryHandle
@@ -55,13 +54,7 @@ export interface ClusterDeliveryOptions extends PipeRoutesOptions {
 
 /** How long a call searches for an owner. */
 const ownerWithinMs = 2_000
-const lookAgainMs = 100
-/** The wait of a pull per request to an owner: the maximum delay when the owner is paused or the client has disconnected. */
-const pullSliceMs = 2_000
-/** Short, because reads can use the stored lanes instead. */
-const readSilenceMs = 2_000
 const notifyEveryMs = 1_000
-const idsAtOnce = 8_000
 
 export function clusterDelivery(options: ClusterDeliveryOptions): DeliveryHandle {
   return new ClusterDelivery(options)
@@ -74,12 +67,9 @@ class ClusterDelivery implements DeliveryHandle {
   readonly #routes: PipeRoutes
   readonly #seen = new SeenLanesKept()
   readonly #late = new LateNodes()
-  readonly #pullsEnd = new AbortController()
-  /** Unsettled pulls from other nodes: the pull's id there, and the node. */
-  readonly #held = new Map<string, string>()
+  readonly #pulls: RemotePulls
   /** Destinations whose parked records changed while no owner could be notified. */
   readonly #unnotified = new Set<string>()
-  readonly #holding: NodeJS.Timeout
   readonly #telling: NodeJS.Timeout
 
   constructor(options: ClusterDeliveryOptions) {
@@ -87,13 +77,11 @@ class ClusterDelivery implements DeliveryHandle {
     this.#local = options.local
     this.#requests = options.requests
     this.#routes = new PipeRoutes(options)
-    setMaxListeners(0, this.#pullsEnd.signal)
-    this.#holding = setInterval(() => this.#reportHeldPulls(), holdingEveryMs)
+    this.#pulls = new RemotePulls(options, this.#routes)
     this.#telling = setInterval(() => {
       void this.#notifyMissed()
       this.#probeLate().catch((err) => this.#options.log.debug({ err }, 'cluster.probe_failed'))
     }, notifyEveryMs)
-    this.#holding.unref()
     this.#telling.unref()
   }
 
@@ -105,19 +93,22 @@ class ClusterDelivery implements DeliveryHandle {
   metrics: DeliveryHandle['metrics'] = () => this.#local.metrics()
   countUsage: DeliveryHandle['countUsage'] = (pipeId) => this.#local.countUsage(pipeId)
   silentMs: DeliveryHandle['silentMs'] = () => this.#local.silentMs()
+  pull: Delivery['pull'] = (destinationId, request) => this.#pulls.pull(destinationId, request)
+  pulled: Delivery['pulled'] = (ref) => this.#pulls.settle('pulled', ref)
+  abandoned: Delivery['abandoned'] = (ref) => this.#pulls.settle('abandoned', ref)
 
   get workerRestarts(): number {
     return this.#local.workerRestarts
   }
 
   async close(graceMs?: number): Promise<void> {
-    clearInterval(this.#holding)
+    this.#pulls.close()
     clearInterval(this.#telling)
     await this.#local.close(graceMs)
   }
 
   async endPulls(): Promise<void> {
-    this.#pullsEnd.abort()
+    this.#pulls.end()
     await this.#local.endPulls()
   }
 
@@ -206,80 +197,6 @@ class ClusterDelivery implements DeliveryHandle {
     for (const id of query.destinationIds)
       if (!found.has(id) && (await this.#routes.of(id)) !== 'gone') return null
     return [...found.values()]
-  }
-
-  async pull(destinationId: string, { waitMs, afterSeq }: PullRequest): Promise<PullResult> {
-    const { signal } = this.#pullsEnd
-    const deadline = performance.now() + waitMs
-    let freshSinceMs: number | undefined
-    for (;;) {
-      const begunMs = performance.now()
-      const leftMs = Math.max(0, deadline - begunMs)
-      const route = await this.#routes.of(destinationId, freshSinceMs)
-      if (route === 'gone') return { kind: 'not_found' }
-      const request = { waitMs: Math.min(leftMs, pullSliceMs), afterSeq }
-      const found = route === 'unowned' ? null : await this.#pullAt(route.node, destinationId, request)
-      if (found !== null && found.kind !== 'empty') return found
-      if (signal.aborted || performance.now() >= deadline) return { kind: 'empty' }
-      // An earlier empty result means that the node is stopping and ends all pulls; another node will get the pipe.
-      if (found !== null && performance.now() - begunMs >= request.waitMs - lookAgainMs) continue
-      this.#routes.forget(destinationId)
-      freshSinceMs = performance.now()
-      await pause(Math.min(lookAgainMs, Math.max(0, deadline - freshSinceMs)), undefined, { signal }).catch(
-        () => {},
-      )
-    }
-  }
-
-  async pulled(ref: PulledRef): Promise<void> {
-    await this.#settle('pulled', ref)
-  }
-
-  async abandoned(ref: PulledRef): Promise<void> {
-    await this.#settle('abandoned', ref)
-  }
-
-  /** Null: search for the owner again. */
-  async #pullAt(node: string, destinationId: string, request: PullRequest): Promise<PullResult | null> {
-    try {
-      if (node === this.#requests.nodeId) return await this.#local.pull(destinationId, request)
-      const { signal } = this.#pullsEnd
-      const options = { waitMs: request.waitMs, silenceMs: readSilenceMs, signal }
-      const { value, bytes } = await this.#requests.request(
-        node,
-        'delivery.pull',
-        [destinationId, { ...request, waitMs: Math.ceil(request.waitMs) }],
-        options,
-      )
-      const found = value as Exclude<PullResult, { kind: 'message' }> | Omit<PulledMessage, 'json'>
-      if (found.kind !== 'message') return found
-      if (bytes === null) return null
-      // After a pull with after_seq nothing is in flight.
-      if (request.afterSeq !== null) return { ...found, pullId: `${node}/-`, json: bytes }
-      this.#held.set(found.pullId, node)
-      return { ...found, pullId: `${node}/${found.pullId}`, json: bytes }
-    } catch (error) {
-      if (!isElsewhere(asDeliveryError(error))) throw error
-      return null
-    }
-  }
-
-  async #settle(method: 'pulled' | 'abandoned', ref: PulledRef): Promise<void> {
-    const { destinationId, pullId } = ref
-    const [node, idThere] = pullId.split('/')
-    if (node === undefined || idThere === undefined) return await this.#local[method](ref)
-    if (!this.#held.has(idThere)) return
-    try {
-      await this.#requests.request(node, `delivery.${method}`, [destinationId, idThere])
-    } catch (error) {
-      // The node that has the lane now redelivers the message.
-      this.#options.log.warn(
-        { destination_id: destinationId, node_id: node, err: error },
-        'pull.not_settled_elsewhere',
-      )
-    } finally {
-      this.#held.delete(idThere)
-    }
   }
 
   /** `nothing` is the result for a destination that does not exist. */
@@ -401,15 +318,6 @@ class ClusterDelivery implements DeliveryHandle {
     return found
   }
 
-  #reportHeldPulls(): void {
-    const byNode = new Map<string, string[]>()
-    for (const [pullId, node] of this.#held) byNode.set(node, [...(byNode.get(node) ?? []), pullId])
-    // A node that does not receive this redelivers the message.
-    for (const [node, pullIds] of byNode)
-      for (const some of slices(pullIds, idsAtOnce))
-        this.#requests.request(node, 'delivery.holding', [some]).catch(() => {})
-  }
-
   async #notifyMissed(): Promise<void> {
     for (const destinationId of [...this.#unnotified]) {
       this.#unnotified.delete(destinationId)
@@ -433,24 +341,11 @@ type LaneMethod =
   | 'acknowledge'
   | 'parkedChanged'
 
-type PulledMessage = Extract<PullResult, { kind: 'message' }>
-
 /** Nothing was done there: the pipe has moved, the node is gone, or it is busy. */
 function isWorthAnotherLook(error: unknown): boolean {
   if (error instanceof LaneElsewhereError) return true
   if (!(error instanceof NodeRequestError)) return false
   return error.reason === 'not_owner' || error.reason === 'unreachable' || error.reason === 'busy'
-}
-
-/** Maps to the port's errors: `failed` is an internal error there. */
-function asDeliveryError(error: unknown): unknown {
-  if (error instanceof LaneElsewhereError) return new DeliveryElsewhereError(true, error.message, error)
-  if (!(error instanceof NodeRequestError) || error.reason === 'failed') return error
-  return new DeliveryElsewhereError(error.isUndone, error.message, error)
-}
-
-function isElsewhere(error: unknown): boolean {
-  return error instanceof StorageUnavailableError || error instanceof LaneElsewhereError
 }
 
 function unlessElsewhere(error: unknown): undefined {

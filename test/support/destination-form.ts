@@ -29,6 +29,23 @@ export async function newForm(daemon: TestDaemon, page: Page, pipeId: string, ki
   await page.getByRole('button', { name: 'Test and save' }).waitFor()
 }
 
+/** Unfolds the settings of that title, by the keyboard, if they are folded. The focus is then at the title. */
+export async function unfold(page: Page, title: string): Promise<void> {
+  const begins = JSON.stringify(title)
+  await page.locator('summary', { hasText: title }).waitFor()
+  for (let stop = 0; stop < 150; stop += 1) {
+    await page.keyboard.press('Tab')
+    const state = await page.evaluate(`(() => {
+      const one = document.activeElement
+      if (!one.matches('summary') || !one.textContent.startsWith(${begins})) return null
+      return one.parentElement.hasAttribute('open') ? 'open' : 'closed'
+    })()`)
+    if (state === 'closed') await page.keyboard.press('Enter')
+    if (state !== null) return
+  }
+  throw new Error(`no way by Tab to ${title}`)
+}
+
 /** The form, from its top on. */
 export const fromTop = (page: Page) =>
   page.evaluate(

@@ -14,7 +14,7 @@ const run = promisify(execFile)
 const compileMs = 300_000
 
 export interface Compiled {
-  /** The command for a file of examples/, by its extension. */
+  /** The command for a file of examples/, or for any other with its complete path, by its extension. */
   commandOf(file: string): Promise<string[]>
   close(): void
 }
@@ -24,7 +24,7 @@ export function openLanguages(): Compiled {
   const compiled = new Map<string, Promise<string[]>>()
   const compile = async (file: string): Promise<string[]> => {
     const program = path.join(built, file.replaceAll(/\W/g, '-'))
-    const source = path.join(examplesDir, file)
+    const source = path.resolve(examplesDir, file)
     if (file.endsWith('.c')) {
       const flags = ['-std=gnu11', '-O2', '-Wall', '-Wextra', '-Werror']
       await run('gcc', [...flags, '-o', program, source], { timeout: compileMs })
@@ -38,7 +38,7 @@ export function openLanguages(): Compiled {
   }
   return {
     commandOf: async (file) => {
-      const source = path.join(examplesDir, file)
+      const source = path.resolve(examplesDir, file)
       const interpreter = { '.sh': 'sh', '.mjs': process.execPath, '.py': 'python3', '.php': 'php' }[
         path.extname(file)
       ]

@@ -151,9 +151,16 @@ function addCreate(destinations: Command): void {
       sayOpenSecrets(body)
       sayTransformCheck(reply.body)
       say(`Added ${fullName(pipe, reply.body)}. Watch it with: pipectl lanes list ${pipe.pipe_name}`)
+      sayStart(fullName(pipe, reply.body), body.start_from)
       await print(oneView(reply.text, id, [['destination_id', id]]), options.output)
     },
   })
+}
+
+/** The dashboard suggests the earliest message for the first destination of a pipe, so a user can expect it here too. */
+function sayStart(name: string, startFrom: string | undefined): void {
+  if (startFrom !== undefined) return
+  say(`It receives new records only. For those stored before: pipectl lanes rewind ${name} --to earliest`)
 }
 
 function addUpdate(destinations: Command): void {

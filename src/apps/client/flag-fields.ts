@@ -221,7 +221,7 @@ export const startFromFlag = {
   field: 'start_from',
   takes: ['now', 'earliest'],
   value: 'point',
-  help: 'where delivery starts: now (default), or the earliest message that is kept',
+  help: 'where delivery starts: now (default), or the earliest message that is kept, which the dashboard suggests for a first destination',
 } as const satisfies FlagField
 
 /** The environment variable of a transform's salt. */

@@ -5,7 +5,7 @@
 import type { ColumnMapping, Destination } from '../../contract/destination.ts'
 import { quoted } from './cli-twin.ts'
 
-type Sample = Readonly<Record<string, unknown>>
+export type Sample = Readonly<Record<string, unknown>>
 
 /** Used if no column is mapped. */
 const anyRecord: Sample = { event: 'signup', user_id: 42 }
@@ -19,7 +19,7 @@ export interface Snippet {
   guide: { name: string; title: string }
 }
 
-const sending = { name: 'ingest', title: 'Sending records' }
+export const sending = { name: 'ingest', title: 'Sending records' }
 const fromPages = { name: 'browser', title: 'Records from web pages' }
 
 /** `key`: null if the pipe needs none. */

@@ -37,7 +37,8 @@ export function Detail({ row, blocking, nowMs, sameCause = 0, ...page }: DetailP
   const lines =
     destination === null ? pipeLines(pipe, nowMs) : laneLines(pipe, destination, { nowMs, sameCause })
   const records = destination === null || blocking === null ? [] : blockingLines(blocking, nowMs)
-  return <Page lines={[...lines, ...records]} nameWidth={18} {...page} />
+  const counters = destination === null ? [] : counterLines(destination, nowMs)
+  return <Page lines={[...lines, ...records, ...counters]} nameWidth={18} {...page} />
 }
 
 function pipeLines(pipe: OverviewPipe, nowMs: number): NamedLine[] {
@@ -90,6 +91,12 @@ function laneLines(
       'pending',
       `${counted(lane.pending_messages, 'message')}, ${bytes(lane.pending_bytes)}, oldest ${duration(lane.oldest_pending_age_seconds)}`,
     ],
+  ]
+}
+
+/** They come after the blocking message: it has to be on the first screen of 80×24. */
+function counterLines({ destination_id: id, lane }: OverviewLane, nowMs: number): NamedLine[] {
+  return [
     ['cursor', `${lane.cursor_seq} of ${lane.head_seq}`],
     ...(lane.filtered_records
       ? [['filtered', `${count(lane.filtered_records)} records`] as [string, string]]
@@ -97,7 +104,7 @@ function laneLines(
     ['delivered', `${count(lane.delivered_records)} records, last ${ago(lane.last_delivered_ts, nowMs)}`],
     ['skipped, dropped', `${lane.skipped_messages}, ${lane.dropped_messages} messages`],
     ['parked', lane.parked_records ? `${count(lane.parked_records)}; x shows them` : '-'],
-    ['id', destination.destination_id],
+    ['id', id],
   ]
 }
 
@@ -128,5 +135,6 @@ function blockingLines(blocking: Blocking, nowMs: number): NamedLine[] {
       const place = blocking.from + index
       return [`  ${place}${place === blocking.refused ? ' rejected' : ''}`, record]
     }),
+    ['', ''],
   ]
 }

@@ -1,4 +1,7 @@
-/** How `--url` on the command line describes a destination of a type. The URL never contains secrets. */
+/**
+ * How a URL describes a destination of a type: `--url` on the command line, and connection strings that users paste into a
+ * form. `parse` reads everything but secrets. The command line rejects URLs with secrets; a form splits them off first.
+ */
 import type { Config } from './config-field.ts'
 
 export interface ConnectionUrl {
@@ -6,6 +9,17 @@ export interface ConnectionUrl {
   readonly schemes: readonly string[]
   /** An example for help texts. */
   readonly form: string
+  /**
+   * A form has a field of its own for the URL, and folds the fields of these keys, which the URL determines. Without this,
+   * a form reads URLs that are pasted into a field of the config.
+   */
+  readonly field?: { readonly example: string; readonly keys: readonly string[] }
+  /** Keys that a complete URL names. A form lets the user fill them in. */
+  readonly needs: readonly string[]
+  /** True if `parse` uses this query parameter. It rejects all others. */
+  uses(name: string, value: string): boolean
+  /** The secrets in a URL, by their keys in the config, and the URL without them. Throws ConnectionUrlError. */
+  split(url: URL, text: string): { secrets: Config; bare: string }
   /**
    * Returns the config for a URL with one of the schemes. `text` is the URL as the user wrote it. Throws
    * ConnectionUrlError.
@@ -25,13 +39,34 @@ export class ConnectionUrlError extends Error {
 }
 
 /** Throws ConnectionUrlError. */
-export function rejectUnknownParameters(url: URL, known: readonly string[]): void {
-  for (const name of url.searchParams.keys()) {
-    if (known.includes(name)) continue
+export function rejectUnknownParameters(
+  url: URL,
+  { uses }: Pick<ConnectionUrl, 'uses'>,
+  known: readonly string[],
+): void {
+  for (const [name, value] of url.searchParams) {
+    if (uses(name, value)) continue
     const tls = /^ssl/i.test(name) ? '; TLS is decided by the daemon (DESTINATION_DB_SSL), not by a URL' : ''
     throw new ConnectionUrlError(
       `it has the unknown parameter ${JSON.stringify(name)}${tls}`,
       `known: ${known.join(', ')}`,
     )
   }
+}
+
+/** A part of a URL without its percent-encoding. Throws ConnectionUrlError. */
+export function decodedPart(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    throw new ConnectionUrlError('it has a % that does not begin an escape', 'write a % as %25')
+  }
+}
+
+/** For types with a field `password`. */
+export function splitPassword(url: URL, text: string): { secrets: Config; bare: string } {
+  if (url.password === '') return { secrets: {}, bare: text }
+  const bare = new URL(url)
+  bare.password = ''
+  return { secrets: { password: decodedPart(url.password) }, bare: bare.href }
 }

@@ -1,6 +1,12 @@
 /** SQL databases: PostgreSQL, MySQL and MariaDB. */
 import { type Config, oneOf, optionalSecret, pem } from './config-field.ts'
-import { type ConnectionUrl, ConnectionUrlError, rejectUnknownParameters } from './connection-url.ts'
+import {
+  type ConnectionUrl,
+  ConnectionUrlError,
+  decodedPart,
+  rejectUnknownParameters,
+  splitPassword,
+} from './connection-url.ts'
 import { sendAtOnce, type TypeFacts } from './type-facts.ts'
 
 export type Dialect = 'postgresql' | 'mysql'
@@ -20,20 +26,33 @@ function tlsVerifyOf({ tls_verify, tls_ca }: Config): 'none' | 'ca' | 'full' {
   return oneOf(tls_verify, ['none', 'ca', 'full']) ?? (tls_ca ? 'full' : 'none')
 }
 
+const urlParameters = ['table', 'exactly_once', 'tls_verify']
+/** The modes of libpq that verify the server. All others leave it to the daemon whether TLS is used. */
+const verifyingModes: Readonly<Record<string, string>> = { 'verify-ca': 'ca', 'verify-full': 'full' }
+
 const url: ConnectionUrl = {
   schemes: ['postgres', 'postgresql', 'mysql', 'mariadb'],
   form: 'postgres://user@host/db?table=events',
+  field: {
+    example: 'postgres://user:password@host:5432/database',
+    keys: ['dialect', 'host', 'port', 'database', 'username', 'password'],
+  },
+  needs: ['database'],
+  uses: (name, value) =>
+    urlParameters.includes(name) || (name === 'sslmode' && Object.hasOwn(verifyingModes, value)),
+  split: splitPassword,
   parse(url) {
-    const database = decodeURIComponent(url.pathname.replace(/^\//, ''))
-    if (url.hostname === '' || database === '' || database.includes('/'))
+    const name = decodedPart(url.pathname.replace(/^\//, ''))
+    if (url.hostname === '' || name.includes('/'))
       throw new ConnectionUrlError(
-        'it names no host or no database',
+        url.hostname === '' ? 'it names no host' : 'its path has several parts',
         `write it as ${url.protocol}//user@host/database?table=events`,
       )
-    rejectUnknownParameters(url, ['table', 'exactly_once', 'tls_verify'])
+    rejectUnknownParameters(url, this, urlParameters)
     const scheme = url.protocol.slice(0, -1)
     const table = url.searchParams.get('table')
-    const tls_verify = url.searchParams.get('tls_verify')
+    const tls_verify =
+      url.searchParams.get('tls_verify') ?? verifyingModes[url.searchParams.get('sslmode') ?? '']
     const exactlyOnce = url.searchParams.get('exactly_once')
     if (exactlyOnce !== null && exactlyOnce !== 'true' && exactlyOnce !== 'false')
       throw new ConnectionUrlError(
@@ -42,12 +61,12 @@ const url: ConnectionUrl = {
       )
     return {
       host: url.hostname.replace(/^\[|\]$/g, ''),
-      database,
       dialect: scheme === 'postgres' ? 'postgresql' : scheme,
+      ...(name === '' ? {} : { database: name }),
       ...(url.port === '' ? {} : { port: Number(url.port) }),
-      ...(url.username === '' ? {} : { username: decodeURIComponent(url.username) }),
+      ...(url.username === '' ? {} : { username: decodedPart(url.username) }),
       ...(table ? { table } : {}),
-      ...(tls_verify === null ? {} : { tls_verify }),
+      ...(tls_verify === undefined ? {} : { tls_verify }),
       ...(exactlyOnce === null ? {} : { exactly_once: exactlyOnce === 'true' }),
     }
   },

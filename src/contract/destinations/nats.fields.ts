@@ -1,24 +1,35 @@
 /** A NATS JetStream destination. Records are published to subjects. */
 import { hostOf, optionalSecret, pem } from './config-field.ts'
-import { type ConnectionUrl, ConnectionUrlError, rejectUnknownParameters } from './connection-url.ts'
+import {
+  type ConnectionUrl,
+  ConnectionUrlError,
+  decodedPart,
+  rejectUnknownParameters,
+  splitPassword,
+} from './connection-url.ts'
 import { sendAtOnce, type TypeFacts } from './type-facts.ts'
+
+const urlParameters = ['subject', 'stream']
 
 const url: ConnectionUrl = {
   schemes: ['nats', 'tls'],
   form: 'nats://host?subject=events',
+  needs: ['subject'],
+  uses: (name) => urlParameters.includes(name),
+  split: splitPassword,
   parse(url) {
     const subject = url.searchParams.get('subject')
-    if (url.host === '' || url.pathname.replace(/\/$/, '') !== '' || !subject)
+    if (url.host === '' || url.pathname.replace(/\/$/, '') !== '')
       throw new ConnectionUrlError(
-        'it names no host or no subject',
+        url.host === '' ? 'it names no host' : 'it has a path',
         `write it as ${url.protocol}//host:4222?subject=orders.new`,
       )
-    rejectUnknownParameters(url, ['subject', 'stream'])
+    rejectUnknownParameters(url, this, urlParameters)
     const stream = url.searchParams.get('stream')
     return {
       url: `${url.protocol}//${url.host}`,
-      subject,
-      ...(url.username === '' ? {} : { username: decodeURIComponent(url.username) }),
+      ...(subject ? { subject } : {}),
+      ...(url.username === '' ? {} : { username: decodedPart(url.username) }),
       ...(stream ? { stream } : {}),
     }
   },

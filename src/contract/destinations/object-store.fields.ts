@@ -8,13 +8,16 @@ const urlParameters = ['region', 'endpoint', 'key_template', 'format', 'compress
 const url: ConnectionUrl = {
   schemes: ['s3'],
   form: 's3://bucket',
+  needs: ['bucket'],
+  uses: (name) => urlParameters.includes(name),
+  split: (_, text) => ({ secrets: {}, bare: text }),
   parse(url) {
     if (url.hostname === '' || url.pathname.replace(/\/$/, '') !== '')
       throw new ConnectionUrlError(
         'an object store is only s3://BUCKET',
         'say where objects go with --set key_template=…, which must contain {first_seq}',
       )
-    rejectUnknownParameters(url, urlParameters)
+    rejectUnknownParameters(url, this, urlParameters)
     const given = urlParameters.flatMap((name) => {
       const value = url.searchParams.get(name)
       return value === null ? [] : [[name, value]]

@@ -126,6 +126,10 @@ t.test('a destination as a URL: the scheme says the type', async (t) => {
   failsWith(t, () => parseDestinationUrl('ftp://x/y'), /not a kind of destination/)
   failsWith(t, () => parseDestinationUrl('postgres://u@h/db?sslmode=require'), /TLS is decided by the daemon/)
   failsWith(t, () => parseDestinationUrl('postgres://u@h'), /no database/)
+  failsWith(t, () => parseDestinationUrl('postgres://u%zz@h/db'), /has a % that/)
+  t.match(parseDestinationUrl('postgres://u@h/db?sslmode=verify-full').destination_config, {
+    tls_verify: 'full',
+  })
 })
 
 t.test('a password inside a URL is rejected and not repeated', async (t) => {

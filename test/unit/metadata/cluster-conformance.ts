@@ -31,13 +31,17 @@ export function testClusterStore(t: Test, create: (t: Test) => Promise<ClusterDa
       { nodeId: 'a', name: 'node a', version: '1.0.0', ownedPipes: 0, isDelivering: false },
       { nodeId: 'b', leftMs: 0 },
     ])
+    t.strictSame(await there.nodes.lost(), [])
     await here.nodes.removeExpired()
     t.match(await there.nodes.list(), [{ nodeId: 'a' }])
+    t.match(await there.nodes.lost(), [{ nodeId: 'b', name: 'node b' }], 'every node knows that it is lost')
     t.equal(await there.nodes.renew('lease b', leaseMs), null)
     await there.nodes.join(entry('b'), 'lease b2', 0, false)
+    t.strictSame(await here.nodes.lost(), [], 'it is back')
     t.strictSame(await there.nodes.renew('lease b2', leaseMs), { isDraining: false })
     await there.nodes.leave('lease b2')
     t.match(await here.nodes.list(), [{ nodeId: 'a' }])
+    t.strictSame(await here.nodes.lost(), [], 'a node that leaves is not lost')
   })
 
   t.test('a node is asked to drain; it keeps that when it joins again', async (t) => {

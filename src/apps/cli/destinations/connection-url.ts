@@ -37,7 +37,10 @@ export function parseDestinationUrl(text: string): NamedDestination {
     const { url: form } = wordsOf(type)
     if (!form?.schemes.some((scheme) => url.protocol === `${scheme}:`)) continue
     try {
-      return { destination_type: type, destination_config: form.parse(url, text) }
+      const config = form.parse(url, text)
+      const missing = form.needs.find((key) => config[key] === undefined)
+      if (missing !== undefined) throw wrong(`it names no ${missing}`, `write it as ${form.form}`)
+      return { destination_type: type, destination_config: config }
     } catch (error) {
       if (error instanceof ConnectionUrlError) throw wrong(error.message, error.hint)
       throw error

@@ -13,7 +13,6 @@ export function SignInForm({ onDone, email: given = '' }: { onDone: () => Promis
   const { submit, failure, isRunning } = useSubmit(() => dashboard.session.signIn(email, password), onDone)
   return (
     <form className={formStyles.form} onSubmit={submit}>
-      <FailureNotice failure={signInWords(failure)} />
       <TextField
         label="E-mail"
         type="email"
@@ -30,7 +29,8 @@ export function SignInForm({ onDone, email: given = '' }: { onDone: () => Promis
         value={password}
         onValue={setPassword}
       />
-      <Button type="submit" look="primary" disabled={isRunning}>
+      <FailureNotice failure={signInWords(failure)} />
+      <Button type="submit" look="primary" isBusy={isRunning}>
         {isRunning ? 'Signing in …' : 'Sign in'}
       </Button>
     </form>
@@ -67,7 +67,6 @@ export function SetupPage() {
   return (
     <FrontPage title="Set up your access">
       <form className={formStyles.form} onSubmit={submit}>
-        <FailureNotice failure={signInWords(failure)} shown={['email', 'password']} />
         <TextField
           label="E-mail"
           type="email"
@@ -85,7 +84,8 @@ export function SetupPage() {
           advice=". A sentence is a good password."
           error={errors.password}
         />
-        <Button type="submit" look="primary" disabled={isRunning}>
+        <FailureNotice failure={signInWords(failure)} shown={['email', 'password']} />
+        <Button type="submit" look="primary" isBusy={isRunning}>
           {isRunning ? 'Creating …' : 'Create my account'}
         </Button>
       </form>

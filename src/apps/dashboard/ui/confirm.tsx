@@ -51,12 +51,7 @@ export function Confirm({
         <FailureNotice failure={failure} />
       )}
       <div className={formStyles.actions}>
-        <Button
-          look={isDanger ? 'danger' : 'primary'}
-          changes
-          disabled={isRunning}
-          onClick={() => void act()}
-        >
+        <Button look={isDanger ? 'danger' : 'primary'} changes isBusy={isRunning} onClick={() => void act()}>
           {isRunning ? 'Working …' : confirmLabel}
         </Button>
         {/* Enter must not trigger an action that cannot be undone. */}

@@ -12,14 +12,18 @@ interface ButtonProps extends Omit<ComponentProps<'button'>, 'className'> {
   look?: Look
   /** The control changes something: it is disabled for viewers, with the reason. */
   changes?: boolean
+  /** Its request is running. It does nothing then, and is not disabled, because it would lose the focus. */
+  isBusy?: boolean
 }
 
 export function Button({
   look = 'normal',
   changes = false,
+  isBusy = false,
   type = 'button',
   disabled,
   title,
+  onClick,
   ...rest
 }: ButtonProps) {
   const mayChange = useMayChange()
@@ -27,6 +31,8 @@ export function Button({
   return (
     <button
       {...rest}
+      aria-disabled={isBusy || undefined}
+      onClick={isBusy ? (event) => event.preventDefault() : onClick}
       type={type}
       className={classOf(look)}
       disabled={disabled || isLocked}
@@ -68,9 +74,20 @@ type TextFieldProps = Described &
     value: string
     onValue: (value: string) => void
     mono?: boolean
+    /** Shows dots instead of the text. */
+    isConcealed?: boolean
   }
 
-export function TextField({ label, hint, error, optional, onValue, mono = false, ...rest }: TextFieldProps) {
+export function TextField({
+  label,
+  hint,
+  error,
+  optional,
+  onValue,
+  mono = false,
+  isConcealed = false,
+  ...rest
+}: TextFieldProps) {
   return (
     <Labelled label={label} hint={hint} error={error} optional={optional ?? false}>
       {(described) => (
@@ -79,7 +96,7 @@ export function TextField({ label, hint, error, optional, onValue, mono = false,
           spellCheck={false}
           {...rest}
           {...described}
-          className={`${styles.input} ${mono ? styles.mono : ''}`}
+          className={`${styles.input} ${mono ? styles.mono : ''} ${isConcealed ? styles.concealed : ''}`}
           onChange={(event) => onValue(event.target.value)}
         />
       )}

@@ -35,7 +35,7 @@ export function Copy({
         )
       }
     >
-      <span aria-live="polite">{outcome === null ? isSmall ? <CopyIcon /> : label : words[outcome]}</span>
+      <span aria-live="polite">{outcome === null ? (icon ?? label) : words[outcome]}</span>
     </Button>
   )
 }

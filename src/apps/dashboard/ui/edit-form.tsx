@@ -13,7 +13,7 @@ import { ChangedMeanwhile, ifUnchanged, type Versioned, type Watched } from '../
 import { useChange } from '../data/queries.ts'
 import { ChangedList } from './changed-list.tsx'
 import { Button } from './controls.tsx'
-import { FailureNotice, fieldErrors, Revealed } from './failure.tsx'
+import { fieldErrors, Revealed } from './failure.tsx'
 import { Notice } from './layout.tsx'
 
 export interface SaveRequest<Stored, Draft, Options> {
@@ -87,11 +87,10 @@ export function useEditForm<Stored, Draft extends object, Saved, Options = void>
     errors: fieldErrors(failure),
     /** Shows the failure of another request of the form. Null: none. */
     fail,
-    /** `shown`: see FailureNotice. */
-    notice: (shown: readonly string[]) =>
-      conflict === null || save.variables === undefined ? (
-        <FailureNotice failure={failure} shown={shown} />
-      ) : (
+    failure,
+    /** Null: the failure is no conflict. */
+    conflict:
+      conflict === null || save.variables === undefined ? null : (
         <Conflict
           conflict={conflict}
           onUseStored={() => begin(conflict.present)}

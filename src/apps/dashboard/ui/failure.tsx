@@ -31,8 +31,15 @@ export function Loading({ error, lines }: { error: Error | null; lines?: number 
   return error === null ? <Skeleton lines={lines} /> : <FailureNotice failure={error} />
 }
 
-/** `shown`: paths of errors that their fields show. */
-export function FailureNotice({ failure, shown = [] }: { failure: unknown; shown?: readonly string[] }) {
+interface FailureNoticeProps {
+  failure: unknown
+  /** Paths of errors that their fields show. */
+  shown?: readonly string[]
+  /** A field shows the complete failure. */
+  isAtField?: boolean
+}
+
+export function FailureNotice({ failure, shown = [], isAtField = false }: FailureNoticeProps) {
   if (failure === null || failure === undefined) return null
   const all = Object.entries(fieldErrors(failure))
   const elsewhere = all.filter(([path]) => !shown.includes(path))
@@ -41,7 +48,7 @@ export function FailureNotice({ failure, shown = [] }: { failure: unknown; shown
       <Notice kind="bad">
         <Outside
           text={
-            all.length > 0 && elsewhere.length === 0
+            isAtField || (all.length > 0 && elsewhere.length === 0)
               ? 'Nothing was saved. Correct the marked fields.'
               : failureText(failure)
           }
@@ -60,25 +67,26 @@ export function FailureNotice({ failure, shown = [] }: { failure: unknown; shown
   )
 }
 
-/**
- * The pressed button can be far below, so the first field with an error, or else the notice, is focused and scrolled
- * into view.
- */
+/** The pressed button can be far away, so the first field with an error, or else the notice, is focused and scrolled into view. */
 export function Revealed({ failure, children }: { failure: unknown; children: ReactNode }) {
   const notice = useRef<HTMLDivElement>(null)
   // biome-ignore lint/correctness/useExhaustiveDependencies: each failure is revealed once
   useEffect(() => reveal(notice.current), [failure])
   return (
-    <div ref={notice} tabIndex={-1}>
+    <div ref={notice} tabIndex={-1} data-failure>
       {children}
     </div>
   )
 }
 
-function reveal(notice: HTMLElement | null): void {
-  const form = notice?.closest('form, [role="dialog"], main')
-  const target = form?.querySelector<HTMLElement>('[aria-invalid="true"]') ?? notice
-  target?.closest('details')?.setAttribute('open', '')
+/** Moves to the first field with an error, or else to the notice, of the form that contains the element. */
+export function reveal(element: HTMLElement | null): void {
+  const form = element?.closest('form, [role="dialog"], main')
+  const target =
+    form?.querySelector<HTMLElement>('[aria-invalid="true"]') ??
+    form?.querySelector<HTMLElement>('[data-failure]')
+  for (let fold = target?.closest('details'); fold; fold = fold.parentElement?.closest('details'))
+    fold.open = true
   target?.scrollIntoView({ block: 'center' })
   target?.focus({ preventScroll: true })
 }

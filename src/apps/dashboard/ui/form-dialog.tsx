@@ -2,7 +2,7 @@
 import type { ReactNode } from 'react'
 import { Button, formStyles } from './controls.tsx'
 import { Dialog } from './dialog.tsx'
-import { FailureNotice } from './failure.tsx'
+import { FormActions } from './form-actions.tsx'
 import { CliTwin } from './layout.tsx'
 
 interface FormDialogProps {
@@ -12,6 +12,8 @@ interface FormDialogProps {
   failure: unknown
   /** The paths of fields that show their own errors. */
   shown: readonly string[]
+  /** A field shows the complete failure. */
+  isAtField?: boolean
   /** The button's label, and its label while it runs. */
   confirmLabel: string
   runningLabel: string
@@ -37,19 +39,19 @@ export function FormDialog(props: FormDialogProps) {
           props.onSubmit()
         }}
       >
-        <FailureNotice failure={failure} shown={shown} />
         {props.children}
-        <div className={formStyles.actions}>
+        <FormActions failure={failure} shown={shown} isAtField={props.isAtField}>
           <Button
             type="submit"
             look={props.isDanger === true ? 'danger' : 'primary'}
             changes={props.changes ?? true}
-            disabled={isRunning || isDisabled}
+            disabled={isDisabled}
+            isBusy={isRunning}
           >
             {isRunning ? props.runningLabel : props.confirmLabel}
           </Button>
           <Button onClick={onClose}>Cancel</Button>
-        </div>
+        </FormActions>
         {command === '' ? null : <CliTwin command={command} />}
       </form>
     </Dialog>

@@ -10,6 +10,7 @@ export function Page({
   name,
   crumbs,
   actions,
+  isForm = false,
   children,
 }: {
   /** The title of the browser tab. */
@@ -17,13 +18,15 @@ export function Page({
   name: ReactNode
   crumbs?: ReactNode
   actions?: ReactNode
+  /** Lines of a form are short enough to read. */
+  isForm?: boolean
   children: ReactNode
 }) {
   useEffect(() => {
     document.title = `${title} · pipectl`
   }, [title])
   return (
-    <div className={styles.page}>
+    <div className={`${styles.page} ${isForm ? styles.formPage : ''}`}>
       <div className={styles.heading}>
         <div>
           {crumbs === undefined ? null : <div className={styles.crumbs}>{crumbs}</div>}

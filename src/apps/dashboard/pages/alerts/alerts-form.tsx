@@ -10,6 +10,7 @@ import { api } from '../../data/api.ts'
 import type { Watched } from '../../data/if-unchanged.ts'
 import { Button, Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
 import { submitting, useEditForm } from '../../ui/edit-form.tsx'
+import { FormActions } from '../../ui/form-actions.tsx'
 import { CliTwin, Section } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
 
@@ -71,7 +72,6 @@ export function AlertsForm({ stored, etag }: { stored: Alerts | null; etag: stri
   return (
     <Section title={form.stored === null ? 'Set up alerts' : 'Settings'}>
       <form className={formStyles.form} onSubmit={submitting(form.submit)}>
-        {form.notice(['url', 'secret', 'format', 'events'])}
         <Choice
           label="Format"
           value={draft.format}
@@ -114,11 +114,16 @@ export function AlertsForm({ stored, etag }: { stored: Alerts | null; etag: stri
             />
           ))}
         </fieldset>
-        <div className={formStyles.actions}>
-          <Button type="submit" look="primary" changes disabled={isSaving || draft.url.trim() === ''}>
+        <FormActions
+          failure={form.failure}
+          shown={['url', 'secret', 'format', 'events']}
+          conflict={form.conflict}
+          isSticky
+        >
+          <Button type="submit" look="primary" changes disabled={draft.url.trim() === ''} isBusy={isSaving}>
             {isSaving ? 'Saving …' : 'Save'}
           </Button>
-        </div>
+        </FormActions>
         <CliTwin command={twin} />
       </form>
     </Section>

@@ -18,7 +18,7 @@ import { AlertsForm, watchedAlerts } from './alerts-form.tsx'
 export function AlertsPage() {
   const { data, error } = useAlerts()
   return (
-    <Page title="Alerts" name="Alerts">
+    <Page title="Alerts" name="Alerts" isForm>
       <Soft>
         Alerts are sent to one address when a lane fails, recovers or loses messages, and when the service has
         a problem.
@@ -70,7 +70,7 @@ function State({ shown, etag }: { shown: AlertsShown; etag: string | null }) {
       title="State"
       actions={
         <div>
-          <Button changes disabled={test.isPending} onClick={() => test.mutate()}>
+          <Button changes isBusy={test.isPending} onClick={() => test.mutate()}>
             {test.isPending ? 'Sending …' : 'Send a test alert'}
           </Button>{' '}
           <Button changes onClick={() => setClearing(true)}>

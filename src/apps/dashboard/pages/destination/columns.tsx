@@ -1,8 +1,9 @@
 /** Maps keys of records to columns. */
+import type { ReactNode } from 'react'
 import type { ColumnMapping } from '../../../../contract/destination.ts'
-import { Button, Check, Choice, TextField } from '../../ui/controls.tsx'
+import { Button, Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'
-import { Section, Soft } from '../../ui/layout.tsx'
+import { Soft } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
 import styles from './columns.module.css'
 import type { ColumnDraft } from './draft.ts'
@@ -23,10 +24,13 @@ export function ColumnFields({
   columns,
   table,
   errors,
+  propose,
   onChange,
 }: {
   /** False: these are the columns of a Parquet object. */
   hasTable: boolean
+  /** The element that proposes columns. */
+  propose: ReactNode
   columns: readonly ColumnDraft[]
   table: KnownTable
   errors: FieldErrors
@@ -40,21 +44,13 @@ export function ColumnFields({
     onChange([...columns, ...added])
   }
   return (
-    <Section
-      title="Columns"
-      actions={
-        <Button changes onClick={() => add([{}])}>
-          Map a column
-        </Button>
-      }
-    >
-      {columns.length === 0 ? (
-        <Soft>
-          {hasTable
-            ? 'No columns are mapped: each key goes to the column of the same name, and keys without a column are left out.'
-            : 'No columns are mapped: a Parquet object needs at least one. Keys without a column are left out.'}
-        </Soft>
-      ) : null}
+    <>
+      <Soft>
+        {hasTable
+          ? 'Without mapped columns, each key goes to the column of the same name, and other keys are left out.'
+          : 'A Parquet object needs at least one column. Keys without a column are left out.'}
+      </Soft>
+      {propose}
       <div className={styles.rows}>
         {columns.map((column, index) => (
           <Row
@@ -68,6 +64,11 @@ export function ColumnFields({
           />
         ))}
       </div>
+      <div className={formStyles.actions}>
+        <Button changes onClick={() => add([{}])}>
+          Map a column
+        </Button>
+      </div>
       {columns.length === 0 ? null : (
         <Soft>
           {hasTable
@@ -78,7 +79,7 @@ export function ColumnFields({
         </Soft>
       )}
       <TableColumns table={table} mapped={columns} onMap={add} />
-    </Section>
+    </>
   )
 }
 
@@ -137,7 +138,7 @@ function Row({
         error={error('nullable')}
       />
       <Button changes aria-label={`Remove column ${column.name || index + 1}`} onClick={onRemove}>
-        Remove
+        ✕
       </Button>
       {tableType === undefined ? null : (
         <div className={styles.inTable}>

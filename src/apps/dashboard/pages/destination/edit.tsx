@@ -1,7 +1,6 @@
 /** Changes a destination. Only changed fields are sent. */
 import { useLocation } from 'wouter'
 import type { Destination } from '../../../../contract/destination.ts'
-import { wordsOf } from '../../../../contract/destination-words.ts'
 import { command, destinationName, destinationOptions } from '../../../client/cli-twin.ts'
 import { api, isNotFound } from '../../data/api.ts'
 import { usePipeOverview } from '../../data/overview.ts'
@@ -30,6 +29,7 @@ export function EditDestinationPage({ pipeId, destinationId }: { pipeId: string;
       title={data === undefined ? 'Destination' : `Edit ${nameOf(data)}`}
       name={data === undefined ? 'Destination' : <Outside text={`Edit ${nameOf(data)}`} />}
       crumbs={<PipeCrumb pipeId={pipeId} />}
+      isForm
     >
       {isNotFound(error) ? (
         <Notice kind="bad">Another user deleted this destination. You can still copy what you typed.</Notice>
@@ -111,12 +111,24 @@ function EditForm(props: EditFormProps) {
   const table = useTableColumns(pipeId, draft)
   return (
     <form className={formStyles.form} onSubmit={(event) => event.preventDefault()} noValidate>
-      {form.notice(shownPaths(errors, draft))}
       <ConfigForm
         draft={draft}
         table={table}
         errors={errors}
         isStored
+        propose={
+          <ProposeTable
+            pipeId={pipeId}
+            body={{
+              destination_id: id,
+              ...(patch.destination_config === undefined
+                ? {}
+                : { destination_config: patch.destination_config }),
+            }}
+            onFailure={form.fail}
+            onColumns={(columns) => change({ columns })}
+          />
+        }
         trial={
           <TransformTrial
             pipeId={pipeId}
@@ -128,31 +140,20 @@ function EditForm(props: EditFormProps) {
         }
         onChange={change}
       />
-      {wordsOf(type).isDatabase ? (
-        <ProposeTable
-          pipeId={pipeId}
-          body={{
-            destination_id: id,
-            ...(patch.destination_config === undefined
-              ? {}
-              : { destination_config: patch.destination_config }),
-          }}
-          onFailure={form.fail}
-          onColumns={(columns) => change({ columns })}
-        />
-      ) : null}
       <TestAndSave
         pipeId={pipeId}
         body={{ destination_id: id, ...patch }}
         type={type}
         isSaving={form.isSaving}
+        failure={form.failure}
+        shown={shownPaths(errors, draft)}
+        conflict={form.conflict}
         save={(isForced) => form.submit({ checksTransform: !isForced })}
         onFailure={form.fail}
         onTableColumns={table.learn}
-      />
-      <div>
+      >
         <ButtonLink to={laneOf(pipeId, destination)}>Back to the lane</ButtonLink>
-      </div>
+      </TestAndSave>
       <CliTwin command={twin} />
     </form>
   )

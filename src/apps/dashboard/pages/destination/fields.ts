@@ -2,7 +2,13 @@
  * The config of a destination as form fields, from the table of its type, and the values to send. All values are text
  * in the form. Text that is not a number is sent unchanged: the API reports the error at the field. Pure.
  */
-import { type DestinationType, fieldsOf, redacted, wordsOf } from '../../../../contract/destination-words.ts'
+import {
+  type DestinationType,
+  fieldOf,
+  fieldsOf,
+  redacted,
+  wordsOf,
+} from '../../../../contract/destination-words.ts'
 import { type ConfigField, offeredOptions } from '../../../../contract/destinations/config-field.ts'
 
 export interface FormField {
@@ -14,8 +20,22 @@ export interface FormField {
   hint: string | undefined
   placeholder: string | undefined
   options: readonly (readonly [value: string, label: string])[]
-  isAdvanced: boolean
+  /** `address`: the connection string determines it. `review`: it changes delivery, and not where records go. */
+  place: 'address' | 'connect' | 'advanced' | 'review'
+  /** It stands beside another field. */
+  isPaired: boolean
 }
+
+/** The fields that stand side by side. */
+const pairs = [
+  ['host', 'port'],
+  ['username', 'password'],
+  ['access_key', 'secret_key'],
+  ['format', 'compression'],
+  ['method', 'body_format'],
+  ['ack_mode', 'lease_seconds'],
+]
+const paired = new Set(pairs.flat())
 
 /** The fields of a type. Rarely needed fields come last. */
 export function formFields(type: DestinationType): FormField[] {
@@ -28,8 +48,15 @@ export function formFields(type: DestinationType): FormField[] {
     placeholder:
       field.example ?? field.usual ?? (field.default === undefined ? undefined : String(field.default)),
     options: optionsOf(field),
-    isAdvanced: field.advanced === true,
+    place: placeOf(type, key, field),
+    isPaired: paired.has(key),
   }))
+}
+
+function placeOf(type: DestinationType, key: string, field: ConfigField): FormField['place'] {
+  if (wordsOf(type).url?.field?.keys.includes(key)) return 'address'
+  if (field.advanced === true) return 'advanced'
+  return field.kind === 'boolean' ? 'review' : 'connect'
 }
 
 function controlOf(field: ConfigField): FormField['kind'] {
@@ -100,6 +127,22 @@ export function textsOf(type: DestinationType, config: Readonly<Record<string, u
     return [key, options.some(([name]) => name === text) ? text : (options[0]?.[0] ?? text)]
   })
   return Object.fromEntries(texts)
+}
+
+/** The texts for a config that was read from a connection string, secrets included. */
+export function readTexts(type: DestinationType, config: Readonly<Record<string, unknown>>): Texts {
+  const texts = textsOf(type, config)
+  const read = Object.entries(config).map(([key, value]) => {
+    const isSecret = fieldOf(type, key)?.secret === 'text'
+    return [key, isSecret ? String(value) : (texts[key] ?? String(value))]
+  })
+  return Object.fromEntries(read)
+}
+
+/** True if the field has a value that is not its default. A stored secret counts only when it is typed again. */
+export function isChanged({ key, options }: FormField, texts: Texts): boolean {
+  const text = texts[key] ?? ''
+  return text.trim() !== '' && text !== options[0]?.[0]
 }
 
 function aliasValue(type: DestinationType, config: Readonly<Record<string, unknown>>, key: string): unknown {

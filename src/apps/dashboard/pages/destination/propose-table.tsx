@@ -5,8 +5,9 @@ import { counted } from '../../../../platform/quantities.ts'
 import { unchecked } from '../../../client/client.ts'
 import { api, change } from '../../data/api.ts'
 import { Button, Choice, formStyles } from '../../ui/controls.tsx'
-import { Code, Notice, Section, Soft, Table } from '../../ui/layout.tsx'
+import { Code, Notice, Soft, Table } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
+import styles from './columns.module.css'
 import type { ColumnDraft } from './draft.ts'
 
 type Proposal = SuccessBody<'inferTable'>
@@ -58,20 +59,14 @@ export function ProposeTable({ pipeId, body, onFailure, onColumns }: Props) {
     onColumns(there.map(draftColumn), isNew)
   }
   return (
-    <Section
-      title="Columns from the records"
-      actions={
-        <Button changes disabled={isBusy} onClick={() => void ask({})}>
+    <>
+      <div className={formStyles.actions}>
+        <Button changes isBusy={isBusy} onClick={() => void ask({})}>
           {isBusy ? 'Reading …' : 'Propose columns'}
         </Button>
-      }
-    >
-      {proposal === null ? (
-        <Soft>
-          Reads the newest records of the pipe and proposes columns that keep every value as sent. Nothing is
-          created until you confirm it.
-        </Soft>
-      ) : (
+        <Soft>From the newest records of the pipe. Nothing is created before you confirm it.</Soft>
+      </div>
+      {proposal === null ? null : (
         <Found
           proposal={proposal}
           dedupe={dedupe}
@@ -84,7 +79,7 @@ export function ProposeTable({ pipeId, body, onFailure, onColumns }: Props) {
           onMap={() => map(proposal)}
         />
       )}
-    </Section>
+    </>
   )
 }
 
@@ -127,7 +122,7 @@ function Found({
             rows={proposal.observations}
             keyOf={({ key }) => key}
             columns={[
-              { label: 'Key', cell: ({ key }) => <Outside text={key} /> },
+              { label: 'Key', cell: ({ key }) => <Name text={key} /> },
               { label: 'Seen', cell: ({ seen }) => String(seen), isNumber: true },
               { label: 'JSON types', cell: ({ types }) => types.join(', ') },
               {
@@ -136,15 +131,22 @@ function Found({
                   name === null ? (
                     '–'
                   ) : (
-                    <Outside
+                    <Name
                       text={
                         table_exists === true && missing_columns.includes(name) ? `${name} (missing)` : name
                       }
                     />
                   ),
               },
-              { label: 'Type', cell: ({ proposed_type }) => proposed_type ?? '–' },
-              { label: 'Why', cell: ({ reason }) => <Soft>{reason}</Soft> },
+              {
+                label: 'Type',
+                cell: ({ proposed_type, reason }) => (
+                  <>
+                    {proposed_type ?? '–'}
+                    <div className={formStyles.hint}>{reason}</div>
+                  </>
+                ),
+              },
             ]}
           />
         </>
@@ -172,17 +174,26 @@ function Found({
       ))}
       <div className={formStyles.actions}>
         {ddl.length === 0 || isDone || table_exists === null ? null : (
-          <Button look="primary" changes disabled={isBusy} onClick={onRun}>
+          <Button look="primary" changes isBusy={isBusy} onClick={onRun}>
             {table_exists ? `Add ${counted(missing_columns.length, 'column')}` : 'Create table'}
           </Button>
         )}
         {table_exists !== true || isDone || fits === 0 ? null : (
-          <Button changes disabled={isBusy} onClick={onMap}>
+          <Button changes isBusy={isBusy} onClick={onMap}>
             {`Map ${counted(fits, 'column')}`}
           </Button>
         )}
       </div>
     </>
+  )
+}
+
+/** A short name is not broken although the reasons beside it are long. */
+function Name({ text }: { text: string }) {
+  return (
+    <div className={styles.name}>
+      <Outside text={text} />
+    </div>
   )
 }
 

@@ -1,9 +1,8 @@
 /** The filter and the steps of a transform. */
-import type { ReactNode } from 'react'
 import { type TransformOp, transformOps } from '../../../../contract/transform-words.ts'
 import { Button, Choice, formStyles, TextArea, TextField } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'
-import { Notice, Section, Soft } from '../../ui/layout.tsx'
+import { Notice, Soft } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { type StepDraft, swapped, type TransformDraft, withStep } from './transform-draft.ts'
 import styles from './transform-form.module.css'
@@ -11,38 +10,37 @@ import styles from './transform-form.module.css'
 interface Props {
   transform: TransformDraft
   errors: FieldErrors
-  isStored: boolean
-  /** The element that tests the transform. */
-  trial: ReactNode
   onChange: (next: TransformDraft) => void
 }
 
-export function TransformForm({ transform, errors, isStored, trial, onChange }: Props) {
-  const { filter, steps, salt } = transform
+export function FilterField({ transform, errors, onChange }: Props) {
+  return (
+    <TextArea
+      label="Filter"
+      optional
+      mono
+      hint={'In CEL, e.g. record.status == "paid" && record.total > 10. Empty: all records.'}
+      value={transform.filter}
+      onValue={(filter) => onChange({ ...transform, filter })}
+      error={errors['transform.filter']}
+    />
+  )
+}
+
+export function StepFields({ transform, errors, isStored, onChange }: Props & { isStored: boolean }) {
+  const { steps, salt } = transform
   const set = (next: Partial<TransformDraft>) => onChange({ ...transform, ...next })
   const setSteps = (next: readonly StepDraft[]) => set({ steps: next })
   const whole = errors.transform ?? errors['transform.map']
   const hasSalt = steps.some(({ op }) => op === 'mask') || salt !== ''
   return (
-    <Section
-      title="Filter and transform"
-      actions={
+    <>
+      <div className={styles.head}>
+        <h3>Transform</h3>
         <Button changes onClick={() => setSteps(withStep(steps))}>
           Add a step
         </Button>
-      }
-    >
-      <TextArea
-        label="Filter"
-        optional
-        mono
-        hint={
-          'In CEL, e.g. record.status == "paid" && record.total > 10. The destination receives the records for which it is true. Empty: all records.'
-        }
-        value={filter}
-        onValue={(text) => set({ filter: text })}
-        error={errors['transform.filter']}
-      />
+      </div>
       {whole === undefined ? null : (
         <Notice kind="bad">
           <Outside text={whole} />
@@ -82,8 +80,7 @@ export function TransformForm({ transform, errors, isStored, trial, onChange }: 
           error={errors['transform.mask_salt']}
         />
       ) : null}
-      {trial}
-    </Section>
+    </>
   )
 }
 

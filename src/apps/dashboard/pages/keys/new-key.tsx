@@ -59,7 +59,8 @@ export function NewKey({ pipeId: forPipeId = '', onMade, onClose }: Props) {
       title="New API key"
       onClose={onClose}
       onSubmit={() => create.mutate(undefined, { onSuccess: ({ body }) => show(body) })}
-      failure={isDuplicate ? null : create.error}
+      failure={create.error}
+      isAtField={isDuplicate}
       shown={['api_key_name', 'api_key_scopes', 'api_key_expires_ts']}
       confirmLabel="Create key"
       runningLabel="Creating …"

@@ -58,7 +58,8 @@ export function RotateKey({ apiKey, onClose }: { apiKey: ApiKey; onClose: () => 
       }
       onClose={onClose}
       onSubmit={() => rotate.mutate(undefined, { onSuccess: ({ body }) => setMade(body) })}
-      failure={isDuplicate ? null : rotate.error}
+      failure={rotate.error}
+      isAtField={isDuplicate}
       shown={['api_key_name', 'overlap_seconds']}
       confirmLabel="Create the new key"
       runningLabel="Rotating …"

@@ -49,7 +49,7 @@ export function LaneActions({ pipeName, destination, etag, blockingRecords }: La
       <div className={formStyles.actions}>
         {wordsOf(type).isPulled ? null : (
           <>
-            <Button look="primary" changes disabled={!isFailing || retry.isPending} onClick={runRetry}>
+            <Button look="primary" changes disabled={!isFailing} isBusy={retry.isPending} onClick={runRetry}>
               Retry now
             </Button>
             {canSkip ? (

@@ -148,7 +148,8 @@ function Actions({ draft, body, replay, onAsk }: ActionsProps) {
         <Button
           look="primary"
           changes
-          disabled={isReplaying || replay.isPending}
+          disabled={isReplaying}
+          isBusy={replay.isPending}
           onClick={() => void replay.run(null).catch(() => {})}
         >
           Replay

@@ -80,7 +80,8 @@ function BulkActions({ place, selection, filter }: ActionProps & Pick<RecordsPro
         <Button
           look="primary"
           changes
-          disabled={ids.length === 0 || replay.isPending}
+          disabled={ids.length === 0}
+          isBusy={replay.isPending}
           onClick={() => void replay.run({ ids }, twin).catch(() => {})}
         >
           Replay {ids.length === 0 ? 'selected' : counted(ids.length, 'record')}

@@ -8,6 +8,7 @@ import { useChange } from '../../data/queries.ts'
 import { ConfirmDelete } from '../../ui/confirm.tsx'
 import { Button, formStyles, TextField } from '../../ui/controls.tsx'
 import { submitting, useEditForm } from '../../ui/edit-form.tsx'
+import { FormActions } from '../../ui/form-actions.tsx'
 import { CliTwin, Section, Soft } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
 
@@ -87,7 +88,6 @@ export function LimitsForm({
   return (
     <Section title="Limits">
       <form className={formStyles.form} onSubmit={submitting(form.submit)}>
-        {form.notice(names)}
         <div className={formStyles.pair}>
           {fields.map(([name, label]) => (
             <TextField
@@ -105,8 +105,8 @@ export function LimitsForm({
           A request that exceeds a limit is rejected as a whole. Batch limits apply to destinations without
           their own.
         </Soft>
-        <div className={formStyles.actions}>
-          <Button type="submit" look="primary" changes disabled={form.isSaving}>
+        <FormActions failure={form.failure} shown={names} conflict={form.conflict}>
+          <Button type="submit" look="primary" changes isBusy={form.isSaving}>
             {form.isSaving ? 'Saving …' : 'Save limits'}
           </Button>
           {form.stored === null ? (
@@ -116,7 +116,7 @@ export function LimitsForm({
               Remove limits …
             </Button>
           )}
-        </div>
+        </FormActions>
         <CliTwin command={twin} />
       </form>
       {isClearing ? (

@@ -8,7 +8,8 @@ import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { Confirm } from '../../ui/confirm.tsx'
 import { Button, formStyles, TextField } from '../../ui/controls.tsx'
-import { FailureNotice, failureText, fieldErrors } from '../../ui/failure.tsx'
+import { failureText, fieldErrors } from '../../ui/failure.tsx'
+import { FormActions } from '../../ui/form-actions.tsx'
 import { CliTwin, Section, Soft, Table } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
@@ -68,7 +69,6 @@ export function Origins({ detail: { pipe, allowed_origins: origins } }: { detail
           })
         }}
       >
-        {error === undefined ? <FailureNotice failure={add.error} /> : null}
         <TextField
           label="Add an origin"
           placeholder="https://example.com"
@@ -77,11 +77,11 @@ export function Origins({ detail: { pipe, allowed_origins: origins } }: { detail
           hint="Scheme, host and, if it is not the default, port. No path."
           error={error}
         />
-        <div>
-          <Button type="submit" changes disabled={origin.trim() === '' || add.isPending}>
+        <FormActions failure={add.error} shown={['origin_domain']} isAtField={isDuplicate}>
+          <Button type="submit" changes disabled={origin.trim() === ''} isBusy={add.isPending}>
             Allow
           </Button>
-        </div>
+        </FormActions>
         {origin.trim() === '' ? null : <CliTwin command={twin} />}
       </form>
       {removing === null ? null : (

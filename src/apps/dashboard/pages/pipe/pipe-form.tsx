@@ -3,8 +3,9 @@ import type { Pipe, PipeUpdate } from '../../../../contract/pipe.ts'
 import { command, pipeOptions } from '../../../client/cli-twin.ts'
 import { changedKeys } from '../../../client/differences.ts'
 import { api } from '../../data/api.ts'
-import { Button, formStyles, TextArea } from '../../ui/controls.tsx'
+import { Button, formStyles, TextArea, TextField } from '../../ui/controls.tsx'
 import { submitting, useEditForm } from '../../ui/edit-form.tsx'
+import { FormActions } from '../../ui/form-actions.tsx'
 import { CliTwin, Section } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { EnrichmentFields, type PipeFields, pipeFieldNames } from './pipe-fields.tsx'
@@ -44,8 +45,14 @@ export function PipeForm({ pipe, etag }: { pipe: Pipe; etag: string | null }) {
   const isChanged = Object.keys(wanted).length > 0
   return (
     <form className={formStyles.form} onSubmit={submitting(form.submit)}>
-      {form.notice(names)}
       <Section title="Pipe">
+        <TextField
+          label="Name"
+          readOnly
+          value={pipe.pipe_name}
+          onValue={() => {}}
+          hint="A name is fixed: responses, object keys, subjects, metrics and scripts contain it. Create another pipe to use another name."
+        />
         <TextArea
           label="Description"
           optional
@@ -55,14 +62,14 @@ export function PipeForm({ pipe, etag }: { pipe: Pipe; etag: string | null }) {
         />
       </Section>
       <EnrichmentFields fields={draft} errors={errors} onChange={change} />
-      <div className={formStyles.actions}>
-        <Button type="submit" look="primary" changes disabled={!isChanged || isSaving}>
+      <FormActions failure={form.failure} shown={names} conflict={form.conflict} isSticky>
+        <Button type="submit" look="primary" changes disabled={!isChanged} isBusy={isSaving}>
           {isSaving ? 'Saving …' : 'Save'}
         </Button>
         <Button disabled={!isChanged} onClick={form.undo}>
           Undo
         </Button>
-      </div>
+      </FormActions>
       {isChanged ? <CliTwin command={twin} /> : null}
     </form>
   )

@@ -114,7 +114,7 @@ function Actions({ pipe, live }: { pipe: Pipe; live: OverviewPipe | undefined })
   return (
     <div className={formStyles.actions}>
       <PipeStatus pipe={pipe} />
-      <Button changes disabled={toggle.isPending} onClick={() => setAsking(true)}>
+      <Button changes isBusy={toggle.isPending} onClick={() => setAsking(true)}>
         {isPaused ? 'Resume' : 'Pause'}
       </Button>
       <ButtonLink to={`/pipes/${pipe.pipe_id}/tail`}>Live tail</ButtonLink>

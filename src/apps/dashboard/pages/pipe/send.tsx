@@ -1,12 +1,20 @@
 /** How to send records to a pipe, and whether one has arrived. */
-import { useRef, useState } from 'react'
+import { type ReactNode, useEffect, useRef, useState } from 'react'
 import { Link } from 'wouter'
 import type { Destination } from '../../../../contract/destination.ts'
 import type { Pipe } from '../../../../contract/pipe.ts'
-import { keyPlace, sampleRecord, snippets } from '../../../client/snippets.ts'
+import { type Program, programNames, programSnippet, programs } from '../../../client/program-snippets.ts'
+import {
+  keyPlace,
+  type Sample,
+  type Snippet,
+  sampleRecord,
+  sending,
+  snippets,
+} from '../../../client/snippets.ts'
 import { useIngestUrl } from '../../data/queries.ts'
 import { Button } from '../../ui/controls.tsx'
-import { Code, Notice, Soft } from '../../ui/layout.tsx'
+import { Code, Notice, Skeleton, Soft } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { NewKey } from '../keys/new-key.tsx'
 import styles from './pipe.module.css'
@@ -23,7 +31,8 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
   ]
   const unmapped = destinations.find((one) => one.columns?.length === 0)
   const record = sampleRecord(destinations, enriched, new Date())
-  const all = snippets(url, pipe.pipe_api_key_required ? (key ?? keyPlace) : null, record)
+  const keyText = pipe.pipe_api_key_required ? (key ?? keyPlace) : null
+  const all = waysToSend(url, keyText, record)
   const shown = all[at]
   const move = (to: number) => {
     const next = (to + all.length) % all.length
@@ -60,14 +69,7 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
         </Soft>
       )}
       <div role="tabpanel" id="send-panel" aria-labelledby={`send-tab-${at}`}>
-        {shown === undefined ? null : (
-          <>
-            <Code label={shown.label} text={shown.text} />
-            <Soft>
-              See the guide <a href={`/docs/${shown.guide.name}.html`}>{shown.guide.title}</a>.
-            </Soft>
-          </>
-        )}
+        {shown?.panel}
       </div>
       {pipe.pipe_api_key_required ? (
         <div className={styles.key}>
@@ -85,6 +87,54 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
       {isMaking ? <NewKey pipeId={pipe.pipe_id} onMade={setKey} onClose={() => setMaking(false)} /> : null}
     </div>
   )
+}
+
+interface Way {
+  label: string
+  panel: ReactNode
+}
+
+/** A pipe without a key accepts records only from web pages, not from programs. */
+function waysToSend(url: string, key: string | null, record: Sample): Way[] {
+  const short = snippets(url, key, record).map((one) => ({
+    label: one.label,
+    panel: <Shown snippet={one} />,
+  }))
+  if (key === null) return short
+  const long = programNames.map((program) => ({
+    label: programs[program].label,
+    panel: <ProgramPanel key={program} program={program} url={url} apiKey={key} record={record} />,
+  }))
+  return [...short, ...long]
+}
+
+function Shown({ snippet: { label, text, guide } }: { snippet: Snippet }) {
+  return (
+    <>
+      <Code label={label} text={text} />
+      <Soft>
+        See the guide <a href={`/docs/${guide.name}.html`}>{guide.title}</a>.
+      </Soft>
+    </>
+  )
+}
+
+interface ProgramPanelProps {
+  program: Program
+  url: string
+  apiKey: string
+  record: Sample
+}
+
+function ProgramPanel({ program, url, apiKey, record }: ProgramPanelProps) {
+  const [sources, setSources] = useState<Readonly<Record<Program, string>> | Error | null>(null)
+  useEffect(() => {
+    import('./program-sources.ts').then(({ programSources }) => setSources(programSources), setSources)
+  }, [])
+  if (sources === null) return <Skeleton lines={9} />
+  if (sources instanceof Error) return <Notice kind="bad">The snippet could not be loaded.</Notice>
+  const text = programSnippet(program, sources[program], { url, key: apiKey, record })
+  return <Shown snippet={{ label: programs[program].label, text, guide: sending }} />
 }
 
 /** Shown until the first record arrives. */

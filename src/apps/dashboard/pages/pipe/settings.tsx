@@ -31,6 +31,7 @@ export function PipeSettingsPage({ pipeId }: { pipeId: string }) {
         </>
       }
       crumbs={<PipeCrumb pipeId={pipeId} />}
+      isForm
     >
       {isNotFound(error) ? (
         <Notice kind="bad">Another user deleted this pipe. You can still copy what you typed.</Notice>

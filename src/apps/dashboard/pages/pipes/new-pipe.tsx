@@ -8,7 +8,8 @@ import { api } from '../../data/api.ts'
 import { useDraft } from '../../data/draft.ts'
 import { useChange } from '../../data/queries.ts'
 import { Button, ButtonLink, formStyles, TextArea, TextField } from '../../ui/controls.tsx'
-import { FailureNotice, failureText, fieldErrors } from '../../ui/failure.tsx'
+import { failureText, fieldErrors } from '../../ui/failure.tsx'
+import { FormActions } from '../../ui/form-actions.tsx'
 import { CliTwin, Page, Section } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { EnrichmentFields, type PipeFields, pipeFieldNames, senderDefaults } from '../pipe/pipe-fields.tsx'
@@ -41,7 +42,7 @@ export function NewPipePage() {
   const isTaken = create.error instanceof ApiFailure && create.error.code === 'duplicate_pipe_name'
   const nameError = isTaken ? failureText(create.error) : errors.pipe_name
   return (
-    <Page title="New pipe" name="New pipe">
+    <Page title="New pipe" name="New pipe" isForm>
       <form
         className={formStyles.form}
         onSubmit={(event) => {
@@ -55,12 +56,6 @@ export function NewPipePage() {
           })
         }}
       >
-        {isTaken ? null : (
-          <FailureNotice
-            failure={create.error}
-            shown={['pipe_name', 'pipe_description', ...pipeFieldNames]}
-          />
-        )}
         <Section title="Pipe">
           <TextField
             label="Name"
@@ -68,7 +63,7 @@ export function NewPipePage() {
             maxLength={100}
             value={draft.pipe_name}
             onValue={(pipe_name) => set({ pipe_name })}
-            hint="Letters, digits, hyphens and underscores. It cannot be changed later."
+            hint="Letters, digits, hyphens and underscores. The name is fixed: responses, object keys, subjects, metrics and scripts contain it. The description can change."
             error={nameError}
           />
           <TextArea
@@ -84,12 +79,17 @@ export function NewPipePage() {
           errors={errors}
           onChange={(next) => set({ fields: { ...draft.fields, ...next } })}
         />
-        <div className={formStyles.actions}>
-          <Button type="submit" look="primary" changes disabled={create.isPending}>
+        <FormActions
+          failure={create.error}
+          shown={['pipe_name', 'pipe_description', ...pipeFieldNames]}
+          isAtField={isTaken}
+          isSticky
+        >
+          <Button type="submit" look="primary" changes isBusy={create.isPending}>
             {create.isPending ? 'Creating …' : 'Create pipe'}
           </Button>
           <ButtonLink to="/pipes">Cancel</ButtonLink>
-        </div>
+        </FormActions>
         <CliTwin command={twin} />
       </form>
     </Page>

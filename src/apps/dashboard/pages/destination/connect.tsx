@@ -1,0 +1,194 @@
+/** Where records go: a connection string or separate fields, the table, and settings that are rarely needed. */
+import { type DestinationType, wordsOf } from '../../../../contract/destination-words.ts'
+import { TextField } from '../../ui/controls.tsx'
+import type { FieldErrors } from '../../ui/failure.tsx'
+import { Fold } from '../../ui/fold.tsx'
+import { Outside } from '../../ui/text.tsx'
+import { ConfigField, pastedText } from './config-field.tsx'
+import styles from './connect.module.css'
+import { type Connection, useConnection } from './connection.ts'
+import type { DestinationDraft } from './draft.ts'
+import { type FormField, formFields, isChanged, type Texts } from './fields.ts'
+
+interface Props {
+  draft: DestinationDraft
+  errors: FieldErrors
+  isStored: boolean
+  onChange: (next: Partial<DestinationDraft>) => void
+}
+
+export function Connect({ draft, errors, isStored, onChange }: Props) {
+  const { type, config } = draft
+  const connection = useConnection(draft, (next) => onChange({ config: next }), isStored)
+  const all = formFields(type)
+  const at = (place: FormField['place']) => all.filter((one) => one.place === place)
+  const show = (fields: readonly FormField[]) => (
+    <ConfigFields
+      fields={fields}
+      config={config}
+      errors={errors}
+      isStored={isStored}
+      connection={connection}
+      onConfig={(next) => onChange({ config: next })}
+    />
+  )
+  const [address, more] = [at('address'), at('advanced')]
+  const isWrong = (fields: readonly FormField[]) =>
+    fields.some(({ key }) => errorOf(errors, key) !== undefined)
+  const isEmpty = address.every((one) => !isChanged(one, config))
+  return (
+    <>
+      {address.length === 0 ? null : (
+        <>
+          <ConnectionString
+            type={type}
+            connection={connection}
+            isStored={isStored}
+            isMissing={isEmpty && isWrong(address)}
+          />
+          <Fold
+            title="Separate fields"
+            about={<AddressText fields={address} config={config} isEmpty={isEmpty} />}
+            isNeeded={isWrong(address)}
+          >
+            {show(address)}
+          </Fold>
+        </>
+      )}
+      {show(at('connect'))}
+      {address.length === 0 ? <ReadNote connection={connection} /> : null}
+      {more.length === 0 ? null : (
+        <Fold
+          title="Advanced"
+          about={more.map(({ label }) => label).join(' · ')}
+          isNeeded={isWrong(more) || more.some((one) => isChanged(one, config))}
+        >
+          {show(more)}
+        </Fold>
+      )}
+    </>
+  )
+}
+
+function ConnectionString({
+  type,
+  connection,
+  isStored,
+  isMissing,
+}: {
+  type: DestinationType
+  connection: Connection
+  isStored: boolean
+  isMissing: boolean
+}) {
+  const { text, error, note, isConcealed, read } = connection
+  const example = wordsOf(type).url?.field?.example
+  const missing = isMissing ? 'Paste a connection string, or fill in the separate fields.' : undefined
+  return (
+    <div>
+      <TextField
+        label="Connection string"
+        mono
+        optional={isStored}
+        placeholder={example}
+        value={text}
+        isConcealed={isConcealed}
+        onValue={connection.type}
+        onPaste={(event) => {
+          const pasted = pastedText(event)
+          // A piece of a string that is being typed.
+          if (text !== '' && !pasted.includes(':')) return
+          event.preventDefault()
+          read(pasted)
+        }}
+        onBlur={connection.finish}
+        onKeyDown={(event) => {
+          if (event.key === 'Enter') connection.finish()
+        }}
+        hint={
+          isStored
+            ? 'Replaces the separate fields. The password is not shown.'
+            : 'Paste it as your database service shows it. The password is not shown.'
+        }
+        error={error ?? missing}
+      />
+      <div role="status" className={styles.note}>
+        {note === undefined ? null : <Outside text={note} />}
+      </div>
+    </div>
+  )
+}
+
+/** For types without a field for the string: what came of one that was pasted into another field. */
+function ReadNote({ connection: { note, error } }: { connection: Connection }) {
+  return (
+    <div role="status" className={error === undefined ? styles.note : styles.bad}>
+      {note === undefined && error === undefined ? null : <Outside text={error ?? note ?? ''} />}
+    </div>
+  )
+}
+
+/** The values of the folded fields in one line, without secrets. */
+function AddressText({
+  fields,
+  config,
+  isEmpty,
+}: {
+  fields: readonly FormField[]
+  config: Texts
+  isEmpty: boolean
+}) {
+  if (isEmpty) return fields.map(({ label }) => label).join(' · ')
+  const words = fields.flatMap(({ key, kind, label, options }) => {
+    const text = config[key] ?? ''
+    if (text === '') return []
+    if (kind === 'secret') return [`${label.toLowerCase()} set`]
+    return [options.find(([value]) => value === text)?.[1] ?? text]
+  })
+  return <Outside text={words.join(' · ')} />
+}
+
+/** The fields of a config in pairs. The review of the form uses it too. */
+export function ConfigFields({
+  fields,
+  config,
+  errors,
+  isStored,
+  connection,
+  onConfig,
+}: {
+  fields: readonly FormField[]
+  config: Texts
+  errors: FieldErrors
+  isStored: boolean
+  connection?: Connection
+  onConfig: (config: Texts) => void
+}) {
+  if (fields.length === 0) return null
+  return (
+    <div className={styles.fields}>
+      {fields.map((field) => (
+        <div key={field.key} className={field.isPaired ? undefined : styles.whole}>
+          <ConfigField
+            field={field}
+            value={config[field.key] ?? ''}
+            error={errorOf(errors, field.key)}
+            isStored={isStored}
+            onValue={(text) => onConfig({ ...config, [field.key]: text })}
+            onPasted={(text) => connection?.readPasted(field.key, text) === true}
+          />
+        </div>
+      ))}
+    </div>
+  )
+}
+
+/** An error of a nested value, such as one header, is shown at the field. */
+function errorOf(errors: FieldErrors, key: string): string | undefined {
+  const path = `destination_config.${key}`
+  const found = Object.entries(errors).filter(([one]) => one === path || one.startsWith(`${path}.`))
+  if (found.length === 0) return undefined
+  return found
+    .map(([one, text]) => (one === path ? text : `${one.slice(path.length + 1)}: ${text}`))
+    .join(' ')
+}
