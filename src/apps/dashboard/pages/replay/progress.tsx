@@ -46,7 +46,7 @@ export function useReplay(lane: LaneRef, first: Replay): Replay {
   return data
 }
 
-/** What became of the messages so far. */
+/** The number of messages that are done, and the outcome of their records. */
 export function ReplayProgress({ replay }: { replay: Replay }) {
   const { done_messages: done, messages, replayed_records: records, error } = replay
   const others = [
