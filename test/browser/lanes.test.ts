@@ -164,7 +164,7 @@ t.test(
       await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}`)
       await page.getByRole('link', { name: 'Add a destination' }).click()
       await page.getByRole('button', { name: /^Pull/ }).click()
-      return await page.getByLabel('Deliver from the beginning').isChecked()
+      return (await page.getByLabel('Start from').inputValue()) === 'earliest'
     }
     t.equal(await fromTheBeginning(), true)
     await page.getByRole('button', { name: 'Save', exact: true }).click()

@@ -3,6 +3,7 @@ import path from 'node:path'
 import t from 'tap'
 import { typeHelp } from '../../src/apps/cli/destinations/config-keys.ts'
 import { destinationTypes, fieldsOf, wordsOf } from '../../src/contract/destination-words.ts'
+import { pulledTypes, waitingTypes } from '../../src/contract/destinations/lane-facts.ts'
 
 /**
  * A destination type is known by its own files and by one line in each of the tables: code elsewhere asks the facts of the type
@@ -55,5 +56,13 @@ t.test('the help of a type has all of its keys, its examples and its guides', as
     for (const [key] of fieldsOf(type)) t.match(help, new RegExp(`^  ${key}\\*? `, 'm'), `${type} ${key}`)
     for (const example of wordsOf(type).examples) t.ok(help.includes(example), example)
     for (const [page] of wordsOf(type).guides) t.ok(help.includes(`docs/${page}`), page)
+  }
+})
+
+t.test('the facts for the first page of the dashboard are those of the tables', async (t) => {
+  for (const type of destinationTypes) {
+    const { isPulled, defaultFlush } = wordsOf(type)
+    t.equal(pulledTypes.has(type), isPulled, type)
+    t.equal(waitingTypes.has(type), defaultFlush.maxSeconds > 0, type)
   }
 })

@@ -176,7 +176,11 @@ t.test('browsers load of the contract only what has no schemas', async (t) => {
     ...['contract/destination-secrets.ts', 'contract/operation-paths.ts', 'contract/ready-words.ts'],
     'contract/record-condition.ts',
     ...['contract/secret-url.ts', 'contract/state-words.ts', 'contract/transform-words.ts'],
-    ...['contract/destinations/config-field.ts', 'contract/destinations/connection-url.ts'],
+    ...[
+      'contract/destinations/config-field.ts',
+      'contract/destinations/connection-url.ts',
+      'contract/destinations/lane-facts.ts',
+    ],
   ]
   t.ok(loaded.length > 0)
   t.same(

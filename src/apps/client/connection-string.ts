@@ -4,7 +4,11 @@
  */
 import { type DestinationType, destinationTypes, wordsOf } from '../../contract/destination-words.ts'
 import type { Config } from '../../contract/destinations/config-field.ts'
-import { type ConnectionUrl, ConnectionUrlError } from '../../contract/destinations/connection-url.ts'
+import {
+  type ConnectionUrl,
+  ConnectionUrlError,
+  decodedPart,
+} from '../../contract/destinations/connection-url.ts'
 
 export interface ReadString {
   /** With secrets. A key is missing if the string has no value for it. */
@@ -41,7 +45,7 @@ export function readConnectionString(type: DestinationType, given: string): Read
   const text = bareText(given)
   const form = formOf(type, text)
   const original = parsed(text, form)
-  const { secrets, bare } = form.split(original, text)
+  const { secrets, bare } = split(form, original, text)
   const url = new URL(bare)
   const unused = [...url.searchParams]
     .filter(([name, value]) => !form.uses(name, value))
@@ -54,6 +58,19 @@ export function readConnectionString(type: DestinationType, given: string): Read
     shown: shownAs(url, known.length > 0 || Object.values(secrets).includes(passwordMask)),
     unused: [...new Set(unused)],
   }
+}
+
+/** The secrets in a URL, by their keys in the config, and the URL without them. Throws ConnectionUrlError. */
+function split(form: ConnectionUrl, url: URL, text: string): { secrets: Config; bare: string } {
+  const { username, password } = url
+  const bare = new URL(url)
+  bare.password = ''
+  if (form.passwordKey !== undefined && password !== '')
+    return { secrets: { [form.passwordKey]: decodedPart(password) }, bare: bare.href }
+  if (form.basicKey === undefined || (username === '' && password === '')) return { secrets: {}, bare: text }
+  bare.username = ''
+  const bytes = new TextEncoder().encode(`${decodedPart(username)}:${decodedPart(password)}`)
+  return { secrets: { [form.basicKey]: `Basic ${btoa(String.fromCharCode(...bytes))}` }, bare: bare.href }
 }
 
 function isStandIn(password: string): boolean {

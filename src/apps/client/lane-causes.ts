@@ -2,6 +2,7 @@
  * Groups the lanes of a workspace that need attention, or may soon, by cause and server: a database that is down is one
  * problem, however many lanes deliver to it. Pure.
  */
+import { pulledTypes } from '../../contract/destinations/lane-facts.ts'
 import type { Overview, OverviewLane } from '../../contract/overview.ts'
 import { type LaneWord, laneWord, severity } from '../../contract/state-words.ts'
 import { counted } from '../../platform/quantities.ts'
@@ -84,6 +85,6 @@ export function canRetry({ destination }: LaneOfPipe): boolean {
   return (
     destination.lane.blocking_msg_id !== null &&
     destination.lane.lane_state !== 'blocked' &&
-    destination.destination_type !== 'destination_pull'
+    !pulledTypes.has(destination.destination_type)
   )
 }

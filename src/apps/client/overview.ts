@@ -2,6 +2,7 @@
  * Derives facts from overviews: merges changes into the previous state, computes rates from two states, and finds
  * lanes that need attention. Pure.
  */
+import { pulledTypes, waitingTypes } from '../../contract/destinations/lane-facts.ts'
 import type { Overview, OverviewLane, OverviewPipe } from '../../contract/overview.ts'
 import { laneWord, severity } from '../../contract/state-words.ts'
 
@@ -88,7 +89,7 @@ export function isBehind(
   { destination_type: type, lane }: Pick<OverviewLane, 'destination_type' | 'lane'>,
   nowMs: number,
 ): boolean {
-  if (type === 'destination_object_store' || type === 'destination_pull') return false
+  if (pulledTypes.has(type) || waitingTypes.has(type)) return false
   const isOld = lane.pending_messages > 0 && lane.oldest_pending_age_seconds >= behindAfterSeconds
   return isOld && severity({ lane }, nowMs) === 0
 }

@@ -18,8 +18,10 @@ export interface ConnectionUrl {
   readonly needs: readonly string[]
   /** True if `parse` uses this query parameter. It rejects all others. */
   uses(name: string, value: string): boolean
-  /** The secrets in a URL, by their keys in the config, and the URL without them. Throws ConnectionUrlError. */
-  split(url: URL, text: string): { secrets: Config; bare: string }
+  /** The key of the config for a password in the URL. */
+  readonly passwordKey?: string
+  /** The key of the config for the Authorization header with user and password of the URL. */
+  readonly basicKey?: string
   /**
    * Returns the config for a URL with one of the schemes. `text` is the URL as the user wrote it. Throws
    * ConnectionUrlError.
@@ -61,12 +63,4 @@ export function decodedPart(part: string): string {
   } catch {
     throw new ConnectionUrlError('it has a % that does not begin an escape', 'write a % as %25')
   }
-}
-
-/** For types with a field `password`. */
-export function splitPassword(url: URL, text: string): { secrets: Config; bare: string } {
-  if (url.password === '') return { secrets: {}, bare: text }
-  const bare = new URL(url)
-  bare.password = ''
-  return { secrets: { password: decodedPart(url.password) }, bare: bare.href }
 }

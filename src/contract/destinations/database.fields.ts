@@ -5,7 +5,6 @@ import {
   ConnectionUrlError,
   decodedPart,
   rejectUnknownParameters,
-  splitPassword,
 } from './connection-url.ts'
 import { sendAtOnce, type TypeFacts } from './type-facts.ts'
 
@@ -40,7 +39,7 @@ const url: ConnectionUrl = {
   needs: ['database'],
   uses: (name, value) =>
     urlParameters.includes(name) || (name === 'sslmode' && Object.hasOwn(verifyingModes, value)),
-  split: splitPassword,
+  passwordKey: 'password',
   parse(url) {
     const name = decodedPart(url.pathname.replace(/^\//, ''))
     if (url.hostname === '' || name.includes('/'))

@@ -1,6 +1,6 @@
 /** An HTTP endpoint. */
 import { hostOf, optionalSecret, originOf, type ResolvedFields } from './config-field.ts'
-import { type ConnectionUrl, ConnectionUrlError, decodedPart } from './connection-url.ts'
+import { type ConnectionUrl, ConnectionUrlError } from './connection-url.ts'
 import { sendAtOnce, type TypeFacts } from './type-facts.ts'
 
 const url: ConnectionUrl = {
@@ -8,14 +8,7 @@ const url: ConnectionUrl = {
   form: 'https://example.com/hook',
   needs: ['url'],
   uses: () => true,
-  split(url, text) {
-    if (url.username === '' && url.password === '') return { secrets: {}, bare: text }
-    const bare = new URL(url)
-    bare.username = ''
-    bare.password = ''
-    const bytes = new TextEncoder().encode(`${decodedPart(url.username)}:${decodedPart(url.password)}`)
-    return { secrets: { auth_header: `Basic ${btoa(String.fromCharCode(...bytes))}` }, bare: bare.href }
-  },
+  basicKey: 'auth_header',
   parse(url, text) {
     if (url.username !== '')
       throw new ConnectionUrlError(

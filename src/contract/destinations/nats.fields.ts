@@ -5,7 +5,6 @@ import {
   ConnectionUrlError,
   decodedPart,
   rejectUnknownParameters,
-  splitPassword,
 } from './connection-url.ts'
 import { sendAtOnce, type TypeFacts } from './type-facts.ts'
 
@@ -16,7 +15,7 @@ const url: ConnectionUrl = {
   form: 'nats://host?subject=events',
   needs: ['subject'],
   uses: (name) => urlParameters.includes(name),
-  split: splitPassword,
+  passwordKey: 'password',
   parse(url) {
     const subject = url.searchParams.get('subject')
     if (url.host === '' || url.pathname.replace(/\/$/, '') !== '')

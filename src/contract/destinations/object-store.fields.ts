@@ -10,7 +10,6 @@ const url: ConnectionUrl = {
   form: 's3://bucket',
   needs: ['bucket'],
   uses: (name) => urlParameters.includes(name),
-  split: (_, text) => ({ secrets: {}, bare: text }),
   parse(url) {
     if (url.hostname === '' || url.pathname.replace(/\/$/, '') !== '')
       throw new ConnectionUrlError(

@@ -1,8 +1,9 @@
 /** Sign-in, and the first account with a setup link. Both are pages; sign-in is a dialog too. Not part of other pages. */
 import { type FormEvent, useState } from 'react'
 import { dashboard } from '../data/api.ts'
-import { Button, formStyles, TextField } from '../ui/controls.tsx'
+import { Button, formStyles } from '../ui/controls.tsx'
 import { FailureNotice, fieldErrors } from '../ui/failure.tsx'
+import { TextField } from '../ui/fields.tsx'
 import { Notice } from '../ui/layout.tsx'
 import { NewPasswordField } from '../ui/new-password-field.tsx'
 import { FrontPage } from './front-page.tsx'

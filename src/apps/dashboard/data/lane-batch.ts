@@ -1,7 +1,6 @@
 /**
  * Retries, blocks or unblocks many lanes. It continues while the user opens other pages, and reports its result there.
  */
-import { useState } from 'react'
 import { type LaneAction, onLanes, resultWords } from '../../client/lane-batch.ts'
 import type { LaneOfPipe } from '../../client/overview.ts'
 import { say } from '../ui/toasts.tsx'
@@ -26,18 +25,4 @@ export async function runOnLanes(
   const { laneCommand } = await import('./lane-command.ts')
   say(resultWords(action, result), laneCommand(action, lanes))
   await queryClient.invalidateQueries()
-}
-
-/** `progress`: how many of the lanes are done, while the action runs. */
-export function useLaneBatch() {
-  const [progress, setProgress] = useState<{ done: number; total: number } | null>(null)
-  const run = async (action: LaneAction, lanes: readonly LaneOfPipe[]) => {
-    setProgress({ done: 0, total: lanes.length })
-    try {
-      await runOnLanes(action, lanes, (done, total) => setProgress({ done, total }))
-    } finally {
-      setProgress(null)
-    }
-  }
-  return { progress, run }
 }

@@ -4,7 +4,8 @@ import { hourMs } from '../../../platform/quantities.ts'
 import { useNow } from '../data/clock.ts'
 import { maxHours, useHourRange } from '../data/hour-range.ts'
 import styles from './chart.module.css'
-import { Button, TextField } from './controls.tsx'
+import { Button } from './controls.tsx'
+import { TextField } from './fields.tsx'
 import { timeZone } from './text.tsx'
 
 /** `onRange` gets the parameters of the address; null: nothing was changed. */

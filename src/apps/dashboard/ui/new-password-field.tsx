@@ -1,6 +1,6 @@
 /** A field for a new password. It checks the rule of the contract before the API does. */
 import type { ComponentProps } from 'react'
-import { TextField } from './controls.tsx'
+import { TextField } from './fields.tsx'
 
 const shortestPassword = 10
 

@@ -1,7 +1,7 @@
 /** The button that retries several lanes. */
 import { canRetry } from '../../client/lane-causes.ts'
 import type { LaneOfPipe } from '../../client/overview.ts'
-import { useLaneBatch } from '../data/lane-batch.ts'
+import { useLaneBatch } from '../data/use-lane-batch.ts'
 import { Button } from './controls.tsx'
 
 /** Retries the lanes of them that can be retried, and shows how many are done. */
@@ -10,7 +10,7 @@ export function RetryAll({ lanes, label }: { lanes: readonly LaneOfPipe[]; label
   const retryable = lanes.filter(canRetry)
   if (retryable.length === 0 && progress === null) return null
   return (
-    <Button changes disabled={progress !== null} onClick={() => void run('retry', retryable)}>
+    <Button changes isBusy={progress !== null} onClick={() => void run('retry', retryable)}>
       {progress === null ? label : `Retrying ${progress.done} of ${progress.total} …`}
     </Button>
   )

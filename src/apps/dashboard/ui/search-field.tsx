@@ -1,7 +1,7 @@
 /** A search field whose text is part of the address. */
 import { type Ref, useEffect, useState } from 'react'
 import { useParam, useSetParams } from '../data/address.ts'
-import { TextField } from './controls.tsx'
+import { TextField } from './fields.tsx'
 
 /** A browser accepts only some changes of the address per second. */
 const pauseMs = 250

@@ -1,6 +1,7 @@
 /** Selects rows of a table, to do one thing to all of them. */
 import { type ReactNode, useState } from 'react'
-import { Check, formStyles } from './controls.tsx'
+import { formStyles } from './controls.tsx'
+import { Check } from './fields.tsx'
 import type { Column } from './layout.tsx'
 import styles from './selection.module.css'
 

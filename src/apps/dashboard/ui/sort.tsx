@@ -1,7 +1,8 @@
 /** Sorts the rows of a table by a column that the user chooses. The choice is part of the address. */
 import { type ReactNode, useMemo } from 'react'
 import { useParam, useSetParams } from '../data/address.ts'
-import { Button, Choice } from './controls.tsx'
+import { Button } from './controls.tsx'
+import { Choice } from './fields.tsx'
 import type { Column, Sorting } from './layout.tsx'
 import styles from './sort.module.css'
 

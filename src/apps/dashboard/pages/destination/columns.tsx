@@ -1,8 +1,9 @@
 /** Maps keys of records to columns. */
 import type { ReactNode } from 'react'
 import type { ColumnMapping } from '../../../../contract/destination.ts'
-import { Button, Check, Choice, formStyles, TextField } from '../../ui/controls.tsx'
+import { Button, formStyles } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'
+import { Check, Choice, TextField } from '../../ui/fields.tsx'
 import { Soft } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
 import styles from './columns.module.css'

@@ -1,6 +1,6 @@
 /** One field of a destination's config, by its kind. */
 import type { ClipboardEvent } from 'react'
-import { Choice, TextArea, TextField } from '../../ui/controls.tsx'
+import { Choice, TextArea, TextField } from '../../ui/fields.tsx'
 import type { FormField } from './fields.ts'
 
 interface Props {

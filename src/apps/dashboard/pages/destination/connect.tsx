@@ -1,7 +1,7 @@
 /** Where records go: a connection string or separate fields, the table, and settings that are rarely needed. */
 import { type DestinationType, wordsOf } from '../../../../contract/destination-words.ts'
-import { TextField } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'
+import { TextField } from '../../ui/fields.tsx'
 import { Fold } from '../../ui/fold.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { ConfigField, pastedText } from './config-field.tsx'

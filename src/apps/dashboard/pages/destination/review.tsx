@@ -1,8 +1,8 @@
 /** How records are delivered: every setting with its default, and those that are rarely needed folded. */
 import type { ReactNode } from 'react'
 import { wordsOf } from '../../../../contract/destination-words.ts'
-import { Choice, TextField } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'
+import { Choice, TextField } from '../../ui/fields.tsx'
 import { Fold } from '../../ui/fold.tsx'
 import { Soft } from '../../ui/layout.tsx'
 import styles from './connect.module.css'

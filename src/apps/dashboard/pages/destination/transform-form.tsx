@@ -1,7 +1,8 @@
 /** The filter and the steps of a transform. */
 import { type TransformOp, transformOps } from '../../../../contract/transform-words.ts'
-import { Button, Choice, formStyles, TextArea, TextField } from '../../ui/controls.tsx'
+import { Button, formStyles } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'
+import { Choice, TextArea, TextField } from '../../ui/fields.tsx'
 import { Notice, Soft } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { type StepDraft, swapped, type TransformDraft, withStep } from './transform-draft.ts'

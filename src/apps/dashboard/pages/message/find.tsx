@@ -1,7 +1,8 @@
 /** Finds a message by its id, which the sender gets in the response to ingest. */
 import { useState } from 'react'
 import { useLocation } from 'wouter'
-import { Button, TextField } from '../../ui/controls.tsx'
+import { Button } from '../../ui/controls.tsx'
+import { TextField } from '../../ui/fields.tsx'
 import styles from './message.module.css'
 
 export function FindMessage() {

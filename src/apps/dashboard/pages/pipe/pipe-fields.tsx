@@ -1,7 +1,8 @@
 /** The fields of a pipe that its create and update forms share: enrichment of records, and allowed senders. */
 import type { GeoFieldKey, Pipe } from '../../../../contract/pipe.ts'
-import { Check, formStyles, TextField } from '../../ui/controls.tsx'
+import { formStyles } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'
+import { Check, TextField } from '../../ui/fields.tsx'
 import { Section, Soft } from '../../ui/layout.tsx'
 
 /** Each with the key that is suggested (docs/dev/contract.md#pipes). */
