@@ -218,3 +218,30 @@ t.test('pages without messages say why', async (t) => {
   t.same(problems, [])
   await close()
 })
+
+t.test(
+  'selected messages are replayed to a destination, with counts before and progress after',
+  async (t) => {
+    const { page, problems, close } = await dashboard.visit('admin')
+    await opened(page, `?pipe=${pipeId}`)
+    const before = sink.deliveries.length
+    await page.getByLabel(`Select ${short(ids[10])}`).check()
+    await page.getByLabel(`Select ${short(ids[12])}`).check()
+    await page.getByRole('button', { name: 'Replay 2 selected …' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Replay messages' })
+    await dialog.getByText('All 3 messages from the oldest to the newest selected one').waitFor()
+    await checked(t, page, 'dialog')
+    await shoot(page, 'replay-dialog')
+    await dialog.getByRole('button', { name: 'Replay 3 messages' }).click()
+    await dialog.getByText(/●\s*done/).waitFor()
+    await dialog.getByText('3 messages of 3 messages, 4 records stored.').waitFor()
+    await checked(t, page, 'progress')
+    t.equal(sink.deliveries.length, before + 4, 'one of the messages has two records')
+    await dialog.getByRole('link', { name: 'Follow it on the page of the lane' }).click()
+    const row = page.getByRole('table', { name: 'Replays' }).locator('tbody tr')
+    await row.getByText(/●\s*done/).waitFor()
+    await checked(t, page, 'lane')
+    t.same(problems, [])
+    await close()
+  },
+)

@@ -46,6 +46,7 @@ export type PipeList = SuccessBody<'listPipes'>
 export type PipeDetail = SuccessBody<'getPipe'>
 export type MessageDetail = SuccessBody<'getMessage'>
 export type MessageList = SuccessBody<'listMessages'>
+export type Replay = SuccessBody<'getReplay'>
 export type DestinationBody = RequestBody<'createDestination'>
 export type DestinationPatch = RequestBody<'updateDestination'>
 export type DestinationTestBody = RequestBody<'testDestination'>

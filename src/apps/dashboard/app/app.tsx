@@ -34,7 +34,7 @@ const MessagePage = lazy(() =>
   import('../pages/message/message.tsx').then((m) => ({ default: m.MessagePage })),
 )
 const MessagesPage = lazy(() =>
-  import('../pages/message/messages.tsx').then((m) => ({ default: m.MessagesPage })),
+  import('../pages/message/message.tsx').then((m) => ({ default: m.MessagesPage })),
 )
 const LanesPage = lazy(() => import('../pages/lanes/lanes.tsx').then((m) => ({ default: m.LanesPage })))
 const KeysPage = lazy(() => import('../pages/keys/keys.tsx').then((m) => ({ default: m.KeysPage })))

@@ -1,20 +1,20 @@
 /** A button that copies a text and confirms it for two seconds. */
-import { useEffect, useState } from 'react'
+import { type ReactNode, useEffect, useState } from 'react'
 import { Button } from './controls.tsx'
 
 const shownMs = 2_000
 
-/** `isSmall`: a sign instead of the label, for a row of a table. The text can then be copied elsewhere with the keyboard. */
+/** `icon`: shown instead of the label, in a row of a table. The text can be copied elsewhere with the keyboard. */
 export function Copy({
   text,
   what,
   label = 'Copy',
-  isSmall = false,
+  icon,
 }: {
   text: string
   what: string
   label?: string
-  isSmall?: boolean
+  icon?: ReactNode
 }) {
   const [outcome, setOutcome] = useState<'copied' | 'failed' | null>(null)
   useEffect(() => {
@@ -27,8 +27,7 @@ export function Copy({
     <Button
       look="plain"
       aria-label={outcome === null ? `${label}: ${what}` : undefined}
-      title={isSmall ? `${label}: ${what}` : undefined}
-      tabIndex={isSmall ? -1 : undefined}
+      tabIndex={icon === undefined ? undefined : -1}
       onClick={() =>
         copyText(text).then(
           () => setOutcome('copied'),
@@ -36,17 +35,8 @@ export function Copy({
         )
       }
     >
-      <span aria-live="polite">{outcome === null ? isSmall ? <CopyIcon /> : label : words[outcome]}</span>
+      <span aria-live="polite">{outcome === null ? (icon ?? label) : words[outcome]}</span>
     </Button>
-  )
-}
-
-function CopyIcon() {
-  return (
-    <svg width="14" height="14" viewBox="0 0 16 16" fill="none" stroke="currentColor" aria-hidden="true">
-      <rect x="5.5" y="5.5" width="8" height="8" rx="1.5" />
-      <path d="M3.5 10.5h-1v-8h8v1" />
-    </svg>
   )
 }
 

@@ -5,10 +5,10 @@ import { type LaneWord, laneWord, type MessageState } from '../../../contract/st
 import styles from './state.module.css'
 
 export type Tone = 'good' | 'warn' | 'bad' | 'off' | 'none'
-const marks: Record<Tone, string> = { good: '●', warn: '▲', bad: '■', off: '○', none: '–' }
+export const marks: Record<Tone, string> = { good: '●', warn: '▲', bad: '■', off: '○', none: '–' }
 
 /** The states of lanes and of messages in them, the worst first. */
-const tones: Record<LaneWord | MessageState, Tone> = {
+export const tones: Record<LaneWord | MessageState, Tone> = {
   stuck: 'bad',
   dropped: 'bad',
   blocked: 'off',
@@ -30,18 +30,6 @@ export function LaneState({ destination }: { destination: Pick<Destination, 'lan
 /** `text` is shown instead of the word. */
 export function Word({ word, text = word }: { word: LaneWord | MessageState; text?: string }) {
   return <Marked tone={tones[word]}>{text}</Marked>
-}
-
-/** Only the mark. `label` is its text for screen readers, and on hover. */
-export function Mark({ word, label }: { word: LaneWord | MessageState; label: string }) {
-  const tone = tones[word]
-  return (
-    <span className={`${styles.state} ${styles[tone]}`} role="img" aria-label={label} title={label}>
-      <span className={styles.mark} aria-hidden="true">
-        {marks[tone]}
-      </span>
-    </span>
-  )
 }
 
 export function PipeStatus({ pipe }: { pipe: Pick<Pipe, 'pipe_status'> }) {

@@ -23,6 +23,7 @@ import { LaneState } from '../../ui/state.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
 import { LaneUsage } from '../../ui/usage-chart.tsx'
 import { Gone, PipeCrumb } from '../pipe/crumbs.tsx'
+import { ReplaysSection } from '../replay/section.tsx'
 import { AttemptsSection } from './attempts.tsx'
 import { Blocking } from './blocking.tsx'
 import { DriftSection } from './drift.tsx'
@@ -89,6 +90,9 @@ function Lane({ destination, etag }: { destination: Destination; etag: string | 
       <Numbers destination={destination} />
       {wordsOf(destination.destination_type).isPulled ? null : (
         <AttemptsSection destination={destination} pipeName={pipeName} />
+      )}
+      {wordsOf(destination.destination_type).isPulled ? null : (
+        <ReplaysSection lane={{ pipeId, destinationId: id }} name={destinationName(pipeName, destination)} />
       )}
       <LatencySection
         pipeId={pipeId}

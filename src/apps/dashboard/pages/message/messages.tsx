@@ -1,5 +1,5 @@
 /** The messages of a pipe over time: filtered, searched, opened in a panel. */
-import { useEffect, useMemo } from 'react'
+import { useEffect, useMemo, useState } from 'react'
 import { Link } from 'wouter'
 import type { OverviewPipe } from '../../../../contract/overview.ts'
 import { bytes, count, counted } from '../../../../platform/quantities.ts'
@@ -10,8 +10,9 @@ import { Button, ButtonLink, formStyles } from '../../ui/controls.tsx'
 import { FailureNotice, Loading } from '../../ui/failure.tsx'
 import { CliTwin, Empty, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'
 import { exactTime } from '../../ui/text.tsx'
+import { ReplayDialog, type ReplayRange } from '../replay/replay-dialog.tsx'
 import { MessagePanel } from './panel.tsx'
-import { MessageRows } from './rows.tsx'
+import { type Message, MessageRows } from './rows.tsx'
 import {
   type MessageFilters,
   type MessagePage,
@@ -89,15 +90,25 @@ function Messages({
   }, [lastIngest])
   const set = useSetMessageFilters()
   const range = useHourRange()
+  const [selected, setSelected] = useState<readonly string[]>([])
+  const [isReplaying, setReplaying] = useState(false)
   return (
     <>
       <Toolbar pipe={pipe} pipes={pipes} filters={filters} />
       <Section
         title={`Messages of ${pipe.pipe_name}`}
         actions={
-          <Button disabled={search.isFetching} onClick={() => void refetch()}>
-            {search.isFetching ? 'Loading …' : 'Refresh'}
-          </Button>
+          <div className={formStyles.actions}>
+            {selected.length === 0 ? null : (
+              <Button onClick={() => setSelected([])}>Clear {count(selected.length)} selected</Button>
+            )}
+            <Button changes disabled={messages.length === 0} onClick={() => setReplaying(true)}>
+              {selected.length === 0 ? 'Replay this range …' : `Replay ${count(selected.length)} selected …`}
+            </Button>
+            <Button disabled={search.isFetching} onClick={() => void refetch()}>
+              {search.isFetching ? 'Loading …' : 'Refresh'}
+            </Button>
+          </div>
         }
       >
         {data === undefined ? (
@@ -111,13 +122,20 @@ function Messages({
             {messages.length === 0 ? (
               <Nothing pipe={pipe} filters={filters} pages={data.pages} />
             ) : (
-              <MessageRows pipe={pipe} messages={messages} />
+              <MessageRows pipe={pipe} messages={messages} selected={selected} onSelect={setSelected} />
             )}
             <More search={search} pages={data.pages} />
           </>
         )}
         <CliTwin command={equivalentCommand(pipe, filters, range.name)} />
       </Section>
+      {isReplaying && data !== undefined ? (
+        <ReplayDialog
+          pipe={pipe}
+          range={replayRange(messages, selected, data.pages[0]?.times)}
+          onClose={() => setReplaying(false)}
+        />
+      ) : null}
       {filters.openId === null ? null : (
         <MessagePanel
           msgId={filters.openId}
@@ -127,6 +145,17 @@ function Messages({
       )}
     </>
   )
+}
+
+/** From the oldest to the newest selected message; without a selection, the times of the page. */
+function replayRange(
+  messages: readonly Message[],
+  selected: readonly string[],
+  times: MessagePage['times'] | undefined,
+): ReplayRange {
+  const seqs = messages.filter((one) => selected.includes(one.msg_id)).map((one) => one.stream_seq)
+  if (seqs.length > 0) return { from: Math.min(...seqs), to: Math.max(...seqs) + 1, selected: seqs.length }
+  return { from: times?.since ?? 'earliest', to: times?.until ?? 'now', selected: null }
 }
 
 /** Says why nothing is shown, and what to do. */

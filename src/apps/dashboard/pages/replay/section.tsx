@@ -1,0 +1,43 @@
+/** The replays of a lane: those that wait or run, and recent ones. */
+import { useQuery } from '@tanstack/react-query'
+import { command } from '../../../client/cli-twin.ts'
+import type { LaneRef } from '../../../client/workspace.ts'
+import { api } from '../../data/api.ts'
+import { destinationEveryMs } from '../../data/queries.ts'
+import { CliTwin, Section, Table } from '../../ui/layout.tsx'
+import { Ago, Outside } from '../../ui/text.tsx'
+import { CancelReplay, isOpen, pathOf, ReplayProgress, ReplayState } from './progress.tsx'
+
+const shownRecent = 5
+const openEveryMs = 2_000
+
+/** Not shown for a lane without replays. */
+export function ReplaysSection({ lane, name }: { lane: LaneRef; name: string }) {
+  const { data } = useQuery({
+    queryKey: ['pipe', lane.pipeId, 'replays', lane.destinationId],
+    queryFn: async ({ signal }) =>
+      (await api.call('listReplays', { path: pathOf(lane), signal })).body.replays,
+    refetchInterval: ({ state }) => (state.data?.some(isOpen) ? openEveryMs : destinationEveryMs),
+  })
+  if (data === undefined || data.length === 0) return null
+  const open = data.filter(isOpen)
+  const rows = [...open, ...data.filter((one) => !isOpen(one)).slice(0, shownRecent)]
+  return (
+    <Section title="Replays">
+      <Table
+        caption="Replays"
+        rows={rows}
+        keyOf={(one) => one.replay_id}
+        columns={[
+          { label: 'Began', cell: (one) => <Ago at={one.started_ts ?? one.created_ts} />, isShort: true },
+          { label: 'State', cell: (one) => <ReplayState replay={one} />, isShort: true },
+          { label: 'Range', cell: (one) => <Outside text={`${one.from} to ${one.to}`} /> },
+          { label: 'Progress', cell: (one) => <ReplayProgress replay={one} /> },
+          { label: 'By', cell: ({ created_by: by }) => <Outside text={by.name ?? by.kind} /> },
+          { label: '', cell: (one) => <CancelReplay lane={lane} replay={one} /> },
+        ]}
+      />
+      <CliTwin command={command('lanes', 'replays', name)} />
+    </Section>
+  )
+}
