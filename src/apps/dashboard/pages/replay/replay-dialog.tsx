@@ -26,6 +26,8 @@ export interface ReplayRange {
   to: number | string
   /** The number of selected messages. Null: the range of times of the page. */
   selected: number | null
+  /** The page shows only some messages of the range. */
+  isFiltered: boolean
 }
 
 interface ReplayDialogProps {
@@ -109,6 +111,11 @@ function Planned({
             <Notice kind="warn">
               All {counted(data.messages, 'message')} from the oldest to the newest selected one are replayed,
               not only the {count(range.selected)} selected.
+            </Notice>
+          ) : null}
+          {range.selected === null && range.isFiltered ? (
+            <Notice kind="warn">
+              The filters of the page do not apply: every message of the range is replayed.
             </Notice>
           ) : null}
           {data.pending_messages > 0 ? (
