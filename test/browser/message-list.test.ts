@@ -241,6 +241,10 @@ t.test(
     const row = page.getByRole('table', { name: 'Replays' }).locator('tbody tr')
     await row.getByText(/●\s*done/).waitFor()
     await checked(t, page, 'lane')
+    await opened(page, `?pipe=${pipeId}&state=parked`)
+    await page.getByRole('button', { name: 'Replay this range …' }).click()
+    await dialog.getByText('The filters of the page do not apply').waitFor()
+    await dialog.getByRole('button', { name: 'Cancel' }).click()
     t.same(problems, [])
     await close()
   },

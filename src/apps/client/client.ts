@@ -47,6 +47,7 @@ export type PipeDetail = SuccessBody<'getPipe'>
 export type MessageDetail = SuccessBody<'getMessage'>
 export type MessageList = SuccessBody<'listMessages'>
 export type Replay = SuccessBody<'getReplay'>
+export type ReplayPlan = SuccessBody<'planReplay'>
 export type DestinationBody = RequestBody<'createDestination'>
 export type DestinationPatch = RequestBody<'updateDestination'>
 export type DestinationTestBody = RequestBody<'testDestination'>

@@ -132,7 +132,10 @@ function Messages({
       {isReplaying && data !== undefined ? (
         <ReplayDialog
           pipe={pipe}
-          range={replayRange(messages, selected, data.pages[0]?.times)}
+          range={{
+            ...replayRange(messages, selected, data.pages[0]?.times),
+            isFiltered: hasFilters(filters),
+          }}
           onClose={() => setReplaying(false)}
         />
       ) : null}
@@ -147,12 +150,16 @@ function Messages({
   )
 }
 
+function hasFilters({ laneId, state, where, msgId }: MessageFilters): boolean {
+  return [laneId, state, where, msgId].some((one) => one !== null)
+}
+
 /** From the oldest to the newest selected message; without a selection, the times of the page. */
 function replayRange(
   messages: readonly Message[],
   selected: readonly string[],
   times: MessagePage['times'] | undefined,
-): ReplayRange {
+): Omit<ReplayRange, 'isFiltered'> {
   const seqs = messages.filter((one) => selected.includes(one.msg_id)).map((one) => one.stream_seq)
   if (seqs.length > 0) return { from: Math.min(...seqs), to: Math.max(...seqs) + 1, selected: seqs.length }
   return { from: times?.since ?? 'earliest', to: times?.until ?? 'now', selected: null }
@@ -171,7 +178,7 @@ function Nothing({
   const set = useSetMessageFilters()
   const range = useHourRange()
   const setRange = useSetHourRange()
-  const hasFilter = [filters.laneId, filters.state, filters.where, filters.msgId].some((one) => one !== null)
+  const hasFilter = hasFilters(filters)
   if (pipe.last_ingest_ts === null && !hasFilter)
     return (
       <Empty title="This pipe has not received any records yet">

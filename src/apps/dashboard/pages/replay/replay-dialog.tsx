@@ -6,7 +6,7 @@ import { wordsOf } from '../../../../contract/destination-words.ts'
 import type { OverviewPipe } from '../../../../contract/overview.ts'
 import { bytes, count, counted } from '../../../../platform/quantities.ts'
 import { command, destinationName } from '../../../client/cli-twin.ts'
-import type { Replay } from '../../../client/client.ts'
+import type { Replay, ReplayPlan } from '../../../client/client.ts'
 import type { LaneRef } from '../../../client/workspace.ts'
 import { api, change } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
@@ -26,6 +26,8 @@ export interface ReplayRange {
   to: number | string
   /** The number of selected messages. Null: the range of times of the page. */
   selected: number | null
+  /** The page shows only some messages of the range. */
+  isFiltered: boolean
 }
 
 interface ReplayDialogProps {
@@ -92,37 +94,7 @@ function Planned({
   const { data } = plan
   return (
     <>
-      {data === undefined ? (
-        <Loading error={plan.error} lines={4} />
-      ) : (
-        <>
-          <Facts
-            facts={[
-              ['Messages', count(data.messages)],
-              ['Records', count(data.records)],
-              ['Size', bytes(data.bytes)],
-              ['From', data.first_ts === null ? '–' : exactTime(data.first_ts)],
-              ['To', data.last_ts === null ? '–' : exactTime(data.last_ts)],
-            ]}
-          />
-          {range.selected !== null && data.messages > range.selected ? (
-            <Notice kind="warn">
-              All {counted(data.messages, 'message')} from the oldest to the newest selected one are replayed,
-              not only the {count(range.selected)} selected.
-            </Notice>
-          ) : null}
-          {data.pending_messages > 0 ? (
-            <Soft>
-              {counted(data.pending_messages, 'message')} of the range are not delivered yet: the lane
-              delivers them by itself.
-            </Soft>
-          ) : null}
-          {data.is_complete ? null : <Soft>Older messages of the range are no longer kept.</Soft>}
-          <Soft>
-            The destination receives these records again. The lane continues with new messages meanwhile.
-          </Soft>
-        </>
-      )}
+      {data === undefined ? <Loading error={plan.error} lines={4} /> : <Counts plan={data} range={range} />}
       <FailureNotice failure={begin.error} />
       <div className={formStyles.actions}>
         <Button
@@ -147,6 +119,44 @@ function Planned({
           '--yes',
         )}
       />
+    </>
+  )
+}
+
+/** The result of the dry run, and what is different from what the user may expect. */
+function Counts({ plan: data, range }: { plan: ReplayPlan; range: ReplayRange }) {
+  return (
+    <>
+      <Facts
+        facts={[
+          ['Messages', count(data.messages)],
+          ['Records', count(data.records)],
+          ['Size', bytes(data.bytes)],
+          ['From', data.first_ts === null ? '–' : exactTime(data.first_ts)],
+          ['To', data.last_ts === null ? '–' : exactTime(data.last_ts)],
+        ]}
+      />
+      {range.selected !== null && data.messages > range.selected ? (
+        <Notice kind="warn">
+          All {counted(data.messages, 'message')} from the oldest to the newest selected one are replayed, not
+          only the {count(range.selected)} selected.
+        </Notice>
+      ) : null}
+      {range.selected === null && range.isFiltered ? (
+        <Notice kind="warn">
+          The filters of the page do not apply: every message of the range is replayed.
+        </Notice>
+      ) : null}
+      {data.pending_messages > 0 ? (
+        <Soft>
+          {counted(data.pending_messages, 'message')} of the range are not delivered yet: the lane delivers
+          them by itself.
+        </Soft>
+      ) : null}
+      {data.is_complete ? null : <Soft>Older messages of the range are no longer kept.</Soft>}
+      <Soft>
+        The destination receives these records again. The lane continues with new messages meanwhile.
+      </Soft>
     </>
   )
 }
