@@ -39,6 +39,8 @@ const bodies: Record<string, unknown> = {
   updateDestination: { destination_max_retry_seconds: 1 },
   setDestinationStatus: { destination_status: 'blocked' },
   rewindDestination: { to: 'earliest' },
+  planReplay: { from: 'earliest', to: 'now' },
+  createReplay: { from: 'earliest', to: 'now' },
   putLimits: Object.fromEntries(Object.keys(fullLimits).map((key) => [key, 1])),
   addAllowedOrigin: { origin_domain: 'https://evil.test' },
   updateUser: { password: 'of a stranger' },

@@ -39,6 +39,7 @@ const notWalked: Record<string, Record<string, string>> = {
   'stuck-lanes': {
     'pipectl http://': 'the screen of top: test/world/tui runs it',
     'lane              sensors': 'the screen of top',
+    'pipectl messages orders/warehouse': 'test/unit/cli/messages.test.ts runs messages with each filter',
     'pipectl tail orders': 'runs until it is interrupted: test/unit/cli/tail.test.ts runs tail',
   },
   pull: { ' pipe ──▶ lane': 'a drawing' },
