@@ -100,8 +100,7 @@ function Planned({
         <Button
           look="primary"
           changes
-          disabled={data === undefined || data.messages === 0}
-          isBusy={begin.isPending}
+          disabled={data === undefined || data.messages === 0 || begin.isPending}
           onClick={() => begin.mutate(undefined, { onSuccess: ({ body: replay }) => onBegun(replay) })}
         >
           {data === undefined ? 'Replay' : `Replay ${counted(data.messages, 'message')}`}
@@ -166,9 +165,7 @@ function Running({ lane, first, onClose }: { lane: LaneRef; first: Replay; onClo
   const replay = useReplay(lane, first)
   return (
     <>
-      <div role="status">
-        <ReplayState replay={replay} />
-      </div>
+      <ReplayState replay={replay} />
       <ReplayProgress replay={replay} />
       <Soft>
         The replay continues when this window is closed.{' '}
