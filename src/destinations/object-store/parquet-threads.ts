@@ -35,7 +35,7 @@ import { Thread, ThreadPool, threadEntry } from '../../platform/threads.ts'
 import { type Batch, DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
 import { untilStopped } from '../guards.ts'
 import type { ParquetSchema } from './parquet.ts'
-import { BatchPortions, type Portion } from './parquet-portions.ts'
+import { BatchPortions, type Portion } from '../batch-portions.ts'
 
 export interface ParquetFile {
   rowCount: number

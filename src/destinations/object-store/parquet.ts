@@ -26,7 +26,7 @@ import {
   parquetColumns,
   receivedAtCell,
 } from './parquet-columns.ts'
-import { type Place, type Portion, PortionReader } from './parquet-portions.ts'
+import { type Place, type Portion, PortionReader } from '../batch-portions.ts'
 
 type WriterOptions = ConstructorParameters<typeof ParquetWriter>[0]
 type SchemaElement = WriterOptions['schema'][number]
