@@ -75,12 +75,7 @@ class Inference {
   #existing: readonly ExistingColumn[] | null = null
   #tableExists: boolean | null = null
 
-  constructor(
-    table: string,
-    request: InferRequest,
-    observed: Observed,
-    dialect: InferDialect,
-  ) {
+  constructor(table: string, request: InferRequest, observed: Observed, dialect: InferDialect) {
     this.#table = table
     this.#request = request
     this.#observed = observed
@@ -135,9 +130,11 @@ class Inference {
   #statements(columns: readonly NewColumn[]): string[] {
     const { table, quote, primaryKey, tableOptions, addsSeveral } = this.#dialect
     const lines = columns.map(
-      ({ name, dataType, isPrimaryKey }) => `${quote(name)} ${dataType}${isPrimaryKey ? ` ${primaryKey}` : ''}`,
+      ({ name, dataType, isPrimaryKey }) =>
+        `${quote(name)} ${dataType}${isPrimaryKey ? ` ${primaryKey}` : ''}`,
     )
-    if (this.#existing === null) return [`CREATE TABLE ${table} (\n  ${lines.join(',\n  ')}\n)${tableOptions}`]
+    if (this.#existing === null)
+      return [`CREATE TABLE ${table} (\n  ${lines.join(',\n  ')}\n)${tableOptions}`]
     const added = lines.map((column) => `  ADD COLUMN ${column}`)
     return addsSeveral
       ? [`ALTER TABLE ${table}\n${added.join(',\n')}`]

@@ -39,14 +39,16 @@ export interface ProposedType {
 export type TypeOrNot = ProposedType | { dataType: null; reason: string }
 
 export function typeFor(observation: Observation, server: Server): TypeOrNot {
-  const { facts } = observation
-  const isPostgres = server.dialect === 'postgresql'
-  if (facts.hasLoneSurrogate)
+  if (observation.facts.hasLoneSurrogate)
     return { dataType: null, reason: 'A value contains half a surrogate pair, which is not valid text.' }
-  if (facts.hasNul && isPostgres)
-    return { dataType: null, reason: 'A value contains a NUL character, which PostgreSQL cannot store.' }
   const kinds = valueKinds.filter((kind) => kind !== 'null' && (observation.kinds[kind] ?? 0) > 0)
-  if (server.dialect === 'sqlite') return sqliteType(observation, kinds)
+  return server.dialect === 'sqlite' ? sqliteType(observation, kinds) : serverType(observation, kinds, server)
+}
+
+function serverType(observation: Observation, kinds: readonly ValueKind[], server: Server): TypeOrNot {
+  const isPostgres = server.dialect === 'postgresql'
+  if (observation.facts.hasNul && isPostgres)
+    return { dataType: null, reason: 'A value contains a NUL character, which PostgreSQL cannot store.' }
   const text = (reason: string) => proposed(isPostgres ? 'text' : 'longtext', 'string', reason)
   const are = (...allowed: ValueKind[]) => kinds.every((kind) => allowed.includes(kind))
   if (kinds.length === 0) return text('Only null so far: text can store any value.')
@@ -91,11 +93,17 @@ function sqliteType(observation: Observation, kinds: readonly ValueKind[]): Prop
     if (isInt64) return proposed('INTEGER', 'number', 'Whole numbers that fit 64 bits.')
     return hasLongNumber || hasHugeNumber
       ? text('Numbers with more digits than a column can store: stored as text.')
-      : proposed('REAL', 'number', 'Numbers with a fraction. A number with more digits than REAL keeps is rejected.')
+      : proposed(
+          'REAL',
+          'number',
+          'Numbers with a fraction. A number with more digits than REAL keeps is rejected.',
+        )
   }
   if (are('string', 'uuid', 'date', 'time'))
     return text(kinds.length === 1 ? 'Text.' : 'Text of several kinds.')
-  const reason = are('object', 'array') ? 'Objects or arrays, as JSON.' : `Mixed, as text: ${kinds.join(', ')}.`
+  const reason = are('object', 'array')
+    ? 'Objects or arrays, as JSON.'
+    : `Mixed, as text: ${kinds.join(', ')}.`
   return proposed('TEXT', mostFrequent(observation, kinds), reason)
 }
 
