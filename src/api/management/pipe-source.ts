@@ -86,7 +86,8 @@ function settingErrors(type: PipeSource['type'], settings: Readonly<Record<strin
 function templateErrors(settings: Readonly<Record<string, unknown>>): FieldErrors {
   const { template, timestamp_header: timestampHeader } = settings
   if (typeof template !== 'string') return {}
-  if (!template.includes('{body}')) return { 'pipe_source.template': 'must contain {body}' }
+  // Each one is hashed, before the sender is known.
+  if (template.split('{body}').length !== 2) return { 'pipe_source.template': 'must contain {body} once' }
   const lacksHeader = template.includes('{timestamp}') && timestampHeader === undefined
   return lacksHeader ? { 'pipe_source.timestamp_header': 'is required, because {timestamp} is signed' } : {}
 }
