@@ -1,18 +1,20 @@
 /** `pipectl ingest` of large inputs while the daemon, the command or the store fails: each record of the input once. */
 import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { closeSync, openSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs'
 import path from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { gzipSync } from 'node:zlib'
 import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3'
 import { parquetWriteBuffer } from 'hyparquet-writer'
 import t from 'tap'
 import { cliEnv, finished, makeHome, removeHome, runCli, spawnCli, startCli } from '../support/cli.ts'
 import { binary, cleanEnv, startDaemon } from '../support/daemon.ts'
+import { freePort } from '../support/free-port.ts'
 import { startS3 } from '../support/s3.ts'
 import { until } from '../support/until.ts'
 
-const daemon = await startDaemon()
+const daemon = await startDaemon({ args: ['--listen', `127.0.0.1:${await freePort()}`] })
 const home = makeHome()
 const s3 = await startS3('archive')
 t.teardown(async () => {
@@ -41,7 +43,7 @@ async function pipeWithPull(name: string): Promise<string> {
 }
 
 async function pulled(name: string): Promise<string[]> {
-  const ran = await runCli(['pull', `${name}/pull`, '-o', 'ndjson'], { env, timeoutMs: 120_000 })
+  const ran = await runCli(['pull', `${name}/pull`, '-o', 'ndjson'], { env, timeoutMs: 60_000 })
   if (ran.code !== 0) throw new Error(ran.stderr)
   return ran.stdout.split('\n').filter((line) => line !== '')
 }
@@ -95,12 +97,12 @@ for (const compressed of [false, true]) {
       t.ok(before < total, 'it was killed in the middle')
 
       const second = startCli(args, { env })
-      const secondEnd = finished(second)
+      const secondEnd = finished(second, 60_000)
       await until('more is accepted', async () => (await acceptedRecords(pipeId)) > before + 3_000, {
         everyMs: 5,
       })
       await daemon.kill()
-      await daemon.restart()
+      await daemon.start()
       const ended = await secondEnd
       t.equal(ended.code, 0, ended.stderr)
       t.ok(isEachOnce(await pulled(name), total), 'each once, in the order of the file')
@@ -207,34 +209,32 @@ t.test('rejected and malformed rows are named by file and line, counted, and set
   t.same(await pulled('aside'), ['{"id":"0","text":"a"}', '{"id":"3","text":"d"}'])
 })
 
-/** Runs `pipectl` with a small heap, and returns its end and its largest resident size in MiB. */
-async function inLittleMemory(
-  args: readonly string[],
-  input: (write: (chunk: Buffer) => Promise<boolean>) => Promise<void>,
-) {
+/** Runs `pipectl` with a small heap. Resolves with its end and its largest resident size in MiB. */
+async function inLittleMemory(args: readonly string[], input: Iterable<Buffer> = []) {
   const child = spawn(process.execPath, ['--max-old-space-size=128', binary, ...args], { env: cleanEnv(env) })
-  const end = finished(child)
   let peakMiB = 0
-  child.stdin.on('error', () => {})
-  await input(async (chunk) => {
-    if (child.exitCode !== null || !child.stdin.writable) return false
+  const measuring = setInterval(() => {
+    if (child.exitCode !== null) return
     const status = readFileSync(`/proc/${child.pid}/status`, 'utf8')
     peakMiB = Math.max(peakMiB, Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024)
-    if (!child.stdin.write(chunk)) await Promise.race([once(child.stdin, 'drain'), once(child, 'exit')])
-    return true
-  })
-  child.stdin.end()
-  return { ...(await end), peakMiB }
+  }, 20)
+  const end = finished(child)
+  // It stops reading when it ends.
+  await pipeline(Readable.from(input), child.stdin).catch(() => {})
+  const ended = await end
+  clearInterval(measuring)
+  return { ...ended, peakMiB }
 }
 
 t.test('input without an end is a clear error in little memory', async (t) => {
   await pipeWithPull('hostile')
   const chunk = Buffer.alloc(1024 * 1024, 'y')
   const endless = async (start: string, format: string, message: RegExp) => {
-    const ran = await inLittleMemory(['ingest', 'hostile', '--format', format], async (write) => {
-      await write(Buffer.from(start))
-      for (let sent = 0; sent < 10_000 && (await write(chunk)); sent += 1);
-    })
+    const input = (function* () {
+      yield Buffer.from(start)
+      for (let sent = 0; sent < 10_000; sent += 1) yield chunk
+    })()
+    const ran = await inLittleMemory(['ingest', 'hostile', '--format', format], input)
     t.equal(ran.code, 1, ran.stderr)
     t.match(ran.stderr, message)
     t.ok(ran.peakMiB < 400, `${ran.peakMiB} MiB`)
@@ -252,9 +252,7 @@ t.test('a gzip bomb, a JSON array that is nested 100,000 deep', async (t) => {
   writeSync(fd, gzipSync('a,b\n1,2\n3,'))
   for (let part = 0; part < 160; part += 1) writeSync(fd, zeros)
   closeSync(fd)
-  const ran = await inLittleMemory(['ingest', 'bombs', bomb], async (write) => {
-    while (await write(Buffer.from(' '))) await new Promise((resolve) => setImmediate(resolve))
-  })
+  const ran = await inLittleMemory(['ingest', 'bombs', bomb])
   t.match(ran, { code: 1, stderr: /bomb\.csv\.gz, line 3: the row does not end within 16 MiB/ })
   t.ok(ran.peakMiB < 400, `${ran.peakMiB} MiB`)
   rmSync(bomb)

@@ -76,9 +76,7 @@ t.test('types keep every digit; empty is null; a value of another type is named'
 
 t.test('the delimiter is found in the header line or given; names can be given', async (t) => {
   for (const delimiter of [',', ';', '\t', '|']) {
-    t.same(texts(split(`"a,;",b\n`.replace(',b', `${delimiter}b`) + `1${delimiter}2`)), [
-      '{"a,;":"1","b":"2"}',
-    ])
+    t.same(texts(split(`"a,;"${delimiter}b\n1${delimiter}2`)), ['{"a,;":"1","b":"2"}'])
   }
   t.same(texts(split('a,b;c\n1,2;3', { delimiter: parseDelimiter(';') })), ['{"a,b":"1,2","c":"3"}'])
   t.same(texts(split('1,2', { header: ['x', 'y'] })), ['{"x":"1","y":"2"}'])

@@ -67,7 +67,7 @@ export class CsvSplitter implements Splitter {
   #held: Buffer = Buffer.alloc(0)
   #offset: number
   #lines: number
-  /** Of the scanned row: begin and end of each value, and 1 if it was in quotation marks, 2 if those contain `""`. */
+  /** Begin and end of each value of the scanned row, and 1 if it was in quotation marks, 2 if those contain `""`. */
   #begins = new Int32Array(256)
   #ends = new Int32Array(256)
   #quoted = new Uint8Array(256)

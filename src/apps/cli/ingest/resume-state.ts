@@ -34,7 +34,7 @@ export interface UnfinishedBatch {
 
 export interface ResumeState extends StartAt, BatchLimits {
   run: string
-  /** Of the content before the offset: see StoredSource. */
+  /** Covers the content before the offset: see StoredSource. */
   fingerprint: string
   unfinished: UnfinishedBatch | null
   /** The complete input was sent. */

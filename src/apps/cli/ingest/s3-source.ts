@@ -28,6 +28,9 @@ export interface S3Options {
   onWait: (reason: string, waitMs: number) => void
 }
 
+/** Reading again can help. */
+class StoreUnreachable extends Failure {}
+
 interface S3Address {
   bucket: string
   key: string
@@ -160,7 +163,7 @@ async function* chunksOf(
       const failure = failureOf(error, name, signal)
       failures += 1
       const waitMs = backoffMs(failures, 500, longestWaitMs)
-      if (failure.exitCode !== exitCodes.unreachable || Date.now() + waitMs > deadline) throw failure
+      if (!(failure instanceof StoreUnreachable) || Date.now() + waitMs > deadline) throw failure
       onWait(failure.message, waitMs)
       await setTimeout(waitMs, undefined, { signal })
     }
@@ -207,7 +210,7 @@ function failureOf(error: unknown, name: string, signal: AbortSignal): Failure {
   if (/region/i.test(error instanceof Error ? error.message : '') && status === 0) {
     return usageFailure(`${name}: no region is set`, 'set AWS_REGION, or the region of the profile', error)
   }
-  return new Failure(exitCodes.unreachable, `${name}: the store cannot be read (${code})`, again, error)
+  return new StoreUnreachable(exitCodes.failed, `${name}: the store cannot be read (${code})`, again, error)
 }
 
 function factsOf(error: unknown): { code: string; status: number } {

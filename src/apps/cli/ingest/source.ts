@@ -38,7 +38,7 @@ const readAsync = promisify(readFile)
 export interface StoredSource {
   /** For messages. */
   name: string
-  /** What the source is, without its content: the address. Null: it cannot be read again (stdin). */
+  /** The address of the source, without its content. Null: it cannot be read again (stdin). */
   identity: string | null
   /** Changes when the content changes: size and modification time, or ETag. */
   version: string
