@@ -58,7 +58,7 @@ export const resourceLimits = {
   parquetGroupBytes: 8 * MiB,
   parquetGroupCells: 1_000_000,
   /** Bytes of records that are copied to the Parquet thread in one step. A larger record is copied alone. */
-  parquetPortionBytes: 1 * MiB,
+  portionBytes: 1 * MiB,
   /**
    * Young generation of the Parquet thread's heap, in MiB. Small, because columns that are encoded live longer than any
    * young generation. With 16 the heap grew to 89 MiB instead of 59, in the same CPU time.
@@ -316,10 +316,11 @@ export const resourceLimits = {
    */
   hookHeaderCharacters: 4 * KiB,
   hookSignatures: 16,
-  /** Characters of a challenge, and bytes of a body that is searched for one, or for the id of the delivery. */
+  /** Characters of a challenge, and bytes of a body that is searched for one. */
   hookChallengeCharacters: 1_000,
   hookChallengeBytes: 8 * KiB,
-  hookIdBodyBytes: 256 * KiB,
+  /** Bytes of a body that is parsed for the id of the delivery, or because its fields are signed (Twilio). */
+  hookParsedBytes: 256 * KiB,
   /** Fields of a form, and bytes of a form whose fields are read. A form with one JSON payload has the limit of bodies. */
   formFields: 1_000,
   formBytes: 1 * MiB,

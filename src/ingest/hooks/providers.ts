@@ -115,7 +115,7 @@ export function verifySlack({ secrets, settings }: SourceOf<'slack'>, request: H
 
 /** Only events have one: Slack repeats neither interactions nor commands. */
 function slackEventId(body: Uint8Array): string | undefined {
-  return body.length > resourceLimits.hookIdBodyBytes
+  return body.length > resourceLimits.hookParsedBytes
     ? undefined
     : (plainMember(asBuffer(body), 'event_id') ?? undefined)
 }

@@ -17,9 +17,9 @@ export function refused(reason: HookRefusal): Refused {
 
 /** The value of a header that has to be present; or the reason to reject the request. */
 export function required({ headers }: HookRequest, name: string): string | Refused {
-  const value = headers(name)?.trim() ?? ''
-  if (value === '') return refused('missing_signature')
-  return value.length > resourceLimits.hookHeaderCharacters ? refused('malformed') : value
+  const value = headers(name) ?? ''
+  if (value.length > resourceLimits.hookHeaderCharacters) return refused('malformed')
+  return value.trim() || refused('missing_signature')
 }
 
 export interface Signed {

@@ -54,6 +54,8 @@ function signedFields({ query, headers, body }: HookRequest): string | Refused {
     return isSameSecret(bodyHash.toLowerCase(), hash) ? '' : refused('wrong_signature')
   }
   if (body.length === 0) return ''
+  // The fields are read before the sender is known.
+  if (body.length > resourceLimits.hookParsedBytes) return refused('malformed')
   const fields = hookBodyForm(headers('content-type') ?? '') === 'form' ? formFields(body) : null
   return fields === null ? refused('malformed') : sortedText(fields)
 }
