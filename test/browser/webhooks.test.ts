@@ -113,7 +113,7 @@ t.test('with the keyboard alone: from the pipe to the first event, and to it in 
     'the body does not name the event',
   )
   await typeInto(page, 'Headers to keep', 'X-GitHub-Event\nUser-Agent')
-  await tabTo(page, 'Keep the raw bodyThe body exactly as it was sent, as text under the key raw_body.')
+  await tabTo(page, 'Keep the raw bodyThe body exactly as it was sent, as text under the key raw_body')
   await page.keyboard.press('Space')
   await press(page, 'Accept webhooks')
   await page.getByText('Waiting for the first event.').waitFor()

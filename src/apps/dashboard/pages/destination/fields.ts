@@ -34,6 +34,8 @@ const pairs = [
   ['format', 'compression'],
   ['method', 'body_format'],
   ['ack_mode', 'lease_seconds'],
+  ['algorithm', 'encoding'],
+  ['timestamp_header', 'id_header'],
 ]
 const paired = new Set(pairs.flat())
 

@@ -1,4 +1,4 @@
-/** What to do about requests that were rejected. */
+/** The next step after requests were rejected, by reason. */
 import type { HookRefusal } from '../../../../contract/source-words.ts'
 
 export const adviceOf: Readonly<Record<HookRefusal, string>> = {

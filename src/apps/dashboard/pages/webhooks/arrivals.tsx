@@ -67,7 +67,7 @@ function useFirst(pipeId: string, since: string, hasArrived: boolean) {
   return data ?? null
 }
 
-/** Of the last 24 hours, by reason. Their bodies are not kept. */
+/** Counts of the last 24 hours, by reason. Bodies are not kept. */
 export function Rejected({ pipeId }: { pipeId: string }) {
   const { data, error } = useQuery({
     queryKey: ['pipe', pipeId, 'rejected-hooks'],
@@ -100,7 +100,10 @@ export function Rejected({ pipeId }: { pipeId: string }) {
               },
             ]}
           />
-          <Soft>In the last 24 hours. Rejected bodies are not kept; the provider sends them again.</Soft>
+          <Soft>
+            In the last 24 hours. Rejected bodies are not kept. Many providers repeat an event that was
+            rejected.
+          </Soft>
         </>
       )}
     </Section>

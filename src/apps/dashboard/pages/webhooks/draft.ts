@@ -6,7 +6,7 @@ import { changedConfig, newConfig, type Texts, textsOfEntries } from '../destina
 export interface SourceDraft {
   type: SourceType
   settings: Texts
-  /** Of a new source. Those of a stored one are changed one by one. */
+  /** Only a new source has it in the form: stored secrets are changed one by one. */
   secret: string
   /** Names, one per line. */
   headers: string

@@ -95,7 +95,7 @@ function Entered(props: Props) {
   )
 }
 
-/** Of a source with a secret URL. Its tokens are made, and never entered. */
+/** For a source with a secret URL, whose tokens are made and never entered. */
 function Addresses(props: Props) {
   const { source, onToken } = props
   const add = useSecretsChange(props)

@@ -107,7 +107,7 @@ export function SourceForm(props: Props) {
   )
 }
 
-/** What the provider and pipectl have to know of each other. */
+/** The address for the provider, and the secret and settings that it shares with pipectl. */
 function Connection({
   type,
   url,
