@@ -13,7 +13,8 @@ export function rowObjects(columns: TableRows['columns'], rows: readonly string[
   return rows.map((row) => `{${row.map((cell, index) => `${keys[index]}:${cell}`).join(',')}}`)
 }
 
-function uniqueNames(names: readonly string[]): string[] {
+/** A repeated name gets a number that no other column has. */
+export function uniqueNames(names: readonly string[]): string[] {
   const used = new Set(names)
   const seen = new Set<string>()
   return names.map((name) => {
