@@ -126,6 +126,9 @@ export const errorCatalogue = {
   buffer_unavailable: unavailable(
     'The records could not be stored. Nothing was kept; it is safe to send the request again.',
   ),
+  // Webhooks
+  hook_not_found: notFound('No such webhook address.'),
+  hook_rejected: unauthenticated('The webhook could not be verified; see reason.'),
   // Pull
   invalid_destination_id: badRequest('The destination id in the path is not a UUID.'),
   invalid_wait_ms: badRequest('wait_ms must be a whole number of milliseconds, 0 or more.'),

@@ -55,11 +55,14 @@ export interface Operation {
   method: Method
   /** With parameters in braces. Each is a UUID. */
   path: string
-  /** The module that serves it. `health` is available on every address; `ingest` and `pull` on `{data_url}`. */
-  area: 'management' | 'tail' | 'health' | 'ingest' | 'pull'
+  /** The module that serves it. `health` is available on every address; `ingest`, `hooks` and `pull` on `{data_url}`. */
+  area: 'management' | 'tail' | 'health' | 'ingest' | 'hooks' | 'pull'
   summary: string
   description?: string
-  /** `key`: requires a Bearer key. `pipe`: the pipe decides. */
+  /**
+   * `key`: requires a Bearer key. `pipe`: the pipe decides. `none`: no key; webhooks are verified by the source of
+   * their pipe instead.
+   */
   auth: 'none' | 'key' | 'pipe'
   /**
    * The right that a signed-in user needs. Default: `read` for GET, `manage` for other methods. `read` for another method: it
@@ -133,6 +136,7 @@ export function scopeOf({
     case 'tail':
       return method === 'GET' || needs === 'read' ? 'read' : 'manage'
     case 'health':
+    case 'hooks':
       return null
   }
 }

@@ -4,7 +4,7 @@
  */
 import type { Static, TSchema } from 'typebox'
 import { alertOperations, auditOperations, userOperations } from './administration-operations.ts'
-import { healthOperations, ingestOperations, pullOperations } from './data-operations.ts'
+import { healthOperations, hookOperations, ingestOperations, pullOperations } from './data-operations.ts'
 import { destinationOperations } from './destination-operations.ts'
 import { messageOperations } from './message-operations.ts'
 import type { Operation } from './operation.ts'
@@ -29,6 +29,7 @@ export const operations = [
   ...alertOperations,
   ...healthOperations,
   ...ingestOperations,
+  ...hookOperations,
   ...pullOperations,
 ] as const satisfies readonly Operation[]
 

@@ -322,6 +322,20 @@ export const resourceLimits = {
    * times their text, and the garbage collector needs the same amount again to move them.
    */
   parserHeapPerBodyByte: 50,
+  /**
+   * Webhooks, whose sender is unknown until the signature is verified: characters of a header that is read for it, and
+   * signatures in it. Providers send one per secret of a rotation.
+   */
+  hookHeaderCharacters: 4 * KiB,
+  hookSignatures: 16,
+  /** Characters of a challenge, and bytes of a body that is searched for one. */
+  hookChallengeCharacters: 1_000,
+  hookChallengeBytes: 8 * KiB,
+  /** Bytes of a body that is parsed for the id of the delivery, or because its fields are signed (Twilio). */
+  hookParsedBytes: 256 * KiB,
+  /** Fields of a form, and bytes of a form whose fields are read. A form with one JSON payload has the limit of bodies. */
+  formFields: 1_000,
+  formBytes: 1 * MiB,
   /** Prepared statements that a MySQL destination without mappings keeps, one per set of keys. */
   rowShapes: 256,
   /** Maximum time that a resolved name is cached, and the number of cached names. */
