@@ -58,7 +58,7 @@ export const resourceLimits = {
   parquetGroupBytes: 8 * MiB,
   parquetGroupCells: 1_000_000,
   /** Bytes of records that are copied to the Parquet thread in one step. A larger record is copied alone. */
-  parquetPortionBytes: 1 * MiB,
+  portionBytes: 1 * MiB,
   /**
    * Young generation of the Parquet thread's heap, in MiB. Small, because columns that are encoded live longer than any
    * young generation. With 16 the heap grew to 89 MiB instead of 59, in the same CPU time.

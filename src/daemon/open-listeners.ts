@@ -20,7 +20,7 @@ import { openManagement } from '../api/management/management.ts'
 import { Sessions } from '../api/management/sessions.ts'
 import { surfaces } from '../api/surfaces.ts'
 import type { ListenerCertificate } from '../api/tls/listener-certificate.ts'
-import { targetFault } from '../destinations/drivers.ts'
+import { targetFault, unavailableFault } from '../destinations/drivers.ts'
 import { isPrivateDenied } from '../destinations/guards.ts'
 import type { Ingest } from '../ingest/accept.ts'
 import type { ClientIp } from '../ingest/client-ip.ts'
@@ -190,7 +190,7 @@ type ManagementParts = Stores &
   Pick<ManagementDeps, 'passwords' | 'serviceFacts' | 'tableQueries' | 'testAlert' | 'usersChanged'>
 
 function routesOf(parts: ManagementParts, log: Logger): Route[] {
-  const { cluster, metadata, changes, buffer, delivery, history, directory, usage, egress } = parts
+  const { cluster, metadata, changes, buffer, delivery, history, directory, usage, egress, drivers } = parts
   const deps: ManagementDeps = {
     metadata,
     passwords: parts.passwords,
@@ -204,7 +204,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     tableQueries: parts.tableQueries,
     history,
     headSeq: () => buffer.headSeq(),
-    checkTarget: (type, config) => targetFault(type, config, egress),
+    checkTarget: (type, config) => unavailableFault(type, drivers) ?? targetFault(type, config, egress),
     isPrivateDenied: () => isPrivateDenied(egress),
     usersChanged: parts.usersChanged,
     now: parts.now,

@@ -67,7 +67,7 @@ const allowed = new Map(rows)
 /** Packages that only one place may know. */
 const packageHomes: Record<string, RegExp> = {
   'hyper-express': /^api\/http\/uws\/engine\.ts$/,
-  'better-sqlite3': /^(log\/segments|metadata\/sqlite|maintenance)\//,
+  'better-sqlite3': /^(log\/segments|metadata\/sqlite|destinations\/sqlite|maintenance)\//,
   kysely: /^(metadata|cluster|stores|maintenance\/migrate)\//,
   pg: /^(destinations|cluster)\/postgresql\//,
   '@nats-io/transport-node': /^(destinations|cluster)\/nats\//,

@@ -88,7 +88,7 @@ export function pipeUseCases(deps: Deps) {
       const destinations = await metadata.destinations.list({ workspaceId, pipeId: id })
       if (!(await metadata.pipes.delete({ workspaceId, pipeId: id }))) throw new ApiError('pipe_not_found')
       await changes.publish({ pipeId: id })
-      forgetDeleted(trials, pipe, destinations)
+      forgetDeleted(trials, { workspaceId, pipe }, destinations)
     },
   }
 }
