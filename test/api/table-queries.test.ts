@@ -22,16 +22,16 @@ const cli = (...args: string[]) => runCli(args, { env: cliEnv(daemon, home) })
 
 const pipeId = await created(api, '/v1/pipes', { pipe_name: 'orders', pipe_add_ingest_ts: false }, 'pipe_id')
 const base = `/v1/pipes/${pipeId}/destinations`
-await daemon.ingest(pipeId, [
-  { id: 1, name: 'tea', price: 1.5 },
-  { id: 2, name: 'a "cup"\nand more', price: 3 },
-])
-// 9007199254740993 is rounded by JavaScript. As text it arrives as it is.
-await daemon.api(
-  'POST',
-  `/v1/ingest/${pipeId}`,
-  Buffer.from('{"id":9007199254740995,"name":"big","price":2.5}'),
-)
+// As text: JavaScript would round the last one.
+const sent = await runCli(['ingest', 'orders'], {
+  env: cliEnv(daemon, home),
+  input: [
+    '{"id":1,"name":"tea","price":1.5}',
+    '{"id":2,"name":"a \\"cup\\"\\nand more","price":3}',
+    '{"id":9007199254740995,"name":"big","price":2.5}',
+  ].join('\n'),
+})
+t.equal(sent.code, 0, sent.stderr)
 const create = await cli(
   'destinations',
   'create',
@@ -44,7 +44,8 @@ const create = await cli(
   'id',
 )
 t.equal(create.code, 0, create.stderr)
-const id = create.stdout.match(/[0-9a-f]{8}-[0-9a-f-]{27}/)?.[0] ?? ''
+const { destinations } = (await api('GET', `/v1/pipes/${pipeId}`)).body
+const id = String(Object(destinations)[0].destination_id)
 const queryPath = `${base}/${id}/query`
 const query = (body: object, options?: { key: string }) => api('POST', queryPath, body, options)
 
