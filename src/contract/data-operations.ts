@@ -116,7 +116,14 @@ const webhook = {
   request: Type.Union([ingestRecord, Type.Array(ingestRecord, { minItems: 1 })]),
   requestContentTypes: ['application/x-www-form-urlencoded', 'text/plain'],
   success: accepted('Durably buffered', responseBodies.accepted),
-  otherResponses: { 200: { description: 'The response that verifies the address; nothing is stored.' } },
+  otherResponses: {
+    200: {
+      description:
+        'The response that verifies the address; nothing is stored. For slack and twilio also the response to a stored webhook: empty, or an empty TwiML document.',
+      schema: Type.Unknown(),
+      contentType: '*/*',
+    },
+  },
   errors: [
     'hook_not_found',
     'hook_rejected',

@@ -4,8 +4,9 @@ import os from 'node:os'
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import type { DriverSettings } from '../../src/destinations/driver.ts'
-import { tableFilePath } from '../../src/destinations/sqlite/files.ts'
+import { tableFilePath, tablesDirOf } from '../../src/destinations/sqlite/files.ts'
 import { openSettings } from './batches.ts'
+import type { TestDaemon } from './daemon.ts'
 
 export const workspaceId = '5b0f3c1e-7d2a-4c44-8d88-00000000000a'
 
@@ -25,7 +26,17 @@ export interface TableWorld {
 
 export function startTableFile(file = 'shop'): TableWorld {
   const dir = mkdtempSync(path.join(os.tmpdir(), 'pipectl-tables-'))
-  const where = tableFilePath(dir, workspaceId, file)
+  const world = worldOf(dir, workspaceId, file)
+  return { ...world, stop: () => rmSync(dir, { recursive: true }) }
+}
+
+/** The file of a destination of a daemon's workspace, which is created by this. */
+export function openTableFile(daemon: Pick<TestDaemon, 'dataDir' | 'workspaceId'>, file: string): TableWorld {
+  return worldOf(tablesDirOf(daemon.dataDir), daemon.workspaceId, file)
+}
+
+function worldOf(dir: string, owner: string, file: string): TableWorld {
+  const where = tableFilePath(dir, owner, file)
   mkdirSync(path.dirname(where), { recursive: true })
   let held = 0
   const open = () => {
@@ -73,7 +84,7 @@ export function startTableFile(file = 'shop'): TableWorld {
       })
       return files.filter((one) => one === where).length - held
     },
-    stop: () => rmSync(dir, { recursive: true }),
+    stop: () => {},
   }
 }
 

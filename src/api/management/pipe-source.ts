@@ -45,6 +45,16 @@ export function sourceHeaders(given: readonly string[]): string[] {
   return names
 }
 
+/** The signature is not written into records either. `header`: the setting of the source with this name. */
+export function requireNoSignature(headers: readonly string[], header: unknown): void {
+  const name = typeof header === 'string' ? header.toLowerCase() : ''
+  const index = headers.indexOf(name)
+  if (index >= 0)
+    throwIfErrors({
+      [`pipe_source_headers.${index}`]: `must not be ${name}: it is the signature of the source`,
+    })
+}
+
 /** Settings that are left out keep their value; null resets one. */
 function mergedSettings({ type, secrets: _, ...given }: PipeSourceGiven, stored: PipeSource | null) {
   const merged = new Map<string, unknown>()

@@ -16,7 +16,7 @@ import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { forgetDeleted, shownDestinations } from './destinations.ts'
 import { requirePipe } from './lookup.ts'
-import { newSource, sourceHeaders } from './pipe-source.ts'
+import { newSource, requireNoSignature, sourceHeaders } from './pipe-source.ts'
 import { usageByPipe } from './usage.ts'
 
 type Deps = Pick<
@@ -43,6 +43,7 @@ export function pipeUseCases(deps: Deps) {
       pipe.pipe_source_headers = sourceHeaders(pipe.pipe_source_headers)
       throwIfErrors(collidingTargets(pipe))
       const made = givenSource ? newSource(givenSource, null) : null
+      requireNoSignature(pipe.pipe_source_headers, made?.source.settings.header)
       const { pipe_id } = await metadata.pipes.create(workspaceId, {
         ...pipe,
         pipe_source: made?.source ?? null,
@@ -71,9 +72,11 @@ export function pipeUseCases(deps: Deps) {
         const { pipe_source: given, ...change } = pipeChange(current, body)
         // The transaction can run again: the token of the last time is the stored one.
         token = null
-        if (given === undefined) return change
         if (given === null) return { ...change, pipe_source: null }
-        const made = newSource(given, current.pipe_source)
+        const made = given === undefined ? null : newSource(given, current.pipe_source)
+        const headers = change.pipe_source_headers ?? current.pipe_source_headers
+        requireNoSignature(headers, made === null ? current.pipe_source?.header : made.source.settings.header)
+        if (made === null) return change
         token = made.token
         return { ...change, pipe_source: made.source }
       })

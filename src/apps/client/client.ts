@@ -106,6 +106,7 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
   return {
     url,
     ingestUrl: (pipeId: string) => `${dataUrl}/v1/ingest/${pipeId}`,
+    hookUrl: (pipeId: string, token = '') => `${dataUrl}/v1/hooks/${pipeId}${token && `/${token}`}`,
     pullUrl: (destinationId: string) => `${dataUrl}/v1/pull/${destinationId}`,
     call: async <Id extends OperationId>(
       id: Id,

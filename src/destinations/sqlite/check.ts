@@ -9,6 +9,7 @@ import { sampleBatch, sampleCheck, tableCheck } from '../sql/sample.ts'
 import { sqliteError } from './errors.ts'
 import { hasMarkTable, readMark } from './exactly-once-mark.ts'
 import { isTableFile } from './files.ts'
+import { quoteSqliteIdentifier } from './identifiers.ts'
 import { placeOf } from './place.ts'
 import { RowInserter } from './rows.ts'
 import { type InsertPlan, insertSql, planInsert } from './statement.ts'
@@ -76,6 +77,8 @@ function writingChecks(
   sample: Sample | null,
 ): DestinationCheck[] {
   if (plan.columns.length > 0) database.prepare(insertSql(plan, plan.columns))
+  // Reads a page of the table: a damaged file can have a readable schema.
+  database.prepare(`SELECT * FROM ${quoteSqliteIdentifier(plan.table.name)} LIMIT 1`).get()
   const writtenBy: DestinationCheck = {
     ...passed('written_by', 'Rows are written by one INSERT each, all of a batch in one transaction.'),
     writtenBy: 'insert',

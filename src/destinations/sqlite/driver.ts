@@ -49,14 +49,11 @@ class SqliteDriver implements DestinationDriver {
   }
 
   async deliver(batch: Batch, signal: AbortSignal, progress: AttemptProgress = noProgress): Promise<void> {
-    const place = placeOf(this.#spec, this.#settings)
-    this.#target ??= targetOf(this.#spec, this.#settings, place)
-    const { destinationId: member } = this.#spec
     try {
-      await tableThreads.store(this.#target, new OpenBatch(batch, progress, signal), {
-        group: place.workspaceId,
-        member,
-      })
+      const place = placeOf(this.#spec, this.#settings)
+      this.#target ??= targetOf(this.#spec, this.#settings, place)
+      const turn = { group: place.workspaceId, member: this.#spec.destinationId }
+      await tableThreads.store(this.#target, new OpenBatch(batch, progress, signal), turn)
     } catch (error) {
       // It concerns every message: the search for one at fault is not needed.
       const isWhole =
@@ -80,9 +77,9 @@ function targetOf(spec: SqliteSpec, settings: DriverSettings, place: PlacedFile)
     table: config.table,
     columns,
     timestampField,
-    markKey: config.exactly_once ? markKey({ ...spec, destinationId: spec.destinationId }, settings) : null,
+    markKey: config.exactly_once ? markKey(spec, settings) : null,
     sizeLimitMib: config.size_limit_mib,
     minFreeBytes: place.minFreeBytes,
   }
-  return { ...target, key: connectionKey(target, `${destinationId}`) + (isForReplays ? '-replays' : '') }
+  return { ...target, key: connectionKey(target, `${destinationId} ${isForReplays}`) }
 }

@@ -45,7 +45,7 @@
  *   restored data directory    | another timeline, so no mark applies and the kept messages are sent from the restored position:
  *                              | a file newer than the position gets repeats, a file that is older lacks the records between
  */
-import { v5 } from 'uuid'
+import { createHash } from 'node:crypto'
 import { messageOf } from '../../platform/error-code.ts'
 import { Transferred } from '../../platform/thread-calls.ts'
 import { Thread, ThreadPool, threadEntry } from '../../platform/threads.ts'
@@ -198,8 +198,10 @@ export class OpenBatch {
 }
 
 /** Identifies a connection: a lane whose destination was changed gets another one. */
-export function connectionKey(target: Omit<TableTarget, 'key'>, destinationId: string): string {
-  return v5(JSON.stringify(target), destinationId)
+export function connectionKey(target: Omit<TableTarget, 'key'>, lane: string): string {
+  return createHash('sha256')
+    .update(JSON.stringify([lane, target]))
+    .digest('hex')
 }
 
 function aborted(isCommitting: boolean): DeliveryError {
