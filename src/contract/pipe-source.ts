@@ -47,7 +47,7 @@ function givenSchema(type: SourceType) {
     description:
       'The complete list: new secrets, and `{secret_id}` of each stored one that is kept. Absent: the stored secrets are kept.',
   })
-  // A change can leave out a needed setting, which is then kept. Its absence in a new source is found later.
+  // A change can leave settings out. Management checks that the needed ones are set.
   const settings = Type.Partial(configSchemaOf(facts.fields)).properties
   return Type.Object({ type: Type.Enum([type]), secrets: Type.Optional(secrets), ...settings }, closed)
 }

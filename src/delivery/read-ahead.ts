@@ -29,6 +29,7 @@ import {
 import { type FlushLimits, type NextRanges, nextRanges } from '../metadata/lane-state.ts'
 import { backoffMs } from '../platform/backoff.ts'
 import type { Logger } from '../platform/log.ts'
+import { Waits } from '../platform/waits.ts'
 import { bytesOf, recordsOf } from './batch.ts'
 import { type Clock, EventLoopTurns } from './clock.ts'
 import type { SpareMemory, WorkspaceMemory } from './memory-budget.ts'
@@ -185,16 +186,15 @@ const sliceBytes = 1024 * 1024
 
 export class PatientReader implements BufferReader {
   readonly #reader: BufferReader
-  readonly #clock: Clock
   readonly #shared: SharedReads
-  /** Functions that end the wait of each waiting read. */
-  readonly #waits = new Set<() => void>()
+  /** The waits of reads that are repeated. */
+  readonly #waits: Waits
   #isEnding = false
 
   constructor(reader: BufferReader, clock: Clock, shared: SharedReads) {
     this.#reader = reader
-    this.#clock = clock
     this.#shared = shared
+    this.#waits = new Waits(clock)
   }
 
   /**
@@ -203,7 +203,7 @@ export class PatientReader implements BufferReader {
    */
   stopWaiting(): void {
     this.#isEnding = true
-    for (const end of [...this.#waits]) end()
+    this.#waits.end()
   }
 
   async read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun> {
@@ -279,21 +279,9 @@ export class PatientReader implements BufferReader {
       } catch (error) {
         if (!(error instanceof BufferReadUnavailableError) || this.#isEnding) throw error
         this.#shared.failed(error)
-        await this.#wait(backoffMs(failures, firstWaitMs, longestWaitMs))
+        await this.#waits.wait(backoffMs(failures, firstWaitMs, longestWaitMs))
       }
     }
-  }
-
-  async #wait(ms: number): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const end = () => {
-        this.#waits.delete(end)
-        cancel()
-        resolve()
-      }
-      const cancel = this.#clock.wake(ms, end)
-      this.#waits.add(end)
-    })
   }
 }
 

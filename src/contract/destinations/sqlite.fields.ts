@@ -45,7 +45,7 @@ const url: ConnectionUrl = {
 export const sqlite = {
   kind: 'sqlite',
   title: 'SQLite file',
-  summary: 'Rows of a table in a SQLite file on this machine: no database server is needed.',
+  summary: 'Rows of a table in a file on this machine, without a server.',
   guides: [
     ['sqlite.md', 'SQLite files'],
     ['exactly-once.md', 'Exactly once'],

@@ -47,7 +47,7 @@ export class OpenTableFile {
     const before = inodeOf(file)
     this.database = new Database(file, { fileMustExist: true, timeout: busyTimeoutMs })
     try {
-      this.database.pragma('journal_mode = WAL')
+      if (this.database.pragma('journal_mode = WAL', { simple: true }) !== 'wal') throw withoutWal(file)
       this.database.pragma('synchronous = FULL')
       this.database.pragma('foreign_keys = ON')
       this.database.pragma(`cache_size = -${cacheKiB}`)
@@ -168,6 +168,11 @@ function nameOf(file: string): string {
 function replaced(file: string): DeliveryError {
   const message = `${path.basename(file)} or its -wal file was deleted or replaced while it was open. The batch is stored again in the file that is there now.`
   return new DeliveryError('transient', 'table_file_replaced', message)
+}
+
+function withoutWal(file: string): DeliveryError {
+  const message = `${path.basename(file)} cannot be switched to WAL mode, which its disk must support: network file systems do not.`
+  return new DeliveryError('permanent', 'no_wal', message)
 }
 
 function fileFull(file: string, sizeLimitMib: number): DeliveryError {
