@@ -47,8 +47,13 @@ export async function blockedDestination(
   destination: Record<string, unknown>,
 ): Promise<string> {
   const id = await daemon.createDestination(pipeId, destination)
+  await block(daemon, pipeId, id)
+  return id
+}
+
+/** The destination holds its backlog until `drain`. */
+export async function block(daemon: TestDaemon, pipeId: string, id: string): Promise<void> {
   await daemon.api('PATCH', `/v1/pipes/${pipeId}/destinations/${id}/status`, {
     destination_status: 'blocked',
   })
-  return id
 }

@@ -10,6 +10,7 @@ import type { Change, Changes } from '../metadata/changes.ts'
 import type { ClusterStore } from '../metadata/cluster-store.ts'
 import type { Logger } from '../platform/log.ts'
 import { SerialQueue } from '../platform/serial-queue.ts'
+import { Waits } from '../platform/waits.ts'
 import { monotonicNs, nsOf } from './clock.ts'
 
 const pollMs = 1_000
@@ -41,7 +42,7 @@ export class ChangeFollower implements Changes {
   #isWoken = false
   #endListening: () => Promise<void> = async () => {}
   /** The pauses under way, which a notification ends. */
-  readonly #waiting = new Set<() => void>()
+  readonly #pauses = new Waits()
   #running: Promise<void> = Promise.resolve()
   readonly #reading = new SerialQueue()
 
@@ -77,7 +78,7 @@ export class ChangeFollower implements Changes {
         return
       } catch (error) {
         if (performance.now() >= givesUpAt) throw error
-        await this.#pause(pollMs)
+        await this.#pauses.wait(pollMs)
       }
     }
   }
@@ -138,14 +139,14 @@ export class ChangeFollower implements Changes {
         // After a failure, retry at the poll interval and not with each notification.
         this.#isWoken = false
       }
-      if (!this.#isWoken && !this.#isClosing) await this.#pause(pollMs)
+      if (!this.#isWoken && !this.#isClosing) await this.#pauses.wait(pollMs)
       this.#isWoken = false
     }
   }
 
   #notified(): void {
     this.#isWoken = true
-    for (const look of this.#waiting) look()
+    this.#pauses.end()
   }
 
   async #apply(changes: readonly Change[]): Promise<void> {
@@ -161,21 +162,8 @@ export class ChangeFollower implements Changes {
     const { store, leaseId } = this.#options
     const newest = await store.changes.newest()
     while (!this.#isClosing && (await store.changes.isAwaited(newest, leaseId()))) {
-      await this.#pause(awaitedPollMs)
+      await this.#pauses.wait(awaitedPollMs)
     }
-  }
-
-  /** Resolves with the next notification, and after this time at the latest. */
-  async #pause(ms: number): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const done = () => {
-        clearTimeout(timer)
-        this.#waiting.delete(done)
-        resolve()
-      }
-      const timer = setTimeout(done, ms)
-      this.#waiting.add(done)
-    })
   }
 }
 

@@ -106,6 +106,62 @@ export const ingestOperations = [
   },
 ] as const satisfies readonly Operation[]
 
+const webhook = {
+  area: 'hooks',
+  summary: 'Receive a webhook of the source of a pipe',
+  description:
+    'The source of the pipe verifies the signature over the body as it was sent. A valid webhook is stored like a request of ingest: the same limits, required fields, enrichment and quotas. The delivery id of the provider is its Idempotency-Key. A body of type application/x-www-form-urlencoded becomes one object. A request that only verifies the address (url_verification of Slack) gets its response and is not stored.',
+  auth: 'none',
+  boundKeys: 'open',
+  request: Type.Union([ingestRecord, Type.Array(ingestRecord, { minItems: 1 })]),
+  requestContentTypes: ['application/x-www-form-urlencoded', 'text/plain'],
+  success: accepted('Durably buffered', responseBodies.accepted),
+  otherResponses: {
+    200: {
+      description:
+        'The response that verifies the address; nothing is stored. For slack and twilio also the response to a stored webhook: empty, or an empty TwiML document.',
+      schema: Type.Unknown(),
+      contentType: '*/*',
+    },
+  },
+  errors: [
+    'hook_not_found',
+    'hook_rejected',
+    'payload_too_large',
+    'unsupported_encoding',
+    'invalid_payload',
+    'empty_payload',
+    'idempotency_key_reused',
+    'batch_too_large',
+    'missing_required_fields',
+    'rate_limit_exceeded',
+    'daily_quota_exceeded',
+    'buffer_unavailable',
+    'server_error',
+  ],
+} as const
+const challenge = {
+  area: 'hooks',
+  summary: 'Answer the request with which a provider verifies the address; stores nothing',
+  auth: 'none',
+  boundKeys: 'open',
+  success: {
+    status: 200,
+    description: 'The text that the provider expects.',
+    schema: Type.String(),
+    contentType: 'text/plain',
+  },
+  errors: ['hook_not_found', 'hook_rejected', 'server_error'],
+} as const
+
+/** A pipe without a source, an unknown pipe and a wrong token get the same 404 (docs/dev/contract.md#webhooks). */
+export const hookOperations = [
+  { ...at('receiveHook'), ...webhook },
+  { ...at('answerHookChallenge'), ...challenge },
+  { ...at('receiveHookAtSecretUrl'), ...webhook },
+  { ...at('answerHookChallengeAtSecretUrl'), ...challenge },
+] as const satisfies readonly Operation[]
+
 export const pullOperations = [
   {
     ...at('pullMessage'),

@@ -9,10 +9,12 @@ import { httpEndpoint } from './destinations/http-endpoint.fields.ts'
 import { nats } from './destinations/nats.fields.ts'
 import { objectStore } from './destinations/object-store.fields.ts'
 import { pull } from './destinations/pull.fields.ts'
+import { sqlite } from './destinations/sqlite.fields.ts'
 import type { TypeFacts } from './destinations/type-facts.ts'
 
 export const typeFacts = {
   destination_database: database,
+  destination_sqlite: sqlite,
   destination_object_store: objectStore,
   destination_http_endpoint: httpEndpoint,
   destination_nats: nats,

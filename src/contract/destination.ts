@@ -156,7 +156,7 @@ export type TlsPin = Static<typeof TlsPin>
 
 /**
  * A destination in responses, with redacted secrets. `columns` is present for databases and Parquet objects,
- * `tls_pin` only for databases, `concurrency` for HTTP endpoints and NATS.
+ * `tls_pin` only for database servers, `concurrency` for HTTP endpoints and NATS.
  */
 export const Destination = Type.Object({
   destination_id: uuid(),

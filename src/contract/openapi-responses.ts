@@ -3,6 +3,8 @@ import { type ErrorCode, errorCatalogue } from './errors.ts'
 import { openapiSchema, type SchemaObject } from './openapi-schema.ts'
 import type { Operation } from './operation.ts'
 import { operationTable } from './operations.ts'
+import { queryFailures } from './query-limits.ts'
+import { hookRefusalNames } from './source-words.ts'
 
 type Names = ReadonlyMap<object, string>
 type Responses = Record<string, unknown>
@@ -74,6 +76,8 @@ const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
   server_error: {
     request_id: { type: 'string', format: 'uuid', description: 'The log has the cause under this id.' },
   },
+  hook_rejected: { reason: { type: 'string', enum: [...hookRefusalNames] } },
+  query_failed: { reason: { type: 'string', enum: [...queryFailures] } },
   cursor_ahead: { head_seq: { type: 'integer', minimum: 0 } },
   cursor_expired: {
     earliest_seq: { type: 'integer', minimum: 0 },
@@ -87,7 +91,10 @@ const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
 
 /** Under `components`: header name → its description and schema. */
 export const sharedHeaders: Record<string, { description: string; schema: SchemaObject }> = {
-  'WWW-Authenticate': { description: 'Always `Bearer`.', schema: { type: 'string' } },
+  'WWW-Authenticate': {
+    description: '`Bearer`; for a webhook `Signature` or `Basic`.',
+    schema: { type: 'string' },
+  },
   'Retry-After': { description: 'Seconds.', schema: { type: 'integer' } },
   ETag: {
     description: 'The version of the settings, for If-Match. Counters of the service do not change it.',

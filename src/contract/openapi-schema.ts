@@ -47,14 +47,19 @@ function union(branches: unknown[], names: Names): SchemaObject {
   const solid = branches.map(asObject).filter((branch) => Reflect.get(branch, 'type') !== 'null')
   const isNullable = solid.length < branches.length
   const [only] = solid
-  if (only === undefined || solid.length > 1)
-    return { anyOf: solid.map((branch) => openapiSchema(branch, names)) }
+  if (only === undefined || solid.length > 1) {
+    const written = solid.map((branch) => openapiSchema(branch, names))
+    return { anyOf: isNullable ? [...written, onlyNull] : written }
+  }
   if (!isNullable) return openapiSchema(only, names)
   const written = openapiDefinition(only, names)
   // The enum of a nullable value must include null.
   const values = Array.isArray(written.enum) ? { enum: [...written.enum, null] } : {}
   return { ...written, ...values, nullable: true }
 }
+
+/** `nullable` has an effect only next to a type. */
+const onlyNull: SchemaObject = { type: 'object', nullable: true, enum: [null] }
 
 function enumeration(values: unknown[], written: SchemaObject): SchemaObject {
   const type = typeof values[0]

@@ -31,6 +31,7 @@ import { operationTable } from './operations.ts'
 import { Overview, OverviewLane, OverviewPipe } from './overview.ts'
 import { ParkedDetail, ParkedRecord } from './parked.ts'
 import { AllowedOrigin, Pipe, PipeCreate, PipeLimits, PipePatch, PipeUsage, pipeDefaults } from './pipe.ts'
+import { givenSources, SourceSecret, shownSources } from './pipe-source.ts'
 import { Replay } from './replays.ts'
 import { responseBodies, StoredLimits } from './responses.ts'
 import { SetupLink, User, UserCreate, UserUpdate } from './user.ts'
@@ -89,11 +90,17 @@ const areas: Record<Operation['area'], { description: string; onDataUrl: boolean
   },
   health: { description: 'Whether the service is up', onDataUrl: false },
   ingest: { description: 'Records into pipes', onDataUrl: true },
+  hooks: { description: 'Webhooks of providers into pipes', onDataUrl: true },
   pull: { description: 'Messages out of pull destinations', onDataUrl: true },
 }
 
 /** The schemas in `components`, each with its public name. */
 const names = new Map<object, string>([
+  ...givenSources.map(([type, schema]) => [schema, `${pascalCase(type)}Source`] satisfies [object, string]),
+  ...shownSources.map(
+    ([type, schema]) => [schema, `Stored${pascalCase(type)}Source`] satisfies [object, string],
+  ),
+  [SourceSecret, 'SourceSecret'],
   [Pipe, 'Pipe'],
   [PipeCreate, 'PipeCreate'],
   [PipePatch, 'PipeUpdate'],
@@ -141,7 +148,7 @@ function pathItem({ path, area }: Operation, urls: ServerUrls): Record<string, u
     name,
     in: 'path',
     required: true,
-    schema: { type: 'string', format: 'uuid' },
+    schema: name === 'token' ? { type: 'string' } : { type: 'string', format: 'uuid' },
   }))
   return {
     ...(areas[area].onDataUrl ? { servers: [server('data_url', 'Ingest and pull', urls.data)] } : {}),
@@ -183,9 +190,9 @@ function namesOfType(type: DestinationType): [object, string][] {
   ]
 }
 
-/** `object-store` → `ObjectStore`. */
+/** `object-store`, `object_store` → `ObjectStore`. */
 function pascalCase(words: string): string {
-  return words.replace(/(?:^|-)([a-z])/g, (_, letter: string) => letter.toUpperCase())
+  return words.replace(/(?:^|[-_])([a-z])/g, (_, letter: string) => letter.toUpperCase())
 }
 
 function requestBody(operation: Operation, request: TSchema): Record<string, unknown> {

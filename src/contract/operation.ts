@@ -55,13 +55,19 @@ export interface Operation {
   method: Method
   /** With parameters in braces. Each is a UUID. */
   path: string
-  /** The module that serves it. `health` is available on every address; `ingest` and `pull` on `{data_url}`. */
-  area: 'management' | 'tail' | 'health' | 'ingest' | 'pull'
+  /** The module that serves it. `health` is available on every address; `ingest`, `hooks` and `pull` on `{data_url}`. */
+  area: 'management' | 'tail' | 'health' | 'ingest' | 'hooks' | 'pull'
   summary: string
   description?: string
-  /** `key`: requires a Bearer key. `pipe`: the pipe decides. */
+  /**
+   * `key`: requires a Bearer key. `pipe`: the pipe decides. `none`: no key; webhooks are verified by the source of
+   * their pipe instead.
+   */
   auth: 'none' | 'key' | 'pipe'
-  /** The right that a signed-in user needs. Default: `read` for GET, `manage` for other methods. */
+  /**
+   * The right that a signed-in user needs. Default: `read` for GET, `manage` for other methods. `read` for another method: it
+   * changes nothing, so a key needs only that scope too.
+   */
   needs?: 'read' | 'manage'
   /**
    * The access of a key that is limited to some pipes (docs/dev/contract.md#key-scopes).
@@ -119,7 +125,8 @@ export function scopeOf({
   area,
   method,
   auth,
-}: Pick<Operation, 'area' | 'method' | 'auth'>): ApiKeyScope | null {
+  needs,
+}: Pick<Operation, 'area' | 'method' | 'auth' | 'needs'>): ApiKeyScope | null {
   if (auth === 'none') return null
   switch (area) {
     case 'ingest':
@@ -127,8 +134,9 @@ export function scopeOf({
       return area
     case 'management':
     case 'tail':
-      return method === 'GET' ? 'read' : 'manage'
+      return method === 'GET' || needs === 'read' ? 'read' : 'manage'
     case 'health':
+    case 'hooks':
       return null
   }
 }

@@ -4,12 +4,13 @@
  */
 import type { Static, TSchema } from 'typebox'
 import { alertOperations, auditOperations, userOperations } from './administration-operations.ts'
-import { healthOperations, ingestOperations, pullOperations } from './data-operations.ts'
+import { healthOperations, hookOperations, ingestOperations, pullOperations } from './data-operations.ts'
 import { destinationOperations } from './destination-operations.ts'
 import { messageOperations } from './message-operations.ts'
 import type { Operation } from './operation.ts'
 import type { OperationId, PathParameter } from './operation-paths.ts'
 import { parkedOperations } from './parked-operations.ts'
+import { queryOperations } from './query-operations.ts'
 import { replayOperations } from './replay-operations.ts'
 import { apiKeyOperations, pipeOperations, pipeSettingOperations } from './workspace-operations.ts'
 
@@ -19,6 +20,7 @@ export const operations = [
   ...destinationOperations,
   ...parkedOperations,
   ...replayOperations,
+  ...queryOperations,
   ...pipeSettingOperations,
   ...messageOperations,
   ...apiKeyOperations,
@@ -27,6 +29,7 @@ export const operations = [
   ...alertOperations,
   ...healthOperations,
   ...ingestOperations,
+  ...hookOperations,
   ...pullOperations,
 ] as const satisfies readonly Operation[]
 

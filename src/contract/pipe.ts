@@ -4,6 +4,13 @@
  * docs/dev/contract.md#request-bodies.
  */
 import Type, { type Static } from 'typebox'
+import {
+  PipeSource,
+  PipeSourceGiven,
+  PipeSourceHeaders,
+  PipeSourceRaw,
+  RejectedHooks,
+} from './pipe-source.ts'
 import { closed, count, nullable, string, timestamp, uuid } from './schema-parts.ts'
 import { usageCountFields } from './usage.ts'
 import { withoutControls } from './validate.ts'
@@ -57,7 +64,11 @@ const settable = {
   pipe_ingest_geo_accuracy_radius_field: geoField('accuracy radius in km (number)'),
   pipe_api_key_required: Type.Boolean(),
   pipe_allow_any_browser_origin: Type.Boolean(),
+  pipe_source_headers: PipeSourceHeaders,
+  pipe_source_raw: PipeSourceRaw,
 }
+/** `pipe_source` has another shape in responses. */
+const given = { ...settable, pipe_source: PipeSourceGiven }
 export const pipeStatus = Type.Enum(['active', 'paused'])
 
 /**
@@ -67,14 +78,14 @@ export const pipeStatus = Type.Enum(['active', 'paused'])
 export const PipeCreate = Type.Object(
   {
     pipe_name: pipeName,
-    ...Type.Partial(Type.Object(settable)).properties,
+    ...Type.Partial(Type.Object(given)).properties,
     pipe_status: Type.Optional(Type.Unknown()),
   },
   closed,
 )
 /** The fields of a pipe that can be changed. */
 export const PipeUpdate = Type.Object(
-  { ...Type.Partial(Type.Object(settable)).properties, pipe_status: Type.Optional(pipeStatus) },
+  { ...Type.Partial(Type.Object(given)).properties, pipe_status: Type.Optional(pipeStatus) },
   closed,
 )
 const readOnly = () => Type.Optional(string('Cannot be changed, but can be sent back unchanged.'))
@@ -95,6 +106,7 @@ export const Pipe = Type.Object({
   pipe_name: pipeName,
   pipe_status: pipeStatus,
   ...settable,
+  pipe_source: PipeSource,
   pipe_created_ts: timestamp(),
   pipe_updated_ts: timestamp(),
 })
@@ -102,6 +114,8 @@ export const Pipe = Type.Object({
 export type PipeCreate = Static<typeof PipeCreate>
 export type PipeUpdate = Static<typeof PipeUpdate>
 export type Pipe = Static<typeof Pipe>
+
+const noHeaders: string[] = []
 
 /**
  * Defaults of a new pipe (docs/dev/contract.md#pipes). A missing `pipe_description` is stored as the empty string.
@@ -121,6 +135,9 @@ export const pipeDefaults = {
   pipe_ingest_geo_accuracy_radius_field: null,
   pipe_api_key_required: true,
   pipe_allow_any_browser_origin: false,
+  pipe_source: null,
+  pipe_source_headers: noHeaders,
+  pipe_source_raw: false,
 } as const satisfies Partial<Pipe>
 
 const atLeastOne = () => Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })
@@ -190,5 +207,6 @@ export const PipeUsage = Type.Object({
   pending_bytes: count(),
   blocked_lanes: count(),
   last_ingest_ts: nullable(timestamp()),
+  rejected_hooks: RejectedHooks,
 })
 export type PipeUsage = Static<typeof PipeUsage>

@@ -58,7 +58,7 @@ export const resourceLimits = {
   parquetGroupBytes: 8 * MiB,
   parquetGroupCells: 1_000_000,
   /** Bytes of records that are copied to the Parquet thread in one step. A larger record is copied alone. */
-  parquetPortionBytes: 1 * MiB,
+  portionBytes: 1 * MiB,
   /**
    * Young generation of the Parquet thread's heap, in MiB. Small, because columns that are encoded live longer than any
    * young generation. With 16 the heap grew to 89 MiB instead of 59, in the same CPU time.
@@ -119,6 +119,18 @@ export const resourceLimits = {
   trialPortionBytes: 1 * MiB,
   trialPortionRecords: 100,
   trialRecordBytes: 256 * KiB,
+  /**
+   * Queries on the file of a SQLite destination. Each is a process: 60 MiB for Node.js, and the rest of its memory for SQLite.
+   * Therefore only a few run at the same time. Then: bytes of rows in one response, characters of the statement, parameters.
+   */
+  queriesPerWorkspace: 2,
+  queries: 4,
+  queryMemoryBytes: 256 * MiB,
+  queryResponseBytes: 4 * MiB,
+  querySqlCharacters: 16_000,
+  queryParameters: 100,
+  /** Columns of all tables in a list of tables. */
+  listedTableColumns: 10_000,
   /** Columns of a proposed table. A row of InnoDB holds about 190 columns of the largest type. */
   inferredColumns: 200,
   inferredMysqlColumns: 150,
@@ -310,6 +322,20 @@ export const resourceLimits = {
    * times their text, and the garbage collector needs the same amount again to move them.
    */
   parserHeapPerBodyByte: 50,
+  /**
+   * Webhooks, whose sender is unknown until the signature is verified: characters of a header that is read for it, and
+   * signatures in it. Providers send one per secret of a rotation.
+   */
+  hookHeaderCharacters: 4 * KiB,
+  hookSignatures: 16,
+  /** Characters of a challenge, and bytes of a body that is searched for one. */
+  hookChallengeCharacters: 1_000,
+  hookChallengeBytes: 8 * KiB,
+  /** Bytes of a body that is parsed for the id of the delivery, or because its fields are signed (Twilio). */
+  hookParsedBytes: 256 * KiB,
+  /** Fields of a form, and bytes of a form whose fields are read. A form with one JSON payload has the limit of bodies. */
+  formFields: 1_000,
+  formBytes: 1 * MiB,
   /** Prepared statements that a MySQL destination without mappings keeps, one per set of keys. */
   rowShapes: 256,
   /** Maximum time that a resolved name is cached, and the number of cached names. */

@@ -4,6 +4,7 @@ import { ApiKey } from './api-key.ts'
 import { blockingPage } from './blocking-page.ts'
 import { Destination, TableColumn, WrittenBy } from './destination.ts'
 import { AllowedOrigin, Pipe, PipeLimits, PipeUsage } from './pipe.ts'
+import { sourceToken } from './pipe-source.ts'
 import { notReadyNames, readyWarningNames } from './ready-words.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { anyObject, boolean, count, nullable, positive, string, timestamp, uuid } from './schema-parts.ts'
@@ -31,7 +32,7 @@ export const responseBodies = {
         'Whether destinations can be on loopback and private addresses: the present effect of the setting egress.private.',
     }),
   }),
-  pipeCreated: Type.Object({ pipe_id: uuid() }),
+  pipeCreated: Type.Object({ pipe_id: uuid(), pipe_source_token: sourceToken }),
   pipeDetail: Type.Object({
     pipe: Pipe,
     destinations: Type.Array(Destination),
@@ -39,7 +40,7 @@ export const responseBodies = {
     allowed_origins: Type.Array(AllowedOrigin),
     api_keys: Type.Array(ApiKey),
   }),
-  pipe: Type.Object({ pipe: Pipe }),
+  pipe: Type.Object({ pipe: Pipe, pipe_source_token: sourceToken }),
   destinationCreated: Type.Object({
     destination_id: uuid(),
     destination_name: Type.String(),

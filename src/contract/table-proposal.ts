@@ -1,7 +1,8 @@
 /** POST …/destinations/infer: proposes a table from records, and optionally creates it. */
 import Type, { type Static } from 'typebox'
-import { columnTypes, configSchema, StoredColumn } from './destination.ts'
+import { columnTypes, configSchema, destinationTypes, StoredColumn } from './destination.ts'
 import { changedConfig, fixedType } from './destination-requests.ts'
+import { type DestinationType, wordsOf } from './destination-words.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { boolean, closed, count, nullable, string, uuid } from './schema-parts.ts'
 import { givenTransform } from './transform.ts'
@@ -47,15 +48,17 @@ const shared = {
   ),
 }
 
-/** The request for a new destination. */
-export const NewTableInference = Type.Object(
-  {
-    destination_type: Type.Enum(['destination_database']),
-    destination_config: configSchema('destination_database'),
-    ...shared,
-  },
-  closed,
-)
+/** The request for a new destination of each type with a table. `destination_type` selects the shape of the config. */
+const newTableInferences = destinationTypes
+  .filter((type) => wordsOf(type).isDatabase)
+  .map((type) =>
+    Type.Object(
+      { destination_type: Type.Enum([type]), destination_config: configSchema(type), ...shared },
+      closed,
+    ),
+  )
+type NewTableInference = Static<(typeof newTableInferences)[number]> & { destination_type: DestinationType }
+
 /** The request for a stored destination: uses its stored secrets, with the changes of a PATCH. */
 export const StoredTableInference = Type.Object(
   {
@@ -65,8 +68,10 @@ export const StoredTableInference = Type.Object(
   },
   { ...closed, refusals: fixedType },
 )
-export const TableInference = Type.Union([NewTableInference, StoredTableInference])
-export type TableInference = Static<typeof TableInference>
+export type TableInference = NewTableInference | Static<typeof StoredTableInference>
+export const TableInference = Type.Unsafe<TableInference>(
+  Type.Union([...newTableInferences, StoredTableInference]),
+)
 
 export const KeyObservation = Type.Object({
   key: Type.String(),

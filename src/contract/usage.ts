@@ -1,5 +1,6 @@
 /** Hourly usage: what a pipe, or all pipes of the workspace, received and delivered in each of the last hours. */
 import Type, { type Static } from 'typebox'
+import { RejectedHooks } from './pipe-source.ts'
 import { count, moment, query, timestamp } from './schema-parts.ts'
 
 /** The number of hours that a client can request. Each is stored for one more day. */
@@ -52,6 +53,10 @@ export type UsageHour = Static<typeof UsageHour>
 /** Oldest first. The last hour is the current, incomplete one. Hours without activity have zeros. */
 export const UsageByHour = Type.Object({ hours: Type.Array(UsageHour) })
 export type UsageByHour = Static<typeof UsageByHour>
+
+/** The hours of one pipe, and the webhooks that were rejected in them. */
+export const PipeUsageByHour = Type.Object({ ...UsageByHour.properties, rejected_hooks: RejectedHooks })
+export type PipeUsageByHour = Static<typeof PipeUsageByHour>
 
 export const LaneHour = Type.Object({
   hour_ts: UsageHour.properties.hour_ts,

@@ -11,6 +11,7 @@ import { Compile, Errors, type Validator } from 'typebox/schema'
 import { validationError } from './errors.ts'
 import { isObject } from './is-object.ts'
 import { resourceLimits } from './resource-limits.ts'
+import { sourceHeaderPattern, standardSecretPattern } from './source-words.ts'
 
 export type FieldErrors = Record<string, string>
 const unknownField = 'Unknown field.'
@@ -340,6 +341,8 @@ const patternWords: Record<string, string> = {
   '^[A-Za-z0-9_-]+$': 'must contain only letters, digits, hyphens and underscores',
   '^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?$':
     'must be http:// or https:// and a host of letters, digits, dots and hyphens, with an optional :port and no path',
+  [sourceHeaderPattern]: 'must be the name of a header',
+  [standardSecretPattern]: 'must be whsec_ and base64, as the provider shows it',
   [emailPattern]: 'must be an e-mail address such as ada@example.com',
   [parkedNextPattern]: 'must be the `next` of the previous page',
   [withoutControls]: 'must not contain control characters',

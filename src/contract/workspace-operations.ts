@@ -12,7 +12,7 @@ import {
 } from './pipe.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
-import { hoursParameter, UsageByHour, untilParameter, usageFreshness } from './usage.ts'
+import { hoursParameter, PipeUsageByHour, UsageByHour, untilParameter, usageFreshness } from './usage.ts'
 
 export const pipeOperations = [
   {
@@ -56,7 +56,7 @@ export const pipeOperations = [
     summary: 'Show what a pipe accepted and delivered in each hour',
     description: usageFreshness,
     parameters: [hoursParameter, untilParameter],
-    success: ok('The hours', UsageByHour),
+    success: ok('The hours', PipeUsageByHour),
     errors: ['pipe_not_found', 'validation_error', ...everyManaged],
   },
   {

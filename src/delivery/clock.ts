@@ -4,6 +4,7 @@
 import type { DeliveryError } from '../destinations/driver.ts'
 import type { LaneState } from '../metadata/lane-state.ts'
 import { backoffMs } from '../platform/backoff.ts'
+import { Waits } from '../platform/waits.ts'
 
 /**
  * The clock of delivery. Waits use the monotonic clock, so that jumps of the wall clock do not affect them; wall-clock
@@ -38,26 +39,25 @@ export const pollIntervalMs = 5_000
  * next sleep immediately.
  */
 export class Sleeper {
-  readonly #clock: Clock
-  #endSleep: (() => void) | null = null
+  readonly #sleeps: Waits
   #isInterrupted = false
   #isNotified = false
   #isIdle = false
 
   constructor(clock: Clock) {
-    this.#clock = clock
+    this.#sleeps = new Waits(clock)
   }
 
   /** A command, or the end of the lane, is waiting: ends any sleep. */
   interrupt(): void {
     this.#isInterrupted = true
-    this.#endSleep?.()
+    this.#sleeps.end()
   }
 
   /** There are new messages: ends a sleep that waits for messages. */
   notify(): void {
     this.#isNotified = true
-    if (this.#isIdle) this.#endSleep?.()
+    if (this.#isIdle) this.#sleeps.end()
   }
 
   /** Forgets earlier notifications. Called before the lane looks for messages. */
@@ -90,21 +90,10 @@ export class Sleeper {
 
   /** Returns true when the sleep was interrupted. */
   async #sleep(ms: number): Promise<boolean> {
-    if (!this.#isInterrupted) await this.#wait(ms)
+    if (!this.#isInterrupted) await this.#sleeps.wait(ms)
     const isInterrupted = this.#isInterrupted
     this.#isInterrupted = false
     return isInterrupted
-  }
-
-  async #wait(ms: number): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const cancel = ms === Number.POSITIVE_INFINITY ? () => {} : this.#clock.wake(ms, resolve)
-      this.#endSleep = () => {
-        cancel()
-        resolve()
-      }
-    })
-    this.#endSleep = null
   }
 }
 

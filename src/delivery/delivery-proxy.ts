@@ -17,6 +17,7 @@ import type { Metadata, MetadataSpec } from '../metadata/store.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import { DeliveryUnavailableError } from '../platform/error-code.ts'
 import { type Logger, type LogSettings, openLog } from '../platform/log.ts'
+import { Waits } from '../platform/waits.ts'
 import type {
   Delivery,
   DeliveryMetrics,
@@ -93,7 +94,7 @@ class Supervisor implements DeliveryHandle {
   /** Pipes that changed while a worker was starting, which can have read them before the change. */
   readonly #changed = new Set<string>()
   /** Called when a worker is ready, or when there will be none. */
-  #whenUp: (() => void)[] = []
+  readonly #untilUp = new Waits()
   /** Null before the first metrics. */
   #lastMetrics: DeliveryMetrics | null = null
   #measuring: Promise<void> | null = null
@@ -367,18 +368,12 @@ class Supervisor implements DeliveryHandle {
   /** Returns false when no worker is ready within the time, or none will be. */
   async #upWithin(ms: number): Promise<boolean> {
     if (this.#isUp || ms <= 0 || this.#isClosing) return this.#isUp
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, ms)
-      this.#whenUp.push(() => {
-        clearTimeout(timer)
-        resolve()
-      })
-    })
+    await this.#untilUp.wait(ms)
     return this.#isUp
   }
 
   #announceUp(): void {
-    for (const tell of this.#whenUp.splice(0)) tell()
+    this.#untilUp.end()
   }
 }
 

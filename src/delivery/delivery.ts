@@ -175,6 +175,8 @@ export interface LaneMetrics {
   attempts: AttemptCounts
   /** Seconds from acceptance to the destination, by record, since this process has the lane. */
   latency: HistogramCounts
+  /** A replay of a range of messages waits or runs. */
+  isReplaying: boolean
 }
 
 /** Current lanes. Reads change nothing. */

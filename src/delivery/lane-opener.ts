@@ -34,7 +34,7 @@ import { MemoryBudget } from './memory-budget.ts'
 import { ParkedSpace, Parking } from './parking.ts'
 import { PullLane } from './pull-lane.ts'
 import { PushLane } from './push-lane.ts'
-import { PatientReader, ReadOutage } from './read-ahead.ts'
+import { PatientReader, SharedReads } from './read-ahead.ts'
 import { afterStateDamaged } from './transitions.ts'
 
 export interface LaneOpenerOptions {
@@ -60,7 +60,7 @@ export class LaneOpener {
   readonly #onSaved: () => void
   readonly #pullTurns = new EventLoopTurns()
   readonly #saver: LaneSaver
-  readonly #outage: ReadOutage
+  readonly #sharedReads: SharedReads
   readonly #parkedSpace: ParkedSpace
 
   /** `onSaved` is called when the saved cursor of a lane has possibly moved. */
@@ -69,8 +69,8 @@ export class LaneOpener {
     this.#onSaved = onSaved
     this.budget = new MemoryBudget(options.maxInFlightBytes)
     this.#saver = new LaneSaver(options.store, options.clock, options.log)
-    this.#outage = new ReadOutage(options.clock, options.log)
-    this.reader = new PatientReader(options.reader, options.clock, this.#outage)
+    this.#sharedReads = new SharedReads(options.clock, options.log)
+    this.reader = new PatientReader(options.reader, options.clock, this.#sharedReads)
     this.#parkedSpace = new ParkedSpace(options.parked.store, options.parked.maxBytes)
   }
 
@@ -134,7 +134,7 @@ export class LaneOpener {
     // Each lane has its own reader, so that a lane that ends does not wait.
     return {
       isOwned: () => ownership.holds(pipeId, epoch),
-      reader: new PatientReader(reader, clock, this.#outage),
+      reader: new PatientReader(reader, clock, this.#sharedReads),
       viewReader: reader,
       openDriver,
       steps,

@@ -152,8 +152,14 @@ async function metricsOf(lanes: LaneSet): Promise<DeliveryMetrics> {
   for (const lane of lanes.lanes()) {
     const { destinationId, pipeId, pipeName, name, type } = lane.spec
     const identity = { destinationId, pipeId, pipeName, name, type }
-    const { attempts, latency } = lane
-    numbers.lanes.push({ ...identity, lane: await lane.view.status(), attempts: { ...attempts }, latency })
+    const { attempts, latency, parked } = lane
+    numbers.lanes.push({
+      ...identity,
+      lane: await lane.view.status(),
+      attempts: { ...attempts },
+      latency,
+      isReplaying: parked.hasRanges,
+    })
   }
   return numbers
 }

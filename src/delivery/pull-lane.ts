@@ -13,6 +13,7 @@
  * explicit when the lease, which is stored, expires. While the destination is blocked, pulls return `not_found`.
  */
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
+import { Waits } from '../platform/waits.ts'
 import type { Clock } from './clock.ts'
 import { ConsumerCommands } from './consumer-commands.ts'
 import type { AttemptCounts, PullRequest, PullResult } from './delivery.ts'
@@ -28,11 +29,12 @@ export class PullLane extends LaneCore implements PullConsumers {
   readonly #commands: ConsumerCommands
   readonly #waiting: WaitingPulls
   #isWoken = false
-  #wakeLoop = () => {}
+  readonly #sleeps: Waits
 
   constructor(spec: LaneSpec, row: LaneState, deps: LaneDeps) {
     super(spec, row, deps)
     this.#waiting = new WaitingPulls(deps.clock)
+    this.#sleeps = new Waits(deps.clock)
     const onDropped = () => {
       this.moved()
       this.#waiting.wakeAll()
@@ -126,7 +128,7 @@ export class PullLane extends LaneCore implements PullConsumers {
 
   protected wake(): void {
     this.#isWoken = true
-    this.#wakeLoop()
+    this.#sleeps.end()
   }
 
   /** Waiting pulls read again after each command. */
@@ -145,13 +147,7 @@ export class PullLane extends LaneCore implements PullConsumers {
     await this.state.saveIfDirty()
     if (this.#isWoken || !this.mailbox.isEmpty || this.requestedEnd !== null) return
     const { dueInMs } = this.state.latency
-    await new Promise<void>((resolve) => {
-      const cancel = dueInMs === Number.POSITIVE_INFINITY ? () => {} : this.deps.clock.wake(dueInMs, resolve)
-      this.#wakeLoop = () => {
-        cancel()
-        resolve()
-      }
-    })
+    await this.#sleeps.wait(dueInMs)
   }
 
   /** Runs after errors too, so that no pull waits for a lane that has ended. */
@@ -162,12 +158,11 @@ export class PullLane extends LaneCore implements PullConsumers {
 
 /** Pulls that found no message. Each waits until another read is worthwhile, in order of arrival. */
 class WaitingPulls {
-  readonly #clock: Clock
-  readonly #waiting = new Set<() => void>()
+  readonly #waits: Waits
   #changes = 0
 
   constructor(clock: Clock) {
-    this.#clock = clock
+    this.#waits = new Waits(clock)
   }
 
   /** Grows with every `wakeAll`. A pull that was reading meanwhile reads again instead of waiting. */
@@ -177,19 +172,11 @@ class WaitingPulls {
 
   wakeAll(): void {
     this.#changes += 1
-    for (const look of [...this.#waiting]) look()
+    this.#waits.end()
   }
 
   /** Resolves at the next `wakeAll`, or after `longestMs`. */
   wait(longestMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const look = () => {
-        cancel()
-        this.#waiting.delete(look)
-        resolve()
-      }
-      const cancel = this.#clock.wake(Math.max(0, longestMs), look)
-      this.#waiting.add(look)
-    })
+    return this.#waits.wait(Math.max(0, longestMs))
   }
 }

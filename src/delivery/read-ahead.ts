@@ -13,7 +13,8 @@
  * Several batches are held so that they share a save. It uses only memory that no batch needs (MemoryBudget). A failing
  * lane holds none.
  *
- * `PatientReader`, at the end, is how all lanes read: it waits for a buffer that is unavailable.
+ * `PatientReader`, at the end, is how all lanes read: it waits for a buffer that is unavailable, and reads a large batch
+ * in slices, because all lanes share a thread.
  */
 import {
   type Backlog,
@@ -28,8 +29,9 @@ import {
 import { type FlushLimits, type NextRanges, nextRanges } from '../metadata/lane-state.ts'
 import { backoffMs } from '../platform/backoff.ts'
 import type { Logger } from '../platform/log.ts'
+import { Waits } from '../platform/waits.ts'
 import { bytesOf, recordsOf } from './batch.ts'
-import type { Clock } from './clock.ts'
+import { type Clock, EventLoopTurns } from './clock.ts'
 import type { SpareMemory, WorkspaceMemory } from './memory-budget.ts'
 
 type SizeLimits = Pick<FlushLimits, 'maxRecords' | 'maxBytes'>
@@ -176,19 +178,23 @@ export class ReadAhead {
  */
 const firstWaitMs = 100
 const longestWaitMs = 2_000
+/**
+ * The event loop runs after so many bytes of a read. A batch for Parquet of 22 MiB took 50 to 170 ms in one piece, in
+ * which no other lane of the thread did anything.
+ */
+const sliceBytes = 1024 * 1024
 
 export class PatientReader implements BufferReader {
   readonly #reader: BufferReader
-  readonly #clock: Clock
-  readonly #outage: ReadOutage
-  /** Functions that end the wait of each waiting read. */
-  readonly #waits = new Set<() => void>()
+  readonly #shared: SharedReads
+  /** The waits of reads that are repeated. */
+  readonly #waits: Waits
   #isEnding = false
 
-  constructor(reader: BufferReader, clock: Clock, outage: ReadOutage) {
+  constructor(reader: BufferReader, clock: Clock, shared: SharedReads) {
     this.#reader = reader
-    this.#clock = clock
-    this.#outage = outage
+    this.#shared = shared
+    this.#waits = new Waits(clock)
   }
 
   /**
@@ -197,11 +203,29 @@ export class PatientReader implements BufferReader {
    */
   stopWaiting(): void {
     this.#isEnding = true
-    for (const end of [...this.#waits]) end()
+    this.#waits.end()
   }
 
-  read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun> {
-    return this.#retryUntilAvailable(() => this.#reader.read(pipeId, afterSeq, limits))
+  async read(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun> {
+    const run = await this.#readSlice(pipeId, afterSeq, limits)
+    let leftRecords = limits.maxRecords - recordsOf(run.messages)
+    let leftBytes = limits.maxBytes - bytesOf(run.messages)
+    for (let last = run.messages.at(-1); isSliceEnd(run) && last !== undefined; last = run.messages.at(-1)) {
+      if (leftRecords <= 0 || leftBytes <= 0) break
+      await this.#shared.turns.take()
+      const left = { ...limits, maxRecords: leftRecords, maxBytes: leftBytes, afterMark: last.mark }
+      const next = await this.#readSlice(pipeId, last.seq, left)
+      const [records, bytes] = [recordsOf(next.messages), bytesOf(next.messages)]
+      // A read returns its first message even if that exceeds the limits.
+      if (records > leftRecords || bytes > leftBytes) break
+      leftRecords -= records
+      leftBytes -= bytes
+      for (const message of next.messages) run.messages.push(message)
+      run.more = next.more
+      run.damaged = next.damaged
+      run.lost = next.lost
+    }
+    return run
   }
 
   head(pipeId: string): Promise<Cursor> {
@@ -241,35 +265,37 @@ export class PatientReader implements BufferReader {
     this.stopWaiting()
   }
 
+  #readSlice(pipeId: string, afterSeq: number, limits: ReadLimits): Promise<MessageRun> {
+    const slice = { ...limits, maxBytes: Math.min(limits.maxBytes, sliceBytes) }
+    return this.#retryUntilAvailable(() => this.#reader.read(pipeId, afterSeq, slice))
+  }
+
   async #retryUntilAvailable<T>(ask: () => Promise<T>): Promise<T> {
     for (let failures = 1; ; failures += 1) {
       try {
         const answer = await ask()
-        this.#outage.answered()
+        this.#shared.answered()
         return answer
       } catch (error) {
         if (!(error instanceof BufferReadUnavailableError) || this.#isEnding) throw error
-        this.#outage.failed(error)
-        await this.#wait(backoffMs(failures, firstWaitMs, longestWaitMs))
+        this.#shared.failed(error)
+        await this.#waits.wait(backoffMs(failures, firstWaitMs, longestWaitMs))
       }
     }
   }
-
-  async #wait(ms: number): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const end = () => {
-        this.#waits.delete(end)
-        cancel()
-        resolve()
-      }
-      const cancel = this.#clock.wake(ms, end)
-      this.#waits.add(end)
-    })
-  }
 }
 
-/** Logs for all lanes: one line when the buffer stops responding, and one when it responds again. */
-export class ReadOutage {
+/** False when the run is complete, or messages are missing in it. */
+function isSliceEnd({ more, damaged, lost }: MessageRun): boolean {
+  return more && damaged.length === 0 && lost.length === 0
+}
+
+/**
+ * Shared by the readers of all lanes: the turns of their slices, and a log line when the buffer stops responding, and one
+ * when it responds again.
+ */
+export class SharedReads {
+  readonly turns = new EventLoopTurns()
   readonly #clock: Clock
   readonly #log: Logger
   /** Monotonic; null while the buffer responds. */

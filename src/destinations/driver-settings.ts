@@ -1,5 +1,6 @@
 import type { Settings } from '../settings/settings.ts'
 import type { DriverSettings, OwnAddress } from './driver.ts'
+import { tablesDirOf } from './sqlite/files.ts'
 
 /**
  * Derives the rules for destinations from the daemon's settings. `workspaces` holds the number of workspaces as an
@@ -10,6 +11,11 @@ export function driverSettings(settings: Settings, workspaces: SharedArrayBuffer
     databaseTls: settings.destination_db_ssl,
     databasePasswordInClear: settings.destination_db_cleartext_auth,
     pinsDatabaseKeys: settings.destination_db_tls_pin,
+    // The directory of a cluster's node is not the service's: another node would deliver without the file.
+    tables:
+      settings['metadata.url'] === null
+        ? { dir: tablesDirOf(settings.data_dir), minFreeBytes: settings['buffer.min_free_bytes'] }
+        : null,
     machineCredentials: settings['object_store.machine_credentials'],
     egress: {
       allow: settings['egress.allow'],

@@ -122,7 +122,7 @@ export type DestinationSpec = ResolvedConfig & {
   readonly destinationId: string
   readonly pipeId: string
   readonly pipeName: string
-  /** Workspace of the lane, for turns where lanes wait for each other. Only lanes have it. */
+  /** Its workspace, for turns where lanes wait for each other, and for the paths of its files. */
   readonly workspaceId?: string
   /** For databases. Empty: columns are matched with the table's columns by name. */
   readonly columns: readonly ColumnMapping[]
@@ -144,6 +144,9 @@ export type DestinationSpec = ResolvedConfig & {
 /** The spec of one destination type. */
 export type SpecOf<T extends DestinationSpec['type']> = Extract<DestinationSpec, { type: T }>
 export type DatabaseSpec = SpecOf<'destination_database'>
+export type SqliteSpec = SpecOf<'destination_sqlite'>
+/** The spec of a type with a table. */
+export type TableSpec = DatabaseSpec | SqliteSpec
 export type ObjectStoreSpec = SpecOf<'destination_object_store'>
 export type HttpEndpointSpec = SpecOf<'destination_http_endpoint'>
 export type NatsSpec = SpecOf<'destination_nats'>
@@ -166,7 +169,14 @@ export interface DriverSettings {
    * of restored copies.
    */
   readonly timeline?: string
+  /** Where the files of SQLite destinations are. Null or missing: nowhere, because this is a node of a cluster. */
+  readonly tables?: TableFilesSettings | null
   readonly egress: EgressPolicy
+}
+export interface TableFilesSettings {
+  readonly dir: string
+  /** Nothing is stored while the disk has less free space: it is needed to accept messages. */
+  readonly minFreeBytes: number
 }
 export interface EgressPolicy {
   /** CIDRs and host names (a leading `*.` matches subdomains). Deny wins over allow. */
@@ -278,6 +288,12 @@ export interface DestinationDescriptor<Spec extends DestinationSpec = Destinatio
    * with columns.
    */
   columnFaults?(columns: readonly ColumnMapping[], config: Spec['config']): [path: string, message: string][]
+  /**
+   * Names the table in the audit log. Only for types with a table, whose drivers have `infer`.
+   */
+  tablePlace?(config: Spec['config']): { readonly table: string } & Readonly<Record<string, string>>
+  /** Why this service cannot have destinations of the type, whatever their config, as a fault of a key. */
+  unavailable?(settings: DriverSettings): [key: string, message: string] | null
   /** The hosts to dial, with the config key that names each. Empty if the egress policy does not apply. */
   targets(config: Spec['config']): readonly ConfigTarget[]
   /** Maximum duration of one attempt, from the driver's own deadlines. */

@@ -29,6 +29,7 @@ import { nats } from './nats/descriptor.ts'
 import { objectStore } from './object-store/descriptor.ts'
 import { pull } from './pull/descriptor.ts'
 import { database } from './sql/descriptor.ts'
+import { sqlite } from './sqlite/descriptor.ts'
 
 /**
  * Opening does no I/O and never fails; a driver that cannot be loaded is an error of its first delivery. If `egress`
@@ -159,6 +160,7 @@ export function secretsOf(spec: DestinationSpec): string[] {
 /** The destination types, one line each. Importing this loads no driver and no client library. */
 const descriptors: Record<DestinationType, DestinationDescriptor> = {
   destination_database: database,
+  destination_sqlite: sqlite,
   destination_object_store: objectStore,
   destination_http_endpoint: httpEndpoint,
   destination_nats: nats,
@@ -167,6 +169,14 @@ const descriptors: Record<DestinationType, DestinationDescriptor> = {
 
 export function descriptorOf(type: DestinationType): DestinationDescriptor {
   return descriptors[type]
+}
+
+/** Why this service cannot have destinations of the type. Returns the config key at fault, or null. */
+export function unavailableFault(
+  type: DestinationType,
+  settings: DriverSettings,
+): [key: string, message: string] | null {
+  return descriptorOf(type).unavailable?.(settings) ?? null
 }
 
 /** Checks the spelling of a config's hosts against the egress policy. Returns the config key at fault, or null. */

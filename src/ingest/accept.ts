@@ -7,6 +7,7 @@
  * rule. The code is independent of HTTP: `IngestRequest` is the interface of a request and receives its outcome. A
  * request is accepted only after `append` has resolved, which is after fsync.
  */
+import { createHash } from 'node:crypto'
 import { ApiError, type ErrorCode, payloadTooLarge } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { isUuid } from '../contract/uuid.ts'
@@ -39,6 +40,8 @@ import type { ClientIp } from './client-ip.ts'
 import { decodeBody } from './decode.ts'
 import type { Authenticate } from './directory/directory-cache.ts'
 import type { Geo } from './geo.ts'
+import { type HookDeps, type IncomingHook, receiveHook } from './hooks/receive.ts'
+import { RejectedHook } from './hooks/rejected.ts'
 import type { IngestObserved } from './observed.ts'
 import {
   type EnrichmentPlan,
@@ -97,13 +100,16 @@ class Acceptance implements BodyReceiver {
   readonly #request: IngestRequest
   readonly #reservation: BodyReservation
   readonly #receivedMs: number
+  /** The sender is verified with the body, by the source of a webhook: neither key nor Origin is checked. */
+  readonly #isVerified: boolean
   #clientIp: string | null = null
   /** Monotonic time at which the last byte arrived. */
   #wholeAt = 0
   #encoding: BodyEncoding = 'identity'
   #format: BodyFormat = 'json'
 
-  constructor(context: AcceptContext, entry: DirectoryPipe, request: IngestRequest) {
+  constructor(context: AcceptContext, entry: DirectoryPipe, request: IngestRequest, isVerified: boolean) {
+    this.#isVerified = isVerified
     this.#context = context
     this.#entry = entry
     this.#request = request
@@ -133,7 +139,7 @@ class Acceptance implements BodyReceiver {
     try {
       if (planOf(this.#entry).needsClientIp)
         this.#clientIp = clientIp.of(request.peer(), () => request.forwardedFor)
-      const admission = requireSender(this.#entry, request, authenticate)
+      const admission = this.#isVerified ? null : requireSender(this.#entry, request, authenticate)
       if (admission === null) {
         this.#requireHeaders()
         request.receive(this)
@@ -182,7 +188,8 @@ class Acceptance implements BodyReceiver {
   }
 
   failed(error: unknown): void {
-    this.#context.usage.rejected(this.#entry.pipe.pipe_id, this.#receivedMs)
+    const hook = error instanceof RejectedHook ? error.reason : null
+    this.#context.usage.rejected(this.#entry.pipe.pipe_id, this.#receivedMs, hook)
     this.#reservation.release()
     this.#request.rejected(error)
   }
@@ -212,7 +219,7 @@ class Acceptance implements BodyReceiver {
       pipeMaxRecords: limits?.pl_ingest_max_records_per_request ?? null,
       enrichment: this.#enrichment(),
       requiredFields,
-      withHash: this.#request.idempotencyKey !== undefined,
+      withHash: this.#request.idempotencyKey !== undefined && this.#request.isKeyEnough !== true,
     }
     const prepared =
       bytes.length > resourceLimits.mainThreadBodyBytes
@@ -226,11 +233,10 @@ class Acceptance implements BodyReceiver {
     const { planOf, geo } = this.#context
     const plan = planOf(this.#entry)
     const clientIp = this.#clientIp
-    return plan.members(
-      this.#receivedMs,
-      clientIp,
-      plan.needsGeo && clientIp !== null ? geo.lookup(clientIp) : null,
-    )
+    const values = plan.needsGeo && clientIp !== null ? geo.lookup(clientIp) : null
+    const enrichment = plan.members(this.#receivedMs, clientIp, values)
+    const { members } = this.#request
+    return members === undefined || members === null ? enrichment : joined(enrichment, members)
   }
 
   /** `bytes` is transferred and empty afterwards. */
@@ -285,8 +291,10 @@ class Acceptance implements BodyReceiver {
   }
 
   #idempotency({ bodyHash }: Prepared): Idempotency | undefined {
-    const key = this.#request.idempotencyKey
-    return key === undefined || bodyHash === null ? undefined : { key, bodyHash }
+    const { idempotencyKey: key, isKeyEnough } = this.#request
+    if (key === undefined) return undefined
+    if (isKeyEnough === true) return { key, bodyHash: anyBody }
+    return bodyHash === null ? undefined : { key, bodyHash }
   }
 
   /** Throws when the pipe was deleted while the body arrived: no reader would get the message. */
@@ -341,6 +349,13 @@ class Acceptance implements BodyReceiver {
   }
 }
 
+/** Stands for the hash of the body where the key decides alone. */
+const anyBody = createHash('sha256').update('').digest('base64')
+
+function joined(a: Enrichment, b: Enrichment): Enrichment {
+  return { keys: [...a.keys, ...b.keys], text: [a.text, b.text].filter((text) => text !== '').join(',') }
+}
+
 function appendError(error: unknown, msgId: string): unknown {
   if (error instanceof IdempotencyKeyReusedError) return new ApiError('idempotency_key_reused')
   return error instanceof BufferUnavailableError ? unavailable(error, msgId) : error
@@ -372,6 +387,8 @@ export interface Ingest {
    * stored.
    */
   post(request: IngestRequest): void
+  /** A request at the hook address of a pipe: see hooks/receive.ts. */
+  hook(hook: IncomingHook): void
   /** Throws ApiError. */
   hint(pipeId: string): IngestHint
   /** OPTIONS: `allowOrigin` is null when the origin is not allowed to send. Throws ApiError for an unknown pipe. */
@@ -390,17 +407,22 @@ export function createIngest(deps: IngestDeps): Ingest {
     scanner: openScanner(resourceLimits.mainScannerBytes),
     limits: { maxRecords, maxKeys, maxValues: resourceLimits.mainThreadValues },
   }
+  const hooks: HookDeps = {
+    ...deps,
+    post: (entry, request) => new Acceptance(context, entry, request, true).begin(),
+  }
   return {
     post: (request) => {
       let acceptance: Acceptance
       try {
-        acceptance = new Acceptance(context, findPipe(directory, request.pipeId), request)
+        acceptance = new Acceptance(context, findPipe(directory, request.pipeId), request, false)
       } catch (error) {
         request.rejected(error)
         return
       }
       acceptance.begin()
     },
+    hook: (hook) => receiveHook(hook, hooks),
     hint: (pipeId) => ({
       message: 'Send records with POST and a JSON body: one object or an array of objects.',
       method: 'POST',

@@ -3,6 +3,8 @@
  * only for its body and for the buffer, and everything in between runs synchronously.
  */
 
+import type { Enrichment } from './splice.ts'
+
 /** Exactly one of `received`, `failed` and `gone` is called, once. None of them can throw. */
 export interface BodyReceiver {
   readonly maxBytes: number
@@ -59,6 +61,10 @@ export interface IngestRequest extends BodySource {
   readonly forwardedFor: string
   /** Undefined when absent. */
   readonly idempotencyKey: string | undefined
+  /** True: a repeat of the key can have another body. Absent: false. */
+  readonly isKeyEnough?: boolean
+  /** Members of this request, in addition to the enrichment of the pipe. Read once the body is received. */
+  readonly members?: Enrichment | null
   /** True once the client has disconnected. */
   readonly isAborted: boolean
   /** The socket's peer, 4 or 16 bytes. */

@@ -8,6 +8,7 @@
  * The totals for `/metrics` are counted separately and never stored, per pipe and worker. Ingest threads are numbered
  * from 0; without them, main is number 0.
  */
+import { addRejectedHooks, type HookRefusal, type RejectedHooks } from '../contract/source-words.ts'
 import type { Backlog } from '../log/buffer.ts'
 import type { Directory } from '../metadata/directory-source.ts'
 import type { Metadata } from '../metadata/store.ts'
@@ -53,13 +54,20 @@ export class UsageCounter {
     this.#marked.add(pipeId)
   }
 
-  rejected(pipeId: string, atMs: number): void {
-    this.#countsOf(pipeId, atMs - (atMs % hourMs)).rejected++
+  /** `hook`: why a webhook was rejected. */
+  rejected(pipeId: string, atMs: number, hook: HookRefusal | null = null): void {
+    const counts = this.#countsOf(pipeId, atMs - (atMs % hourMs))
+    counts.rejected++
+    if (hook === null) return
+    counts.rejectedHooks ??= {}
+    addRejectedHooks(counts.rejectedHooks, { [hook]: 1 })
   }
 
   /** A copy of the counts that are not flushed yet. */
   pending(): IngestCounts[] {
-    return [...this.#pending.values()].map((counts) => ({ ...counts }))
+    return [...this.#pending.values()].map(({ rejectedHooks, ...counts }) =>
+      rejectedHooks === undefined ? counts : { ...counts, rejectedHooks: { ...rejectedHooks } },
+    )
   }
 
   /** Takes the pending counts. `restore` returns them when they could not be stored. */
@@ -80,6 +88,10 @@ export class UsageCounter {
       counts.records += lost.records
       counts.bytes += lost.bytes
       counts.rejected += lost.rejected
+      if (lost.rejectedHooks !== undefined) {
+        counts.rejectedHooks ??= {}
+        addRejectedHooks(counts.rejectedHooks, lost.rejectedHooks)
+      }
       counts.lastIngestMs = Math.max(counts.lastIngestMs ?? 0, lost.lastIngestMs ?? 0) || null
     }
     for (const { pipeId } of snapshot.marks) this.#marked.add(pipeId)
@@ -201,6 +213,8 @@ export interface PipeTotals {
   records: number
   bytes: number
   rejected: number
+  /** Webhooks that were rejected, by reason. They are in `rejected` as well. */
+  rejectedHooks: RejectedHooks
 }
 
 /** Counts requests as they are accepted or rejected. */
@@ -219,9 +233,11 @@ export class IngestTotals {
         totals.bytes += added.bytes
         counter.accepted(pipeId, atMs, added)
       },
-      rejected: (pipeId, atMs) => {
-        this.#totalsOf(pipeId, worker).rejected++
-        counter.rejected(pipeId, atMs)
+      rejected: (pipeId, atMs, hook = null) => {
+        const totals = this.#totalsOf(pipeId, worker)
+        totals.rejected++
+        if (hook !== null) addRejectedHooks(totals.rejectedHooks, { [hook]: 1 })
+        counter.rejected(pipeId, atMs, hook)
       },
     }
   }
@@ -237,7 +253,13 @@ export class IngestTotals {
   #totalsOf(pipeId: string, worker: number): PipeTotals {
     const byWorker = this.#byPipe.get(pipeId) ?? new Map<number, PipeTotals>()
     this.#byPipe.set(pipeId, byWorker)
-    const totals = byWorker.get(worker) ?? { requests: 0, records: 0, bytes: 0, rejected: 0 }
+    const totals = byWorker.get(worker) ?? {
+      requests: 0,
+      records: 0,
+      bytes: 0,
+      rejected: 0,
+      rejectedHooks: {},
+    }
     byWorker.set(worker, totals)
     return totals
   }

@@ -5,6 +5,7 @@
 import type { KeyRights } from '../contract/api-key.ts'
 import type { Pipe, PipeLimits } from '../contract/pipe.ts'
 import type { Principal } from '../contract/principal.ts'
+import type { OpenedSource } from '../contract/source-words.ts'
 
 export interface DirectoryPipe {
   readonly workspaceId: string
@@ -12,6 +13,8 @@ export interface DirectoryPipe {
   readonly limits: PipeLimits | null
   /** Exact `Origin` values: scheme://host[:port], lower case. */
   readonly allowedOrigins: ReadonlySet<string>
+  /** With its secrets in the clear. `unreadable`: its secrets cannot be unsealed. Null: the pipe has no source. */
+  readonly source: OpenedSource | 'unreadable' | null
   /** Top-level keys that every record must have after enrichment (docs/dev/contract.md#required-fields), in a stable order. */
   readonly requiredFields: readonly string[]
 }

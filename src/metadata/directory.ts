@@ -8,16 +8,18 @@ import { rightsOf } from './api-keys.ts'
 import { columnsOf } from './columns.ts'
 import type { DirectoryKey, DirectoryPipe, DirectorySource } from './directory-source.ts'
 import { loadLimits } from './limits.ts'
+import { openedSource } from './pipe-source.ts'
 import { decodePipe } from './pipes.ts'
+import type { Sealer } from './secrets.ts'
 import { type ApiKeyRow, normaliseId } from './tables.ts'
 import { type Connection, inSnapshot } from './transactions.ts'
 
-export function directorySource(db: Connection): DirectorySource {
+export function directorySource(db: Connection, sealer: Sealer): DirectorySource {
   return {
-    allPipes: () => inSnapshot(db, (trx) => loadPipes(trx, null)),
+    allPipes: () => inSnapshot(db, (trx) => loadPipes(trx, sealer, null)),
 
     async pipe(pipeId) {
-      const [pipe] = await inSnapshot(db, (trx) => loadPipes(trx, normaliseId(pipeId)))
+      const [pipe] = await inSnapshot(db, (trx) => loadPipes(trx, sealer, normaliseId(pipeId)))
       return pipe ?? null
     },
 
@@ -52,7 +54,7 @@ function directoryKey(row: ApiKeyRow): DirectoryKey {
 }
 
 /** Runs a fixed number of queries for any number of pipes. `pipeId` null: all. */
-async function loadPipes(trx: Connection, pipeId: string | null): Promise<DirectoryPipe[]> {
+async function loadPipes(trx: Connection, sealer: Sealer, pipeId: string | null): Promise<DirectoryPipe[]> {
   let pipeQuery = trx.selectFrom('pipes').selectAll().orderBy('workspace_id').orderBy('creation_order')
   if (pipeId !== null) pipeQuery = pipeQuery.where('pipe_id', '=', pipeId)
   const pipes = await pipeQuery.execute()
@@ -64,6 +66,7 @@ async function loadPipes(trx: Connection, pipeId: string | null): Promise<Direct
     pipe: decodePipe(row),
     limits: limits.get(row.pipe_id) ?? null,
     allowedOrigins: origins.get(row.pipe_id) ?? new Set(),
+    source: openedSource(sealer, row.pipe_id, row.pipe_source),
     requiredFields: requiredFields(columns.get(row.pipe_id) ?? [], row.pipe_ingest_ts_field),
   }))
 }

@@ -10,6 +10,7 @@ import { createTables } from './migrations/25-tables.ts'
 import { createAttempts } from './migrations/26-attempts.ts'
 import { createLatency } from './migrations/27-latency.ts'
 import { createReplays } from './migrations/28-replays.ts'
+import { createPipeSources } from './migrations/29-pipe-sources.ts'
 import type { Tables } from './tables.ts'
 
 export interface Migration {
@@ -24,6 +25,7 @@ export const migrations: readonly Migration[] = [
   { number: 26, name: 'delivery attempts', up: createAttempts },
   { number: 27, name: 'latency of lanes', up: createLatency },
   { number: 28, name: 'replays of ranges', up: createReplays },
+  { number: 29, name: 'sources of webhooks', up: createPipeSources },
 ]
 
 /** The format of a database that this version has brought up to date. */

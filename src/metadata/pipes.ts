@@ -4,29 +4,33 @@ import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { geoFieldKeys, type Pipe } from '../contract/pipe.ts'
 import type { Audited } from './audit.ts'
+import { changedSourceSecrets, type SourceChange, sealedSource, shownSource } from './pipe-source.ts'
 import { requireFewDeleted, requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import { insertUnlessTaken, nextNumber } from './rows.ts'
+import type { Sealer } from './secrets.ts'
 import { isoTime, normaliseId, type PipeRef, type PipeRow, toFlag } from './tables.ts'
 import { type Connection, type Decided, decided } from './transactions.ts'
+
+/** A pipe whose source has its secrets in the clear. */
+type OfPipe<T> = Omit<T, 'pipe_source'> & { pipe_source: SourceChange | null }
+export type NewPipe = OfPipe<Omit<Pipe, 'pipe_id' | 'pipe_created_ts' | 'pipe_updated_ts'>>
+/** Undefined: unchanged. */
+export type PipeChange = Partial<OfPipe<Pipe>>
 
 export interface PipeStore {
   list(workspaceId: string): Promise<Pipe[]>
   get(pipe: PipeRef): Promise<Pipe | null>
   /** Throws `duplicate_pipe_name`. */
-  create(
-    workspaceId: string,
-    pipe: Omit<Pipe, 'pipe_id' | 'pipe_created_ts' | 'pipe_updated_ts'>,
-  ): Promise<Pipe>
+  create(workspaceId: string, pipe: NewPipe): Promise<Pipe>
   /** Ignores id, name and times in the change. Null: no such pipe. */
-  update(pipe: PipeRef, change: Decided<Pipe, Partial<Pipe>>): Promise<Pipe | null>
+  update(pipe: PipeRef, change: Decided<Pipe, PipeChange>): Promise<Pipe | null>
   /** Deletes the pipe with its destinations, lanes, limits, origins and usage. False: no such pipe. */
   delete(pipe: PipeRef): Promise<boolean>
 }
 
 export function pipes(
   db: Connection,
-  now: () => number,
-  quotas: WorkspaceQuotas,
+  { sealer, now, quotas }: { sealer: Sealer; now(): number; quotas: WorkspaceQuotas },
   inAudited: Audited,
 ): PipeStore {
   return {
@@ -50,7 +54,13 @@ export function pipes(
       inAudited(async (trx, record) => {
         await requireRoom(trx, normaliseId(workspaceId), 'pipes', quotas)
         await requireFewDeleted(trx, normaliseId(workspaceId))
-        const after = await insertPipe(trx, normaliseId(workspaceId), pipe, now())
+        const row = newRow(sealer, normaliseId(workspaceId), pipe, now())
+        const creation_order = await nextNumber(trx, 'pipes', 'creation_order', {
+          workspace_id: row.workspace_id,
+        })
+        if (!(await insertUnlessTaken(trx, 'pipes', { ...row, creation_order })))
+          throw new ApiError('duplicate_pipe_name')
+        const after = decodePipe(row)
         await record({ ...of(workspaceId, after.pipe_id), operation: 'createPipe', before: null, after })
         return after
       }),
@@ -59,7 +69,7 @@ export function pipes(
       inAudited(async (trx, record) => {
         const before = await findRow(trx, pipe)
         if (before === undefined) return null
-        const values = changedColumns(decided(change, decodePipe(before)))
+        const values = changedColumns(sealer, before, decided(change, decodePipe(before)), now())
         if (Object.keys(values).length === 0) return decodePipe(before)
         const updated = {
           ...values,
@@ -68,9 +78,15 @@ export function pipes(
           pipe_updated_ms: Math.max(now(), before.pipe_updated_ms + 1),
         }
         await trx.updateTable('pipes').set(updated).where('pipe_id', '=', before.pipe_id).execute()
-        const after = decodePipe({ ...before, ...updated })
-        const changed = { operation: 'updatePipe', before: decodePipe(before), after }
-        await record({ ...of(pipe.workspaceId, before.pipe_id), ...changed })
+        const afterRow = { ...before, ...updated }
+        const after = decodePipe(afterRow)
+        const secrets = changedSourceSecrets(before.pipe_source, afterRow.pipe_source)
+        await record({
+          ...of(pipe.workspaceId, before.pipe_id),
+          operation: 'updatePipe',
+          before: decodePipe(before),
+          after: { ...after, ...(secrets.length === 0 ? {} : { secrets_changed: secrets }) },
+        })
         return after
       }),
 
@@ -112,14 +128,15 @@ async function findRow(db: Connection, { workspaceId, pipeId }: PipeRef): Promis
     .executeTakeFirst()
 }
 
-async function insertPipe(
-  trx: Connection,
+function newRow(
+  sealer: Sealer,
   workspaceId: string,
-  pipe: Parameters<PipeStore['create']>[1],
+  pipe: NewPipe,
   nowMs: number,
-): Promise<Pipe> {
-  const row: PipeRow = {
-    pipe_id: randomUUID(),
+): Omit<PipeRow, 'creation_order'> {
+  const pipeId = randomUUID()
+  return {
+    pipe_id: pipeId,
     workspace_id: workspaceId,
     pipe_name: pipe.pipe_name,
     pipe_description: pipe.pipe_description,
@@ -131,12 +148,12 @@ async function insertPipe(
     ...geoFieldsOf(pipe),
     pipe_api_key_required: toFlag(pipe.pipe_api_key_required),
     pipe_allow_any_browser_origin: toFlag(pipe.pipe_allow_any_browser_origin),
+    pipe_source: pipe.pipe_source && sealedSource(sealer, pipe.pipe_source, { pipeId, stored: null, nowMs }),
+    pipe_source_headers: JSON.stringify(pipe.pipe_source_headers),
+    pipe_source_raw: toFlag(pipe.pipe_source_raw),
     pipe_created_ms: nowMs,
     pipe_updated_ms: nowMs,
-    creation_order: await nextNumber(trx, 'pipes', 'creation_order', { workspace_id: workspaceId }),
   }
-  if (!(await insertUnlessTaken(trx, 'pipes', row))) throw new ApiError('duplicate_pipe_name')
-  return decodePipe(row)
 }
 
 const flagKeys = [
@@ -144,6 +161,7 @@ const flagKeys = [
   'pipe_add_ingest_ip',
   'pipe_api_key_required',
   'pipe_allow_any_browser_origin',
+  'pipe_source_raw',
 ] as const
 const textKeys = ['pipe_description', 'pipe_ingest_ts_field', 'pipe_ingest_ip_field'] as const
 
@@ -151,12 +169,23 @@ const textKeys = ['pipe_description', 'pipe_ingest_ts_field', 'pipe_ingest_ip_fi
  * Id, name and times cannot be changed (docs/dev/contract.md#pipes). Keys that are undefined leave their column
  * unchanged.
  */
-function changedColumns(change: Partial<Pipe>): Partial<PipeRow> {
+function changedColumns(
+  sealer: Sealer,
+  before: PipeRow,
+  change: PipeChange,
+  nowMs: number,
+): Partial<PipeRow> {
   const columns: Partial<PipeRow> = {}
   for (const key of flagKeys) if (change[key] !== undefined) columns[key] = toFlag(change[key])
   for (const key of textKeys) if (change[key] !== undefined) columns[key] = change[key]
   for (const key of geoFieldKeys) if (change[key] !== undefined) columns[key] = change[key]
   if (change.pipe_status !== undefined) columns.pipe_status = change.pipe_status
+  if (change.pipe_source_headers !== undefined)
+    columns.pipe_source_headers = JSON.stringify(change.pipe_source_headers)
+  const { pipe_source: source } = change
+  const { pipe_id: pipeId, pipe_source: stored } = before
+  if (source !== undefined)
+    columns.pipe_source = source && sealedSource(sealer, source, { pipeId, stored, nowMs })
   return columns
 }
 
@@ -174,7 +203,7 @@ function geoFieldsOf(
   }
 }
 
-export function decodePipe(row: PipeRow): Pipe {
+export function decodePipe(row: Omit<PipeRow, 'creation_order'>): Pipe {
   return {
     pipe_id: row.pipe_id,
     pipe_name: row.pipe_name,
@@ -187,6 +216,9 @@ export function decodePipe(row: PipeRow): Pipe {
     ...geoFieldsOf(row),
     pipe_api_key_required: row.pipe_api_key_required === 1,
     pipe_allow_any_browser_origin: row.pipe_allow_any_browser_origin === 1,
+    pipe_source: shownSource(row.pipe_source),
+    pipe_source_headers: JSON.parse(row.pipe_source_headers),
+    pipe_source_raw: row.pipe_source_raw === 1,
     pipe_created_ts: isoTime(row.pipe_created_ms),
     pipe_updated_ts: isoTime(row.pipe_updated_ms),
   }

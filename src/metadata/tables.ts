@@ -85,6 +85,11 @@ export interface PipeRow extends Record<GeoFieldKey, string | null> {
   pipe_ingest_ip_field: string
   pipe_api_key_required: Flag
   pipe_allow_any_browser_origin: Flag
+  /** JSON with sealed secrets (`pipe-source.ts`). Null: it accepts no webhooks. */
+  pipe_source: string | null
+  /** JSON array of header names in lower case. */
+  pipe_source_headers: string
+  pipe_source_raw: Flag
   pipe_created_ms: number
   pipe_updated_ms: number
   creation_order: number
@@ -209,6 +214,14 @@ export interface UsageHourRow extends UsageCounts {
   pipe_id: string
   hour_ms: number
   last_ingest_ms: number | null
+}
+
+/** The webhooks for a pipe that were rejected in an hour, by reason. */
+export interface RejectedHooksRow {
+  pipe_id: string
+  hour_ms: number
+  reason: string
+  requests: number
 }
 
 export interface LaneHourRow extends Omit<LaneHour, 'hour_ts'> {
@@ -472,6 +485,7 @@ export interface Tables {
   pipe_allowed_origins: OriginRow
   lanes: LaneRow
   usage_hours: UsageHourRow
+  rejected_hooks: RejectedHooksRow
   lane_hours: LaneHourRow
   lane_history: LaneHistoryRow
   lane_attempts: LaneAttemptRow

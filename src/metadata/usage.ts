@@ -9,9 +9,11 @@
 import { setImmediate } from 'node:timers/promises'
 import { CompiledQuery, sql } from 'kysely'
 import type { PipeUsage } from '../contract/pipe.ts'
+import { addRejectedHooks, type RejectedHooks } from '../contract/source-words.ts'
 import { noUsageCounts, type UsageCounts, type UsageHour, usageCounts } from '../contract/usage.ts'
 import { type LaneHours, laneHours, usageIncrement } from './lane-history.ts'
-import { isoTime, normaliseId, type UsageMarkRow } from './tables.ts'
+import { addHooks, hooksByPipe, rejectedHooksOf } from './rejected-hooks.ts'
+import { isoTime, normaliseId, type PipeRef, type UsageHourRow, type UsageMarkRow } from './tables.ts'
 import { type Connection, inRowTransaction, inWriteTransaction, UnknownWrite } from './transactions.ts'
 
 /** The usage that roll-ups contain: everything but the backlog. */
@@ -26,6 +28,8 @@ export interface IngestCounts {
   records: number
   bytes: number
   rejected: number
+  /** The rejected requests that were webhooks, by reason. Absent: there were none. */
+  rejectedHooks?: RejectedHooks
   lastIngestMs: number | null
 }
 
@@ -54,6 +58,8 @@ export interface UsageStore {
     lastMs: number,
   ): Promise<Map<number, Omit<UsageHour, 'hour_ts'>>>
   readonly ofLane: LaneHours
+  /** Returns the webhooks of the pipe that were rejected from `firstMs` to `lastMs`, both included. */
+  rejectedHooks(pipe: PipeRef, firstMs: number, lastMs: number): Promise<RejectedHooks>
   /**
    * Adds counts of ingest. `marks` are the pipes' running totals that the roll-ups then include. After a rejection, the
    * next call must pass the same counts plus newer ones. Counts are then added once, even if the outcome of the first
@@ -99,23 +105,15 @@ export function usage(db: Connection): UsageStore {
 
     ofLane: laneHours(db),
 
+    rejectedHooks: (pipe, firstMs, lastMs) => rejectedHooksOf(db, pipe, firstMs, lastMs),
+
     async addIngest(given, marks) {
       const counts = without(given, (await unknown.stored()) ?? [])
       if (counts.length === 0 && marks.length === 0) return
       const adding = inRowTransaction(db, async (trx) => {
         for (const count of inOrder(counts)) {
-          await trx.executeQuery(
-            addToHour({
-              ...noUsageCounts,
-              pipe_id: normaliseId(count.pipeId),
-              hour_ms: count.hourMs,
-              ingest_requests: count.requests,
-              ingest_records: count.records,
-              ingest_bytes: count.bytes,
-              rejected_requests: count.rejected,
-              last_ingest_ms: count.lastIngestMs,
-            }),
-          )
+          await trx.executeQuery(addToHour(hourOf(count)))
+          await addHooks(trx, count)
         }
         for (const { pipeId, ...totals } of inOrder(marks))
           await trx.executeQuery(setMark({ pipe_id: pipeId, ...totals }))
@@ -161,6 +159,19 @@ export function usage(db: Connection): UsageStore {
   }
 }
 
+function hourOf(count: IngestCounts): UsageHourRow {
+  return {
+    ...noUsageCounts,
+    pipe_id: normaliseId(count.pipeId),
+    hour_ms: count.hourMs,
+    ingest_requests: count.requests,
+    ingest_records: count.records,
+    ingest_bytes: count.bytes,
+    rejected_requests: count.rejected,
+    last_ingest_ms: count.lastIngestMs,
+  }
+}
+
 async function ingestedSince(db: Connection, sinceMs: number): ReturnType<UsageStore['ingestedSince']> {
   const rows = await db
     .selectFrom('usage_hours')
@@ -180,6 +191,7 @@ async function ingestedSince(db: Connection, sinceMs: number): ReturnType<UsageS
 async function prune(trx: Connection, beforeMs: number): Promise<void> {
   await trx.deleteFrom('lane_hours').where('hour_ms', '<', beforeMs).execute()
   await trx.deleteFrom('lane_latency').where('hour_ms', '<', beforeMs).execute()
+  await trx.deleteFrom('rejected_hooks').where('hour_ms', '<', beforeMs).execute()
   await trx
     .deleteFrom('usage_hours')
     .where('hour_ms', '<', beforeMs)
@@ -216,8 +228,15 @@ function without(counts: readonly IngestCounts[], stored: readonly IngestCounts[
       records: count.records - known.records,
       bytes: count.bytes - known.bytes,
       rejected: count.rejected - known.rejected,
+      rejectedHooks: withoutHooks(count.rejectedHooks, known.rejectedHooks),
     }
   })
+}
+
+function withoutHooks(hooks: RejectedHooks = {}, known: RejectedHooks = {}): RejectedHooks {
+  const left = { ...hooks }
+  addRejectedHooks(left, known, -1)
+  return left
 }
 
 /** Starts at the workspace's pipes and reads their hours by key, so the rows of other workspaces cost nothing. */
@@ -276,10 +295,14 @@ async function sumsByPipe(
     .groupBy('hour.pipe_id')
     .execute()
   const lastIngest = new Map(last.map((row) => [row.pipe_id, isoTime(row.last_ingest_ms ?? 0)]))
+  const hooks = await hooksByPipe(db, workspaceId, { fromMs: sinceMs, toMs: null })
   const usage: Record<string, RolledUpUsage> = {}
-  for (const [pipeId, sums] of counts)
-    usage[pipeId] = { ...sums, last_ingest_ts: lastIngest.get(pipeId) ?? null }
-  for (const [pipeId, last_ingest_ts] of lastIngest) usage[pipeId] ??= { ...noUsageCounts, last_ingest_ts }
+  for (const pipeId of new Set([...counts.keys(), ...lastIngest.keys(), ...hooks.keys()]))
+    usage[pipeId] = {
+      ...(counts.get(pipeId) ?? noUsageCounts),
+      last_ingest_ts: lastIngest.get(pipeId) ?? null,
+      rejected_hooks: hooks.get(pipeId) ?? {},
+    }
   return usage
 }
 

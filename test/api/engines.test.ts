@@ -30,6 +30,7 @@ const noIngest = () => {
 }
 const ingest: Ingest = {
   post: noIngest,
+  hook: noIngest,
   hint: noIngest,
   preflight: noIngest,
   allowOrigin: () => null,

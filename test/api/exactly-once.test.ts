@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import { startDaemon } from '../support/daemon.ts'
 import { startMariadb } from '../support/mariadb.ts'
 import { startPostgres } from '../support/postgres.ts'
+import { openTableFile } from '../support/table-file.ts'
 import { until } from '../support/until.ts'
 
 const [postgres, mariadb] = [await startPostgres(), await startMariadb()]
@@ -12,25 +13,31 @@ t.teardown(async () => {
   await Promise.all([postgres.stop(), mariadb.stop()])
 })
 
-async function lifeOf(t: Test, server: typeof postgres | typeof mariadb, dialect: string): Promise<void> {
-  const query = (sql: string): Promise<Record<string, unknown>[]> => server.query(sql)
-  await query('CREATE TABLE events (n int)')
+interface World {
+  name: string
+  destination_type: string
+  config: object
+  query(sql: string): Promise<Record<string, unknown>[]>
+}
+
+const ofServer = (server: typeof postgres | typeof mariadb, dialect: string): World => {
   const { host, port, database, user: username, password } = server
-  const destination = {
+  return {
+    name: dialect,
     destination_type: 'destination_database',
-    destination_config: {
-      host,
-      port,
-      database,
-      username,
-      password,
-      dialect,
-      table: 'events',
-      exactly_once: true,
-    },
+    config: { host, port, database, username, password, dialect },
+    query: (sql) => server.query(sql),
+  }
+}
+
+async function lifeOf(t: Test, { name, destination_type, config, query }: World): Promise<void> {
+  await query('CREATE TABLE events (n int)')
+  const destination = {
+    destination_type,
+    destination_config: { ...config, table: 'events', exactly_once: true },
     columns: [{ column_name: 'n', column_type: 'number' }],
   }
-  const pipeId = await daemon.createPipe({ pipe_name: `events-${dialect}` })
+  const pipeId = await daemon.createPipe({ pipe_name: `events-${name}` })
   const base = `/v1/pipes/${pipeId}/destinations`
   const tested = await daemon.api<{ checks: object[] }>('POST', `${base}/test?sample=true`, destination)
   t.match(tested.body, { ok: true })
@@ -75,5 +82,11 @@ async function lifeOf(t: Test, server: typeof postgres | typeof mariadb, dialect
   await until('so are those of a deleted pipe', async () => (await laneRows()).length === 0)
 }
 
-t.test('PostgreSQL', (t) => lifeOf(t, postgres, 'postgresql'))
-t.test('MariaDB', (t) => lifeOf(t, mariadb, 'mariadb'))
+t.test('PostgreSQL', (t) => lifeOf(t, ofServer(postgres, 'postgresql')))
+t.test('MariaDB', (t) => lifeOf(t, ofServer(mariadb, 'mariadb')))
+t.test('SQLite: the file of a deleted destination is kept', async (t) => {
+  const file = openTableFile(daemon, 'once')
+  const world = { name: 'sqlite', destination_type: 'destination_sqlite', config: { file: 'once' } }
+  await lifeOf(t, { ...world, query: async (sql) => file.query(sql) })
+  t.equal(file.query('SELECT n FROM events').length, 11)
+})

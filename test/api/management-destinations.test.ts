@@ -195,6 +195,10 @@ const wrongConfigs: [type: DestinationType, key: string, values: unknown[]][] = 
   ['destination_nats', 'tls_verify', ['yes', 1, false]],
   ['destination_nats', 'timeout_ms', [999, 60_001, 1500.5, '1500']],
   ['destination_nats', 'headers', ['x', [], 5]],
+  ['destination_sqlite', 'file', ['', 5, '../shop', 'a/b', 'a.b', '.a', '-a', 'a b', 'é', 'x'.repeat(65)]],
+  ['destination_sqlite', 'table', ['', 5, 'sqlite_schema', '_pipectl_lanes', 'a\u0000b', 'x'.repeat(129)]],
+  ['destination_sqlite', 'size_limit_mib', [0, -1, 1.5, '10', 4_194_305]],
+  ['destination_sqlite', 'exactly_once', ['yes', 1]],
   ['destination_pull', 'ack_mode', ['manual', 5]],
   ['destination_pull', 'lease_seconds', [4, 601, 10.5, '30']],
 ]
@@ -252,6 +256,7 @@ const rightConfigs: [type: DestinationType, config: Record<string, unknown>][] =
   ['destination_http_endpoint', { body_format: 'loki', labels: { app: 'shop', _b2: 'x' } }],
   ['destination_http_endpoint', { body_format: 'slack', text_template: '{id}' }],
   ['destination_nats', { url: 'tls://a.test,tls://[::1]:4223', tls_verify: false, subject: 'a.{pipe_name}' }],
+  ['destination_sqlite', { file: 'Shop_2-a', table: 'a "b', exactly_once: true, size_limit_mib: 4_194_304 }],
   ['destination_pull', { ack_mode: 'explicit', lease_seconds: 600 }],
   ['destination_pull', { ack_mode: 'auto', lease_seconds: 5 }],
 ]
@@ -414,8 +419,8 @@ t.test('a wrong column is an error on its own path', async (t) => {
   )
 })
 
-t.test('columns belong to databases and Parquet objects only', async (t) => {
-  for (const type of destinationTypes.filter((type) => type !== 'destination_database')) {
+t.test('columns belong to tables and Parquet objects only', async (t) => {
+  for (const type of destinationTypes.filter((type) => !wordsOf(type).isDatabase)) {
     t.same(Object.keys(await refused({ ...minimalDestination(type), columns: [column] })), ['columns'])
     const id = await attach(minimalDestination(type))
     t.same(Object.keys(errorsIn(await api('PATCH', `${base}/${id}`, { columns: [column] }))), ['columns'])

@@ -33,6 +33,9 @@ const defaults = {
   ...Object.fromEntries(geoFieldKeys.map((key) => [key, null])),
   pipe_api_key_required: true,
   pipe_allow_any_browser_origin: false,
+  pipe_source: null,
+  pipe_source_headers: [],
+  pipe_source_raw: false,
 }
 
 t.test('POST /v1/pipes: a name is enough, everything else has its default', async (t) => {
@@ -58,6 +61,9 @@ t.test('POST /v1/pipes: every field is stored as given, then changed by PATCH', 
     ...Object.fromEntries(geoFieldKeys.map((key) => [key, key.slice(5)])),
     pipe_api_key_required: false,
     pipe_allow_any_browser_origin: true,
+    pipe_source: null,
+    pipe_source_headers: ['x-event'],
+    pipe_source_raw: true,
   }
   const id = await newPipe(given)
   t.same(stamped((await getPipe(id)).pipe), { ...given, pipe_status: 'active' })
@@ -342,6 +348,7 @@ t.test('GET /v1/pipes: all pipes with the usage of 24 hours, zeros not left out'
     pending_bytes: 0,
     blocked_lanes: 0,
     last_ingest_ts: null,
+    rejected_hooks: {},
   })
   await daemon.ingest(busy, [{ n: 1 }, { n: 2 }])
   await daemon.ingest(busy, { n: 3 })

@@ -37,6 +37,14 @@ const ends = (id: string) =>
     const replay = await show(id)
     return replay.finished_ts === null ? null : replay
   })
+/** The metric of the lane. */
+const isReplaying = async (value: 0 | 1) => {
+  const text = await (await fetch(daemon.metricsUrl)).text()
+  const series = text
+    .split('\n')
+    .find((one) => /^pipectl_lane_replaying\{/.test(one) && one.includes(destinationId))
+  return series?.endsWith(` ${value}`) === true
+}
 const seqs: number[] = []
 const whole = { from: 'earliest', to: 'now' }
 
@@ -103,6 +111,7 @@ t.test('a replay delivers the range again, and the audit log names who asked for
     [{ n: 1 }, { n: 1 }, { n: 2 }, { n: 2 }],
   )
   t.match((await api('GET', path)).body, { replays: [{ replay_id: created.replay_id }] })
+  await until('the metric has returned to 0', () => isReplaying(0))
   const { body } = await api('GET', `/v1/audit?operation=createReplay`)
   t.match(body, {
     audit: [{ resource_id: destinationId, after: { replay_id: created.replay_id, messages: 2 } }],
@@ -116,6 +125,7 @@ t.test('ten can wait; a cancelled one remains listed and a finished one cannot b
   const made: Replay[] = []
   for (let count = 0; count < 10; count += 1) made.push(await create(whole))
   t.match((await api('POST', path, whole)).body, { error: 'too_many_replays' })
+  t.ok(await isReplaying(1), 'the metric counts replays that wait for a blocked destination')
   const [first] = made
   t.equal((await api('DELETE', `${path}/${first!.replay_id}`)).status, 204)
   t.match(await show(first!.replay_id), { state: 'cancelled', finished_ts: String })
@@ -124,6 +134,7 @@ t.test('ten can wait; a cancelled one remains listed and a finished one cannot b
     t.match((await api(method, `${path}/${unknownId}`)).body, { error: 'replay_not_found' })
   await api('PATCH', `${lane}/status`, { destination_status: 'active' })
   for (const { replay_id } of made.slice(1)) t.match(await ends(replay_id), { state: 'done' })
+  await until('the metric has returned to 0', () => isReplaying(0))
   const { body } = await api('GET', `/v1/audit?operation=cancelReplay`)
   t.match(body, { audit: [{ after: { state: 'cancelled' } }] })
 })

@@ -88,10 +88,11 @@ for (const [width, colourScheme] of [
 
     await paste(page, address)
     t.match(await fieldOf(page, 'Connection string').inputValue(), `//${pg.user}:••••••••@${pg.host}`)
-    await page.getByText('Not used: sslmode.').waitFor()
+    await page.getByText('Still needed: Table. Not used: sslmode.').waitFor()
     t.equal(await fieldOf(page, 'Host').inputValue(), pg.host)
     t.equal(await fieldOf(page, 'Password').inputValue(), password)
     await typeInto(page, 'Table', name)
+    await page.getByText('Nothing else is needed: Test and save.').waitFor()
     await isOnlyInItsField(t, page)
     t.match(
       await page.locator('details', { hasText: 'Copy as CLI' }).last().textContent(),

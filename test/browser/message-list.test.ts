@@ -234,7 +234,7 @@ t.test(
     await shoot(page, 'replay-dialog')
     await dialog.getByRole('button', { name: 'Replay 3 messages' }).click()
     await dialog.getByText(/●\s*done/).waitFor()
-    await dialog.getByText('3 messages of 3 messages, 4 records stored.').waitFor()
+    await dialog.getByText('3 of 3 messages, 4 records stored.').waitFor()
     await checked(t, page, 'progress')
     t.equal(sink.deliveries.length, before + 4, 'one of the messages has two records')
     await dialog.getByRole('link', { name: 'Follow it on the page of the lane' }).click()

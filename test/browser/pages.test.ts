@@ -38,6 +38,7 @@ const places: Record<string, string> = {
   '/pipes/new': 'New pipe',
   [`/pipes/${pipeId}`]: 'hostile',
   [`/pipes/${pipeId}/settings`]: 'Settings of hostile',
+  [`/pipes/${pipeId}/settings/webhooks`]: 'Webhooks into hostile',
   [`/pipes/${pipeId}/destinations/new`]: 'New destination',
   [`/pipes/${pipeId}/destinations/${destinationId}`]: '<u>under',
   [`/pipes/${pipeId}/destinations/${destinationId}/edit`]: 'Edit <u>under',
@@ -227,6 +228,13 @@ t.test('five hundred pipes: a page of them at a time, any of them found', async 
   await page.getByText('51 to 100 of 501 pipes').waitFor()
   await page.getByLabel('Search').fill('many-499')
   await until('it is found', async () => (await rows.count()) === 1)
+  await open(page, '/audit')
+  await page.getByRole('button', { name: 'Older changes' }).click()
+  await until('the page of the audit log is in the address', () => /after=\d+/.test(page.url()))
+  await page.reload()
+  await page.getByRole('button', { name: 'Newest changes' }).click()
+  await page.getByRole('button', { name: 'Newest changes' }).waitFor({ state: 'detached' })
+  t.notMatch(page.url(), /after=/)
   t.same(problems, [])
   await close()
 })

@@ -2,6 +2,7 @@
 import t from 'tap'
 import { openDashboard } from '../support/dashboard.ts'
 import { startPostgres } from '../support/postgres.ts'
+import { openTableFile } from '../support/table-file.ts'
 import { until } from '../support/until.ts'
 
 const dashboard = await openDashboard()
@@ -21,7 +22,7 @@ t.test('the first table: proposed, created, filled; then a key without a column 
   ])
   const { page, problems, close } = await dashboard.visit('admin')
   await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/new`)
-  await page.getByRole('button', { name: 'Database' }).click()
+  await page.getByRole('button', { name: /^Database/ }).click()
   await page.getByText('Separate fields').click()
   await page.getByLabel('Host', { exact: true }).fill(pg.host)
   await page.getByLabel('Port').fill(String(pg.port))
@@ -66,6 +67,32 @@ t.test('the first table: proposed, created, filled; then a key without a column 
     'the new column is filled',
     async () => (await pg.query("SELECT 1 FROM orders WHERE coupon = 'SUMMER'")).length === 1,
   )
+  t.same(problems, [])
+  await close()
+})
+
+t.test('a SQLite file: a wrong name, then the table is proposed, created and filled', async (t) => {
+  const pipeId = await daemon.createPipe({ pipe_name: 'local' })
+  await daemon.ingest(pipeId, [{ id: 1, total: 1.5 }])
+  const { page, problems, close } = await dashboard.visit('admin')
+  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/new`)
+  await page.getByRole('button', { name: 'SQLite file' }).click()
+  await page.getByLabel('File', { exact: true }).fill('../shop')
+  await page.getByLabel('Table', { exact: true }).fill('orders')
+  await page.getByRole('button', { name: 'Propose columns' }).click()
+  await page
+    .getByText(/must match|letters/)
+    .first()
+    .waitFor()
+  await page.getByLabel('File', { exact: true }).fill('shop')
+  await page.getByRole('button', { name: 'Propose columns' }).click()
+  await page.getByText('"total" REAL').waitFor()
+  await page.getByRole('button', { name: 'Create table' }).click()
+  await page.getByText('Done. The columns below are mapped.').waitFor()
+  await page.getByRole('button', { name: 'Test and save' }).click()
+  await page.getByText('Delivering normally.').waitFor()
+  const file = openTableFile(daemon, 'shop')
+  await until('the row is there', async () => file.query('SELECT id, total FROM orders').length === 1)
   t.same(problems, [])
   await close()
 })

@@ -3,6 +3,7 @@ import t from 'tap'
 import { audit, drained, readAll, startProducer } from '../support/ledger.ts'
 import { startMariadb } from '../support/mariadb.ts'
 import { startPostgres } from '../support/postgres.ts'
+import { openTableFile } from '../support/table-file.ts'
 import { until } from '../support/until.ts'
 import { acknowledged, openLedger, restarts } from './ledger-daemon.ts'
 import { checkTransformed, isMasked, transformed } from './transformed-lane.ts'
@@ -19,19 +20,31 @@ t.test(`one copy of every record through kill -9 under load (${kills} times)`, a
   const changing: typeof lanes = []
   /** The records that the lanes without it have stored. */
   const plain: (() => Promise<{ found: number; numbers: number }>)[] = []
-  for (const [server, dialect, place] of [
-    [postgres, 'postgresql', 'bigserial'],
-    [mariadb, 'mariadb', 'bigint AUTO_INCREMENT'],
-  ] as const) {
+  const file = openTableFile(daemon, 'ledger')
+  const ofServer = ({
+    host,
+    port,
+    database,
+    user: username,
+    password,
+  }: typeof postgres | typeof mariadb) => ({
+    ...{ host, port, database, username, password },
+  })
+  const worlds: [string, string, object, (sql: string) => Promise<Record<string, unknown>[]>, string][] = [
+    ['postgresql', 'destination_database', ofServer(postgres), (sql) => postgres.query(sql), 'bigserial'],
+    [
+      ...(['mariadb', 'destination_database', { ...ofServer(mariadb), dialect: 'mariadb' }] as const),
+      ...([(sql: string) => mariadb.query(sql), 'bigint AUTO_INCREMENT'] as const),
+    ],
+    ['sqlite', 'destination_sqlite', { file: 'ledger' }, async (sql) => file.query(sql), 'INTEGER'],
+  ]
+  for (const [dialect, destination_type, config, query, place] of worlds) {
     for (const table of ['once', 'plain', 'changed']) {
       const isOnce = table !== 'plain'
-      await server.query(`CREATE TABLE ${table} (place ${place} PRIMARY KEY, n int, stamp text)`)
-      const { host, port, database, user: username, password } = server
+      await query(`CREATE TABLE ${table} (place ${place} PRIMARY KEY, n int, stamp text)`)
       const id = await daemon.createDestination(pipeId, {
-        destination_type: 'destination_database',
-        destination_config: {
-          ...{ host, port, database, username, password, dialect, table, exactly_once: isOnce },
-        },
+        destination_type,
+        destination_config: { ...config, table, exactly_once: isOnce },
         columns: [
           { column_name: 'n', column_type: 'number' },
           { column_name: 'stamp', column_type: 'string' },
@@ -39,7 +52,7 @@ t.test(`one copy of every record through kill -9 under load (${kills} times)`, a
         ...(table === 'changed' ? transformed : {}),
       })
       const rows = async () => {
-        const found = await server.query(`SELECT n, stamp FROM ${table} ORDER BY place`)
+        const found = await query(`SELECT n, stamp FROM ${table} ORDER BY place`)
         const wrong = found.filter(({ stamp }) => isMasked(stamp) !== (table === 'changed'))
         t.strictSame(wrong.slice(0, 3), [], `${dialect}, ${table}: masked or not`)
         return found.map((row) => Number(row.n))
@@ -48,9 +61,7 @@ t.test(`one copy of every record through kill -9 under load (${kills} times)`, a
       group.push({ name: `${dialect}, ${table}`, id, isOnce, rows })
       if (isOnce) continue
       plain.push(async () => {
-        const [row] = await server.query(
-          `SELECT count(*) AS found, count(DISTINCT n) AS numbers FROM ${table}`,
-        )
+        const [row] = await query(`SELECT count(*) AS found, count(DISTINCT n) AS numbers FROM ${table}`)
         return { found: Number(row?.found), numbers: Number(row?.numbers) }
       })
     }

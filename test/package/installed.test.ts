@@ -291,6 +291,11 @@ t.test('every kind of destination passes its test and delivers', async (t) => {
       columns,
     },
     {
+      destination_type: 'destination_sqlite',
+      destination_config: { file: 'shop', table: 'events' },
+      columns,
+    },
+    {
       destination_type: 'destination_object_store',
       destination_config: objects,
       // Unless it is told otherwise, it waits a minute for more.
@@ -300,6 +305,11 @@ t.test('every kind of destination passes its test and delivers', async (t) => {
     { destination_type: 'destination_nats', destination_config: { url: nats.url, subject: 'events' } },
     { destination_type: 'destination_pull', destination_config: {} },
   ]
+  const proposed = await daemon.api('POST', `/v1/pipes/${pipe}/destinations/infer`, {
+    ...{ destination_type: 'destination_sqlite', destination_config: { file: 'shop', table: 'events' } },
+    ...{ sample: '{"id":1,"country":"DE"}', create_table: true, dedupe_id: 'none' },
+  })
+  t.match(proposed.body, { ok: true, table_exists: true }, proposed.text)
   const ids: string[] = []
   for (const destination of destinations) {
     const tried = await daemon.api('POST', `/v1/pipes/${pipe}/destinations/test`, destination)

@@ -294,7 +294,7 @@ export class TestDaemon extends ApiClient {
     if (key !== null) headers.authorization ??= `Bearer ${key}`
     const isRaw = typeof body === 'string' || Buffer.isBuffer(body)
     if (body !== undefined) headers['content-type'] ??= 'application/json'
-    const base = /^\/v1\/(ingest|pull)\//.test(apiPath) ? this.dataUrl : this.url
+    const base = /^\/v1\/(ingest|hooks|pull)\//.test(apiPath) ? this.dataUrl : this.url
     const text = body === undefined || isRaw ? body : JSON.stringify(body)
     const answer = await call<Body>(method, `${base}${apiPath}`, headers, text, options.isBroken)
     await this.#compareWithDocument(method, apiPath, answer)

@@ -21,7 +21,8 @@ const comparisons = [
   new RegExp(`case '(?:${names})'`),
   new RegExp(`includes\\('${names}'`),
   new RegExp(`\\b${names}: `),
-  new RegExp(`kind\\w* [!=]==? '(?:${kinds})'`),
+  // The specs of metadata have kinds, too.
+  new RegExp(`(?<!spec\\.)\\bkind\\w* [!=]==? '(?:${kinds})'`),
 ]
 const compares = (text: string) =>
   text.split('\n').filter((line) => comparisons.some((pattern) => pattern.test(line)))

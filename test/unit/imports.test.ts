@@ -67,7 +67,7 @@ const allowed = new Map(rows)
 /** Packages that only one place may know. */
 const packageHomes: Record<string, RegExp> = {
   'hyper-express': /^api\/http\/uws\/engine\.ts$/,
-  'better-sqlite3': /^(log\/segments|metadata\/sqlite|maintenance)\//,
+  'better-sqlite3': /^(log\/segments|metadata\/sqlite|destinations\/sqlite|maintenance)\//,
   kysely: /^(metadata|cluster|stores|maintenance\/migrate)\//,
   pg: /^(destinations|cluster)\/postgresql\//,
   '@nats-io/transport-node': /^(destinations|cluster)\/nats\//,
@@ -176,7 +176,7 @@ t.test('browsers load of the contract only what has no schemas', async (t) => {
   const light = [
     ...['contract/alert-words.ts', 'contract/destination-words.ts', 'contract/is-object.ts'],
     ...['contract/destination-secrets.ts', 'contract/operation-paths.ts', 'contract/ready-words.ts'],
-    'contract/record-condition.ts',
+    ...['contract/record-condition.ts', 'contract/source-words.ts'],
     ...['contract/secret-url.ts', 'contract/state-words.ts', 'contract/transform-words.ts'],
     ...[
       'contract/destinations/config-field.ts',

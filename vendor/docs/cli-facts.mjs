@@ -27,6 +27,10 @@ export const files = [
   ['~/.local/state/pipectl/', 'The progress of pull and ingest, so that they can resume.'],
   ['DATA_DIR/metadata.db', 'Workspaces, pipes, destinations, users, lanes, parked records, the audit log.'],
   ['DATA_DIR/buffer/', 'The messages.'],
+  [
+    'DATA_DIR/tables/',
+    'The files of [SQLite destinations](sqlite.md), by workspace. Deleting a destination keeps its file.',
+  ],
   ['DATA_DIR/sealing.key', 'The key that seals stored secrets, unless secrets.key_file names another file.'],
   [
     'DATA_DIR/first-key, DATA_DIR/first-link',

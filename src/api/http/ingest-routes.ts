@@ -83,7 +83,7 @@ export function ingestPath({ ingest, log, isStopping }: IngestRoutesOptions): Se
   return { path, methods, rest, isHot: true }
 }
 
-function accepted202(accepted: Accepted): HttpResponse {
+export function accepted202(accepted: Accepted): HttpResponse {
   const { limit } = accepted
   const headers = limit === null ? jsonHeaders : [...jsonHeaders, ...Object.entries(rateLimitHeaders(limit))]
   return { status: 202, headers, body: acceptedBody(accepted) }
@@ -233,6 +233,6 @@ function keyOf(header: string | undefined, query: string): string | undefined {
 }
 
 /** A header with a list can be spread over several lines. */
-function joined(before: string, value: string): string {
+export function joined(before: string, value: string): string {
   return before === '' ? value : `${before}, ${value}`
 }

@@ -4,7 +4,7 @@
  *   management surface   /v1/pipes… /v1/api-keys… /openapi/…           (routes of the contract's table)
  *                        /dashboard  /dashboard/api/v1/…               (the same operations and sessions, for browsers)
  *                        /docs/…                                       (the guides)
- *   data surface         /v1/ingest/{pipe_id}  /v1/pull/…
+ *   data surface         /v1/ingest/{pipe_id}  /v1/hooks/{pipe_id}  /v1/pull/…
  *   both                 /v1/health  /v1/ready  /v1/pipectl.js  /v1/pipectl.mjs
  */
 import { ApiError } from '../../contract/errors.ts'
@@ -18,6 +18,7 @@ import type { DashboardGate } from './dashboard-gate.ts'
 import { type DescriptorGuard, descriptorLimit, guardDescriptors } from './descriptor-guard.ts'
 import type { HttpEngine, Listener, ListenerOptions } from './engine.ts'
 import { countTraffic, type Traffic } from './exchange.ts'
+import { hookPaths } from './hook-routes.ts'
 import { ingestPath } from './ingest-routes.ts'
 import { requireFreeAddress } from './listen.ts'
 import { ManagementBudget } from './management-budget.ts'
@@ -143,7 +144,10 @@ function listenerOptions(
     options.routes.filter((route) => isOn(surface, route)),
     context,
   )
-  if (surface.data && ingest !== null) paths.push(ingestPath({ ingest, log, isStopping: traffic.isStopping }))
+  if (surface.data && ingest !== null) {
+    const served = { ingest, log, isStopping: traffic.isStopping }
+    paths.push(ingestPath(served), ...hookPaths(served))
+  }
   return {
     name: surface.name,
     address: surface.listen,

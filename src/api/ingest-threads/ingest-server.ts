@@ -10,6 +10,7 @@
  */
 import assert from 'node:assert'
 import { resourceLimits } from '../../contract/resource-limits.ts'
+import type { HookRefusal } from '../../contract/source-words.ts'
 import { createIngest, type Ingest } from '../../ingest/accept.ts'
 import { createQuota } from '../../ingest/admission.ts'
 import { type BodyParsers, openBodyParsers } from '../../ingest/body-parsers.ts'
@@ -31,6 +32,7 @@ import { Semaphore } from '../../platform/semaphore.ts'
 import type { Caller, Handlers } from '../../platform/thread-calls.ts'
 import type { Listener } from '../http/engine.ts'
 import { countTraffic } from '../http/exchange.ts'
+import { hookPaths } from '../http/hook-routes.ts'
 import { ingestPath } from '../http/ingest-routes.ts'
 import { errorResponse, type HttpResponse } from '../http/response.ts'
 import { createEngine } from '../http/uws/engine.ts'
@@ -123,6 +125,7 @@ export class IngestServer implements Handlers<IngestCalls> {
       paths: [
         ...this.#forwarding.paths(paths, { authenticate, log, isStopping }),
         ingestPath({ ingest, log, isStopping }),
+        ...hookPaths({ ingest, log, isStopping }),
       ],
       notFound: this.#forwarding.notFound,
       failed: (error) => errorResponse(error, log, 'server'),
@@ -228,15 +231,16 @@ class RejectedCounts implements UsageObserver {
 
   accepted(): void {}
 
-  rejected(pipeId: string, atMs: number): void {
+  rejected(pipeId: string, atMs: number, hook: HookRefusal | null = null): void {
     if (!this.#isScheduled) {
       this.#isScheduled = true
       setImmediate(() => this.#reportWaiting())
-      this.#main.tell('rejected', [[{ pipeId, atMs, requests: 1 }]])
+      this.#main.tell('rejected', [[{ pipeId, atMs, requests: 1, hook }]])
       return
     }
-    const count = this.#waiting.get(pipeId)
-    if (count === undefined) this.#waiting.set(pipeId, { pipeId, atMs, requests: 1 })
+    const key = hook === null ? pipeId : `${pipeId} ${hook}`
+    const count = this.#waiting.get(key)
+    if (count === undefined) this.#waiting.set(key, { pipeId, atMs, requests: 1, hook })
     else count.requests++
   }
 

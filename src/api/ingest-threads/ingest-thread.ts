@@ -108,8 +108,8 @@ export class IngestThread {
   }
 
   #countRejected(counts: readonly RejectedCount[]): void {
-    for (const { pipeId, atMs, requests } of counts)
-      for (let i = 0; i < requests; i++) this.#deps.usage.rejected(pipeId, atMs)
+    for (const { pipeId, atMs, requests, hook } of counts)
+      for (let i = 0; i < requests; i++) this.#deps.usage.rejected(pipeId, atMs, hook)
   }
 
   #serve(id: number, path: number, head: ForwardedHead): void {

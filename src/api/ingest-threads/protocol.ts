@@ -2,6 +2,7 @@
  * The calls between main and an ingest thread. Requests that main serves are forwarded as data. Their responses carry
  * the number of the request.
  */
+import type { HookRefusal } from '../../contract/source-words.ts'
 import type { IngestLimits } from '../../ingest/admission.ts'
 import type { AskedQuota } from '../../ingest/cluster-quota.ts'
 import type { ObservedMemory } from '../../ingest/observed.ts'
@@ -104,6 +105,8 @@ export interface RejectedCount {
   pipeId: string
   atMs: number
   requests: number
+  /** Why they were rejected, if they are webhooks. */
+  hook: HookRefusal | null
 }
 
 /** The calls of the thread. Its directory reads from main, which asks metadata. */

@@ -88,7 +88,7 @@ export function destinationUseCases(deps: Deps) {
       if (!(await metadata.destinations.delete(refOf(workspaceId, found))))
         throw new ApiError('destination_not_found')
       await changes.publish({ pipeId: pipe_id })
-      forgetDeleted(trials, pipe, [found])
+      forgetDeleted(trials, { workspaceId, pipe }, [found])
     },
   }
 }
@@ -140,7 +140,8 @@ async function testDestination(
         )
       : unstored(newDestination(body, checkTarget, filterFault))
   const { sample = false } = query
-  const checks = await trials.test(specOf(pipe, destination, destination.pinnedKey), { sample })
+  const spec = specOf({ workspaceId, pipe }, destination, destination.pinnedKey)
+  const checks = await trials.test(spec, { sample })
   const columns = checks.find((check) => check.tableColumns !== undefined)?.tableColumns
   const writtenBy = checks.find((check) => check.writtenBy !== undefined)?.writtenBy
   return {
@@ -157,20 +158,25 @@ async function testDestination(
  */
 export function forgetDeleted(
   trials: Pick<DestinationTrials, 'forget'>,
-  pipe: Pipe,
+  owner: PipeOfWorkspace,
   deleted: readonly StoredDestination[],
 ): void {
   for (const destination of deleted) {
-    const spec = specOf(pipe, destination, destination.tls_pin?.sha256 ?? null)
+    const spec = specOf(owner, destination, destination.tls_pin?.sha256 ?? null)
     if (!descriptorOf(spec.type).isExactlyOnce(spec.config)) continue
     // It rejects while delivery is being restarted. The row then stays, and nothing reads it again.
     trials.forget(spec).catch(() => {})
   }
 }
 
+interface PipeOfWorkspace {
+  workspaceId: string
+  pipe: Pipe
+}
+
 /** The spec that a driver needs for a destination without a lane. */
 export function specOf(
-  pipe: Pipe,
+  { workspaceId, pipe }: PipeOfWorkspace,
   destination: Pick<
     StoredDestination,
     'destination_id' | 'destination_type' | 'destination_config' | 'columns'
@@ -179,6 +185,7 @@ export function specOf(
 ): DestinationSpec {
   return {
     destinationId: destination.destination_id,
+    workspaceId,
     pipeId: pipe.pipe_id,
     pipeName: pipe.pipe_name,
     ...resolveConfig(destination.destination_type, destination.destination_config),
@@ -190,7 +197,7 @@ export function specOf(
 }
 
 /**
- * The destinations as responses show them, each with its lane. Secrets are redacted. Only databases have `tls_pin`.
+ * The destinations as responses show them, each with its lane. Secrets are redacted. Only database servers have `tls_pin`.
  * `columns` are shown for databases, and for other types that have mappings.
  */
 export async function shownDestinations(
@@ -208,12 +215,12 @@ export async function shownDestinations(
       unreadable_secrets: _,
       ...destination
     }) => {
-      const { isDatabase, hasConcurrency } = wordsOf(destination.destination_type)
+      const { isDatabase, hasServerKey, hasConcurrency } = wordsOf(destination.destination_type)
       return {
         ...destination,
         destination_config: redactedConfig(destination.destination_type, destination_config),
         ...(isDatabase || columns.length > 0 ? { columns } : {}),
-        ...(isDatabase ? { tls_pin } : {}),
+        ...(hasServerKey ? { tls_pin } : {}),
         ...(hasConcurrency ? { concurrency: concurrency ?? defaultConcurrency } : {}),
         transform: shownTransform(transform),
         lane: lanes[destination.destination_id] ?? initialLaneStatus(destination.destination_status),

@@ -8,6 +8,7 @@ import {
   pipeDefaults,
   readOnlyPipeFields,
 } from '../../contract/pipe.ts'
+import { sourceKeys } from '../../contract/source-words.ts'
 import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
 import { isForPipe } from '../../ingest/admission.ts'
 import { isVisible } from './api-keys.ts'
@@ -15,6 +16,7 @@ import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { forgetDeleted, shownDestinations } from './destinations.ts'
 import { requirePipe } from './lookup.ts'
+import { newSource, requireNoSignature, sourceHeaders } from './pipe-source.ts'
 import { usageByPipe } from './usage.ts'
 
 type Deps = Pick<
@@ -35,13 +37,19 @@ export function pipeUseCases(deps: Deps) {
     },
 
     async createPipe({ principal: { workspaceId }, body }: Call<'createPipe'>) {
-      const { pipe_status: _ignored, ...given } = body
+      const { pipe_status: _ignored, pipe_source: givenSource, ...given } = body
       // A new pipe is always active, whatever was sent (docs/dev/contract.md#request-bodies).
       const pipe = { ...pipeDefaults, ...given, pipe_status: 'active' as const }
+      pipe.pipe_source_headers = sourceHeaders(pipe.pipe_source_headers)
       throwIfErrors(collidingTargets(pipe))
-      const { pipe_id } = await metadata.pipes.create(workspaceId, pipe)
+      const made = givenSource ? newSource(givenSource, null) : null
+      requireNoSignature(pipe.pipe_source_headers, made?.source.settings.header)
+      const { pipe_id } = await metadata.pipes.create(workspaceId, {
+        ...pipe,
+        pipe_source: made?.source ?? null,
+      })
       await changes.publish({ pipeId: pipe_id })
-      return { pipe_id }
+      return { pipe_id, ...shownToken(made?.token) }
     },
 
     async getPipe({ principal, path }: Call<'getPipe'>) {
@@ -59,12 +67,22 @@ export function pipeUseCases(deps: Deps) {
     },
 
     async updatePipe({ principal: { workspaceId }, path, body }: Call<'updatePipe'>) {
-      const pipe = await metadata.pipes.update({ workspaceId, pipeId: path.pipe_id }, (current) =>
-        pipeChange(current, body),
-      )
+      let token: string | null = null
+      const pipe = await metadata.pipes.update({ workspaceId, pipeId: path.pipe_id }, (current) => {
+        const { pipe_source: given, ...change } = pipeChange(current, body)
+        // The transaction can run again: the token of the last time is the stored one.
+        token = null
+        if (given === null) return { ...change, pipe_source: null }
+        const made = given === undefined ? null : newSource(given, current.pipe_source)
+        const headers = change.pipe_source_headers ?? current.pipe_source_headers
+        requireNoSignature(headers, made === null ? current.pipe_source?.header : made.source.settings.header)
+        if (made === null) return change
+        token = made.token
+        return { ...change, pipe_source: made.source }
+      })
       if (pipe === null) throw new ApiError('pipe_not_found')
       await changes.publish({ pipeId: pipe.pipe_id })
-      return { pipe }
+      return { pipe, ...shownToken(token) }
     },
 
     async deletePipe({ principal: { workspaceId }, path }: Call<'deletePipe'>): Promise<void> {
@@ -73,7 +91,7 @@ export function pipeUseCases(deps: Deps) {
       const destinations = await metadata.destinations.list({ workspaceId, pipeId: id })
       if (!(await metadata.pipes.delete({ workspaceId, pipeId: id }))) throw new ApiError('pipe_not_found')
       await changes.publish({ pipeId: id })
-      forgetDeleted(trials, pipe, destinations)
+      forgetDeleted(trials, { workspaceId, pipe }, destinations)
     },
   }
 }
@@ -140,8 +158,14 @@ function pipeChange(current: Pipe, body: PipePatch): PipeUpdate {
     delete change[key]
   }
   throwIfErrors(errors)
+  if (change.pipe_source_headers !== undefined)
+    change.pipe_source_headers = sourceHeaders(change.pipe_source_headers)
   throwIfErrors(collidingTargets({ ...current, ...change }))
   return change
+}
+
+function shownToken(token: string | null | undefined): { pipe_source_token?: string } {
+  return token ? { pipe_source_token: token } : {}
 }
 
 type EnrichmentFields = Pick<
@@ -150,6 +174,8 @@ type EnrichmentFields = Pick<
   | 'pipe_add_ingest_ip'
   | 'pipe_ingest_ts_field'
   | 'pipe_ingest_ip_field'
+  | 'pipe_source_headers'
+  | 'pipe_source_raw'
   | (typeof geoFieldKeys)[number]
 >
 
@@ -162,6 +188,8 @@ function collidingTargets(pipe: EnrichmentFields): FieldErrors {
     ['pipe_ingest_ts_field', pipe.pipe_add_ingest_ts ? pipe.pipe_ingest_ts_field : null],
     ['pipe_ingest_ip_field', pipe.pipe_add_ingest_ip ? pipe.pipe_ingest_ip_field : null],
     ...geoFieldKeys.map((field): [string, string | null] => [field, pipe[field]]),
+    ['pipe_source_headers', pipe.pipe_source_headers.length > 0 ? sourceKeys.headers : null],
+    ['pipe_source_raw', pipe.pipe_source_raw ? sourceKeys.rawBody : null],
   ]
   const errors: FieldErrors = {}
   const taken = new Map<string, string>()

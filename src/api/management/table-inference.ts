@@ -1,12 +1,13 @@
 /** Proposes a table from records, and creates it on request: POST …/destinations/infer. */
 
+import { typesWith } from '../../contract/destination-words.ts'
 import { validationError } from '../../contract/errors.ts'
 import { geoFieldKeys, type Pipe } from '../../contract/pipe.ts'
 import type { TableInference, TableProposal } from '../../contract/table-proposal.ts'
 import { pathKeys, type TransformStep } from '../../contract/transform.ts'
 import type { TableInferenceRequest } from '../../delivery/delivery.ts'
-import type { DatabaseSpec, InferRequest } from '../../destinations/driver.ts'
-import { isDatabaseSpec } from '../../destinations/sql/descriptor.ts'
+import type { InferRequest } from '../../destinations/driver.ts'
+import { descriptorOf } from '../../destinations/drivers.ts'
 import { audited } from './audit.ts'
 import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
@@ -19,7 +20,7 @@ import { filterFaultFor } from './transform-rules.ts'
 type Deps = Pick<ManagementDeps, 'metadata' | 'trials' | 'checkTarget'>
 
 export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) {
-  /** The database in the body: a new one, or a stored destination as a PATCH would make it. */
+  /** The destination in the body: a new one, or a stored destination as a PATCH would make it. */
   const specFrom = async (workspaceId: string, pipe: Pipe, body: TableInference) => {
     const { destination_config, transform } = body
     const given = { destination_config, transform }
@@ -38,14 +39,15 @@ export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) 
         : unstored(
             newDestination({ ...given, destination_type: body.destination_type }, checkTarget, filterFault),
           )
-    const spec = specOf(pipe, destination, destination.pinnedKey)
-    if (isDatabaseSpec(spec)) return spec
-    throw validationError({ destination_id: 'Only a destination_database has a table.' })
+    const spec = specOf({ workspaceId, pipe }, destination, destination.pinnedKey)
+    const place = descriptorOf(spec.type).tablePlace?.(spec.config)
+    if (place !== undefined) return { spec, place }
+    throw validationError({ destination_id: `Only ${typesWith('isDatabase')} have a table.` })
   }
   return {
     async inferTable({ principal: { workspaceId }, path, body }: Call<'inferTable'>): Promise<TableProposal> {
       const pipe = await requirePipe(metadata, workspaceId, path)
-      const spec = await specFrom(workspaceId, pipe, body)
+      const { spec, place } = await specFrom(workspaceId, pipe, body)
       const request: TableInferenceRequest = {
         sample: body.sample === undefined ? null : sampleRecords(body.sample),
         enriched: transformedKeys(enrichedKeys(pipe), spec.transform?.map ?? []),
@@ -54,13 +56,11 @@ export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) 
         addColumns: body.add_columns ?? false,
         dedupe: dedupeOf(body),
       }
-      const work = async () => (await trials.infer(spec, request)) ?? noResponse(spec, request)
+      const work = async () => (await trials.infer(spec, request)) ?? noResponse(place.table, request)
       if (!request.createTable && !request.addColumns) return await work()
-      const { host, database, table } = spec.config
       const id = pipe.pipe_id
       const command = { workspaceId, operation: 'inferTable', resourceId: id, pipeId: id }
-      const facts = { host, database, table }
-      return await audited(metadata.audit, { ...command, facts }, work, outcomeOf)
+      return await audited(metadata.audit, { ...command, facts: place }, work, outcomeOf)
     },
   }
 }
@@ -138,7 +138,7 @@ function isPathOf(path: string, key: string): boolean {
 }
 
 function noResponse(
-  { config }: DatabaseSpec,
+  table: string,
   { sample, createTable, addColumns }: TableInferenceRequest,
 ): TableProposal {
   const mayHaveRun =
@@ -152,7 +152,7 @@ function noResponse(
     },
     source: sample === null ? 'pipe' : 'sample',
     records_seen: 0,
-    table: config.table,
+    table,
     table_exists: null,
     ddl: [],
     executed: [],

@@ -4,15 +4,17 @@
  */
 import type { PipeCounters } from '../../contract/overview.ts'
 import { type PipeUsage, usageStatsWindowHours } from '../../contract/pipe.ts'
+import { addRejectedHooks, type RejectedHooks } from '../../contract/source-words.ts'
 import {
   type LaneByHour,
   noLaneCounts,
   noUsageCounts,
+  type PipeUsageByHour,
   type UsageByHour,
   usageHours,
 } from '../../contract/usage.ts'
 import { isForPipe } from '../../ingest/admission.ts'
-import { isoTime } from '../../metadata/tables.ts'
+import { isoTime, type PipeRef } from '../../metadata/tables.ts'
 import type { IngestCounts } from '../../metadata/usage.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import type { Call } from './call.ts'
@@ -36,9 +38,17 @@ export function usageUseCases(deps: Deps) {
       principal: { workspaceId },
       path,
       query,
-    }: Call<'getPipeUsage'>): Promise<UsageByHour> {
+    }: Call<'getPipeUsage'>): Promise<PipeUsageByHour> {
       const { pipe_id } = await requirePipe(metadata, workspaceId, path)
-      return byHour(deps, workspaceId, { asked: [pipe_id], pipeIds: new Set([pipe_id]) }, query)
+      const pipe = { workspaceId, pipeId: pipe_id }
+      const rejected_hooks = await rejectedHooks(deps, pipe, hourTimes(deps.now(), query))
+      const counted = await byHour(
+        deps,
+        workspaceId,
+        { asked: [pipe_id], pipeIds: new Set([pipe_id]) },
+        query,
+      )
+      return { ...counted, rejected_hooks }
     },
 
     async getDestinationUsage({ principal, path, query }: Call<'getDestinationUsage'>): Promise<LaneByHour> {
@@ -55,6 +65,21 @@ export function usageUseCases(deps: Deps) {
       }
     },
   }
+}
+
+async function rejectedHooks(
+  { metadata, pendingUsage }: Deps,
+  pipe: PipeRef,
+  times: readonly number[],
+): Promise<RejectedHooks> {
+  const [firstMs, lastMs] = [times[0] ?? 0, times.at(-1) ?? 0]
+  // Read before the roll-ups, as in `byHour`.
+  const pending = (pendingUsage?.() ?? []).filter(
+    ({ pipeId, hourMs: atMs }) => pipeId === pipe.pipeId && atMs >= firstMs && atMs <= lastMs,
+  )
+  const sum = { ...(await metadata.usage.rejectedHooks(pipe, firstMs, lastMs)) }
+  for (const counts of pending) addRejectedHooks(sum, counts.rejectedHooks ?? {})
+  return sum
 }
 
 async function byHour(
@@ -109,17 +134,18 @@ export async function usageByPipe(
   ])
   const usage_by_pipe: Record<string, PipeUsage> = {}
   for (const pipeId of pipeIds)
-    usage_by_pipe[pipeId] = { ...noUsage, ...rolledUp[pipeId], ...backlogs[pipeId] }
+    usage_by_pipe[pipeId] = { ...noUsage, rejected_hooks: {}, ...rolledUp[pipeId], ...backlogs[pipeId] }
   for (const counts of pending) {
     const usage = usage_by_pipe[counts.pipeId]
     if (usage === undefined || counts.hourMs < sinceMs) continue
     addCounts(usage, counts)
+    addRejectedHooks(usage.rejected_hooks, counts.rejectedHooks ?? {})
     usage.last_ingest_ts = laterIngest(usage.last_ingest_ts, counts)
   }
   return { usage_by_pipe, usage_stats_window_hours: usageStatsWindowHours }
 }
 
-const noUsage: PipeUsage = {
+const noUsage: Omit<PipeUsage, 'rejected_hooks'> = {
   ...noUsageCounts,
   pending_messages: 0,
   pending_bytes: 0,

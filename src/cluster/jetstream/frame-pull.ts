@@ -7,6 +7,7 @@
  * A broken consumer is closed and replaced by one that starts at the reader's sequence. A consumer runs on one replica,
  * which can lag: when it has no more messages, the leader can still have some.
  */
+import { Waits } from '../../platform/waits.ts'
 import type { NatsMessage, Subscription } from '../nats/headers.ts'
 import type { ConsumerPlan, StreamClient, StreamMessage } from './stream-client.ts'
 
@@ -37,7 +38,7 @@ export class FramePull {
   /** Messages after the newest one that arrived, according to the consumer's server. */
   #pending: number
   #requests = 0
-  #wake: (() => void) | null = null
+  readonly #arrivals = new Waits()
   #isBroken = false
   #isTooLarge = false
 
@@ -97,7 +98,7 @@ export class FramePull {
         this.#break()
         return null
       }
-      await this.#arrival(leftMs)
+      await this.#arrivals.wait(leftMs)
     }
   }
 
@@ -110,7 +111,7 @@ export class FramePull {
     this.#isBroken = true
     this.#subscription.unsubscribe()
     this.#client.deleteConsumer(this.#consumer)
-    this.#wake?.()
+    this.#arrivals.end()
   }
 
   /** Requests the next batch when half of this one is used. */
@@ -134,7 +135,7 @@ export class FramePull {
   #receive(message: NatsMessage): void {
     if (message.subject.startsWith(this.#inbox)) this.#ended(message)
     else this.#take(message)
-    this.#wake?.()
+    this.#arrivals.end()
   }
 
   /** The reply subject contains the position: `$JS.ACK.stream.consumer.tries.stream_seq.consumer_seq.time.pending`. */
@@ -171,17 +172,6 @@ export class FramePull {
 
   #break(): void {
     this.#isBroken = true
-    this.#wake?.()
-  }
-
-  async #arrival(longestMs: number): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, longestMs)
-      this.#wake = () => {
-        clearTimeout(timer)
-        resolve()
-      }
-    })
-    this.#wake = null
+    this.#arrivals.end()
   }
 }

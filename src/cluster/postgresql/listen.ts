@@ -2,6 +2,7 @@
  * Notifications of the server (LISTEN) over a connection of their own. A notification is a hint that there can be
  * something new. Notifications sent without a connection are lost, so each new connection counts as a notification too.
  */
+import { Waits } from '../../platform/waits.ts'
 import type { Session } from './session.ts'
 
 const reconnectMs = 1_000
@@ -15,22 +16,18 @@ export function listenOn(
   onNotified: () => void,
 ): () => Promise<void> {
   let isEnding = false
-  let cancelWait = () => {}
-  const wait = (ms: number) =>
-    new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, ms)
-      timer.unref()
-      cancelWait = () => {
-        clearTimeout(timer)
-        resolve()
-      }
-    })
+  const pauses = new Waits({
+    wake(afterMs, callback) {
+      const timer = setTimeout(callback, afterMs).unref()
+      return () => clearTimeout(timer)
+    },
+  })
   /** Runs until the session is dead or its server does not respond. */
   const listen = async (session: Session) => {
-    await session.listen(channel, onNotified, () => cancelWait())
+    await session.listen(channel, onNotified, () => pauses.end())
     onNotified()
     while (!isEnding && !session.isDead) {
-      await wait(probeEveryMs)
+      await pauses.wait(probeEveryMs)
       if (!isEnding && !session.isDead) await session.query('SELECT 1')
     }
   }
@@ -44,13 +41,13 @@ export function listenOn(
         // Listeners also poll, and callers that need the database report that it is unavailable.
       }
       await session?.close()
-      if (!isEnding) await wait(reconnectMs)
+      if (!isEnding) await pauses.wait(reconnectMs)
     }
   }
   const ended = run()
   return async () => {
     isEnding = true
-    cancelWait()
+    pauses.end()
     await ended
   }
 }

@@ -199,6 +199,7 @@ export const database = {
   },
   hasColumns: true,
   isDatabase: true,
+  hasServerKey: true,
   hasConcurrency: false,
   isPulled: false,
   receiver: 'table',

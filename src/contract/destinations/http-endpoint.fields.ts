@@ -141,6 +141,7 @@ export const httpEndpoint = {
   },
   hasColumns: false,
   isDatabase: false,
+  hasServerKey: false,
   hasConcurrency: true,
   isPulled: false,
   receiver: 'endpoint',

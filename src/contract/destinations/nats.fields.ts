@@ -142,6 +142,7 @@ export const nats = {
   },
   hasColumns: false,
   isDatabase: false,
+  hasServerKey: false,
   hasConcurrency: true,
   isPulled: false,
   receiver: 'destination',

@@ -126,6 +126,7 @@ export const objectStore = {
   },
   hasColumns: true,
   isDatabase: false,
+  hasServerKey: false,
   hasConcurrency: false,
   isPulled: false,
   receiver: 'destination',

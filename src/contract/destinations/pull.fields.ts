@@ -29,6 +29,7 @@ export const pull = {
   },
   hasColumns: false,
   isDatabase: false,
+  hasServerKey: false,
   hasConcurrency: false,
   isPulled: true,
   receiver: 'destination',

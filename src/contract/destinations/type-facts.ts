@@ -18,8 +18,10 @@ export interface TypeFacts {
   readonly fields: ConfigFields
   /** Accepts column mappings. Object stores use them only with the format parquet. */
   readonly hasColumns: boolean
-  /** Has a table, and a server whose public key is pinned. */
+  /** Has a table. */
   readonly isDatabase: boolean
+  /** Has a server whose public key is pinned if its certificate is not verified. */
+  readonly hasServerKey: boolean
   /** Several requests of one batch can be in flight. */
   readonly hasConcurrency: boolean
   /** Consumers fetch the messages. Nothing is sent, retried, parked or transformed. */

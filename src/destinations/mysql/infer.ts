@@ -18,6 +18,8 @@ export async function inferMysql(
 ): Promise<TableProposal> {
   const { config } = spec
   return await inferTable(spec, request, {
+    dialect: 'mysql',
+    addsSeveral: true,
     errorOf: (error) => mysqlError(error, 0),
     table: quotedTable(config),
     quote: quoteMysqlIdentifier,

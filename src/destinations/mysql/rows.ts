@@ -1,11 +1,11 @@
 /** Converts a batch's records to rows of bound values. Each row knows its message, so that a failure can name it. */
 import type { ColumnRule } from '../../contract/column-rules.ts'
-import { resourceLimits } from '../../contract/resource-limits.ts'
 import { pickMembers, recordPlace, recordTexts, stringValue } from '../../log/record-text.ts'
 import { type Batch, DeliveryError, type RejectedRecord } from '../driver.ts'
 import { rejectedRecordOf } from '../park.ts'
 import { generatedId, receivedAtValue } from '../sql/columns.ts'
 import type { NamedValue } from '../sql/named-value.ts'
+import { rowShapes } from '../sql/row-shapes.ts'
 import { ColumnValueError } from './column-value-error.ts'
 import type { InsertPlan, PlannedColumn } from './statement.ts'
 import { findColumn, type TableDescription } from './table.ts'
@@ -113,23 +113,8 @@ interface Shaper {
 const shapers = new WeakMap<InsertPlan, Shaper>()
 type Shape = readonly PlannedColumn[] & { columns: readonly MysqlColumn[] }
 
-/** The columns that a record fills: all of them, or without mappings those for which it has keys. */
 function shapesOf(plan: InsertPlan): Shaper['shapeOf'] {
-  const shapeOf = (parts: readonly PlannedColumn[]): Shape =>
-    Object.assign([...parts], { columns: parts.map(({ column }) => column) })
-  const whole = shapeOf(plan.columns)
-  if (!plan.isByName) return () => whole
-  const known = new Map<string, Shape>()
-  return (scanned) => {
-    let mask = ''
-    for (const json of scanned) mask += json === undefined ? '0' : '1'
-    const shape = known.get(mask) ?? shapeOf(plan.columns.filter(({ slot }) => scanned[slot] !== undefined))
-    // The least recently used shape is dropped. Records with random keys would otherwise retain 2 KB of statement each.
-    known.delete(mask)
-    known.set(mask, shape)
-    if (known.size > resourceLimits.rowShapes) known.delete(known.keys().next().value ?? mask)
-    return shape
-  }
+  return rowShapes(plan, (parts) => Object.assign([...parts], { columns: parts.map(({ column }) => column) }))
 }
 
 function bind(json: string | undefined, column: MysqlColumn, place: Place): string | null {

@@ -8,6 +8,7 @@
 import { type ColumnRule, columnRules } from '../../contract/column-rules.ts'
 import type { ColumnMapping } from '../../contract/destination.ts'
 import { DeliveryError } from '../driver.ts'
+import { slotOf } from '../sql/row-shapes.ts'
 import { quoteMysqlIdentifier } from './identifiers.ts'
 import { findColumn, type TableDescription } from './table.ts'
 import type { MysqlColumn } from './values.ts'
@@ -94,13 +95,6 @@ function rulesByName(table: TableDescription): ColumnRule[] {
   return table.columns
     .filter(({ isGenerated }) => !isGenerated)
     .map(({ name }) => ({ name, type: 'string', source: { kind: 'key', key: name }, isDedupe: false }))
-}
-
-function slotOf({ source }: ColumnRule, slots: Map<string, number>): number {
-  if (source.kind !== 'key') return -1
-  const slot = slots.get(source.key) ?? slots.size
-  slots.set(source.key, slot)
-  return slot
 }
 
 function columnOf(table: TableDescription, name: string): MysqlColumn {

@@ -94,7 +94,7 @@ async function encodeHere(
 ): Promise<number> {
   const [{ encodeParquet }, { BatchPortions }] = await Promise.all([
     import('./parquet.ts'),
-    import('./parquet-portions.ts'),
+    import('../batch-portions.ts'),
   ])
   const portions = new BatchPortions(messages)
   const next = async () => portions.next()

@@ -32,10 +32,10 @@ import { resourceLimits } from '../../contract/resource-limits.ts'
 import { messageOf } from '../../platform/error-code.ts'
 import { Transferred } from '../../platform/thread-calls.ts'
 import { Thread, ThreadPool, threadEntry } from '../../platform/threads.ts'
+import { BatchPortions, type Portion } from '../batch-portions.ts'
 import { type Batch, DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
 import { untilStopped } from '../guards.ts'
 import type { ParquetSchema } from './parquet.ts'
-import { BatchPortions, type Portion } from './parquet-portions.ts'
 
 export interface ParquetFile {
   rowCount: number

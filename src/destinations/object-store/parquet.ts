@@ -13,6 +13,7 @@ import { ByteWriter, ParquetWriter } from 'hyparquet-writer'
 import type { ColumnMapping } from '../../contract/destination.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { pickMembers, stringValue } from '../../log/record-text.ts'
+import { type Place, type Portion, PortionReader } from '../batch-portions.ts'
 import { DeliveryError, type ObjectStoreSpec, type RejectedRecord } from '../driver.ts'
 import { cutToCharacters } from '../error-text.ts'
 import { generatedId } from '../sql/columns.ts'
@@ -26,7 +27,6 @@ import {
   parquetColumns,
   receivedAtCell,
 } from './parquet-columns.ts'
-import { type Place, type Portion, PortionReader } from './parquet-portions.ts'
 
 type WriterOptions = ConstructorParameters<typeof ParquetWriter>[0]
 type SchemaElement = WriterOptions['schema'][number]

@@ -19,6 +19,8 @@ export async function inferPostgres(
 ): Promise<TableProposal> {
   const { table } = spec.config
   return await inferTable(spec, request, {
+    dialect: 'postgresql',
+    addsSeveral: true,
     errorOf: postgresError,
     table: quotePostgresTable(table),
     quote: quotePostgresIdentifier,

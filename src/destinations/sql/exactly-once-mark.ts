@@ -36,10 +36,10 @@ import { v5 } from 'uuid'
 import {
   type AttemptProgress,
   type Batch,
-  type DatabaseSpec,
   DeliveryError,
   type DestinationSpec,
   type DriverSettings,
+  type TableSpec,
 } from '../driver.ts'
 
 export const markTableName = '_pipectl_lanes'
@@ -48,12 +48,12 @@ export const keyColumns = 'destination_id, timeline, target'
 export const positionColumns = 'generation, last_seq, last_msg_id'
 
 /** The values of `keyColumns`. `target` is the destination's table, as its config names it. */
-export function markKey(spec: DatabaseSpec, { timeline = '' }: DriverSettings): string[] {
+export function markKey(spec: TableSpec, { timeline = '' }: DriverSettings): string[] {
   return [markOwner(spec), timeline, spec.config.table]
 }
 
 /** The owner and timeline of every mark that a destination can have on this server. */
-export function keysToForget({ destinationId }: DatabaseSpec, { timeline = '' }: DriverSettings): string[] {
+export function keysToForget({ destinationId }: TableSpec, { timeline = '' }: DriverSettings): string[] {
   return [markOwner({ destinationId }), markOwner({ destinationId, isForReplays: true }), timeline]
 }
 

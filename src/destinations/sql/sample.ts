@@ -1,16 +1,16 @@
-/** Checks of POST destinations/test that both dialects share. `sample=true` inserts one record and rolls it back. */
+/** Checks of POST destinations/test that all dialects share. `sample=true` inserts one record and rolls it back. */
 import { randomUUID } from 'node:crypto'
 import { columnRules } from '../../contract/column-rules.ts'
 import type { ColumnMapping } from '../../contract/destination.ts'
 import type { StoredMessage } from '../../log/buffer.ts'
 import { records } from '../../log/record-text.ts'
-import type { Batch, DatabaseSpec, DeliveryError, DestinationCheck, Sample } from '../driver.ts'
+import type { Batch, DeliveryError, DestinationCheck, Sample, TableSpec } from '../driver.ts'
 import type { ExistingColumn } from './infer/plan.ts'
 
 /** `textFor` makes up text that fits a column, for a pipe without messages. */
 export function sampleBatch(
   { recent }: Sample,
-  { columns, pipeId, timestampField }: DatabaseSpec,
+  { columns, pipeId, timestampField }: TableSpec,
   textFor: (column: string) => string | null,
 ): Batch {
   const record = recent === null ? undefined : records(recent.body).next().value

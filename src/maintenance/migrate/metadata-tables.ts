@@ -28,6 +28,7 @@ export const copiedTables: readonly CopiedTable[] = [
   { name: 'parked_bodies', key: ['parked_id'], page: 8 },
   { name: 'parked_sums', key: ['destination_id'] },
   { name: 'usage_hours', key: ['pipe_id', 'hour_ms'] },
+  { name: 'rejected_hooks', key: ['pipe_id', 'hour_ms', 'reason'] },
   { name: 'audit_log', key: ['workspace_id', 'audit_id'] },
   { name: 'alert_settings', key: ['workspace_id'] },
   { name: 'alert_marks', key: ['workspace_id', 'subject', 'event'] },

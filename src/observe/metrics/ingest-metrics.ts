@@ -1,6 +1,7 @@
 /** Metrics of ingest: accepted and rejected requests by pipe, errors by code, and the time to a 202. */
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { errorCatalogue } from '../../contract/errors.ts'
+import { addRejectedHooks, hookRefusalNames, type RejectedHooks } from '../../contract/source-words.ts'
 import type { IngestObserved } from '../../ingest/observed.ts'
 import type { IngestTotals, PipeTotals } from '../../ingest/usage.ts'
 import { type Family, type FoldedSeries, registerFamily } from './families.ts'
@@ -61,6 +62,23 @@ function familiesOf(labelWorkers: boolean): Family<PipeCounts>[] {
   ]
 }
 
+/** Only for pipes that rejected a webhook: every reason is a series. */
+const rejectedHooks: Family<PipeCounts> = {
+  name: 'pipectl_hooks_rejected_total',
+  help: 'Webhooks of a known pipe that were rejected, by reason.',
+  kind: 'counter',
+  labelNames: ['reason'],
+  series: ({ byWorker }) => {
+    const sum: RejectedHooks = {}
+    for (const totals of byWorker.values()) addRejectedHooks(sum, totals.rejectedHooks)
+    return hookRefusalNames.map((reason) => [{ reason }, sum[reason] ?? 0])
+  },
+}
+
+function hasRejectedHooks({ byWorker }: PipeCounts): boolean {
+  return [...byWorker.values()].some((totals) => Object.keys(totals.rejectedHooks).length > 0)
+}
+
 /** Returns a function that sets all metrics. Call it before a scrape. */
 export function registerIngest(
   registry: Registry,
@@ -79,6 +97,7 @@ export function registerIngest(
   const families = familiesOf(labelWorkers).map((family) =>
     registerFamily(registry, pipeNames, family, folded),
   )
+  const fillHooks = registerFamily(registry, pipeNames, rejectedHooks, folded)
   const errors = new Counter({
     name: 'pipectl_ingest_errors_total',
     help: 'Ingest requests that got an error, by its code and status.',
@@ -96,6 +115,7 @@ export function registerIngest(
     for (const [pipeId, byWorker] of totals.ofPipes((id) => pipeName(id) !== undefined))
       pipes.push({ pipeId, name: pipeName(pipeId) ?? '', byWorker })
     for (const fill of families) fill(pipes)
+    fillHooks(pipes.filter(hasRejectedHooks))
     errors.reset()
     for (const [error, requests] of observed.errors())
       errors.inc({ error, status: String(errorCatalogue[error].status) }, requests)

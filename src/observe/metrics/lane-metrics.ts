@@ -86,6 +86,12 @@ const families: Family<LaneMetrics>[] = [
     (lane) => lane.parked_dropped_records ?? 0,
   ),
   {
+    name: 'pipectl_lane_replaying',
+    help: '1 while a replay of a range of messages waits or runs.',
+    kind: 'gauge',
+    series: ({ isReplaying }) => [[{}, isTrue(isReplaying)]],
+  },
+  {
     name: 'pipectl_lane_attempts_total',
     help: 'Delivery attempts of this process by outcome.',
     kind: 'counter',

@@ -9,6 +9,7 @@ const own = { daemon: daemon.setup, postgresql: postgresql.setup }
 
 await walk('postgresql', own)
 await walk('mysql', own)
+await walk('sqlite', own)
 await walk('migrating-a-table', own)
 await walk('exactly-once', own)
 await walk('parked', own)

@@ -18,7 +18,7 @@ const figures: Record<string, [RegExp, RegExp]> = {
   'memory at rest': [/\| at rest \| (\d+) MB/, /memory \(RSS\) at rest, 1 worker +\| (\d+) MB/],
   'memory under load': [/\| under full load[^|]*\| (\d+) MB/, /under load at most, 1 worker +\| (\d+) MB/],
   'memory while delivering': [
-    /databases at full speed \| 220 to (\d+) MB/,
+    /databases at full speed \| \d+ to (\d+) MB/,
     /\| MariaDB insert +(?:\|[^|]*){6}\| (\d+) /,
   ],
   'memory under attack': [

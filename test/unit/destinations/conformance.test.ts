@@ -1,4 +1,5 @@
 /** The driver port's promises, kept by each driver against a real server. */
+import '../buffer/typescript-workers.ts'
 import { gunzipSync } from 'node:zlib'
 import { jetstreamManager } from '@nats-io/jetstream'
 import t from 'tap'
@@ -7,6 +8,7 @@ import { startMariadb } from '../../support/mariadb.ts'
 import { startNats } from '../../support/nats.ts'
 import { startPostgres } from '../../support/postgres.ts'
 import { startSigV4Receiver } from '../../support/s3.ts'
+import { startTableFile, workspaceId } from '../../support/table-file.ts'
 import { conform } from './conformance.ts'
 
 const keyed = [
@@ -74,6 +76,28 @@ t.test('MariaDB', async (t) => {
     },
     poison: { n: 'not a number' },
     connections: async () => (await others()).length - before,
+  })
+})
+
+t.test('SQLite', async (t) => {
+  const world = startTableFile()
+  t.teardown(() => world.stop())
+  world.query('CREATE TABLE kept (place INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, n INTEGER) STRICT')
+  await conform(t, {
+    type: 'destination_sqlite',
+    config: { file: world.file, table: 'kept' },
+    columns: keyed,
+    settings: world.settings,
+    workspaceId,
+    nobodyThere: null,
+    stranger: { file: 'another' },
+    strangerClass: 'permanent',
+    clear: async () => world.query('DELETE FROM kept'),
+    stored: async () => world.query('SELECT n FROM kept ORDER BY place').map(({ n }) => Number(n)),
+    isIdempotent: true,
+    stall: async () => world.lock(),
+    poison: { n: 'not a number' },
+    connections: async () => world.connections(),
   })
 })
 

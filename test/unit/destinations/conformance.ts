@@ -4,7 +4,12 @@
  */
 import type { Test } from 'tap'
 import type { DestinationType } from '../../../src/contract/destination.ts'
-import { type Batch, DeliveryError, type DestinationSpec } from '../../../src/destinations/driver.ts'
+import {
+  type Batch,
+  DeliveryError,
+  type DestinationSpec,
+  type DriverSettings,
+} from '../../../src/destinations/driver.ts'
 import { openDriver } from '../../../src/destinations/drivers.ts'
 import { anyKey, makeBatch, makeSpec, never, openSettings } from '../../support/batches.ts'
 import { until } from '../../support/until.ts'
@@ -12,12 +17,14 @@ import { until } from '../../support/until.ts'
 export interface DriverUnderTest {
   type: DestinationType
   config: Record<string, unknown>
-  /** The config for a port where nobody listens. */
-  nobodyThere: Record<string, unknown>
-  /** Wrong credentials. */
+  /** The config for a port where nobody listens. Null: there is no server. */
+  nobodyThere: Record<string, unknown> | null
+  /** Wrong credentials, or a name that is not there. */
   stranger: Record<string, unknown>
   strangerClass: 'transient' | 'permanent'
   columns?: Parameters<typeof makeSpec>[2]
+  settings?: DriverSettings
+  workspaceId?: string
   /** Empties the destination. */
   clear(): Promise<unknown>
   /** `n` of every stored record, in the order they are stored. */
@@ -37,8 +44,12 @@ const numbers = (from: number, count: number) =>
 
 export async function conform(t: Test, world: DriverUnderTest): Promise<void> {
   const open = (t: Test, config: Record<string, unknown> = world.config) => {
-    const spec: DestinationSpec = makeSpec(world.type, config, world.columns)
-    const driver = openDriver(spec, openSettings, anyKey)
+    const { workspaceId } = world
+    const spec: DestinationSpec = {
+      ...makeSpec(world.type, config, world.columns),
+      ...(workspaceId && { workspaceId }),
+    }
+    const driver = openDriver(spec, world.settings ?? openSettings, anyKey)
     t.teardown(() => driver.close())
     return driver
   }
@@ -86,8 +97,10 @@ export async function conform(t: Test, world: DriverUnderTest): Promise<void> {
   })
 
   await t.test('nobody there: transient; wrong credentials: as the destination says', async (t) => {
-    const lost = open(t, { ...world.config, ...world.nobodyThere })
-    t.equal((await failure(lost.deliver(batch, never))).class, 'transient')
+    if (world.nobodyThere !== null) {
+      const lost = open(t, { ...world.config, ...world.nobodyThere })
+      t.equal((await failure(lost.deliver(batch, never))).class, 'transient')
+    }
     const error = await failure(open(t, { ...world.config, ...world.stranger }).deliver(batch, never))
     t.equal(error.class, world.strangerClass, error.code)
     if (error.class === 'permanent') t.equal(error.failedSeq, batch.firstSeq, 'it concerns every message')

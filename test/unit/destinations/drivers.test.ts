@@ -9,6 +9,7 @@ import { mysql } from '../../../src/destinations/mysql/driver.ts'
 import { nats } from '../../../src/destinations/nats/driver.ts'
 import { objectStore } from '../../../src/destinations/object-store/driver.ts'
 import { postgresql } from '../../../src/destinations/postgresql/driver.ts'
+import { sqlite } from '../../../src/destinations/sqlite/driver.ts'
 import { anyKey, makeBatch, makeSpec, never, openSettings } from '../../support/batches.ts'
 import { childFlags } from '../../support/child-flags.ts'
 
@@ -29,6 +30,7 @@ t.test('destination_type, and for databases dialect or sql_dialect, choose the d
   t.equal(await load('destination_object_store'), objectStore)
   t.equal(await load('destination_http_endpoint'), httpEndpoint)
   t.equal(await load('destination_nats'), nats)
+  t.equal(await load('destination_sqlite', { file: 'a', table: 'b' }), sqlite)
 })
 
 t.test('a driver that could not be loaded is loaded again at the next attempt', async (t) => {

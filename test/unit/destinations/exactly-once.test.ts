@@ -1,4 +1,4 @@
-/** `exactly_once` on both dialects: the lane's row in the database decides what of a batch is sent. */
+/** `exactly_once` on all dialects: the lane's row in the database decides what of a batch is sent. */
 import '../buffer/typescript-workers.ts'
 import { Client } from 'pg'
 import t, { type Test } from 'tap'
@@ -13,16 +13,26 @@ import { checkDestination, openDriver } from '../../../src/destinations/drivers.
 import { anyKey, makeBatch, makeSpec, never, openSettings, sliceBatch } from '../../support/batches.ts'
 import { startMariadb } from '../../support/mariadb.ts'
 import { startPostgres } from '../../support/postgres.ts'
+import { startTableFile, workspaceId } from '../../support/table-file.ts'
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.ts'
 import { until } from '../../support/until.ts'
 
 const settings: DriverSettings = { ...openSettings, timeline: 'directory/1/1' }
 
 interface World {
-  dialect: 'postgresql' | 'mysql'
-  server: { host: string; port: number; user: string; password: string; database: string }
+  type: 'destination_database' | 'destination_sqlite'
+  /** Without the table. */
+  config: Record<string, unknown>
+  settings: DriverSettings
   query(sql: string): Promise<Record<string, unknown>[]>
+  /** Null: there is no server, and so no reply, no lock that a server keeps, and no user of its own. */
+  server: Server | null
+}
+
+interface Server {
   proxy: TcpProxy
+  /** An attempt whose client is gone can still be committed. */
+  commitsAbandoned: boolean
   /** A part of the reply after which a batch is stored. */
   storedReply(exactlyOnce: boolean): string
   /** Keeps everybody from storing into the table until it is called. */
@@ -64,7 +74,8 @@ const knows = (...batches: Batch[]) => ({
 })
 
 async function exactlyOnce(t: Test, world: World): Promise<void> {
-  const { dialect, server, query, proxy } = world
+  const { query, settings, server } = world
+  const needsServer = { skip: server === null && 'there is no server' }
   let tables = 0
   const newTable = async (columns = 'n int') => {
     tables += 1
@@ -73,12 +84,8 @@ async function exactlyOnce(t: Test, world: World): Promise<void> {
     return table
   }
   const specOf = (table: string, config: Config = {}, columns: Parameters<typeof makeSpec>[2] = []) => {
-    const { host, port, user: username, password, database } = server
-    return makeSpec(
-      'destination_database',
-      { host, port, database, username, password, table, dialect, exactly_once: true, ...config },
-      columns,
-    )
+    const whole = { ...world.config, table, exactly_once: true, ...config }
+    return { ...makeSpec(world.type, whole, columns), workspaceId }
   }
   const openFor = (t: Test, spec: ReturnType<typeof specOf>, using = settings) => {
     const driver = openDriver(spec, using, anyKey)
@@ -89,23 +96,28 @@ async function exactlyOnce(t: Test, world: World): Promise<void> {
     (await query(`SELECT n FROM ${table} ORDER BY n`)).map(({ n }) => Number(n))
   const rows = async () => (await query('SELECT * FROM _pipectl_lanes')).length
 
-  await t.test('the reply to the commit is lost: one copy; without exactly_once two', async (t) => {
-    for (const exactly_once of [true, false]) {
-      const table = await newTable()
-      const driver = openFor(t, specOf(table, { exactly_once, port: proxy.port }))
-      await driver.deliver(sliceBatch(five, 0, 1), never, knows(five))
-      const cuts = proxy.cuts()
-      proxy.setMode({ kind: 'cut_at_reply', text: world.storedReply(exactly_once), times: 1 })
-      const rest = sliceBatch(five, 1, 5)
-      t.match(await failure(driver.deliver(rest, never, knows(five))), { class: 'transient' })
-      t.equal(proxy.cuts(), cuts + 1)
-      t.same(await numbers(table), upTo(10), 'the server had stored it')
-      await driver.deliver(rest, never, knows(five))
-      await driver.deliver(next, never, knows(five))
-      const again = exactly_once ? [] : upTo(10).slice(2)
-      t.same(await numbers(table), sorted([...upTo(12), ...again]))
-    }
-  })
+  await t.test(
+    'the reply to the commit is lost: one copy; without exactly_once two',
+    needsServer,
+    async (t) => {
+      const { proxy, storedReply } = server!
+      for (const exactly_once of [true, false]) {
+        const table = await newTable()
+        const driver = openFor(t, specOf(table, { exactly_once, port: proxy.port }))
+        await driver.deliver(sliceBatch(five, 0, 1), never, knows(five))
+        const cuts = proxy.cuts()
+        proxy.setMode({ kind: 'cut_at_reply', text: storedReply(exactly_once), times: 1 })
+        const rest = sliceBatch(five, 1, 5)
+        t.match(await failure(driver.deliver(rest, never, knows(five))), { class: 'transient' })
+        t.equal(proxy.cuts(), cuts + 1)
+        t.same(await numbers(table), upTo(10), 'the server had stored it')
+        await driver.deliver(rest, never, knows(five))
+        await driver.deliver(next, never, knows(five))
+        const again = exactly_once ? [] : upTo(10).slice(2)
+        t.same(await numbers(table), sorted([...upTo(12), ...again]))
+      }
+    },
+  )
 
   await t.test('a range that was stored and is cut again, smaller or larger', async (t) => {
     const table = await newTable()
@@ -133,32 +145,37 @@ async function exactlyOnce(t: Test, world: World): Promise<void> {
     t.match(await failure(attempt(sliceBatch(five, 0, 2), unreadable)), { code: 'message_unreadable' })
   })
 
-  await t.test('the second attempt waits for the first, which the server is still at', async (t) => {
-    for (const exactly_once of [true, false]) {
-      const table = await newTable()
-      const spec = specOf(table, { exactly_once, port: proxy.port })
-      await openFor(t, spec).deliver(sliceBatch(five, 0, 1), never, knows(five))
-      const unlock = await world.lock(table)
-      const rest = sliceBatch(five, 1, 5)
-      const stop = new AbortController()
-      const first = failure(openFor(t, spec).deliver(rest, stop.signal, knows(five)))
-      await until('the first attempt waits', async () => (await world.waiting()) === 1, slowly)
-      // The server does not learn that its client is gone.
-      proxy.setMode({ kind: 'freeze' })
-      stop.abort()
-      t.match(await first, { code: 'aborted' })
-      const second = openFor(t, specOf(table, { exactly_once })).deliver(rest, never, knows(five))
-      await until('the second waits, too', async () => (await world.waiting()) === 2, slowly)
-      await unlock()
-      await second
-      proxy.setMode({ kind: 'pass' })
-      await until('nobody is at it', async () => (await world.waiting()) === 0, slowly)
-      if (dialect === 'postgresql') {
-        const again = exactly_once ? [] : upTo(10).slice(2)
-        t.same(await numbers(table), sorted([...upTo(10), ...again]))
-      } else t.same(await numbers(table), upTo(10), 'MySQL stores nothing of it without its COMMIT')
-    }
-  })
+  await t.test(
+    'the second attempt waits for the first, which the server is still at',
+    needsServer,
+    async (t) => {
+      const { proxy, lock, waiting, commitsAbandoned } = server!
+      for (const exactly_once of [true, false]) {
+        const table = await newTable()
+        const spec = specOf(table, { exactly_once, port: proxy.port })
+        await openFor(t, spec).deliver(sliceBatch(five, 0, 1), never, knows(five))
+        const unlock = await lock(table)
+        const rest = sliceBatch(five, 1, 5)
+        const stop = new AbortController()
+        const first = failure(openFor(t, spec).deliver(rest, stop.signal, knows(five)))
+        await until('the first attempt waits', async () => (await waiting()) === 1, slowly)
+        // The server does not learn that its client is gone.
+        proxy.setMode({ kind: 'freeze' })
+        stop.abort()
+        t.match(await first, { code: 'aborted' })
+        const second = openFor(t, specOf(table, { exactly_once })).deliver(rest, never, knows(five))
+        await until('the second waits, too', async () => (await waiting()) === 2, slowly)
+        await unlock()
+        await second
+        proxy.setMode({ kind: 'pass' })
+        await until('nobody is at it', async () => (await waiting()) === 0, slowly)
+        if (commitsAbandoned) {
+          const again = exactly_once ? [] : upTo(10).slice(2)
+          t.same(await numbers(table), sorted([...upTo(10), ...again]))
+        } else t.same(await numbers(table), upTo(10), 'MySQL stores nothing of it without its COMMIT')
+      }
+    },
+  )
 
   await t.test('a rewind delivers again; an attempt from before it does not', async (t) => {
     const table = await newTable()
@@ -268,23 +285,29 @@ async function exactlyOnce(t: Test, world: World): Promise<void> {
     t.same(await numbers(table), upTo(10))
   })
 
-  await t.test('a user who may not make the table: the error and the test have what to run', async (t) => {
-    const table = await newTable()
-    await query('DROP TABLE IF EXISTS _pipectl_lanes')
-    const poor = await world.poorUser(table)
-    const spec = specOf(table, poor)
-    const error = await failure(openFor(t, spec).deliver(five, never, knows(five)))
-    t.match(error, { class: 'permanent', code: 'lane_table_unusable', failedSeq: 11 })
-    t.same(await numbers(table), [])
-    const check = async () =>
-      (await checkDestination(spec, settings, never, null)).find(({ name }) => name === 'exactly_once')
-    t.match(await check(), { ok: false, message: error.message })
-    const byHand = /administrator: (CREATE TABLE .*;) (GRANT .*;) The error of the server/.exec(error.message)
-    for (const sql of byHand?.slice(1) ?? []) await query(sql)
-    t.match(await check(), { ok: true })
-    await openFor(t, spec).deliver(five, never, knows(five))
-    t.same(await numbers(table), upTo(10), 'after it was run')
-  })
+  await t.test(
+    'a user who may not make the table: the error and the test have what to run',
+    needsServer,
+    async (t) => {
+      const table = await newTable()
+      await query('DROP TABLE IF EXISTS _pipectl_lanes')
+      const poor = await server!.poorUser(table)
+      const spec = specOf(table, poor)
+      const error = await failure(openFor(t, spec).deliver(five, never, knows(five)))
+      t.match(error, { class: 'permanent', code: 'lane_table_unusable', failedSeq: 11 })
+      t.same(await numbers(table), [])
+      const check = async () =>
+        (await checkDestination(spec, settings, never, null)).find(({ name }) => name === 'exactly_once')
+      t.match(await check(), { ok: false, message: error.message })
+      const byHand = /administrator: (CREATE TABLE .*;) (GRANT .*;) The error of the server/.exec(
+        error.message,
+      )
+      for (const sql of byHand?.slice(1) ?? []) await query(sql)
+      t.match(await check(), { ok: true })
+      await openFor(t, spec).deliver(five, never, knows(five))
+      t.same(await numbers(table), upTo(10), 'after it was run')
+    },
+  )
 
   await t.test('the test of a destination says what will be made, and makes nothing', async (t) => {
     const table = await newTable()
@@ -312,24 +335,32 @@ t.teardown(async () => {
   await Promise.all([pg.stop(), maria.stop()])
 })
 
+const configOf = ({ host, port, database, user: username, password }: typeof pg | typeof maria) => ({
+  ...{ host, port, database, username, password },
+})
+
 t.test('PostgreSQL', (t) =>
   exactlyOnce(t, {
-    dialect: 'postgresql',
-    server: pg,
+    type: 'destination_database',
+    config: configOf(pg),
+    settings,
     query: (sql) => pg.query(sql),
-    proxy: pgProxy,
-    storedReply: (exactlyOnce) => (exactlyOnce ? 'SELECT 1' : 'INSERT 0 8'),
-    async lock(table) {
-      const session = new Client({ ...pg })
-      await session.connect()
-      await session.query(`BEGIN; LOCK TABLE ${table} IN SHARE MODE`)
-      return () => session.end()
-    },
-    waiting: async () =>
-      (await pg.query("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")).length,
-    async poorUser(table) {
-      await pg.query(`CREATE USER poor PASSWORD 'its own'; GRANT INSERT ON ${table} TO poor`)
-      return { username: 'poor', password: 'its own' }
+    server: {
+      proxy: pgProxy,
+      commitsAbandoned: true,
+      storedReply: (exactlyOnce) => (exactlyOnce ? 'SELECT 1' : 'INSERT 0 8'),
+      async lock(table) {
+        const session = new Client({ ...pg })
+        await session.connect()
+        await session.query(`BEGIN; LOCK TABLE ${table} IN SHARE MODE`)
+        return () => session.end()
+      },
+      waiting: async () =>
+        (await pg.query("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")).length,
+      async poorUser(table) {
+        await pg.query(`CREATE USER poor PASSWORD 'its own'; GRANT INSERT ON ${table} TO poor`)
+        return { username: 'poor', password: 'its own' }
+      },
     },
   }),
 )
@@ -348,27 +379,31 @@ t.test('PostgreSQL: a foreign table is refused by name', async (t) => {
 
 t.test('MariaDB', (t) =>
   exactlyOnce(t, {
-    dialect: 'mysql',
-    server: maria,
+    type: 'destination_database',
+    config: { ...configOf(maria), dialect: 'mysql' },
+    settings,
     query: (sql) => maria.query(sql),
-    proxy: mariaProxy,
-    // An OK packet, number 1, no rows, and the status flags of a session that is in no transaction any more.
-    storedReply: () => '\x07\0\0\x01\0\0\0\0\0\0\0',
-    async lock(table) {
-      const session = await maria.connect()
-      await session.query(`LOCK TABLES ${table} READ`)
-      return () => session.end()
-    },
-    waiting: async () =>
-      (
-        await maria.query(
-          "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for%' AND COMMAND = 'Execute' UNION ALL SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'",
-        )
-      ).length,
-    async poorUser(table) {
-      await maria.query("CREATE USER poor IDENTIFIED BY 'its own'")
-      await maria.query(`GRANT INSERT ON ${maria.database}.${table} TO poor`)
-      return { username: 'poor', password: 'its own' }
+    server: {
+      proxy: mariaProxy,
+      commitsAbandoned: false,
+      // An OK packet, number 1, no rows, and the status flags of a session that is in no transaction any more.
+      storedReply: () => '\x07\0\0\x01\0\0\0\0\0\0\0',
+      async lock(table) {
+        const session = await maria.connect()
+        await session.query(`LOCK TABLES ${table} READ`)
+        return () => session.end()
+      },
+      waiting: async () =>
+        (
+          await maria.query(
+            "SELECT 1 FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for%' AND COMMAND = 'Execute' UNION ALL SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'",
+          )
+        ).length,
+      async poorUser(table) {
+        await maria.query("CREATE USER poor IDENTIFIED BY 'its own'")
+        await maria.query(`GRANT INSERT ON ${maria.database}.${table} TO poor`)
+        return { username: 'poor', password: 'its own' }
+      },
     },
   }),
 )
@@ -403,4 +438,14 @@ t.test('MariaDB: tables without transactions are refused by name, in the test an
   t.match(lanes.error, { code: 'table_not_transactional', message: /_pipectl_lanes is of the engine MyISAM/ })
   t.match(lanes.check, { ok: false, message: lanes.error.message })
   await maria.query('DROP TABLE _pipectl_lanes')
+})
+
+t.test('SQLite', async (t) => {
+  const world = startTableFile()
+  t.teardown(() => world.stop())
+  const query = async (sql: string) => world.query(sql)
+  const { settings } = world
+  await exactlyOnce(t, {
+    ...{ type: 'destination_sqlite', config: { file: world.file }, settings, query, server: null },
+  })
 })

@@ -17,6 +17,11 @@ import {
   withMappedKeysOnly,
 } from '../../../src/destinations/postgresql/statement.ts'
 import type { Table } from '../../../src/destinations/postgresql/table.ts'
+import {
+  boundValue,
+  type SqliteColumn,
+  type ColumnKind as SqliteKind,
+} from '../../../src/destinations/sqlite/values.ts'
 import { makeBatch, makeSpec } from '../../support/batches.ts'
 
 const kinds: ColumnKind[] = [
@@ -114,6 +119,28 @@ t.test('MySQL: every kind of column takes or rejects any text and number in line
         return () => parameterOf(json, column(kind))
       }
       t.ok(isLinear(work), `${kind}: the number of ${name}`)
+    }
+  }
+})
+
+t.test('SQLite: every kind of column takes or rejects any text and number in linear time', async (t) => {
+  const sqliteKinds: SqliteKind[] = ['integer', 'real', 'numeric', 'text', 'blob', 'any']
+  for (const kind of sqliteKinds) {
+    const { name, ...facts } = column('text')
+    const of: SqliteColumn = { ...facts, name, kind }
+    for (const [what, make] of Object.entries(hostileTexts)) {
+      const work = (size: number) => {
+        const json = JSON.stringify(make(size))
+        return () => boundValue(json, of)
+      }
+      t.ok(isLinear(work), `${kind}: ${what}`)
+    }
+    for (const [what, make] of Object.entries(hostileNumbers)) {
+      const work = (size: number) => {
+        const json = make(size)
+        return () => boundValue(json, of)
+      }
+      t.ok(isLinear(work), `${kind}: the number of ${what}`)
     }
   }
 })

@@ -1,31 +1,48 @@
 /** Tables proposed from records, on real servers: whatever a column was proposed for is stored by it and read back the same. */
+import '../buffer/typescript-workers.ts'
 import t from 'tap'
 import { resolvedConfig } from '../../../src/contract/destinations/config-field.ts'
 import { database as databaseType } from '../../../src/contract/destinations/database.fields.ts'
+import { sqlite as sqliteType } from '../../../src/contract/destinations/sqlite.fields.ts'
 import type { TableProposal } from '../../../src/contract/table-proposal.ts'
-import type { DatabaseSpec, InferRequest } from '../../../src/destinations/driver.ts'
+import type {
+  DatabaseSpec,
+  DestinationDriver,
+  InferRequest,
+  SqliteSpec,
+} from '../../../src/destinations/driver.ts'
 import { mysql } from '../../../src/destinations/mysql/driver.ts'
 import { postgresql } from '../../../src/destinations/postgresql/driver.ts'
+import { sqlite } from '../../../src/destinations/sqlite/driver.ts'
 import { anyKey, makeBatch } from '../../support/batches.ts'
 import { validValues } from '../../support/json-cases.ts'
 import { canonical, canonicalNumber } from '../../support/json-equal.ts'
 import { startMariadb } from '../../support/mariadb.ts'
 import { startPostgres } from '../../support/postgres.ts'
 import { generator } from '../../support/random-json.ts'
+import { startTableFile, workspaceId } from '../../support/table-file.ts'
 
 const pg = await startPostgres()
 t.teardown(() => pg.stop())
 const maria = await startMariadb()
 t.teardown(() => maria.stop())
 const settings = { databaseTls: false, egress: { allow: [], deny: [], private: 'allow' as const } }
+const file = startTableFile()
+t.teardown(() => file.stop())
 const never = new AbortController().signal
 const servers = {
   postgresql: { server: pg, module: postgresql, quote: '"' },
   mysql: { server: maria, module: mysql, quote: '`' },
 } as const
-type Dialect = keyof typeof servers
+type ServerDialect = keyof typeof servers
+type Dialect = ServerDialect | 'sqlite'
+const dialects = ['postgresql', 'mysql', 'sqlite'] as const
+const quotes = { postgresql: '"', mysql: '`', sqlite: '"' }
 
-function specOf(dialect: Dialect, table: string, config: object = {}): DatabaseSpec {
+const query = async (dialect: Dialect, sql: string): Promise<Record<string, unknown>[]> =>
+  dialect === 'sqlite' ? file.query(sql) : await servers[dialect].server.query(sql)
+
+function specOf(dialect: ServerDialect, table: string, config: object = {}): DatabaseSpec {
   const { host, port, user: username, password, database } = servers[dialect].server
   return {
     ...{ destinationId: 'd', pipeId: 'p', pipeName: 'orders', type: 'destination_database' },
@@ -43,6 +60,14 @@ function specOf(dialect: Dialect, table: string, config: object = {}): DatabaseS
   }
 }
 
+function fileSpec(table: string, config: object = {}): SqliteSpec {
+  return {
+    ...{ destinationId: 'd', pipeId: 'p', pipeName: 'orders', type: 'destination_sqlite', workspaceId },
+    ...{ columns: [], timestampField: 'ingest_ts' },
+    config: resolvedConfig(sqliteType.fields, { file: file.file, table, ...config }),
+  }
+}
+
 async function infer(
   dialect: Dialect,
   table: string,
@@ -55,65 +80,72 @@ async function infer(
     ...{ bodies: [Buffer.from(texts.join('\n'))], source: 'sample', enriched: [], keys: null },
     ...{ createTable: false, addColumns: false, dedupe: { kind: 'generated' }, ...options },
   }
+  if (dialect === 'sqlite') return await sqlite.infer!(fileSpec(table, config), file.settings, never, request)
   return await servers[dialect].module.infer!(specOf(dialect, table, config), settings, never, request)
 }
 
 async function deliver(dialect: Dialect, table: string, proposal: TableProposal, records: readonly string[]) {
-  const spec = { ...specOf(dialect, table), columns: proposal.columns }
-  const driver = servers[dialect].module.open(spec, settings, anyKey)
+  const driver = openFor(dialect, table, proposal)
   await driver.deliver(makeBatch([records]), never)
   await driver.close()
+}
+
+function openFor(dialect: Dialect, table: string, { columns }: TableProposal): DestinationDriver {
+  if (dialect === 'sqlite') return sqlite.open({ ...fileSpec(table), columns }, file.settings, anyKey)
+  return servers[dialect].module.open({ ...specOf(dialect, table), columns }, settings, anyKey)
 }
 
 const typeOf = ({ observations }: TableProposal, key: string) =>
   observations.find((one) => one.key === key)?.proposed_type
 
 t.test('types by what the records hold', async (t) => {
-  const cases: [values: string[], postgresql: string | null, mysql: string | null][] = [
-    [['1', '-5', 'null'], 'bigint', 'bigint'],
-    [['9223372036854775807', '-9223372036854775808'], 'bigint', 'bigint'],
-    [['9223372036854775808'], 'numeric', 'decimal(65,0)'],
-    [['12345678901234567890', '1.10'], 'numeric', 'decimal(65,10)'],
-    [['1.0'], 'numeric', 'decimal(65,0)'],
-    [['1e3'], 'numeric', 'decimal(65,0)'],
-    [['0.0000000000000000000000000000001'], 'numeric', 'longtext'],
-    [['1e400'], 'numeric', 'longtext'],
-    [['1e4000'], 'text', 'longtext'],
-    [['9'.repeat(1001)], 'text', 'longtext'],
-    [['true', 'false'], 'boolean', 'boolean'],
-    [['"2026-01-02T03:04:05Z"', '"2026-01-02T03:04:05.123456+00:00"'], 'timestamptz', 'datetime(6)'],
-    [['"2026-01-02T03:04+02:00"'], 'timestamptz', 'varchar(64)'],
-    [['"2026-01-02T03:04:05.1234567Z"'], 'text', 'longtext'],
-    [['"2026-01-02T03:04:05"'], 'text', 'longtext'],
-    [['"2026-02-30T03:04:05Z"'], 'text', 'longtext'],
-    [['"0000-01-01"'], 'text', 'longtext'],
-    [['"2024-02-29"'], 'date', 'date'],
-    [['"2024-02-29"', '"2024-02-29T00:00:00Z"'], 'text', 'longtext'],
-    [['"0b5b6bb2-6a0e-4f44-9d5c-2b8f1f1f0a01"'], 'uuid', 'char(36)'],
-    [['"0B5B6BB2-6A0E-4F44-9D5C-2B8F1F1F0A01"'], 'text', 'longtext'],
-    [['"a"', '""'], 'text', 'longtext'],
-    [['null'], 'text', 'longtext'],
-    [['{"a":1}', '[1]'], 'jsonb', 'json'],
-    [['{"a":1e40000}'], 'json', 'json'],
-    [['1', '"a"'], 'jsonb', 'json'],
-    [['true', '1'], 'jsonb', 'json'],
-    [['"a\\u0000"'], null, 'longtext'],
-    [['{"a":["\\u0000"]}'], null, 'json'],
-    [['"\\\\u0000"'], 'text', 'longtext'],
-    [['"\\ud800"'], null, null],
-    [['"\\ud83d\\ude00"'], 'text', 'longtext'],
-  ]
+  const cases: [values: string[], postgresql: string | null, mysql: string | null, sqlite: string | null][] =
+    [
+      [['1', '-5', 'null'], 'bigint', 'bigint', 'INTEGER'],
+      [['9223372036854775807', '-9223372036854775808'], 'bigint', 'bigint', 'INTEGER'],
+      [['9223372036854775808'], 'numeric', 'decimal(65,0)', 'TEXT'],
+      [['12345678901234567890', '1.10'], 'numeric', 'decimal(65,10)', 'TEXT'],
+      [['1.0'], 'numeric', 'decimal(65,0)', 'REAL'],
+      [['1e3'], 'numeric', 'decimal(65,0)', 'TEXT'],
+      [['0.0000000000000000000000000000001'], 'numeric', 'longtext', 'TEXT'],
+      [['1e400'], 'numeric', 'longtext', 'TEXT'],
+      [['1e4000'], 'text', 'longtext', 'TEXT'],
+      [['9'.repeat(1001)], 'text', 'longtext', 'TEXT'],
+      [['true', 'false'], 'boolean', 'boolean', 'INTEGER'],
+      [
+        ['"2026-01-02T03:04:05Z"', '"2026-01-02T03:04:05.123456+00:00"'],
+        'timestamptz',
+        'datetime(6)',
+        'TEXT',
+      ],
+      [['"2026-01-02T03:04+02:00"'], 'timestamptz', 'varchar(64)', 'TEXT'],
+      [['"2026-01-02T03:04:05.1234567Z"'], 'text', 'longtext', 'TEXT'],
+      [['"2026-01-02T03:04:05"'], 'text', 'longtext', 'TEXT'],
+      [['"2026-02-30T03:04:05Z"'], 'text', 'longtext', 'TEXT'],
+      [['"0000-01-01"'], 'text', 'longtext', 'TEXT'],
+      [['"2024-02-29"'], 'date', 'date', 'TEXT'],
+      [['"2024-02-29"', '"2024-02-29T00:00:00Z"'], 'text', 'longtext', 'TEXT'],
+      [['"0b5b6bb2-6a0e-4f44-9d5c-2b8f1f1f0a01"'], 'uuid', 'char(36)', 'TEXT'],
+      [['"0B5B6BB2-6A0E-4F44-9D5C-2B8F1F1F0A01"'], 'text', 'longtext', 'TEXT'],
+      [['"a"', '""'], 'text', 'longtext', 'TEXT'],
+      [['null'], 'text', 'longtext', 'TEXT'],
+      [['{"a":1}', '[1]'], 'jsonb', 'json', 'TEXT'],
+      [['{"a":1e40000}'], 'json', 'json', 'TEXT'],
+      [['1', '"a"'], 'jsonb', 'json', 'TEXT'],
+      [['true', '1'], 'jsonb', 'json', 'TEXT'],
+      [['"a\\u0000"'], null, 'longtext', 'TEXT'],
+      [['{"a":["\\u0000"]}'], null, 'json', 'TEXT'],
+      [['"\\\\u0000"'], 'text', 'longtext', 'TEXT'],
+      [['"\\ud800"'], null, null, null],
+      [['"\\ud83d\\ude00"'], 'text', 'longtext', 'TEXT'],
+    ]
   const records = cases.flatMap(([values], place) => values.map((value) => `{"k${place}":${value}}`))
-  for (const dialect of ['postgresql', 'mysql'] as const) {
+  for (const dialect of dialects) {
     const proposal = await infer(dialect, 'none', records)
     t.equal(proposal.ok, true)
-    t.equal(proposal.table_exists, false)
-    cases.forEach(([values, forPostgres, forMysql], place) => {
-      t.equal(
-        typeOf(proposal, `k${place}`),
-        dialect === 'mysql' ? forMysql : forPostgres,
-        `${dialect} ${values}`,
-      )
+    t.equal(proposal.table_exists, false, dialect)
+    cases.forEach(([values, postgresql, mysql, sqlite], place) => {
+      t.equal(typeOf(proposal, `k${place}`), { postgresql, mysql, sqlite }[dialect], `${dialect} ${values}`)
     })
   }
 })
@@ -122,7 +154,9 @@ t.test('types by what the records hold', async (t) => {
 function sameValue(dialect: Dialect, type: string, json: string | undefined, stored: string | null): boolean {
   if (json === undefined || json === 'null') return stored === null
   if (stored === null) return false
-  if (type === 'bigint' || type === 'numeric' || type.startsWith('decimal'))
+  if (type === 'INTEGER' && (json === 'true' || json === 'false'))
+    return stored === (json === 'true' ? '1' : '0')
+  if (/^(bigint|numeric|decimal|INTEGER|REAL)/.test(type))
     return canonicalNumber(stored) === canonicalNumber(json)
   if (type === 'json' || type === 'jsonb') return canonical(stored) === canonical(json)
   if (type === 'boolean') return stored === (dialect === 'mysql' ? (json === 'true' ? '1' : '0') : json)
@@ -158,8 +192,8 @@ const pools: string[][] = [
 ]
 
 t.test('every value of a sample comes back the same from the proposed table', async (t) => {
-  for (const dialect of ['postgresql', 'mysql'] as const) {
-    const { server, quote } = servers[dialect]
+  for (const dialect of dialects) {
+    const quote = quotes[dialect]
     for (let seed = 1; seed <= 12; seed++) {
       const random = generator(seed)
       const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!
@@ -187,8 +221,8 @@ t.test('every value of a sample comes back the same from the proposed table', as
       const list = mapped.map(
         ({ column_name: name }) => `CAST(${quote}${name}${quote} AS ${as}) AS ${quote}${name}${quote}`,
       )
-      if (dialect === 'postgresql') await server.query("SET timezone = 'UTC'")
-      const stored = await server.query(`SELECT ${list.join(', ')} FROM ${table}`)
+      if (dialect === 'postgresql') await query(dialect, "SET timezone = 'UTC'")
+      const stored = await query(dialect, `SELECT ${list.join(', ')} FROM ${table}`)
       t.equal(stored.length, rows.length)
       for (const row of stored) {
         const values = rows[Number(row.n)]!
@@ -249,15 +283,15 @@ t.test('keys that no statement and no terminal should meet', async (t) => {
     ...['_pipectl_id', '', 'y'.repeat(1000), 'z'.repeat(1001), 'w'.repeat(1024 * 1024)],
   ]
   const record = `{${keys.map((key, place) => `${JSON.stringify(key)}:"v${place}"`).join(',')}}`
-  for (const dialect of ['postgresql', 'mysql'] as const) {
-    const { server, quote } = servers[dialect]
-    await server.query('CREATE TABLE victims (a int)')
+  for (const dialect of dialects) {
+    const quote = quotes[dialect]
+    await query(dialect, 'CREATE TABLE victims (a int)')
     const proposal = await infer(dialect, 'hostile', [record], { createTable: true })
     t.same(proposal.failure, null)
-    t.same(await server.query('SELECT * FROM victims'), [], 'the other table is there')
+    t.same(await query(dialect, 'SELECT * FROM victims'), [], 'the other table is there')
     t.match(proposal.warnings.join(), /more than 1000 characters/)
     const left = proposal.observations.filter(({ column_name }) => column_name === null).map(({ key }) => key)
-    t.same(left, dialect === 'mysql' ? [''] : ['nul\u0000', ''])
+    t.same(left, dialect === 'postgresql' ? ['nul\u0000', ''] : [''])
     const names = proposal.columns.map(({ column_name }) => column_name)
     t.equal(
       new Set(names.map((name) => (dialect === 'mysql' ? name.toLowerCase() : name))).size,
@@ -268,7 +302,7 @@ t.test('keys that no statement and no terminal should meet', async (t) => {
     const mapped = proposal.observations.filter(({ column_name }) => column_name !== null)
     const quoted = (name: string) => `${quote}${name.replaceAll(quote, quote + quote)}${quote}`
     const list = mapped.map(({ column_name }, place) => `${quoted(column_name!)} AS v${place}`)
-    const [row = {}] = await server.query(`SELECT ${list.join(', ')} FROM hostile`)
+    const [row = {}] = await query(dialect, `SELECT ${list.join(', ')} FROM hostile`)
     mapped.forEach(({ key }, place) => {
       t.equal(row[`v${place}`], `v${keys.indexOf(key)}`, JSON.stringify(key.slice(0, 40)))
     })
@@ -276,12 +310,12 @@ t.test('keys that no statement and no terminal should meet', async (t) => {
 })
 
 t.test('one key that cannot be a name by itself', async (t) => {
-  for (const dialect of ['postgresql', 'mysql'] as const) {
+  for (const dialect of dialects) {
     for (const [place, key] of ['a\nb', ' ', '\u202e'].entries()) {
       const record = JSON.stringify({ [key]: 'v' })
       const proposal = await infer(dialect, `odd${place}`, [record], { createTable: true })
       await deliver(dialect, `odd${place}`, proposal, [record])
-      const [row = {}] = await servers[dialect].server.query(`SELECT * FROM odd${place}`)
+      const [row = {}] = await query(dialect, `SELECT * FROM odd${place}`)
       t.equal(Object.values(row)[1], 'v', `${dialect} ${JSON.stringify(key)}`)
     }
   }
@@ -325,8 +359,7 @@ t.test('a key of the records as the primary key', async (t) => {
     { id: 'A', n: 2 },
     { id: 'a', n: 3 },
   ]
-  for (const dialect of ['postgresql', 'mysql'] as const) {
-    const { server } = servers[dialect]
+  for (const dialect of dialects) {
     const proposal = await infer(dialect, 'keyed', records, {
       createTable: true,
       dedupe: { kind: 'key', key: 'id' },
@@ -339,7 +372,7 @@ t.test('a key of the records as the primary key', async (t) => {
       proposal,
       records.map((record) => JSON.stringify(record)),
     )
-    const rows = await server.query('SELECT id, n FROM keyed ORDER BY n')
+    const rows = await query(dialect, 'SELECT id, n FROM keyed ORDER BY n')
     t.same(
       rows.map(({ id, n }) => [id, Number(n)]),
       [
@@ -369,13 +402,12 @@ t.test('a key of the records as the primary key', async (t) => {
 })
 
 t.test('a table that exists: what is missing, and adding it', async (t) => {
-  for (const dialect of ['postgresql', 'mysql'] as const) {
-    const { server } = servers[dialect]
-    await server.query('CREATE TABLE present (id int, userid int, must int NOT NULL)')
+  for (const dialect of dialects) {
+    await query(dialect, 'CREATE TABLE present (id int, userid int, must int NOT NULL)')
     const records = [{ id: 1, userId: 2, note: 'x', must: 3 }]
     const look = await infer(dialect, 'present', records, { createTable: true })
     t.match(look, { ok: true, table_exists: true, executed: [], missing_columns: ['note'] })
-    t.match(look.ddl[0], /^ALTER TABLE .present.\n {2}ADD COLUMN .note. (text|longtext)$/)
+    t.match(look.ddl[0], /^ALTER TABLE .present.\n {2}ADD COLUMN .note. (text|longtext|TEXT)$/)
     t.match(look.columns[1], { column_name: 'userid', source_field: 'userId' })
     const done = await infer(dialect, 'present', records, { addColumns: true })
     t.match(done, { ok: true, executed: look.ddl, missing_columns: [] })
@@ -388,7 +420,7 @@ t.test('a table that exists: what is missing, and adding it', async (t) => {
     t.match(some.warnings.join(), /No record has the key "none"/)
     t.match((await infer(dialect, 'present', [{ id: 1 }])).warnings.join(), /"must".*rejected/)
     await deliver(dialect, 'present', done, [JSON.stringify(records[0])])
-    t.equal((await server.query('SELECT note FROM present'))[0]?.note, 'x')
+    t.equal((await query(dialect, 'SELECT note FROM present'))[0]?.note, 'x')
   }
 })
 

@@ -1,11 +1,13 @@
 /** POST destinations/test on databases: mappings whose types do not fit, and a sample that is inserted and rolled back. */
 import t from 'tap'
-import type { DatabaseSpec, DestinationCheck, DriverModule } from '../../../src/destinations/driver.ts'
+import type { DestinationCheck, Sample } from '../../../src/destinations/driver.ts'
 import { mysql } from '../../../src/destinations/mysql/driver.ts'
 import { postgresql } from '../../../src/destinations/postgresql/driver.ts'
+import { sqlite } from '../../../src/destinations/sqlite/driver.ts'
 import { makeBatch, makeSpec, openSettings } from '../../support/batches.ts'
 import { startMariadb } from '../../support/mariadb.ts'
 import { startPostgres } from '../../support/postgres.ts'
+import { startTableFile, workspaceId } from '../../support/table-file.ts'
 
 const pg = await startPostgres()
 t.teardown(() => pg.stop())
@@ -23,18 +25,35 @@ const columns = [
   { column_name: 'n', column_type: 'number' as const },
   { column_name: 'at' },
 ]
-const servers: [string, DriverModule<DatabaseSpec>, object, (sql: string) => Promise<unknown[]>, string][] = [
-  ['PostgreSQL', postgresql, target(pg), (sql) => pg.query(sql), 'timestamptz'],
-  ['MariaDB', mysql, { ...target(maria), dialect: 'mysql' }, (sql) => maria.query(sql), 'datetime'],
+const file = startTableFile()
+t.teardown(() => file.stop())
+type Check = (sample?: Sample) => Promise<DestinationCheck[]>
+const inTime = () => AbortSignal.timeout(20_000)
+const ofServer =
+  (driver: typeof postgresql, server: object): Check =>
+  (sample) =>
+    driver.check(
+      makeSpec('destination_database', { ...server, table: 'sampled' }, columns),
+      openSettings,
+      inTime(),
+      sample,
+    )
+const ofFile: Check = (sample) => {
+  const spec = makeSpec('destination_sqlite', { file: file.file, table: 'sampled' }, columns)
+  return sqlite.check({ ...spec, workspaceId }, file.settings, inTime(), sample)
+}
+const servers: [string, Check, (sql: string) => Promise<unknown[]>, string][] = [
+  ['PostgreSQL', ofServer(postgresql, target(pg)), (sql) => pg.query(sql), 'timestamptz'],
+  ['MariaDB', ofServer(mysql, { ...target(maria), dialect: 'mysql' }), (sql) => maria.query(sql), 'datetime'],
+  ['SQLite', ofFile, async (sql) => file.query(sql), 'datetime'],
 ]
 
-for (const [name, driver, server, query, time] of servers) {
+for (const [name, checkWith, query, time] of servers) {
   t.test(`${name}: a sample of the pipe, or a made-up one, is inserted and rolled back`, async (t) => {
     await query(`CREATE TABLE sampled (id varchar(4) PRIMARY KEY, n int NOT NULL, at ${time}, CHECK (n < 9))`)
-    const spec = makeSpec('destination_database', { ...server, table: 'sampled' }, columns)
     const check = (body: string | null) => {
       const message = body === null ? null : { ...recent, body: Buffer.from(body) }
-      return driver.check(spec, openSettings, AbortSignal.timeout(20_000), { recent: message })
+      return checkWith({ recent: message })
     }
     t.same(failing(await check(recent.body.toString())), [])
     t.same(failing(await check(null)), [])
@@ -43,7 +62,7 @@ for (const [name, driver, server, query, time] of servers) {
     t.match(clashing.at(-1)?.message, /newest record could not be inserted/)
     t.same(failing(await check('{"id":"a","n":"x"}')), ['sample'])
     t.same(await query('SELECT * FROM sampled'), [], 'nothing is stored')
-    const plain = await driver.check(spec, openSettings, AbortSignal.timeout(20_000))
+    const plain = await checkWith()
     t.notOk(
       plain.some((one) => one.name === 'sample'),
       'only when asked for',

@@ -169,7 +169,8 @@ t.test('client IP: an untrusted peer cannot name itself; trust changes on reload
 
 function withOrigins(change: Partial<Pipe>, ...origins: string[]): DirectoryPipe {
   const allowedOrigins = new Set(origins)
-  return { workspaceId: 'w', pipe: { ...pipe, ...change }, limits: null, allowedOrigins, requiredFields: [] }
+  const entry = { workspaceId: 'w', pipe: { ...pipe, ...change }, limits: null, source: null }
+  return { ...entry, allowedOrigins, requiredFields: [] }
 }
 
 t.test('origins: rule 6, a pipe that requires a key', async (t) => {

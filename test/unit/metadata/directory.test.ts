@@ -109,7 +109,14 @@ t.test('HTTP and pull destinations ask for no field, an object store for those o
 t.test('a pipe comes with its workspace, limits and origins in lower case; paused ones too', async (t) => {
   const pipe = await newPipe(metadata, workspaceId, 'whole')
   const bare = await metadata.directory.pipe(pipe.pipe_id)
-  t.strictSame(bare, { workspaceId, pipe, limits: null, allowedOrigins: new Set(), requiredFields: [] })
+  t.strictSame(bare, {
+    workspaceId,
+    pipe,
+    limits: null,
+    allowedOrigins: new Set(),
+    source: null,
+    requiredFields: [],
+  })
   await metadata.limits.put({ workspaceId, pipeId: pipe.pipe_id }, limits)
   await metadata.origins.add({ workspaceId, pipeId: pipe.pipe_id }, 'https://App.Example:8443')
   await metadata.origins.add({ workspaceId, pipeId: pipe.pipe_id }, 'http://localhost:3000')
@@ -120,6 +127,7 @@ t.test('a pipe comes with its workspace, limits and origins in lower case; pause
     pipe: paused,
     limits,
     allowedOrigins: new Set(['https://app.example:8443', 'http://localhost:3000']),
+    source: null,
     requiredFields: [],
   })
   const all = await metadata.directory.allPipes()

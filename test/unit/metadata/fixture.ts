@@ -9,6 +9,7 @@ import type { NewDestination } from '../../../src/metadata/destinations.ts'
 import { mintApiKey } from '../../../src/metadata/key-tokens.ts'
 import type { LaneOwner } from '../../../src/metadata/lane-ownership.ts'
 import { noCounts } from '../../../src/metadata/lane-state.ts'
+import type { NewPipe } from '../../../src/metadata/pipes.ts'
 import type { Metadata } from '../../../src/metadata/store.ts'
 import { type MetadataOptions, openMetadata } from '../../../src/stores/open-metadata.ts'
 import { type TestDatabase, testDatabase } from './database.ts'
@@ -50,7 +51,7 @@ export function newPipe(
   metadata: Metadata,
   workspaceId: string,
   name: string,
-  more: Partial<Pipe> = {},
+  more: Partial<NewPipe> = {},
 ): Promise<Pipe> {
   return metadata.pipes.create(workspaceId, {
     pipe_name: name,

@@ -19,7 +19,7 @@ function counts(pipeId: string, hourMs: number, more: Partial<IngestCounts> = {}
   }
 }
 
-const zeros: Omit<RolledUpUsage, 'last_ingest_ts'> = {
+const noCounts = {
   ingest_requests: 0,
   ingest_records: 0,
   ingest_bytes: 0,
@@ -29,6 +29,7 @@ const zeros: Omit<RolledUpUsage, 'last_ingest_ts'> = {
   skipped_records: 0,
   filtered_records: 0,
 }
+const zeros: Omit<RolledUpUsage, 'last_ingest_ts'> = { ...noCounts, rejected_hooks: {} }
 
 t.test('counts add up within their hour and over the hours asked for', async (t) => {
   const metadata = await open(t)
@@ -188,8 +189,8 @@ t.test('by hour: of one pipe or of the workspace, within the hours asked for', a
     counts(second, noon + hour),
   ]
   await metadata.usage.addIngest([...added, counts(foreign, noon)], [])
-  const one = { ...zeros, ingest_requests: 1, ingest_records: 10, ingest_bytes: 100, rejected_requests: 2 }
-  const two = { ...zeros, ingest_requests: 2, ingest_records: 20, ingest_bytes: 200, rejected_requests: 4 }
+  const one = { ...noCounts, ingest_requests: 1, ingest_records: 10, ingest_bytes: 100, rejected_requests: 2 }
+  const two = { ...noCounts, ingest_requests: 2, ingest_records: 20, ingest_bytes: 200, rejected_requests: 4 }
   const { usage } = metadata
   t.strictSame(
     [...(await usage.byHour(own, null, noon - hour, noon))].sort(([a], [b]) => a - b),

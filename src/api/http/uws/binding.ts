@@ -71,7 +71,8 @@ export interface RouteRequest {
   readonly path: string
   readonly path_parameters: Record<string, string>
   /** Without the question mark. */
-  readonly path_query: string
+  /** Undefined without a query, whatever its own types say. */
+  readonly path_query: string | undefined
 }
 
 export interface RouteResponse {

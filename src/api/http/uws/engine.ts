@@ -154,7 +154,7 @@ class RoutedHead implements RequestHead {
   }
 
   get query(): string {
-    return this.#request.path_query
+    return this.#request.path_query ?? ''
   }
 
   param(name: string): string {

@@ -1,4 +1,5 @@
 /** Exports a workspace as `pipectl.yaml`. Defaults are omitted, and secrets become references to variables. */
+import { isDeepStrictEqual } from 'node:util'
 import { Document } from 'yaml'
 import { defaultConcurrency } from '../../../contract/delivery-settings.ts'
 import type { ColumnMapping, Destination } from '../../../contract/destination.ts'
@@ -38,7 +39,9 @@ export function exportYaml(
 function exportedPipe(pipe: Pipe): Record<string, unknown> {
   const { pipe_id: _, pipe_created_ts: __, pipe_updated_ts: ___, pipe_name, pipe_status, ...fields } = pipe
   const defaults = new Map<string, unknown>(Object.entries(pipeDefaults))
-  const changed = Object.entries(fields).filter(([key, value]) => value !== defaults.get(key))
+  const changed = Object.entries(fields).filter(
+    ([key, value]) => !isDeepStrictEqual(value, defaults.get(key)),
+  )
   return {
     pipe_name,
     ...(pipe_status === 'active' ? {} : { pipe_status }),

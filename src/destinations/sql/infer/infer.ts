@@ -1,11 +1,12 @@
 /**
- * Proposes a table from records, and creates it on request: the parts that both dialects share. If the database cannot be
+ * Proposes a table from records, and creates it on request: the parts that all dialects share. If the database cannot be
  * reached there is still a proposal, for a person who can create the table.
  *
  * Values of a record never become part of a statement. Keys do, as names, through the dialect's quoting function.
  */
 import type { TableProposal } from '../../../contract/table-proposal.ts'
-import { type DatabaseSpec, DeliveryError, type InferRequest } from '../../driver.ts'
+import { DeliveryError, type InferRequest, type TableSpec } from '../../driver.ts'
+import type { SqlDialect } from '../identifiers.ts'
 import { type Observed, observe } from './observe.ts'
 import { dedupeFault, type ExistingColumn, type NewColumn, planTable } from './plan.ts'
 import type { Server } from './types.ts'
@@ -19,6 +20,7 @@ export interface InferSession {
 }
 
 export interface InferDialect {
+  dialect: SqlDialect
   open(): Promise<InferSession>
   errorOf(error: unknown): DeliveryError
   /** The quoted name of the table. */
@@ -28,6 +30,8 @@ export interface InferDialect {
   primaryKey: string
   /** After the columns of a new table. */
   tableOptions: string
+  /** One ALTER TABLE statement adds all columns. */
+  addsSeveral: boolean
   /** The code of the error for a table that does not exist. */
   missingTable: string
 }
@@ -35,15 +39,15 @@ export interface InferDialect {
 type Step = NonNullable<TableProposal['failure']>['step']
 
 export async function inferTable(
-  { config }: DatabaseSpec,
+  { config }: TableSpec,
   request: InferRequest,
   dialect: InferDialect,
 ): Promise<TableProposal> {
   const dedupeKey = request.dedupe.kind === 'key' ? request.dedupe.key : null
   const observed = observe(request.bodies, dedupeKey)
-  const work = new Inference(config, request, observed, dialect)
+  const work = new Inference(config.table, request, observed, dialect)
   if (observed.records === 0) return work.failed('sample', noRecords)
-  const fault = dedupeFault(observed, request, { dialect: config.dialect, isMariadb: false })
+  const fault = dedupeFault(observed, request, { dialect: dialect.dialect, isMariadb: false })
   if (fault !== null)
     return work.failed('sample', { code: 'unfit_dedupe_key', message: `dedupe_key ${fault}.` })
   let session: InferSession | undefined
@@ -63,7 +67,7 @@ const noRecords = {
 }
 
 class Inference {
-  readonly #config: DatabaseSpec['config']
+  readonly #table: string
   readonly #request: InferRequest
   readonly #observed: Observed
   readonly #dialect: InferDialect
@@ -71,13 +75,8 @@ class Inference {
   #existing: readonly ExistingColumn[] | null = null
   #tableExists: boolean | null = null
 
-  constructor(
-    config: DatabaseSpec['config'],
-    request: InferRequest,
-    observed: Observed,
-    dialect: InferDialect,
-  ) {
-    this.#config = config
+  constructor(table: string, request: InferRequest, observed: Observed, dialect: InferDialect) {
+    this.#table = table
     this.#request = request
     this.#observed = observed
     this.#dialect = dialect
@@ -111,7 +110,7 @@ class Inference {
   }
 
   #proposal(): TableProposal {
-    const server: Server = { dialect: this.#config.dialect, isMariadb: this.#isMariadb }
+    const server: Server = { dialect: this.#dialect.dialect, isMariadb: this.#isMariadb }
     const plan = planTable(this.#observed, this.#request, server, this.#existing)
     const { newColumns, ...shown } = plan
     const hasSample = this.#observed.records > 0
@@ -120,22 +119,25 @@ class Inference {
       failure: null,
       source: this.#request.source,
       records_seen: this.#observed.records,
-      table: this.#config.table,
+      table: this.#table,
       table_exists: this.#tableExists,
-      ddl: newColumns.length === 0 || !hasSample ? [] : [this.#statement(newColumns)],
+      ddl: newColumns.length === 0 || !hasSample ? [] : this.#statements(newColumns),
       executed: [],
       ...shown,
     }
   }
-  #statement(columns: readonly NewColumn[]): string {
-    const { table, quote, primaryKey, tableOptions } = this.#dialect
-    const isNew = this.#existing === null
-    const lines = columns.map(({ name, dataType, isPrimaryKey }) => {
-      const column = `${quote(name)} ${dataType}${isPrimaryKey ? ` ${primaryKey}` : ''}`
-      return isNew ? `  ${column}` : `  ADD COLUMN ${column}`
-    })
-    return isNew
-      ? `CREATE TABLE ${table} (\n${lines.join(',\n')}\n)${tableOptions}`
-      : `ALTER TABLE ${table}\n${lines.join(',\n')}`
+
+  #statements(columns: readonly NewColumn[]): string[] {
+    const { table, quote, primaryKey, tableOptions, addsSeveral } = this.#dialect
+    const lines = columns.map(
+      ({ name, dataType, isPrimaryKey }) =>
+        `${quote(name)} ${dataType}${isPrimaryKey ? ` ${primaryKey}` : ''}`,
+    )
+    if (this.#existing === null)
+      return [`CREATE TABLE ${table} (\n  ${lines.join(',\n  ')}\n)${tableOptions}`]
+    const added = lines.map((column) => `  ADD COLUMN ${column}`)
+    return addsSeveral
+      ? [`ALTER TABLE ${table}\n${added.join(',\n')}`]
+      : added.map((column) => `ALTER TABLE ${table}\n${column}`)
   }
 }

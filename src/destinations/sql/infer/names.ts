@@ -3,8 +3,7 @@
  * characters become `_`, the name is cut to the maximum length, and gets a number if it is taken. The result is still quoted
  * before it is part of a statement.
  */
-import type { Dialect } from '../../../contract/destinations/database.fields.ts'
-import { columnKey, identifierFault } from '../identifiers.ts'
+import { columnKey, identifierFault, type SqlDialect } from '../identifiers.ts'
 
 /** The system columns of every PostgreSQL table. */
 const systemColumns = new Set(['tableoid', 'xmin', 'cmin', 'xmax', 'cmax', 'ctid'])
@@ -15,10 +14,10 @@ const unfit = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
 const beyondBasicPlane = /[\u{10000}-\u{10ffff}]/gu
 
 export class ColumnNames {
-  readonly #dialect: Dialect
+  readonly #dialect: SqlDialect
   readonly #taken = new Set<string>()
 
-  constructor(dialect: Dialect) {
+  constructor(dialect: SqlDialect) {
     this.#dialect = dialect
     if (dialect === 'postgresql') for (const name of systemColumns) this.take(name)
   }

@@ -151,7 +151,7 @@ export function dedupeFault(observed: Observed, request: InferRequest, { dialect
 }
 
 function addGenerated(plan: TablePlan, { dialect, isMariadb }: Server, isNew: boolean): void {
-  const dataType = dialect === 'postgresql' ? 'text' : binaryText(64, isMariadb)
+  const dataType = generatedType[dialect](isMariadb)
   plan.columns.push({
     column_name: generatedColumn,
     column_type: 'string',
@@ -162,6 +162,12 @@ function addGenerated(plan: TablePlan, { dialect, isMariadb }: Server, isNew: bo
   if (!isNew) return
   plan.missing_columns.push(generatedColumn)
   plan.newColumns.push({ name: generatedColumn, dataType, isPrimaryKey: true })
+}
+
+const generatedType: Record<Server['dialect'], (isMariadb: boolean) => string> = {
+  postgresql: () => 'text',
+  mysql: (isMariadb) => binaryText(64, isMariadb),
+  sqlite: () => 'TEXT',
 }
 
 /** The usual collations treat "a" and "A" as equal: two records would become one. */

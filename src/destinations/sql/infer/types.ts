@@ -13,15 +13,18 @@
  *   other text               text          longtext
  *   objects, arrays, mixed   jsonb         json (MySQL only; longtext for MariaDB and for numbers longer than a double)
  *
+ * SQLite has fewer types (a STRICT table accepts no others): INTEGER for whole numbers in 64 bits and for booleans, REAL for
+ * numbers that a double keeps, TEXT for everything else.
+ *
  * A time without an offset becomes text: `timestamp` would silently drop the offset of a later value.
  */
 import type { ColumnMapping } from '../../../contract/destination.ts'
-import type { Dialect } from '../../../contract/destinations/database.fields.ts'
+import type { SqlDialect } from '../identifiers.ts'
 import type { Observation } from './observe.ts'
 import { type ValueKind, valueKinds } from './value.ts'
 
 export interface Server {
-  dialect: Dialect
+  dialect: SqlDialect
   /** Its JSON is the text as it was sent. */
   isMariadb: boolean
 }
@@ -36,13 +39,16 @@ export interface ProposedType {
 export type TypeOrNot = ProposedType | { dataType: null; reason: string }
 
 export function typeFor(observation: Observation, server: Server): TypeOrNot {
-  const { facts } = observation
-  const isPostgres = server.dialect === 'postgresql'
-  if (facts.hasLoneSurrogate)
+  if (observation.facts.hasLoneSurrogate)
     return { dataType: null, reason: 'A value contains half a surrogate pair, which is not valid text.' }
-  if (facts.hasNul && isPostgres)
-    return { dataType: null, reason: 'A value contains a NUL character, which PostgreSQL cannot store.' }
   const kinds = valueKinds.filter((kind) => kind !== 'null' && (observation.kinds[kind] ?? 0) > 0)
+  return server.dialect === 'sqlite' ? sqliteType(observation, kinds) : serverType(observation, kinds, server)
+}
+
+function serverType(observation: Observation, kinds: readonly ValueKind[], server: Server): TypeOrNot {
+  const isPostgres = server.dialect === 'postgresql'
+  if (observation.facts.hasNul && isPostgres)
+    return { dataType: null, reason: 'A value contains a NUL character, which PostgreSQL cannot store.' }
   const text = (reason: string) => proposed(isPostgres ? 'text' : 'longtext', 'string', reason)
   const are = (...allowed: ValueKind[]) => kinds.every((kind) => allowed.includes(kind))
   if (kinds.length === 0) return text('Only null so far: text can store any value.')
@@ -75,6 +81,30 @@ function numberType({ facts }: Observation, isPostgres: boolean): ProposedType {
     'string',
     'Numbers with more digits than a numeric column can store: stored as text.',
   )
+}
+
+function sqliteType(observation: Observation, kinds: readonly ValueKind[]): ProposedType {
+  const { isInt64, hasLongNumber, hasHugeNumber } = observation.facts
+  const are = (...allowed: ValueKind[]) => kinds.every((kind) => allowed.includes(kind))
+  const text = (reason: string) => proposed('TEXT', 'string', reason)
+  if (kinds.length === 0) return text('Only null so far: text can store any value.')
+  if (are('boolean')) return proposed('INTEGER', 'boolean', 'true or false, stored as 1 or 0.')
+  if (are('integer', 'decimal')) {
+    if (isInt64) return proposed('INTEGER', 'number', 'Whole numbers that fit 64 bits.')
+    return hasLongNumber || hasHugeNumber
+      ? text('Numbers with more digits than a column can store: stored as text.')
+      : proposed(
+          'REAL',
+          'number',
+          'Numbers with a fraction. A number with more digits than REAL keeps is rejected.',
+        )
+  }
+  if (are('string', 'uuid', 'date', 'time'))
+    return text(kinds.length === 1 ? 'Text.' : 'Text of several kinds.')
+  const reason = are('object', 'array')
+    ? 'Objects or arrays, as JSON.'
+    : `Mixed, as text: ${kinds.join(', ')}.`
+  return proposed('TEXT', mostFrequent(observation, kinds), reason)
 }
 
 function timeType({ facts }: Observation, isPostgres: boolean): ProposedType {

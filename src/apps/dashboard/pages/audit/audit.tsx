@@ -4,6 +4,7 @@ import type { AuditEntry } from '../../../../contract/audit.ts'
 import { changeOf, resourceName } from '../../../client/audit-name.ts'
 import { command } from '../../../client/cli-twin.ts'
 import { printableJson } from '../../../client/printable.ts'
+import { useParam, useSetParams } from '../../data/address.ts'
 import { useOverview } from '../../data/overview.ts'
 import { useAudit } from '../../data/queries.ts'
 import { useMayChange } from '../../data/session-context.ts'
@@ -24,7 +25,8 @@ export function AuditPage() {
 }
 
 function Entries() {
-  const [after, setAfter] = useState<number | null>(null)
+  const after = Number.parseInt(useParam('after'), 10) || null
+  const setParams = useSetParams()
   const [shown, setShown] = useState<AuditEntry | null>(null)
   const { data, error } = useAudit(after)
   const { data: overview } = useOverview()
@@ -68,8 +70,12 @@ function Entries() {
         />
       )}
       <div>
-        {after === null ? null : <Button onClick={() => setAfter(null)}>Newest changes</Button>}{' '}
-        {next === null ? null : <Button onClick={() => setAfter(next)}>Older changes</Button>}
+        {after === null ? null : (
+          <Button onClick={() => setParams({ after: null }, true)}>Newest changes</Button>
+        )}{' '}
+        {next === null ? null : (
+          <Button onClick={() => setParams({ after: String(next) }, true)}>Older changes</Button>
+        )}
       </div>
       <CliTwin command={command('audit', after !== null && '--after', after !== null && String(after))} />
       {shown === null ? null : <Entry entry={shown} onClose={() => setShown(null)} />}

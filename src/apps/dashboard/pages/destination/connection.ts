@@ -7,13 +7,13 @@ import { wordsOf } from '../../../../contract/destination-words.ts'
 import { ConnectionUrlError } from '../../../../contract/destinations/connection-url.ts'
 import { isConnectionString, mayHoldSecret, readConnectionString } from '../../../client/connection-string.ts'
 import type { DestinationDraft } from './draft.ts'
-import { readTexts, type Texts } from './fields.ts'
+import { formFields, readTexts, type Texts } from './fields.ts'
 
 interface Outcome {
   /** The text that the field shows. */
   text: string
   error: string | undefined
-  /** Parts that the string lacks, or that are not used. */
+  /** The parts that were filled in, or are not used. Undefined: nothing was read. */
   note: string | undefined
   /** The address with which the outcome is valid. */
   of: string
@@ -53,12 +53,8 @@ export function useConnection(
     try {
       const { config, shown, unused } = readConnectionString(draft.type, text)
       const next = { ...draft.config, ...unsetAddress(draft), ...readTexts(draft.type, config) }
-      const notes = [
-        ...(lacksSecret(draft, next) && !isStored ? ['It has no password: enter it below.'] : []),
-        ...filledNote(draft, config),
-        ...unusedNotes(unused),
-      ]
-      show({ text: shown, error: undefined, note: notes.join(' ') || undefined }, next)
+      const notes = [...filledNote(draft, config), ...unusedNotes(unused)]
+      show({ text: shown, error: undefined, note: notes.join(' ') }, next)
     } catch (error) {
       if (!(error instanceof ConnectionUrlError)) throw error
       // A text that hides its password cannot be corrected by hand.
@@ -72,7 +68,8 @@ export function useConnection(
   return {
     text: typed ?? current?.text ?? '',
     error: typed === null ? current?.error : undefined,
-    note: typed === null ? current?.note : undefined,
+    note:
+      typed === null && current?.note !== undefined ? withNextStep(current.note, draft, isStored) : undefined,
     isConcealed: typed !== null && mayHoldSecret(typed),
     type: setTyped,
     finish: () => {
@@ -114,6 +111,20 @@ function unsetAddress({ type, config }: DestinationDraft): Texts {
 function lacksSecret({ type }: DestinationDraft, config: Texts): boolean {
   const { field } = wordsOf(type).url ?? {}
   return (field?.keys ?? []).some((key) => wordsOf(type).fields[key]?.secret !== undefined && !config[key])
+}
+
+/** After a string that could be read, the user should not have to search for what is left to do. */
+function withNextStep(note: string, draft: DestinationDraft, isStored: boolean): string {
+  const missing = formFields(draft.type).filter(
+    ({ key, kind, isNeeded }) => isNeeded && kind !== 'choice' && !draft.config[key]?.trim(),
+  )
+  const isWithoutSecret = lacksSecret(draft, draft.config) && !isStored
+  const labels = missing.filter(({ kind }) => kind !== 'secret').map(({ label }) => label)
+  const next = [
+    ...(isWithoutSecret ? ['It has no password: enter it below.'] : []),
+    ...(labels.length > 0 ? [`Still needed: ${labels.join(', ')}.`] : []),
+  ]
+  return [...(next.length > 0 ? next : ['Nothing else is needed: Test and save.']), note].join(' ').trim()
 }
 
 /** Without a field for the string, the user sees only the field into which it was pasted. */

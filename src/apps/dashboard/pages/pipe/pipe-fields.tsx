@@ -18,7 +18,8 @@ const geoFields: readonly (readonly [GeoFieldKey, string, string])[] = [
 
 export type PipeFields = Omit<
   Pipe,
-  'pipe_id' | 'pipe_name' | 'pipe_description' | 'pipe_status' | 'pipe_created_ts' | 'pipe_updated_ts'
+  | ('pipe_id' | 'pipe_name' | 'pipe_description' | 'pipe_status' | 'pipe_created_ts' | 'pipe_updated_ts')
+  | ('pipe_source' | 'pipe_source_headers' | 'pipe_source_raw')
 >
 
 /** The contract's `pipeDefaults` of the same fields; a test compares both (that module brings its schemas along). */

@@ -1,6 +1,6 @@
 /** A replay of kept messages: its state and progress, and the button that cancels it. */
 import { useQuery } from '@tanstack/react-query'
-import { counted } from '../../../../platform/quantities.ts'
+import { count, counted } from '../../../../platform/quantities.ts'
 import type { Replay } from '../../../client/client.ts'
 import type { LaneRef } from '../../../client/workspace.ts'
 import { api } from '../../data/api.ts'
@@ -10,11 +10,12 @@ import { FailureNotice } from '../../ui/failure.tsx'
 import { Soft } from '../../ui/layout.tsx'
 import { Marked, type Tone } from '../../ui/state.tsx'
 import { Outside } from '../../ui/text.tsx'
+import styles from './progress.module.css'
 
 const everyMs = 1_000
 const tones: Readonly<Record<string, Tone>> = {
   waiting: 'none',
-  running: 'warn',
+  running: 'good',
   done: 'good',
   cancelled: 'off',
   failed: 'bad',
@@ -25,7 +26,8 @@ export function isOpen({ state }: Pick<Replay, 'state'>): boolean {
 }
 
 export function ReplayState({ replay }: { replay: Replay }) {
-  return <Marked tone={tones[replay.state] ?? 'none'}>{replay.state}</Marked>
+  const isRetrying = replay.state === 'running' && replay.error !== null
+  return <Marked tone={isRetrying ? 'warn' : (tones[replay.state] ?? 'none')}>{replay.state}</Marked>
 }
 
 export function pathOf({ pipeId, destinationId }: LaneRef) {
@@ -56,9 +58,14 @@ export function ReplayProgress({ replay }: { replay: Replay }) {
   ] as const
   return (
     <>
-      <progress max={Math.max(1, messages)} value={done} aria-label="Progress of the replay" />
+      <progress
+        className={styles.bar}
+        max={Math.max(1, messages)}
+        value={done}
+        aria-label="Progress of the replay"
+      />
       <Soft>
-        {counted(done, 'message')} of {counted(messages, 'message')}, {counted(records, 'record')} stored
+        {count(done)} of {counted(messages, 'message')}, {counted(records, 'record')} stored
         {others.map(([number, words]) => (number === 0 ? '' : `, ${number} ${words}`)).join('')}.
       </Soft>
       {error === null ? null : (
@@ -78,10 +85,24 @@ export function CancelReplay({ lane, replay }: { lane: LaneRef; replay: Replay }
   if (!isOpen(replay)) return null
   return (
     <>
-      <Button changes disabled={cancel.isPending} onClick={() => cancel.mutate()}>
+      <Button
+        changes
+        isBusy={cancel.isPending}
+        onClick={({ currentTarget: button }) =>
+          cancel.mutate(undefined, { onSuccess: () => focusAround(button) })
+        }
+      >
         Cancel replay
       </Button>
       <FailureNotice failure={cancel.error} />
     </>
   )
+}
+
+/** The button is about to be removed. Its row, or the dialog, shows the new state. */
+function focusAround(button: HTMLElement): void {
+  const part = button.closest<HTMLElement>('tr, [role="dialog"]')
+  if (part === null || document.activeElement !== button) return
+  part.tabIndex = -1
+  part.focus()
 }

@@ -100,7 +100,8 @@ function Planned({
         <Button
           look="primary"
           changes
-          disabled={data === undefined || data.messages === 0 || begin.isPending}
+          disabled={data === undefined || data.messages === 0}
+          isBusy={begin.isPending}
           onClick={() => begin.mutate(undefined, { onSuccess: ({ body: replay }) => onBegun(replay) })}
         >
           {data === undefined ? 'Replay' : `Replay ${counted(data.messages, 'message')}`}
@@ -165,7 +166,9 @@ function Running({ lane, first, onClose }: { lane: LaneRef; first: Replay; onClo
   const replay = useReplay(lane, first)
   return (
     <>
-      <ReplayState replay={replay} />
+      <div role="status">
+        <ReplayState replay={replay} />
+      </div>
       <ReplayProgress replay={replay} />
       <Soft>
         The replay continues when this window is closed.{' '}

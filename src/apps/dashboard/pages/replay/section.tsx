@@ -5,7 +5,7 @@ import type { LaneRef } from '../../../client/workspace.ts'
 import { api } from '../../data/api.ts'
 import { destinationEveryMs } from '../../data/queries.ts'
 import { CliTwin, Section, Table } from '../../ui/layout.tsx'
-import { Ago, Outside } from '../../ui/text.tsx'
+import { Ago, exactTime, Outside } from '../../ui/text.tsx'
 import { CancelReplay, isOpen, pathOf, ReplayProgress, ReplayState } from './progress.tsx'
 
 const shownRecent = 5
@@ -31,7 +31,10 @@ export function ReplaysSection({ lane, name }: { lane: LaneRef; name: string }) 
         columns={[
           { label: 'Began', cell: (one) => <Ago at={one.started_ts ?? one.created_ts} />, isShort: true },
           { label: 'State', cell: (one) => <ReplayState replay={one} />, isShort: true },
-          { label: 'Range', cell: (one) => <Outside text={`${one.from} to ${one.to}`} /> },
+          {
+            label: 'Range',
+            cell: (one) => <Outside text={`${boundWords(one.from)} to ${boundWords(one.to)}`} />,
+          },
           { label: 'Progress', cell: (one) => <ReplayProgress replay={one} /> },
           { label: 'By', cell: ({ created_by: by }) => <Outside text={by.name ?? by.kind} /> },
           { label: '', cell: (one) => <CancelReplay lane={lane} replay={one} /> },
@@ -40,4 +43,9 @@ export function ReplaysSection({ lane, name }: { lane: LaneRef; name: string }) 
       <CliTwin command={command('lanes', 'replays', name)} />
     </Section>
   )
+}
+
+/** A time as the rest of the page shows it; `earliest`, `now` and a stream_seq as they are. */
+function boundWords(bound: number | string): string {
+  return typeof bound === 'string' && bound.includes('T') ? exactTime(bound) : String(bound)
 }

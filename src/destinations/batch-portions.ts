@@ -1,13 +1,13 @@
 /**
- * Copies the records of a batch for the thread that encodes them, in portions of a MiB or one record. A portion ends
+ * Copies the records of a batch for the thread that encodes or stores them, in portions of a MiB or one record. A portion ends
  * between two records.
  *
  *   bytes   {"n":1}\n{"n":2}{"n":3}     parts one after another, each some records of one message, without a newline between parts
  *   parts   └─ message 7 ──┘└─ 8 ─┘     `message` null: more records of the message of the previous part
  */
-import { resourceLimits } from '../../contract/resource-limits.ts'
-import { lineFeed, recordPlace, records } from '../../log/record-text.ts'
-import type { Batch } from '../driver.ts'
+import { resourceLimits } from '../contract/resource-limits.ts'
+import { lineFeed, recordPlace, records } from '../log/record-text.ts'
+import type { Batch } from './driver.ts'
 
 export interface Portion {
   bytes: Uint8Array<ArrayBuffer>
@@ -47,7 +47,7 @@ export class BatchPortions {
     const texts: Buffer[] = []
     const parts: Part[] = []
     let byteCount = 0
-    let left: number = resourceLimits.parquetPortionBytes
+    let left: number = resourceLimits.portionBytes
     for (let message = this.#messages[this.#at]; left > 0 && message; message = this.#messages[this.#at]) {
       const text = message.body.subarray(this.#offset, endOfRecords(message.body, this.#offset, left))
       texts.push(text)
