@@ -27,6 +27,8 @@ import type { ClientIp } from '../ingest/client-ip.ts'
 import type { IngestObserved } from '../ingest/observed.ts'
 import type { BodyMemory } from '../ingest/shared-counters.ts'
 import type { Actor } from '../metadata/audit.ts'
+import { tablesDirOf } from '../destinations/sqlite/files.ts'
+import { QueryProcesses } from '../destinations/sqlite/query-processes.ts'
 import { Passwords } from '../metadata/password-hash.ts'
 import { type MetricsServer, openMetrics } from '../observe/metrics/server.ts'
 import { endsWithin } from '../platform/deadline.ts'
@@ -104,11 +106,13 @@ export async function openServer(
     log,
   })
   shutdown.set('end tails', () => tails.end())
+  const tableQueries = new QueryProcesses(tablesDirOf(settings.data_dir))
+  shutdown.set('end queries', () => tableQueries.close())
   const usersChanged = (workspaceId: string) => tails.accessChanged({ usersOf: workspaceId })
   parts.changes.subscribe(async (change) => {
     if ('apiKeyId' in change && change.isRevoked) tails.accessChanged(change)
   })
-  const v1 = [...routesOf({ ...parts, passwords, serviceFacts, usersChanged }, log), tails.route, ...services]
+  const v1 = [...routesOf({ ...parts, passwords, serviceFacts, tableQueries, usersChanged }, log), tails.route, ...services]
   const dashboard = openDashboard(settings, { ...parts, passwords, hasTls, usersChanged, urls }, v1, log)
   const server = await openHttpServer({
     engine,
@@ -183,7 +187,7 @@ function openDashboard(
 
 type ManagementParts = Stores &
   Accounting &
-  Pick<ManagementDeps, 'passwords' | 'serviceFacts' | 'testAlert' | 'usersChanged'>
+  Pick<ManagementDeps, 'passwords' | 'serviceFacts' | 'tableQueries' | 'testAlert' | 'usersChanged'>
 
 function routesOf(parts: ManagementParts, log: Logger): Route[] {
   const { cluster, metadata, changes, buffer, delivery, history, directory, usage, egress, drivers } = parts
@@ -197,6 +201,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     laneViews: delivery,
     laneCommands: delivery,
     trials: delivery,
+    tableQueries: parts.tableQueries,
     history,
     headSeq: () => buffer.headSeq(),
     checkTarget: (type, config) => unavailableFault(type, drivers) ?? targetFault(type, config, egress),

@@ -35,6 +35,7 @@ import { bufferChecks } from './doctor-buffer.ts'
 import { egressCheck } from './egress.ts'
 import { isDaemonRunning } from './lock.ts'
 import { requireNoStores } from './node-dir.ts'
+import { tableFileChecks } from './table-files.ts'
 
 const openFilesWanted = 65_536
 /** Above this limit, requests wait noticeably for their 202. */
@@ -68,6 +69,7 @@ async function storeChecks(settings: Settings, env: NodeJS.ProcessEnv, isRunning
     dataDirCheck(root, isRunning),
     ...(existsSync(root) ? [diskCheck(settings), fsyncCheck(root)] : []),
     ...bufferChecks(root),
+    ...tableFileChecks(root),
     await keyCheck(settings, env),
     ...alertsChecks(root),
   ]

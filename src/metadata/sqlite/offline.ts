@@ -184,6 +184,22 @@ export function beginEpoch(
   })
 }
 
+/** The workspace and the config of each destination of a type. Only for types whose config has no secrets. */
+export function destinationConfigs(
+  file: string,
+  type: DestinationType,
+): { workspaceId: string; config: Record<string, unknown> }[] {
+  return readSqliteFile(file, (database) =>
+    database
+      .prepare<[string], { workspaceId: string; config: string }>(
+        `SELECT workspace_id AS workspaceId, destination_config AS config FROM destinations JOIN pipes USING (pipe_id)
+         WHERE destination_type = ?`,
+      )
+      .all(type)
+      .map(({ workspaceId, config }) => ({ workspaceId, config: JSON.parse(config) })),
+  )
+}
+
 function storedIdentity(database: Database.Database): DataDirIdentity {
   const rows = database
     .prepare<[], { name: string; value: string }>('SELECT name, value FROM metadata_settings')
