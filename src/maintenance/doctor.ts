@@ -32,6 +32,7 @@ import { type ClusterSettings, clusterSettings } from '../stores/cluster-setting
 import { type Check, checkNamed } from './check.ts'
 import { dataDirAt, sealingKeyOf } from './data-dir.ts'
 import { bufferChecks } from './doctor-buffer.ts'
+import { tablesChecks } from './doctor-tables.ts'
 import { egressCheck } from './egress.ts'
 import { isDaemonRunning } from './lock.ts'
 import { requireNoStores } from './node-dir.ts'
@@ -68,6 +69,7 @@ async function storeChecks(settings: Settings, env: NodeJS.ProcessEnv, isRunning
     dataDirCheck(root, isRunning),
     ...(existsSync(root) ? [diskCheck(settings), fsyncCheck(root)] : []),
     ...bufferChecks(root),
+    ...tablesChecks(root),
     await keyCheck(settings, env),
     ...alertsChecks(root),
   ]
