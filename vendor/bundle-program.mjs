@@ -105,7 +105,7 @@ export async function bundleProgram(stage) {
   return { assets: [...assets], modules }
 }
 
-/** The program, and each file that another one starts as a thread: see src/platform/threads.ts. */
+/** The program, and each file that another one starts as a thread or a process: see src/platform/threads.ts. */
 function entryPoints() {
   const entries = [path.join(src, 'apps', 'cli', 'main.ts')]
   for (const file of readdirSync(src, { recursive: true, encoding: 'utf8' })) {
@@ -171,7 +171,7 @@ function assetsOf(text, name) {
   return [...text.matchAll(/(\bfrom |\bimport\()?'(\.\.?\/[^'\n]+)'/g)]
     .filter(([, isImport, wanted]) => isImport === undefined && !/\.tsx?$/.test(wanted))
     .map(([, , wanted]) => path.join('dist', path.dirname(name), wanted))
-    .filter((asset) => !/^dist\/[\w/-]+-thread$/.test(asset))
+    .filter((asset) => !/^dist\/[\w/-]+-(thread|process)$/.test(asset))
     .map((asset) => {
       if (existsSync(path.join(root, asset))) return asset
       throw new Error(`${name} asks for ${asset}, which is not there: run npm run build`)

@@ -15,6 +15,7 @@ const notFound = withStatus(404)
 const conflict = withStatus(409)
 const gone = withStatus(410)
 const tooLarge = withStatus(413)
+const unprocessable = withStatus(422)
 const tooMany = withStatus(429)
 const broken = withStatus(500)
 const unavailable = withStatus(503)
@@ -56,6 +57,11 @@ export const errorCatalogue = {
   duplicate_api_key_name: conflict('An active API key with this name already exists.'),
   workspace_full: conflict(
     'This workspace or pipe has reached a limit of the service: delete one of these resources, or raise the setting.',
+  ),
+  not_queryable: conflict('Only the tables of a SQLite destination can be queried.'),
+  query_failed: unprocessable('The query was stopped; see reason.'),
+  query_concurrency_exceeded: tooMany(
+    `Too many queries at the same time: at most ${resourceLimits.queriesPerWorkspace} per workspace, and ${resourceLimits.queries} in total.`,
   ),
   // Users and their sessions
   user_not_found: notFound('No such user.'),

@@ -3,6 +3,7 @@ import { type ErrorCode, errorCatalogue } from './errors.ts'
 import { openapiSchema, type SchemaObject } from './openapi-schema.ts'
 import type { Operation } from './operation.ts'
 import { operationTable } from './operations.ts'
+import { queryFailures } from './query-limits.ts'
 import { hookRefusalNames } from './source-words.ts'
 
 type Names = ReadonlyMap<object, string>
@@ -76,6 +77,7 @@ const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
     request_id: { type: 'string', format: 'uuid', description: 'The log has the cause under this id.' },
   },
   hook_rejected: { reason: { type: 'string', enum: [...hookRefusalNames] } },
+  query_failed: { reason: { type: 'string', enum: [...queryFailures] } },
   cursor_ahead: { head_seq: { type: 'integer', minimum: 0 } },
   cursor_expired: {
     earliest_seq: { type: 'integer', minimum: 0 },

@@ -48,6 +48,8 @@ export const operationPaths = {
   createReplay: ['POST', '/v1/pipes/{pipe_id}/destinations/{destination_id}/replays'],
   getReplay: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}/replays/{replay_id}'],
   cancelReplay: ['DELETE', '/v1/pipes/{pipe_id}/destinations/{destination_id}/replays/{replay_id}'],
+  queryDestination: ['POST', '/v1/pipes/{pipe_id}/destinations/{destination_id}/query'],
+  listTables: ['GET', '/v1/pipes/{pipe_id}/destinations/{destination_id}/tables'],
   getMessage: ['GET', '/v1/messages/{msg_id}'],
   listMessages: ['GET', '/v1/pipes/{pipe_id}/messages'],
   tailPipe: ['GET', '/v1/pipes/{pipe_id}/tail'],

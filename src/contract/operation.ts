@@ -64,7 +64,10 @@ export interface Operation {
    * their pipe instead.
    */
   auth: 'none' | 'key' | 'pipe'
-  /** The right that a signed-in user needs. Default: `read` for GET, `manage` for other methods. */
+  /**
+   * The right that a signed-in user needs. Default: `read` for GET, `manage` for other methods. `read` for another method: it
+   * changes nothing, so a key needs only that scope too.
+   */
   needs?: 'read' | 'manage'
   /**
    * The access of a key that is limited to some pipes (docs/dev/contract.md#key-scopes).
@@ -122,7 +125,8 @@ export function scopeOf({
   area,
   method,
   auth,
-}: Pick<Operation, 'area' | 'method' | 'auth'>): ApiKeyScope | null {
+  needs,
+}: Pick<Operation, 'area' | 'method' | 'auth' | 'needs'>): ApiKeyScope | null {
   if (auth === 'none') return null
   switch (area) {
     case 'ingest':
@@ -130,7 +134,7 @@ export function scopeOf({
       return area
     case 'management':
     case 'tail':
-      return method === 'GET' ? 'read' : 'manage'
+      return method === 'GET' || needs === 'read' ? 'read' : 'manage'
     case 'health':
     case 'hooks':
       return null

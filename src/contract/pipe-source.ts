@@ -47,10 +47,9 @@ function givenSchema(type: SourceType) {
     description:
       'The complete list: new secrets, and `{secret_id}` of each stored one that is kept. Absent: the stored secrets are kept.',
   })
-  return Type.Object(
-    { type: Type.Enum([type]), secrets: Type.Optional(secrets), ...configSchemaOf(facts.fields).properties },
-    closed,
-  )
+  // A change can leave settings out. Management checks that the needed ones are set.
+  const settings = Type.Partial(configSchemaOf(facts.fields)).properties
+  return Type.Object({ type: Type.Enum([type]), secrets: Type.Optional(secrets), ...settings }, closed)
 }
 
 function shownSchema(type: SourceType) {

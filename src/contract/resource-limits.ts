@@ -119,6 +119,18 @@ export const resourceLimits = {
   trialPortionBytes: 1 * MiB,
   trialPortionRecords: 100,
   trialRecordBytes: 256 * KiB,
+  /**
+   * Queries on the file of a SQLite destination. Each is a process: 60 MiB for Node.js, and the rest of its memory for SQLite.
+   * Therefore only a few run at the same time. Then: bytes of rows in one response, characters of the statement, parameters.
+   */
+  queriesPerWorkspace: 2,
+  queries: 4,
+  queryMemoryBytes: 256 * MiB,
+  queryResponseBytes: 4 * MiB,
+  querySqlCharacters: 16_000,
+  queryParameters: 100,
+  /** Columns of all tables in a list of tables. */
+  listedTableColumns: 10_000,
   /** Columns of a proposed table. A row of InnoDB holds about 190 columns of the largest type. */
   inferredColumns: 200,
   inferredMysqlColumns: 150,

@@ -22,6 +22,8 @@ import { surfaces } from '../api/surfaces.ts'
 import type { ListenerCertificate } from '../api/tls/listener-certificate.ts'
 import { targetFault, unavailableFault } from '../destinations/drivers.ts'
 import { isPrivateDenied } from '../destinations/guards.ts'
+import { tablesDirOf } from '../destinations/sqlite/files.ts'
+import { QueryProcesses } from '../destinations/sqlite/query-processes.ts'
 import type { Ingest } from '../ingest/accept.ts'
 import type { ClientIp } from '../ingest/client-ip.ts'
 import type { IngestObserved } from '../ingest/observed.ts'
@@ -104,11 +106,17 @@ export async function openServer(
     log,
   })
   shutdown.set('end tails', () => tails.end())
+  const tableQueries = new QueryProcesses(tablesDirOf(settings.data_dir))
+  shutdown.set('end queries', () => tableQueries.close())
   const usersChanged = (workspaceId: string) => tails.accessChanged({ usersOf: workspaceId })
   parts.changes.subscribe(async (change) => {
     if ('apiKeyId' in change && change.isRevoked) tails.accessChanged(change)
   })
-  const v1 = [...routesOf({ ...parts, passwords, serviceFacts, usersChanged }, log), tails.route, ...services]
+  const v1 = [
+    ...routesOf({ ...parts, passwords, serviceFacts, tableQueries, usersChanged }, log),
+    tails.route,
+    ...services,
+  ]
   const dashboard = openDashboard(settings, { ...parts, passwords, hasTls, usersChanged, urls }, v1, log)
   const server = await openHttpServer({
     engine,
@@ -183,7 +191,7 @@ function openDashboard(
 
 type ManagementParts = Stores &
   Accounting &
-  Pick<ManagementDeps, 'passwords' | 'serviceFacts' | 'testAlert' | 'usersChanged'>
+  Pick<ManagementDeps, 'passwords' | 'serviceFacts' | 'tableQueries' | 'testAlert' | 'usersChanged'>
 
 function routesOf(parts: ManagementParts, log: Logger): Route[] {
   const { cluster, metadata, changes, buffer, delivery, history, directory, usage, egress, drivers } = parts
@@ -197,6 +205,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     laneViews: delivery,
     laneCommands: delivery,
     trials: delivery,
+    tableQueries: parts.tableQueries,
     history,
     headSeq: () => buffer.headSeq(),
     checkTarget: (type, config) => unavailableFault(type, drivers) ?? targetFault(type, config, egress),

@@ -14,6 +14,7 @@ export const shutdownDeadlinesMs = {
   'stop accepting': 1_000,
   'end waiting pulls': 2_000,
   'end tails': 1_000,
+  'end queries': 500,
   /** Records whose fsync is in progress still get their 202 or 503. */
   'drain ingest': 10_000,
   'finish responses': 2_000,

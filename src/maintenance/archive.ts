@@ -16,11 +16,17 @@ export interface ArchiveEntry {
   mode: number
 }
 
-/** The header of an entry. Throws if the name does not fit (100 bytes are enough for our names). */
+/** A longer name is divided at a slash: the directory goes into the prefix field of ustar. */
+const nameBytes = 100
+const prefixBytes = 155
+const prefixAt = 345
+
+/** The header of an entry. Throws if the name does not fit. */
 export function entryHeader({ name, size, mode }: ArchiveEntry, mtimeMs: number): Buffer {
   const header = Buffer.alloc(blockBytes)
-  if (Buffer.byteLength(name) > 100) throw new RangeError(`archive entry name is too long: ${name}`)
-  header.write(name, 0)
+  const [prefix, base] = dividedName(name)
+  header.write(base, 0)
+  header.write(prefix, prefixAt)
   header.write(octal(mode & 0o7777, 7), 100)
   header.write(octal(0, 7), 108)
   header.write(octal(0, 7), 116)
@@ -31,6 +37,15 @@ export function entryHeader({ name, size, mode }: ArchiveEntry, mtimeMs: number)
   header.write('ustar\u000000', 257, 'latin1')
   header.write(`${octal(checksum(header), 6)}\0 `, 148, 'latin1')
   return header
+}
+
+function dividedName(name: string): [prefix: string, base: string] {
+  if (Buffer.byteLength(name) <= nameBytes) return ['', name]
+  const at = name.lastIndexOf('/')
+  const [prefix, base] = [name.slice(0, Math.max(0, at)), name.slice(at + 1)]
+  if (Buffer.byteLength(base) > nameBytes || Buffer.byteLength(prefix) > prefixBytes)
+    throw new RangeError(`archive entry name is too long: ${name}`)
+  return [prefix, base]
 }
 
 /** The padding after the content of an entry. */
@@ -76,10 +91,16 @@ function parseHeader(header: Buffer): ArchiveEntry {
   if (type !== '0' && type !== '\0')
     throw new ArchiveError('the archive contains an entry that is not a file')
   return {
-    name: header.toString('utf8', 0, 100).replace(/\0.*$/s, ''),
+    name: [textAt(header, prefixAt, prefixBytes), textAt(header, 0, nameBytes)]
+      .filter((part) => part !== '')
+      .join('/'),
     size: requireSize(readSize(header)),
     mode: Number.parseInt(header.toString('latin1', 100, 107), 8),
   }
+}
+
+function textAt(header: Buffer, at: number, length: number): string {
+  return header.toString('utf8', at, at + length).replace(/\0.*$/s, '')
 }
 
 /** Rejects a size that is not a valid number: its content would be read without an end, or not at all. */

@@ -6,10 +6,15 @@
  *
  *   1 open every sealed segment         retention can unlink a segment; an open one can still be read
  *   2 metadata                          lane cursors at this moment
- *   3 high-water mark, idempotency      never ahead of the segments, which are copied after them
- *   4 segments, oldest first            the newest last: it contains everything acknowledged before the start
+ *   3 files of SQLite destinations      newer than the cursors, older than the buffer
+ *   4 high-water mark, idempotency      never ahead of the segments, which are copied after them
+ *   5 segments, oldest first            the newest last: it contains everything acknowledged before the start
  *
- * A buffer newer than its cursors repeats some deliveries (at least once). An older buffer would lose messages. SQLite files
+ * A buffer newer than its cursors repeats some deliveries (at least once). An older buffer would lose messages. The same holds for
+ * a table file: one older than the cursors would lack records that no lane sends again. One newer than the buffer would have a
+ * mark of `exactly_once` at a message that the restored buffer does not have, which blocks its lane (`lane_row_conflict`). Between
+ * the two, each mark is at or after its cursor and its message is in the buffer, so a restored lane continues exactly once:
+ * `continueMarks` in table-files.ts. SQLite files
  * that are being written are copied by SQLite's backup API in one step. The copy includes the content of the WAL, and
  * concurrent writes of the daemon cannot restart it.
  */
@@ -30,15 +35,17 @@ import { pipeline } from 'node:stream/promises'
 import { createGzip } from 'node:zlib'
 import Database from 'better-sqlite3'
 import { current } from '../contract/epochs.ts'
+import { listTableFiles, tablesDirOf } from '../destinations/sqlite/files.ts'
 import { listSegments, type SegmentName, segmentFile } from '../log/segments/layout.ts'
 import type { DataDirIdentity } from '../metadata/identity.ts'
 import { readIdentity } from '../metadata/sqlite/offline.ts'
-import { errorCode } from '../platform/error-code.ts'
+import { errorCode, messageOf } from '../platform/error-code.ts'
 import { fsyncDirectory } from '../platform/fsync.ts'
 import { version } from '../platform/version.ts'
 import { archiveEnd, entryHeader, padding } from './archive.ts'
 import { type DataDir, dataDirAt } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
+import { nameOfTableFile } from './table-files.ts'
 
 export interface BackupSettings {
   dataDir: string
@@ -138,6 +145,7 @@ async function* archive(
       const file = settings.keyFile
       yield* entry('sealing.key', createReadStream(file), sizeOf(file), manifest)
     }
+    yield* tableFileEntries(dir.root, staging, manifest)
     yield* bufferEntries(dir.bufferDir, held, staging, manifest)
     yield* quarantineEntries(dir.quarantineDir, manifest)
     const text = Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`)
@@ -147,6 +155,22 @@ async function* archive(
     yield archiveEnd()
   } finally {
     for (const { handle } of held.values()) await handle.close()
+  }
+}
+
+async function* tableFileEntries(root: string, staging: string, manifest: Manifest): AsyncGenerator<Buffer> {
+  for (const file of listTableFiles(tablesDirOf(root))) {
+    const name = nameOfTableFile(file)
+    const copy = await copyDatabase(file.path, staging, 'table-file.db').catch((error: unknown) => {
+      throw new DataDirError(
+        'damaged',
+        `${name} cannot be copied: ${messageOf(error)}`,
+        'repair it, or move it out of the directory',
+        error,
+      )
+    })
+    yield* entry(name, createReadStream(copy), sizeOf(copy), manifest)
+    rmSync(copy)
   }
 }
 

@@ -7,6 +7,7 @@
  *   first-link       the first setup link of the dashboard (mode 0600)
  *   first-key        the first API key, if `serve --init` had no terminal to show it on (mode 0600)
  *   buffer/          the log of accepted messages
+ *   tables/          the files of SQLite destinations, by workspace
  *   quarantine/      damaged messages that were set aside
  *   daemon.lock      held by the running daemon (lock.ts)
  *

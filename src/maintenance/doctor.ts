@@ -32,10 +32,10 @@ import { type ClusterSettings, clusterSettings } from '../stores/cluster-setting
 import { type Check, checkNamed } from './check.ts'
 import { dataDirAt, sealingKeyOf } from './data-dir.ts'
 import { bufferChecks } from './doctor-buffer.ts'
-import { tablesChecks } from './doctor-tables.ts'
 import { egressCheck } from './egress.ts'
 import { isDaemonRunning } from './lock.ts'
 import { requireNoStores } from './node-dir.ts'
+import { tableFileChecks } from './table-files.ts'
 
 const openFilesWanted = 65_536
 /** Above this limit, requests wait noticeably for their 202. */
@@ -69,7 +69,7 @@ async function storeChecks(settings: Settings, env: NodeJS.ProcessEnv, isRunning
     dataDirCheck(root, isRunning),
     ...(existsSync(root) ? [diskCheck(settings), fsyncCheck(root)] : []),
     ...bufferChecks(root),
-    ...tablesChecks(root),
+    ...tableFileChecks(root),
     await keyCheck(settings, env),
     ...alertsChecks(root),
   ]

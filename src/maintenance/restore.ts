@@ -5,7 +5,8 @@
  * Therefore root can restore for the owner of the empty directory.
  *
  * Receivers have seen more than the backup contains. The restored directory therefore starts a new epoch in its
- * metadata, before the rename. No seq, batch identity or object key of the lost timeline is used again.
+ * metadata, before the rename. No seq, batch identity or object key of the lost timeline is used again. The files of SQLite
+ * destinations are part of the backup: their marks of `exactly_once` continue in the new epoch.
  */
 import { createHash } from 'node:crypto'
 import {
@@ -21,6 +22,7 @@ import {
 import { open, rename } from 'node:fs/promises'
 import path from 'node:path'
 import { createGunzip } from 'node:zlib'
+import { timelineOf } from '../contract/epochs.ts'
 import { isObject } from '../contract/is-object.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { type FoundBuffer, findBuffer } from '../log/segments/read-identity.ts'
@@ -31,11 +33,12 @@ import { ArchiveError, readArchive } from './archive.ts'
 import { manifestName } from './backup.ts'
 import { makeDirectory } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
+import { continueMarks, fsyncTableDirectories } from './table-files.ts'
 import { commandNow } from './workspaces.ts'
 
 /** The only names that a backup can contain. The archive never decides where a file is written. */
 const knownNames =
-  /^(metadata\.db|sealing\.key|buffer\/(high-water|idempotency\.db|\d{20}(?:\.\d+)?\.db)|quarantine\/[A-Za-z0-9_][A-Za-z0-9._-]*)$/
+  /^(metadata\.db|sealing\.key|buffer\/(high-water|idempotency\.db|\d{20}(?:\.\d+)?\.db)|tables\/[0-9a-f-]{36}\/[A-Za-z0-9][A-Za-z0-9_-]{0,63}\.sqlite|quarantine\/[A-Za-z0-9_][A-Za-z0-9._-]*)$/
 
 export interface Restored {
   files: number
@@ -71,9 +74,11 @@ export async function restoreBackup(
     const restored = await unpack(file, beside)
     const metadataFile = path.join(beside, 'metadata.db')
     const { lastSeq } = requireOwnBuffer(path.join(beside, 'buffer'), metadataFile, restored)
-    beginEpoch(metadataFile, lastSeq, commandNow(), paused)
+    const { dataDirId, epochs } = beginEpoch(metadataFile, lastSeq, commandNow(), paused)
+    continueMarks(beside, timelineOf(dataDirId, epochs.slice(0, -1)), timelineOf(dataDirId, epochs))
     giveToOwnerOf(target, beside)
     fsyncDirectory(path.join(beside, 'buffer'))
+    fsyncTableDirectories(beside)
     fsyncDirectory(beside)
     // Replaces an empty directory. Fails if it was filled in the meantime.
     await rename(beside, target)

@@ -28,6 +28,8 @@ import { DataDirError } from './errors.ts'
 import { lockDataDir } from './lock.ts'
 import { commandNow } from './workspaces.ts'
 
+export type { LostSecrets }
+
 /**
  * The secrets that `forgetLostSecrets` would remove. Null: the current key decrypts every secret. Changes nothing.
  */

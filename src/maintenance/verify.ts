@@ -18,6 +18,7 @@ import { type DataDir, dataDirAt } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
 import { readKnownLosses } from './known-losses.ts'
 import { isDaemonRunning } from './lock.ts'
+import { type CheckedTableFile, checkTableFiles } from './table-files.ts'
 
 export interface VerifiedFile {
   /** Relative to the data directory. */
@@ -64,7 +65,8 @@ export async function verifyDataDir(
 ): Promise<Verified> {
   const before = readBefore(root)
   const { bufferDir } = before.dir
-  return compare(before, existsSync(bufferDir) ? await checkSegments(bufferDir, onProgress) : [])
+  const segments = existsSync(bufferDir) ? await checkSegments(bufferDir, onProgress) : []
+  return compare(before, segments, checkTableFiles(root))
 }
 
 /**
@@ -88,6 +90,7 @@ function readBefore(root: string) {
 function compare(
   { dir, markFile, metadata, mark }: ReturnType<typeof readBefore>,
   segments: SegmentCheck[],
+  tableFiles: CheckedTableFile[] = [],
 ): Verified {
   const keysProblem = checkIdempotencyKeys(path.join(dir.bufferDir, 'idempotency.db'))
   const gaps = [
@@ -100,7 +103,8 @@ function compare(
   const missing = gaps.flatMap((gap) => without(gap, [...known, ...dropped]))
   const verified = { metadata, segments, missing, mark, keysProblem }
   const problems = [...metadata.problems, ...laneProblems(metadata, segments, mark)]
-  return { ...verified, report: reportOf(dir, verified, problems, known) }
+  const parts = { ...verified, tableFiles }
+  return { ...verified, report: reportOf(dir, parts, problems, known) }
 }
 
 /** Throws DataDirError. */
@@ -147,7 +151,13 @@ function laneProblems(
 
 function reportOf(
   dir: DataDir,
-  { segments, missing, mark, keysProblem }: Omit<Verified, 'report'>,
+  {
+    segments,
+    missing,
+    mark,
+    keysProblem,
+    tableFiles,
+  }: Omit<Verified, 'report'> & { tableFiles: readonly CheckedTableFile[] },
   metadataProblems: string[],
   known: readonly SeqRange[],
 ): VerifyReport {
@@ -162,6 +172,7 @@ function reportOf(
     entry('metadata.db', metadataProblems),
     entry('buffer/high-water', listed(mark.problem)),
     entry('buffer/idempotency.db', listed(keysProblem)),
+    ...tableFiles.map(({ file, bytes, problems }) => ({ ...entry(file, problems), bytes })),
     ...segments.map(({ name, messages, bytes, problems }) => ({
       ...entry(path.relative(dir.root, segmentFile(dir.bufferDir, name)), problems),
       messages,

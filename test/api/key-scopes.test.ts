@@ -55,6 +55,8 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   createReplay: ['manage', 'its_pipe'],
   getReplay: ['read', 'its_pipe'],
   cancelReplay: ['manage', 'its_pipe'],
+  queryDestination: ['read', 'nothing'],
+  listTables: ['read', 'nothing'],
   putLimits: ['manage', 'its_pipe'],
   deleteLimits: ['manage', 'its_pipe'],
   addAllowedOrigin: ['manage', 'its_pipe'],

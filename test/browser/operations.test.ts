@@ -128,7 +128,7 @@ t.test('a database: tested, its checks listed, saved with its columns', async (t
   const pipeId = await daemon.createPipe({ pipe_name: 'rows' })
   const { page, problems, close } = await dashboard.visit('admin')
   await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/new`)
-  await page.getByRole('button', { name: 'Database' }).click()
+  await page.getByRole('button', { name: /^Database/ }).click()
   await page.getByText('Separate fields').click()
   await page.getByLabel('Host', { exact: true }).fill(postgres.host)
   await page.getByLabel('Port').fill(String(postgres.port))

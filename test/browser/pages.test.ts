@@ -38,6 +38,7 @@ const places: Record<string, string> = {
   '/pipes/new': 'New pipe',
   [`/pipes/${pipeId}`]: 'hostile',
   [`/pipes/${pipeId}/settings`]: 'Settings of hostile',
+  [`/pipes/${pipeId}/settings/webhooks`]: 'Webhooks into hostile',
   [`/pipes/${pipeId}/destinations/new`]: 'New destination',
   [`/pipes/${pipeId}/destinations/${destinationId}`]: '<u>under',
   [`/pipes/${pipeId}/destinations/${destinationId}/edit`]: 'Edit <u>under',

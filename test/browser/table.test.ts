@@ -22,7 +22,7 @@ t.test('the first table: proposed, created, filled; then a key without a column 
   ])
   const { page, problems, close } = await dashboard.visit('admin')
   await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/destinations/new`)
-  await page.getByRole('button', { name: 'Database' }).click()
+  await page.getByRole('button', { name: /^Database/ }).click()
   await page.getByText('Separate fields').click()
   await page.getByLabel('Host', { exact: true }).fill(pg.host)
   await page.getByLabel('Port').fill(String(pg.port))

@@ -73,7 +73,9 @@ const packageHomes: Record<string, RegExp> = {
   '@nats-io/transport-node': /^(destinations|cluster)\/nats\//,
   '@nats-io/jetstream': /^cluster\/(nats|jetstream)\//,
   mysql2: /^destinations\/mysql\//,
-  '@aws-sdk/client-s3': /^destinations\//,
+  '@aws-sdk/client-s3': /^(destinations|apps\/cli\/ingest)\//,
+  hyparquet: /^apps\/cli\/ingest\/parquet-/,
+  'hyparquet-compressors': /^apps\/cli\/ingest\/parquet-reader\.ts$/,
   maxmind: /^ingest\/geo\.ts$/,
   ink: /^apps\/tui\//,
   react: /^apps\/(tui|dashboard)\//,
@@ -174,7 +176,7 @@ t.test('browsers load of the contract only what has no schemas', async (t) => {
   const light = [
     ...['contract/alert-words.ts', 'contract/destination-words.ts', 'contract/is-object.ts'],
     ...['contract/destination-secrets.ts', 'contract/operation-paths.ts', 'contract/ready-words.ts'],
-    'contract/record-condition.ts',
+    ...['contract/record-condition.ts', 'contract/source-words.ts'],
     ...['contract/secret-url.ts', 'contract/state-words.ts', 'contract/transform-words.ts'],
     ...[
       'contract/destinations/config-field.ts',

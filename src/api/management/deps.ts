@@ -3,6 +3,7 @@ import type { DestinationType } from '../../contract/destination.ts'
 import type { NodeState } from '../../contract/node-words.ts'
 import type { Overview } from '../../contract/overview.ts'
 import type { DestinationTrials, LaneCommands, LaneViews } from '../../delivery/delivery.ts'
+import type { QueryProcesses } from '../../destinations/sqlite/query-processes.ts'
 import type { StoredAlerts } from '../../metadata/alerts.ts'
 import type { Changes } from '../../metadata/changes.ts'
 import type { Passwords } from '../../metadata/password-hash.ts'
@@ -16,6 +17,8 @@ export interface ManagementDeps {
   laneViews: LaneViews
   laneCommands: LaneCommands
   trials: DestinationTrials
+  /** Queries on the files of SQLite destinations. */
+  tableQueries: Pick<QueryProcesses, 'run'>
   /** Reads messages of the buffer for users. */
   history: History
   /**

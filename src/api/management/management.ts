@@ -18,6 +18,7 @@ import { parkedUseCases } from './parked.ts'
 import { pipeSettingUseCases, pipeUseCases } from './pipes.ts'
 import { replayUseCases } from './replays.ts'
 import { tableInferenceUseCases } from './table-inference.ts'
+import { tableQueryUseCases } from './table-queries.ts'
 import { transformTrialUseCases } from './transform-trials.ts'
 import { usageUseCases } from './usage.ts'
 import { userUseCases } from './users.ts'
@@ -28,6 +29,7 @@ export function openManagement(deps: ManagementDeps): UseCases {
     ...pipeSettingUseCases(deps),
     ...destinationUseCases(deps),
     ...tableInferenceUseCases(deps),
+    ...tableQueryUseCases(deps),
     ...transformTrialUseCases(deps),
     ...laneViewUseCases(deps),
     ...latencyUseCases(deps),

@@ -25,6 +25,7 @@ import { addParkedCommands } from './parked.ts'
 import { addPipesCommands } from './pipes.ts'
 import { addProfileCommands } from './profile.ts'
 import { addPullCommand } from './pull.ts'
+import { addQueryCommand } from './query.ts'
 import { addStatusCommands } from './status.ts'
 import { addTailCommand } from './tail.ts'
 import { addTopCommand } from './top.ts'
@@ -46,6 +47,7 @@ export function registerCommands(program: Command): void {
   addIngestCommand(program)
   addTailCommand(program)
   addPullCommand(program)
+  addQueryCommand(program)
   addApplyCommands(program)
   program.commandsGroup('Operate:')
   addStatusCommands(program)

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
 import type { DatedBackup } from '../../maintenance/dated-backups.ts'
+import type { LostSecrets } from '../../maintenance/secrets.ts'
 import { bytes, counted } from '../../platform/quantities.ts'
 import { commandFailure, notFoundFailure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
@@ -147,6 +148,14 @@ async function makeBackup(
   return { manifest: await backUp({ ...source, file: target }), file: target, removed: [] }
 }
 
+function wordsOf({ workspace_name, pipe_name, destination_id, secrets }: LostSecrets): string {
+  if (pipe_name === null)
+    return `removed: ${workspace_name}: where its alerts go; set it again: pipectl alerts set`
+  if (destination_id === null)
+    return `removed: ${workspace_name}: the secrets of the source of ${pipe_name}; set them again: pipectl pipes update ${pipe_name} --source-secret-file FILE`
+  return `blocked: ${workspace_name}: ${pipe_name} ${destination_id}, without ${secrets.join(', ')}`
+}
+
 function requireCount(flag: string, text: string): number {
   if (/^[1-9]\d{0,5}$/.test(text)) return Number(text)
   throw usageFailure(
@@ -180,9 +189,11 @@ keep their backlog; set their secrets again and unblock them. If there is no key
           'start the daemon with `pipectl serve`',
         )
       }
-      const isAlerts = (one: { destination_id: string | null }) => one.destination_id === null
-      const ofAlerts = lost.some(isAlerts) ? ' and the address of alerts' : ''
-      const found = `${counted(lost.filter((one) => !isAlerts(one)).length, 'destination')}${ofAlerts}`
+      const destinations = lost.filter((one) => one.destination_id !== null)
+      const sources = lost.filter((one) => one.destination_id === null && one.pipe_name !== null)
+      const ofSources = sources.length > 0 ? `, ${counted(sources.length, 'source')} of webhooks` : ''
+      const ofAlerts = lost.some((one) => one.pipe_name === null) ? ' and the address of alerts' : ''
+      const found = `${counted(destinations.length, 'destination')}${ofSources}${ofAlerts}`
       await confirm(
         lost.length === 0
           ? 'Create a new sealing key? No stored secret is lost.'
@@ -190,11 +201,7 @@ keep their backlog; set their secrets again and unblock them. If there is no key
         options.yes,
       )
       for (const one of await forgetLostSecrets(settings, io().env)) {
-        say(
-          one.destination_id === null
-            ? `removed: ${one.workspace_name}: where its alerts go; set it again: pipectl alerts set`
-            : `blocked: ${one.workspace_name}: ${one.pipe_name} ${one.destination_id}, without ${one.secrets.join(', ')}`,
-        )
+        say(wordsOf(one))
       }
       say(
         'Start the daemon. For each destination: `pipectl destinations update ID --secret KEY`, then once: `pipectl destinations unblock --all`.',

@@ -13,7 +13,7 @@ import { addExamples, folded } from './help.ts'
 import { setExitCode } from './io.ts'
 import { sayFailure } from './terminal.ts'
 
-const formats = ['table', 'json', 'yaml', 'ndjson', 'name'] as const
+export const formats = ['table', 'json', 'yaml', 'ndjson', 'name'] as const
 export type Format = (typeof formats)[number]
 /**
  * The same format for every kind of output, as in kubectl: output that is piped into `less` looks like output on a

@@ -141,7 +141,7 @@ function addCreate(destinations: Command): void {
     action: async (client, [reference], options) => {
       const pipe = await findPipe(client, reference!)
       if (wantsInference(options)) return await createInferred(client, pipe, options)
-      const body = await destinationBody(options)
+      const body = await destinationBody(options, pipe.pipe_name)
       const reply = await client.call('createDestination', {
         path: { pipe_id: pipe.pipe_id },
         body,
@@ -263,7 +263,7 @@ async function whatToTest(
   const isNew = namesType(options) && !reference.includes('/')
   if (isNew) {
     const pipe = await findPipe(client, reference)
-    return { pipeId: pipe.pipe_id, body: await destinationBody(options) }
+    return { pipeId: pipe.pipe_id, body: await destinationBody(options, pipe.pipe_name) }
   }
   const { pipe, destination } = await findDestination(client, reference)
   const { destination_id } = destination

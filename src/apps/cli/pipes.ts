@@ -10,6 +10,13 @@ import { connect } from './connection.ts'
 import { type CommonOptions, clientCommand, define, group } from './define.ts'
 import { fieldTable, listView, oneView, print, rowsOf, type Table, type View } from './output.ts'
 import { addPipeFieldOptions, type PipeFieldOptions, pipeFields } from './pipe-fields.ts'
+import {
+  addSourceOptions,
+  hasSourceOptions,
+  type SourceOptions,
+  sourceFieldsFrom,
+  sourceHelp,
+} from './pipe-source.ts'
 import { pickPipe, readPipe } from './references.ts'
 import { confirm, say } from './terminal.ts'
 
@@ -37,42 +44,57 @@ function addReading(pipes: Command): void {
     examples: ['pipectl pipes get orders -o yaml'],
     action: async (client, [reference], options) => {
       const { body, text } = await readPipe(client, reference!)
-      const { pipe_id, pipe_name } = body.pipe
-      const table = () => detailTable(body, client.ingestUrl(pipe_id))
+      const { pipe_name } = body.pipe
+      const table = () => detailTable(body, client)
       await print({ json: text, names: () => [pipe_name], table }, options.output)
     },
   })
 }
 
 function addWriting(pipes: Command): void {
-  clientCommand<PipeFieldOptions>(pipes, {
+  clientCommand<PipeFieldOptions & SourceOptions>(pipes, {
     usage: 'create <name>',
     summary: 'create a pipe; prints its id',
     examples: [
       'pipectl pipes create orders --description "orders of the shop"',
       'pipectl pipes create clicks --no-key-required --ingest-ip --geo country --geo city',
+      'pipectl pipes create commits --source github --source-secret-file github.secret',
     ],
-    options: addPipeFieldOptions,
+    help: sourceHelp,
+    options: (command) => {
+      addPipeFieldOptions(command)
+      addSourceOptions(command, false)
+    },
     action: async (client, [name], options) => {
-      const reply = await client.call('createPipe', { body: { pipe_name: name!, ...pipeFields(options) } })
-      const id = reply.body.pipe_id
+      const fields = { ...pipeFields(options), ...(await sourceFieldsFrom(options, null)) }
+      const reply = await client.call('createPipe', { body: { pipe_name: name!, ...fields } })
+      const { pipe_id: id, pipe_source_token: token } = reply.body
       say(`Created pipe ${name}. Records go to POST ${client.ingestUrl(id)}`)
-      await print(oneView(reply.text, name!, [['pipe_id', id]]), options.output)
+      const hooks = fields.pipe_source ? hookRows(client.hookUrl(id, token), token) : []
+      await print(oneView(reply.text, name!, [['pipe_id', id], ...hooks]), options.output)
     },
   })
-  define<PipeFieldOptions>(pipes, {
+  clientCommand<PipeFieldOptions & SourceOptions>(pipes, {
     usage: 'update <pipe>',
     summary: 'change fields of a pipe (its name cannot be changed)',
-    examples: ['pipectl pipes update orders --description "orders, all shops" --geo country'],
-    output: true,
-    daemon: true,
-    options: addPipeFieldOptions,
-    action: async ([reference], options) => {
-      const fields = pipeFields(options)
-      if (Object.keys(fields).length === 0) {
+    examples: [
+      'pipectl pipes update orders --description "orders, all shops" --geo country',
+      'pipectl pipes update commits --add-source-secret --source-secret-file new.secret',
+      'pipectl pipes update commits --remove-source-secret oldest',
+    ],
+    help: sourceHelp,
+    options: (command) => {
+      addPipeFieldOptions(command)
+      addSourceOptions(command, true)
+    },
+    action: async (client, [reference], options) => {
+      const own = pipeFields(options)
+      if (Object.keys(own).length === 0 && !hasSourceOptions(options)) {
         throw usageFailure('nothing to change was given', '--help lists the fields')
       }
-      await update(reference!, fields, options)
+      const read = await readPipe(client, reference!)
+      const source = await sourceFieldsFrom(options, read.body.pipe.pipe_source)
+      await change(client, read, { ...own, ...source }, options)
     },
   })
 }
@@ -146,9 +168,31 @@ async function change(
   const reply = await ifUnchanged(`pipe ${pipe.pipe_name}`, body, () =>
     client.call('updatePipe', { path: { pipe_id: pipe.pipe_id }, body: fields, ifMatch: etag }),
   )
-  const { pipe_name, pipe_status } = reply.body.pipe
+  const { pipe: changed, pipe_source_token: token } = reply.body
+  const { pipe_name, pipe_status } = changed
   say(`Updated pipe ${pipe_name}; it is ${pipe_status}.`)
-  await print(oneView(reply.text, pipe_name, rowsOf(reply.body.pipe)), options.output)
+  const hooks = token === undefined ? [] : hookRows(client.hookUrl(pipe.pipe_id, token), token)
+  await print(oneView(reply.text, pipe_name, [...pipeRows(changed), ...hooks]), options.output)
+}
+
+/** The address at which a pipe receives webhooks. A token is shown only here. */
+function hookRows(url: string, token: string | undefined): [string, string][] {
+  if (token !== undefined)
+    say('The token in the address is shown only now: enter the address at the provider.')
+  return [['webhooks', `POST ${url}`]]
+}
+
+function pipeRows({ pipe_source: source, ...pipe }: Pipe): ReturnType<typeof rowsOf> {
+  if (source === null) return rowsOf({ ...pipe, pipe_source: null })
+  const { type, secrets, ...settings } = source
+  const texts = Object.entries(settings).map(([key, value]) => [`pipe_source.${key}`, value])
+  return [
+    ...rowsOf({ ...pipe, pipe_source: type, ...Object.fromEntries(texts) }),
+    ...secrets.map(({ secret_id, set_ts }): [string, string] => [
+      'source secret',
+      `${secret_id}  set ${set_ts}`,
+    ]),
+  ]
 }
 
 function viewOf({ pipes, usage_by_pipe }: PipeList, json: string): View {
@@ -174,10 +218,13 @@ function viewOf({ pipes, usage_by_pipe }: PipeList, json: string): View {
   })
 }
 
-function detailTable(detail: PipeDetail, ingestUrl: string): Table {
+function detailTable(detail: PipeDetail, client: Pick<Client, 'ingestUrl' | 'hookUrl'>): Table {
+  const { pipe_id, pipe_source } = detail.pipe
+  const token = pipe_source?.type === 'secret_url' ? 'TOKEN' : undefined
   return fieldTable([
-    ...rowsOf(detail.pipe),
-    ['ingest', `POST ${ingestUrl}`],
+    ...pipeRows(detail.pipe),
+    ['ingest', `POST ${client.ingestUrl(pipe_id)}`],
+    ...(pipe_source === null ? [] : [['webhooks', `POST ${client.hookUrl(pipe_id, token)}`]]),
     ...rowsOf(detail.limits ?? {}),
     ...detail.allowed_origins.map((origin) => ['allowed origin', origin.origin_domain]),
     ...detail.destinations.map((one) => [

@@ -13,7 +13,7 @@ export function addVerifyCommand(program: Command): void {
     usage: 'verify',
     summary: 'read a complete data directory and compare it with its checksums; changes nothing',
     help: `Reads every segment of the buffer (structure, checksum of each message, running totals, missing segments), the high-water
-mark, the idempotency keys and the metadata, and compares the lanes with the log. Run it on the daemon's host, as its user;
+mark, the idempotency keys, the metadata and the files of SQLite destinations, and compares the lanes with the log. Run it on the daemon's host, as its user;
 the daemon can be running. Exit code 0: everything is as it was written; 1: something is not.`,
     json: true,
     examples: ['pipectl verify --data-dir /var/lib/pipectl', 'pipectl verify --json | jq .missing'],
@@ -33,9 +33,12 @@ the daemon can be running. Exit code 0: everything is as it was written; 1: some
   })
 }
 
-function nextStep({ is_daemon_running: isRunning, files, data_dir: dataDir }: VerifyReport): string {
+function nextStep({ is_daemon_running: isRunning, files, missing, data_dir: dataDir }: VerifyReport): string {
   if (files.some((one) => one.file === 'metadata.db' && one.result !== 'ok')) {
     return 'see "What happens to a damaged disk" (docs/damaged-disk.md): metadata is restored from a backup'
+  }
+  if (missing.length === 0 && files.every((one) => one.result === 'ok' || one.file.startsWith('tables/'))) {
+    return 'a file of a SQLite destination is restored from a backup, or with `.recover` of sqlite3'
   }
   if (isRunning) return 'the running daemon continues without it; stop the daemon for `pipectl repair`'
   return `pipectl repair --dry-run --data-dir ${dataDir} shows what can be done`

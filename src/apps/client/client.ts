@@ -46,6 +46,7 @@ export type PipeList = SuccessBody<'listPipes'>
 export type PipeDetail = SuccessBody<'getPipe'>
 export type MessageDetail = SuccessBody<'getMessage'>
 export type MessageList = SuccessBody<'listMessages'>
+export type TableRows = SuccessBody<'queryDestination'>
 export type Replay = SuccessBody<'getReplay'>
 export type ReplayPlan = SuccessBody<'planReplay'>
 export type DestinationBody = RequestBody<'createDestination'>
@@ -76,11 +77,13 @@ export interface ClientOptions {
 
 export type Client = ReturnType<typeof openClient>
 
-/** Timeouts in ms of operations for which the daemon connects to another server. Others use the default of `send`. */
+/** Timeouts in ms of operations for which the daemon connects to another server, or runs a query. Others use the default of `send`. */
 const timeouts: Partial<Record<OperationId, number>> = {
   testDestination: 90_000,
   inferTable: 120_000,
   testAlerts: 60_000,
+  queryDestination: 60_000,
+  listTables: 60_000,
   ingestRecords: 120_000,
 }
 
@@ -103,6 +106,7 @@ export function openClient({ url, dataUrl = url, apiKey, keySource = null, chang
   return {
     url,
     ingestUrl: (pipeId: string) => `${dataUrl}/v1/ingest/${pipeId}`,
+    hookUrl: (pipeId: string, token = '') => `${dataUrl}/v1/hooks/${pipeId}${token && `/${token}`}`,
     pullUrl: (destinationId: string) => `${dataUrl}/v1/pull/${destinationId}`,
     call: async <Id extends OperationId>(
       id: Id,

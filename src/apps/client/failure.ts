@@ -128,6 +128,10 @@ export const errorHints: Readonly<Record<string, string>> = {
   parked_not_found: '`pipectl parked list DEST` shows what is parked now',
   parked_full: '`pipectl parked list DEST` shows what you can replay or discard',
   changed_meanwhile: 'it was changed in the meantime: check it, then run the command again',
+  not_queryable:
+    '`pipectl destinations list` shows the types; a SQLite file is created with its first table: `--create-table`, or the first delivery',
+  query_failed: 'let the query read or return less, or allow it more time with --timeout',
+  query_concurrency_exceeded: 'wait until one of the running queries is done, then try again',
   replay_not_found: '`pipectl lanes replays DEST` lists them',
   replay_finished: '`pipectl lanes replays DEST` shows its result',
   too_many_replays: 'cancel one (`pipectl lanes cancel-replay DEST REPLAY_ID`), or wait until one is done',

@@ -87,6 +87,13 @@ export const pipeFlags = [
     help: 'accept browser requests from every origin',
     off: 'only from the allowed origins',
   },
+  {
+    flag: 'source-raw',
+    field: 'pipe_source_raw',
+    takes: 'switch',
+    help: 'write the body of a webhook, as it was sent, into its record (raw_body)',
+    off: 'do not write it',
+  },
 ] as const satisfies FlagField[]
 
 /** The dimensions of `--geo`: the field, and its default key. */

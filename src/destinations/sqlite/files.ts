@@ -8,8 +8,8 @@
  * The workspace is part of the path and a name has neither a dot nor a slash, so no workspace reaches the file of
  * another one. `tables` can be a symbolic link to another disk. A file cannot be one: its content would be outside.
  *
- * Order of a backup: metadata and buffer first, these files last. A file that is newer than the position of its lane
- * makes the lane repeat records. A file that is older lacks records that the lane does not send again.
+ * Order of a backup: metadata, then these files, then the buffer. A file that is newer than the position of its lane makes the lane
+ * repeat records. A file that is older lacks records that the lane does not send again. See `maintenance/backup.ts`.
  */
 import { lstatSync, mkdirSync, readdirSync } from 'node:fs'
 import path from 'node:path'

@@ -18,6 +18,7 @@ import type { DestinationRow, LaneRow } from '../tables.ts'
 import { readSqliteFile } from './file.ts'
 import { dropPendingAlerts, lostAlerts, removeAlerts, resealAlerts } from './offline-alerts.ts'
 import { type LocalCommand, recordForAll, recordLocally } from './offline-audit.ts'
+import { forgetSource, type LostSource, lostSources, resealSources } from './offline-sources.ts'
 import { formatOf } from './upgrade-copy.ts'
 
 /** A destination with lost secrets. It is blocked until they are set again. */
@@ -25,6 +26,7 @@ export interface LostSecrets {
   workspace_name: string
   /** Null, like the id, for the workspace's alert settings, which are removed. */
   pipe_name: string | null
+  /** Null for the source of the pipe, whose webhooks are rejected until its secrets are set again. */
   destination_id: string | null
   destination_type: string
   /** Keys of the destination's config. */
@@ -56,7 +58,8 @@ export function findLostSecrets(file: string, sealingKey: Buffer): LostSecrets[]
   return readSqliteFile(file, (database) => {
     requireKnownFormat(database)
     const ofDestinations = readDestinations(database).flatMap((one) => lostOf(sealer, one) ?? [])
-    return [...ofDestinations, ...lostAlerts(database, sealer).map(asLost)]
+    const ofSources = lostSources(database, sealer).map(asLostSource)
+    return [...ofDestinations, ...ofSources, ...lostAlerts(database, sealer).map(asLost)]
   })
 }
 
@@ -90,6 +93,7 @@ export function forgetSecrets(file: string, sealingKey: Buffer, command: LocalCo
         after: { destination_status: 'blocked', forgotten: found.secrets },
       })
     }
+    lost.push(...forgetSources(database, sealer, command))
     for (const row of lostAlerts(database, sealer)) {
       removeAlerts(database, row)
       lost.push(asLost(row))
@@ -122,6 +126,7 @@ export function resealSecrets(file: string, oldKey: Buffer, newKey: Buffer, comm
       if (transform !== row.transform) setTransform(database, row.destination_id, transform)
       resealed += 1
     }
+    resealSources(database, from, to)
     resealAlerts(database, from, to)
     writeCheck(database, to)
     recordForAll(database, command, { operation: 'rotateSealingKey', after: {} })
@@ -179,6 +184,22 @@ export function beginEpoch(
   })
 }
 
+/** The workspace and the config of each destination of a type. Only for types whose config has no secrets. */
+export function destinationConfigs(
+  file: string,
+  type: DestinationType,
+): { workspaceId: string; config: Record<string, unknown> }[] {
+  return readSqliteFile(file, (database) =>
+    database
+      .prepare<[string], { workspaceId: string; config: string }>(
+        `SELECT workspace_id AS workspaceId, destination_config AS config FROM destinations JOIN pipes USING (pipe_id)
+         WHERE destination_type = ?`,
+      )
+      .all(type)
+      .map(({ workspaceId, config }) => ({ workspaceId, config: JSON.parse(config) })),
+  )
+}
+
 function storedIdentity(database: Database.Database): DataDirIdentity {
   const rows = database
     .prepare<[], { name: string; value: string }>('SELECT name, value FROM metadata_settings')
@@ -230,6 +251,25 @@ function readDestinations(database: Database.Database): StoredDestination[] {
 /** The replacement of a lost secret. A URL is sealed as a whole and required, so a placeholder replaces it. */
 function forgotten(type: DestinationType, key: string): string | null {
   return secretKind(type, key) === 'url' ? 'https://forgotten.invalid/' : null
+}
+
+function forgetSources(database: Database.Database, sealer: Sealer, command: LocalCommand): LostSecrets[] {
+  return lostSources(database, sealer).map((row) => {
+    forgetSource(database, row, command.nowMs)
+    recordLocally(database, command, {
+      operation: 'forgetSecrets',
+      workspaceId: row.workspace_id,
+      resourceId: row.pipe_id,
+      pipeId: row.pipe_id,
+      after: { forgotten: ['pipe_source'] },
+    })
+    return asLostSource(row)
+  })
+}
+
+function asLostSource({ workspace_name, pipe_name }: LostSource): LostSecrets {
+  const secrets = ['pipe_source']
+  return { workspace_name, pipe_name, destination_id: null, destination_type: 'source', secrets }
 }
 
 function asLost({ workspace_name }: { workspace_name: string }): LostSecrets {

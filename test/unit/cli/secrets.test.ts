@@ -20,13 +20,22 @@ const secrets = (daemon: TestDaemon, ...args: string[]) =>
 
 async function daemonWithSecret(): Promise<{ daemon: TestDaemon; pipeId: string; id: string }> {
   const daemon = await startDaemon()
-  const pipeId = await daemon.createPipe({ pipe_name: 'orders' })
+  const pipe_source = { type: 'basic', user: 'ada', secrets: ['pw-1'] }
+  const pipeId = await daemon.createPipe({ pipe_name: 'orders', pipe_source })
   const id = await daemon.createDestination(pipeId, {
     destination_type: 'destination_http_endpoint',
     destination_config: { url: sink.url, auth_header: 'Bearer tok-1' },
   })
   return { daemon, pipeId, id }
 }
+/** The status of a webhook with that password. */
+async function hook(daemon: TestDaemon, pipeId: string, password = 'pw-1'): Promise<number> {
+  const authorization = `Basic ${Buffer.from(`ada:${password}`).toString('base64')}`
+  return (
+    await daemon.api('POST', `/v1/hooks/${pipeId}`, { n: 1 }, { key: null, headers: { authorization } })
+  ).status
+}
+
 /** The entries of that operation, all by one user of the system. */
 async function audited(daemon: TestDaemon, operation: string) {
   const { body } = await daemon.api<{ audit: AuditEntry[] }>('GET', `/v1/audit?operation=${operation}`)
@@ -56,6 +65,7 @@ t.test(
     await daemon.ingest(pipeId, { a: 1 })
     await until('it is delivered', () => sink.deliveries.length > before)
     t.equal(lastAuth(), 'Bearer tok-1')
+    t.equal(await hook(daemon, pipeId), 202, 'the source of webhooks has its secret')
     const { user } = await audited(daemon, 'rotateSealingKey')
     t.equal(user, os.userInfo().username)
     await daemon.stop()
@@ -99,6 +109,11 @@ t.test('forget: without its key the daemon starts again, destinations wait for t
     return body.destination
   }
   t.match(await status(id), { destination_status: 'blocked', destination_config: { auth_header: null } })
+  t.match(forgot.stderr, /removed: default: the secrets of the source of orders/)
+  t.equal(await hook(daemon, pipeId), 401)
+  const renewed = { type: 'basic', secrets: ['pw-2'] }
+  t.equal((await daemon.api('PATCH', `/v1/pipes/${pipeId}`, { pipe_source: renewed })).status, 200)
+  t.equal(await hook(daemon, pipeId, 'pw-2'), 202)
   t.match(await status(plain), { destination_status: 'active' }, 'one without secrets goes on')
   const before = sink.deliveries.length
   await daemon.ingest(pipeId, { a: 1 })
@@ -109,6 +124,7 @@ t.test('forget: without its key the daemon starts again, destinations wait for t
   t.equal(lastAuth(), 'Bearer tok-2')
   t.match(await audited(daemon, 'forgetSecrets'), {
     entries: [
+      { resource_id: pipeId, after: { forgotten: ['pipe_source'] } },
       {
         ...{ resource_id: id, pipe_id: pipeId, address: null },
         after: { destination_status: 'blocked', forgotten: ['auth_header'] },

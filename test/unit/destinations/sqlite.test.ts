@@ -2,20 +2,15 @@
 import '../buffer/typescript-workers.ts'
 import {
   copyFileSync,
-  cpSync,
   existsSync,
   mkdirSync,
-  mkdtempSync,
   openSync,
   renameSync,
   rmSync,
   symlinkSync,
-  truncateSync,
   unlinkSync,
-  writeFileSync,
   writeSync,
 } from 'node:fs'
-import os from 'node:os'
 import path from 'node:path'
 import t, { type Test } from 'tap'
 import { type AttemptProgress, DeliveryError, noProgress } from '../../../src/destinations/driver.ts'
@@ -30,7 +25,6 @@ import {
   openTableFileReadOnly,
   tableFilePath,
 } from '../../../src/destinations/sqlite/files.ts'
-import { tablesChecks } from '../../../src/maintenance/doctor-tables.ts'
 import { anyKey, failureOf, makeBatch, makeSpec, never, openSettings } from '../../support/batches.ts'
 import { smallDisk } from '../../support/small-disk.ts'
 import { startTableFile, type TableWorld, workspaceId } from '../../support/table-file.ts'
@@ -459,18 +453,4 @@ t.test('connections are closed with their lanes, and at most sixteen are kept', 
   await Promise.all(drivers.map((driver) => driver.close()))
   await until('all are closed', async () => world.connections() === 0)
   t.equal(world.query('SELECT * FROM many').length, 20)
-})
-
-t.test('doctor: the number and size of the files, and a WAL that no one resets', async (t) => {
-  const world = startFile(t)
-  world.query('CREATE TABLE many (n INTEGER) STRICT')
-  const root = mkdtempSync(path.join(os.tmpdir(), 'pipectl-doctor-'))
-  t.teardown(() => rmSync(root, { recursive: true }))
-  t.same(tablesChecks(root), [])
-  cpSync(world.settings.tables!.dir, path.join(root, 'tables'), { recursive: true })
-  t.match(tablesChecks(root), [{ name: 'SQLite files', result: 'ok', detail: /1 file, 8/ }])
-  const [file] = listTableFiles(path.join(root, 'tables'))
-  writeFileSync(`${file!.path}-wal`, '')
-  truncateSync(`${file!.path}-wal`, 300 * 1024 * 1024)
-  t.match(tablesChecks(root), [{ result: 'warn', detail: /shop\.sqlite-wal has 300/ }])
 })

@@ -102,14 +102,23 @@ The config keys of each type, and more about columns and secrets:
   )
 }
 
-/** A complete body, including secrets. Throws Failure (usage). */
-export async function destinationBody(options: BodyOptions): Promise<DestinationBody> {
+/**
+ * A complete body, including secrets. `pipeName`: a SQLite file and its table are named after the pipe, unless the user names them.
+ * Throws Failure (usage).
+ */
+export async function destinationBody(options: BodyOptions, pipeName: string): Promise<DestinationBody> {
   const file = options.file === undefined ? {} : await bodyFromFile(options.file)
   const named = options.url === undefined ? null : parseDestinationUrl(options.url)
   const type = decideType(options, named?.destination_type, file.destination_type)
   const flags = configFromFlags(type, options)
   const fromFile = isObject(file.destination_config) ? file.destination_config : {}
-  const config = { ...fromFile, ...named?.destination_config, ...flags, ...secretsFromEnvironment(type) }
+  const config: Record<string, unknown> = {
+    ...namesAfterPipe(type, pipeName),
+    ...fromFile,
+    ...named?.destination_config,
+    ...flags,
+    ...secretsFromEnvironment(type),
+  }
   rejectOpenSecret(type, options.url, config)
   await addSecrets(type, config, options.secret ?? [])
   for (const key of secretKeysOf(type))
@@ -121,6 +130,15 @@ export async function destinationBody(options: BodyOptions): Promise<Destination
     ...(await transformSettings(options, null)),
   }
   return { ...body, ...settings, ...(options.startFrom && { start_from: options.startFrom }) }
+}
+
+function namesAfterPipe(type: DestinationType, pipeName: string): { file?: string; table?: string } {
+  if (type !== 'destination_sqlite') return {}
+  const name = pipeName
+    .replace(/[^A-Za-z0-9_]+/g, '_')
+    .replace(/^_+|_+$/g, '')
+    .slice(0, 60)
+  return name === '' ? {} : { file: name, table: name }
 }
 
 /**

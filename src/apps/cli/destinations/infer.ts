@@ -59,7 +59,7 @@ export async function createInferred(
   const options = sampleByName(given)
   if (options.column !== undefined)
     throw usageFailure('--infer and --column cannot be used together', 'use one of them')
-  const body = await destinationBody(options)
+  const body = await destinationBody(options, pipe.pipe_name)
   const { destination_type, destination_config, transform } = body
   const asked = unchecked<'inferTable'>({
     destination_type,

@@ -101,7 +101,7 @@ function PageAt() {
         <NewPipePage />
       </Route>
       <Route path="/pipes/:pipeId">{page(PipePage)}</Route>
-      <Route path="/pipes/:pipeId/settings">{page(PipeSettingsPage)}</Route>
+      <Route path="/pipes/:pipeId/settings/:part?">{page(PipeSettingsPage)}</Route>
       <Route path="/pipes/:pipeId/tail">{page(TailPage)}</Route>
       <Route path="/pipes/:pipeId/destinations/new">{page(NewDestinationPage)}</Route>
       <Route path="/pipes/:pipeId/destinations/:destinationId">{page(LanePage)}</Route>

@@ -61,7 +61,11 @@ export function useDestination(pipeId: string, destinationId: string) {
 
 /** The address that records are sent to, which can differ from that of this page. */
 export function useIngestUrl(pipeId: string): string {
-  return `${useSession()?.data_url ?? location.origin}/v1/ingest/${pipeId}`
+  return `${useDataUrl()}/v1/ingest/${pipeId}`
+}
+
+export function useDataUrl(): string {
+  return useSession()?.data_url ?? location.origin
 }
 
 /** With its text, because records are shown as they were sent. Null: nothing is blocking. */

@@ -14,7 +14,8 @@ interface ConfirmProps {
   /** The button's label: a verb for the action. */
   confirmLabel: string
   isDanger?: boolean
-  command: string
+  /** The equivalent command. Empty: there is none. */
+  command?: string
   run: () => Promise<unknown>
   onClose: () => void
 }
@@ -25,7 +26,7 @@ export function Confirm({
   children,
   confirmLabel,
   isDanger = true,
-  command,
+  command = '',
   run,
   onClose,
 }: ConfirmProps) {
@@ -59,7 +60,7 @@ export function Confirm({
           Cancel
         </Button>
       </div>
-      <CliTwin command={command} />
+      {command === '' ? null : <CliTwin command={command} />}
     </Dialog>
   )
 }

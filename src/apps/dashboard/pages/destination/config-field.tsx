@@ -1,7 +1,58 @@
-/** One field of a destination's config, by its kind. */
+/** The fields of a config, such as that of a destination, each by its kind. */
 import type { ClipboardEvent } from 'react'
+import type { FieldErrors } from '../../ui/failure.tsx'
 import { Choice, TextArea, TextField } from '../../ui/fields.tsx'
-import type { FormField } from './fields.ts'
+import styles from './connect.module.css'
+import type { Connection } from './connection.ts'
+import type { FormField, Texts } from './fields.ts'
+
+/** The fields of a config in pairs. The review of the form uses it too. */
+export function ConfigFields({
+  fields,
+  config,
+  errors,
+  isStored,
+  path = 'destination_config',
+  connection,
+  onConfig,
+}: {
+  fields: readonly FormField[]
+  config: Texts
+  errors: FieldErrors
+  isStored: boolean
+  /** The path of the config in the body. */
+  path?: string
+  connection?: Pick<Connection, 'readPasted'>
+  onConfig: (config: Texts) => void
+}) {
+  if (fields.length === 0) return null
+  return (
+    <div className={styles.fields}>
+      {fields.map((field) => (
+        <div key={field.key} className={field.isPaired ? undefined : styles.whole}>
+          <ConfigField
+            field={field}
+            value={config[field.key] ?? ''}
+            error={errorOf(errors, field.key, path)}
+            isStored={isStored}
+            onValue={(text) => onConfig({ ...config, [field.key]: text })}
+            onPasted={(text) => connection?.readPasted(field.key, text) === true}
+          />
+        </div>
+      ))}
+    </div>
+  )
+}
+
+/** An error of a nested value, such as one header, is shown at the field. */
+export function errorOf(errors: FieldErrors, key: string, config = 'destination_config'): string | undefined {
+  const path = `${config}.${key}`
+  const found = Object.entries(errors).filter(([one]) => one === path || one.startsWith(`${path}.`))
+  if (found.length === 0) return undefined
+  return found
+    .map(([one, text]) => (one === path ? text : `${one.slice(path.length + 1)}: ${text}`))
+    .join(' ')
+}
 
 interface Props {
   field: FormField
@@ -14,7 +65,7 @@ interface Props {
   onPasted: (text: string) => boolean
 }
 
-export function ConfigField({ field, value, error, isStored, onValue, onPasted }: Props) {
+function ConfigField({ field, value, error, isStored, onValue, onPasted }: Props) {
   const { label, hint, kind, options, isNeeded, placeholder } = field
   const common = { label, hint, error, value, onValue }
   if (kind === 'choice') return <Choice {...common} options={options} />

@@ -4,7 +4,7 @@ import type { FieldErrors } from '../../ui/failure.tsx'
 import { TextField } from '../../ui/fields.tsx'
 import { Fold } from '../../ui/fold.tsx'
 import { Outside } from '../../ui/text.tsx'
-import { ConfigField, pastedText } from './config-field.tsx'
+import { ConfigFields, errorOf, pastedText } from './config-field.tsx'
 import styles from './connect.module.css'
 import { type Connection, useConnection } from './connection.ts'
 import type { DestinationDraft } from './draft.ts'
@@ -146,49 +146,4 @@ function AddressText({
     return [options.find(([value]) => value === text)?.[1] ?? text]
   })
   return <Outside text={words.join(' · ')} />
-}
-
-/** The fields of a config in pairs. The review of the form uses it too. */
-export function ConfigFields({
-  fields,
-  config,
-  errors,
-  isStored,
-  connection,
-  onConfig,
-}: {
-  fields: readonly FormField[]
-  config: Texts
-  errors: FieldErrors
-  isStored: boolean
-  connection?: Connection
-  onConfig: (config: Texts) => void
-}) {
-  if (fields.length === 0) return null
-  return (
-    <div className={styles.fields}>
-      {fields.map((field) => (
-        <div key={field.key} className={field.isPaired ? undefined : styles.whole}>
-          <ConfigField
-            field={field}
-            value={config[field.key] ?? ''}
-            error={errorOf(errors, field.key)}
-            isStored={isStored}
-            onValue={(text) => onConfig({ ...config, [field.key]: text })}
-            onPasted={(text) => connection?.readPasted(field.key, text) === true}
-          />
-        </div>
-      ))}
-    </div>
-  )
-}
-
-/** An error of a nested value, such as one header, is shown at the field. */
-function errorOf(errors: FieldErrors, key: string): string | undefined {
-  const path = `destination_config.${key}`
-  const found = Object.entries(errors).filter(([one]) => one === path || one.startsWith(`${path}.`))
-  if (found.length === 0) return undefined
-  return found
-    .map(([one, text]) => (one === path ? text : `${one.slice(path.length + 1)}: ${text}`))
-    .join(' ')
 }

@@ -1,7 +1,7 @@
 /** The form state of a destination, and the bodies of a create and an update. Pure. */
 import type { ColumnMapping, Destination } from '../../../../contract/destination.ts'
 import type { DestinationType } from '../../../../contract/destination-words.ts'
-import { wordsOf } from '../../../../contract/destination-words.ts'
+import { fieldsOf, wordsOf } from '../../../../contract/destination-words.ts'
 import type { DestinationBody, DestinationPatch, GivenColumn } from '../../../client/client.ts'
 import { changedConfig, newConfig, numberOr, type Texts, textsOf } from './fields.ts'
 import { givenTransformOf, noTransform, type TransformDraft, transformDraftOf } from './transform-draft.ts'
@@ -94,7 +94,7 @@ export function createBody(draft: DestinationDraft): DestinationBody {
   const { columns, concurrency, on_permanent_error, ...rest } = settingsOf(draft)
   const body = {
     destination_type: draft.type,
-    destination_config: newConfig(draft.type, draft.config),
+    destination_config: newConfig(fieldsOf(draft.type), draft.config),
     ...rest,
     ...(draft.columns.length > 0 ? { columns } : {}),
     ...(draft.concurrency === '' ? {} : { concurrency }),
@@ -108,7 +108,7 @@ export function createBody(draft: DestinationDraft): DestinationBody {
 /** Only the changed fields. */
 export function updateBody(before: DestinationDraft, draft: DestinationDraft): DestinationPatch {
   const [earlier, now] = [settingsOf(before), settingsOf(draft)]
-  const config = changedConfig(draft.type, before.config, draft.config)
+  const config = changedConfig(fieldsOf(draft.type), before.config, draft.config)
   const changed = Object.entries(now).filter(
     ([key, value]) => JSON.stringify(value) !== JSON.stringify(earlier[key]),
   )

@@ -34,12 +34,25 @@ const pairs = [
   ['format', 'compression'],
   ['method', 'body_format'],
   ['ack_mode', 'lease_seconds'],
+  ['algorithm', 'encoding'],
+  ['timestamp_header', 'id_header'],
 ]
 const paired = new Set(pairs.flat())
 
+/** A config field with its key. */
+export type ConfigEntry = readonly [key: string, field: ConfigField]
+
 /** The fields of a type. Rarely needed fields come last. */
 export function formFields(type: DestinationType): FormField[] {
-  return fieldsOf(type).map(([key, field]) => ({
+  const ofUrl = wordsOf(type).url?.field?.keys
+  return fieldsOf(type).map((entry) => {
+    const field = formField(entry)
+    return ofUrl?.includes(field.key) ? { ...field, place: 'address' } : field
+  })
+}
+
+export function formField([key, field]: ConfigEntry): FormField {
+  return {
     key,
     label: field.label,
     kind: controlOf(field),
@@ -48,13 +61,12 @@ export function formFields(type: DestinationType): FormField[] {
     placeholder:
       field.example ?? field.usual ?? (field.default === undefined ? undefined : String(field.default)),
     options: optionsOf(field),
-    place: placeOf(type, key, field),
+    place: placeOf(field),
     isPaired: paired.has(key),
-  }))
+  }
 }
 
-function placeOf(type: DestinationType, key: string, field: ConfigField): FormField['place'] {
-  if (wordsOf(type).url?.field?.keys.includes(key)) return 'address'
+function placeOf(field: ConfigField): FormField['place'] {
   if (field.advanced === true) return 'advanced'
   return field.kind === 'boolean' ? 'review' : 'connect'
 }
@@ -117,8 +129,12 @@ export type Texts = Readonly<Record<string, string>>
 
 /** The form texts of a stored config. Secrets are never shown: their fields are empty, which keeps them. */
 export function textsOf(type: DestinationType, config: Readonly<Record<string, unknown>>): Texts {
-  const texts = fieldsOf(type).map(([key, field]) => {
-    const value = config[key] ?? aliasValue(type, config, key)
+  return textsOfEntries(fieldsOf(type), (key) => config[key] ?? aliasValue(type, config, key))
+}
+
+export function textsOfEntries(entries: readonly ConfigEntry[], stored: (key: string) => unknown): Texts {
+  const texts = entries.map(([key, field]) => {
+    const value = stored(key)
     if (field.secret === 'text') return [key, '']
     if (field.kind === 'map') return [key, headerLines(value)]
     const options = optionsOf(field)
@@ -168,8 +184,8 @@ function headersOf(text: string): Record<string, string> {
 }
 
 /** The config of a new destination. Empty fields are omitted. */
-export function newConfig(type: DestinationType, texts: Texts): Record<string, unknown> {
-  const given = fieldsOf(type).flatMap(([key, field]) => {
+export function newConfig(entries: readonly ConfigEntry[], texts: Texts): Record<string, unknown> {
+  const given = entries.flatMap(([key, field]) => {
     const text = texts[key] ?? ''
     if (text.trim() === '' && !isNeededEmpty(field)) return []
     return [[key, typedValue(field, text)]]
@@ -178,8 +194,12 @@ export function newConfig(type: DestinationType, texts: Texts): Record<string, u
 }
 
 /** The changes of a stored config. An empty field removes the value, except for secrets, which are kept. */
-export function changedConfig(type: DestinationType, before: Texts, texts: Texts): Record<string, unknown> {
-  const given = fieldsOf(type).flatMap(([key, field]) => {
+export function changedConfig(
+  entries: readonly ConfigEntry[],
+  before: Texts,
+  texts: Texts,
+): Record<string, unknown> {
+  const given = entries.flatMap(([key, field]) => {
     const text = texts[key] ?? ''
     const earlier = before[key] ?? ''
     if (text === earlier) return []

@@ -1,8 +1,6 @@
 /** Shows a new key once, until the user confirms that it is copied. */
 import type { ReactNode } from 'react'
-import { Button } from '../../ui/controls.tsx'
-import { Dialog } from '../../ui/dialog.tsx'
-import { Code, Notice } from '../../ui/layout.tsx'
+import { ShownOnce } from '../../ui/shown-once.tsx'
 
 interface Props {
   made: { api_key_name: string; api_key: string }
@@ -13,15 +11,14 @@ interface Props {
 
 export function MadeKey({ made, onClose, children }: Props) {
   return (
-    <Dialog title="Copy the key now" open>
-      <Notice kind="warn">The key is shown only once: pipectl stores only its hash.</Notice>
-      <Code label={`Key ${made.api_key_name}`} text={made.api_key} />
+    <ShownOnce
+      title="Copy the key now"
+      notice="The key is shown only once: pipectl stores only its hash."
+      label={`Key ${made.api_key_name}`}
+      text={made.api_key}
+      onClose={onClose}
+    >
       {children}
-      <div>
-        <Button look="primary" onClick={onClose}>
-          I have copied it
-        </Button>
-      </div>
-    </Dialog>
+    </ShownOnce>
   )
 }

@@ -1,5 +1,5 @@
 /** One lane: why does it fail, and what can I do? */
-import { type ReactNode, useState } from 'react'
+import { lazy, type ReactNode, Suspense, useState } from 'react'
 import type { Destination } from '../../../../contract/destination.ts'
 import { wordsOf } from '../../../../contract/destination-words.ts'
 import type { ConfigField } from '../../../../contract/destinations/config-field.ts'
@@ -31,6 +31,9 @@ import styles from './lane.module.css'
 import { LaneActions } from './lane-actions.tsx'
 import { LatencySection } from './latency.tsx'
 import { TransformSection } from './transform.tsx'
+
+/** Only SQLite destinations have it. */
+const QueryBox = lazy(() => import('./query-box.tsx').then((module) => ({ default: module.QueryBox })))
 
 export function LanePage({ pipeId, destinationId }: { pipeId: string; destinationId: string }) {
   const { data: destination, error, etag } = useDestination(pipeId, destinationId)
@@ -88,6 +91,11 @@ function Lane({ destination, etag }: { destination: Destination; etag: string | 
         />
       ) : null}
       <Numbers destination={destination} />
+      {destination.destination_type === 'destination_sqlite' ? (
+        <Suspense fallback={null}>
+          <QueryBox destination={destination} pipeName={pipeName} />
+        </Suspense>
+      ) : null}
       {wordsOf(destination.destination_type).isPulled ? null : (
         <AttemptsSection destination={destination} pipeName={pipeName} />
       )}

@@ -84,6 +84,10 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
           </Soft>
         </div>
       ) : null}
+      <Soft>
+        Stripe, GitHub and other providers need no key:{' '}
+        <Link to={`/pipes/${pipe.pipe_id}/settings/webhooks`}>accept their webhooks</Link>.
+      </Soft>
       {isMaking ? <NewKey pipeId={pipe.pipe_id} onMade={setKey} onClose={() => setMaking(false)} /> : null}
     </div>
   )

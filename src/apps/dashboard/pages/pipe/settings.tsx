@@ -1,6 +1,8 @@
 /** The settings of a pipe: description, senders and enrichment in one form; limits, origins; and deletion. */
 import { useState } from 'react'
 import { useLocation } from 'wouter'
+import type { Pipe } from '../../../../contract/pipe.ts'
+import { sourceWords } from '../../../../contract/source-words.ts'
 import { counted } from '../../../../platform/quantities.ts'
 import { settingsOf } from '../../../client/changed-meanwhile.ts'
 import { command } from '../../../client/cli-twin.ts'
@@ -9,18 +11,24 @@ import { api, isNotFound } from '../../data/api.ts'
 import { usePipeOverview } from '../../data/overview.ts'
 import { useChange, usePipe } from '../../data/queries.ts'
 import { ConfirmDelete } from '../../ui/confirm.tsx'
-import { Button } from '../../ui/controls.tsx'
+import { Button, ButtonLink } from '../../ui/controls.tsx'
 import { Loading } from '../../ui/failure.tsx'
 import { TextField } from '../../ui/fields.tsx'
 import { Notice, Page, Section } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
+import { WebhooksPage } from '../webhooks/webhooks.tsx'
 import { Gone, PipeCrumb } from './crumbs.tsx'
 import { LimitsForm } from './limits.tsx'
 import { Origins } from './origins.tsx'
 import { PipeForm } from './pipe-form.tsx'
 
-export function PipeSettingsPage({ pipeId }: { pipeId: string }) {
+/** `part`: the page of one part of the settings. */
+export function PipeSettingsPage({ pipeId, part }: { pipeId: string; part?: string }) {
+  return part === 'webhooks' ? <WebhooksPage pipeId={pipeId} /> : <AllSettings pipeId={pipeId} />
+}
+
+function AllSettings({ pipeId }: { pipeId: string }) {
   const { data, error } = usePipe(pipeId)
   if (isNotFound(error) && data === undefined) return <Gone what="pipe" />
   return (
@@ -49,8 +57,27 @@ function Settings({ etag, ...detail }: PipeDetail & { etag: string | null }) {
       <PipeForm pipe={pipe} etag={etag} />
       <LimitsForm pipe={pipe} limits={limits} etag={etag} />
       <Origins detail={detail} />
+      <WebhooksLink pipe={pipe} />
       <DeletePipe detail={detail} etag={etag} />
     </>
+  )
+}
+
+function WebhooksLink({ pipe }: { pipe: Pipe }) {
+  const { pipe_source: source } = pipe
+  return (
+    <Section title="Webhooks in">
+      <p>
+        {source === null
+          ? 'Stripe, GitHub, Shopify and other providers can send their webhooks to this pipe, verified by their signature instead of an API key.'
+          : `Webhooks are accepted: ${sourceWords(source.type).title}.`}
+      </p>
+      <div>
+        <ButtonLink to={`/pipes/${pipe.pipe_id}/settings/webhooks`}>
+          {source === null ? 'Set up webhooks' : 'Show webhooks'}
+        </ButtonLink>
+      </div>
+    </Section>
   )
 }
 
