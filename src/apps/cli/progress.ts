@@ -62,27 +62,34 @@ export function byteProgressLine(doneBytes: number, totalBytes: number, seconds:
 }
 
 export interface IngestProgress {
-  /** The progress: offset in the input and number of sent records. */
+  /** The progress: stored bytes of the current source, and number of sent records of all. */
   update(doneBytes: number, records: number): void
+  /** The current source is complete, or was sent by an earlier run. */
+  sourceDone(bytes: number): void
   note(text: string): void
   end(): void
 }
 
-/** `totalBytes` null: the size of the input is not known. `startBytes`: sent by an earlier run. */
-export function openIngestProgress(totalBytes: number | null, startBytes: number): IngestProgress {
+/** `totalBytes` null: the size of the input is not known. */
+export function openIngestProgress(totalBytes: number | null): IngestProgress {
   const { draw, note, end } = openLine()
   const startedMs = Date.now()
-  let startRecords: number | null = null
+  let bytesBefore = 0
+  let first: { bytes: number; records: number } | null = null
   return {
     update(doneBytes, records) {
-      startRecords ??= records
-      const sent = { bytes: doneBytes - startBytes, records: records - startRecords }
+      const done = bytesBefore + doneBytes
+      first ??= { bytes: done, records }
+      const sent = { bytes: done - first.bytes, records: records - first.records }
       const line = () => {
         const seconds = Math.max(0.001, (Date.now() - startedMs) / 1000)
         const rate = { recordsPerSecond: sent.records / seconds, bytesPerSecond: sent.bytes / seconds }
-        return ingestProgressLine(totalBytes, doneBytes, records, rate)
+        return ingestProgressLine(totalBytes, done, records, rate)
       }
-      draw(line, doneBytes === totalBytes)
+      draw(line, done === totalBytes)
+    },
+    sourceDone(bytes) {
+      bytesBefore += bytes
     },
     note,
     end,

@@ -44,6 +44,7 @@ t.teardown(() => daemon.close())
 const own = { daemon: daemon.setup }
 
 await walk('ingest', own)
+await walk('backfill', own)
 await walk('browser', own)
 await walk('mobile', own)
 await walk('fluent-bit', own)

@@ -51,14 +51,14 @@ t.test('an invalid line is named with file, line and reason; corrected, the run 
   t.same(await pulledIds('orders'), [0, 1, 2, 3, 4, 5, 6])
 })
 
-t.test('CSV is named as what it is', async (t) => {
+t.test('CSV without its extension is named as what it is', async (t) => {
   await pipeWithPull('tables')
-  const file = path.join(home, 'table.csv')
+  const file = path.join(home, 'table')
   for (const text of ['id,name\n1,a\n', '"id";"name"\n1;"a"\n', 'id\tname\n1\ta\n']) {
     writeFileSync(file, text)
     const ran = await ingest('tables', '-f', file)
-    t.match(ran, { code: 1, stderr: /line 1: .*looks like CSV, which pipectl does not read/ }, text)
-    t.match(ran.stderr, /next: convert it to one JSON object per line/)
+    t.match(ran, { code: 1, stderr: /line 1: .*It looks like CSV; nothing was sent/ }, text)
+    t.match(ran.stderr, /next: if it is CSV, add --format csv/)
   }
   writeFileSync(file, '{"id":1,}\n')
   t.notMatch((await ingest('tables', '-f', file)).stderr, /CSV/)

@@ -84,3 +84,37 @@ t.test('a missing secret and a wrong setting are usage errors', async (t) => {
   t.equal((await pipectl(['pipes', 'create', 'none'])).code, 0)
   t.equal((await pipectl(['pipes', 'update', 'none', '--add-source-secret'])).code, 2)
 })
+
+t.test('a file declares the source, twice is no change, and export writes references', async (t) => {
+  const file = path.join(home, 'pipectl.yaml')
+  const text = (secrets: string, more = '') => `pipes:
+  - pipe_name: shop
+    pipe_source_headers: [X-Topic]
+    pipe_source: {type: basic, user: ada, secrets: ${secrets}${more}}
+  - pipe_name: open
+    pipe_source: {type: secret_url}
+`
+  const run = (command: string, content: string, ...flags: string[]) => {
+    writeFileSync(file, content)
+    return pipectl([command, '-f', file, ...flags], { SHOP_PW: 'file-pw', SHOP_NEXT: 'next-pw' })
+  }
+  const one = text(`["\${SHOP_PW}"]`)
+  const made = await run('apply', one, '--yes')
+  t.equal(made.code, 0, made.stderr)
+  t.match(made.stderr, /Webhooks of pipe open go to POST .*\/v1\/hooks\/[^/]+\/[\w-]{43} /)
+  t.notMatch(made.stdout + made.stderr, 'file-pw')
+  const { pipe_id: id } = await pipeOf('shop')
+  t.equal(await hook(id, 'file-pw'), 202)
+  t.equal((await run('diff', one)).code, 0, 'nothing to do')
+  const two = text(`["\${SHOP_NEXT}", "\${SHOP_PW}"]`)
+  t.match((await run('diff', two)).stdout, /~ pipe shop: pipe_source.secrets sent again/)
+  t.equal((await run('apply', two, '--yes')).code, 0)
+  t.same([await hook(id, 'file-pw'), await hook(id, 'next-pw')], [202, 202])
+  const exported = await pipectl(['export'])
+  t.match(exported.stdout, /secrets:\s+- \$\{SHOP_SOURCE_SECRET\}\s+- \$\{SHOP_SOURCE_SECRET_2\}/)
+  const wrong = await run('apply', text(`["\${SHOP_PW}"]`, ', colour: red'), '--yes')
+  t.equal(wrong.code, 2)
+  t.match(wrong.stderr, /line 4.*colour/)
+  t.equal((await run('apply', 'pipes: [{pipe_name: shop, pipe_source: null}]', '--yes')).code, 0)
+  t.equal(await hook(id, 'next-pw'), 404)
+})

@@ -4,6 +4,7 @@ import { Batcher, bodyOf } from '../../../src/apps/cli/ingest/batcher.ts'
 import type { InputPiece } from '../../../src/apps/cli/ingest/input.ts'
 import { isLines, StreamSplitter } from '../../../src/apps/cli/ingest/layout.ts'
 import { LineSplitter } from '../../../src/apps/cli/ingest/line-splitter.ts'
+import { SplitReader } from '../../../src/apps/cli/ingest/reader.ts'
 import { RecordSplitter } from '../../../src/apps/cli/ingest/record-splitter.ts'
 import { Failure } from '../../../src/apps/client/failure.ts'
 
@@ -163,31 +164,37 @@ t.test('how an input is laid out is seen in its first lines', async (t) => {
   )
 })
 
-t.test('batches end at the limits, keep the order and the bytes, and can be cut again', async (t) => {
+t.test('batches end at the limits, keep the order and the bytes', async (t) => {
   const records = Array.from({ length: 10 }, (_, index) => `{"i":${index},"v":1.0}`)
   const source = () => Readable.from([Buffer.from(records.join('\n'))])
-  const batcher = new Batcher(source(), new RecordSplitter(), null)
+  const batcher = new Batcher(new SplitReader(source(), new RecordSplitter()), null)
   const first = await batcher.next({ maxRecords: 4, maxBytes: 1e6 })
-  t.equal(first && bodyOf(first).toString(), `[${records.slice(0, 4).join(',')}]`)
+  t.equal(first && bodyOf(first.records).toString(), `[${records.slice(0, 4).join(',')}]`)
   const second = await batcher.next({ maxRecords: 100, maxBytes: records[4]!.length * 2 + 3 })
   t.equal(second?.records.length, 2, 'two records, a comma and brackets are just that many bytes')
-  if (second) batcher.putBack(second)
-  t.equal((await batcher.next({ maxRecords: 1, maxBytes: 1e6 }))?.records[0]?.bytes.toString(), records[4])
+  const end = records.slice(0, 7).join('\n').length
+  const until = await batcher.next({ maxRecords: 100, maxBytes: 1e6 }, end)
+  t.same(
+    until?.records.map(({ bytes }) => bytes.toString()),
+    [records[6]],
+    'and at an offset that is given',
+  )
   const third = await batcher.next({ maxRecords: 100, maxBytes: 3 })
   t.equal(third?.records.length, 1, 'a record over the limit goes alone')
-  t.equal((await batcher.next({ maxRecords: 100, maxBytes: 1e6 }))?.records.length, 4)
+  t.equal((await batcher.next({ maxRecords: 100, maxBytes: 1e6 }))?.records.length, 2)
   t.equal(await batcher.next({ maxRecords: 100, maxBytes: 1e6 }), null)
 })
 
 t.test('records before a fault are sent before the fault is reported', async (t) => {
-  const batcher = new Batcher(Readable.from([Buffer.from(`${a}\n${b}\nnull`)]), new RecordSplitter(), null)
+  const input = Readable.from([Buffer.from(`${a}\n${b}\nnull`)])
+  const batcher = new Batcher(new SplitReader(input, new RecordSplitter()), null)
   t.equal((await batcher.next({ maxRecords: 10, maxBytes: 1e6 }))?.records.length, 2)
   await t.rejects(batcher.next({ maxRecords: 10, maxBytes: 1e6 }), { message: /record 3/ })
 })
 
 t.test('live input that pauses is sent without waiting for a full batch', async (t) => {
   const live = new Readable({ read() {} })
-  const batcher = new Batcher(live, new RecordSplitter(), 1)
+  const batcher = new Batcher(new SplitReader(live, new RecordSplitter()), 1)
   live.push(`${a}\n`)
   t.equal((await batcher.next({ maxRecords: 10, maxBytes: 1e6 }))?.records.length, 1)
   live.push(`${b}\n`)

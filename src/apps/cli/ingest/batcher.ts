@@ -4,7 +4,7 @@
  * daemon recognizes them by their Idempotency-Key.
  */
 import { setTimeout } from 'node:timers/promises'
-import type { InputPiece, InputRecord, InvalidPiece, Splitter } from './input.ts'
+import type { InputPiece, InputRecord, InvalidPiece, PieceReader } from './input.ts'
 
 export interface BatchLimits {
   maxRecords: number
@@ -26,36 +26,32 @@ const comma = Buffer.from(',')
 const closeBracket = Buffer.from(']')
 
 export class Batcher {
-  readonly #chunks: AsyncIterator<Buffer>
-  readonly #splitter: Splitter
+  readonly #reader: Pick<PieceReader, 'next'>
+  readonly #lingerMs: number | null
   #queue: InputPiece[] = []
   #from = 0
   #ended = false
-  readonly #lingerMs: number | null
-  #arriving: Promise<IteratorResult<Buffer>> | null = null
+  #arriving: Promise<InputPiece[] | null> | null = null
 
   /** `lingerMs`: an incomplete batch is closed after this time without input (live input). Null: never. */
-  constructor(chunks: AsyncIterable<Buffer>, splitter: Splitter, lingerMs: number | null) {
+  constructor(reader: Pick<PieceReader, 'next'>, lingerMs: number | null) {
+    this.#reader = reader
     this.#lingerMs = lingerMs
-    this.#chunks = chunks[Symbol.asyncIterator]()
-    this.#splitter = splitter
-  }
-
-  get insideArray(): boolean {
-    return this.#splitter.insideArray
   }
 
   /**
    * The next batch, or null at the end of the input. It never mixes records and invalid pieces, so that batches do
-   * not depend on how invalid pieces are handled. An error in the input is thrown after everything before it was
-   * returned.
+   * not depend on how invalid pieces are handled. With `until`, it ends at that offset. An error in the input is
+   * thrown after everything before it was returned.
    */
-  async next(limits: BatchLimits): Promise<RecordBatch | null> {
+  async next(limits: BatchLimits, until = Number.POSITIVE_INFINITY): Promise<RecordBatch | null> {
     let bytes = 2
     const pieces: InputPiece[] = []
     while (pieces.length < limits.maxRecords) {
-      const piece = await this.#peek(pieces.length > 0)
-      if (piece === null || (pieces.length > 0 && piece.kind !== pieces[0]?.kind)) break
+      // Most pieces are there already, and awaiting each would take longer than reading it.
+      if (this.#from >= this.#queue.length && !(await this.#fill(pieces.length > 0))) break
+      const piece = this.#queue[this.#from] as InputPiece
+      if (piece.end > until || (pieces.length > 0 && piece.kind !== pieces[0]?.kind)) break
       const size = piece.bytes.length + (pieces.length === 0 ? 0 : 1)
       if (pieces.length > 0 && bytes + size > limits.maxBytes) break
       bytes += size
@@ -65,42 +61,38 @@ export class Batcher {
     return pieces.length === 0 ? null : batchOf(pieces)
   }
 
-  /** Returns a batch to the input, so that it is cut again with smaller limits. */
-  putBack(batch: RecordBatch): void {
-    this.#queue = [...batch.records, ...batch.invalid, ...this.#queue.slice(this.#from)]
-    this.#from = 0
-  }
-
-  /** The next piece, without removing it. Null if the batch must end here. */
-  async #peek(isBegun: boolean): Promise<InputPiece | null> {
+  /** Reads until there is a piece. False if the batch must end here. */
+  async #fill(isBegun: boolean): Promise<boolean> {
     while (this.#from >= this.#queue.length) {
-      if (this.#ended) return null
-      const chunk = await this.#nextChunk(isBegun)
-      if (chunk === 'lingered') return null
-      this.#from = 0
-      this.#queue = []
+      if (this.#ended) return false
+      this.#arriving ??= this.#reader.next()
+      // It can fail while nothing waits for it. The next call throws the error.
+      this.#arriving.catch(() => {})
+      let pieces: InputPiece[] | null | 'lingered'
       try {
-        this.#queue = chunk.done ? this.#splitter.finish() : this.#splitter.push(chunk.value)
-        this.#ended = chunk.done === true
+        pieces = await this.#arrived(this.#arriving, isBegun)
       } catch (error) {
-        // The records before the error are sent first. The splitter throws the error again at the next call.
+        // The records before the error are sent first. The next call throws it.
         if (!isBegun) throw error
-        return null
+        return false
       }
+      if (pieces === 'lingered') return false
+      this.#arriving = null
+      this.#from = 0
+      this.#queue = pieces ?? []
+      this.#ended = pieces === null
     }
-    return this.#queue[this.#from] ?? null
+    return true
   }
 
-  async #nextChunk(isBegun: boolean): Promise<IteratorResult<Buffer> | 'lingered'> {
-    this.#arriving ??= this.#chunks.next()
-    const lingers = isBegun && this.#lingerMs !== null
+  async #arrived(
+    arriving: Promise<InputPiece[] | null>,
+    isBegun: boolean,
+  ): Promise<InputPiece[] | null | 'lingered'> {
+    if (!isBegun || this.#lingerMs === null) return await arriving
     const timer = new AbortController()
     try {
-      const chunk = await (lingers
-        ? Promise.race([this.#arriving, lingered(this.#lingerMs ?? 0, timer.signal)])
-        : this.#arriving)
-      if (chunk !== 'lingered') this.#arriving = null
-      return chunk
+      return await Promise.race([arriving, lingered(this.#lingerMs, timer.signal)])
     } finally {
       timer.abort()
     }
@@ -114,18 +106,19 @@ async function lingered(ms: number, signal: AbortSignal): Promise<'lingered'> {
 
 function batchOf(pieces: InputPiece[]): RecordBatch {
   const last = pieces.at(-1)!
+  const isValid = last.kind === 'record'
   return {
-    records: pieces.filter((piece) => piece.kind === 'record'),
-    invalid: pieces.filter((piece) => piece.kind === 'invalid'),
+    records: isValid ? (pieces as InputRecord[]) : [],
+    invalid: isValid ? [] : (pieces as InvalidPiece[]),
     end: last.end,
     linesBeforeEnd: last.linesBeforeEnd,
   }
 }
 
-/** The body of a batch: the bytes of the records, with brackets and commas. */
-export function bodyOf(batch: RecordBatch): Buffer {
+/** The body of records: their bytes, with brackets and commas. */
+export function bodyOf(records: readonly InputRecord[]): Buffer {
   const parts: Buffer[] = [openBracket]
-  for (const [index, record] of batch.records.entries()) {
+  for (const [index, record] of records.entries()) {
     if (index > 0) parts.push(comma)
     parts.push(record.bytes)
   }

@@ -10,9 +10,11 @@ export interface InputRecord {
   /** The offset just after it, where a resumed run continues, and the number of line breaks before that offset. */
   end: number
   linesBeforeEnd: number
+  /** The bytes of the input, if the record is converted from another format and they can be set aside. */
+  original?: Buffer
 }
 
-export interface InvalidPiece extends Omit<InputRecord, 'kind'> {
+export interface InvalidPiece extends Omit<InputRecord, 'kind' | 'original'> {
   kind: 'invalid'
   reason: string
 }
@@ -37,6 +39,20 @@ export interface Splitter {
   finish(): InputPiece[]
   /** True if the records are elements of an array. A resumed run needs it. */
   readonly insideArray: boolean
+}
+
+export interface PieceReader {
+  /** The unit that positions in messages count. */
+  unit: 'line' | 'row'
+  /** True if the records are elements of an array. A resumed run needs it. */
+  readonly insideArray: boolean
+  /** The header line of CSV, with its line break. Null: there is none. */
+  readonly headerLine: Buffer | null
+  /** Null at the end. Throws an error after everything before it was returned. */
+  next(): Promise<InputPiece[] | null>
+  /** Stored bytes up to the offset, for the progress. */
+  storedBytes(offset: number): number
+  close(): Promise<void>
 }
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })

@@ -2,7 +2,6 @@
  * Selects the splitter by the layout of the input. NDJSON is split by lines, so that an invalid line can be found and
  * skipped. Any other layout (an array, objects over several lines) is split by brackets.
  */
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import { fromTheStart, type InputPiece, type Splitter, type StartAt, whyNoRecord } from './input.ts'
 import { LineSplitter } from './line-splitter.ts'
 import { RecordSplitter } from './record-splitter.ts'
@@ -10,21 +9,11 @@ import { RecordSplitter } from './record-splitter.ts'
 /** The number of bytes from which the layout is detected. */
 const headBytes = 64 * 1024
 
-/** For a file, from an offset. The extension .ndjson or .jsonl determines the layout. */
-export function splitterForFile(file: string, start: StartAt): Splitter {
-  const isNamed = /\.(ndjson|jsonl)$/i.test(file)
-  return isNamed || hasLines(file) ? new LineSplitter(start) : new RecordSplitter(start, file)
-}
-
-function hasLines(file: string): boolean {
-  const fd = openSync(file, 'r')
-  try {
-    const head = Buffer.alloc(Math.min(headBytes, fstatSync(fd).size))
-    const read = readSync(fd, head, 0, head.length, 0)
-    return isLines(head.subarray(0, read), fstatSync(fd).size <= read) === true
-  } finally {
-    closeSync(fd)
-  }
+/** From an offset, by the beginning of the content. The extension .ndjson or .jsonl determines the layout. */
+export function splitterOf(name: string, head: Buffer, start: StartAt): Splitter {
+  const isNamed = /\.(ndjson|jsonl)(\.gz)?$/i.test(name)
+  const hasLines = isNamed || isLines(head, head.length < headBytes) === true
+  return hasLines ? new LineSplitter(start, name) : new RecordSplitter(start, name)
 }
 
 /** For an input that arrives in parts. Decides as soon as the first lines are available. */
@@ -57,7 +46,9 @@ export class StreamSplitter implements Splitter {
   }
 
   #choose(lines: boolean): Splitter {
-    this.#chosen = lines ? new LineSplitter(fromTheStart) : new RecordSplitter(fromTheStart, this.#name)
+    this.#chosen = lines
+      ? new LineSplitter(fromTheStart, this.#name)
+      : new RecordSplitter(fromTheStart, this.#name)
     return this.#chosen
   }
 }

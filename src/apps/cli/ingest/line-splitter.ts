@@ -7,7 +7,7 @@ import { fromTheStart, type InputPiece, type Splitter, type StartAt, whyNoRecord
 import { RecordSplitter } from './record-splitter.ts'
 
 /** A longer line is an error. */
-const maxLineBytes = 64 * 1024 * 1024
+const maxLineBytes = 16 * 1024 * 1024
 const lineBreak = 0x0a
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf])
 
@@ -17,13 +17,18 @@ export class LineSplitter implements Splitter {
   #held: Buffer = Buffer.alloc(0)
   #offset: number
   #lines: number
+  readonly #name: string
+  #failure: Failure | null = null
 
-  constructor(start: StartAt = fromTheStart) {
+  /** `name` is the name of the input in messages. */
+  constructor(start: StartAt = fromTheStart, name = 'the input') {
+    this.#name = name
     this.#offset = start.offset
     this.#lines = start.lines
   }
 
   push(chunk: Buffer): InputPiece[] {
+    if (this.#failure !== null) throw this.#failure
     const pieces: InputPiece[] = []
     const bytes = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk])
     let from = 0
@@ -38,15 +43,18 @@ export class LineSplitter implements Splitter {
     }
     this.#held = Buffer.from(bytes.subarray(from))
     if (this.#held.length > maxLineBytes) {
-      throw commandFailure(
-        `line ${this.#lines + 1} is longer than 64 MiB`,
+      // The lines before it are valid. They are returned, and the next call throws the error.
+      this.#failure = commandFailure(
+        `${this.#name}, line ${this.#lines + 1}: it is longer than ${maxLineBytes / 1024 / 1024} MiB; everything before it is accepted`,
         'the input must be a JSON object, an array of objects, or one object per line (NDJSON)',
       )
+      if (pieces.length === 0) throw this.#failure
     }
     return pieces
   }
 
   finish(): InputPiece[] {
+    if (this.#failure !== null) throw this.#failure
     const rest = this.#held
     this.#held = Buffer.alloc(0)
     return this.#takeLine(rest, 0)

@@ -20,7 +20,7 @@ import {
 } from './input.ts'
 
 /** A larger record is an error: a quotation mark or bracket is missing. */
-const maxRecordBytes = 64 * 1024 * 1024
+const maxRecordBytes = 16 * 1024 * 1024
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf])
 
 const quote = 0x22
@@ -181,7 +181,7 @@ export class RecordSplitter implements Splitter {
     if (this.#at - this.#recordStart > maxRecordBytes) {
       throw this.#wrong(
         this.#recordStart,
-        'it does not end within 64 MiB: a quotation mark or bracket is missing',
+        'it does not end within 16 MiB: a quotation mark or bracket is missing',
       )
     }
     return false

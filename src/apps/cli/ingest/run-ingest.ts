@@ -1,57 +1,20 @@
 /**
- * The work of `pipectl ingest`: input → records → batches → daemon, one batch at a time to preserve the order. The
- * new offset is saved after every 202. An interruption at any point neither loses nor duplicates a record.
+ * The work of `pipectl ingest`: sources → records → batches → daemon. Sources are sent one after another. Each has a
+ * state of its own, so that an interruption at any point neither loses nor duplicates a record.
  */
-import { appendFileSync, createReadStream, statSync } from 'node:fs'
 import type { Pipe } from '../../../contract/pipe.ts'
 import type { Client, PipeDetail } from '../../client/client.ts'
-import { ApiFailure, commandFailure, exitCodes, Failure, nothingToDoFailure } from '../../client/failure.ts'
-import { io } from '../io.ts'
+import { nothingToDoFailure } from '../../client/failure.ts'
 import { type IngestProgress, openIngestProgress } from '../progress.ts'
 import { tryingAgain } from '../retry.ts'
-import { Batcher, type BatchLimits, bodyOf, type RecordBatch } from './batcher.ts'
-import type { InvalidPiece } from './input.ts'
-import { StreamSplitter, splitterForFile } from './layout.ts'
-import {
-  idempotencyKey,
-  loadState,
-  newState,
-  type ResumeFile,
-  type ResumeState,
-  resumeFileOf,
-  saveState,
-} from './resume-state.ts'
+import type { BatchLimits } from './batcher.ts'
+import { loadState, newState, type ResumeFile, type ResumeState, resumeFileOf } from './resume-state.ts'
 import { sendBatch } from './send-batch.ts'
-
-export interface IngestSettings {
-  /** A file. Null: stdin. */
-  file: string | null
-  maxRecords: number | null
-  maxBytes: number
-  gzip: boolean
-  patienceMs: number
-  /** Sends a file again that was already sent completely. */
-  again: boolean
-  /** The file for invalid pieces. Null: the first invalid piece ends the run. */
-  skipInvalid: string | null
-  env: NodeJS.ProcessEnv
-  signal: AbortSignal
-}
-
-export interface IngestResult {
-  records: number
-  requests: number
-  /** Records that earlier runs of the same command sent. */
-  resumedAfter: number
-  /** Invalid pieces that were set aside. */
-  skipped: number
-}
+import type { IngestResult, IngestSettings } from './settings.ts'
+import { openFile, openSource, openStdin, type Source, type StoredSource } from './source.ts'
+import { SourceRun } from './source-run.ts'
 
 const defaultMaxRecords = 1000
-/** Further ones are only counted. */
-const maxNotes = 10
-/** Time without live input after which an incomplete batch is sent. */
-const lingerMs = 500
 
 /** `isNamedAlone`: the key can send to the pipe but cannot read it. */
 export type IngestTarget = Pick<Pipe, 'pipe_id' | 'pipe_name' | 'pipe_api_key_required'> & {
@@ -77,263 +40,135 @@ export async function runIngest(
   const maxRecords = Math.min(settings.maxRecords ?? defaultMaxRecords, perRequest)
   const limits = { maxRecords, maxBytes: settings.maxBytes }
   const origin = pipe.pipe_api_key_required ? null : (origins[0]?.origin_domain ?? 'http://localhost')
-  const resume = resumeFileOf(settings.file, client.url, pipe.pipe_id, settings.env)
-  const state = startingState(settings, resume, pipe, limits)
-  const input = openInput(settings, state)
-  const progress = openIngestProgress(input.totalBytes, state.offset)
-  const onWait = (reason: string, waitMs: number) => progress.note(tryingAgain(reason, waitMs))
+  let progress: IngestProgress | null = null
+  const onWait = (reason: string, waitMs: number) => progress?.note(tryingAgain(reason, waitMs))
+  const stored = await storedSources(settings, onWait)
+  progress = openIngestProgress(totalBytes(stored))
   const sending = { ...settings, origin, onWait }
-  const send: RunParts['send'] = (request) => sendBatch(client, pipe.pipe_id, request, sending)
-  return new IngestRun({ settings, limits, resume, state, input, progress, send }).run()
+  const run = new IngestRun({
+    settings,
+    limits,
+    progress,
+    stateOf: (source) => resumeFileOf(source, client.url, pipe.pipe_id, settings.env),
+    send: (request) => sendBatch(client, pipe.pipe_id, request, sending),
+    pipeName: pipe.pipe_name,
+  })
+  try {
+    return await run.all(stored)
+  } finally {
+    progress.end()
+    for (const source of stored) source.close()
+  }
+}
+
+async function storedSources(
+  { inputs, endpoint, env, signal, patienceMs }: IngestSettings,
+  onWait: (reason: string, waitMs: number) => void,
+): Promise<StoredSource[]> {
+  if (inputs.length === 0) return [openStdin()]
+  const sources: StoredSource[] = []
+  for (const input of inputs) {
+    if (input === '-') sources.push(openStdin())
+    else if (!input.startsWith('s3://')) sources.push(openFile(input))
+    else {
+      const { openS3 } = await import('./s3-source.ts')
+      sources.push(...(await openS3(input, { endpoint, env, signal, patienceMs, onWait })))
+    }
+  }
+  return sources
+}
+
+function totalBytes(sources: readonly StoredSource[]): number | null {
+  let total = 0
+  for (const { size } of sources) {
+    if (size === null) return null
+    total += size
+  }
+  return total
 }
 
 interface RunParts {
   settings: IngestSettings
   limits: BatchLimits
-  resume: ResumeFile
-  /** The progress in the input. Saved before and after each request that changes it. */
-  state: ResumeState
-  input: Input
   progress: IngestProgress
+  pipeName: string
+  stateOf(source: Source): ResumeFile
   send(request: { body: Buffer; key: string }): Promise<void>
 }
 
 class IngestRun {
   readonly #parts: RunParts
-  readonly #resumedAfter: number
-  #requests = 0
-  #skipped = 0
+  readonly #result: IngestResult = {
+    records: 0,
+    requests: 0,
+    resumedAfter: 0,
+    skipped: 0,
+    sources: 0,
+    sentBefore: 0,
+  }
 
   constructor(parts: RunParts) {
     this.#parts = parts
-    this.#resumedAfter = parts.state.records
   }
 
-  async run(): Promise<IngestResult> {
-    const { settings, state, input, progress } = this.#parts
-    if (this.#resumedAfter > 0) {
-      progress.note(`Continuing after record ${this.#resumedAfter}, which an earlier run sent.`)
+  async all(stored: readonly StoredSource[]): Promise<IngestResult> {
+    const result = this.#result
+    for (const one of stored) {
+      await this.#one(await openSource(one), stored.length === 1)
+      one.close()
     }
-    try {
-      this.#save()
-      await this.#sendAll()
-    } catch (error) {
-      throw settings.signal.aborted ? interrupted(settings.file, state) : error
-    } finally {
-      progress.end()
+    if (result.sentBefore === stored.length) {
+      throw nothingToDoFailure(
+        `all ${stored.length} files were sent to ${this.#parts.pipeName} before and have not changed`,
+        'add --again to send them once more',
+      )
     }
-    if (state.records === 0 && this.#skipped === 0) throw nothingToSend()
-    Object.assign(state, { offset: input.bytesRead(), insideArray: false, done: true })
-    this.#save()
-    return {
-      records: state.records - this.#resumedAfter,
-      requests: this.#requests,
-      resumedAfter: this.#resumedAfter,
-      skipped: this.#skipped,
-    }
+    if (result.records === 0 && result.skipped === 0 && result.resumedAfter === 0) throw nothingToSend()
+    return result
   }
 
-  async #sendAll(): Promise<void> {
-    const { limits, state, input, progress } = this.#parts
-    const { batcher } = input
-    for (let batch = await batcher.next(state); batch !== null; batch = await batcher.next(state)) {
-      if (batch.invalid.length > 0) this.#skip(batch.invalid)
-      else {
-        const error = await this.#trySend(batch)
-        if (error !== null && this.#tryHalve(batch, error)) continue
-        if (error !== null) this.#skipRejected(batch, error)
+  async #one(source: Source, isOnly: boolean): Promise<void> {
+    const { settings, limits, progress, pipeName, stateOf, send } = this.#parts
+    const result = this.#result
+    result.sources += 1
+    const resume = stateOf(source)
+    const earlier = settings.again ? null : loadState(resume, source)
+    if (earlier !== null && isComplete(earlier, source)) {
+      if (isOnly) {
+        throw nothingToDoFailure(
+          `${source.name} was sent to ${pipeName} before (${earlier.records} records, ${earlier.savedAt}) and has not changed`,
+          'add --again to send it once more',
+        )
       }
-      state.offset = batch.end
-      state.lines = batch.linesBeforeEnd
-      state.insideArray = batcher.insideArray
-      // The limits of the interrupted run were needed only for its unfinished batch.
-      if (this.#requests === 1 && this.#resumedAfter > 0) Object.assign(state, limits)
-      this.#save()
-      progress.update(state.offset, state.records)
+      result.sentBefore += 1
+      progress.sourceDone(source.size ?? 0)
+      return
     }
-  }
-
-  /** Returns the error if the batch was not accepted. */
-  async #trySend(batch: RecordBatch): Promise<unknown> {
-    const { resume, state, send } = this.#parts
-    const body = bodyOf(batch)
-    try {
-      await send({ body, key: idempotencyKey(resume, state, body) })
-    } catch (error) {
-      return error
-    }
-    this.#requests += 1
-    state.records += batch.records.length
-    return null
-  }
-
-  /** Returns a batch to the input to send it in halves. False: smaller batches would not help. */
-  #tryHalve(batch: RecordBatch, error: unknown): boolean {
-    const { settings, state, input } = this.#parts
-    if (batch.records.length === 1 || !helpsToHalve(error, settings)) return false
-    input.batcher.putBack(batch)
-    // Saved before smaller batches are sent, because a resumed run must cut the same batches.
-    state.maxRecords = Math.ceil(batch.records.length / 2)
-    this.#save()
-    return true
-  }
-
-  /** Sets aside the only record of a rejected batch. Throws any other error, with the records that it concerns. */
-  #skipRejected(batch: RecordBatch, error: unknown): void {
-    const { settings, limits, state, input } = this.#parts
-    const [record] = batch.records
-    if (settings.skipInvalid === null || record === undefined || !isRejected(error)) {
-      throw located(error, input.name, state, batch)
-    }
-    this.#skip([{ ...record, kind: 'invalid', reason: reasonOf(error) }])
-    Object.assign(state, limits)
-  }
-
-  #skip(invalid: readonly InvalidPiece[]): void {
-    const { progress, input } = this.#parts
-    const { skipInvalid } = this.#parts.settings
-    if (skipInvalid === null) throw invalidInput(input.name, invalid[0]!)
-    putAside(skipInvalid, invalid)
-    for (const { line, reason } of invalid.slice(0, Math.max(0, maxNotes - this.#skipped))) {
-      progress.note(`${input.name}, line ${line}: ${reason}`)
-    }
-    this.#skipped += invalid.length
-  }
-
-  #save(): void {
-    const { resume, settings, state } = this.#parts
-    saveState(resume, settings.file, state)
+    const state = stateFrom(earlier, source, limits, settings.again)
+    const run = new SourceRun({ settings, resume, state, source, progress, send, sent: result })
+    await run.run()
+    progress.sourceDone(source.size ?? 0)
   }
 }
 
-function startingState(
-  settings: IngestSettings,
-  resume: ResumeFile,
-  pipe: IngestTarget,
+function isComplete(state: ResumeState, source: Source): boolean {
+  return state.done && (!source.canGrow || state.offset === source.size)
+}
+
+/** If the file has grown since it was sent, the new part is cut with the current limits. */
+function stateFrom(
+  earlier: ResumeState | null,
+  source: Source,
   limits: BatchLimits,
+  again: boolean,
 ): ResumeState {
-  const earlier = settings.file === null || settings.again ? null : loadState(resume, settings.file)
-  if (earlier === null || settings.file === null) return newState(limits)
-  if (earlier.done && earlier.offset === statSync(settings.file).size) {
-    throw nothingToDoFailure(
-      `${settings.file} was sent to ${pipe.pipe_name} before (${earlier.records} records, ${earlier.savedAt}) and has not changed`,
-      'add --again to send it once more',
-    )
-  }
-  // The file has grown since it was sent. The new part is cut with the current limits.
-  return earlier.done ? { ...earlier, ...limits, done: false } : earlier
+  if (earlier === null) return newState(source, limits, again)
+  return earlier.done ? { ...earlier, ...limits, unfinished: null, done: false } : earlier
 }
 
-interface Input {
-  /** For messages. */
-  name: string
-  batcher: Batcher
-  /** Null: not known, for stdin. */
-  totalBytes: number | null
-  bytesRead(): number
-}
-
-function openInput(settings: IngestSettings, state: ResumeState): Input {
-  if (settings.file === null) {
-    return {
-      name: 'stdin',
-      batcher: new Batcher(io().stdin, new StreamSplitter('stdin'), lingerMs),
-      totalBytes: null,
-      bytesRead: () => state.offset,
-    }
-  }
-  const splitter = splitterForFile(settings.file, state)
-  const stream = createReadStream(settings.file, { start: state.offset, highWaterMark: 256 * 1024 })
-  const start = state.offset
-  return {
-    name: settings.file,
-    batcher: new Batcher(stream, splitter, null),
-    totalBytes: statSync(settings.file).size,
-    bytesRead: () => start + stream.bytesRead,
-  }
-}
-
-/**
- * One per line with the original bytes, so that the user can correct and send them. If the run is killed right after
- * this, the next one sets them aside again.
- */
-function putAside(file: string, invalid: readonly InvalidPiece[]): void {
-  const lines = invalid.map((piece) => Buffer.concat([piece.bytes, Buffer.from('\n')]))
-  appendFileSync(file, Buffer.concat(lines), { mode: 0o600 })
-}
-
-function invalidInput(name: string, piece: InvalidPiece): Failure {
-  if (looksLikeCsv(piece)) {
-    return commandFailure(
-      `${name}, line 1: ${piece.reason}. It looks like CSV, which pipectl does not read; nothing was sent`,
-      'convert it to one JSON object per line, for example with `mlr --icsv --ojsonl cat FILE`',
-    )
-  }
-  return commandFailure(
-    `${name}, line ${piece.line}: ${piece.reason}; everything before it is accepted`,
-    'correct that line and run the same command again (it continues there), or move such lines to another file with --skip-invalid FILE',
-  )
-}
-
-/** True for a first line of values separated by commas, semicolons or tabs, without JSON objects or arrays. */
-function looksLikeCsv({ line, bytes }: InvalidPiece): boolean {
-  return line === 1 && /^[^{}[\]]*[,;\t][^{}[\]]*$/.test(bytes.toString('utf8'))
-}
-
-/** True if smaller batches help: the body was too large, or an unknown record of it was rejected. */
-function helpsToHalve(error: unknown, settings: IngestSettings): boolean {
-  if (!(error instanceof ApiFailure)) return false
-  if (error.status === 413) return true
-  return isRejected(error) && (settings.skipInvalid !== null || typeof error.body.record_index !== 'number')
-}
-
-/** True if the daemon rejects the content of a record. Sending it again cannot help. */
-function isRejected(error: unknown): error is ApiFailure {
-  return error instanceof ApiFailure && ['invalid_payload', 'missing_required_fields'].includes(error.code)
-}
-
-function reasonOf(error: ApiFailure): string {
-  const { fields } = error.body
-  return Array.isArray(fields) ? `${error.message}: ${fields.join(', ')}` : error.message
-}
-
-/** Adds the records of the input that an error concerns. */
-function located(error: unknown, name: string, state: ResumeState, batch: RecordBatch): unknown {
-  if (!(error instanceof ApiFailure) || error.status === 401 || error.status === 404) return error
-  const { record_index: given } = error.body
-  const index = typeof given === 'number' ? given : batch.records.length === 1 ? 0 : null
-  const first = state.records + 1
-  const record = batch.records[index ?? 0]
-  const where = `${name}, line ${record?.line ?? state.lines + 1}`
-  if (index !== null && isRejected(error)) {
-    return new Failure(
-      error.exitCode,
-      `${where} (record ${first + index}): ${reasonOf(error)}; everything before record ${first} is accepted`,
-      `${error.hint}; or move such lines to another file with --skip-invalid FILE`,
-      error,
-    )
-  }
-  return new Failure(
-    error.exitCode,
-    `${where} (records ${first} to ${state.records + batch.records.length}): ${reasonOf(error)}`,
-    `${error.hint}; everything before record ${first} is accepted`,
-    error,
-  )
-}
-
-function interrupted(file: string | null, state: ResumeState): Failure {
-  return new Failure(
-    exitCodes.interrupted,
-    `interrupted after ${state.records} records were accepted`,
-    file === null
-      ? 'input from a pipe cannot be resumed: put it into a file and use -f'
-      : 'run the same command again to resume: nothing is sent twice',
-  )
-}
-
-function nothingToSend(): Failure {
+function nothingToSend() {
   return nothingToDoFailure(
     'the input has no record; nothing was sent',
-    'give JSON objects with -f FILE or on stdin',
+    'give records with a file, an s3:// address, or on stdin',
   )
 }

@@ -5,6 +5,7 @@ import type { Client, PipeDetail, Reply, SaveOptions } from '../../client/client
 import { Failure } from '../../client/failure.ts'
 import { fullName } from '../../client/workspace.ts'
 import { sayTransformCheck } from '../destinations/transform-options.ts'
+import { say } from '../terminal.ts'
 import type { Step } from './plan.ts'
 
 interface Plan {
@@ -58,17 +59,20 @@ async function executeStep(target: Target, step: Step): Promise<void> {
   if (step.kind === 'create-pipe') {
     const { body } = await client.call('createPipe', { body: { pipe_name: step.name, ...step.fields } })
     pipeIds.set(step.name, body.pipe_id)
+    sayToken(client, step.name, body.pipe_id, body.pipe_source_token)
     return
   }
   const pipe_id = pipeIds.get(step.name)
   if (pipe_id === undefined) throw new Error(`the plan changes pipe ${step.name} before it makes it`)
   const path = { pipe_id }
   switch (step.kind) {
-    case 'update-pipe':
-      await versions.change(pipe_id, (ifMatch) =>
+    case 'update-pipe': {
+      const { body } = await versions.change(pipe_id, (ifMatch) =>
         client.call('updatePipe', { path, body: step.fields, ifMatch }),
       )
+      sayToken(client, step.name, pipe_id, body.pipe_source_token)
       return
+    }
     case 'delete-pipe':
       await versions.change(pipe_id, (ifMatch) => client.call('deletePipe', { path, ifMatch }))
       return
@@ -86,6 +90,12 @@ async function executeStep(target: Target, step: Step): Promise<void> {
     default:
       await executeOnDestination(target, pipe_id, step)
   }
+}
+
+/** The token of a secret URL is in no other response. */
+function sayToken(client: Client, name: string, pipeId: string, token: string | undefined): void {
+  if (token === undefined) return
+  say(`Webhooks of pipe ${name} go to POST ${client.hookUrl(pipeId, token)} (the token is shown only now)`)
 }
 
 type OnDestination = Extract<Step, { kind: `${string}-destination` | 'set-status' }>

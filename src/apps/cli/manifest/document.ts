@@ -26,12 +26,15 @@ import { shapeFaults, validate } from '../../../contract/validate.ts'
 import type { DestinationBody } from '../../client/client.ts'
 import { destinationSettings } from '../../client/flag-fields.ts'
 import { splitPlace } from '../destinations/secrets.ts'
+import { type DeclaredSource, declaredSource } from './source.ts'
 import { referencesIn, rejectUnknownKeys, type YamlFile, type YamlPath } from './yaml-file.ts'
 
 export interface DeclaredPipe {
   name: string
-  /** Only the fields that the file mentions. */
+  /** Only the fields that the file mentions, without the source. */
   fields: PipeUpdate
+  /** Null: the pipe has none. Undefined: not mentioned. */
+  source: DeclaredSource | null | undefined
   limits: PipeLimits | null
   /** In lower case. Null: not mentioned. */
   origins: string[] | null
@@ -91,14 +94,25 @@ export function declaredPipes(file: YamlFile): DeclaredPipe[] {
 function declaredPipe(file: YamlFile, path: YamlPath, value: unknown): DeclaredPipe {
   if (!isObject(value)) throw file.fault(path, 'a pipe must be a mapping', 'e.g. - pipe_name: orders')
   rejectUnknownKeys(file, path, pipeKeys, value)
-  const { limits, allowed_origins: origins, destinations, pipe_status: status, ...rest } = value
-  reject(file, path, shapeFaults(PipeCreate, rest))
+  const { limits, allowed_origins: origins, destinations, pipe_status: status, pipe_source, ...rest } = value
+  const { source, checked } = declaredSource(file, [...path, 'pipe_source'], pipe_source)
+  reject(
+    file,
+    path,
+    shapeFaults(PipeCreate, pipe_source === undefined ? rest : { ...rest, pipe_source: checked }),
+  )
   if (status !== undefined) reject(file, [...path, 'pipe_status'], shapeFaults(pipeStatus, status))
-  const { pipe_name: name, ...fields } = rest
+  const { pipe_name: name, ...given } = rest
+  const { pipe_source_headers: headers } = given
+  // Stored in lower case.
+  const fields = Array.isArray(headers)
+    ? { ...given, pipe_source_headers: headers.map((one) => String(one).toLowerCase()) }
+    : given
   return {
     name: String(name),
     fields:
       status === undefined ? fields : { ...fields, pipe_status: status === 'paused' ? 'paused' : 'active' },
+    source: pipe_source === undefined ? undefined : source,
     limits: limits === undefined ? null : declaredLimits(file, [...path, 'limits'], limits),
     origins: origins === undefined ? null : declaredOrigins(file, [...path, 'allowed_origins'], origins),
     destinations:

@@ -10,6 +10,7 @@ import { filledUrl } from '../../../contract/secret-url.ts'
 import type { ShownTransform } from '../../../contract/transform.ts'
 import type { PipeDetail } from '../../client/client.ts'
 import { yamlText } from '../yaml-text.ts'
+import { exportedSource } from './source.ts'
 
 /** YAML text for `apply`, and the variables that it refers to. */
 export function exportYaml(
@@ -20,7 +21,7 @@ export function exportYaml(
   const pipes = details.map((detail) => {
     const { limits, allowed_origins: origins, destinations } = detail
     return {
-      ...exportedPipe(detail.pipe),
+      ...exportedPipe(detail.pipe, variables),
       ...(limits === null ? {} : { limits: withoutNulls(limits) }),
       ...(origins.length === 0 ? {} : { allowed_origins: origins.map((one) => one.origin_domain) }),
       ...(destinations.length === 0
@@ -36,8 +37,16 @@ export function exportYaml(
   return { yaml: yamlText(document, onTerminal), variables }
 }
 
-function exportedPipe(pipe: Pipe): Record<string, unknown> {
-  const { pipe_id: _, pipe_created_ts: __, pipe_updated_ts: ___, pipe_name, pipe_status, ...fields } = pipe
+function exportedPipe(pipe: Pipe, variables: string[]): Record<string, unknown> {
+  const {
+    pipe_id: _,
+    pipe_created_ts: __,
+    pipe_updated_ts: ___,
+    pipe_name,
+    pipe_status,
+    pipe_source,
+    ...fields
+  } = pipe
   const defaults = new Map<string, unknown>(Object.entries(pipeDefaults))
   const changed = Object.entries(fields).filter(
     ([key, value]) => !isDeepStrictEqual(value, defaults.get(key)),
@@ -46,20 +55,18 @@ function exportedPipe(pipe: Pipe): Record<string, unknown> {
     pipe_name,
     ...(pipe_status === 'active' ? {} : { pipe_status }),
     ...Object.fromEntries(changed),
+    ...(pipe_source === null
+      ? {}
+      : { pipe_source: exportedSource(pipe_source, references([pipe_name], variables)) }),
   }
 }
 
 /** `${…}` with a separate variable for each secret. */
 type Reference = (...keys: string[]) => string
 
-function exportedDestination(
-  pipeName: string,
-  destination: Destination,
-  variables: string[],
-): Record<string, unknown> {
-  const reference: Reference = (...keys) => {
-    const words = [pipeName, destination.destination_name, ...keys]
-    const name = words
+function references(owner: readonly string[], variables: string[]): Reference {
+  return (...keys) => {
+    const name = [...owner, ...keys]
       .join('_')
       .toUpperCase()
       .replace(/[^A-Z0-9]+/g, '_')
@@ -70,6 +77,14 @@ function exportedDestination(
     variables.push(variable)
     return `\${${variable}}`
   }
+}
+
+function exportedDestination(
+  pipeName: string,
+  destination: Destination,
+  variables: string[],
+): Record<string, unknown> {
+  const reference = references([pipeName, destination.destination_name], variables)
   const {
     destination_name,
     flush,

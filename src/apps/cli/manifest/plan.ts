@@ -8,12 +8,13 @@ import { isDeepStrictEqual } from 'node:util'
 import { wholeColumn } from '../../../contract/column-rules.ts'
 import type { Destination, DestinationStatus } from '../../../contract/destination.ts'
 import { redactedConfig } from '../../../contract/destination-secrets.ts'
-import type { PipeLimits, PipeUpdate } from '../../../contract/pipe.ts'
+import type { Pipe, PipeLimits, PipeUpdate } from '../../../contract/pipe.ts'
 import { isSameServer } from '../../../contract/secret-server.ts'
 import type { DestinationBody, DestinationPatch, PipeDetail } from '../../client/client.ts'
 import { describeTarget, kindOf } from '../../client/workspace.ts'
 import type { DeclaredDestination, DeclaredPipe } from './document.ts'
 import { matchDestinations, unnamedMatches } from './match.ts'
+import { sourceChange } from './source.ts'
 
 /** An action on a pipe. `name` identifies the pipe, which may not have an id yet. */
 export type Step = { name: string; summary: string } & (
@@ -44,7 +45,7 @@ export function planSteps(
   const steps = declared.flatMap((pipe) => {
     const detail = existing.find((one) => one.pipe.pipe_name === pipe.name) ?? null
     return [
-      ...pipeSteps(pipe, detail),
+      ...pipeSteps(pipe, detail, options),
       ...originSteps(pipe, detail, options),
       ...destinationSteps(pipe, detail, options),
     ]
@@ -77,22 +78,23 @@ export function extras(declared: readonly DeclaredPipe[], existing: readonly Pip
   return pruned.filter(destroys).map((step) => step.summary.replace(/^- /, ''))
 }
 
-function pipeSteps(pipe: DeclaredPipe, detail: PipeDetail | null): Step[] {
-  const { name } = pipe
+function pipeSteps(pipe: DeclaredPipe, detail: PipeDetail | null, options: PlanOptions): Step[] {
+  const { name, source } = pipe
   const steps: Step[] = []
   if (detail === null) {
-    const { pipe_status: status, ...fields } = pipe.fields
+    const { pipe_status: status, ...own } = pipe.fields
+    const fields = source
+      ? { ...own, pipe_source: source.given({ secrets: true, keys: source.secretKeys }) }
+      : own
     steps.push({ kind: 'create-pipe', name, fields, summary: `+ pipe ${name}` })
     if (status === 'paused') {
       const summary = `~ pipe ${name}: pipe_status paused`
       steps.push({ kind: 'update-pipe', name, fields: { pipe_status: status }, summary })
     }
   } else {
-    const changed = changes(pipe.fields, detail.pipe)
-    if (changed.length > 0) {
-      const fields: PipeUpdate = Object.fromEntries(changed.map((one) => [one.key, one.to]))
-      steps.push({ kind: 'update-pipe', name, fields, summary: `~ pipe ${name}: ${describe(changed)}` })
-    }
+    const { fields, parts } = pipeEdit(pipe, detail.pipe, options.updateSecrets)
+    if (parts.length > 0)
+      steps.push({ kind: 'update-pipe', name, fields, summary: `~ pipe ${name}: ${parts.join(', ')}` })
   }
   if (pipe.limits !== null) {
     const changed = changes(pipe.limits, detail?.limits ?? {})
@@ -102,6 +104,21 @@ function pipeSteps(pipe: DeclaredPipe, detail: PipeDetail | null): Step[] {
     }
   }
   return steps
+}
+
+function pipeEdit(
+  { fields: own, source }: DeclaredPipe,
+  stored: Pipe,
+  updateSecrets: boolean,
+): { fields: PipeUpdate; parts: string[] } {
+  const changed = changes(own, stored)
+  const fields: PipeUpdate = Object.fromEntries(changed.map((one) => [one.key, one.to]))
+  const parts = changed.length > 0 ? [describe(changed)] : []
+  if (source === null && stored.pipe_source !== null)
+    return { fields: { ...fields, pipe_source: null }, parts: [...parts, 'pipe_source removed'] }
+  const change = source ? sourceChange(source, stored.pipe_source, updateSecrets) : null
+  if (change === null) return { fields, parts }
+  return { fields: { ...fields, pipe_source: change.given }, parts: [...parts, change.words] }
 }
 
 function originSteps(pipe: DeclaredPipe, detail: PipeDetail | null, options: PlanOptions): Step[] {
