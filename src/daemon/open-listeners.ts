@@ -22,13 +22,13 @@ import { surfaces } from '../api/surfaces.ts'
 import type { ListenerCertificate } from '../api/tls/listener-certificate.ts'
 import { targetFault, unavailableFault } from '../destinations/drivers.ts'
 import { isPrivateDenied } from '../destinations/guards.ts'
+import { tablesDirOf } from '../destinations/sqlite/files.ts'
+import { QueryProcesses } from '../destinations/sqlite/query-processes.ts'
 import type { Ingest } from '../ingest/accept.ts'
 import type { ClientIp } from '../ingest/client-ip.ts'
 import type { IngestObserved } from '../ingest/observed.ts'
 import type { BodyMemory } from '../ingest/shared-counters.ts'
 import type { Actor } from '../metadata/audit.ts'
-import { tablesDirOf } from '../destinations/sqlite/files.ts'
-import { QueryProcesses } from '../destinations/sqlite/query-processes.ts'
 import { Passwords } from '../metadata/password-hash.ts'
 import { type MetricsServer, openMetrics } from '../observe/metrics/server.ts'
 import { endsWithin } from '../platform/deadline.ts'
@@ -112,7 +112,11 @@ export async function openServer(
   parts.changes.subscribe(async (change) => {
     if ('apiKeyId' in change && change.isRevoked) tails.accessChanged(change)
   })
-  const v1 = [...routesOf({ ...parts, passwords, serviceFacts, tableQueries, usersChanged }, log), tails.route, ...services]
+  const v1 = [
+    ...routesOf({ ...parts, passwords, serviceFacts, tableQueries, usersChanged }, log),
+    tails.route,
+    ...services,
+  ]
   const dashboard = openDashboard(settings, { ...parts, passwords, hasTls, usersChanged, urls }, v1, log)
   const server = await openHttpServer({
     engine,
