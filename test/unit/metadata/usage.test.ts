@@ -250,3 +250,26 @@ t.test('totals are counted once, whoever counts them and whatever they know', as
   t.match(marks.get(pipeId), { messages: 12, records: 24, bytes: 120 })
   t.match(marks.get(otherId), { messages: 1 })
 })
+
+t.test('rejected webhooks add up by reason, within the hours and the pipe asked for', async (t) => {
+  const metadata = await open(t)
+  const workspaceId = await newWorkspace(metadata, 'default')
+  const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'hooks')
+  const rejected = (hourMs: number, rejectedHooks: IngestCounts['rejectedHooks']) =>
+    metadata.usage.addIngest([counts(pipeId, hourMs, { rejectedHooks })], [])
+  await rejected(noon, { wrong_signature: 2, malformed: 1 })
+  await rejected(noon, { wrong_signature: 3 })
+  await rejected(noon - 30 * hour, { wrong_token: 7 })
+  const found = (firstMs: number, id = workspaceId) =>
+    metadata.usage.rejectedHooks({ workspaceId: id, pipeId }, firstMs, noon)
+  t.strictSame(await found(noon), { wrong_signature: 5, malformed: 1 })
+  t.strictSame(await found(noon - 30 * hour), { wrong_signature: 5, malformed: 1, wrong_token: 7 })
+  t.strictSame(await found(noon, await newWorkspace(metadata, 'other')), {}, 'another workspace sees none')
+  const usage = await metadata.usage.byPipe(workspaceId, noon - 23 * hour)
+  t.strictSame(usage[pipeId]?.rejected_hooks, { wrong_signature: 5, malformed: 1 })
+  await metadata.usage.prune(noon)
+  t.strictSame(await found(noon - 30 * hour), { wrong_signature: 5, malformed: 1 }, 'old hours are removed')
+  await metadata.pipes.delete({ workspaceId, pipeId })
+  await rejected(noon, { malformed: 1 })
+  t.strictSame(await found(noon), {}, 'counts of a deleted pipe are dropped')
+})
