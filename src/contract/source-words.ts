@@ -63,7 +63,7 @@ export const sourceFacts = {
   standard_webhooks: {
     title: 'Standard Webhooks',
     summary: 'Svix and every provider that signs like standardwebhooks.com.',
-    guide: 'webhooks.md',
+    guide: 'webhooks-standard.md',
     secrets: 'entered',
     secretLabel: 'Signing secret',
     secretHint: 'whsec_… of the endpoint.',
@@ -73,7 +73,7 @@ export const sourceFacts = {
   stripe: {
     title: 'Stripe',
     summary: 'Events of Stripe.',
-    guide: 'webhooks.md',
+    guide: 'webhooks-stripe.md',
     secrets: 'entered',
     secretLabel: 'Signing secret',
     secretHint: 'whsec_… of the endpoint.',
@@ -82,7 +82,7 @@ export const sourceFacts = {
   github: {
     title: 'GitHub',
     summary: 'Webhooks of a repository, an organization or an app.',
-    guide: 'webhooks.md',
+    guide: 'webhooks-github.md',
     secrets: 'entered',
     secretLabel: 'Secret',
     secretHint: 'The secret that was entered in the settings of the webhook.',
@@ -91,7 +91,7 @@ export const sourceFacts = {
   shopify: {
     title: 'Shopify',
     summary: 'Webhooks of a shop or an app.',
-    guide: 'webhooks.md',
+    guide: 'webhooks-shopify.md',
     secrets: 'entered',
     secretLabel: 'Client secret',
     secretHint: 'The client secret of the app, or the signing secret below the webhooks of the shop.',
@@ -100,7 +100,7 @@ export const sourceFacts = {
   slack: {
     title: 'Slack',
     summary: 'Events, interactions and slash commands of an app.',
-    guide: 'webhooks.md',
+    guide: 'webhooks-slack.md',
     secrets: 'entered',
     secretLabel: 'Signing secret',
     secretHint: 'The signing secret of the app.',
@@ -109,7 +109,7 @@ export const sourceFacts = {
   twilio: {
     title: 'Twilio',
     summary: 'Messages, calls and status callbacks.',
-    guide: 'webhooks.md',
+    guide: 'webhooks-twilio.md',
     secrets: 'entered',
     secretLabel: 'Auth token',
     secretHint: 'The auth token of the account.',
@@ -127,7 +127,7 @@ export const sourceFacts = {
   hmac: {
     title: 'Other HMAC signature',
     summary: 'Any provider that signs the body with a shared secret.',
-    guide: 'webhooks.md',
+    guide: 'webhooks-other.md',
     secrets: 'entered',
     secretLabel: 'Secret',
     secretHint: 'The shared secret. Its UTF-8 bytes are the key.',
@@ -192,7 +192,7 @@ export const sourceFacts = {
   secret_url: {
     title: 'Secret URL',
     summary: 'For providers that sign nothing: the address has a token that only the provider knows.',
-    guide: 'webhooks.md',
+    guide: 'webhooks-other.md',
     secrets: 'generated',
     secretLabel: 'Token',
     secretHint: 'The daemon makes it and shows it once, in the response to the request that asked for it.',
@@ -201,7 +201,7 @@ export const sourceFacts = {
   basic: {
     title: 'User and password',
     summary: 'Providers that sign nothing but send an Authorization: Basic header.',
-    guide: 'webhooks.md',
+    guide: 'webhooks-other.md',
     secrets: 'entered',
     secretLabel: 'Password',
     secretHint: 'The password in the address that is entered at the provider.',

@@ -288,10 +288,8 @@ export interface DestinationDescriptor<Spec extends DestinationSpec = Destinatio
    * with columns.
    */
   columnFaults?(columns: readonly ColumnMapping[], config: Spec['config']): [path: string, message: string][]
-  /**
-   * Names the table in the audit log. Only for types with a table, whose drivers have `infer`.
-   */
-  tablePlace?(config: Spec['config']): { readonly table: string } & Readonly<Record<string, string>>
+  /** The config keys that name the table, for the audit log. Only for types with a table, whose drivers have `infer`. */
+  readonly tableKeys?: readonly string[]
   /** Why this service cannot have destinations of the type, whatever their config, as a fault of a key. */
   unavailable?(settings: DriverSettings): [key: string, message: string] | null
   /** The hosts to dial, with the config key that names each. Empty if the egress policy does not apply. */

@@ -40,8 +40,8 @@ export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) 
             newDestination({ ...given, destination_type: body.destination_type }, checkTarget, filterFault),
           )
     const spec = specOf({ workspaceId, pipe }, destination, destination.pinnedKey)
-    const place = descriptorOf(spec.type).tablePlace?.(spec.config)
-    if (place !== undefined) return { spec, place }
+    const { tableKeys } = descriptorOf(spec.type)
+    if (tableKeys !== undefined) return { spec, place: textsOf(spec.config, tableKeys) }
     throw validationError({ destination_id: `Only ${typesWith('isDatabase')} have a table.` })
   }
   return {
@@ -56,13 +56,17 @@ export function tableInferenceUseCases({ metadata, trials, checkTarget }: Deps) 
         addColumns: body.add_columns ?? false,
         dedupe: dedupeOf(body),
       }
-      const work = async () => (await trials.infer(spec, request)) ?? noResponse(place.table, request)
+      const work = async () => (await trials.infer(spec, request)) ?? noResponse(String(place.table), request)
       if (!request.createTable && !request.addColumns) return await work()
       const id = pipe.pipe_id
       const command = { workspaceId, operation: 'inferTable', resourceId: id, pipeId: id }
       return await audited(metadata.audit, { ...command, facts: place }, work, outcomeOf)
     },
   }
+}
+
+function textsOf(config: object, keys: readonly string[]): Record<string, string> {
+  return Object.fromEntries(keys.map((key) => [key, String(Reflect.get(config, key))]))
 }
 
 /** The executed statements, for the audit log. */

@@ -24,7 +24,7 @@ export const database: DestinationDescriptor<DatabaseSpec> = {
     return faults
   },
   columnFaults: (columns, { dialect }) => tableColumnFaults(columns, dialect),
-  tablePlace: ({ host, database, table }) => ({ host, database, table }),
+  tableKeys: ['host', 'database', 'table'],
   targets: ({ host, port, database }) => [{ key: 'host', host, port, database }],
   // Drivers stop a statement earlier by themselves.
   attemptLimitMs: () => 60_000,

@@ -15,7 +15,7 @@ export const sqlite: DestinationDescriptor<SqliteSpec> = {
     return name === markTableName ? [['table', `must not be ${markTableName}`]] : []
   },
   columnFaults: (columns) => tableColumnFaults(columns, 'sqlite'),
-  tablePlace: ({ file, table }) => ({ file, table }),
+  tableKeys: ['file', 'table'],
   unavailable: ({ tables = null }) =>
     tables !== null
       ? null
