@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- ingest delivery beside cluster lanes listing parquet scale scanner written] [--program PATH] [--before PATH]`: speed of the built
+ * `npm run bench [-- backfill ingest delivery beside cluster lanes listing parquet scale scanner written] [--program PATH] [--before PATH]`: speed of the built
  * daemon, each figure from a fresh data directory on this machine, with its own load generator beside it. Prints tables; asserts
  * nothing. `--program` names another build's bin/pipectl.js, to compare two with the same load and records; `--before` one
  * that is measured beside this one.
@@ -10,6 +10,7 @@ import { parseArgs } from 'node:util'
 import { generator } from './load.ts'
 
 const benches: Record<string, () => Promise<string>> = {
+  backfill: async () => (await import('./backfill.ts')).benchBackfill(),
   ingest: async () => (await import('./ingest.ts')).benchIngest(),
   delivery: async () => (await import('./delivery.ts')).benchDelivery(),
   beside: async () => (await import('./beside.ts')).benchBeside(),
