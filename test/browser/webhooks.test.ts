@@ -226,6 +226,8 @@ t.test(
     t.ok(await save.isDisabled(), 'nothing has changed')
     await fieldOf(page, 'Prefix').fill('v1=')
     await fieldOf(page, 'Delivery id header').fill('x-id')
+    const words = 'pipes update changed --source hmac --source-set prefix=v1= --source-set id_header=x-id'
+    t.match(await page.locator('details', { hasText: 'Copy as CLI' }).first().textContent(), words)
     await save.click()
     await until('it is stored', async () => (await source())?.prefix === 'v1=')
     await fieldOf(page, 'Delivery id header').fill('')

@@ -13,6 +13,7 @@ import {
   quoted,
   tryTransformCommand,
 } from '../../../src/apps/client/cli-twin.ts'
+import { addSecretCommand, removeSecretCommand, sourceCommand } from '../../../src/apps/client/source-twin.ts'
 import { geoFieldKeys, type PipeLimits, pipeDefaults } from '../../../src/contract/pipe.ts'
 import type { GivenTransform } from '../../../src/contract/transform.ts'
 
@@ -68,6 +69,14 @@ t.test('the twins of every change are commands that there are', async (t) => {
   const lines = [
     command('pipes', 'create', 'orders', ...pipeOptions({ ...pipeDefaults, ...geo })),
     command('pipes', 'update', 'orders', ...pipeOptions({ pipe_add_ingest_ts: false })),
+    sourceCommand('orders', {
+      pipe_source: { type: 'hmac', secrets: ['x'], header: 'x-sig', verify_token: 'x', id_header: null },
+      pipe_source_headers: ['user-agent'],
+      pipe_source_raw: true,
+    }),
+    sourceCommand('orders', { pipe_source: null, pipe_source_headers: [] }),
+    addSecretCommand('orders'),
+    removeSecretCommand('orders', 'oldest'),
     command('pipes', 'pause', 'orders'),
     command('pipes', 'delete', 'orders', '--yes'),
     command('limits', 'set', 'orders', ...limitWords(limits)),
@@ -162,4 +171,21 @@ t.test('trying a transform: the stored one by its name, what else needs its salt
   t.equal(tried(unnamed, same), 'id')
   t.equal(tried(unnamed, { filter: 'false', map: mask }), `orders --filter false ${step} ${secret}`)
   t.end()
+})
+
+t.test('the command for a source has its settings and headers, and no secret', async (t) => {
+  const secret = 'a secret value'
+  const line = sourceCommand('orders', {
+    pipe_source: { type: 'hmac', secrets: [secret], header: 'x-sig', verify_token: secret, id_header: null },
+    pipe_source_headers: ['user-agent', 'x-topic'],
+    pipe_source_raw: false,
+  })
+  t.equal(
+    line,
+    'pipectl pipes update orders --source hmac --source-set header=x-sig --source-header user-agent --source-header x-topic --no-source-raw',
+  )
+  t.equal(
+    sourceCommand('orders', { pipe_source: null, pipe_source_headers: [] }),
+    'pipectl pipes update orders --source none --source-header none',
+  )
 })

@@ -14,8 +14,7 @@ interface ConfirmProps {
   /** The button's label: a verb for the action. */
   confirmLabel: string
   isDanger?: boolean
-  /** The equivalent command. Empty: there is none. */
-  command?: string
+  command: string
   run: () => Promise<unknown>
   onClose: () => void
 }
@@ -26,7 +25,7 @@ export function Confirm({
   children,
   confirmLabel,
   isDanger = true,
-  command = '',
+  command,
   run,
   onClose,
 }: ConfirmProps) {
@@ -60,7 +59,7 @@ export function Confirm({
           Cancel
         </Button>
       </div>
-      {command === '' ? null : <CliTwin command={command} />}
+      <CliTwin command={command} />
     </Dialog>
   )
 }

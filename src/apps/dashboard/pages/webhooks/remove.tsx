@@ -1,6 +1,7 @@
 /** Ends the webhooks into a pipe. */
 import { useState } from 'react'
 import type { Pipe } from '../../../../contract/pipe.ts'
+import { sourceCommand } from '../../../client/source-twin.ts'
 import { api } from '../../data/api.ts'
 import type { Versioned } from '../../data/if-unchanged.ts'
 import { useChange } from '../../data/queries.ts'
@@ -16,6 +17,7 @@ export function RemoveSource({ seen }: { seen: Versioned<Pipe> }) {
   const remove = useChange((ifMatch: string | null) =>
     api.call('updatePipe', { path, body: { pipe_source: null }, ifMatch }),
   )
+  const twin = sourceCommand(seen.stored.pipe_name, { pipe_source: null })
   return (
     <Section title="Stop accepting webhooks">
       <p>The address then responds with 404, and the secrets are deleted. Records are not affected.</p>
@@ -28,12 +30,13 @@ export function RemoveSource({ seen }: { seen: Versioned<Pipe> }) {
         <ConfirmDelete
           title="Stop accepting webhooks?"
           confirmLabel="Stop webhooks"
+          command={twin}
           seen={seen}
           part={sourcePart}
           read={() => readPipe(path.pipe_id)}
           remove={async (ifMatch) => {
             await remove.mutateAsync(ifMatch)
-            say('This pipe no longer accepts webhooks.')
+            say('This pipe no longer accepts webhooks.', twin)
           }}
           onClose={() => setAsking(false)}
         >

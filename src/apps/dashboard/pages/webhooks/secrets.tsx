@@ -3,6 +3,7 @@ import { type ReactNode, useState } from 'react'
 import type { Pipe } from '../../../../contract/pipe.ts'
 import type { PipeSource, PipeSourceGiven, SourceSecret } from '../../../../contract/pipe-source.ts'
 import { maxSecrets, sourceWords } from '../../../../contract/source-words.ts'
+import { addSecretCommand, removeSecretCommand } from '../../../client/source-twin.ts'
 import type { Versioned } from '../../data/if-unchanged.ts'
 import { useChange } from '../../data/queries.ts'
 import { Confirm } from '../../ui/confirm.tsx'
@@ -10,7 +11,7 @@ import { Button, formStyles } from '../../ui/controls.tsx'
 import { FailureNotice, fieldErrors } from '../../ui/failure.tsx'
 import { TextField } from '../../ui/fields.tsx'
 import { FormActions } from '../../ui/form-actions.tsx'
-import { Section, Soft, Table } from '../../ui/layout.tsx'
+import { CliTwin, Section, Soft, Table } from '../../ui/layout.tsx'
 import { Ago, exactTime } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { changeSource } from './source-change.ts'
@@ -47,6 +48,7 @@ function Entered(props: Props) {
   const add = useSecretsChange(props)
   const errors = Object.entries(fieldErrors(add.error)).filter(([path]) => path.startsWith('pipe_source'))
   const isFull = source.secrets.length >= maxSecrets
+  const pipeName = props.seen.stored.pipe_name
   return (
     <Section title="Secrets">
       <Soft>
@@ -65,7 +67,7 @@ function Entered(props: Props) {
             {
               onSuccess: () => {
                 setSecret('')
-                say('The secret was added.')
+                say('The secret was added.', addSecretCommand(pipeName))
               },
             },
           )
@@ -90,6 +92,7 @@ function Entered(props: Props) {
             Add secret
           </Button>
         </FormActions>
+        {secret === '' ? null : <CliTwin command={addSecretCommand(pipeName)} />}
       </form>
     </Section>
   )
@@ -124,6 +127,7 @@ function Addresses(props: Props) {
         </Button>
       </div>
       <FailureNotice failure={add.error} />
+      <CliTwin command={addSecretCommand(props.seen.stored.pipe_name)} />
     </Section>
   )
 }
@@ -161,6 +165,7 @@ function SecretTable(props: Props & { noun: string; children: ReactNode }) {
         <Confirm
           title={`Remove the ${noun} of ${exactTime(removing.set_ts)}?`}
           confirmLabel={`Remove the ${noun}`}
+          command={removeSecretCommand(props.seen.stored.pipe_name, removing.secret_id)}
           run={async () => {
             const { secret_id: id } = removing
             await remove.mutateAsync({ kept: source.secrets.filter((one) => one.secret_id !== id) })

@@ -6,6 +6,7 @@ import {
   sourceFields,
   sourceWords,
 } from '../../../../contract/source-words.ts'
+import { sourceCommand } from '../../../client/source-twin.ts'
 import { api } from '../../data/api.ts'
 import type { Versioned } from '../../data/if-unchanged.ts'
 import { Button, formStyles } from '../../ui/controls.tsx'
@@ -14,7 +15,7 @@ import type { FieldErrors } from '../../ui/failure.tsx'
 import { Check, TextArea, TextField } from '../../ui/fields.tsx'
 import { Fold } from '../../ui/fold.tsx'
 import { FormActions } from '../../ui/form-actions.tsx'
-import { Code, Notice, Soft } from '../../ui/layout.tsx'
+import { CliTwin, Code, Notice, Soft } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { ConfigFields, errorOf } from '../destination/config-field.tsx'
 import { formField, isChanged } from '../destination/fields.ts'
@@ -45,7 +46,7 @@ export function SourceForm(props: Props) {
       return { stored: reply.body.pipe, etag: reply.etag, reply: reply.body }
     },
     onSaved: (reply) => {
-      say(`Webhooks into ${reply.pipe.pipe_name} saved.`)
+      say(`Webhooks into ${reply.pipe.pipe_name} saved.`, twin)
       onSaved(reply.pipe_source_token ?? null)
     },
   })
@@ -53,7 +54,9 @@ export function SourceForm(props: Props) {
   const isNew = stored.pipe_source?.type !== type
   const { title, summary } = sourceWords(type)
   const replaced = isNew && stored.pipe_source !== null ? sourceWords(stored.pipe_source.type).title : null
-  const hasChanged = Object.keys(sourceChange(stored, draft)).length > 0
+  const wanted = sourceChange(stored, draft)
+  const hasChanged = Object.keys(wanted).length > 0
+  const twin = sourceCommand(stored.pipe_name, wanted)
   return (
     <form className={formStyles.form} onSubmit={submitting(form.submit)} noValidate>
       <Step
@@ -103,6 +106,7 @@ export function SourceForm(props: Props) {
           </Button>
         )}
       </FormActions>
+      {hasChanged ? <CliTwin command={twin} /> : null}
     </form>
   )
 }
