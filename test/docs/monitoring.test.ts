@@ -89,7 +89,8 @@ t.test('metrics.md lists what a daemon with lanes of all kinds exposes, and noth
   t.teardown(() => daemon.close())
   const sink = await startHttpSink()
   t.teardown(() => sink.stop())
-  const pipeId = await daemon.createPipe({ pipe_name: 'measured' })
+  const pipe_source = { type: 'github', secrets: ['its secret'] }
+  const pipeId = await daemon.createPipe({ pipe_name: 'measured', pipe_source })
   const database = { host: '127.0.0.1', port: 9, database: 'x', username: 'x', password: 'x', table: 'x' }
   const kinds: [string, Record<string, unknown>][] = [
     ['destination_http_endpoint', { url: sink.url }],
@@ -103,6 +104,7 @@ t.test('metrics.md lists what a daemon with lanes of all kinds exposes, and noth
     await daemon.createDestination(pipeId, { destination_type, destination_config })
   await daemon.ingest(pipeId, { a: 1 })
   await daemon.api('POST', `/v1/ingest/${pipeId}`, 'not JSON')
+  await daemon.api('POST', `/v1/hooks/${pipeId}`, { unsigned: 1 })
   const look = async () => (await fetch(daemon.metricsUrl)).text()
   await until('attempts were made', async () => /attempt_seconds_count\{.*database/.test(await look()))
   const text = await look()
