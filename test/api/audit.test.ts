@@ -89,10 +89,10 @@ t.test('every operation that changes something leaves an entry with its name', a
   }
   const seen = new Set((await entries()).map((entry) => entry.operation))
   const changing = operationTable.filter(({ area, method }) => area === 'management' && method !== 'GET')
-  // A test or a plan changes nothing; the others take a server, a parked record or messages: tls-pin, infer-table,
+  // A test, a plan or a query changes nothing; the others take a server, a parked record or messages: tls-pin, infer-table,
   // management-parked, management-replays.
   const without = new Set([
-    ...['testDestination', 'tryTransform', 'testAlerts', 'resetTlsPin', 'inferTable'],
+    ...['testDestination', 'tryTransform', 'queryDestination', 'testAlerts', 'resetTlsPin', 'inferTable'],
     ...['planReplay', 'createReplay', 'cancelReplay'],
     ...['replayParked', 'replayManyParked', 'deleteParked', 'discardManyParked'],
   ])

@@ -39,6 +39,7 @@ const bodies: Record<string, unknown> = {
   updateDestination: { destination_max_retry_seconds: 1 },
   setDestinationStatus: { destination_status: 'blocked' },
   rewindDestination: { to: 'earliest' },
+  queryDestination: { sql: 'SELECT 1' },
   planReplay: { from: 'earliest', to: 'now' },
   createReplay: { from: 'earliest', to: 'now' },
   putLimits: Object.fromEntries(Object.keys(fullLimits).map((key) => [key, 1])),

@@ -57,6 +57,7 @@ const accepted: Record<string, object> = {
   updateDestination: { destination_name: 'renamed' },
   setDestinationStatus: { destination_status: 'active' },
   rewindDestination: { to: 'earliest' },
+  queryDestination: { sql: 'SELECT 1' },
   planReplay: { from: 'earliest', to: 'now' },
   createReplay: { from: 1, to: '2026-01-31T12:00:00Z' },
   replayParked: {},

@@ -273,3 +273,13 @@ t.test('a gzip bomb, a JSON array that is nested 100,000 deep', async (t) => {
     stderr: /the gzip data ends too early/,
   })
 })
+
+t.test('an interrupt ends a run that waits for live input', async (t) => {
+  const pipeId = await pipeWithPull('live')
+  const child = spawn(process.execPath, [binary, 'ingest', 'live'], { env: cleanEnv(env) })
+  const end = finished(child, 30_000)
+  child.stdin.write('{"id":1}\n')
+  await until('it is accepted', async () => (await acceptedRecords(pipeId)) === 1, { everyMs: 20 })
+  child.kill('SIGINT')
+  t.match(await end, { code: 130, stderr: /interrupted after 1 records/ })
+})

@@ -10,6 +10,9 @@
  *
  * Order of a backup: metadata, then these files, then the buffer. A file that is newer than the position of its lane makes the lane
  * repeat records. A file that is older lacks records that the lane does not send again. See `maintenance/backup.ts`.
+ *
+ * Only SQLite opens NAME.sqlite in the process of the daemon. If a process closes a descriptor of its own, the system releases all
+ * locks that the process has on the file (POSIX), also those of SQLite.
  */
 import { lstatSync, mkdirSync, readdirSync } from 'node:fs'
 import path from 'node:path'

@@ -104,7 +104,8 @@ export function openStdin(): StoredSource {
     fingerprint: () => '',
     read: () => io().stdin as AsyncIterable<Buffer>,
     slice: null,
-    close: () => {},
+    // A read that is under way would keep the process after an interrupt.
+    close: () => void io().stdin.destroy(),
   }
 }
 
