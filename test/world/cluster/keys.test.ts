@@ -1,4 +1,5 @@
 /** Idempotency keys over the nodes of a cluster: repeats elsewhere, a node that is killed or stands still, and room for new records. */
+import { createHmac } from 'node:crypto'
 import { setTimeout as wait } from 'node:timers/promises'
 import pg from 'pg'
 import t, { type Test } from 'tap'
@@ -84,6 +85,38 @@ t.test('two requests at once with one key at two nodes are one message', async (
   }
   t.equal((await stored(pipeId)).length, 20)
 })
+
+t.test(
+  'a webhook that the provider sends again, to another node, is one message; a wrong signature is none',
+  async (t) => {
+    const secrets = ['It is a secret of GitHub']
+    const pipe_source = { type: 'github', secrets }
+    const created = await a.api<{ pipe_id: string }>('POST', '/v1/pipes', { pipe_name: 'hooks', pipe_source })
+    t.equal(created.status, 201, created.text)
+    const pipeId = created.body.pipe_id
+    const body = '{"action":"opened"}'
+    const signed = createHmac('sha256', secrets[0]!).update(body).digest('hex')
+    const post = (node: TestNode, signature: string) =>
+      node.api<Accepted>('POST', `/v1/hooks/${pipeId}`, body, {
+        key: null,
+        headers: {
+          'content-type': 'application/json',
+          'x-github-delivery': '72d3162e-cc78-11e3-81ab-4c9367dc0958',
+          'x-hub-signature-256': `sha256=${signature}`,
+        },
+      })
+    const first = await until('the other node knows the pipe', async () => {
+      const response = await post(b, signed)
+      return response.status === 404 ? null : response
+    })
+    t.equal(first.status, 202, first.text)
+    const again = await post(a, signed)
+    t.equal(again.status, 202, again.text)
+    t.equal(again.body.msg_id, first.body.msg_id)
+    for (const node of [a, b]) t.equal((await post(node, '0'.repeat(64))).status, 401)
+    t.strictSame(await stored(pipeId), [first.body.msg_id])
+  },
+)
 
 t.test('delivered records with keys make room for new ones', async (t) => {
   const { pipeId } = await pipeWithSink(t, 'much')
