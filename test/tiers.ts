@@ -20,7 +20,7 @@ interface Group {
 
 /** In the order of their start. The slowest are first, so that none of them is the last that the others wait for. */
 export const groups: Readonly<Record<string, Group>> = {
-  soak: { files: ['world/soak', 'world/lanes', 'api/ingest-memory'] },
+  soak: { files: ['world/soak', 'world/lanes', 'world/backfill', 'api/ingest-memory'] },
   cluster: {
     files: [
       ...['world/cluster/', 'unit/cluster/', 'unit/delivery/lane-port-cluster', 'unit/buffer/jetstream-'],

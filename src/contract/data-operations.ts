@@ -131,7 +131,6 @@ const webhook = {
     'unsupported_encoding',
     'invalid_payload',
     'empty_payload',
-    'idempotency_key_reused',
     'batch_too_large',
     'missing_required_fields',
     'rate_limit_exceeded',

@@ -70,6 +70,64 @@ async function storedRecords(daemon: TestDaemon, id: string): Promise<unknown> {
   return Object(body.usage_by_pipe)[id].ingest_records
 }
 
+/** At the address of a signed source, or with the token of a secret URL. */
+async function checkedAsInIngest(t: Test, daemon: TestDaemon, source: object): Promise<void> {
+  const { id, token } = await createPipe(daemon, source)
+  const where = token === '' ? id : `${id}/${token}`
+  const post = (body: string, more: Record<string, string> = {}) =>
+    send(daemon, where, body, signed(body, 'first', more))
+  t.equal((await post('{"n":1}', { 'content-encoding': 'gzip' })).status, 415)
+  const two = await post('[{"n":1},{"n":2}]')
+  t.equal(two.body.records_count, 2)
+  t.match(await post('{"n":'), { status: 400, body: { error: 'invalid_payload' } })
+  t.match(await post('[]'), { status: 400, body: { error: 'empty_payload' } })
+  t.match(await post(''), { status: 400, body: { error: 'empty_payload' } })
+  await daemon.api('PUT', `/v1/pipes/${id}/limits`, {
+    pl_ingest_max_records_per_request: 2,
+    pl_ingest_max_records_per_second: 1000,
+    pl_ingest_max_records_per_day: 3,
+    pl_delivery_max_records_per_flush: 10,
+    pl_delivery_max_bytes_per_flush: 1000,
+    pl_delivery_max_seconds_per_flush: 1,
+  })
+  t.match(await post('[{"n":1},{"n":2},{"n":3}]'), { status: 413, body: { error: 'batch_too_large' } })
+  t.equal((await post('{"n":3}')).status, 202)
+  t.match(await post('{"n":4}'), { status: 429, body: { error: 'daily_quota_exceeded' } })
+  await daemon.api('PUT', `/v1/pipes/${id}/limits`, {
+    pl_ingest_max_records_per_request: 50,
+    pl_ingest_max_records_per_second: 1,
+    pl_ingest_max_records_per_day: 1000,
+    pl_delivery_max_records_per_flush: 10,
+    pl_delivery_max_bytes_per_flush: 1000,
+    pl_delivery_max_seconds_per_flush: 1,
+  })
+  const many = JSON.stringify(Array.from({ length: 50 }, (_, n) => ({ n })))
+  t.match(
+    await until('the rate is exceeded', async () => {
+      const answer = await post(many)
+      return answer.status === 202 ? null : answer
+    }),
+    { status: 429, body: { error: 'rate_limit_exceeded' } },
+  )
+  await daemon.api('DELETE', `/v1/pipes/${id}/limits`)
+  await daemon.createDestination(id, {
+    destination_type: 'destination_database',
+    destination_config: {
+      host: '127.0.0.1',
+      port: 1,
+      database: 'd',
+      username: 'u',
+      password: 'p',
+      table: 't',
+    },
+    columns: [{ column_name: 'id', column_type: 'number', source_field: 'id', nullable: false }],
+  })
+  t.match(await post('{"n":5}'), {
+    status: 400,
+    body: { error: 'missing_required_fields', fields: ['id'] },
+  })
+}
+
 type HookTest = (t: Test, daemon: TestDaemon) => Promise<void>
 
 const tests: Record<string, HookTest> = {
@@ -93,41 +151,7 @@ const tests: Record<string, HookTest> = {
     t,
     daemon,
   ) => {
-    const { id } = await createPipe(daemon, github('first'))
-    const post = (body: string) => send(daemon, id, body, signed(body))
-    const two = await post('[{"n":1},{"n":2}]')
-    t.equal(two.body.records_count, 2)
-    t.match(await post('{"n":'), { status: 400, body: { error: 'invalid_payload' } })
-    t.match(await post('[]'), { status: 400, body: { error: 'empty_payload' } })
-    t.match(await post(''), { status: 400, body: { error: 'empty_payload' } })
-    await daemon.api('PUT', `/v1/pipes/${id}/limits`, {
-      pl_ingest_max_records_per_request: 2,
-      pl_ingest_max_records_per_second: 1000,
-      pl_ingest_max_records_per_day: 3,
-      pl_delivery_max_records_per_flush: 10,
-      pl_delivery_max_bytes_per_flush: 1000,
-      pl_delivery_max_seconds_per_flush: 1,
-    })
-    t.match(await post('[{"n":1},{"n":2},{"n":3}]'), { status: 413, body: { error: 'batch_too_large' } })
-    t.equal((await post('{"n":3}')).status, 202)
-    t.match(await post('{"n":4}'), { status: 429, body: { error: 'daily_quota_exceeded' } })
-    await daemon.api('DELETE', `/v1/pipes/${id}/limits`)
-    await daemon.createDestination(id, {
-      destination_type: 'destination_database',
-      destination_config: {
-        host: '127.0.0.1',
-        port: 1,
-        database: 'd',
-        username: 'u',
-        password: 'p',
-        table: 't',
-      },
-      columns: [{ column_name: 'id', column_type: 'number', source_field: 'id', nullable: false }],
-    })
-    t.match(await post('{"n":5}'), {
-      status: 400,
-      body: { error: 'missing_required_fields', fields: ['id'] },
-    })
+    for (const source of [github('first'), { type: 'secret_url' }]) await checkedAsInIngest(t, daemon, source)
   },
 
   'an unknown pipe, one without a source, a paused one and another token look the same': async (
@@ -276,6 +300,20 @@ const tests: Record<string, HookTest> = {
     t.match(Object((await daemon.api('GET', `/v1/pipes/${meta.id}`)).body.pipe).pipe_source, {
       verify_token: '[redacted]',
     })
+  },
+
+  'a secret URL answers the challenges of providers that sign nothing': async (t, daemon) => {
+    const { id, token } = await createPipe(daemon, { type: 'secret_url' })
+    const where = `${id}/${token}`
+    const get = (query: string) => daemon.api('GET', `/v1/hooks/${where}?${query}`, undefined, { key: null })
+    t.match(await get('challenge=c-4711'), { status: 200, text: 'c-4711' })
+    t.match(await get('other=1'), { status: 401, body: { error: 'hook_rejected', reason: 'malformed' } })
+    t.match(await send(daemon, `${where}?validationToken=t-4711`, ''), { status: 200, text: 't-4711' })
+    t.match(await send(daemon, `${where}?validationToken=%00`, ''), {
+      status: 401,
+      body: { error: 'hook_rejected', reason: 'malformed' },
+    })
+    t.equal(await storedRecords(daemon, id), 0)
   },
 
   'a form becomes one object of strings; the token of a secret URL can be replaced': async (t, daemon) => {

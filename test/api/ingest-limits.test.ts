@@ -1,4 +1,5 @@
-import t from 'tap'
+import { createHmac } from 'node:crypto'
+import t, { type Test } from 'tap'
 import { startDaemon } from '../support/daemon.ts'
 import { until } from '../support/until.ts'
 
@@ -145,6 +146,20 @@ t.test('usage_by_pipe counts requests, records, stored bytes and rejections', as
   })
 })
 
+async function webhooksAreRejected(t: Test): Promise<void> {
+  const secret = 'of the provider'
+  for (const pipe_source of [{ type: 'github', secrets: [secret] }, { type: 'secret_url' }]) {
+    const { body } = await daemon.api('POST', '/v1/pipes', { pipe_name: pipe_source.type, pipe_source })
+    const [id, token] = [String(body.pipe_id), body.pipe_source_token]
+    const text = JSON.stringify({ pad: 'x'.repeat(20_000) })
+    const signature = createHmac('sha256', secret).update(text).digest('hex')
+    const headers = { 'content-type': 'application/json', 'x-hub-signature-256': `sha256=${signature}` }
+    const where = token === undefined ? id : `${id}/${String(token)}`
+    const answer = await daemon.api('POST', `/v1/hooks/${where}`, text, { key: null, headers })
+    t.match(answer, { status: 503, body: { error: 'buffer_unavailable' } }, pipe_source.type)
+  }
+}
+
 t.test('503 buffer_unavailable: with msg_id and Retry-After, and the quota is given back', async (t) => {
   const pipe = await makePipe({ pl_ingest_max_records_per_day: 1000 })
   const others = [await makePipe(null), await makePipe(null), await makePipe(null)]
@@ -170,6 +185,7 @@ t.test('503 buffer_unavailable: with msg_id and Retry-After, and the quota is gi
     ...plenty,
     pl_ingest_max_records_per_day: stored + 1,
   })
+  await webhooksAreRejected(t)
   const again = await daemon.api('POST', `/v1/ingest/${pipe}`, big)
   t.equal(again.status, 503, 'not 429: what was refused is not counted')
 })

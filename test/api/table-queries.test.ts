@@ -3,7 +3,7 @@
  * that they change and reveal nothing else. Hostile statements have a test of their own: test/unit/destinations/sqlite-query.
  */
 import assert from 'node:assert/strict'
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import t from 'tap'
@@ -109,6 +109,10 @@ t.test('only a SQLite destination with a file can be queried', async (t) => {
   const later = await api('POST', base, body)
   const missing = await api('POST', `${base}/${later.body.destination_id}/query`, { sql: 'SELECT 1' })
   t.match(missing.body, { error: 'not_queryable', message: /does not exist yet/ }, later.text)
+  const tables = path.join(daemon.dataDir, 'tables')
+  writeFileSync(path.join(tables, readdirSync(tables)[0]!, 'later.sqlite'), 'no database'.repeat(1_000))
+  const damaged = await api('GET', `${base}/${later.body.destination_id}/tables`)
+  t.match(damaged, { status: 422, body: { error: 'query_failed' } }, damaged.text)
   t.equal(
     (await api('POST', `${base}/${pipeId}/query`, { sql: 'SELECT 1' })).body.error,
     'destination_not_found',
@@ -126,6 +130,13 @@ t.test('a query that takes too long is stopped, and says so', async (t) => {
     'query_failed',
   ])
   t.ok(answers.some(({ headers }) => headers['retry-after'] === '1'))
+  const running = [1, 2].map(() => query({ sql: endless, timeout_seconds: 5 }))
+  const list = await until('the list of tables waits for no query', async () => {
+    const answer = await api('GET', `${base}/${id}/tables`)
+    return answer.status === 200 ? null : answer
+  })
+  t.match(list, { status: 429, body: { error: 'query_concurrency_exceeded' } })
+  await Promise.all(running)
   t.equal((await query({ sql: 'SELECT 1' })).status, 200)
 })
 

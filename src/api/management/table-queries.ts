@@ -1,4 +1,5 @@
 /** Queries on the file of a SQLite destination, and the list of its tables (docs/dev/contract.md#queries). */
+import { wordsOf } from '../../contract/destination-words.ts'
 import { ApiError, validationError } from '../../contract/errors.ts'
 import { queryLimits } from '../../contract/query-limits.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
@@ -15,7 +16,7 @@ export function tableQueryUseCases({ metadata, tableQueries }: Deps) {
   const fileOf = async ({ principal, path }: Pick<Call<'queryDestination'>, 'principal' | 'path'>) => {
     const { workspaceId } = principal
     const { destination_type, destination_config } = await requireDestination(metadata, workspaceId, path)
-    if (destination_type !== 'destination_sqlite') throw new ApiError('not_queryable')
+    if (!wordsOf(destination_type).isTableFile) throw new ApiError('not_queryable')
     return { workspaceId, file: String(destination_config.file) }
   }
   const run = async (target: Target): Promise<Buffer> => {

@@ -200,6 +200,7 @@ export const database = {
   hasColumns: true,
   isDatabase: true,
   hasServerKey: true,
+  isTableFile: false,
   hasConcurrency: false,
   isPulled: false,
   receiver: 'table',

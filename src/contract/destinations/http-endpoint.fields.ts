@@ -142,6 +142,7 @@ export const httpEndpoint = {
   hasColumns: false,
   isDatabase: false,
   hasServerKey: false,
+  isTableFile: false,
   hasConcurrency: true,
   isPulled: false,
   receiver: 'endpoint',

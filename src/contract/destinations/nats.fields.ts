@@ -143,6 +143,7 @@ export const nats = {
   hasColumns: false,
   isDatabase: false,
   hasServerKey: false,
+  isTableFile: false,
   hasConcurrency: true,
   isPulled: false,
   receiver: 'destination',

@@ -127,6 +127,7 @@ export const objectStore = {
   hasColumns: true,
   isDatabase: false,
   hasServerKey: false,
+  isTableFile: false,
   hasConcurrency: false,
   isPulled: false,
   receiver: 'destination',

@@ -30,6 +30,7 @@ export const pull = {
   hasColumns: false,
   isDatabase: false,
   hasServerKey: false,
+  isTableFile: false,
   hasConcurrency: false,
   isPulled: true,
   receiver: 'destination',

@@ -91,6 +91,7 @@ export const sqlite = {
   hasColumns: true,
   isDatabase: true,
   hasServerKey: false,
+  isTableFile: true,
   hasConcurrency: false,
   isPulled: false,
   receiver: 'table',

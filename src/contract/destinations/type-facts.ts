@@ -22,6 +22,8 @@ export interface TypeFacts {
   readonly isDatabase: boolean
   /** Has a server whose public key is pinned if its certificate is not verified. */
   readonly hasServerKey: boolean
+  /** Its table is in a file of the daemon, which pipectl can query. File and table are named after the pipe. */
+  readonly isTableFile: boolean
   /** Several requests of one batch can be in flight. */
   readonly hasConcurrency: boolean
   /** Consumers fetch the messages. Nothing is sent, retried, parked or transformed. */

@@ -36,7 +36,18 @@ const key = await metadata.apiKeys.create(owner, mintApiKey('second').key)
 await metadata.limits.put({ workspaceId: owner, pipeId }, limits)
 await metadata.alerts.put(owner, () => alertSettings)
 await metadata.usage.addIngest(
-  [{ pipeId, hourMs: 0, requests: 1, records: 2, bytes: 3, rejected: 0, lastIngestMs: 5 }],
+  [
+    {
+      pipeId,
+      hourMs: 0,
+      requests: 1,
+      records: 2,
+      bytes: 3,
+      rejected: 0,
+      rejectedHooks: { wrong_signature: 1 },
+      lastIngestMs: 5,
+    },
+  ],
   [],
 )
 
@@ -83,6 +94,7 @@ async function everythingOf(workspaceId: string): Promise<unknown> {
     origins: await metadata.origins.list({ workspaceId, pipeId }),
     usage: await metadata.usage.byPipe(workspaceId, 0),
     hours: [...(await metadata.usage.byHour(workspaceId, null, 0, 0))],
+    rejectedHooks: await metadata.usage.rejectedHooks({ workspaceId, pipeId }, 0, Number.MAX_SAFE_INTEGER),
     hoursOfLane: [
       ...(await metadata.usage.ofLane({ workspaceId, destinationId }, 0, Number.MAX_SAFE_INTEGER)),
     ],
@@ -116,6 +128,7 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
       origins: [],
       usage: {},
       hours: [],
+      rejectedHooks: {},
       hoursOfLane: [],
       drift: null,
       parked: { parked: [], next: null },
@@ -262,7 +275,7 @@ t.test('a session and a setup link are of the workspace they were made in', asyn
 })
 
 t.test('the list of attempts covers every method that takes a workspace', async (t) => {
-  const reads = ['list', 'get', 'find', 'byPipe', 'byHour', 'ofLane']
+  const reads = ['list', 'get', 'find', 'byPipe', 'byHour', 'ofLane', 'rejectedHooks']
   const own = [
     'pipes.create',
     'apiKeys.create',

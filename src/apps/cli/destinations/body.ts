@@ -10,6 +10,7 @@ import {
   destinationTypes,
   fieldOf,
   secretKind,
+  wordsOf,
 } from '../../../contract/destination-words.ts'
 import type { ConfigField } from '../../../contract/destinations/config-field.ts'
 import { isObject } from '../../../contract/is-object.ts'
@@ -133,7 +134,7 @@ export async function destinationBody(options: BodyOptions, pipeName: string): P
 }
 
 function namesAfterPipe(type: DestinationType, pipeName: string): { file?: string; table?: string } {
-  if (type !== 'destination_sqlite') return {}
+  if (!wordsOf(type).isTableFile) return {}
   const name = pipeName
     .replace(/[^A-Za-z0-9_]+/g, '_')
     .replace(/^_+|_+$/g, '')

@@ -91,7 +91,7 @@ function Lane({ destination, etag }: { destination: Destination; etag: string | 
         />
       ) : null}
       <Numbers destination={destination} />
-      {destination.destination_type === 'destination_sqlite' ? (
+      {wordsOf(destination.destination_type).isTableFile ? (
         <Suspense fallback={null}>
           <QueryBox destination={destination} pipeName={pipeName} />
         </Suspense>
