@@ -7,18 +7,17 @@ import { counted } from '../../../../platform/quantities.ts'
 import { settingsOf } from '../../../client/changed-meanwhile.ts'
 import { command } from '../../../client/cli-twin.ts'
 import type { PipeDetail } from '../../../client/client.ts'
-import { api, isNotFound } from '../../data/api.ts'
+import { api } from '../../data/api.ts'
 import { usePipeOverview } from '../../data/overview.ts'
-import { useChange, usePipe } from '../../data/queries.ts'
+import { useChange } from '../../data/queries.ts'
 import { ConfirmDelete } from '../../ui/confirm.tsx'
 import { Button, ButtonLink } from '../../ui/controls.tsx'
-import { Loading } from '../../ui/failure.tsx'
 import { TextField } from '../../ui/fields.tsx'
-import { Notice, Page, Section } from '../../ui/layout.tsx'
+import { Section } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { WebhooksPage } from '../webhooks/webhooks.tsx'
-import { Gone, PipeCrumb } from './crumbs.tsx'
+import { PipeFormPage } from './form-page.tsx'
 import { LimitsForm } from './limits.tsx'
 import { Origins } from './origins.tsx'
 import { PipeForm } from './pipe-form.tsx'
@@ -29,24 +28,10 @@ export function PipeSettingsPage({ pipeId, part }: { pipeId: string; part?: stri
 }
 
 function AllSettings({ pipeId }: { pipeId: string }) {
-  const { data, error } = usePipe(pipeId)
-  if (isNotFound(error) && data === undefined) return <Gone what="pipe" />
   return (
-    <Page
-      title={`Settings of ${data?.pipe.pipe_name ?? 'a pipe'}`}
-      name={
-        <>
-          Settings of <Outside text={data?.pipe.pipe_name ?? '…'} />
-        </>
-      }
-      crumbs={<PipeCrumb pipeId={pipeId} />}
-      isForm
-    >
-      {isNotFound(error) ? (
-        <Notice kind="bad">Another user deleted this pipe. You can still copy what you typed.</Notice>
-      ) : null}
-      {data === undefined ? <Loading error={error} lines={12} /> : <Settings {...data} />}
-    </Page>
+    <PipeFormPage pipeId={pipeId} title="Settings of" lines={12}>
+      {(loaded) => <Settings {...loaded} />}
+    </PipeFormPage>
   )
 }
 

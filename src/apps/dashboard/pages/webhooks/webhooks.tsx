@@ -2,46 +2,25 @@
 import { useState } from 'react'
 import type { Pipe } from '../../../../contract/pipe.ts'
 import { type SourceType, sourceTypes, sourceWords } from '../../../../contract/source-words.ts'
-import { isNotFound } from '../../data/api.ts'
 import type { Versioned } from '../../data/if-unchanged.ts'
-import { useDataUrl, usePipe } from '../../data/queries.ts'
+import { useDataUrl } from '../../data/queries.ts'
 import { useMayChange } from '../../data/session-context.ts'
 import { Button } from '../../ui/controls.tsx'
-import { Loading } from '../../ui/failure.tsx'
-import { Notice, Page, Soft } from '../../ui/layout.tsx'
+import { Soft } from '../../ui/layout.tsx'
 import { ShownOnce } from '../../ui/shown-once.tsx'
-import { Outside } from '../../ui/text.tsx'
 import kinds from '../destination/new.module.css'
 import { Step } from '../destination/step.tsx'
-import { Gone, PipeCrumb } from '../pipe/crumbs.tsx'
+import { PipeFormPage } from '../pipe/form-page.tsx'
 import { Arrivals, Rejected } from './arrivals.tsx'
 import { RemoveSource } from './remove.tsx'
 import { Secrets } from './secrets.tsx'
 import { SourceForm } from './source-form.tsx'
 
 export function WebhooksPage({ pipeId }: { pipeId: string }) {
-  const { data, error } = usePipe(pipeId)
-  if (isNotFound(error) && data === undefined) return <Gone what="pipe" />
   return (
-    <Page
-      title={`Webhooks into ${data?.pipe.pipe_name ?? 'a pipe'}`}
-      name={
-        <>
-          Webhooks into <Outside text={data?.pipe.pipe_name ?? '…'} />
-        </>
-      }
-      crumbs={<PipeCrumb pipeId={pipeId} />}
-      isForm
-    >
-      {isNotFound(error) ? (
-        <Notice kind="bad">Another user deleted this pipe. You can still copy what you typed.</Notice>
-      ) : null}
-      {data === undefined ? (
-        <Loading error={error} lines={9} />
-      ) : (
-        <Webhooks seen={{ stored: data.pipe, etag: data.etag }} />
-      )}
-    </Page>
+    <PipeFormPage pipeId={pipeId} title="Webhooks into" lines={9}>
+      {({ pipe, etag }) => <Webhooks seen={{ stored: pipe, etag }} />}
+    </PipeFormPage>
   )
 }
 
