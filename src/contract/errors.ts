@@ -118,6 +118,7 @@ export const errorCatalogue = {
   },
   batch_too_large: tooLarge('Too many records in one request for this pipe.'),
   unsupported_encoding: { status: 415, message: 'Content-Encoding must be gzip, deflate or br.' },
+  schema_mismatch: badRequest('Records do not match the schema of the pipe: see errors.'),
   rate_limit_exceeded: tooMany('Too many records per second for this pipe.'),
   daily_quota_exceeded: tooMany('The daily limit of this pipe is used up until midnight UTC.'),
   configuration_error: broken(

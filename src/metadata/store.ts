@@ -28,6 +28,7 @@ import type { LimitStore } from './limits.ts'
 import type { OriginStore } from './origins.ts'
 import type { StoredOverview } from './overview.ts'
 import type { ParkedStore } from './parked-store-port.ts'
+import type { PipeParkedStore } from './pipe-parked-port.ts'
 import type { PipeStore } from './pipes.ts'
 import type { ReplayStore } from './replays.ts'
 import type { SessionStore } from './sessions.ts'
@@ -121,6 +122,7 @@ export interface Metadata {
      */
     prune(beforeMs: number): Promise<Map<string, number>>
   }
+  readonly pipeParked: PipeParkedStore
   readonly replays: ReplayStore
   readonly limits: LimitStore
   readonly origins: OriginStore

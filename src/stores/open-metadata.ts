@@ -25,6 +25,7 @@ import { origins } from '../metadata/origins.ts'
 import { overview } from '../metadata/overview.ts'
 import { parked } from '../metadata/parked.ts'
 import { parkedStore, rangeStore } from '../metadata/parked-store.ts'
+import { pipeParked } from '../metadata/pipe-parked.ts'
 import { pipes } from '../metadata/pipes.ts'
 import { noQuotas, type WorkspaceQuotas } from '../metadata/quotas.ts'
 import { replays } from '../metadata/replays.ts'
@@ -136,6 +137,7 @@ export async function openMetadata(
       pipes: pipes(db, { sealer, now, quotas }, inAudited),
       destinations: destinations(db, { sealer, now, quotas }, inAudited),
       parked: parked(db, now, inAudited),
+      pipeParked: pipeParked(db, now, inAudited),
       replays: replays(db, now, inAudited),
       limits: limits(db, inAudited),
       origins: origins(db, quotas, inAudited),
