@@ -252,7 +252,7 @@ t.test(
   },
 )
 
-t.test('a secret address is shown although the page learned of the source before the response came', async (t) => {
+t.test('a secret address is shown although the page knew the source before the response', async (t) => {
   const pipeId = await daemon.createPipe({ pipe_name: 'late' })
   const { page, problems, close } = await dashboard.visit('admin')
   await open(page, pipeId)
