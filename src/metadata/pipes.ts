@@ -158,12 +158,14 @@ function newRow(
     pipe_add_ingest_ip: toFlag(pipe.pipe_add_ingest_ip),
     pipe_ingest_ts_field: pipe.pipe_ingest_ts_field,
     pipe_ingest_ip_field: pipe.pipe_ingest_ip_field,
+    pipe_client_ip: pipe.pipe_client_ip,
     ...geoFieldsOf(pipe),
     pipe_api_key_required: toFlag(pipe.pipe_api_key_required),
     pipe_allow_any_browser_origin: toFlag(pipe.pipe_allow_any_browser_origin),
     pipe_source: pipe.pipe_source && sealedSource(sealer, pipe.pipe_source, { pipeId, stored: null, nowMs }),
     pipe_source_headers: JSON.stringify(pipe.pipe_source_headers),
     pipe_source_raw: toFlag(pipe.pipe_source_raw),
+    pipe_retention_hours: null,
     pipe_schema: pipe.pipe_schema && JSON.stringify(pipe.pipe_schema),
     pipe_schema_on_mismatch: pipe.pipe_schema_on_mismatch,
     pipe_schema_tag_field: pipe.pipe_schema_tag_field,
@@ -196,6 +198,7 @@ function changedColumns(
   for (const key of textKeys) if (change[key] !== undefined) columns[key] = change[key]
   for (const key of geoFieldKeys) if (change[key] !== undefined) columns[key] = change[key]
   if (change.pipe_status !== undefined) columns.pipe_status = change.pipe_status
+  if (change.pipe_client_ip !== undefined) columns.pipe_client_ip = change.pipe_client_ip
   if (change.pipe_source_headers !== undefined)
     columns.pipe_source_headers = JSON.stringify(change.pipe_source_headers)
   const { pipe_source: source } = change
@@ -229,6 +232,7 @@ export function decodePipe(row: Omit<PipeRow, 'creation_order'>): Pipe {
     pipe_add_ingest_ip: row.pipe_add_ingest_ip === 1,
     pipe_ingest_ts_field: row.pipe_ingest_ts_field,
     pipe_ingest_ip_field: row.pipe_ingest_ip_field,
+    pipe_client_ip: row.pipe_client_ip,
     ...geoFieldsOf(row),
     pipe_api_key_required: row.pipe_api_key_required === 1,
     pipe_allow_any_browser_origin: row.pipe_allow_any_browser_origin === 1,

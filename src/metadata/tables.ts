@@ -11,6 +11,7 @@ import type { Generated } from 'kysely'
 import type { AlertFormat } from '../contract/alert-words.ts'
 import type { DeliveryAttempt } from '../contract/attempts.ts'
 import type { AuditActor } from '../contract/audit.ts'
+import type { ClientIpMode } from '../contract/client-ip.ts'
 import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
 import type { ParkedReason } from '../contract/parked.ts'
@@ -85,6 +86,7 @@ export interface PipeRow extends Record<GeoFieldKey, string | null> {
   pipe_add_ingest_ip: Flag
   pipe_ingest_ts_field: string
   pipe_ingest_ip_field: string
+  pipe_client_ip: ClientIpMode
   pipe_api_key_required: Flag
   pipe_allow_any_browser_origin: Flag
   /** JSON with sealed secrets (`pipe-source.ts`). Null: it accepts no webhooks. */
@@ -92,6 +94,8 @@ export interface PipeRow extends Record<GeoFieldKey, string | null> {
   /** JSON array of header names in lower case. */
   pipe_source_headers: string
   pipe_source_raw: Flag
+  /** Null: the limits of the daemon. */
+  pipe_retention_hours: number | null
   /** JSON. Null: every record is accepted. */
   pipe_schema: string | null
   pipe_schema_on_mismatch: MismatchAction

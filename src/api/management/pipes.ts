@@ -1,4 +1,5 @@
 /** Pipes and their settings (docs/dev/contract.md#pipes, docs/dev/contract.md#request-bodies, docs/dev/contract.md#geolocation). */
+import { writesClientIp } from '../../contract/client-ip.ts'
 import { ApiError, validationError } from '../../contract/errors.ts'
 import {
   geoFieldKeys,
@@ -17,7 +18,7 @@ import type { Call } from './call.ts'
 import type { ManagementDeps } from './deps.ts'
 import { forgetDeleted, shownDestinations } from './destinations.ts'
 import { requirePipe } from './lookup.ts'
-import { newSource, requireNoSignature, sourceHeaders } from './pipe-source.ts'
+import { newSource, requireNoAddress, requireNoSignature, sourceHeaders } from './pipe-source.ts'
 import { usageByPipe } from './usage.ts'
 
 type Deps = Pick<
@@ -43,6 +44,7 @@ export function pipeUseCases(deps: Deps) {
       const pipe = { ...pipeDefaults, ...given, pipe_status: 'active' as const }
       pipe.pipe_source_headers = sourceHeaders(pipe.pipe_source_headers)
       throwIfErrors({ ...collidingTargets(pipe), ...(await schemaFaults(body)) })
+      requireNoAddress(pipe)
       const made = givenSource ? newSource(givenSource, null) : null
       requireNoSignature(pipe.pipe_source_headers, made?.source.settings.header)
       const { pipe_id } = await metadata.pipes.create(workspaceId, {
@@ -168,6 +170,7 @@ function pipeChange(current: Pipe, body: PipePatch): PipeUpdate {
   if (change.pipe_source_headers !== undefined)
     change.pipe_source_headers = sourceHeaders(change.pipe_source_headers)
   throwIfErrors(collidingTargets({ ...current, ...change }))
+  requireNoAddress({ ...current, ...change })
   return change
 }
 
@@ -196,6 +199,7 @@ type EnrichmentFields = Pick<
   | 'pipe_add_ingest_ip'
   | 'pipe_ingest_ts_field'
   | 'pipe_ingest_ip_field'
+  | 'pipe_client_ip'
   | 'pipe_source_headers'
   | 'pipe_source_raw'
   | 'pipe_schema'
@@ -211,7 +215,7 @@ type EnrichmentFields = Pick<
 function collidingTargets(pipe: EnrichmentFields): FieldErrors {
   const targets: [field: string, key: string | null][] = [
     ['pipe_ingest_ts_field', pipe.pipe_add_ingest_ts ? pipe.pipe_ingest_ts_field : null],
-    ['pipe_ingest_ip_field', pipe.pipe_add_ingest_ip ? pipe.pipe_ingest_ip_field : null],
+    ['pipe_ingest_ip_field', writesClientIp(pipe) ? pipe.pipe_ingest_ip_field : null],
     ...geoFieldKeys.map((field): [string, string | null] => [field, pipe[field]]),
     ['pipe_source_headers', pipe.pipe_source_headers.length > 0 ? sourceKeys.headers : null],
     ['pipe_source_raw', pipe.pipe_source_raw ? sourceKeys.rawBody : null],

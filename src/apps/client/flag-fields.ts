@@ -5,6 +5,7 @@
  *
  * Invariants: a flag and a field each occur in one row of their table. `flagsFor` never prints a field without a row.
  */
+import { clientIpModes } from '../../contract/client-ip.ts'
 import type { OnPermanentError } from '../../contract/delivery-settings.ts'
 import { destinationTypes, fieldsOf } from '../../contract/destination-words.ts'
 import { mismatchActions } from '../../contract/schema-words.ts'
@@ -73,6 +74,13 @@ export const pipeFlags = [
     takes: 'text',
     value: 'key',
     help: 'the key it is written to (default ingest_ip)',
+  },
+  {
+    flag: 'client-ip',
+    field: 'pipe_client_ip',
+    takes: clientIpModes,
+    value: 'mode',
+    help: 'what is kept of client addresses: `full` (default), `truncated` to /24 (IPv4) or /48 (IPv6), or `none`',
   },
   {
     flag: 'key-required',

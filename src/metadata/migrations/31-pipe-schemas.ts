@@ -1,5 +1,5 @@
 /**
- * Migration 30: schemas of pipes and their versions, and the records that did not match. Released: never changed (the
+ * Migration 31: schemas of pipes and their versions, and the records that did not match. Released: never changed (the
  * test of migrations holds its hash).
  */
 import type { Transaction } from 'kysely'
