@@ -207,6 +207,9 @@ export const resourceLimits = {
   /** A destination: 1,600 columns with five fields each, a config with certificates, a transform. */
   destinationBodyBytes: MiB,
   destinationBodyValues: 15_000,
+  /** A pipe with a schema of 64 KiB, which can be written with indentation. More limits: `schema-words.ts`. */
+  schemaBodyBytes: 256 * KiB,
+  schemaBodyValues: 20_000,
   /** A transform of 8,000 characters, with records as one text. */
   sampleBodyBytes: MiB,
   sampleBodyValues: 5_000,
