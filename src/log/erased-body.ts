@@ -69,6 +69,15 @@ export function withoutDeleted<Message extends StoredMessage>(message: Message):
   return { ...message, body: kept.body, recordCount: places.length, places }
 }
 
+/** The records that were not deleted, each with its index in the body, from an index on. */
+export function* placedRecords(body: Buffer, from = 0): Generator<{ index: number; record: Buffer }> {
+  let index = -1
+  for (const record of records(body)) {
+    index += 1
+    if (index >= from && record.length > 0) yield { index, record }
+  }
+}
+
 /** The texts of the remaining records. */
 export function keptTexts(body: Buffer): string[] {
   return recordTexts(body).filter((text) => text !== '')

@@ -1,7 +1,9 @@
 /** Implements `History` on the buffer of this thread. */
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { BufferReader, Cursor, ListedMessage, MessageLookup, MessageRun } from '../../log/buffer.ts'
-import { hasDeleted, records, recordTexts } from '../../log/record-text.ts'
+import { placedRecords } from '../../log/erased-body.ts'
+import { hasDeleted, recordTexts } from '../../log/record-text.ts'
+import { Semaphore } from '../../platform/semaphore.ts'
 import type { Commits } from './commits.ts'
 import type {
   FoundMessage,
@@ -14,11 +16,15 @@ import type {
   TailPosition,
 } from './history.ts'
 import { MessagePages } from './message-pages.ts'
+import { NewestRecords } from './newest-records.ts'
+import { proposeSchema } from './schema-proposals.ts'
 
 const { shownRecords, shownRecordBytes, tailRunBytes, tailRecordBytes } = resourceLimits
 
 export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, commits: Commits): History {
-  const pages = new MessagePages(reader, lookup)
+  const steps = new Semaphore(1)
+  const pages = new MessagePages(reader, lookup, steps)
+  const newest = new NewestRecords(lookup, steps)
   return {
     async find(msgId) {
       const message = await lookup.find(msgId)
@@ -28,6 +34,7 @@ export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, c
     },
     range: (pipeId, query) => rangeOf(pipeId, query, reader),
     list: (pipeId, query) => pages.page(pipeId, query),
+    inferSchema: (query) => proposeSchema(newest, query),
     async positionAt(pipeId, afterSeq) {
       const cursor = await (afterSeq === null ? reader.head(pipeId) : reader.cursorAt(pipeId, afterSeq))
       return { cursor }
@@ -50,8 +57,7 @@ export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, c
 function firstRecords(body: Buffer): Pick<FoundMessage, 'recordTexts' | 'isTruncated'> {
   const texts: string[] = []
   let bytes = 0
-  for (const record of records(body)) {
-    if (record.length === 0) continue
+  for (const { record } of placedRecords(body)) {
     bytes += record.length
     if (bytes > shownRecordBytes || texts.length === shownRecords)
       return { recordTexts: texts, isTruncated: true }
@@ -158,7 +164,7 @@ function takeRecords({ messages }: MessageRun, from: TailPosition, maxRecords: n
   for (const { msgId, seq, receivedMs, recordCount, body, mark } of messages) {
     const shown = from.shown?.seq === seq ? from.shown.records : 0
     all += Math.max(0, recordCount - shown - deletedFrom(body, shown))
-    for (const { index, record } of keptFrom(body, shown)) {
+    for (const { index, record } of placedRecords(body, shown)) {
       if (taken.length + omitted >= maxRecords || bytes + record.length > tailRunBytes) break
       if (record.length > tailRecordBytes) {
         omitted += 1
@@ -170,15 +176,6 @@ function takeRecords({ messages }: MessageRun, from: TailPosition, maxRecords: n
     position = { cursor: { seq, mark } }
   }
   return { records: taken, position, omitted, rest: all - taken.length - omitted }
-}
-
-/** The records from an index on that were not deleted. */
-function* keptFrom(body: Buffer, from: number): Generator<{ index: number; record: Buffer }> {
-  let index = -1
-  for (const record of records(body)) {
-    index += 1
-    if (index >= from && record.length > 0) yield { index, record }
-  }
 }
 
 function deletedFrom(body: Buffer, from: number): number {
