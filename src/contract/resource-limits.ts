@@ -45,6 +45,13 @@ export const resourceLimits = {
   searchMs: 1_000,
   searchStepBytes: 1 * MiB,
   searchStepMessages: 1_000,
+  /**
+   * The records from which a schema is proposed, or which are checked against one: their number, their bytes and the
+   * time. They are read in the steps of a search.
+   */
+  schemaSampleRecords: 100_000,
+  schemaSampleBytes: 64 * MiB,
+  schemaSampleMs: 10_000,
   /** Rows of a lane's history that are read to find messages in a rare state, in one step. A step takes about 2 ms. */
   searchedHistoryRuns: 5_000,
   /** Characters of a `key=value` filter. */
