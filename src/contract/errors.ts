@@ -33,7 +33,7 @@ export const errorCatalogue = {
   no_blocking_message: notFound('No message is blocking this lane.'),
   message_not_found: notFound('No message has this id: it never existed, or it is no longer kept.'),
   parked_not_found: notFound(
-    'This destination has no parked record with this id: it was replayed, discarded, or removed after parked.days.',
+    'No record is parked here with this id: it was replayed, discarded, or removed after parked.days.',
   ),
   parked_full: conflict(
     'Nothing was skipped: a skip parks the message, and there is no room for it. Replay or discard parked records, or raise the setting parked.max_bytes.',

@@ -42,7 +42,7 @@ const parked = {
   state: Type.Enum([...parkedStates], {
     description: '`replaying`: a replay is in progress or was interrupted. Replay it again to finish it.',
   }),
-  schema_version: nullable(count('The version of the schema that it did not match.')),
+  schema_version: count('The version of the schema when it was parked.'),
   errors: Type.Array(SchemaFault, {
     maxItems: pipeParkedErrors,
     description: 'Its first errors, of the last check.',

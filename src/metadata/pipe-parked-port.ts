@@ -51,8 +51,6 @@ export interface ParkRequest {
   isKeyed: boolean
   /** The members that the pipe adds to each record of the request. They are added when the record is replayed. */
   enrichment: AddedMembers
-  /** The version of the schema that the records were checked against. */
-  schemaVersion: number
   records: readonly NewPipeParked[]
 }
 

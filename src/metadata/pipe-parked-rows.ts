@@ -29,7 +29,8 @@ export async function parkRequests(
     const pipeId = normaliseId(request.pipeId)
     if (!pipes.has(pipeId)) return { kind: 'gone' }
     const fresh = request.records.filter(({ parkedId }) => !known.has(parkedId))
-    const rows = fresh.map((record) => newRow(request, record, nowMs))
+    const version = pipes.get(pipeId)!
+    const rows = fresh.map((record) => newRow(request, record, { version, nowMs }))
     if (!room.take(normaliseId(request.workspaceId), pipeId, rows)) return { kind: 'full' }
     const first = request.records.find(({ parkedId }) => known.has(parkedId))
     const msgId = first === undefined ? request.msgId : known.get(first.parkedId)!
@@ -107,17 +108,32 @@ async function knownIds(trx: Connection, requests: readonly ParkRequest[]): Prom
   return known
 }
 
-async function existingPipes(trx: Connection, requests: readonly ParkRequest[]): Promise<Set<string>> {
+/** Returns the version of the schema of each pipe that exists. 0: it has none. */
+async function existingPipes(
+  trx: Connection,
+  requests: readonly ParkRequest[],
+): Promise<Map<string, number>> {
   const ids = [...new Set(requests.map(({ pipeId }) => normaliseId(pipeId)))]
-  const found = new Set<string>()
+  const found = new Map<string, number>()
   for (const some of slices(ids, idsAtOnce)) {
-    const rows = await trx.selectFrom('pipes').select('pipe_id').where('pipe_id', 'in', some).execute()
-    for (const row of rows) found.add(row.pipe_id)
+    const rows = await trx
+      .selectFrom('pipes')
+      .leftJoin('schema_versions', 'schema_versions.pipe_id', 'pipes.pipe_id')
+      .select('pipes.pipe_id')
+      .select((eb) => eb.fn.max<number | null>('schema_versions.version').as('version'))
+      .where('pipes.pipe_id', 'in', some)
+      .groupBy('pipes.pipe_id')
+      .execute()
+    for (const row of rows) found.set(row.pipe_id, Number(row.version ?? 0))
   }
   return found
 }
 
-function newRow(request: ParkRequest, { parkedId, recordIndex, text, faults }: NewPipeParked, nowMs: number) {
+function newRow(
+  request: ParkRequest,
+  { parkedId, recordIndex, text, faults }: NewPipeParked,
+  { version, nowMs }: { version: number; nowMs: number },
+) {
   return {
     parked_id: parkedId,
     pipe_id: normaliseId(request.pipeId),
@@ -125,7 +141,7 @@ function newRow(request: ParkRequest, { parkedId, recordIndex, text, faults }: N
     record_index: recordIndex,
     received_ms: request.receivedMs,
     parked_ms: nowMs,
-    schema_version: request.schemaVersion,
+    schema_version: version,
     error_path: storedPath(faults[0]?.path ?? ''),
     errors: JSON.stringify(faults),
     enrichment: JSON.stringify(request.enrichment),

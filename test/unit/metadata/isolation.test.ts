@@ -69,7 +69,7 @@ await metadata.pipeParked.park(
   [
     {
       ...{ workspaceId: owner, pipeId, msgId: '0198b2a0-0000-7000-8000-000000000002', receivedMs: 5 },
-      ...{ isKeyed: false, enrichment: { keys: [], text: '' }, schemaVersion: 1 },
+      ...{ isKeyed: false, enrichment: { keys: [], text: '' } },
       records: [
         { parkedId: pipeParkedId, recordIndex: 0, text: '{"n":1}', faults: [{ path: '/n', message: 'no' }] },
       ],

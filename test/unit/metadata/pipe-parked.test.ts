@@ -24,9 +24,11 @@ async function fixture(t: Test) {
   const workspaceId = await newWorkspace(metadata, 'default')
   const { pipe_id: pipeId } = await newPipe(metadata, workspaceId, 'events')
   const pipe = { workspaceId, pipeId }
+  await metadata.pipes.update(pipe, { pipe_schema: { type: 'object' } })
+  await metadata.pipes.update(pipe, { pipe_schema: { required: ['n'] } })
   const { pipeParked } = metadata
   const request = (records: NewPipeParked[], change: Partial<ParkRequest> = {}): ParkRequest => ({
-    ...{ ...pipe, msgId: idOf(900), receivedMs: 5, isKeyed: false, schemaVersion: 3, records },
+    ...{ ...pipe, msgId: idOf(900), receivedMs: 5, isKeyed: false, records },
     enrichment: { keys: ['ts'], text: '"ts":"2026"' },
     ...change,
   })
@@ -58,7 +60,7 @@ t.test('a record is listed in the order of requests, and its text is kept as sen
   t.same(found?.text.enrichment, { keys: ['ts'], text: '"ts":"2026"' })
   t.match(found?.record, {
     ...{ msg_id: idOf(900), record_index: 4, parked_ts: '1970-01-01T00:00:01.000Z', state: 'parked' },
-    ...{ schema_version: 3, errors: faults, is_edited: false, record_bytes: Buffer.byteLength(text) },
+    ...{ schema_version: 2, errors: faults, is_edited: false, record_bytes: Buffer.byteLength(text) },
   })
   const { kept, counted } = await sums()
   t.same(kept, counted)
