@@ -133,6 +133,11 @@ export const LaneStatus = Type.Object({
   parked_dropped_records: Type.Optional(
     count('Parked records that were removed after `parked.days` without a replay or discard.'),
   ),
+  unmapped_keys: Type.Optional(
+    count(
+      'Keys that occur repeatedly in the records and that no column takes (see GET …/drift). Absent: none is known.',
+    ),
+  ),
   stale: Type.Optional(
     boolean(
       'True while delivery is being restarted or does not respond: the lane is shown as it was last saved.',

@@ -3,8 +3,21 @@ import Type, { type Static } from 'typebox'
 import { columnTypes } from './destination.ts'
 import { count, nullable, positive, string, timestamp } from './schema-parts.ts'
 
-/** Limits per destination. */
-export const driftLimits = { keys: 100, keyCharacters: 200, exampleCharacters: 80 } as const
+/**
+ * Limits per destination. A key is reported (alert, metrics, lane) once this many sampled records had it, or once its first and its
+ * last record are this far apart; and until no sampled record has had it for `endedHours`.
+ */
+export const driftLimits = {
+  keys: 100,
+  keyCharacters: 200,
+  exampleCharacters: 80,
+  repeatedRecords: 20,
+  repeatedSeconds: 60,
+  endedHours: 24,
+  /** Keys that an alert names, and the characters of each. */
+  namedKeys: 5,
+  namedKeyCharacters: 60,
+} as const
 
 /** The drift counters as delivery stores them. */
 export interface DriftState {
@@ -21,6 +34,13 @@ export interface DriftState {
   other_keys: number
   /** Names of columns that no record filled. */
   unfilled: string[]
+}
+
+/** The keys that occur repeatedly in the records of a database destination and that no column takes. */
+export interface UnmappedKeys {
+  keys: number
+  /** The first of them, as they were sent. */
+  names: readonly string[]
 }
 
 export interface SavedDrift {

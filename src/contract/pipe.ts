@@ -4,6 +4,8 @@
  * docs/dev/contract.md#request-bodies.
  */
 import Type, { type Static } from 'typebox'
+import { type ClientIpMode, clientIpModes } from './client-ip.ts'
+import { PipeSchema, PipeSchemaOnMismatch, PipeSchemaTagField } from './pipe-schema.ts'
 import {
   PipeSource,
   PipeSourceGiven,
@@ -55,6 +57,12 @@ const settable = {
   pipe_add_ingest_ip: Type.Boolean(),
   pipe_ingest_ts_field: fieldName('JSON key for the ingest timestamp'),
   pipe_ingest_ip_field: fieldName('JSON key for the client IP'),
+  pipe_client_ip: Type.Unsafe<ClientIpMode>(
+    Type.Enum([...clientIpModes], {
+      description:
+        'What is kept of the addresses of clients. `full`: the address. `truncated`: its network, /24 of IPv4 and /48 of IPv6. `none`: no address is written, even with `pipe_add_ingest_ip`. The geolocation of a request is looked up with the whole address, in memory.',
+    }),
+  ),
   pipe_ingest_geo_country_field: geoField('ISO country code'),
   pipe_ingest_geo_region_field: geoField('region or subdivision'),
   pipe_ingest_geo_city_field: geoField('city name'),
@@ -66,6 +74,9 @@ const settable = {
   pipe_allow_any_browser_origin: Type.Boolean(),
   pipe_source_headers: PipeSourceHeaders,
   pipe_source_raw: PipeSourceRaw,
+  pipe_schema: PipeSchema,
+  pipe_schema_on_mismatch: PipeSchemaOnMismatch,
+  pipe_schema_tag_field: PipeSchemaTagField,
 }
 /** `pipe_source` has another shape in responses. */
 const given = { ...settable, pipe_source: PipeSourceGiven }
@@ -126,6 +137,7 @@ export const pipeDefaults = {
   pipe_add_ingest_ip: false,
   pipe_ingest_ts_field: 'ingest_ts',
   pipe_ingest_ip_field: 'ingest_ip',
+  pipe_client_ip: 'full',
   pipe_ingest_geo_country_field: null,
   pipe_ingest_geo_region_field: null,
   pipe_ingest_geo_city_field: null,
@@ -138,6 +150,9 @@ export const pipeDefaults = {
   pipe_source: null,
   pipe_source_headers: noHeaders,
   pipe_source_raw: false,
+  pipe_schema: null,
+  pipe_schema_on_mismatch: 'reject',
+  pipe_schema_tag_field: 'schema_errors',
 } as const satisfies Partial<Pipe>
 
 const atLeastOne = () => Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })

@@ -5,6 +5,7 @@
  * An id without a lane is treated as an unblocked lane. Management checks whether the destination exists.
  */
 import type { DestinationType, LaneStatus } from '../contract/destination.ts'
+import type { UnmappedKeys } from '../contract/drift.ts'
 import type { SuccessBody } from '../contract/operations.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
 import type { Transform } from '../contract/transform.ts'
@@ -54,6 +55,8 @@ export interface LaneTrouble {
   parkedRecords: number
   /** Time at which the oldest undelivered message was received; null when there is none, or ages were not requested. */
   oldestPendingMs: number | null
+  /** Keys of records that no column takes. Null: not known yet. Undefined: the node has an earlier version. */
+  unmapped?: UnmappedKeys | null
 }
 
 export interface LaneFailure {
@@ -177,6 +180,8 @@ export interface LaneMetrics {
   latency: HistogramCounts
   /** A replay of a range of messages waits or runs. */
   isReplaying: boolean
+  /** Sampled records with a key that no column takes, since this process has the lane. */
+  unmappedRecords: number
 }
 
 /** Current lanes. Reads change nothing. */
@@ -193,7 +198,7 @@ export interface LaneViews {
   /** A page after the last record is empty. */
   blockingMessage(destinationId: string, page?: BlockingPage): Promise<BlockingMessage | null>
   /**
-   * Lanes whose next message has failed, that have lost or parked messages, or that were requested. Does not read the
+   * Lanes whose next message has failed, that have lost or parked messages or unmapped keys, or that were requested. Does not read the
    * buffer. Null: not every lane can be read now.
    */
   troubles(query: TroubleQuery): Promise<LaneTrouble[] | null>

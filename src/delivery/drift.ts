@@ -7,23 +7,22 @@
  *                                                   news after 2 s, counts after 60 s ─▶ metadata
  *
  * A crash loses the counts of at most one minute. Changing the columns restarts the counts (`mappingHash`).
+ *
+ * Alerts and metrics ask every few seconds (`unmapped`). The counts of a lane that is idle, or that has delivered nothing
+ * since the start, stay in memory once they were read.
  */
-import { type ColumnRule, columnRules } from '../contract/column-rules.ts'
-import type { ColumnMapping } from '../contract/destination.ts'
 import { wordsOf } from '../contract/destination-words.ts'
-import { type DriftState, driftLimits, type SavedDrift } from '../contract/drift.ts'
+import { type DriftState, driftLimits, type UnmappedKeys } from '../contract/drift.ts'
 import { mappingHash } from '../contract/mapping-hash.ts'
-import type { Batch, DatabaseSpec } from '../destinations/driver.ts'
-import { members, records, stringValue } from '../log/record-text.ts'
+import type { Batch, DestinationSpec } from '../destinations/driver.ts'
 import type { LaneOwner } from '../metadata/lane-ownership.ts'
 import type { DriftStore, LaneSpec } from '../metadata/lane-state.ts'
 import type { Logger } from '../platform/log.ts'
+import { hourMs } from '../platform/quantities.ts'
+import { SerialQueue } from '../platform/serial-queue.ts'
 import type { Clock } from './clock.ts'
+import { DriftCounts } from './drift-counts.ts'
 
-const recordsPerBatch = 20
-const recordsPerSecond = 100
-/** Larger records are not sampled: they would take longer than a millisecond. */
-const maxRecordBytes = 256 * 1024
 const saveNewsMs = 2_000
 const saveCountsMs = 60_000
 
@@ -35,6 +34,14 @@ interface Counting {
   cancelSave: (() => void) | null
 }
 
+interface KnownKeys {
+  readonly hash: string
+  readonly keys: readonly Omit<DriftState['keys'][number], 'type' | 'example'>[]
+}
+
+/** No key without a column is known. */
+const noneUnmapped: UnmappedKeys = { keys: 0, names: [] }
+
 export class DriftWatch {
   readonly #store: DriftStore
   readonly #clock: Clock
@@ -42,6 +49,13 @@ export class DriftWatch {
   readonly #counting = new Map<string, Counting>()
   /** The last write of each destination, possibly still under way. Restarted counting waits for it. */
   readonly #writes = new Map<string, Promise<void>>()
+  /** By destination: the keys that were known last, for lanes that count nothing at the moment. */
+  readonly #last = new Map<string, KnownKeys>()
+  /** By destination: sampled records with a key that has no column, since the lane runs in this process. */
+  readonly #unmappedRecords = new Map<string, number>()
+  readonly #reading = new Set<string>()
+  readonly #reads = new SerialQueue()
+  readonly #hashes = new WeakMap<DestinationSpec, string>()
 
   constructor(store: DriftStore, clock: Clock, log: Logger) {
     this.#store = store
@@ -55,7 +69,9 @@ export class DriftWatch {
     if (counting === null) return
     const { counts } = counting
     const hadNews = counts.hasNews
-    counts.look(batch, this.#clock.now())
+    const unmapped = counts.look(batch, this.#clock.now())
+    if (unmapped > 0)
+      this.#unmappedRecords.set(spec.destinationId, this.unmappedRecords(spec.destinationId) + unmapped)
     if (counts.hasNews && !hadNews) this.#cancelSave(counting)
     if (!counts.isChanged || counting.cancelSave !== null) return
     counting.cancelSave = this.#clock.wake(counts.hasNews ? saveNewsMs : saveCountsMs, () => {
@@ -64,11 +80,63 @@ export class DriftWatch {
     })
   }
 
+  /** The keys that occur repeatedly without a column. Null: not known yet. Reads metadata in the background. */
+  unmapped(spec: LaneSpec): UnmappedKeys | null {
+    const { destinationId } = spec
+    if (!wordsOf(spec.type).isDatabase || spec.columns.length === 0) return noneUnmapped
+    const current = this.#counting.get(destinationId)?.counts
+    const known = current?.isLoaded === true ? current : this.#last.get(destinationId)
+    if (known === undefined) {
+      this.#readLater(spec)
+      return null
+    }
+    // The columns were changed after the last record.
+    if (known.hash !== this.#hashOf(spec)) return noneUnmapped
+    const nowMs = this.#clock.now()
+    const keys = known.keys.filter((one) => isReported(one, nowMs))
+    if (keys.length === 0) return noneUnmapped
+    return { keys: keys.length, names: keys.slice(0, driftLimits.namedKeys).map(({ key }) => key) }
+  }
+
+  /** The number of sampled records with a key that has no column. */
+  unmappedRecords(destinationId: string): number {
+    return this.#unmappedRecords.get(destinationId) ?? 0
+  }
+
+  /** The lane has ended here. */
+  laneGone(destinationId: string): void {
+    this.#last.delete(destinationId)
+    this.#unmappedRecords.delete(destinationId)
+    this.#reading.delete(destinationId)
+  }
+
+  #hashOf(spec: LaneSpec): string {
+    const hash = this.#hashes.get(spec) ?? mappingHash(spec.columns, spec.timestampField)
+    this.#hashes.set(spec, hash)
+    return hash
+  }
+
+  /** One lane after the other, because all of them can be asked for at once. */
+  #readLater(spec: LaneSpec): void {
+    const { destinationId } = spec
+    if (this.#reading.has(destinationId)) return
+    this.#reading.add(destinationId)
+    void this.#reads.run(async () => {
+      const counts = new DriftCounts(spec, this.#clock.now())
+      // A failed read is repeated with the next question.
+      const saved = await this.#store.load(destinationId).catch(() => undefined)
+      if (!this.#reading.delete(destinationId) || saved === undefined) return
+      counts.begin(saved)
+      if (!this.#last.has(destinationId)) this.#last.set(destinationId, knownOf(counts))
+    })
+  }
+
   /** The destination's driver was closed: saves its counts and removes them from memory. Never rejects. */
   async close(destinationId: string): Promise<void> {
     const counting = this.#counting.get(destinationId)
     if (counting === undefined) return
     this.#counting.delete(destinationId)
+    if (counting.counts.isLoaded) this.#last.set(destinationId, knownOf(counting.counts))
     this.#cancelSave(counting)
     const before = Promise.all([counting.loading, this.#writes.get(destinationId)])
     await this.#written(
@@ -126,154 +194,17 @@ export class DriftWatch {
   }
 }
 
-/** The counts of one destination. */
-export class DriftCounts {
-  readonly #hash: string
-  /** By key, the columns that the key fills. */
-  readonly #known = new Map<string, string[]>()
-  #state: DriftState
-  #isLoaded = false
-  #isChanged = false
-  #hasNews = false
-  #second = 0
-  #leftInSecond = recordsPerSecond
-
-  constructor({ columns, timestampField }: Pick<DatabaseSpec, 'columns' | 'timestampField'>, nowMs: number) {
-    this.#hash = mappingHash(columns, timestampField)
-    const rules = columnRules(columns, timestampField)
-    for (const { name, source } of rules.filter(isFromKey)) {
-      this.#known.set(source.key, [...(this.#known.get(source.key) ?? []), name])
-    }
-    this.#state = {
-      since_ms: nowMs,
-      records: 0,
-      keys: [],
-      other_keys: 0,
-      unfilled: [...this.#known.values()].flat(),
-    }
-  }
-
-  get isLoaded(): boolean {
-    return this.#isLoaded
-  }
-  get isChanged(): boolean {
-    return this.#isChanged
-  }
-  /** True when there is a key, or a filled column, that was not known before. */
-  get hasNews(): boolean {
-    return this.#hasNews
-  }
-
-  /** Continues the saved counts if the columns are the same. */
-  begin(saved: SavedDrift | null): void {
-    this.#isLoaded = true
-    if (saved?.mappingHash !== this.#hash) return
-    const before = structuredClone(saved.state)
-    const mine = this.#state
-    this.#state = {
-      ...before,
-      records: before.records + mine.records,
-      other_keys: before.other_keys + mine.other_keys,
-    }
-    this.#state.unfilled = before.unfilled.filter((name) => mine.unfilled.includes(name))
-    for (const key of mine.keys) this.#add(key)
-  }
-
-  /** Returns a copy for saving. */
-  taken(): SavedDrift {
-    this.#isChanged = false
-    this.#hasNews = false
-    return { mappingHash: this.#hash, state: structuredClone(this.#state) }
-  }
-
-  forgetExamples(): void {
-    this.#state.keys = this.#state.keys.map((key) => ({ ...key, example: '' }))
-  }
-
-  look(batch: Batch, nowMs: number): void {
-    const second = Math.floor(nowMs / 1000)
-    if (second !== this.#second) this.#leftInSecond = recordsPerSecond
-    this.#second = second
-    let left = Math.min(recordsPerBatch, this.#leftInSecond)
-    // Starts at the newest message, which shows recent changes.
-    for (let at = batch.messages.length - 1; at >= 0 && left > 0; at--) {
-      for (const record of records(batch.messages[at]!.body)) {
-        if (left === 0) break
-        left -= 1
-        this.#leftInSecond -= 1
-        if (record.length <= maxRecordBytes) this.#lookAt(record, nowMs)
-      }
-    }
-  }
-
-  #lookAt(record: Buffer, nowMs: number): void {
-    this.#isChanged = true
-    this.#state.records += 1
-    const seen = new Set<string>()
-    for (const { key: literal, value } of members(record)) {
-      const isLong = literal.length > 6 * driftLimits.keyCharacters + 2
-      const key = isLong ? null : stringValue(literal.toString('utf8'))
-      const columns = key === null ? undefined : this.#known.get(key)
-      if (columns !== undefined) this.#fill(columns, value)
-      else if (key === null || key.length > driftLimits.keyCharacters) this.#state.other_keys += 1
-      // A duplicate key in one record counts once.
-      else if (!seen.has(key)) {
-        seen.add(key)
-        const [type, example] = [typeOf(value), exampleOf(value)]
-        this.#add({ key, records: 1, first_ms: nowMs, last_ms: nowMs, type, example })
-      }
-    }
-  }
-
-  #fill(columns: readonly string[], value: Buffer): void {
-    const isNull = value.length === 4 && value[0] === 0x6e
-    if (isNull || this.#state.unfilled.length === 0) return
-    const before = this.#state.unfilled.length
-    this.#state.unfilled = this.#state.unfilled.filter((name) => !columns.includes(name))
-    if (this.#state.unfilled.length < before) this.#hasNews = true
-  }
-
-  #add(found: DriftState['keys'][number]): void {
-    const known = this.#state.keys.find(({ key }) => key === found.key)
-    if (known !== undefined) {
-      known.records += found.records
-      known.last_ms = Math.max(known.last_ms, found.last_ms)
-      // Null has no type information.
-      if (known.type === 'null') [known.type, known.example] = [found.type, found.example]
-    } else if (this.#state.keys.length < driftLimits.keys) {
-      this.#state.keys.push(found)
-      this.#hasNews = true
-    } else this.#state.other_keys += found.records
+/** Without the examples, so that idle lanes hold little memory. */
+function knownOf({ hash, keys }: DriftCounts): KnownKeys {
+  return {
+    hash,
+    keys: keys.map(({ key, records, first_ms, last_ms }) => ({ key, records, first_ms, last_ms })),
   }
 }
 
-function isFromKey(rule: ColumnRule): rule is ColumnRule & { source: { kind: 'key'; key: string } } {
-  return rule.source.kind === 'key'
-}
-
-function typeOf(value: Buffer): ColumnMapping['column_type'] {
-  switch (value[0]) {
-    case 0x22:
-      return 'string'
-    case 0x7b:
-      return 'object'
-    case 0x5b:
-      return 'array'
-    case 0x74:
-    case 0x66:
-      return 'boolean'
-    case 0x6e:
-      return 'null'
-    default:
-      return 'number'
-  }
-}
-
-/** The beginning of the value's JSON text. */
-function exampleOf(value: Buffer): string {
-  const { exampleCharacters } = driftLimits
-  const characters = [...value.subarray(0, 4 * exampleCharacters).toString('utf8')]
-  if (characters.length <= exampleCharacters && value.length <= 4 * exampleCharacters)
-    return characters.join('')
-  return `${characters.slice(0, exampleCharacters - 1).join('')}…`
+/** The key occurs repeatedly and has occurred recently: a single typo is not reported. */
+function isReported({ records, first_ms, last_ms }: KnownKeys['keys'][number], nowMs: number): boolean {
+  const { repeatedRecords, repeatedSeconds, endedHours } = driftLimits
+  const isRepeated = records >= repeatedRecords || last_ms - first_ms >= repeatedSeconds * 1_000
+  return isRepeated && nowMs - last_ms < endedHours * hourMs
 }

@@ -254,7 +254,8 @@ class View implements LaneView {
   async status(): Promise<LaneStatus> {
     const { spec, row, isStalled, parked } = this.#lane
     const nowMs = this.#deps.clock.now()
-    return laneStatus({ spec, row, batches: this.#batches, isStalled, parked, nowMs })
+    const unmappedKeys = this.#deps.steps.drift.unmapped(spec)?.keys ?? 0
+    return laneStatus({ spec, row, batches: this.#batches, isStalled, parked, unmappedKeys, nowMs })
   }
 
   backlog(): Promise<LaneBacklog> {

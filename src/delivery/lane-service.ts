@@ -163,6 +163,7 @@ async function metricsOf(lanes: LaneSet): Promise<DeliveryMetrics> {
       attempts: { ...attempts },
       latency,
       isReplaying: parked.hasRanges,
+      unmappedRecords: lanes.drift.unmappedRecords(destinationId),
     })
   }
   return numbers

@@ -29,6 +29,7 @@ import {
 import { StorageUnavailableError } from '../platform/error-code.ts'
 import { Semaphore } from '../platform/semaphore.ts'
 import { pollIntervalMs } from './clock.ts'
+import type { DriftWatch } from './drift.ts'
 import { FailingLanes } from './failing-lanes.ts'
 import type { Lane } from './lane.ts'
 import type { AttemptsObserved } from './lane-log.ts'
@@ -136,6 +137,10 @@ export class LaneSet {
 
   get observed(): AttemptsObserved {
     return this.#opener.observed
+  }
+
+  get drift(): DriftWatch {
+    return this.#options.steps.drift
   }
 
   /** For lanes' own work: it waits while the buffer cannot be read. */
@@ -254,6 +259,7 @@ export class LaneSet {
     if (this.#isClosing) return
     const { spec } = lane
     this.#pipes.get(spec.pipeId)?.forget(lane)
+    if (!this.#lanes.has(spec.destinationId)) this.drift.laneGone(spec.destinationId)
     this.#options.onLaneGone?.(spec, !this.#hasLaneOf(spec.workspaceId))
   }
 

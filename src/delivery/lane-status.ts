@@ -11,6 +11,7 @@ export interface LaneFacts {
   batches: BatchReader
   isStalled: boolean
   parked: ParkedCounts
+  unmappedKeys: number
   nowMs: number
 }
 
@@ -20,6 +21,7 @@ export async function laneStatus({
   batches,
   isStalled,
   parked,
+  unmappedKeys,
   nowMs,
 }: LaneFacts): Promise<LaneStatus> {
   const row = await batches.located(saved)
@@ -46,6 +48,7 @@ export async function laneStatus({
     dropped_messages: row.droppedMessages,
     parked_records: parked.rows,
     parked_dropped_records: parked.droppedRecords,
+    ...(unmappedKeys > 0 ? { unmapped_keys: unmappedKeys } : {}),
   }
 }
 

@@ -67,6 +67,7 @@ export class ChangesOfLanes {
       lane.spec === spec &&
       lane.isStalled === isStalled &&
       lane.parked === parked &&
+      (this.#lanes.drift.unmapped(spec)?.keys ?? 0) === (status.unmapped_keys ?? 0) &&
       this.#lanes.headSeq(spec.pipeId) <= status.head_seq
     )
   }
@@ -88,8 +89,8 @@ export class ChangesOfLanes {
 }
 
 /**
- * Lists the lanes of this thread whose next message has failed, or that have lost or parked messages. It uses only
- * memory: 10,000 lanes take half a millisecond, or 3 ms when all have failed.
+ * Lists the lanes of this thread whose next message has failed, that have lost or parked messages, or that have unmapped keys.
+ * It uses only memory: 10,000 lanes take half a millisecond, or 3 ms when all have failed.
  */
 export async function troublesOf(
   lanes: LaneSet,
@@ -102,7 +103,12 @@ export async function troublesOf(
     const { row, spec } = lane
     if (!workspaces.has(spec.workspaceId)) continue
     const isIdle = lanes.headSeq(spec.pipeId) <= row.cursorSeq
-    const isInTrouble = row.blockingMsgId !== null || row.droppedMessages > 0 || lane.parked.rows > 0
+    const unmapped = lanes.drift.unmapped(spec)
+    const isInTrouble =
+      row.blockingMsgId !== null ||
+      row.droppedMessages > 0 ||
+      lane.parked.rows > 0 ||
+      (unmapped?.keys ?? 0) > 0
     const isAged = withAges && !isIdle
     if (!isInTrouble && !isAged && !wanted.has(spec.destinationId)) continue
     found.push({
@@ -117,6 +123,7 @@ export async function troublesOf(
       droppedMessages: row.droppedMessages,
       parkedRecords: lane.parked.rows,
       oldestPendingMs: isAged ? await oldestPendingMs(lane) : null,
+      unmapped,
     })
   }
   return found

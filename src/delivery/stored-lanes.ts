@@ -117,6 +117,7 @@ export class StoredLanes {
       batches: batchesOf(spec, reader),
       isStalled,
       parked: await this.#options.parked.counts(spec.destinationId),
+      unmappedKeys: 0,
       nowMs: systemClock.now(),
     })
   }

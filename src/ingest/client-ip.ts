@@ -100,6 +100,13 @@ function canonical(address: Address): Address {
   return address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress() ? address.toIPv4Address() : address
 }
 
+/** The first address of the /24 network of an IPv4 address, or of the /48 network of an IPv6 address. */
+export function truncatedAddress(address: string): string {
+  const parsed = canonical(ipaddr.parse(address))
+  if (parsed instanceof ipaddr.IPv4) return [...parsed.octets.slice(0, 3), 0].join('.')
+  return new ipaddr.IPv6([...parsed.parts.slice(0, 3), 0, 0, 0, 0, 0]).toString()
+}
+
 /**
  * An IPv4 address itself, or the /64 network (`2001:db8::/64`) of an IPv6 address, because a client controls its whole
  * network.

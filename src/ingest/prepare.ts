@@ -20,12 +20,14 @@
 import assert from 'node:assert'
 import { isUtf8 } from 'node:buffer'
 import { createHash, randomBytes } from 'node:crypto'
+import { writesClientIp } from '../contract/client-ip.ts'
 import { ApiError } from '../contract/errors.ts'
 import type { GeoFieldKey, Pipe } from '../contract/pipe.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { afterByteOrderMark } from '../log/record-text.ts'
 import type { DirectoryPipe } from '../metadata/directory-source.ts'
 import type { BodyFormat } from './body-source.ts'
+import { truncatedAddress } from './client-ip.ts'
 import type { GeoValues } from './geo.ts'
 import { type BodyLimits, maxDepth, parseJsonBody, parseNdjsonBody } from './parse.ts'
 import { requireFields } from './required-fields.ts'
@@ -259,16 +261,20 @@ export function planEnrichment(pipe: Pipe): EnrichmentPlan {
     const key = pipe[field]?.trim()
     return key ? [{ key, dimension }] : []
   })
-  const timestampOnly = pipe.pipe_add_ingest_ts && !pipe.pipe_add_ingest_ip && wanted.length === 0
+  const writesIp = writesClientIp(pipe)
+  const timestampOnly = pipe.pipe_add_ingest_ts && !writesIp && wanted.length === 0
   if (timestampOnly) return timestampPlan(pipe.pipe_ingest_ts_field)
   return {
-    needsClientIp: pipe.pipe_add_ingest_ip || wanted.length > 0,
+    needsClientIp: writesIp || wanted.length > 0,
     needsGeo: wanted.length > 0,
     members: (receivedMs, clientIp, geo) => {
       // A map: if two fields have the same key, the later value is used and the key is written once.
       const values = new Map<string, string | number>()
       if (pipe.pipe_add_ingest_ts) values.set(pipe.pipe_ingest_ts_field, new Date(receivedMs).toISOString())
-      if (pipe.pipe_add_ingest_ip && clientIp !== null) values.set(pipe.pipe_ingest_ip_field, clientIp)
+      if (writesIp && clientIp !== null) {
+        const isWhole = pipe.pipe_client_ip === 'full'
+        values.set(pipe.pipe_ingest_ip_field, isWhole ? clientIp : truncatedAddress(clientIp))
+      }
       for (const { key, dimension } of wanted) {
         const value = geo?.[dimension]
         if (value !== undefined) values.set(key, value)

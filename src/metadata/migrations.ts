@@ -11,7 +11,9 @@ import { createAttempts } from './migrations/26-attempts.ts'
 import { createLatency } from './migrations/27-latency.ts'
 import { createReplays } from './migrations/28-replays.ts'
 import { createPipeSources } from './migrations/29-pipe-sources.ts'
-import { createPrivacyJobs } from './migrations/30-privacy-jobs.ts'
+import { addPipePrivacy } from './migrations/30-pipe-privacy.ts'
+import { createPipeSchemas } from './migrations/31-pipe-schemas.ts'
+import { createPrivacyJobs } from './migrations/32-privacy-jobs.ts'
 import type { Tables } from './tables.ts'
 
 export interface Migration {
@@ -27,7 +29,9 @@ export const migrations: readonly Migration[] = [
   { number: 27, name: 'latency of lanes', up: createLatency },
   { number: 28, name: 'replays of ranges', up: createReplays },
   { number: 29, name: 'sources of webhooks', up: createPipeSources },
-  { number: 30, name: 'jobs on personal data', up: createPrivacyJobs },
+  { number: 30, name: 'client addresses and retention of pipes', up: addPipePrivacy },
+  { number: 31, name: 'schemas of pipes', up: createPipeSchemas },
+  { number: 32, name: 'jobs on personal data', up: createPrivacyJobs },
 ]
 
 /** The format of a database that this version has brought up to date. */

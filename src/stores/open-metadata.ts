@@ -25,6 +25,7 @@ import { origins } from '../metadata/origins.ts'
 import { overview } from '../metadata/overview.ts'
 import { parked } from '../metadata/parked.ts'
 import { parkedStore, rangeStore } from '../metadata/parked-store.ts'
+import { schemaVersions } from '../metadata/pipe-schemas.ts'
 import { pipes } from '../metadata/pipes.ts'
 import { privacyErasure } from '../metadata/privacy-erasure.ts'
 import { privacyJobs } from '../metadata/privacy-jobs.ts'
@@ -124,6 +125,7 @@ export async function openMetadata(
     pinStore: pinStore(db, now),
     alertStore: alertStore(db, sealer),
     drift: drift(db),
+    schemaVersions: schemaVersions(db),
     driftStore: driftStore(db),
     cluster: shared?.store ?? null,
     close: () => (closing ??= close(opened)),

@@ -28,6 +28,7 @@ const defaults = {
   pipe_description: '',
   pipe_add_ingest_ts: true,
   pipe_add_ingest_ip: false,
+  pipe_client_ip: 'full',
   pipe_ingest_ts_field: 'ingest_ts',
   pipe_ingest_ip_field: 'ingest_ip',
   ...Object.fromEntries(geoFieldKeys.map((key) => [key, null])),
@@ -36,6 +37,9 @@ const defaults = {
   pipe_source: null,
   pipe_source_headers: [],
   pipe_source_raw: false,
+  pipe_schema: null,
+  pipe_schema_on_mismatch: 'reject',
+  pipe_schema_tag_field: 'schema_errors',
 }
 
 t.test('POST /v1/pipes: a name is enough, everything else has its default', async (t) => {
@@ -56,6 +60,7 @@ t.test('POST /v1/pipes: every field is stored as given, then changed by PATCH', 
     pipe_description: 'd'.repeat(500),
     pipe_add_ingest_ts: false,
     pipe_add_ingest_ip: true,
+    pipe_client_ip: 'truncated',
     pipe_ingest_ts_field: 't'.repeat(100),
     pipe_ingest_ip_field: 'ip',
     ...Object.fromEntries(geoFieldKeys.map((key) => [key, key.slice(5)])),
@@ -64,6 +69,9 @@ t.test('POST /v1/pipes: every field is stored as given, then changed by PATCH', 
     pipe_source: null,
     pipe_source_headers: ['x-event'],
     pipe_source_raw: true,
+    pipe_schema: { type: 'object', required: ['id'], properties: { id: { type: 'string', pattern: '^o-' } } },
+    pipe_schema_on_mismatch: 'tag',
+    pipe_schema_tag_field: 'errors',
   }
   const id = await newPipe(given)
   t.same(stamped((await getPipe(id)).pipe), { ...given, pipe_status: 'active' })
@@ -127,6 +135,8 @@ const badValues: [field: string, value: unknown][] = [
   ['pipe_description', null],
   ['pipe_add_ingest_ts', 'true'],
   ['pipe_add_ingest_ip', 1],
+  ['pipe_client_ip', 'some'],
+  ['pipe_client_ip', null],
   ['pipe_ingest_ts_field', ''],
   ['pipe_ingest_ts_field', 't'.repeat(101)],
   ['pipe_ingest_ts_field', null],

@@ -252,6 +252,38 @@ t.test(
   },
 )
 
+t.test('a secret address is shown although the page knew the source before the response', async (t) => {
+  const pipeId = await daemon.createPipe({ pipe_name: 'late' })
+  const { page, problems, close } = await dashboard.visit('admin')
+  await open(page, pipeId)
+  await page.getByRole('button', { name: /^Secret URL/ }).click()
+  let release = () => {}
+  const released = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  await page.route(`**/v1/pipes/${pipeId}`, async (route) => {
+    if (route.request().method() !== 'PATCH') return await route.continue()
+    const response = await route.fetch()
+    await released
+    await route.fulfill({ response })
+  })
+  await page.getByRole('button', { name: 'Accept webhooks' }).click()
+  await until('it is stored', async () => {
+    const { body } = await daemon.api<{ pipe: { pipe_source: unknown } }>('GET', `/v1/pipes/${pipeId}`)
+    return body.pipe.pipe_source !== null
+  })
+  await daemon.api('PATCH', `/v1/pipes/${pipeId}`, { pipe_status: 'paused' })
+  await page.getByRole('button', { name: 'Stop webhooks …' }).waitFor()
+  release()
+  const shown = page.getByRole('dialog', { name: 'Copy the address now' })
+  await shown.getByRole('button', { name: 'I have copied it' }).click()
+  await page.getByRole('button', { name: 'Stop webhooks …' }).click()
+  await page.getByRole('button', { name: 'Stop webhooks', exact: true }).click()
+  await page.getByRole('button', { name: /^Stripe/ }).waitFor()
+  t.same(problems, [])
+  await close()
+})
+
 t.test('a viewer sees the source and can change nothing', async (t) => {
   const pipeId = await daemon.createPipe({ pipe_name: 'watched' })
   const { page, problems, close } = await dashboard.visit('viewer')

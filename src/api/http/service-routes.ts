@@ -56,17 +56,22 @@ export function serviceRoutes(options: ServiceRoutesOptions): Route[] {
 
 /**
  * Serves the OpenAPI document of the package with the addresses of this daemon. Generating it from the route table
- * would take 0.2 s of CPU.
+ * would take 0.2 s of CPU. It is cut at the two addresses once, so that a request copies bytes and makes no texts of
+ * half a megabyte.
  */
 function openapiDocument(): (urls: { management: string; data: string }) => Buffer {
   const file = new URL('../../../openapi/management-v1.openapi.yaml', import.meta.url)
   const text = readFileSync(file, 'utf8')
-  return ({ management, data }) =>
-    Buffer.from(
-      text
-        .replace(/(?<= base_url:\n +default: ).*/g, () => management)
-        .replace(/(?<= data_url:\n +default: ).*/g, () => data),
-    )
+  const addresses = [...text.matchAll(/(?<= (base|data)_url:\n +default: ).*/g)]
+  const pieces: (Buffer | 'management' | 'data')[] = []
+  let start = 0
+  for (const { 0: address, 1: name, index } of addresses) {
+    pieces.push(Buffer.from(text.slice(start, index)), name === 'base' ? 'management' : 'data')
+    start = index + address.length
+  }
+  pieces.push(Buffer.from(text.slice(start)))
+  return (urls) =>
+    Buffer.concat(pieces.map((piece) => (typeof piece === 'string' ? Buffer.from(urls[piece]) : piece)))
 }
 
 const hostPattern = /^([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?$/i

@@ -18,6 +18,7 @@ import { parkedUseCases } from './parked.ts'
 import { pipeSettingUseCases, pipeUseCases } from './pipes.ts'
 import { privacyUseCases } from './privacy.ts'
 import { replayUseCases } from './replays.ts'
+import { schemaProposalUseCases } from './schema-proposals.ts'
 import { tableInferenceUseCases } from './table-inference.ts'
 import { tableQueryUseCases } from './table-queries.ts'
 import { transformTrialUseCases } from './transform-trials.ts'
@@ -29,6 +30,7 @@ export function openManagement(deps: ManagementDeps): UseCases {
     ...pipeUseCases(deps),
     ...pipeSettingUseCases(deps),
     ...destinationUseCases(deps),
+    ...schemaProposalUseCases(deps),
     ...tableInferenceUseCases(deps),
     ...tableQueryUseCases(deps),
     ...transformTrialUseCases(deps),

@@ -3,8 +3,10 @@
  * `validation_error` with the paths of the body.
  */
 import { randomBytes } from 'node:crypto'
+import { addressHeaders } from '../../contract/client-ip.ts'
 import { redacted } from '../../contract/destination-words.ts'
 import { isObject } from '../../contract/is-object.ts'
+import type { Pipe } from '../../contract/pipe.ts'
 import type { PipeSource, PipeSourceGiven } from '../../contract/pipe-source.ts'
 import { secretHeaders, sourceFields, sourceWords } from '../../contract/source-words.ts'
 import { type FieldErrors, requireDistinct, throwIfErrors } from '../../contract/validate.ts'
@@ -53,6 +55,17 @@ export function requireNoSignature(headers: readonly string[], header: unknown):
     throwIfErrors({
       [`pipe_source_headers.${index}`]: `must not be ${name}: it is the signature of the source`,
     })
+}
+
+/** A pipe that does not keep whole addresses cannot write the headers in which proxies pass them on. */
+export function requireNoAddress(pipe: Pick<Pipe, 'pipe_client_ip' | 'pipe_source_headers'>): void {
+  if (pipe.pipe_client_ip === 'full') return
+  const errors: FieldErrors = {}
+  for (const [index, name] of pipe.pipe_source_headers.entries())
+    if (addressHeaders.has(name))
+      errors[`pipe_source_headers.${index}`] =
+        `must not be ${name} while pipe_client_ip is ${pipe.pipe_client_ip}: it has the address of the client`
+  throwIfErrors(errors)
 }
 
 /** Settings that are left out keep their value; null resets one. */

@@ -1,5 +1,6 @@
 /** Proposes a table from records, and creates it on request: POST …/destinations/infer. */
 
+import { writesClientIp } from '../../contract/client-ip.ts'
 import { typesWith } from '../../contract/destination-words.ts'
 import { validationError } from '../../contract/errors.ts'
 import { geoFieldKeys, type Pipe } from '../../contract/pipe.ts'
@@ -83,10 +84,11 @@ function dedupeOf({ dedupe_key, dedupe_id = 'generated' }: TableInference): Infe
   return dedupe_key === undefined ? { kind: dedupe_id } : { kind: 'key', key: dedupe_key }
 }
 
-function enrichedKeys(pipe: Pipe): InferRequest['enriched'] {
+/** The keys that the pipe adds to records. */
+export function enrichedKeys(pipe: Pipe): InferRequest['enriched'] {
   const keys: { key: string; kind: InferRequest['enriched'][number]['kind'] }[] = []
   if (pipe.pipe_add_ingest_ts) keys.push({ key: pipe.pipe_ingest_ts_field, kind: 'time' })
-  if (pipe.pipe_add_ingest_ip) keys.push({ key: pipe.pipe_ingest_ip_field, kind: 'string' })
+  if (writesClientIp(pipe)) keys.push({ key: pipe.pipe_ingest_ip_field, kind: 'string' })
   for (const field of geoFieldKeys) {
     const key = pipe[field]?.trim()
     if (!key) continue

@@ -182,7 +182,9 @@ function hookRows(url: string, token: string | undefined): [string, string][] {
   return [['webhooks', `POST ${url}`]]
 }
 
-function pipeRows({ pipe_source: source, ...pipe }: Pipe): ReturnType<typeof rowsOf> {
+function pipeRows({ pipe_source: source, pipe_schema, ...rest }: Pipe): ReturnType<typeof rowsOf> {
+  const schema = pipe_schema && `${bytes(JSON.stringify(pipe_schema).length)} of JSON`
+  const pipe = { ...rest, pipe_schema: schema }
   if (source === null) return rowsOf({ ...pipe, pipe_source: null })
   const { type, secrets, ...settings } = source
   const texts = Object.entries(settings).map(([key, value]) => [`pipe_source.${key}`, value])

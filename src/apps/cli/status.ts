@@ -152,6 +152,7 @@ function statusOf(url: string, { overview, usage, alerts, nowMs, lanes, groups, 
       ...lanes.map(({ destination }) => destination.lane.oldest_pending_age_seconds),
     ),
     parked_records: sum(lanes, ({ destination }) => destination.lane.parked_records ?? 0),
+    unmapped_keys: sum(lanes, ({ destination }) => destination.lane.unmapped_keys ?? 0),
     alerts: alerts?.status ?? null,
     cluster: clusterOf(overview),
     causes: groups.map(({ cause, server, advice, lanes: sharing }) => ({
@@ -194,6 +195,7 @@ function statusRows(
   status: ReturnType<typeof statusOf>,
 ): string[][] {
   const parking = lanes.filter(({ destination }) => (destination.lane.parked_records ?? 0) > 0)
+  const drifting = lanes.filter(({ destination }) => (destination.lane.unmapped_keys ?? 0) > 0)
   return [
     ['daemon', `${status.url} (${status.health})`],
     ...status.not_ready_reasons.map((reason) => ['not ready', `${readyWords(reason)} (${reason})`]),
@@ -213,6 +215,10 @@ function statusRows(
     ...parking.map(({ pipe, destination }) => [
       'parked',
       `${fullName(pipe, destination)}: ${count(destination.lane.parked_records ?? 0)}`,
+    ]),
+    ...drifting.map(({ pipe, destination }) => [
+      'keys without column',
+      `${fullName(pipe, destination)}: ${count(destination.lane.unmapped_keys ?? 0)}`,
     ]),
   ]
 }

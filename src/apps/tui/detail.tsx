@@ -104,6 +104,9 @@ function counterLines({ destination_id: id, lane }: OverviewLane, nowMs: number)
     ['delivered', `${count(lane.delivered_records)} records, last ${ago(lane.last_delivered_ts, nowMs)}`],
     ['skipped, dropped', `${lane.skipped_messages}, ${lane.dropped_messages} messages`],
     ['parked', lane.parked_records ? `${count(lane.parked_records)}; x shows them` : '-'],
+    ...(lane.unmapped_keys
+      ? [['no column for', counted(lane.unmapped_keys, 'key')] as [string, string]]
+      : []),
     ['id', id],
   ]
 }

@@ -1,7 +1,9 @@
 /** Alerts as they are sent: one JSON object each (docs/alerts.md), or the same content as a Slack message. Pure. */
 import type { AlertEvent, AlertFormat, testAlert } from '../../contract/alert-words.ts'
+import { driftLimits, type UnmappedKeys } from '../../contract/drift.ts'
 import type { LaneFailure } from '../../delivery/delivery.ts'
 import type { DeliveryFault } from '../../destinations/driver.ts'
+import { cleanText, cutToCharacters } from '../../destinations/error-text.ts'
 import { counted, duration } from '../../platform/quantities.ts'
 import type { AlertFact } from './rules.ts'
 
@@ -38,6 +40,8 @@ export interface StandardAlert {
     error: { code: string; message: string; fault: DeliveryFault | null } | null
   }
   count?: number
+  /** The first unmapped keys, cleaned and truncated. */
+  keys?: string[]
   oldest_pending_ts?: string
   dropped_after_hours?: number
   reason?: 'size' | 'disk'
@@ -130,6 +134,8 @@ function details(fact: AlertFact, undeliveredMs: number): Partial<StandardAlert>
         oldest_pending_ts: isoTime(fact.oldestPendingMs),
         dropped_after_hours: undeliveredMs / 3_600_000,
       }
+    case 'lane.drift':
+      return { count: fact.unmapped.keys, keys: fact.unmapped.names.map(shownKey) }
     case 'buffer.near_full':
       return { reason: fact.reason }
     case 'daemon.restarted_after_crash':
@@ -152,6 +158,8 @@ function sentence(fact: AlertFact, where: string, nowMs: number, undeliveredMs: 
       return `${where}: ${counted(fact.count, 'message')} lost before delivery.`
     case 'retention.near':
       return `${where}: the oldest message has waited for ${ago(fact.oldestPendingMs)} and is dropped after ${duration(undeliveredMs / 1_000)}.`
+    case 'lane.drift':
+      return `${where}: ${driftSentence(fact.unmapped)}`
     case 'buffer.near_full':
       return fact.reason === 'size'
         ? 'The buffer of the service is more than 80 % full; when it is full, records are rejected.'
@@ -159,6 +167,17 @@ function sentence(fact: AlertFact, where: string, nowMs: number, undeliveredMs: 
     case 'daemon.restarted_after_crash':
       return 'The service was restarted after a crash, a kill or a power cut. Accepted records are kept.'
   }
+}
+
+function driftSentence({ keys, names }: UnmappedKeys): string {
+  const more = keys > names.length ? `, … (${keys - names.length} more)` : ''
+  const shown = names.map((name) => JSON.stringify(shownKey(name))).join(', ')
+  return `no column takes ${counted(keys, 'key')} of the records, whose values are not stored: ${shown}${more}.`
+}
+
+/** Keys come from any client: without control and format characters, and cut. */
+function shownKey(key: string): string {
+  return cutToCharacters(cleanText(key), driftLimits.namedKeyCharacters)
 }
 
 function failureSentence(

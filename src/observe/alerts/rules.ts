@@ -3,6 +3,7 @@
  * (`marks.ts`). Pure. `contract/alert-words.ts` explains the events.
  */
 import type { AlertEvent } from '../../contract/alert-words.ts'
+import type { UnmappedKeys } from '../../contract/drift.ts'
 import { isFailing } from '../../contract/state-words.ts'
 import type { LaneTrouble } from '../../delivery/delivery.ts'
 import type { AlertMark } from '../../metadata/alert-store.ts'
@@ -14,6 +15,7 @@ export type AlertFact = { heldBack: number } & (
   | { type: 'lane.failing' | 'lane.stuck' | 'lane.stalled' | 'lane.recovered'; lane: LaneTrouble }
   | { type: 'message.parked' | 'messages.dropped'; lane: LaneTrouble; count: number }
   | { type: 'retention.near'; lane: LaneTrouble; oldestPendingMs: number }
+  | { type: 'lane.drift'; lane: LaneTrouble; unmapped: UnmappedKeys }
   | { type: 'buffer.near_full'; reason: 'size' | 'disk' }
   | { type: 'daemon.restarted_after_crash'; startedMs: number | null }
 )
@@ -100,6 +102,22 @@ function* laneAlerts(
   })
   if (near !== null && oldestPendingMs !== null)
     yield { type: 'retention.near', lane, oldestPendingMs, heldBack: near }
+  yield* driftAlerts(lane, events, draft)
+}
+
+/** While nothing is known, for example after a restart, a raised alert stays raised. */
+function* driftAlerts(
+  lane: LaneTrouble,
+  events: ReadonlySet<AlertEvent>,
+  draft: DraftMarks,
+): Generator<AlertFact> {
+  const { destinationId, unmapped = null } = lane
+  const holds = unmapped !== null && unmapped.keys > 0
+  const heldBack = draft.checkCondition(destinationId, 'lane.drift', {
+    holds: holds && events.has('lane.drift'),
+    isOver: unmapped?.keys === 0,
+  })
+  if (heldBack !== null && holds) yield { type: 'lane.drift', lane, unmapped, heldBack }
 }
 
 function* failureAlerts(

@@ -13,7 +13,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { BufferReader, ListedMessage, MessageLookup } from '../../log/buffer.ts'
 import type { SeqRange } from '../../metadata/lane-state.ts'
-import { Semaphore } from '../../platform/semaphore.ts'
+import type { Semaphore } from '../../platform/semaphore.ts'
 import type { MessageExcerpt, MessagePage, MessageQuery, Searched } from './history.ts'
 import { excerptOf, matcherOf } from './record-search.ts'
 
@@ -39,9 +39,10 @@ type Look = (between: Between, limit: number) => Promise<{ looked: Looked[]; isL
 export class MessagePages {
   readonly #reader: BufferReader
   readonly #lookup: MessageLookup
-  readonly #steps = new Semaphore(1)
+  readonly #steps: Semaphore
 
-  constructor(reader: BufferReader, lookup: MessageLookup) {
+  constructor(reader: BufferReader, lookup: MessageLookup, steps: Semaphore) {
+    this.#steps = steps
     this.#reader = reader
     this.#lookup = lookup
   }

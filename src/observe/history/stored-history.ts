@@ -2,6 +2,7 @@
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { BufferReader, Cursor, ListedMessage, MessageLookup, MessageRun } from '../../log/buffer.ts'
 import { records } from '../../log/record-text.ts'
+import { Semaphore } from '../../platform/semaphore.ts'
 import type { Commits } from './commits.ts'
 import type {
   FoundMessage,
@@ -14,11 +15,15 @@ import type {
   TailPosition,
 } from './history.ts'
 import { MessagePages } from './message-pages.ts'
+import { NewestRecords } from './newest-records.ts'
+import { proposeSchema } from './schema-proposals.ts'
 
 const { shownRecords, shownRecordBytes, tailRunBytes, tailRecordBytes } = resourceLimits
 
 export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, commits: Commits): History {
-  const pages = new MessagePages(reader, lookup)
+  const steps = new Semaphore(1)
+  const pages = new MessagePages(reader, lookup, steps)
+  const newest = new NewestRecords(lookup, steps)
   return {
     async find(msgId) {
       const message = await lookup.find(msgId)
@@ -30,6 +35,7 @@ export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, c
     },
     range: (pipeId, query) => rangeOf(pipeId, query, reader),
     list: (pipeId, query) => pages.page(pipeId, query),
+    inferSchema: (query) => proposeSchema(newest, query),
     async positionAt(pipeId, afterSeq) {
       const cursor = await (afterSeq === null ? reader.head(pipeId) : reader.cursorAt(pipeId, afterSeq))
       return { cursor }

@@ -85,6 +85,17 @@ const families: Family<LaneMetrics>[] = [
     'Parked records removed by age, neither replayed nor discarded.',
     (lane) => lane.parked_dropped_records ?? 0,
   ),
+  gauge(
+    'pipectl_lane_unmapped_keys',
+    'Keys that occur repeatedly in the records of a database destination and that no column takes.',
+    (lane) => lane.unmapped_keys ?? 0,
+  ),
+  {
+    name: 'pipectl_lane_unmapped_records_total',
+    help: 'Sampled records of a database destination that have a key which no column takes.',
+    kind: 'counter',
+    series: ({ unmappedRecords }) => [[{}, unmappedRecords]],
+  },
   {
     name: 'pipectl_lane_replaying',
     help: '1 while a replay of a range of messages waits or runs.',

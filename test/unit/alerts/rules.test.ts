@@ -224,3 +224,19 @@ t.test('a clock that is set back holds nothing back for long', async (t) => {
   t.same(world.types(50 * minute, [{ ...healthy, lastDeliveredMs: 50 * minute }]), ['lane.recovered'])
   t.same(world.types(51 * minute, [stuck]), ['lane.stuck'])
 })
+
+t.test('keys without a column: one alert until the columns are changed or the keys stop', async (t) => {
+  const world = new World()
+  const drifting = { ...healthy, unmapped: { keys: 2, names: ['gift', 'note'] } }
+  const unknown = { ...healthy, unmapped: null }
+  const mapped = { ...healthy, unmapped: { keys: 0, names: [] } }
+  t.same(world.check(1, [drifting]), [
+    { type: 'lane.drift', lane: drifting, unmapped: drifting.unmapped, heldBack: 0 },
+  ])
+  t.same(world.types(minute, [drifting]), [])
+  world.restart()
+  t.same(world.types(10 * minute, [unknown]), [], 'nothing is known after a restart: it stays raised')
+  t.same(world.types(11 * minute, [drifting]), [])
+  t.same(world.types(12 * minute, [mapped]), [])
+  t.same(world.types(13 * minute, [drifting]), ['lane.drift'], 'again after its end')
+})

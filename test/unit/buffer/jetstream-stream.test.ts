@@ -236,8 +236,16 @@ t.test('a cluster of three', async (t) => {
   t.test('without a majority a start waits, and says what it waits for', async (t) => {
     const spec = jetStreamSpec(t, nats, { identity })
     await open(t, spec).then((buffer) => buffer.close())
+    const manager = await managerOf(t, nats)
     const [alive, ...others] = nats.servers
     await Promise.all(others.map((server) => server.kill()))
+    // Until the remaining server notices the loss, it answers from what it knows.
+    await until('the loss is noticed', () =>
+      manager.streams.info(streamName(spec.cluster)).then(
+        () => false,
+        () => true,
+      ),
+    )
     const waiting = openJetStreamBuffer(
       { ...spec, nats: { ...spec.nats, servers: [alive!.url] } },
       { log: quiet, onFatal },

@@ -1,7 +1,7 @@
 /** Keys that no column takes, counted in memory: what is counted, what bounds it, and what goes on after a restart. */
 import t from 'tap'
 import { driftLimits } from '../../../src/contract/drift.ts'
-import { DriftCounts } from '../../../src/delivery/drift.ts'
+import { DriftCounts } from '../../../src/delivery/drift-counts.ts'
 import { makeBatch, makeSpec } from '../../support/batches.ts'
 
 const config = { host: 'h', database: 'd', username: 'u', password: 'p', table: 't' }

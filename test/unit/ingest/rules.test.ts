@@ -3,7 +3,7 @@ import t from 'tap'
 import { ApiError } from '../../../src/contract/errors.ts'
 import { type Pipe, pipeDefaults } from '../../../src/contract/pipe.ts'
 import { bodyEncoding, bodyFormat, checkOrigin } from '../../../src/ingest/admission.ts'
-import { createClientIp } from '../../../src/ingest/client-ip.ts'
+import { createClientIp, truncatedAddress } from '../../../src/ingest/client-ip.ts'
 import { decodeBody as decodeWithin } from '../../../src/ingest/decode.ts'
 import { parseNdjsonBody } from '../../../src/ingest/parse.ts'
 import { planEnrichment } from '../../../src/ingest/prepare.ts'
@@ -73,6 +73,32 @@ t.test('enrichment: geo does not need the IP to be added', async (t) => {
   t.ok(plan.needsClientIp)
   t.equal(plan.members(0, '192.0.2.1', { country: 'DE' }).text, '"cc":"DE"')
   t.equal(plan.members(0, '192.0.2.1', null).text, '')
+})
+
+t.test('truncated addresses: /24 of IPv4, /48 of IPv6, and mapped IPv6 is IPv4', async (t) => {
+  const cases = {
+    '203.0.113.255': '203.0.113.0',
+    '10.0.0.0': '10.0.0.0',
+    '::ffff:203.0.113.9': '203.0.113.0',
+    '2001:db8:1:2:3:4:5:6': '2001:db8:1::',
+    '2001:db8::1': '2001:db8::',
+    '::1': '::',
+    'fe80::1': 'fe80::',
+  }
+  for (const [address, expected] of Object.entries(cases)) t.equal(truncatedAddress(address), expected)
+})
+
+t.test('enrichment: pipe_client_ip', async (t) => {
+  const plan = (pipe_client_ip: Pipe['pipe_client_ip'], more: Partial<Pipe> = {}) =>
+    planEnrichment({ ...pipe, pipe_add_ingest_ts: false, pipe_add_ingest_ip: true, pipe_client_ip, ...more })
+  const text = (mode: Pipe['pipe_client_ip']) => plan(mode).members(0, '192.0.2.1', null).text
+  t.equal(text('full'), '"ingest_ip":"192.0.2.1"')
+  t.equal(text('truncated'), '"ingest_ip":"192.0.2.0"')
+  t.equal(text('none'), '')
+  t.notOk(plan('none').needsClientIp, 'the address is not even determined')
+  const located = plan('none', { pipe_ingest_geo_country_field: 'cc' })
+  t.ok(located.needsClientIp)
+  t.same(located.members(0, '192.0.2.1', { country: 'DE' }), { keys: ['cc'], text: '"cc":"DE"' })
 })
 
 t.test('enrichment: two fields with the same key give one member', async (t) => {

@@ -61,14 +61,15 @@ export function useEditForm<Stored, Draft extends object, Saved, Options = void>
   }
   const send = (ifMatch: string | null, options: Options) => {
     setOtherFailure(null)
-    save.mutate(
-      { ifMatch, options },
-      {
-        onSuccess: ({ reply, ...saved }) => {
-          begin(saved)
-          onSaved(reply, options)
-        },
+    // Not a callback of `mutate`: it is not called when the form was unmounted meanwhile, which newer data of the page can
+    // do, and `onSaved` may have something to show that is shown only once.
+    save.mutateAsync({ ifMatch, options }).then(
+      ({ reply, ...saved }) => {
+        begin(saved)
+        onSaved(reply, options)
       },
+      // The failure is shown as `save.error`.
+      () => {},
     )
   }
   const submit = (options: Options) => send(base.etag, options)

@@ -1,5 +1,6 @@
 /** The unmapped columns of the table according to a test, each with a suggested key. */
 import { useState } from 'react'
+import { writesClientIp } from '../../../../contract/client-ip.ts'
 import type { ColumnMapping, TableColumn } from '../../../../contract/destination.ts'
 import type { Pipe } from '../../../../contract/pipe.ts'
 import { usePipe } from '../../data/queries.ts'
@@ -109,7 +110,7 @@ function suggestedKey({ column_name: name, has_default }: TableColumn, added: re
 function addedKeys(pipe: Pipe): string[] {
   const keys = [
     pipe.pipe_add_ingest_ts ? pipe.pipe_ingest_ts_field : null,
-    pipe.pipe_add_ingest_ip ? pipe.pipe_ingest_ip_field : null,
+    writesClientIp(pipe) ? pipe.pipe_ingest_ip_field : null,
     pipe.pipe_ingest_geo_country_field,
     pipe.pipe_ingest_geo_region_field,
     pipe.pipe_ingest_geo_city_field,

@@ -1,8 +1,9 @@
 /** The fields of a pipe that its create and update forms share: enrichment of records, and allowed senders. */
+import type { ClientIpMode } from '../../../../contract/client-ip.ts'
 import type { GeoFieldKey, Pipe } from '../../../../contract/pipe.ts'
 import { formStyles } from '../../ui/controls.tsx'
 import type { FieldErrors } from '../../ui/failure.tsx'
-import { Check, TextField } from '../../ui/fields.tsx'
+import { Check, Choice, TextField } from '../../ui/fields.tsx'
 import { Section, Soft } from '../../ui/layout.tsx'
 
 /** Each with the key that is suggested (docs/dev/contract.md#pipes). */
@@ -16,10 +17,17 @@ const geoFields: readonly (readonly [GeoFieldKey, string, string])[] = [
   ['pipe_ingest_geo_accuracy_radius_field', 'Accuracy radius (km)', 'ingest_geo_accuracy_radius_km'],
 ]
 
+const clientIpOptions: readonly (readonly [ClientIpMode, string])[] = [
+  ['full', 'Whole address'],
+  ['truncated', 'Truncated to /24 (IPv4) or /48 (IPv6)'],
+  ['none', 'No address is written'],
+]
+
 export type PipeFields = Omit<
   Pipe,
   | ('pipe_id' | 'pipe_name' | 'pipe_description' | 'pipe_status' | 'pipe_created_ts' | 'pipe_updated_ts')
   | ('pipe_source' | 'pipe_source_headers' | 'pipe_source_raw')
+  | ('pipe_schema' | 'pipe_schema_on_mismatch' | 'pipe_schema_tag_field')
 >
 
 /** The contract's `pipeDefaults` of the same fields; a test compares both (that module brings its schemas along). */
@@ -28,6 +36,7 @@ export const senderDefaults: PipeFields = {
   pipe_add_ingest_ip: false,
   pipe_ingest_ts_field: 'ingest_ts',
   pipe_ingest_ip_field: 'ingest_ip',
+  pipe_client_ip: 'full',
   pipe_ingest_geo_country_field: null,
   pipe_ingest_geo_region_field: null,
   pipe_ingest_geo_city_field: null,
@@ -83,6 +92,14 @@ export function EnrichmentFields({
           error={errors.pipe_ingest_ip_field ?? errors.pipe_add_ingest_ip}
           onSwitch={(pipe_add_ingest_ip) => onChange({ pipe_add_ingest_ip })}
           onName={(pipe_ingest_ip_field) => onChange({ pipe_ingest_ip_field })}
+        />
+        <Choice
+          label="Client addresses"
+          hint="Locations are looked up with the whole address, in memory."
+          value={fields.pipe_client_ip}
+          options={clientIpOptions}
+          onValue={(pipe_client_ip) => onChange({ pipe_client_ip })}
+          error={errors.pipe_client_ip}
         />
         {geoFields.map(([key, label, suggested]) => (
           <KeyedSwitch

@@ -1,6 +1,7 @@
 /** How to send records to a pipe, and whether one has arrived. */
 import { type ReactNode, useEffect, useRef, useState } from 'react'
 import { Link } from 'wouter'
+import { writesClientIp } from '../../../../contract/client-ip.ts'
 import type { Destination } from '../../../../contract/destination.ts'
 import type { Pipe } from '../../../../contract/pipe.ts'
 import { type Program, programNames, programSnippet, programs } from '../../../client/program-snippets.ts'
@@ -27,7 +28,7 @@ export function Snippets({ pipe, destinations }: { pipe: Pipe; destinations: rea
   const url = useIngestUrl(pipe.pipe_id)
   const enriched = [
     ...(pipe.pipe_add_ingest_ts ? [pipe.pipe_ingest_ts_field] : []),
-    ...(pipe.pipe_add_ingest_ip ? [pipe.pipe_ingest_ip_field] : []),
+    ...(writesClientIp(pipe) ? [pipe.pipe_ingest_ip_field] : []),
   ]
   const unmapped = destinations.find((one) => one.columns?.length === 0)
   const record = sampleRecord(destinations, enriched, new Date())

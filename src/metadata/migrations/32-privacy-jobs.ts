@@ -1,4 +1,4 @@
-/** Migration 30: jobs on personal data. Released: never changed (the test of migrations holds its hash). */
+/** Migration 32: jobs on personal data. Released: never changed (the test of migrations holds its hash). */
 import type { Transaction } from 'kysely'
 import type { Tables } from '../tables.ts'
 
