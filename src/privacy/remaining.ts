@@ -25,5 +25,10 @@ export function remainingCopies(pipes: readonly ErasablePipe[]): Remaining[] {
     name: 'backups',
     note: 'Backups of the data directory that were made before keep the records. Delete them, or let them expire; after a restore, delete the records again.',
   }
-  return [...destinations, backups]
+  const log: Remaining = {
+    kind: 'log',
+    name: 'log of the daemon',
+    note: 'It has no records, but errors of destinations, which can quote a value. Let it expire.',
+  }
+  return [...destinations, backups, log]
 }

@@ -225,7 +225,7 @@ function admitted(t: Test, { operationId }: Operation, answer: Answer): void {
 const notThere = new Set([
   ...['getBlockingMessage', 'getMessage', 'getParked', 'replayParked', 'deleteParked'],
   ...['updateUser', 'deleteUser', 'testAlerts'],
-  ...['getReplay', 'cancelReplay'],
+  ...['getReplay', 'cancelReplay', 'getPrivacyJob', 'cancelPrivacyJob'],
 ])
 
 function lacks(t: Test, { operationId }: Operation, answer: Answer, scope: ApiKeyScope): void {
