@@ -15,7 +15,7 @@ import type { BufferReader, ListedMessage, MessageLookup } from '../../log/buffe
 import type { SeqRange } from '../../metadata/lane-state.ts'
 import type { Semaphore } from '../../platform/semaphore.ts'
 import type { MessageExcerpt, MessagePage, MessageQuery, Searched } from './history.ts'
-import { excerptOf, matcherOf } from './record-search.ts'
+import { firstExcerpt, matcherOf } from './record-search.ts'
 
 const { searchMs, searchedBytes, searchStepBytes, searchStepMessages } = resourceLimits
 /** Requests overtake each other by less. */
@@ -72,7 +72,7 @@ export class MessagePages {
     return async (between, limit) => {
       const listed = await this.#lookup.list(pipeId, { ...between, limit })
       const looked = listed.map(({ beginning, ...message }) => {
-        const excerpt = beginning === null ? null : excerptOf(beginning, 0, beginning.length < message.bytes)
+        const excerpt = beginning === null ? null : firstExcerpt(beginning, beginning.length < message.bytes)
         return { ...message, hit: { ...message, excerpt } }
       })
       return { looked, isLast: listed.length < limit }

@@ -5,7 +5,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { MessageLookup, ReadMessage } from '../../log/buffer.ts'
-import { records } from '../../log/record-text.ts'
+import { placedRecords } from '../../log/erased-body.ts'
 import type { Semaphore } from '../../platform/semaphore.ts'
 import type { RecordsRead, RecordsToRead } from './history.ts'
 
@@ -80,8 +80,7 @@ class Reading {
   }
 
   #takeRecords(body: Buffer, message: ReadMessage | null): void {
-    let index = 0
-    for (const text of records(body)) {
+    for (const { index, record: text } of placedRecords(body)) {
       if (this.result.records === this.#maxRecords) this.result.endedBy = 'records'
       else if (this.#bytes >= schemaSampleBytes) this.result.endedBy = 'bytes'
       if (this.result.endedBy !== null) return
@@ -89,7 +88,6 @@ class Reading {
       this.#bytes += text.length
       this.result.records += 1
       this.result.oldestMs = message?.receivedMs ?? null
-      index += 1
     }
   }
 }
