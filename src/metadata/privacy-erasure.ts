@@ -1,6 +1,6 @@
 /**
- * What a deletion of personal data changes in metadata, apart from its own row: parked records, and texts that can quote
- * a record. Every change is repeatable, so an interrupted deletion does them again.
+ * A deletion of personal data changes these parts of metadata, apart from its own row: parked records, and texts that can
+ * quote a record. Every change is repeatable, so an interrupted deletion does them again.
  *
  *   parked records     of lanes, by their content; records between others leave a tombstone, which keeps indexes
  *   texts              errors of attempts, of replays and of waiting alerts, and excerpts of responses
