@@ -28,6 +28,8 @@ import { parkedStore, rangeStore } from '../metadata/parked-store.ts'
 import { pipeParked } from '../metadata/pipe-parked.ts'
 import { schemaVersions } from '../metadata/pipe-schemas.ts'
 import { pipes } from '../metadata/pipes.ts'
+import { privacyErasure } from '../metadata/privacy-erasure.ts'
+import { privacyJobs } from '../metadata/privacy-jobs.ts'
 import { noQuotas, type WorkspaceQuotas } from '../metadata/quotas.ts'
 import { replays } from '../metadata/replays.ts'
 import { createSealer, type Sealer, UnsealError } from '../metadata/secrets.ts'
@@ -141,6 +143,7 @@ export async function openMetadata(
       parked: parked(db, now, inAudited),
       pipeParked: pipeParked(db, now, inAudited),
       replays: replays(db, now, inAudited),
+      privacy: { ...privacyJobs(db, { sealer, now }, inAudited), ...privacyErasure(db, now, opened) },
       limits: limits(db, inAudited),
       origins: origins(db, quotas, inAudited),
       apiKeys: apiKeys(db, now, quotas, inAudited),

@@ -11,6 +11,7 @@ import { type CommonOptions, clientCommand, define, group } from './define.ts'
 import { fieldTable, listView, oneView, print, rowsOf, type Table, type View } from './output.ts'
 import { addPipeFieldOptions, type PipeFieldOptions, pipeFields } from './pipe-fields.ts'
 import { addPipeParkedCommands } from './pipe-parked.ts'
+import { addPipeSchemaCommands } from './pipe-schema.ts'
 import {
   addSourceOptions,
   hasSourceOptions,
@@ -28,6 +29,7 @@ export function addPipesCommands(program: Command): void {
   addStatusCommands(pipes)
   addDelete(pipes)
   addPipeParkedCommands(pipes)
+  addPipeSchemaCommands(pipes)
 }
 
 function addReading(pipes: Command): void {

@@ -135,6 +135,10 @@ export const errorHints: Readonly<Record<string, string>> = {
   replay_not_found: '`pipectl lanes replays DEST` lists them',
   replay_finished: '`pipectl lanes replays DEST` shows its result',
   too_many_replays: 'cancel one (`pipectl lanes cancel-replay DEST REPLAY_ID`), or wait until one is done',
+  privacy_job_not_found: '`pipectl privacy jobs` lists them',
+  privacy_job_finished: '`pipectl privacy jobs` shows its result',
+  too_many_privacy_jobs: 'cancel one (`pipectl privacy cancel JOB`), or wait until one is done',
+  privacy_unavailable: 'docs/personal-data.md describes what to do in a cluster',
   parked_replaying: 'wait for the result: `pipectl parked show DEST PARKED_ID` shows it',
   duplicate_pipe_name: 'choose another name, or change the existing pipe with `pipectl pipes update`',
   duplicate_destination_name: 'choose another name, or change the destination that has it',
@@ -154,6 +158,7 @@ export const errorHints: Readonly<Record<string, string>> = {
   daily_quota_exceeded: 'wait until midnight UTC, or raise the quota with `pipectl limits set`',
   configuration_error:
     'add an origin with `pipectl origins add PIPE ORIGIN`, or require a key: `pipectl pipes update PIPE --key-required`',
+  schema_mismatch: 'correct the records, or change the schema of the pipe: docs/schemas.md',
   missing_required_fields: 'add the missing keys, or make the columns nullable on the destination',
   buffer_unavailable: 'it is safe to send again; `pipectl doctor` on the daemon host shows disk space',
   storage_unavailable: 'free disk space on the daemon host (`pipectl doctor` shows it there), then try again',

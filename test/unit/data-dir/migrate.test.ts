@@ -156,6 +156,7 @@ t.test('every table is either copied or named as one that is not', async (t) => 
       pipe_parked_sums: true,
       pipe_parked_done: true,
       replays: true,
+      privacy_jobs: true,
       destination_drift: true,
     },
     ...{ usage_marks: true, deleted_pipes: true, users: true, sessions: true, setup_tokens: true },

@@ -21,7 +21,7 @@ function connected(error: Error) {
     ...{ allPipes: reject, allKeys: reject, pipe: reject, key: reject, keyById: reject, quota: reject },
     ...{ park: reject, unpark: reject },
     ...{ request: none, body: none, gone: none, sent: none, taken: none },
-    ...{ rejected: none, keysUsed: none, failed: none, closed: none },
+    ...{ rejected: none, mismatched: none, keysUsed: none, failed: none, closed: none },
   })
   return { main, thread, close: () => port1.close() }
 }
