@@ -44,6 +44,9 @@ export const errorCatalogue = {
       'Nothing was done, because this was changed after you read it. `present` is the current state: send the change again with the new ETag in If-Match.',
   },
   parked_replaying: conflict('This record is being replayed: wait for the result.'),
+  parked_mismatch: conflict(
+    'The record does not match the schema of the pipe, and stays parked; see errors. Edit it, or replay it with force.',
+  ),
   replay_not_found: notFound(
     'This destination has no replay with this id: it never existed, or it finished too long ago.',
   ),
@@ -129,7 +132,6 @@ export const errorCatalogue = {
   },
   batch_too_large: tooLarge('Too many records in one request for this pipe.'),
   unsupported_encoding: { status: 415, message: 'Content-Encoding must be gzip, deflate or br.' },
-  schema_mismatch: badRequest('Records do not match the schema of the pipe: see errors.'),
   rate_limit_exceeded: tooMany('Too many records per second for this pipe.'),
   daily_quota_exceeded: tooMany('The daily limit of this pipe is used up until midnight UTC.'),
   configuration_error: broken(

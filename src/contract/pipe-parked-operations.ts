@@ -50,7 +50,7 @@ export const pipeParkedOperations = [
       'pipe_not_found',
       'parked_not_found',
       'parked_replaying',
-      'schema_mismatch',
+      'parked_mismatch',
       'missing_required_fields',
       'buffer_unavailable',
       ...withBody,

@@ -164,7 +164,6 @@ function pipeReplaysOf(settings: Settings, parts: ServerParts): PipeReplays {
     directory: parts.directory,
     appender: parts.buffer.appender,
     usage: parts.usageOf(0),
-    check: () => [],
     maxKeys: settings['ingest.max_keys_per_record'],
     now: parts.now,
   })

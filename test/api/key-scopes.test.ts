@@ -231,6 +231,7 @@ function admitted(t: Test, { operationId }: Operation, answer: Answer): void {
 /** The operations whose resource does not exist for any key in this test. */
 const notThere = new Set([
   ...['getBlockingMessage', 'getMessage', 'getParked', 'replayParked', 'deleteParked'],
+  ...['getPipeParked', 'editPipeParked', 'replayPipeParked', 'deletePipeParked'],
   ...['updateUser', 'deleteUser', 'testAlerts'],
   ...['getReplay', 'cancelReplay', 'getPrivacyJob', 'cancelPrivacyJob'],
 ])

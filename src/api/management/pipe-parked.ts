@@ -120,7 +120,7 @@ async function edit(
   parkedId: string,
   text: string,
 ): Promise<void> {
-  const faults = pipeReplays.faultsOf(pipe, text)
+  const faults = await pipeReplays.faultsOf(pipe, text)
   const result = await metadata.pipeParked.edit(pipe, parkedId, { text, faults })
   if (result === 'not_found') throw new ApiError('parked_not_found')
   if (result === 'replaying') throw new ApiError('parked_replaying')

@@ -3,7 +3,8 @@
  * Steps and crashes: metadata/pipe-parked-port.ts. Limits and quotas are not applied, because the record was counted when
  * it was parked.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises'
+import assert from 'node:assert'
+import { setTimeout as delay } from 'node:timers/promises'
 import { ApiError } from '../../contract/errors.ts'
 import type { SchemaFault } from '../../contract/pipe-parked.ts'
 import { type Appender, BufferUnavailableError } from '../../log/buffer.ts'
@@ -15,7 +16,9 @@ import type {
   PipeParkedText,
 } from '../../metadata/pipe-parked-port.ts'
 import type { PipeRef } from '../../metadata/tables.ts'
-import { newMsgId, prepareBody } from '../prepare.ts'
+import { newMsgId } from '../msg-ids.ts'
+import { prepareBody } from '../prepare.ts'
+import { loadPatterns, mismatchesOf, schemaRulesOf } from '../schema/record-check.ts'
 import type { UsageObserver } from '../usage.ts'
 
 export interface PipeReplayDeps {
@@ -23,19 +26,26 @@ export interface PipeReplayDeps {
   directory: Pick<Directory, 'pipe'>
   appender: Pick<Appender, 'append'>
   usage: Pick<UsageObserver, 'accepted'>
-  /** Returns why the record does not match the pipe's schema. Empty: it matches. */
-  check: (entry: DirectoryPipe, text: string) => readonly SchemaFault[]
   maxKeys: number
   now(): number
 }
 
-type Outcome = { kind: 'stored'; msgId: string } | { kind: 'rejected'; error: ApiError } | { kind: 'changed' }
+interface Rejected {
+  kind: 'rejected'
+  error: ApiError
+  /** Those of the schema. */
+  faults: readonly SchemaFault[]
+}
+
+type Outcome = { kind: 'stored'; msgId: string } | Rejected | { kind: 'changed' }
 
 interface Prepared {
   row: PipeParkedText
   body: Buffer
 }
 
+/** A replay of many records pauses after this time on the main thread. */
+const pauseAfterMs = 5
 /** How often a replay reads a record again that was edited meanwhile. */
 const maxTries = 3
 
@@ -47,12 +57,12 @@ export class PipeReplays {
   }
 
   /** Throws `pipe_not_found`. */
-  faultsOf({ pipeId }: PipeRef, text: string): readonly SchemaFault[] {
-    return this.#deps.check(this.#entry(pipeId), text)
+  async faultsOf({ pipeId }: PipeRef, text: string): Promise<readonly SchemaFault[]> {
+    return await faultsOf(this.#entry(pipeId), text)
   }
 
   /**
-   * Returns the msg_id of the message that the record is now. Throws `parked_not_found`, `schema_mismatch` and the errors
+   * Returns the msg_id of the message that the record is now. Throws `parked_not_found`, `parked_mismatch` and the errors
    * of ingest.
    */
   async replay(pipe: PipeRef, parkedId: string, isForced: boolean): Promise<string> {
@@ -60,7 +70,10 @@ export class PipeReplays {
       const found = await this.#deps.store.get(pipe, parkedId)
       if (found === null) throw new ApiError('parked_not_found')
       const [outcome] = await this.#step(pipe, [found.text], isForced)
-      if (outcome?.kind === 'rejected') throw outcome.error
+      if (outcome?.kind === 'rejected') {
+        if (outcome.faults.length > 0) await this.#deps.store.noteFaults(pipe, parkedId, outcome.faults)
+        throw outcome.error
+      }
       if (outcome?.kind === 'stored') return outcome.msgId
     }
     throw new ApiError('parked_replaying')
@@ -96,14 +109,17 @@ export class PipeReplays {
     const { store } = this.#deps
     const outcomes = new Map<string, Outcome>()
     const prepared: Prepared[] = []
+    let begunMs = performance.now()
     for (const row of rows) {
-      const done = this.#prepare(this.#entry(pipe.pipeId), row, isForced)
+      const done = await this.#prepare(this.#entry(pipe.pipeId), row, isForced)
       if (Buffer.isBuffer(done)) prepared.push({ row, body: done })
-      else outcomes.set(row.parkedId, { kind: 'rejected', error: done })
-      // Each record can take a millisecond to check.
-      await nextTurn()
+      else outcomes.set(row.parkedId, done)
+      // A record can take 20 ms to check: as much time is left to other work.
+      const busyMs = performance.now() - begunMs
+      if (busyMs < pauseAfterMs) continue
+      await delay(busyMs)
+      begunMs = performance.now()
     }
-    await this.#noteFaults(pipe, outcomes)
     const begun = await store.beginReplays(
       pipe,
       prepared.map(({ row }) => row),
@@ -116,27 +132,27 @@ export class PipeReplays {
   /**
    * A replay that was interrupted is not checked again: the record can be in the log already.
    */
-  #prepare(entry: DirectoryPipe, row: PipeParkedText, isForced: boolean): Buffer | ApiError {
-    const { check, maxKeys } = this.#deps
+  async #prepare(entry: DirectoryPipe, row: PipeParkedText, isForced: boolean): Promise<Buffer | Rejected> {
+    const { maxKeys } = this.#deps
     try {
-      const faults = isForced || row.isReplaying ? [] : check(entry, row.text)
-      if (faults.length > 0) return new ApiError('schema_mismatch', { details: { errors: faults } })
+      const faults = isForced || row.isReplaying ? [] : await faultsOf(entry, row.text)
+      if (faults.length > 0) return mismatch(faults)
       const limits = { maxRecords: 1, maxKeys, maxValues: Number.POSITIVE_INFINITY }
       const { enrichment } = row
       const requiredFields = row.isReplaying ? [] : entry.requiredFields
-      const rules = { limits, enrichment, requiredFields, pipeMaxRecords: null, withHash: false }
+      const rules = {
+        limits,
+        enrichment,
+        requiredFields,
+        pipeMaxRecords: null,
+        withHash: false,
+        schema: null,
+      }
       const prepared = prepareBody(Buffer.from(row.text), { format: 'json', ...rules }, () => {})
       return prepared!.body
     } catch (error) {
-      if (error instanceof ApiError) return error
+      if (error instanceof ApiError) return { kind: 'rejected', error, faults: [] }
       throw error
-    }
-  }
-
-  async #noteFaults(pipe: PipeRef, outcomes: ReadonlyMap<string, Outcome>): Promise<void> {
-    for (const [parkedId, outcome] of outcomes) {
-      if (outcome.kind !== 'rejected' || outcome.error.code !== 'schema_mismatch') continue
-      await this.#deps.store.noteFaults(pipe, parkedId, outcome.error.details.errors as SchemaFault[])
     }
   }
 
@@ -170,6 +186,24 @@ export class PipeReplays {
       usage.accepted(pipeId, receivedMs, { messages: 1, records: 1, bytes: body.length })
     return appended.msgId
   }
+}
+
+/**
+ * Returns why the record does not match the schema of the pipe. Empty: it matches. The check has the steps of a body on
+ * this thread; a record that needs more can be replayed with `force`.
+ */
+async function faultsOf(entry: DirectoryPipe, text: string): Promise<readonly SchemaFault[]> {
+  const rules = schemaRulesOf(entry)
+  if (rules === null) return []
+  await loadPatterns(rules)
+  const found = mismatchesOf([JSON.parse(text)], { ...rules, onMismatch: 'park', isInTurn: false })
+  assert(found !== 'elsewhere', 'it is checked here')
+  return found?.byRecord.get(0) ?? []
+}
+
+function mismatch(faults: readonly SchemaFault[]): Rejected {
+  const error = new ApiError('parked_mismatch', { details: { errors: faults } })
+  return { kind: 'rejected', error, faults }
 }
 
 function mayBeStored(error: unknown): boolean {
