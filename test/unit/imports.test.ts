@@ -41,7 +41,7 @@ const rows: [module: string, imports: string[]][] = [
     'maintenance',
     [
       ...['platform', 'contract', 'settings', 'log', 'destinations', 'metadata', 'delivery'],
-      ...['cluster', 'stores', 'api'],
+      ...['ingest', 'cluster', 'stores', 'api'],
     ],
   ],
   [
