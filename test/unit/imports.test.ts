@@ -29,6 +29,8 @@ const rows: [module: string, imports: string[]][] = [
       'cluster',
     ],
   ],
+  // Jobs that find and delete personal data.
+  ['privacy', ['platform', 'contract', 'log', 'metadata']],
   [
     'api',
     [
@@ -48,7 +50,7 @@ const rows: [module: string, imports: string[]][] = [
     'daemon',
     [
       ...['platform', 'contract', 'settings', 'log', 'destinations', 'metadata', 'delivery', 'ingest'],
-      ...['cluster', 'stores', 'observe', 'api', 'maintenance'],
+      ...['cluster', 'stores', 'observe', 'privacy', 'api', 'maintenance'],
     ],
   ],
   ['apps/client', ['platform', 'contract']],
