@@ -1,12 +1,10 @@
 /** The fields of a pipe as flags, for `pipes create` and `pipes update`. */
 import type { Command } from 'commander'
-import { isObject } from '../../contract/is-object.ts'
 import type { PipeUpdate } from '../../contract/pipe.ts'
-import { jsonPointer, type RecordSchema, verifySchema } from '../../contract/record-schema.ts'
 import { usageFailure } from '../client/failure.ts'
 import { fieldsFromFlags, geoDimensions, pipeFlags } from '../client/flag-fields.ts'
 import { addFlagOptions } from './flag-options.ts'
-import { readFileOrStdin } from './input-file.ts'
+import { readSchemaFile } from './pipe-schema/files.ts'
 
 export interface PipeFieldOptions {
   geo?: string[]
@@ -31,32 +29,12 @@ export function addPipeFieldOptions(command: Command): void {
 /** The given fields. Throws Failure (usage) for an unknown geo dimension. */
 export function pipeFields(options: PipeFieldOptions): PipeUpdate {
   const fields: PipeUpdate = fieldsFromFlags(pipeFlags, options)
-  if (options.schema !== undefined) fields.pipe_schema = readSchema(options.schema)
+  if (options.schema !== undefined) {
+    const { schema: file } = options
+    fields.pipe_schema = file === 'none' ? null : readSchemaFile(file, `--schema ${file}`)
+  }
   for (const given of options.geo ?? []) addGeo(fields, given)
   return fields
-}
-
-/** Null for `none`. Throws Failure (usage) for a file that is not a schema, with the path of each fault. */
-function readSchema(file: string): RecordSchema | null {
-  if (file === 'none') return null
-  const name = `--schema ${file}`
-  const text = readFileOrStdin(file, { name, hint: 'name a file that can be read, or - for stdin' })
-  let schema: unknown
-  try {
-    schema = JSON.parse(text)
-  } catch (error) {
-    throw usageFailure(
-      `${name} is not JSON: ${String(error)}`,
-      'write a JSON Schema; docs/schemas.md has examples',
-    )
-  }
-  const [first] = verifySchema(schema)
-  if (first !== undefined || !isObject(schema))
-    throw usageFailure(
-      `${name}: ${jsonPointer(first?.path ?? [])} ${first?.message ?? ''}`,
-      'docs/schemas.md lists the keywords',
-    )
-  return schema
 }
 
 function addGeo(fields: PipeUpdate, given: string): void {

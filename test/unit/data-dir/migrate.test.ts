@@ -153,6 +153,7 @@ t.test('every table is either copied or named as one that is not', async (t) => 
       parked_bodies: true,
       parked_sums: true,
       replays: true,
+      privacy_jobs: true,
       destination_drift: true,
     },
     ...{ usage_marks: true, deleted_pipes: true, users: true, sessions: true, setup_tokens: true },
