@@ -249,6 +249,7 @@ export async function openMetricsServer(
     httpEngine,
     certificates,
     followsCrash,
+    privacy,
   }: Stores &
     Accounting & {
       bodyMemory: BodyMemory
@@ -256,6 +257,7 @@ export async function openMetricsServer(
       httpEngine: string
       certificates: readonly ListenerCertificate[]
       followsCrash: boolean
+      privacy: PrivacyRunner | null
     },
   { origins, log, shutdown }: StartContext,
 ): Promise<MetricsServer | null> {
@@ -272,6 +274,7 @@ export async function openMetricsServer(
     listen,
     {
       followsCrash,
+      privacy,
       certificates,
       build: { version: version(), node: process.versions.node, http_engine: httpEngine },
       limits: {
