@@ -10,13 +10,16 @@ import { messageOperations } from './message-operations.ts'
 import type { Operation } from './operation.ts'
 import type { OperationId, PathParameter } from './operation-paths.ts'
 import { parkedOperations } from './parked-operations.ts'
+import { privacyOperations } from './privacy-operations.ts'
 import { queryOperations } from './query-operations.ts'
 import { replayOperations } from './replay-operations.ts'
+import { schemaOperations } from './schema-operations.ts'
 import { apiKeyOperations, pipeOperations, pipeSettingOperations } from './workspace-operations.ts'
 
 /** In the order of the OpenAPI document. */
 export const operations = [
   ...pipeOperations,
+  ...schemaOperations,
   ...destinationOperations,
   ...parkedOperations,
   ...replayOperations,
@@ -25,6 +28,7 @@ export const operations = [
   ...messageOperations,
   ...apiKeyOperations,
   ...userOperations,
+  ...privacyOperations,
   ...auditOperations,
   ...alertOperations,
   ...healthOperations,

@@ -23,6 +23,20 @@ export const resourceLimits = {
   replaysPerLane: 10,
   finishedReplaysPerLane: 50,
   finishedReplayDays: 30,
+  /**
+   * Jobs on personal data: keys and pipes of one job, records that are listed, jobs of a workspace that wait or run, and
+   * those kept after their end, by number and age.
+   */
+  privacyKeys: 10,
+  privacyPipes: 1_000,
+  privacyMatches: 1_000,
+  privacyJobsPerWorkspace: 20,
+  finishedPrivacyJobs: 100,
+  finishedPrivacyDays: 400,
+  /** Bytes of parked records that are compared before other work of the thread runs. */
+  privacyStepBytes: 1 * MiB,
+  /** The largest metadata.db whose free space a deletion rewrites. It takes as much free disk space and seconds. */
+  privacyVacuumBytes: 2 * 1024 * MiB,
   /** Excerpts of one attempt: bytes of the response body, and characters of all headers of one side. */
   attemptExcerptBytes: 1 * KiB,
   attemptHeaderCharacters: 2_000,
@@ -45,6 +59,13 @@ export const resourceLimits = {
   searchMs: 1_000,
   searchStepBytes: 1 * MiB,
   searchStepMessages: 1_000,
+  /**
+   * The records from which a schema is proposed, or which are checked against one: their number, their bytes and the
+   * time. They are read in the steps of a search.
+   */
+  schemaSampleRecords: 100_000,
+  schemaSampleBytes: 64 * MiB,
+  schemaSampleMs: 10_000,
   /** Rows of a lane's history that are read to find messages in a rare state, in one step. A step takes about 2 ms. */
   searchedHistoryRuns: 5_000,
   /** Characters of a `key=value` filter. */
@@ -200,6 +221,9 @@ export const resourceLimits = {
   /** A destination: 1,600 columns with five fields each, a config with certificates, a transform. */
   destinationBodyBytes: MiB,
   destinationBodyValues: 15_000,
+  /** A pipe with a schema of 64 KiB, which can be written with indentation. More limits: `schema-words.ts`. */
+  schemaBodyBytes: 256 * KiB,
+  schemaBodyValues: 20_000,
   /** A transform of 8,000 characters, with records as one text. */
   sampleBodyBytes: MiB,
   sampleBodyValues: 5_000,

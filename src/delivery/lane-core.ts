@@ -35,6 +35,7 @@ import type { AttemptCounts, RewindResult, SkipResult } from './delivery.ts'
 import { DurableState } from './durable-state.ts'
 import type { Lane, LaneBacklog, LaneDeps, LaneEnd, LaneView, PullConsumers } from './lane.ts'
 import { isBlocking, laneBacklog, laneStatus } from './lane-status.ts'
+import { withoutErrorText } from './transitions.ts'
 
 export abstract class LaneCore implements Lane {
   abstract readonly consumers: PullConsumers | null
@@ -90,6 +91,7 @@ export abstract class LaneCore implements Lane {
 
   abstract notify(): void
   abstract notifyHead(seq: number): void
+  abstract notifyErased(): void
   abstract notifyDropped(): void
 
   async skip(): Promise<SkipResult> {
@@ -117,6 +119,14 @@ export abstract class LaneCore implements Lane {
 
   async parkedChanged(): Promise<void> {
     await this.deps.parking.refresh()
+  }
+
+  async reread(): Promise<void> {
+    await this.ask(undefined, async () => {
+      this.state.change(withoutErrorText(this.row))
+      await this.forgetRecords()
+      await this.state.save()
+    })
   }
 
   async reconfigure(spec: LaneSpec): Promise<void> {
@@ -156,6 +166,8 @@ export abstract class LaneCore implements Lane {
   }
   /** Called within the command that changed the destination. */
   protected async reconfigured(_before: LaneSpec): Promise<void> {}
+  /** Called within the command that makes the lane read again. */
+  protected async forgetRecords(): Promise<void> {}
   /** Aborts the current work, which then does not count as an attempt. */
   protected abortAttempt(): void {}
   /** Wraps every command. */

@@ -12,6 +12,8 @@ import { createLatency } from './migrations/27-latency.ts'
 import { createReplays } from './migrations/28-replays.ts'
 import { createPipeSources } from './migrations/29-pipe-sources.ts'
 import { addPipePrivacy } from './migrations/30-pipe-privacy.ts'
+import { createPipeSchemas } from './migrations/31-pipe-schemas.ts'
+import { createPrivacyJobs } from './migrations/32-privacy-jobs.ts'
 import type { Tables } from './tables.ts'
 
 export interface Migration {
@@ -28,6 +30,8 @@ export const migrations: readonly Migration[] = [
   { number: 28, name: 'replays of ranges', up: createReplays },
   { number: 29, name: 'sources of webhooks', up: createPipeSources },
   { number: 30, name: 'client addresses and retention of pipes', up: addPipePrivacy },
+  { number: 31, name: 'schemas of pipes', up: createPipeSchemas },
+  { number: 32, name: 'jobs on personal data', up: createPrivacyJobs },
 ]
 
 /** The format of a database that this version has brought up to date. */

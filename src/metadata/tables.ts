@@ -10,12 +10,15 @@
 import type { Generated } from 'kysely'
 import type { AlertFormat } from '../contract/alert-words.ts'
 import type { DeliveryAttempt } from '../contract/attempts.ts'
+import type { AuditActor } from '../contract/audit.ts'
 import type { ClientIpMode } from '../contract/client-ip.ts'
 import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
 import type { ParkedReason } from '../contract/parked.ts'
 import type { GeoFieldKey, PipeLimits } from '../contract/pipe.ts'
+import type { PrivacyState } from '../contract/privacy.ts'
 import type { ReplayState } from '../contract/replays.ts'
+import type { MismatchAction } from '../contract/schema-words.ts'
 import type { LaneHour, UsageCounts } from '../contract/usage.ts'
 import type { UserRole } from '../contract/user.ts'
 
@@ -94,6 +97,10 @@ export interface PipeRow extends Record<GeoFieldKey, string | null> {
   pipe_source_raw: Flag
   /** Null: the limits of the daemon. */
   pipe_retention_hours: number | null
+  /** JSON. Null: every record is accepted. */
+  pipe_schema: string | null
+  pipe_schema_on_mismatch: MismatchAction
+  pipe_schema_tag_field: string
   pipe_created_ms: number
   pipe_updated_ms: number
   creation_order: number
@@ -226,6 +233,26 @@ export interface RejectedHooksRow {
   hour_ms: number
   reason: string
   requests: number
+}
+
+/** The records of a pipe that did not match its schema in an hour, by result. */
+export interface SchemaMismatchesRow {
+  pipe_id: string
+  hour_ms: number
+  result: string
+  records: number
+}
+
+/** One of the last versions of the schema of a pipe. */
+export interface SchemaVersionRow {
+  pipe_id: string
+  version: number
+  changed_ms: number
+  actor_kind: AuditActor['kind']
+  actor_id: string | null
+  actor_name: string | null
+  pipe_schema: string | null
+  pipe_schema_on_mismatch: MismatchAction
 }
 
 export interface LaneHourRow extends Omit<LaneHour, 'hour_ts'> {
@@ -479,6 +506,24 @@ export interface ReplayRow {
   progress_json: string
 }
 
+/** A job that finds or deletes personal data. */
+export interface PrivacyJobRow {
+  /** Version 7: in the order of creation. */
+  job_id: string
+  workspace_id: string
+  state: PrivacyState
+  /** It will not run any more. */
+  is_over: Flag
+  created_ms: number
+  finished_ms: number | null
+  /** A `RequestedJob`. */
+  request_json: string
+  /** The keys with their values, sealed. Null: the job is over. */
+  sealed_keys: string | null
+  /** A `PrivacyProgress`. */
+  progress_json: string
+}
+
 export interface Tables {
   workspaces: WorkspaceRow
   api_keys: ApiKeyRow
@@ -490,6 +535,8 @@ export interface Tables {
   lanes: LaneRow
   usage_hours: UsageHourRow
   rejected_hooks: RejectedHooksRow
+  schema_mismatches: SchemaMismatchesRow
+  schema_versions: SchemaVersionRow
   lane_hours: LaneHourRow
   lane_history: LaneHistoryRow
   lane_attempts: LaneAttemptRow
@@ -498,6 +545,7 @@ export interface Tables {
   parked_bodies: ParkedBodyRow
   parked_sums: ParkedSumRow
   replays: ReplayRow
+  privacy_jobs: PrivacyJobRow
   destination_drift: DestinationDriftRow
   usage_marks: UsageMarkRow
   deleted_pipes: DeletedPipeRow

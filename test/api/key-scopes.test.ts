@@ -25,11 +25,13 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   createPipe: ['manage', 'nothing'],
   getPipe: ['read', 'its_pipe'],
   getPipeUsage: ['read', 'its_pipe'],
+  listSchemaVersions: ['read', 'its_pipe'],
   updatePipe: ['manage', 'its_pipe'],
   deletePipe: ['manage', 'its_pipe'],
   createDestination: ['manage', 'its_pipe'],
   testDestination: ['manage', 'its_pipe'],
   inferTable: ['manage', 'its_pipe'],
+  inferSchema: ['read', 'its_pipe'],
   tryTransform: ['manage', 'its_pipe'],
   getDrift: ['read', 'its_pipe'],
   listAttempts: ['read', 'its_pipe'],
@@ -78,6 +80,10 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   updateUser: ['manage', 'nothing'],
   deleteUser: ['manage', 'nothing'],
   createSetupLink: ['manage', 'nothing'],
+  listPrivacyJobs: ['read', 'nothing'],
+  createPrivacyJob: ['manage', 'nothing'],
+  getPrivacyJob: ['read', 'nothing'],
+  cancelPrivacyJob: ['manage', 'nothing'],
   listAudit: ['read', 'its_part'],
   getHealth: [null, 'open'],
   getReady: [null, 'open'],
@@ -219,7 +225,7 @@ function admitted(t: Test, { operationId }: Operation, answer: Answer): void {
 const notThere = new Set([
   ...['getBlockingMessage', 'getMessage', 'getParked', 'replayParked', 'deleteParked'],
   ...['updateUser', 'deleteUser', 'testAlerts'],
-  ...['getReplay', 'cancelReplay'],
+  ...['getReplay', 'cancelReplay', 'getPrivacyJob', 'cancelPrivacyJob'],
 ])
 
 function lacks(t: Test, { operationId }: Operation, answer: Answer, scope: ApiKeyScope): void {

@@ -14,6 +14,7 @@ export const copiedTables: readonly CopiedTable[] = [
   { name: 'users', key: ['user_id'] },
   { name: 'api_keys', key: ['api_key_id'] },
   { name: 'pipes', key: ['pipe_id'] },
+  { name: 'schema_versions', key: ['pipe_id', 'version'] },
   { name: 'pipe_limits', key: ['pipe_id'] },
   { name: 'pipe_allowed_origins', key: ['pipe_allowed_origin_id'] },
   { name: 'destinations', key: ['destination_id'] },
@@ -29,6 +30,7 @@ export const copiedTables: readonly CopiedTable[] = [
   { name: 'parked_sums', key: ['destination_id'] },
   { name: 'usage_hours', key: ['pipe_id', 'hour_ms'] },
   { name: 'rejected_hooks', key: ['pipe_id', 'hour_ms', 'reason'] },
+  { name: 'schema_mismatches', key: ['pipe_id', 'hour_ms', 'result'] },
   { name: 'audit_log', key: ['workspace_id', 'audit_id'] },
   { name: 'alert_settings', key: ['workspace_id'] },
   { name: 'alert_marks', key: ['workspace_id', 'subject', 'event'] },
@@ -41,11 +43,20 @@ export const copiedTables: readonly CopiedTable[] = [
  * - Sessions and links. Users sign in again after a move.
  * - The state of deleted pipes. None of their data is copied.
  * - Attempts and replays of ranges, because they contain positions of the old log. A replay that was not done ends.
+ * - Jobs on personal data, because a cluster has none. One that was not done ends.
  * - Settings and the format, which belong to the database. The identity is set separately.
  * - Shared state of nodes.
  */
 export const ownTables: readonly (keyof Tables)[] = [
-  ...(['usage_marks', 'sessions', 'setup_tokens', 'deleted_pipes', 'lane_attempts', 'replays'] as const),
+  ...([
+    'usage_marks',
+    'sessions',
+    'setup_tokens',
+    'deleted_pipes',
+    'lane_attempts',
+    'replays',
+    'privacy_jobs',
+  ] as const),
   ...(['metadata_settings', 'metadata_migrations'] as const),
   ...(['cluster_nodes', 'cluster_workers', 'cluster_duties', 'pipe_owners', 'changes'] as const),
   ...(['quota_days', 'quota_rates'] as const),
