@@ -77,6 +77,11 @@ export class OwnedPipe {
     return this.#committedSeq
   }
 
+  /** See `PipeLanes`. */
+  get retentionHours(): number | null {
+    return this.#wanted?.retentionHours ?? null
+  }
+
   lanes(): Lane[] {
     return [...this.#lanes.values()]
   }

@@ -13,26 +13,26 @@
  * its pipe, so that a segment with a wrong time cannot create a gap between messages that are kept.
  */
 import { dayMs, hourMs } from '../../platform/quantities.ts'
-import type { LowWatermarks } from './retention.ts'
+
 import type { SegmentFacts } from './segment-facts.ts'
 
 const promptRewrites = 8
 
 export class PipeAges {
-  readonly #watermarks: LowWatermarks
+  readonly #limits: ReadonlyMap<string, number>
   readonly #clockMs: number
   /** Pipes with a message in an older segment that is not too old. */
   readonly #kept = new Set<string>()
 
-  constructor(watermarks: LowWatermarks, clockMs: number) {
-    this.#watermarks = watermarks
+  constructor(limits: ReadonlyMap<string, number>, clockMs: number) {
+    this.#limits = limits
     this.#clockMs = clockMs
   }
 
   /** The pipes whose messages in this segment are all too old. The segment comes after those asked before. */
   expiredIn({ pipes, lastClockMs, generation }: SegmentFacts): ReadonlySet<string> {
     const expired = new Set<string>()
-    const limits = this.#watermarks.retentionHours
+    const limits = this.#limits
     if (limits.size === 0) return expired
     const ageMs = this.#clockMs - lastClockMs
     const countedMs = generation < promptRewrites ? ageMs : Math.floor(ageMs / dayMs) * dayMs

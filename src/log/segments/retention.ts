@@ -149,7 +149,7 @@ function planDelivered(state: RetentionState, limits: RetentionLimits): Reclaim[
     if (historyBytes > limits.deliveredMaxBytes) return 'delivered_size'
     return freedBytes < neededBytes ? 'space' : null
   }
-  const ages = new PipeAges(watermarks, clockMs)
+  const ages = new PipeAges(watermarks.retentionHours, clockMs)
   for (const segment of segments) {
     const expired = ages.expiredIn(segment)
     const reason = reasonFor(segment)
