@@ -4,11 +4,11 @@ import path from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import type { BufferReader, StoredMessage } from '../../../src/log/buffer.ts'
-import { type Mark, openHighWater, readHighWater } from '../../../src/log/segments/high-water.ts'
 import { listSegments } from '../../../src/log/segments/layout.ts'
 import { openSegmentLog } from '../../../src/log/segments/open-segment-log.ts'
 import { LowWatermarks, planReclaim } from '../../../src/log/segments/retention.ts'
 import type { SegmentFacts } from '../../../src/log/segments/segment-facts.ts'
+import { moveBufferClock } from '../../support/buffer-clock.ts'
 import { until } from '../../support/until.ts'
 import {
   countOf,
@@ -234,7 +234,7 @@ t.test('the age is that of the clock of the buffer, over all its runs', async (t
   const root = temporaryDirectory(t)
   const { short, long, close } = await mixed(t, root)
   await close()
-  moveClock(root, 59 * 60_000)
+  moveBufferClock(specAt(root).dir, 59 * 60_000)
   const early = await openAt(t, root)
   const report = (from: typeof early) =>
     from.feed.reportLowWatermarks([watermark(short, 0, 1), watermark(long, 0)])
@@ -243,20 +243,12 @@ t.test('the age is that of the clock of the buffer, over all its runs', async (t
   await until('retention has looked', async () => seen.add(await early.handle.status()).size > 2)
   t.equal((await kept(early.reader, short)).length, 20)
   await early.close()
-  moveClock(root, 2 * 60_000)
+  moveBufferClock(specAt(root).dir, 2 * 60_000)
   const late = await openAt(t, root)
   report(late)
   await until('it is an hour', async () => (await kept(late.reader, short)).length < 6)
   t.equal((await readAll(late.reader, long)).length, 40)
 })
-
-function moveClock(root: string, ms: number): void {
-  const file = path.join(specAt(root).dir, 'high-water')
-  const { seq, clockMs, identity } = readHighWater(file) as Mark
-  const mark = openHighWater(file, identity)
-  mark.write(seq, clockMs + ms)
-  mark.close()
-}
 
 t.test('whatever step of the rewrite a crash follows, nothing of another pipe is lost', async (t) => {
   const source = temporaryDirectory(t)
