@@ -39,8 +39,10 @@ export class PrivacyRunner {
   #loop: Promise<void> = Promise.resolve()
   readonly counts = { done: 0, failed: 0, deletedRecords: 0 }
 
-  constructor(deps: ErasureDeps, log: Logger) {
-    this.#deps = deps
+  constructor(deps: Omit<ErasureDeps, 'onStage'>, log: Logger) {
+    const onStage: ErasureDeps['onStage'] = ({ jobId, kind }, stage) =>
+      log.info({ job_id: jobId, kind, stage }, 'privacy.stage_started')
+    this.#deps = { ...deps, onStage }
     this.#log = log
   }
 
