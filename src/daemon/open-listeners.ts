@@ -111,6 +111,7 @@ export async function openServer(
   shutdown.set('end tails', () => tails.end())
   const tableQueries = new QueryProcesses(tablesDirOf(settings.data_dir))
   shutdown.set('end queries', () => tableQueries.close())
+  const undeliveredHours = settings['buffer.undelivered_hours']
   const usersChanged = (workspaceId: string) => tails.accessChanged({ usersOf: workspaceId })
   parts.changes.subscribe(async (change) => {
     if ('apiKeyId' in change && change.isRevoked) tails.accessChanged(change)
@@ -123,6 +124,7 @@ export async function openServer(
         serviceFacts,
         tableQueries,
         usersChanged,
+        undeliveredHours,
         pipeReplays: pipeReplaysOf(settings, parts),
       },
       log,
@@ -217,7 +219,13 @@ type ManagementParts = Stores &
   Accounting &
   Pick<
     ManagementDeps,
-    'pipeReplays' | 'passwords' | 'serviceFacts' | 'tableQueries' | 'testAlert' | 'usersChanged'
+    | 'pipeReplays'
+    | 'passwords'
+    | 'serviceFacts'
+    | 'tableQueries'
+    | 'testAlert'
+    | 'usersChanged'
+    | 'undeliveredHours'
   > & {
     privacy: PrivacyRunner | null
   }
@@ -242,6 +250,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     isPrivateDenied: () => isPrivateDenied(egress),
     usersChanged: parts.usersChanged,
     now: parts.now,
+    undeliveredHours: parts.undeliveredHours,
     privacyChanged: (jobId) => parts.privacy?.changed(jobId),
     cluster: cluster && (() => cluster.view.facts()),
     pendingUsage: () => usage.pending(),
@@ -275,6 +284,7 @@ export async function openMetricsServer(
     httpEngine,
     certificates,
     followsCrash,
+    privacy,
   }: Stores &
     Accounting & {
       bodyMemory: BodyMemory
@@ -282,6 +292,7 @@ export async function openMetricsServer(
       httpEngine: string
       certificates: readonly ListenerCertificate[]
       followsCrash: boolean
+      privacy: PrivacyRunner | null
     },
   { origins, log, shutdown }: StartContext,
 ): Promise<MetricsServer | null> {
@@ -298,6 +309,7 @@ export async function openMetricsServer(
     listen,
     {
       followsCrash,
+      privacy,
       certificates,
       build: { version: version(), node: process.versions.node, http_engine: httpEngine },
       limits: {

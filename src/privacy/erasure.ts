@@ -46,6 +46,8 @@ export interface ErasureDeps {
     parkedChanged(destinationId: string): Promise<void>
   }
   now(): number
+  /** A stage begins; that is saved. */
+  onStage(job: Pick<RunnableJob, 'jobId' | 'kind'>, stage: PrivacyStage): void
 }
 
 /** The job was cancelled, or the daemon stops. */
@@ -204,6 +206,7 @@ class Run {
     this.#signal.throwIfAborted()
     this.#change({ stage, startedMs: this.progress.startedMs ?? this.#deps.now() })
     await this.#save(forgetsKeys)
+    this.#deps.onStage(this.#job, stage)
     await work()
     await this.#save()
   }

@@ -11,20 +11,26 @@
  * Nothing of a deletion is stored: a repeat after a crash finds what is left. The state after a crash: erasing.ts.
  */
 import { setTimeout as pause } from 'node:timers/promises'
+import { StorageUnavailableError } from '../../platform/error-code.ts'
 import type { Caller } from '../../platform/thread-calls.ts'
 import { Thread, threadEntry } from '../../platform/threads.ts'
-import { BufferUnavailableError } from '../buffer.ts'
+import { BufferReadUnavailableError } from '../buffer.ts'
 import type { ErasureProgress, ErasureRequest, FoundRecord, LogErasure } from '../erasure.ts'
-import type { FoundPage, SearchSpec } from './erasure-search.ts'
+import type { ErasureOutcome } from './erasing.ts'
+import type { FoundPage, FoundRows, SearchSpec } from './erasure-search.ts'
 import type { ErasureCalls } from './erasure-thread.ts'
 import type { SegmentsSpec, WriterCalls } from './protocol.ts'
 
 /** A salvage takes seconds. */
 const againAfterMs = 1_000
+/** On a full disk a salvage waits for space. */
+const maxTries = 120
 /** Readers list the segments twice a second, and lanes read their batches again a second after a deletion. */
 const readersAfterMs = 1_500
 
-type Spec = Pick<SegmentsSpec, 'dir' | 'quarantineDir'>
+const noSpace = 'there is no disk space for a segment without the deleted records'
+
+type Spec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'channel'>
 type Writer = Pick<Caller<WriterCalls>, 'call'>
 type Search = Thread<ErasureCalls>
 
@@ -49,7 +55,7 @@ export class SegmentsErasure implements LogErasure {
         }
       }
     } finally {
-      await search.terminate('the search is done')
+      await search.close()
     }
   }
 
@@ -73,7 +79,7 @@ export class SegmentsErasure implements LogErasure {
       onProgress({ ...progress })
       return progress
     } finally {
-      await search.terminate('the deletion is done')
+      await search.close()
     }
   }
 
@@ -86,34 +92,71 @@ export class SegmentsErasure implements LogErasure {
       signal,
     }: { search: Search; progress: ErasureProgress; signal: AbortSignal | undefined },
   ): Promise<void> {
-    for (;;) {
-      signal?.throwIfAborted()
-      const found = await search.call('findRows', [firstSeq])
-      if (found === null || found.seqs.length === 0) return
-      const outcome = await this.#writer.call('erase', [{ firstSeq, seqs: found.seqs, conditions }])
-      if (outcome === 'disk_full')
-        throw new BufferUnavailableError(
-          'low_disk_space',
-          'there is no disk space for a segment without the deleted records',
-        )
-      if (outcome === 'erased') {
+    for (let tries = 0; tries < maxTries; tries += 1) {
+      const found = await rowsIn(firstSeq, search, signal)
+      const outcome =
+        typeof found === 'string' ? found : await this.#rewrite(firstSeq, found, { conditions, signal })
+      if (outcome === 'erased' && typeof found !== 'string') {
         progress.messages += found.seqs.length
         progress.records += found.records
         progress.files += 1
-        return
       }
-      if (outcome === 'gone') return
+      if (outcome === 'disk_full') throw new StorageUnavailableError(noSpace)
+      if (outcome === 'erased' || outcome === 'gone' || outcome === 'nothing') return
       await pause(againAfterMs, undefined, { signal })
     }
+    throw new BufferReadUnavailableError(`segment ${firstSeq} is damaged and not salvaged yet`)
+  }
+
+  /** The writer is not interrupted: after an abort, it still finishes the segment. */
+  async #rewrite(
+    firstSeq: number,
+    { seqs }: SegmentRows,
+    { conditions, signal }: { conditions: ErasureRequest['conditions']; signal: AbortSignal | undefined },
+  ): Promise<ErasureOutcome | 'nothing'> {
+    if (seqs.length === 0) return 'nothing'
+    return await unlessAborted(this.#writer.call('erase', [{ firstSeq, seqs, conditions }]), signal)
   }
 
   async #openSearch(request: ErasureRequest): Promise<Search> {
     const throughSeq = request.throughSeq ?? (await this.#writer.call('headSeq', []))
-    const { dir, quarantineDir } = this.#spec
+    const { dir, quarantineDir, channel } = this.#spec
     return new Thread<ErasureCalls>({
       name: 'buffer-erasure',
       entry: threadEntry(import.meta.url, './erasure-thread'),
-      data: { dir, quarantineDir, request: { ...request, throughSeq } } satisfies SearchSpec,
+      data: { channel, dir, quarantineDir, request: { ...request, throughSeq } } satisfies SearchSpec,
     })
   }
+}
+
+interface SegmentRows {
+  seqs: number[]
+  records: number
+}
+
+async function rowsIn(
+  firstSeq: number,
+  search: Search,
+  signal: AbortSignal | undefined,
+): Promise<SegmentRows | 'gone' | 'damaged'> {
+  const rows: SegmentRows = { seqs: [], records: 0 }
+  for (let fromSeq: number | null = 0; fromSeq !== null; ) {
+    signal?.throwIfAborted()
+    const slice: FoundRows | 'gone' | 'damaged' = await search.call('findRows', [firstSeq, fromSeq])
+    if (typeof slice === 'string') return slice
+    for (const seq of slice.seqs) rows.seqs.push(seq)
+    rows.records += slice.records
+    fromSeq = slice.nextSeq
+  }
+  return rows
+}
+
+function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return work
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(signal.reason)
+    if (signal.aborted) onAbort()
+    signal.addEventListener('abort', onAbort, { once: true })
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
+  })
 }

@@ -7,7 +7,7 @@ import type { UnmappedKeys } from '../../contract/drift.ts'
 import { isFailing } from '../../contract/state-words.ts'
 import type { LaneTrouble } from '../../delivery/delivery.ts'
 import type { AlertMark } from '../../metadata/alert-store.ts'
-import { minuteMs } from '../../platform/quantities.ts'
+import { hourMs, minuteMs } from '../../platform/quantities.ts'
 import { DraftMarks, type Marks } from './marks.ts'
 
 /** The facts of an alert, before its text is written. */
@@ -94,7 +94,8 @@ function* laneAlerts(
   )
   const { oldestPendingMs } = lane
   const holds =
-    oldestPendingMs !== null && check.nowMs - oldestPendingMs > nearRetention * check.undeliveredMs
+    oldestPendingMs !== null &&
+    check.nowMs - oldestPendingMs > nearRetention * droppedAfterMs(lane, check.undeliveredMs)
   const isWanted = events.has('retention.near')
   const near = draft.checkCondition(lane.destinationId, 'retention.near', {
     holds: holds && isWanted,
@@ -118,6 +119,11 @@ function* driftAlerts(
     isOver: unmapped?.keys === 0,
   })
   if (heldBack !== null && holds) yield { type: 'lane.drift', lane, unmapped, heldBack }
+}
+
+/** Undelivered messages of the lane's pipe are dropped at this age. */
+export function droppedAfterMs({ retentionHours }: LaneTrouble, undeliveredMs: number): number {
+  return Math.min(undeliveredMs, (retentionHours ?? Number.POSITIVE_INFINITY) * hourMs)
 }
 
 function* failureAlerts(
