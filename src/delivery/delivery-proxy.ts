@@ -49,6 +49,8 @@ export interface DeliveryOptions {
   log: LogSettings
   /** Treats every destination as blocked: `serve --safe`. */
   isSafe?: boolean
+  /** Delivery has changed the metadata of this pipe: every copy of it must be read again. */
+  onPipeChanged?(pipeId: string): void
   /** Delivery cannot continue: the process must end. */
   onFatal(error: Error): void
 }
@@ -258,6 +260,7 @@ class Supervisor implements DeliveryHandle {
       isSafe,
       endsPulls: this.#endsPulls,
     })
+    worker.onColumnsAdded = (pipeId) => this.#options.onPipeChanged?.(pipeId)
     worker.onFinished = (destinationId) => this.#deaths.finished(destinationId)
     worker.onDeliveredApart = (destinationId) => {
       if (!this.#deaths.delivered(destinationId)) return

@@ -109,7 +109,9 @@ class SchemaWriter {
       return {}
     }
     const subject = path === '' ? 'The record' : path
-    this.notes.push(`${subject} has keys that differ from record to record: one rule describes all its values.`)
+    this.notes.push(
+      `${subject} has keys that differ from record to record: one rule describes all its values.`,
+    )
     return { additionalProperties: this.#value(members.values, '', `${path}.*`, depth) }
   }
 
