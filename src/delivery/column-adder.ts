@@ -34,7 +34,6 @@ import { backoffMs } from '../platform/backoff.ts'
 import type { Logger } from '../platform/log.ts'
 import type { Clock } from './clock.ts'
 import { addsColumns, ColumnCandidates } from './column-candidates.ts'
-import { namesOf } from './lane-log.ts'
 
 export interface ColumnAdderDeps {
   store: AddedColumnStore
@@ -225,6 +224,10 @@ export class ColumnAdder {
     this.#deps.log.info({ ...namesOf(spec), keys: reasons }, 'destination.keys_left_out')
     candidates.settle(leftOut.map(({ key }) => key))
   }
+}
+
+function namesOf({ destinationId, pipeId, pipeName, name }: LaneSpec): Record<string, string> {
+  return { destination_id: destinationId, pipe_id: pipeId, pipe: pipeName, destination: name }
 }
 
 function targetOf(spec: LaneSpec & TableSpec, epoch: number): ColumnTarget {

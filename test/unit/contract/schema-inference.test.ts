@@ -199,8 +199,7 @@ function anyValue(random: Random, depth: number): unknown {
 
 function anyObject(random: Random, depth: number): Json {
   const isMap = random() < 0.1
-  const key = () =>
-    isMap ? `${below(random, 1e5) + 1000}` : pick(random, ['a', 'b', 'c', 'd', '__proto__'])
+  const key = () => (isMap ? `${below(random, 1e5) + 1000}` : pick(random, ['a', 'b', 'c', 'd', '__proto__']))
   const entries = Array.from({ length: below(random, isMap ? 40 : 5) }, () => [
     key(),
     anyValue(random, depth),

@@ -8,6 +8,8 @@ import type { Server } from './types.ts'
 
 /** Columns of pipectl itself, such as the generated id. */
 const reserved = /^_pipectl/i
+/** Names that people use. Quotes and other punctuation are allowed only in names that a person has chosen. */
+const usual = /^[\p{L}_][\p{L}\p{M}\p{N}_.$ -]*$/u
 
 /**
  * Why the key gets no column, or null. `taken`: the columns of the table and of the mapping. A column that exists is used only if
@@ -20,7 +22,7 @@ export function automaticFault(
   { planned }: AutomaticColumns,
 ): string | null {
   if (reserved.test(key)) return 'The name is reserved for columns of pipectl.'
-  if (key === '' || key !== key.trim() || new ColumnNames(dialect).nameFor(key) !== key)
+  if (!usual.test(key) || key !== key.trim() || new ColumnNames(dialect).nameFor(key) !== key)
     return 'The key is not allowed as a column name.'
   if (taken.has(key) && planned.includes(key)) return null
   const lowerCase = key.toLowerCase()
