@@ -9,6 +9,8 @@ export const operationPaths = {
   createPipe: ['POST', '/v1/pipes'],
   getPipe: ['GET', '/v1/pipes/{pipe_id}'],
   getPipeUsage: ['GET', '/v1/pipes/{pipe_id}/usage'],
+  inferSchema: ['POST', '/v1/pipes/{pipe_id}/schema/infer'],
+  listSchemaVersions: ['GET', '/v1/pipes/{pipe_id}/schema/versions'],
   updatePipe: ['PATCH', '/v1/pipes/{pipe_id}'],
   deletePipe: ['DELETE', '/v1/pipes/{pipe_id}'],
   putLimits: ['PUT', '/v1/pipes/{pipe_id}/limits'],

@@ -19,6 +19,10 @@ export const destinationBody: BodyLimits = {
   bytes: resourceLimits.destinationBodyBytes,
   values: resourceLimits.destinationBodyValues,
 }
+export const schemaBody: BodyLimits = {
+  bytes: resourceLimits.schemaBodyBytes,
+  values: resourceLimits.schemaBodyValues,
+}
 export const sampleBody: BodyLimits = {
   bytes: resourceLimits.sampleBodyBytes,
   values: resourceLimits.sampleBodyValues,
@@ -33,7 +37,7 @@ export const formBody: BodyLimits = {
 }
 /** The largest body limit of all operations. */
 export const largestBodyBytes = Math.max(
-  ...[smallBody, destinationBody, sampleBody, replayBody].map(({ bytes }) => bytes),
+  ...[smallBody, destinationBody, schemaBody, sampleBody, replayBody].map(({ bytes }) => bytes),
 )
 
 /** A versioned resource. The version covers its settings but not its counters. Ids have the spelling of the path. */

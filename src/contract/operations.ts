@@ -12,11 +12,13 @@ import type { OperationId, PathParameter } from './operation-paths.ts'
 import { parkedOperations } from './parked-operations.ts'
 import { queryOperations } from './query-operations.ts'
 import { replayOperations } from './replay-operations.ts'
+import { schemaOperations } from './schema-operations.ts'
 import { apiKeyOperations, pipeOperations, pipeSettingOperations } from './workspace-operations.ts'
 
 /** In the order of the OpenAPI document. */
 export const operations = [
   ...pipeOperations,
+  ...schemaOperations,
   ...destinationOperations,
   ...parkedOperations,
   ...replayOperations,

@@ -5,6 +5,7 @@
  */
 import Type, { type Static } from 'typebox'
 import { type ClientIpMode, clientIpModes } from './client-ip.ts'
+import { PipeSchema, PipeSchemaOnMismatch, PipeSchemaTagField } from './pipe-schema.ts'
 import {
   PipeSource,
   PipeSourceGiven,
@@ -73,6 +74,9 @@ const settable = {
   pipe_allow_any_browser_origin: Type.Boolean(),
   pipe_source_headers: PipeSourceHeaders,
   pipe_source_raw: PipeSourceRaw,
+  pipe_schema: PipeSchema,
+  pipe_schema_on_mismatch: PipeSchemaOnMismatch,
+  pipe_schema_tag_field: PipeSchemaTagField,
 }
 /** `pipe_source` has another shape in responses. */
 const given = { ...settable, pipe_source: PipeSourceGiven }
@@ -146,6 +150,9 @@ export const pipeDefaults = {
   pipe_source: null,
   pipe_source_headers: noHeaders,
   pipe_source_raw: false,
+  pipe_schema: null,
+  pipe_schema_on_mismatch: 'reject',
+  pipe_schema_tag_field: 'schema_errors',
 } as const satisfies Partial<Pipe>
 
 const atLeastOne = () => Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })

@@ -45,6 +45,13 @@ export const resourceLimits = {
   searchMs: 1_000,
   searchStepBytes: 1 * MiB,
   searchStepMessages: 1_000,
+  /**
+   * The records from which a schema is proposed, or which are checked against one: their number, their bytes and the
+   * time. They are read in the steps of a search.
+   */
+  schemaSampleRecords: 100_000,
+  schemaSampleBytes: 64 * MiB,
+  schemaSampleMs: 10_000,
   /** Rows of a lane's history that are read to find messages in a rare state, in one step. A step takes about 2 ms. */
   searchedHistoryRuns: 5_000,
   /** Characters of a `key=value` filter. */
@@ -210,6 +217,9 @@ export const resourceLimits = {
   /** A destination: 1,600 columns with five fields each, a config with certificates, a transform. */
   destinationBodyBytes: MiB,
   destinationBodyValues: 15_000,
+  /** A pipe with a schema of 64 KiB, which can be written with indentation. More limits: `schema-words.ts`. */
+  schemaBodyBytes: 256 * KiB,
+  schemaBodyValues: 20_000,
   /** A transform of 8,000 characters, with records as one text. */
   sampleBodyBytes: MiB,
   sampleBodyValues: 5_000,

@@ -1,6 +1,15 @@
 /** Operations on pipes, their settings, and the keys of the workspace. `management/` serves them. */
 import { ApiKeyCreate, ApiKeyRotate } from './api-key.ts'
-import { created, everyManaged, managed, noContent, type Operation, ok, withBody } from './operation.ts'
+import {
+  created,
+  everyManaged,
+  managed,
+  noContent,
+  type Operation,
+  ok,
+  schemaBody,
+  withBody,
+} from './operation.ts'
 import { Overview, sinceParameter } from './overview.ts'
 import {
   OriginCreate,
@@ -10,8 +19,10 @@ import {
   withNormalOrigin,
   withTrimmedGeoFields,
 } from './pipe.ts'
+import { SchemaVersions } from './pipe-schema.ts'
 import { resourceLimits } from './resource-limits.ts'
 import { responseBodies } from './responses.ts'
+import { schemaLimits } from './schema-words.ts'
 import { hoursParameter, PipeUsageByHour, UsageByHour, untilParameter, usageFreshness } from './usage.ts'
 
 export const pipeOperations = [
@@ -41,6 +52,7 @@ export const pipeOperations = [
     summary: 'Create a pipe',
     request: PipeCreate,
     prepare: withTrimmedGeoFields,
+    bodyLimits: schemaBody,
     success: created('Created, active', responseBodies.pipeCreated),
     errors: ['duplicate_pipe_name', 'workspace_full', ...withBody],
   },
@@ -60,13 +72,20 @@ export const pipeOperations = [
     errors: ['pipe_not_found', 'validation_error', ...everyManaged],
   },
   {
+    ...managed('listSchemaVersions', 'its_pipe'),
+    summary: 'List the last versions of the schema of a pipe',
+    success: ok(`The last ${schemaLimits.versions} versions, newest first`, SchemaVersions),
+    errors: ['pipe_not_found', ...everyManaged],
+  },
+  {
     ...managed('updatePipe', 'its_pipe'),
     versioned: 'pipe',
     summary: 'Change, pause or resume a pipe',
     request: PipePatch,
     prepare: withTrimmedGeoFields,
+    bodyLimits: schemaBody,
     success: ok('The changed pipe', responseBodies.pipe),
-    errors: ['changed_meanwhile', 'pipe_not_found', ...withBody],
+    errors: ['changed_meanwhile', 'pipe_not_found', 'workspace_full', ...withBody],
   },
   {
     ...managed('deletePipe', 'its_pipe'),

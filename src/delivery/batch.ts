@@ -7,7 +7,8 @@ import { v5 } from 'uuid'
 import { type Batch, DeliveryError, type ParkRecords, type RejectedRecord } from '../destinations/driver.ts'
 import { parkInSlices } from '../destinations/park.ts'
 import type { StoredMessage } from '../log/buffer.ts'
-import { recordPlace } from '../log/record-text.ts'
+import { keptRecords } from '../log/erased-body.ts'
+import { hasDeleted, recordPlace } from '../log/record-text.ts'
 import type { FlushLimits, LaneSpec } from '../metadata/lane-state.ts'
 import { ExceededError, type TransformedBody } from './transform/thread-protocol.ts'
 import type { TransformThreads } from './transform/transform-threads.ts'
@@ -128,7 +129,7 @@ export function isTransformed({ transform, unreadableSecrets }: LaneSpec): boole
  * The step of an attempt that applies the destination's transform to the batch.
  *
  *   batch ──filter, map──▶ kept records, each with its index in its message ──▶ driver
- *              ├─ filtered out ──▶ counted by the lane
+ *              ├─ filtered out, or deleted from the log ──▶ counted by the lane
  *              ├─ cannot be applied ──▶ parked, or an error of that record, as when the destination rejects it
  *              └─ nothing is left ──▶ delivered: the driver is not called
  *
@@ -145,8 +146,19 @@ export async function transformBatch(
   batch: Batch,
   signal: AbortSignal,
 ): Promise<TransformedBatch> {
-  if (!isTransformed(spec)) return { batch, failed: [], filtered: new Map(), given: (stored) => stored }
+  if (!isTransformed(spec)) {
+    if (batch.messages.some(({ body }) => hasDeleted(body)))
+      return keptOf(batch, batch.messages.map(withoutDeleted))
+    return { batch, failed: [], filtered: new Map(), given: (stored) => stored }
+  }
   return keptOf(batch, await run(threads, spec, batch, signal))
+}
+
+/** Records that were deleted from the log count as filtered out, also without a transform. */
+function withoutDeleted({ body }: StoredMessage): TransformedBody {
+  const kept = keptRecords(body)
+  if (kept === null) return { body: null, places: null, filtered: 0, failed: [] }
+  return { body: kept.body, places: kept.places, filtered: kept.deleted, failed: [] }
 }
 
 async function run(

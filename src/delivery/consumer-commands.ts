@@ -8,6 +8,7 @@ import { current, type Epoch, epochAfterLost } from '../contract/epochs.ts'
 import type { PullSpec } from '../destinations/driver.ts'
 import { isPullSpec } from '../destinations/pull/descriptor.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
+import { keptRecords } from '../log/erased-body.ts'
 import { toJsonArray } from '../log/record-text.ts'
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { Clock, RetryWindow } from './clock.ts'
@@ -217,5 +218,11 @@ function messageResult({ destinationId, pullId }: PulledRef, message: MarkedMess
   const { pipeId, msgId, seq, body } = message
   const head = { pipe_id: pipeId, destination_id: destinationId, msg_id: msgId, stream_seq: seq }
   const before = `${JSON.stringify(head).slice(0, -1)},"records":`
-  return { kind: 'message', pullId, msgId, seq, json: toJsonArray([body], before, '}') }
+  return {
+    kind: 'message',
+    pullId,
+    msgId,
+    seq,
+    json: toJsonArray([keptRecords(body)?.body ?? body], before, '}'),
+  }
 }

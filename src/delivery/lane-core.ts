@@ -90,6 +90,7 @@ export abstract class LaneCore implements Lane {
 
   abstract notify(): void
   abstract notifyHead(seq: number): void
+  abstract notifyErased(): void
   abstract notifyDropped(): void
 
   async skip(): Promise<SkipResult> {

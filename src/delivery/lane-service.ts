@@ -197,8 +197,8 @@ export function shownBlockingMessage(
   error: LaneError | null,
   { from, limit }: BlockingPage = { from: 0, limit: blockingPage.default },
 ): BlockingMessage {
-  const recordTexts = recordTextsIn(message.body, { from, limit, maxBytes: resourceLimits.shownRecordBytes })
-  const next = from + recordTexts.length
+  const texts = recordTextsIn(message.body, { from, limit, maxBytes: resourceLimits.shownRecordBytes })
+  const next = from + texts.length
   const isWhole = next >= message.recordCount
   return {
     msg_id: message.msgId,
@@ -206,7 +206,7 @@ export function shownBlockingMessage(
     received_ts: new Date(message.receivedMs).toISOString(),
     records_count: message.recordCount,
     failing: failingRecord(error),
-    recordTexts,
+    recordTexts: texts.filter((text) => text !== ''),
     truncated: !isWhole,
     next: isWhole ? null : next,
   }

@@ -94,6 +94,10 @@ export class LaneSet {
       // A reader can see dropped files slightly later than the writer.
       clock.wake(readerLagMs, () => this.#notifyDropped())
     })
+    feed.onErased(() => {
+      this.#notifyErased()
+      clock.wake(readerLagMs, () => this.#notifyErased())
+    })
     feed.onReportWanted(() => this.#reportLowWatermarks())
     const onFatal = (error: unknown) => this.#failed(error)
     ownership.onGained((pipeId) => {
@@ -365,6 +369,10 @@ export class LaneSet {
     for (const lane of this.#lanes.values()) lane.notifyHead(this.#heads.pipes.get(lane.spec.pipeId) ?? 0)
     this.#failing.look(this.#lanes)
     this.#lookLater()
+  }
+
+  #notifyErased(): void {
+    for (const lane of this.#lanes.values()) lane.notifyErased()
   }
 
   #notifyDropped(): void {

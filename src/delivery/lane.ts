@@ -56,6 +56,8 @@ export interface Lane {
   notify(): void
   /** Reports the pipe's newest message: wakes a lane that is behind it and waits for messages. */
   notifyHead(seq: number): void
+  /** Records were deleted from the log: messages in memory are read again before they are sent. */
+  notifyErased(): void
   /** Retention dropped messages: the lane counts its losses, even while it waits. */
   notifyDropped(): void
 

@@ -12,7 +12,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { DeliveryError, type RejectedRecord } from '../destinations/driver.ts'
 import type { MarkedMessage, StoredMessage } from '../log/buffer.ts'
-import { records, recordTexts } from '../log/record-text.ts'
+import { bodyFrom } from '../log/erased-body.ts'
+import { records } from '../log/record-text.ts'
 import type { LaneOwner } from '../metadata/lane-ownership.ts'
 import type { LaneSpec, LaneState, RangeStore } from '../metadata/lane-state.ts'
 import {
@@ -329,7 +330,7 @@ export function parkedMessage(
     recordIndex: null,
     firstIndex: recordOffset,
     recordCount: recordCount - recordOffset,
-    body: isWhole ? body : Buffer.from(recordTexts(body).slice(recordOffset).join('\n')),
+    body: isWhole ? body : bodyFrom(body, recordOffset),
   }
 }
 

@@ -56,6 +56,9 @@ export class PullLane extends LaneCore implements PullConsumers {
     if (this.row.cursorSeq < seq) this.#waiting.wakeAll()
   }
 
+  /** Each message is read when it is fetched. */
+  notifyErased(): void {}
+
   notifyDropped(): void {
     this.#cursor.notifyDropped()
     this.wake()

@@ -53,6 +53,8 @@ export class PushLane extends LaneCore {
   #reserved: ReservedBatch | null = null
   #interruptStep: (() => void) | null = null
   #isEarliestCheckDue = true
+  /** Messages in memory can have records that were deleted from the log. */
+  #isRereadDue = false
   #cancelSave = () => {}
   /** The lane waits and knows of messages that do not fill a batch yet. */
   #isGathering = false
@@ -80,6 +82,11 @@ export class PushLane extends LaneCore {
     const isKnown = this.#isGathering && seq === this.#headSeq
     this.#headSeq = seq
     if (this.row.cursorSeq < seq && !isKnown) this.#sleep.notify()
+  }
+
+  notifyErased(): void {
+    this.#isRereadDue = true
+    this.#sleep.interrupt()
   }
 
   notifyDropped(): void {
@@ -143,6 +150,7 @@ export class PushLane extends LaneCore {
   protected async step(): Promise<void> {
     this.#ahead.throwFailure()
     this.#requireOwned()
+    if (this.#isRereadDue) this.#reread()
     if (this.#isEarliestCheckDue) await this.#countLost()
     const now = this.deps.clock.monotonicMs()
     const isBlocked = this.spec.status === 'blocked'
@@ -163,8 +171,8 @@ export class PushLane extends LaneCore {
     }
     if (this.#reserved === null && !(await this.#prepare())) return
     await this.state.saveForAttempt()
-    // A command, or the end of the lane, can have arrived during the save. The fixed range can wait.
-    if (!this.mailbox.isEmpty || this.requestedEnd !== null) return
+    // A command, a deletion or the end of the lane can have arrived during the save. The fixed range can wait.
+    if (!this.mailbox.isEmpty || this.requestedEnd !== null || this.#isRereadDue) return
     this.#requireOwned()
     const { messages } = this.#reserved!
     const attempt = this.#attempts.run(messages, this.spec)
@@ -261,6 +269,11 @@ export class PushLane extends LaneCore {
       this.#reserved!.messages = messages
       this.#reserved!.reservation.resize(bytesOf(messages))
     }
+  }
+
+  #reread(): void {
+    this.#isRereadDue = false
+    this.release()
   }
 
   #releaseBatch(): void {

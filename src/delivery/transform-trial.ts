@@ -11,7 +11,8 @@ import { resourceLimits } from '../contract/resource-limits.ts'
 import type { Transform } from '../contract/transform.ts'
 import { DeliveryError } from '../destinations/driver.ts'
 import type { BufferReader, StoredMessage } from '../log/buffer.ts'
-import { lineFeed, records } from '../log/record-text.ts'
+import { withoutDeleted } from '../log/erased-body.ts'
+import { lineFeed, recordPlace, records } from '../log/record-text.ts'
 import { Semaphore } from '../platform/semaphore.ts'
 import type { Clock } from './clock.ts'
 import { ExceededError, type FailedRecord, type TransformedBody } from './transform/thread-protocol.ts'
@@ -119,7 +120,7 @@ function newestFirst(messages: readonly StoredMessage[]): GivenRecord[] {
 function recordsOf(message: StoredMessage | null, body: Buffer): GivenRecord[] {
   const found: GivenRecord[] = []
   for (const before of records(body)) {
-    found.push({ message, place: found.length, before })
+    found.push({ message, place: recordPlace(message ?? {}, found.length), before })
     if (found.length === inferredRecords) break
   }
   return found
@@ -219,6 +220,7 @@ function newestOf(messages: readonly StoredMessage[]): StoredMessage[] {
   const end = newestFirst.findIndex((message, at) => !isWithin(message, at))
   return newestFirst
     .slice(0, end === -1 ? newestFirst.length : end)
+    .map(withoutDeleted)
     .map((message) => ({ ...message, body: beginning(message.body, newestLimits.maxBytes) }))
     .reverse()
 }

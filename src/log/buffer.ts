@@ -18,6 +18,7 @@
  */
 import { StorageUnavailableError } from '../platform/error-code.ts'
 import type { HistogramCounts } from '../platform/histogram.ts'
+import type { LogErasure } from './erasure.ts'
 
 export interface NewMessage {
   pipeId: string
@@ -301,6 +302,8 @@ export interface BufferFeed {
   onCommitted(listener: (pipes: ReadonlyArray<readonly [pipeId: string, seq: number]>) => void): void
   /** Called after retention dropped messages. Lanes then compare their cursors with `BufferReader.earliest`. */
   onDropped(listener: () => void): void
+  /** Called after records were deleted from messages (`erasure.ts`). What was read before can still have them. */
+  onErased(listener: () => void): void
   /**
    * The newest report of each pipe counts. A pipe that is missing from a report keeps its previous value; a pipe that
    * was never reported has nothing delivered. Nothing is dropped before the first report.
@@ -386,6 +389,8 @@ export interface OpenBuffer {
   histograms(): WriterHistograms
   /** Totals of everything ever appended, per pipe that the buffer remembers. */
   appended(): Promise<Map<string, Backlog>>
+  /** Null: this kind of buffer cannot delete records. */
+  readonly erasure: LogErasure | null
   /** Rejects new appends, settles those in progress, then closes. */
   close(): Promise<void>
 }

@@ -85,6 +85,7 @@ export function offsetFeed(feed: BufferFeed, base: number): BufferFeed {
     onCommitted: (listener) =>
       feed.onCommitted((pipes) => listener(pipes.map(([pipeId, seq]) => [pipeId, outer(base, seq)]))),
     onDropped: (listener) => feed.onDropped(listener),
+    onErased: (listener) => feed.onErased(listener),
     reportLowWatermarks: (watermarks) =>
       feed.reportLowWatermarks(watermarks.map((one) => ({ ...one, seq: inner(base, one.seq) }))),
     onReportWanted: (listener) => feed.onReportWanted(listener),
@@ -116,6 +117,8 @@ export function offsetBuffer(buffer: OpenBuffer, base: number): OpenBuffer {
     status: () => buffer.status(),
     histograms: () => buffer.histograms(),
     appended: () => buffer.appended(),
+    // Only a buffer in JetStream has a base.
+    erasure: null,
     close: () => buffer.close(),
   }
 }

@@ -2,6 +2,7 @@
  * The format of a stored body: each record is the client's original JSON text, one record per line.
  *
  *   {"n":1.10,"ts":"…"}\n{"n":2}\n{}          `\n` between records, none at the end, none inside a record
+ *   \n{"n":1.10}\n\n{}                         begins with `\n`: records were deleted, each left an empty line: `erased-body.ts`
  *
  * Ingest replaces raw newlines inside records (white space in JSON) by spaces, so every newline is a boundary and no
  * reader has to parse to find one. Values are never parsed and serialized again: 12345678901234567890 and 1.10 would
@@ -21,20 +22,27 @@ export const lineFeed = 0x0a
 export const carriageReturn = 0x0d
 export const space = 0x20
 
-/** Yields the records of a body, each a view into it. An empty body has none. */
+/** True when records of the body were deleted. */
+export function hasDeleted(body: Uint8Array): boolean {
+  return body[0] === lineFeed
+}
+
+/** Yields the records of a body, each a view into it. An empty body has none. A deleted record is an empty view. */
 export function* records(body: Buffer): Generator<Buffer> {
-  let start = 0
-  while (start < body.length) {
+  // The last line can be empty only where records were deleted.
+  const [first, end] = hasDeleted(body) ? [1, body.length + 1] : [0, body.length]
+  let start = first
+  while (start < end) {
     const found = body.indexOf(lineFeed, start)
-    const end = found === -1 ? body.length : found
-    yield body.subarray(start, end)
-    start = end + 1
+    const lineEnd = found === -1 ? body.length : found
+    yield body.subarray(start, lineEnd)
+    start = lineEnd + 1
   }
 }
 
-/** The records of a body as strings. Faster than `records` when all of them are needed as text. */
+/** The records of a body as strings; '' is a deleted one. Faster than `records` when all of them are needed as text. */
 export function recordTexts(body: Buffer): string[] {
-  return body.length === 0 ? [] : body.toString('utf8').split('\n')
+  return body.length === 0 ? [] : body.toString('utf8', hasDeleted(body) ? 1 : 0).split('\n')
 }
 
 /** Index, in the whole message, of a record of the body. */
@@ -52,7 +60,7 @@ export interface RecordPage {
   maxBytes: number
 }
 
-/** The texts of the selected records; the others are not decoded. */
+/** The texts of the selected records, '' for a deleted one; the others are not decoded. */
 export function recordTextsIn(body: Buffer, { from, limit, maxBytes }: RecordPage): string[] {
   const texts: string[] = []
   let place = 0

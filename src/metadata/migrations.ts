@@ -12,7 +12,8 @@ import { createLatency } from './migrations/27-latency.ts'
 import { createReplays } from './migrations/28-replays.ts'
 import { createPipeSources } from './migrations/29-pipe-sources.ts'
 import { addPipePrivacy } from './migrations/30-pipe-privacy.ts'
-import { createAddedColumns } from './migrations/31-added-columns.ts'
+import { createPipeSchemas } from './migrations/31-pipe-schemas.ts'
+import { createAddedColumns } from './migrations/32-added-columns.ts'
 import type { Tables } from './tables.ts'
 
 export interface Migration {
@@ -29,7 +30,8 @@ export const migrations: readonly Migration[] = [
   { number: 28, name: 'replays of ranges', up: createReplays },
   { number: 29, name: 'sources of webhooks', up: createPipeSources },
   { number: 30, name: 'client addresses and retention of pipes', up: addPipePrivacy },
-  { number: 31, name: 'columns that were added to tables', up: createAddedColumns },
+  { number: 31, name: 'schemas of pipes', up: createPipeSchemas },
+  { number: 32, name: 'columns that were added to tables', up: createAddedColumns },
 ]
 
 /** The format of a database that this version has brought up to date. */

@@ -1,5 +1,6 @@
 /** Parked records for users: list, show, replay, discard (`Metadata['parked']`). */
 import type { ParkedError, ParkedRecord } from '../contract/parked.ts'
+import { keptTexts } from '../log/erased-body.ts'
 import { slices } from '../platform/slices.ts'
 import type { Audited } from './audit.ts'
 import { recordOutcome } from './lane-history.ts'
@@ -30,8 +31,8 @@ export function parked(db: Connection, now: () => number, inAudited: Audited): M
       inSnapshot(db, async (trx) => {
         const row = await one(trx, destination, parkedId)
         if (row === undefined) return null
-        const { body } = await bodyOf(trx, row.parked_id)
-        return { record: shown(row), history: parsedHistory(row.history), recordTexts: body.split('\n') }
+        const recordTexts = await textsOf(trx, row.parked_id)
+        return { record: shown(row), history: parsedHistory(row.history), recordTexts }
       }),
 
     replay: (destination, parkedId, recordTexts) =>
@@ -88,6 +89,11 @@ export function parked(db: Connection, now: () => number, inAudited: Audited): M
       return dropped
     },
   }
+}
+
+async function textsOf(trx: Connection, parkedId: string): Promise<string[]> {
+  const { body } = await bodyOf(trx, parkedId)
+  return keptTexts(Buffer.from(body))
 }
 
 async function editRecords(trx: Connection, row: ParkedRow, recordTexts: readonly string[]): Promise<void> {

@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { geoFieldKeys, type Pipe } from '../contract/pipe.ts'
 import type { Audited } from './audit.ts'
+import { addSchemaVersion, decodeSchema, requireSchemaRoom, schemaColumns } from './pipe-schemas.ts'
 import { changedSourceSecrets, type SourceChange, sealedSource, shownSource } from './pipe-source.ts'
 import { requireFewDeleted, requireRoom, type WorkspaceQuotas } from './quotas.ts'
 import { insertUnlessTaken, nextNumber } from './rows.ts'
@@ -20,9 +21,9 @@ export type PipeChange = Partial<OfPipe<Pipe>>
 export interface PipeStore {
   list(workspaceId: string): Promise<Pipe[]>
   get(pipe: PipeRef): Promise<Pipe | null>
-  /** Throws `duplicate_pipe_name`. */
+  /** Throws `duplicate_pipe_name` and `workspace_full`. */
   create(workspaceId: string, pipe: NewPipe): Promise<Pipe>
-  /** Ignores id, name and times in the change. Null: no such pipe. */
+  /** Ignores id, name and times in the change. Null: no such pipe. Throws `workspace_full`. */
   update(pipe: PipeRef, change: Decided<Pipe, PipeChange>): Promise<Pipe | null>
   /** Deletes the pipe with its destinations, lanes, limits, origins and usage. False: no such pipe. */
   delete(pipe: PipeRef): Promise<boolean>
@@ -52,16 +53,16 @@ export function pipes(
 
     create: (workspaceId, pipe) =>
       inAudited(async (trx, record) => {
-        await requireRoom(trx, normaliseId(workspaceId), 'pipes', quotas)
-        await requireFewDeleted(trx, normaliseId(workspaceId))
         const row = newRow(sealer, normaliseId(workspaceId), pipe, now())
+        await requirePipeRoom(trx, row, quotas)
         const creation_order = await nextNumber(trx, 'pipes', 'creation_order', {
           workspace_id: row.workspace_id,
         })
         if (!(await insertUnlessTaken(trx, 'pipes', { ...row, creation_order })))
           throw new ApiError('duplicate_pipe_name')
         const after = decodePipe(row)
-        await record({ ...of(workspaceId, after.pipe_id), operation: 'createPipe', before: null, after })
+        const done = { operation: 'createPipe', before: null, after }
+        await addSchemaVersion(trx, row, await record({ ...of(workspaceId, after.pipe_id), ...done }))
         return after
       }),
 
@@ -77,16 +78,18 @@ export function pipes(
           // change.
           pipe_updated_ms: Math.max(now(), before.pipe_updated_ms + 1),
         }
+        await requireSchemaRoom(trx, before.workspace_id, before.pipe_id, values.pipe_schema)
         await trx.updateTable('pipes').set(updated).where('pipe_id', '=', before.pipe_id).execute()
         const afterRow = { ...before, ...updated }
         const after = decodePipe(afterRow)
         const secrets = changedSourceSecrets(before.pipe_source, afterRow.pipe_source)
-        await record({
+        const entry = await record({
           ...of(pipe.workspaceId, before.pipe_id),
           operation: 'updatePipe',
           before: decodePipe(before),
           after: { ...after, ...(secrets.length === 0 ? {} : { secrets_changed: secrets }) },
         })
+        await addSchemaVersion(trx, afterRow, entry)
         return after
       }),
 
@@ -108,6 +111,16 @@ export function pipes(
         return true
       }),
   }
+}
+
+async function requirePipeRoom(
+  trx: Connection,
+  row: Omit<PipeRow, 'creation_order'>,
+  quotas: WorkspaceQuotas,
+): Promise<void> {
+  await requireRoom(trx, row.workspace_id, 'pipes', quotas)
+  await requireFewDeleted(trx, row.workspace_id)
+  await requireSchemaRoom(trx, row.workspace_id, null, row.pipe_schema)
 }
 
 const of = (workspaceId: string, pipeId: string) => ({ workspaceId, resourceId: pipeId, pipeId })
@@ -153,6 +166,9 @@ function newRow(
     pipe_source_headers: JSON.stringify(pipe.pipe_source_headers),
     pipe_source_raw: toFlag(pipe.pipe_source_raw),
     pipe_retention_hours: null,
+    pipe_schema: pipe.pipe_schema && JSON.stringify(pipe.pipe_schema),
+    pipe_schema_on_mismatch: pipe.pipe_schema_on_mismatch,
+    pipe_schema_tag_field: pipe.pipe_schema_tag_field,
     pipe_created_ms: nowMs,
     pipe_updated_ms: nowMs,
   }
@@ -177,7 +193,7 @@ function changedColumns(
   change: PipeChange,
   nowMs: number,
 ): Partial<PipeRow> {
-  const columns: Partial<PipeRow> = {}
+  const columns: Partial<PipeRow> = schemaColumns(change)
   for (const key of flagKeys) if (change[key] !== undefined) columns[key] = toFlag(change[key])
   for (const key of textKeys) if (change[key] !== undefined) columns[key] = change[key]
   for (const key of geoFieldKeys) if (change[key] !== undefined) columns[key] = change[key]
@@ -223,6 +239,7 @@ export function decodePipe(row: Omit<PipeRow, 'creation_order'>): Pipe {
     pipe_source: shownSource(row.pipe_source),
     pipe_source_headers: JSON.parse(row.pipe_source_headers),
     pipe_source_raw: row.pipe_source_raw === 1,
+    ...decodeSchema(row),
     pipe_created_ts: isoTime(row.pipe_created_ms),
     pipe_updated_ts: isoTime(row.pipe_updated_ms),
   }

@@ -13,6 +13,7 @@
  */
 import type { SavedDrift } from '../contract/drift.ts'
 import type { ParkedDetail, ParkedReason, ParkedRecord } from '../contract/parked.ts'
+import type { SchemaVersion } from '../contract/pipe-schema.ts'
 import type { AddedColumnStore } from './added-columns.ts'
 import type { AlertStore } from './alert-store.ts'
 import type { AlertSettingsStore } from './alerts.ts'
@@ -32,7 +33,7 @@ import type { ParkedStore } from './parked-store-port.ts'
 import type { PipeStore } from './pipes.ts'
 import type { ReplayStore } from './replays.ts'
 import type { SessionStore } from './sessions.ts'
-import type { DestinationRef } from './tables.ts'
+import type { DestinationRef, PipeRef } from './tables.ts'
 import type { UsageStore } from './usage.ts'
 import type { UserStore } from './users.ts'
 import type { VersionStore } from './versions.ts'
@@ -152,5 +153,7 @@ export interface Metadata {
   readonly cluster: ClusterStore | null
   /** Returns the drift as it was last saved. Null: never, or the destination belongs to another workspace. */
   drift(destination: DestinationRef): Promise<SavedDrift | null>
+  /** The last versions of the schema of a pipe, newest first. */
+  schemaVersions(pipe: PipeRef): Promise<SchemaVersion[]>
   close(): Promise<void>
 }

@@ -10,12 +10,14 @@
 import type { Generated } from 'kysely'
 import type { AlertFormat } from '../contract/alert-words.ts'
 import type { DeliveryAttempt } from '../contract/attempts.ts'
+import type { AuditActor } from '../contract/audit.ts'
 import type { ClientIpMode } from '../contract/client-ip.ts'
 import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
 import type { ParkedReason } from '../contract/parked.ts'
 import type { GeoFieldKey, PipeLimits } from '../contract/pipe.ts'
 import type { ReplayState } from '../contract/replays.ts'
+import type { MismatchAction } from '../contract/schema-words.ts'
 import type { LaneHour, UsageCounts } from '../contract/usage.ts'
 import type { UserRole } from '../contract/user.ts'
 
@@ -94,6 +96,10 @@ export interface PipeRow extends Record<GeoFieldKey, string | null> {
   pipe_source_raw: Flag
   /** Null: the limits of the daemon. */
   pipe_retention_hours: number | null
+  /** JSON. Null: every record is accepted. */
+  pipe_schema: string | null
+  pipe_schema_on_mismatch: MismatchAction
+  pipe_schema_tag_field: string
   pipe_created_ms: number
   pipe_updated_ms: number
   creation_order: number
@@ -226,6 +232,26 @@ export interface RejectedHooksRow {
   hour_ms: number
   reason: string
   requests: number
+}
+
+/** The records of a pipe that did not match its schema in an hour, by result. */
+export interface SchemaMismatchesRow {
+  pipe_id: string
+  hour_ms: number
+  result: string
+  records: number
+}
+
+/** One of the last versions of the schema of a pipe. */
+export interface SchemaVersionRow {
+  pipe_id: string
+  version: number
+  changed_ms: number
+  actor_kind: AuditActor['kind']
+  actor_id: string | null
+  actor_name: string | null
+  pipe_schema: string | null
+  pipe_schema_on_mismatch: MismatchAction
 }
 
 export interface LaneHourRow extends Omit<LaneHour, 'hour_ts'> {
@@ -500,6 +526,8 @@ export interface Tables {
   lanes: LaneRow
   usage_hours: UsageHourRow
   rejected_hooks: RejectedHooksRow
+  schema_mismatches: SchemaMismatchesRow
+  schema_versions: SchemaVersionRow
   lane_hours: LaneHourRow
   lane_history: LaneHistoryRow
   lane_attempts: LaneAttemptRow

@@ -26,6 +26,7 @@ import { origins } from '../metadata/origins.ts'
 import { overview } from '../metadata/overview.ts'
 import { parked } from '../metadata/parked.ts'
 import { parkedStore, rangeStore } from '../metadata/parked-store.ts'
+import { schemaVersions } from '../metadata/pipe-schemas.ts'
 import { pipes } from '../metadata/pipes.ts'
 import { noQuotas, type WorkspaceQuotas } from '../metadata/quotas.ts'
 import { replays } from '../metadata/replays.ts'
@@ -123,6 +124,7 @@ export async function openMetadata(
     pinStore: pinStore(db, now),
     alertStore: alertStore(db, sealer),
     drift: drift(db),
+    schemaVersions: schemaVersions(db),
     driftStore: driftStore(db),
     cluster: shared?.store ?? null,
     close: () => (closing ??= close(opened)),

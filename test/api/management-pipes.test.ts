@@ -37,6 +37,9 @@ const defaults = {
   pipe_source: null,
   pipe_source_headers: [],
   pipe_source_raw: false,
+  pipe_schema: null,
+  pipe_schema_on_mismatch: 'reject',
+  pipe_schema_tag_field: 'schema_errors',
 }
 
 t.test('POST /v1/pipes: a name is enough, everything else has its default', async (t) => {
@@ -66,6 +69,9 @@ t.test('POST /v1/pipes: every field is stored as given, then changed by PATCH', 
     pipe_source: null,
     pipe_source_headers: ['x-event'],
     pipe_source_raw: true,
+    pipe_schema: { type: 'object', required: ['id'], properties: { id: { type: 'string', pattern: '^o-' } } },
+    pipe_schema_on_mismatch: 'tag',
+    pipe_schema_tag_field: 'errors',
   }
   const id = await newPipe(given)
   t.same(stamped((await getPipe(id)).pipe), { ...given, pipe_status: 'active' })

@@ -185,6 +185,7 @@ export class LaneNodes {
       feed: {
         onCommitted: (listener) => void this.#committed.push(listener),
         onDropped: () => {},
+        onErased: () => {},
         onReportWanted: () => {},
         reportLowWatermarks: () => {},
         pipeDeleted: () => {},

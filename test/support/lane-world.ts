@@ -258,6 +258,7 @@ export class LaneWorld {
         onDropped: (listener) => {
           this.#dropped = listener
         },
+        onErased: () => {},
         onReportWanted: () => {},
         reportLowWatermarks: (watermarks) => void this.reports.push(watermarks),
         pipeDeleted: (pipeId) => void this.deletedPipes.push(pipeId),

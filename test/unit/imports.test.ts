@@ -89,7 +89,7 @@ const packageHomes: Record<string, RegExp> = {
   pino: /^platform\/log\.ts$/,
   'pino-pretty': /^platform\/log\.ts$/,
   '@marcbachmann/cel-js': /^delivery\/transform\/compile\.ts$/,
-  re2js: /^delivery\/transform\/linear-pattern\.ts$/,
+  re2js: /^(delivery\/transform|ingest\/schema)\/linear-pattern\.ts$/,
   'prom-client': /^observe\/metrics\//,
   typebox: /^(contract|cluster|api\/management)\//,
 }
@@ -177,6 +177,7 @@ t.test('browsers load of the contract only what has no schemas', async (t) => {
     ...['contract/alert-words.ts', 'contract/destination-words.ts', 'contract/is-object.ts'],
     ...['contract/destination-secrets.ts', 'contract/operation-paths.ts', 'contract/ready-words.ts'],
     ...['contract/client-ip.ts', 'contract/record-condition.ts', 'contract/source-words.ts'],
+    ...['contract/record-schema.ts', 'contract/schema-words.ts'],
     ...['contract/secret-url.ts', 'contract/state-words.ts', 'contract/transform-words.ts'],
     ...[
       'contract/destinations/config-field.ts',

@@ -17,6 +17,7 @@ import { overviewUseCases } from './overview.ts'
 import { parkedUseCases } from './parked.ts'
 import { pipeSettingUseCases, pipeUseCases } from './pipes.ts'
 import { replayUseCases } from './replays.ts'
+import { schemaProposalUseCases } from './schema-proposals.ts'
 import { tableInferenceUseCases } from './table-inference.ts'
 import { tableQueryUseCases } from './table-queries.ts'
 import { transformTrialUseCases } from './transform-trials.ts'
@@ -28,6 +29,7 @@ export function openManagement(deps: ManagementDeps): UseCases {
     ...pipeUseCases(deps),
     ...pipeSettingUseCases(deps),
     ...destinationUseCases(deps),
+    ...schemaProposalUseCases(deps),
     ...tableInferenceUseCases(deps),
     ...tableQueryUseCases(deps),
     ...transformTrialUseCases(deps),

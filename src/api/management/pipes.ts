@@ -9,6 +9,7 @@ import {
   pipeDefaults,
   readOnlyPipeFields,
 } from '../../contract/pipe.ts'
+import { schemaErrors } from '../../contract/pipe-schema.ts'
 import { sourceKeys } from '../../contract/source-words.ts'
 import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
 import { isForPipe } from '../../ingest/admission.ts'
@@ -42,7 +43,7 @@ export function pipeUseCases(deps: Deps) {
       // A new pipe is always active, whatever was sent (docs/dev/contract.md#request-bodies).
       const pipe = { ...pipeDefaults, ...given, pipe_status: 'active' as const }
       pipe.pipe_source_headers = sourceHeaders(pipe.pipe_source_headers)
-      throwIfErrors(collidingTargets(pipe))
+      throwIfErrors({ ...collidingTargets(pipe), ...(await schemaFaults(body)) })
       requireNoAddress(pipe)
       const made = givenSource ? newSource(givenSource, null) : null
       requireNoSignature(pipe.pipe_source_headers, made?.source.settings.header)
@@ -68,8 +69,14 @@ export function pipeUseCases(deps: Deps) {
       return { pipe, destinations, limits, allowed_origins, api_keys }
     },
 
+    async listSchemaVersions({ principal: { workspaceId }, path }: Call<'listSchemaVersions'>) {
+      const { pipe_id } = await requirePipe(metadata, workspaceId, path)
+      return { versions: await metadata.schemaVersions({ workspaceId, pipeId: pipe_id }) }
+    },
+
     async updatePipe({ principal: { workspaceId }, path, body }: Call<'updatePipe'>) {
       let token: string | null = null
+      throwIfErrors(await schemaFaults(body))
       const pipe = await metadata.pipes.update({ workspaceId, pipeId: path.pipe_id }, (current) => {
         const { pipe_source: given, ...change } = pipeChange(current, body)
         // The transaction can run again: the token of the last time is the stored one.
@@ -171,6 +178,21 @@ function shownToken(token: string | null | undefined): { pipe_source_token?: str
   return token ? { pipe_source_token: token } : {}
 }
 
+/** Patterns are verified by the engine that runs them. It is loaded with the first schema. */
+async function schemaFaults(body: Pick<PipeUpdate, 'pipe_schema'>): Promise<FieldErrors> {
+  if (body.pipe_schema == null) return {}
+  const { patternFault } = await import('../../ingest/schema/linear-pattern.ts')
+  return schemaErrors(body, patternFault)
+}
+
+function tagFieldOf({
+  pipe_schema,
+  pipe_schema_on_mismatch,
+  pipe_schema_tag_field,
+}: EnrichmentFields): string | null {
+  return pipe_schema !== null && pipe_schema_on_mismatch === 'tag' ? pipe_schema_tag_field : null
+}
+
 type EnrichmentFields = Pick<
   Pipe,
   | 'pipe_add_ingest_ts'
@@ -180,6 +202,9 @@ type EnrichmentFields = Pick<
   | 'pipe_client_ip'
   | 'pipe_source_headers'
   | 'pipe_source_raw'
+  | 'pipe_schema'
+  | 'pipe_schema_on_mismatch'
+  | 'pipe_schema_tag_field'
   | (typeof geoFieldKeys)[number]
 >
 
@@ -194,6 +219,7 @@ function collidingTargets(pipe: EnrichmentFields): FieldErrors {
     ...geoFieldKeys.map((field): [string, string | null] => [field, pipe[field]]),
     ['pipe_source_headers', pipe.pipe_source_headers.length > 0 ? sourceKeys.headers : null],
     ['pipe_source_raw', pipe.pipe_source_raw ? sourceKeys.rawBody : null],
+    ['pipe_schema_tag_field', tagFieldOf(pipe)],
   ]
   const errors: FieldErrors = {}
   const taken = new Map<string, string>()

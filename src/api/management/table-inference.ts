@@ -84,7 +84,8 @@ function dedupeOf({ dedupe_key, dedupe_id = 'generated' }: TableInference): Infe
   return dedupe_key === undefined ? { kind: dedupe_id } : { kind: 'key', key: dedupe_key }
 }
 
-function enrichedKeys(pipe: Pipe): InferRequest['enriched'] {
+/** The keys that the pipe adds to records. */
+export function enrichedKeys(pipe: Pipe): InferRequest['enriched'] {
   const keys: { key: string; kind: InferRequest['enriched'][number]['kind'] }[] = []
   if (pipe.pipe_add_ingest_ts) keys.push({ key: pipe.pipe_ingest_ts_field, kind: 'time' })
   if (writesClientIp(pipe)) keys.push({ key: pipe.pipe_ingest_ip_field, kind: 'string' })

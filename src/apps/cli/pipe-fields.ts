@@ -4,15 +4,21 @@ import type { PipeUpdate } from '../../contract/pipe.ts'
 import { usageFailure } from '../client/failure.ts'
 import { fieldsFromFlags, geoDimensions, pipeFlags } from '../client/flag-fields.ts'
 import { addFlagOptions } from './flag-options.ts'
+import { readSchemaFile } from './pipe-schema/files.ts'
 
 export interface PipeFieldOptions {
   geo?: string[]
+  schema?: string
 }
 
 const isDimension = (name: string): name is keyof typeof geoDimensions => Object.hasOwn(geoDimensions, name)
 
 export function addPipeFieldOptions(command: Command): void {
   addFlagOptions(command, pipeFlags)
+  command.option(
+    '--schema <file>',
+    'a JSON file with the schema of each record, - for stdin; `none` for none (docs/schemas.md)',
+  )
   command.option(
     '--geo <dimension[=key]>',
     `write a geolocation field; can be repeated: ${Object.keys(geoDimensions).join(', ')}; \`all\`; \`none\`; dimension= turns one off`,
@@ -23,6 +29,10 @@ export function addPipeFieldOptions(command: Command): void {
 /** The given fields. Throws Failure (usage) for an unknown geo dimension. */
 export function pipeFields(options: PipeFieldOptions): PipeUpdate {
   const fields: PipeUpdate = fieldsFromFlags(pipeFlags, options)
+  if (options.schema !== undefined) {
+    const { schema: file } = options
+    fields.pipe_schema = file === 'none' ? null : readSchemaFile(file, `--schema ${file}`)
+  }
   for (const given of options.geo ?? []) addGeo(fields, given)
   return fields
 }

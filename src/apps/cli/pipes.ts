@@ -10,6 +10,7 @@ import { connect } from './connection.ts'
 import { type CommonOptions, clientCommand, define, group } from './define.ts'
 import { fieldTable, listView, oneView, print, rowsOf, type Table, type View } from './output.ts'
 import { addPipeFieldOptions, type PipeFieldOptions, pipeFields } from './pipe-fields.ts'
+import { addPipeSchemaCommands } from './pipe-schema.ts'
 import {
   addSourceOptions,
   hasSourceOptions,
@@ -26,6 +27,7 @@ export function addPipesCommands(program: Command): void {
   addWriting(pipes)
   addStatusCommands(pipes)
   addDelete(pipes)
+  addPipeSchemaCommands(pipes)
 }
 
 function addReading(pipes: Command): void {
@@ -182,7 +184,9 @@ function hookRows(url: string, token: string | undefined): [string, string][] {
   return [['webhooks', `POST ${url}`]]
 }
 
-function pipeRows({ pipe_source: source, ...pipe }: Pipe): ReturnType<typeof rowsOf> {
+function pipeRows({ pipe_source: source, pipe_schema, ...rest }: Pipe): ReturnType<typeof rowsOf> {
+  const schema = pipe_schema && `${bytes(JSON.stringify(pipe_schema).length)} of JSON`
+  const pipe = { ...rest, pipe_schema: schema }
   if (source === null) return rowsOf({ ...pipe, pipe_source: null })
   const { type, secrets, ...settings } = source
   const texts = Object.entries(settings).map(([key, value]) => [`pipe_source.${key}`, value])

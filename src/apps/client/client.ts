@@ -81,6 +81,7 @@ export type Client = ReturnType<typeof openClient>
 const timeouts: Partial<Record<OperationId, number>> = {
   testDestination: 90_000,
   inferTable: 120_000,
+  inferSchema: 60_000,
   testAlerts: 60_000,
   queryDestination: 60_000,
   listTables: 60_000,

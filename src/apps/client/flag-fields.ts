@@ -8,6 +8,7 @@
 import { clientIpModes } from '../../contract/client-ip.ts'
 import type { OnPermanentError } from '../../contract/delivery-settings.ts'
 import { destinationTypes, fieldsOf } from '../../contract/destination-words.ts'
+import { mismatchActions } from '../../contract/schema-words.ts'
 import { maskSaltPlace } from '../../contract/transform-words.ts'
 import { usageFailure } from './failure.ts'
 
@@ -101,6 +102,20 @@ export const pipeFlags = [
     takes: 'switch',
     help: 'write the body of a webhook, as it was sent, into its record (raw_body)',
     off: 'do not write it',
+  },
+  {
+    flag: 'schema-on-mismatch',
+    field: 'pipe_schema_on_mismatch',
+    takes: mismatchActions,
+    value: 'what',
+    help: 'records that do not match the schema: reject the request (default), park them, or tag them with their errors',
+  },
+  {
+    flag: 'schema-tag-field',
+    field: 'pipe_schema_tag_field',
+    takes: 'text',
+    value: 'key',
+    help: 'the key of the errors in a tagged record (default schema_errors)',
   },
 ] as const satisfies FlagField[]
 

@@ -65,6 +65,9 @@ class StreamFeed implements BufferFeed {
     void this.#lookForDropped()
   }
 
+  /** Records of a stream are not deleted one by one. */
+  onErased(): void {}
+
   onReportWanted(listener: () => void): void {
     this.#keeper?.onReportWanted(listener)
   }

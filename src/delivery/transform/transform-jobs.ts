@@ -181,6 +181,11 @@ class BodyMaker {
 
   /** Returns the number of bytes added. */
   add(record: Buffer, place: number, apply: RecordTransform, givenUp: GivenUp | undefined): number {
+    // It was deleted from the log.
+    if (record.length === 0) {
+      this.#filtered += 1
+      return 0
+    }
     if (givenUp !== undefined) {
       const { code, message, step } = givenUp
       this.#failed.push({ place, code, message, step })

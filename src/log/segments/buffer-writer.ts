@@ -15,6 +15,7 @@ import type { Logger } from '../../platform/log.ts'
 import type { Appended, Backlog, BufferStatus, Idempotency, LowWatermark } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
 import { type DiskGuard, openDiskGuard } from './disk-guard.ts'
+import type { ErasureOutcome, SegmentErasure } from './erasing.ts'
 import { startClock } from './high-water.ts'
 import { type IdempotencyKeys, openIdempotencyKeys } from './idempotency.ts'
 import type { StartIndex } from './index-threads.ts'
@@ -57,6 +58,8 @@ export interface WriterEvents {
   onCommitted(frame: Frame, commitMs: number): void
   /** Segments were dropped or compacted. */
   onDropped(): void
+  /** A segment was rewritten without deleted records. */
+  onErased(): void
   /** Free space depends on a current report of the lanes' positions. */
   onReportWanted(): void
   /** A sign of life between the slices of a compaction that a write waits for. */
@@ -135,6 +138,7 @@ export class BufferWriter {
       clock: this.#clock,
       roll: () => this.#roll(),
       onDropped: events.onDropped,
+      onErased: events.onErased,
       onReportWanted: events.onReportWanted,
       onSlice: events.onSlice,
     })
@@ -248,6 +252,11 @@ export class BufferWriter {
       // Looks for the next segment immediately; otherwise only one segment per second would be compacted.
       else if (this.#space.compactSlice()) this.#makeRoom(0)
     })
+  }
+
+  /** See SpaceKeeper. */
+  erase(erasure: SegmentErasure): Promise<ErasureOutcome> {
+    return this.#space.erase(erasure)
   }
 
   /** A reader reported this segment as damaged. Ignored if a newer generation exists. */

@@ -62,6 +62,8 @@ export interface CompactionPlan {
   behind: ReadonlyMap<string, PipePosition>
   /** Messages of the pipe up to this seq are removed; Infinity removes the pipe entirely. */
   deliveredThrough(pipeId: string): number
+  /** Returns the row as it is in the new file; unchanged by default. Called twice per row. See erasing.ts. */
+  rewritten?: ((row: MessageRow, pipeId: string) => MessageRow) | undefined
 }
 
 export class Compaction {
@@ -178,10 +180,10 @@ export class Compaction {
     const insert = this.#copy.db.prepare(insertMessage)
     let bytes = 0
     while (this.#pipeIndex < this.#pipes.length) {
-      const { no } = this.#pipes[this.#pipeIndex]!
+      const { no, pipeId } = this.#pipes[this.#pipeIndex]!
       for (const row of read.iterate(no, this.#cursor) as IterableIterator<MessageRow>) {
         this.#checkFollows(row)
-        insert.run(...row)
+        insert.run(...this.#rewritten(row, pipeId))
         this.#cursor = row[0]
         this.#copied += 1
         bytes += bodyOf(row).length
@@ -207,11 +209,13 @@ export class Compaction {
   /** Compares the copy with the old segment row by row, as both are on disk, so that a faulty copy replaces nothing. */
   #compareSlice(): void {
     const { db } = this.#copy
+    const pipeIds = new Map(this.#pipes.map(({ no, pipeId }) => [no, pipeId]))
     const read = db.prepare(`${selectMessages()} WHERE seq > ? ORDER BY seq`).raw()
     const original = this.#source.prepare(`${selectMessages()} WHERE seq = ?`).raw()
     let bytes = 0
     for (const row of read.iterate(this.#cursor) as IterableIterator<MessageRow>) {
-      const expected = original.get(row[0]) as MessageRow | undefined
+      const found = original.get(row[0]) as MessageRow | undefined
+      const expected = found && this.#rewritten(found, pipeIds.get(found[1]) ?? '')
       assert(expected !== undefined && isSameRow(row, expected), 'a compacted message is the message it was')
       this.#cursor = row[0]
       this.#compared += 1
@@ -220,6 +224,10 @@ export class Compaction {
     }
     assert(this.#compared === this.#copied, 'a compacted segment holds every message that was copied')
     this.#phase = 'complete'
+  }
+
+  #rewritten(row: MessageRow, pipeId: string): MessageRow {
+    return this.#plan.rewritten?.(row, pipeId) ?? row
   }
 
   #close(): void {

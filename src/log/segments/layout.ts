@@ -3,7 +3,7 @@
  * the files, and how those of one pipe are found, are at the end.
  *
  *   00000000000000000001.db      a segment: every seq in it is at least its name and less than the next segment's name
- *   00000000000000000001.2.db    the same segment after two compactions or salvages
+ *   00000000000000000001.2.db    the same segment, rewritten twice: compaction, salvage, erasing
  *   …-wal, …-shm                 SQLite's files of the segment being written, and of one that had an open reader
  *                                when it was rolled; a sealed segment has none: see sealing.ts
  *   next-segment.tmp             a segment being created; it is renamed when it is complete and fsynced
@@ -43,7 +43,7 @@
  *   3 unlink -wal, 4 unlink -shm                    as above
  *   (a power cut can undo an unlink: the segment is there again, and is dropped again)
  *
- *   compacting a segment: compaction.ts
+ *   compacting a segment: compaction.ts; deleting records from it: erasing.ts
  *
  *   committing a frame
  *   1 COMMIT (fsync of the WAL)                     the messages are there, without a response: they are delivered;
@@ -90,7 +90,7 @@ const walHeaderBytes = 32
 
 export interface SegmentName {
   firstSeq: number
-  /** The number of compactions and salvages. The highest generation is the segment; lower ones are leftovers. */
+  /** How often the segment was rewritten. The highest generation is the segment; lower ones are leftovers. */
   generation: number
 }
 

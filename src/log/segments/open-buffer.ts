@@ -23,6 +23,7 @@ import {
 } from '../buffer.ts'
 import { appendToFrame, type Frame, openFrame } from '../frame.ts'
 import { type Group, GroupCommit, type Waiter, WriterObserved } from '../group-commit.ts'
+import { SegmentsErasure } from './open-erasure.ts'
 import {
   type AppenderCalls,
   type FrameResult,
@@ -51,6 +52,7 @@ export async function openSegmentBuffer(spec: SegmentsSpec, deps: SegmentWriterD
 class SegmentBuffer implements OpenBuffer {
   readonly opened: Promise<void>
   readonly appender: FrameAppender
+  readonly erasure: SegmentsErasure
   readonly #thread: Thread<WriterCalls, WriterReports>
   readonly #scrubber: Scrubber
   readonly #observed = new WriterObserved()
@@ -68,6 +70,7 @@ class SegmentBuffer implements OpenBuffer {
       host: this.#handlers(),
     })
     this.appender = appenderOver(this.#thread)
+    this.erasure = new SegmentsErasure(spec, this.#thread)
     this.opened = this.#thread.ready.then(() => {
       this.#scrubber.start()
       void this.#thread.ended.then(({ error }) => {

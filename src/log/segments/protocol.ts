@@ -12,6 +12,7 @@ import {
 } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
 import type { ObservedCommits } from '../group-commit.ts'
+import type { ErasureOutcome, SegmentErasure } from './erasing.ts'
 import type { RetentionLimits } from './retention.ts'
 
 /** The identity is written into every segment and into the high-water mark. */
@@ -46,6 +47,8 @@ export interface WriterCalls {
   headSeq(): number
   appended(): Map<string, Backlog>
   findRepeat(pipeId: string, idempotency: Idempotency): Appended | 'reused' | null
+  /** See SpaceKeeper. */
+  erase(erasure: SegmentErasure): ErasureOutcome
   /** `port` is transferred: another thread appends over it. */
   share(port: AppenderPort): void
 }

@@ -297,6 +297,7 @@ export class DamageReports {
 export type FeedMessage =
   | { kind: 'committed'; pipes: [pipeId: string, seq: number][] }
   | { kind: 'dropped' }
+  | { kind: 'erased' }
   | { kind: 'report_wanted' }
   | { kind: 'watermarks'; watermarks: readonly LowWatermark[] }
   | { kind: 'pipe_deleted'; pipeId: string }
@@ -306,20 +307,27 @@ export function openSegmentFeed({ channel }: Pick<SegmentsSpec, 'channel'>): Buf
   const feed = new FeedChannel(channel)
   const onCommitted: Parameters<BufferFeed['onCommitted']>[0][] = []
   const onDropped: (() => void)[] = []
+  const onErased: (() => void)[] = []
   const onReportWanted: (() => void)[] = []
   feed.listen((message) => {
     if (message.kind === 'committed') for (const listener of onCommitted) listener(message.pipes)
-    else if (message.kind === 'dropped') for (const listener of onDropped) listener()
-    else if (message.kind === 'report_wanted') for (const listener of onReportWanted) listener()
+    else if (message.kind === 'dropped') callAll(onDropped)
+    else if (message.kind === 'erased') callAll(onErased)
+    else if (message.kind === 'report_wanted') callAll(onReportWanted)
   })
   return {
     onCommitted: (listener) => void onCommitted.push(listener),
     onDropped: (listener) => void onDropped.push(listener),
+    onErased: (listener) => void onErased.push(listener),
     onReportWanted: (listener) => void onReportWanted.push(listener),
     reportLowWatermarks: (watermarks) => feed.post({ kind: 'watermarks', watermarks }),
     pipeDeleted: (pipeId) => feed.post({ kind: 'pipe_deleted', pipeId }),
     close: () => feed.close(),
   }
+}
+
+function callAll(listeners: readonly (() => void)[]): void {
+  for (const listener of listeners) listener()
 }
 
 /** The typed channel. The writer and every opened feed have one; none receives its own messages. */

@@ -6,7 +6,7 @@
 import assert from 'node:assert'
 import type { Logger } from '../../platform/log.ts'
 import type { BufferIdentity } from '../buffer.ts'
-import { Compaction } from './compaction.ts'
+import { Compaction, type CompactionPlan } from './compaction.ts'
 import { type SegmentName, segmentBytes, segmentFile, unlinkSegment } from './layout.ts'
 import type { PipeInSegment, PipePosition } from './position.ts'
 import { Salvage, type SalvagedSegment, type SalvageResult } from './salvage.ts'
@@ -127,7 +127,8 @@ export class SealedList {
   startCompaction(
     firstSeq: number,
     newest: Newest,
-    deliveredThrough: (pipeId: string) => number,
+    deliveredThrough: CompactionPlan['deliveredThrough'],
+    rewritten?: CompactionPlan['rewritten'],
   ): Compaction {
     const at = this.#indexOf(firstSeq)
     const { generation, lastClockMs } = this.#segments[at]!
@@ -140,6 +141,7 @@ export class SealedList {
       lastClockMs,
       behind: positions(behind, 'base') ?? new Map(),
       deliveredThrough,
+      rewritten,
     })
   }
 

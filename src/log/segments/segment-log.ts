@@ -7,7 +7,7 @@ import assert from 'node:assert'
 import { inWords, onFile } from '../../platform/storage-error.ts'
 import type { Backlog, BufferIdentity } from '../buffer.ts'
 import type { Frame } from '../frame.ts'
-import type { Compaction } from './compaction.ts'
+import type { Compaction, CompactionPlan } from './compaction.ts'
 import type { HighWater } from './high-water.ts'
 import { pageBytesFor, type SegmentName, segmentBytes, unlinkSegment } from './layout.ts'
 import { type PipeInSegment, PipeTable } from './position.ts'
@@ -253,8 +253,12 @@ export class SegmentLog {
   }
 
   /** Starts to compact a sealed segment: see SealedList. */
-  startCompaction(firstSeq: number, deliveredThrough: (pipeId: string) => number): Compaction {
-    return this.sealed.startCompaction(firstSeq, this.#newest(), deliveredThrough)
+  startCompaction(
+    firstSeq: number,
+    deliveredThrough: CompactionPlan['deliveredThrough'],
+    rewritten?: CompactionPlan['rewritten'],
+  ): Compaction {
+    return this.sealed.startCompaction(firstSeq, this.#newest(), deliveredThrough, rewritten)
   }
 
   /** Starts to salvage a sealed segment: see SealedList. */

@@ -2,11 +2,13 @@
  * Manages the space of the buffer: measures it, frees it (retention, compaction), and decides who can still append when
  * it runs short. The writer decides when to check.
  */
+import { fsyncDirectory } from '../../platform/fsync.ts'
 import type { Logger } from '../../platform/log.ts'
 import { FairShare, pressedFrom } from '../fair-share.ts'
 import type { Compaction } from './compaction.ts'
 import { lookUpDelivered, undeliveredBytes } from './delivered-part.ts'
 import type { DiskGuard } from './disk-guard.ts'
+import { type ErasureOutcome, rowEraser, type SegmentErasure } from './erasing.ts'
 import type { IdempotencyKeys } from './idempotency.ts'
 import type { SegmentName } from './layout.ts'
 import type { SegmentsSpec, UnavailableReason } from './protocol.ts'
@@ -40,8 +42,15 @@ export interface SpaceDeps {
   onDropped(): void
   /** Free space depends on a current report of the lanes' positions. */
   onReportWanted(): void
+  /** A segment was rewritten without deleted records. */
+  onErased(): void
   /** A slice of a compaction that a write waits for is done. */
   onSlice(): void
+}
+
+interface WaitingErasure {
+  erasure: SegmentErasure
+  settle(outcome: ErasureOutcome): void
 }
 
 export class SpaceKeeper {
@@ -55,6 +64,9 @@ export class SpaceKeeper {
   #usedBytes = 0
   #freeBytes = 0
   #compaction: Compaction | null = null
+  /** Deletions: the first one is under way when `#isErasing`. They have priority over compactions. */
+  readonly #erasures: WaitingErasure[] = []
+  #isErasing = false
   /** Time of the buffer's clock at which a report of the lanes was requested; null when none is outstanding. */
   #reportWantedMs: number | null = null
   /**
@@ -127,11 +139,17 @@ export class SpaceKeeper {
   }
 
   get isCompacting(): boolean {
-    return this.#compaction !== null
+    return this.#compaction !== null || this.#erasures.length > 0
+  }
+
+  /** Rewrites a segment without the deleted records, in slices. A segment that is being written is sealed first. */
+  erase(erasure: SegmentErasure): Promise<ErasureOutcome> {
+    return new Promise((settle) => this.#erasures.push({ erasure, settle }))
   }
 
   /** Does a few milliseconds of compaction. Returns true when that finished a segment. */
   compactSlice(): boolean {
+    if (this.#compaction === null) this.#startErasure()
     if (this.#compaction === null) return false
     this.#compactOn(this.#compaction)
     return this.#compaction === null
@@ -139,6 +157,7 @@ export class SpaceKeeper {
 
   close(): void {
     this.#compaction?.abandon()
+    for (const { settle } of this.#erasures.splice(0)) settle('later')
   }
 
   #measure(): void {
@@ -249,21 +268,61 @@ export class SpaceKeeper {
     }
   }
 
+  /** The first deletion that waits becomes the current compaction. */
+  #startErasure(): void {
+    const first = this.#erasures[0]
+    if (first === undefined) return
+    const { erasure } = first
+    const { firstSeq } = erasure
+    const { segments, damaged, roll } = this.#deps
+    this.#isErasing = true
+    if (damaged.has(firstSeq)) this.#endErasure('later')
+    else if (firstSeq === segments.currentFirstSeq && !roll()) this.#endErasure('disk_full')
+    else if (!segments.sealed.has(firstSeq)) this.#endErasure('gone')
+    else {
+      try {
+        this.#compaction = segments.startCompaction(firstSeq, () => 0, rowEraser(erasure))
+      } catch (error) {
+        const name = segments.sealed.nameOf(firstSeq) ?? { firstSeq, generation: 0 }
+        this.#endErasure(isDiskFull(error) ? 'disk_full' : 'later')
+        this.#onCompactionFailed(name, error)
+      }
+    }
+  }
+
+  #endErasure(outcome: ErasureOutcome): void {
+    if (!this.#isErasing) return
+    this.#isErasing = false
+    this.#erasures.shift()?.settle(outcome)
+  }
+
   #compactOn(compaction: Compaction): void {
     try {
       if (!compaction.step()) return
       this.#endCompaction(compaction, () => this.#deps.segments.sealed.finishCompaction(compaction))
       this.#deps.onDropped()
+      if (this.#isErasing) this.#erased()
     } catch (error) {
+      if (isDiskFull(error)) this.#endErasure('disk_full')
       this.#endCompaction(compaction, null)
       this.#onCompactionFailed(compaction.source, error)
     }
   }
 
+  /** The old file is unlinked. Its content must not come back after a power cut. */
+  #erased(): void {
+    fsyncDirectory(this.#spec.dir)
+    this.#deps.onErased()
+    this.#endErasure('erased')
+  }
+
   #endCompaction(compaction: Compaction, finish: (() => void) | null): void {
     this.#compaction = null
-    if (finish === null) compaction.abandon()
-    else finish()
+    if (finish !== null) finish()
+    else {
+      compaction.abandon()
+      this.#endErasure('later')
+    }
   }
 
   /**

@@ -110,6 +110,7 @@ export class WriterQueue {
       headSeq: () => this.#inTurn(() => this.#writer.headSeq),
       appended: () => this.#inTurn(() => this.#writer.appended()),
       findRepeat: (pipeId, idempotency) => this.#inTurn(() => this.#writer.findRepeat(pipeId, idempotency)),
+      erase: (erasure) => this.#inTurn(() => this.#writer.erase(erasure)),
       share: (port) => void this.#inTurn(() => this.#share(port)),
     }
   }
@@ -122,7 +123,7 @@ export class WriterQueue {
     calls.tell('status', [this.status])
   }
 
-  #inTurn<T>(work: () => T): Promise<T> {
+  #inTurn<T>(work: () => T | Promise<T>): Promise<T> {
     return new Promise((resolve) => {
       this.#waiting.push(() => resolve(work()))
       this.#scheduleTurn()

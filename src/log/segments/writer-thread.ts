@@ -17,6 +17,7 @@ const observed = new WriterObserved(memory)
 const events = {
   onCommitted: observed.committed,
   onDropped: () => feed.post({ kind: 'dropped' }),
+  onErased: () => feed.post({ kind: 'erased' }),
   onReportWanted: () => feed.post({ kind: 'report_wanted' }),
   onSlice: () => host.beat(),
 }

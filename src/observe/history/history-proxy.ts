@@ -55,6 +55,7 @@ class HistoryProxy implements HistoryHandle {
 
   find: History['find'] = (...args) => this.#lookUp('find', args)
   list: History['list'] = (...args) => this.#lookUp('list', args)
+  inferSchema: History['inferSchema'] = (...args) => this.#lookUp('inferSchema', args)
   range: History['range'] = (...args) => this.#lookUp('range', args)
   positionAt: History['positionAt'] = (...args) => this.#lookUp('positionAt', args)
   follow: History['follow'] = (...args) => this.#threads.run((thread) => thread.call('follow', args))

@@ -4,6 +4,7 @@
  * delivery wait for it.
  */
 import type { RecordCondition } from '../../contract/record-condition.ts'
+import type { InferenceOptions, JsonSchema } from '../../contract/schema-inference/infer-schema.ts'
 import type { Cursor, ListedMessage } from '../../log/buffer.ts'
 import type { SeqRange } from '../../metadata/lane-state.ts'
 
@@ -118,6 +119,27 @@ export interface MessageRange {
   laterMessages: number
 }
 
+/** The newest records of a pipe, or a sample of records, one per line. */
+export interface RecordsToRead {
+  pipeId: string
+  sample: string | null
+  maxRecords: number
+}
+
+export interface RecordsRead {
+  records: number
+  /** Null: there were none, or they are of a sample. */
+  oldestMs: number | null
+  /** The limit that ended the reading. Null: there were no more records. */
+  endedBy: 'records' | 'bytes' | 'time' | null
+}
+
+export interface SchemaInferenceQuery extends RecordsToRead {
+  /** Top-level keys that the pipe adds to records. */
+  ignoredKeys: readonly string[]
+  options: InferenceOptions
+}
+
 export interface History {
   /** Counts the kept messages of a range, without a scan. */
   range(pipeId: string, query: RangeQuery): Promise<MessageRange>
@@ -127,6 +149,8 @@ export interface History {
    * far it came. So a page can have fewer messages than `limit`, even none, although there is a next page.
    */
   list(pipeId: string, query: MessageQuery): Promise<MessagePage>
+  /** Proposes a schema that accepts the records. */
+  inferSchema(query: SchemaInferenceQuery): Promise<RecordsRead & { schema: JsonSchema; notes: string[] }>
   /**
    * The position after the newest message. With `afterSeq`, the position after that message, as far as messages are
    * kept.

@@ -13,9 +13,9 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { BufferReader, ListedMessage, MessageLookup } from '../../log/buffer.ts'
 import type { SeqRange } from '../../metadata/lane-state.ts'
-import { Semaphore } from '../../platform/semaphore.ts'
+import type { Semaphore } from '../../platform/semaphore.ts'
 import type { MessageExcerpt, MessagePage, MessageQuery, Searched } from './history.ts'
-import { excerptOf, matcherOf } from './record-search.ts'
+import { firstExcerpt, matcherOf } from './record-search.ts'
 
 const { searchMs, searchedBytes, searchStepBytes, searchStepMessages } = resourceLimits
 /** Requests overtake each other by less. */
@@ -39,9 +39,10 @@ type Look = (between: Between, limit: number) => Promise<{ looked: Looked[]; isL
 export class MessagePages {
   readonly #reader: BufferReader
   readonly #lookup: MessageLookup
-  readonly #steps = new Semaphore(1)
+  readonly #steps: Semaphore
 
-  constructor(reader: BufferReader, lookup: MessageLookup) {
+  constructor(reader: BufferReader, lookup: MessageLookup, steps: Semaphore) {
+    this.#steps = steps
     this.#reader = reader
     this.#lookup = lookup
   }
@@ -71,7 +72,7 @@ export class MessagePages {
     return async (between, limit) => {
       const listed = await this.#lookup.list(pipeId, { ...between, limit })
       const looked = listed.map(({ beginning, ...message }) => {
-        const excerpt = beginning === null ? null : excerptOf(beginning, 0, beginning.length < message.bytes)
+        const excerpt = beginning === null ? null : firstExcerpt(beginning, beginning.length < message.bytes)
         return { ...message, hit: { ...message, excerpt } }
       })
       return { looked, isLast: listed.length < limit }

@@ -1,7 +1,7 @@
 /** Finds the first record of a body that meets a condition, and the excerpt that is shown of a record. Pure. */
 import { meets, type RecordCondition } from '../../contract/record-condition.ts'
 import { resourceLimits } from '../../contract/resource-limits.ts'
-import { pickMembers, records } from '../../log/record-text.ts'
+import { hasDeleted, lineFeed, pickMembers, records } from '../../log/record-text.ts'
 import type { RecordExcerpt } from './history.ts'
 
 /**
@@ -28,6 +28,14 @@ function memberText(json: string, key: string): string | null {
   const values: (string | undefined)[] = [undefined]
   pickMembers(json, new Map([[key, 0]]), values)
   return values[0] ?? null
+}
+
+/** The excerpt of the first record that was not deleted; null when the beginning of the body shows none. */
+export function firstExcerpt(beginning: Buffer, isPart: boolean): RecordExcerpt | null {
+  if (!hasDeleted(beginning)) return excerptOf(beginning, 0, isPart)
+  let at = 1
+  while (beginning[at] === lineFeed) at += 1
+  return at < beginning.length ? excerptOf(beginning.subarray(at), at - 1, isPart) : null
 }
 
 /** `text` starts with a record. `isPart`: it is the beginning of a longer text. */

@@ -1,7 +1,9 @@
 /** Implements `History` on the buffer of this thread. */
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { BufferReader, Cursor, ListedMessage, MessageLookup, MessageRun } from '../../log/buffer.ts'
-import { records } from '../../log/record-text.ts'
+import { placedRecords } from '../../log/erased-body.ts'
+import { hasDeleted, recordTexts } from '../../log/record-text.ts'
+import { Semaphore } from '../../platform/semaphore.ts'
 import type { Commits } from './commits.ts'
 import type {
   FoundMessage,
@@ -14,22 +16,25 @@ import type {
   TailPosition,
 } from './history.ts'
 import { MessagePages } from './message-pages.ts'
+import { NewestRecords } from './newest-records.ts'
+import { proposeSchema } from './schema-proposals.ts'
 
 const { shownRecords, shownRecordBytes, tailRunBytes, tailRecordBytes } = resourceLimits
 
 export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, commits: Commits): History {
-  const pages = new MessagePages(reader, lookup)
+  const steps = new Semaphore(1)
+  const pages = new MessagePages(reader, lookup, steps)
+  const newest = new NewestRecords(lookup, steps)
   return {
     async find(msgId) {
       const message = await lookup.find(msgId)
       if (message === null) return null
       const { body, ...rest } = message
-      const recordTexts = firstRecords(body)
-      const isTruncated = recordTexts.length < message.recordCount
-      return { ...rest, bytes: body.length, recordTexts, isTruncated } satisfies FoundMessage
+      return { ...rest, bytes: body.length, ...firstRecords(body) } satisfies FoundMessage
     },
     range: (pipeId, query) => rangeOf(pipeId, query, reader),
     list: (pipeId, query) => pages.page(pipeId, query),
+    inferSchema: (query) => proposeSchema(newest, query),
     async positionAt(pipeId, afterSeq) {
       const cursor = await (afterSeq === null ? reader.head(pipeId) : reader.cursorAt(pipeId, afterSeq))
       return { cursor }
@@ -49,15 +54,16 @@ export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, c
 }
 
 /** The first 20 records, as far as they fit into the byte limit together. */
-function firstRecords(body: Buffer): string[] {
+function firstRecords(body: Buffer): Pick<FoundMessage, 'recordTexts' | 'isTruncated'> {
   const texts: string[] = []
   let bytes = 0
-  for (const record of records(body)) {
+  for (const { record } of placedRecords(body)) {
     bytes += record.length
-    if (bytes > shownRecordBytes || texts.length === shownRecords) break
+    if (bytes > shownRecordBytes || texts.length === shownRecords)
+      return { recordTexts: texts, isTruncated: true }
     texts.push(record.toString('utf8'))
   }
-  return texts
+  return { recordTexts: texts, isTruncated: false }
 }
 
 const nothing = { messages: 0, records: 0, bytes: 0 }
@@ -157,11 +163,8 @@ function takeRecords({ messages }: MessageRun, from: TailPosition, maxRecords: n
   let all = 0
   for (const { msgId, seq, receivedMs, recordCount, body, mark } of messages) {
     const shown = from.shown?.seq === seq ? from.shown.records : 0
-    all += Math.max(0, recordCount - shown)
-    let index = -1
-    for (const record of records(body)) {
-      index += 1
-      if (index < shown) continue
+    all += Math.max(0, recordCount - shown - deletedFrom(body, shown))
+    for (const { index, record } of placedRecords(body, shown)) {
       if (taken.length + omitted >= maxRecords || bytes + record.length > tailRunBytes) break
       if (record.length > tailRecordBytes) {
         omitted += 1
@@ -173,6 +176,10 @@ function takeRecords({ messages }: MessageRun, from: TailPosition, maxRecords: n
     position = { cursor: { seq, mark } }
   }
   return { records: taken, position, omitted, rest: all - taken.length - omitted }
+}
+
+function deletedFrom(body: Buffer, from: number): number {
+  return hasDeleted(body) ? recordTexts(body).filter((text, index) => index >= from && text === '').length : 0
 }
 
 /** Skips a range that has only damaged or lost messages. */

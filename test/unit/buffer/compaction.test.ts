@@ -71,7 +71,7 @@ t.test('a write waits for a few slices, with a sign of life after each, and is t
     signs += 1
     if (signs !== steps) t.fail(`${steps} slices and ${signs} signs of life`)
   }
-  const events = { onCommitted() {}, onDropped() {}, onReportWanted() {}, onSlice }
+  const events = { onCommitted() {}, onDropped() {}, onErased() {}, onReportWanted() {}, onSlice }
   const spec = specAt(temporaryDirectory(t), { maxBytes: 40 * MiB, segmentMaxBytes: 32 * MiB })
   const writer = openBufferWriter(spec, silent, events)
   const [idle, busy] = [newPipeId(), newPipeId()]
@@ -124,7 +124,7 @@ function passThrough(writer: BufferWriter, megabytes: number): string | null {
 
 t.test('negative control: without compaction the same flow is rejected', async (t) => {
   const open = () => {
-    const events = { onCommitted() {}, onDropped() {}, onReportWanted() {}, onSlice() {} }
+    const events = { onCommitted() {}, onDropped() {}, onErased() {}, onReportWanted() {}, onSlice() {} }
     return openBufferWriter(specAt(temporaryDirectory(t), tight), pino({ level: 'silent' }), events)
   }
   const writer = open()

@@ -92,6 +92,7 @@ t.test('so do look-up and feed', async (t) => {
     onCommitted: (listener) => listener([['p', 3]]),
     onDropped: () => {},
     reportLowWatermarks: (watermarks) => reported.push(...watermarks),
+    onErased: () => {},
     onReportWanted: () => {},
     pipeDeleted: () => {},
     close: () => {},

@@ -18,7 +18,13 @@ export interface OpenAttempt {
 }
 
 const [base, directory, controlFile, fault] = process.argv.slice(2) as [string, string, string, string]
-const events = { onCommitted: () => {}, onDropped: () => {}, onReportWanted: () => {}, onSlice: () => {} }
+const events = {
+  onCommitted: () => {},
+  onDropped: () => {},
+  onErased: () => {},
+  onReportWanted: () => {},
+  onSlice: () => {},
+}
 const most = 2_000
 
 function plan(next: Plan | null): void {

@@ -144,7 +144,7 @@ t.test('every table is either copied or named as one that is not', async (t) => 
   const all: Record<keyof Tables, true> = {
     ...{ workspaces: true, api_keys: true, pipes: true, destinations: true, destination_columns: true },
     ...{ pipe_limits: true, pipe_allowed_origins: true, lanes: true, usage_hours: true, lane_hours: true },
-    ...{ rejected_hooks: true },
+    ...{ rejected_hooks: true, schema_versions: true, schema_mismatches: true },
     ...{
       lane_history: true,
       lane_attempts: true,

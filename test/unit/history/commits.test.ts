@@ -9,6 +9,7 @@ class Feed implements BufferFeed {
   onCommitted(listener: (pipes: [string, number][]) => void): void {
     this.listeners.push(listener)
   }
+  onErased(): void {}
   onDropped(): void {}
   onReportWanted(): void {}
   reportLowWatermarks(): void {}

@@ -20,6 +20,7 @@ import { hasSecretPath } from '../../../contract/destination-secrets.ts'
 import { redacted, secretKind } from '../../../contract/destination-words.ts'
 import { isObject } from '../../../contract/is-object.ts'
 import { OriginCreate, PipeCreate, PipeLimits, type PipeUpdate, pipeStatus } from '../../../contract/pipe.ts'
+import { jsonPointer, verifySchema } from '../../../contract/record-schema.ts'
 import { hasUrlSecrets, redactedUrl } from '../../../contract/secret-url.ts'
 import type { GivenTransform } from '../../../contract/transform.ts'
 import { shapeFaults, validate } from '../../../contract/validate.ts'
@@ -102,6 +103,7 @@ function declaredPipe(file: YamlFile, path: YamlPath, value: unknown): DeclaredP
     shapeFaults(PipeCreate, pipe_source === undefined ? rest : { ...rest, pipe_source: checked }),
   )
   if (status !== undefined) reject(file, [...path, 'pipe_status'], shapeFaults(pipeStatus, status))
+  rejectSchema(file, [...path, 'pipe_schema'], rest.pipe_schema)
   const { pipe_name: name, ...given } = rest
   const { pipe_source_headers: headers } = given
   // Stored in lower case.
@@ -118,6 +120,18 @@ function declaredPipe(file: YamlFile, path: YamlPath, value: unknown): DeclaredP
     destinations:
       destinations === undefined ? null : declaredDestinations(file, [...path, 'destinations'], destinations),
   }
+}
+
+function rejectSchema(file: YamlFile, path: YamlPath, schema: unknown): void {
+  const [first] = schema == null ? [] : verifySchema(schema)
+  if (first === undefined) return
+  // The names of properties can contain dots and digits, so the path is not taken apart again.
+  const inner = first.path.map((key) => (/^\d+$/.test(key) ? Number(key) : key))
+  throw file.fault(
+    [...path, ...inner],
+    `pipe_schema: ${jsonPointer(first.path)} ${first.message}`,
+    'docs/schemas.md lists the keywords; nothing was changed',
+  )
 }
 
 function declaredLimits(file: YamlFile, path: YamlPath, value: unknown): PipeLimits {

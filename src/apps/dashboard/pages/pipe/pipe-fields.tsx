@@ -27,6 +27,7 @@ export type PipeFields = Omit<
   Pipe,
   | ('pipe_id' | 'pipe_name' | 'pipe_description' | 'pipe_status' | 'pipe_created_ts' | 'pipe_updated_ts')
   | ('pipe_source' | 'pipe_source_headers' | 'pipe_source_raw')
+  | ('pipe_schema' | 'pipe_schema_on_mismatch' | 'pipe_schema_tag_field')
 >
 
 /** The contract's `pipeDefaults` of the same fields; a test compares both (that module brings its schemas along). */

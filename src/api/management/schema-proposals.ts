@@ -1,0 +1,60 @@
+/** Proposes a schema from the records of a pipe, or from a sample. */
+import type { Pipe } from '../../contract/pipe.ts'
+import { type SchemaProposal, sampledRecords } from '../../contract/schema-proposal.ts'
+import { isoTime } from '../../delivery/lane-status.ts'
+import type { RecordsRead, RecordsToRead } from '../../observe/history/history.ts'
+import type { Call } from './call.ts'
+import type { ManagementDeps } from './deps.ts'
+import { requirePipe } from './lookup.ts'
+import { sampleRecords } from './record-texts.ts'
+import { enrichedKeys } from './table-inference.ts'
+
+type Deps = Pick<ManagementDeps, 'metadata' | 'history'>
+
+export function schemaProposalUseCases({ metadata, history }: Deps) {
+  return {
+    async inferSchema({
+      principal: { workspaceId },
+      path,
+      body,
+    }: Call<'inferSchema'>): Promise<SchemaProposal> {
+      const pipe = await requirePipe(metadata, workspaceId, path)
+      const { enums, formats, minimums, additional_properties } = body
+      const { schema, notes, ...read } = await history.inferSchema({
+        ...recordsToRead(pipe, body),
+        ignoredKeys: body.sample === undefined ? addedKeys(pipe) : [],
+        options: {
+          ...(enums === undefined ? {} : { enums }),
+          ...(formats === undefined ? {} : { formats }),
+          ...(minimums === undefined ? {} : { minimums }),
+          ...(additional_properties === undefined ? {} : { additionalProperties: additional_properties }),
+        },
+      })
+      return { ...shownRead(read, body), schema, notes }
+    },
+  }
+}
+
+interface RecordSelection {
+  records?: number
+  sample?: string
+}
+
+function recordsToRead({ pipe_id: pipeId }: Pipe, { records, sample }: RecordSelection): RecordsToRead {
+  if (sample === undefined) return { pipeId, sample: null, maxRecords: records ?? sampledRecords.default }
+  return { pipeId, sample: sampleRecords(sample), maxRecords: records ?? sampledRecords.max }
+}
+
+function shownRead({ records, oldestMs, endedBy }: RecordsRead, { sample }: RecordSelection) {
+  return {
+    source: sample === undefined ? 'pipe' : 'sample',
+    records_seen: records,
+    oldest_ts: oldestMs === null ? null : isoTime(oldestMs),
+    ended_by: endedBy,
+  } as const
+}
+
+/** A schema is checked before the pipe adds keys to a record, but stored records have these keys. */
+function addedKeys(pipe: Pipe): string[] {
+  return enrichedKeys(pipe).map(({ key }) => key)
+}

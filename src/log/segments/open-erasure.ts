@@ -1,0 +1,119 @@
+/**
+ * Finds and deletes records (`LogErasure`) in the log of one machine. A thread searches one segment after the other; the
+ * writer rewrites those with a match, one at a time, between frames.
+ *
+ *   segments ──search──▶ no match ──▶ the next segment
+ *                 ▲   └▶ match ──▶ writer: rewritten ──▶ progress ──▶ the next segment
+ *                 │                  ├─ damaged or replaced: searched again, after a pause
+ *                 └──────────────────┘
+ *   then the quarantined files; then a pause until readers have the new files
+ *
+ * Nothing of a deletion is stored: a repeat after a crash finds what is left. The state after a crash: erasing.ts.
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Caller } from '../../platform/thread-calls.ts'
+import { Thread, threadEntry } from '../../platform/threads.ts'
+import { BufferUnavailableError } from '../buffer.ts'
+import type { ErasureProgress, ErasureRequest, FoundRecord, LogErasure } from '../erasure.ts'
+import type { FoundPage, SearchSpec } from './erasure-search.ts'
+import type { ErasureCalls } from './erasure-thread.ts'
+import type { SegmentsSpec, WriterCalls } from './protocol.ts'
+
+/** A salvage takes seconds. */
+const againAfterMs = 1_000
+/** Readers list the segments twice a second, and lanes read their batches again a second after a deletion. */
+const readersAfterMs = 1_500
+
+type Spec = Pick<SegmentsSpec, 'dir' | 'quarantineDir'>
+type Writer = Pick<Caller<WriterCalls>, 'call'>
+type Search = Thread<ErasureCalls>
+
+export class SegmentsErasure implements LogErasure {
+  readonly #spec: Spec
+  readonly #writer: Writer
+
+  constructor(spec: Spec, writer: Writer) {
+    this.#spec = spec
+    this.#writer = writer
+  }
+
+  async *find(request: ErasureRequest, signal?: AbortSignal): AsyncGenerator<FoundRecord> {
+    const search = await this.#openSearch(request)
+    try {
+      for (const firstSeq of await search.call('segments', [])) {
+        for (let fromSeq: number | null = 0; fromSeq !== null; ) {
+          signal?.throwIfAborted()
+          const page: FoundPage = await search.call('findPage', [firstSeq, fromSeq])
+          yield* page.found
+          fromSeq = page.nextSeq
+        }
+      }
+    } finally {
+      await search.terminate('the search is done')
+    }
+  }
+
+  async erase(
+    request: ErasureRequest,
+    onProgress: (progress: ErasureProgress) => void = () => {},
+    signal?: AbortSignal,
+  ): Promise<ErasureProgress> {
+    const search = await this.#openSearch(request)
+    const progress: ErasureProgress = { messages: 0, records: 0, files: 0, filesLeft: 0 }
+    try {
+      const segments = await search.call('segments', [])
+      progress.filesLeft = segments.length
+      for (const firstSeq of segments) {
+        await this.#eraseIn(firstSeq, request, { search, progress, signal })
+        progress.filesLeft -= 1
+        onProgress({ ...progress })
+      }
+      progress.files += await search.call('removeQuarantined', [])
+      if (progress.files > 0) await pause(readersAfterMs, undefined, { signal })
+      onProgress({ ...progress })
+      return progress
+    } finally {
+      await search.terminate('the deletion is done')
+    }
+  }
+
+  async #eraseIn(
+    firstSeq: number,
+    { conditions }: ErasureRequest,
+    {
+      search,
+      progress,
+      signal,
+    }: { search: Search; progress: ErasureProgress; signal: AbortSignal | undefined },
+  ): Promise<void> {
+    for (;;) {
+      signal?.throwIfAborted()
+      const found = await search.call('findRows', [firstSeq])
+      if (found === null || found.seqs.length === 0) return
+      const outcome = await this.#writer.call('erase', [{ firstSeq, seqs: found.seqs, conditions }])
+      if (outcome === 'disk_full')
+        throw new BufferUnavailableError(
+          'low_disk_space',
+          'there is no disk space for a segment without the deleted records',
+        )
+      if (outcome === 'erased') {
+        progress.messages += found.seqs.length
+        progress.records += found.records
+        progress.files += 1
+        return
+      }
+      if (outcome === 'gone') return
+      await pause(againAfterMs, undefined, { signal })
+    }
+  }
+
+  async #openSearch(request: ErasureRequest): Promise<Search> {
+    const throughSeq = request.throughSeq ?? (await this.#writer.call('headSeq', []))
+    const { dir, quarantineDir } = this.#spec
+    return new Thread<ErasureCalls>({
+      name: 'buffer-erasure',
+      entry: threadEntry(import.meta.url, './erasure-thread'),
+      data: { dir, quarantineDir, request: { ...request, throughSeq } } satisfies SearchSpec,
+    })
+  }
+}

@@ -1,0 +1,4 @@
+/** The guide to schemas of records. */
+import { walk } from '../../support/guide-walker.ts'
+
+await walk('schemas')
