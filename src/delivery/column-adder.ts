@@ -59,8 +59,8 @@ interface Adding {
   isRunning: boolean
   failures: number
   failure: ColumnFailure | null
-  /** Monotonic. */
-  retryAt: number
+  /** After a failure. */
+  isPaused: boolean
   cancelRetry: () => void
 }
 
@@ -114,7 +114,7 @@ export class ColumnAdder {
       isRunning: false,
       failures: 0,
       failure: null,
-      retryAt: 0,
+      isPaused: false,
       cancelRetry: () => {},
     }
     this.#adding.set(destinationId, adding)
@@ -122,7 +122,7 @@ export class ColumnAdder {
   }
 
   #try(adding: Adding): void {
-    if (adding.isRunning || this.#deps.clock.monotonicMs() < adding.retryAt) return
+    if (adding.isRunning || adding.isPaused) return
     const keys = adding.candidates.ripe()
     if (keys.length === 0 || adding.end.signal.aborted) return
     adding.isRunning = true
@@ -152,9 +152,12 @@ export class ColumnAdder {
       log.warn({ ...namesOf(adding.spec), ...failure }, 'destination.columns_not_added')
     adding.failure = failure
     adding.failures += 1
-    const pauseMs = backoffMs(adding.failures, firstPauseMs, longestPauseMs)
-    adding.retryAt = clock.monotonicMs() + pauseMs
-    adding.cancelRetry = clock.wake(pauseMs, () => this.#try(adding))
+    adding.isPaused = true
+    // The end of the pause is one event, because a timer can fire a little before a time that is compared with the clock.
+    adding.cancelRetry = clock.wake(backoffMs(adding.failures, firstPauseMs, longestPauseMs), () => {
+      adding.isPaused = false
+      this.#try(adding)
+    })
   }
 
   /** Steps 1 to 5. Returns why not every key got its column, or null. */

@@ -13,8 +13,7 @@ const { observedKeys, observedValues, observedValueBytes, numericTextCharacters 
 
 /** True for a destination whose table gets columns for keys that have none. */
 export function addsColumns<Spec extends DestinationSpec>(spec: Spec): spec is Spec & TableSpec {
-  const isTable = spec.type === 'destination_database' || spec.type === 'destination_sqlite'
-  return isTable && spec.config.auto_add_columns
+  return 'auto_add_columns' in spec.config && spec.config.auto_add_columns
 }
 
 /** A key that occurs once, or for a moment, can be a typo. */
