@@ -51,6 +51,16 @@ export const errorCatalogue = {
   too_many_replays: conflict(
     'Too many replays of this destination are waiting: cancel one, or wait until one is done.',
   ),
+  privacy_job_not_found: notFound(
+    'This workspace has no such job: it never existed, or it finished too long ago.',
+  ),
+  privacy_job_finished: conflict('This job has ended already.'),
+  too_many_privacy_jobs: conflict(
+    'Too many of these jobs are waiting: cancel one, or wait until one is done.',
+  ),
+  privacy_unavailable: conflict(
+    'In a cluster, records cannot be found or deleted in the buffer: delete them in the destinations, discard parked records, and let the buffer expire (buffer.delivered_hours, buffer.undelivered_hours), or delete the pipe.',
+  ),
   duplicate_pipe_name: conflict('A pipe with this name already exists.'),
   duplicate_destination_name: conflict('A destination of this pipe already has this name.'),
   duplicate_origin: conflict('This origin is already allowed for the pipe.'),

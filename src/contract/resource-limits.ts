@@ -23,6 +23,20 @@ export const resourceLimits = {
   replaysPerLane: 10,
   finishedReplaysPerLane: 50,
   finishedReplayDays: 30,
+  /**
+   * Jobs on personal data: keys and pipes of one job, records that are listed, jobs of a workspace that wait or run, and
+   * those kept after their end, by number and age.
+   */
+  privacyKeys: 10,
+  privacyPipes: 1_000,
+  privacyMatches: 1_000,
+  privacyJobsPerWorkspace: 20,
+  finishedPrivacyJobs: 100,
+  finishedPrivacyDays: 400,
+  /** Bytes of parked records that are compared before other work of the thread runs. */
+  privacyStepBytes: 1 * MiB,
+  /** The largest metadata.db whose free space a deletion rewrites. It takes as much free disk space and seconds. */
+  privacyVacuumBytes: 2 * 1024 * MiB,
   /** Excerpts of one attempt: bytes of the response body, and characters of all headers of one side. */
   attemptExcerptBytes: 1 * KiB,
   attemptHeaderCharacters: 2_000,

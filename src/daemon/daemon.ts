@@ -42,6 +42,7 @@ import {
   openThreadedIngest,
 } from './open-ingest.ts'
 import { openMetricsServer, openServer } from './open-listeners.ts'
+import { openPrivacy } from './open-privacy.ts'
 import { openStores, type Stores } from './open-stores.ts'
 import { openServiceManager } from './service-manager.ts'
 import { ShutdownSteps } from './shutdown-steps.ts'
@@ -209,6 +210,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   await stores.cluster?.node.join()
   stores.cluster?.view.open()
   const testAlert = openAlerts(settings, stores, marker, context)
+  const privacy = openPrivacy(stores, context)
   const { addresses } = await openServer(
     settings,
     {
@@ -221,6 +223,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
       ingestWorkers: workers,
       clientIp,
       testAlert,
+      privacy,
     },
     context,
   )

@@ -34,6 +34,7 @@ import { type MetricsServer, openMetrics } from '../observe/metrics/server.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
 import { version } from '../platform/version.ts'
+import type { PrivacyRunner } from '../privacy/jobs.ts'
 import { formatAddress } from '../settings/config.ts'
 import type { Settings } from '../settings/settings.ts'
 import type { Accounting } from './open-ingest.ts'
@@ -51,6 +52,7 @@ interface ServerParts extends Stores, Accounting {
   ingestWorkers: number
   clientIp: ClientIp
   testAlert: ManagementDeps['testAlert']
+  privacy: PrivacyRunner | null
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the start is a sequence, read best in one place.
@@ -191,7 +193,9 @@ function openDashboard(
 
 type ManagementParts = Stores &
   Accounting &
-  Pick<ManagementDeps, 'passwords' | 'serviceFacts' | 'tableQueries' | 'testAlert' | 'usersChanged'>
+  Pick<ManagementDeps, 'passwords' | 'serviceFacts' | 'tableQueries' | 'testAlert' | 'usersChanged'> & {
+    privacy: PrivacyRunner | null
+  }
 
 function routesOf(parts: ManagementParts, log: Logger): Route[] {
   const { cluster, metadata, changes, buffer, delivery, history, directory, usage, egress, drivers } = parts
@@ -212,6 +216,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     isPrivateDenied: () => isPrivateDenied(egress),
     usersChanged: parts.usersChanged,
     now: parts.now,
+    privacyChanged: (jobId) => parts.privacy?.changed(jobId),
     cluster: cluster && (() => cluster.view.facts()),
     pendingUsage: () => usage.pending(),
   }

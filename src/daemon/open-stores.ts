@@ -4,6 +4,7 @@
  * call of `onFatal` ends the process. A full disk throws; `start-when-space.ts` waits for space.
  */
 import type { AuditEntry } from '../contract/audit.ts'
+import type { Rereads } from '../delivery/delivery.ts'
 import { type DeliveryHandle, openDelivery } from '../delivery/delivery-proxy.ts'
 import type { DriverSettings, EgressPolicy } from '../destinations/driver.ts'
 import { driverSettings } from '../destinations/driver-settings.ts'
@@ -47,6 +48,8 @@ export interface Stores {
   changes: Changes
   buffer: OpenBuffer
   delivery: DeliveryHandle
+  /** Null in a cluster. */
+  rereads: Rereads | null
   history: HistoryHandle
   directory: Directory
   /** The source of the directory, for its copies in other threads. */
@@ -159,6 +162,7 @@ export async function openStores(
     changes,
     buffer,
     delivery,
+    rereads: cluster === null ? local : null,
     history,
     directory,
     directorySource,

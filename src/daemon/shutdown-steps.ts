@@ -18,6 +18,8 @@ export const shutdownDeadlinesMs = {
   /** Records whose fsync is in progress still get their 202 or 503. */
   'drain ingest': 10_000,
   'finish responses': 2_000,
+  /** The stage of a job on personal data is repeated after the next start. */
+  'end privacy jobs': 1_000,
   /** Alerts in flight are sent again after the next start. */
   'close alerts': 2_000,
   'save usage': 5_000,

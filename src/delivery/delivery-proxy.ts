@@ -24,6 +24,7 @@ import type {
   LaneTrouble,
   PullRequest,
   PullResult,
+  Rereads,
   TroubleQuery,
 } from './delivery.ts'
 import { DeliveryWorker, type WorkerEnd } from './delivery-worker.ts'
@@ -68,6 +69,9 @@ export interface DeliveryHandle extends Delivery {
   close(graceMs?: number): Promise<void>
 }
 
+/** The delivery worker of this process. */
+export interface LocalDelivery extends DeliveryHandle, Rereads {}
+
 const defaultGraceMs = 10_000
 const noMetrics: DeliveryMetrics = { inFlightBytes: 0, workerRestarts: 0, lanes: [], attempts: [] }
 /** The time limit for collecting metrics. A scrape's own limit is often a few seconds. */
@@ -79,13 +83,13 @@ const catchUpEveryMs = 1_000
 const startWaitMs = 5_000
 
 /** Resolves when all lanes are loaded. Rejects when the worker cannot start. */
-export async function openDelivery(options: DeliveryOptions): Promise<DeliveryHandle> {
+export async function openDelivery(options: DeliveryOptions): Promise<LocalDelivery> {
   const supervisor = new Supervisor(options)
   await supervisor.open()
   return supervisor
 }
 
-class Supervisor implements DeliveryHandle {
+class Supervisor implements LocalDelivery {
   readonly #options: DeliveryOptions
   readonly #log: ReturnType<typeof openLog>
   readonly #deaths = new WorkerDeaths()
@@ -139,6 +143,7 @@ class Supervisor implements DeliveryHandle {
   readonly pulled = this.#forward('pulled')
   readonly abandoned = this.#forward('abandoned')
   readonly countUsage = this.#forward('countUsage')
+  readonly reread = this.#forward('reread')
 
   /** Returns the previous metrics when no worker responds in time, for example because a lane waits for the buffer. */
   async metrics(): Promise<DeliveryMetrics> {
@@ -334,7 +339,7 @@ class Supervisor implements DeliveryHandle {
   }
 
   /** Forwards a method to the lane service in the worker. */
-  #forward<Method extends keyof Delivery>(method: Method): Delivery[Method] {
+  #forward<Method extends keyof (Delivery & Rereads)>(method: Method): (Delivery & Rereads)[Method] {
     const run = async (...args: unknown[]) => {
       this.#requireOpen()
       if (!(await this.#upWithin(startWaitMs))) {
@@ -342,7 +347,7 @@ class Supervisor implements DeliveryHandle {
       }
       return await this.#worker.call(method, args)
     }
-    return run as Delivery[Method]
+    return run as (Delivery & Rereads)[Method]
   }
 
   /** Forwards a read. Uses the stored lanes while no worker responds. */

@@ -17,7 +17,7 @@ import type { LogSettings } from '../platform/log.ts'
 import { beatEveryMs } from '../platform/thread-calls.ts'
 import { Thread, threadEntry } from '../platform/threads.ts'
 import { newBoardMemory, WorkerBoard } from './containment.ts'
-import type { Delivery } from './delivery.ts'
+import type { Delivery, Rereads } from './delivery.ts'
 import type { Death } from './worker-deaths.ts'
 
 export interface DeliveryThreadData {
@@ -42,7 +42,7 @@ export interface DeliveryThreadData {
   endsPulls: boolean
 }
 
-export interface DeliveryCalls extends Delivery {
+export interface DeliveryCalls extends Delivery, Rereads {
   close(graceMs: number): Promise<void>
   /** Ends the quarantine of a lane. */
   release(destinationId: string): void

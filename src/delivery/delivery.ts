@@ -222,6 +222,12 @@ export interface LaneCommands {
   countUsage(pipeId: string): Promise<void>
 }
 
+/** For a deletion of records from the log of one machine. */
+export interface Rereads {
+  /** Each lane of the pipe drops the messages that it has in memory, and texts that can quote them: `Lane.reread`. */
+  reread(pipeId: string): Promise<void>
+}
+
 /** A message that a pull has returned, until its outcome is known. */
 export interface PulledRef {
   destinationId: string

@@ -74,6 +74,10 @@ export class DriftCounts {
     return { mappingHash: this.#hash, state: structuredClone(this.#state) }
   }
 
+  forgetExamples(): void {
+    this.#state.keys = this.#state.keys.map((key) => ({ ...key, example: '' }))
+  }
+
   /** Returns the number of sampled records that have a key without a column. */
   look(batch: Batch, nowMs: number): number {
     let unmapped = 0

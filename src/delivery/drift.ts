@@ -150,6 +150,14 @@ export class DriftWatch {
     )
   }
 
+  /** Records were deleted: removes the examples in memory, once none of them is being saved. */
+  async forgetExamples(destinationId: string): Promise<void> {
+    const counting = this.#counting.get(destinationId)
+    await counting?.loading
+    counting?.counts.forgetExamples()
+    await this.#writes.get(destinationId)
+  }
+
   #begin(spec: LaneSpec, epoch: number): Counting | null {
     if (!wordsOf(spec.type).isDatabase) return null
     const { destinationId } = spec

@@ -35,6 +35,7 @@ import type { AttemptCounts, RewindResult, SkipResult } from './delivery.ts'
 import { DurableState } from './durable-state.ts'
 import type { Lane, LaneBacklog, LaneDeps, LaneEnd, LaneView, PullConsumers } from './lane.ts'
 import { isBlocking, laneBacklog, laneStatus } from './lane-status.ts'
+import { withoutErrorText } from './transitions.ts'
 
 export abstract class LaneCore implements Lane {
   abstract readonly consumers: PullConsumers | null
@@ -120,6 +121,14 @@ export abstract class LaneCore implements Lane {
     await this.deps.parking.refresh()
   }
 
+  async reread(): Promise<void> {
+    await this.ask(undefined, async () => {
+      this.state.change(withoutErrorText(this.row))
+      await this.forgetRecords()
+      await this.state.save()
+    })
+  }
+
   async reconfigure(spec: LaneSpec): Promise<void> {
     await this.command(undefined, async () => {
       const before = this.#spec
@@ -157,6 +166,8 @@ export abstract class LaneCore implements Lane {
   }
   /** Called within the command that changed the destination. */
   protected async reconfigured(_before: LaneSpec): Promise<void> {}
+  /** Called within the command that makes the lane read again. */
+  protected async forgetRecords(): Promise<void> {}
   /** Aborts the current work, which then does not count as an attempt. */
   protected abortAttempt(): void {}
   /** Wraps every command. */

@@ -17,6 +17,7 @@ import type {
   Delivery,
   DeliveryMetrics,
   PipeBacklog,
+  Rereads,
   RewindResult,
   RewindTarget,
   TransformTrialRequest,
@@ -54,7 +55,7 @@ export function openLaneService({
   forget,
   countUsage,
   runTransform = noTransforms,
-}: LaneServiceDeps): Delivery {
+}: LaneServiceDeps): Delivery & Rereads {
   const consumers = (destinationId: string) => lanes.lane(destinationId)?.consumers
   const trials = new TransformTrials({ reader, clock, run: runTransform })
   const tried = (request: TransformTrialRequest, keeper?: TrialKeeper) =>
@@ -115,6 +116,9 @@ export function openLaneService({
       (await consumers(destinationId)?.acknowledge(msgId.toLowerCase(), isDone)) ?? false,
     endPulls: async () => lanes.endPulls(),
     troubles: (query) => troublesOf(lanes, query),
+    async reread(pipeId) {
+      for (const lane of lanes.lanesOf(pipeId)) await lane.reread()
+    },
     countUsage: async (pipeId) => await countUsage?.(pipeId),
     metrics: () => metricsOf(lanes),
   }

@@ -72,6 +72,11 @@ export interface Lane {
   rewind(find: () => Promise<number>): Promise<RewindResult>
   /** Parked records were discarded, or their replay was requested. */
   parkedChanged(): Promise<void>
+  /**
+   * Records were deleted from the log: drops the messages in memory and the texts of errors, which can quote them. When it
+   * resolves, nothing of the deleted records can be attempted or parked, and the row has no text of them.
+   */
+  reread(): Promise<void>
   /** The destination was changed: the failed batch is retried immediately with the new settings. */
   reconfigure(spec: LaneSpec): Promise<void>
 

@@ -122,6 +122,13 @@ export class PushLane extends LaneCore {
     await this.#attempts.close()
   }
 
+  /** The batch can have fewer records now, so it is attempted without waiting. */
+  protected override async forgetRecords(): Promise<void> {
+    await this.deps.steps.drift.forgetExamples(this.spec.destinationId)
+    await this.#replays.forgetErrorText()
+    this.retry.tryNow()
+  }
+
   protected wake(): void {
     this.#interruptStep?.()
     this.#sleep.interrupt()

@@ -117,6 +117,14 @@ export class RangeReplays {
     current.change(transition.afterReconfigured(current.row, before, after))
   }
 
+  /** Removes the text of the last error, which can quote a record. Durable when it resolves. */
+  async forgetErrorText(): Promise<void> {
+    const current = await this.#load()
+    if (current === null || current.row.lastError === null) return
+    current.change(transition.withoutErrorText(current.row))
+    await this.#save(current)
+  }
+
   /** Another replay has taken a greater number. */
   numberTaken(): void {
     if (this.#current !== null) this.#current.batchNo = null

@@ -87,6 +87,10 @@ export class Replays {
     this.#ranges.reconfigured(before, after)
   }
 
+  forgetErrorText(): Promise<void> {
+    return this.#ranges.forgetErrorText()
+  }
+
   /** Makes one attempt at the next replay. The lane holds no memory meanwhile. */
   async run(spec: LaneSpec, interrupt: AbortSignal): Promise<void> {
     try {

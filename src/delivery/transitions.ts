@@ -5,6 +5,7 @@
 import assert from 'node:assert'
 import { isDeepStrictEqual } from 'node:util'
 import type { Cursor, MarkedMessage, StoredMessage } from '../log/buffer.ts'
+import { erasedText } from '../metadata/erased-texts.ts'
 import {
   asNextRanges,
   fixedThrough,
@@ -45,6 +46,12 @@ export function afterStateDamaged(
     generation: nextGeneration(0, nowMs),
     lastError: ownError('lane_state_damaged', message),
   }
+}
+
+/** The text of the error can quote a record that was deleted. Class and code stay. */
+export function withoutErrorText(row: LaneState): LaneState {
+  if (row.lastError === null) return row
+  return { ...row, lastError: { ...row.lastError, message: erasedText, column: null, value: null } }
 }
 
 /** Fixes the range: every attempt from now on sends exactly these messages. */

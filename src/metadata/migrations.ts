@@ -13,7 +13,8 @@ import { createReplays } from './migrations/28-replays.ts'
 import { createPipeSources } from './migrations/29-pipe-sources.ts'
 import { addPipePrivacy } from './migrations/30-pipe-privacy.ts'
 import { createPipeSchemas } from './migrations/31-pipe-schemas.ts'
-import { createAddedColumns } from './migrations/32-added-columns.ts'
+import { createPrivacyJobs } from './migrations/32-privacy-jobs.ts'
+import { createAddedColumns } from './migrations/33-added-columns.ts'
 import type { Tables } from './tables.ts'
 
 export interface Migration {
@@ -31,7 +32,8 @@ export const migrations: readonly Migration[] = [
   { number: 29, name: 'sources of webhooks', up: createPipeSources },
   { number: 30, name: 'client addresses and retention of pipes', up: addPipePrivacy },
   { number: 31, name: 'schemas of pipes', up: createPipeSchemas },
-  { number: 32, name: 'columns that were added to tables', up: createAddedColumns },
+  { number: 32, name: 'jobs on personal data', up: createPrivacyJobs },
+  { number: 33, name: 'columns that were added to tables', up: createAddedColumns },
 ]
 
 /** The format of a database that this version has brought up to date. */

@@ -86,9 +86,16 @@ export async function replaceRecords(
   recordTexts: readonly string[],
   firstIndex: number,
 ): Promise<void> {
-  const body = recordTexts.join('\n')
+  await replaceBody(trx, row, { body: recordTexts.join('\n'), recordCount: recordTexts.length, firstIndex })
+}
+
+export async function replaceBody(
+  trx: Connection,
+  row: ParkedRow,
+  { body, recordCount, firstIndex }: { body: string; recordCount: number; firstIndex: number },
+): Promise<void> {
   const change = {
-    records_count: recordTexts.length,
+    records_count: recordCount,
     body_bytes: Buffer.byteLength(body),
     first_index: firstIndex,
   }

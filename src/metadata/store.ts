@@ -31,6 +31,8 @@ import type { OriginStore } from './origins.ts'
 import type { StoredOverview } from './overview.ts'
 import type { ParkedStore } from './parked-store-port.ts'
 import type { PipeStore } from './pipes.ts'
+import type { PrivacyErasure } from './privacy-erasure.ts'
+import type { PrivacyJobs } from './privacy-jobs.ts'
 import type { ReplayStore } from './replays.ts'
 import type { SessionStore } from './sessions.ts'
 import type { DestinationRef, PipeRef } from './tables.ts'
@@ -124,6 +126,7 @@ export interface Metadata {
     prune(beforeMs: number): Promise<Map<string, number>>
   }
   readonly replays: ReplayStore
+  readonly privacy: PrivacyJobs & PrivacyErasure
   readonly limits: LimitStore
   readonly origins: OriginStore
   readonly apiKeys: ApiKeyStore

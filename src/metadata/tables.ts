@@ -16,6 +16,7 @@ import type { OnPermanentError } from '../contract/delivery-settings.ts'
 import type { ColumnMapping, DestinationStatus, DestinationType } from '../contract/destination.ts'
 import type { ParkedReason } from '../contract/parked.ts'
 import type { GeoFieldKey, PipeLimits } from '../contract/pipe.ts'
+import type { PrivacyState } from '../contract/privacy.ts'
 import type { ReplayState } from '../contract/replays.ts'
 import type { MismatchAction } from '../contract/schema-words.ts'
 import type { LaneHour, UsageCounts } from '../contract/usage.ts'
@@ -505,6 +506,24 @@ export interface ReplayRow {
   progress_json: string
 }
 
+/** A job that finds or deletes personal data. */
+export interface PrivacyJobRow {
+  /** Version 7: in the order of creation. */
+  job_id: string
+  workspace_id: string
+  state: PrivacyState
+  /** It will not run any more. */
+  is_over: Flag
+  created_ms: number
+  finished_ms: number | null
+  /** A `RequestedJob`. */
+  request_json: string
+  /** The keys with their values, sealed. Null: the job is over. */
+  sealed_keys: string | null
+  /** A `PrivacyProgress`. */
+  progress_json: string
+}
+
 /** A column that `auto_add_columns` adds to the table of a destination: `added-columns.ts`. */
 export interface AddedColumnRow {
   destination_id: string
@@ -536,6 +555,7 @@ export interface Tables {
   parked_bodies: ParkedBodyRow
   parked_sums: ParkedSumRow
   replays: ReplayRow
+  privacy_jobs: PrivacyJobRow
   destination_drift: DestinationDriftRow
   added_columns: AddedColumnRow
   usage_marks: UsageMarkRow

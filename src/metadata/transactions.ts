@@ -25,6 +25,8 @@ export interface OpenedDatabase {
    * database is backed up by other means. Throws StorageUnavailableError if there is no room.
    */
   keepCopy(newestFormat: number, now: number): string | null
+  /** Removes old content of a file database. Null: this database is not a file of this machine. */
+  readonly file: DatabaseFile | null
   /**
    * For the leases of a cluster. If the database has several connections, these are a few separate ones with a short
    * statement timeout, so that a heartbeat does not wait for other statements.
@@ -37,6 +39,14 @@ export interface OpenedDatabase {
   readonly listen: ((channel: string, onNotified: () => void) => () => Promise<void>) | null
   /** Returns the error that opening failed with: a ConfigError if the operator has to fix something. */
   openingError(error: unknown): unknown
+}
+
+/** The file of a database, for a deletion of personal data. */
+export interface DatabaseFile {
+  /** Removes the content of deleted rows. Returns why some can be left; null: none is. Never rejects. */
+  rewrite(): Promise<string | null>
+  /** Removes the copies that upgrades have kept. Returns their number. */
+  removeCopies(): number
 }
 
 const maxAttempts = 30

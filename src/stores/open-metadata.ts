@@ -28,6 +28,8 @@ import { parked } from '../metadata/parked.ts'
 import { parkedStore, rangeStore } from '../metadata/parked-store.ts'
 import { schemaVersions } from '../metadata/pipe-schemas.ts'
 import { pipes } from '../metadata/pipes.ts'
+import { privacyErasure } from '../metadata/privacy-erasure.ts'
+import { privacyJobs } from '../metadata/privacy-jobs.ts'
 import { noQuotas, type WorkspaceQuotas } from '../metadata/quotas.ts'
 import { replays } from '../metadata/replays.ts'
 import { createSealer, type Sealer, UnsealError } from '../metadata/secrets.ts'
@@ -141,6 +143,7 @@ export async function openMetadata(
       destinations: destinations(db, { sealer, now, quotas }, inAudited),
       parked: parked(db, now, inAudited),
       replays: replays(db, now, inAudited),
+      privacy: { ...privacyJobs(db, { sealer, now }, inAudited), ...privacyErasure(db, now, opened) },
       limits: limits(db, inAudited),
       origins: origins(db, quotas, inAudited),
       apiKeys: apiKeys(db, now, quotas, inAudited),

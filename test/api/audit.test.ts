@@ -80,6 +80,7 @@ t.test('every operation that changes something leaves an entry with its name', a
     ['PATCH', `/v1/users/${user}`, { user_role: 'admin' }],
     ['DELETE', `/v1/users/${user}`],
     ['POST', '/v1/setup-links', { user_role: 'viewer' }],
+    ['POST', '/v1/privacy/jobs', { kind: 'find', keys: [{ path: 'email', value: 'eve@example.com' }] }],
     ['DELETE', at],
     ['DELETE', on],
   ]
@@ -90,11 +91,11 @@ t.test('every operation that changes something leaves an entry with its name', a
   const seen = new Set((await entries()).map((entry) => entry.operation))
   const changing = operationTable.filter(({ area, method }) => area === 'management' && method !== 'GET')
   // A test, a plan or a query changes nothing; the others take a server, a parked record or messages: tls-pin, infer-table,
-  // management-parked, management-replays.
+  // management-parked, management-replays, management-privacy.
   const without = new Set([
     ...['testDestination', 'tryTransform', 'queryDestination', 'testAlerts', 'resetTlsPin', 'inferTable'],
     'inferSchema',
-    ...['planReplay', 'createReplay', 'cancelReplay'],
+    ...['planReplay', 'createReplay', 'cancelReplay', 'cancelPrivacyJob'],
     ...['replayParked', 'replayManyParked', 'deleteParked', 'discardManyParked'],
   ])
   t.strictSame(

@@ -80,6 +80,10 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   updateUser: ['manage', 'nothing'],
   deleteUser: ['manage', 'nothing'],
   createSetupLink: ['manage', 'nothing'],
+  listPrivacyJobs: ['read', 'nothing'],
+  createPrivacyJob: ['manage', 'nothing'],
+  getPrivacyJob: ['read', 'nothing'],
+  cancelPrivacyJob: ['manage', 'nothing'],
   listAudit: ['read', 'its_part'],
   getHealth: [null, 'open'],
   getReady: [null, 'open'],
@@ -221,7 +225,7 @@ function admitted(t: Test, { operationId }: Operation, answer: Answer): void {
 const notThere = new Set([
   ...['getBlockingMessage', 'getMessage', 'getParked', 'replayParked', 'deleteParked'],
   ...['updateUser', 'deleteUser', 'testAlerts'],
-  ...['getReplay', 'cancelReplay'],
+  ...['getReplay', 'cancelReplay', 'getPrivacyJob', 'cancelPrivacyJob'],
 ])
 
 function lacks(t: Test, { operationId }: Operation, answer: Answer, scope: ApiKeyScope): void {

@@ -39,6 +39,7 @@ const places: Record<string, string> = {
   [`/pipes/${pipeId}`]: 'hostile',
   [`/pipes/${pipeId}/settings`]: 'Settings of hostile',
   [`/pipes/${pipeId}/settings/webhooks`]: 'Webhooks into hostile',
+  [`/pipes/${pipeId}/settings/schema`]: 'Schema of hostile',
   [`/pipes/${pipeId}/destinations/new`]: 'New destination',
   [`/pipes/${pipeId}/destinations/${destinationId}`]: '<u>under',
   [`/pipes/${pipeId}/destinations/${destinationId}/edit`]: 'Edit <u>under',

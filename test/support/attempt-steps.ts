@@ -4,6 +4,7 @@ import type { Clock } from '../../src/delivery/clock.ts'
 import { Containment, newBoardMemory, WorkerBoard } from '../../src/delivery/containment.ts'
 import { DriftWatch } from '../../src/delivery/drift.ts'
 import { compileTransform } from '../../src/delivery/transform/compile.ts'
+import { recordTexts } from '../../src/log/record-text.ts'
 import type { DriftStore, LaneSpec } from '../../src/metadata/lane-state.ts'
 import type { Logger } from '../../src/platform/log.ts'
 import { makeSpec } from './batches.ts'
@@ -13,8 +14,9 @@ const filtersHere: AttemptSteps['transforms'] = {
   async run(_lane, transform, bodies) {
     const apply = compileTransform(transform, () => {})
     return bodies.map((body) => {
-      const texts = Buffer.from(body).toString().split('\n')
-      const places = [...texts.keys()].filter((place) => apply(texts[place]!) !== null)
+      const texts = recordTexts(Buffer.from(body))
+      const isKept = (text: string) => text !== '' && apply(text) !== null
+      const places = [...texts.keys()].filter((place) => isKept(texts[place]!))
       const kept = Buffer.from(places.map((place) => texts[place]).join('\n'))
       return { body: kept, places, filtered: texts.length - places.length, failed: [] }
     })

@@ -64,6 +64,7 @@ export class LaneWorld {
   pipeId = ''
   #committed: (pipes: [string, number][]) => void = () => {}
   #dropped = () => {}
+  #erased = () => {}
   #pipes = 0
 
   /** The process dies at its next save: before it, or after it and before anybody hears of it. */
@@ -142,6 +143,12 @@ export class LaneWorld {
     }
     if (notify) this.#committed([[pipeId, seqs.at(-1)!]])
     return seqs
+  }
+
+  /** Deletes the records with this text from these messages, and notifies the lanes. */
+  erase(text: string, seqs: readonly number[]): void {
+    for (const seq of seqs) this.buffer.erase(this.pipeId, seq, text)
+    this.#erased()
   }
 
   drop(throughSeq: number): void {
@@ -258,7 +265,9 @@ export class LaneWorld {
         onDropped: (listener) => {
           this.#dropped = listener
         },
-        onErased: () => {},
+        onErased: (listener) => {
+          this.#erased = listener
+        },
         onReportWanted: () => {},
         reportLowWatermarks: (watermarks) => void this.reports.push(watermarks),
         pipeDeleted: (pipeId) => void this.deletedPipes.push(pipeId),

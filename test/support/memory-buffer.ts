@@ -15,6 +15,7 @@ import {
   type ReadLimits,
   type StoredMessage,
 } from '../../src/log/buffer.ts'
+import { eraseRecords } from '../../src/log/erased-body.ts'
 
 interface PipePosition extends Backlog {
   seq: number
@@ -69,6 +70,13 @@ export class MemoryBuffer implements BufferReader {
   /** The next message that is appended has at least this seq. */
   nextSeq(seq: number): void {
     this.#seq = Math.max(this.#seq, seq - 1)
+  }
+
+  /** Deletes the records with this text from a message. What was read before keeps them. */
+  erase(pipeId: string, seq: number, text: string): void {
+    const kept = this.#pipe(pipeId).kept.find(({ message }) => message.seq === seq)
+    const erased = kept && eraseRecords(kept.message.body, (record) => record.toString() === text)
+    if (kept && erased) kept.message = { ...kept.message, body: erased.body }
   }
 
   /** Retention: everything up to this message goes. */

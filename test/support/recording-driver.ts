@@ -10,6 +10,7 @@ import {
   noProgress,
   type RejectedRecord,
 } from '../../src/destinations/driver.ts'
+import { recordPlace } from '../../src/log/record-text.ts'
 
 /**
  * `lost`: stored, but the reply is lost. `hang`: neither answers nor minds being aborted. `slow`: answers only when
@@ -96,8 +97,8 @@ export class RecordingDestination {
     progress: AttemptProgress,
   ): Promise<void> {
     let stored = 0
-    for (const { seq, recordCount, firstIndex = 0 } of messages) {
-      for (let index = 0; index < recordCount; index += 1) {
+    for (const message of messages) {
+      for (let index = 0; index < message.recordCount; index += 1) {
         stored += 1
         if (stored <= recordOffset) continue
         if (this.takes === 0) {
@@ -107,7 +108,7 @@ export class RecordingDestination {
         if (stored > recordOffset + 1) await progress.beforeRequest()
         if (signal.aborted) throw transient('aborted')
         this.takes -= 1
-        this.records.push(`${seq}:${firstIndex + index}`)
+        this.records.push(`${message.seq}:${recordPlace(message, index)}`)
         progress.stored(stored)
       }
     }

@@ -29,6 +29,8 @@ const rows: [module: string, imports: string[]][] = [
       'cluster',
     ],
   ],
+  // Jobs that find and delete personal data.
+  ['privacy', ['platform', 'contract', 'log', 'metadata']],
   [
     'api',
     [
@@ -48,7 +50,7 @@ const rows: [module: string, imports: string[]][] = [
     'daemon',
     [
       ...['platform', 'contract', 'settings', 'log', 'destinations', 'metadata', 'delivery', 'ingest'],
-      ...['cluster', 'stores', 'observe', 'api', 'maintenance'],
+      ...['cluster', 'stores', 'observe', 'privacy', 'api', 'maintenance'],
     ],
   ],
   ['apps/client', ['platform', 'contract']],
@@ -177,7 +179,7 @@ t.test('browsers load of the contract only what has no schemas', async (t) => {
     ...['contract/alert-words.ts', 'contract/destination-words.ts', 'contract/is-object.ts'],
     ...['contract/destination-secrets.ts', 'contract/operation-paths.ts', 'contract/ready-words.ts'],
     ...['contract/client-ip.ts', 'contract/record-condition.ts', 'contract/source-words.ts'],
-    ...['contract/record-schema.ts', 'contract/schema-words.ts'],
+    ...['contract/schema-types.ts', 'contract/record-schema.ts', 'contract/schema-words.ts'],
     ...['contract/secret-url.ts', 'contract/state-words.ts', 'contract/transform-words.ts'],
     ...[
       'contract/destinations/config-field.ts',

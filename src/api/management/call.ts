@@ -70,6 +70,7 @@ const notFoundErrors: readonly (readonly [parameter: string, error: ErrorCode])[
   ['destination_id', 'destination_not_found'],
   ['parked_id', 'parked_not_found'],
   ['replay_id', 'replay_not_found'],
+  ['job_id', 'privacy_job_not_found'],
   ['origin_id', 'origin_not_found'],
   ['api_key_id', 'api_key_not_found'],
   ['user_id', 'user_not_found'],

@@ -16,6 +16,7 @@ import { messageUseCases } from './messages.ts'
 import { overviewUseCases } from './overview.ts'
 import { parkedUseCases } from './parked.ts'
 import { pipeSettingUseCases, pipeUseCases } from './pipes.ts'
+import { privacyUseCases } from './privacy.ts'
 import { replayUseCases } from './replays.ts'
 import { schemaProposalUseCases } from './schema-proposals.ts'
 import { tableInferenceUseCases } from './table-inference.ts'
@@ -40,6 +41,7 @@ export function openManagement(deps: ManagementDeps): UseCases {
     ...replayUseCases(deps),
     ...apiKeyUseCases(deps),
     ...userUseCases(deps),
+    ...privacyUseCases(deps),
     ...auditUseCases(deps),
     ...alertUseCases(deps),
     ...messageUseCases(deps),

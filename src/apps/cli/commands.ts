@@ -23,6 +23,7 @@ import { addNodesCommands } from './nodes.ts'
 import { addOriginsCommands } from './origins.ts'
 import { addParkedCommands } from './parked.ts'
 import { addPipesCommands } from './pipes.ts'
+import { addPrivacyCommands } from './privacy.ts'
 import { addProfileCommands } from './profile.ts'
 import { addPullCommand } from './pull.ts'
 import { addQueryCommand } from './query.ts'
@@ -56,6 +57,7 @@ export function registerCommands(program: Command): void {
   addParkedCommands(program)
   addMessageCommands(program)
   addAttemptsCommand(program)
+  addPrivacyCommands(program)
   addUsageCommand(program)
   addAlertsCommands(program)
   program.commandsGroup('Access:')

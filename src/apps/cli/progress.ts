@@ -45,6 +45,12 @@ export function openCountProgress(verb: string, total: number) {
   return { update: (done: number) => draw(() => `${verb} ${count(done)} of ${count(total)}`), end }
 }
 
+/** Any text. */
+export function openTextProgress() {
+  const { draw, end } = openLine()
+  return { update: (text: string) => draw(() => text), end }
+}
+
 /** Shows the progress of `work`, which reports bytes: bar, percentage, rate, remaining time. */
 export async function withByteProgress<T>(
   work: (onProgress: (doneBytes: number, totalBytes: number) => void) => Promise<T>,

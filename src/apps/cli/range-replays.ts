@@ -18,6 +18,7 @@ import { connect } from './connection.ts'
 import { clientCommand, define } from './define.ts'
 import { requireMoment } from './moment.ts'
 import { listView, oneView, print, rowsOf } from './output.ts'
+import { pause } from './pause.ts'
 import { openCountProgress } from './progress.ts'
 import { findDestination } from './references.ts'
 import { copies } from './rewind.ts'
@@ -162,20 +163,6 @@ async function end(client: Client, found: DestinationOfPipe, replay_id: string, 
   } finally {
     progress?.end()
   }
-}
-
-/** False: the signal ended the pause. */
-async function pause(ms: number, signal: AbortSignal): Promise<boolean> {
-  if (signal.aborted) return false
-  return await new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer)
-      signal.removeEventListener('abort', done)
-      resolve(!signal.aborted)
-    }
-    const timer = setTimeout(done, ms)
-    signal.addEventListener('abort', done)
-  })
 }
 
 function requireDone(name: string, replay: Replay): void {

@@ -54,6 +54,7 @@ export async function openPostgresDatabase(url: string): Promise<OpenedDatabase>
     prepare: (work) => alone(target, work),
     // The operator backs up the database: docs/upgrading.md.
     keepCopy: () => null,
+    file: null,
     openingError: (error) => openingError(error, label),
   }
 }

@@ -160,6 +160,7 @@ const endHistoryKeeper = keepHistoryShort({
 host.serve(
   {
     ...service,
+    reread: (pipeId) => allLanes.reread(pipeId),
     async pull(destinationId, request) {
       const result = await service.pull(destinationId, request)
       // Transfers the buffer of a pulled message instead of copying it.

@@ -20,6 +20,8 @@ import { openReadOnly, requireKnownFormat } from './segment-file.ts'
 import { isGone } from './sqlite-errors.ts'
 
 export interface SearchSpec {
+  /** Name of the feed, for reports of damage. */
+  channel: string
   dir: string
   quarantineDir: string
   request: ErasureRequest & { throughSeq: number }
@@ -69,7 +71,7 @@ export function findPage(spec: SearchSpec, firstSeq: number, fromSeq: number): F
   return page
 }
 
-/** Reads the whole segment. `pause` waits for a number of milliseconds. Null: the segment is gone, or was replaced. */
+/** Reads the whole segment. `pause` waits for a number of milliseconds. Null: the segment is gone. Throws when it is damaged. */
 export async function findRows(
   spec: SearchSpec,
   firstSeq: number,

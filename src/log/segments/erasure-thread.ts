@@ -11,23 +11,41 @@ import {
   type SearchSpec,
   segmentsThrough,
 } from './erasure-search.ts'
+import { listSegments } from './layout.ts'
+import { FeedChannel } from './reader.ts'
+import { isUnusable } from './sqlite-errors.ts'
 
 /** See erasure-search.ts. */
 export interface ErasureCalls {
   segments(): number[]
   findPage(firstSeq: number, fromSeq: number): FoundPage
-  findRows(firstSeq: number): FoundRows | null
+  /** `damaged`: the writer was told, and salvages it. */
+  findRows(firstSeq: number): FoundRows | 'gone' | 'damaged'
   removeQuarantined(): number
 }
 
 const host = new ThreadHost<SearchSpec, ErasureCalls>()
 const spec = host.data
+const feed = new FeedChannel(spec.channel)
 describeFatalErrors('searching the buffer in', spec.dir)
+
+function reportDamage(firstSeq: number, error: unknown): void {
+  const name = listSegments(spec.dir).find((one) => one.firstSeq === firstSeq)
+  if (name !== undefined) feed.post({ kind: 'segment_damaged', ...name, error: String(error) })
+}
 
 host.serve({
   segments: () => segmentsThrough(spec.dir, spec.request.throughSeq),
   findPage: (firstSeq, fromSeq) => findPage(spec, firstSeq, fromSeq),
-  findRows: (firstSeq) => findRows(spec, firstSeq, pause),
+  async findRows(firstSeq) {
+    try {
+      return (await findRows(spec, firstSeq, pause)) ?? 'gone'
+    } catch (error) {
+      if (!isUnusable(error)) throw error
+      reportDamage(firstSeq, error)
+      return 'damaged'
+    }
+  },
   async removeQuarantined() {
     let files = 0
     for (const removed of removeQuarantined(spec)) {

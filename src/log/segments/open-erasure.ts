@@ -13,18 +13,23 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Caller } from '../../platform/thread-calls.ts'
 import { Thread, threadEntry } from '../../platform/threads.ts'
-import { BufferUnavailableError } from '../buffer.ts'
+import { BufferReadUnavailableError, BufferUnavailableError } from '../buffer.ts'
 import type { ErasureProgress, ErasureRequest, FoundRecord, LogErasure } from '../erasure.ts'
-import type { FoundPage, SearchSpec } from './erasure-search.ts'
+import type { ErasureOutcome } from './erasing.ts'
+import type { FoundPage, FoundRows, SearchSpec } from './erasure-search.ts'
 import type { ErasureCalls } from './erasure-thread.ts'
 import type { SegmentsSpec, WriterCalls } from './protocol.ts'
 
 /** A salvage takes seconds. */
 const againAfterMs = 1_000
+/** On a full disk a salvage waits for space. */
+const maxTries = 120
 /** Readers list the segments twice a second, and lanes read their batches again a second after a deletion. */
 const readersAfterMs = 1_500
 
-type Spec = Pick<SegmentsSpec, 'dir' | 'quarantineDir'>
+const noSpace = 'there is no disk space for a segment without the deleted records'
+
+type Spec = Pick<SegmentsSpec, 'dir' | 'quarantineDir' | 'channel'>
 type Writer = Pick<Caller<WriterCalls>, 'call'>
 type Search = Thread<ErasureCalls>
 
@@ -86,34 +91,38 @@ export class SegmentsErasure implements LogErasure {
       signal,
     }: { search: Search; progress: ErasureProgress; signal: AbortSignal | undefined },
   ): Promise<void> {
-    for (;;) {
+    for (let tries = 0; tries < maxTries; tries += 1) {
       signal?.throwIfAborted()
       const found = await search.call('findRows', [firstSeq])
-      if (found === null || found.seqs.length === 0) return
-      const outcome = await this.#writer.call('erase', [{ firstSeq, seqs: found.seqs, conditions }])
-      if (outcome === 'disk_full')
-        throw new BufferUnavailableError(
-          'low_disk_space',
-          'there is no disk space for a segment without the deleted records',
-        )
-      if (outcome === 'erased') {
+      const outcome = typeof found === 'string' ? found : await this.#rewrite(firstSeq, found, conditions)
+      if (outcome === 'erased' && typeof found !== 'string') {
         progress.messages += found.seqs.length
         progress.records += found.records
         progress.files += 1
-        return
       }
-      if (outcome === 'gone') return
+      if (outcome === 'disk_full') throw new BufferUnavailableError('low_disk_space', noSpace)
+      if (outcome === 'erased' || outcome === 'gone' || outcome === 'nothing') return
       await pause(againAfterMs, undefined, { signal })
     }
+    throw new BufferReadUnavailableError(`segment ${firstSeq} is damaged and not salvaged yet`)
+  }
+
+  async #rewrite(
+    firstSeq: number,
+    { seqs }: FoundRows,
+    conditions: ErasureRequest['conditions'],
+  ): Promise<ErasureOutcome | 'nothing'> {
+    if (seqs.length === 0) return 'nothing'
+    return await this.#writer.call('erase', [{ firstSeq, seqs, conditions }])
   }
 
   async #openSearch(request: ErasureRequest): Promise<Search> {
     const throughSeq = request.throughSeq ?? (await this.#writer.call('headSeq', []))
-    const { dir, quarantineDir } = this.#spec
+    const { dir, quarantineDir, channel } = this.#spec
     return new Thread<ErasureCalls>({
       name: 'buffer-erasure',
       entry: threadEntry(import.meta.url, './erasure-thread'),
-      data: { dir, quarantineDir, request: { ...request, throughSeq } } satisfies SearchSpec,
+      data: { channel, dir, quarantineDir, request: { ...request, throughSeq } } satisfies SearchSpec,
     })
   }
 }

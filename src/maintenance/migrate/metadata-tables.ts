@@ -44,11 +44,20 @@ export const copiedTables: readonly CopiedTable[] = [
  * - Sessions and links. Users sign in again after a move.
  * - The state of deleted pipes. None of their data is copied.
  * - Attempts and replays of ranges, because they contain positions of the old log. A replay that was not done ends.
+ * - Jobs on personal data, because a cluster has none. One that was not done ends.
  * - Settings and the format, which belong to the database. The identity is set separately.
  * - Shared state of nodes.
  */
 export const ownTables: readonly (keyof Tables)[] = [
-  ...(['usage_marks', 'sessions', 'setup_tokens', 'deleted_pipes', 'lane_attempts', 'replays'] as const),
+  ...([
+    'usage_marks',
+    'sessions',
+    'setup_tokens',
+    'deleted_pipes',
+    'lane_attempts',
+    'replays',
+    'privacy_jobs',
+  ] as const),
   ...(['metadata_settings', 'metadata_migrations'] as const),
   ...(['cluster_nodes', 'cluster_workers', 'cluster_duties', 'pipe_owners', 'changes'] as const),
   ...(['quota_days', 'quota_rates'] as const),

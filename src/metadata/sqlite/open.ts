@@ -4,7 +4,8 @@ import type { Tables } from '../tables.ts'
 import type { OpenedDatabase } from '../transactions.ts'
 import { sqliteDialect } from './dialect.ts'
 import { assertFullSync, openSqliteFile } from './file.ts'
-import { keepCopy } from './upgrade-copy.ts'
+import { rewriteFile } from './rewrite.ts'
+import { keepCopy, removeCopies } from './upgrade-copy.ts'
 
 /** Counts rows changed by this connection, and commits of other connections. Takes 10 µs for any size of the file. */
 const changesOfFile = CompiledQuery.raw(
@@ -27,6 +28,7 @@ export async function openSqliteDatabase(file: string): Promise<OpenedDatabase> 
     prepare: (work) => work(db),
     keepCopy: (newestFormat, now) => keepCopy(database, newestFormat, now),
     openingError: (error) => error,
+    file: { rewrite: () => rewriteFile(file), removeCopies: () => removeCopies(file) },
     leases: db,
     listen: null,
   }

@@ -11,7 +11,17 @@
  *   2 rename it, fsync the folder  the copy of an unchanged file: it is replaced
  *   3 migrate, in one transaction  nothing has changed, or everything has: then no copy is made
  */
-import { closeSync, lstatSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import {
+  closeSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs'
 import path from 'node:path'
 import type Database from 'better-sqlite3'
 import { isNoSpace, StorageUnavailableError } from '../../platform/error-code.ts'
@@ -67,6 +77,16 @@ export function keepCopy(database: Database.Database, newestFormat: number, now:
   }
   removeOldest(folder, path.basename(copy))
   return copy
+}
+
+/** Removes all copies, also unfinished ones: they have the parked records of that time. Returns their number. */
+export function removeCopies(file: string): number {
+  const folder = copyFolder(file)
+  if (!existsSync(folder)) return 0
+  const copies = [...files(folder, copyName), ...files(folder, unfinishedName)]
+  for (const { name } of copies) rmSync(path.join(folder, name), { force: true })
+  fsyncDirectory(folder)
+  return copies.length
 }
 
 /** Returns the newest migration that has run; 0: none. Changes nothing. */

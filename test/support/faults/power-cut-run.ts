@@ -6,6 +6,7 @@
  *   side by side clients that do not wait for each other: groups of messages, rolled meanwhile
  *   large pages  a stop and a start of a segment with large pages
  *   compaction   a compaction between appends, and a start after it
+ *   erasure      records are deleted between appends, and a start after it
  *   restarts     killed before a sync of a WAL, started again, the same requests repeated
  */
 import { mkdirSync, rmSync } from 'node:fs'
@@ -15,7 +16,7 @@ import { Checker } from './checker.ts'
 import { diskBytes } from './every-step.ts'
 import { type FaultyDisk, faultyDisk, soundDisk } from './library.ts'
 import { type Cut, type Image, imagesAfter, randomCut, readImage, writeImage } from './power-cut.ts'
-import type { StoreSettings } from './store.ts'
+import { type StoreSettings, undeletedFile } from './store.ts'
 import type { Verdict } from './store-check.ts'
 import type { Step } from './store-program.ts'
 import { type Promised, pipes, promisedIn, runProgram } from './store-run.ts'
@@ -46,6 +47,14 @@ const runs = {
     steps: [
       ...([{ do: 'open' }, some(1, 0), some(30, 1), { do: 'deliver', pipe: 1 }, some(2, 1)] as const),
       ...([{ do: 'await compaction' }, some(3), { do: 'close' }] as const),
+      ...([{ do: 'open' }, some(3), { do: 'exit' }] as const),
+    ],
+  },
+  erasure: {
+    settings: {},
+    steps: [
+      ...([{ do: 'open' }, { do: 'append personal', count: 3 }, some(8)] as const),
+      ...([{ do: 'append personal', count: 3 }, some(1), { do: 'erase' }, some(3), { do: 'close' }] as const),
       ...([{ do: 'open' }, some(3), { do: 'exit' }] as const),
     ],
   },
@@ -129,16 +138,18 @@ export async function checkCuts(
     for (const { cut, image } of images) {
       const directory = path.join(work, `cut-${cut.seed}`)
       writeImage(image, directory)
-      const { acknowledged, delivered } = promisedBefore(calls, cut.before)
+      const { acknowledged, delivered, personal, isErased } = promisedBefore(calls, cut.before)
       const before = promised?.acknowledged ?? []
       const task = {
         root: directory,
         pipes,
         acknowledged: [...before, ...acknowledged],
         delivered,
+        personal,
         checksAllKeys,
       }
-      outcomes.push({ cut, verdict: await checker.check(task) })
+      const verdict = (isErased ? undeletedFile(directory) : null) ?? (await checker.check(task))
+      outcomes.push({ cut, verdict })
       rmSync(directory, { recursive: true, force: true })
     }
   }

@@ -4,7 +4,7 @@
  * per line of stdout.
  */
 import { createInterface } from 'node:readline'
-import { type Delivered, openStore, type Store } from './store.ts'
+import { type Delivered, keptRecord, openStore, type Store, undeletedFile } from './store.ts'
 
 export interface Acknowledged {
   seq: number
@@ -15,6 +15,9 @@ export interface Acknowledged {
   msgId: string
 }
 
+/** A message of two records, the first of which is personal. */
+export type Personal = Pick<Acknowledged, 'seq' | 'pipeId' | 'number'>
+
 export interface CheckTask {
   root: string
   pipes: string[]
@@ -23,6 +26,8 @@ export interface CheckTask {
   delivered: Delivered
   /** Keys of delivered messages are asked for too. */
   checksAllKeys: boolean
+  /** Their personal records are deleted: a deletion that the fault has ended is repeated. */
+  personal?: Personal[]
 }
 
 /** Null: all is well. */
@@ -42,7 +47,10 @@ async function check(task: CheckTask): Promise<Verdict> {
   }
   try {
     const verdict =
-      (await messages(task, store)) ?? (await keys(task, store)) ?? (await acceptsMore(task, store))
+      (await messages(task, store)) ??
+      (await erasure(task, store)) ??
+      (await keys(task, store)) ??
+      (await acceptsMore(task, store))
     await store.close()
     if (verdict !== null || died !== null) return verdict ?? died
     store = await open()
@@ -62,6 +70,21 @@ async function messages(task: CheckTask, store: Store): Promise<Verdict> {
     for (const { seq, number, pipeId: ofPipe } of task.acknowledged) {
       if (ofPipe !== pipeId || seq <= (task.delivered[pipeId] ?? 0)) continue
       if (numbers.get(seq) !== number) return `acknowledged message ${number} (seq ${seq}) is missing`
+    }
+  }
+  return null
+}
+
+async function erasure({ root, pipes, personal = [] }: CheckTask, store: Store): Promise<Verdict> {
+  if (personal.length === 0) return null
+  await store.erase(pipes)
+  const undeleted = undeletedFile(root)
+  if (undeleted !== null) return undeleted
+  for (const pipeId of pipes) {
+    const texts = new Map((await store.readAll(pipeId)).map(({ seq, text }) => [seq, text]))
+    for (const { seq, number, pipeId: ofPipe } of personal) {
+      if (ofPipe === pipeId && texts.get(seq) !== `\n\n${keptRecord(number)}`)
+        return `message ${number} (seq ${seq}) does not have its other record`
     }
   }
   return null

@@ -1,6 +1,6 @@
 /**
  * A program on the buffer for fault tests: does the steps of its argument and says, line by line and at once, what it
- * has promised: `ack SEQ PIPE NUMBER KEY MSGID`, `failed REASON`, `delivered SEQ PIPE`, `fatal MESSAGE`. Exit 70 as the daemon's when
+ * has promised: `ack SEQ PIPE NUMBER KEY MSGID`, `personal SEQ PIPE NUMBER`, `erased`, `failed REASON`, `delivered SEQ PIPE`, `fatal MESSAGE`. Exit 70 as the daemon's when
  * the buffer gives up, 1 when it cannot be opened. Without space it waits to be opened as the daemon does, by the same
  * function: `waiting` is said, and the space comes back while it waits.
  */
@@ -19,6 +19,10 @@ export type Step =
   | { do: 'append'; count: number; bytes: number; pipe?: number }
   /** So many clients, each of which sends its next one after its response. What has a key is sent twice, at once. */
   | { do: 'append side by side'; count: number; bytes: number; clients: number }
+  /** Messages with a personal record and another one, for all pipes in turn. */
+  | { do: 'append personal'; count: number }
+  /** Deletes the personal records. */
+  | { do: 'erase' }
   /** All messages so far are delivered, or those of one pipe. */
   | { do: 'deliver'; pipe?: number }
   /** Waits for a segment to be compacted, but not long: a fault may prevent it. */
@@ -93,6 +97,30 @@ async function append(opened: Store, bytes: number, pipe = next % task.pipes.len
   await appendNumber(opened, bytes, pipe, next++)
 }
 
+async function appendPersonal(opened: Store): Promise<void> {
+  const number = next++
+  const pipeId = task.pipes[number % task.pipes.length] ?? ''
+  await sayFailure(async () => {
+    const { seq } = await opened.appendPersonal(pipeId, number)
+    say(`personal ${seq} ${pipeId} ${number}`)
+  })
+}
+
+async function erase(opened: Store): Promise<void> {
+  await sayFailure(async () => {
+    await opened.erase(task.pipes)
+    say('erased')
+  })
+}
+
+async function sayFailure(run: () => Promise<void>): Promise<void> {
+  try {
+    await run()
+  } catch (error) {
+    say(`failed ${error instanceof Error && 'reason' in error ? error.reason : textOf(error)}`)
+  }
+}
+
 async function appendSideBySide(opened: Store, bytes: number, count: number, clients: number): Promise<void> {
   const end = next + count
   const client = async () => {
@@ -109,12 +137,10 @@ async function appendSideBySide(opened: Store, bytes: number, count: number, cli
 async function appendNumber(opened: Store, bytes: number, pipe: number, number: number): Promise<void> {
   const pipeId = task.pipes[pipe] ?? ''
   const key = number % 2 === 0 ? `key-${number}` : undefined
-  try {
+  await sayFailure(async () => {
     const { seq, msgId } = await opened.append(pipeId, `${number} `.padEnd(bytes, 'x'), key)
     say(`ack ${seq} ${pipeId} ${number} ${key ?? '-'} ${msgId}`)
-  } catch (error) {
-    say(`failed ${error instanceof Error && 'reason' in error ? error.reason : textOf(error)}`)
-  }
+  })
 }
 
 function isCompacted(): boolean {
@@ -147,7 +173,9 @@ for (const step of task.steps) {
   else if (step.do === 'await salvage') {
     const opened = store
     await briefly(async () => (await opened.damagedSegments()) === 0)
-  } else if (step.do === 'append side by side')
+  } else if (step.do === 'erase') await erase(store)
+  else if (step.do === 'append personal') for (let n = 0; n < step.count; n += 1) await appendPersonal(store)
+  else if (step.do === 'append side by side')
     await appendSideBySide(store, step.bytes, step.count, step.clients)
   else for (let n = 0; n < step.count; n += 1) await append(store, step.bytes, step.pipe)
 }

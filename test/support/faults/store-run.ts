@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { compiled } from './compiled.ts'
 import type { Delivered, StoreSettings } from './store.ts'
-import type { Acknowledged } from './store-check.ts'
+import type { Acknowledged, Personal } from './store-check.ts'
 import type { Step, StoreTask } from './store-program.ts'
 
 export const pipes = ['018f0000-0000-4000-8000-000000000001', '018f0000-0000-4000-8000-000000000002']
@@ -10,6 +10,10 @@ export const pipes = ['018f0000-0000-4000-8000-000000000001', '018f0000-0000-400
 export interface Promised {
   acknowledged: Acknowledged[]
   delivered: Delivered
+  /** Messages with a personal record. */
+  personal: Personal[]
+  /** The personal records are deleted. */
+  isErased: boolean
   /** The last words of a program that gave up. */
   fatal: string | null
   failed: number
@@ -58,7 +62,10 @@ export async function runProgram(run: ProgramRun): Promise<Promised & { end: str
 
 /** The promises in the lines of store-program.ts. */
 export function promisedIn(text: string): Promised {
-  const promised: Promised = { acknowledged: [], delivered: {}, fatal: null, failed: 0, waited: false }
+  const promised: Promised = {
+    ...{ acknowledged: [], delivered: {}, personal: [], isErased: false },
+    ...{ fatal: null, failed: 0, waited: false },
+  }
   for (const line of text.split('\n')) {
     const [word, ...rest] = line.split(' ')
     if (word === 'ack') {
@@ -68,7 +75,10 @@ export function promisedIn(text: string): Promised {
         key: key === '-' ? null : key,
         msgId,
       })
-    } else if (word === 'delivered') promised.delivered[rest[1] ?? ''] = Number(rest[0])
+    } else if (word === 'personal')
+      promised.personal.push({ seq: Number(rest[0]), pipeId: rest[1] ?? '', number: Number(rest[2]) })
+    else if (word === 'erased') promised.isErased = true
+    else if (word === 'delivered') promised.delivered[rest[1] ?? ''] = Number(rest[0])
     else if (word === 'fatal') promised.fatal = rest.join(' ')
     else if (word === 'failed') promised.failed += 1
     else if (word === 'waiting') promised.waited = true

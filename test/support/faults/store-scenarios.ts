@@ -6,7 +6,7 @@ import { Checker } from './checker.ts'
 import { damageOldestSegment } from './damaged-base.ts'
 import { diskBytes, type Ran, type Scenario } from './every-step.ts'
 import { type FaultyDisk, type Plan, planText, soundDisk } from './library.ts'
-import type { StoreSettings } from './store.ts'
+import { type StoreSettings, undeletedFile } from './store.ts'
 import type { Step } from './store-program.ts'
 import { pipes, runProgram } from './store-run.ts'
 
@@ -76,6 +76,26 @@ export const storeScripts = {
       { do: 'exit' },
     ],
   },
+  /** Segments with personal records, of which the newest one is being written. */
+  erasure: {
+    before: [
+      { do: 'open' },
+      { do: 'append personal', count: 3 },
+      some(8),
+      { do: 'append personal', count: 3 },
+      some(8),
+      { do: 'close' },
+    ],
+    steps: [
+      { do: 'open' },
+      { do: 'append personal', count: 2 },
+      { do: 'arm' },
+      some(1),
+      { do: 'erase' },
+      some(1),
+      { do: 'exit' },
+    ],
+  },
   salvage: {
     settings: { segmentMaxBytes: 120 * 1024 },
     before: [{ do: 'open' }, some(20), { do: 'close' }],
@@ -116,11 +136,13 @@ export async function openStoreScenario(name: StoreScenarioName, work: string): 
       const ran = await runProgram({ root, settings, steps: script.steps, from: 1000, env, arming })
       const acknowledged = [...kept, ...ran.acknowledged]
       const delivered = { ...prepared.delivered, ...ran.delivered }
+      const personal = [...prepared.personal, ...ran.personal]
       return {
         end: `${ran.end}${ran.waited ? ' after waiting for space' : ''}${ran.failed > 0 ? ' with rejected messages' : ''}${ran.fatal === null ? '' : ` (${ran.fatal})`}`,
         gaveUp: ran.fatal,
         check: async () =>
-          (await checker.check({ root, pipes, acknowledged, delivered, checksAllKeys: true })) ??
+          (ran.isErased ? undeletedFile(root) : null) ??
+          (await checker.check({ root, pipes, acknowledged, delivered, personal, checksAllKeys: true })) ??
           damaged?.check(root) ??
           null,
       }

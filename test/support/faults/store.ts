@@ -5,6 +5,7 @@ import type { SegmentsSpec } from '../../../src/log/segments/protocol.ts'
 import { openSegmentFeed, openSegmentReader } from '../../../src/log/segments/reader.ts'
 import { openLog } from '../../../src/platform/log.ts'
 import { makeRoomToOpen, openBuffer } from '../../../src/stores/open-log.ts'
+import { fileWith } from './file-with.ts'
 
 /** Tiny: a few messages fill a segment, a few segments the quota, so that rolls and drops come at once. */
 export const tiny = {
@@ -19,6 +20,20 @@ export const tiny = {
 export type StoreSettings = Partial<typeof tiny>
 
 const quiet = { level: 'fatal', format: 'json' } as const
+
+/** In the records to delete. */
+export const person = 'person-to-be-forgotten'
+
+/** The record that stays, of the message with this number. */
+export function keptRecord(number: number): string {
+  return `{"kept":${number}}`
+}
+
+/** After a deletion, before anything is started again; null when no file has a personal record. */
+export function undeletedFile(root: string): string | null {
+  const file = fileWith(root, person)
+  return file && `${file} has a deleted record`
+}
 
 /** By pipe: its seqs up to here are delivered. */
 export type Delivered = Record<string, number>
@@ -41,6 +56,10 @@ export interface Store {
   headSeq(): Promise<number>
   /** That wait to be salvaged. */
   damagedSegments(): Promise<number>
+  /** A message with the personal record and another one, whose text is returned. */
+  appendPersonal(pipeId: string, number: number): Promise<{ seq: number }>
+  /** Deletes the personal records of all pipes. */
+  erase(pipeIds: readonly string[]): Promise<void>
   /** Every message that is kept. */
   readAll(pipeId: string): Promise<StoredMessage[]>
   close(): Promise<void>
@@ -68,6 +87,13 @@ export async function openStore(
       const plain = { pipeId, msgId: v7(), receivedMs: Date.now(), recordCount: 1, body: Buffer.from(text) }
       const idempotency = key === undefined ? undefined : { key, bodyHash: 'hash' }
       return handle.appender.append({ ...plain, idempotency })
+    },
+    appendPersonal(pipeId, number) {
+      const body = Buffer.from(`{"user":"${person}","filler":"${'f'.repeat(3_000)}"}\n${keptRecord(number)}`)
+      return handle.appender.append({ pipeId, msgId: v7(), receivedMs: Date.now(), recordCount: 2, body })
+    },
+    async erase(pipeIds) {
+      await handle.erasure!.erase({ pipeIds, conditions: [{ path: ['user'], value: person }] })
     },
     reportDelivered: (seqs) =>
       feed.reportLowWatermarks(

@@ -153,6 +153,7 @@ t.test('every table is either copied or named as one that is not', async (t) => 
       parked_bodies: true,
       parked_sums: true,
       replays: true,
+      privacy_jobs: true,
       destination_drift: true,
       added_columns: true,
     },

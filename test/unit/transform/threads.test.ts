@@ -30,6 +30,18 @@ t.test('messages, and what is left of them', async (t) => {
   t.match([text(mapped), mapped?.places], ['{}\n{"a":2}', null])
 })
 
+t.test('records that were deleted from the log are left out', async (t) => {
+  const bodies = [Buffer.from('\n\n{"n":2}\n{"n":3}'), Buffer.from('\n'), Buffer.from('\n\n')]
+  const filtering = transform('record.n == 2')
+  const [some, none, noneOfTwo] = await threads.run(lane('deleted'), filtering, bodies, ever)
+  t.match([text(some), some?.places, some?.filtered, some?.failed], ['{"n":2}', [1], 2, []])
+  t.match([text(none), none?.places, none?.filtered], ['', [], 1])
+  t.match([text(noneOfTwo), noneOfTwo?.places, noneOfTwo?.filtered], ['', [], 2])
+  const mapping = transform(null, [{ op: 'drop', paths: ['n'] }])
+  const [mapped] = await threads.run(lane('deleted'), mapping, bodies, ever)
+  t.match([text(mapped), mapped?.places, mapped?.filtered], ['{}\n{}', [1, 2], 1])
+})
+
 t.test('a failure says what was applied then: the filter, or which step of the map', async (t) => {
   const map: Transform['map'] = [
     { op: 'drop', paths: ['a'] },

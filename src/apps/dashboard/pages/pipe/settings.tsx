@@ -1,5 +1,5 @@
 /** The settings of a pipe: description, senders and enrichment in one form; limits, origins; and deletion. */
-import { useState } from 'react'
+import { lazy, Suspense, useState } from 'react'
 import { useLocation } from 'wouter'
 import type { Pipe } from '../../../../contract/pipe.ts'
 import { sourceWords } from '../../../../contract/source-words.ts'
@@ -13,7 +13,7 @@ import { useChange } from '../../data/queries.ts'
 import { ConfirmDelete } from '../../ui/confirm.tsx'
 import { Button, ButtonLink } from '../../ui/controls.tsx'
 import { TextField } from '../../ui/fields.tsx'
-import { Section } from '../../ui/layout.tsx'
+import { Section, Skeleton } from '../../ui/layout.tsx'
 import { Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { WebhooksPage } from '../webhooks/webhooks.tsx'
@@ -22,8 +22,16 @@ import { LimitsForm } from './limits.tsx'
 import { Origins } from './origins.tsx'
 import { PipeForm } from './pipe-form.tsx'
 
+const SchemaPage = lazy(() => import('../schema/schema.tsx').then((m) => ({ default: m.SchemaPage })))
+
 /** `part`: the page of one part of the settings. */
 export function PipeSettingsPage({ pipeId, part }: { pipeId: string; part?: string }) {
+  if (part === 'schema')
+    return (
+      <Suspense fallback={<Skeleton />}>
+        <SchemaPage pipeId={pipeId} />
+      </Suspense>
+    )
   return part === 'webhooks' ? <WebhooksPage pipeId={pipeId} /> : <AllSettings pipeId={pipeId} />
 }
 
@@ -42,11 +50,36 @@ function Settings({ etag, ...detail }: PipeDetail & { etag: string | null }) {
       <PipeForm pipe={pipe} etag={etag} />
       <LimitsForm pipe={pipe} limits={limits} etag={etag} />
       <Origins detail={detail} />
+      <SchemaLink pipe={pipe} />
       <WebhooksLink pipe={pipe} />
       <DeletePipe detail={detail} etag={etag} />
     </>
   )
 }
+
+function SchemaLink({ pipe }: { pipe: Pipe }) {
+  const { pipe_schema: schema, pipe_schema_on_mismatch: action } = pipe
+  return (
+    <Section title="Schema of records">
+      <p>
+        {schema === null
+          ? 'The pipe accepts every JSON object. A schema checks records before they are stored, and can be proposed from records.'
+          : `Records are checked. Those that do not match are ${mismatchOutcomes[action]}.`}
+      </p>
+      <div>
+        <ButtonLink to={`/pipes/${pipe.pipe_id}/settings/schema`}>
+          {schema === null ? 'Set up a schema' : 'Show the schema'}
+        </ButtonLink>
+      </div>
+    </Section>
+  )
+}
+
+const mismatchOutcomes = {
+  reject: 'rejected with their request',
+  park: 'parked',
+  tag: 'accepted with their errors',
+} as const
 
 function WebhooksLink({ pipe }: { pipe: Pipe }) {
   const { pipe_source: source } = pipe

@@ -1,5 +1,5 @@
 /**
- * Migration 32: columns that `auto_add_columns` adds to tables. Released: never changed (the test of migrations holds its
+ * Migration 33: columns that `auto_add_columns` adds to tables. Released: never changed (the test of migrations holds its
  * hash).
  */
 import type { Transaction } from 'kysely'
