@@ -5,7 +5,7 @@
  */
 import Type, { type Static } from 'typebox'
 import { type ClientIpMode, clientIpModes } from './client-ip.ts'
-import { PipeSchema, PipeSchemaOnMismatch, PipeSchemaTagField } from './pipe-schema.ts'
+import { Mismatches, PipeSchema, PipeSchemaOnMismatch, PipeSchemaTagField } from './pipe-schema.ts'
 import {
   PipeSource,
   PipeSourceGiven,
@@ -72,6 +72,14 @@ const settable = {
   pipe_ingest_geo_accuracy_radius_field: geoField('accuracy radius in km (number)'),
   pipe_api_key_required: Type.Boolean(),
   pipe_allow_any_browser_origin: Type.Boolean(),
+  pipe_retention_hours: nullable(
+    Type.Integer({
+      minimum: 1,
+      maximum: 87_600,
+      description:
+        'Messages that are older are removed from the buffer: delivered ones, and undelivered ones, which lanes count as dropped. At most `buffer.undelivered_hours` of the daemon; null: the limits of the daemon. Not in a cluster.',
+    }),
+  ),
   pipe_source_headers: PipeSourceHeaders,
   pipe_source_raw: PipeSourceRaw,
   pipe_schema: PipeSchema,
@@ -147,6 +155,7 @@ export const pipeDefaults = {
   pipe_ingest_geo_accuracy_radius_field: null,
   pipe_api_key_required: true,
   pipe_allow_any_browser_origin: false,
+  pipe_retention_hours: null,
   pipe_source: null,
   pipe_source_headers: noHeaders,
   pipe_source_raw: false,
@@ -223,5 +232,6 @@ export const PipeUsage = Type.Object({
   blocked_lanes: count(),
   last_ingest_ts: nullable(timestamp()),
   rejected_hooks: RejectedHooks,
+  schema_mismatches: Mismatches,
 })
 export type PipeUsage = Static<typeof PipeUsage>

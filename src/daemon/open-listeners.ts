@@ -110,12 +110,13 @@ export async function openServer(
   shutdown.set('end tails', () => tails.end())
   const tableQueries = new QueryProcesses(tablesDirOf(settings.data_dir))
   shutdown.set('end queries', () => tableQueries.close())
+  const undeliveredHours = settings['buffer.undelivered_hours']
   const usersChanged = (workspaceId: string) => tails.accessChanged({ usersOf: workspaceId })
   parts.changes.subscribe(async (change) => {
     if ('apiKeyId' in change && change.isRevoked) tails.accessChanged(change)
   })
   const v1 = [
-    ...routesOf({ ...parts, passwords, serviceFacts, tableQueries, usersChanged }, log),
+    ...routesOf({ ...parts, passwords, serviceFacts, tableQueries, usersChanged, undeliveredHours }, log),
     tails.route,
     ...services,
   ]
@@ -193,7 +194,10 @@ function openDashboard(
 
 type ManagementParts = Stores &
   Accounting &
-  Pick<ManagementDeps, 'passwords' | 'serviceFacts' | 'tableQueries' | 'testAlert' | 'usersChanged'> & {
+  Pick<
+    ManagementDeps,
+    'passwords' | 'serviceFacts' | 'tableQueries' | 'testAlert' | 'usersChanged' | 'undeliveredHours'
+  > & {
     privacy: PrivacyRunner | null
   }
 
@@ -216,6 +220,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     isPrivateDenied: () => isPrivateDenied(egress),
     usersChanged: parts.usersChanged,
     now: parts.now,
+    undeliveredHours: parts.undeliveredHours,
     privacyChanged: (jobId) => parts.privacy?.changed(jobId),
     cluster: cluster && (() => cluster.view.facts()),
     pendingUsage: () => usage.pending(),
@@ -249,6 +254,7 @@ export async function openMetricsServer(
     httpEngine,
     certificates,
     followsCrash,
+    privacy,
   }: Stores &
     Accounting & {
       bodyMemory: BodyMemory
@@ -256,6 +262,7 @@ export async function openMetricsServer(
       httpEngine: string
       certificates: readonly ListenerCertificate[]
       followsCrash: boolean
+      privacy: PrivacyRunner | null
     },
   { origins, log, shutdown }: StartContext,
 ): Promise<MetricsServer | null> {
@@ -272,6 +279,7 @@ export async function openMetricsServer(
     listen,
     {
       followsCrash,
+      privacy,
       certificates,
       build: { version: version(), node: process.versions.node, http_engine: httpEngine },
       limits: {

@@ -55,6 +55,8 @@ export interface LaneTrouble {
   parkedRecords: number
   /** Time at which the oldest undelivered message was received; null when there is none, or ages were not requested. */
   oldestPendingMs: number | null
+  /** The limit of the pipe (`pipe_retention_hours`). Null or undefined: that of the daemon. */
+  retentionHours?: number | null
   /** Keys of records that no column takes. Null: not known yet. Undefined: the node has an earlier version. */
   unmapped?: UnmappedKeys | null
   /** Why `auto_add_columns` has not added columns; null: nothing has failed. */

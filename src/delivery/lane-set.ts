@@ -184,6 +184,11 @@ export class LaneSet {
     return Math.max(this.#pipes.get(pipeId)?.committedSeq ?? 0, this.#heads.pipes.get(pipeId) ?? 0)
   }
 
+  /** See `PipeLanes`. Null for a pipe that is not owned. */
+  retentionHours(pipeId: string): number | null {
+    return this.#pipes.get(pipeId)?.retentionHours ?? null
+  }
+
   /** Metadata of this pipe changed. A new pipe gets its owner first. */
   async refresh(pipeId: string): Promise<void> {
     await this.#options.ownership.changed(pipeId)

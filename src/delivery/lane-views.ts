@@ -111,7 +111,8 @@ export async function troublesOf(
       row.droppedMessages > 0 ||
       lane.parked.rows > 0 ||
       (unmapped?.keys ?? 0) > 0
-    const isAged = withAges && !isIdle
+    const retentionHours = lanes.retentionHours(spec.pipeId)
+    const isAged = (withAges || retentionHours !== null) && !isIdle
     if (!isInTrouble && !isAged && !wanted.has(spec.destinationId)) continue
     found.push({
       // Written as one literal: spreads take 120 ms instead of 3 ms for 10,000 lanes.
@@ -125,6 +126,7 @@ export async function troublesOf(
       droppedMessages: row.droppedMessages,
       parkedRecords: lane.parked.rows,
       oldestPendingMs: isAged ? await oldestPendingMs(lane) : null,
+      retentionHours,
       unmapped,
       columnFailure,
     })

@@ -19,6 +19,7 @@
  * read; the set closes all lanes. None of these adds a lane. A lane that is being opened while the pipe is lost detects
  * it at its first step, because its epoch is no longer valid.
  */
+import type { LowWatermark } from '../log/buffer.ts'
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import { LaneOwnershipLostError, type LaneSpec, type PipeLanes } from '../metadata/lane-state.ts'
 import type { Logger } from '../platform/log.ts'
@@ -74,6 +75,11 @@ export class OwnedPipe {
   /** The newest message reported by the feed; 0 when there was none since the pipe is owned. */
   get committedSeq(): number {
     return this.#committedSeq
+  }
+
+  /** See `PipeLanes`. */
+  get retentionHours(): number | null {
+    return this.#wanted?.retentionHours ?? null
   }
 
   lanes(): Lane[] {
@@ -138,11 +144,12 @@ export class OwnedPipe {
    * The smallest saved cursor, for retention; 0 without lanes. Null while it is unknown: a lane is missing, or another
    * owner has the pipe and can have added destinations or rewound a lane.
    */
-  lowWatermark(): { workspaceId: string; seq: number } | null {
+  lowWatermark(): Omit<LowWatermark, 'pipeId'> | null {
     if (this.#wanted === null || this.#epoch === null || !this.isComplete) return null
     if (!this.#deps.ownership.holds(this.pipeId, this.#epoch)) return null
+    const { workspaceId, retentionHours } = this.#wanted
     const cursors = this.lanes().map((lane) => lane.savedCursorSeq)
-    return { workspaceId: this.#wanted.workspaceId, seq: cursors.length === 0 ? 0 : Math.min(...cursors) }
+    return { workspaceId, seq: cursors.length === 0 ? 0 : Math.min(...cursors), retentionHours }
   }
 
   /**

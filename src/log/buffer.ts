@@ -294,6 +294,8 @@ export interface LowWatermark {
    * lane.
    */
   seq: number
+  /** Messages of the pipe that are older are dropped, delivered or not. Null: the limits of the buffer. */
+  retentionHours: number | null
 }
 
 /** The messages between the writer and delivery, in both directions. Any thread may open one. */

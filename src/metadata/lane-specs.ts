@@ -62,7 +62,7 @@ export function laneSource(db: Connection, sealer: Sealer): LaneSource {
 async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null): Promise<PipeLanes[]> {
   let pipeQuery = trx
     .selectFrom('pipes')
-    .select(['pipe_id', 'workspace_id', 'pipe_name', 'pipe_ingest_ts_field'])
+    .select(['pipe_id', 'workspace_id', 'pipe_name', 'pipe_ingest_ts_field', 'pipe_retention_hours'])
     .orderBy('workspace_id')
     .orderBy('creation_order')
   let destinationQuery = trx
@@ -112,6 +112,7 @@ async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null)
   return pipes.map((pipe) => ({
     pipeId: pipe.pipe_id,
     workspaceId: pipe.workspace_id,
+    retentionHours: pipe.pipe_retention_hours,
     lanes: result.get(pipe.pipe_id)?.lanes ?? [],
   }))
 }

@@ -50,6 +50,8 @@ export interface FlushLimits {
 export interface PipeLanes {
   pipeId: string
   workspaceId: string
+  /** Messages that are older are dropped. Null: the limits of the daemon. */
+  retentionHours: number | null
   lanes: LaneSpec[]
 }
 

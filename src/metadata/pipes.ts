@@ -165,7 +165,7 @@ function newRow(
     pipe_source: pipe.pipe_source && sealedSource(sealer, pipe.pipe_source, { pipeId, stored: null, nowMs }),
     pipe_source_headers: JSON.stringify(pipe.pipe_source_headers),
     pipe_source_raw: toFlag(pipe.pipe_source_raw),
-    pipe_retention_hours: null,
+    pipe_retention_hours: pipe.pipe_retention_hours,
     pipe_schema: pipe.pipe_schema && JSON.stringify(pipe.pipe_schema),
     pipe_schema_on_mismatch: pipe.pipe_schema_on_mismatch,
     pipe_schema_tag_field: pipe.pipe_schema_tag_field,
@@ -198,6 +198,7 @@ function changedColumns(
   for (const key of textKeys) if (change[key] !== undefined) columns[key] = change[key]
   for (const key of geoFieldKeys) if (change[key] !== undefined) columns[key] = change[key]
   if (change.pipe_status !== undefined) columns.pipe_status = change.pipe_status
+  if (change.pipe_retention_hours !== undefined) columns.pipe_retention_hours = change.pipe_retention_hours
   if (change.pipe_client_ip !== undefined) columns.pipe_client_ip = change.pipe_client_ip
   if (change.pipe_source_headers !== undefined)
     columns.pipe_source_headers = JSON.stringify(change.pipe_source_headers)
@@ -236,6 +237,7 @@ export function decodePipe(row: Omit<PipeRow, 'creation_order'>): Pipe {
     ...geoFieldsOf(row),
     pipe_api_key_required: row.pipe_api_key_required === 1,
     pipe_allow_any_browser_origin: row.pipe_allow_any_browser_origin === 1,
+    pipe_retention_hours: row.pipe_retention_hours,
     pipe_source: shownSource(row.pipe_source),
     pipe_source_headers: JSON.parse(row.pipe_source_headers),
     pipe_source_raw: row.pipe_source_raw === 1,

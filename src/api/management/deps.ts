@@ -52,6 +52,8 @@ export interface ManagementDeps {
   ) => Promise<{ ok: boolean; status: number | null; message: string }>
   /** A job on personal data was created or cancelled. Not called in a cluster. */
   privacyChanged: (jobId: string) => void
+  /** `buffer.undelivered_hours`. */
+  undeliveredHours: number
   /** Null on a single machine. */
   cluster: (() => Promise<ClusterFacts>) | null
   /** The counts of ingest that are not stored in metadata yet. Without it, only the roll-ups are shown. */

@@ -23,8 +23,19 @@ import { usageByPipe } from './usage.ts'
 
 type Deps = Pick<
   ManagementDeps,
-  'metadata' | 'laneViews' | 'trials' | 'changes' | 'now' | 'pendingUsage' | 'isPrivateDenied'
+  | 'metadata'
+  | 'laneViews'
+  | 'trials'
+  | 'changes'
+  | 'now'
+  | 'pendingUsage'
+  | 'isPrivateDenied'
+  | 'undeliveredHours'
+  | 'cluster'
 >
+
+type Service = Pick<Deps, 'cluster' | 'undeliveredHours'>
+type PipeKeeps = Pick<Pipe, 'pipe_client_ip' | 'pipe_source_headers' | 'pipe_retention_hours'>
 
 export function pipeUseCases(deps: Deps) {
   const { metadata, laneViews, trials, changes } = deps
@@ -44,7 +55,7 @@ export function pipeUseCases(deps: Deps) {
       const pipe = { ...pipeDefaults, ...given, pipe_status: 'active' as const }
       pipe.pipe_source_headers = sourceHeaders(pipe.pipe_source_headers)
       throwIfErrors({ ...collidingTargets(pipe), ...(await schemaFaults(body)) })
-      requireNoAddress(pipe)
+      requireKept(pipe, null, deps)
       const made = givenSource ? newSource(givenSource, null) : null
       requireNoSignature(pipe.pipe_source_headers, made?.source.settings.header)
       const { pipe_id } = await metadata.pipes.create(workspaceId, {
@@ -78,7 +89,7 @@ export function pipeUseCases(deps: Deps) {
       let token: string | null = null
       throwIfErrors(await schemaFaults(body))
       const pipe = await metadata.pipes.update({ workspaceId, pipeId: path.pipe_id }, (current) => {
-        const { pipe_source: given, ...change } = pipeChange(current, body)
+        const { pipe_source: given, ...change } = pipeChange(current, body, deps)
         // The transaction can run again: the token of the last time is the stored one.
         token = null
         if (given === null) return { ...change, pipe_source: null }
@@ -159,7 +170,7 @@ export function pipeSettingUseCases({ metadata, changes }: Pick<ManagementDeps, 
  * Applies a PATCH to the stored pipe. A read-only field can be sent back with the value that GET showed
  * (docs/dev/contract.md#request-bodies).
  */
-function pipeChange(current: Pipe, body: PipePatch): PipeUpdate {
+function pipeChange(current: Pipe, body: PipePatch, service: Service): PipeUpdate {
   const change = { ...body }
   const errors: FieldErrors = {}
   for (const key of readOnlyPipeFields) {
@@ -170,8 +181,30 @@ function pipeChange(current: Pipe, body: PipePatch): PipeUpdate {
   if (change.pipe_source_headers !== undefined)
     change.pipe_source_headers = sourceHeaders(change.pipe_source_headers)
   throwIfErrors(collidingTargets({ ...current, ...change }))
-  requireNoAddress({ ...current, ...change })
+  requireKept({ ...current, ...change }, current, service)
   return change
+}
+
+/** Checks how much is kept of a pipe, and for how long. `current`: the pipe before the change; null: it is new. */
+function requireKept(pipe: PipeKeeps, current: PipeKeeps | null, service: Service): void {
+  requireNoAddress(pipe)
+  // A limit that is sent back unchanged is accepted, even if the setting of the daemon is lower by now.
+  const { pipe_retention_hours: hours } = pipe
+  if (hours !== (current?.pipe_retention_hours ?? null)) requireRetention(hours, service)
+}
+
+/** The buffer of a cluster is one stream, which has one retention. */
+function requireRetention(hours: number | null, { cluster, undeliveredHours }: Service): void {
+  if (hours === null) return
+  if (cluster !== null)
+    throw validationError({
+      pipe_retention_hours:
+        'must be null in a cluster: its buffer keeps the messages of all pipes for buffer.undelivered_hours',
+    })
+  if (hours > undeliveredHours)
+    throw validationError({
+      pipe_retention_hours: `must be at most ${undeliveredHours}, which is buffer.undelivered_hours: no message is kept longer than that`,
+    })
 }
 
 function shownToken(token: string | null | undefined): { pipe_source_token?: string } {
@@ -181,8 +214,8 @@ function shownToken(token: string | null | undefined): { pipe_source_token?: str
 /** Patterns are verified by the engine that runs them. It is loaded with the first schema. */
 async function schemaFaults(body: Pick<PipeUpdate, 'pipe_schema'>): Promise<FieldErrors> {
   if (body.pipe_schema == null) return {}
-  const { patternFault } = await import('../../ingest/schema/linear-pattern.ts')
-  return schemaErrors(body, patternFault)
+  const { patternVerifier } = await import('../../ingest/schema/linear-pattern.ts')
+  return schemaErrors(body, patternVerifier())
 }
 
 function tagFieldOf({

@@ -83,6 +83,7 @@ interface Places {
 function planView({ plan, ...places }: Places & { plan: MovePlan }): View {
   const seconds = estimatedSeconds(plan)
   return viewOf({ ...places, is_dry_run: true, ...countsOf(plan), estimated_seconds: seconds }, [
+    ...retentionRows(plan),
     ['estimated', `about ${duration(seconds)}`],
   ])
 }
@@ -91,6 +92,7 @@ function reportView({ report, ...places }: Places & { report: MoveReport }): Vie
   const { missingMessages, wasDone } = report
   const facts = { missing_messages: missingMessages, was_done: wasDone }
   return viewOf({ ...places, is_dry_run: false, ...countsOf(report), ...facts }, [
+    ...retentionRows(report),
     ...(missingMessages > 0
       ? [['missing', `${counted(missingMessages, 'message')}, damaged or lost before: lanes count them`]]
       : []),
@@ -98,8 +100,19 @@ function reportView({ report, ...places }: Places & { report: MoveReport }): Vie
   ])
 }
 
-function countsOf({ pipes, lanes, parked, messages, records, bytes: size }: MovePlan) {
-  return { pipes, lanes, parked, messages, records, bytes: size }
+function retentionRows({ pipesWithRetention }: MovePlan): string[][] {
+  if (pipesWithRetention === 0) return []
+  const text =
+    'pipe_retention_hours is removed, because the buffer of a cluster has one retention for all pipes'
+  return [['retention', `${counted(pipesWithRetention, 'pipe')}: ${text}`]]
+}
+
+function countsOf({ pipes, pipesWithRetention, lanes, parked, messages, records, bytes: size }: MovePlan) {
+  return {
+    pipes,
+    pipes_with_retention: pipesWithRetention,
+    ...{ lanes, parked, messages, records, bytes: size },
+  }
 }
 
 type Counts = ReturnType<typeof countsOf>

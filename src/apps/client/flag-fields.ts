@@ -80,7 +80,7 @@ export const pipeFlags = [
     field: 'pipe_client_ip',
     takes: clientIpModes,
     value: 'mode',
-    help: 'what is kept of client addresses: `full` (default), `truncated` to /24 (IPv4) or /48 (IPv6), or `none`',
+    help: 'client addresses in records',
   },
   {
     flag: 'key-required',
@@ -95,6 +95,14 @@ export const pipeFlags = [
     takes: 'switch',
     help: 'accept browser requests from every origin',
     off: 'only from the allowed origins',
+  },
+  {
+    flag: 'retention-hours',
+    field: 'pipe_retention_hours',
+    takes: 'count',
+    value: 'hours',
+    none: 'default',
+    help: 'remove messages at this age; `default`: limits of the daemon',
   },
   {
     flag: 'source-raw',

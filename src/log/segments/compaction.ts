@@ -3,6 +3,10 @@
  * what others have delivered. It removes the oldest messages of each pipe, up to the pipe's low watermark. The pipe's
  * base position moves there, so running totals, cursors and marks stay valid.
  *
+ * In the same way it removes all messages of a pipe in a segment that are older than the pipe's own limit, delivered or
+ * not (pipe-ages.ts). Readers then find the pipe's earliest position behind them, as after a dropped segment: a lane
+ * before it counts the messages as dropped and moves its cursor there. The table below holds for both.
+ *
  * It runs in slices between frames, on the writer's thread: only one thread changes files, so a segment cannot be
  * dropped and compacted at the same time, and a commit waits for at most one slice. Each slice is an fsynced
  * transaction, so there is no large fsync at the end. (A separate thread would not be faster: both wait for the same
@@ -27,8 +31,17 @@
  *
  * A start does not continue a partial copy. The copy is written without a journal, which would double the writes on a
  * slow, full disk. So a crash within a slice can leave any page torn, and verifying every row costs as much as copying
- * it. The copy would also be outdated, because lanes have moved on. At most half a segment is copied again, and nothing
- * waits for it (`slicesAtOnce` in space-keeper.ts).
+ * it. The copy would also be outdated, because lanes have moved on. At most one segment is copied again, and nothing
+ * waits for it (`slicesAtOnce` in space-keeper.ts). A start knows the limits of pipes only when delivery has reported
+ * them. Until then messages that are too old stay, and lanes can still deliver them.
+ *
+ *   a lane of the pipe, when its undelivered messages are removed   found after a crash right after it
+ *   before step 4                                                   the messages: delivered, or removed again
+ *   4 the new generation has its name                               the lane's saved cursor is before the pipe's earliest
+ *                                                                   position: it counts them as dropped when it starts
+ *   the lane has read the messages before, and delivers them        saved as delivered, or sent again under the same
+ *                                                                   identity if they are still kept; else counted as dropped
+ *   the lane has saved cursor and count in one transaction          counted once
  */
 import assert from 'node:assert'
 import path from 'node:path'

@@ -8,11 +8,15 @@
  *   mostly       more than half of it is delivered: compacted, for the same three reasons. So undelivered messages never
  *   delivered    keep more than about twice their own space.
  *
+ *   pipe_age     messages of a pipe are older than the pipe's own limit (pipe-ages.ts): compacted without them, or dropped
+ *                if nothing else is in it.
+ *
  * Before delivery's first report the positions of the lanes are unknown, and nothing is dropped.
  */
 import { hourMs } from '../../platform/quantities.ts'
 import type { LowWatermark } from '../buffer.ts'
 import { onDisk } from './layout.ts'
+import { PipeAges } from './pipe-ages.ts'
 import type { PipeFacts, SegmentFacts } from './segment-facts.ts'
 
 /** Compaction is not worthwhile below this. */
@@ -30,20 +34,25 @@ export interface RetentionLimits {
  */
 export class LowWatermarks {
   readonly #pipes = new Map<string, { seq: number; workspaceId: string | null }>()
+  readonly #retentionHours = new Map<string, number>()
   /** Deleted pipes without messages in the log when the newest segment was started. */
   #gone = new Set<string>()
   #isReported = false
 
   report(watermarks: readonly LowWatermark[]): void {
     this.#isReported = true
-    for (const { pipeId, workspaceId, seq } of watermarks) {
-      if (!this.isDeleted(pipeId)) this.#pipes.set(pipeId, { seq, workspaceId })
+    for (const { pipeId, workspaceId, seq, retentionHours } of watermarks) {
+      if (this.isDeleted(pipeId)) continue
+      this.#pipes.set(pipeId, { seq, workspaceId })
+      if (retentionHours === null) this.#retentionHours.delete(pipeId)
+      else this.#retentionHours.set(pipeId, retentionHours)
     }
   }
 
   /** Final: pipe ids are never reused. */
   pipeDeleted(pipeId: string): void {
     this.#pipes.set(pipeId, { seq: Number.POSITIVE_INFINITY, workspaceId: null })
+    this.#retentionHours.delete(pipeId)
   }
 
   /**
@@ -71,13 +80,18 @@ export class LowWatermarks {
     return this.#pipes.get(pipeId)?.seq ?? 0
   }
 
+  /** The pipes with a limit of their own. */
+  get retentionHours(): ReadonlyMap<string, number> {
+    return this.#retentionHours
+  }
+
   /** The workspaces of all existing pipes, as far as they were reported. */
   *workspaces(): Generator<[pipeId: string, workspaceId: string]> {
     for (const [pipeId, { workspaceId }] of this.#pipes) if (workspaceId !== null) yield [pipeId, workspaceId]
   }
 }
 
-export type ReclaimReason = 'age' | 'delivered_age' | 'delivered_size' | 'space'
+export type ReclaimReason = 'age' | 'delivered_age' | 'delivered_size' | 'space' | 'pipe_age'
 
 export interface Reclaim {
   kind: 'drop' | 'compact'
@@ -85,6 +99,10 @@ export interface Reclaim {
   reason: ReclaimReason
   /** The approximate number of bytes it frees. */
   bytes: number
+  /** Messages of the pipe up to this seq are removed; Infinity for a deleted pipe. */
+  removedThrough(pipeId: string): number
+  /** The pipes whose messages in the segment are too old. */
+  expired: ReadonlySet<string>
 }
 
 export interface RetentionState {
@@ -112,10 +130,14 @@ function planExpired({ segments, watermarks, clockMs }: RetentionState, limits: 
   for (const segment of segments) {
     if (!isOlder(segment, limits.undeliveredHours, clockMs)) break
     const reason = isDelivered(segment, watermarks) ? 'delivered_age' : 'age'
-    plan.push({ kind: 'drop', firstSeq: segment.firstSeq, reason, bytes: segment.bytes })
+    const { firstSeq, bytes } = segment
+    plan.push({ kind: 'drop', firstSeq, reason, bytes, removedThrough: everything, expired: noPipes })
   }
   return plan
 }
+
+const everything = () => Number.POSITIVE_INFINITY
+const noPipes: ReadonlySet<string> = new Set()
 
 function planDelivered(state: RetentionState, limits: RetentionLimits): Reclaim[] {
   const { segments, watermarks, clockMs, neededBytes, lookUp } = state
@@ -127,19 +149,49 @@ function planDelivered(state: RetentionState, limits: RetentionLimits): Reclaim[
     if (historyBytes > limits.deliveredMaxBytes) return 'delivered_size'
     return freedBytes < neededBytes ? 'space' : null
   }
+  const ages = new PipeAges(watermarks.retentionHours, clockMs)
   for (const segment of segments) {
+    const expired = ages.expiredIn(segment)
     const reason = reasonFor(segment)
-    if (reason === null) continue
     const known = reclaimableBytes(segment, watermarks)
-    if (known === 0 && mayBeReclaimable(segment, watermarks)) lookUp(segment)
-    const bytes = reclaimableBytes(segment, watermarks)
-    if (bytes === 0) continue
-    const kind = isDelivered(segment, watermarks) ? 'drop' : 'compact'
-    plan.push({ kind, firstSeq: segment.firstSeq, reason, bytes })
-    freedBytes += bytes
-    historyBytes -= known
+    if (reason !== null && known === 0 && mayBeReclaimable(segment, watermarks)) lookUp(segment)
+    const bytes = reason === null ? 0 : reclaimableBytes(segment, watermarks)
+    if (bytes === 0 && expired.size === 0) continue
+    const reclaim = reclaimOf(segment, { watermarks, expired, reason })
+    plan.push(reclaim)
+    freedBytes += reclaim.bytes
+    if (reason !== null) historyBytes -= known
   }
   return plan
+}
+
+/** `reason`: why delivered messages are removed; null: they are kept, and only expired ones are removed. */
+function reclaimOf(
+  segment: SegmentFacts,
+  {
+    watermarks,
+    expired,
+    reason,
+  }: { watermarks: LowWatermarks; expired: ReadonlySet<string>; reason: ReclaimReason | null },
+): Reclaim {
+  const { firstSeq, pipes } = segment
+  const removedThrough = (pipeId: string) => {
+    if (watermarks.isDeleted(pipeId)) return Number.POSITIVE_INFINITY
+    const deliveredSeq = reason === null ? 0 : watermarks.of(pipeId)
+    return expired.has(pipeId) ? Math.max(deliveredSeq, pipes.get(pipeId)?.lastSeq ?? 0) : deliveredSeq
+  }
+  let isAll = true
+  let keptBytes = 0
+  let allBytes = 0
+  for (const [pipeId, facts] of pipes) {
+    const isRemoved = removedThrough(pipeId) >= facts.lastSeq
+    isAll &&= isRemoved
+    if (!isRemoved) keptBytes += onDisk(reason === null ? facts : undelivered(facts, watermarks.of(pipeId)))
+    allBytes += onDisk(facts)
+  }
+  const bytes = isAll ? segment.bytes : Math.floor(segment.bytes * (1 - keptBytes / allBytes))
+  const kind = isAll ? 'drop' : 'compact'
+  return { kind, firstSeq, reason: reason ?? 'pipe_age', bytes, removedThrough, expired }
 }
 
 function isOlder(segment: SegmentFacts, hours: number, clockMs: number): boolean {

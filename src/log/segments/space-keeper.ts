@@ -246,19 +246,19 @@ export class SpaceKeeper {
   }
 
   #startCompaction(plan: readonly Reclaim[]): void {
-    const reclaim = plan.find(({ kind, firstSeq }) => {
+    const possible = plan.filter(({ kind, firstSeq }) => {
       if (this.#deps.damaged.has(firstSeq)) return false
       return kind === 'compact' && (this.#uncompactableUntil.get(firstSeq) ?? 0) <= this.#deps.clock()
     })
-    if (reclaim === undefined) return
+    // A compaction for the age of a pipe can keep almost all of a segment. Those that free more space come first.
+    const reclaim = possible.find(({ expired }) => expired.size === 0) ?? possible[0]
+    if (reclaim === undefined || !this.#hasSpaceFor(reclaim)) return
     const { firstSeq } = reclaim
     if (!this.#deps.segments.sealed.has(firstSeq) && !this.#deps.roll()) return
     try {
       // Keys outlive their messages, so they must be durable first.
       if (!this.#deps.keys.flush(this.#deps.segments.headSeq, this.#deps.clock())) return
-      this.#compaction = this.#deps.segments.startCompaction(firstSeq, (pipeId) =>
-        this.#deps.watermarks.of(pipeId),
-      )
+      this.#compaction = this.#deps.segments.startCompaction(firstSeq, reclaim.removedThrough)
       this.#logReclaim(reclaim)
     } catch (error) {
       this.#onCompactionFailed(
@@ -266,6 +266,21 @@ export class SpaceKeeper {
         error,
       )
     }
+  }
+
+  /**
+   * The copy of a compaction for the age of a pipe can be as large as the segment: it must not use up the free space that
+   * appends need. Other compactions keep less than half of a segment.
+   */
+  #hasSpaceFor({ reason, firstSeq, bytes, expired }: Reclaim): boolean {
+    if (expired.size === 0) return true
+    const segment = this.#deps.segments.facts().find((one) => one.firstSeq === firstSeq)
+    const copyBytes = Math.max(0, (segment?.bytes ?? 0) - bytes)
+    if (this.#freeBytes - copyBytes >= this.#spec.minFreeBytes) return true
+    this.#uncompactableUntil.set(firstSeq, this.#deps.clock() + compactionRetryMs)
+    const fields = { first_seq: firstSeq, reason, copy_bytes: copyBytes, free_bytes: this.#freeBytes }
+    this.#log.warn(fields, 'buffer.compaction_delayed')
+    return false
   }
 
   /** The first deletion that waits becomes the current compaction. */
@@ -351,8 +366,9 @@ export class SpaceKeeper {
     }
   }
 
-  #logReclaim({ kind, firstSeq, reason }: Reclaim): void {
-    const facts = this.#deps.segments.facts().find((segment) => segment.firstSeq === firstSeq)
+  #logReclaim({ kind, firstSeq, reason, expired }: Reclaim): void {
+    const { segments, watermarks } = this.#deps
+    const facts = segments.facts().find((segment) => segment.firstSeq === firstSeq)
     const pipes = [...(facts?.pipes ?? [])]
     const fields = {
       first_seq: firstSeq,
@@ -361,10 +377,14 @@ export class SpaceKeeper {
       messages: pipes.reduce((sum, [, { messages }]) => sum + messages, 0),
       pipes: Object.fromEntries(pipes.slice(0, 20).map(([pipeId, { messages }]) => [pipeId, messages])),
       pipes_count: pipes.length,
+      ...(expired.size === 0 ? {} : { expired_pipes: [...expired].slice(0, 20) }),
     }
     const event = kind === 'drop' ? 'buffer.segment_dropped' : 'buffer.segment_compacting'
-    // Only `age` can drop messages that a lane has not delivered.
-    if (reason === 'age') this.#log.warn(fields, event)
+    const isLate = pipes.some(
+      ([pipeId, { lastSeq }]) => expired.has(pipeId) && watermarks.of(pipeId) < lastSeq,
+    )
+    // Only the age of messages can remove those that a lane has not delivered.
+    if (reason === 'age' || isLate) this.#log.warn(fields, event)
     else this.#log.info(fields, event)
   }
 }

@@ -126,6 +126,16 @@ export class MoveStore {
     return rows.map((row) => ({ pipeId: row.pipe_id, workspaceId: row.workspace_id }))
   }
 
+  /** The number of pipes with a retention of their own, which the copy in a cluster does not have. */
+  async pipesWithRetention(): Promise<number> {
+    const rows = await this.#db
+      .selectFrom('pipes')
+      .select('pipe_id')
+      .where('pipe_retention_hours', 'is not', null)
+      .execute()
+    return rows.length
+  }
+
   async lanes(pipeId: string): Promise<MovedLane[]> {
     const rows = await this.#db
       .selectFrom('lanes')
@@ -273,6 +283,9 @@ function rowRule(
         rules.history(row as unknown as LaneHistoryRow, pipeOf(row as unknown as LaneHistoryRow))
     case 'parked':
       return (row) => rules.parked(row as unknown as ParkedRow, pipeOf(row as unknown as ParkedRow))
+    case 'pipes':
+      // The stream of a cluster has one retention for all pipes.
+      return (row) => ({ ...row, pipe_retention_hours: null })
     default:
       return (row) => row
   }

@@ -49,6 +49,8 @@ export interface Sides {
 /** The amount of data to move. */
 export interface MovePlan {
   pipes: number
+  /** Pipes whose `pipe_retention_hours` is removed: a cluster has one retention for all. */
+  pipesWithRetention: number
   lanes: number
   parked: number
   messages: number
@@ -207,7 +209,8 @@ async function countAll(store: MoveStore, reader: BufferReader): Promise<MovePla
     for (const name of ['messages', 'records', 'bytes'] as const) sum[name] += kept[name]
   }
   const rows = { lanes: await store.count('lanes'), parked: await store.count('parked') }
-  return { pipes: pipes.length, ...rows, ...sum }
+  const pipesWithRetention = await store.pipesWithRetention()
+  return { pipes: pipes.length, pipesWithRetention, ...rows, ...sum }
 }
 
 /** A message in a frame has a header of 96 bytes, and the frame has its own. */

@@ -5,7 +5,7 @@ import type { LaneFailure } from '../../delivery/delivery.ts'
 import type { DeliveryFault } from '../../destinations/driver.ts'
 import { cleanText, cutToCharacters } from '../../destinations/error-text.ts'
 import { counted, duration } from '../../platform/quantities.ts'
-import type { AlertFact } from './rules.ts'
+import { type AlertFact, droppedAfterMs } from './rules.ts'
 
 export interface Named {
   id: string
@@ -134,7 +134,7 @@ function details(fact: AlertFact, undeliveredMs: number): Partial<StandardAlert>
     case 'retention.near':
       return {
         oldest_pending_ts: isoTime(fact.oldestPendingMs),
-        dropped_after_hours: undeliveredMs / 3_600_000,
+        dropped_after_hours: droppedAfterMs(fact.lane, undeliveredMs) / 3_600_000,
       }
     case 'lane.drift':
       return { count: fact.unmapped.keys, keys: fact.unmapped.names.map(shownKey) }
@@ -164,7 +164,7 @@ function sentence(fact: AlertFact, where: string, nowMs: number, undeliveredMs: 
     case 'messages.dropped':
       return `${where}: ${counted(fact.count, 'message')} lost before delivery.`
     case 'retention.near':
-      return `${where}: the oldest message has waited for ${ago(fact.oldestPendingMs)} and is dropped after ${duration(undeliveredMs / 1_000)}.`
+      return `${where}: the oldest message has waited for ${ago(fact.oldestPendingMs)} and is dropped after ${duration(droppedAfterMs(fact.lane, undeliveredMs) / 1_000)}.`
     case 'lane.drift':
       return `${where}: ${driftSentence(fact.unmapped)}`
     case 'columns.not_added':

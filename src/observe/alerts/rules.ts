@@ -7,7 +7,7 @@ import type { ColumnFailure, UnmappedKeys } from '../../contract/drift.ts'
 import { isFailing } from '../../contract/state-words.ts'
 import type { LaneTrouble } from '../../delivery/delivery.ts'
 import type { AlertMark } from '../../metadata/alert-store.ts'
-import { minuteMs } from '../../platform/quantities.ts'
+import { hourMs, minuteMs } from '../../platform/quantities.ts'
 import { DraftMarks, type Marks } from './marks.ts'
 
 /** The facts of an alert, before its text is written. */
@@ -95,7 +95,8 @@ function* laneAlerts(
   )
   const { oldestPendingMs } = lane
   const holds =
-    oldestPendingMs !== null && check.nowMs - oldestPendingMs > nearRetention * check.undeliveredMs
+    oldestPendingMs !== null &&
+    check.nowMs - oldestPendingMs > nearRetention * droppedAfterMs(lane, check.undeliveredMs)
   const isWanted = events.has('retention.near')
   const near = draft.checkCondition(lane.destinationId, 'retention.near', {
     holds: holds && isWanted,
@@ -126,6 +127,11 @@ function* driftAlerts(
   })
   if (failed !== null && failure !== null)
     yield { type: 'columns.not_added', lane, failure, heldBack: failed }
+}
+
+/** Undelivered messages of the lane's pipe are dropped at this age. */
+export function droppedAfterMs({ retentionHours }: LaneTrouble, undeliveredMs: number): number {
+  return Math.min(undeliveredMs, (retentionHours ?? Number.POSITIVE_INFINITY) * hourMs)
 }
 
 function* failureAlerts(

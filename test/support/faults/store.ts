@@ -97,7 +97,9 @@ export async function openStore(
     },
     reportDelivered: (seqs) =>
       feed.reportLowWatermarks(
-        Object.entries(seqs).map(([pipeId, seq]) => ({ pipeId, workspaceId: 'workspace', seq })),
+        Object.entries(seqs).map(([pipeId, seq]) => {
+          return { pipeId, workspaceId: 'workspace', seq, retentionHours: null }
+        }),
       ),
     headSeq: () => handle.headSeq(),
     damagedSegments: async () => (await handle.status()).damagedSegments,

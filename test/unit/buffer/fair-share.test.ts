@@ -121,8 +121,8 @@ t.test('a workspace with many pipes gets no more than its share either', async (
   const ofTwo = newPipeId()
   const watermarks = new LowWatermarks()
   watermarks.report([
-    ...ofOne.map((pipeId) => ({ pipeId, workspaceId: one, seq: 0 })),
-    { pipeId: ofTwo, workspaceId: two, seq: 0 },
+    ...ofOne.map((pipeId) => ({ pipeId, workspaceId: one, seq: 0, retentionHours: null })),
+    { pipeId: ofTwo, workspaceId: two, seq: 0, retentionHours: null },
   ])
   let share = new FairShare(1_000, new Map(ofOne.map((pipeId) => [pipeId, 124])), watermarks.workspaces())
   t.ok(share.take(ofOne[0]!, 10), '496 of 500, and no pipe over 200')

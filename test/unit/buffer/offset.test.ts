@@ -102,10 +102,13 @@ t.test('so do look-up and feed', async (t) => {
   wrapped.onCommitted((pipes) => heard.push(...pipes))
   t.same(heard, [['p', base + 3]])
   wrapped.reportLowWatermarks([
-    { pipeId: 'p', workspaceId: 'w', seq: base + 2 },
-    { pipeId: 'q', workspaceId: 'w', seq: 0 },
+    { pipeId: 'p', workspaceId: 'w', seq: base + 2, retentionHours: 1 },
+    { pipeId: 'q', workspaceId: 'w', seq: 0, retentionHours: null },
   ])
-  t.match(reported, [{ seq: 2 }, { seq: 0 }])
+  t.match(reported, [
+    { seq: 2, retentionHours: 1 },
+    { seq: 0, retentionHours: null },
+  ])
 })
 
 t.test('the base is what the epoch says', async (t) => {

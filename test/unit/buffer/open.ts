@@ -92,7 +92,11 @@ export const newPipeId = () => v4()
 export const workspaceId = v4()
 
 /** Everything up to the given seq is delivered. */
-export const watermark = (pipeId: string, seq: number): LowWatermark => ({ pipeId, workspaceId, seq })
+export const watermark = (
+  pipeId: string,
+  seq: number,
+  retentionHours: number | null = null,
+): LowWatermark => ({ pipeId, workspaceId, seq, retentionHours })
 
 export const idempotent = (key: string, bodyHash = 'hash') => ({ idempotency: { key, bodyHash } })
 

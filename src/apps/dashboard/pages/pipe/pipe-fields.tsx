@@ -46,6 +46,7 @@ export const senderDefaults: PipeFields = {
   pipe_ingest_geo_accuracy_radius_field: null,
   pipe_api_key_required: true,
   pipe_allow_any_browser_origin: false,
+  pipe_retention_hours: null,
 }
 export const pipeFieldNames = Object.keys(senderDefaults) as (keyof PipeFields)[]
 
@@ -74,6 +75,17 @@ export function EnrichmentFields({
           checked={fields.pipe_allow_any_browser_origin}
           onValue={(pipe_allow_any_browser_origin) => onChange({ pipe_allow_any_browser_origin })}
           error={errors.pipe_allow_any_browser_origin}
+        />
+      </Section>
+      <Section title="Retention">
+        <TextField
+          label="Keep messages for at most (hours)"
+          optional
+          inputMode="numeric"
+          hint="Older messages are removed, delivered or not; lanes count those that were not as dropped. Empty: the limits of the service. Not in a cluster."
+          value={String(fields.pipe_retention_hours ?? '')}
+          onValue={(text) => onChange({ pipe_retention_hours: hoursOf(text) })}
+          error={errors.pipe_retention_hours}
         />
       </Section>
       <Section title="Added to each record">
@@ -118,6 +130,12 @@ export function EnrichmentFields({
       </Section>
     </>
   )
+}
+
+/** Null for an empty text. */
+function hoursOf(text: string): number | null {
+  const digits = text.replaceAll(/\D/g, '').slice(0, 6)
+  return digits === '' ? null : Number(digits)
 }
 
 function KeyedSwitch({
