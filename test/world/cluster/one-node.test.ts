@@ -79,7 +79,7 @@ t.test('a pipe has no retention of its own, and truncates addresses as on one ma
   const pipe_retention_hours =
     'must be null in a cluster: its buffer keeps the messages of all pipes for buffer.undelivered_hours'
   const rejected = { status: 400, body: { errors: { pipe_retention_hours } } }
-  const body = { pipe_name: 'limited', pipe_retention_hours: 1 }
+  const body = { pipe_name: 'addresses', pipe_retention_hours: 1 }
   t.match(await node.api('POST', '/v1/pipes', body), rejected)
   const settings = { pipe_add_ingest_ts: false, pipe_add_ingest_ip: true, pipe_client_ip: 'truncated' }
   const pipeId = await node.createPipe({ ...body, ...settings, pipe_retention_hours: null })
