@@ -229,7 +229,16 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   )
   const metrics = await openMetricsServer(
     settings,
-    { ...stores, ...accounting, bodyMemory, observed, httpEngine: engine.name, certificates, followsCrash },
+    {
+      ...stores,
+      ...accounting,
+      bodyMemory,
+      observed,
+      httpEngine: engine.name,
+      certificates,
+      followsCrash,
+      privacy,
+    },
     context,
   )
   // Set late, because a start that fails for lack of space must not take space itself.

@@ -254,6 +254,7 @@ export async function openMetricsServer(
     httpEngine,
     certificates,
     followsCrash,
+    privacy,
   }: Stores &
     Accounting & {
       bodyMemory: BodyMemory
@@ -261,6 +262,7 @@ export async function openMetricsServer(
       httpEngine: string
       certificates: readonly ListenerCertificate[]
       followsCrash: boolean
+      privacy: PrivacyRunner | null
     },
   { origins, log, shutdown }: StartContext,
 ): Promise<MetricsServer | null> {
@@ -277,6 +279,7 @@ export async function openMetricsServer(
     listen,
     {
       followsCrash,
+      privacy,
       certificates,
       build: { version: version(), node: process.versions.node, http_engine: httpEngine },
       limits: {

@@ -52,8 +52,8 @@ export interface FoundRecord {
 
 /**
  * Both calls can be ended with the signal (they reject with its reason) and repeated: records that are gone are not found
- * again. Both reject with BufferReadUnavailableError while a damaged segment waits for its salvage, `erase` also with
- * BufferUnavailableError when there is no disk space for a rewritten segment.
+ * again. Both reject with StorageUnavailableError while a damaged segment waits for its salvage, and while there is no disk
+ * space for a rewritten segment.
  */
 export interface LogErasure {
   find(request: ErasureRequest, signal?: AbortSignal): AsyncIterable<FoundRecord>

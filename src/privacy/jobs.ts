@@ -20,14 +20,6 @@ import { CancelledError, type ErasureDeps, runJob } from './erasure.ts'
 const firstWaitMs = 1_000
 const longestWaitMs = 30_000
 
-export interface PrivacyCounts {
-  /** Jobs that ended since the process started, by state. */
-  readonly done: number
-  readonly failed: number
-  /** Records that were deleted since the process started. */
-  readonly deletedRecords: number
-}
-
 export class PrivacyRunner {
   readonly #deps: ErasureDeps
   readonly #log: Logger
@@ -37,6 +29,7 @@ export class PrivacyRunner {
   /** A job was created while the loop looked for one. */
   #isChanged = false
   #loop: Promise<void> = Promise.resolve()
+  /** Jobs that ended, and records that were deleted, since the process started. */
   readonly counts = { done: 0, failed: 0, deletedRecords: 0 }
 
   constructor(deps: Omit<ErasureDeps, 'onStage'>, log: Logger) {

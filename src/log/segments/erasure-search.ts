@@ -2,8 +2,8 @@
  * Searches the files of the log for records to delete: segments, including the one being written, and quarantined files.
  * It changes nothing except that `removeQuarantined` removes files.
  *
- * Rows are read in slices, each followed by a pause of the same length, so that a search uses at most half of a core. A
- * segment can be dropped or replaced between two slices; then the search of it begins again.
+ * Rows are read in slices. A segment can be replaced between two slices: rows keep their seqs, so the search continues in the
+ * new file.
  */
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import path from 'node:path'
@@ -33,17 +33,17 @@ export interface FoundPage {
   nextSeq: number | null
 }
 
-/** The messages of a segment that a deletion changes. */
+/** The messages found in one slice that a deletion changes. */
 export interface FoundRows {
   seqs: number[]
   records: number
+  nextSeq: number | null
 }
 
 const sliceBytes = 1024 * 1024
 /** A row without a body costs as much as this. */
 const rowBytes = 200
 const maxFound = 1_000
-const maxPauseMs = 200
 
 /** The segments that can hold messages up to the last seq, oldest first. */
 export function segmentsThrough(dir: string, throughSeq: number): number[] {
@@ -71,27 +71,17 @@ export function findPage(spec: SearchSpec, firstSeq: number, fromSeq: number): F
   return page
 }
 
-/** Reads the whole segment. `pause` waits for a number of milliseconds. Null: the segment is gone. Throws when it is damaged. */
-export async function findRows(
-  spec: SearchSpec,
-  firstSeq: number,
-  pause: (ms: number) => Promise<unknown>,
-): Promise<FoundRows | null> {
-  const found: FoundRows = { seqs: [], records: 0 }
-  for (let fromSeq: number | null = 0; fromSeq !== null; ) {
-    const beganMs = performance.now()
-    const slice = readSlice(spec, firstSeq, fromSeq, (row, pipeId) => {
-      const erased = erasedRow(row, pipeId, spec.request.conditions)
-      if (erased === null) return true
-      found.seqs.push(row[0])
-      found.records += erased.records
-      return true
-    })
-    if (slice === null) return null
-    fromSeq = slice.nextSeq
-    await pause(Math.min(maxPauseMs, performance.now() - beganMs))
-  }
-  return found
+/** One slice. Null: the segment is gone. Throws when it is damaged. */
+export function findRows(spec: SearchSpec, firstSeq: number, fromSeq: number): FoundRows | null {
+  const found: FoundRows = { seqs: [], records: 0, nextSeq: null }
+  const slice = readSlice(spec, firstSeq, fromSeq, (row, pipeId) => {
+    const erased = erasedRow(row, pipeId, spec.request.conditions)
+    if (erased === null) return true
+    found.seqs.push(row[0])
+    found.records += erased.records
+    return true
+  })
+  return slice && { ...found, nextSeq: slice.nextSeq }
 }
 
 /** Reads rows of the pipes until `look` returns false or the slice is full. Null: the segment is gone. */

@@ -20,14 +20,23 @@ export interface ErasureCalls {
   segments(): number[]
   findPage(firstSeq: number, fromSeq: number): FoundPage
   /** `damaged`: the writer was told, and salvages it. */
-  findRows(firstSeq: number): FoundRows | 'gone' | 'damaged'
+  findRows(firstSeq: number, fromSeq: number): FoundRows | 'gone' | 'damaged'
   removeQuarantined(): number
 }
 
 const host = new ThreadHost<SearchSpec, ErasureCalls>()
 const spec = host.data
+const maxPauseMs = 200
 const feed = new FeedChannel(spec.channel)
 describeFatalErrors('searching the buffer in', spec.dir)
+
+/** A pause as long as the work: a search uses at most half of a core. */
+async function atHalfSpeed<T>(work: () => T): Promise<T> {
+  const beganMs = performance.now()
+  const result = work()
+  await pause(Math.min(maxPauseMs, performance.now() - beganMs))
+  return result
+}
 
 function reportDamage(firstSeq: number, error: unknown): void {
   const name = listSegments(spec.dir).find((one) => one.firstSeq === firstSeq)
@@ -36,10 +45,10 @@ function reportDamage(firstSeq: number, error: unknown): void {
 
 host.serve({
   segments: () => segmentsThrough(spec.dir, spec.request.throughSeq),
-  findPage: (firstSeq, fromSeq) => findPage(spec, firstSeq, fromSeq),
-  async findRows(firstSeq) {
+  findPage: (firstSeq, fromSeq) => atHalfSpeed(() => findPage(spec, firstSeq, fromSeq)),
+  async findRows(firstSeq, fromSeq) {
     try {
-      return (await findRows(spec, firstSeq, pause)) ?? 'gone'
+      return (await atHalfSpeed(() => findRows(spec, firstSeq, fromSeq))) ?? 'gone'
     } catch (error) {
       if (!isUnusable(error)) throw error
       reportDamage(firstSeq, error)

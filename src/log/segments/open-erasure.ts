@@ -11,9 +11,10 @@
  * Nothing of a deletion is stored: a repeat after a crash finds what is left. The state after a crash: erasing.ts.
  */
 import { setTimeout as pause } from 'node:timers/promises'
+import { StorageUnavailableError } from '../../platform/error-code.ts'
 import type { Caller } from '../../platform/thread-calls.ts'
 import { Thread, threadEntry } from '../../platform/threads.ts'
-import { BufferReadUnavailableError, BufferUnavailableError } from '../buffer.ts'
+import { BufferReadUnavailableError } from '../buffer.ts'
 import type { ErasureProgress, ErasureRequest, FoundRecord, LogErasure } from '../erasure.ts'
 import type { ErasureOutcome } from './erasing.ts'
 import type { FoundPage, FoundRows, SearchSpec } from './erasure-search.ts'
@@ -54,7 +55,7 @@ export class SegmentsErasure implements LogErasure {
         }
       }
     } finally {
-      await search.terminate('the search is done')
+      await search.close()
     }
   }
 
@@ -78,7 +79,7 @@ export class SegmentsErasure implements LogErasure {
       onProgress({ ...progress })
       return progress
     } finally {
-      await search.terminate('the deletion is done')
+      await search.close()
     }
   }
 
@@ -92,28 +93,29 @@ export class SegmentsErasure implements LogErasure {
     }: { search: Search; progress: ErasureProgress; signal: AbortSignal | undefined },
   ): Promise<void> {
     for (let tries = 0; tries < maxTries; tries += 1) {
-      signal?.throwIfAborted()
-      const found = await search.call('findRows', [firstSeq])
-      const outcome = typeof found === 'string' ? found : await this.#rewrite(firstSeq, found, conditions)
+      const found = await rowsIn(firstSeq, search, signal)
+      const outcome =
+        typeof found === 'string' ? found : await this.#rewrite(firstSeq, found, { conditions, signal })
       if (outcome === 'erased' && typeof found !== 'string') {
         progress.messages += found.seqs.length
         progress.records += found.records
         progress.files += 1
       }
-      if (outcome === 'disk_full') throw new BufferUnavailableError('low_disk_space', noSpace)
+      if (outcome === 'disk_full') throw new StorageUnavailableError(noSpace)
       if (outcome === 'erased' || outcome === 'gone' || outcome === 'nothing') return
       await pause(againAfterMs, undefined, { signal })
     }
     throw new BufferReadUnavailableError(`segment ${firstSeq} is damaged and not salvaged yet`)
   }
 
+  /** The writer is not interrupted: after an abort, it still finishes the segment. */
   async #rewrite(
     firstSeq: number,
-    { seqs }: FoundRows,
-    conditions: ErasureRequest['conditions'],
+    { seqs }: SegmentRows,
+    { conditions, signal }: { conditions: ErasureRequest['conditions']; signal: AbortSignal | undefined },
   ): Promise<ErasureOutcome | 'nothing'> {
     if (seqs.length === 0) return 'nothing'
-    return await this.#writer.call('erase', [{ firstSeq, seqs, conditions }])
+    return await unlessAborted(this.#writer.call('erase', [{ firstSeq, seqs, conditions }]), signal)
   }
 
   async #openSearch(request: ErasureRequest): Promise<Search> {
@@ -125,4 +127,36 @@ export class SegmentsErasure implements LogErasure {
       data: { channel, dir, quarantineDir, request: { ...request, throughSeq } } satisfies SearchSpec,
     })
   }
+}
+
+interface SegmentRows {
+  seqs: number[]
+  records: number
+}
+
+async function rowsIn(
+  firstSeq: number,
+  search: Search,
+  signal: AbortSignal | undefined,
+): Promise<SegmentRows | 'gone' | 'damaged'> {
+  const rows: SegmentRows = { seqs: [], records: 0 }
+  for (let fromSeq: number | null = 0; fromSeq !== null; ) {
+    signal?.throwIfAborted()
+    const slice: FoundRows | 'gone' | 'damaged' = await search.call('findRows', [firstSeq, fromSeq])
+    if (typeof slice === 'string') return slice
+    for (const seq of slice.seqs) rows.seqs.push(seq)
+    rows.records += slice.records
+    fromSeq = slice.nextSeq
+  }
+  return rows
+}
+
+function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return work
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(signal.reason)
+    if (signal.aborted) onAbort()
+    signal.addEventListener('abort', onAbort, { once: true })
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
+  })
 }

@@ -18,8 +18,10 @@ import { type DeliverySources, registerLanes } from './lane-metrics.ts'
 import {
   type CertificateSource,
   type ClusterSource,
+  type PrivacySource,
   registerCertificates,
   registerCluster,
+  registerPrivacy,
   registerProcess,
 } from './service-metrics.ts'
 
@@ -33,6 +35,8 @@ export interface MetricsSources extends BufferSources, DeliverySources {
   ingest: IngestSources
   /** Null: a single machine. */
   cluster: ClusterSource | null
+  /** Null: in a cluster. */
+  privacy: PrivacySource | null
 }
 
 export interface MetricsServer {
@@ -50,6 +54,7 @@ export async function openMetrics(
   collectDefaultMetrics({ register: registry })
   registerProcess(registry, sources)
   registerCertificates(registry, sources.certificates)
+  if (sources.privacy !== null) registerPrivacy(registry, sources.privacy)
   const folded = new FoldedSeries(registry)
   const readers = [
     registerIngest(registry, sources.ingest, folded),

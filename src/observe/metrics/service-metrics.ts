@@ -57,6 +57,33 @@ export function registerCertificates(registry: Registry, certificates: readonly 
   })
 }
 
+/** Jobs that find and delete personal data, since the process started. */
+export interface PrivacySource {
+  readonly counts: { readonly done: number; readonly failed: number; readonly deletedRecords: number }
+}
+
+export function registerPrivacy(registry: Registry, { counts }: PrivacySource): void {
+  new Counter({
+    name: 'pipectl_privacy_jobs_total',
+    help: 'Searches and deletions of personal data that have ended, by result.',
+    labelNames: ['result'],
+    registers: [registry],
+    collect() {
+      this.reset()
+      for (const result of ['done', 'failed'] as const) this.inc({ result }, counts[result])
+    },
+  })
+  new Counter({
+    name: 'pipectl_privacy_deleted_records_total',
+    help: 'Records that deletions of personal data have removed from the buffer and from parked records.',
+    registers: [registry],
+    collect() {
+      this.reset()
+      this.inc(counts.deletedRecords)
+    },
+  })
+}
+
 export type ClusterSource = () => Promise<ClusterMeasured>
 
 /** A single machine has none of them. */

@@ -27,6 +27,15 @@ const pull = (lane: string) => node.api<Pulled>('GET', `/v1/pull/${lane}?wait_ms
 const numbers = (count: number, from = 1) =>
   Array.from({ length: count }, (_, index) => ({ n: from + index }))
 
+t.test('records in JetStream are not searched or deleted, and the error says what to do', async (t) => {
+  const body = { kind: 'delete', keys: [{ path: 'email', value: 'ada@example.com' }] }
+  t.match(await node.api('POST', '/v1/privacy/jobs', body), {
+    status: 409,
+    body: { error: 'privacy_unavailable', message: /discard parked records/ },
+  })
+  t.match(await node.api('GET', '/v1/privacy/jobs'), { status: 200, body: { jobs: [] } })
+})
+
 t.test('records reach a database, an endpoint and whoever pulls, in order', async (t) => {
   const pipeId = await pipe('orders')
   const { host, port, database: ofMetadata, user, password } = cluster.postgres
