@@ -15,6 +15,7 @@ const rules: Omit<Preparation, 'format'> = {
   pipeMaxRecords: null,
   enrichment: { keys: ['ingest_ts'], text: '"ingest_ts":"2026-11-22T11:11:11.111Z"' },
   requiredFields: ['id', 'amount'],
+  schema: null,
   withHash: false,
 }
 

@@ -120,6 +120,7 @@ export const errorCatalogue = {
   missing_required_fields: badRequest(
     'A record lacks keys that a destination requires: see record_index and fields.',
   ),
+  schema_mismatch: badRequest('Records do not match the schema of the pipe; see errors. Nothing was stored.'),
   forbidden: notAllowed('This Origin is not allowed for the pipe.'),
   idempotency_key_reused: {
     status: 422,

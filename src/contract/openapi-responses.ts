@@ -42,6 +42,21 @@ const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
     record_index: { type: 'integer', minimum: 0 },
     fields: { type: 'array', items: { type: 'string' } },
   },
+  schema_mismatch: {
+    errors: {
+      type: 'array',
+      description: 'The first errors. No message contains a value of a record.',
+      items: {
+        type: 'object',
+        required: ['record', 'path', 'message'],
+        properties: {
+          record: { type: 'integer', minimum: 0, description: 'The index in the request.' },
+          path: { type: 'string', description: 'JSON Pointer into the record.' },
+          message: { type: 'string' },
+        },
+      },
+    },
+  },
   changed_meanwhile: {
     present: {
       type: 'object',

@@ -9,6 +9,7 @@ export const operationPaths = {
   createPipe: ['POST', '/v1/pipes'],
   getPipe: ['GET', '/v1/pipes/{pipe_id}'],
   getPipeUsage: ['GET', '/v1/pipes/{pipe_id}/usage'],
+  checkSchema: ['POST', '/v1/pipes/{pipe_id}/schema/check'],
   inferSchema: ['POST', '/v1/pipes/{pipe_id}/schema/infer'],
   listSchemaVersions: ['GET', '/v1/pipes/{pipe_id}/schema/versions'],
   updatePipe: ['PATCH', '/v1/pipes/{pipe_id}'],

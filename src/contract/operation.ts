@@ -23,6 +23,10 @@ export const schemaBody: BodyLimits = {
   bytes: resourceLimits.schemaBodyBytes,
   values: resourceLimits.schemaBodyValues,
 }
+export const schemaSampleBody: BodyLimits = {
+  bytes: resourceLimits.sampleBodyBytes,
+  values: resourceLimits.schemaBodyValues,
+}
 export const sampleBody: BodyLimits = {
   bytes: resourceLimits.sampleBodyBytes,
   values: resourceLimits.sampleBodyValues,

@@ -9,6 +9,7 @@ import { destinationTypes } from './destination-words.ts'
 import { nodeStates } from './node-words.ts'
 import { notReadyNames, readyWarningNames } from './ready-words.ts'
 import { boolean, count, nullable, positive, query, string, timestamp, uuid } from './schema-parts.ts'
+import { mismatchActions } from './schema-words.ts'
 import { ingestCountFields, usageCountFields } from './usage.ts'
 
 export const UsageToday = Type.Object(usageCountFields, { description: 'Since 00:00 UTC.' })
@@ -36,6 +37,11 @@ export const OverviewPipe = Type.Object({
   pipe_name: Type.String(),
   pipe_description: Type.String(),
   pipe_status: Type.Enum(['active', 'paused']),
+  schema_on_mismatch: Type.Optional(
+    Type.Enum([...mismatchActions], {
+      description: 'The treatment of records that do not match the schema. Absent: the pipe has no schema.',
+    }),
+  ),
   usage_today: UsageToday,
   counters: PipeCounters,
   last_ingest_ts: nullable(timestamp()),

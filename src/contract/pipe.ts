@@ -5,7 +5,7 @@
  */
 import Type, { type Static } from 'typebox'
 import { type ClientIpMode, clientIpModes } from './client-ip.ts'
-import { PipeSchema, PipeSchemaOnMismatch, PipeSchemaTagField } from './pipe-schema.ts'
+import { Mismatches, PipeSchema, PipeSchemaOnMismatch, PipeSchemaTagField } from './pipe-schema.ts'
 import {
   PipeSource,
   PipeSourceGiven,
@@ -232,5 +232,6 @@ export const PipeUsage = Type.Object({
   blocked_lanes: count(),
   last_ingest_ts: nullable(timestamp()),
   rejected_hooks: RejectedHooks,
+  schema_mismatches: Mismatches,
 })
 export type PipeUsage = Static<typeof PipeUsage>

@@ -1,5 +1,6 @@
 /** Hourly usage: what a pipe, or all pipes of the workspace, received and delivered in each of the last hours. */
 import Type, { type Static } from 'typebox'
+import { Mismatches } from './pipe-schema.ts'
 import { RejectedHooks } from './pipe-source.ts'
 import { count, moment, query, timestamp } from './schema-parts.ts'
 
@@ -54,8 +55,12 @@ export type UsageHour = Static<typeof UsageHour>
 export const UsageByHour = Type.Object({ hours: Type.Array(UsageHour) })
 export type UsageByHour = Static<typeof UsageByHour>
 
-/** The hours of one pipe, and the webhooks that were rejected in them. */
-export const PipeUsageByHour = Type.Object({ ...UsageByHour.properties, rejected_hooks: RejectedHooks })
+/** The hours of one pipe, the webhooks that were rejected in them, and the records that did not match its schema. */
+export const PipeUsageByHour = Type.Object({
+  ...UsageByHour.properties,
+  rejected_hooks: RejectedHooks,
+  schema_mismatches: Mismatches,
+})
 export type PipeUsageByHour = Static<typeof PipeUsageByHour>
 
 export const LaneHour = Type.Object({

@@ -42,17 +42,18 @@ import type { Authenticate } from './directory/directory-cache.ts'
 import type { Geo } from './geo.ts'
 import { type HookDeps, type IncomingHook, receiveHook } from './hooks/receive.ts'
 import { RejectedHook } from './hooks/rejected.ts'
+import { newMsgId } from './msg-ids.ts'
 import type { IngestObserved } from './observed.ts'
 import {
   type EnrichmentPlan,
   enrichmentPlans,
-  newMsgId,
   openScanner,
   type Preparation,
   type Prepared,
   prepare,
   type Scanner,
 } from './prepare.ts'
+import { loadPatterns, type Mismatched, type SchemaRules, schemaRulesOf } from './schema/record-check.ts'
 import type { BodyMemory, BodyReservation } from './shared-counters.ts'
 import type { Enrichment } from './splice.ts'
 import type { UsageObserver } from './usage.ts'
@@ -213,12 +214,15 @@ class Acceptance implements BodyReceiver {
   /** JSON → record count → enrichment → required fields. Uses a thread when it would block this one for too long. */
   #prepare(bytes: Buffer, isBorrowed: boolean): void {
     const { limits, requiredFields } = this.#entry
+    const schema = schemaRulesOf(this.#entry)
+    if (schema !== null && this.#isLoading(schema, bytes, isBorrowed)) return
     const preparation: Preparation = {
       format: this.#format,
       limits: this.#context.limits,
       pipeMaxRecords: limits?.pl_ingest_max_records_per_request ?? null,
       enrichment: this.#enrichment(),
       requiredFields,
+      schema,
       withHash: this.#request.idempotencyKey !== undefined && this.#request.isKeyEnough !== true,
     }
     const prepared =
@@ -227,6 +231,15 @@ class Acceptance implements BodyReceiver {
         : prepare(this.#context.scanner, bytes, preparation, (more) => this.reserve(more))
     if (prepared !== null) this.#store(prepared)
     else this.#whenDone(this.#prepareInThread(isBorrowed ? Buffer.from(bytes) : bytes, preparation))
+  }
+
+  /** The engine of patterns is loaded once per thread, before the body is prepared. */
+  #isLoading(schema: SchemaRules, bytes: Buffer, isBorrowed: boolean): boolean {
+    const loading = loadPatterns(schema)
+    if (loading === null) return false
+    const kept = isBorrowed ? Buffer.from(bytes) : bytes
+    this.#whenDone(loading.then(() => this.#prepare(kept, false)))
+    return true
   }
 
   #enrichment(): Enrichment {
@@ -252,7 +265,10 @@ class Acceptance implements BodyReceiver {
 
   /** Rate → enqueue. A plain append waits for nothing and copies the body directly from the scanner's memory. */
   #store(prepared: Prepared): void {
-    if (this.#entry.limits === null && this.#request.idempotencyKey === undefined) {
+    const { mismatched } = prepared
+    if (mismatched !== null && this.#entry.pipe.pipe_schema_on_mismatch !== 'tag')
+      this.#whenDone(this.#rejectMismatch(prepared, mismatched))
+    else if (this.#entry.limits === null && this.#request.idempotencyKey === undefined) {
       this.#requirePipe()
       this.#append(prepared, null)
     } else {
@@ -278,6 +294,16 @@ class Acceptance implements BodyReceiver {
     // Uses the current time: the time of a slow upload's first byte would set the bucket's clock back, and it would
     // refill twice.
     this.#append(prepared, limits && (await quota.reserve(pipe.pipe_id, limits, amount, now())))
+  }
+
+  /** A repeat gets the response of the first request, even if the schema has changed since. */
+  async #rejectMismatch(prepared: Prepared, mismatched: Mismatched): Promise<void> {
+    const idempotency = this.#idempotency(prepared)
+    if (idempotency !== undefined && (await this.#isRepeat(idempotency))) return
+    this.#context.usage.mismatched(this.#entry.pipe.pipe_id, this.#receivedMs, {
+      rejected: mismatched.records,
+    })
+    throw schemaMismatch(mismatched, prepared.recordCount)
   }
 
   /** Returns true when the request got the response of the first one. */
@@ -307,7 +333,7 @@ class Acceptance implements BodyReceiver {
   #append(prepared: Prepared, reserved: Reservation | null): void {
     const { appender, quota, usage } = this.#context
     const { workspaceId, pipe } = this.#entry
-    const { recordCount, body, isBorrowed } = prepared
+    const { recordCount, body, isBorrowed, mismatched } = prepared
     const pipeId = pipe.pipe_id
     const receivedMs = this.#receivedMs
     const msgId = newMsgId()
@@ -321,6 +347,7 @@ class Acceptance implements BodyReceiver {
           if (!appended.repeated) {
             if (reserved === null) quota.count(pipeId, amount, receivedMs)
             usage.accepted(pipeId, receivedMs, amount)
+            if (mismatched !== null) usage.mismatched(pipeId, receivedMs, { tagged: mismatched.records })
           } else if (reserved !== null) quota.refund(reserved)
           this.#accepted(appended.msgId, appended.recordCount, reserved)
         },
@@ -354,6 +381,13 @@ const anyBody = createHash('sha256').update('').digest('base64')
 
 function joined(a: Enrichment, b: Enrichment): Enrichment {
   return { keys: [...a.keys, ...b.keys], text: [a.text, b.text].filter((text) => text !== '').join(',') }
+}
+
+function schemaMismatch({ records, errors }: Mismatched, recordCount: number): ApiError {
+  return new ApiError('schema_mismatch', {
+    message: `${records} of ${recordCount} records do not match the schema of the pipe; see errors. Nothing was stored.`,
+    details: { errors },
+  })
 }
 
 function appendError(error: unknown, msgId: string): unknown {

@@ -12,8 +12,10 @@ import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { errorCode } from '../platform/error-code.ts'
 import { Thread, ThreadPool, threadEntry } from '../platform/threads.ts'
+import { newMsgId } from './msg-ids.ts'
 import type { ParserCalls } from './parser-thread.ts'
-import { newMsgId, type Preparation, type Prepared } from './prepare.ts'
+import type { Preparation, Prepared } from './prepare.ts'
+import { stepsInThread } from './schema/record-check.ts'
 
 export interface BodyParsers {
   /**
@@ -50,14 +52,19 @@ export function openBodyParsers(
       const turn = { group: workspaceId, member: pipeId }
       if (pool.waiting(turn) >= resourceLimits.parserWaitingPerPipe) throw busy()
       const limits = { ...preparation.limits, maxValues: Number.POSITIVE_INFINITY }
+      const schema = preparation.schema && {
+        ...preparation.schema,
+        steps: stepsInThread(bytes.length),
+        isInTurn: false,
+      }
       const parse = (thread: Thread<ParserCalls>) => {
         const sent = ownMemory(bytes)
         const transfer = [sent.buffer as ArrayBuffer]
-        return thread.call('prepare', [sent, { ...preparation, limits }], { transfer })
+        return thread.call('prepare', [sent, { ...preparation, limits, schema }], { transfer })
       }
-      const { recordCount, body: parsed, bodyHash } = await pool.run(parse, { turn })
+      const { recordCount, body: parsed, bodyHash, mismatched } = await pool.run(parse, { turn })
       const body = Buffer.from(parsed.buffer, parsed.byteOffset, parsed.length)
-      return { recordCount, body, isBorrowed: false, bodyHash }
+      return { recordCount, body, isBorrowed: false, bodyHash, mismatched }
     },
     close: () => pool.close(),
   }

@@ -4,6 +4,7 @@ import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { ThreadHost, Transferred } from '../platform/thread-calls.ts'
 import { openScanner, type Preparation, type Prepared, prepare } from './prepare.ts'
+import { loadPatterns, type Mismatched } from './schema/record-check.ts'
 
 export interface ParserCalls {
   /** Throws the errors of `prepare`. `bytes` and the returned body are transferred. */
@@ -14,19 +15,21 @@ export interface ParsedBody {
   recordCount: number
   body: Uint8Array
   bodyHash: string | null
+  mismatched: Mismatched | null
 }
 
 const scanner = openScanner(resourceLimits.parserScannerBytes)
 
 new ThreadHost<undefined, ParserCalls>({ errors: { ApiError } }).serve({
-  prepare(bytes, preparation) {
+  async prepare(bytes, preparation) {
+    if (preparation.schema !== null) await loadPatterns(preparation.schema)
     const given = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
     // Reserves nothing: main reserves the result when it arrives, and each thread has at most one.
     const prepared = prepare(scanner, given, preparation, () => {})
     assert(prepared !== null, 'a thread parses whatever it is given')
-    const { recordCount, bodyHash } = prepared
+    const { recordCount, bodyHash, mismatched } = prepared
     const body = ownMemory(prepared)
-    return new Transferred({ recordCount, body, bodyHash }, [body.buffer as ArrayBuffer])
+    return new Transferred({ recordCount, body, bodyHash, mismatched }, [body.buffer as ArrayBuffer])
   },
 })
 

@@ -24,7 +24,7 @@ import { createHash } from 'node:crypto'
 import { ApiError } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
-import { newMsgId } from './prepare.ts'
+import { newMsgId } from './msg-ids.ts'
 
 const headBytes = 32
 const buckets = 16_384

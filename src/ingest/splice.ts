@@ -28,7 +28,7 @@ import {
 import type { ParsedBody } from './parse.ts'
 
 /**
- * Returns NDJSON without a final newline. Throws `payload_too_large` above the size limit of a message, and errors of
+ * Returns NDJSON without a final newline. `tags`: a further member of a record, as JSON text, by its index. Throws `payload_too_large` above the size limit of a message, and errors of
  * `reserve`, which is called with the size before it is allocated: thousands of small records with a long enrichment are
  * much larger than the request.
  */
@@ -36,11 +36,12 @@ export function spliceRecords(
   parsed: ParsedBody,
   enrichment: Enrichment,
   reserve: (bytes: number) => void,
+  tags: ReadonlyMap<number, string> = noTags,
 ): Buffer {
   const { bytes, records, bounds } = parsed
   assert(bounds.length === records.length * 2, 'every record has its bounds')
-  const insertion = Buffer.from(enrichment.text)
-  const size = longestOutput(bounds, insertion.length)
+  const common = Buffer.from(enrichment.text)
+  const size = longestOutput(bounds, common.length) + tagBytes(tags)
   if (size > resourceLimits.storedBytesPerMessage) throw messageTooLarge(size)
   reserve(size)
   const out = Buffer.allocUnsafe(size)
@@ -50,6 +51,8 @@ export function spliceRecords(
     const end = bounds[index * 2 + 1]!
     if (index > 0) out[at++] = lineFeed
     const record = records[index]!
+    const tag = tags.get(index)
+    const insertion = tag === undefined ? common : Buffer.from(joined(enrichment.text, tag))
     if (enrichment.keys.some((key) => Object.hasOwn(record, key))) {
       at = writeRecord(out, at, withoutMembers(bytes, start, end, enrichment.keys), insertion)
     } else {
@@ -60,6 +63,16 @@ export function spliceRecords(
   if (parsed.hasNewlines) blankNewlines(body, records.length)
   return body
 }
+
+const noTags: ReadonlyMap<number, string> = new Map()
+
+function tagBytes(tags: ReadonlyMap<number, string>): number {
+  let bytes = 0
+  for (const tag of tags.values()) bytes += Buffer.byteLength(tag) + 1
+  return bytes
+}
+
+const joined = (a: string, b: string) => (a === '' ? b : `${a},${b}`)
 
 function messageTooLarge(size: number): ApiError {
   return new ApiError('payload_too_large', {

@@ -8,6 +8,7 @@
  * The totals for `/metrics` are counted separately and never stored, per pipe and worker. Ingest threads are numbered
  * from 0; without them, main is number 0.
  */
+import { addMismatches, type Mismatches } from '../contract/schema-words.ts'
 import { addRejectedHooks, type HookRefusal, type RejectedHooks } from '../contract/source-words.ts'
 import type { Backlog } from '../log/buffer.ts'
 import type { Directory } from '../metadata/directory-source.ts'
@@ -63,11 +64,20 @@ export class UsageCounter {
     addRejectedHooks(counts.rejectedHooks, { [hook]: 1 })
   }
 
+  /** Records that did not match the schema of the pipe. */
+  mismatched(pipeId: string, atMs: number, added: Mismatches): void {
+    const counts = this.#countsOf(pipeId, atMs - (atMs % hourMs))
+    counts.mismatches ??= {}
+    addMismatches(counts.mismatches, added)
+  }
+
   /** A copy of the counts that are not flushed yet. */
   pending(): IngestCounts[] {
-    return [...this.#pending.values()].map(({ rejectedHooks, ...counts }) =>
-      rejectedHooks === undefined ? counts : { ...counts, rejectedHooks: { ...rejectedHooks } },
-    )
+    return [...this.#pending.values()].map(({ rejectedHooks, mismatches, ...counts }) => ({
+      ...counts,
+      ...(rejectedHooks && { rejectedHooks: { ...rejectedHooks } }),
+      ...(mismatches && { mismatches: { ...mismatches } }),
+    }))
   }
 
   /** Takes the pending counts. `restore` returns them when they could not be stored. */
@@ -91,6 +101,10 @@ export class UsageCounter {
       if (lost.rejectedHooks !== undefined) {
         counts.rejectedHooks ??= {}
         addRejectedHooks(counts.rejectedHooks, lost.rejectedHooks)
+      }
+      if (lost.mismatches !== undefined) {
+        counts.mismatches ??= {}
+        addMismatches(counts.mismatches, lost.mismatches)
       }
       counts.lastIngestMs = Math.max(counts.lastIngestMs ?? 0, lost.lastIngestMs ?? 0) || null
     }
@@ -215,10 +229,12 @@ export interface PipeTotals {
   rejected: number
   /** Webhooks that were rejected, by reason. They are in `rejected` as well. */
   rejectedHooks: RejectedHooks
+  /** Records that did not match the schema, by result. */
+  mismatches: Mismatches
 }
 
 /** Counts requests as they are accepted or rejected. */
-export type UsageObserver = Pick<UsageCounter, 'accepted' | 'rejected'>
+export type UsageObserver = Pick<UsageCounter, 'accepted' | 'rejected' | 'mismatched'>
 
 export class IngestTotals {
   readonly #byPipe = new Map<string, Map<number, PipeTotals>>()
@@ -238,6 +254,10 @@ export class IngestTotals {
         totals.rejected++
         if (hook !== null) addRejectedHooks(totals.rejectedHooks, { [hook]: 1 })
         counter.rejected(pipeId, atMs, hook)
+      },
+      mismatched: (pipeId, atMs, added) => {
+        addMismatches(this.#totalsOf(pipeId, worker).mismatches, added)
+        counter.mismatched(pipeId, atMs, added)
       },
     }
   }
@@ -259,6 +279,7 @@ export class IngestTotals {
       bytes: 0,
       rejected: 0,
       rejectedHooks: {},
+      mismatches: {},
     }
     byWorker.set(worker, totals)
     return totals

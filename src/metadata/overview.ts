@@ -16,7 +16,13 @@ export type OverviewDestination = Omit<OverviewLane, 'lane'>
 /** The part of an overview that metadata stores. */
 export type StoredOverviewPipe = Pick<
   OverviewPipe,
-  'pipe_id' | 'pipe_name' | 'pipe_description' | 'pipe_status' | 'usage_today' | 'last_ingest_ts'
+  | 'pipe_id'
+  | 'pipe_name'
+  | 'pipe_description'
+  | 'pipe_status'
+  | 'schema_on_mismatch'
+  | 'usage_today'
+  | 'last_ingest_ts'
 > & { destinations: OverviewDestination[] }
 
 /**
@@ -32,8 +38,9 @@ export function overview(db: Connection, sealer: Sealer): StoredOverview {
       const usage = await countsByPipe(trx, id, sinceMs)
       const destinations = await destinationsOf(trx, sealer, id)
       const pipes = await pipesOf(trx, id)
-      return pipes.map(({ last_ingest_ms, ...pipe }) => ({
+      return pipes.map(({ last_ingest_ms, schema_on_mismatch, ...pipe }) => ({
         ...pipe,
+        ...(schema_on_mismatch === null ? {} : { schema_on_mismatch }),
         last_ingest_ts: last_ingest_ms === null ? null : isoTime(last_ingest_ms),
         usage_today: usage.get(pipe.pipe_id) ?? noUsageCounts,
         destinations: destinations.get(pipe.pipe_id) ?? [],
@@ -46,6 +53,15 @@ function pipesOf(trx: Connection, workspaceId: string) {
     trx
       .selectFrom('pipes')
       .select(['pipe_id', 'pipe_name', 'pipe_description', 'pipe_status'])
+      // The schema itself can have 64 KiB.
+      .select((eb) =>
+        eb
+          .case()
+          .when('pipe_schema', 'is not', null)
+          .then(eb.ref('pipe_schema_on_mismatch'))
+          .end()
+          .as('schema_on_mismatch'),
+      )
       // Reads the newest hour of each pipe by its key, because a pipe can have hundreds of hours.
       .select((eb) =>
         eb

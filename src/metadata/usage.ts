@@ -9,10 +9,12 @@
 import { setImmediate } from 'node:timers/promises'
 import { CompiledQuery, sql } from 'kysely'
 import type { PipeUsage } from '../contract/pipe.ts'
+import { addMismatches, type Mismatches } from '../contract/schema-words.ts'
 import { addRejectedHooks, type RejectedHooks } from '../contract/source-words.ts'
 import { noUsageCounts, type UsageCounts, type UsageHour, usageCounts } from '../contract/usage.ts'
 import { type LaneHours, laneHours, usageIncrement } from './lane-history.ts'
 import { addHooks, hooksByPipe, rejectedHooksOf } from './rejected-hooks.ts'
+import { addMismatchedRecords, mismatchesByPipe } from './schema-mismatches.ts'
 import { isoTime, normaliseId, type PipeRef, type UsageHourRow, type UsageMarkRow } from './tables.ts'
 import { type Connection, inRowTransaction, inWriteTransaction, UnknownWrite } from './transactions.ts'
 
@@ -30,6 +32,8 @@ export interface IngestCounts {
   rejected: number
   /** The rejected requests that were webhooks, by reason. Absent: there were none. */
   rejectedHooks?: RejectedHooks
+  /** Records that did not match the schema, by result. Absent: there were none. */
+  mismatches?: Mismatches
   lastIngestMs: number | null
 }
 
@@ -60,6 +64,8 @@ export interface UsageStore {
   readonly ofLane: LaneHours
   /** Returns the webhooks of the pipe that were rejected from `firstMs` to `lastMs`, both included. */
   rejectedHooks(pipe: PipeRef, firstMs: number, lastMs: number): Promise<RejectedHooks>
+  /** Returns the records of the pipe that did not match its schema, in the same hours. */
+  mismatches(pipe: PipeRef, firstMs: number, lastMs: number): Promise<Mismatches>
   /**
    * Adds counts of ingest. `marks` are the pipes' running totals that the roll-ups then include. After a rejection, the
    * next call must pass the same counts plus newer ones. Counts are then added once, even if the outcome of the first
@@ -107,6 +113,11 @@ export function usage(db: Connection): UsageStore {
 
     rejectedHooks: (pipe, firstMs, lastMs) => rejectedHooksOf(db, pipe, firstMs, lastMs),
 
+    async mismatches({ workspaceId, pipeId }, fromMs, toMs) {
+      const found = await mismatchesByPipe(db, workspaceId, { fromMs, toMs, pipeId })
+      return found.get(normaliseId(pipeId)) ?? {}
+    },
+
     async addIngest(given, marks) {
       const counts = without(given, (await unknown.stored()) ?? [])
       if (counts.length === 0 && marks.length === 0) return
@@ -114,6 +125,7 @@ export function usage(db: Connection): UsageStore {
         for (const count of inOrder(counts)) {
           await trx.executeQuery(addToHour(hourOf(count)))
           await addHooks(trx, count)
+          await addMismatchedRecords(trx, count)
         }
         for (const { pipeId, ...totals } of inOrder(marks))
           await trx.executeQuery(setMark({ pipe_id: pipeId, ...totals }))
@@ -192,6 +204,7 @@ async function prune(trx: Connection, beforeMs: number): Promise<void> {
   await trx.deleteFrom('lane_hours').where('hour_ms', '<', beforeMs).execute()
   await trx.deleteFrom('lane_latency').where('hour_ms', '<', beforeMs).execute()
   await trx.deleteFrom('rejected_hooks').where('hour_ms', '<', beforeMs).execute()
+  await trx.deleteFrom('schema_mismatches').where('hour_ms', '<', beforeMs).execute()
   await trx
     .deleteFrom('usage_hours')
     .where('hour_ms', '<', beforeMs)
@@ -229,8 +242,15 @@ function without(counts: readonly IngestCounts[], stored: readonly IngestCounts[
       bytes: count.bytes - known.bytes,
       rejected: count.rejected - known.rejected,
       rejectedHooks: withoutHooks(count.rejectedHooks, known.rejectedHooks),
+      mismatches: withoutMismatches(count.mismatches, known.mismatches),
     }
   })
+}
+
+function withoutMismatches(mismatches: Mismatches = {}, known: Mismatches = {}): Mismatches {
+  const left = { ...mismatches }
+  addMismatches(left, known, -1)
+  return left
 }
 
 function withoutHooks(hooks: RejectedHooks = {}, known: RejectedHooks = {}): RejectedHooks {
@@ -296,12 +316,19 @@ async function sumsByPipe(
     .execute()
   const lastIngest = new Map(last.map((row) => [row.pipe_id, isoTime(row.last_ingest_ms ?? 0)]))
   const hooks = await hooksByPipe(db, workspaceId, { fromMs: sinceMs, toMs: null })
+  const mismatches = await mismatchesByPipe(db, workspaceId, { fromMs: sinceMs, toMs: null })
   const usage: Record<string, RolledUpUsage> = {}
-  for (const pipeId of new Set([...counts.keys(), ...lastIngest.keys(), ...hooks.keys()]))
+  for (const pipeId of new Set([
+    ...counts.keys(),
+    ...lastIngest.keys(),
+    ...hooks.keys(),
+    ...mismatches.keys(),
+  ]))
     usage[pipeId] = {
       ...(counts.get(pipeId) ?? noUsageCounts),
       last_ingest_ts: lastIngest.get(pipeId) ?? null,
       rejected_hooks: hooks.get(pipeId) ?? {},
+      schema_mismatches: mismatches.get(pipeId) ?? {},
     }
   return usage
 }

@@ -94,7 +94,7 @@ t.test('every operation that changes something leaves an entry with its name', a
   // management-parked, management-replays, management-privacy.
   const without = new Set([
     ...['testDestination', 'tryTransform', 'queryDestination', 'testAlerts', 'resetTlsPin', 'inferTable'],
-    'inferSchema',
+    ...['inferSchema', 'checkSchema'],
     ...['planReplay', 'createReplay', 'cancelReplay', 'cancelPrivacyJob'],
     ...['replayParked', 'replayManyParked', 'deleteParked', 'discardManyParked'],
   ])

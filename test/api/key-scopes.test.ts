@@ -31,6 +31,7 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   createDestination: ['manage', 'its_pipe'],
   testDestination: ['manage', 'its_pipe'],
   inferTable: ['manage', 'its_pipe'],
+  checkSchema: ['read', 'its_pipe'],
   inferSchema: ['read', 'its_pipe'],
   tryTransform: ['manage', 'its_pipe'],
   getDrift: ['read', 'its_pipe'],

@@ -46,6 +46,7 @@ const bodies: Record<string, unknown> = {
   addAllowedOrigin: { origin_domain: 'https://evil.test' },
   updateUser: { password: 'of a stranger' },
   inferTable: databaseDestination,
+  checkSchema: { schema: { type: 'object' } },
   inferSchema: { records: 10 },
   tryTransform: { transform: { filter: 'true' } },
   replayManyParked: { all: true },

@@ -43,7 +43,7 @@ const rows: [module: string, imports: string[]][] = [
     'maintenance',
     [
       ...['platform', 'contract', 'settings', 'log', 'destinations', 'metadata', 'delivery'],
-      ...['cluster', 'stores', 'api'],
+      ...['ingest', 'cluster', 'stores', 'api'],
     ],
   ],
   [

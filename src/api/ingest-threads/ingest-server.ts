@@ -10,6 +10,7 @@
  */
 import assert from 'node:assert'
 import { resourceLimits } from '../../contract/resource-limits.ts'
+import { addMismatches, type Mismatches } from '../../contract/schema-words.ts'
 import type { HookRefusal } from '../../contract/source-words.ts'
 import { createIngest, type Ingest } from '../../ingest/accept.ts'
 import { createQuota } from '../../ingest/admission.ts'
@@ -41,6 +42,7 @@ import type {
   IngestCalls,
   IngestReports,
   IngestThreadData,
+  MismatchCount,
   Refresh,
   RejectedCount,
   SendHow,
@@ -223,6 +225,7 @@ export function sourceOf(main: Caller<IngestReports>): DirectorySource {
 class RejectedCounts implements UsageObserver {
   readonly #main: Caller<IngestReports>
   readonly #waiting = new Map<string, RejectedCount>()
+  readonly #mismatches = new Map<string, MismatchCount>()
   #isScheduled = false
 
   constructor(main: Caller<IngestReports>) {
@@ -244,8 +247,24 @@ class RejectedCounts implements UsageObserver {
     else count.requests++
   }
 
+  mismatched(pipeId: string, atMs: number, added: Mismatches): void {
+    if (!this.#isScheduled) {
+      this.#isScheduled = true
+      setImmediate(() => this.#reportWaiting())
+      this.#main.tell('mismatched', [[{ pipeId, atMs, mismatches: added }]])
+      return
+    }
+    const count = this.#mismatches.get(pipeId)
+    if (count === undefined) this.#mismatches.set(pipeId, { pipeId, atMs, mismatches: { ...added } })
+    else addMismatches(count.mismatches, added)
+  }
+
   #reportWaiting(): void {
     this.#isScheduled = false
+    if (this.#mismatches.size > 0) {
+      this.#main.tell('mismatched', [[...this.#mismatches.values()]])
+      this.#mismatches.clear()
+    }
     if (this.#waiting.size === 0) return
     this.#main.tell('rejected', [[...this.#waiting.values()]])
     this.#waiting.clear()

@@ -19,7 +19,7 @@ export interface IngestThreadDeps {
   source: DirectorySource
   /** In a cluster; null: limits are in shared memory only. */
   askQuota: AskQuota | null
-  usage: Pick<UsageObserver, 'rejected'>
+  usage: Pick<UsageObserver, 'rejected' | 'mismatched'>
   onKeysUsed(apiKeyIds: readonly string[]): void
   onFatal(error: Error): void
   /** Called when the thread has ended. */
@@ -101,6 +101,10 @@ export class IngestThread {
       sent: (id, wasSent) => this.#exchanges.get(id)?.sent(wasSent),
       taken: (id) => this.#exchanges.get(id)?.taken(),
       rejected: (counts) => this.#countRejected(counts),
+      mismatched: (counts) => {
+        for (const { pipeId, atMs, mismatches } of counts)
+          this.#deps.usage.mismatched(pipeId, atMs, mismatches)
+      },
       keysUsed: (apiKeyIds) => onKeysUsed(apiKeyIds),
       failed: (stack) => this.#fail(new Error(stack)),
       closed: () => void this.#thread.terminate('the thread has closed its sockets'),

@@ -36,7 +36,7 @@ export interface IngestThreadsDeps {
   /** In a cluster; null: limits are in shared memory only. */
   askQuota: AskQuota | null
   /** Returns the counts of the thread with this index, which is also the index of its appender. */
-  usageOf(index: number): Pick<UsageObserver, 'rejected'>
+  usageOf(index: number): Pick<UsageObserver, 'rejected' | 'mismatched'>
   /** Called with the keys that requests of a thread used. */
   onKeysUsed(apiKeyIds: readonly string[]): void
   onFatal(error: Error): void

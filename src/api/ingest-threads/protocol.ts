@@ -2,6 +2,7 @@
  * The calls between main and an ingest thread. Requests that main serves are forwarded as data. Their responses carry
  * the number of the request.
  */
+import type { Mismatches } from '../../contract/schema-words.ts'
 import type { HookRefusal } from '../../contract/source-words.ts'
 import type { IngestLimits } from '../../ingest/admission.ts'
 import type { AskedQuota } from '../../ingest/cluster-quota.ts'
@@ -109,6 +110,13 @@ export interface RejectedCount {
   hook: HookRefusal | null
 }
 
+/** Records that did not match the schema of a pipe. */
+export interface MismatchCount {
+  pipeId: string
+  atMs: number
+  mismatches: Mismatches
+}
+
 /** The calls of the thread. Its directory reads from main, which asks metadata. */
 export interface IngestReports extends DirectorySource {
   /** Asks for more of a pipe's limits than the node has reserved. */
@@ -122,6 +130,7 @@ export interface IngestReports extends DirectorySource {
   /** The client can take the next piece. */
   taken(id: number): void
   rejected(counts: readonly RejectedCount[]): void
+  mismatched(counts: readonly MismatchCount[]): void
   keysUsed(apiKeyIds: readonly string[]): void
   /** The thread has closed its sockets and stopped working. The process must end. */
   failed(stack: string): void

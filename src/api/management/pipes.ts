@@ -214,8 +214,8 @@ function shownToken(token: string | null | undefined): { pipe_source_token?: str
 /** Patterns are verified by the engine that runs them. It is loaded with the first schema. */
 async function schemaFaults(body: Pick<PipeUpdate, 'pipe_schema'>): Promise<FieldErrors> {
   if (body.pipe_schema == null) return {}
-  const { patternFault } = await import('../../ingest/schema/linear-pattern.ts')
-  return schemaErrors(body, patternFault)
+  const { patternVerifier } = await import('../../ingest/schema/linear-pattern.ts')
+  return schemaErrors(body, patternVerifier())
 }
 
 function tagFieldOf({

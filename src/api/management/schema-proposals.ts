@@ -1,6 +1,10 @@
-/** Proposes a schema from the records of a pipe, or from a sample. */
+/** Proposes a schema from the records of a pipe or a sample, and compares them with a schema. */
+import { validationError } from '../../contract/errors.ts'
 import type { Pipe } from '../../contract/pipe.ts'
+import { jsonPointer, verifySchema } from '../../contract/record-schema.ts'
+import type { SchemaCheckResult } from '../../contract/schema-check.ts'
 import { type SchemaProposal, sampledRecords } from '../../contract/schema-proposal.ts'
+import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
 import { isoTime } from '../../delivery/lane-status.ts'
 import type { RecordsRead, RecordsToRead } from '../../observe/history/history.ts'
 import type { Call } from './call.ts'
@@ -32,7 +36,43 @@ export function schemaProposalUseCases({ metadata, history }: Deps) {
       })
       return { ...shownRead(read, body), schema, notes }
     },
+
+    async checkSchema({
+      principal: { workspaceId },
+      path,
+      body,
+    }: Call<'checkSchema'>): Promise<SchemaCheckResult> {
+      const pipe = await requirePipe(metadata, workspaceId, path)
+      const schema = body.schema ?? pipe.pipe_schema
+      if (schema === null) throw validationError({ schema: 'is required: the pipe has none' })
+      if (body.schema !== undefined) throwIfErrors(await faultsOf(schema))
+      const { mismatching, errors, mismatches, ...read } = await history.checkSchema({
+        ...recordsToRead(pipe, body),
+        ignoredKeys: body.sample === undefined ? addedKeys(pipe) : [],
+        schema,
+      })
+      return {
+        ...shownRead(read, body),
+        mismatching,
+        errors,
+        mismatches: mismatches.map(({ msgId, receivedMs, index, errors }) => ({
+          msg_id: msgId,
+          record_index: index,
+          received_ts: receivedMs === null ? null : isoTime(receivedMs),
+          errors: [...errors],
+        })),
+      }
+    },
   }
+}
+
+/** Patterns are verified by the engine that runs them. It is loaded with the first schema. */
+async function faultsOf(schema: object): Promise<FieldErrors> {
+  const { patternVerifier } = await import('../../ingest/schema/linear-pattern.ts')
+  const errors: FieldErrors = Object.create(null)
+  for (const { path, message } of verifySchema(schema, patternVerifier()))
+    errors[['schema', ...path].join('.')] ??= `${jsonPointer(path)} ${message}`.trim()
+  return errors
 }
 
 interface RecordSelection {
@@ -56,5 +96,5 @@ function shownRead({ records, oldestMs, endedBy }: RecordsRead, { sample }: Reco
 
 /** A schema is checked before the pipe adds keys to a record, but stored records have these keys. */
 function addedKeys(pipe: Pipe): string[] {
-  return enrichedKeys(pipe).map(({ key }) => key)
+  return [...enrichedKeys(pipe).map(({ key }) => key), pipe.pipe_schema_tag_field]
 }

@@ -4,6 +4,7 @@
  */
 import type { PipeCounters } from '../../contract/overview.ts'
 import { type PipeUsage, usageStatsWindowHours } from '../../contract/pipe.ts'
+import { addMismatches, type Mismatches } from '../../contract/schema-words.ts'
 import { addRejectedHooks, type RejectedHooks } from '../../contract/source-words.ts'
 import {
   type LaneByHour,
@@ -41,14 +42,16 @@ export function usageUseCases(deps: Deps) {
     }: Call<'getPipeUsage'>): Promise<PipeUsageByHour> {
       const { pipe_id } = await requirePipe(metadata, workspaceId, path)
       const pipe = { workspaceId, pipeId: pipe_id }
-      const rejected_hooks = await rejectedHooks(deps, pipe, hourTimes(deps.now(), query))
+      const times = hourTimes(deps.now(), query)
+      const rejected_hooks = await rejectedHooks(deps, pipe, times)
+      const schema_mismatches = await schemaMismatches(deps, pipe, times)
       const counted = await byHour(
         deps,
         workspaceId,
         { asked: [pipe_id], pipeIds: new Set([pipe_id]) },
         query,
       )
-      return { ...counted, rejected_hooks }
+      return { ...counted, rejected_hooks, schema_mismatches }
     },
 
     async getDestinationUsage({ principal, path, query }: Call<'getDestinationUsage'>): Promise<LaneByHour> {
@@ -67,16 +70,25 @@ export function usageUseCases(deps: Deps) {
   }
 }
 
-async function rejectedHooks(
-  { metadata, pendingUsage }: Deps,
-  pipe: PipeRef,
-  times: readonly number[],
-): Promise<RejectedHooks> {
+async function schemaMismatches(deps: Deps, pipe: PipeRef, times: readonly number[]): Promise<Mismatches> {
+  const pending = pendingOf(deps, pipe, times)
+  const sum = { ...(await deps.metadata.usage.mismatches(pipe, times[0] ?? 0, times.at(-1) ?? 0)) }
+  for (const counts of pending) addMismatches(sum, counts.mismatches ?? {})
+  return sum
+}
+
+/** Must be read before the roll-ups, as in `byHour`. */
+function pendingOf({ pendingUsage }: Deps, pipe: PipeRef, times: readonly number[]): IngestCounts[] {
   const [firstMs, lastMs] = [times[0] ?? 0, times.at(-1) ?? 0]
-  // Read before the roll-ups, as in `byHour`.
-  const pending = (pendingUsage?.() ?? []).filter(
+  return (pendingUsage?.() ?? []).filter(
     ({ pipeId, hourMs: atMs }) => pipeId === pipe.pipeId && atMs >= firstMs && atMs <= lastMs,
   )
+}
+
+async function rejectedHooks(deps: Deps, pipe: PipeRef, times: readonly number[]): Promise<RejectedHooks> {
+  const [firstMs, lastMs] = [times[0] ?? 0, times.at(-1) ?? 0]
+  const { metadata } = deps
+  const pending = pendingOf(deps, pipe, times)
   const sum = { ...(await metadata.usage.rejectedHooks(pipe, firstMs, lastMs)) }
   for (const counts of pending) addRejectedHooks(sum, counts.rejectedHooks ?? {})
   return sum
@@ -134,18 +146,23 @@ export async function usageByPipe(
   ])
   const usage_by_pipe: Record<string, PipeUsage> = {}
   for (const pipeId of pipeIds)
-    usage_by_pipe[pipeId] = { ...noUsage, rejected_hooks: {}, ...rolledUp[pipeId], ...backlogs[pipeId] }
+    usage_by_pipe[pipeId] = {
+      ...{ ...noUsage, rejected_hooks: {}, schema_mismatches: {} },
+      ...rolledUp[pipeId],
+      ...backlogs[pipeId],
+    }
   for (const counts of pending) {
     const usage = usage_by_pipe[counts.pipeId]
     if (usage === undefined || counts.hourMs < sinceMs) continue
     addCounts(usage, counts)
     addRejectedHooks(usage.rejected_hooks, counts.rejectedHooks ?? {})
+    addMismatches(usage.schema_mismatches, counts.mismatches ?? {})
     usage.last_ingest_ts = laterIngest(usage.last_ingest_ts, counts)
   }
   return { usage_by_pipe, usage_stats_window_hours: usageStatsWindowHours }
 }
 
-const noUsage: Omit<PipeUsage, 'rejected_hooks'> = {
+const noUsage: Omit<PipeUsage, 'rejected_hooks' | 'schema_mismatches'> = {
   ...noUsageCounts,
   pending_messages: 0,
   pending_bytes: 0,

@@ -1,4 +1,4 @@
-/** `pipectl pipes schema …`: infer, set, show, versions, types, remove. */
+/** `pipectl pipes schema …`: infer, check, set, show, versions, types, remove. */
 import { type Command, Option } from 'commander'
 import type { Pipe } from '../../contract/pipe.ts'
 import type { SchemaVersion } from '../../contract/pipe-schema.ts'
@@ -12,6 +12,7 @@ import { printableJson } from '../client/printable.ts'
 import { connect } from './connection.ts'
 import { type CommonOptions, clientCommand, define, group } from './define.ts'
 import { listView, print } from './output.ts'
+import { addCheckCommand } from './pipe-schema/check.ts'
 import { readSchemaFile, schemaText } from './pipe-schema/files.ts'
 import { addInferCommand } from './pipe-schema/infer.ts'
 import { addSchemaOutput, printSchema, type SchemaOutput } from './pipe-schema/output.ts'
@@ -22,6 +23,7 @@ import { confirm, writeData } from './terminal.ts'
 export function addPipeSchemaCommands(pipes: Command): void {
   const schema = group(pipes, 'schema', 'the schema that the records of a pipe must match')
   addInferCommand(schema)
+  addCheckCommand(schema)
   addSet(schema)
   addShow(schema)
   addVersions(schema)

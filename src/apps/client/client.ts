@@ -82,6 +82,7 @@ const timeouts: Partial<Record<OperationId, number>> = {
   testDestination: 90_000,
   inferTable: 120_000,
   inferSchema: 60_000,
+  checkSchema: 60_000,
   testAlerts: 60_000,
   queryDestination: 60_000,
   listTables: 60_000,

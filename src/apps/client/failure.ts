@@ -158,6 +158,7 @@ export const errorHints: Readonly<Record<string, string>> = {
   daily_quota_exceeded: 'wait until midnight UTC, or raise the quota with `pipectl limits set`',
   configuration_error:
     'add an origin with `pipectl origins add PIPE ORIGIN`, or require a key: `pipectl pipes update PIPE --key-required`',
+  schema_mismatch: 'correct the records, or change the schema of the pipe: docs/schemas.md',
   missing_required_fields: 'add the missing keys, or make the columns nullable on the destination',
   buffer_unavailable: 'it is safe to send again; `pipectl doctor` on the daemon host shows disk space',
   storage_unavailable: 'free disk space on the daemon host (`pipectl doctor` shows it there), then try again',

@@ -48,6 +48,7 @@ function pipeLines(pipe: OverviewPipe, nowMs: number): NamedLine[] {
     ['id', pipe.pipe_id],
     ['status', pipe.pipe_status],
     ['description', pipe.pipe_description || '-'],
+    ['schema', schemaLine(pipe)],
     ['received today', `${count(today.ingest_records)} records, ${bytes(today.ingest_bytes)} (UTC)`],
     ['rejected today', `${count(today.rejected_requests)} requests`],
     ['delivered today', `${count(today.delivered_records)} records`],
@@ -58,6 +59,12 @@ function pipeLines(pipe: OverviewPipe, nowMs: number): NamedLine[] {
     ['pending', counted(pipe.pending_messages, 'message')],
     ['lanes', String(pipe.lanes.length)],
   ]
+}
+
+function schemaLine({ schema_on_mismatch: action }: OverviewPipe): string {
+  if (action === undefined) return '-'
+  const outcome = { reject: 'are rejected', park: 'are parked', tag: 'get their errors' }[action]
+  return `records that do not match ${outcome}`
 }
 
 function laneLines(

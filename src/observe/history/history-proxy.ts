@@ -55,6 +55,7 @@ class HistoryProxy implements HistoryHandle {
 
   find: History['find'] = (...args) => this.#lookUp('find', args)
   list: History['list'] = (...args) => this.#lookUp('list', args)
+  checkSchema: History['checkSchema'] = (...args) => this.#lookUp('checkSchema', args)
   inferSchema: History['inferSchema'] = (...args) => this.#lookUp('inferSchema', args)
   range: History['range'] = (...args) => this.#lookUp('range', args)
   positionAt: History['positionAt'] = (...args) => this.#lookUp('positionAt', args)

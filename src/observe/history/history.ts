@@ -4,7 +4,9 @@
  * delivery wait for it.
  */
 import type { RecordCondition } from '../../contract/record-condition.ts'
+import type { RecordSchema } from '../../contract/record-schema.ts'
 import type { InferenceOptions, JsonSchema } from '../../contract/schema-inference/infer-schema.ts'
+import type { CountedError, RecordError } from '../../contract/schema-mismatches.ts'
 import type { Cursor, ListedMessage } from '../../log/buffer.ts'
 import type { SeqRange } from '../../metadata/lane-state.ts'
 
@@ -140,6 +142,24 @@ export interface SchemaInferenceQuery extends RecordsToRead {
   options: InferenceOptions
 }
 
+export interface SchemaCheckQuery extends RecordsToRead {
+  /** Verified. */
+  schema: RecordSchema
+  ignoredKeys: readonly string[]
+}
+
+export interface RecordsChecked extends RecordsRead {
+  mismatching: number
+  errors: CountedError[]
+  /** The first ones. */
+  mismatches: {
+    msgId: string | null
+    receivedMs: number | null
+    index: number
+    errors: readonly RecordError[]
+  }[]
+}
+
 export interface History {
   /** Counts the kept messages of a range, without a scan. */
   range(pipeId: string, query: RangeQuery): Promise<MessageRange>
@@ -151,6 +171,8 @@ export interface History {
   list(pipeId: string, query: MessageQuery): Promise<MessagePage>
   /** Proposes a schema that accepts the records. */
   inferSchema(query: SchemaInferenceQuery): Promise<RecordsRead & { schema: JsonSchema; notes: string[] }>
+  /** Compares the records with a schema. */
+  checkSchema(query: SchemaCheckQuery): Promise<RecordsChecked>
   /**
    * The position after the newest message. With `afterSeq`, the position after that message, as far as messages are
    * kept.

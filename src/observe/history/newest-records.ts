@@ -11,6 +11,7 @@ import type { RecordsRead, RecordsToRead } from './history.ts'
 
 const { schemaSampleBytes, schemaSampleMs, searchStepBytes, searchStepMessages } = resourceLimits
 const maxPauseMs = 100
+const turnMs = 20
 
 export interface ReadRecord {
   /** Null: of a sample. */
@@ -34,27 +35,32 @@ export class NewestRecords {
     const reading = new Reading(source.maxRecords, take)
     const { sample } = source
     if (sample === null) await this.#readPipe(source.pipeId, reading)
-    else await this.#steps.run(async () => reading.takeSample(Buffer.from(sample)))
+    else await this.#inTurns(reading.records(Buffer.from(sample), null))
     return reading.result
   }
 
   async #readPipe(pipeId: string, reading: Reading): Promise<void> {
-    const endMs = performance.now() + schemaSampleMs
     let beforeSeq = Number.MAX_SAFE_INTEGER
-    for (;;) {
-      const read = await this.#steps.run(async () => {
-        const beganMs = performance.now()
-        const limits = { limit: searchStepMessages, maxBytes: searchStepBytes }
-        const messages = await this.#lookup.read(pipeId, { beforeSeq, afterSeq: 0, ...limits })
-        for (const message of messages) reading.takeMessage(message)
-        await pause(Math.min(maxPauseMs, performance.now() - beganMs))
-        return messages
-      })
-      const last = read.at(-1)
-      if (last === undefined || reading.result.endedBy !== null) return
+    while (reading.result.endedBy === null) {
+      const limits = { limit: searchStepMessages, maxBytes: searchStepBytes }
+      const messages = await this.#steps.run(() =>
+        this.#lookup.read(pipeId, { beforeSeq, afterSeq: 0, ...limits }),
+      )
+      const last = messages.at(-1)
+      if (last === undefined) return
+      await this.#inTurns(reading.messages(messages))
       beforeSeq = last.seq
-      if (performance.now() >= endMs) reading.result.endedBy = 'time'
     }
+  }
+
+  /** A record can take as long as its schema takes to check, so turns end by time. */
+  async #inTurns(work: Iterator<void>): Promise<void> {
+    for (let isDone = false; !isDone; )
+      await this.#steps.run(async () => {
+        const beganMs = performance.now()
+        while (!isDone && performance.now() - beganMs < turnMs) isDone = work.next().done === true
+        await pause(Math.min(maxPauseMs, performance.now() - beganMs))
+      })
   }
 }
 
@@ -62,6 +68,7 @@ class Reading {
   readonly result: RecordsRead = { records: 0, oldestMs: null, endedBy: null }
   readonly #maxRecords: number
   readonly #take: (record: ReadRecord) => void
+  readonly #endMs = performance.now() + schemaSampleMs
   #bytes = 0
 
   constructor(maxRecords: number, take: (record: ReadRecord) => void) {
@@ -69,25 +76,30 @@ class Reading {
     this.#take = take
   }
 
-  /** A damaged message has no body. */
-  takeMessage(message: ReadMessage): void {
-    if (message.body === null || this.result.endedBy !== null) return
-    this.#takeRecords(message.body, message)
+  *messages(messages: readonly ReadMessage[]): Generator<void> {
+    for (const message of messages) {
+      // A damaged message has no body.
+      if (message.body !== null) yield* this.records(message.body, message)
+      if (this.result.endedBy !== null) return
+    }
   }
 
-  takeSample(sample: Buffer): void {
-    this.#takeRecords(sample, null)
-  }
-
-  #takeRecords(body: Buffer, message: ReadMessage | null): void {
+  /** Yields after each record. */
+  *records(body: Buffer, message: ReadMessage | null): Generator<void> {
     for (const { index, record: text } of placedRecords(body)) {
-      if (this.result.records === this.#maxRecords) this.result.endedBy = 'records'
-      else if (this.#bytes >= schemaSampleBytes) this.result.endedBy = 'bytes'
+      this.result.endedBy = this.#reached()
       if (this.result.endedBy !== null) return
       this.#take({ message, index, text })
       this.#bytes += text.length
       this.result.records += 1
       this.result.oldestMs = message?.receivedMs ?? null
+      yield
     }
+  }
+
+  #reached(): RecordsRead['endedBy'] {
+    if (this.result.records === this.#maxRecords) return 'records'
+    if (this.#bytes >= schemaSampleBytes) return 'bytes'
+    return performance.now() >= this.#endMs ? 'time' : null
   }
 }

@@ -17,6 +17,7 @@ import type {
 } from './history.ts'
 import { MessagePages } from './message-pages.ts'
 import { NewestRecords } from './newest-records.ts'
+import { checkRecords } from './schema-checks.ts'
 import { proposeSchema } from './schema-proposals.ts'
 
 const { shownRecords, shownRecordBytes, tailRunBytes, tailRecordBytes } = resourceLimits
@@ -34,6 +35,7 @@ export function openStoredHistory(reader: BufferReader, lookup: MessageLookup, c
     },
     range: (pipeId, query) => rangeOf(pipeId, query, reader),
     list: (pipeId, query) => pages.page(pipeId, query),
+    checkSchema: (query) => checkRecords(newest, query),
     inferSchema: (query) => proposeSchema(newest, query),
     async positionAt(pipeId, afterSeq) {
       const cursor = await (afterSeq === null ? reader.head(pipeId) : reader.cursorAt(pipeId, afterSeq))

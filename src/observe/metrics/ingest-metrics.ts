@@ -1,6 +1,7 @@
 /** Metrics of ingest: accepted and rejected requests by pipe, errors by code, and the time to a 202. */
 import { Counter, Gauge, type Registry } from 'prom-client'
 import { errorCatalogue } from '../../contract/errors.ts'
+import { addMismatches, type Mismatches, mismatchResults } from '../../contract/schema-words.ts'
 import { addRejectedHooks, hookRefusalNames, type RejectedHooks } from '../../contract/source-words.ts'
 import type { IngestObserved } from '../../ingest/observed.ts'
 import type { IngestTotals, PipeTotals } from '../../ingest/usage.ts'
@@ -75,6 +76,23 @@ const rejectedHooks: Family<PipeCounts> = {
   },
 }
 
+/** Only for pipes with such records: every result is a series. */
+const mismatches: Family<PipeCounts> = {
+  name: 'pipectl_schema_mismatches_total',
+  help: 'Records that did not match the schema of their pipe, by result.',
+  kind: 'counter',
+  labelNames: ['result'],
+  series: ({ byWorker }) => {
+    const sum: Mismatches = {}
+    for (const totals of byWorker.values()) addMismatches(sum, totals.mismatches)
+    return mismatchResults.map((result) => [{ result }, sum[result] ?? 0])
+  },
+}
+
+function hasMismatches({ byWorker }: PipeCounts): boolean {
+  return [...byWorker.values()].some((totals) => Object.keys(totals.mismatches).length > 0)
+}
+
 function hasRejectedHooks({ byWorker }: PipeCounts): boolean {
   return [...byWorker.values()].some((totals) => Object.keys(totals.rejectedHooks).length > 0)
 }
@@ -98,6 +116,7 @@ export function registerIngest(
     registerFamily(registry, pipeNames, family, folded),
   )
   const fillHooks = registerFamily(registry, pipeNames, rejectedHooks, folded)
+  const fillMismatches = registerFamily(registry, pipeNames, mismatches, folded)
   const errors = new Counter({
     name: 'pipectl_ingest_errors_total',
     help: 'Ingest requests that got an error, by its code and status.',
@@ -116,6 +135,7 @@ export function registerIngest(
       pipes.push({ pipeId, name: pipeName(pipeId) ?? '', byWorker })
     for (const fill of families) fill(pipes)
     fillHooks(pipes.filter(hasRejectedHooks))
+    fillMismatches(pipes.filter(hasMismatches))
     errors.reset()
     for (const [error, requests] of observed.errors())
       errors.inc({ error, status: String(errorCatalogue[error].status) }, requests)

@@ -110,6 +110,51 @@ t.test('inferred from files, without a daemon', async (t) => {
   t.match(types.stdout, /^export type ShopOrderRecord = \{\n {2}id\?*: number\n {2}state: "new" \| "paid"/)
 })
 
+t.test('records of a file and stored records are checked', async (t) => {
+  const nowhere = { env: { ...env, PIPECTL_URL: 'http://127.0.0.1:1' } }
+  const rules = file(
+    'rules.json',
+    '{"properties":{"id":{"type":"integer"},"code":{"type":"string","pattern":"^[A-Z]+$"}}}',
+  )
+  const good = file('good.ndjson', '{"id":1,"code":"AT"}\n{"id":2}\n')
+  const passed = await schema(['check', '--schema', rules, '-f', good], nowhere)
+  t.equal(passed.code, 0, passed.stderr)
+  t.match(passed.stderr, /All of 2 records match/)
+  const input = '{"id":1}\n{"id":"x","code":"low"}\n{"id":1.5}\n'
+  const failed = await schema(['check', '--schema', rules, '-f', '-'], { ...nowhere, input })
+  t.equal(failed.code, 1)
+  t.match(
+    failed.stdout,
+    /line 2 +\/id +must be a whole number, not a string\nline 2 +\/code .*\nline 3 +\/id/,
+  )
+  t.match(failed.stderr, /2 of 3 records do not match/)
+  t.notMatch(failed.stdout + failed.stderr, /low/, 'no value is shown')
+
+  const id = await newPipe('checked')
+  const missing = await schema(['check', 'checked', '-f', good])
+  t.equal(missing.code, 6)
+  t.match(missing.stderr, /pipe checked has no schema/)
+  await daemon.ingest(id, [{ id: 1 }, { id: 'x' }])
+  const stored = await schema(['check', 'checked', '--schema', rules, '--stored', '100', '-o', 'json'])
+  t.equal(stored.code, 1, stored.stderr)
+  t.match(JSON.parse(stored.stdout), {
+    records_seen: 2,
+    mismatching: 1,
+    errors: [{ path: '/id', records: 1 }],
+    mismatches: [{ record: /^\S+ record 1$/ }],
+  })
+  t.equal((await schema(['set', 'checked', '-f', rules])).code, 0)
+  t.equal((await schema(['check', 'checked', '-f', good])).code, 0)
+  t.equal((await schema(['check', 'checked', '--stored', '2'])).code, 1)
+
+  const pattern = file('pattern.json', '{"properties":{"a":{"pattern":"(?=x)"}}}')
+  const wrong = await schema(['check', '--schema', pattern, '-f', good], nowhere)
+  t.equal(wrong.code, 2)
+  t.match(wrong.stderr, /\/properties\/a\/pattern must be a regular expression of RE2/)
+  for (const args of [['checked'], ['--stored', '5'], ['-f', good], ['checked', '-f', good, '--stored', '5']])
+    t.equal((await schema(['check', ...args])).code, 2, args.join(' '))
+})
+
 t.test('a file that is not a schema, and options that do not fit', async (t) => {
   await newPipe('others')
   const wrong = file('wrong.json', '{"properties":{"a":{"typ":"string"}}}')

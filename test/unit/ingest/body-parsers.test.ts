@@ -14,6 +14,7 @@ const preparation: Preparation = {
   pipeMaxRecords: 15,
   enrichment: { keys: ['ts'], text: '"ts":"now"' },
   requiredFields: ['a'],
+  schema: null,
   withHash: true,
 }
 

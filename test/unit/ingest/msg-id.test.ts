@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { validate, version } from 'uuid'
-import { createMsgIds, newMsgId } from '../../../src/ingest/prepare.ts'
+import { createMsgIds, newMsgId } from '../../../src/ingest/msg-ids.ts'
 
 /** The time of the id, in ms since the epoch. */
 function timeOf(id: string): number {

@@ -15,6 +15,7 @@ const rules: Preparation = {
   pipeMaxRecords: null,
   enrichment: { keys: ['ts'], text: '"ts":"now"' },
   requiredFields: [],
+  schema: null,
   withHash: false,
 }
 

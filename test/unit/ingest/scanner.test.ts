@@ -42,7 +42,7 @@ const asked: readonly Omit<Preparation, 'format'>[] = [
   { enrichment: stamp, requiredFields: [], pipeMaxRecords: 1 },
   { enrichment: nothing, requiredFields: [], limits: { ...limits, maxKeys: 3 } },
   { enrichment: nothing, requiredFields: ['\ud800'] },
-].map((rules) => ({ limits, pipeMaxRecords: null, withHash: false, ...rules }))
+].map((rules) => ({ limits, pipeMaxRecords: null, schema: null, withHash: false, ...rules }))
 
 type Verdict = { rejected: string } | (Prepared & { reserved: number })
 

@@ -20,7 +20,7 @@ function connected(error: Error) {
   main.serve({
     ...{ allPipes: reject, allKeys: reject, pipe: reject, key: reject, keyById: reject, quota: reject },
     ...{ request: none, body: none, gone: none, sent: none, taken: none },
-    ...{ rejected: none, keysUsed: none, failed: none, closed: none },
+    ...{ rejected: none, mismatched: none, keysUsed: none, failed: none, closed: none },
   })
   return { main, thread, close: () => port1.close() }
 }

@@ -29,7 +29,11 @@ const noCounts = {
   skipped_records: 0,
   filtered_records: 0,
 }
-const zeros: Omit<RolledUpUsage, 'last_ingest_ts'> = { ...noCounts, rejected_hooks: {} }
+const zeros: Omit<RolledUpUsage, 'last_ingest_ts'> = {
+  ...noCounts,
+  rejected_hooks: {},
+  schema_mismatches: {},
+}
 
 t.test('counts add up within their hour and over the hours asked for', async (t) => {
   const metadata = await open(t)

@@ -9,7 +9,9 @@
  *
  * The borders of batches depend only on the input and the limits, never on responses: see resume-state.ts.
  */
+
 import { appendFileSync, existsSync } from 'node:fs'
+import { isObject } from '../../../contract/is-object.ts'
 import { ApiFailure, commandFailure, exitCodes, Failure } from '../../client/failure.ts'
 import type { IngestProgress } from '../progress.ts'
 import { Batcher, bodyOf, type RecordBatch } from './batcher.ts'
@@ -403,9 +405,11 @@ function looksLikeCsv({ line, bytes }: InvalidPiece): boolean {
   return line === 1 && /^[^{}[\]]*[,;\t][^{}[\]]*$/.test(bytes.toString('utf8'))
 }
 
+const rejectedContent = ['invalid_payload', 'missing_required_fields', 'schema_mismatch']
+
 /** True if the daemon rejects the content of a record. Sending it again cannot help. */
 function isRejected(error: unknown): error is ApiFailure {
-  return error instanceof ApiFailure && ['invalid_payload', 'missing_required_fields'].includes(error.code)
+  return error instanceof ApiFailure && rejectedContent.includes(error.code)
 }
 
 function isTooLarge(error: unknown): boolean {
@@ -413,6 +417,8 @@ function isTooLarge(error: unknown): boolean {
 }
 
 function reasonOf(error: ApiFailure): string {
-  const { fields } = error.body
+  const { fields, errors } = error.body
+  const [first] = Array.isArray(errors) ? errors : []
+  if (isObject(first)) return `${error.message}: ${first.path || '/'}: ${first.message}`
   return Array.isArray(fields) ? `${error.message}: ${fields.join(', ')}` : error.message
 }
