@@ -1,4 +1,4 @@
-/** Migration 33: records parked at pipes. Released: never changed (the test of migrations holds its hash). */
+/** Migration 34: records parked at pipes. Released: never changed (the test of migrations holds its hash). */
 import type { Transaction } from 'kysely'
 import type { Tables } from '../tables.ts'
 
