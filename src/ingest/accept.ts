@@ -53,7 +53,7 @@ import {
   prepare,
   type Scanner,
 } from './prepare.ts'
-import { loadPatterns, type Mismatched, schemaRulesOf } from './schema/record-check.ts'
+import { loadPatterns, type Mismatched, type SchemaRules, schemaRulesOf } from './schema/record-check.ts'
 import type { BodyMemory, BodyReservation } from './shared-counters.ts'
 import type { Enrichment } from './splice.ts'
 import type { UsageObserver } from './usage.ts'
@@ -215,12 +215,7 @@ class Acceptance implements BodyReceiver {
   #prepare(bytes: Buffer, isBorrowed: boolean): void {
     const { limits, requiredFields } = this.#entry
     const schema = schemaRulesOf(this.#entry)
-    const loading = schema && loadPatterns(schema)
-    if (loading !== null) {
-      const kept = isBorrowed ? Buffer.from(bytes) : bytes
-      this.#whenDone(loading.then(() => this.#prepare(kept, false)))
-      return
-    }
+    if (schema !== null && this.#isLoading(schema, bytes, isBorrowed)) return
     const preparation: Preparation = {
       format: this.#format,
       limits: this.#context.limits,
@@ -236,6 +231,15 @@ class Acceptance implements BodyReceiver {
         : prepare(this.#context.scanner, bytes, preparation, (more) => this.reserve(more))
     if (prepared !== null) this.#store(prepared)
     else this.#whenDone(this.#prepareInThread(isBorrowed ? Buffer.from(bytes) : bytes, preparation))
+  }
+
+  /** The engine of patterns is loaded once per thread, before the body is prepared. */
+  #isLoading(schema: SchemaRules, bytes: Buffer, isBorrowed: boolean): boolean {
+    const loading = loadPatterns(schema)
+    if (loading === null) return false
+    const kept = isBorrowed ? Buffer.from(bytes) : bytes
+    this.#whenDone(loading.then(() => this.#prepare(kept, false)))
+    return true
   }
 
   #enrichment(): Enrichment {

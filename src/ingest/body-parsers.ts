@@ -62,9 +62,9 @@ export function openBodyParsers(
         const transfer = [sent.buffer as ArrayBuffer]
         return thread.call('prepare', [sent, { ...preparation, limits, schema }], { transfer })
       }
-      const { body: parsed, ...prepared } = await pool.run(parse, { turn })
+      const { recordCount, body: parsed, bodyHash, mismatched } = await pool.run(parse, { turn })
       const body = Buffer.from(parsed.buffer, parsed.byteOffset, parsed.length)
-      return { ...prepared, body, isBorrowed: false }
+      return { recordCount, body, isBorrowed: false, bodyHash, mismatched }
     },
     close: () => pool.close(),
   }

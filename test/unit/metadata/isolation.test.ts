@@ -275,7 +275,7 @@ t.test('a session and a setup link are of the workspace they were made in', asyn
 })
 
 t.test('the list of attempts covers every method that takes a workspace', async (t) => {
-  const reads = ['list', 'get', 'find', 'byPipe', 'byHour', 'ofLane', 'rejectedHooks']
+  const reads = ['list', 'get', 'find', 'byPipe', 'byHour', 'ofLane', 'rejectedHooks', 'mismatches']
   const own = [
     'pipes.create',
     'apiKeys.create',
