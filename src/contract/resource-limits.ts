@@ -152,6 +152,16 @@ export const resourceLimits = {
   queryParameters: 100,
   /** Columns of all tables in a list of tables. */
   listedTableColumns: 10_000,
+  /**
+   * Columns that `auto_add_columns` adds to the table of a destination: in 24 hours, and in total. Keys come from clients, and
+   * a table has few hundred columns.
+   */
+  autoAddedColumnsPerDay: 20,
+  autoAddedColumns: 200,
+  /** Keys per destination that are observed at the same time, values of each, and the bytes of a value. */
+  observedKeys: 100,
+  observedValues: 20,
+  observedValueBytes: 512,
   /** Columns of a proposed table. A row of InnoDB holds about 190 columns of the largest type. */
   inferredColumns: 200,
   inferredMysqlColumns: 150,

@@ -103,6 +103,7 @@ export async function openStores(
   })
   shutdown.set('close buffer', () => buffer.close())
   shutdown.set('drain ingest', () => buffer.appender.drain())
+  let announce = (_pipeId: string): void => {}
   const local = await openDelivery({
     buffer: spec,
     metadata: metadataSpec(settings),
@@ -115,6 +116,8 @@ export async function openStores(
     maxParkedBytes: settings['parked.max_bytes'],
     log: logSettings(settings),
     isSafe: context.isSafe ?? false,
+    // Before the directory is open there is no copy to read again.
+    onPipeChanged: (pipeId) => announce(pipeId),
     onFatal: exitWhenDead('delivery', context),
   })
   shutdown.set('close delivery', () => local.close())
@@ -144,6 +147,9 @@ export async function openStores(
   const changes = cluster?.node.changes ?? localChanges()
   changes.subscribe((change) => refreshDirectory(directory, change))
   changes.subscribe((change) => refreshLanes(delivery, change, log))
+  announce = (pipeId) => {
+    changes.publish({ pipeId }).catch((err) => log.warn({ err, pipe_id: pipeId }, 'changes.not_published'))
+  }
   const authenticateSender = createAuthenticate(directory)
   const authenticate =
     cluster === null ? authenticateSender : authenticateWhileLive(cluster, authenticateSender)

@@ -14,6 +14,7 @@
 import type { SavedDrift } from '../contract/drift.ts'
 import type { ParkedDetail, ParkedReason, ParkedRecord } from '../contract/parked.ts'
 import type { SchemaVersion } from '../contract/pipe-schema.ts'
+import type { AddedColumnStore } from './added-columns.ts'
 import type { AlertStore } from './alert-store.ts'
 import type { AlertSettingsStore } from './alerts.ts'
 import type { ApiKeyStore } from './api-keys.ts'
@@ -150,6 +151,7 @@ export interface Metadata {
   readonly pinStore: PinStore
   readonly alertStore: AlertStore
   readonly driftStore: DriftStore
+  readonly addedColumns: AddedColumnStore
   /** The state that the nodes of a cluster share. Not used on a single machine. */
   readonly cluster: ClusterStore | null
   /** Returns the drift as it was last saved. Null: never, or the destination belongs to another workspace. */

@@ -524,6 +524,16 @@ export interface PrivacyJobRow {
   progress_json: string
 }
 
+/** A column that `auto_add_columns` adds to the table of a destination: `added-columns.ts`. */
+export interface AddedColumnRow {
+  destination_id: string
+  column_name: string
+  /** Identifies the table. */
+  table_key: string
+  planned_ms: number
+  is_added: Flag
+}
+
 export interface Tables {
   workspaces: WorkspaceRow
   api_keys: ApiKeyRow
@@ -547,6 +557,7 @@ export interface Tables {
   replays: ReplayRow
   privacy_jobs: PrivacyJobRow
   destination_drift: DestinationDriftRow
+  added_columns: AddedColumnRow
   usage_marks: UsageMarkRow
   deleted_pipes: DeletedPipeRow
   users: UserRow

@@ -6,6 +6,7 @@
  */
 import assert from 'node:assert'
 import type { AuditEntry } from '../contract/audit.ts'
+import { addedColumnStore } from '../metadata/added-columns.ts'
 import { alertStore } from '../metadata/alert-store.ts'
 import { alerts } from '../metadata/alerts.ts'
 import { apiKeys } from '../metadata/api-keys.ts'
@@ -138,6 +139,7 @@ export async function openMetadata(
       audit: audit(db, inAudited),
       workspaces: workspaces(db, now, inAudited),
       pipes: pipes(db, { sealer, now, quotas }, inAudited),
+      addedColumns: addedColumnStore(db, { sealer, now }, inAudited),
       destinations: destinations(db, { sealer, now, quotas }, inAudited),
       parked: parked(db, now, inAudited),
       replays: replays(db, now, inAudited),

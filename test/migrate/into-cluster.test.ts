@@ -27,13 +27,21 @@ t.test('what the single machine held the cluster holds', async (t) => {
     const usage = body.usage_by_pipe as Record<string, { delivered_records: number }>
     return usage[pipes[0]!]?.delivered_records === 5 + messages - 1
   })
-  const before = await everything(daemon, filled)
+  const limited = `/v1/pipes/${pipes[1]}`
+  t.equal((await daemon.api('PATCH', limited, { pipe_retention_hours: 100 })).status, 200)
+  // Only this differs in the cluster, apart from the audit log.
+  const said = async (from: typeof daemon) => {
+    const text = JSON.stringify(await everything(from, filled))
+    return JSON.parse(text.replaceAll('"pipe_retention_hours":100', '"pipe_retention_hours":null'))
+  }
+  const before = await said(daemon)
   t.equal(await daemon.stop(), 0)
   const keyFile = path.join(daemon.dataDir, 'sealing.key')
 
   const dry = await targets.migrate(['--to-cluster', '--dry-run'], daemon.dataDir)
   t.equal(dry.code, 0, dry.stderr)
-  t.match(JSON.parse(dry.stdout), { is_dry_run: true, pipes: 2, lanes: 3, parked: 1, messages: 2 * messages })
+  const counts = { pipes: 2, pipes_with_retention: 1, lanes: 3, parked: 1, messages: 2 * messages }
+  t.match(JSON.parse(dry.stdout), { is_dry_run: true, ...counts })
 
   const into = await targets.migrate(['--to-cluster'], daemon.dataDir)
   t.equal(into.code, 0, into.stderr)
@@ -47,12 +55,13 @@ t.test('what the single machine held the cluster holds', async (t) => {
 
   const node = await startMoved(daemon, targets.directory('node', keyFile), targets.env)
   t.teardown(() => node.close())
-  t.same(await everything(node, filled), before, 'the cluster says what the single machine said')
+  t.same(await said(node), before, 'the cluster says what the single machine said')
+  t.match((await node.api('GET', limited)).body, { pipe: { pipe_retention_hours: null } })
   const repeated = await node.api('POST', `/v1/ingest/${pipes[1]}`, [{ n: 0, text: '' }], {
     headers: { 'idempotency-key': 'key 0' },
   })
   t.equal(repeated.status, 202)
-  t.same(await everything(node, filled), before, 'a repeat of an earlier request is no new message')
+  t.same(await said(node), before, 'a repeat of an earlier request is no new message')
   t.same(
     (await pullAll(node, pull)).slice(0, 100),
     Array.from({ length: 100 }, (_, n) => n + 5),

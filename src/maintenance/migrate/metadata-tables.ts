@@ -20,6 +20,7 @@ export const copiedTables: readonly CopiedTable[] = [
   { name: 'destinations', key: ['destination_id'] },
   { name: 'destination_columns', key: ['destination_id', 'position'] },
   { name: 'destination_drift', key: ['destination_id'] },
+  { name: 'added_columns', key: ['destination_id', 'column_name'] },
   { name: 'lanes', key: ['destination_id'] },
   { name: 'lane_hours', key: ['destination_id', 'hour_ms'] },
   { name: 'lane_latency', key: ['destination_id', 'hour_ms'] },

@@ -25,6 +25,8 @@ export type Step =
   | { do: 'erase' }
   /** All messages so far are delivered, or those of one pipe. */
   | { do: 'deliver'; pipe?: number }
+  /** The messages of a pipe so far are older than its limit. It gets no more. */
+  | { do: 'expire'; pipe: number }
   /** Waits for a segment to be compacted, but not long: a fault may prevent it. */
   | { do: 'await compaction' }
   /** Waits until only the newest segment has a WAL, likewise. */
@@ -168,6 +170,10 @@ for (const step of task.steps) {
     const seqs = Object.fromEntries(task.pipes.map((pipeId, index) => [pipeId, isDelivered(index) ? seq : 0]))
     for (const [pipeId, upTo] of Object.entries(seqs)) say(`delivered ${upTo} ${pipeId}`)
     store.reportDelivered(seqs)
+  } else if (step.do === 'expire') {
+    const pipeId = task.pipes[step.pipe] ?? ''
+    say(`delivered ${await store.headSeq()} ${pipeId}`)
+    store.reportExpired(pipeId)
   } else if (step.do === 'await compaction') await briefly(isCompacted)
   else if (step.do === 'await sealing') await briefly(isSealed)
   else if (step.do === 'await salvage') {

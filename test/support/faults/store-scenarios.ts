@@ -96,6 +96,25 @@ export const storeScripts = {
       { do: 'exit' },
     ],
   },
+  /** No message is delivered, and those of one pipe are too old. */
+  'pipe retention': {
+    settings: { segmentMaxBytes: 150 * 1024 },
+    before: [
+      { do: 'open' },
+      { do: 'append', count: 4, bytes: 20_000, pipe: 0 },
+      { do: 'append', count: 4, bytes: 20_000, pipe: 1 },
+      { do: 'close' },
+    ],
+    steps: [
+      { do: 'open' },
+      { do: 'expire', pipe: 1 },
+      { do: 'arm' },
+      { ...some(1), pipe: 0 },
+      { do: 'await compaction' },
+      { ...some(1), pipe: 0 },
+      { do: 'exit' },
+    ],
+  },
   salvage: {
     settings: { segmentMaxBytes: 120 * 1024 },
     before: [{ do: 'open' }, some(20), { do: 'close' }],

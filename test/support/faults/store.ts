@@ -53,6 +53,8 @@ export interface Store {
   ): Promise<{ seq: number; msgId: string; repeated: boolean }>
   /** Each pipe is delivered up to there. */
   reportDelivered(seqs: Delivered): void
+  /** All messages of the pipe are older than its limit, also those that are not delivered. */
+  reportExpired(pipeId: string): void
   headSeq(): Promise<number>
   /** That wait to be salvaged. */
   damagedSegments(): Promise<number>
@@ -101,6 +103,8 @@ export async function openStore(
           return { pipeId, workspaceId: 'workspace', seq, retentionHours: null }
         }),
       ),
+    reportExpired: (pipeId) =>
+      feed.reportLowWatermarks([{ pipeId, workspaceId: 'workspace', seq: 0, retentionHours: 1e-9 }]),
     headSeq: () => handle.headSeq(),
     damagedSegments: async () => (await handle.status()).damagedSegments,
     async readAll(pipeId) {

@@ -187,6 +187,10 @@ t.test('retention: at more than 80 % of the time, once', async (t) => {
   t.same(world.types(134.5 * hours, waiting), ['retention.near'])
   t.same(world.types(140 * hours, waiting), [])
   t.same(world.types(141 * hours, [healthy]), [])
+  const limited = [{ ...waiting[0]!, destinationId: 'limited', retentionHours: 10 }]
+  t.same(world.types(150 * hours, [{ ...limited[0]!, oldestPendingMs: 143 * hours }]), [], '7 of 10 hours')
+  const near = { type: 'retention.near', lane: { retentionHours: 10 } }
+  t.match(world.check(151.5 * hours, [{ ...limited[0]!, oldestPendingMs: 143 * hours }]), [near])
   const halted = [{ ...healthy, isIdle: false, isHalted: true, oldestPendingMs: 0 }]
   t.same(world.types(160 * hours, halted), ['retention.near'], 'also of a blocked destination')
 })

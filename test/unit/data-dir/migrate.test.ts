@@ -155,6 +155,7 @@ t.test('every table is either copied or named as one that is not', async (t) => 
       replays: true,
       privacy_jobs: true,
       destination_drift: true,
+      added_columns: true,
     },
     ...{ usage_marks: true, deleted_pipes: true, users: true, sessions: true, setup_tokens: true },
     ...{ audit_log: true, alert_settings: true, alert_marks: true, alert_queue: true, cluster_nodes: true },

@@ -84,6 +84,20 @@ t.test('records reach a database, an endpoint and whoever pulls, in order', asyn
   })
 })
 
+t.test('a pipe has no retention of its own, and truncates addresses as on one machine', async (t) => {
+  const pipe_retention_hours =
+    'must be null in a cluster: its buffer keeps the messages of all pipes for buffer.undelivered_hours'
+  const rejected = { status: 400, body: { errors: { pipe_retention_hours } } }
+  const body = { pipe_name: 'addresses', pipe_retention_hours: 1 }
+  t.match(await node.api('POST', '/v1/pipes', body), rejected)
+  const settings = { pipe_add_ingest_ts: false, pipe_add_ingest_ip: true, pipe_client_ip: 'truncated' }
+  const pipeId = await node.createPipe({ ...body, ...settings, pipe_retention_hours: null })
+  t.match(await node.api('PATCH', `/v1/pipes/${pipeId}`, { pipe_retention_hours: 1 }), rejected)
+  const lane = await pullLane(pipeId)
+  await node.ingest(pipeId, { n: 1 })
+  t.same((await pull(lane)).body.records, [{ n: 1, ingest_ip: '127.0.0.0' }])
+})
+
 t.test(
   'what was acknowledged is there after a kill, and nothing is delivered twice to who pulls',
   async (t) => {
