@@ -240,6 +240,17 @@ export const resourceLimits = {
   /** Edited parked records. */
   replayBodyBytes: MiB,
   replayBodyValues: 20_000,
+  /**
+   * Records that do not match the schema of their pipe and wait to be parked: requests and bytes in total, of which one
+   * pipe gets half. More are rejected with 503, so that metadata stays free for other work.
+   */
+  parkingRequests: 10_000,
+  parkingBytes: 32 * MiB,
+  /** Records and bytes per transaction that parks them. With SQLite the main thread waits for each: 6 ms at most, measured. */
+  parkingStepRecords: 200,
+  parkingStepBytes: MiB,
+  /** Records parked at a pipe that a replay holds in memory at once, unless one is larger. */
+  replayStepBytes: 4 * MiB,
   /** Sign-in, setup links and password changes. Clients of the first two are not authenticated yet. */
   formBodyBytes: 4 * KiB,
   /**

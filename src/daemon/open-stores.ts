@@ -9,6 +9,7 @@ import { type DeliveryHandle, openDelivery } from '../delivery/delivery-proxy.ts
 import type { DriverSettings, EgressPolicy } from '../destinations/driver.ts'
 import { driverSettings } from '../destinations/driver-settings.ts'
 import { type Authenticate, createAuthenticate, openDirectory } from '../ingest/directory/directory-cache.ts'
+import { ParkQueue } from '../ingest/parked/queue.ts'
 import { SharedCounters } from '../ingest/shared-counters.ts'
 import type { OpenBuffer } from '../log/buffer.ts'
 import type { BufferSpec } from '../log/buffer-spec.ts'
@@ -59,6 +60,8 @@ export interface Stores {
   authenticateSender: Authenticate
   /** The counters of ingest, shared by its threads. */
   counters: SharedCounters
+  /** Parks records that do not match the schema of their pipe. */
+  parking: ParkQueue
   /** The policy in effect. With `egress.private = "auto"` the second workspace changes it. */
   egress: EgressPolicy
   /** The settings of destinations, for requests outside of delivery. */
@@ -169,6 +172,7 @@ export async function openStores(
     authenticate,
     authenticateSender,
     counters,
+    parking: new ParkQueue(metadata.pipeParked, settings['parked.max_bytes']),
     egress,
     drivers,
   }

@@ -30,6 +30,7 @@ import type { LimitStore } from './limits.ts'
 import type { OriginStore } from './origins.ts'
 import type { StoredOverview } from './overview.ts'
 import type { ParkedStore } from './parked-store-port.ts'
+import type { PipeParkedStore } from './pipe-parked-port.ts'
 import type { PipeStore } from './pipes.ts'
 import type { PrivacyErasure } from './privacy-erasure.ts'
 import type { PrivacyJobs } from './privacy-jobs.ts'
@@ -125,6 +126,7 @@ export interface Metadata {
      */
     prune(beforeMs: number): Promise<Map<string, number>>
   }
+  readonly pipeParked: PipeParkedStore
   readonly replays: ReplayStore
   readonly privacy: PrivacyJobs & PrivacyErasure
   readonly limits: LimitStore

@@ -26,6 +26,7 @@ import { origins } from '../metadata/origins.ts'
 import { overview } from '../metadata/overview.ts'
 import { parked } from '../metadata/parked.ts'
 import { parkedStore, rangeStore } from '../metadata/parked-store.ts'
+import { pipeParked } from '../metadata/pipe-parked.ts'
 import { schemaVersions } from '../metadata/pipe-schemas.ts'
 import { pipes } from '../metadata/pipes.ts'
 import { privacyErasure } from '../metadata/privacy-erasure.ts'
@@ -142,6 +143,7 @@ export async function openMetadata(
       addedColumns: addedColumnStore(db, { sealer, now }, inAudited),
       destinations: destinations(db, { sealer, now, quotas }, inAudited),
       parked: parked(db, now, inAudited),
+      pipeParked: pipeParked(db, now, inAudited),
       replays: replays(db, now, inAudited),
       privacy: { ...privacyJobs(db, { sealer, now }, inAudited), ...privacyErasure(db, now, opened) },
       limits: limits(db, inAudited),

@@ -15,6 +15,7 @@ import { latencyUseCases } from './latency.ts'
 import { messageUseCases } from './messages.ts'
 import { overviewUseCases } from './overview.ts'
 import { parkedUseCases } from './parked.ts'
+import { pipeParkedUseCases } from './pipe-parked.ts'
 import { pipeSettingUseCases, pipeUseCases } from './pipes.ts'
 import { privacyUseCases } from './privacy.ts'
 import { replayUseCases } from './replays.ts'
@@ -38,6 +39,7 @@ export function openManagement(deps: ManagementDeps): UseCases {
     ...latencyUseCases(deps),
     ...laneUseCases(deps),
     ...parkedUseCases(deps),
+    ...pipeParkedUseCases(deps),
     ...replayUseCases(deps),
     ...apiKeyUseCases(deps),
     ...userUseCases(deps),

@@ -29,6 +29,10 @@ export const copiedTables: readonly CopiedTable[] = [
   // A body can have megabytes.
   { name: 'parked_bodies', key: ['parked_id'], page: 8 },
   { name: 'parked_sums', key: ['destination_id'] },
+  // A record can have megabytes.
+  { name: 'pipe_parked', key: ['parked_id'], page: 8 },
+  { name: 'pipe_parked_sums', key: ['pipe_id'] },
+  { name: 'pipe_parked_done', key: ['parked_id'] },
   { name: 'usage_hours', key: ['pipe_id', 'hour_ms'] },
   { name: 'rejected_hooks', key: ['pipe_id', 'hour_ms', 'reason'] },
   { name: 'schema_mismatches', key: ['pipe_id', 'hour_ms', 'result'] },
