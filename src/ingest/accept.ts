@@ -407,10 +407,10 @@ class Acceptance implements BodyReceiver {
     const mayBeStored = error instanceof BufferUnavailableError && error.mayBeStored
     if (reserved !== null && !mayBeStored) this.#context.quota.refund(reserved)
     const failure = appendError(error, msgId)
-    if (request !== null && !mayBeStored) return this.#whenDone(this.#undo(request, failure))
     // A repeat gets its response even while new messages are rejected.
     const isFull = error instanceof BufferUnavailableError && error.reason !== 'closing'
-    if (idempotency === undefined || !isFull) this.failed(failure)
+    if (request !== null && !mayBeStored) this.#whenDone(this.#undo(request, failure))
+    else if (idempotency === undefined || !isFull) this.failed(failure)
     else this.#whenDone(this.#repeatOr(failure, idempotency))
   }
 
