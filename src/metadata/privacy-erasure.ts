@@ -48,7 +48,6 @@ export interface PipeParkedText {
   parkedId: string
   pipeId: string
   record: string
-  /** It is being added to the buffer. */
   isReplaying: boolean
 }
 
@@ -70,7 +69,7 @@ export interface PrivacyErasure {
    * `privacyStepBytes` or one record. Null: it was the last one.
    */
   pipeParkedAfter(pipeId: string, parkedId: string): Promise<PipeParkedText[] | null>
-  /** Removes a record that is parked at the pipe, unless it is being replayed or has changed. */
+  /** Removes a record that is parked at the pipe, unless it has changed. False: it is gone, or has another text. */
   removePipeParked(row: PipeParkedText): Promise<boolean>
   /** Returns those of the destinations whose lane has an error that contains one of the values. */
   quotingLanes(destinationIds: readonly string[], values: readonly string[]): Promise<string[]>
@@ -122,7 +121,6 @@ export function privacyErasure(
           .selectFrom('pipe_parked')
           .selectAll()
           .where('parked_id', '=', parkedId)
-          .where('is_replaying', '=', 0)
           .executeTakeFirst()
         if (row?.record !== record) return false
         await removeRows(trx, row.pipe_id, [row], { nowMs: now() })
