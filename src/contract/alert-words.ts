@@ -19,6 +19,8 @@ export const alertEvents = {
     'The oldest message of a lane has waited for more than 80 % of the time after which it is dropped.',
   'lane.drift':
     'Records repeatedly have keys that no column of the database destination takes: their values are not stored.',
+  'columns.not_added':
+    'auto_add_columns could not add columns to the table of a destination; it is repeated with growing pauses.',
   'buffer.near_full':
     'The buffer of the service is 80 % full, or its disk has less than twice buffer.min_free_bytes.',
   'daemon.restarted_after_crash': 'The previous run of the service ended without a normal stop.',

@@ -10,7 +10,8 @@ export const auditPage = { default: 50, max: 500 } as const
 /** The user, key or command that did something. */
 export const AuditActor = Type.Object({
   kind: Type.Enum(['key', 'user', 'local'], {
-    description: 'A key, a signed-in user, or a command on the data directory.',
+    description:
+      'A key, a signed-in user, or `local`: a command on the data directory, or the service itself (name `pipectl`).',
   }),
   id: nullable(string('The id of the key or the user; null: a command.')),
   name: nullable(string('The name at that time: of the key, the user, or the user of the operating system.')),

@@ -43,6 +43,14 @@ export interface UnmappedKeys {
   names: readonly string[]
 }
 
+/** Why `auto_add_columns` has not added columns. */
+export interface ColumnFailure {
+  code: string
+  message: string
+  /** As they were sent. */
+  keys: string[]
+}
+
 export interface SavedDrift {
   /** Identifies the column mapping with which the drift was counted. */
   mappingHash: string

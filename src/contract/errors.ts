@@ -33,7 +33,7 @@ export const errorCatalogue = {
   no_blocking_message: notFound('No message is blocking this lane.'),
   message_not_found: notFound('No message has this id: it never existed, or it is no longer kept.'),
   parked_not_found: notFound(
-    'This destination has no parked record with this id: it was replayed, discarded, or removed after parked.days.',
+    'No record is parked here with this id: it was replayed, discarded, or removed after parked.days.',
   ),
   parked_full: conflict(
     'Nothing was skipped: a skip parks the message, and there is no room for it. Replay or discard parked records, or raise the setting parked.max_bytes.',
@@ -44,6 +44,9 @@ export const errorCatalogue = {
       'Nothing was done, because this was changed after you read it. `present` is the current state: send the change again with the new ETag in If-Match.',
   },
   parked_replaying: conflict('This record is being replayed: wait for the result.'),
+  parked_mismatch: conflict(
+    'The record does not match the schema of the pipe, and stays parked; see errors. Edit it, or replay it with force.',
+  ),
   replay_not_found: notFound(
     'This destination has no replay with this id: it never existed, or it finished too long ago.',
   ),

@@ -57,6 +57,20 @@ const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
       },
     },
   },
+  parked_mismatch: {
+    errors: {
+      type: 'array',
+      description: 'The first errors. No message contains a value of a record.',
+      items: {
+        type: 'object',
+        required: ['path', 'message'],
+        properties: {
+          path: { type: 'string', description: 'JSON Pointer into the record.' },
+          message: { type: 'string' },
+        },
+      },
+    },
+  },
   changed_meanwhile: {
     present: {
       type: 'object',

@@ -10,6 +10,7 @@ import { messageOperations } from './message-operations.ts'
 import type { Operation } from './operation.ts'
 import type { OperationId, PathParameter } from './operation-paths.ts'
 import { parkedOperations } from './parked-operations.ts'
+import { pipeParkedOperations } from './pipe-parked-operations.ts'
 import { privacyOperations } from './privacy-operations.ts'
 import { queryOperations } from './query-operations.ts'
 import { replayOperations } from './replay-operations.ts'
@@ -22,6 +23,7 @@ export const operations = [
   ...schemaOperations,
   ...destinationOperations,
   ...parkedOperations,
+  ...pipeParkedOperations,
   ...replayOperations,
   ...queryOperations,
   ...pipeSettingOperations,

@@ -152,6 +152,16 @@ export const resourceLimits = {
   queryParameters: 100,
   /** Columns of all tables in a list of tables. */
   listedTableColumns: 10_000,
+  /**
+   * Columns that `auto_add_columns` adds to the table of a destination: in 24 hours, and in total. Keys come from clients, and
+   * a table has few hundred columns.
+   */
+  autoAddedColumnsPerDay: 20,
+  autoAddedColumns: 200,
+  /** Keys per destination that are observed at the same time, values of each, and the bytes of a value. */
+  observedKeys: 100,
+  observedValues: 20,
+  observedValueBytes: 512,
   /** Columns of a proposed table. A row of InnoDB holds about 190 columns of the largest type. */
   inferredColumns: 200,
   inferredMysqlColumns: 150,
@@ -230,6 +240,17 @@ export const resourceLimits = {
   /** Edited parked records. */
   replayBodyBytes: MiB,
   replayBodyValues: 20_000,
+  /**
+   * Records that do not match the schema of their pipe and wait to be parked: requests and bytes in total, of which one
+   * pipe gets half. More are rejected with 503, so that metadata stays free for other work.
+   */
+  parkingRequests: 10_000,
+  parkingBytes: 32 * MiB,
+  /** Records and bytes per transaction that parks them. With SQLite the main thread waits for each. */
+  parkingStepRecords: 200,
+  parkingStepBytes: MiB,
+  /** Records parked at a pipe that a replay holds in memory at once, unless one is larger. */
+  replayStepBytes: 4 * MiB,
   /** Sign-in, setup links and password changes. Clients of the first two are not authenticated yet. */
   formBodyBytes: 4 * KiB,
   /**

@@ -132,7 +132,10 @@ export const responseBodies = {
     accepted: Type.Literal(true),
     pipe_id: uuid(),
     pipe_name: Type.String(),
-    records_count: positive(),
+    records_count: count('The records of the message. 0: all are parked, and there is no message.'),
+    parked_records: Type.Optional(
+      positive('The records that do not match the schema of the pipe, which are parked. Absent: none.'),
+    ),
     msg_id: uuid(),
     message: Type.String(),
   }),

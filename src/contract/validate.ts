@@ -332,6 +332,9 @@ export const destinationNamePattern =
 /** `next` of a page of parked records: a stream_seq and the index of a record, or -1 for a complete message. */
 export const parkedNextPattern = '^[0-9]{1,15}\\.(-1|[0-9]{1,15})$'
 
+/** `next` of a page of records parked at a pipe: the msg_id and the index of a record. */
+export const pipeParkedNextPattern = '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\\.[0-9]{1,15}$'
+
 /** ASCII only. Otherwise names that look the same could be different accounts. */
 export const emailPattern =
   "^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]{0,187}[A-Za-z0-9])?$"
@@ -345,6 +348,7 @@ const patternWords: Record<string, string> = {
   [standardSecretPattern]: 'must be whsec_ and base64, as the provider shows it',
   [emailPattern]: 'must be an e-mail address such as ada@example.com',
   [parkedNextPattern]: 'must be the `next` of the previous page',
+  [pipeParkedNextPattern]: 'must be the `next` of the previous page',
   [withoutControls]: 'must not contain control characters',
   [destinationNamePattern]: 'must not contain a slash or control characters, nor begin or end with a space',
   '^[0-9]{1,5}$': 'must be a port number from 1 to 65535',

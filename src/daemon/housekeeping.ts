@@ -2,6 +2,7 @@
 import { resourceLimits } from '../contract/resource-limits.ts'
 import { usageHours } from '../contract/usage.ts'
 import type { LaneCommands } from '../delivery/delivery.ts'
+import { keyLifetimeMs } from '../log/key-store.ts'
 import type { Logger } from '../platform/log.ts'
 import { dayMs, hourMs, minuteMs } from '../platform/quantities.ts'
 import type { Accounting } from './open-ingest.ts'
@@ -34,6 +35,7 @@ export function startHousekeeping(
   }
   every(hourMs, () => onDuty(() => prune(parts)))
   every(hourMs, () => onDuty(() => dropOldParked(parts, parts.now() - parkedDays * dayMs, log)))
+  every(hourMs, () => onDuty(() => dropOldPipeParked(parts, parts.now() - parkedDays * dayMs, log)))
   every(deletedPipesKeptMs, async () => {
     forgetCounts(parts)
     await onDuty(() => forgetDeletedPipes(parts, parts.now()))
@@ -61,6 +63,19 @@ export async function dropOldParked(
     log.warn({ destination_id: destinationId, records }, 'lane.parked_dropped')
     await delivery.parkedChanged(destinationId)
   }
+}
+
+/**
+ * Deletes records parked at pipes that were neither replayed nor discarded before the deadline, and the marks of removed
+ * ones once no repeat of their request is recognized any more.
+ */
+export async function dropOldPipeParked(
+  { metadata, now }: Pick<Stores, 'metadata' | 'now'>,
+  beforeMs: number,
+  log: Logger,
+): Promise<void> {
+  for (const [pipeId, records] of await metadata.pipeParked.prune(beforeMs, now() - keyLifetimeMs))
+    log.warn({ pipe_id: pipeId, records }, 'pipe.parked_dropped')
 }
 
 /** Removes this process's counters of deleted pipes. */

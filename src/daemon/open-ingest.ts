@@ -88,7 +88,11 @@ export async function openIngest(
   const parsers = openBodyParsers(maxBodyBytes * resourceLimits.parserHeapPerBodyByte)
   shutdown.set('close parsers', () => parsers.close())
   const nowMs = parts.now()
-  shutdown.set('drain ingest', () => parts.buffer.appender.drain())
+  shutdown.set('drain ingest', async () => {
+    // A request that is parked appends its other records afterwards.
+    await parts.parking.drain()
+    await parts.buffer.appender.drain()
+  })
   const quota =
     quotas === null
       ? createQuota(await ingestedToday(parts, nowMs), nowMs, parts.counters)
@@ -156,6 +160,7 @@ export async function openThreadedIngest(
     shareAppender: () => buffer.shareAppender(),
     source: directorySource,
     askQuota: quotas && ((...asked) => quotas.reserve(...asked)),
+    parking: parts.parking,
     usageOf,
     onKeysUsed: (apiKeyIds) => parts.keyUse.used(apiKeyIds),
     onFatal: onThreadFailed,
@@ -165,6 +170,7 @@ export async function openThreadedIngest(
   if (geoBytes !== null) opened.loadGeo(geoBytes)
   changes.subscribe((change) => opened.refresh(change))
   shutdown.set('drain ingest', async () => {
+    await parts.parking.drain()
     await opened.drain()
     await buffer.appender.drain()
     // The writer responds after its reports of appends, so usage includes them when it is saved.

@@ -27,6 +27,7 @@ import { QueryProcesses } from '../destinations/sqlite/query-processes.ts'
 import type { Ingest } from '../ingest/accept.ts'
 import type { ClientIp } from '../ingest/client-ip.ts'
 import type { IngestObserved } from '../ingest/observed.ts'
+import { PipeReplays } from '../ingest/parked/replays.ts'
 import type { BodyMemory } from '../ingest/shared-counters.ts'
 import type { Actor } from '../metadata/audit.ts'
 import { Passwords } from '../metadata/password-hash.ts'
@@ -116,7 +117,18 @@ export async function openServer(
     if ('apiKeyId' in change && change.isRevoked) tails.accessChanged(change)
   })
   const v1 = [
-    ...routesOf({ ...parts, passwords, serviceFacts, tableQueries, usersChanged, undeliveredHours }, log),
+    ...routesOf(
+      {
+        ...parts,
+        passwords,
+        serviceFacts,
+        tableQueries,
+        usersChanged,
+        undeliveredHours,
+        pipeReplays: pipeReplaysOf(settings, parts),
+      },
+      log,
+    ),
     tails.route,
     ...services,
   ]
@@ -146,6 +158,17 @@ export async function openServer(
   shutdown.set('finish responses', () => endsWithin(responseGraceMs, idle()))
   shutdown.set('close connections', () => server.close())
   return { addresses: server.addresses }
+}
+
+function pipeReplaysOf(settings: Settings, parts: ServerParts): PipeReplays {
+  return new PipeReplays({
+    store: parts.metadata.pipeParked,
+    directory: parts.directory,
+    appender: parts.buffer.appender,
+    usage: parts.usageOf(0),
+    maxKeys: settings['ingest.max_keys_per_record'],
+    now: parts.now,
+  })
 }
 
 async function bufferFacts(settings: Settings, buffer: Stores['buffer']): Promise<ServiceFacts['buffer']> {
@@ -196,7 +219,13 @@ type ManagementParts = Stores &
   Accounting &
   Pick<
     ManagementDeps,
-    'passwords' | 'serviceFacts' | 'tableQueries' | 'testAlert' | 'usersChanged' | 'undeliveredHours'
+    | 'pipeReplays'
+    | 'passwords'
+    | 'serviceFacts'
+    | 'tableQueries'
+    | 'testAlert'
+    | 'usersChanged'
+    | 'undeliveredHours'
   > & {
     privacy: PrivacyRunner | null
   }
@@ -212,6 +241,7 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     changes,
     laneViews: delivery,
     laneCommands: delivery,
+    pipeReplays: parts.pipeReplays,
     trials: delivery,
     tableQueries: parts.tableQueries,
     history,

@@ -9,6 +9,7 @@ import { type DeliveryHandle, openDelivery } from '../delivery/delivery-proxy.ts
 import type { DriverSettings, EgressPolicy } from '../destinations/driver.ts'
 import { driverSettings } from '../destinations/driver-settings.ts'
 import { type Authenticate, createAuthenticate, openDirectory } from '../ingest/directory/directory-cache.ts'
+import { ParkQueue } from '../ingest/parked/queue.ts'
 import { SharedCounters } from '../ingest/shared-counters.ts'
 import type { OpenBuffer } from '../log/buffer.ts'
 import type { BufferSpec } from '../log/buffer-spec.ts'
@@ -59,6 +60,8 @@ export interface Stores {
   authenticateSender: Authenticate
   /** The counters of ingest, shared by its threads. */
   counters: SharedCounters
+  /** Parks records that do not match the schema of their pipe. */
+  parking: ParkQueue
   /** The policy in effect. With `egress.private = "auto"` the second workspace changes it. */
   egress: EgressPolicy
   /** The settings of destinations, for requests outside of delivery. */
@@ -103,6 +106,7 @@ export async function openStores(
   })
   shutdown.set('close buffer', () => buffer.close())
   shutdown.set('drain ingest', () => buffer.appender.drain())
+  let announce = (_pipeId: string): void => {}
   const local = await openDelivery({
     buffer: spec,
     metadata: metadataSpec(settings),
@@ -115,6 +119,8 @@ export async function openStores(
     maxParkedBytes: settings['parked.max_bytes'],
     log: logSettings(settings),
     isSafe: context.isSafe ?? false,
+    // Before the directory is open there is no copy to read again.
+    onPipeChanged: (pipeId) => announce(pipeId),
     onFatal: exitWhenDead('delivery', context),
   })
   shutdown.set('close delivery', () => local.close())
@@ -144,6 +150,9 @@ export async function openStores(
   const changes = cluster?.node.changes ?? localChanges()
   changes.subscribe((change) => refreshDirectory(directory, change))
   changes.subscribe((change) => refreshLanes(delivery, change, log))
+  announce = (pipeId) => {
+    changes.publish({ pipeId }).catch((err) => log.warn({ err, pipe_id: pipeId }, 'changes.not_published'))
+  }
   const authenticateSender = createAuthenticate(directory)
   const authenticate =
     cluster === null ? authenticateSender : authenticateWhileLive(cluster, authenticateSender)
@@ -163,6 +172,7 @@ export async function openStores(
     authenticate,
     authenticateSender,
     counters,
+    parking: new ParkQueue(metadata.pipeParked, settings['parked.max_bytes']),
     egress,
     drivers,
   }

@@ -5,7 +5,7 @@
  *   park ───────▶ records that the transform cannot be applied to
  *   guard ──────▶ the worker's board marks the lane as under way; a lane that crashed a worker has its own thread (`containment.ts`)
  *   driver ─────▶ the destination stores the records, and parks what it rejects
- *   drift ──────▶ the keys of some delivered records are counted (`drift.ts`)
+ *   drift ──────▶ the keys of some delivered records are counted (`drift.ts`), and can get a column (`column-adder.ts`)
  *
  * The outcome of an attempt:
  *
@@ -44,6 +44,7 @@ import {
   transformBatch,
 } from './batch.ts'
 import type { Clock } from './clock.ts'
+import type { ColumnAdder } from './column-adder.ts'
 import type { Containment } from './containment.ts'
 import type { DriftWatch } from './drift.ts'
 import type { TransformThreads } from './transform/transform-threads.ts'
@@ -114,6 +115,8 @@ export interface AttemptSteps {
   transforms: Pick<TransformThreads, 'run'>
   guard: Containment
   drift: DriftWatch
+  /** Undefined: no table gets columns. */
+  columns?: ColumnAdder
 }
 
 export interface AttemptDeps {
@@ -191,8 +194,10 @@ export class Attempt {
     this.#wasAsked = true
     await this.#send(transformed)
     // After an abort the lane can have abandoned this attempt; then its repeat is counted instead.
-    if (!this.#signal.aborted && this.#spec.columns.length > 0)
-      this.#deps.steps.drift.delivered(this.#spec, this.#deps.epoch, batch)
+    if (this.#signal.aborted) return
+    const { steps, epoch } = this.#deps
+    if (this.#spec.columns.length > 0) steps.drift.delivered(this.#spec, epoch, batch)
+    steps.columns?.delivered(this.#spec, epoch, batch)
   }
 
   /** The duration of the transform is not part of the destination's time. */

@@ -50,6 +50,8 @@ export interface DeliveryOptions {
   log: LogSettings
   /** Treats every destination as blocked: `serve --safe`. */
   isSafe?: boolean
+  /** Delivery has changed the metadata of this pipe: every copy of it must be read again. */
+  onPipeChanged?(pipeId: string): void
   /** Delivery cannot continue: the process must end. */
   onFatal(error: Error): void
 }
@@ -263,6 +265,7 @@ class Supervisor implements LocalDelivery {
       isSafe,
       endsPulls: this.#endsPulls,
     })
+    worker.onColumnsAdded = (pipeId) => this.#options.onPipeChanged?.(pipeId)
     worker.onFinished = (destinationId) => this.#deaths.finished(destinationId)
     worker.onDeliveredApart = (destinationId) => {
       if (!this.#deaths.delivered(destinationId)) return

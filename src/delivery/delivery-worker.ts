@@ -55,6 +55,8 @@ export interface DeliveryReports {
   finished(destinationId: string): void
   /** A quarantined lane has delivered in a thread of its own. */
   deliveredApart(destinationId: string): void
+  /** Columns were added for a destination of this pipe: its metadata has changed. */
+  columnsAdded(pipeId: string): void
 }
 
 export interface WorkerEnd extends Death {
@@ -78,6 +80,7 @@ export class DeliveryWorker {
   readonly ended: Promise<WorkerEnd>
   onFinished: (destinationId: string) => void = () => {}
   onDeliveredApart: (destinationId: string) => void = () => {}
+  onColumnsAdded: (pipeId: string) => void = () => {}
   readonly #thread: Thread<DeliveryCalls, DeliveryReports>
 
   constructor(data: Omit<DeliveryThreadData, 'board'>) {
@@ -91,6 +94,7 @@ export class DeliveryWorker {
       host: {
         finished: (destinationId) => this.onFinished(destinationId),
         deliveredApart: (destinationId) => this.onDeliveredApart(destinationId),
+        columnsAdded: (pipeId) => this.onColumnsAdded(pipeId),
       },
       // Management only needs to know that nothing can be saved for now.
       errors: { LaneStoreUnavailableError: StorageUnavailableError },

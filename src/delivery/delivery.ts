@@ -5,7 +5,7 @@
  * An id without a lane is treated as an unblocked lane. Management checks whether the destination exists.
  */
 import type { DestinationType, LaneStatus } from '../contract/destination.ts'
-import type { UnmappedKeys } from '../contract/drift.ts'
+import type { ColumnFailure, UnmappedKeys } from '../contract/drift.ts'
 import type { SuccessBody } from '../contract/operations.ts'
 import type { TableProposal } from '../contract/table-proposal.ts'
 import type { Transform } from '../contract/transform.ts'
@@ -59,6 +59,8 @@ export interface LaneTrouble {
   retentionHours?: number | null
   /** Keys of records that no column takes. Null: not known yet. Undefined: the node has an earlier version. */
   unmapped?: UnmappedKeys | null
+  /** Why `auto_add_columns` has not added columns; null: nothing has failed. */
+  columnFailure?: ColumnFailure | null
 }
 
 export interface LaneFailure {

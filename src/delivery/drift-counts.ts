@@ -4,12 +4,8 @@ import type { ColumnMapping } from '../contract/destination.ts'
 import { type DriftState, driftLimits, type SavedDrift } from '../contract/drift.ts'
 import { mappingHash } from '../contract/mapping-hash.ts'
 import type { Batch, DatabaseSpec } from '../destinations/driver.ts'
-import { members, records, stringValue } from '../log/record-text.ts'
-
-const recordsPerBatch = 20
-const recordsPerSecond = 100
-/** Larger records are not sampled: they would take longer than a millisecond. */
-const maxRecordBytes = 256 * 1024
+import { members, stringValue } from '../log/record-text.ts'
+import { RecordSampler } from './sampled-records.ts'
 
 /** The counts of one destination. */
 export class DriftCounts {
@@ -20,8 +16,7 @@ export class DriftCounts {
   #isLoaded = false
   #isChanged = false
   #hasNews = false
-  #second = 0
-  #leftInSecond = recordsPerSecond
+  readonly #sampler = new RecordSampler()
 
   constructor({ columns, timestampField }: Pick<DatabaseSpec, 'columns' | 'timestampField'>, nowMs: number) {
     this.#hash = mappingHash(columns, timestampField)
@@ -86,19 +81,7 @@ export class DriftCounts {
   /** Returns the number of sampled records that have a key without a column. */
   look(batch: Batch, nowMs: number): number {
     let unmapped = 0
-    const second = Math.floor(nowMs / 1000)
-    if (second !== this.#second) this.#leftInSecond = recordsPerSecond
-    this.#second = second
-    let left = Math.min(recordsPerBatch, this.#leftInSecond)
-    // Starts at the newest message, which shows recent changes.
-    for (let at = batch.messages.length - 1; at >= 0 && left > 0; at--) {
-      for (const record of records(batch.messages[at]!.body)) {
-        if (left === 0) break
-        left -= 1
-        this.#leftInSecond -= 1
-        if (record.length <= maxRecordBytes && this.#lookAt(record, nowMs)) unmapped += 1
-      }
-    }
+    for (const record of this.#sampler.sample(batch, nowMs)) if (this.#lookAt(record, nowMs)) unmapped += 1
     return unmapped
   }
 

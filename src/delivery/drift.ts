@@ -18,9 +18,10 @@ import type { Batch, DestinationSpec } from '../destinations/driver.ts'
 import type { LaneOwner } from '../metadata/lane-ownership.ts'
 import type { DriftStore, LaneSpec } from '../metadata/lane-state.ts'
 import type { Logger } from '../platform/log.ts'
-import { hourMs } from '../platform/quantities.ts'
+import { hourMs, minuteMs } from '../platform/quantities.ts'
 import { SerialQueue } from '../platform/serial-queue.ts'
 import type { Clock } from './clock.ts'
+import { addsColumns, isRepeated } from './column-candidates.ts'
 import { DriftCounts } from './drift-counts.ts'
 
 const saveNewsMs = 2_000
@@ -33,6 +34,9 @@ interface Counting {
   readonly loading: Promise<void>
   cancelSave: (() => void) | null
 }
+
+/** A key that gets a column within this time is not reported. */
+const addedWithinMs = 5 * minuteMs
 
 interface KnownKeys {
   readonly hash: string
@@ -93,7 +97,8 @@ export class DriftWatch {
     // The columns were changed after the last record.
     if (known.hash !== this.#hashOf(spec)) return noneUnmapped
     const nowMs = this.#clock.now()
-    const keys = known.keys.filter((one) => isReported(one, nowMs))
+    const graceMs = addsColumns(spec) ? addedWithinMs : 0
+    const keys = known.keys.filter((one) => isReported(one, nowMs, graceMs))
     if (keys.length === 0) return noneUnmapped
     return { keys: keys.length, names: keys.slice(0, driftLimits.namedKeys).map(({ key }) => key) }
   }
@@ -202,9 +207,8 @@ function knownOf({ hash, keys }: DriftCounts): KnownKeys {
   }
 }
 
-/** The key occurs repeatedly and has occurred recently: a single typo is not reported. */
-function isReported({ records, first_ms, last_ms }: KnownKeys['keys'][number], nowMs: number): boolean {
-  const { repeatedRecords, repeatedSeconds, endedHours } = driftLimits
-  const isRepeated = records >= repeatedRecords || last_ms - first_ms >= repeatedSeconds * 1_000
-  return isRepeated && nowMs - last_ms < endedHours * hourMs
+/** The key occurs repeatedly and has occurred recently. */
+function isReported(seen: KnownKeys['keys'][number], nowMs: number, graceMs: number): boolean {
+  const isRecent = nowMs - seen.last_ms < driftLimits.endedHours * hourMs
+  return isRecent && isRepeated(seen) && nowMs - seen.first_ms >= graceMs
 }

@@ -12,6 +12,7 @@
  * cursor is behind its pipe's newest message. All lanes are checked for that every five seconds, with one read of the
  * buffer.
  */
+import type { ColumnFailure } from '../contract/drift.ts'
 import {
   type BufferFeed,
   type BufferReader,
@@ -143,6 +144,10 @@ export class LaneSet {
     return this.#opener.observed
   }
 
+  columnFailure(destinationId: string): ColumnFailure | null {
+    return this.#options.steps.columns?.failureOf(destinationId) ?? null
+  }
+
   get drift(): DriftWatch {
     return this.#options.steps.drift
   }
@@ -268,7 +273,10 @@ export class LaneSet {
     if (this.#isClosing) return
     const { spec } = lane
     this.#pipes.get(spec.pipeId)?.forget(lane)
-    if (!this.#lanes.has(spec.destinationId)) this.drift.laneGone(spec.destinationId)
+    if (!this.#lanes.has(spec.destinationId)) {
+      this.drift.laneGone(spec.destinationId)
+      this.#options.steps.columns?.laneGone(spec.destinationId)
+    }
     this.#options.onLaneGone?.(spec, !this.#hasLaneOf(spec.workspaceId))
   }
 

@@ -104,7 +104,9 @@ export async function troublesOf(
     if (!workspaces.has(spec.workspaceId)) continue
     const isIdle = lanes.headSeq(spec.pipeId) <= row.cursorSeq
     const unmapped = lanes.drift.unmapped(spec)
+    const columnFailure = lanes.columnFailure(spec.destinationId)
     const isInTrouble =
+      columnFailure !== null ||
       row.blockingMsgId !== null ||
       row.droppedMessages > 0 ||
       lane.parked.rows > 0 ||
@@ -126,6 +128,7 @@ export async function troublesOf(
       oldestPendingMs: isAged ? await oldestPendingMs(lane) : null,
       retentionHours,
       unmapped,
+      columnFailure,
     })
   }
   return found

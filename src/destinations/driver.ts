@@ -260,6 +260,16 @@ export interface InferRequest {
   createTable: boolean
   addColumns: boolean
   dedupe: { kind: 'key'; key: string } | { kind: 'generated' } | { kind: 'none' }
+  /** Set for `auto_add_columns`, whose keys no person has chosen. Default: a person asked for the proposal. */
+  automatic?: AutomaticColumns
+}
+
+/** Only a key that is a column name as it is gets a column, and no lock is waited for longer than a moment. */
+export interface AutomaticColumns {
+  /** Columns that an earlier try may have added. Any other column that exists is not used. */
+  planned: readonly string[]
+  /** The names of the mapped columns. */
+  mapped: readonly string[]
 }
 
 /**

@@ -44,6 +44,9 @@ import { type HookDeps, type IncomingHook, receiveHook } from './hooks/receive.t
 import { RejectedHook } from './hooks/rejected.ts'
 import { newMsgId } from './msg-ids.ts'
 import type { IngestObserved } from './observed.ts'
+import { type ParkedRequest, parkRecords } from './parked/park-request.ts'
+import type { MismatchParking } from './parked/queue.ts'
+import type { ParkedText } from './parked/separate.ts'
 import {
   type EnrichmentPlan,
   enrichmentPlans,
@@ -70,6 +73,8 @@ interface IngestDeps {
   bodyMemory: BodyMemory
   /** Limits concurrent decompression. */
   decoders: Semaphore
+  /** Parks records that do not match the schema of their pipe. */
+  parking: MismatchParking
   /** For bodies that would block the main thread. */
   parsers: BodyParsers
   maxBodyBytes: number
@@ -108,6 +113,8 @@ class Acceptance implements BodyReceiver {
   #wholeAt = 0
   #encoding: BodyEncoding = 'identity'
   #format: BodyFormat = 'json'
+  /** The records of the request, including those that are parked. */
+  #total = 0
 
   constructor(context: AcceptContext, entry: DirectoryPipe, request: IngestRequest, isVerified: boolean) {
     this.#isVerified = isVerified
@@ -265,8 +272,10 @@ class Acceptance implements BodyReceiver {
 
   /** Rate → enqueue. A plain append waits for nothing and copies the body directly from the scanner's memory. */
   #store(prepared: Prepared): void {
-    const { mismatched } = prepared
-    if (mismatched !== null && this.#entry.pipe.pipe_schema_on_mismatch !== 'tag')
+    const { mismatched, parked } = prepared
+    this.#total = prepared.recordCount + (parked?.length ?? 0)
+    if (parked !== null) this.#whenDone(this.#storeSeparated(prepared, parked))
+    else if (mismatched !== null && this.#entry.pipe.pipe_schema_on_mismatch !== 'tag')
       this.#whenDone(this.#rejectMismatch(prepared, mismatched))
     else if (this.#entry.limits === null && this.#request.idempotencyKey === undefined) {
       this.#requirePipe()
@@ -306,6 +315,44 @@ class Acceptance implements BodyReceiver {
     throw schemaMismatch(mismatched, prepared.recordCount)
   }
 
+  /**
+   * Repeat? → rate → park → enqueue. The parked records are durable before the others are appended
+   * (metadata/pipe-parked-port.ts).
+   */
+  async #storeSeparated(prepared: Prepared, parked: readonly ParkedText[]): Promise<void> {
+    const { quota, now, usage } = this.#context
+    const { pipe, limits } = this.#entry
+    const idempotency = this.#idempotency(prepared)
+    if (idempotency !== undefined && (await this.#isRepeat(idempotency))) return
+    this.#requirePipe()
+    const parkedBytes = parked.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0)
+    this.reserve(parkedBytes)
+    const amount = { records: this.#total, bytes: prepared.body.length + parkedBytes }
+    const reserved = limits && (await quota.reserve(pipe.pipe_id, limits, amount, now()))
+    const msgId = newMsgId()
+    const request = await this.#park(msgId, parked, idempotency).catch((error: unknown) => {
+      if (reserved !== null) quota.refund(reserved)
+      throw error
+    })
+    const isRepeat = request.msgId !== msgId
+    if (!isRepeat) usage.mismatched(pipe.pipe_id, this.#receivedMs, { parked: parked.length })
+    if (prepared.recordCount > 0) return this.#append(prepared, reserved, request)
+    if (isRepeat && reserved !== null) quota.refund(reserved)
+    this.#accepted(request.msgId, 0, reserved)
+  }
+
+  #park(
+    msgId: string,
+    parked: readonly ParkedText[],
+    idempotency: Idempotency | undefined,
+  ): Promise<ParkedRequest> {
+    const { workspaceId, pipe } = this.#entry
+    return parkRecords(this.#context.parking, {
+      ...{ workspaceId, pipeId: pipe.pipe_id, msgId, receivedMs: this.#receivedMs },
+      ...{ enrichment: this.#enrichment(), idempotency, parked },
+    })
+  }
+
   /** Returns true when the request got the response of the first one. */
   async #isRepeat(idempotency: Idempotency): Promise<boolean> {
     const first = await this.#context.appender
@@ -330,13 +377,13 @@ class Acceptance implements BodyReceiver {
   }
 
   /** Appends the message. Refunds the reservation if it is certain that no new message is in the buffer. */
-  #append(prepared: Prepared, reserved: Reservation | null): void {
+  #append(prepared: Prepared, reserved: Reservation | null, request: ParkedRequest | null = null): void {
     const { appender, quota, usage } = this.#context
     const { workspaceId, pipe } = this.#entry
     const { recordCount, body, isBorrowed, mismatched } = prepared
     const pipeId = pipe.pipe_id
     const receivedMs = this.#receivedMs
-    const msgId = newMsgId()
+    const msgId = request?.ownMsgId ?? newMsgId()
     const amount = { messages: 1, records: recordCount, bytes: body.length }
     const idempotency = this.#idempotency(prepared)
     // Written as one literal: an object built by spreads becomes a dictionary of 1 KB per message.
@@ -347,20 +394,30 @@ class Acceptance implements BodyReceiver {
           if (!appended.repeated) {
             if (reserved === null) quota.count(pipeId, amount, receivedMs)
             usage.accepted(pipeId, receivedMs, amount)
-            if (mismatched !== null) usage.mismatched(pipeId, receivedMs, { tagged: mismatched.records })
+            if (mismatched !== null && request === null)
+              usage.mismatched(pipeId, receivedMs, { tagged: mismatched.records })
           } else if (reserved !== null) quota.refund(reserved)
           this.#accepted(appended.msgId, appended.recordCount, reserved)
         },
-        (error) => {
-          const mayBeStored = error instanceof BufferUnavailableError && error.mayBeStored
-          if (reserved !== null && !mayBeStored) quota.refund(reserved)
-          const failure = appendError(error, msgId)
-          // A repeat gets its response even while new messages are rejected.
-          const isFull = error instanceof BufferUnavailableError && error.reason !== 'closing'
-          if (idempotency === undefined || !isFull) this.failed(failure)
-          else this.#whenDone(this.#repeatOr(failure, idempotency))
-        },
+        (error) => this.#notAppended(error, { msgId, reserved, idempotency, request }),
       )
+  }
+
+  #notAppended(error: unknown, { msgId, reserved, idempotency, request }: FailedAppend): void {
+    const mayBeStored = error instanceof BufferUnavailableError && error.mayBeStored
+    if (reserved !== null && !mayBeStored) this.#context.quota.refund(reserved)
+    const failure = appendError(error, msgId)
+    // A repeat gets its response even while new messages are rejected.
+    const isFull = error instanceof BufferUnavailableError && error.reason !== 'closing'
+    if (request !== null && !mayBeStored) this.#whenDone(this.#undo(request, failure))
+    else if (idempotency === undefined || !isFull) this.failed(failure)
+    else this.#whenDone(this.#repeatOr(failure, idempotency))
+  }
+
+  /** None of the request is stored: a repeat without a key must not park its records twice. */
+  async #undo(request: ParkedRequest, failure: unknown): Promise<void> {
+    await request.undo()
+    throw failure
   }
 
   async #repeatOr(failure: unknown, idempotency: Idempotency): Promise<void> {
@@ -371,9 +428,18 @@ class Acceptance implements BodyReceiver {
     this.#reservation.release()
     const { pipe_id: pipeId, pipe_name: pipeName } = this.#entry.pipe
     const limit = reserved === null ? null : reserved.state
-    this.#request.accepted({ pipeId, pipeName, recordCount, msgId, limit })
+    const parkedCount = Math.max(0, this.#total - recordCount)
+    this.#request.accepted({ pipeId, pipeName, recordCount, parkedCount, msgId, limit })
     this.#context.observed.latency.observe((performance.now() - this.#wholeAt) / 1000)
   }
+}
+
+interface FailedAppend {
+  msgId: string
+  reserved: Reservation | null
+  idempotency: Idempotency | undefined
+  /** Its mismatching records are parked. Null: it has none. */
+  request: ParkedRequest | null
 }
 
 /** Stands for the hash of the body where the key decides alone. */

@@ -62,9 +62,9 @@ export function openBodyParsers(
         const transfer = [sent.buffer as ArrayBuffer]
         return thread.call('prepare', [sent, { ...preparation, limits, schema }], { transfer })
       }
-      const { recordCount, body: parsed, bodyHash, mismatched } = await pool.run(parse, { turn })
+      const { recordCount, body: parsed, bodyHash, mismatched, parked } = await pool.run(parse, { turn })
       const body = Buffer.from(parsed.buffer, parsed.byteOffset, parsed.length)
-      return { recordCount, body, isBorrowed: false, bodyHash, mismatched }
+      return { recordCount, body, isBorrowed: false, bodyHash, mismatched, parked }
     },
     close: () => pool.close(),
   }

@@ -80,6 +80,8 @@ export interface Accepted {
   pipeId: string
   pipeName: string
   recordCount: number
+  /** Records that do not match the schema of the pipe and are parked. */
+  parkedCount: number
   msgId: string
   /** The remainder of the pipe's rate; null when nothing was taken from it. */
   limit: LimitState | null

@@ -16,6 +16,7 @@ export interface ParsedBody {
   body: Uint8Array
   bodyHash: string | null
   mismatched: Mismatched | null
+  parked: Prepared['parked']
 }
 
 const scanner = openScanner(resourceLimits.parserScannerBytes)
@@ -27,9 +28,9 @@ new ThreadHost<undefined, ParserCalls>({ errors: { ApiError } }).serve({
     // Reserves nothing: main reserves the result when it arrives, and each thread has at most one.
     const prepared = prepare(scanner, given, preparation, () => {})
     assert(prepared !== null, 'a thread parses whatever it is given')
-    const { recordCount, bodyHash, mismatched } = prepared
+    const { recordCount, bodyHash, mismatched, parked } = prepared
     const body = ownMemory(prepared)
-    return new Transferred({ recordCount, body, bodyHash, mismatched }, [body.buffer as ArrayBuffer])
+    return new Transferred({ recordCount, body, bodyHash, mismatched, parked }, [body.buffer as ArrayBuffer])
   },
 })
 

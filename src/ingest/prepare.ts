@@ -29,7 +29,8 @@ import type { DirectoryPipe } from '../metadata/directory-source.ts'
 import type { BodyFormat } from './body-source.ts'
 import { truncatedAddress } from './client-ip.ts'
 import type { GeoValues } from './geo.ts'
-import { type BodyLimits, maxDepth, parseJsonBody, parseNdjsonBody } from './parse.ts'
+import { type ParkedText, separated } from './parked/separate.ts'
+import { type BodyLimits, maxDepth, type ParsedBody, parseJsonBody, parseNdjsonBody } from './parse.ts'
 import { requireFields } from './required-fields.ts'
 import { growTo, openScannerModule, type ScannerModule } from './scanner-module.ts'
 import { isMatchingBody } from './schema/body-check.ts'
@@ -63,6 +64,8 @@ export interface Prepared {
   bodyHash: string | null
   /** The records that do not match the schema. Null: all match. With `reject`, the stored text is then empty. */
   mismatched: Mismatched | null
+  /** The records to park. They are not in `recordCount` and `body`. Null: none. */
+  parked: readonly ParkedText[] | null
 }
 
 /**
@@ -89,6 +92,7 @@ export function prepare(
     isBorrowed: true,
     bodyHash,
     mismatched: null,
+    parked: null,
   }
 }
 
@@ -107,11 +111,27 @@ export function prepareBody(
   const mismatched = schema === null ? null : mismatchesOf(parsed.records, schema)
   if (mismatched === 'elsewhere') return null
   const bodyHash = hashOf(bytes, preparation)
+  if (mismatched !== null && schema?.onMismatch === 'park')
+    return { ...withoutParked(parsed, mismatched, preparation, reserve), mismatched, bodyHash }
   if (mismatched !== null && schema?.onMismatch !== 'tag')
-    return { recordCount, body: Buffer.alloc(0), isBorrowed: false, bodyHash, mismatched }
+    return { recordCount, body: noBody, isBorrowed: false, bodyHash, mismatched, parked: null }
   requireFields(parsed, preparation.requiredFields, enrichment.keys)
   const body = spliceRecords(parsed, enrichment, reserve, tagsOf(schema, mismatched))
-  return { recordCount, body, isBorrowed: false, bodyHash, mismatched }
+  return { recordCount, body, isBorrowed: false, bodyHash, mismatched, parked: null }
+}
+
+const noBody = Buffer.alloc(0)
+
+function withoutParked(
+  parsed: ParsedBody,
+  { byRecord }: Mismatched,
+  { requiredFields, enrichment }: Preparation,
+  reserve: (bytes: number) => void,
+): Pick<Prepared, 'recordCount' | 'body' | 'isBorrowed' | 'parked'> {
+  const { matching, indexes, parked } = separated(parsed, byRecord)
+  requireFields({ ...matching, indexes }, requiredFields, enrichment.keys)
+  const body = indexes.length === 0 ? noBody : spliceRecords(matching, enrichment, reserve)
+  return { recordCount: indexes.length, body, isBorrowed: false, parked }
 }
 
 /** The members that tagged records get, as JSON text, by index. */

@@ -6,13 +6,18 @@ import { ApiError } from '../contract/errors.ts'
 import { members, stringValue } from '../log/record-text.ts'
 import type { ParsedBody } from './parse.ts'
 
+/** `indexes`: the index in the request of each record, if some records were left out. */
+interface CheckedBody extends Pick<ParsedBody, 'records' | 'bounds' | 'bytes'> {
+  indexes?: readonly number[]
+}
+
 /**
  * docs/dev/contract.md#required-fields: after enrichment each record must have every top-level key that an active
  * database destination requires. Throws `missing_required_fields` with the first incomplete record and all of its
  * missing fields.
  */
 export function requireFields(
-  { records, bounds, bytes }: Pick<ParsedBody, 'records' | 'bounds' | 'bytes'>,
+  { records, bounds, bytes, indexes }: CheckedBody,
   requiredFields: readonly string[],
   enrichmentKeys: readonly string[],
 ): void {
@@ -26,9 +31,10 @@ export function requireFields(
     const keys = keysOf(bytes.subarray(bounds[2 * index], bounds[2 * index + 1]))
     const fields = fromClient.filter((field) => !keys.has(field))
     if (fields.length > 0) {
+      const place = indexes?.[index] ?? index
       throw new ApiError('missing_required_fields', {
-        message: `Record ${index} lacks ${fields.map((field) => JSON.stringify(field)).join(', ')}.`,
-        details: { record_index: index, fields },
+        message: `Record ${place} lacks ${fields.map((field) => JSON.stringify(field)).join(', ')}.`,
+        details: { record_index: place, fields },
       })
     }
   }

@@ -45,6 +45,11 @@ export function recordTexts(body: Buffer): string[] {
   return body.length === 0 ? [] : body.toString('utf8', hasDeleted(body) ? 1 : 0).split('\n')
 }
 
+/** JSON has no line breaks inside strings, and elsewhere they are white space. */
+export function jsonTextOnOneLine(json: string): string {
+  return json.replace(/[\r\n]/g, ' ')
+}
+
 /** Index, in the whole message, of a record of the body. */
 export function recordPlace(
   { firstIndex = 0, places }: { firstIndex?: number; places?: readonly number[] },

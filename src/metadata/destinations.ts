@@ -19,7 +19,7 @@ import { wordsOf } from '../contract/destination-words.ts'
 import { ApiError } from '../contract/errors.ts'
 import { isSameServer } from '../contract/secret-server.ts'
 import { maskSaltPlace, shownTransform, type Transform } from '../contract/transform.ts'
-import type { Audited } from './audit.ts'
+import type { Audited, RecordChange } from './audit.ts'
 import { columnsOf, insertColumns } from './columns.ts'
 import { decodeDeliverySettings, deliverySettingColumns, noDeliverySettings } from './delivery-settings.ts'
 import { readable, sealConfig, sealTransform } from './destination-config.ts'
@@ -156,6 +156,36 @@ export function destinations(
   }
 }
 
+export interface DestinationContext {
+  sealer: Sealer
+  now(): number
+}
+
+interface AppendedColumns {
+  workspaceId: string
+  columns: readonly ColumnMapping[]
+  statements: readonly string[]
+  record: RecordChange
+}
+
+/** Appends mappings, and records the change like one by a user. `statements` were run on the table. */
+export async function appendColumns(
+  trx: Connection,
+  { sealer, now }: DestinationContext,
+  before: StoredDestination,
+  { workspaceId, columns, statements, record }: AppendedColumns,
+): Promise<void> {
+  const all = [...before.columns, ...columns]
+  await updateDestination(trx, before, { values: {}, columns: all }, now())
+  const after = required(await loadOne(trx, sealer, { workspaceId, destinationId: before.destination_id }))
+  await record({
+    ...of(workspaceId, before),
+    operation: 'updateDestination',
+    before: auditedState(before, after),
+    after: { ...auditedState(after, before), ddl: [...statements] },
+  })
+}
+
 function of(workspaceId: string, { destination_id, pipe_id }: StoredDestination) {
   return { workspaceId, resourceId: destination_id, pipeId: pipe_id }
 }
@@ -246,7 +276,7 @@ function pinOf(row: DestinationRow): StoredDestination['tls_pin'] {
   return sha256 === null ? null : { sha256, first_seen_ts: isoTime(firstSeenMs ?? 0) }
 }
 
-async function loadOne(
+export async function loadOne(
   trx: Connection,
   sealer: Sealer,
   wanted: DestinationRef,

@@ -78,6 +78,7 @@ async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null)
   const destinations = await destinationQuery.execute()
   const limits = await loadLimits(trx, pipeId)
   const columns = await columnsOf(trx, pipeId === null ? null : destinations)
+  const added = await addedColumns(trx)
   const result = new Map<string, { pipe: (typeof pipes)[number]; lanes: LaneSpec[] }>()
   for (const pipe of pipes) result.set(pipe.pipe_id, { pipe, lanes: [] })
   for (const row of destinations) {
@@ -103,6 +104,7 @@ async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null)
       concurrency: row.concurrency ?? defaultConcurrency,
       onPermanentError: row.on_permanent_error,
       pinGeneration: row.tls_pin_generation,
+      ...(added.has(row.destination_id) ? { addedColumns: added.get(row.destination_id)! } : {}),
     }
     // The spec holds secrets, so its fingerprint is keyed: a revision can be logged.
     owner.lanes.push({ ...spec, revision: sealer.fingerprint(JSON.stringify(spec)).slice(0, 32) })
@@ -113,6 +115,17 @@ async function loadLanes(trx: Connection, sealer: Sealer, pipeId: string | null)
     retentionHours: pipe.pipe_retention_hours,
     lanes: result.get(pipe.pipe_id)?.lanes ?? [],
   }))
+}
+
+/** The number of columns that `auto_add_columns` has added, by destination. There are few. */
+async function addedColumns(trx: Connection): Promise<Map<string, number>> {
+  const rows = await trx
+    .selectFrom('added_columns')
+    .select(({ fn }) => ['destination_id', fn.countAll<number>().as('columns')])
+    .where('is_added', '=', 1)
+    .groupBy('destination_id')
+    .execute()
+  return new Map(rows.map(({ destination_id, columns }) => [destination_id, Number(columns)]))
 }
 
 /**

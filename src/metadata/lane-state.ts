@@ -31,6 +31,8 @@ export type LaneSpec = DestinationSpec & {
   readonly onPermanentError: OnPermanentError
   /** Grows when the pin is reset; see PinStore. */
   readonly pinGeneration: number
+  /** The number of columns that were added to its table. A driver that matches columns by name is opened again for new ones. */
+  readonly addedColumns?: number
   readonly revision: string
 }
 

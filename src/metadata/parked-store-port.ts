@@ -99,7 +99,7 @@ export interface ParkedStore {
   /** Returns zeros for an unknown destination. */
   counts(destinationId: string): Promise<ParkedCounts>
   /**
-   * Returns the bytes of all parked records, those of one workspace, and the number of workspaces with parked records.
+   * Returns the bytes of all parked records, including those parked at pipes, those of one workspace, and the number of workspaces with parked records.
    */
   taken(workspaceId: string): Promise<{ bytes: number; ofWorkspace: number; workspaces: number }>
   /**

@@ -4,6 +4,7 @@ import { recordOutcome } from './lane-history.ts'
 import type { LaneChange, RangeStore } from './lane-state.ts'
 import { bodyOf, causeColumns, cutParked, insertParked, nextReplayNo, removeParked } from './parked-rows.ts'
 import { type ParkedStore, parkedRowBytes, type Replay } from './parked-store-port.ts'
+import { takenByPipe } from './pipe-parked-rows.ts'
 import { nextRange, rangeOf, saveProgress } from './replays.ts'
 import { normaliseId, type ParkedRow } from './tables.ts'
 import { type Connection, inSnapshot, inWriteTransaction } from './transactions.ts'
@@ -105,6 +106,8 @@ async function takenBytes(db: Connection, workspaceId: string): ReturnType<Parke
     .innerJoin('pipes', 'pipes.pipe_id', 'destinations.pipe_id')
     .select(['pipes.workspace_id', 'parked_sums.rows', 'parked_sums.body_bytes'])
     .execute()
+  const atPipes = await takenByPipe(db)
+  const sumOf = (taken: typeof atPipes) => taken.reduce((sum, one) => sum + one.bytes, 0)
   const bytesOf = (rows: typeof sums) =>
     rows.reduce((sum, row) => sum + row.body_bytes + row.rows * parkedRowBytes, 0)
   const own = sums.filter((row) => row.workspace_id === workspaceId)
@@ -112,7 +115,12 @@ async function takenBytes(db: Connection, workspaceId: string): ReturnType<Parke
     .selectFrom('workspaces')
     .select((eb) => eb.fn.countAll<number>().as('count'))
     .executeTakeFirst()
-  return { bytes: bytesOf(sums), ofWorkspace: bytesOf(own), workspaces: counted?.count ?? 0 }
+  const ownPipes = atPipes.filter((one) => one.workspaceId === workspaceId)
+  return {
+    bytes: bytesOf(sums) + sumOf(atPipes),
+    ofWorkspace: bytesOf(own) + sumOf(ownPipes),
+    workspaces: counted?.count ?? 0,
+  }
 }
 
 async function numberReplay(

@@ -14,6 +14,7 @@
 import type { SavedDrift } from '../contract/drift.ts'
 import type { ParkedDetail, ParkedReason, ParkedRecord } from '../contract/parked.ts'
 import type { SchemaVersion } from '../contract/pipe-schema.ts'
+import type { AddedColumnStore } from './added-columns.ts'
 import type { AlertStore } from './alert-store.ts'
 import type { AlertSettingsStore } from './alerts.ts'
 import type { ApiKeyStore } from './api-keys.ts'
@@ -29,6 +30,7 @@ import type { LimitStore } from './limits.ts'
 import type { OriginStore } from './origins.ts'
 import type { StoredOverview } from './overview.ts'
 import type { ParkedStore } from './parked-store-port.ts'
+import type { PipeParkedStore } from './pipe-parked-port.ts'
 import type { PipeStore } from './pipes.ts'
 import type { PrivacyErasure } from './privacy-erasure.ts'
 import type { PrivacyJobs } from './privacy-jobs.ts'
@@ -124,6 +126,7 @@ export interface Metadata {
      */
     prune(beforeMs: number): Promise<Map<string, number>>
   }
+  readonly pipeParked: PipeParkedStore
   readonly replays: ReplayStore
   readonly privacy: PrivacyJobs & PrivacyErasure
   readonly limits: LimitStore
@@ -150,6 +153,7 @@ export interface Metadata {
   readonly pinStore: PinStore
   readonly alertStore: AlertStore
   readonly driftStore: DriftStore
+  readonly addedColumns: AddedColumnStore
   /** The state that the nodes of a cluster share. Not used on a single machine. */
   readonly cluster: ClusterStore | null
   /** Returns the drift as it was last saved. Null: never, or the destination belongs to another workspace. */

@@ -221,6 +221,47 @@ export interface ParkedSumRow {
   begun_parked_id: string | null
 }
 
+/** A record that is parked at its pipe. */
+export interface PipeParkedRow {
+  parked_id: string
+  pipe_id: string
+  msg_id: string
+  record_index: number
+  received_ms: number
+  parked_ms: number
+  schema_version: number
+  /** The path of the first error, as `storedPath` has it. */
+  error_path: string
+  /** JSON: `SchemaFault[]`. */
+  errors: string
+  /** JSON: `AddedMembers`. */
+  enrichment: string
+  is_keyed: Flag
+  is_replaying: Flag
+  /** The number of edits. */
+  edits: number
+  record_bytes: number
+  /** JSON text on one line. The last column, so that a list does not read it. */
+  record: string
+}
+
+/** The sums of a pipe with parked records. */
+export interface PipeParkedSumRow {
+  pipe_id: string
+  rows: number
+  record_bytes: number
+  /** Records removed because of their age. */
+  dropped_records: number
+}
+
+/** A parked record that is removed: a repeat of its request with the same Idempotency-Key does not park it again. */
+export interface PipeParkedDoneRow {
+  parked_id: string
+  pipe_id: string
+  msg_id: string
+  done_ms: number
+}
+
 export interface UsageHourRow extends UsageCounts {
   pipe_id: string
   hour_ms: number
@@ -524,6 +565,16 @@ export interface PrivacyJobRow {
   progress_json: string
 }
 
+/** A column that `auto_add_columns` adds to the table of a destination: `added-columns.ts`. */
+export interface AddedColumnRow {
+  destination_id: string
+  column_name: string
+  /** Identifies the table. */
+  table_key: string
+  planned_ms: number
+  is_added: Flag
+}
+
 export interface Tables {
   workspaces: WorkspaceRow
   api_keys: ApiKeyRow
@@ -544,9 +595,13 @@ export interface Tables {
   parked: ParkedRow
   parked_bodies: ParkedBodyRow
   parked_sums: ParkedSumRow
+  pipe_parked: PipeParkedRow
+  pipe_parked_sums: PipeParkedSumRow
+  pipe_parked_done: PipeParkedDoneRow
   replays: ReplayRow
   privacy_jobs: PrivacyJobRow
   destination_drift: DestinationDriftRow
+  added_columns: AddedColumnRow
   usage_marks: UsageMarkRow
   deleted_pipes: DeletedPipeRow
   users: UserRow

@@ -6,6 +6,7 @@
  */
 import assert from 'node:assert'
 import type { AuditEntry } from '../contract/audit.ts'
+import { addedColumnStore } from '../metadata/added-columns.ts'
 import { alertStore } from '../metadata/alert-store.ts'
 import { alerts } from '../metadata/alerts.ts'
 import { apiKeys } from '../metadata/api-keys.ts'
@@ -25,6 +26,7 @@ import { origins } from '../metadata/origins.ts'
 import { overview } from '../metadata/overview.ts'
 import { parked } from '../metadata/parked.ts'
 import { parkedStore, rangeStore } from '../metadata/parked-store.ts'
+import { pipeParked } from '../metadata/pipe-parked.ts'
 import { schemaVersions } from '../metadata/pipe-schemas.ts'
 import { pipes } from '../metadata/pipes.ts'
 import { privacyErasure } from '../metadata/privacy-erasure.ts'
@@ -138,8 +140,10 @@ export async function openMetadata(
       audit: audit(db, inAudited),
       workspaces: workspaces(db, now, inAudited),
       pipes: pipes(db, { sealer, now, quotas }, inAudited),
+      addedColumns: addedColumnStore(db, { sealer, now }, inAudited),
       destinations: destinations(db, { sealer, now, quotas }, inAudited),
       parked: parked(db, now, inAudited),
+      pipeParked: pipeParked(db, now, inAudited),
       replays: replays(db, now, inAudited),
       privacy: { ...privacyJobs(db, { sealer, now }, inAudited), ...privacyErasure(db, now, opened) },
       limits: limits(db, inAudited),

@@ -91,12 +91,14 @@ t.test('every operation that changes something leaves an entry with its name', a
   const seen = new Set((await entries()).map((entry) => entry.operation))
   const changing = operationTable.filter(({ area, method }) => area === 'management' && method !== 'GET')
   // A test, a plan or a query changes nothing; the others take a server, a parked record or messages: tls-pin, infer-table,
-  // management-parked, management-replays, management-privacy.
+  // management-parked, pipe-parked, management-replays, management-privacy.
   const without = new Set([
     ...['testDestination', 'tryTransform', 'queryDestination', 'testAlerts', 'resetTlsPin', 'inferTable'],
     ...['inferSchema', 'checkSchema'],
     ...['planReplay', 'createReplay', 'cancelReplay', 'cancelPrivacyJob'],
     ...['replayParked', 'replayManyParked', 'deleteParked', 'discardManyParked'],
+    ...['editPipeParked', 'replayPipeParked', 'replayManyPipeParked', 'deletePipeParked'],
+    'discardManyPipeParked',
   ])
   t.strictSame(
     changing.map((one) => one.operationId).filter((id) => !without.has(id) && !seen.has(id)),

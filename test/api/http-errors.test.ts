@@ -50,6 +50,7 @@ const ingest = createIngest({
   observed: new IngestObserved(),
   bodyMemory: createBodyMemory(1 << 20),
   decoders: new Semaphore(1),
+  parking: { park: refuse, unpark: refuse },
   parsers: openBodyParsers(1 << 26),
   maxBodyBytes: 1000,
   maxRecords: 100,

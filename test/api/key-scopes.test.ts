@@ -25,6 +25,7 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   createPipe: ['manage', 'nothing'],
   getPipe: ['read', 'its_pipe'],
   getPipeUsage: ['read', 'its_pipe'],
+  getSchemaTypes: ['read', 'its_pipe'],
   listSchemaVersions: ['read', 'its_pipe'],
   updatePipe: ['manage', 'its_pipe'],
   deletePipe: ['manage', 'its_pipe'],
@@ -53,6 +54,13 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   replayManyParked: ['manage', 'its_pipe'],
   discardManyParked: ['manage', 'its_pipe'],
   deleteParked: ['manage', 'its_pipe'],
+  listPipeParked: ['read', 'its_pipe'],
+  getPipeParked: ['read', 'its_pipe'],
+  editPipeParked: ['manage', 'its_pipe'],
+  replayPipeParked: ['manage', 'its_pipe'],
+  replayManyPipeParked: ['manage', 'its_pipe'],
+  deletePipeParked: ['manage', 'its_pipe'],
+  discardManyPipeParked: ['manage', 'its_pipe'],
   listReplays: ['read', 'its_pipe'],
   planReplay: ['manage', 'its_pipe'],
   createReplay: ['manage', 'its_pipe'],
@@ -225,6 +233,7 @@ function admitted(t: Test, { operationId }: Operation, answer: Answer): void {
 /** The operations whose resource does not exist for any key in this test. */
 const notThere = new Set([
   ...['getBlockingMessage', 'getMessage', 'getParked', 'replayParked', 'deleteParked'],
+  ...['getPipeParked', 'editPipeParked', 'replayPipeParked', 'deletePipeParked'],
   ...['updateUser', 'deleteUser', 'testAlerts'],
   ...['getReplay', 'cancelReplay', 'getPrivacyJob', 'cancelPrivacyJob'],
 ])

@@ -71,12 +71,25 @@ t.test('the scheme is Bearer in any case', async (t) => {
 t.test('malformed JSON or a body that is no object: validation_error on the empty path', async (t) => {
   const taking = managed.filter((operation) => operation.request)
   t.ok(taking.length >= 9)
-  for (const { method, path } of taking) {
-    for (const body of ['{', '', '[]', '[{}]', 'null', '5', '"text"', 'true', '{"a":1}x', '{"a":\u0001}']) {
+  for (const { operationId, method, path } of taking) {
+    // Its body is optional, and then the record is not found.
+    const isOptional = operationId === 'replayPipeParked'
+    for (const body of [
+      '{',
+      ...(isOptional ? [] : ['']),
+      '[]',
+      '[{}]',
+      'null',
+      '5',
+      '"text"',
+      'true',
+      '{"a":1}x',
+      '{"a":\u0001}',
+    ]) {
       const errors = errorsIn(await api(method, realPath(path), body))
       t.same(Object.keys(errors), [''], `${method} ${path} ${body}`)
     }
-    t.same(Object.keys(errorsIn(await api(method, realPath(path)))), [''], 'no body at all')
+    if (!isOptional) t.same(Object.keys(errorsIn(await api(method, realPath(path)))), [''], 'no body at all')
     const invalidUtf8 = Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])
     t.same(Object.keys(errorsIn(await api(method, realPath(path), invalidUtf8))), [''])
   }
@@ -123,6 +136,7 @@ t.test('known path, wrong method: 405 method_not_allowed with Allow', async (t) 
         continue
       // And those of …/parked/replay and …/parked/discard are of a parked record named so.
       if (/\/parked\/(replay|discard)$/.test(path) && ['GET', 'DELETE'].includes(method)) continue
+      if (/\{pipe_id\}\/parked\/(replay|discard)$/.test(path) && method === 'PATCH') continue
       // And those of …/replays/dry-run are of a replay named so.
       if (path.endsWith('/replays/dry-run') && ['GET', 'DELETE'].includes(method)) continue
       // And DELETE of /v1/api-keys/purge is that of a key named so.

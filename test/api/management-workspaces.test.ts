@@ -51,6 +51,9 @@ const bodies: Record<string, unknown> = {
   tryTransform: { transform: { filter: 'true' } },
   replayManyParked: { all: true },
   discardManyParked: { all: true },
+  editPipeParked: { records: [{}] },
+  replayManyPipeParked: { all: true },
+  discardManyPipeParked: { all: true },
 }
 const mine = (path: string) =>
   path

@@ -38,19 +38,22 @@ t.test(
       { ...httpDestination, destination_config: { url }, destination_name: 'hook' },
       'destination_id',
     )
-    await api('PATCH', `/v1/pipes/${second}`, { pipe_status: 'paused' })
+    const checked = { pipe_schema: { type: 'object' }, pipe_schema_on_mismatch: 'tag' }
+    await api('PATCH', `/v1/pipes/${second}`, { pipe_status: 'paused', ...checked })
     const { pipes } = await overview()
     t.match(pipes, [
       { pipe_name: 'a', pipe_description: 'without lanes', pipe_status: 'active', lanes: [] },
       {
         pipe_name: 'b',
         pipe_status: 'paused',
+        schema_on_mismatch: 'tag',
         lanes: [
           { destination_type: 'destination_pull', destination_name: 'pull', destination_target: 'pull' },
           { destination_name: 'hook', destination_status: 'active', lane: { lane_state: 'idle' } },
         ],
       },
     ])
+    t.notOk('schema_on_mismatch' in Object(pipes[0]), 'the other pipe has no schema')
     t.match(pipes[1]?.lanes[1]?.destination_target, /^http:\/\/\[redacted\]@127\.0\.0\.1:9\/hook\?/)
   },
 )

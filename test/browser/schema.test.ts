@@ -50,6 +50,8 @@ for (const width of [1440, 768, 390])
         required: ['id', 'state'],
       })
       await page.getByText('export type S', { exact: false }).first().waitFor()
+      await page.getByRole('button', { name: 'Check the newest records' }).click()
+      await page.getByText('All of the 120 newest records match.').waitFor()
       await save(page).click()
       await page.getByText(/^Schema of pipe .* saved\.$/).waitFor()
       await editor(page).fill('{"type": "object", "propertys": {}}')
@@ -122,6 +124,29 @@ t.test(
       problems.filter((one) => !/412/.test(one)),
       [],
     )
+    await close()
+  },
+)
+
+t.test(
+  'stored records are checked before a schema is saved; mismatches are counted afterwards',
+  async (t) => {
+    const pipeId = await daemon.createPipe({ pipe_name: 'checked' })
+    await daemon.ingest(pipeId, [{ id: 1 }, { id: 'x' }, { id: 'y' }])
+    const { page, problems, close } = await dashboard.visit('admin')
+    await open(page, pipeId)
+    await editor(page).fill(text({ type: 'object', properties: { id: { type: 'integer' } } }))
+    await page.getByRole('button', { name: 'Check the newest records' }).click()
+    await page.getByText('2 of the 3 newest records do not match.').waitFor()
+    const errors = page.getByRole('table', { name: 'Errors of stored records' })
+    t.match(await errors.innerText(), /\/id.*must be a whole number, not a string.*2/s)
+    t.same(await axeFindings(page), [])
+    await page.getByLabel('A record that does not match').selectOption('tag')
+    await save(page).click()
+    await page.getByText('Schema of pipe checked saved.').waitFor()
+    await daemon.ingest(pipeId, [{ id: 'z' }])
+    await page.getByRole('heading', { name: 'Records that did not match, last 24 hours' }).waitFor()
+    t.same(problems, [])
     await close()
   },
 )

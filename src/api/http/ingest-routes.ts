@@ -8,6 +8,7 @@ import type { Ingest } from '../../ingest/accept.ts'
 import { rateLimitHeaders } from '../../ingest/admission.ts'
 import type { Accepted, BodyReceiver, IngestRequest } from '../../ingest/body-source.ts'
 import type { Logger } from '../../platform/log.ts'
+import { counted } from '../../platform/quantities.ts'
 import type { Handler, ServedPath } from './engine.ts'
 import { type Exchange, framingFault, noFraming, noteHeader, type RequestHead } from './exchange.ts'
 import {
@@ -98,10 +99,24 @@ function plainAccepted202(accepted: Accepted): HttpResponse {
  * The text is concatenated because this is the hot path. Nothing in it needs escaping (a pipe's name has only
  * letters, digits, `-` and `_`).
  */
-function acceptedBody({ pipeId, pipeName, recordCount, msgId }: Accepted): Buffer {
+function acceptedBody(accepted: Accepted): Buffer {
+  const { pipeId, pipeName, recordCount, parkedCount, msgId } = accepted
+  if (parkedCount > 0) return separatedBody(accepted)
   const message = recordCount === 1 ? '1 record stored.' : `${recordCount} records stored.`
   return Buffer.from(
     `{"accepted":true,"pipe_id":"${pipeId}","pipe_name":"${pipeName}","records_count":${recordCount},"msg_id":"${msgId}","message":"${message}"}`,
+  )
+}
+
+/** Some or all of the records are parked. */
+function separatedBody({ pipeId, pipeName, recordCount, parkedCount, msgId }: Accepted): Buffer {
+  const stored = recordCount === 0 ? '' : `${counted(recordCount, 'record')} stored, `
+  const message = `${stored}${counted(parkedCount, 'record')} parked, because they do not match the schema of the pipe.`
+  return Buffer.from(
+    JSON.stringify({
+      ...{ accepted: true, pipe_id: pipeId, pipe_name: pipeName, records_count: recordCount },
+      ...{ parked_records: parkedCount, msg_id: msgId, message },
+    }),
   )
 }
 

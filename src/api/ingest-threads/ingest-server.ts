@@ -24,6 +24,7 @@ import {
 } from '../../ingest/directory/directory-cache.ts'
 import { createSharedGeo } from '../../ingest/geo.ts'
 import { IngestObserved } from '../../ingest/observed.ts'
+import { ParkingCalls } from '../../ingest/parked/queue.ts'
 import { createBodyMemory, SharedCounters } from '../../ingest/shared-counters.ts'
 import type { UsageObserver } from '../../ingest/usage.ts'
 import type { Appender } from '../../log/buffer.ts'
@@ -102,6 +103,10 @@ export class IngestServer implements Handlers<IngestCalls> {
         : createQuota({}, 0, counters),
       observed: new IngestObserved({ slot: data.index, memory: data.observed }),
       usage: new RejectedCounts(main),
+      parking: new ParkingCalls({
+        park: (requests) => main.call('park', [requests]),
+        unpark: (parkedIds) => main.call('unpark', [parkedIds]),
+      }),
       bodyMemory: createBodyMemory(data.maxInFlightBytes, counters),
       decoders: new Semaphore(data.decoders),
       parsers: this.#parsers,

@@ -1,6 +1,7 @@
 /** One ingest thread as main sees it. Main calls it, responds to its calls and serves the requests that it forwards. */
 import assert from 'node:assert'
 import type { AskQuota } from '../../ingest/cluster-quota.ts'
+import type { MismatchParking } from '../../ingest/parked/queue.ts'
 import type { UsageObserver } from '../../ingest/usage.ts'
 import type { DirectorySource } from '../../metadata/directory-source.ts'
 import { beatEveryMs, type Caller, type Handlers } from '../../platform/thread-calls.ts'
@@ -19,6 +20,7 @@ export interface IngestThreadDeps {
   source: DirectorySource
   /** In a cluster; null: limits are in shared memory only. */
   askQuota: AskQuota | null
+  parking: MismatchParking
   usage: Pick<UsageObserver, 'rejected' | 'mismatched'>
   onKeysUsed(apiKeyIds: readonly string[]): void
   onFatal(error: Error): void
@@ -84,7 +86,7 @@ export class IngestThread {
   }
 
   #handlers(): Handlers<IngestReports> {
-    const { source, askQuota, onKeysUsed } = this.#deps
+    const { source, askQuota, parking, onKeysUsed } = this.#deps
     return {
       allPipes: () => source.allPipes(),
       pipe: (pipeId) => source.pipe(pipeId),
@@ -95,6 +97,8 @@ export class IngestThread {
         assert(askQuota !== null, 'a thread asks for quotas in a cluster only')
         return askQuota(...asked)
       },
+      park: (requests) => parking.park(requests),
+      unpark: (parkedIds) => parking.unpark(parkedIds),
       request: (id, path, head) => this.#serve(id, path, head),
       body: (id, body) => this.#exchanges.get(id)?.received(body),
       gone: (id) => this.#exchanges.get(id)?.gone(),

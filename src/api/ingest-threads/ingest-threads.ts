@@ -16,6 +16,7 @@
  *   abort it. Main therefore closes all of them first, even in the handler of its own exit.
  */
 import type { AskQuota } from '../../ingest/cluster-quota.ts'
+import type { MismatchParking } from '../../ingest/parked/queue.ts'
 import type { UsageObserver } from '../../ingest/usage.ts'
 import type { AppenderPort } from '../../log/buffer.ts'
 import type { Change } from '../../metadata/changes.ts'
@@ -35,6 +36,7 @@ export interface IngestThreadsDeps {
   source: DirectorySource
   /** In a cluster; null: limits are in shared memory only. */
   askQuota: AskQuota | null
+  parking: MismatchParking
   /** Returns the counts of the thread with this index, which is also the index of its appender. */
   usageOf(index: number): Pick<UsageObserver, 'rejected' | 'mismatched'>
   /** Called with the keys that requests of a thread used. */

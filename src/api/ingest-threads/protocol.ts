@@ -7,9 +7,11 @@ import type { HookRefusal } from '../../contract/source-words.ts'
 import type { IngestLimits } from '../../ingest/admission.ts'
 import type { AskedQuota } from '../../ingest/cluster-quota.ts'
 import type { ObservedMemory } from '../../ingest/observed.ts'
+import type { Parked } from '../../ingest/parked/queue.ts'
 import type { DaySums } from '../../ingest/shared-counters.ts'
 import type { AppenderPort } from '../../log/buffer.ts'
 import type { DirectorySource } from '../../metadata/directory-source.ts'
+import type { ParkRequest } from '../../metadata/pipe-parked-port.ts'
 import type { LogSettings } from '../../platform/log.ts'
 import type { ListenAddress } from '../../settings/settings.ts'
 import type { HttpResponse } from '../http/response.ts'
@@ -121,6 +123,9 @@ export interface MismatchCount {
 export interface IngestReports extends DirectorySource {
   /** Asks for more of a pipe's limits than the node has reserved. */
   quota(pipeId: string, limits: IngestLimits, amount: DaySums): AskedQuota
+  /** See MismatchParking. */
+  park(requests: readonly ParkRequest[]): Parked[]
+  unpark(parkedIds: readonly string[]): void
   /** `path`: its index in `listen`; -1: no path matches. */
   request(id: number, path: number, head: ForwardedHead): void
   /** Null: the client has disconnected. */

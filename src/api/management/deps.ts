@@ -4,6 +4,7 @@ import type { NodeState } from '../../contract/node-words.ts'
 import type { Overview } from '../../contract/overview.ts'
 import type { DestinationTrials, LaneCommands, LaneViews } from '../../delivery/delivery.ts'
 import type { QueryProcesses } from '../../destinations/sqlite/query-processes.ts'
+import type { PipeReplays } from '../../ingest/parked/replays.ts'
 import type { StoredAlerts } from '../../metadata/alerts.ts'
 import type { Changes } from '../../metadata/changes.ts'
 import type { Passwords } from '../../metadata/password-hash.ts'
@@ -16,6 +17,8 @@ export interface ManagementDeps {
   passwords: Passwords
   laneViews: LaneViews
   laneCommands: LaneCommands
+  /** Replays of records parked at a pipe. */
+  pipeReplays: PipeReplays
   trials: DestinationTrials
   /** Queries on the files of SQLite destinations. */
   tableQueries: Pick<QueryProcesses, 'run'>

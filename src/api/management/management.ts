@@ -15,10 +15,11 @@ import { latencyUseCases } from './latency.ts'
 import { messageUseCases } from './messages.ts'
 import { overviewUseCases } from './overview.ts'
 import { parkedUseCases } from './parked.ts'
+import { pipeParkedUseCases } from './pipe-parked.ts'
 import { pipeSettingUseCases, pipeUseCases } from './pipes.ts'
 import { privacyUseCases } from './privacy.ts'
 import { replayUseCases } from './replays.ts'
-import { schemaProposalUseCases } from './schema-proposals.ts'
+import { schemaUseCases } from './schemas.ts'
 import { tableInferenceUseCases } from './table-inference.ts'
 import { tableQueryUseCases } from './table-queries.ts'
 import { transformTrialUseCases } from './transform-trials.ts'
@@ -30,7 +31,7 @@ export function openManagement(deps: ManagementDeps): UseCases {
     ...pipeUseCases(deps),
     ...pipeSettingUseCases(deps),
     ...destinationUseCases(deps),
-    ...schemaProposalUseCases(deps),
+    ...schemaUseCases(deps),
     ...tableInferenceUseCases(deps),
     ...tableQueryUseCases(deps),
     ...transformTrialUseCases(deps),
@@ -38,6 +39,7 @@ export function openManagement(deps: ManagementDeps): UseCases {
     ...latencyUseCases(deps),
     ...laneUseCases(deps),
     ...parkedUseCases(deps),
+    ...pipeParkedUseCases(deps),
     ...replayUseCases(deps),
     ...apiKeyUseCases(deps),
     ...userUseCases(deps),

@@ -5,7 +5,7 @@
 import { validationError } from '../../contract/errors.ts'
 import { isObject } from '../../contract/is-object.ts'
 import { scanJson } from '../../ingest/parse.ts'
-import { afterByteOrderMark, members, stringValue } from '../../log/record-text.ts'
+import { afterByteOrderMark, jsonTextOnOneLine, members, stringValue } from '../../log/record-text.ts'
 
 /** A body `{…head, "records": […], …tail}` with the text of each record, which must not pass through a parser. */
 export function bodyWithRecords(head: object, recordTexts: readonly string[], tail: object = {}): Buffer {
@@ -29,13 +29,8 @@ export function recordTextsAt(body: Buffer, key: string): string[] | null {
   if (!isArray || bounds.length === 0) return null
   const texts: string[] = []
   for (let at = 0; at < bounds.length; at += 2)
-    texts.push(onOneLine(array.toString('utf8', bounds[at], bounds[at + 1])))
+    texts.push(jsonTextOnOneLine(array.toString('utf8', bounds[at], bounds[at + 1])))
   return texts
-}
-
-/** JSON has no line breaks inside strings, and elsewhere they are white space. */
-function onOneLine(json: string): string {
-  return json.replace(/[\r\n]/g, ' ')
 }
 
 /** Returns the records as they are stored: one per line, without empty lines. Throws `validation_error`. */

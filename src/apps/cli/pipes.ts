@@ -10,6 +10,7 @@ import { connect } from './connection.ts'
 import { type CommonOptions, clientCommand, define, group } from './define.ts'
 import { fieldTable, listView, oneView, print, rowsOf, type Table, type View } from './output.ts'
 import { addPipeFieldOptions, type PipeFieldOptions, pipeFields } from './pipe-fields.ts'
+import { addPipeParkedCommands } from './pipe-parked.ts'
 import { addPipeSchemaCommands } from './pipe-schema.ts'
 import {
   addSourceOptions,
@@ -27,6 +28,7 @@ export function addPipesCommands(program: Command): void {
   addWriting(pipes)
   addStatusCommands(pipes)
   addDelete(pipes)
+  addPipeParkedCommands(pipes)
   addPipeSchemaCommands(pipes)
 }
 

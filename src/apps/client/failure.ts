@@ -139,6 +139,8 @@ export const errorHints: Readonly<Record<string, string>> = {
   privacy_job_finished: '`pipectl privacy jobs` shows its result',
   too_many_privacy_jobs: 'cancel one (`pipectl privacy cancel JOB`), or wait until one is done',
   privacy_unavailable: 'docs/personal-data.md describes what to do in a cluster',
+  parked_mismatch:
+    '`pipectl pipes parked edit PIPE PARKED_ID` changes the record; --force stores it as it is',
   parked_replaying: 'wait for the result: `pipectl parked show DEST PARKED_ID` shows it',
   duplicate_pipe_name: 'choose another name, or change the existing pipe with `pipectl pipes update`',
   duplicate_destination_name: 'choose another name, or change the destination that has it',

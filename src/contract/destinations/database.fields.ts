@@ -154,6 +154,13 @@ export const database = {
       options: { true: 'exactly once', false: 'at least once' },
       default: false,
     },
+    auto_add_columns: {
+      kind: 'boolean',
+      label: 'Keys without a column',
+      hint: 'A key that no column takes gets a column of its name once 20 sampled records had it, or once its first and last record are 60 s apart: at most 20 columns a day. Records that were delivered before keep NULL. The user needs the right to ALTER the table.',
+      options: { true: 'get a nullable column', false: 'are not stored' },
+      default: false,
+    },
     tls_verify: {
       kind: 'choice',
       label: 'Server certificate',

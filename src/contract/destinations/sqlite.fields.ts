@@ -79,6 +79,13 @@ export const sqlite = {
       options: { true: 'exactly once', false: 'at least once' },
       default: false,
     },
+    auto_add_columns: {
+      kind: 'boolean',
+      label: 'Keys without a column',
+      hint: 'A key that no column takes gets a column of its name once 20 sampled records had it, or once its first and last record are 60 s apart: at most 20 columns a day. Records that were delivered before keep NULL.',
+      options: { true: 'get a nullable column', false: 'are not stored' },
+      default: false,
+    },
     size_limit_mib: {
       kind: 'integer',
       label: 'Size limit (MiB)',

@@ -12,6 +12,7 @@ import type { PipeLeases } from '../../cluster/leases.ts'
 import type { LogUsage } from '../../cluster/log-usage.ts'
 import { current, timelineOf } from '../../contract/epochs.ts'
 import { driverCrashed, systemClock } from '../../delivery/clock.ts'
+import { ColumnAdder } from '../../delivery/column-adder.ts'
 import { Containment, WorkerBoard } from '../../delivery/containment.ts'
 import type { DeliveryCalls, DeliveryReports, DeliveryThreadData } from '../../delivery/delivery-worker.ts'
 import { DriftWatch } from '../../delivery/drift.ts'
@@ -90,9 +91,24 @@ const feed = await openBufferFeed(data.buffer, {
   owned: (pipeId) => ownership.owned(pipeId),
   keyAttempts: metadata.cluster?.keys.attempts,
 })
+/** The actor of changes that no user makes. */
+const theService = { kind: 'local', id: null, name: 'pipectl', address: null, operation: null } as const
 const transforms = new TransformThreads()
 /** Trials have their own threads, so that they do not delay delivery. */
 const trials = new TransformThreads()
+const columns = new ColumnAdder({
+  store: metadata.as(theService).addedColumns,
+  infer: (spec, signal, request) => isolated.infer(spec, signal, request),
+  pinnedKey: async ({ workspaceId, destinationId }) =>
+    (await metadata.destinations.get({ workspaceId, destinationId }))?.tls_pin?.sha256 ?? null,
+  onAdded(pipeId) {
+    // The lanes do not wait for main, which is possibly still starting.
+    lanes.refresh(pipeId).catch((err) => log.warn({ err, pipe_id: pipeId }, 'lanes.refresh_failed'))
+    host.tell('columnsAdded', [pipeId])
+  },
+  clock: systemClock,
+  log,
+})
 const lanes = new LaneSet({
   source: data.isSafe ? allBlocked(metadata.laneSource) : metadata.laneSource,
   store: { ...metadata.laneStore, take: takeLane },
@@ -100,7 +116,7 @@ const lanes = new LaneSet({
   reader,
   feed,
   openDriver: (spec) => openDriver(spec, driverSettings, pinFor(spec)),
-  steps: { transforms, guard, drift: new DriftWatch(metadata.driftStore, systemClock, log) },
+  steps: { transforms, guard, drift: new DriftWatch(metadata.driftStore, systemClock, log), columns },
   clock: systemClock,
   random: Math.random,
   log,
@@ -249,6 +265,7 @@ const closePartsMs = 1_000
  */
 async function close(graceMs: number): Promise<void> {
   endHistoryKeeper()
+  columns.close()
   leases?.stopClaiming()
   const counted = usage?.close() ?? Promise.resolve()
   counted.catch(() => {})

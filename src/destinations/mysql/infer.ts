@@ -9,6 +9,8 @@ import { quoteMysqlIdentifier, splitTableName } from './identifiers.ts'
 
 /** Short, because all other clients of the table queue behind an ALTER that waits. */
 const lockWaitSeconds = 3
+/** The shortest that the server allows. */
+const automaticLockWaitSeconds = 1
 
 export async function inferMysql(
   spec: DatabaseSpec,
@@ -34,9 +36,11 @@ export async function inferMysql(
       return {
         isMariadb: /mariadb/i.test(String(server?.version)),
         columns: async () => (await connection.describe(config.table)).columns,
-        async run(statement) {
-          await connection.command(`SET SESSION lock_wait_timeout = ${lockWaitSeconds}`)
-          await connection.command(statement)
+        async run(statement, isAutomatic) {
+          const seconds = isAutomatic ? automaticLockWaitSeconds : lockWaitSeconds
+          await connection.command(`SET SESSION lock_wait_timeout = ${seconds}`)
+          // A table that cannot get a column at once would be copied, which takes long and can block its writers.
+          await connection.command(isAutomatic ? `${statement}, ALGORITHM=INSTANT` : statement)
         },
         async close() {
           signal.removeEventListener('abort', onAbort)

@@ -10,6 +10,8 @@ import { readTable } from './table.ts'
 
 /** Short, because all other clients of the table queue behind an ALTER that waits. */
 const lockTimeoutMs = 3_000
+/** No person waits for the result, so other clients of the table are delayed less, and the statement is repeated later. */
+const automaticLockTimeoutMs = 500
 
 export async function inferPostgres(
   spec: DatabaseSpec,
@@ -32,8 +34,9 @@ export async function inferPostgres(
       return {
         isMariadb: false,
         columns: async () => (await readTable(session, table, signal)).columns,
-        async run(statement) {
-          await session.run(signal, `SET lock_timeout = ${lockTimeoutMs}`)
+        async run(statement, isAutomatic) {
+          const limitMs = isAutomatic ? automaticLockTimeoutMs : lockTimeoutMs
+          await session.run(signal, `SET lock_timeout = ${limitMs}`)
           await session.run(signal, statement)
         },
         close: async () => session.destroy(),

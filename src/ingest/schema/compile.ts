@@ -6,7 +6,7 @@
  * Every check spends steps of its `Run`, in proportion to its time, and throws OutOfSteps when they are used up.
  */
 import { definitionName, type SchemaNode, type Subschema } from '../../contract/record-schema.ts'
-import { identityOf, sizeOf } from './canonical.ts'
+import { identityOf, sizeOf, stepsPerValue } from './canonical.ts'
 import { listCheck } from './list-check.ts'
 import { objectCheck } from './object-check.ts'
 import type { Check, Compiling, PatternCompiler, Run } from './run.ts'
@@ -134,7 +134,7 @@ function enumCheck(values: readonly unknown[]): Check {
   return (value, run) => {
     run.spend(1 + (typeof value === 'string' ? value.length >> 4 : 0))
     const isContainer = typeof value === 'object' && value !== null
-    if (isContainer && hasContainers) run.spend(8 * sizeOf(value, run.steps))
+    if (isContainer && hasContainers) run.spend(stepsPerValue * sizeOf(value, run.steps / stepsPerValue))
     const isAllowed = isContainer
       ? hasContainers && allowed.has(identityOf(value))
       : allowed.has(identityOf(value))

@@ -1,6 +1,6 @@
 /** The keywords of lists. A value of another type passes. */
 import type { SchemaNode } from '../../contract/record-schema.ts'
-import { identityOf, sizeOf } from './canonical.ts'
+import { identityOf, sizeOf, stepsPerValue } from './canonical.ts'
 import type { Check, Compiling, Run } from './run.ts'
 
 export function listCheck(schema: SchemaNode, { compile }: Compiling): Check | null {
@@ -23,7 +23,7 @@ export function listCheck(schema: SchemaNode, { compile }: Compiling): Check | n
 const elements = (count: number) => (count === 1 ? '1 element' : `${count} elements`)
 
 function isDistinct(list: readonly unknown[], run: Run): boolean {
-  run.spend(8 * sizeOf(list, run.steps))
+  run.spend(stepsPerValue * sizeOf(list, run.steps / stepsPerValue))
   return new Set(list.map(identityOf)).size === list.length
 }
 

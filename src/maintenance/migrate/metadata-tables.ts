@@ -20,6 +20,7 @@ export const copiedTables: readonly CopiedTable[] = [
   { name: 'destinations', key: ['destination_id'] },
   { name: 'destination_columns', key: ['destination_id', 'position'] },
   { name: 'destination_drift', key: ['destination_id'] },
+  { name: 'added_columns', key: ['destination_id', 'column_name'] },
   { name: 'lanes', key: ['destination_id'] },
   { name: 'lane_hours', key: ['destination_id', 'hour_ms'] },
   { name: 'lane_latency', key: ['destination_id', 'hour_ms'] },
@@ -28,6 +29,10 @@ export const copiedTables: readonly CopiedTable[] = [
   // A body can have megabytes.
   { name: 'parked_bodies', key: ['parked_id'], page: 8 },
   { name: 'parked_sums', key: ['destination_id'] },
+  // A record can have megabytes.
+  { name: 'pipe_parked', key: ['parked_id'], page: 8 },
+  { name: 'pipe_parked_sums', key: ['pipe_id'] },
+  { name: 'pipe_parked_done', key: ['parked_id'] },
   { name: 'usage_hours', key: ['pipe_id', 'hour_ms'] },
   { name: 'rejected_hooks', key: ['pipe_id', 'hour_ms', 'reason'] },
   { name: 'schema_mismatches', key: ['pipe_id', 'hour_ms', 'result'] },

@@ -42,6 +42,8 @@ export interface StandardAlert {
   count?: number
   /** The first unmapped keys, cleaned and truncated. */
   keys?: string[]
+  /** Why columns were not added. */
+  error?: { code: string; message: string }
   oldest_pending_ts?: string
   dropped_after_hours?: number
   reason?: 'size' | 'disk'
@@ -136,6 +138,11 @@ function details(fact: AlertFact, undeliveredMs: number): Partial<StandardAlert>
       }
     case 'lane.drift':
       return { count: fact.unmapped.keys, keys: fact.unmapped.names.map(shownKey) }
+    case 'columns.not_added': {
+      const { code, message, keys } = fact.failure
+      const shown = keys.slice(0, driftLimits.namedKeys).map(shownKey)
+      return { count: keys.length, keys: shown, error: { code, message } }
+    }
     case 'buffer.near_full':
       return { reason: fact.reason }
     case 'daemon.restarted_after_crash':
@@ -160,6 +167,8 @@ function sentence(fact: AlertFact, where: string, nowMs: number, undeliveredMs: 
       return `${where}: the oldest message has waited for ${ago(fact.oldestPendingMs)} and is dropped after ${duration(droppedAfterMs(fact.lane, undeliveredMs) / 1_000)}.`
     case 'lane.drift':
       return `${where}: ${driftSentence(fact.unmapped)}`
+    case 'columns.not_added':
+      return `${where}: columns for ${counted(fact.failure.keys.length, 'key')} could not be added (${listed(fact.failure.keys)}): ${fact.failure.message}`
     case 'buffer.near_full':
       return fact.reason === 'size'
         ? 'The buffer of the service is more than 80 % full; when it is full, records are rejected.'
@@ -170,9 +179,14 @@ function sentence(fact: AlertFact, where: string, nowMs: number, undeliveredMs: 
 }
 
 function driftSentence({ keys, names }: UnmappedKeys): string {
-  const more = keys > names.length ? `, … (${keys - names.length} more)` : ''
-  const shown = names.map((name) => JSON.stringify(shownKey(name))).join(', ')
-  return `no column takes ${counted(keys, 'key')} of the records, whose values are not stored: ${shown}${more}.`
+  return `no column takes ${counted(keys, 'key')} of the records, whose values are not stored: ${listed(names, keys)}.`
+}
+
+/** The first keys, and the number of the others. */
+function listed(names: readonly string[], count = names.length): string {
+  const first = names.slice(0, driftLimits.namedKeys)
+  const more = count > first.length ? `, … (${count - first.length} more)` : ''
+  return `${first.map((name) => JSON.stringify(shownKey(name))).join(', ')}${more}`
 }
 
 /** Keys come from any client: without control and format characters, and cut. */

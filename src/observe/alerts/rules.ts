@@ -3,7 +3,7 @@
  * (`marks.ts`). Pure. `contract/alert-words.ts` explains the events.
  */
 import type { AlertEvent } from '../../contract/alert-words.ts'
-import type { UnmappedKeys } from '../../contract/drift.ts'
+import type { ColumnFailure, UnmappedKeys } from '../../contract/drift.ts'
 import { isFailing } from '../../contract/state-words.ts'
 import type { LaneTrouble } from '../../delivery/delivery.ts'
 import type { AlertMark } from '../../metadata/alert-store.ts'
@@ -16,6 +16,7 @@ export type AlertFact = { heldBack: number } & (
   | { type: 'message.parked' | 'messages.dropped'; lane: LaneTrouble; count: number }
   | { type: 'retention.near'; lane: LaneTrouble; oldestPendingMs: number }
   | { type: 'lane.drift'; lane: LaneTrouble; unmapped: UnmappedKeys }
+  | { type: 'columns.not_added'; lane: LaneTrouble; failure: ColumnFailure }
   | { type: 'buffer.near_full'; reason: 'size' | 'disk' }
   | { type: 'daemon.restarted_after_crash'; startedMs: number | null }
 )
@@ -119,6 +120,13 @@ function* driftAlerts(
     isOver: unmapped?.keys === 0,
   })
   if (heldBack !== null && holds) yield { type: 'lane.drift', lane, unmapped, heldBack }
+  const failure = lane.columnFailure ?? null
+  const failed = draft.checkCondition(destinationId, 'columns.not_added', {
+    holds: failure !== null && events.has('columns.not_added'),
+    isOver: failure === null,
+  })
+  if (failed !== null && failure !== null)
+    yield { type: 'columns.not_added', lane, failure, heldBack: failed }
 }
 
 /** Undelivered messages of the lane's pipe are dropped at this age. */

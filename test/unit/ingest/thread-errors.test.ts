@@ -19,6 +19,7 @@ function connected(error: Error) {
   const none = () => {}
   main.serve({
     ...{ allPipes: reject, allKeys: reject, pipe: reject, key: reject, keyById: reject, quota: reject },
+    ...{ park: reject, unpark: reject },
     ...{ request: none, body: none, gone: none, sent: none, taken: none },
     ...{ rejected: none, mismatched: none, keysUsed: none, failed: none, closed: none },
   })

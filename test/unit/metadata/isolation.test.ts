@@ -64,6 +64,21 @@ await metadata.parkedStore.park(ownerOf(destinationId), [
     ...{ recordCount: 1, body: Buffer.from('{}'), attempts: 1, generation: 0 },
   },
 ])
+const pipeParkedId = '0198b2a0-0000-7000-8000-00000000000a'
+await metadata.pipeParked.park(
+  [
+    {
+      ...{ workspaceId: owner, pipeId, msgId: '0198b2a0-0000-7000-8000-000000000002', receivedMs: 5 },
+      ...{ isKeyed: false, enrichment: { keys: [], text: '' } },
+      records: [
+        { parkedId: pipeParkedId, recordIndex: 0, text: '{"n":1}', faults: [{ path: '/n', message: 'no' }] },
+      ],
+    },
+  ],
+  1024 ** 3,
+)
+const everyPipeParked = { limit: 10, after: null, errorPath: null }
+const allPipeParked = { ids: null, errorPath: null }
 await metadata.driftStore.save(ownerOf(destinationId), {
   mappingHash: 'a',
   state: { since_ms: 0, records: 1, keys: [], other_keys: 0, unfilled: [] },
@@ -101,6 +116,10 @@ async function everythingOf(workspaceId: string): Promise<unknown> {
     drift: await metadata.drift({ workspaceId, destinationId }),
     parked: await metadata.parked.list({ workspaceId, destinationId }, wholeList),
     parkedOne: await metadata.parked.get({ workspaceId, destinationId }, parkedId),
+    pipeParked: await metadata.pipeParked.list({ workspaceId, pipeId }, everyPipeParked),
+    pipeParkedOne: await metadata.pipeParked.get({ workspaceId, pipeId }, pipeParkedId),
+    pipeParkedCount: await metadata.pipeParked.count({ workspaceId, pipeId }),
+    pipeParkedTexts: await metadata.pipeParked.texts({ workspaceId, pipeId }, allPipeParked, null),
     users: await metadata.users.list(workspaceId),
     overview: await metadata.overview(workspaceId, 0),
     laneRecords: await metadata.laneRecords({ workspaceId, pipeId }, [1]),
@@ -133,6 +152,10 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
       drift: null,
       parked: { parked: [], next: null },
       parkedOne: null,
+      pipeParked: { parked: [], next: null },
+      pipeParkedOne: null,
+      pipeParkedCount: 0,
+      pipeParkedTexts: [],
       users: [],
       overview: [],
       laneRecords: [],
@@ -192,6 +215,30 @@ const attempts: Record<string, (t: Test) => Promise<void>> = {
       await metadata.parked.discard({ workspaceId: stranger, destinationId }, parkedId),
       'not_found',
     ),
+  'pipeParked.edit': async (t) => {
+    const changed = { text: '{}', faults: [] }
+    const result = await metadata.pipeParked.edit({ workspaceId: stranger, pipeId }, pipeParkedId, changed)
+    t.equal(result, 'not_found')
+  },
+  'pipeParked.beginReplays': async (t) => {
+    const row = await metadata.pipeParked.get({ workspaceId: owner, pipeId }, pipeParkedId)
+    const begun = await metadata.pipeParked.beginReplays({ workspaceId: stranger, pipeId }, [row!.text])
+    t.equal(begun.size, 0)
+  },
+  'pipeParked.releaseReplays': async () =>
+    await metadata.pipeParked.releaseReplays({ workspaceId: stranger, pipeId }, [pipeParkedId]),
+  'pipeParked.endReplays': async (t) => {
+    t.equal(await metadata.pipeParked.endReplays({ workspaceId: stranger, pipeId }, [pipeParkedId]), 0)
+  },
+  'pipeParked.noteFaults': async () =>
+    await metadata.pipeParked.noteFaults({ workspaceId: stranger, pipeId }, pipeParkedId, []),
+  'pipeParked.discard': async (t) => {
+    const result = await metadata.pipeParked.discard({ workspaceId: stranger, pipeId }, pipeParkedId)
+    t.equal(result, 'not_found')
+  },
+  'pipeParked.discardMany': async (t) => {
+    t.equal(await metadata.pipeParked.discardMany({ workspaceId: stranger, pipeId }, allPipeParked), 0)
+  },
   'limits.delete': async (t) => void t.notOk(await metadata.limits.delete({ workspaceId: stranger, pipeId })),
   'limits.put': async (t) =>
     void (await t.rejects(metadata.limits.put({ workspaceId: stranger, pipeId }, limits), notFound)),
@@ -275,7 +322,9 @@ t.test('a session and a setup link are of the workspace they were made in', asyn
 })
 
 t.test('the list of attempts covers every method that takes a workspace', async (t) => {
-  const reads = ['list', 'get', 'find', 'byPipe', 'byHour', 'ofLane', 'rejectedHooks', 'mismatches']
+  const reads = [
+    ...['list', 'get', 'find', 'byPipe', 'byHour', 'ofLane', 'rejectedHooks', 'mismatches', 'count', 'texts'],
+  ]
   const own = [
     'pipes.create',
     'apiKeys.create',
@@ -284,12 +333,22 @@ t.test('the list of attempts covers every method that takes a workspace', async 
     'usage.countUpTo',
     'usage.marks',
   ]
-  const other = ['apiKeys.prune', 'apiKeys.used', 'usage.ingestedSince', 'usage.prune', 'parked.prune']
+  const other = [
+    'apiKeys.prune',
+    'apiKeys.used',
+    'usage.ingestedSince',
+    'usage.prune',
+    'parked.prune',
+    'pipeParked.park',
+    'pipeParked.unpark',
+    'pipeParked.prune',
+  ]
   const people = ['users.accountsOf', 'users.redeemSetupLink', 'users.createSetupLink', 'users.hasSetupLink']
   const nouns = [
     ...([
       'workspaces',
       'parked',
+      'pipeParked',
       'pipes',
       'destinations',
       'limits',

@@ -26,6 +26,8 @@ const released: Record<number, string> = {
   30: 'ddde624915c0bf184ac02f73cc16178a758b67bdfaf528a25d538406c77767c1',
   31: '6666e64b2376d7db966cdba7f00c0e9ec53b369485c03bbf6281edfc947e598c',
   32: '27bbc69ad3857934eeb2293465de5be5b9a0ffaada278a9573285e07830c9fd4',
+  33: 'f193d672dd3bd64d3869232388c9d96c2c9c040424ee5a85ba888ba3057618ce',
+  34: '79ba3a0f3d0a899f5d336128ed1ec3131fd90197b09fb96a0ef0087070610309',
 }
 
 t.test('the migrations are numbered without a gap, and none has changed', async (t) => {

@@ -3,6 +3,8 @@
  * stores is here or is named as one that only reads: a method that is added has to be put into one of the two lists.
  */
 
+import type { ColumnMapping } from '../../../src/contract/destination.ts'
+import { type AddedColumnStore, tableKey } from '../../../src/metadata/added-columns.ts'
 import type { LaneOwner } from '../../../src/metadata/lane-ownership.ts'
 import {
   type DriftStore,
@@ -18,6 +20,7 @@ export const notFenced = {
   laneStore: ['load', 'take'],
   parkedStore: ['counts', 'taken', 'parkedIn', 'nextReplay', 'nextRange'],
   driftStore: ['load'],
+  addedColumns: ['known'],
 } as const
 
 type Writes =
@@ -28,6 +31,9 @@ type Writes =
 
 export type OwnerWrite =
   | Writes
+  | (Exclude<keyof AddedColumnStore, (typeof notFenced.addedColumns)[number]> extends 'plan' | 'complete'
+      ? 'planColumns' | 'completeColumns'
+      : never)
   | 'savePassed'
   | 'saveReplayed'
   | 'saveDeliveredAgain'
@@ -59,14 +65,23 @@ const staleTotals = { messages: 8, records: 80, bytes: 800 }
 /** The replay of a range whose progress they save. */
 export const staleReplayId = '0198b2a0-0000-7000-8000-0000000000ff'
 
+/** The table of the lane. */
+const table = { host: 'db.example', port: 5432, database: 'app', table: 'events' }
+const staleColumn: ColumnMapping = {
+  ...{ column_name: 'stale', source_field: null, semantic_role: null, nullable: true },
+  column_type: 'string',
+}
+
 /** Each takes the id of a parked row of ten records that is being replayed. */
 export function writesOf(
   {
     laneStore,
     parkedStore,
     driftStore,
+    addedColumns,
     usage,
-  }: Pick<Metadata, 'laneStore' | 'parkedStore' | 'driftStore' | 'usage'>,
+    workspaces,
+  }: Pick<Metadata, 'laneStore' | 'parkedStore' | 'driftStore' | 'addedColumns' | 'usage' | 'workspaces'>,
   owner: LaneOwner,
   pipeId: string,
 ): Record<OwnerWrite, (parkedId: string) => Promise<unknown>> {
@@ -86,6 +101,10 @@ export function writesOf(
     mappingHash: 'stale',
     state: { since_ms: 1, records: 77, keys: [], other_keys: 7, unfilled: [] },
   }
+  const columnTarget = async () => ({
+    ...{ owner, pipeId, workspaceId: (await workspaces.list())[0]?.workspaceId ?? '' },
+    ...{ tableKey: tableKey('destination_database', table), mappingHash: null, timestampField: 'ingest_ts' },
+  })
   const staleProgress = {
     ...{ position: row, startedMs: 1, doneMessages: 7 },
     ...{ parkedRecords: 7, expiredRecords: 7, batchNo: null },
@@ -117,5 +136,8 @@ export function writesOf(
     replayHalfStored: (parkedId) => parkedStore.replayHalfStored(owner, parkedId, 7),
     countUsage: () => usage.countUpTo([{ pipeId, ...staleTotals }], 0),
     saveDrift: () => driftStore.save(owner, drift),
+    planColumns: async () => addedColumns.plan(await columnTarget(), ['stale']),
+    completeColumns: async () =>
+      addedColumns.complete(await columnTarget(), [staleColumn], ['ALTER TABLE stale']),
   }
 }

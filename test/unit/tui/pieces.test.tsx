@@ -263,6 +263,15 @@ t.test('the detail of a lane shows error and records, harmless for the terminal'
   t.match(lastFrame(), /received +5m ago \(2026-01-01T00:00:00Z\)/)
 })
 
+t.test('a pipe says what happens to records that do not match its schema', async (t) => {
+  const shown = (more: Partial<OverviewPipe>) => {
+    const row = rowsOf({ server_ts, pipes: [{ ...pipe('checked'), ...more }] }, '')[0]!
+    return render(<Detail row={row} blocking={null} {...{ width: 100, height: 22, scroll }} nowMs={0} />)
+  }
+  t.match(shown({ schema_on_mismatch: 'park' }).lastFrame(), /schema +records that do not match are parked/)
+  t.match(shown({}).lastFrame(), /schema +-/)
+})
+
 t.test('a detail says which record, column and value were refused, and what is at fault', async (t) => {
   const row = rowsOf({ server_ts, pipes: [pipe('refused', destination('d', stuck))] }, '')[1]!
   const { lastFrame } = render(

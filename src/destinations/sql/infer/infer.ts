@@ -15,7 +15,8 @@ import type { Server } from './types.ts'
 export interface InferSession {
   isMariadb: boolean
   columns(): Promise<readonly ExistingColumn[]>
-  run(statement: string): Promise<void>
+  /** `isAutomatic`: waits for locks only for a moment, and fails instead of copying the table. */
+  run(statement: string, isAutomatic: boolean): Promise<void>
   close(): Promise<void>
 }
 
@@ -96,7 +97,7 @@ class Inference {
       const isAsked = this.#tableExists ? addColumns : createTable
       if (!isAsked || ddl.length === 0) return this.#proposal()
       step = this.#tableExists ? 'add_columns' : 'create_table'
-      for (const statement of ddl) await session.run(statement)
+      for (const statement of ddl) await session.run(statement, this.#request.automatic !== undefined)
       return { ...this.#proposal(), executed: ddl, missing_columns: [], table_exists: true }
     } catch (error) {
       return this.failed(step, this.#dialect.errorOf(error))
@@ -104,7 +105,7 @@ class Inference {
   }
 
   failed(step: Step, { code, message }: { code: string; message: string }): TableProposal {
-    const isDdl = step === 'create_table' || step === 'add_columns'
+    const isDdl = this.#request.automatic === undefined && ['create_table', 'add_columns'].includes(step)
     const advice = isDdl ? ' Let an administrator run the statements in ddl.' : ''
     return { ...this.#proposal(), ok: false, failure: { step, code, message: `${message}${advice}` } }
   }

@@ -3,6 +3,7 @@ import { resourceLimits } from '../../../contract/resource-limits.ts'
 import type { TableProposal } from '../../../contract/table-proposal.ts'
 import type { InferRequest } from '../../driver.ts'
 import { columnKey } from '../identifiers.ts'
+import { automaticFault } from './automatic.ts'
 import { ColumnNames } from './names.ts'
 import type { Observation, Observed } from './observe.ts'
 import { looksLikeId } from './observe.ts'
@@ -45,7 +46,14 @@ export function planTable(
 ): TablePlan {
   const { dialect } = server
   const planner = new TablePlanner(observed, request, server, existing)
-  for (const observation of withEnrichment(observed, request)) planner.add(observation)
+  const { automatic } = request
+  const taken = new Set([...(existing ?? []).map(({ name }) => name), ...(automatic?.mapped ?? [])])
+  for (const observation of withEnrichment(observed, request)) {
+    const fault = automatic === undefined ? null : automaticFault(observation.key, server, taken, automatic)
+    planner.add(observation, fault)
+    // Two keys of the same records can differ only by case, too.
+    if (fault === null) taken.add(observation.key)
+  }
   const { plan } = planner
   warnOfLeftOut(plan)
   if (request.keys === null) warnOfUnfilled(plan, existing ?? [], dialect)
@@ -91,9 +99,10 @@ class TablePlanner {
     if (this.#isNew) this.#names.take(generatedColumn)
   }
 
-  add(observation: Observation): void {
+  /** `fault`: why the key gets no column. */
+  add(observation: Observation, fault: string | null): void {
     const type = typeFor(observation, this.#server)
-    const column = this.#columnFor(observation.key, type)
+    const column = fault === null ? this.#columnFor(observation.key, type) : { leftOut: fault }
     const isLeftOut = 'leftOut' in column
     this.plan.observations.push({
       key: observation.key,

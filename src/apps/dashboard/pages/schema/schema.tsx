@@ -16,6 +16,7 @@ import { say } from '../../ui/toasts.tsx'
 import { JsonEditor } from '../parked/editor.tsx'
 import { PipeFormPage } from '../pipe/form-page.tsx'
 import { readPipe } from '../webhooks/source-change.ts'
+import { CheckStored, MismatchCounts } from './check.tsx'
 import {
   type CheckedSchema,
   changeOf,
@@ -66,10 +67,14 @@ function Schema({ seen }: { seen: Versioned<Pipe> }) {
       </Soft>
       <Proposal pipe={stored} isChanged={draft.text !== draftOf(stored).text} onSchema={setText} />
       <SchemaForm form={form} checked={checked} wanted={wanted} onText={setText} />
+      {stored.pipe_schema === null ? null : <MismatchCounts pipeId={stored.pipe_id} />}
       {checked.schema === null ? null : (
-        <Section title="TypeScript types">
-          <Code label="TypeScript" text={typesOfSchema(checked.schema, stored.pipe_name)} />
-        </Section>
+        <>
+          <CheckStored pipe={stored} schema={checked.schema} />
+          <Section title="TypeScript types">
+            <Code label="TypeScript" text={typesOfSchema(checked.schema, stored.pipe_name)} />
+          </Section>
+        </>
       )}
       <Versions pipe={stored} text={draft.text} onUse={setText} />
       {stored.pipe_schema === null ? null : <RemoveSchema seen={form.base} onRemoved={form.begin} />}
