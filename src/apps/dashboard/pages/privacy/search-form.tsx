@@ -8,7 +8,6 @@
 import { useRef, useState } from 'react'
 import type { OverviewPipe } from '../../../../contract/overview.ts'
 import type { PrivacyJob } from '../../../../contract/privacy.ts'
-import { resourceLimits } from '../../../../contract/resource-limits.ts'
 import { keysFile, privacyCommand } from '../../../client/privacy.ts'
 import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
@@ -155,9 +154,7 @@ function Keys({
         )
       })}
       <div>
-        <Button disabled={keys.length >= resourceLimits.privacyKeys} onClick={() => onKeys(withKey(keys))}>
-          Add a key
-        </Button>
+        <Button onClick={() => onKeys(withKey(keys))}>Add a key</Button>
       </div>
     </fieldset>
   )
