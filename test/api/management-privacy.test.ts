@@ -57,7 +57,7 @@ function filesWith(dir: string, text: string): string[] {
 
 t.test('a request that is not valid', async (t) => {
   const path = { path: 'customer..email', value: ada }
-  t.same(Object.keys(errorsIn(await api('POST', jobs, { kind: 'find', keys: [path] }))), ['keys[0].path'])
+  t.same(Object.keys(errorsIn(await api('POST', jobs, { kind: 'find', keys: [path] }))), ['keys.0.path'])
   t.match(await api('POST', jobs, { kind: 'find', keys: [] }), { status: 400 })
   t.match(await api('POST', jobs, { kind: 'find', keys, pipe_ids: [unknownId] }), {
     status: 404,

@@ -49,6 +49,7 @@ const places: Record<string, string> = {
   '/keys': 'API keys',
   '/users': 'Users',
   '/audit': 'Audit log',
+  '/privacy': 'Personal data',
   '/alerts': 'Alerts',
   '/service': 'Service',
   '/reference': 'API reference',

@@ -40,6 +40,9 @@ const LanesPage = lazy(() => import('../pages/lanes/lanes.tsx').then((m) => ({ d
 const KeysPage = lazy(() => import('../pages/keys/keys.tsx').then((m) => ({ default: m.KeysPage })))
 const UsersPage = lazy(() => import('../pages/users/users.tsx').then((m) => ({ default: m.UsersPage })))
 const AuditPage = lazy(() => import('../pages/audit/audit.tsx').then((m) => ({ default: m.AuditPage })))
+const PrivacyPage = lazy(() =>
+  import('../pages/privacy/privacy.tsx').then((m) => ({ default: m.PrivacyPage })),
+)
 const AlertsPage = lazy(() => import('../pages/alerts/alerts.tsx').then((m) => ({ default: m.AlertsPage })))
 const ServicePage = lazy(() =>
   import('../pages/service/service.tsx').then((m) => ({ default: m.ServicePage })),
@@ -123,6 +126,9 @@ function PageAt() {
       </Route>
       <Route path="/audit">
         <AuditPage />
+      </Route>
+      <Route path="/privacy">
+        <PrivacyPage />
       </Route>
       <Route path="/alerts">
         <AlertsPage />
