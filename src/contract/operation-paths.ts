@@ -11,6 +11,7 @@ export const operationPaths = {
   getPipeUsage: ['GET', '/v1/pipes/{pipe_id}/usage'],
   checkSchema: ['POST', '/v1/pipes/{pipe_id}/schema/check'],
   inferSchema: ['POST', '/v1/pipes/{pipe_id}/schema/infer'],
+  getSchemaTypes: ['GET', '/v1/pipes/{pipe_id}/schema/types.ts'],
   listSchemaVersions: ['GET', '/v1/pipes/{pipe_id}/schema/versions'],
   updatePipe: ['PATCH', '/v1/pipes/{pipe_id}'],
   deletePipe: ['DELETE', '/v1/pipes/{pipe_id}'],

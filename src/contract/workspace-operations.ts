@@ -1,4 +1,5 @@
 /** Operations on pipes, their settings, and the keys of the workspace. `management/` serves them. */
+import Type from 'typebox'
 import { ApiKeyCreate, ApiKeyRotate } from './api-key.ts'
 import {
   created,
@@ -70,6 +71,14 @@ export const pipeOperations = [
     parameters: [hoursParameter, untilParameter],
     success: ok('The hours', PipeUsageByHour),
     errors: ['pipe_not_found', 'validation_error', ...everyManaged],
+  },
+  {
+    ...managed('getSchemaTypes', 'its_pipe'),
+    summary: 'Show the schema of a pipe as TypeScript types',
+    description:
+      'A module with a type for a record and one for each of `$defs`. Rules that types cannot express are left out. Without a schema, the type is that of any JSON object.',
+    success: { ...ok('The module', Type.String()), contentType: 'text/plain' },
+    errors: ['pipe_not_found', ...everyManaged],
   },
   {
     ...managed('listSchemaVersions', 'its_pipe'),

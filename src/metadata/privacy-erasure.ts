@@ -14,6 +14,7 @@ import { slices } from '../platform/slices.ts'
 import { erasedText, eraseTexts, quotes } from './erased-texts.ts'
 import { recordOutcome } from './lane-history.ts'
 import { bodyOf, removeParked, replaceBody } from './parked-rows.ts'
+import { removeRows } from './pipe-parked-rows.ts'
 import { normaliseId, type ParkedRow } from './tables.ts'
 import {
   type Connection,
@@ -42,6 +43,15 @@ export interface ParkedBody {
   body: string
 }
 
+/** A record that is parked at its pipe. */
+export interface PipeParkedText {
+  parkedId: string
+  pipeId: string
+  record: string
+  /** It is being added to the buffer. */
+  isReplaying: boolean
+}
+
 export interface PrivacyErasure {
   /** The pipes of the workspace, or those of the list that belong to it, including deleted ones. */
   erasablePipes(workspaceId: string, pipeIds: readonly string[] | null): Promise<ErasablePipe[]>
@@ -55,6 +65,13 @@ export interface PrivacyErasure {
    * the row has changed since it was read, or is gone.
    */
   replaceParked(row: ParkedBody, body: string | null): Promise<boolean>
+  /**
+   * Returns the records after this one that are parked at the pipe because they do not match its schema, up to
+   * `privacyStepBytes` or one record. Null: it was the last one.
+   */
+  pipeParkedAfter(pipeId: string, parkedId: string): Promise<PipeParkedText[] | null>
+  /** Removes a record that is parked at the pipe, unless it is being replayed or has changed. */
+  removePipeParked(row: PipeParkedText): Promise<boolean>
   /** Returns those of the destinations whose lane has an error that contains one of the values. */
   quotingLanes(destinationIds: readonly string[], values: readonly string[]): Promise<string[]>
   /**
@@ -94,6 +111,21 @@ export function privacyErasure(
           await removeParked(trx, row.destination_id, [row])
           await recordOutcome(trx, row, 'skipped', now())
         } else await keepOthers(trx, row, body)
+        return true
+      }),
+
+    pipeParkedAfter: (pipeId, parkedId) => pipeParkedAfter(db, pipeId, parkedId),
+
+    removePipeParked: ({ parkedId, record }) =>
+      inWriteTransaction(db, async (trx) => {
+        const row = await trx
+          .selectFrom('pipe_parked')
+          .selectAll()
+          .where('parked_id', '=', parkedId)
+          .where('is_replaying', '=', 0)
+          .executeTakeFirst()
+        if (row?.record !== record) return false
+        await removeRows(trx, row.pipe_id, [row], { nowMs: now() })
         return true
       }),
 
@@ -204,5 +236,45 @@ async function parkedAfter(
     firstIndex: row.first_index,
     // Missing if the row was removed after the first query.
     body: texts.get(row.parked_id) ?? '',
+  }))
+}
+
+async function pipeParkedAfter(
+  db: Connection,
+  pipeId: string,
+  parkedId: string,
+): Promise<PipeParkedText[] | null> {
+  const rows = await db
+    .selectFrom('pipe_parked')
+    .select(['parked_id', 'record_bytes'])
+    .where('pipe_id', '=', pipeId)
+    .where('parked_id', '>', parkedId)
+    .orderBy('parked_id')
+    .limit(idsAtOnce)
+    .execute()
+  const [first] = rows
+  if (first === undefined) return null
+  let bytes = 0
+  const taken = rows.filter((row) => {
+    bytes += row.record_bytes
+    return row === first || bytes <= resourceLimits.privacyStepBytes
+  })
+  const texts = await db
+    .selectFrom('pipe_parked')
+    .select(['parked_id', 'pipe_id', 'record', 'is_replaying'])
+    .where(
+      'parked_id',
+      'in',
+      taken.map((row) => row.parked_id),
+    )
+    .orderBy('parked_id')
+    .execute()
+  // All of them can have been removed after the first query.
+  if (texts.length === 0) return await pipeParkedAfter(db, pipeId, taken.at(-1)!.parked_id)
+  return texts.map((row) => ({
+    parkedId: row.parked_id,
+    pipeId: row.pipe_id,
+    record: row.record,
+    isReplaying: row.is_replaying === 1,
   }))
 }

@@ -3,7 +3,8 @@
  * and the same newest message.
  *
  *   search    counts and lists the records in the buffer and among parked ones. `find` ends here.
- *   buffer    the log rewrites its files without the records. From here on, nobody reads them from the log.
+ *   buffer    records that are parked at their pipe, before any lane, are deleted first: a replay would add them to the
+ *             log. The log rewrites its files without the records. From here on, nobody reads them from the log.
  *   lanes     parked records are deleted, so that none of them is replayed. Each lane then ends its attempt, and drops
  *             the messages in its memory and the texts of its errors.
  *   parked    deletes what a lane had parked until then, from messages that it had read before
@@ -32,7 +33,13 @@ import { pathKeys } from '../contract/transform.ts'
 import type { ErasureProgress, LogErasure } from '../log/erasure.ts'
 import type { ErasablePipe, PrivacyErasure } from '../metadata/privacy-erasure.ts'
 import type { PrivacyJobs, PrivacyProgress, RunnableJob } from '../metadata/privacy-jobs.ts'
-import { eraseParked, findParked, type ParkedSearch } from './parked-records.ts'
+import {
+  eraseParked,
+  erasePipeParked,
+  findParked,
+  findPipeParked,
+  type ParkedSearch,
+} from './parked-records.ts'
 import { remainingCopies } from './remaining.ts'
 
 export interface ErasureDeps {
@@ -45,6 +52,8 @@ export interface ErasureDeps {
     /** Parked records of the destination were removed. */
     parkedChanged(destinationId: string): Promise<void>
   }
+  /** The newest message of the buffer. */
+  headSeq(): Promise<number>
   now(): number
   /** A stage begins; that is saved. */
   onStage(job: Pick<RunnableJob, 'jobId' | 'kind'>, stage: PrivacyStage): void
@@ -130,10 +139,19 @@ class Run {
     }
     const search = this.#parkedSearch(pipes)
     await findParked({ ...search, store }, (match) => found.add(match, false))
+    await findPipeParked(search, ({ pipeId }) => found.addAtPipe(pipeId))
     this.#change(found.result)
   }
 
   async #buffer(pipes: readonly ErasablePipe[]): Promise<void> {
+    const wasReplaying = await erasePipeParked(this.#parkedSearch(pipes), async () => {
+      const { deleted } = this.progress
+      this.#change({ deleted: { ...deleted, parked: deleted.parked + 1 } })
+      await this.#saveSometimes()
+    })
+    const request = this.#request(pipes)
+    // A record that was parked at the pipe before the request can have been added to the buffer after it.
+    if (wasReplaying) request.throughSeq = await this.#deps.headSeq()
     const before = this.progress.deleted
     const onProgress = ({ messages, records, filesLeft }: ErasureProgress) => {
       const deleted = { ...before, messages: before.messages + messages, records: before.records + records }
@@ -141,7 +159,7 @@ class Run {
       // A cancelled job is noticed by the signal and at the end of the stage.
       this.#saveSometimes().catch(() => {})
     }
-    onProgress(await this.#deps.log.erase(this.#request(pipes), onProgress, this.#signal))
+    onProgress(await this.#deps.log.erase(request, onProgress, this.#signal))
     this.#change({ filesLeft: null })
   }
 
@@ -253,6 +271,13 @@ class Found {
     }
     if (this.#matches.length < resourceLimits.privacyMatches) this.#matches.push(match)
     else this.#hasMore = true
+  }
+
+  /** It is parked at its pipe, so it has no position in the buffer and is not listed. */
+  addAtPipe(pipeId: string): void {
+    const pipe = this.#pipes.get(pipeId) ?? { pipe_id: pipeId, messages: 0, records: 0, parked: 0 }
+    this.#pipes.set(pipeId, pipe)
+    for (const counts of [pipe, this.#total]) counts.parked += 1
   }
 
   get result(): Pick<PrivacyProgress, 'found' | 'pipes' | 'matches' | 'hasMoreMatches'> {

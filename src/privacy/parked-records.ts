@@ -1,13 +1,13 @@
 /** Finds and deletes parked records of lanes by their content. The rows are read and changed in small steps. */
-import { setImmediate as yieldToEventLoop } from 'node:timers/promises'
+import { setTimeout as pause, setImmediate as yieldToEventLoop } from 'node:timers/promises'
 import type { PrivacyJob } from '../contract/privacy.ts'
 import { eraseRecords, keptTexts } from '../log/erased-body.ts'
 import { type ErasureCondition, isCandidate, matches } from '../log/erasure.ts'
 import { recordTexts } from '../log/record-text.ts'
-import type { ErasablePipe, ParkedBody, PrivacyErasure } from '../metadata/privacy-erasure.ts'
+import type { ErasablePipe, ParkedBody, PipeParkedText, PrivacyErasure } from '../metadata/privacy-erasure.ts'
 
 export interface ParkedSearch {
-  store: Pick<PrivacyErasure, 'parkedAfter' | 'replaceParked'>
+  store: Pick<PrivacyErasure, 'parkedAfter' | 'replaceParked' | 'pipeParkedAfter' | 'removePipeParked'>
   pipes: readonly ErasablePipe[]
   conditions: readonly ErasureCondition[]
   signal: AbortSignal
@@ -62,3 +62,44 @@ async function* candidates({ store, pipes, conditions, signal }: ParkedSearch): 
     }
   }
 }
+
+/** Calls back for each record that is parked at its pipe, before any lane, and meets the conditions. */
+export async function findPipeParked(
+  search: ParkedSearch,
+  onFound: (row: PipeParkedText) => void | Promise<void>,
+): Promise<void> {
+  const { store, pipes, conditions, signal } = search
+  for (const { pipeId } of pipes)
+    for (let after = ''; ; ) {
+      signal.throwIfAborted()
+      const rows = await store.pipeParkedAfter(pipeId, after)
+      if (rows === null) break
+      for (const row of rows) if (matches(row.record, conditions)) await onFound(row)
+      after = rows.at(-1)!.parkedId
+      await yieldToEventLoop()
+    }
+}
+
+/**
+ * Deletes the records that are parked at their pipe and meet the conditions. True: some were being replayed, so they are
+ * in the buffer now. Resolves when none is left.
+ */
+export async function erasePipeParked(
+  search: ParkedSearch,
+  onErased: (row: PipeParkedText) => Promise<void>,
+): Promise<boolean> {
+  let wasReplaying = false
+  for (let isLeft = true; isLeft; ) {
+    isLeft = false
+    await findPipeParked(search, async (row) => {
+      if (row.isReplaying) wasReplaying = true
+      else if (await search.store.removePipeParked(row)) return await onErased(row)
+      isLeft = true
+    })
+    // A replay takes a moment; an edit has ended already.
+    if (isLeft) await pause(replayPauseMs, undefined, { signal: search.signal })
+  }
+  return wasReplaying
+}
+
+const replayPauseMs = 200

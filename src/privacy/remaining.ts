@@ -9,7 +9,7 @@ export function remainingCopies(pipes: readonly ErasablePipe[]): Remaining[] {
   const destinations = pipes.flatMap((pipe) =>
     pipe.destinations.map((one): Remaining => {
       const name = `${pipe.name}/${one.name}`
-      if (one.type === 'destination_sqlite')
+      if (wordsOf(one.type).isTableFile)
         return {
           kind: 'table_file',
           name,

@@ -25,6 +25,7 @@ const decisions: Record<OperationId, readonly [scope: ApiKeyScope | null, bound:
   createPipe: ['manage', 'nothing'],
   getPipe: ['read', 'its_pipe'],
   getPipeUsage: ['read', 'its_pipe'],
+  getSchemaTypes: ['read', 'its_pipe'],
   listSchemaVersions: ['read', 'its_pipe'],
   updatePipe: ['manage', 'its_pipe'],
   deletePipe: ['manage', 'its_pipe'],

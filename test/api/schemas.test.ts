@@ -231,6 +231,24 @@ const tests: Record<string, (t: Test, daemon: TestDaemon) => Promise<void>> = {
     t.equal((await daemon.api('GET', `/v1/pipes/${randomUUID()}/schema/versions`)).status, 404)
   },
 
+  'the schema is shown as TypeScript types': async (t, daemon) => {
+    const id = await createPipe(daemon, {
+      pipe_schema: { properties: { n: { type: 'integer' } }, required: ['n'] },
+    })
+    const types = async (pipeId: string) =>
+      fetch(`${daemon.url}/v1/pipes/${pipeId}/schema/types.ts`, {
+        headers: { authorization: `Bearer ${daemon.apiKey}` },
+      })
+    const response = await types(id)
+    t.equal(response.headers.get('content-type'), 'text/plain; charset=utf-8')
+    t.match(await response.text(), /^export (interface|type) \w+Record\b.*\bn: number\b/ms)
+    await daemon.api('PATCH', `/v1/pipes/${id}`, { pipe_schema: null })
+    const without = await (await types(id)).text()
+    t.match(without, /^export (interface|type) \w+Record\b/m)
+    t.notMatch(without, /\bn: number/)
+    t.equal((await types(randomUUID())).status, 404)
+  },
+
   'of two concurrent changes with If-Match one is made': async (t, daemon) => {
     const id = await createPipe(daemon, {})
     const etag = (await daemon.api('GET', `/v1/pipes/${id}`)).headers.etag

@@ -28,7 +28,10 @@ export function managementRoutes(
     // its own change is rejected.
     const version = resource === null ? null : await versions.of(resource)
     const body = await runCase(management, id, call)
-    return { status: operation.success.status, body, headers: etag(version) }
+    const { status, contentType } = operation.success
+    if (contentType === undefined) return { status, body, headers: etag(version) }
+    assert(typeof body === 'string', 'only JSON has another type')
+    return { status, body: Buffer.from(body), headers: [['Content-Type', `${contentType}; charset=utf-8`]] }
   }
   const change: Handle = async (operation, id, request) => {
     const call = callOf(id, request)

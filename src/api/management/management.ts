@@ -19,7 +19,7 @@ import { pipeParkedUseCases } from './pipe-parked.ts'
 import { pipeSettingUseCases, pipeUseCases } from './pipes.ts'
 import { privacyUseCases } from './privacy.ts'
 import { replayUseCases } from './replays.ts'
-import { schemaProposalUseCases } from './schema-proposals.ts'
+import { schemaUseCases } from './schemas.ts'
 import { tableInferenceUseCases } from './table-inference.ts'
 import { tableQueryUseCases } from './table-queries.ts'
 import { transformTrialUseCases } from './transform-trials.ts'
@@ -31,7 +31,7 @@ export function openManagement(deps: ManagementDeps): UseCases {
     ...pipeUseCases(deps),
     ...pipeSettingUseCases(deps),
     ...destinationUseCases(deps),
-    ...schemaProposalUseCases(deps),
+    ...schemaUseCases(deps),
     ...tableInferenceUseCases(deps),
     ...tableQueryUseCases(deps),
     ...transformTrialUseCases(deps),

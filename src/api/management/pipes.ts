@@ -80,11 +80,6 @@ export function pipeUseCases(deps: Deps) {
       return { pipe, destinations, limits, allowed_origins, api_keys }
     },
 
-    async listSchemaVersions({ principal: { workspaceId }, path }: Call<'listSchemaVersions'>) {
-      const { pipe_id } = await requirePipe(metadata, workspaceId, path)
-      return { versions: await metadata.schemaVersions({ workspaceId, pipeId: pipe_id }) }
-    },
-
     async updatePipe({ principal: { workspaceId }, path, body }: Call<'updatePipe'>) {
       let token: string | null = null
       throwIfErrors(await schemaFaults(body))

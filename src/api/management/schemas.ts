@@ -1,9 +1,10 @@
-/** Proposes a schema from the records of a pipe or a sample, and compares them with a schema. */
+/** The schema of a pipe: its versions and types; proposals from records, and comparisons of records with a schema. */
 import { validationError } from '../../contract/errors.ts'
 import type { Pipe } from '../../contract/pipe.ts'
 import { jsonPointer, verifySchema } from '../../contract/record-schema.ts'
 import type { SchemaCheckResult } from '../../contract/schema-check.ts'
 import { type SchemaProposal, sampledRecords } from '../../contract/schema-proposal.ts'
+import { typesOfSchema } from '../../contract/schema-types.ts'
 import { type FieldErrors, throwIfErrors } from '../../contract/validate.ts'
 import { isoTime } from '../../delivery/lane-status.ts'
 import type { RecordsRead, RecordsToRead } from '../../observe/history/history.ts'
@@ -15,8 +16,18 @@ import { enrichedKeys } from './table-inference.ts'
 
 type Deps = Pick<ManagementDeps, 'metadata' | 'history'>
 
-export function schemaProposalUseCases({ metadata, history }: Deps) {
+export function schemaUseCases({ metadata, history }: Deps) {
   return {
+    async listSchemaVersions({ principal: { workspaceId }, path }: Call<'listSchemaVersions'>) {
+      const { pipe_id } = await requirePipe(metadata, workspaceId, path)
+      return { versions: await metadata.schemaVersions({ workspaceId, pipeId: pipe_id }) }
+    },
+
+    async getSchemaTypes({ principal: { workspaceId }, path }: Call<'getSchemaTypes'>) {
+      const { pipe_schema, pipe_name } = await requirePipe(metadata, workspaceId, path)
+      return typesOfSchema(pipe_schema ?? {}, pipe_name)
+    },
+
     async inferSchema({
       principal: { workspaceId },
       path,
