@@ -40,6 +40,7 @@ const places: Record<string, string> = {
   [`/pipes/${pipeId}/settings`]: 'Settings of hostile',
   [`/pipes/${pipeId}/settings/webhooks`]: 'Webhooks into hostile',
   [`/pipes/${pipeId}/settings/schema`]: 'Schema of hostile',
+  [`/pipes/${pipeId}/parked`]: 'Records parked at the pipe',
   [`/pipes/${pipeId}/destinations/new`]: 'New destination',
   [`/pipes/${pipeId}/destinations/${destinationId}`]: '<u>under',
   [`/pipes/${pipeId}/destinations/${destinationId}/edit`]: 'Edit <u>under',

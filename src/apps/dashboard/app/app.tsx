@@ -29,6 +29,9 @@ const ParkedListPage = lazy(() =>
   import('../pages/parked/list.tsx').then((m) => ({ default: m.ParkedListPage })),
 )
 const ParkedPage = lazy(() => import('../pages/parked/one.tsx').then((m) => ({ default: m.ParkedPage })))
+const PipeParkedPage = lazy(() =>
+  import('../pages/pipe-parked/pipe-parked.tsx').then((m) => ({ default: m.PipeParkedPage })),
+)
 const TailPage = lazy(() => import('../pages/tail/tail.tsx').then((m) => ({ default: m.TailPage })))
 const MessagePage = lazy(() =>
   import('../pages/message/message.tsx').then((m) => ({ default: m.MessagePage })),
@@ -105,6 +108,7 @@ function PageAt() {
       </Route>
       <Route path="/pipes/:pipeId">{page(PipePage)}</Route>
       <Route path="/pipes/:pipeId/settings/:part?">{page(PipeSettingsPage)}</Route>
+      <Route path="/pipes/:pipeId/parked/:parkedId?">{page(PipeParkedPage)}</Route>
       <Route path="/pipes/:pipeId/tail">{page(TailPage)}</Route>
       <Route path="/pipes/:pipeId/destinations/new">{page(NewDestinationPage)}</Route>
       <Route path="/pipes/:pipeId/destinations/:destinationId">{page(LanePage)}</Route>
