@@ -99,7 +99,10 @@ t.test('the first page takes less than 120 KB of scripts, charts included', asyn
     .locator('canvas')
     .waitFor()
   const bytes = [...sizes.values()].reduce((sum, size) => sum + size, 0)
-  t.ok(bytes < 120_000, `${bytes} bytes: ${[...sizes].map(([url, size]) => `${url.split('/').at(-1)} ${size}`).join(', ')}`)
+  t.ok(
+    bytes < 120_000,
+    `${bytes} bytes: ${[...sizes].map(([url, size]) => `${url.split('/').at(-1)} ${size}`).join(', ')}`,
+  )
   t.ok(bytes > 20_000, 'they were counted, and not taken from the cache')
   await close()
 })
