@@ -30,7 +30,7 @@ import type { PatientReader } from './read-ahead.ts'
 
 export type LaneEnd = 'closed' | 'removed' | 'handed over'
 
-/** What the log tells the lanes of a pipe. None of these waits. */
+/** The log tells the lanes of a pipe. None of these waits. */
 export interface LogNotices {
   /** The pipe has new messages. */
   notify(): void

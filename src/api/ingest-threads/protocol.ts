@@ -125,7 +125,7 @@ interface ParkingCalls {
   unpark(parkedIds: readonly string[]): void
 }
 
-/** What the thread has counted. */
+/** Counts of the thread since the last call. */
 interface CountReports {
   rejected(counts: readonly RejectedCount[]): void
   mismatched(counts: readonly MismatchCount[]): void
