@@ -194,6 +194,15 @@ async function erasablePipes(
   return [...found, ...deleted.map(({ pipe_id }) => ({ pipeId: pipe_id, name: null, destinations: [] }))]
 }
 
+/** The first rows, up to `privacyStepBytes` or one row. */
+function rowsOfStep<Row>(rows: readonly Row[], bytesOf: (row: Row) => number): Row[] {
+  let bytes = 0
+  return rows.filter((row, index) => {
+    bytes += bytesOf(row)
+    return index === 0 || bytes <= resourceLimits.privacyStepBytes
+  })
+}
+
 async function parkedAfter(
   db: Connection,
   destinationId: string,
@@ -215,13 +224,8 @@ async function parkedAfter(
     .orderBy('parked.parked_id')
     .limit(idsAtOnce)
     .execute()
-  const [first] = rows
-  if (first === undefined) return null
-  let bytes = 0
-  const taken = rows.filter((row) => {
-    bytes += row.body_bytes
-    return row === first || bytes <= resourceLimits.privacyStepBytes
-  })
+  if (rows.length === 0) return null
+  const taken = rowsOfStep(rows, (row) => row.body_bytes)
   const ids = taken.map((row) => row.parked_id)
   const bodies = await db.selectFrom('parked_bodies').selectAll().where('parked_id', 'in', ids).execute()
   const texts = new Map(bodies.map(({ parked_id, body }) => [parked_id, body]))
@@ -250,13 +254,8 @@ async function pipeParkedAfter(
     .orderBy('parked_id')
     .limit(idsAtOnce)
     .execute()
-  const [first] = rows
-  if (first === undefined) return null
-  let bytes = 0
-  const taken = rows.filter((row) => {
-    bytes += row.record_bytes
-    return row === first || bytes <= resourceLimits.privacyStepBytes
-  })
+  if (rows.length === 0) return null
+  const taken = rowsOfStep(rows, (row) => row.record_bytes)
   const texts = await db
     .selectFrom('pipe_parked')
     .select(['parked_id', 'pipe_id', 'record', 'is_replaying'])

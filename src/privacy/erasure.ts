@@ -4,7 +4,7 @@
  *
  *   search    counts and lists the records in the buffer and among parked ones. `find` ends here.
  *   buffer    records that are parked at their pipe, before any lane, are deleted first: a replay would add them to the
- *             log. The log rewrites its files without the records. From here on, nobody reads them from the log.
+ *             log. The log rewrites its files without the records. No later read returns them.
  *   lanes     parked records are deleted, so that none of them is replayed. Each lane then ends its attempt, and drops
  *             the messages in its memory and the texts of its errors.
  *   parked    deletes what a lane had parked until then, from messages that it had read before
