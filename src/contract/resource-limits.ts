@@ -246,7 +246,7 @@ export const resourceLimits = {
    */
   parkingRequests: 10_000,
   parkingBytes: 32 * MiB,
-  /** Records and bytes per transaction that parks them. With SQLite the main thread waits for each: 6 ms at most, measured. */
+  /** Records and bytes per transaction that parks them. With SQLite the main thread waits for each. */
   parkingStepRecords: 200,
   parkingStepBytes: MiB,
   /** Records parked at a pipe that a replay holds in memory at once, unless one is larger. */

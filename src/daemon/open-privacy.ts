@@ -13,7 +13,10 @@ export function openPrivacy(
     reread: (pipeId: string) => rereads.reread(pipeId),
     parkedChanged: (destinationId: string) => delivery.parkedChanged(destinationId),
   }
-  const runner = new PrivacyRunner({ jobs: privacy, store: privacy, log: buffer.erasure, lanes, headSeq: () => buffer.headSeq(), now }, log)
+  const runner = new PrivacyRunner(
+    { jobs: privacy, store: privacy, log: buffer.erasure, lanes, headSeq: () => buffer.headSeq(), now },
+    log,
+  )
   shutdown.set('end privacy jobs', () => runner.close())
   runner.start()
   return runner

@@ -399,17 +399,19 @@ class Acceptance implements BodyReceiver {
           } else if (reserved !== null) quota.refund(reserved)
           this.#accepted(appended.msgId, appended.recordCount, reserved)
         },
-        (error) => {
-          const mayBeStored = error instanceof BufferUnavailableError && error.mayBeStored
-          if (reserved !== null && !mayBeStored) quota.refund(reserved)
-          const failure = appendError(error, msgId)
-          if (request !== null && !mayBeStored) return this.#whenDone(this.#undo(request, failure))
-          // A repeat gets its response even while new messages are rejected.
-          const isFull = error instanceof BufferUnavailableError && error.reason !== 'closing'
-          if (idempotency === undefined || !isFull) this.failed(failure)
-          else this.#whenDone(this.#repeatOr(failure, idempotency))
-        },
+        (error) => this.#notAppended(error, { msgId, reserved, idempotency, request }),
       )
+  }
+
+  #notAppended(error: unknown, { msgId, reserved, idempotency, request }: FailedAppend): void {
+    const mayBeStored = error instanceof BufferUnavailableError && error.mayBeStored
+    if (reserved !== null && !mayBeStored) this.#context.quota.refund(reserved)
+    const failure = appendError(error, msgId)
+    // A repeat gets its response even while new messages are rejected.
+    const isFull = error instanceof BufferUnavailableError && error.reason !== 'closing'
+    if (request !== null && !mayBeStored) this.#whenDone(this.#undo(request, failure))
+    else if (idempotency === undefined || !isFull) this.failed(failure)
+    else this.#whenDone(this.#repeatOr(failure, idempotency))
   }
 
   /** None of the request is stored: a repeat without a key must not park its records twice. */
@@ -430,6 +432,14 @@ class Acceptance implements BodyReceiver {
     this.#request.accepted({ pipeId, pipeName, recordCount, parkedCount, msgId, limit })
     this.#context.observed.latency.observe((performance.now() - this.#wholeAt) / 1000)
   }
+}
+
+interface FailedAppend {
+  msgId: string
+  reserved: Reservation | null
+  idempotency: Idempotency | undefined
+  /** Its mismatching records are parked. Null: it has none. */
+  request: ParkedRequest | null
 }
 
 /** Stands for the hash of the body where the key decides alone. */

@@ -152,3 +152,29 @@ t.test('a number of jobs can wait; a job that has ended is not cancelled', async
   })
   t.match(await api('DELETE', `${jobs}/${ids[0]}`), { status: 409, body: { error: 'privacy_job_finished' } })
 })
+
+t.test('records that are parked at their pipe are found and deleted, and others stay', async (t) => {
+  const checkedId = await daemon.createPipe({
+    pipe_name: 'checked',
+    pipe_schema: { required: ['id'] },
+    pipe_schema_on_mismatch: 'park',
+  })
+  const grace = 'grace.hopper@example.com'
+  await daemon.ingest(checkedId, [
+    { customer: { email: grace } },
+    { customer: { email: 'bob@example.com' } },
+    { id: 'e', customer: { email: grace } },
+  ])
+  const parked = async () =>
+    (await daemon.api<{ parked: unknown[] }>('GET', `/v1/pipes/${checkedId}/parked`)).body.parked
+  t.equal((await parked()).length, 2)
+  const request = { keys: [{ path: 'customer.email', value: grace }], pipe_ids: [checkedId] }
+  const found = await ended({ kind: 'find', ...request })
+  t.match(found, {
+    found: { messages: 1, records: 1, parked: 1 },
+    pipes: [{ pipe_id: checkedId, messages: 1, records: 1, parked: 1 }],
+  })
+  t.match(await ended({ kind: 'delete', ...request }), { deleted: { messages: 1, records: 1, parked: 1 } })
+  t.equal((await parked()).length, 1)
+  await until('no file has the value', () => !isInFiles(grace))
+})

@@ -54,6 +54,7 @@ const accepted: Record<string, object> = {
   testDestination: { destination_id: destinationId },
   inferTable: { ...database, sample: '{"a":1}' },
   checkSchema: { schema: { type: 'object' }, sample: '{"a":1}' },
+  createPrivacyJob: { kind: 'find', keys: [{ path: 'user_id', value: '42' }] },
   inferSchema: { records: 10, sample: '{"a":1}', enums: false },
   tryTransform: { transform: { filter: 'record.a == 1' }, sample: '{"a":1}' },
   updateDestination: { destination_name: 'renamed' },

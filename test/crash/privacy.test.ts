@@ -71,6 +71,15 @@ t.test('a deletion under load, killed at every stage', async (t) => {
   const about = [{ n: own++ }, { ...person, note: 'x'.repeat(2_000) }, { n: own++ }]
   const first = own
   await daemon.ingest(pipeId, about)
+  const checkedId = await daemon.createPipe({
+    pipe_name: 'checked',
+    pipe_schema: { required: ['n'] },
+    pipe_schema_on_mismatch: 'park',
+  })
+  await daemon.ingest(checkedId, [person, { n: 1, ...person }, { name: 'bob' }])
+  const parkedAtPipe = async () =>
+    (await daemon.api<{ parked: unknown[] }>('GET', `/v1/pipes/${checkedId}/parked`)).body.parked.length
+  t.equal(await parkedAtPipe(), 2)
   const producer = startProducer(daemon, pipeId, { loops: 2, paceMs: 20 })
   await acknowledged(producer, 50)
   for (let count = 0; count < 5; count += 1) await daemon.ingest(pipeId, about.slice(1, 2))
@@ -98,8 +107,9 @@ t.test('a deletion under load, killed at every stage', async (t) => {
     const answer = await daemon.api<PrivacyJob & Record<string, unknown>>('GET', `${jobs}/${body.job_id}`)
     return answer.body.finished_ts === null ? null : answer.body
   })
-  t.match(job, { state: 'done', found: { records: 6 } })
-  t.ok(job.found.parked > 0)
+  t.match(job, { state: 'done', found: { records: 7 } })
+  t.ok(job.found.parked > 1)
+  t.equal(await parkedAtPipe(), 1, 'that of another person stays')
   const marks = [open, down, rejecting].map((sink) => sink.deliveries.length)
   t.same(filesAboutPerson(daemon.dataDir), [], 'while it is running')
   await acknowledged(producer, 50)

@@ -36,7 +36,6 @@ const notWalked: Record<string, Record<string, string>> = {
       'test/package/container.test.ts makes the key; the rest needs Docker, which the tests do not have',
   },
   monitoring: { 'scrape_configs:': 'of Prometheus' },
-  schemas: { '{': 'a response: test/api/schemas.test.ts' },
   'stuck-lanes': {
     'pipectl http://': 'the screen of top: test/world/tui runs it',
     'lane              sensors': 'the screen of top',
