@@ -63,6 +63,7 @@ export const groups: Readonly<Record<string, Group>> = {
       ...['unit/cli/completion', 'docs/man-page', 'docs/unit-file', 'world/proxies'],
       ...['unit/cli/backup', 'unit/cli/ingest-resume', 'unit/cli/pull', 'unit/cli/secrets', 'unit/cli/tail'],
       ...['unit/cli/users', 'world/alerts', 'world/ledger-servers'],
+      ...['api/auto-columns', 'api/client-ip', 'world/pipe-retention'],
     ],
   },
   damage: {

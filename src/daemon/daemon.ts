@@ -41,7 +41,7 @@ import {
   openIngest,
   openThreadedIngest,
 } from './open-ingest.ts'
-import { openMetricsServer, openServer } from './open-listeners.ts'
+import { openMetricsServer, openPipeReplays, openServer } from './open-listeners.ts'
 import { openPrivacy } from './open-privacy.ts'
 import { openStores, type Stores } from './open-stores.ts'
 import { openServiceManager } from './service-manager.ts'
@@ -210,7 +210,8 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
   await stores.cluster?.node.join()
   stores.cluster?.view.open()
   const testAlert = openAlerts(settings, stores, marker, context)
-  const privacy = openPrivacy(stores, context)
+  const pipeReplays = openPipeReplays(settings, { ...stores, ...accounting })
+  const privacy = openPrivacy(stores, pipeReplays, context)
   const { addresses } = await openServer(
     settings,
     {
@@ -224,6 +225,7 @@ async function openParts(settings: Settings, context: StartContext): Promise<Dae
       clientIp,
       testAlert,
       privacy,
+      pipeReplays,
     },
     context,
   )

@@ -46,6 +46,7 @@ import type { StartContext } from './start-context.ts'
 const responseGraceMs = 1_000
 
 interface ServerParts extends Stores, Accounting {
+  pipeReplays: PipeReplays
   engine: HttpEngine
   tlsEngine: HttpEngine
   certificates: readonly ListenerCertificate[]
@@ -125,7 +126,6 @@ export async function openServer(
         tableQueries,
         usersChanged,
         undeliveredHours,
-        pipeReplays: pipeReplaysOf(settings, parts),
       },
       log,
     ),
@@ -160,7 +160,10 @@ export async function openServer(
   return { addresses: server.addresses }
 }
 
-function pipeReplaysOf(settings: Settings, parts: ServerParts): PipeReplays {
+export function openPipeReplays(
+  settings: Settings,
+  parts: Pick<ServerParts, 'metadata' | 'directory' | 'buffer' | 'usageOf' | 'now'>,
+): PipeReplays {
   return new PipeReplays({
     store: parts.metadata.pipeParked,
     directory: parts.directory,

@@ -30,7 +30,19 @@ import type { PatientReader } from './read-ahead.ts'
 
 export type LaneEnd = 'closed' | 'removed' | 'handed over'
 
-export interface Lane {
+/** The log tells the lanes of a pipe. None of these waits. */
+export interface LogNotices {
+  /** The pipe has new messages. */
+  notify(): void
+  /** Reports the pipe's newest message: wakes a lane that is behind it and waits for messages. */
+  notifyHead(seq: number): void
+  /** Records were deleted from the log: messages in memory are read again before they are sent. */
+  notifyErased(): void
+  /** Retention dropped messages: the lane counts its losses, even while it waits. */
+  notifyDropped(): void
+}
+
+export interface Lane extends LogNotices {
   readonly spec: LaneSpec
   /** The epoch of the ownership with which it was opened. */
   readonly epoch: number
@@ -52,14 +64,6 @@ export interface Lane {
 
   /** Runs until the lane has ended. Rejects on an unrecoverable error. Called once. */
   start(): Promise<void>
-  /** The pipe has new messages. */
-  notify(): void
-  /** Reports the pipe's newest message: wakes a lane that is behind it and waits for messages. */
-  notifyHead(seq: number): void
-  /** Records were deleted from the log: messages in memory are read again before they are sent. */
-  notifyErased(): void
-  /** Retention dropped messages: the lane counts its losses, even while it waits. */
-  notifyDropped(): void
 
   /**
    * True: the message is parked and the lane continues after it. False: no message is blocking, or the destination is

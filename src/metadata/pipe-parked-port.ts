@@ -93,7 +93,8 @@ export function storedPath(path: string): string {
   return path.slice(0, errorPathCharacters).toWellFormed().replaceAll('\0', '\ufffd')
 }
 
-export interface PipeParkedStore {
+/** For ingest. */
+export interface PipeParking {
   /**
    * Parks the records of all requests in one transaction, durable when it resolves. Outcomes are in the order of the
    * requests. `maxBytes`: the setting parked.max_bytes.
@@ -101,6 +102,24 @@ export interface PipeParkedStore {
   park(requests: readonly ParkRequest[], maxBytes: number): Promise<ParkOutcome[]>
   /** Removes records of requests that were then rejected. Only for ids that are not derived from a key. */
   unpark(parkedIds: readonly string[]): Promise<void>
+}
+
+/** For replays. */
+export interface PipeParkedReplays {
+  /**
+   * Marks rows as replaying, if their text is still the one that was checked. Returns the ids of those that are marked
+   * now, including those that were before.
+   */
+  beginReplays(pipe: PipeRef, rows: readonly PipeParkedText[]): Promise<Set<string>>
+  /** The log has certainly not stored the records. */
+  releaseReplays(pipe: PipeRef, parkedIds: readonly string[]): Promise<void>
+  /** The log has stored the records: removes the rows. Returns their number. */
+  endReplays(pipe: PipeRef, parkedIds: readonly string[]): Promise<number>
+  /** Replaces the errors of a row that a replay found to mismatch. */
+  noteFaults(pipe: PipeRef, parkedId: string, faults: readonly SchemaFault[]): Promise<void>
+}
+
+export interface PipeParkedStore extends PipeParking, PipeParkedReplays {
   list(
     pipe: PipeRef,
     query: PipeParkedQuery,
@@ -120,17 +139,6 @@ export interface PipeParkedStore {
     parkedId: string,
     changed: { text: string; faults: readonly SchemaFault[] },
   ): Promise<'edited' | 'not_found' | 'replaying'>
-  /**
-   * Marks rows as replaying, if their text is still the one that was checked. Returns the ids of those that are marked
-   * now, including those that were before.
-   */
-  beginReplays(pipe: PipeRef, rows: readonly PipeParkedText[]): Promise<Set<string>>
-  /** The log has certainly not stored the records. */
-  releaseReplays(pipe: PipeRef, parkedIds: readonly string[]): Promise<void>
-  /** The log has stored the records: removes the rows. Returns their number. */
-  endReplays(pipe: PipeRef, parkedIds: readonly string[]): Promise<number>
-  /** Replaces the errors of a row that a replay found to mismatch. */
-  noteFaults(pipe: PipeRef, parkedId: string, faults: readonly SchemaFault[]): Promise<void>
   discard(pipe: PipeRef, parkedId: string): Promise<'discarded' | 'not_found' | 'replaying'>
   /** Discards the selected rows that are not being replayed, in small steps. Returns how many were removed. */
   discardMany(pipe: PipeRef, which: PipeParkedSelector): Promise<number>

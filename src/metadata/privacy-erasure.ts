@@ -48,7 +48,6 @@ export interface PipeParkedText {
   parkedId: string
   pipeId: string
   record: string
-  /** It is being added to the buffer. */
   isReplaying: boolean
 }
 
@@ -70,7 +69,7 @@ export interface PrivacyErasure {
    * `privacyStepBytes` or one record. Null: it was the last one.
    */
   pipeParkedAfter(pipeId: string, parkedId: string): Promise<PipeParkedText[] | null>
-  /** Removes a record that is parked at the pipe, unless it is being replayed or has changed. */
+  /** Removes a record that is parked at the pipe, unless it has changed. False: it is gone, or has another text. */
   removePipeParked(row: PipeParkedText): Promise<boolean>
   /** Returns those of the destinations whose lane has an error that contains one of the values. */
   quotingLanes(destinationIds: readonly string[], values: readonly string[]): Promise<string[]>
@@ -122,7 +121,6 @@ export function privacyErasure(
           .selectFrom('pipe_parked')
           .selectAll()
           .where('parked_id', '=', parkedId)
-          .where('is_replaying', '=', 0)
           .executeTakeFirst()
         if (row?.record !== record) return false
         await removeRows(trx, row.pipe_id, [row], { nowMs: now() })
@@ -196,6 +194,15 @@ async function erasablePipes(
   return [...found, ...deleted.map(({ pipe_id }) => ({ pipeId: pipe_id, name: null, destinations: [] }))]
 }
 
+/** The first rows, up to `privacyStepBytes` or one row. */
+function rowsOfStep<Row>(rows: readonly Row[], bytesOf: (row: Row) => number): Row[] {
+  let bytes = 0
+  return rows.filter((row, index) => {
+    bytes += bytesOf(row)
+    return index === 0 || bytes <= resourceLimits.privacyStepBytes
+  })
+}
+
 async function parkedAfter(
   db: Connection,
   destinationId: string,
@@ -217,13 +224,8 @@ async function parkedAfter(
     .orderBy('parked.parked_id')
     .limit(idsAtOnce)
     .execute()
-  const [first] = rows
-  if (first === undefined) return null
-  let bytes = 0
-  const taken = rows.filter((row) => {
-    bytes += row.body_bytes
-    return row === first || bytes <= resourceLimits.privacyStepBytes
-  })
+  if (rows.length === 0) return null
+  const taken = rowsOfStep(rows, (row) => row.body_bytes)
   const ids = taken.map((row) => row.parked_id)
   const bodies = await db.selectFrom('parked_bodies').selectAll().where('parked_id', 'in', ids).execute()
   const texts = new Map(bodies.map(({ parked_id, body }) => [parked_id, body]))
@@ -252,13 +254,8 @@ async function pipeParkedAfter(
     .orderBy('parked_id')
     .limit(idsAtOnce)
     .execute()
-  const [first] = rows
-  if (first === undefined) return null
-  let bytes = 0
-  const taken = rows.filter((row) => {
-    bytes += row.record_bytes
-    return row === first || bytes <= resourceLimits.privacyStepBytes
-  })
+  if (rows.length === 0) return null
+  const taken = rowsOfStep(rows, (row) => row.record_bytes)
   const texts = await db
     .selectFrom('pipe_parked')
     .select(['parked_id', 'pipe_id', 'record', 'is_replaying'])

@@ -4,7 +4,7 @@
  *
  *   search    counts and lists the records in the buffer and among parked ones. `find` ends here.
  *   buffer    records that are parked at their pipe, before any lane, are deleted first: a replay would add them to the
- *             log. The log rewrites its files without the records. From here on, nobody reads them from the log.
+ *             log. The log rewrites its files without the records. No later read returns them.
  *   lanes     parked records are deleted, so that none of them is replayed. Each lane then ends its attempt, and drops
  *             the messages in its memory and the texts of its errors.
  *   parked    deletes what a lane had parked until then, from messages that it had read before
@@ -52,6 +52,8 @@ export interface ErasureDeps {
     /** Parked records of the destination were removed. */
     parkedChanged(destinationId: string): Promise<void>
   }
+  /** See PipeReplays: records that are parked at their pipe, before any lane. */
+  withoutReplays(work: (hasReplayed: boolean) => Promise<void>): Promise<void>
   /** The newest message of the buffer. */
   headSeq(): Promise<number>
   now(): number
@@ -86,11 +88,14 @@ class Run {
   readonly #deps: ErasureDeps
   readonly #signal: AbortSignal
   readonly #conditions: { path: readonly string[]; value: string }[]
+  /** An earlier process has begun it. */
+  readonly #isResumed: boolean
   #savedAt = Number.NEGATIVE_INFINITY
   #saving: Promise<unknown> = Promise.resolve()
 
   constructor(job: RunnableJob, deps: ErasureDeps, signal: AbortSignal) {
     this.#job = job
+    this.#isResumed = job.progress.stage !== null
     this.#deps = deps
     this.#signal = signal
     // Management has checked the paths.
@@ -144,14 +149,8 @@ class Run {
   }
 
   async #buffer(pipes: readonly ErasablePipe[]): Promise<void> {
-    const wasReplaying = await erasePipeParked(this.#parkedSearch(pipes), async () => {
-      const { deleted } = this.progress
-      this.#change({ deleted: { ...deleted, parked: deleted.parked + 1 } })
-      await this.#saveSometimes()
-    })
     const request = this.#request(pipes)
-    // A record that was parked at the pipe before the request can have been added to the buffer after it.
-    if (wasReplaying) request.throughSeq = await this.#deps.headSeq()
+    if (await this.#atPipes(pipes)) request.throughSeq = await this.#deps.headSeq()
     const before = this.progress.deleted
     const onProgress = ({ messages, records, filesLeft }: ErasureProgress) => {
       const deleted = { ...before, messages: before.messages + messages, records: before.records + records }
@@ -161,6 +160,24 @@ class Run {
     }
     onProgress(await this.#deps.log.erase(request, onProgress, this.#signal))
     this.#change({ filesLeft: null })
+  }
+
+  /**
+   * Deletes what is parked at pipes, before any lane. True: records that were parked at the request can have been replayed
+   * since, so that they are behind its newest message.
+   */
+  async #atPipes(pipes: readonly ErasablePipe[]): Promise<boolean> {
+    let mayBeReplayed = this.#isResumed
+    await this.#deps.withoutReplays(async (hasReplayed) => {
+      mayBeReplayed ||= hasReplayed
+      await erasePipeParked(this.#parkedSearch(pipes), async ({ isReplaying }) => {
+        mayBeReplayed ||= isReplaying
+        const { deleted } = this.progress
+        this.#change({ deleted: { ...deleted, parked: deleted.parked + 1 } })
+        await this.#saveSometimes()
+      })
+    })
+    return mayBeReplayed
   }
 
   /** Adds the pipes of deleted records to `affected`. */

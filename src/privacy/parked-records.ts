@@ -1,5 +1,5 @@
 /** Finds and deletes parked records of lanes by their content. The rows are read and changed in small steps. */
-import { setTimeout as pause, setImmediate as yieldToEventLoop } from 'node:timers/promises'
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises'
 import type { PrivacyJob } from '../contract/privacy.ts'
 import { eraseRecords, keptTexts } from '../log/erased-body.ts'
 import { type ErasureCondition, isCandidate, matches } from '../log/erasure.ts'
@@ -81,25 +81,19 @@ export async function findPipeParked(
 }
 
 /**
- * Deletes the records that are parked at their pipe and meet the conditions. True: some were being replayed, so they are
- * in the buffer now. Resolves when none is left.
+ * Deletes the records that are parked at their pipe and meet the conditions, also those whose replay was interrupted. No
+ * replay may run meanwhile. Resolves when none is left.
  */
 export async function erasePipeParked(
   search: ParkedSearch,
   onErased: (row: PipeParkedText) => Promise<void>,
-): Promise<boolean> {
-  let wasReplaying = false
+): Promise<void> {
   for (let isLeft = true; isLeft; ) {
     isLeft = false
     await findPipeParked(search, async (row) => {
-      if (row.isReplaying) wasReplaying = true
-      else if (await search.store.removePipeParked(row)) return await onErased(row)
-      isLeft = true
+      // It is left if it was edited after it was read.
+      if (await search.store.removePipeParked(row)) await onErased(row)
+      else isLeft = true
     })
-    // A replay takes a moment; an edit has ended already.
-    if (isLeft) await pause(replayPauseMs, undefined, { signal: search.signal })
   }
-  return wasReplaying
 }
-
-const replayPauseMs = 200

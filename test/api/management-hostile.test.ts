@@ -1,6 +1,6 @@
 /** Management bodies that would take long to check, and pages that ask under a name of their own (M12, L10, L12). */
 import t from 'tap'
-import { smallBody } from '../../src/contract/operation.ts'
+import { schemaBody } from '../../src/contract/operation.ts'
 import { startDaemon } from '../support/daemon.ts'
 import { sendRaw } from '../support/raw-http.ts'
 import { databaseDestination } from './management-client.ts'
@@ -64,7 +64,7 @@ for (const [name, path, body] of bodies) {
     const health = await daemon.api('GET', '/v1/health', undefined, { key: null })
     t.equal(health.status, 200)
     for (const { status, body: answer } of await attacks) {
-      if (text.length > smallBody.bytes && path === '/v1/pipes') {
+      if (text.length > schemaBody.bytes && path === '/v1/pipes') {
         t.same([status, answer.error], [413, 'payload_too_large'])
         continue
       }

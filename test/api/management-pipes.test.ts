@@ -365,6 +365,7 @@ t.test('GET /v1/pipes: all pipes with the usage of 24 hours, zeros not left out'
     blocked_lanes: 0,
     last_ingest_ts: null,
     rejected_hooks: {},
+    schema_mismatches: {},
   })
   await daemon.ingest(busy, [{ n: 1 }, { n: 2 }])
   await daemon.ingest(busy, { n: 3 })

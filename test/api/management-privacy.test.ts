@@ -1,6 +1,7 @@
 /** Finding and deleting personal data over HTTP on the real daemon: docs/personal-data.md. */
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import path from 'node:path'
+import Database from 'better-sqlite3'
 import t from 'tap'
 import type { PrivacyJob } from '../../src/contract/privacy.ts'
 import { startDaemon } from '../support/daemon.ts'
@@ -56,7 +57,7 @@ function filesWith(dir: string, text: string): string[] {
 
 t.test('a request that is not valid', async (t) => {
   const path = { path: 'customer..email', value: ada }
-  t.same(Object.keys(errorsIn(await api('POST', jobs, { kind: 'find', keys: [path] }))), ['keys[0].path'])
+  t.same(Object.keys(errorsIn(await api('POST', jobs, { kind: 'find', keys: [path] }))), ['keys.0.path'])
   t.match(await api('POST', jobs, { kind: 'find', keys: [] }), { status: 400 })
   t.match(await api('POST', jobs, { kind: 'find', keys, pipe_ids: [unknownId] }), {
     status: 404,
@@ -177,4 +178,14 @@ t.test('records that are parked at their pipe are found and deleted, and others 
   t.match(await ended({ kind: 'delete', ...request }), { deleted: { messages: 1, records: 1, parked: 1 } })
   t.equal((await parked()).length, 1)
   await until('no file has the value', () => !isInFiles(grace))
+  t.same((await ended({ kind: 'find', ...request })).found, { messages: 0, records: 0, parked: 0 })
+
+  await daemon.ingest(checkedId, { customer: { email: grace } })
+  await daemon.stop()
+  const db = new Database(path.join(daemon.dataDir, 'metadata.db'))
+  t.equal(db.prepare('UPDATE pipe_parked SET is_replaying = 1').run().changes, 2)
+  db.close()
+  await daemon.start()
+  t.match(await ended({ kind: 'delete', ...request }), { deleted: { parked: 1 } }, 'an interrupted replay')
+  t.equal((await parked()).length, 1)
 })

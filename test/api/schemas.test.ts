@@ -135,6 +135,13 @@ const tests: Record<string, (t: Test, daemon: TestDaemon) => Promise<void>> = {
     }
     t.equal((await hook('{"id":"o-1"}')).status, 202)
     t.match(await hook('{"id":1}'), { status: 400, body: { error: 'schema_mismatch' } })
+    const { pipe_source_token } = (
+      await daemon.api('PATCH', `/v1/pipes/${id}`, { pipe_source: { type: 'secret_url' } })
+    ).body
+    t.match(await daemon.api('POST', `/v1/hooks/${id}/${pipe_source_token}`, '{"id":1}', { key: null }), {
+      status: 400,
+      body: { error: 'schema_mismatch' },
+    })
   },
 
   'Idempotency-Key: a repeat gets the first response although the schema has changed': async (t, daemon) => {

@@ -161,6 +161,7 @@ function installDatabase(dir: string): void {
     [
       '--no-defaults',
       `--datadir=${join(dir, 'data')}`,
+      `--tmpdir=${dir}`,
       '--auth-root-authentication-method=normal',
       '--skip-test-db',
       '--skip-name-resolve',
@@ -180,7 +181,8 @@ function bootstrap(dir: string, sql: string): void {
     .split(';')
     .map((line) => line.trim())
     .filter(Boolean)
-  const args = ['--no-defaults', '--bootstrap', logFileSize, `--datadir=${join(dir, 'data')}`, ...accountArgs]
+  const places = [`--datadir=${join(dir, 'data')}`, `--tmpdir=${dir}`]
+  const args = ['--no-defaults', '--bootstrap', logFileSize, ...places, ...accountArgs]
   execFileSync(programFile('mariadbd'), args, { input: `${lines.join(';\n')};\n`, stdio: 'pipe' })
 }
 
@@ -189,6 +191,8 @@ function serverArgs(dir: string, port: number): string[] {
   return [
     '--no-defaults',
     `--datadir=${join(dir, 'data')}`,
+    // A server that starts removes temporary tables of others from a directory that it shares with them.
+    `--tmpdir=${dir}`,
     `--socket=${join(dir, 'server.sock')}`,
     `--pid-file=${join(dir, 'server.pid')}`,
     '--bind-address=127.0.0.1',

@@ -119,13 +119,23 @@ export interface MismatchCount {
   mismatches: Mismatches
 }
 
-/** The calls of the thread. Its directory reads from main, which asks metadata. */
-export interface IngestReports extends DirectorySource {
-  /** Asks for more of a pipe's limits than the node has reserved. */
-  quota(pipeId: string, limits: IngestLimits, amount: DaySums): AskedQuota
-  /** See MismatchParking. */
+/** See MismatchParking. */
+interface ParkingCalls {
   park(requests: readonly ParkRequest[]): Parked[]
   unpark(parkedIds: readonly string[]): void
+}
+
+/** Counts of the thread since the last call. */
+interface CountReports {
+  rejected(counts: readonly RejectedCount[]): void
+  mismatched(counts: readonly MismatchCount[]): void
+  keysUsed(apiKeyIds: readonly string[]): void
+}
+
+/** The calls of the thread. Its directory reads from main, which asks metadata. */
+export interface IngestReports extends DirectorySource, ParkingCalls, CountReports {
+  /** Asks for more of a pipe's limits than the node has reserved. */
+  quota(pipeId: string, limits: IngestLimits, amount: DaySums): AskedQuota
   /** `path`: its index in `listen`; -1: no path matches. */
   request(id: number, path: number, head: ForwardedHead): void
   /** Null: the client has disconnected. */
@@ -134,9 +144,6 @@ export interface IngestReports extends DirectorySource {
   sent(id: number, wasSent: boolean): void
   /** The client can take the next piece. */
   taken(id: number): void
-  rejected(counts: readonly RejectedCount[]): void
-  mismatched(counts: readonly MismatchCount[]): void
-  keysUsed(apiKeyIds: readonly string[]): void
   /** The thread has closed its sockets and stopped working. The process must end. */
   failed(stack: string): void
   /** The sockets are closed: the thread can be terminated. */

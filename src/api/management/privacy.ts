@@ -55,7 +55,7 @@ function requirePaths(keys: readonly PrivacyKey[]): void {
   const faults: Record<string, string> = {}
   for (const [index, { path }] of keys.entries()) {
     const parsed = pathKeys(path)
-    if ('wrong' in parsed) faults[`keys[${index}].path`] = parsed.wrong
+    if ('wrong' in parsed) faults[`keys.${index}.path`] = parsed.wrong
   }
   throwIfErrors(faults)
 }

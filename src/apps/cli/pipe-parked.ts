@@ -7,7 +7,7 @@ import { slices } from '../../platform/slices.ts'
 import type { Client } from '../client/client.ts'
 import { commandFailure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { singleLine } from '../client/json-text.ts'
-import { compacted, editableText, recordTextsOf, shortIds } from '../client/parked.ts'
+import { compacted, editableText, faultWords, recordTextsOf, replayBody, shortIds } from '../client/parked.ts'
 import { connect } from './connection.ts'
 import { clientCommand, define, group } from './define.ts'
 import { io } from './io.ts'
@@ -108,9 +108,7 @@ function addEdit(parked: Command): void {
       const record = file === undefined ? await inEditor(pipe, body, text) : recordsFrom(file, 1)[0]!
       const action = `Replay parked record ${body.parked_id} of ${pipe.pipe_name} with this change?`
       if (file === undefined || canAsk()) await confirm(action, yes)
-      const isForced = force ? ',"force":true' : ''
-      const sent = new TextEncoder().encode(`{"records":[${compacted(record)}]${isForced}}`)
-      await client.call('replayPipeParked', { path, body: sent })
+      await client.call('replayPipeParked', { path, body: replayBody([compacted(record)], force) })
       say(`Stored: ${pipe.pipe_name} accepted it.`)
     },
   })
@@ -120,7 +118,7 @@ async function inEditor(pipe: NamedPipe, parked: PipeParkedRecord, text: string)
   if (!canAsk() || io().stdout.isTTY !== true)
     throw usageFailure('an editor needs a terminal', 'give the record with -f FILE, or -f - for stdin')
   const notes = [
-    `Parked record of ${pipe.pipe_name}. ${errorWords(parked)}`,
+    `Parked record of ${pipe.pipe_name}. ${faultWords(parked)}`,
     'After you close the editor, you are asked whether to replay it. If you change nothing, nothing happens.',
   ]
   const records = await editRecords(editableText(recordTextsOf(text)), notes, 1)
@@ -241,14 +239,10 @@ function parkedView(parked: readonly PipeParkedRecord[]): View {
       [{ label: 'WHEN', gives: 2 }, (one) => ago(one.parked_ts, Date.now())],
       [{ label: 'STATE', gives: 1 }, (one) => one.state],
       [{ label: 'BYTES', gives: 3 }, (one) => count(one.record_bytes)],
-      [{ label: 'ERROR', wraps: true }, errorWords],
+      [{ label: 'ERROR', wraps: true }, faultWords],
     ],
     empty: 'nothing is parked',
   })
-}
-
-function errorWords({ errors }: Pick<PipeParkedRecord, 'errors'>): string {
-  return errors.map(({ path, message }) => `${path || '/'}: ${message}`).join('; ')
 }
 
 function nothingParked({ pipe_name }: NamedPipe) {

@@ -1,9 +1,9 @@
 /** `pipectl privacy …`: finds and deletes the records of a person in the buffer and among parked records. */
 import type { Command } from 'commander'
-import type { PrivacyCounts, PrivacyJob, PrivacyKey, PrivacyRequest } from '../../contract/privacy.ts'
+import type { PrivacyJob, PrivacyKey, PrivacyRequest } from '../../contract/privacy.ts'
 import { conditionIn } from '../../contract/record-condition.ts'
 import { backoffMs } from '../../platform/backoff.ts'
-import { ago, count, counted } from '../../platform/quantities.ts'
+import { ago, count } from '../../platform/quantities.ts'
 import type { Client, Reply } from '../client/client.ts'
 import {
   commandFailure,
@@ -14,6 +14,7 @@ import {
   usageFailure,
 } from '../client/failure.ts'
 import { shortIds } from '../client/parked.ts'
+import { countWords, deletedWords, progressWords } from '../client/privacy.ts'
 import { connect } from './connection.ts'
 import { clientCommand, define, group } from './define.ts'
 import { readFileOrStdin } from './input-file.ts'
@@ -244,36 +245,9 @@ function requireDone({ state, job_id, error }: PrivacyJob): void {
   if (state === 'failed') throw commandFailure(`${job_id} failed: ${error}`, 'start it again')
 }
 
-const stageWords: Readonly<Record<NonNullable<PrivacyJob['stage']>, string>> = {
-  search: 'Searching',
-  buffer: 'Deleting from the buffer',
-  lanes: 'Deleting from lanes',
-  parked: 'Deleting parked records',
-  metadata: 'Deleting texts that quote records',
-  files: 'Rewriting metadata.db',
-}
-
-function progressWords({ stage, state, files_left, found, deleted }: PrivacyJob): string {
-  if (stage === null) return state === 'waiting' ? 'Waiting for other jobs' : state
-  const files = files_left === null ? '' : `, ${counted(files_left, 'file')} left`
-  const counts = stage === 'search' ? `${countWords(found)} found` : `${countWords(deleted)} deleted`
-  return `${stageWords[stage]}${files}: ${counts}`
-}
-
-function countWords({ records, parked }: PrivacyCounts): string {
-  return parked === 0
-    ? counted(records, 'record')
-    : `${counted(records, 'record')} and ${counted(parked, 'parked record')}`
-}
-
 function foundWords({ found, matches, has_more_matches }: PrivacyJob): string {
   const shown = has_more_matches ? ` The first ${count(matches.length)} are listed.` : ''
   return `Found ${countWords(found)}.${shown}`
-}
-
-function deletedWords({ deleted, upgrade_copies_removed: copies }: PrivacyJob): string {
-  const also = copies === 0 ? '' : ` Removed ${count(copies)} copies of metadata.db from before an upgrade.`
-  return `Deleted ${countWords(deleted)}.${also}`
 }
 
 function matchesView({ body, text }: Reply<PrivacyJob>, names: ReadonlyMap<string, string>) {

@@ -3,6 +3,7 @@
  * as editable text.
  */
 import type { ParkedError, ParkedReason, ParkedRecord } from '../../contract/parked.ts'
+import type { PipeParkedRecord } from '../../contract/pipe-parked.ts'
 import { backoffMs } from '../../platform/backoff.ts'
 import type { Client } from './client.ts'
 import { ApiFailure } from './failure.ts'
@@ -16,9 +17,14 @@ const lookEveryMs = 1_000
 
 /**
  * The body of a replay. `records`: the JSON text of each record, sent unchanged. Null: replays the stored records.
+ * `isForced`: of a record that is parked at its pipe, whether or not it matches the schema.
  */
-export function replayBody(records: readonly string[] | null): Uint8Array<ArrayBuffer> {
-  return new TextEncoder().encode(records === null ? '{}' : `{"records":[${records.join(',')}]}`)
+export function replayBody(records: readonly string[] | null, isForced = false): Uint8Array<ArrayBuffer> {
+  const members = [
+    ...(records === null ? [] : [`"records":[${records.join(',')}]`]),
+    ...(isForced ? ['"force":true'] : []),
+  ]
+  return new TextEncoder().encode(`{${members.join(',')}}`)
 }
 
 export interface ParkedFilter {
@@ -110,6 +116,11 @@ export function errorWords({ code, message, column, value }: ParkedError): strin
   const where = [column === null ? null : `column ${column}`, value === null ? null : `value ${value}`]
   const known = where.filter((one) => one !== null).join(', ')
   return `${code}: ${message}${known === '' ? '' : ` (${known})`}`
+}
+
+/** `/n: must be a number; /m: …` */
+export function faultWords({ errors }: Pick<PipeParkedRecord, 'errors'>): string {
+  return errors.map(({ path, message }) => `${path || '/'}: ${message}`).join('; ')
 }
 
 /** Identifies the record: `104 #3`, or `104` for the complete message. */

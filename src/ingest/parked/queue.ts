@@ -12,12 +12,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { resourceLimits } from '../../contract/resource-limits.ts'
 import { parkedRowBytes } from '../../metadata/parked-store-port.ts'
-import type {
-  NewPipeParked,
-  ParkOutcome,
-  ParkRequest,
-  PipeParkedStore,
-} from '../../metadata/pipe-parked-port.ts'
+import type { NewPipeParked, ParkOutcome, ParkRequest, PipeParking } from '../../metadata/pipe-parked-port.ts'
 
 /** `busy`: too many requests wait. Parts of a request that is not parked may be parked: call `unpark`. */
 export type Parked = ParkOutcome | { kind: 'busy' }
@@ -43,7 +38,7 @@ interface Waiting {
 }
 
 export class ParkQueue implements MismatchParking {
-  readonly #store: Pick<PipeParkedStore, 'park' | 'unpark'>
+  readonly #store: PipeParking
   readonly #maxBytes: number
   #chunks: Chunk[] = []
   readonly #waiting: Waiting = { requests: 0, bytes: 0 }
@@ -51,7 +46,7 @@ export class ParkQueue implements MismatchParking {
   #writing: Promise<void> | null = null
 
   /** `maxBytes`: the setting parked.max_bytes. */
-  constructor(store: Pick<PipeParkedStore, 'park' | 'unpark'>, maxBytes: number) {
+  constructor(store: PipeParking, maxBytes: number) {
     this.#store = store
     this.#maxBytes = maxBytes
   }

@@ -51,9 +51,31 @@ const maxTries = 3
 
 export class PipeReplays {
   readonly #deps: PipeReplayDeps
+  readonly #running = new Set<Promise<unknown>>()
+  #pause: Promise<void> | null = null
+  #hasReplayed = false
 
   constructor(deps: PipeReplayDeps) {
     this.#deps = deps
+  }
+
+  /**
+   * Does something while no replay of this process runs: those that run end before, and others wait. A row that is marked
+   * as replaying is then one whose replay was interrupted by a crash. `hasReplayed`: this process has replayed rows before.
+   */
+  async withoutReplays<Result>(work: (hasReplayed: boolean) => Promise<Result>): Promise<Result> {
+    while (this.#pause !== null) await this.#pause
+    let end = () => {}
+    this.#pause = new Promise((resolve) => {
+      end = resolve
+    })
+    try {
+      await Promise.allSettled(this.#running)
+      return await work(this.#hasReplayed)
+    } finally {
+      this.#pause = null
+      end()
+    }
   }
 
   /** Throws `pipe_not_found`. */
@@ -106,6 +128,18 @@ export class PipeReplays {
   }
 
   async #step(pipe: PipeRef, rows: readonly PipeParkedText[], isForced: boolean): Promise<Outcome[]> {
+    while (this.#pause !== null) await this.#pause
+    this.#hasReplayed = true
+    const running = this.#replayed(pipe, rows, isForced)
+    this.#running.add(running)
+    try {
+      return await running
+    } finally {
+      this.#running.delete(running)
+    }
+  }
+
+  async #replayed(pipe: PipeRef, rows: readonly PipeParkedText[], isForced: boolean): Promise<Outcome[]> {
     const { store } = this.#deps
     const outcomes = new Map<string, Outcome>()
     const prepared: Prepared[] = []

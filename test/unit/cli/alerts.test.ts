@@ -2,6 +2,7 @@
 import { rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
+import { alertEventNames } from '../../../src/contract/alert-words.ts'
 import { cliEnv, homeEnv, makeHome, removeHome, runCli } from '../../support/cli.ts'
 import { startDaemon } from '../../support/daemon.ts'
 import { startHttpSink } from '../../support/http-sink.ts'
@@ -49,7 +50,7 @@ t.test('set: secrets from files and the environment, never from the command line
   await cli(['alerts', 'set', '--events', 'lane.recovered,lane.stuck'])
   t.match(await get(), { secret: '[redacted]', events: ['lane.stuck', 'lane.recovered'] }, 'the rest stays')
   await cli(['alerts', 'set', '--events', 'all', '--unsigned'])
-  t.match(await get(), { secret: null, events: { length: 9 } })
+  t.match(await get(), { secret: null, events: { length: alertEventNames.length } })
   const fromFile = [
     '--secret-file',
     file('secret', `${secret}\n`),

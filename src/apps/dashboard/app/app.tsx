@@ -29,6 +29,9 @@ const ParkedListPage = lazy(() =>
   import('../pages/parked/list.tsx').then((m) => ({ default: m.ParkedListPage })),
 )
 const ParkedPage = lazy(() => import('../pages/parked/one.tsx').then((m) => ({ default: m.ParkedPage })))
+const PipeParkedPage = lazy(() =>
+  import('../pages/pipe-parked/pipe-parked.tsx').then((m) => ({ default: m.PipeParkedPage })),
+)
 const TailPage = lazy(() => import('../pages/tail/tail.tsx').then((m) => ({ default: m.TailPage })))
 const MessagePage = lazy(() =>
   import('../pages/message/message.tsx').then((m) => ({ default: m.MessagePage })),
@@ -40,6 +43,9 @@ const LanesPage = lazy(() => import('../pages/lanes/lanes.tsx').then((m) => ({ d
 const KeysPage = lazy(() => import('../pages/keys/keys.tsx').then((m) => ({ default: m.KeysPage })))
 const UsersPage = lazy(() => import('../pages/users/users.tsx').then((m) => ({ default: m.UsersPage })))
 const AuditPage = lazy(() => import('../pages/audit/audit.tsx').then((m) => ({ default: m.AuditPage })))
+const PrivacyPage = lazy(() =>
+  import('../pages/privacy/privacy.tsx').then((m) => ({ default: m.PrivacyPage })),
+)
 const AlertsPage = lazy(() => import('../pages/alerts/alerts.tsx').then((m) => ({ default: m.AlertsPage })))
 const ServicePage = lazy(() =>
   import('../pages/service/service.tsx').then((m) => ({ default: m.ServicePage })),
@@ -102,6 +108,7 @@ function PageAt() {
       </Route>
       <Route path="/pipes/:pipeId">{page(PipePage)}</Route>
       <Route path="/pipes/:pipeId/settings/:part?">{page(PipeSettingsPage)}</Route>
+      <Route path="/pipes/:pipeId/parked/:parkedId?">{page(PipeParkedPage)}</Route>
       <Route path="/pipes/:pipeId/tail">{page(TailPage)}</Route>
       <Route path="/pipes/:pipeId/destinations/new">{page(NewDestinationPage)}</Route>
       <Route path="/pipes/:pipeId/destinations/:destinationId">{page(LanePage)}</Route>
@@ -123,6 +130,9 @@ function PageAt() {
       </Route>
       <Route path="/audit">
         <AuditPage />
+      </Route>
+      <Route path="/privacy">
+        <PrivacyPage />
       </Route>
       <Route path="/alerts">
         <AlertsPage />

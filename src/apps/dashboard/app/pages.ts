@@ -4,6 +4,7 @@ export const otherPages = [
   ['/keys', 'API keys', 'k'],
   ['/users', 'Users', 'u'],
   ['/audit', 'Audit', 'a'],
+  ['/privacy', 'Personal data', ''],
   ['/alerts', 'Alerts', ''],
   ['/service', 'Service', 's'],
   ['/reference', 'API reference', 'r'],

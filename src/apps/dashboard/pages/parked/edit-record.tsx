@@ -6,13 +6,10 @@ import { useState } from 'react'
 import { useLocation } from 'wouter'
 import type { ParkedDetail } from '../../../../contract/parked.ts'
 import { command } from '../../../client/cli-twin.ts'
-import { checkRecords, type JsonFault } from '../../../client/json-check.ts'
 import {
   compacted,
-  editableText,
   placeWords,
   type ReplayOutcome,
-  recordTextsOf,
   replayBody,
   replayOutcome,
 } from '../../../client/parked.ts'
@@ -27,6 +24,7 @@ import { CliTwin, Section, Soft } from '../../ui/layout.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { parkedPath, useReference } from './crumbs.tsx'
 import { Diff } from './diff.tsx'
+import { type DraftText, useDraftText } from './draft-text.ts'
 import { JsonEditor } from './editor.tsx'
 
 const outcomeWaitMs = 60_000
@@ -72,38 +70,6 @@ export function EditRecord({ place, body, text, onOutcome }: EditRecordProps) {
       {asking === 'discard' ? <DiscardDialog place={place} body={body} onClose={close} /> : null}
     </Section>
   )
-}
-
-interface DraftText {
-  /** The stored records, as text for editing. */
-  stored: string
-  shown: string
-  fault: JsonFault | null
-  /** The typed records, in the form of `stored`. Null: the text is not valid. */
-  edited: { texts: readonly string[]; text: string } | null
-  isChanged: boolean
-  /** False: the shown text is the stored one, to the character. */
-  isTyped: boolean
-  onValue: (text: string) => void
-  restore: () => void
-}
-
-function useDraftText(response: string, recordsCount: number): DraftText {
-  const [typed, setTyped] = useState<string | null>(null)
-  const stored = editableText(recordTextsOf(response))
-  const shown = typed ?? stored
-  const { records, fault } = checkRecords(shown, recordsCount)
-  const edited = records === null ? null : { texts: records, text: editableText(records) }
-  return {
-    stored,
-    shown,
-    fault,
-    edited,
-    isChanged: edited?.text !== stored,
-    isTyped: shown !== stored,
-    onValue: setTyped,
-    restore: () => setTyped(null),
-  }
 }
 
 /** `run` rejects if the daemon rejects the replay. Its result is reported later, with `onOutcome`. */

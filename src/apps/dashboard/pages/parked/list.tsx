@@ -6,7 +6,6 @@ import { filterOptions, isFiltered, type ParkedFilter } from '../../../client/pa
 import type { LaneRef } from '../../../client/workspace.ts'
 import { useParam, useSetParams } from '../../data/address.ts'
 import { isNotFound } from '../../data/api.ts'
-import { Button, formStyles } from '../../ui/controls.tsx'
 import { Loading } from '../../ui/failure.tsx'
 import { Choice } from '../../ui/fields.tsx'
 import { CliTwin, Empty, Page, Section, Soft } from '../../ui/layout.tsx'
@@ -16,6 +15,7 @@ import { LaneCrumb, useLane, useReference } from './crumbs.tsx'
 import styles from './parked.module.css'
 import { type ParkedPageData, useParkedPage } from './queries.ts'
 import { ParkedRecords } from './records.tsx'
+import { PageButtons } from './table.tsx'
 
 /** The schemas of the contract are not part of a page, so its list is not imported. */
 const reasons: readonly (readonly [ParkedReason, string])[] = [
@@ -109,10 +109,7 @@ function List({ place, page, filter, after, onAfter }: ListProps) {
       ) : (
         <ParkedRecords place={place} parked={parked} filter={filter} />
       )}
-      <div className={formStyles.actions}>
-        {after === null ? null : <Button onClick={() => onAfter(null)}>First page</Button>}
-        {next === null ? null : <Button onClick={() => onAfter(next)}>Next page</Button>}
-      </div>
+      <PageButtons after={after} next={next} onAfter={onAfter} />
       <ListCommand place={place} filter={filter} />
     </Section>
   )

@@ -6,9 +6,7 @@ import { givenFilter, type ParkedFilter } from '../../../client/parked.ts'
 import { type LaneRef, lanePath } from '../../../client/workspace.ts'
 import { api } from '../../data/api.ts'
 
-const replayingEveryMs = 1_000
-const otherwiseEveryMs = 10_000
-const perPage = '50'
+export const perPage = '50'
 
 export type ParkedPageData = SuccessBody<'listParked'>
 
@@ -23,8 +21,7 @@ export function useParkedPage(place: LaneRef, filter: ParkedFilter, after: strin
     queryKey: ['pipe', place.pipeId, 'parked', place.destinationId, query],
     queryFn: async ({ signal }) =>
       (await api.call('listParked', { path: lanePath(place), query, signal })).body,
-    refetchInterval: ({ state }) =>
-      state.data?.parked.some((one) => one.state === 'replaying') ? replayingEveryMs : otherwiseEveryMs,
+    refetchInterval: ({ state }) => parkedEveryMs(state.data?.parked),
   })
 }
 
@@ -34,18 +31,23 @@ export function useParkedPage(place: LaneRef, filter: ParkedFilter, after: strin
 export function useParked(place: LaneRef, parkedId: string) {
   return useQuery({
     queryKey: ['pipe', place.pipeId, 'parked', place.destinationId, 'one', parkedId],
-    queryFn: async ({ signal }) => {
-      try {
-        return await api.call('getParked', {
-          path: { ...lanePath(place), parked_id: parkedId },
-          signal,
-        })
-      } catch (error) {
-        if (error instanceof ApiFailure && error.code === 'parked_not_found') return null
-        throw error
-      }
-    },
-    refetchInterval: ({ state }) =>
-      state.data?.body.state === 'replaying' ? replayingEveryMs : otherwiseEveryMs,
+    queryFn: ({ signal }) =>
+      ifParked(api.call('getParked', { path: { ...lanePath(place), parked_id: parkedId }, signal })),
+    refetchInterval: ({ state }) => parkedEveryMs(state.data && [state.data.body]),
   })
+}
+
+/** How often parked records are read again: every second while one of them is being replayed. */
+export function parkedEveryMs(parked: readonly { state: string }[] | null | undefined): number {
+  return parked?.some((one) => one.state === 'replaying') ? 1_000 : 10_000
+}
+
+/** Null: the record is not parked. */
+export async function ifParked<Reply>(reply: Promise<Reply>): Promise<Reply | null> {
+  try {
+    return await reply
+  } catch (error) {
+    if (error instanceof ApiFailure && error.code === 'parked_not_found') return null
+    throw error
+  }
 }

@@ -1,5 +1,5 @@
 /** One page of parked records: select some of them, and replay or discard them. */
-import { type ReactNode, useState } from 'react'
+import { useState } from 'react'
 import { Link } from 'wouter'
 import type { ParkedReason, ParkedRecord } from '../../../../contract/parked.ts'
 import { count, counted } from '../../../../platform/quantities.ts'
@@ -11,7 +11,6 @@ import {
   isFiltered,
   type ParkedFilter,
   placeWords,
-  shortIds,
   stateWord,
 } from '../../../client/parked.ts'
 import { type LaneRef, lanePath } from '../../../client/workspace.ts'
@@ -20,13 +19,12 @@ import { useChange } from '../../data/queries.ts'
 import { Confirm } from '../../ui/confirm.tsx'
 import { Button } from '../../ui/controls.tsx'
 import { FailureNotice } from '../../ui/failure.tsx'
-import { type Column, Table } from '../../ui/layout.tsx'
-import { BulkBar, type Selection, selectColumn, useSelection } from '../../ui/selection.tsx'
-import { useSorted } from '../../ui/sort.tsx'
+import type { Column } from '../../ui/layout.tsx'
+import { BulkBar, type Selection } from '../../ui/selection.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { parkedPath, useReference } from './crumbs.tsx'
-import styles from './parked.module.css'
+import { OneLine, ParkedTable } from './table.tsx'
 
 interface RecordsProps {
   place: LaneRef
@@ -36,27 +34,10 @@ interface RecordsProps {
 }
 
 export function ParkedRecords({ place, parked, filter }: RecordsProps) {
-  const own = columnsOf(place)
-  const { rows, sorting, choice } = useSorted(own, parked)
-  const selection = useSelection(rows.map((one) => one.parked_id))
-  const short = shortIds(rows.map((one) => one.parked_id))
-  const select = selectColumn<ParkedRecord>(
-    selection,
-    ({ parked_id: id }) => id,
-    ({ parked_id: id }) => <OneLine>{short.get(id) ?? id}</OneLine>,
-  )
   return (
-    <>
-      <BulkActions place={place} selection={selection} filter={filter} />
-      {choice}
-      <Table
-        caption="Parked records"
-        columns={[{ label: 'Select', ...select }, ...own]}
-        rows={rows}
-        keyOf={(one) => one.parked_id}
-        sorting={sorting}
-      />
-    </>
+    <ParkedTable columns={columnsOf(place)} parked={parked}>
+      {(selection) => <BulkActions place={place} selection={selection} filter={filter} />}
+    </ParkedTable>
   )
 }
 
@@ -212,8 +193,4 @@ function columnsOf(place: LaneRef): Column<ParkedRecord>[] {
       sortBy: (one) => one.attempts,
     },
   ]
-}
-
-function OneLine({ children }: { children: ReactNode }) {
-  return <span className={styles.oneLine}>{children}</span>
 }

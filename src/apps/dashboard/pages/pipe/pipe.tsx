@@ -19,6 +19,7 @@ import { say } from '../../ui/toasts.tsx'
 import { PipeUsage } from '../../ui/usage-chart.tsx'
 import { LaneTable } from '../lanes/lane-table.tsx'
 import { RecentMessages } from '../message/recent.tsx'
+import { ParkedAtPipe } from '../pipe-parked/count.tsx'
 import { Gone, PipesCrumb } from './crumbs.tsx'
 import { Snippets, WaitingForRecords } from './send.tsx'
 
@@ -62,6 +63,7 @@ export function PipePage({ pipeId }: { pipeId: string }) {
           Paused: records sent to this pipe are rejected. Records accepted before are still delivered.
         </Notice>
       ) : null}
+      <ParkedAtPipe pipeId={pipeId} />
       {isNew ? <WaitingForRecords /> : null}
       {live === undefined ? null : <Live pipe={live} />}
       <Section

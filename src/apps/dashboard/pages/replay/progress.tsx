@@ -7,27 +7,15 @@ import { api } from '../../data/api.ts'
 import { useChange } from '../../data/queries.ts'
 import { Button } from '../../ui/controls.tsx'
 import { FailureNotice } from '../../ui/failure.tsx'
+import { focusAround, isOpen, JobState } from '../../ui/job-state.tsx'
 import { Soft } from '../../ui/layout.tsx'
-import { Marked, type Tone } from '../../ui/state.tsx'
 import { Outside } from '../../ui/text.tsx'
 import styles from './progress.module.css'
 
 const everyMs = 1_000
-const tones: Readonly<Record<string, Tone>> = {
-  waiting: 'none',
-  running: 'good',
-  done: 'good',
-  cancelled: 'off',
-  failed: 'bad',
-}
-
-export function isOpen({ state }: Pick<Replay, 'state'>): boolean {
-  return state === 'waiting' || state === 'running'
-}
-
 export function ReplayState({ replay }: { replay: Replay }) {
   const isRetrying = replay.state === 'running' && replay.error !== null
-  return <Marked tone={isRetrying ? 'warn' : (tones[replay.state] ?? 'none')}>{replay.state}</Marked>
+  return <JobState state={replay.state} isRetrying={isRetrying} />
 }
 
 export function pathOf({ pipeId, destinationId }: LaneRef) {
@@ -97,12 +85,4 @@ export function CancelReplay({ lane, replay }: { lane: LaneRef; replay: Replay }
       <FailureNotice failure={cancel.error} />
     </>
   )
-}
-
-/** The button is about to be removed. Its row, or the dialog, shows the new state. */
-function focusAround(button: HTMLElement): void {
-  const part = button.closest<HTMLElement>('tr, [role="dialog"]')
-  if (part === null || document.activeElement !== button) return
-  part.tabIndex = -1
-  part.focus()
 }

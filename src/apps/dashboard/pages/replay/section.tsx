@@ -4,9 +4,10 @@ import { command } from '../../../client/cli-twin.ts'
 import type { LaneRef } from '../../../client/workspace.ts'
 import { api } from '../../data/api.ts'
 import { destinationEveryMs } from '../../data/queries.ts'
+import { isOpen } from '../../ui/job-state.tsx'
 import { CliTwin, Section, Table } from '../../ui/layout.tsx'
 import { Ago, exactTime, Outside } from '../../ui/text.tsx'
-import { CancelReplay, isOpen, pathOf, ReplayProgress, ReplayState } from './progress.tsx'
+import { CancelReplay, pathOf, ReplayProgress, ReplayState } from './progress.tsx'
 
 const shownRecent = 5
 const openEveryMs = 2_000

@@ -15,6 +15,7 @@ import { Outside } from '../../ui/text.tsx'
 import { say } from '../../ui/toasts.tsx'
 import { JsonEditor } from '../parked/editor.tsx'
 import { PipeFormPage } from '../pipe/form-page.tsx'
+import { ParkedAtPipe } from '../pipe-parked/count.tsx'
 import { readPipe } from '../webhooks/source-change.ts'
 import { CheckStored, MismatchCounts } from './check.tsx'
 import {
@@ -65,6 +66,7 @@ function Schema({ seen }: { seen: Versioned<Pipe> }) {
         Each record is checked as the client sent it, before the pipe adds keys. Without a schema the pipe
         accepts every JSON object.
       </Soft>
+      <ParkedAtPipe pipeId={stored.pipe_id} />
       <Proposal pipe={stored} isChanged={draft.text !== draftOf(stored).text} onSchema={setText} />
       <SchemaForm form={form} checked={checked} wanted={wanted} onText={setText} />
       {stored.pipe_schema === null ? null : <MismatchCounts pipeId={stored.pipe_id} />}
