@@ -53,6 +53,7 @@ class SegmentBuffer implements OpenBuffer {
   readonly opened: Promise<void>
   readonly appender: FrameAppender
   readonly erasure: SegmentsErasure
+  readonly replicated = (seq: number): void => this.#thread.tell('replicated', [seq])
   readonly #thread: Thread<WriterCalls, WriterReports>
   readonly #scrubber: Scrubber
   readonly #observed = new WriterObserved()

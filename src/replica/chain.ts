@@ -1,0 +1,81 @@
+/** The slots in the bucket as one chain: the newest one, and reading them in order. */
+import type { Bucket } from './bucket.ts'
+import { decodeSlot, type Slot, SlotError, slotName, slotPrefix } from './slot.ts'
+
+/** Larger than any slot: a slot holds one message of the largest size, or `slotBytes` of rows. */
+export const maxSlotBytes = 64 * 1024 * 1024
+
+/** A slot as it was read. */
+export interface FoundSlot {
+  slot: Slot
+  /** Of the sealed bytes; the next slot names it. */
+  checksum: string
+}
+
+/** Null: there is none. Throws BucketError, SlotError. */
+export async function readSlot(bucket: Bucket, key: Buffer, number: number): Promise<FoundSlot | null> {
+  const name = slotName(number)
+  const body = await bucket.get(name, maxSlotBytes)
+  return body === null ? null : decodeSlot(key, name, body)
+}
+
+/** The newest slot. Null: the prefix has none. Throws BucketError, SlotError. */
+export async function newestSlot(bucket: Bucket, key: Buffer, after = 0): Promise<FoundSlot | null> {
+  for (;;) {
+    let newest: number | null = null
+    for await (const { name } of bucket.list(slotPrefix, after > 0 ? slotName(after) : undefined))
+      newest = slotNumber(name) ?? newest
+    if (newest === null) return null
+    const found = await readSlot(bucket, key, newest)
+    // It was removed after it was listed, so there are newer ones.
+    if (found !== null) return found
+  }
+}
+
+/** Null: the name is not one of a slot. */
+export function slotNumber(name: string): number | null {
+  const digits = name.slice(slotPrefix.length)
+  return /^\d{17}$/.test(digits) ? Number(digits) : null
+}
+
+const readAhead = 8
+
+/**
+ * The slots from `first` on, in order. Up to `readAhead` are requested at a time. At the end of the chain it asks `waits` whether
+ * to look again; without it, it ends there. Verifies that each slot names the one before it. Throws BucketError, and SlotError
+ * if a slot is damaged or is not of this chain.
+ */
+export async function* readChain(
+  bucket: Bucket,
+  key: Buffer,
+  first: number,
+  waits: (() => Promise<boolean>) | null = null,
+): AsyncGenerator<FoundSlot> {
+  const requested = new Map<number, Promise<FoundSlot | null>>()
+  let previous: string | null = null
+  let ahead = readAhead
+  for (let number = first; ; ) {
+    for (let next = number; next < number + ahead; next += 1) {
+      if (requested.has(next)) continue
+      const slot = readSlot(bucket, key, next)
+      // It is awaited in its turn, if its turn comes.
+      slot.catch(() => {})
+      requested.set(next, slot)
+    }
+    const found = await requested.get(number)!
+    requested.delete(number)
+    if (found === null) {
+      if (waits === null || !(await waits())) return
+      // At the end of the chain there is at most one new slot at a time.
+      requested.clear()
+      ahead = 1
+      continue
+    }
+    const { header } = found.slot
+    if (previous !== null && header.previous !== previous)
+      throw new SlotError(`${slotName(number)} does not continue the slot before it`)
+    previous = found.checksum
+    yield found
+    number += 1
+  }
+}

@@ -1,0 +1,44 @@
+/** The settings of the replica. */
+import type { Settings } from '../settings/settings.ts'
+import { parseReplicaUrl, type ReplicaTarget } from './bucket.ts'
+
+export interface ReplicaSettings {
+  target: ReplicaTarget
+  intervalMs: number
+  /** 202 is sent when a message is in the replica, and not only on the disk. */
+  isSync: boolean
+  /** How long a request waits for the replica. */
+  timeoutMs: number
+}
+
+/** Null: there is no replica. Throws ConfigError for an invalid address. */
+export function replicaSettings(settings: Settings): ReplicaSettings | null {
+  const url = settings['replica.url']
+  if (url === null) return null
+  return {
+    target: targetOf(settings, url),
+    intervalMs: settings['replica.interval'] * 1000,
+    isSync: settings['replica.mode'] === 'sync',
+    timeoutMs: settings['replica.timeout'] * 1000,
+  }
+}
+
+/** The store at `url`, with the credentials and the other settings of `replica`. */
+export function targetOf(settings: Settings, url: string): ReplicaTarget {
+  return {
+    ...parseReplicaUrl(url),
+    region: settings['replica.region'],
+    endpoint: settings['replica.endpoint'],
+    forcePathStyle: settings['replica.force_path_style'],
+    accessKey: settings['replica.access_key'],
+    secretKey: settings['replica.secret_key'],
+    sessionToken: settings['replica.session_token'],
+    sse: settings['replica.sse'],
+    kmsKeyId: settings['replica.kms_key_id'],
+  }
+}
+
+/** Names the place in messages and in the file of the writer. Contains no secret. */
+export function targetName({ bucket, prefix, endpoint }: ReplicaTarget): string {
+  return `s3://${bucket}${prefix === '' ? '' : `/${prefix}`}${endpoint === null ? '' : ` at ${endpoint}`}`
+}

@@ -1,0 +1,240 @@
+/**
+ * Copies the log and the metadata of this machine into the bucket, as slots, segments and snapshots.
+ *
+ *   metadata.db ──changed rows──▶ ┐ 1
+ *   segments ─────rows by seq────▶ ├─▶ slot ─▶ slot ─▶ …            (one group: everything of one moment)
+ *                                 ┘ 2
+ *   sealed segments ─▶ segments/…     copy of metadata.db ─▶ snapshots/…     what no snapshot needs is removed
+ *
+ * The changed rows of metadata are read first, then the log up to its newest message. So metadata in a complete group never
+ * refers to a message after the group. What was sent is known from the newest slot and from the rows that are not released, so
+ * a restart needs nothing else. A bucket that is away delays this thread only; it continues from the segments.
+ */
+import { mkdirSync, rmSync } from 'node:fs'
+import path from 'node:path'
+import type { LogRows } from '../log/segments/replicated-rows.ts'
+import type { RowChanges } from '../metadata/sqlite/row-changes.ts'
+import type { Logger } from '../platform/log.ts'
+import { hourMs } from '../platform/quantities.ts'
+import { SerialQueue } from '../platform/serial-queue.ts'
+import { Waits } from '../platform/waits.ts'
+import { type Bucket, BucketError } from './bucket.ts'
+import { Keeper } from './keeper.ts'
+import { ReplacedError, type SlotWriter, type WriterSpec } from './writer.ts'
+
+export interface ReplicatorParts {
+  bucket: Bucket
+  key: Buffer
+  rows: LogRows
+  changes: RowChanges
+  writer: SlotWriter
+  spec: WriterSpec
+  intervalMs: number
+  log: Logger
+  /** Everything up to this seq can be restored from the bucket. */
+  onStored(seq: number): void
+}
+
+export interface ReplicaStatus {
+  /** `ok`: everything older than the lag is stored. `failing`: the last request failed and is repeated. */
+  state: 'ok' | 'failing'
+  slot: number
+  headSeq: number
+  generation: number
+  /** Everything that was acknowledged before this moment is in the bucket. */
+  storedThroughMs: number
+  /** When the newest snapshot was stored; null: none yet, so nothing can be restored. */
+  snapshotMs: number | null
+  error: { code: string; message: string; sinceMs: number } | null
+}
+
+/** The rows in a slot have at most this size, unless a single message is larger. */
+const slotBytes = 4 * 1024 * 1024
+const snapshotEveryMs = hourMs
+const snapshotEverySlots = 10_000
+/** A snapshot that failed is tried again after this time. */
+const snapshotRetryMs = 30_000
+/** How often newly sealed segments are looked for. */
+const keepEveryMs = 1_000
+
+export class Replicator {
+  readonly #parts: ReplicatorParts
+  readonly #keeper: Keeper
+  readonly #shipping = new SerialQueue()
+  /** A group that waits for its turn: everything until it begins is in it. */
+  #next: Promise<void> | null = null
+  readonly #waits = new Waits()
+  readonly #keeping = new Waits()
+  readonly #abort = new AbortController()
+  #storedThroughMs = 0
+  #error: ReplicaStatus['error'] = null
+  /** The last slot of the newest complete group. */
+  #completeSlot: number
+  #isEnding = false
+  #isWoken = false
+
+  constructor(parts: ReplicatorParts) {
+    this.#parts = parts
+    this.#completeSlot = parts.writer.position.slot
+    parts.writer.onAttempt = (error) => this.#note(error)
+    const scratch = path.join(parts.spec.root, 'replica-snapshot')
+    rmSync(scratch, { recursive: true, force: true })
+    mkdirSync(scratch, { mode: 0o700 })
+    this.#keeper = new Keeper({
+      ...parts,
+      scratch,
+      signal: this.#abort.signal,
+      completeSlot: () => this.#completeSlot,
+      ship: () => this.ship(),
+    })
+  }
+
+  status(): ReplicaStatus {
+    const { writer } = this.#parts
+    const { slot, headSeq } = writer.position
+    return {
+      state: this.#error === null ? 'ok' : 'failing',
+      slot,
+      headSeq,
+      generation: writer.file.generation,
+      storedThroughMs: this.#storedThroughMs,
+      snapshotMs: this.#keeper.snapshotMs,
+      error: this.#error,
+    }
+  }
+
+  /** Runs until `close`. Throws ReplacedError, and errors of the disk. */
+  async run(): Promise<void> {
+    const keeping = this.#keep()
+    try {
+      while (!this.#isEnding) {
+        this.#isWoken = false
+        await this.ship()
+        if (!this.#isEnding && !this.#isWoken) await this.#waits.wait(this.#parts.intervalMs)
+      }
+    } catch (error) {
+      if (!(this.#isEnding && isAbort(error))) throw error
+    } finally {
+      this.#isEnding = true
+      this.#abort.abort()
+      this.#keeping.end()
+      await keeping
+    }
+  }
+
+  /** Stores everything of this moment, if the bucket answers within `withinMs`, and ends `run`. */
+  async close(withinMs: number): Promise<void> {
+    const timer = setTimeout(() => this.#abort.abort(), withinMs)
+    try {
+      await this.ship()
+    } catch (error) {
+      if (!isAbort(error)) throw error
+    } finally {
+      clearTimeout(timer)
+      this.#isEnding = true
+      this.#abort.abort()
+      this.#waits.end()
+      this.#keeping.end()
+    }
+  }
+
+  /**
+   * Stores everything that was written before the call, as one group of slots, or none if nothing has changed. Calls
+   * that wait for their turn share a group. Throws ReplacedError, errors of the disk, and of an aborted signal.
+   */
+  async ship(): Promise<void> {
+    this.#next ??= this.#shipping.run(() => {
+      this.#next = null
+      return this.#shipGroup()
+    })
+    await this.#next
+  }
+
+  /** Something was written: it is stored without waiting for the interval. */
+  wake(): void {
+    this.#isWoken = true
+    this.#waits.end()
+  }
+
+  async #shipGroup(): Promise<void> {
+    const { rows, changes, writer, onStored } = this.#parts
+    const beganMs = Date.now()
+    let target: number | null = null
+    for (let isComplete = false; !isComplete; ) {
+      const changed = target === null ? changes.take(slotBytes) : null
+      // The newest message after the last changed row was read.
+      if (target === null && changed?.more !== true) target = rows.headSeq()
+      const { headSeq: before } = writer.position
+      const room = slotBytes - (changed?.rows.length ?? 0)
+      const log = target !== null && before < target && room > 0 ? rows.read(before, room) : null
+      // Messages that retention or a damaged disk took away are passed over.
+      const headSeq = log?.lastSeq ?? (target !== null && room > 0 ? Math.max(before, target) : before)
+      isComplete = target !== null && headSeq >= target
+      if (changed === null && log === null && isComplete && headSeq === before) break
+      await writer.create(
+        {
+          logRows: log?.rows ?? Buffer.alloc(0),
+          log: log && { firstSeq: log.firstSeq, lastSeq: log.lastSeq, messages: log.messages, bytes: log.bytes },
+          metadataRows: changed?.rows ?? Buffer.alloc(0),
+          metadataCount: changed?.count ?? 0,
+          headSeq,
+          keptFromSeq: rows.keptFromSeq(),
+          complete: isComplete,
+          createdMs: beganMs,
+        },
+        this.#abort.signal,
+      )
+      const { slot } = writer.position
+      if (log !== null) this.#keeper.noteSlot(slot, log.lastSeq)
+      if (isComplete) this.#completeSlot = slot
+      if (changed !== null) changes.release(changed.through)
+    }
+    this.#storedThroughMs = beganMs
+    // Without a snapshot, nothing that is in slots can be restored.
+    if (this.#keeper.hasSnapshot) onStored(writer.position.headSeq)
+  }
+
+  /** Segments, snapshots and removals, beside the slots. A failure is repeated and delays nothing else. */
+  async #keep(): Promise<void> {
+    const { log, writer } = this.#parts
+    let dueMs = 0
+    let atSlot = 0
+    let isFound = false
+    while (!this.#isEnding) {
+      const isDue = Date.now() >= dueMs || writer.position.slot - atSlot >= snapshotEverySlots
+      try {
+        if (!isFound) await this.#keeper.findSnapshot()
+        isFound = true
+        if (await this.#keeper.uploadSegments()) log.debug('replica.segments_stored')
+        if (isDue) {
+          await this.#keeper.snapshot()
+          await this.ship()
+          dueMs = Date.now() + snapshotEveryMs
+          atSlot = writer.position.slot
+        }
+      } catch (error) {
+        if (isAbort(error) || error instanceof ReplacedError) return
+        if (!(error instanceof BucketError)) throw error
+        this.#note(error)
+        dueMs = Math.min(dueMs, Date.now() + snapshotRetryMs)
+        log.warn({ err: error }, 'replica.snapshot_delayed')
+      }
+      if (!this.#isEnding) await this.#keeping.wait(keepEveryMs)
+    }
+  }
+
+  #note(error: BucketError | null): void {
+    if (error === null) {
+      if (this.#error !== null) this.#parts.log.info({ for_ms: Date.now() - this.#error.sinceMs }, 'replica.recovered')
+      this.#error = null
+      return
+    }
+    const sinceMs = this.#error?.sinceMs ?? Date.now()
+    if (this.#error === null) this.#parts.log.warn({ err: error }, 'replica.failing')
+    this.#error = { code: error.code, message: error.message, sinceMs }
+  }
+}
+
+function isAbort(error: unknown): boolean {
+  return error instanceof Error && error.name === 'AbortError'
+}
