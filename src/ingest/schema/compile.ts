@@ -12,18 +12,24 @@ import { objectCheck } from './object-check.ts'
 import type { Check, Compiling, PatternCompiler, Run } from './run.ts'
 import { numberCheck, stringCheck } from './value-checks.ts'
 
-/** `pattern` compiles the patterns of the schema. */
-export function compileSchema(root: SchemaNode, pattern: PatternCompiler): Check {
+/** Returns the check of any schema inside `root`. `pattern` compiles the patterns of the schema. */
+export function schemaCompiler(root: SchemaNode, pattern: PatternCompiler): (schema: Subschema) => Check {
   const definitions = new Map<string, Check>()
+  const known = new Map<SchemaNode, Check>()
   const compiling: Compiling = {
     pattern,
     compile: (schema) => {
       if (schema === true) return acceptAll
       if (schema === false) return acceptNothing
-      const checks = checksOf(schema, compiling)
-      if (schema.$ref !== undefined) checks.push(definition(schema.$ref))
-      return typed(schema, checks)
+      const made = known.get(schema) ?? compiled(schema)
+      known.set(schema, made)
+      return made
     },
+  }
+  const compiled = (schema: SchemaNode) => {
+    const checks = checksOf(schema, compiling)
+    if (schema.$ref !== undefined) checks.push(definition(schema.$ref))
+    return typed(schema, checks)
   }
   const definition = (ref: string): Check => {
     const known = definitions.get(ref)
@@ -32,7 +38,7 @@ export function compileSchema(root: SchemaNode, pattern: PatternCompiler): Check
     definitions.set(ref, made)
     return made
   }
-  return compiling.compile(root)
+  return compiling.compile
 }
 
 function acceptAll(): boolean {

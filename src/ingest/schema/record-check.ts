@@ -9,8 +9,10 @@ import type { RecordSchema } from '../../contract/record-schema.ts'
 import type { MismatchAction } from '../../contract/schema-words.ts'
 import { schemaLimits } from '../../contract/schema-words.ts'
 import type { DirectoryPipe } from '../../metadata/directory-source.ts'
-import { compileSchema } from './compile.ts'
+import { compileWalk } from './body-walk.ts'
+import { schemaCompiler } from './compile.ts'
 import { type Check, OutOfSteps, type PatternCompiler, type RecordError, Run } from './run.ts'
+import type { Walk } from './walk.ts'
 
 /** The rules for the records of a request. Plain data that can be sent to threads. */
 export interface SchemaRules {
@@ -76,7 +78,7 @@ export function mismatchesOf(
   records: readonly unknown[],
   rules: SchemaRules,
 ): Mismatched | 'elsewhere' | null {
-  const check = compiledOf(rules.schema)
+  const { check } = compiledOf(rules.schema)
   const run = new Run(rules.steps)
   const found = new Found(rules.onMismatch !== 'reject')
   for (let index = 0; index < records.length; index++) {
@@ -117,10 +119,29 @@ class Found {
 
 /** True if all records are known to match: a cheap check before the complete one. */
 export function allMatch(records: readonly unknown[], rules: SchemaRules): boolean {
-  const check = compiledOf(rules.schema)
+  const { check } = compiledOf(rules.schema)
   const run = new Run(rules.steps)
   for (const record of records) if (errorsOf(check, record, run, false) !== null) return false
   return true
+}
+
+/** Few steps of a body are for the walk, because they are spent in vain when it is undecided. */
+const walkShare = 4
+
+/**
+ * True if `isMatching` says so, given the walk of the schema over the bytes of a record (body-walk.ts). Null: the schema
+ * accepts every record.
+ */
+export function walkMatches(
+  { schema, steps }: SchemaRules,
+  isMatching: (walk: Walk | null, run: Run) => boolean,
+): boolean {
+  try {
+    return isMatching(compiledOf(schema).walk, new Run(steps / walkShare))
+  } catch (error) {
+    if (error instanceof OutOfSteps) return false
+    throw error
+  }
 }
 
 /** The member that a tagged record gets, as JSON text. */
@@ -157,6 +178,7 @@ function errorsOf(
 
 interface Compiled {
   check: Check
+  walk: Walk | null
   bytes: number
 }
 
@@ -166,21 +188,23 @@ let compiledBytes = 0
 /** Characters of schemas whose compiled form is kept. It takes 10 to 20 times as many bytes. */
 const maxCompiledCharacters = 2 * 1024 * 1024
 
-function compiledOf(text: string): Check {
+function compiledOf(text: string): Compiled {
   const known = compiledSchemas.get(text)
-  if (known !== undefined) return known.check
+  if (known !== undefined) return known
   const pattern: PatternCompiler = (one) => {
     if (compilePattern === null) throw new Error('the engine of patterns is not loaded')
     return compilePattern(one)
   }
   // Verified when it was set.
-  const check = compileSchema(JSON.parse(text) as RecordSchema, pattern)
-  compiledSchemas.set(text, { check, bytes: text.length })
+  const schema = JSON.parse(text) as RecordSchema
+  const compile = schemaCompiler(schema, pattern)
+  const compiled = { check: compile(schema), walk: compileWalk(schema, compile), bytes: text.length }
+  compiledSchemas.set(text, compiled)
   compiledBytes += text.length
   for (const [oldest, { bytes }] of compiledSchemas) {
     if (compiledBytes <= maxCompiledCharacters || oldest === text) break
     compiledSchemas.delete(oldest)
     compiledBytes -= bytes
   }
-  return check
+  return compiled
 }

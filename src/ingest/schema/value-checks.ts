@@ -68,12 +68,12 @@ export function numberCheck(schema: SchemaNode): Check | null {
   }
 }
 
-interface NumberRule {
+export interface NumberRule {
   isMet(value: number): boolean
   message: string
 }
 
-function numberRules(schema: SchemaNode): NumberRule[] {
+export function numberRules(schema: SchemaNode): NumberRule[] {
   const { minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf } = schema
   const rules: NumberRule[] = []
   const add = (
