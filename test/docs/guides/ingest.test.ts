@@ -25,11 +25,15 @@ t.test('the reasons for which the buffer takes nothing are those that there are'
   const [, union = ''] = /class BufferUnavailableError[\s\S]*?readonly reason:([\s\S]*?)constructor/.exec(
     buffer,
   )!
+  const parking = readFileSync(new URL('src/ingest/parked/park-request.ts', root), 'utf8')
+  const [, sentences = ''] = /^const reasons = \{([\s\S]*?)^\}/m.exec(parking)!
+  const ofParking = [...sentences.matchAll(/^ {2}(\w+):/gm)].map(([, one]) => one!)
+  t.ok(ofParking.length > 2)
   const reasons = [...union.matchAll(/'(\w+)'/g)].map(([, one]) => one!)
   t.ok(reasons.length > 3)
   const [sentence = ''] = /^`details\.reason` of[\s\S]*?\n\n/m.exec(page)!
   const named = [...sentence.matchAll(/`(\w+)` \(/g)].map(([, one]) => one!)
-  t.same(named.sort(), [...reasons, 'too_many_bytes_in_flight'].sort())
+  t.same(named.sort(), [...reasons, ...ofParking, 'too_many_bytes_in_flight'].sort())
 })
 
 t.test('its limits are the defaults', async (t) => {
