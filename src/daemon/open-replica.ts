@@ -5,7 +5,7 @@
 import { dataDirAt } from '../maintenance/data-dir.ts'
 import type { OpenBuffer } from '../log/buffer.ts'
 import type { BufferSpec } from '../log/buffer-spec.ts'
-import { setRecording } from '../metadata/sqlite/row-changes.ts'
+import { setRecording } from '../metadata/sqlite/replicated-file.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import { openReplica, type Replica } from '../replica/replica-proxy.ts'
 import { replicaSettings } from '../replica/replica-settings.ts'

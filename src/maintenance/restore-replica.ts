@@ -9,14 +9,18 @@ import { randomUUID } from 'node:crypto'
 import { copyFileSync, chmodSync, existsSync } from 'node:fs'
 import path from 'node:path'
 import { loadSealingKey } from '../metadata/sealing-key.ts'
+import { continueRecording } from '../metadata/sqlite/replicated-file.ts'
 import { ConfigError } from '../platform/config-error.ts'
 import { fsyncFile } from '../platform/fsync.ts'
+import { version } from '../platform/version.ts'
 import { BucketError, openBucket } from '../replica/bucket.ts'
+import type { FoundSlot } from '../replica/chain.ts'
 import { targetName, targetOf } from '../replica/replica-settings.ts'
 import { type Rebuilt, rebuild } from '../replica/restore.ts'
 import { replicaKey, SealError } from '../replica/sealing.ts'
-import { SlotError } from '../replica/slot.ts'
+import { SlotError, type SlotHeader } from '../replica/slot.ts'
 import { SnapshotError } from '../replica/snapshot.ts'
+import { ReplacedError, SlotWriter } from '../replica/writer.ts'
 import { writeWriterFile } from '../replica/writer-file.ts'
 import type { Settings } from '../settings/settings.ts'
 import { ArchiveError } from './archive.ts'
@@ -34,6 +38,14 @@ export interface RestoreFromReplica {
   atMs: number | null
   paused: boolean
   onProgress(doneBytes: number, totalBytes: number): void
+  /** Null: the restore ends at the newest slot, and the restored directory takes the replica over when it is started. */
+  standby: Standby | null
+}
+
+/** A standby follows the replica until it is promoted. */
+export interface Standby {
+  /** Called at the end of the chain. Resolves after a moment: true when it is to take over. */
+  isPromoted(last: SlotHeader): Promise<boolean>
 }
 
 export interface RestoredReplica extends Rebuilt {
@@ -41,30 +53,50 @@ export interface RestoredReplica extends Rebuilt {
   includesKey: boolean
 }
 
+const attempts = 8
+
 /** Throws DataDirError: `conflict` if the directory is not empty, `damaged` if the replica cannot be used; ConfigError for the key. */
 export async function restoreReplica(
   settings: Settings,
   env: NodeJS.ProcessEnv,
   options: RestoreFromReplica,
 ): Promise<RestoredReplica> {
-  const { url, dataDir, keyFile, atMs, paused, onProgress } = options
+  const { url, dataDir, keyFile, atMs, paused, onProgress, standby } = options
   const target = targetOf(settings, url)
   const dir = emptyTarget(dataDir)
   const beside = `${path.resolve(dir)}.restoring-replica`
-  const key = await keyOf(settings, env, keyFile)
+  const sealingKey = await keyOf(settings, env, keyFile)
   makeDirectory(beside)
   const bucket = openBucket(target)
+  const key = replicaKey(sealingKey)
+  const writer = { root: beside, target: targetName(target), version: version() }
+  /** Takes over where the chain ends; if it has gone on meanwhile, that is read first. */
+  const follow = async ({ isPromoted }: Standby, last: FoundSlot): Promise<boolean> => {
+    const { dataDirId, epoch, recordingId } = last.slot.header
+    if (!(await isPromoted(last.slot.header))) return true
+    try {
+      await SlotWriter.takeOver({ bucket, key }, { ...writer, identity: { dataDirId, epoch }, recordingId }, last)
+      return false
+    } catch (error) {
+      if (!(error instanceof ReplacedError)) throw error
+      return true
+    }
+  }
   try {
-    const segmentMaxBytes = settings['buffer.segment_max_bytes']
-    const built = await rebuild({ bucket, key: replicaKey(key), into: beside, segmentMaxBytes, atMs, onProgress, follow: null })
+    const built = await rebuild({
+      bucket,
+      key,
+      into: beside,
+      segmentMaxBytes: settings['buffer.segment_max_bytes'],
+      atMs,
+      attempts: standby === null ? attempts : Number.POSITIVE_INFINITY,
+      onProgress,
+      follow: standby && ((last) => follow(standby, last)),
+    })
     // A state of the past cannot continue the log in the bucket, which has what came after it.
-    if (atMs === null)
-      writeWriterFile(beside, {
-        target: targetName(target),
-        writerId: randomUUID(),
-        generation: built.generation + 1,
-        after: { slot: built.slot, checksum: built.checksum },
-      })
+    if (standby === null && atMs === null) prepareWriter(beside, writer.target, built)
+    // The changes of the new epoch are the first that the next slots have.
+    if (built.recordingId !== null) continueRecording(path.join(beside, 'metadata.db'), built.recordingId)
     const includesKey = keyFile !== null && settings['secrets.key_file'] === null
     if (includesKey) copyKey(keyFile, path.join(beside, 'sealing.key'))
     await nameRestored({ beside, target: dir, dataDirId: built.dataDirId, paused })
@@ -74,6 +106,15 @@ export async function restoreReplica(
   } finally {
     bucket.close()
   }
+}
+
+function prepareWriter(root: string, target: string, { slot, checksum, generation }: Rebuilt): void {
+  writeWriterFile(root, {
+    target,
+    writerId: randomUUID(),
+    generation: generation + 1,
+    after: { slot, checksum },
+  })
 }
 
 /** `file` or, without it, what the daemon would use, which cannot be in the directory that is lost. */

@@ -51,7 +51,7 @@ export class Keeper {
     const newest = (await listSnapshots(bucket)).at(-1)
     if (newest === undefined) return
     const manifest = await readManifest(bucket, key, newest)
-    if (manifest?.recording !== changes.recording) return
+    if (manifest?.recordingId !== changes.recordingId) return
     this.#hasSnapshot = true
     this.snapshotMs = manifest.createdMs
   }
@@ -105,7 +105,7 @@ export class Keeper {
         createdMs: Date.now(),
         dataDirId,
         epoch,
-        recording: changes.recording,
+        recordingId: changes.recordingId,
         keptFromSeq,
         segments,
         version: spec.version,

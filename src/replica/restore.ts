@@ -16,10 +16,11 @@ import { open } from 'node:fs/promises'
 import path from 'node:path'
 import { type LogCopy, openLogCopy } from '../log/segments/log-copy.ts'
 import { segmentFile } from '../log/segments/layout.ts'
-import { type AppliedRows, openAppliedRows } from '../metadata/sqlite/row-changes.ts'
+import { type AppliedRows, openAppliedRows } from '../metadata/sqlite/replicated-file.ts'
 import { fsyncDirectory, fsyncFile } from '../platform/fsync.ts'
 import type { Bucket } from './bucket.ts'
 import { type FoundSlot, readChain } from './chain.ts'
+import { patiently, streamPatiently } from './patience.ts'
 import { unsealChunks } from './sealing.ts'
 import type { SegmentObject } from './segment-objects.ts'
 import {
@@ -40,9 +41,11 @@ export interface RestoreOptions {
   segmentMaxBytes: number
   /** The state of this moment, ms since the epoch; null: the newest. */
   atMs: number | null
+  /** A request that fails for a time is repeated so often. */
+  attempts: number
   onProgress(doneBytes: number, totalBytes: number): void
   /** Asked at the end of the chain: whether to look for a next slot. Null: the result is complete there. */
-  follow: (() => Promise<boolean>) | null
+  follow: ((last: FoundSlot) => Promise<boolean>) | null
 }
 
 export interface Rebuilt {
@@ -57,6 +60,8 @@ export interface Rebuilt {
   slots: number
   /** Later changes of metadata need a snapshot that was not stored: the daemon had been upgraded just before. */
   lacksMetadata: boolean
+  /** The recording of changes that the result belongs to; null with `lacksMetadata`. */
+  recordingId: string | null
 }
 
 const progressName = 'restore.json'
@@ -70,7 +75,7 @@ export async function rebuild(options: RestoreOptions): Promise<Rebuilt> {
     begin(into, manifest.slot)
     try {
       await fetchSegments(options, manifest)
-      const opened = await openSnapshot(bucket, key, manifest.slot)
+      const opened = await openSnapshot(bucket, key, manifest.slot, options.attempts)
       if (opened === null) throw new Outdated()
       await writeMetadata(path.join(into, 'metadata.db'), opened.metadata, manifest.metadataBytes)
       const built = await applySlots(options, manifest)
@@ -94,11 +99,11 @@ async function isNewest(bucket: Bucket, slot: number): Promise<boolean> {
   return (await listSnapshots(bucket)).at(-1) === slot
 }
 
-async function chooseSnapshot({ bucket, key, atMs }: RestoreOptions): Promise<Manifest> {
-  const slots = await listSnapshots(bucket)
+async function chooseSnapshot({ bucket, key, atMs, attempts }: RestoreOptions): Promise<Manifest> {
+  const slots = await patiently(() => listSnapshots(bucket), attempts)
   if (slots.length === 0) throw new SnapshotError('there is no snapshot: nothing was replicated to this address')
   for (const slot of slots.toReversed()) {
-    const manifest = await readManifest(bucket, key, slot)
+    const manifest = await readManifest(bucket, key, slot, attempts)
     if (manifest !== null && (atMs === null || manifest.createdMs <= atMs)) return manifest
   }
   const oldest = await readManifest(bucket, key, slots[0]!)
@@ -143,12 +148,12 @@ async function fetchSegments(options: RestoreOptions, { segments }: Manifest): P
 }
 
 async function fetchSegment(
-  { bucket, key }: RestoreOptions,
+  { bucket, key, attempts }: RestoreOptions,
   { name, bytes }: SegmentObject,
   file: string,
   report: (bytes: number) => void,
 ): Promise<void> {
-  const sealed = await bucket.stream(name, 0)
+  const sealed = await streamPatiently(bucket, name, attempts)
   if (sealed === null) throw new Outdated(name)
   const written = await writeFlushed(`${file}.part`, unsealChunks(key, name, sealed), report)
   if (written !== bytes) throw new SnapshotError(`${name} has ${written} bytes instead of ${bytes}`)
@@ -186,7 +191,7 @@ async function applySlots(options: RestoreOptions, manifest: Manifest): Promise<
   const first = firstSlotOf(manifest)
   const copy = new Copy(options, manifest)
   try {
-    for await (const found of readChain(bucket, key, first, follow)) {
+    for await (const found of readChain(bucket, key, { first, attempts: options.attempts }, follow)) {
       if (copy.isLater(found)) break
       copy.apply(found)
     }
@@ -244,14 +249,14 @@ class Copy {
   }
 
   #applyMetadata(found: FoundSlot): void {
-    const { appliesAfter, recording } = this.#manifest
+    const { appliesAfter, recordingId } = this.#manifest
     const { header } = found.slot
     if (header.slot <= appliesAfter) return
     // Another writer began before this group was complete.
     if (this.#group[0]?.slot.header.writerId !== header.writerId) this.#group = []
     this.#group.push(found)
     if (!header.complete) return
-    this.#isOtherRecording ||= this.#group.some((one) => one.slot.header.recording !== recording)
+    this.#isOtherRecording ||= this.#group.some((one) => one.slot.header.recordingId !== recordingId)
     if (!this.#isOtherRecording) {
       for (const { slot } of this.#group)
         if (slot.metadataRows.length > 0) this.#metadata.apply(slot.metadataRows)
@@ -275,6 +280,7 @@ class Copy {
       segments: segments.length,
       slots: this.#slots,
       lacksMetadata: this.#isOtherRecording,
+      recordingId: this.#isOtherRecording ? null : this.#manifest.recordingId,
     }
   }
 

@@ -10,6 +10,7 @@
 import { createReadStream, statSync } from 'node:fs'
 import { isObject } from '../contract/is-object.ts'
 import type { Bucket } from './bucket.ts'
+import { streamPatiently } from './patience.ts'
 import { sealChunks, unsealChunks } from './sealing.ts'
 import type { SegmentObject } from './segment-objects.ts'
 
@@ -25,7 +26,7 @@ export interface Manifest {
   dataDirId: string
   epoch: number
   /** The recording of changes that the copy is a part of: rows of another one do not apply to it. */
-  recording: string
+  recordingId: string
   /** The first seq that retention keeps. */
   keptFromSeq: number
   segments: SegmentObject[]
@@ -89,9 +90,14 @@ export interface OpenSnapshot {
 }
 
 /** Null: there is no such snapshot. Throws BucketError, SealError, SnapshotError. */
-export async function openSnapshot(bucket: Bucket, key: Buffer, slot: number): Promise<OpenSnapshot | null> {
+export async function openSnapshot(
+  bucket: Bucket,
+  key: Buffer,
+  slot: number,
+  attempts = 1,
+): Promise<OpenSnapshot | null> {
   const name = snapshotName(slot)
-  const sealed = await bucket.stream(name, 0)
+  const sealed = await streamPatiently(bucket, name, attempts)
   if (sealed === null) return null
   const chunks = unsealChunks(key, name, sealed)[Symbol.asyncIterator]()
   let head = Buffer.alloc(0)
@@ -120,8 +126,13 @@ export async function openSnapshot(bucket: Bucket, key: Buffer, slot: number): P
 }
 
 /** Only the manifest. Null: there is no such snapshot. Throws as `openSnapshot`. */
-export async function readManifest(bucket: Bucket, key: Buffer, slot: number): Promise<Manifest | null> {
-  const open = await openSnapshot(bucket, key, slot)
+export async function readManifest(
+  bucket: Bucket,
+  key: Buffer,
+  slot: number,
+  attempts = 1,
+): Promise<Manifest | null> {
+  const open = await openSnapshot(bucket, key, slot, attempts)
   if (open === null) return null
   await open.metadata[Symbol.asyncIterator]().return?.()
   return open.manifest

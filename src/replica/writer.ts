@@ -14,7 +14,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { BufferIdentity } from '../log/buffer.ts'
 import { backoffMs } from '../platform/backoff.ts'
 import { type Bucket, BucketError } from './bucket.ts'
-import { maxSlotBytes, newestSlot } from './chain.ts'
+import { type FoundSlot, maxSlotBytes, newestSlot } from './chain.ts'
 import { decodeSlot, encodeSlot, type Slot, type SlotHeader } from './slot.ts'
 import { readWriterFile, type WriterFile, writeWriterFile } from './writer-file.ts'
 
@@ -31,8 +31,8 @@ export interface WriterSpec {
   root: string
   target: string
   identity: BufferIdentity
-  /** See `RowChanges.recording`. */
-  recording: string
+  /** See `RowChanges.recordingId`. */
+  recordingId: string
   version: string
 }
 
@@ -108,12 +108,37 @@ export class SlotWriter {
       ? known
       : { target, writerId: randomUUID(), generation: 1, after: { slot: 0, checksum: '' } }
     if (!isNext) writeWriterFile(root, file)
-    const position = { slot: header?.slot ?? 0, checksum: newest?.checksum ?? '', headSeq: header?.headSeq ?? 0 }
-    const writer = new SlotWriter(store, spec, file, position)
-    const { headSeq } = position
+    return await SlotWriter.#begin(store, spec, file, newest)
+  }
+
+  /**
+   * Takes the log over after its newest slot. Throws BucketError; ReplacedError if there is a newer slot: what it has must be
+   * read first.
+   */
+  static async takeOver(
+    store: { bucket: Bucket; key: Buffer },
+    spec: WriterSpec,
+    last: FoundSlot,
+  ): Promise<SlotWriter> {
+    const { slot, generation } = last.slot.header
+    const after = { slot, checksum: last.checksum }
+    const file = { target: spec.target, writerId: randomUUID(), generation: generation + 1, after }
+    writeWriterFile(spec.root, file)
+    return await SlotWriter.#begin(store, spec, file, last)
+  }
+
+  /** Creates the first slot of this writer. */
+  static async #begin(
+    store: { bucket: Bucket; key: Buffer },
+    spec: WriterSpec,
+    file: WriterFile,
+    last: FoundSlot | null,
+  ): Promise<SlotWriter> {
+    const { slot = 0, headSeq = 0 } = last?.slot.header ?? {}
+    const writer = new SlotWriter(store, spec, file, { slot, checksum: last?.checksum ?? '', headSeq })
     const rows = { logRows: nothing, log: null, metadataRows: nothing, metadataCount: 0 }
     await writer.create({ ...rows, headSeq, keptFromSeq: 0, complete: true, createdMs: Date.now() })
-    writeWriterFile(root, { ...file, after: null })
+    writeWriterFile(spec.root, { ...file, after: null })
     return writer
   }
 
@@ -127,7 +152,7 @@ export class SlotWriter {
    */
   async create(content: SlotContent, signal?: AbortSignal): Promise<void> {
     const { generation, writerId } = this.file
-    const { version, recording, identity } = this.#spec
+    const { version, recordingId, identity } = this.#spec
     const { logRows, metadataRows, metadataCount, createdMs, ...place } = content
     const header: SlotHeader = {
       format: 1,
@@ -139,7 +164,7 @@ export class SlotWriter {
       ...identity,
       ...place,
       metadataRows: metadataCount,
-      recording,
+      recordingId,
       version,
     }
     const { name, body, checksum } = encodeSlot(this.#key, { header, logRows, metadataRows })

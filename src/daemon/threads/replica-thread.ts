@@ -26,7 +26,7 @@ const running = runReplica({
   key: replicaKey(Buffer.from(key)),
   rows,
   changes,
-  spec: { root, target: targetName(target), identity, recording: changes.recording, version: version() },
+  spec: { root, target: targetName(target), identity, recordingId: changes.recordingId, version: version() },
   intervalMs,
   log: openLog(settings, 'replica'),
   onStored: (seq) => host.tell('stored', [seq]),
