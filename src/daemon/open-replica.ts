@@ -8,7 +8,7 @@ import type { BufferSpec } from '../log/buffer-spec.ts'
 import { setRecording } from '../metadata/sqlite/replicated-file.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import { openReplica, type Replica } from '../replica/replica-proxy.ts'
-import { replicaSettings } from '../replica/replica-settings.ts'
+import { replicaOptions } from '../replica/replica-target.ts'
 import { logSettings } from '../settings/log-settings.ts'
 import type { Settings } from '../settings/settings.ts'
 import { clusterSettings } from '../stores/cluster-settings.ts'
@@ -26,7 +26,7 @@ const joinWithinMs = 10_000
 /** Call it before other threads open the metadata. */
 export function prepareReplica(settings: Settings): void {
   if (clusterSettings(settings) !== null) return
-  setRecording(dataDirAt(settings.data_dir).metadataFile, replicaSettings(settings) !== null)
+  setRecording(dataDirAt(settings.data_dir).metadataFile, replicaOptions(settings) !== null)
 }
 
 /** Null: there is no replica. */
@@ -35,12 +35,12 @@ export async function startReplica(
   { spec, buffer, sealingKey }: { spec: BufferSpec; buffer: OpenBuffer; sealingKey: Buffer },
   { log, shutdown }: StartContext,
 ): Promise<Replica | null> {
-  const chosen = replicaSettings(settings)
+  const chosen = replicaOptions(settings)
   if (chosen === null || spec.kind !== 'segments') return null
   const { root, metadataFile } = dataDirAt(settings.data_dir)
   const data = { ...chosen, root, metadataFile, buffer: spec, key: sealingKey, log: logSettings(settings) }
   const replica = openReplica(data, {
-    onStored: (seq) => buffer.replicated?.(seq),
+    onStored: (seq, provenMs) => buffer.replicated?.(seq, provenMs),
     onReplaced(message) {
       log.fatal({ reason: message }, 'replica.replaced')
       // At once: what would be acknowledged or delivered from here on belongs to the other writer.

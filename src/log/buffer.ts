@@ -393,8 +393,11 @@ export interface OpenBuffer {
   histograms(): WriterHistograms
   /** Totals of everything ever appended, per pipe that the buffer remembers. */
   appended(): Promise<Map<string, Backlog>>
-  /** Tells it that everything up to `seq` is in the replica. Null: this kind of buffer has none. */
-  readonly replicated: ((seq: number) => void) | null
+  /**
+   * Tells it that everything up to `seq` is in the replica, whose newest slot was sent at `provenMs` of the monotonic
+   * clock. Null: this kind of buffer has no replica.
+   */
+  readonly replicated: ((seq: number, provenMs: number) => void) | null
   /** Null: this kind of buffer cannot delete records. */
   readonly erasure: LogErasure | null
   /** Rejects new appends, settles those in progress, then closes. */

@@ -6,8 +6,9 @@
  * the last one that was restored. If the lost machine still writes, that slot exists, and the start fails.
  */
 import { randomUUID } from 'node:crypto'
-import { copyFileSync, chmodSync, existsSync } from 'node:fs'
+import { chmodSync, copyFileSync, existsSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { loadSealingKey } from '../metadata/sealing-key.ts'
 import { continueRecording } from '../metadata/sqlite/replicated-file.ts'
 import { ConfigError } from '../platform/config-error.ts'
@@ -15,7 +16,7 @@ import { fsyncFile } from '../platform/fsync.ts'
 import { version } from '../platform/version.ts'
 import { BucketError, openBucket } from '../replica/bucket.ts'
 import type { FoundSlot } from '../replica/chain.ts'
-import { targetName, targetOf } from '../replica/replica-settings.ts'
+import { targetName, targetOf } from '../replica/replica-target.ts'
 import { type Rebuilt, rebuild } from '../replica/restore.ts'
 import { replicaKey, SealError } from '../replica/sealing.ts'
 import { SlotError, type SlotHeader } from '../replica/slot.ts'
@@ -24,8 +25,9 @@ import { ReplacedError, SlotWriter } from '../replica/writer.ts'
 import { writeWriterFile } from '../replica/writer-file.ts'
 import type { Settings } from '../settings/settings.ts'
 import { ArchiveError } from './archive.ts'
-import { makeDirectory } from './data-dir.ts'
+import { dataDirAt, makeDirectory } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
+import { DataDirInUseError, lockDataDir } from './lock.ts'
 import { emptyTarget, nameRestored } from './restore.ts'
 
 export interface RestoreFromReplica {
@@ -64,9 +66,10 @@ export async function restoreReplica(
   const { url, dataDir, keyFile, atMs, paused, onProgress, standby } = options
   const target = targetOf(settings, url)
   const dir = emptyTarget(dataDir)
-  const beside = `${path.resolve(dir)}.restoring-replica`
+  const beside = besideOf(dir)
   const sealingKey = await keyOf(settings, env, keyFile)
   makeDirectory(beside)
+  const unlock = lockDataDir(dataDirAt(beside))
   const bucket = openBucket(target)
   const key = replicaKey(sealingKey)
   const writer = { root: beside, target: targetName(target), version: version() }
@@ -99,12 +102,58 @@ export async function restoreReplica(
     if (built.recordingId !== null) continueRecording(path.join(beside, 'metadata.db'), built.recordingId)
     const includesKey = keyFile !== null && settings['secrets.key_file'] === null
     if (includesKey) copyKey(keyFile, path.join(beside, 'sealing.key'))
+    rmSync(path.join(beside, promoteName), { force: true })
+    unlock()
     await nameRestored({ beside, target: dir, dataDirId: built.dataDirId, paused })
     return { ...built, includesKey }
   } catch (error) {
     throw inWords(error, url)
   } finally {
+    unlock()
     bucket.close()
+  }
+}
+
+/** The directory in which a restore or a standby builds this one. */
+function besideOf(dataDir: string): string {
+  return `${path.resolve(existsSync(dataDir) ? realpathSync(dataDir) : dataDir)}.restoring-replica`
+}
+
+const promoteName = 'promote'
+
+/** A standby of this data directory takes over when this file exists. */
+export function promoteFileOf(dataDir: string): string {
+  return path.join(besideOf(dataDir), promoteName)
+}
+
+/**
+ * Asks the standby of this host to take over, and waits for that. Throws DataDirError if there is none, or if it takes longer
+ * than `withinMs`.
+ */
+export async function promote(dataDir: string, withinMs: number): Promise<void> {
+  const { metadataFile } = dataDirAt(dataDir)
+  const beside = besideOf(dataDir)
+  if (existsSync(metadataFile))
+    throw new DataDirError('conflict', `${dataDir} is complete: there is no standby`, 'start its daemon: pipectl serve')
+  if (!existsSync(beside) || !isLocked(beside))
+    throw new DataDirError('missing', `no standby runs for ${dataDir}`, 'start one: pipectl serve --standby s3://bucket/prefix')
+  const file = path.join(beside, promoteName)
+  writeFileSync(file, '', { mode: 0o600 })
+  const until = performance.now() + withinMs
+  while (!existsSync(metadataFile)) {
+    if (performance.now() > until)
+      throw new DataDirError('unfit', `the standby of ${dataDir} has not taken over yet`, 'look at its log: the bucket has to answer')
+    await delay(50)
+  }
+}
+
+function isLocked(dir: string): boolean {
+  try {
+    lockDataDir(dataDirAt(dir))()
+    return false
+  } catch (error) {
+    if (error instanceof DataDirInUseError) return true
+    throw error
   }
 }
 

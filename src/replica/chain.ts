@@ -1,7 +1,7 @@
 /** The slots in the bucket as one chain: the newest one, and reading them in order. */
 import type { Bucket } from './bucket.ts'
 import { patiently } from './patience.ts'
-import { decodeSlot, type Slot, SlotError, slotName, slotPrefix } from './slot.ts'
+import { decodeSlot, type Slot, SlotError, slotName, slotOfName, slotPrefix } from './slot.ts'
 
 /** Larger than any slot: a slot holds one message of the largest size, or `slotBytes` of rows. */
 export const maxSlotBytes = 64 * 1024 * 1024
@@ -30,18 +30,12 @@ export async function newestSlot(bucket: Bucket, key: Buffer, after = 0): Promis
   for (;;) {
     let newest: number | null = null
     for await (const { name } of bucket.list(slotPrefix, after > 0 ? slotName(after) : undefined))
-      newest = slotNumber(name) ?? newest
+      newest = slotOfName(name) ?? newest
     if (newest === null) return null
     const found = await readSlot(bucket, key, newest)
     // It was removed after it was listed, so there are newer ones.
     if (found !== null) return found
   }
-}
-
-/** Null: the name is not one of a slot. */
-export function slotNumber(name: string): number | null {
-  const digits = name.slice(slotPrefix.length)
-  return /^\d{17}$/.test(digits) ? Number(digits) : null
 }
 
 const readAhead = 8
@@ -79,7 +73,7 @@ export async function* readChain(
     }
     const { header } = found.slot
     if (previous !== null && header.previous !== previous.checksum)
-      throw new SlotError(`${slotName(number)} does not continue the slot before it`)
+      throw new SlotError('damaged', `${slotName(number)}: does not continue the slot before it`)
     previous = found
     yield found
     number += 1

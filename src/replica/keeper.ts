@@ -13,10 +13,9 @@
  */
 import { rmSync } from 'node:fs'
 import path from 'node:path'
-import { slotNumber } from './chain.ts'
 import type { ReplicatorParts } from './replicator.ts'
 import { type SegmentObject, segmentObject, segmentPrefix, uploadSegment } from './segment-objects.ts'
-import { slotPrefix } from './slot.ts'
+import { slotOfName, slotPrefix } from './slot.ts'
 import { firstSlotOf, listSnapshots, type Manifest, readManifest, snapshotName, uploadSnapshot } from './snapshot.ts'
 
 export interface KeeperParts extends ReplicatorParts {
@@ -165,7 +164,7 @@ export class Keeper {
     }
     const firstNeeded = Math.min(...manifests.map(firstSlotOf))
     for (const slot of slots.slice(0, -snapshotsKept)) await bucket.remove(snapshotName(slot))
-    await this.#removeEach(slotPrefix, (name) => (slotNumber(name) ?? firstNeeded) < firstNeeded)
+    await this.#removeEach(slotPrefix, (name) => (slotOfName(name) ?? firstNeeded) < firstNeeded)
     const needed = new Set(manifests.flatMap(({ segments }) => segments.map(({ name }) => name)))
     for (const segment of this.#parts.rows.sealed()) needed.add(segmentObject(segment, writer.file.writerId).name)
     await this.#removeEach(segmentPrefix, (name) => !needed.has(name))

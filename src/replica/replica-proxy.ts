@@ -19,6 +19,7 @@ import type { ReplicaStatus } from './replicator.ts'
 export interface ReplicaThreadData {
   target: ReplicaTarget
   intervalMs: number
+  heartbeatMs: number | null
   /** Requests wait for the replica: it is woken by each commit. */
   isSync: boolean
   /** The data directory. */
@@ -40,7 +41,7 @@ export interface ReplicaCalls {
 export interface ReplicaReports {
   /** The newest slot is one of this directory. */
   joined(): void
-  stored(seq: number): void
+  stored(seq: number, provenMs: number): void
   /** Another writer has the log in the bucket: `message` says which. */
   replaced(message: string): void
 }
@@ -63,7 +64,7 @@ export interface Replica {
 
 export interface ReplicaEvents {
   /** Everything up to this seq can be restored from the bucket. */
-  onStored(seq: number): void
+  onStored(seq: number, provenMs: number): void
   /** Called once, from `joining` or later. The process must end. */
   onReplaced(message: string): void
 }
@@ -143,7 +144,7 @@ class ReplicaProxy implements Replica {
         data: this.#data,
         host: {
           joined: () => this.#onJoined(),
-          stored: (seq) => this.#events.onStored(seq),
+          stored: (seq, provenMs) => this.#events.onStored(seq, provenMs),
           replaced: (message) => this.#events.onReplaced(message),
         },
         holdsProcess: true,

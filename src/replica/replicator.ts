@@ -12,6 +12,7 @@
  */
 import { mkdirSync, rmSync } from 'node:fs'
 import path from 'node:path'
+import { sharedMs } from '../log/segments/held-results.ts'
 import type { LogRows } from '../log/segments/replicated-rows.ts'
 import type { RowChanges } from '../metadata/sqlite/row-changes.ts'
 import type { Logger } from '../platform/log.ts'
@@ -30,9 +31,14 @@ export interface ReplicatorParts {
   writer: SlotWriter
   spec: WriterSpec
   intervalMs: number
+  /** The longest time without a slot; null: there is none while nothing changes. */
+  heartbeatMs: number | null
   log: Logger
-  /** Everything up to this seq can be restored from the bucket. */
-  onStored(seq: number): void
+  /**
+   * Everything up to this seq can be restored from the bucket. `provenMs`: before the newest slot was sent, this machine
+   * was not replaced (`sharedMs`).
+   */
+  onStored(seq: number, provenMs: number): void
 }
 
 export interface ReplicaStatus {
@@ -70,6 +76,8 @@ export class Replicator {
   #error: ReplicaStatus['error'] = null
   /** The last slot of the newest complete group. */
   #completeSlot: number
+  /** When the newest slot was sent. */
+  #provenMs = Number.NEGATIVE_INFINITY
   #isEnding = false
   #isWoken = false
 
@@ -159,6 +167,7 @@ export class Replicator {
   async #shipGroup(): Promise<void> {
     const { rows, changes, writer, onStored } = this.#parts
     const beganMs = Date.now()
+    const isDue = this.#isHeartbeatDue()
     let target: number | null = null
     for (let isComplete = false; !isComplete; ) {
       const changed = target === null ? changes.take(slotBytes) : null
@@ -170,7 +179,8 @@ export class Replicator {
       // Messages that retention or a damaged disk took away are passed over.
       const headSeq = log?.lastSeq ?? (target !== null && room > 0 ? Math.max(before, target) : before)
       isComplete = target !== null && headSeq >= target
-      if (changed === null && log === null && isComplete && headSeq === before) break
+      if (changed === null && log === null && isComplete && headSeq === before && !isDue) break
+      const sentMs = sharedMs()
       await writer.create(
         {
           logRows: log?.rows ?? Buffer.alloc(0),
@@ -184,6 +194,7 @@ export class Replicator {
         },
         this.#abort.signal,
       )
+      this.#provenMs = sentMs
       const { slot } = writer.position
       if (log !== null) this.#keeper.noteSlot(slot, log.lastSeq)
       if (isComplete) this.#completeSlot = slot
@@ -191,7 +202,12 @@ export class Replicator {
     }
     this.#storedThroughMs = beganMs
     // Without a snapshot, nothing that is in slots can be restored.
-    if (this.#keeper.hasSnapshot) onStored(writer.position.headSeq)
+    if (this.#keeper.hasSnapshot) onStored(writer.position.headSeq, this.#provenMs)
+  }
+
+  #isHeartbeatDue(): boolean {
+    const { heartbeatMs } = this.#parts
+    return heartbeatMs !== null && sharedMs() - this.#provenMs >= heartbeatMs
   }
 
   /** Segments, snapshots and removals, beside the slots. A failure is repeated and delays nothing else. */
@@ -235,6 +251,8 @@ export class Replicator {
   }
 }
 
+/** It ends because it was asked to. */
 function isAbort(error: unknown): boolean {
+  if (error instanceof BucketError) return error.code === 'aborted'
   return error instanceof Error && error.name === 'AbortError'
 }

@@ -115,7 +115,7 @@ async function chooseSnapshot({ bucket, key, atMs, attempts }: RestoreOptions): 
 function begin(into: string, slot: number): void {
   const file = path.join(into, progressName)
   const isSame = existsSync(file) && readFileSync(file, 'utf8') === String(slot)
-  if (!isSame) rmSync(into, { recursive: true, force: true })
+  if (!isSame) rmSync(path.join(into, 'buffer'), { recursive: true, force: true })
   mkdirSync(path.join(into, 'buffer'), { recursive: true, mode: 0o700 })
   writeFileSync(file, String(slot), { mode: 0o600 })
 }

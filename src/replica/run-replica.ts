@@ -2,11 +2,12 @@
 import type { LogRows } from '../log/segments/replicated-rows.ts'
 import type { RowChanges } from '../metadata/sqlite/row-changes.ts'
 import { backoffMs } from '../platform/backoff.ts'
-import { StorageUnavailableError } from '../platform/error-code.ts'
+import { messageOf, StorageUnavailableError } from '../platform/error-code.ts'
 import type { Logger } from '../platform/log.ts'
 import { Waits } from '../platform/waits.ts'
 import { type Bucket, BucketError } from './bucket.ts'
 import { Replicator, type ReplicaStatus } from './replicator.ts'
+import { SlotError } from './slot.ts'
 import { ReplacedError, SlotWriter, type WriterSpec } from './writer.ts'
 
 export interface ReplicaParts {
@@ -17,9 +18,10 @@ export interface ReplicaParts {
   changes: RowChanges
   spec: WriterSpec
   intervalMs: number
+  heartbeatMs: number | null
   log: Logger
   onJoined(): void
-  onStored(seq: number): void
+  onStored(seq: number, provenMs: number): void
   onReplaced(message: string): void
 }
 
@@ -38,6 +40,12 @@ export interface RunningReplica {
 const firstPauseMs = 500
 const longestPauseMs = 10_000
 
+/** Null: the error is not one of the bucket or of what is in it. */
+function codeOf(error: unknown): string | null {
+  if (error instanceof BucketError) return error.code
+  return error instanceof SlotError ? error.fault : null
+}
+
 export function runReplica(parts: ReplicaParts): RunningReplica {
   const waits = new Waits()
   let replicator: Replicator | null = null
@@ -49,11 +57,11 @@ export function runReplica(parts: ReplicaParts): RunningReplica {
       try {
         return await SlotWriter.join(parts, parts.spec)
       } catch (error) {
-        if (!(error instanceof BucketError)) throw error
+        const code = codeOf(error)
+        if (code === null) throw error
         if (joinError === null) parts.log.warn({ err: error }, 'replica.failing')
-        const { code, message } = error
-        joinError = { code, message, sinceMs: joinError?.sinceMs ?? Date.now() }
-        await waits.wait(error.retryAfterMs ?? backoffMs(failures, firstPauseMs, longestPauseMs))
+        joinError = { code, message: messageOf(error), sinceMs: joinError?.sinceMs ?? Date.now() }
+        await waits.wait(backoffMs(failures, firstPauseMs, longestPauseMs))
       }
     }
     return null

@@ -17,6 +17,7 @@ export interface SlotHeader {
   writerId: string
   /** SHA-256 (hex) of the sealed bytes of the previous slot. Empty for the first. */
   previous: string
+  /** Everything that was acknowledged before, ms since the epoch, is in this slot or an earlier one if it is complete. */
   createdMs: number
   dataDirId: string
   epoch: number
@@ -26,6 +27,10 @@ export interface SlotHeader {
   headSeq: number
   keptFromSeq: number
   metadataRows: number
+  /** The recording of changes (`RowChanges.recordingId`) that the metadata rows are a part of. */
+  recordingId: string
+  /** False: more slots of the same moment follow. A restore applies the metadata rows of whole moments only. */
+  complete: boolean
   /** The release of pipectl that wrote the slot. */
   version: string
 }

@@ -41,7 +41,7 @@ const maxManifestBytes = 16 * 1024 * 1024
 
 /** The snapshot cannot be used. `message` says why. */
 export class SnapshotError extends Error {
-  override name = 'SnapshotError'
+  override readonly name = 'SnapshotError'
 }
 
 export function snapshotName(slot: number): string {

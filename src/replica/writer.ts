@@ -161,7 +161,8 @@ export class SlotWriter {
       writerId,
       previous: this.#position.checksum,
       createdMs,
-      ...identity,
+      dataDirId: identity.dataDirId,
+      epoch: identity.epoch,
       ...place,
       metadataRows: metadataCount,
       recordingId,
@@ -174,14 +175,14 @@ export class SlotWriter {
         this.onAttempt(null)
         break
       } catch (error) {
-        if (!(error instanceof BucketError)) throw error
+        if (!(error instanceof BucketError) || signal?.aborted === true) throw error
         failures += 1
         this.onAttempt(error)
         const pause = error.retryAfterMs ?? backoffMs(failures, firstRetryMs, longestRetryMs)
         await delay(Math.min(pause, longestRetryMs), undefined, signal === undefined ? {} : { signal })
       }
     }
-    this.#position = { slot: header.slot, checksum, headSeq }
+    this.#position = { slot: header.slot, checksum, headSeq: place.headSeq }
   }
 
   /** False: the slot was there and is gone, so it has to be tried again. */

@@ -4,7 +4,7 @@ import path from 'node:path'
 import type { Command } from 'commander'
 import type { DatedBackup } from '../../maintenance/dated-backups.ts'
 import type { LostSecrets } from '../../maintenance/secrets.ts'
-import { bytes, counted } from '../../platform/quantities.ts'
+import { bytes, counted, duration } from '../../platform/quantities.ts'
 import type { Settings } from '../../settings/settings.ts'
 import { commandFailure, notFoundFailure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
@@ -112,6 +112,27 @@ removes nothing.`,
     },
   })
   addRestoreCommand(program)
+  addPromoteCommand(program)
+}
+
+const promoteWithinMs = 60_000
+
+function addPromoteCommand(program: Command): void {
+  define(program, {
+    usage: 'promote',
+    summary: 'let the standby on this host take over from the primary',
+    help: `Run it on the host of \`pipectl serve --standby\`, as its user. The old primary stops at its next write to the replica, and
+its daemon does not start any more. Messages that it acknowledged and that are not in the replica stay on its disk.`,
+    examples: ['pipectl promote --data-dir /var/lib/pipectl'],
+    dataDir: true,
+    action: async (_, options) => {
+      const settings = await singleMachineSettings('restore', options)
+      const { promote } = await import('../../maintenance/restore-replica.ts')
+      const startedAt = performance.now()
+      await promote(settings.data_dir, promoteWithinMs)
+      say(`The standby has taken over within ${duration((performance.now() - startedAt) / 1000)}; its daemon is starting.`)
+    },
+  })
 }
 
 interface RestoreFlags {
@@ -182,6 +203,7 @@ async function restoreFrom(
       atMs: at === undefined ? null : Date.parse(requireMoment(at, '--at')),
       paused: paused === true,
       onProgress,
+      standby: null,
     }),
   )
   const through = new Date(restored.throughMs).toISOString()

@@ -7,13 +7,13 @@ import { ThreadHost } from '../../platform/thread-calls.ts'
 import { version } from '../../platform/version.ts'
 import { newBucketCounters, openBucket } from '../../replica/bucket.ts'
 import type { ReplicaCalls, ReplicaReports, ReplicaThreadData } from '../../replica/replica-proxy.ts'
-import { targetName } from '../../replica/replica-settings.ts'
+import { targetName } from '../../replica/replica-target.ts'
 import { runReplica } from '../../replica/run-replica.ts'
 import { replicaKey } from '../../replica/sealing.ts'
 import { openBufferFeed } from '../../stores/open-log.ts'
 
 const host = new ThreadHost<ReplicaThreadData, ReplicaCalls, ReplicaReports>()
-const { target, intervalMs, isSync, root, metadataFile, buffer, key, log: settings } = host.data
+const { target, intervalMs, heartbeatMs, isSync, root, metadataFile, buffer, key, log: settings } = host.data
 describeFatalErrors('replicating from', root)
 const { identity } = buffer
 if (identity === undefined) throw new Error('the buffer has no identity')
@@ -28,8 +28,9 @@ const running = runReplica({
   changes,
   spec: { root, target: targetName(target), identity, recordingId: changes.recordingId, version: version() },
   intervalMs,
+  heartbeatMs,
   log: openLog(settings, 'replica'),
-  onStored: (seq) => host.tell('stored', [seq]),
+  onStored: (seq, provenMs) => host.tell('stored', [seq, provenMs]),
   onJoined: () => host.tell('joined', []),
   onReplaced: (message) => host.tell('replaced', [message]),
 })

@@ -13,6 +13,7 @@ import {
 import type { Frame } from '../frame.ts'
 import type { ObservedCommits } from '../group-commit.ts'
 import type { ErasureOutcome, SegmentErasure } from './erasing.ts'
+import type { ReplicaRules } from './held-results.ts'
 import type { RetentionLimits } from './retention.ts'
 
 /** The identity is written into every segment and into the high-water mark. */
@@ -28,11 +29,8 @@ export interface SegmentsSpec extends RetentionLimits, KnownBuffer {
   scrubHours?: number
   /** The directory for damaged segments and damaged messages. */
   quarantineDir: string
-  /**
-   * A result waits until its messages are in the replica too, for at most so long. Null or undefined: it is sent when they
-   * are on the disk.
-   */
-  replicaTimeoutMs?: number | null
+  /** Null or undefined: results are sent when their messages are on the disk. */
+  replica?: ReplicaRules | null
   /** Name of the feed; unique among the buffers of a process. */
   channel: string
 }
@@ -54,8 +52,8 @@ export interface WriterCalls {
   findRepeat(pipeId: string, idempotency: Idempotency): Appended | 'reused' | null
   /** See SpaceKeeper. */
   erase(erasure: SegmentErasure): ErasureOutcome
-  /** Everything up to `seq` is in the replica. */
-  replicated(seq: number): void
+  /** See `HeldResults.stored`. */
+  replicated(seq: number, provenMs: number): void
   /** `port` is transferred: another thread appends over it. */
   share(port: AppenderPort): void
 }

@@ -27,7 +27,7 @@ import { type Caller, callsOver, type Handlers } from '../../platform/thread-cal
 import type { BufferStatus, SharedAppends } from '../buffer.ts'
 import { type Frame, readFrame } from '../frame.ts'
 import type { BufferWriter } from './buffer-writer.ts'
-import { HeldResults } from './held-results.ts'
+import { HeldResults, type ReplicaRules } from './held-results.ts'
 import type { AppenderCalls, FrameResult, SkippedResult, UnavailableReason, WriterCalls, WriterReports } from './protocol.ts'
 import type { FeedChannel } from './reader.ts'
 import type { CommittedFrame, SkippedAppend } from './segment-writer.ts'
@@ -65,17 +65,17 @@ export class WriterQueue {
   #isTurnScheduled = false
   #isClosed = false
 
-  /** `replicaTimeoutMs`: see `SegmentsSpec`. */
+  /** `rules`: null, if nothing waits for a replica. */
   constructor(
     main: Pick<Caller<WriterReports>, 'tell'>,
     writer: BufferWriter,
     feed: FeedChannel,
-    replicaTimeoutMs: number | null = null,
+    rules: ReplicaRules | null = null,
   ) {
     this.#main = main
     this.#writer = writer
     this.#feed = feed
-    const held = replicaTimeoutMs === null ? null : new HeldResults(replicaTimeoutMs)
+    const held = rules === null ? null : new HeldResults(rules)
     this.#held = held
     this.#expiring = held && setInterval(() => held.expire(), expireEveryMs)
     feed.listen((message) => {
@@ -97,7 +97,7 @@ export class WriterQueue {
   get status(): BufferStatus {
     const status = this.#writer.status()
     // Clients then reject appends by themselves.
-    return this.#held?.isLate === true ? { ...status, unavailableReason: 'not_replicated' } : status
+    return this.#held?.rejects === true ? { ...status, unavailableReason: 'not_replicated' } : status
   }
 
   /** The handlers of main's calls. */
@@ -130,7 +130,7 @@ export class WriterQueue {
       appended: () => this.#inTurn(() => this.#writer.appended()),
       findRepeat: (pipeId, idempotency) => this.#inTurn(() => this.#writer.findRepeat(pipeId, idempotency)),
       erase: (erasure) => this.#inTurn(() => this.#writer.erase(erasure)),
-      replicated: (seq) => this.#held?.stored(seq),
+      replicated: (seq, provenMs) => this.#held?.stored(seq, provenMs),
       share: (port) => void this.#inTurn(() => this.#share(port)),
     }
   }
@@ -168,7 +168,7 @@ export class WriterQueue {
   #commit(works: readonly [FrameWork, ...FrameWork[]]): void {
     const before = this.#writer.unavailableReason
     const [first, ...others] = works
-    if (this.#held?.isLate === true) {
+    if (this.#held?.rejects === true) {
       this.#reject(works, 'not_replicated')
       return
     }
