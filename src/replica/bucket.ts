@@ -26,7 +26,7 @@ import { backoffMs } from '../platform/backoff.ts'
 import { BucketError, bucketErrorOf } from './bucket-error.ts'
 import { PartSource, partBytes } from './part-source.ts'
 
-export { parseReplicaUrl } from '../settings/replica-url.ts'
+export { parseReplicaUrl } from '../settings/replica-settings.ts'
 export { BucketError }
 
 export interface ReplicaTarget {
