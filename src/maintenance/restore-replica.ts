@@ -16,12 +16,13 @@ import { fsyncFile } from '../platform/fsync.ts'
 import { version } from '../platform/version.ts'
 import { BucketError, openBucket } from '../replica/bucket.ts'
 import type { FoundSlot } from '../replica/chain.ts'
-import { targetName, targetOf } from '../replica/replica-target.ts'
+import { targetName } from '../replica/replica-options.ts'
 import { type Rebuilt, rebuild } from '../replica/restore.ts'
 import { replicaKey, SealError } from '../replica/sealing.ts'
 import { SlotError, type SlotHeader } from '../replica/slot.ts'
 import { SnapshotError } from '../replica/snapshot.ts'
 import { ReplacedError, SlotWriter } from '../replica/writer.ts'
+import { replicaTarget } from '../replica/target.ts'
 import { writeWriterFile } from '../replica/writer-file.ts'
 import type { Settings } from '../settings/settings.ts'
 import { ArchiveError } from './archive.ts'
@@ -64,7 +65,7 @@ export async function restoreReplica(
   options: RestoreFromReplica,
 ): Promise<RestoredReplica> {
   const { url, dataDir, keyFile, atMs, paused, onProgress, standby } = options
-  const target = targetOf(settings, url)
+  const target = replicaTarget(settings, { url, label: '--from' })
   const dir = emptyTarget(dataDir)
   const beside = besideOf(dir)
   const sealingKey = await keyOf(settings, env, keyFile)

@@ -1,7 +1,8 @@
 /** The settings of the replica. */
 import type { ReplicaRules } from '../log/segments/held-results.ts'
 import type { Settings } from '../settings/settings.ts'
-import { parseReplicaUrl, type ReplicaTarget } from './bucket.ts'
+import type { ReplicaTarget } from './bucket.ts'
+import { replicaTarget } from './target.ts'
 
 export interface ReplicaOptions {
   target: ReplicaTarget
@@ -19,10 +20,10 @@ export const missedHeartbeats = 3
 
 /** Null: there is no replica. Throws ConfigError for an invalid address. */
 export function replicaOptions(settings: Settings): ReplicaOptions | null {
-  const url = settings['replica.url']
-  if (url === null) return null
+  const target = replicaTarget(settings)
+  if (target === null) return null
   return {
-    target: targetOf(settings, url),
+    target,
     intervalMs: settings['replica.interval'] * 1000,
     isSync: settings['replica.mode'] === 'sync',
     timeoutMs: settings['replica.timeout'] * 1000,
@@ -30,24 +31,9 @@ export function replicaOptions(settings: Settings): ReplicaOptions | null {
   }
 }
 
-/** The store at `url`, with the credentials and the other settings of `replica`. */
-export function targetOf(settings: Settings, url: string): ReplicaTarget {
-  return {
-    ...parseReplicaUrl(url),
-    region: settings['replica.region'],
-    endpoint: settings['replica.endpoint'],
-    forcePathStyle: settings['replica.force_path_style'],
-    accessKey: settings['replica.access_key'],
-    secretKey: settings['replica.secret_key'],
-    sessionToken: settings['replica.session_token'],
-    sse: settings['replica.sse'],
-    kmsKeyId: settings['replica.kms_key_id'],
-  }
-}
-
 /** Names the place in messages and in the file of the writer. Contains no secret. */
 export function targetName({ bucket, prefix, endpoint }: ReplicaTarget): string {
-  return `s3://${bucket}${prefix === '' ? '' : `/${prefix}`}${endpoint === null ? '' : ` at ${endpoint}`}`
+  return `s3://${bucket}/${prefix}${endpoint === null ? '' : ` at ${endpoint}`}`
 }
 
 /** What the writer of the log waits for. Null: nothing. */
