@@ -168,7 +168,7 @@ export interface ReadLimits {
   maxBytes: number
   /** The last message to read. */
   throughSeq?: number
-  /** The mark of the start cursor. Without it, a loss just after the cursor is not noticed. */
+  /** The mark of the start cursor. Without it, losses before the first message are not reported, and the run passes them. */
   afterMark?: CursorMark | null
 }
 

@@ -12,7 +12,9 @@ export const watchedKeys: i32 = 80
 export const keyBytesAt: usize = 5120
 /** The members that are added to every record. */
 export const insertionAt: usize = 32768
+/** The compiled schema of the pipe (match.ts). */
+export const schemaAt: usize = 65536
 /** The body, followed by a zero byte that ends every loop over text, and the output. */
-export const inputAt: usize = 65536
+export const inputAt: usize = 131072
 /** Strings and keys are read 16 bytes at a time, so a read can pass the end of the text by this much. */
 export const readAhead: i32 = 16

@@ -22,8 +22,10 @@ export {
   openContainers,
   readAhead,
   resultAt,
+  schemaAt,
   watchedKeys,
 } from './layout'
+export { confirms } from './match'
 
 let maxRecords: i32 = 0
 let records: i32 = 0

@@ -182,10 +182,7 @@ function readRun(
 
   /** Returns true when the run is full, or when messages are missing. */
   function collect(firstSeq: number, segment: SegmentConnection, pipe: SegmentPipe): boolean {
-    if (place.misses(pipe.base)) {
-      checkSegmentBefore(segments, firstSeq, pipe)
-      return lost(pipe.base)
-    }
+    if (endsBeforeSegment(firstSeq, pipe)) return true
     const left = { records: limits.maxRecords - records, bytes: limits.maxBytes - bytes }
     for (const row of segment.rows(pipe, place.seq, throughSeq, left)) {
       const { seq, msgId, receivedMs, recordCount, body, mark } = row
@@ -199,10 +196,7 @@ function readRun(
         onDamaged(row)
         continue
       }
-      if (place.missesBefore(row)) {
-        segment.checkLostBefore(pipe, row, place.seq)
-        return lost(justBefore(row))
-      }
+      if (endsBeforeRow(segment, pipe, row)) return true
       place.pass(row)
       records += recordCount
       bytes += body.length
@@ -211,7 +205,24 @@ function readRun(
     return false
   }
 
-  function lost(to: PipePosition): boolean {
+  function endsBeforeSegment(firstSeq: number, pipe: SegmentPipe): boolean {
+    if (!place.misses(pipe.base)) return false
+    checkSegmentBefore(segments, firstSeq, pipe)
+    return endsBeforeLost(pipe.base)
+  }
+
+  function endsBeforeRow(segment: SegmentConnection, pipe: SegmentPipe, row: StoredRow): boolean {
+    if (!place.missesBefore(row)) return false
+    segment.checkLostBefore(pipe, row, place.seq)
+    return endsBeforeLost(justBefore(row))
+  }
+
+  /** Without a mark, the run passes what is lost before its first message: its reader might know no way past a gap. */
+  function endsBeforeLost(to: PipePosition): boolean {
+    if (run.messages.length === 0 && (limits.afterMark ?? null) === null) {
+      place.pass(to)
+      return false
+    }
     run.lost.push({ firstSeq: place.seq + 1, to: cursorOf(to), messages: to.messages - place.messages })
     return true
   }

@@ -1,5 +1,6 @@
 /** A segment that is missing costs the messages that were in it, and is told; what is older stays within reach. */
 import { rmSync } from 'node:fs'
+import Database from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import type { BufferReader, Cursor, LostMessages } from '../../../src/log/buffer.ts'
 import { listSegments, segmentFile } from '../../../src/log/segments/layout.ts'
@@ -93,6 +94,36 @@ for (const [what, index] of places) {
     const { seq } = await handle.appender.append(message(pipeId, 'goes on'))
     t.same((await followed(reader, pipeId)).seqs, [...kept, seq])
   })
+}
+
+t.test('a read without a mark continues at the next message, whatever is missing before it', async (t) => {
+  const { root, pipeId, seqs } = await manySegments(t)
+  const names = listSegments(specAt(root).dir)
+  const [firstSeq, nextSeq] = [names[5]!.firstSeq, names[6]!.firstSeq]
+  const cursor = seqs.filter((seq) => seq < firstSeq).at(-3)!
+  const inside = seqs.filter((seq) => seq >= firstSeq && seq < nextSeq)
+  for (const missing of [3, inside.length]) {
+    const next = inside[missing] ?? nextSeq
+    removeRows(root, cursor, next)
+    const { reader, close } = await openAt(t, root, small)
+    const { mark } = await reader.cursorAt(pipeId, cursor)
+    const one = { maxRecords: 1, maxBytes: 1 }
+    const marked = await reader.read(pipeId, cursor, { ...one, afterMark: mark })
+    t.match(marked, { messages: [], lost: [{ firstSeq: cursor + 1, messages: 2 }] })
+    t.match(await reader.read(pipeId, cursor, one), { messages: [{ seq: next }], lost: [], more: true })
+    await close()
+  }
+})
+
+/** The disk loses the rows between these seqs. */
+function removeRows(root: string, afterSeq: number, beforeSeq: number): void {
+  for (const name of listSegments(specAt(root).dir)) {
+    const db = new Database(segmentFile(specAt(root).dir, name))
+    // Otherwise a salvage finds them in the free parts of their pages.
+    db.pragma('secure_delete = ON')
+    db.prepare('DELETE FROM message WHERE seq > ? AND seq < ?').run(afterSeq, beforeSeq)
+    db.close()
+  }
 }
 
 t.test(

@@ -3,7 +3,6 @@ import { cpSync, readdirSync } from 'node:fs'
 import path from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import type { BufferReader, StoredMessage } from '../../../src/log/buffer.ts'
 import { listSegments } from '../../../src/log/segments/layout.ts'
 import { openSegmentLog } from '../../../src/log/segments/open-segment-log.ts'
 import { LowWatermarks, planReclaim } from '../../../src/log/segments/retention.ts'
@@ -131,11 +130,6 @@ t.test('a segment is rewritten 8 times at once, and then once per day of its age
   t.same(late.slice(0, 8), Array(8).fill(0))
 })
 
-/** The kept messages: a read from before a gap ends there. */
-async function kept(reader: BufferReader, pipeId: string): Promise<StoredMessage[]> {
-  return await readAll(reader, pipeId, (await reader.earliest(pipeId)).seq)
-}
-
 const block = 'x'.repeat(4 * KiB)
 /** The limit, in hours, of a pipe whose messages leave at once. */
 const atOnce = 1e-9
@@ -167,7 +161,7 @@ t.test(
     })
     feed.reportLowWatermarks([watermark(short, 0, atOnce), watermark(long, 0)])
     await until('only the segment being written has messages of it', async () => {
-      return (await kept(reader, short)).length < 6
+      return (await readAll(reader, short)).length < 6
     })
     t.ok(dropped > 0, 'lanes are told')
     const check = async ({ reader: from }: Pick<typeof opened, 'reader'>) => {
@@ -204,7 +198,7 @@ t.test(
 t.test('a lane before removed messages sees a gap with its count, as after a dropped segment', async (t) => {
   const root = temporaryDirectory(t)
   const { reader, feed, short, long, texts } = await mixed(t, root)
-  const [first] = await kept(reader, short)
+  const [first] = await readAll(reader, short)
   const cursor = await reader.cursorAt(short, first!.seq)
   feed.reportLowWatermarks([watermark(short, 0, atOnce), watermark(long, 0)])
   await until('the first segments are rewritten', async () => (await reader.earliest(short)).seq > 30)
@@ -226,7 +220,7 @@ t.test('a limit that is removed, or larger, keeps what is left', async (t) => {
   feed.reportLowWatermarks([watermark(short, 0), watermark(long, 0, 1)])
   const seen = new Set([await handle.status()])
   await until('retention has looked twice', async () => seen.add(await handle.status()).size > 2)
-  t.equal((await kept(reader, short)).length, 20)
+  t.equal((await readAll(reader, short)).length, 20)
   t.equal((await readAll(reader, long)).length, 40)
 })
 
@@ -241,12 +235,12 @@ t.test('the age is that of the clock of the buffer, over all its runs', async (t
   report(early)
   const seen = new Set([await early.handle.status()])
   await until('retention has looked', async () => seen.add(await early.handle.status()).size > 2)
-  t.equal((await kept(early.reader, short)).length, 20)
+  t.equal((await readAll(early.reader, short)).length, 20)
   await early.close()
   moveBufferClock(specAt(root).dir, 2 * 60_000)
   const late = await openAt(t, root)
   report(late)
-  await until('it is an hour', async () => (await kept(late.reader, short)).length < 6)
+  await until('it is an hour', async () => (await readAll(late.reader, short)).length < 6)
   t.equal((await readAll(late.reader, long)).length, 40)
 })
 
@@ -283,7 +277,10 @@ t.test('whatever step of the rewrite a crash follows, nothing of another pipe is
       t.same(left, scene.texts.short.slice(scene.texts.short.length - left.length))
       t.equal((await handle.status()).missingAcknowledged, 0)
       feed.reportLowWatermarks([watermark(scene.short, 0, atOnce), watermark(scene.long, 0)])
-      await until('the next run removes the rest', async () => (await kept(reader, scene.short)).length < 6)
+      await until(
+        'the next run removes the rest',
+        async () => (await readAll(reader, scene.short)).length < 6,
+      )
       t.same(textsOf(await readAll(reader, scene.long)), scene.texts.long)
       const generations = listSegments(specAt(root).dir).map(({ generation }) => generation)
       t.ok(Math.max(...generations) >= 1)
@@ -299,7 +296,7 @@ t.test('without space for the copy of a segment, the rewrite waits', async (t) =
   tight.feed.reportLowWatermarks([watermark(short, 0, atOnce), watermark(long, 0)])
   const seen = new Set([await tight.handle.status()])
   await until('retention has looked', async () => seen.add(await tight.handle.status()).size > 2)
-  t.equal((await kept(tight.reader, short)).length, 20)
+  t.equal((await readAll(tight.reader, short)).length, 20)
   feed.close()
   await reader.close()
 })
