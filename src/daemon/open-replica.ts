@@ -2,13 +2,14 @@
  * The replica of a single machine. While there is one, every change of a row of the metadata is recorded, from before
  * anything else writes to it.
  */
-import { dataDirAt } from '../maintenance/data-dir.ts'
+
 import type { OpenBuffer } from '../log/buffer.ts'
 import type { BufferSpec } from '../log/buffer-spec.ts'
+import { dataDirAt } from '../maintenance/data-dir.ts'
 import { setRecording } from '../metadata/sqlite/replicated-file.ts'
 import { endsWithin } from '../platform/deadline.ts'
-import { openReplica, type Replica } from '../replica/replica-proxy.ts'
 import { replicaOptions } from '../replica/replica-options.ts'
+import { openReplica, type Replica } from '../replica/replica-proxy.ts'
 import { logSettings } from '../settings/log-settings.ts'
 import type { Settings } from '../settings/settings.ts'
 import { clusterSettings } from '../stores/cluster-settings.ts'

@@ -21,8 +21,8 @@ import { type Rebuilt, rebuild } from '../replica/restore.ts'
 import { replicaKey, SealError } from '../replica/sealing.ts'
 import { SlotError, type SlotHeader } from '../replica/slot.ts'
 import { SnapshotError } from '../replica/snapshot.ts'
-import { ReplacedError, SlotWriter } from '../replica/writer.ts'
 import { replicaTarget } from '../replica/target.ts'
+import { ReplacedError, SlotWriter } from '../replica/writer.ts'
 import { writeWriterFile } from '../replica/writer-file.ts'
 import type { Settings } from '../settings/settings.ts'
 import { ArchiveError } from './archive.ts'
@@ -79,7 +79,11 @@ export async function restoreReplica(
     const { dataDirId, epoch, recordingId } = last.slot.header
     if (!(await isPromoted(last.slot.header))) return true
     try {
-      await SlotWriter.takeOver({ bucket, key }, { ...writer, identity: { dataDirId, epoch }, recordingId }, last)
+      await SlotWriter.takeOver(
+        { bucket, key },
+        { ...writer, identity: { dataDirId, epoch }, recordingId },
+        last,
+      )
       return false
     } catch (error) {
       if (!(error instanceof ReplacedError)) throw error
@@ -135,15 +139,27 @@ export async function promote(dataDir: string, withinMs: number): Promise<void> 
   const { metadataFile } = dataDirAt(dataDir)
   const beside = besideOf(dataDir)
   if (existsSync(metadataFile))
-    throw new DataDirError('conflict', `${dataDir} is complete: there is no standby`, 'start its daemon: pipectl serve')
+    throw new DataDirError(
+      'conflict',
+      `${dataDir} is complete: there is no standby`,
+      'start its daemon: pipectl serve',
+    )
   if (!existsSync(beside) || !isLocked(beside))
-    throw new DataDirError('missing', `no standby runs for ${dataDir}`, 'start one: pipectl serve --standby s3://bucket/prefix')
+    throw new DataDirError(
+      'missing',
+      `no standby runs for ${dataDir}`,
+      'start one: pipectl serve --standby s3://bucket/prefix',
+    )
   const file = path.join(beside, promoteName)
   writeFileSync(file, '', { mode: 0o600 })
   const until = performance.now() + withinMs
   while (!existsSync(metadataFile)) {
     if (performance.now() > until)
-      throw new DataDirError('unfit', `the standby of ${dataDir} has not taken over yet`, 'look at its log: the bucket has to answer')
+      throw new DataDirError(
+        'unfit',
+        `the standby of ${dataDir} has not taken over yet`,
+        'look at its log: the bucket has to answer',
+      )
     await delay(50)
   }
 }
@@ -183,10 +199,18 @@ function copyKey(from: string, to: string): void {
 
 function inWords(error: unknown, url: string): unknown {
   if (error instanceof BucketError)
-    return new DataDirError('damaged', `${url}: ${error.message}`, 'run the same command again: it continues', error)
+    return new DataDirError(
+      'damaged',
+      `${url}: ${error.message}`,
+      'run the same command again: it continues',
+      error,
+    )
   if (error instanceof SealError)
-    return new ConfigError(`secrets.key_file: ${url} was sealed with another key; give the key of the lost directory with --key-file`)
-  const isDamage = error instanceof SlotError || error instanceof SnapshotError || error instanceof ArchiveError
+    return new ConfigError(
+      `secrets.key_file: ${url} was sealed with another key; give the key of the lost directory with --key-file`,
+    )
+  const isDamage =
+    error instanceof SlotError || error instanceof SnapshotError || error instanceof ArchiveError
   if (!isDamage) return error
   return new DataDirError(
     'damaged',

@@ -16,7 +16,14 @@ import path from 'node:path'
 import type { ReplicatorParts } from './replicator.ts'
 import { type SegmentObject, segmentObject, segmentPrefix, uploadSegment } from './segment-objects.ts'
 import { slotOfName, slotPrefix } from './slot.ts'
-import { firstSlotOf, listSnapshots, type Manifest, readManifest, snapshotName, uploadSnapshot } from './snapshot.ts'
+import {
+  firstSlotOf,
+  listSnapshots,
+  type Manifest,
+  readManifest,
+  snapshotName,
+  uploadSnapshot,
+} from './snapshot.ts'
 
 export interface KeeperParts extends ReplicatorParts {
   /** A directory for the copy of the metadata. */
@@ -112,7 +119,10 @@ export class Keeper {
       const { bytes } = await uploadSnapshot(bucket, key, { manifest, file })
       this.snapshotMs = manifest.createdMs
       this.#hasSnapshot = true
-      this.#parts.log.info({ slot: manifest.slot, segments: segments.length, bytes }, 'replica.snapshot_stored')
+      this.#parts.log.info(
+        { slot: manifest.slot, segments: segments.length, bytes },
+        'replica.snapshot_stored',
+      )
     } finally {
       rmSync(file, { force: true })
     }
@@ -134,7 +144,8 @@ export class Keeper {
   /** The first slot with rows after `seq`, or one before it. */
   async #logFromAfter(seq: number): Promise<number> {
     this.#logFrom ??= await this.#logFromOfLast()
-    while (this.#ends[0] !== undefined && this.#ends[0].lastSeq <= seq) this.#logFrom = this.#ends.shift()!.slot + 1
+    while (this.#ends[0] !== undefined && this.#ends[0].lastSeq <= seq)
+      this.#logFrom = this.#ends.shift()!.slot + 1
     return this.#logFrom
   }
 
@@ -166,7 +177,8 @@ export class Keeper {
     for (const slot of slots.slice(0, -snapshotsKept)) await bucket.remove(snapshotName(slot))
     await this.#removeEach(slotPrefix, (name) => (slotOfName(name) ?? firstNeeded) < firstNeeded)
     const needed = new Set(manifests.flatMap(({ segments }) => segments.map(({ name }) => name)))
-    for (const segment of this.#parts.rows.sealed()) needed.add(segmentObject(segment, writer.file.writerId).name)
+    for (const segment of this.#parts.rows.sealed())
+      needed.add(segmentObject(segment, writer.file.writerId).name)
     await this.#removeEach(segmentPrefix, (name) => !needed.has(name))
   }
 

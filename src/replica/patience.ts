@@ -46,7 +46,8 @@ async function* resumed(
       failures += 1
       await pauseOrThrow(error, failures, attempts)
       const next = await patiently(() => bucket.stream(name, received), attempts)
-      if (next === null) throw new BucketError('permanent', 'not_found', `${name} was removed while it was read.`)
+      if (next === null)
+        throw new BucketError('permanent', 'not_found', `${name} was removed while it was read.`)
       source = next
     }
   }

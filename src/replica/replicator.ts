@@ -184,7 +184,12 @@ export class Replicator {
       await writer.create(
         {
           logRows: log?.rows ?? Buffer.alloc(0),
-          log: log && { firstSeq: log.firstSeq, lastSeq: log.lastSeq, messages: log.messages, bytes: log.bytes },
+          log: log && {
+            firstSeq: log.firstSeq,
+            lastSeq: log.lastSeq,
+            messages: log.messages,
+            bytes: log.bytes,
+          },
           metadataRows: changed?.rows ?? Buffer.alloc(0),
           metadataCount: changed?.count ?? 0,
           headSeq,
@@ -241,7 +246,8 @@ export class Replicator {
 
   #note(error: BucketError | null): void {
     if (error === null) {
-      if (this.#error !== null) this.#parts.log.info({ for_ms: Date.now() - this.#error.sinceMs }, 'replica.recovered')
+      if (this.#error !== null)
+        this.#parts.log.info({ for_ms: Date.now() - this.#error.sinceMs }, 'replica.recovered')
       this.#error = null
       return
     }

@@ -11,11 +11,20 @@
  *   | some segments                          | these, and the name of the snapshot  | skips them, if the snapshot is still used |
  *   | the copy of metadata, or rows of slots | files that are not complete          | writes metadata and the rows again        |
  */
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { open } from 'node:fs/promises'
 import path from 'node:path'
-import { type LogCopy, openLogCopy } from '../log/segments/log-copy.ts'
 import { segmentFile } from '../log/segments/layout.ts'
+import { type LogCopy, openLogCopy } from '../log/segments/log-copy.ts'
 import { type AppliedRows, openAppliedRows } from '../metadata/sqlite/replicated-file.ts'
 import { fsyncDirectory, fsyncFile } from '../platform/fsync.ts'
 import type { Bucket } from './bucket.ts'
@@ -101,7 +110,8 @@ async function isNewest(bucket: Bucket, slot: number): Promise<boolean> {
 
 async function chooseSnapshot({ bucket, key, atMs, attempts }: RestoreOptions): Promise<Manifest> {
   const slots = await patiently(() => listSnapshots(bucket), attempts)
-  if (slots.length === 0) throw new SnapshotError('there is no snapshot: nothing was replicated to this address')
+  if (slots.length === 0)
+    throw new SnapshotError('there is no snapshot: nothing was replicated to this address')
   for (const slot of slots.toReversed()) {
     const manifest = await readManifest(bucket, key, slot, attempts)
     if (manifest !== null && (atMs === null || manifest.createdMs <= atMs)) return manifest
@@ -163,7 +173,8 @@ async function fetchSegment(
 async function writeMetadata(file: string, content: AsyncIterable<Buffer>, bytes: number): Promise<void> {
   for (const suffix of ['', '-wal', '-shm', '-journal']) rmSync(file + suffix, { force: true })
   const written = await writeFlushed(file, content)
-  if (written !== bytes) throw new SnapshotError(`the copy of metadata has ${written} bytes instead of ${bytes}`)
+  if (written !== bytes)
+    throw new SnapshotError(`the copy of metadata has ${written} bytes instead of ${bytes}`)
 }
 
 async function writeFlushed(

@@ -6,7 +6,7 @@ import { messageOf, StorageUnavailableError } from '../platform/error-code.ts'
 import type { Logger } from '../platform/log.ts'
 import { Waits } from '../platform/waits.ts'
 import { type Bucket, BucketError } from './bucket.ts'
-import { Replicator, type ReplicaStatus } from './replicator.ts'
+import { type ReplicaStatus, Replicator } from './replicator.ts'
 import { SlotError } from './slot.ts'
 import { ReplacedError, SlotWriter, type WriterSpec } from './writer.ts'
 
@@ -72,7 +72,10 @@ export function runReplica(parts: ReplicaParts): RunningReplica {
       const writer = await join()
       if (writer === null) return
       const { slot } = writer.position
-      parts.log.info({ target: parts.spec.target, slot, generation: writer.file.generation }, 'replica.joined')
+      parts.log.info(
+        { target: parts.spec.target, slot, generation: writer.file.generation },
+        'replica.joined',
+      )
       parts.onJoined()
       replicator = new Replicator({ ...parts, writer })
       await replicator.run()

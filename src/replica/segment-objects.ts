@@ -24,7 +24,13 @@ export const segmentPrefix = 'segments/'
 export function segmentObject(segment: SealedSegment, writerId: string): SegmentObject {
   const { firstSeq, lastSeq, generation, bytes } = segment
   const digits = String(firstSeq).padStart(20, '0')
-  return { name: `${segmentPrefix}${digits}.${generation}.${writerId.slice(0, 8)}`, firstSeq, lastSeq, generation, bytes }
+  return {
+    name: `${segmentPrefix}${digits}.${generation}.${writerId.slice(0, 8)}`,
+    firstSeq,
+    lastSeq,
+    generation,
+    bytes,
+  }
 }
 
 /**

@@ -101,7 +101,9 @@ export class SlotWriter {
       return new SlotWriter(store, spec, file, { slot, checksum: newest.checksum, headSeq })
     }
     const isNext =
-      isKnown && known.after !== null && known.after.slot === (header?.slot ?? 0) &&
+      isKnown &&
+      known.after !== null &&
+      known.after.slot === (header?.slot ?? 0) &&
       known.after.checksum === (newest?.checksum ?? '')
     if (newest !== null && !isNext) throw new ReplacedError(newest.slot.header, target)
     const file = isNext

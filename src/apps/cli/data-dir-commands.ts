@@ -130,7 +130,9 @@ its daemon does not start any more. Messages that it acknowledged and that are n
       const { promote } = await import('../../maintenance/restore-replica.ts')
       const startedAt = performance.now()
       await promote(settings.data_dir, promoteWithinMs)
-      say(`The standby has taken over within ${duration((performance.now() - startedAt) / 1000)}; its daemon is starting.`)
+      say(
+        `The standby has taken over within ${duration((performance.now() - startedAt) / 1000)}; its daemon is starting.`,
+      )
     },
   })
 }
@@ -166,7 +168,8 @@ takes the replica over when its daemon starts; with --at, it needs another repli
     action: async ([file], options) => {
       const settings = await singleMachineSettings('restore', options)
       const isPaused = options.paused === true
-      if (options.from === undefined) await restoreFile(settings.data_dir, requireFile(file, options), isPaused)
+      if (options.from === undefined)
+        await restoreFile(settings.data_dir, requireFile(file, options), isPaused)
       else await restoreFrom(settings, options.from, file, options)
     },
   })
@@ -211,9 +214,12 @@ async function restoreFrom(
   say(`Restored ${counted(segments, 'segment')} and ${counted(slots, 'slot')} to ${dataDir}.`)
   say(`It has everything that was acknowledged before ${through}.`)
   if (restored.lacksMetadata) {
-    say('Later changes of pipes, keys and destinations are missing: the daemon was stopped before its snapshot after an upgrade.')
+    say(
+      'Later changes of pipes, keys and destinations are missing: the daemon was stopped before its snapshot after an upgrade.',
+    )
   }
-  if (at !== undefined) say('Set another replica.url before you start the daemon: this one has what came after.')
+  if (at !== undefined)
+    say('Set another replica.url before you start the daemon: this one has what came after.')
   sayNext(dataDir, paused === true, restored.includesKey || settings['secrets.key_file'] !== null)
 }
 

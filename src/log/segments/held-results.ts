@@ -58,7 +58,8 @@ export class HeldResults {
   stored(seq: number, provenMs: number): void {
     this.#provenMs = provenMs
     this.#storedSeq = Math.max(this.#storedSeq, seq)
-    while (this.#held[0] !== undefined && this.#held[0].seq <= this.#storedSeq) this.#held.shift()!.settle(true)
+    while (this.#held[0] !== undefined && this.#held[0].seq <= this.#storedSeq)
+      this.#held.shift()!.settle(true)
     if (this.#held.length === 0) this.#isLate = false
   }
 

@@ -28,7 +28,14 @@ import type { BufferStatus, SharedAppends } from '../buffer.ts'
 import { type Frame, readFrame } from '../frame.ts'
 import type { BufferWriter } from './buffer-writer.ts'
 import { HeldResults, type ReplicaRules } from './held-results.ts'
-import type { AppenderCalls, FrameResult, SkippedResult, UnavailableReason, WriterCalls, WriterReports } from './protocol.ts'
+import type {
+  AppenderCalls,
+  FrameResult,
+  SkippedResult,
+  UnavailableReason,
+  WriterCalls,
+  WriterReports,
+} from './protocol.ts'
 import type { FeedChannel } from './reader.ts'
 import type { CommittedFrame, SkippedAppend } from './segment-writer.ts'
 
