@@ -45,6 +45,7 @@ export class Keeper {
   #uploaded: Set<string> | null = null
   snapshotMs: number | null = null
   #hasSnapshot = false
+  #isSearched = false
 
   /** There is a snapshot that the present slots apply to. */
   get hasSnapshot(): boolean {
@@ -53,8 +54,10 @@ export class Keeper {
 
   /** Looks for a snapshot from before this start. Throws BucketError. */
   async findSnapshot(): Promise<void> {
+    if (this.#isSearched) return
     const { bucket, key, changes } = this.#parts
     const newest = (await listSnapshots(bucket)).at(-1)
+    this.#isSearched = true
     if (newest === undefined) return
     const manifest = await readManifest(bucket, key, newest)
     if (manifest?.recordingId !== changes.recordingId) return
@@ -72,20 +75,16 @@ export class Keeper {
     this.#ends.push({ slot, lastSeq })
   }
 
-  /** Returns true if there were any. Throws BucketError. */
-  async uploadSegments(): Promise<boolean> {
+  /** Uploads the sealed segments that are not in the bucket. Throws BucketError. */
+  async uploadSegments(): Promise<void> {
     const { bucket, key, rows, writer, signal } = this.#parts
     const uploaded = await this.#known()
-    let isAny = false
     for (const segment of rows.sealed()) {
       const object = segmentObject(segment, writer.file.writerId)
       if (uploaded.has(object.name)) continue
       signal.throwIfAborted()
-      if (!(await uploadSegment(bucket, key, { file: segment.file, object }))) continue
-      uploaded.add(object.name)
-      isAny = true
+      if (await uploadSegment(bucket, key, { file: segment.file, object })) uploaded.add(object.name)
     }
-    return isAny
   }
 
   /**

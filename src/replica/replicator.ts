@@ -10,6 +10,7 @@
  * refers to a message after the group. What was sent is known from the newest slot and from the rows that are not released, so
  * a restart needs nothing else. A bucket that is away delays this thread only; it continues from the segments.
  */
+import { setMaxListeners } from 'node:events'
 import { mkdirSync, rmSync } from 'node:fs'
 import path from 'node:path'
 import { sharedMs } from '../log/segments/held-results.ts'
@@ -54,6 +55,20 @@ export interface ReplicaStatus {
   error: { code: string; message: string; sinceMs: number } | null
 }
 
+/** A group while it is sent. `target`: the newest message of its moment; null until all changed rows are read. */
+interface Group {
+  target: number | null
+  isComplete: boolean
+}
+
+interface NextSlot extends Group {
+  log: ReturnType<LogRows['read']>
+  headSeq: number
+}
+
+type TakenRows = NonNullable<ReturnType<RowChanges['take']>>
+
+const nothing = Buffer.alloc(0)
 /** The rows in a slot have at most this size, unless a single message is larger. */
 const slotBytes = 4 * 1024 * 1024
 const snapshotEveryMs = hourMs
@@ -84,6 +99,8 @@ export class Replicator {
   constructor(parts: ReplicatorParts) {
     this.#parts = parts
     this.#completeSlot = parts.writer.position.slot
+    // Requests in progress listen to it.
+    setMaxListeners(0, this.#abort.signal)
     parts.writer.onAttempt = (error) => this.#note(error)
     const scratch = path.join(parts.spec.root, 'replica-snapshot')
     rmSync(scratch, { recursive: true, force: true })
@@ -165,49 +182,64 @@ export class Replicator {
   }
 
   async #shipGroup(): Promise<void> {
-    const { rows, changes, writer, onStored } = this.#parts
+    const { changes, writer, onStored } = this.#parts
     const beganMs = Date.now()
     const isDue = this.#isHeartbeatDue()
-    let target: number | null = null
-    for (let isComplete = false; !isComplete; ) {
-      const changed = target === null ? changes.take(slotBytes) : null
-      // The newest message after the last changed row was read.
-      if (target === null && changed?.more !== true) target = rows.headSeq()
-      const { headSeq: before } = writer.position
-      const room = slotBytes - (changed?.rows.length ?? 0)
-      const log = target !== null && before < target && room > 0 ? rows.read(before, room) : null
-      // Messages that retention or a damaged disk took away are passed over.
-      const headSeq = log?.lastSeq ?? (target !== null && room > 0 ? Math.max(before, target) : before)
-      isComplete = target !== null && headSeq >= target
-      if (changed === null && log === null && isComplete && headSeq === before && !isDue) break
-      const sentMs = sharedMs()
-      await writer.create(
-        {
-          logRows: log?.rows ?? Buffer.alloc(0),
-          log: log && {
-            firstSeq: log.firstSeq,
-            lastSeq: log.lastSeq,
-            messages: log.messages,
-            bytes: log.bytes,
-          },
-          metadataRows: changed?.rows ?? Buffer.alloc(0),
-          metadataCount: changed?.count ?? 0,
-          headSeq,
-          keptFromSeq: rows.keptFromSeq(),
-          complete: isComplete,
-          createdMs: beganMs,
-        },
-        this.#abort.signal,
-      )
-      this.#provenMs = sentMs
-      const { slot } = writer.position
-      if (log !== null) this.#keeper.noteSlot(slot, log.lastSeq)
-      if (isComplete) this.#completeSlot = slot
+    for (let group: Group = { target: null, isComplete: false }; !group.isComplete; ) {
+      const { headSeq } = writer.position
+      const changed = group.target === null ? changes.take(slotBytes) : null
+      const next = this.#nextOf(group, changed)
+      group = next
+      if (changed === null && next.log === null && next.headSeq === headSeq && !isDue) break
+      await this.#create(next, changed, beganMs)
       if (changed !== null) changes.release(changed.through)
     }
     this.#storedThroughMs = beganMs
     // Without a snapshot, nothing that is in slots can be restored.
     if (this.#keeper.hasSnapshot) onStored(writer.position.headSeq, this.#provenMs)
+  }
+
+  /** The part of the log that goes into the next slot: none until all changed rows of this moment are read. */
+  #nextOf({ target }: Group, changed: TakenRows | null): NextSlot {
+    const { rows, writer } = this.#parts
+    const { headSeq: before } = writer.position
+    if (changed?.more === true) return { target, log: null, headSeq: before, isComplete: false }
+    // The newest message after the last changed row was read.
+    const through = target ?? rows.headSeq()
+    const room = slotBytes - (changed?.rows.length ?? 0)
+    if (room <= 0) return { target: through, log: null, headSeq: before, isComplete: before >= through }
+    const log = before < through ? rows.read(before, room) : null
+    // Messages that retention or a damaged disk took away are passed over.
+    const headSeq = log?.lastSeq ?? Math.max(before, through)
+    return { target: through, log, headSeq, isComplete: headSeq >= through }
+  }
+
+  async #create(next: NextSlot, changed: TakenRows | null, createdMs: number): Promise<void> {
+    const { rows, writer } = this.#parts
+    const { log, headSeq, isComplete } = next
+    const sentMs = sharedMs()
+    await writer.create(
+      {
+        logRows: log?.rows ?? nothing,
+        log: log && {
+          firstSeq: log.firstSeq,
+          lastSeq: log.lastSeq,
+          messages: log.messages,
+          bytes: log.bytes,
+        },
+        metadataRows: changed?.rows ?? nothing,
+        metadataCount: changed?.count ?? 0,
+        headSeq,
+        keptFromSeq: rows.keptFromSeq(),
+        complete: isComplete,
+        createdMs,
+      },
+      this.#abort.signal,
+    )
+    this.#provenMs = sentMs
+    const { slot } = writer.position
+    if (log !== null) this.#keeper.noteSlot(slot, log.lastSeq)
+    if (isComplete) this.#completeSlot = slot
   }
 
   #isHeartbeatDue(): boolean {
@@ -217,31 +249,30 @@ export class Replicator {
 
   /** Segments, snapshots and removals, beside the slots. A failure is repeated and delays nothing else. */
   async #keep(): Promise<void> {
-    const { log, writer } = this.#parts
-    let dueMs = 0
-    let atSlot = 0
-    let isFound = false
+    const schedule = { dueMs: 0, atSlot: 0 }
     while (!this.#isEnding) {
-      const isDue = Date.now() >= dueMs || writer.position.slot - atSlot >= snapshotEverySlots
       try {
-        if (!isFound) await this.#keeper.findSnapshot()
-        isFound = true
-        if (await this.#keeper.uploadSegments()) log.debug('replica.segments_stored')
-        if (isDue) {
-          await this.#keeper.snapshot()
-          await this.ship()
-          dueMs = Date.now() + snapshotEveryMs
-          atSlot = writer.position.slot
-        }
+        await this.#keepOnce(schedule)
       } catch (error) {
         if (isAbort(error) || error instanceof ReplacedError) return
         if (!(error instanceof BucketError)) throw error
         this.#note(error)
-        dueMs = Math.min(dueMs, Date.now() + snapshotRetryMs)
-        log.warn({ err: error }, 'replica.snapshot_delayed')
+        schedule.dueMs = Math.max(schedule.dueMs, Date.now() + snapshotRetryMs)
+        this.#parts.log.warn({ err: error }, 'replica.snapshot_delayed')
       }
       if (!this.#isEnding) await this.#keeping.wait(keepEveryMs)
     }
+  }
+
+  async #keepOnce(schedule: { dueMs: number; atSlot: number }): Promise<void> {
+    const { slot } = this.#parts.writer.position
+    await this.#keeper.findSnapshot()
+    await this.#keeper.uploadSegments()
+    if (Date.now() < schedule.dueMs && slot - schedule.atSlot < snapshotEverySlots) return
+    await this.#keeper.snapshot()
+    await this.ship()
+    schedule.dueMs = Date.now() + snapshotEveryMs
+    schedule.atSlot = this.#parts.writer.position.slot
   }
 
   #note(error: BucketError | null): void {
