@@ -201,14 +201,20 @@ class SegmentCopy implements LogCopy {
     const { firstSeq, segmentId, previousSegmentId, epoch, begunClockMs, isSalvaged, bases } = head
     const { dataDirId } = this.#spec.identity
     const identity = { segmentId, dataDirId, epoch, firstSeq, previousSegmentId }
-    const gap = { firstSeq: this.#lastSeq + 1, lastSeq: firstSeq - 1 }
-    const dropped = this.#isEmptied ? gap : { ...gap, lastSeq: Math.min(gap.lastSeq, oldestKeptSeq - 1) }
+    // The range that is gone from the source: by retention from the old end, or by compaction.
+    const removedSeq = this.#isEmptied ? head.previousLastSeq || firstSeq - 1 : 0
+    const dropped = {
+      firstSeq: this.#lastSeq + 1,
+      lastSeq: Math.min(firstSeq - 1, Math.max(removedSeq, oldestKeptSeq - 1)),
+    }
     // The source's segment ended where this one begins, if nothing was dropped between them.
     const isNext =
       !this.#isEmptied && previousSegmentId !== null && previousSegmentId === this.#segment?.segmentId
     const isGap = this.#segment !== null && !isNext && dropped.lastSeq >= dropped.firstSeq
     const holes = merged([...(this.#segment?.holes ?? []), ...head.holes, ...(isGap ? [dropped] : [])])
-    const previousLastSeq = isNext ? firstSeq - 1 : this.#lastSeq
+    const previousLastSeq = isNext
+      ? firstSeq - 1
+      : Math.max(this.#lastSeq, this.#isEmptied ? 0 : head.previousLastSeq)
     return { firstSeq, identity, begunClockMs, isSalvaged, bases, holes, previousLastSeq }
   }
 

@@ -29,7 +29,8 @@ import {
 import { indexAt } from './open-segments.ts'
 import { isEncodable, RowBatchWriter, type SegmentHead } from './row-batch.ts'
 import { type SealedFile, sealedFiles } from './sealed-files.ts'
-import { isSalvaged, openReadOnly, requireKnownFormat } from './segment-file.ts'
+import { beforeHoles } from './sealed-segments.ts'
+import { isSalvaged, openReadOnly, requireKnownFormat, type SeqRange } from './segment-file.ts'
 import { ContradictionError, isGone } from './sqlite-errors.ts'
 
 export interface LogRows {
@@ -165,14 +166,15 @@ function readSegment({ dir, name, newest, batch }: Reading): 'full' | 'end' {
       const first = rows.next(batch.room())
       const head = headOf(db, name, batch.lastSeq)
       if (head !== null && (first.length > 0 || batch.lastSeq >= name.firstSeq)) {
-        const holes = holesIn(dir, newest).filter(({ lastSeq }) => lastSeq < name.firstSeq)
-        batch.head({ ...head, holes })
+        batch.head(head, holesIn(dir, newest))
       }
+      const isBegun = batch.lastSeq >= name.firstSeq || first.length > 0
       for (let group = first; group.length > 0; group = rows.next(batch.room())) {
         for (const row of group) {
           if (!batch.add(row, rows.pipeId(row))) return 'full'
         }
       }
+      batch.end(name.firstSeq, lastSeqOf(db), isBegun)
       return 'end'
     })
   } finally {
@@ -180,12 +182,15 @@ function readSegment({ dir, name, newest, batch }: Reading): 'full' | 'end' {
   }
 }
 
+/** What a segment says about itself. */
+type FoundHead = Omit<SegmentHead, 'holes' | 'previousLastSeq'>
+
 /** Null: nothing about the segment has to be told, because rows of it were read before and none was removed since. */
 function headOf(
   db: Database.Database,
   { firstSeq, generation }: SegmentName,
   afterSeq: number,
-): SegmentHead | null {
+): FoundHead | null {
   const isBegun = afterSeq >= firstSeq
   if (isBegun && generation === 0) return null
   const columns = 'pipe_id, base_seq, base_messages, base_records, base_bytes'
@@ -202,8 +207,13 @@ function headOf(
       `SELECT segment_id AS segmentId, previous_segment_id AS previousSegmentId, epoch, begun_clock_ms AS begunClockMs
        FROM segment`,
     )
-    .get() as Pick<SegmentHead, 'segmentId' | 'previousSegmentId' | 'epoch' | 'begunClockMs'>
-  return { firstSeq, ...stated, isSalvaged: isSalvaged(db), holes: [], bases }
+    .get() as Pick<FoundHead, 'segmentId' | 'previousSegmentId' | 'epoch' | 'begunClockMs'>
+  return { firstSeq, ...stated, isSalvaged: isSalvaged(db), bases }
+}
+
+/** Null: the segment does not state its end yet. */
+function lastSeqOf(db: Database.Database): number | null {
+  return db.prepare('SELECT last_seq FROM segment').pluck().get() as number | null
 }
 
 /** The rows of one segment after a seq, in groups. */
@@ -267,6 +277,9 @@ class Batch {
   #bytes = 0
   #damaged = 0
   #more = false
+  /** The last seq of the segment that was read before, and the ranges of segments without rows. */
+  #endSeq = 0
+  #emptied: SeqRange[] = []
 
   constructor(afterSeq: number, maxBytes: number) {
     this.#afterSeq = afterSeq
@@ -284,8 +297,19 @@ class Batch {
     return Math.max(0, this.#maxBytes - this.#bytes)
   }
 
-  head(head: SegmentHead): void {
-    this.#writer.head(head)
+  /** `dropped` is the complete list of holes of the log. */
+  head(head: FoundHead, dropped: readonly SeqRange[]): void {
+    const holes = [...dropped.filter(({ lastSeq }) => lastSeq < head.firstSeq), ...this.#emptied]
+    this.#writer.head({ ...head, previousLastSeq: beforeHoles(this.#endSeq, dropped), holes })
+    this.#emptied = []
+    this.#endSeq = 0
+  }
+
+  /** The end of a segment is reached. Without rows, nothing of it is kept. */
+  end(firstSeq: number, lastSeq: number | null, hasRows: boolean): void {
+    if (lastSeq === null) return
+    if (hasRows) this.#endSeq = lastSeq
+    else this.#emptied.push({ firstSeq, lastSeq })
   }
 
   /** Returns false when the row does not fit. */

@@ -12,7 +12,7 @@
  *             58 u16 length of the body hash, 0: none   60 msg id, 36 ASCII characters
  *             96 key, UTF-8; body hash, ASCII; body
  *   3 head    f64 first seq, text segment id, text id of the previous segment ('' for none), f64 epoch,
- *             f64 clock when the segment was begun, u8 1: it was salvaged,
+ *             f64 clock when the segment was begun, f64 end of the segment before it, u8 1: it was salvaged,
  *             list of holes (f64 first seq, f64 last seq),
  *             list of pipes (text pipe id, f64 seq, f64 messages, f64 records, f64 bytes)
  *   text      u16 length, UTF-8          list   u32 length, entries
@@ -47,9 +47,11 @@ export interface SegmentHead {
   previousSegmentId: string | null
   epoch: number
   begunClockMs: number
+  /** The last seq of the segment before it, if the batch has its end; otherwise 0. Compaction can remove that message. */
+  previousLastSeq: number
   /** See `markSalvaged`. */
   isSalvaged: boolean
-  /** The ranges that retention has dropped before this segment. */
+  /** The ranges before this segment of which nothing is kept, because of retention and compaction. */
   holes: SeqRange[]
   /**
    * Each pipe's position before its first message here. If an earlier batch had rows of this segment: only the pipes
@@ -123,7 +125,7 @@ export class RowBatchWriter {
     this.#numbers(firstSeq)
     this.#text(segmentId)
     this.#text(previousSegmentId ?? '')
-    this.#numbers(epoch, head.begunClockMs)
+    this.#numbers(epoch, head.begunClockMs, head.previousLastSeq)
     this.#kind(head.isSalvaged ? 1 : 0)
     this.#count(head.holes.length)
     for (const hole of head.holes) this.#numbers(hole.firstSeq, hole.lastSeq)
@@ -271,13 +273,24 @@ function decodeHead(from: Cursor): SegmentHead {
   const firstSeq = from.f64()
   const segmentId = from.text()
   const previousSegmentId = from.text() || null
-  const [epoch, begunClockMs, isSalvaged] = [from.f64(), from.f64(), from.u8() === 1]
+  const [epoch, begunClockMs, previousLastSeq] = [from.f64(), from.f64(), from.f64()]
+  const isSalvaged = from.u8() === 1
   const holes = from.list(() => ({ firstSeq: from.f64(), lastSeq: from.f64() }))
   const bases = from.list(() => ({
     pipeId: from.text(),
     position: { seq: from.f64(), messages: from.f64(), records: from.f64(), bytes: from.f64() },
   }))
-  return { firstSeq, segmentId, previousSegmentId, epoch, begunClockMs, isSalvaged, holes, bases }
+  return {
+    firstSeq,
+    segmentId,
+    previousSegmentId,
+    epoch,
+    begunClockMs,
+    previousLastSeq,
+    isSalvaged,
+    holes,
+    bases,
+  }
 }
 
 /** Reads a batch from front to back. Nothing beyond its end is read, and nothing is copied but texts. */
