@@ -193,10 +193,10 @@ export const resourceLimits = {
   /** Values that the main thread lets JSON.parse create from one body. A small body can hold many tiny values. */
   mainThreadValues: 15_000,
   /**
-   * Memory of the scanner on the main thread, which it never returns: 64 KiB of its own, the largest body that is
+   * Memory of the scanner on the main thread, which it never returns: 128 KiB of its own, the largest body that is
    * parsed there, and four times that for the stored form. Larger bodies use JSON.parse.
    */
-  mainScannerBytes: (64 + 5 * 256) * KiB,
+  mainScannerBytes: (128 + 5 * 256) * KiB,
   /** The same limit in each parser thread: the largest body with default settings, plus its stored form. */
   parserScannerBytes: 64 * MiB,
   /** Size of a small body. The last part of the memory for bodies is reserved for small bodies. */

@@ -123,7 +123,7 @@ export async function dial(
 /** Agents for clients built on node:http, such as the AWS SDK. Call `destroy()` on both when done. */
 export function egressHttpAgents(
   policy: EgressPolicy,
-  reads: ReadLimit,
+  reads?: ReadLimit,
   options: http.AgentOptions = {},
 ): { httpAgent: http.Agent; httpsAgent: https.Agent } {
   const settings = { keepAlive: true, maxSockets: 8, ...options }
@@ -142,11 +142,15 @@ type Callback = (error: Error | null, stream?: Duplex) => void
 function guard(
   agent: http.Agent,
   policy: EgressPolicy,
-  reads: ReadLimit,
+  reads: ReadLimit | undefined,
   wrap: (socket: net.Socket, options: tls.ConnectionOptions) => Duplex,
 ): void {
   const createConnection = (options: tls.ConnectionOptions, callback: Callback): void => {
-    dial({ host: options.host ?? 'localhost', port: Number(options.port) }, policy, { reads }).then(
+    dial(
+      { host: options.host ?? 'localhost', port: Number(options.port) },
+      policy,
+      reads ? { reads } : {},
+    ).then(
       (socket) => callback(null, wrap(socket, options)),
       (error) => callback(error),
     )

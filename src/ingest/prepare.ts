@@ -33,8 +33,11 @@ import { type ParkedText, separated } from './parked/separate.ts'
 import { type BodyLimits, maxDepth, type ParsedBody, parseJsonBody, parseNdjsonBody } from './parse.ts'
 import { requireFields } from './required-fields.ts'
 import { growTo, openScannerModule, type ScannerModule } from './scanner-module.ts'
-import { isMatchingBody } from './schema/body-check.ts'
+import { type BodyWalk, isMatchingBody, isValueMatching } from './schema/body-check.ts'
+import { recordsToCheck } from './schema/escaped-keys.ts'
+import type { MatchTable } from './schema/match-table.ts'
 import { type Mismatched, mismatchesOf, type SchemaRules, tagOf } from './schema/record-check.ts'
+import type { Run } from './schema/run.ts'
 import { type Enrichment, spliceRecords } from './splice.ts'
 
 /** The requirements of the request, its pipe and the settings for the body. Plain data that can be sent to threads. */
@@ -81,8 +84,8 @@ export function prepare(
   reserve: (bytes: number) => void,
 ): Prepared | null {
   if (scanner === null || !scanner.scan(bytes, preparation)) return prepareBody(bytes, preparation, reserve)
-  const { schema, format } = preparation
-  if (schema !== null && !isMatchingBody(bytes, format, schema))
+  const { schema } = preparation
+  if (schema !== null && !isMatchingBody(scanner, bytes, preparation, schema))
     return prepareBody(bytes, preparation, reserve)
   reserve(scanner.longestBytes)
   const bodyHash = hashOf(bytes, preparation)
@@ -108,7 +111,7 @@ export function prepareBody(
   if (parsed === null) return null
   const recordCount = parsed.records.length
   requireCount(recordCount, preparation.pipeMaxRecords)
-  const mismatched = schema === null ? null : mismatchesOf(parsed.records, schema)
+  const mismatched = schema === null ? null : mismatchesOf(recordsToCheck(parsed), schema)
   if (mismatched === 'elsewhere') return null
   const bodyHash = hashOf(bytes, preparation)
   if (mismatched !== null && schema?.onMismatch === 'park')
@@ -170,7 +173,7 @@ export function openScanner(maxMemoryBytes: number): Scanner | null {
   return module === null ? null : new Scanner(module)
 }
 
-export class Scanner {
+export class Scanner implements BodyWalk {
   readonly #module: ScannerModule
   #memory: Buffer
   #keys: WatchedKeys = { enrichment: [], required: [], fit: true }
@@ -178,6 +181,10 @@ export class Scanner {
   /** Offset of the stored text of the last body. */
   #start = 0
   #length = 0
+  /** The length of the last body, and of its byte order mark. */
+  #input = { length: 0, skipped: 0 }
+  /** The schema in the scanner's memory. */
+  #schema: MatchTable | null = null
 
   constructor(module: ScannerModule) {
     assert(maxDepth < module.layout.openContainers, 'there is room for as many open containers')
@@ -192,15 +199,31 @@ export class Scanner {
     this.#start = outputStart(bytes.length)
     if (!this.#hasRoom(this.#start) || !this.#load(rules)) return false
     this.#memory.set(bytes, this.#module.layout.inputAt)
-    const skipped = afterByteOrderMark(bytes)
-    this.#length = scan(skipped, bytes.length, this.#insertion.bytes, rules.format === 'ndjson')
+    this.#input = { length: bytes.length, skipped: afterByteOrderMark(bytes) }
+    const { length, skipped } = this.#input
+    this.#length = scan(skipped, length, this.#insertion.bytes, rules.format === 'ndjson')
     // Memory that grows for the stored text detaches the old view.
     this.#renewView()
     return this.#length > 0 && this.longestBytes <= resourceLimits.storedBytesPerMessage
   }
 
+  confirms(schema: MatchTable, run: Run): boolean {
+    const { confirms, values, layout } = this.#module
+    if (this.#schema !== schema) {
+      this.#memory.set(schema.bytes, layout.schemaAt)
+      this.#schema = schema
+    }
+    values.isMatching = (check, start, end) =>
+      isValueMatching(this.#memory.toString('utf8', start, end), schema.checks[check]!, run)
+    return confirms(schema.root, this.#input.skipped, this.#input.length) !== 0
+  }
+
   get recordCount(): number {
     return this.#memory.readUInt32LE(this.#module.layout.resultAt)
+  }
+
+  get valueCount(): number {
+    return this.#memory.readUInt32LE(this.#module.layout.resultAt + 8)
   }
 
   /** The upper bound of the stored text, computed like `spliceRecords` does. */

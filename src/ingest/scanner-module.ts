@@ -8,21 +8,30 @@ interface Exports {
   watch(enrichment: number, required: number): void
   scan(skipped: number, length: number, insertion: number, isNdjson: boolean): number
   outputStart(length: number): number
+  confirms(root: number, skipped: number, length: number): number
   resultAt: WebAssembly.Global
   openContainers: WebAssembly.Global
   keyTableAt: WebAssembly.Global
   watchedKeys: WebAssembly.Global
   keyBytesAt: WebAssembly.Global
   insertionAt: WebAssembly.Global
+  schemaAt: WebAssembly.Global
   inputAt: WebAssembly.Global
 }
 
 /** Addresses in the memory, and the capacities of the areas with a fixed size. */
 type Layout = { [name in keyof Exports as Exports[name] extends WebAssembly.Global ? name : never]: number }
 
-export type ScannerModule = Pick<Exports, 'limit' | 'watch' | 'scan' | 'outputStart'> & {
+export type ScannerModule = Pick<Exports, 'limit' | 'watch' | 'scan' | 'outputStart' | 'confirms'> & {
+  values: ValueChecks
   layout: Layout
   memory: WebAssembly.Memory
+}
+
+/** Called by `confirms` for values that the scanner cannot check. */
+export interface ValueChecks {
+  /** Whether the value between two addresses matches. */
+  isMatching(check: number, start: number, end: number): boolean
 }
 
 const pageBytes = 64 * 1024
@@ -36,9 +45,12 @@ export function openScannerModule(maxMemoryBytes: number): ScannerModule | null 
   if (!WebAssembly.validate(code)) return null
   const memory = openMemory(Math.floor(maxMemoryBytes / pageBytes))
   if (memory === null) return null
-  const instance = new WebAssembly.Instance(new WebAssembly.Module(code), { env: { memory } })
-  const { limit, watch, scan, outputStart, ...globals } = instance.exports as Exports
-  return { limit, watch, scan, outputStart, memory, layout: layoutOf(globals) }
+  const values: ValueChecks = { isMatching: () => false }
+  const isMatching: ValueChecks['isMatching'] = (check, start, end) => values.isMatching(check, start, end)
+  const imports = { env: { memory }, values: { isMatching } }
+  const instance = new WebAssembly.Instance(new WebAssembly.Module(code), imports)
+  const { limit, watch, scan, outputStart, confirms, ...globals } = instance.exports as Exports
+  return { limit, watch, scan, outputStart, confirms, values, memory, layout: layoutOf(globals) }
 }
 
 /** Grows the memory to this size. Returns false when that is not possible. Memory never shrinks. */
@@ -48,7 +60,7 @@ export function growTo({ memory }: ScannerModule, bytes: number): boolean {
 }
 
 function openMemory(maximum: number): WebAssembly.Memory | null {
-  return unlessNoRoom(() => new WebAssembly.Memory({ initial: 2, maximum }))
+  return unlessNoRoom(() => new WebAssembly.Memory({ initial: 3, maximum }))
 }
 
 function unlessNoRoom<T>(allocate: () => T): T | null {

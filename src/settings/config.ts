@@ -8,6 +8,7 @@ import path from 'node:path'
 import ipaddr from 'ipaddr.js'
 import { parse as parseToml, TomlError } from 'smol-toml'
 import { ConfigError } from '../platform/config-error.ts'
+import { checkReplicaSettings, parseReplicaUrl } from './replica-settings.ts'
 import { databaseUrl, entryWithPort, natsServers, shownUrl } from './server-urls.ts'
 import {
   type ListenAddress,
@@ -69,6 +70,7 @@ export function loadSettings(sources: SettingSources): LoadedSettings {
   const loaded = settings as unknown as Settings
   requireBothServers(loaded)
   requireWholePairs(loaded)
+  checkReplicaSettings(loaded, loaded['metadata.url'] !== null)
   return { settings: loaded, origins, file }
 }
 
@@ -99,6 +101,7 @@ function requireWholePairs(settings: Settings): void {
 /** The value of a setting without passwords, for display. */
 export function shownSetting(key: string, value: unknown): unknown {
   if (value === null) return null
+  if (settingDefinitions.some((one) => one.key === key && one.kind === 'secret')) return '[set]'
   if (key === 'metadata.url') return shownUrl(String(value))
   return key === 'buffer.nats' ? (value as string[]).map(shownUrl) : value
 }
@@ -165,6 +168,7 @@ const parseAs: Record<SettingDefinition['kind'], Parse> = {
   bytes: parseQuantity,
   seconds: parseQuantity,
   hours: parseQuantity,
+  interval: parseQuantity,
   count: parseQuantity,
   workers: parseWorkers,
   boolean: (value, label) => {
@@ -192,6 +196,13 @@ const parseAs: Record<SettingDefinition['kind'], Parse> = {
     ['1', '3'].includes(String(value)) ? Number(value) : reject(label, '1 or 3', value),
   name: (value, label, { pattern, allowed }) =>
     typeof value === 'string' && pattern?.test(value) ? value : reject(label, `${allowed}`, value),
+  // The value is not repeated.
+  secret: (value, label, { pattern, allowed }) =>
+    typeof value === 'string' && pattern?.test(value) ? value : fault(`${label}: must be ${allowed}`),
+  replica_url: (value, label) => {
+    parseReplicaUrl(String(value), label)
+    return value
+  },
 }
 
 function parseSetting(definition: SettingDefinition, value: unknown, label: string): unknown {
@@ -241,24 +252,28 @@ const units: Record<string, Record<string, number>> = {
   },
   seconds: { '': 1, s: 1, m: 60, h: 3600 },
   hours: { '': 1, h: 1, d: 24 },
+  interval: { '': 1, ms: 0.001, s: 1, m: 60 },
   count: { '': 1 },
 }
 const quantityHelp: Record<string, string> = {
   bytes: 'a size in bytes, or with a unit such as 512KiB, 64MiB, 20GiB',
   seconds: 'a duration in seconds, or with a unit such as 90s, 15m, 1h',
   hours: 'a duration in hours, or with a unit such as 36h, 7d',
+  interval: 'a duration in seconds, or with a unit such as 500ms, 5s',
   count: 'a whole number',
 }
 
 function parseQuantity(value: unknown, label: string, definition: SettingDefinition): number {
   const match = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/i.exec(String(value).trim())
   const factor = match ? units[definition.kind]?.[match[2]!.toLowerCase()] : undefined
-  const min = definition.min ?? 0
+  const { min = 0, max = Number.MAX_SAFE_INTEGER } = definition
   const quantity = match && factor !== undefined ? Number(match[1]) * factor : Number.NaN
-  // Hours can be fractional (tests of retention use seconds). Sizes and counts are whole numbers.
-  const whole = definition.kind === 'hours' ? quantity : Math.floor(quantity)
-  if (!(whole >= min) || whole > Number.MAX_SAFE_INTEGER) {
-    return reject(label, `${quantityHelp[definition.kind]}, at least ${min}`, value)
+  // Hours can be fractional (tests of retention use seconds), and intervals. Sizes and counts are whole numbers.
+  const isFractional = definition.kind === 'hours' || definition.kind === 'interval'
+  const whole = isFractional ? quantity : Math.floor(quantity)
+  if (!(whole >= min) || whole > max) {
+    const range = definition.max === undefined ? `at least ${min}` : `from ${min} to ${max}`
+    return reject(label, `${quantityHelp[definition.kind]}, ${range}`, value)
   }
   return whole
 }

@@ -4,6 +4,7 @@
  * table with it.
  */
 import { resourceLimits } from '../contract/resource-limits.ts'
+import { type ReplicaSettings, replicaDefinitions } from './replica-settings.ts'
 
 type Kind =
   | 'path'
@@ -23,6 +24,9 @@ type Kind =
   | 'nats_servers'
   | 'replicas'
   | 'name'
+  | 'secret'
+  | 'replica_url'
+  | 'interval'
 
 export interface SettingDefinition {
   key: string
@@ -328,6 +332,7 @@ export const settingDefinitions = [
     fallback: null,
     doc: 'The name of this node in its cluster. Default: the name of the host.',
   },
+  ...replicaDefinitions,
   {
     key: 'delivery.max_in_flight_bytes',
     env: 'PIPECTL_DELIVERY_MAX_IN_FLIGHT_BYTES',
@@ -472,7 +477,7 @@ export interface ListenAddress {
 }
 
 /** The validated settings of one daemon. */
-export interface Settings {
+export interface Settings extends ReplicaSettings {
   data_dir: string
   listen: ListenAddress
   data_listen: ListenAddress | null

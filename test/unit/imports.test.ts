@@ -21,6 +21,8 @@ const rows: [module: string, imports: string[]][] = [
   ['cluster', ['platform', 'contract', 'settings', 'log', 'metadata', 'delivery', 'ingest']],
   // Opens log and metadata, of one machine or of a cluster.
   ['stores', ['platform', 'contract', 'settings', 'log', 'metadata', 'cluster']],
+  // The replica in object storage, of one machine.
+  ['replica', ['platform', 'contract', 'settings', 'log', 'destinations', 'metadata']],
   [
     'observe',
     [
@@ -75,7 +77,7 @@ const packageHomes: Record<string, RegExp> = {
   '@nats-io/transport-node': /^(destinations|cluster)\/nats\//,
   '@nats-io/jetstream': /^cluster\/(nats|jetstream)\//,
   mysql2: /^destinations\/mysql\//,
-  '@aws-sdk/client-s3': /^(destinations|apps\/cli\/ingest)\//,
+  '@aws-sdk/client-s3': /^(destinations|replica|apps\/cli\/ingest)\//,
   hyparquet: /^apps\/cli\/ingest\/parquet-/,
   'hyparquet-compressors': /^apps\/cli\/ingest\/parquet-reader\.ts$/,
   maxmind: /^ingest\/geo\.ts$/,

@@ -125,7 +125,7 @@ function settingRow({ key, env, flag, kind, values, fallback, reloads, doc }) {
   return [`\`${key}\``, names, defaultOf(kind, fallback), `${doc}${allowed}${reload}`]
 }
 
-const unitOf = { seconds: ' s', hours: ' h' }
+const unitOf = { seconds: ' s', interval: ' s', hours: ' h' }
 
 function defaultOf(kind, fallback) {
   if (fallback === null) return 'not set'

@@ -5,21 +5,30 @@ import { resourceLimits } from '../../contract/resource-limits.ts'
 import { DeliveryError } from '../driver.ts'
 
 interface Response {
+  statusCode?: number
   body?: (AsyncIterable<Buffer> & { destroy(): unknown }) | Uint8Array
 }
 
 const centuryMs = 100 * 365 * 86_400_000
 
+/** The maximum size of a response to this command. Infinity: the caller reads the body, and limits it. */
+export type ResponseLimit = (command: string, status: number) => number
+
 /** The SDK's XML parser takes quadratic time and 30 times the memory. */
-export function boundResponses(client: S3Client): void {
+export function boundResponses(
+  client: S3Client,
+  limitOf: ResponseLimit = () => resourceLimits.storeResponseBytes,
+): void {
   client.middlewareStack.add(
-    (next) => async (args) => {
-      const result = await next(args)
-      const response = result.response as Response
-      if (response.body !== undefined && !(response.body instanceof Uint8Array))
-        response.body = withoutTrailingSpace(await read(response.body))
-      return result
-    },
+    (next, { commandName = '' }) =>
+      async (args) => {
+        const result = await next(args)
+        const response = result.response as Response
+        const maxBytes = limitOf(commandName, response.statusCode ?? 0)
+        if (response.body !== undefined && !(response.body instanceof Uint8Array) && maxBytes < Infinity)
+          response.body = withoutTrailingSpace(await read(response.body, maxBytes))
+        return result
+      },
     { name: 'boundResponses', step: 'deserialize', priority: 'low' },
   )
   client.middlewareStack.add(
@@ -34,15 +43,15 @@ export function boundResponses(client: S3Client): void {
 }
 
 /** Rejects with the network error, or with a DeliveryError if the response is too large. */
-async function read(body: AsyncIterable<Buffer> & { destroy(): unknown }): Promise<Buffer> {
+async function read(body: AsyncIterable<Buffer> & { destroy(): unknown }, maxBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = []
   let bytes = 0
   for await (const chunk of body) {
     chunks.push(chunk)
     bytes += chunk.length
-    if (bytes <= resourceLimits.storeResponseBytes) continue
+    if (bytes <= maxBytes) continue
     body.destroy()
-    const message = `The object store sent a response of more than ${resourceLimits.storeResponseBytes / 1024} KiB.`
+    const message = `The object store sent a response of more than ${maxBytes / 1024} KiB.`
     throw new DeliveryError('transient', 'response_too_large', message)
   }
   return Buffer.concat(chunks)

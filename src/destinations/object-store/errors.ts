@@ -5,13 +5,21 @@
 import { DeliveryError } from '../driver.ts'
 import { nestedDeliveryError, networkError } from '../network-error.ts'
 
+export interface StoreFacts {
+  bucket: string
+  region: string
+  firstSeq: number
+  /** The permissions that the credentials need. */
+  permissions?: string
+}
+
 export function objectStoreError(
   error: unknown,
-  { bucket, region, firstSeq }: { bucket: string; region: string; firstSeq: number },
+  { bucket, region, firstSeq, permissions = 's3:PutObject' }: StoreFacts,
 ): DeliveryError {
   const own = nestedDeliveryError(error)
   if (own !== null) return own.class === 'permanent' ? own.with({ failedSeq: firstSeq }) : own
-  const { code, status, message, headers, bodyRegion } = describe(error)
+  const { code, status, message, headers, bodyRegion } = describeStoreError(error)
   if (code === 'CredentialsProviderError')
     return permanent(
       code,
@@ -35,7 +43,10 @@ export function objectStoreError(
         ? `Bucket "${bucket}" is in region ${rightRegion}, not ${region}: set region to ${rightRegion}.`
         : `Bucket "${bucket}" is not in region ${region} or not at this endpoint: correct region or endpoint.`,
     )
-  return permanent(code, advice[code]?.(bucket) ?? `The object store responded ${status} ${code}: ${message}`)
+  return permanent(
+    code,
+    advice[code]?.(bucket, permissions) ?? `The object store responded ${status} ${code}: ${message}`,
+  )
 
   function permanent(code: string, text: string): DeliveryError {
     const fault = ofObject.has(code) ? 'records' : 'destination'
@@ -73,7 +84,7 @@ const redirects: ReadonlySet<string> = new Set([
   'IllegalLocationConstraintException',
 ])
 
-const advice: Record<string, (bucket: string) => string> = {
+const advice: Record<string, (bucket: string, permissions: string) => string> = {
   NoSuchBucket: (bucket) =>
     `Bucket "${bucket}" does not exist at this endpoint: create it or correct its name.`,
   NotFound: (bucket) => `Bucket "${bucket}" does not exist at this endpoint: create it or correct its name.`,
@@ -81,12 +92,16 @@ const advice: Record<string, (bucket: string) => string> = {
   InvalidAccessKeyId: () => 'The object store does not know this access_key.',
   ExpiredToken: () => 'The credentials have expired: set new ones.',
   InvalidToken: () => 'The session_token is not valid: set a new one.',
-  AccessDenied: (bucket) => `Access denied: allow these credentials s3:PutObject in bucket "${bucket}".`,
-  Forbidden: (bucket) => `Access denied: allow these credentials s3:PutObject in bucket "${bucket}".`,
+  AccessDenied: accessDenied,
+  Forbidden: accessDenied,
   InvalidStorageClass: () => 'The object store does not know this storage_class.',
 }
 
-interface Described {
+function accessDenied(bucket: string, permissions: string): string {
+  return `Access denied: allow these credentials ${permissions} in bucket "${bucket}".`
+}
+
+export interface DescribedError {
   code: string
   status: number | undefined
   message: string
@@ -94,8 +109,8 @@ interface Described {
   bodyRegion: string | undefined
 }
 
-/** The SDK's errors carry the response in `$metadata` and `$response`; nothing else can be relied on. */
-function describe(error: unknown): Described {
+/** `status` is undefined when there was no response. The SDK's errors carry the response in `$metadata` and `$response`; nothing else can be relied on. */
+export function describeStoreError(error: unknown): DescribedError {
   const status = field(field(error, '$metadata'), 'httpStatusCode')
   const headers = field(field(error, '$response'), 'headers')
   const region = field(error, 'Region')

@@ -1,8 +1,8 @@
 /**
  * Uploads a large object in parts.
  *
- *   begin ──▶ parts, two at a time ──▶ complete ──▶ stored once the store returns its ETag
- *     any failure ──▶ the other part is stopped, the upload removed: its parts would be stored and billed forever
+ *   begin ──▶ parts, a few at a time ──▶ complete ──▶ stored once the store returns its ETag
+ *     any failure ──▶ the other parts are stopped, the upload removed: its parts would be stored and billed forever
  *
  * After the signal, only the removal is sent, without waiting for it.
  */
@@ -16,7 +16,6 @@ import {
 } from '@aws-sdk/client-s3'
 import { DeliveryError } from '../driver.ts'
 
-const partsAtOnce = 2
 const removalMs = 5_000
 
 interface Upload {
@@ -25,17 +24,24 @@ interface Upload {
   UploadId: string
 }
 
+export interface Parts {
+  bodies: AsyncGenerator<Buffer> | Generator<Buffer>
+  /** Each part in progress is held in memory. */
+  concurrency: number
+}
+
+/** Throws the error of the store, or that of the generator of the bodies. The caller closes the generator. */
 export async function putInParts(
   client: S3Client,
-  { Body, ...object }: PutObjectCommandInput & { Body: Buffer },
-  partBytes: number,
+  object: Omit<PutObjectCommandInput, 'Body'>,
+  bodies: Parts,
   signal: AbortSignal,
 ): Promise<void> {
   const begun = await client.send(new CreateMultipartUploadCommand(object), { abortSignal: signal })
   const { Bucket, Key } = object
   const upload = { Bucket, Key, UploadId: required(begun.UploadId, 'UploadId') }
   try {
-    const Parts = await putParts(client, upload, cut(Body, partBytes), signal)
+    const Parts = await putParts(client, upload, bodies, signal)
     const complete = new CompleteMultipartUploadCommand({ ...upload, MultipartUpload: { Parts } })
     const { ETag } = await client.send(complete, { abortSignal: signal })
     // A failure can come with status 200.
@@ -51,7 +57,7 @@ export async function putInParts(
 async function putParts(
   client: S3Client,
   upload: Upload,
-  bodies: readonly Buffer[],
+  { bodies, concurrency }: Parts,
   signal: AbortSignal,
 ): Promise<{ PartNumber: number; ETag: string }[]> {
   const failed = new AbortController()
@@ -59,9 +65,13 @@ async function putParts(
   const parts: { PartNumber: number; ETag: string }[] = []
   let next = 0
   const worker = async () => {
-    for (let at = next++; at < bodies.length; at = next++) {
+    for (;;) {
+      // A generator resolves its calls in their order, so this is the position of the next body.
+      const at = next++
+      const { done, value: Body } = await bodies.next()
+      if (done) return
       const PartNumber = at + 1
-      const command = new UploadPartCommand({ ...upload, PartNumber, Body: bodies[at] })
+      const command = new UploadPartCommand({ ...upload, PartNumber, Body })
       const { ETag } = await client.send(command, { abortSignal })
       parts[at] = { PartNumber, ETag: required(ETag, 'ETag') }
     }
@@ -71,14 +81,13 @@ async function putParts(
     errors.push(error)
     failed.abort()
   }
-  await Promise.all(Array.from({ length: partsAtOnce }, () => worker().catch(note)))
+  await Promise.all(Array.from({ length: concurrency }, () => worker().catch(note)))
   if (errors.length > 0) throw errors[0]
   return parts
 }
 
-function cut(body: Buffer, partBytes: number): Buffer[] {
-  const count = Math.ceil(body.length / partBytes)
-  return Array.from({ length: count }, (_, at) => body.subarray(at * partBytes, (at + 1) * partBytes))
+export function* cut(body: Buffer, partBytes: number): Generator<Buffer> {
+  for (let at = 0; at < body.length; at += partBytes) yield body.subarray(at, at + partBytes)
 }
 
 /** Ignores its own errors: the first failure is the one to report. */

@@ -18,6 +18,7 @@ import type {
 import type { PipeRef } from '../../metadata/tables.ts'
 import { newMsgId } from '../msg-ids.ts'
 import { prepareBody } from '../prepare.ts'
+import { parseToCheck } from '../schema/escaped-keys.ts'
 import { loadPatterns, mismatchesOf, schemaRulesOf } from '../schema/record-check.ts'
 import type { UsageObserver } from '../usage.ts'
 
@@ -230,7 +231,7 @@ async function faultsOf(entry: DirectoryPipe, text: string): Promise<readonly Sc
   const rules = schemaRulesOf(entry)
   if (rules === null) return []
   await loadPatterns(rules)
-  const found = mismatchesOf([JSON.parse(text)], { ...rules, onMismatch: 'park', isInTurn: false })
+  const found = mismatchesOf([parseToCheck(text)], { ...rules, onMismatch: 'park', isInTurn: false })
   assert(found !== 'elsewhere', 'it is checked here')
   return found?.byRecord.get(0) ?? []
 }

@@ -66,7 +66,7 @@ function lengthBit(length: u32): u64 {
   return (<u64>1) << (<u64>(length & 63))
 }
 
-function isSame(one: usize, other: usize, length: u32): bool {
+export function isSame(one: usize, other: usize, length: u32): bool {
   for (let at: u32 = 0; at < length; at += 16) {
     const equal = i8x16.bitmask(i8x16.eq(v128.load(one + at), v128.load(other + at)))
     const rest = length - at

@@ -1,6 +1,6 @@
 /** The layout of the scanner's memory. Memory outside these areas is never accessed. */
 
-/** The result of a scan, two u32: the number of records, and the bytes of their original texts. */
+/** The result of a scan, three u32: the number of records, the bytes of their original texts, the number of values. */
 export const resultAt: usize = 1024
 /** The closing byte of each open container. */
 export const openContainersAt: usize = 2048
@@ -12,7 +12,9 @@ export const watchedKeys: i32 = 80
 export const keyBytesAt: usize = 5120
 /** The members that are added to every record. */
 export const insertionAt: usize = 32768
+/** The compiled schema of the pipe (match.ts). */
+export const schemaAt: usize = 65536
 /** The body, followed by a zero byte that ends every loop over text, and the output. */
-export const inputAt: usize = 65536
+export const inputAt: usize = 131072
 /** Strings and keys are read 16 bytes at a time, so a read can pass the end of the text by this much. */
 export const readAhead: i32 = 16

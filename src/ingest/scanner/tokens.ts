@@ -87,6 +87,6 @@ function afterDigits(start: usize): usize {
   return at > start ? at : invalid
 }
 
-function isDigit(byte: u8): bool {
+export function isDigit(byte: u8): bool {
   return byte >= zero && byte <= nine
 }

@@ -2,48 +2,66 @@
  * The check of a body whose JSON the scanner accepted: true only if every record matches the schema. Everything else,
  * also what is not known, is for `prepareBody`, which finds the errors.
  *
- *   the walk over the bytes (body-walk.ts) ──▶ all records match
+ *   the scanner's walk over the bytes (src/ingest/scanner/match.ts) ──▶ all records match
  *        └──▶ undecided: JSON.parse and the check
  */
 
-import { afterByteOrderMark, closeBracket, openBracket } from '../../log/record-text.ts'
 import type { BodyFormat } from '../body-source.ts'
-import { afterSpace, undecided } from './body-tokens.ts'
-import { afterElement } from './body-walk.ts'
-import { allMatch, type SchemaRules, walkMatches } from './record-check.ts'
-import type { Run } from './run.ts'
-import type { Walk } from './walk.ts'
+import type { BodyLimits } from '../parse.ts'
+import { parseToCheck } from './escaped-keys.ts'
+import type { MatchTable } from './match-table.ts'
+import { allMatch, isConfirmedBy, type SchemaRules } from './record-check.ts'
+import type { Check, Run } from './run.ts'
 
-export function isMatchingBody(bytes: Buffer, format: BodyFormat, rules: SchemaRules): boolean {
-  return isConfirmed(bytes, rules) || isMatching(bytes, format, rules)
+/** The scanner, after it accepted the body. */
+export interface BodyWalk {
+  /** The values that JSON.parse of the body would create. */
+  readonly valueCount: number
+  /** True if all records are known to match. Throws OutOfSteps. */
+  confirms(table: MatchTable, run: Run): boolean
+}
+
+interface Checked {
+  format: BodyFormat
+  limits: Pick<BodyLimits, 'maxValues'>
+}
+
+export function isMatchingBody(
+  walk: BodyWalk,
+  bytes: Buffer,
+  { format, limits }: Checked,
+  rules: SchemaRules,
+): boolean {
+  if (isConfirmed(walk, rules)) return true
+  return walk.valueCount <= limits.maxValues && isMatching(bytes, format, rules)
 }
 
 /** True if the bytes alone show that all records match. */
-export function isConfirmed(bytes: Buffer, rules: SchemaRules): boolean {
-  return walkMatches(rules, (walk, run) => walk === null || walksAll(bytes, walk, run))
+export function isConfirmed(walk: BodyWalk, rules: SchemaRules): boolean {
+  return isConfirmedBy(rules, (table, run) => walk.confirms(table, run))
 }
 
-/** The records of an array are separated by commas, those of NDJSON by white space. */
-function walksAll(bytes: Buffer, walk: Walk, run: Run): boolean {
-  let at = afterSpace(bytes, afterByteOrderMark(bytes))
-  if (bytes[at] === openBracket) at = afterSpace(bytes, at + 1)
-  while (at < bytes.length && bytes[at] !== closeBracket) {
-    const end = walk(bytes, at, run)
-    if (end === undecided) return false
-    at = afterElement(bytes, end)
-  }
-  return true
+/** JSON.parse of a small value takes as long as so many steps. */
+const decodingSteps = 4
+
+/**
+ * Decodes a value that the scanner cannot check, and checks it. `text` has no keys with escapes. Two characters are a
+ * step: they can be a value of a list.
+ */
+export function isValueMatching(text: string, check: Check, run: Run): boolean {
+  run.spend(decodingSteps + (text.length >> 1))
+  return check(JSON.parse(text), run)
 }
 
 function isMatching(bytes: Buffer, format: BodyFormat, rules: SchemaRules): boolean {
-  if (format === 'ndjson') return allMatch(linesOf(bytes.toString()), rules)
-  const value: unknown = JSON.parse(withoutMark(bytes.toString()))
+  const text = withoutMark(bytes.toString())
+  if (format === 'ndjson') return allMatch(linesOf(text), rules)
+  const value = parseToCheck(text)
   return allMatch(Array.isArray(value) ? value : [value], rules)
 }
 
 function linesOf(text: string): unknown[] {
-  const lines = withoutMark(text).split('\n')
-  return lines.flatMap((line) => (line.trim() === '' ? [] : [JSON.parse(line)]))
+  return text.split('\n').flatMap((line) => (line.trim() === '' ? [] : [parseToCheck(line)]))
 }
 
 function withoutMark(text: string): string {

@@ -9,10 +9,9 @@ import type { RecordSchema } from '../../contract/record-schema.ts'
 import type { MismatchAction } from '../../contract/schema-words.ts'
 import { schemaLimits } from '../../contract/schema-words.ts'
 import type { DirectoryPipe } from '../../metadata/directory-source.ts'
-import { compileWalk } from './body-walk.ts'
 import { schemaCompiler } from './compile.ts'
+import { type MatchTable, matchTable } from './match-table.ts'
 import { type Check, OutOfSteps, type PatternCompiler, type RecordError, Run } from './run.ts'
-import type { Walk } from './walk.ts'
 
 /** The rules for the records of a request. Plain data that can be sent to threads. */
 export interface SchemaRules {
@@ -125,19 +124,18 @@ export function allMatch(records: readonly unknown[], rules: SchemaRules): boole
   return true
 }
 
-/** Few steps of a body are for the walk, because they are spent in vain when it is undecided. */
+/** Few steps of a body are for the scanner's walk, because they are spent in vain when it is undecided. */
 const walkShare = 4
 
-/**
- * True if `isMatching` says so, given the walk of the schema over the bytes of a record (body-walk.ts). Null: the schema
- * accepts every record.
- */
-export function walkMatches(
+/** True if `confirms` says so. It is not called when the scanner cannot check the schema. */
+export function isConfirmedBy(
   { schema, steps }: SchemaRules,
-  isMatching: (walk: Walk | null, run: Run) => boolean,
+  confirms: (table: MatchTable, run: Run) => boolean,
 ): boolean {
+  const { table } = compiledOf(schema)
+  if (table === null) return false
   try {
-    return isMatching(compiledOf(schema).walk, new Run(steps / walkShare))
+    return confirms(table, new Run(steps / walkShare))
   } catch (error) {
     if (error instanceof OutOfSteps) return false
     throw error
@@ -178,7 +176,8 @@ function errorsOf(
 
 interface Compiled {
   check: Check
-  walk: Walk | null
+  /** Null: the scanner cannot check the schema. */
+  table: MatchTable | null
   bytes: number
 }
 
@@ -198,7 +197,7 @@ function compiledOf(text: string): Compiled {
   // Verified when it was set.
   const schema = JSON.parse(text) as RecordSchema
   const compile = schemaCompiler(schema, pattern)
-  const compiled = { check: compile(schema), walk: compileWalk(schema, compile), bytes: text.length }
+  const compiled = { check: compile(schema), table: matchTable(schema, compile), bytes: text.length }
   compiledSchemas.set(text, compiled)
   compiledBytes += text.length
   for (const [oldest, { bytes }] of compiledSchemas) {

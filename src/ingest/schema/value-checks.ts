@@ -68,12 +68,12 @@ export function numberCheck(schema: SchemaNode): Check | null {
   }
 }
 
-export interface NumberRule {
+interface NumberRule {
   isMet(value: number): boolean
   message: string
 }
 
-export function numberRules(schema: SchemaNode): NumberRule[] {
+function numberRules(schema: SchemaNode): NumberRule[] {
   const { minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf } = schema
   const rules: NumberRule[] = []
   const add = (

@@ -19,6 +19,7 @@ import { readSqliteFile } from './file.ts'
 import { dropPendingAlerts, lostAlerts, removeAlerts, resealAlerts } from './offline-alerts.ts'
 import { type LocalCommand, recordForAll, recordLocally } from './offline-audit.ts'
 import { forgetSource, type LostSource, lostSources, resealSources } from './offline-sources.ts'
+import { stopRecordingRowChanges } from './row-change-triggers.ts'
 import { formatOf } from './upgrade-copy.ts'
 
 /** A destination with lost secrets. It is blocked until they are set again. */
@@ -172,8 +173,9 @@ export function beginEpoch(
       nextEpoch(before.epochs, Math.max(headSeq, knownSeqOf(lanes, [])), nowMs),
     ]
     const identity = { ...before, epochs }
-    const put = database.prepare('INSERT OR REPLACE INTO metadata_settings (name, value) VALUES (?, ?)')
-    for (const { name, value } of identityRows(identity)) put.run(name, value)
+    // The replica of the old timeline has other rows: a daemon that has a replica begins a new recording.
+    stopRecordingRowChanges(database)
+    for (const { name, value } of identityRows(identity)) putSetting(database, name, value)
     // Sessions and links that ended after the backup must not become valid again, so all users have to sign in again.
     for (const table of ['sessions', 'setup_tokens']) database.exec(`DELETE FROM ${table}`)
     dropPendingAlerts(database)
@@ -338,7 +340,13 @@ function checkOpens(database: Database.Database, sealer: Sealer): boolean {
 }
 
 function writeCheck(database: Database.Database, sealer: Sealer): void {
+  putSetting(database, checkName, sealer.seal(checkText, checkName))
+}
+
+function putSetting(database: Database.Database, name: string, value: string): void {
   database
-    .prepare('INSERT OR REPLACE INTO metadata_settings (name, value) VALUES (?, ?)')
-    .run(checkName, sealer.seal(checkText, checkName))
+    .prepare(
+      'INSERT INTO metadata_settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value',
+    )
+    .run(name, value)
 }

@@ -7,6 +7,7 @@
  *
  * The state after a crash, and the action of the next start:
  *
+ *   0 stop recording changes       no record of changes: one begins with the next replica, and a new copy with it
  *   1 write the .tmp, fsync it     a .tmp: removed once it is an hour old; the copy is made again
  *   2 rename it, fsync the folder  the copy of an unchanged file: it is replaced
  *   3 migrate, in one transaction  nothing has changed, or everything has: then no copy is made
@@ -30,6 +31,7 @@ import { bytes, hourMs } from '../../platform/quantities.ts'
 import { inWords, onFile } from '../../platform/storage-error.ts'
 import { oldestFormat } from '../migrations.ts'
 import { readSqliteFile } from './file.ts'
+import { stopRecordingRowChanges } from './row-change-triggers.ts'
 
 /** The file holds parked records and can have a gigabyte of them, so only the copies of two upgrades are kept. */
 const copiesKept = 2
@@ -52,6 +54,9 @@ export function keepCopy(database: Database.Database, newestFormat: number, now:
   const copy = path.join(folder, `metadata-format-${format}.db`)
   const unfinished = path.join(folder, `metadata-format-${format}.${process.pid}.tmp`)
   try {
+    // Migrations change tables that triggers of the recording refer to. The copy must not have them either: a file that is
+    // put back would continue a recording that has missed changes.
+    stopRecordingRowChanges(database)
     mkdirSync(folder, { recursive: true, mode: 0o700 })
     removeAbandoned(folder, now)
     rmSync(unfinished, { force: true })

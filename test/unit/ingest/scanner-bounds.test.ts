@@ -33,8 +33,8 @@ function storedByValues(bytes: Buffer, asked: Preparation = rules): Buffer {
 t.test('scanner: a body that its memory holds exactly is scanned, one byte more is not', async (t) => {
   const memory = 4 * 64 * KiB
   const scanner = openScanner(memory)!
-  // 64 KiB of its own, the body, 16 bytes between, the stored text: less its brackets, more by the timestamp.
-  const most = (memory - 64 * KiB - 16 - ',"ts":"now"'.length) / 2
+  // 128 KiB of its own, the body, 16 bytes between, the stored text: less its brackets, more by the timestamp.
+  const most = (memory - 128 * KiB - 16 - ',"ts":"now"'.length) / 2
   const body = (length: number) => Buffer.from(`{"a":"${'x'.repeat(length - 8)}"}`)
   const largest = body(Math.floor(most) - 1)
   t.ok(scanner.scan(largest, rules))

@@ -1,6 +1,8 @@
-/** The walk over the bytes of a body never confirms what the check rejects, and confirms the common cases. */
+/** The scanner's walk over a body never confirms what the check rejects, and confirms the common cases. */
 import t from 'tap'
 import type { RecordSchema } from '../../../../src/contract/record-schema.ts'
+import { resourceLimits } from '../../../../src/contract/resource-limits.ts'
+import { openScanner } from '../../../../src/ingest/prepare.ts'
 import { isConfirmed } from '../../../../src/ingest/schema/body-check.ts'
 import { loadPatterns, mismatchesOf, type SchemaRules } from '../../../../src/ingest/schema/record-check.ts'
 import { Random } from './random.ts'
@@ -15,7 +17,17 @@ const rulesOf = (schema: RecordSchema): SchemaRules => ({
 })
 await loadPatterns(rulesOf({}))
 
-const walks = (schema: RecordSchema, text: string) => isConfirmed(Buffer.from(text), rulesOf(schema))
+const scanner = openScanner(resourceLimits.mainScannerBytes)!
+const scanRules = {
+  limits: { maxRecords: 100, maxKeys: 1_000 },
+  pipeMaxRecords: null,
+  enrichment: { keys: [], text: '' },
+  requiredFields: [],
+}
+const isScanned = (text: string) =>
+  scanner.scan(Buffer.from(text), { ...scanRules, format: 'json' }) ||
+  scanner.scan(Buffer.from(text), { ...scanRules, format: 'ndjson' })
+const walks = (schema: RecordSchema, text: string) => isScanned(text) && isConfirmed(scanner, rulesOf(schema))
 const matches = (schema: RecordSchema, records: readonly unknown[]) =>
   mismatchesOf(records, rulesOf(schema)) === null
 
