@@ -32,7 +32,7 @@ interface RecordEditorProps {
   replaying: { label: string | null; note: string }
   /** The equivalent command. */
   commandOf: (action: 'replay' | 'edit' | 'discard', ...flags: string[]) => string
-  /** What happens to the changed record. */
+  /** The dialog of a replay with changes says this. */
   changes: string
   discard: { title: string; consequence: string; done: string; run: () => Promise<unknown>; listPath: string }
   /** Replaces the message of a failed replay. */
