@@ -36,16 +36,18 @@ export interface DaemonSettings {
   workers?: number
   /** Another build's bin/pipectl.js. */
   program?: string
+  /** Settings of the pipe. */
+  pipe?: Record<string, unknown>
 }
 
 /** A daemon with an empty pipe. */
 export async function daemonTarget(
   name: string,
-  { engine = 'uws', workers = 1, program }: DaemonSettings = {},
+  { engine = 'uws', workers = 1, program, pipe }: DaemonSettings = {},
 ): Promise<Target & { daemon: TestDaemon; pipeId: string }> {
   const env = { PIPECTL_HTTP_ENGINE: engine, PIPECTL_INGEST_WORKERS: String(workers) }
   const daemon = await startDaemon({ env, ...(program === undefined ? {} : { program }) })
-  const pipeId = await daemon.createPipe({ pipe_name: 'bench' })
+  const pipeId = await daemon.createPipe({ pipe_name: 'bench', ...pipe })
   return {
     name,
     daemon,

@@ -7,6 +7,7 @@
 import { availableParallelism } from 'node:os'
 import { arrayOf100, type Case, single } from './ingest-cases.ts'
 import { type Goal, goalsTable } from './ingest-goals.ts'
+import { schemaHead, schemaRows } from './ingest-schema.ts'
 import { daemonTarget, floorTarget, type Target } from './ingest-targets.ts'
 import { type LoadResult, load } from './load.ts'
 import { cpuSeconds, cpuSecondsOfTrees, peakRssMiB } from './process-stats.ts'
@@ -48,7 +49,10 @@ export async function benchIngest(): Promise<string> {
   }
   const head = ['ingest', 'server', 'connections', 'requests/s', 'records/s', 'p50 ms', 'p99 ms', 'CPU']
   const more = ['CPU µs/record', 'peak RSS MiB', 'failed', ...floors.map((name) => `× ${name}`)]
-  return [table([...head, ...more], rows), await goalsTable(goals)].join('\n\n')
+  const withSchema = await schemaRows()
+  goals.push(...withSchema.goals)
+  const tables = [table([...head, ...more], rows), table(schemaHead, withSchema.rows)]
+  return [...tables, await goalsTable(goals)].join('\n\n')
 }
 
 async function targetsOf(before: string | undefined): Promise<Target[]> {

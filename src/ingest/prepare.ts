@@ -84,8 +84,8 @@ export function prepare(
   reserve: (bytes: number) => void,
 ): Prepared | null {
   if (scanner === null || !scanner.scan(bytes, preparation)) return prepareBody(bytes, preparation, reserve)
-  const { schema, format } = preparation
-  if (schema !== null && !isMatchingBody(scanner, bytes, format, schema))
+  const { schema } = preparation
+  if (schema !== null && !isMatchingBody(scanner, bytes, preparation, schema))
     return prepareBody(bytes, preparation, reserve)
   reserve(scanner.longestBytes)
   const bodyHash = hashOf(bytes, preparation)
@@ -220,6 +220,10 @@ export class Scanner implements BodyWalk {
 
   get recordCount(): number {
     return this.#memory.readUInt32LE(this.#module.layout.resultAt)
+  }
+
+  get valueCount(): number {
+    return this.#memory.readUInt32LE(this.#module.layout.resultAt + 8)
   }
 
   /** The upper bound of the stored text, computed like `spliceRecords` does. */

@@ -1,6 +1,6 @@
 /** The layout of the scanner's memory. Memory outside these areas is never accessed. */
 
-/** The result of a scan, two u32: the number of records, and the bytes of their original texts. */
+/** The result of a scan, three u32: the number of records, the bytes of their original texts, the number of values. */
 export const resultAt: usize = 1024
 /** The closing byte of each open container. */
 export const openContainersAt: usize = 2048

@@ -34,6 +34,17 @@ let isLine: bool = false
 /** Keys of the current record, including nested objects. */
 let keys: i32 = 0
 
+/** All values of the body, including the records. */
+let values: i32 = 0
+
+export function resetValueCount(): void {
+  values = 0
+}
+
+export function valueCount(): u32 {
+  return values
+}
+
 /** `oneLine`: a newline ends the record, even an incomplete one. */
 export function limitRecords(keysPerRecord: i32, depth: i32, oneLine: bool): void {
   maxKeys = keysPerRecord
@@ -56,6 +67,7 @@ export function afterRecord(start: usize): usize {
   let closer: u8 = 0
   while (true) {
     // Now at a value.
+    values++
     const first = load<u8>(at)
     if (first === quote) {
       at = afterString(at + 1)

@@ -11,7 +11,7 @@
 import { closeBracket, comma, invalid, lineFeed, openBrace, openBracket } from './bytes'
 import { inputAt, readAhead, resultAt } from './layout'
 import { beginOutput, outputLength, writeRecord } from './output'
-import { afterRecord, afterSpace, isEmptyRecord, limitRecords } from './record'
+import { afterRecord, afterSpace, isEmptyRecord, limitRecords, resetValueCount, valueCount } from './record'
 
 export { watch } from './keys'
 export {
@@ -45,11 +45,13 @@ export function scan(skipped: i32, length: i32, insertion: i32, isNdjson: bool):
   store<u8>(end, 0)
   records = 0
   textBytes = 0
+  resetValueCount()
   beginOutput(outputStart(length), insertion)
   const start = inputAt + <usize>skipped
   if (!(isNdjson ? scanLines(start, end) : scanDocument(start, end))) return 0
   store<u32>(resultAt, records)
   store<u32>(resultAt, <u32>textBytes, 4)
+  store<u32>(resultAt, valueCount(), 8)
   return outputLength()
 }
 

@@ -7,6 +7,7 @@
  */
 
 import type { BodyFormat } from '../body-source.ts'
+import type { BodyLimits } from '../parse.ts'
 import { parseToCheck } from './escaped-keys.ts'
 import type { MatchTable } from './match-table.ts'
 import { allMatch, isConfirmedBy, type SchemaRules } from './record-check.ts'
@@ -14,17 +15,25 @@ import type { Check, Run } from './run.ts'
 
 /** The scanner, after it accepted the body. */
 export interface BodyWalk {
+  /** The values that JSON.parse of the body would create. */
+  readonly valueCount: number
   /** True if all records are known to match. Throws OutOfSteps. */
   confirms(table: MatchTable, run: Run): boolean
+}
+
+interface Checked {
+  format: BodyFormat
+  limits: Pick<BodyLimits, 'maxValues'>
 }
 
 export function isMatchingBody(
   walk: BodyWalk,
   bytes: Buffer,
-  format: BodyFormat,
+  { format, limits }: Checked,
   rules: SchemaRules,
 ): boolean {
-  return isConfirmed(walk, rules) || isMatching(bytes, format, rules)
+  if (isConfirmed(walk, rules)) return true
+  return walk.valueCount <= limits.maxValues && isMatching(bytes, format, rules)
 }
 
 /** True if the bytes alone show that all records match. */
@@ -35,9 +44,12 @@ export function isConfirmed(walk: BodyWalk, rules: SchemaRules): boolean {
 /** JSON.parse of a small value takes as long as so many steps. */
 const decodingSteps = 4
 
-/** Decodes a value that the scanner cannot check, and checks it. `text` has no keys with escapes. */
+/**
+ * Decodes a value that the scanner cannot check, and checks it. `text` has no keys with escapes. Two characters are a
+ * step: they can be a value of a list.
+ */
 export function isValueMatching(text: string, check: Check, run: Run): boolean {
-  run.spend(decodingSteps)
+  run.spend(decodingSteps + (text.length >> 1))
   return check(JSON.parse(text), run)
 }
 

@@ -9,7 +9,7 @@
  *   row_change_state   one row
  *     recording_id     random, see `recordRowChanges`
  *     tables_hash      of the tables that are recorded
- *     taken            rows up to this number may have been read by `take`
+ *     taken            rows up to this number can be in the replica: `take` or a copy has read them
  *
  * A row that is recorded and not yet taken keeps its number, so that a row that changes 1,000 times between two takes
  * costs one write. A taken one gets a new number, greater than `taken`, and the release of what was taken leaves it.
@@ -187,7 +187,8 @@ function hasTriggers(db: Database.Database, tables: readonly EncodedTable[]): bo
 function tablesHash(db: Database.Database): string {
   const definitions = db
     .prepare(
-      `SELECT sql FROM sqlite_schema WHERE type = 'table' AND name NOT IN (${ownTables.map(text).join(', ')}) ORDER BY name`,
+      `SELECT sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+       AND name NOT IN (${ownTables.map(text).join(', ')}) ORDER BY name`,
     )
     .pluck()
     .all()

@@ -81,7 +81,7 @@ class RecordedChanges implements RowChanges {
   take(maxBytes: number) {
     return this.#onFile('reading', () => {
       if (this.#reader.prepare('SELECT 1 FROM row_changes LIMIT 1').get() === undefined) return null
-      this.#beginSnapshot()
+      this.#beginSnapshot(this.#reader)
       try {
         const taken = this.#read(maxBytes)
         return taken.count === 0 ? null : taken
@@ -95,7 +95,7 @@ class RecordedChanges implements RowChanges {
    * Marks everything that is committed as taken, and begins to read exactly that: the write lock keeps other changes out
    * until the snapshot is taken. Otherwise a row could change between the two and be released with its change unread.
    */
-  #beginSnapshot(): void {
+  #beginSnapshot(reader: Database.Database): void {
     this.#writer
       .transaction(() => {
         this.#writer
@@ -104,8 +104,8 @@ class RecordedChanges implements RowChanges {
              WHERE taken < (SELECT max(number) FROM row_changes)`,
           )
           .run()
-        this.#reader.exec('BEGIN')
-        this.#reader.prepare('SELECT 1 FROM row_change_state').get()
+        reader.exec('BEGIN')
+        reader.prepare('SELECT 1 FROM row_change_state').get()
       })
       .immediate()
   }
@@ -180,8 +180,8 @@ class RecordedChanges implements RowChanges {
     const source = new Database(this.#file, { readonly: true, fileMustExist: true, timeout: busyTimeoutMs })
     try {
       // In a read transaction all steps see one state. Without it each commit of another connection restarts the copy.
-      source.exec('BEGIN')
-      source.prepare('SELECT 1 FROM row_change_state').get()
+      // Rows of the copy count as taken: the replica has them, so that their deletion must reach it.
+      this.#onFile('reading', () => this.#beginSnapshot(source))
       await source.backup(file, {
         progress: () => {
           signal?.throwIfAborted()

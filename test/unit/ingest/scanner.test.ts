@@ -184,6 +184,7 @@ t.test('each of these mistakes of a scanner would be seen', async (t) => {
     recordCount: 2,
     longestBytes: scanner.longestBytes,
     confirms: () => false,
+    valueCount: 0,
     ...changes,
   })
   t.match(compare(broken({ body: () => Buffer.from('{}') }), body, rules).fault, 'other bytes')
