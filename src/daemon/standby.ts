@@ -35,7 +35,7 @@ const promoteEveryMs = 200
 export async function runStandby(settings: Settings, options: StandbyOptions): Promise<void> {
   if (existsSync(dataDirAt(settings.data_dir).metadataFile)) return
   const log = openLog(logSettings(settings), 'standby')
-  // What it has is complete at any time, or is made again.
+  // Nothing is lost: its directory is complete, or the next start makes it again.
   const stop = () => process.exit(0)
   process.on('SIGTERM', stop)
   process.on('SIGINT', stop)

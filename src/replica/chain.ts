@@ -9,7 +9,7 @@ export const maxSlotBytes = 64 * 1024 * 1024
 /** A slot as it was read. */
 export interface FoundSlot {
   slot: Slot
-  /** Of the sealed bytes; the next slot names it. */
+  /** The SHA-256 of the sealed bytes, which the next slot names. */
   checksum: string
 }
 

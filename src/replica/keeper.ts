@@ -13,7 +13,7 @@
  */
 import { rmSync } from 'node:fs'
 import path from 'node:path'
-import type { ReplicatorParts } from './replicator.ts'
+import type { ReplicatorParts } from './replicator-parts.ts'
 import { type SegmentObject, segmentObject, segmentPrefix, uploadSegment } from './segment-objects.ts'
 import { slotOfName, slotPrefix } from './slot.ts'
 import {

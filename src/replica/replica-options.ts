@@ -36,7 +36,7 @@ export function targetName({ bucket, prefix, endpoint }: ReplicaTarget): string 
   return `s3://${bucket}/${prefix}${endpoint === null ? '' : ` at ${endpoint}`}`
 }
 
-/** What the writer of the log waits for. Null: nothing. */
+/** The rules by which the log waits for the replica. Null: it does not. */
 export function replicaRules(settings: Settings): ReplicaRules | null {
   const options = replicaOptions(settings)
   if (options === null) return null

@@ -16,31 +16,13 @@ import path from 'node:path'
 import { sharedMs } from '../log/segments/held-results.ts'
 import type { LogRows } from '../log/segments/replicated-rows.ts'
 import type { RowChanges } from '../metadata/sqlite/row-changes.ts'
-import type { Logger } from '../platform/log.ts'
 import { hourMs } from '../platform/quantities.ts'
 import { SerialQueue } from '../platform/serial-queue.ts'
 import { Waits } from '../platform/waits.ts'
-import { type Bucket, BucketError } from './bucket.ts'
+import { BucketError } from './bucket.ts'
 import { Keeper } from './keeper.ts'
-import { ReplacedError, type SlotWriter, type WriterSpec } from './writer.ts'
-
-export interface ReplicatorParts {
-  bucket: Bucket
-  key: Buffer
-  rows: LogRows
-  changes: RowChanges
-  writer: SlotWriter
-  spec: WriterSpec
-  intervalMs: number
-  /** The longest time without a slot; null: there is none while nothing changes. */
-  heartbeatMs: number | null
-  log: Logger
-  /**
-   * Everything up to this seq can be restored from the bucket. `provenMs`: before the newest slot was sent, this machine
-   * was not replaced (`sharedMs`).
-   */
-  onStored(seq: number, provenMs: number): void
-}
+import type { ReplicatorParts } from './replicator-parts.ts'
+import { ReplacedError } from './writer.ts'
 
 export interface ReplicaStatus {
   /** `ok`: everything older than the lag is stored. `failing`: the last request failed and is repeated. */

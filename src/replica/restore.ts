@@ -2,7 +2,7 @@
  * Builds the files of a data directory from a replica: the newest snapshot, its segments, and the slots after them. The caller
  * (`src/maintenance/restore-replica.ts`) begins a new epoch and gives the directory its name.
  *
- * What was downloaded stays after a failure, and the next try continues with it: a segment has its name only when
+ * Complete downloads stay after a failure, and the next try continues with them: a segment has its name only when
  * it is complete and flushed. Everything is verified by its seal, and slots by the chain of their checksums.
  *
  *   | a crash after …                        | on disk                              | the next try                              |

@@ -15,7 +15,7 @@ export interface SegmentObject {
   firstSeq: number
   lastSeq: number
   generation: number
-  /** Of the file. */
+  /** The size of the file. */
   bytes: number
 }
 

@@ -31,7 +31,7 @@ export interface Manifest {
   keptFromSeq: number
   segments: SegmentObject[]
   metadataBytes: number
-  /** Of pipectl. */
+  /** The release of pipectl that wrote it. */
   version: string
 }
 

@@ -49,7 +49,7 @@ export class ReplacedError extends Error {
   }
 }
 
-/** What goes into a slot, besides its place in the chain. */
+/** The content of a slot, besides its place in the chain. */
 export interface SlotContent
   extends Pick<Slot, 'logRows' | 'metadataRows'>,
     Pick<SlotHeader, 'log' | 'headSeq' | 'keptFromSeq' | 'complete'> {

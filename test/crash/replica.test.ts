@@ -11,8 +11,11 @@ import { type BucketServer, startBucketServer } from '../support/bucket-server.t
 import { spawnCli } from '../support/cli.ts'
 import { startDaemon, type TestDaemon } from '../support/daemon.ts'
 import { readAll } from '../support/ledger.ts'
+import { scaled } from '../support/scale.ts'
 import { until } from '../support/until.ts'
-import { restarts } from './ledger-daemon.ts'
+
+/** `--scale` of test/run-files.ts multiplies it. */
+const losses = scaled(3)
 
 export function replicaEnv(server: BucketServer, extra: Record<string, string> = {}): Record<string, string> {
   const { bucket, region, accessKey, secretKey } = server.account
@@ -101,11 +104,11 @@ async function openWorld(t: { teardown(fn: () => unknown): void }, mode: 'sync' 
 }
 
 for (const mode of ['sync', 'async'] as const) {
-  t.test(`${mode}: the machine is lost ${restarts} times`, async (t) => {
+  t.test(`${mode}: the machine is lost ${losses} times`, async (t) => {
     const { daemon, pipeId, pullId, loseAndRestore } = await openWorld(t, mode)
     const lost = new Set<number>()
     const sender = new Sender(daemon, pipeId)
-    for (let round = 1; round <= restarts; round += 1) {
+    for (let round = 1; round <= losses; round += 1) {
       await sender.more(400)
       const throughMs = await loseAndRestore()
       t.ok(throughMs > 0, 'it says how far it goes')

@@ -13,7 +13,7 @@ import { openSegmentWriter, type SegmentWriter } from './segment-writer.ts'
 /** The state of a segment that was begun or opened. */
 interface SegmentState {
   name: SegmentName
-  /** Of the segment before it while this one is empty. */
+  /** The end of the segment before it, while this one is empty. */
   segmentId: string | null
   epoch: number
   begunClockMs: number

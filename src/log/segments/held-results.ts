@@ -14,7 +14,7 @@ interface Held {
   settle(isStored: boolean): void
 }
 
-/** What a buffer waits for. Both are in ms; null: it does not wait. */
+/** The rules by which a buffer waits for its replica. Both are in ms; null: it does not wait. */
 export interface ReplicaRules {
   /** A result waits until its messages are in the replica too, at most for so long. */
   timeoutMs: number | null

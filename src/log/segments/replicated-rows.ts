@@ -54,7 +54,7 @@ export interface ReadRows {
   firstSeq: number
   lastSeq: number
   messages: number
-  /** Of the bodies. */
+  /** The size of the bodies. */
   bytes: number
   damaged: number
   /** A limit ended the batch. */
@@ -70,7 +70,7 @@ export function openLogRows(dir: string): LogRows {
 const groupBytes = 256 * 1024
 const maxGroupRows = 512
 const maxTries = 10
-/** What a row of a batch takes in addition to its body, about. */
+/** The bytes of a row in a batch in addition to its body, about. */
 const rowOverheadBytes = 160
 
 class SegmentRows implements LogRows {
@@ -182,7 +182,7 @@ function readSegment({ dir, name, newest, batch }: Reading): 'full' | 'end' {
   }
 }
 
-/** What a segment says about itself. */
+/** The head of a segment, as it is stored in it. */
 type FoundHead = Omit<SegmentHead, 'holes' | 'previousLastSeq'>
 
 /** Null: nothing about the segment has to be told, because rows of it were read before and none was removed since. */
