@@ -16,7 +16,7 @@ import { clusterSettings } from '../stores/cluster-settings.ts'
 import type { StartContext } from './start-context.ts'
 
 /** As for settings that cannot work: the unit's `RestartPreventExitStatus` has it, because a new start does not help. */
-const exitReplaced = 78
+const exitRefused = 78
 
 /**
  * The start waits so long for the bucket, so that a machine that was replaced while it was off accepts nothing. If the bucket
@@ -42,10 +42,10 @@ export async function startReplica(
   const data = { ...chosen, root, metadataFile, buffer: spec, key: sealingKey, log: logSettings(settings) }
   const replica = openReplica(data, {
     onStored: (seq, provenMs) => buffer.replicated?.(seq, provenMs),
-    onReplaced(message) {
-      log.fatal({ reason: message }, 'replica.replaced')
+    onRefused(event, message) {
+      log.fatal({ reason: message }, event)
       // At once: what would be acknowledged or delivered from here on belongs to the other writer.
-      process.exit(exitReplaced)
+      process.exit(exitRefused)
     },
   })
   shutdown.set('close replica', () => replica.close())

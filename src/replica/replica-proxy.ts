@@ -3,7 +3,7 @@
  * meanwhile. A thread that finds another writer in the bucket ends the process: see `ReplacedError`.
  *
  *   started ──▶ joining ──▶ ok ◀──▶ failing (the bucket is away: requests are repeated)
- *      ▲           │ another writer: onReplaced
+ *      ▲           │ another writer, or an unfit store: onRefused
  *      └── pause ◀─┴── an error of the disk, or of the program
  */
 import type { SegmentsSpec } from '../log/segments/protocol.ts'
@@ -15,6 +15,7 @@ import { Thread, threadEntry } from '../platform/threads.ts'
 import { Waits } from '../platform/waits.ts'
 import { type BucketCounters, newBucketCounters, type ReplicaTarget } from './bucket.ts'
 import type { ReplicaStatus } from './replicator.ts'
+import type { RefusedEvent } from './run-replica.ts'
 
 export interface ReplicaThreadData {
   target: ReplicaTarget
@@ -42,8 +43,7 @@ export interface ReplicaReports {
   /** The newest slot is one of this directory. */
   joined(): void
   stored(seq: number, provenMs: number): void
-  /** Another writer has the log in the bucket: `message` says which. */
-  replaced(message: string): void
+  refused(event: RefusedEvent, message: string): void
 }
 
 /** `joining`: the newest slot is not known yet, or the thread is being started. */
@@ -65,8 +65,8 @@ export interface Replica {
 export interface ReplicaEvents {
   /** Everything up to this seq can be restored from the bucket. */
   onStored(seq: number, provenMs: number): void
-  /** Called once, from `joining` or later. The process must end. */
-  onReplaced(message: string): void
+  /** Called once, from `joining` or later. The process must end: another writer has the log, or the store is unfit. */
+  onRefused(event: RefusedEvent, message: string): void
 }
 
 const statusWithinTicks = 5
@@ -145,7 +145,7 @@ class ReplicaProxy implements Replica {
         host: {
           joined: () => this.#onJoined(),
           stored: (seq, provenMs) => this.#events.onStored(seq, provenMs),
-          replaced: (message) => this.#events.onReplaced(message),
+          refused: (event, message) => this.#events.onRefused(event, message),
         },
         holdsProcess: true,
       })

@@ -2,10 +2,10 @@
 import type { LogRows } from '../log/segments/replicated-rows.ts'
 import type { RowChanges } from '../metadata/sqlite/row-changes.ts'
 import { backoffMs } from '../platform/backoff.ts'
-import { messageOf, StorageUnavailableError } from '../platform/error-code.ts'
+import { StorageUnavailableError } from '../platform/error-code.ts'
 import type { Logger } from '../platform/log.ts'
 import { Waits } from '../platform/waits.ts'
-import { type Bucket, BucketError } from './bucket.ts'
+import { type Bucket, BucketError, probeBucket } from './bucket.ts'
 import { type ReplicaStatus, Replicator } from './replicator.ts'
 import { SlotError } from './slot.ts'
 import { ReplacedError, SlotWriter, type WriterSpec } from './writer.ts'
@@ -22,7 +22,8 @@ export interface ReplicaParts {
   log: Logger
   onJoined(): void
   onStored(seq: number, provenMs: number): void
-  onReplaced(message: string): void
+  /** The process must end: `event` is the line for the log. */
+  onRefused(event: RefusedEvent, message: string): void
 }
 
 export interface RunningReplica {
@@ -37,13 +38,22 @@ export interface RunningReplica {
   ended: Promise<void>
 }
 
+/** Another writer has the log, or the store lacks what keeps it out. */
+export type RefusedEvent = 'replica.replaced' | 'replica.store_unfit'
+
+class UnfitStoreError extends Error {}
+
 const firstPauseMs = 500
 const longestPauseMs = 10_000
 
-/** Null: the error is not one of the bucket or of what is in it. */
-function codeOf(error: unknown): string | null {
-  if (error instanceof BucketError) return error.code
-  return error instanceof SlotError ? error.fault : null
+/** An error of the bucket or of what is in it, after which joining is tried again. Throws all others. */
+function expected(error: unknown): { code: string; message: string } {
+  // Nothing would keep a second writer out.
+  if (error instanceof BucketError && error.code === 'no_conditional_writes')
+    throw new UnfitStoreError(error.message)
+  if (error instanceof BucketError) return error
+  if (error instanceof SlotError) return { code: error.fault, message: error.message }
+  throw error
 }
 
 export function runReplica(parts: ReplicaParts): RunningReplica {
@@ -55,12 +65,12 @@ export function runReplica(parts: ReplicaParts): RunningReplica {
   async function join(): Promise<SlotWriter | null> {
     for (let failures = 1; !isEnding; failures += 1) {
       try {
+        await probeBucket(parts.bucket)
         return await SlotWriter.join(parts, parts.spec)
       } catch (error) {
-        const code = codeOf(error)
-        if (code === null) throw error
+        const { code, message } = expected(error)
         if (joinError === null) parts.log.warn({ err: error }, 'replica.failing')
-        joinError = { code, message: messageOf(error), sinceMs: joinError?.sinceMs ?? Date.now() }
+        joinError = { code, message, sinceMs: joinError?.sinceMs ?? Date.now() }
         await waits.wait(backoffMs(failures, firstPauseMs, longestPauseMs))
       }
     }
@@ -80,8 +90,9 @@ export function runReplica(parts: ReplicaParts): RunningReplica {
       replicator = new Replicator({ ...parts, writer })
       await replicator.run()
     } catch (error) {
-      if (!(error instanceof ReplacedError)) throw error
-      parts.onReplaced(error.message)
+      if (error instanceof ReplacedError) parts.onRefused('replica.replaced', error.message)
+      else if (error instanceof UnfitStoreError) parts.onRefused('replica.store_unfit', error.message)
+      else throw error
     }
   }
 

@@ -7,29 +7,16 @@ import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
-import { type BucketServer, startBucketServer } from '../support/bucket-server.ts'
+import { startBucketServer } from '../support/bucket-server.ts'
 import { spawnCli } from '../support/cli.ts'
 import { startDaemon, type TestDaemon } from '../support/daemon.ts'
 import { readAll } from '../support/ledger.ts'
+import { replicaEnv } from '../support/replica.ts'
 import { scaled } from '../support/scale.ts'
 import { until } from '../support/until.ts'
 
 /** `--scale` of test/run-files.ts multiplies it. */
 const losses = scaled(3)
-
-export function replicaEnv(server: BucketServer, extra: Record<string, string> = {}): Record<string, string> {
-  const { bucket, region, accessKey, secretKey } = server.account
-  return {
-    PIPECTL_REPLICA_URL: `s3://${bucket}/pipectl`,
-    PIPECTL_REPLICA_ENDPOINT: server.endpoint,
-    PIPECTL_REPLICA_REGION: region,
-    PIPECTL_REPLICA_ACCESS_KEY: accessKey,
-    PIPECTL_REPLICA_SECRET_KEY: secretKey,
-    PIPECTL_REPLICA_FORCE_PATH_STYLE: 'true',
-    PIPECTL_REPLICA_INTERVAL: '200ms',
-    ...extra,
-  }
-}
 
 /** When each record was acknowledged, by number. */
 class Sender {

@@ -32,7 +32,7 @@ const running = runReplica({
   log: openLog(settings, 'replica'),
   onStored: (seq, provenMs) => host.tell('stored', [seq, provenMs]),
   onJoined: () => host.tell('joined', []),
-  onReplaced: (message) => host.tell('replaced', [message]),
+  onRefused: (event, message) => host.tell('refused', [event, message]),
 })
 
 const feed = isSync ? await openBufferFeed(buffer) : null
