@@ -107,8 +107,8 @@ function readSealed(
   return readContentIfUsable(dir, name, owner)
 }
 
-/** The end of a segment that retention holes follow directly. */
-function beforeHoles(lastSeq: number, holes: readonly SeqRange[]): number {
+/** The end of a segment that retention holes follow directly. Compaction states the end of the hole instead. */
+export function beforeHoles(lastSeq: number, holes: readonly SeqRange[]): number {
   const hole = holes.find((one) => one.firstSeq <= lastSeq && one.lastSeq >= lastSeq)
   return hole === undefined ? lastSeq : beforeHoles(hole.firstSeq - 1, holes)
 }

@@ -6,19 +6,21 @@ import type { PipeKey } from '../key-store.ts'
 import {
   hasPipeIndex,
   insertMessage,
+  type MessageRow,
   onDisk,
   pipeIndex,
   rowChecksum,
   type SegmentName,
   unlinkSegment,
 } from './layout.ts'
-import type { PipePosition, PipeTable } from './position.ts'
+import { type PipePosition, type PipeTable, zeroPosition } from './position.ts'
 import { readSegmentContent, type SegmentContent } from './segment-facts.ts'
 import {
   assertFull,
   createSegment,
   insertHoles,
   leaveWal,
+  markSalvaged,
   type NewSegment,
   openForWriting,
   pageBytesIn,
@@ -79,7 +81,7 @@ export class SegmentWriter {
     this.#db = db
     this.#begin = db.prepare('BEGIN IMMEDIATE')
     this.#commit = db.prepare('COMMIT')
-    this.#insertPipe = db.prepare('INSERT INTO pipe VALUES (?, ?, 0, 0, 0, 0)')
+    this.#insertPipe = db.prepare('INSERT INTO pipe VALUES (?, ?, ?, ?, ?, ?)')
     this.#insertMessage = db.prepare(insertMessage)
     this.#pageCount = db.prepare('PRAGMA page_count').pluck()
     // NOOP moves nothing and takes 2 µs. Available since SQLite 3.51.0 (see sqlite-version.ts).
@@ -91,8 +93,14 @@ export class SegmentWriter {
     this.#begin.run()
   }
 
-  insertPipe(no: number, pipeId: string): void {
-    this.#insertPipe.run(no, pipeId)
+  /** `base` is the position before the pipe's first message in this segment. */
+  insertPipe(no: number, pipeId: string, base: PipePosition = zeroPosition): void {
+    this.#insertPipe.run(no, pipeId, base.seq, base.messages, base.records, base.bytes)
+  }
+
+  /** Inserts a row of another copy of the log with the checksum that it has. */
+  insertRow(row: MessageRow): void {
+    this.#insertMessage.run(...row)
   }
 
   insertMessage(seq: number, pipeNo: number, message: FramedMessage, totals: PipePosition): void {
@@ -152,6 +160,11 @@ export class SegmentWriter {
   /** Records the clock of the last commit and the last seq, as a part of sealing. */
   markSealed(lastClockMs: number, lastSeq: number): void {
     this.#db.prepare('UPDATE segment SET last_clock_ms = ?, last_seq = ?').run(lastClockMs, lastSeq)
+  }
+
+  /** See segment-file.ts: the messages that are missing between these rows are lost. */
+  markSalvaged(): void {
+    markSalvaged(this.#db)
   }
 
   hasPipeIndex(): boolean {
